@@ -1,7 +1,7 @@
 # make demo       capture the MLP eager and compiled on this machine, then open both side by side
 # make test       run the whole test suite
 # make check      check lint, format and types, as .ci/run does before the tests
-# make dist       build sdist and wheel, check both, and install the wheel alone; with FUSETUI_URL=https://...
+# make dist       build sdist and a pure wheel, check both, and install the wheel alone; with FUSETUI_URL=https://...
 #                 the metadata name this repository, as in a release
 # make docs       build the site of the documentation in build/docs; a warning is an error
 # make notebook   execute docs/notebook.ipynb again
@@ -51,7 +51,7 @@ check: $(VENV)/.dev
 
 dist: $(VENV)/.dev
 	@rm -rf dist
-	@$(BIN)/python -m build --no-isolation --outdir dist . >dist.log 2>&1 || { cat dist.log; exit 1; }
+	@FUSETUI_PURE=1 $(BIN)/python -m build --no-isolation --outdir dist . >dist.log 2>&1 || { cat dist.log; exit 1; }
 	@rm dist.log
 	@$(BIN)/twine check --strict dist/*
 	@$(BIN)/check-wheel-contents dist/*.whl
@@ -107,7 +107,7 @@ $(VENV)/.dev: $(VENV)/.capture
 # An installed torch or triton is used, because a GPU machine needs its own build. pip compiles what it installs,
 # but not an editable install, which would otherwise be compiled at every start. compileall does not
 # follow the links in src.
-$(VENV)/.capture: $(VENV)/.made pyproject.toml constraints.txt
+$(VENV)/.capture: $(VENV)/.made pyproject.toml setup.py trace/read/scan.c constraints.txt
 	@echo "installing fusetui and what capture needs"
 	@if $(BIN)/python -P -c 'import torch' 2>/dev/null; \
 	then $(PIP) install --editable '.[capture]'; \

@@ -1,7 +1,11 @@
-"""What depends on the place of the repository, which no file of it knows: with FUSETUI_URL set, the
-URLs of the project, and a README whose links are absolute. pyproject.toml has the rest.
+"""What pyproject.toml cannot say: what depends on the place of the repository, which no file of it
+knows, and the part that is compiled.
 
-FUSETUI_URL=https://... python -m build
+With FUSETUI_URL set, there are the URLs of the project, and the links of the README are absolute.
+The scanner (trace/read/scan.c) is left out where there is no compiler, or with FUSETUI_PURE set:
+then Python reads the same.
+
+FUSETUI_URL=https://... FUSETUI_PURE=1 python -m build
 """
 
 from __future__ import annotations
@@ -49,6 +53,15 @@ def metadata() -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    from setuptools import setup
+    from setuptools import Extension, setup
 
-    setup(**metadata(), long_description_content_type="text/markdown")
+    scanner = Extension(
+        "fusetui.trace.read.scan", ["trace/read/scan.c"], py_limited_api=True, optional=True
+    )
+    pure = bool(os.environ.get("FUSETUI_PURE"))
+    setup(
+        **metadata(),
+        long_description_content_type="text/markdown",
+        ext_modules=[] if pure else [scanner],
+        options={} if pure else {"bdist_wheel": {"py_limited_api": "cp311"}},
+    )

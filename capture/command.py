@@ -22,8 +22,7 @@ from fusetui import kernels
 from fusetui.report.output import emit, speaks_unicode
 from fusetui.text.printable import printable
 
-from .errors import CaptureError, sentence
-from .expect import guess_lines
+from .errors import CaptureError, Progress, sentence, tell
 from .folder import (
     FolderClaim,
     as_json,
@@ -32,7 +31,7 @@ from .folder import (
     file_name,
     filled,
     numbered,
-    write_record,
+    store,
 )
 from .guard import same_folder
 from .options import (
@@ -46,9 +45,18 @@ from .options import (
     validate,
 )
 from .provenance import CaptureDevice, find_device, load_torch, quiet_torch, texts
-from .record import Failed, Outcome, RunRecord, SavedRun, SavedVariant, read_json, read_run
+from .record import (
+    RECORD_NAME,
+    Failed,
+    Outcome,
+    RunRecord,
+    SavedRun,
+    SavedVariant,
+    guess_lines,
+    read_json,
+    read_run,
+)
 from .table import closing_table, guesses, sweep_chart, sweep_csv, sweep_table, title
-from .telling import Progress, tell
 
 if TYPE_CHECKING:
     from .job import Job
@@ -67,18 +75,19 @@ def capture(workload: str, options: Options, out: Path | None = None) -> Outcome
     """
     if options.sweep:
         return run_sweep(workload, options, out)
-    record, folder = measure(workload, options, out=out, progress=Progress())
+    record, folder = measure(workload, options, out, Progress())
     opened = printable(shlex.quote(str(folder)))
     lines = [closing_table(record), *guesses(record), f"\nOpen it with: fusetui open {opened}"]
     if any(folder.glob("*.pickle")):
         lines.append(f"Who held memory: fusetui memory {opened}")
     lines += [f"Compare them with: fusetui diff {opened}"] if options.compare else []
     emit("\n".join(lines))
-    return Outcome(folder, record.guessed_right, tuple(v.name for v in record.failed))
+    right = all(guess.right for variant in record.measured for guess in variant.guesses)
+    return Outcome(folder, right, tuple(v.name for v in record.failed))
 
 
 def measure(
-    workload: str, options: Options, *, out: Path | None = None, progress: Progress
+    workload: str, options: Options, out: Path | None, progress: Progress
 ) -> tuple[RunRecord, Path]:
     """Runs once, without printing the closing table; returns the record and the run folder. The
     name of the folder is reserved before anything is measured: `out`, or one that is free."""
@@ -132,7 +141,7 @@ def _run(
         failed = (v for v in record.variants if isinstance(v, Failed))
         reasons = " ".join(f"{variant.name}: {variant.failed}" for variant in failed)
         raise CaptureError(f"Nothing was captured: {reasons}")
-    write_record(folder, record)
+    store(folder / RECORD_NAME, as_json(record))
     return record
 
 
@@ -168,8 +177,11 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
         rows = list(_rows(runs, points))
         _replace(folder / SWEEP_NAME, as_json({"asked": asked, "rows": rows}))
         _replace(folder / CSV_NAME, sweep_csv(rows).encode())
-    if not runs:
-        _remove(folder)
+    if not runs:  # what we wrote goes, and the folder if it is empty then
+        with suppress(OSError):
+            for name in (CSV_NAME, SWEEP_NAME):
+                (folder / name).unlink()
+            folder.rmdir()
         raise CaptureError("Nothing was captured at any point of the sweep.")
     _show(folder, runs, points)
     return Outcome(folder, _show_guesses(runs, points), tuple(_failed(runs, points)))
@@ -235,16 +247,16 @@ def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
 def _run_point(
     workload: str, options: Options, point: Point, folder: Path, progress: Progress, number: str
 ) -> None:
-    place = folder / describe_point(point)
-    if os.path.lexists(place):
-        progress.say(f"{describe_point(point)} ({number}): there already")
+    name = describe_point(point)
+    place, there = folder / name, os.path.lexists(folder / name)
+    progress.say(f"{name} ({number}){': there already' * there}")
+    if there:
         return
-    progress.say(f"{describe_point(point)} ({number})")
     shapes = [*options.shapes, *as_arguments(point)]
     try:
         measure(workload, dataclasses.replace(options, shapes=shapes), out=place, progress=progress)
     except CaptureError as error:
-        progress.say(f"{describe_point(point)}: {error}")
+        progress.say(f"{name}: {error}")
 
 
 def _saved(folder: Path, points: Sequence[Point]) -> dict[str, SavedRun]:
@@ -257,16 +269,15 @@ def _saved(folder: Path, points: Sequence[Point]) -> dict[str, SavedRun]:
 
 SHOWN = ("kernels_per_step", "weight_bytes", "max_error", "compile_ns", "failed")
 """The fields of a variant that a row of a sweep has."""
+TIMES = {"median_ns": "median", "p10_ns": "p10", "p90_ns": "p90", "n_samples": "n"}
 
 
 def _rows(runs: Runs, points: Sequence[Point]) -> Iterator[dict[str, Any]]:
     """A row for every point and variant that ran: sizes, times in ns, or the failure."""
     for point, variant in _variants(runs, points):
-        found = variant.step_ns
-        times = (found.median, found.p10, found.p90, found.n) if found else (None,) * 4
-        named = zip(("median_ns", "p10_ns", "p90_ns", "n_samples"), times, strict=True)
+        times = {name: getattr(variant.step_ns, field, None) for name, field in TIMES.items()}
         others = {name: getattr(variant, name) for name in SHOWN}
-        yield {**point, "variant": variant.name, **dict(named), **others}
+        yield {**point, "variant": variant.name, **times, **others}
 
 
 def _variants(runs: Runs, points: Sequence[Point]) -> Iterator[tuple[Point, SavedVariant]]:
@@ -280,13 +291,6 @@ def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
     for point, variant in _variants(runs, points):
         if variant.failed and not variant.skipped:
             yield f"{describe_point(point)} {variant.name}"
-
-
-def _remove(folder: Path) -> None:
-    with suppress(OSError):
-        for name in (CSV_NAME, SWEEP_NAME):
-            (folder / name).unlink()
-        folder.rmdir()
 
 
 def _show(folder: Path, runs: Runs, points: Sequence[Point]) -> None:

@@ -23,7 +23,6 @@ import orjson
 
 from .errors import CaptureError
 from .guard import tidied
-from .record import RECORD_NAME, RunRecord
 
 try:
     import fcntl
@@ -239,11 +238,6 @@ def filled(take: Callable[[], FolderClaim]) -> Iterator[FolderClaim]:
         except BaseException:
             claim.release()
             raise
-
-
-def write_record(folder: Path, record: RunRecord) -> None:
-    """Writes run.json into the folder. Raises CaptureError."""
-    store(folder / RECORD_NAME, as_json(record))
 
 
 def as_json(content: object) -> bytes:

@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, NoReturn
 
+from fusetui.signals import ENDING, numbers_of
+
 
 @contextmanager
 def same_folder() -> Iterator[None]:
@@ -63,8 +65,7 @@ def _leave(error: BaseException | None) -> NoReturn:
     os._exit(code if isinstance(code, int) else 1)
 
 
-_NAMES = ("SIGTERM", "SIGHUP", "SIGQUIT")
-_NUMBERS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
+_NUMBERS = numbers_of(ENDING)
 GRACE = 2.0  # seconds after which a thread ends the process if the main thread does not respond
 
 _forking = threading.local()

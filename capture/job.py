@@ -161,8 +161,7 @@ def is_target(name: str) -> bool:
 
 
 def folder_of(target: str) -> Path:
-    """The folder of the user's code: that of the file, or the working directory for a module.
-    Raises CaptureError if it is not a valid path."""
+    """The folder of the user's code, of a module the working directory. Raises CaptureError."""
     source = target.rpartition(":")[0]
     try:
         return Path(source).resolve().parent if source.endswith(".py") else Path.cwd()
@@ -230,7 +229,9 @@ def functions_of(
     built: object, target: str
 ) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
     """(function, arguments) by name, from what `build` returned. Raises CaptureError."""
-    named = built if isinstance(built, Mapping) else {_name_of(built): built}
+    function = built[0] if isinstance(built, tuple) and built else built
+    own = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
+    named = built if isinstance(built, Mapping) else {own: built}
     if not named:
         raise CaptureError(f"{target} returned an empty dict: there is nothing to capture.")
     return {_file_name(str(name), target): _pair(item, target) for name, item in named.items()}
@@ -278,12 +279,6 @@ def _import_from(folder: Path) -> None:
     """Appends the folder to sys.path, last so that it shadows no installed package."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
-
-
-def _name_of(built: object) -> str:
-    function = built[0] if isinstance(built, tuple) and built else built
-    name = str(getattr(function, "__name__", type(function).__name__))
-    return name.strip("<>")
 
 
 def _file_name(name: str, target: str) -> str:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from fusetui.trace.new_file import new_file
 
+from .errors import tell
 from .folder import numbered
 from .options import Options
-from .telling import tell
 
 ENTRIES = 100_000  # the newest; torch would keep all of them in memory
 

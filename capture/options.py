@@ -142,13 +142,6 @@ def dtype_name(dtype: str) -> str:
     return SHORT_NAMES.get(dtype, dtype)
 
 
-def loop_options(given: Mapping[str, Any]) -> Options:
-    """Options for a training loop of the user. Raises TypeError for one that does not apply."""
-    if unknown := [name for name in given if name not in IN_LOOP]:
-        raise TypeError(f"there is no option {unknown[0]!r} here, only {', '.join(IN_LOOP)}")
-    return Options(**given)
-
-
 def public(options: Options, scrub: Callable[[str], str]) -> Options:
     free = [name for name, one in declared().items() if one.many]
     texts: dict[str, Any] = {name: tuple(map(scrub, getattr(options, name))) for name in free}
@@ -167,8 +160,7 @@ SWEEP = "sweep "  # before the axis, in sentences about the points of a sweep
 
 
 def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, int]:
-    """The defaults, updated with the sizes that the arguments name. Raises CaptureError for an
-    unknown axis, or a missing or non-positive size."""
+    """The defaults, updated with the sizes that are given. Raises CaptureError for a wrong one."""
     shapes = dict(defaults)
     for axis, size in _pairs(args):
         if axis not in defaults:

@@ -87,7 +87,12 @@ def find_device(wanted: str) -> CaptureDevice:
     if wanted == "cuda":
         raise CaptureError("torch sees no GPU here: use --device cpu, or install a CUDA build.")
     threads = torch.get_num_threads()
-    return CaptureDevice("cpu", f"{_cpu_name()}, {threads} thread{'s' if threads > 1 else ''}")
+    name = platform.processor() or platform.machine()
+    if sys.platform == "linux":  # which gives it only in a file
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        name = next(models, name)
+    return CaptureDevice("cpu", f"{name}, {threads} thread{'s' if threads > 1 else ''}")
 
 
 def versions() -> dict[str, str | None]:
@@ -103,14 +108,6 @@ def versions() -> dict[str, str | None]:
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
     }
-
-
-def _cpu_name() -> str:
-    if sys.platform == "linux":
-        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 _FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit")

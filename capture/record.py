@@ -1,13 +1,16 @@
 """The measurements of a run: the content of run.json, as frozen data. Durations are integer ns.
 
-What is read may come from anybody, so nothing in it is trusted.
+What is read may come from anybody, so nothing in it is trusted. Among it are guesses such as
+`kernels=5 gemm=3`, compared with what a step really ran: the kinds are defined in `gpu.kinds`, the
+counting in `analysis.questions.computing`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -15,17 +18,83 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import orjson
 
+from fusetui.analysis.questions.computing import Tallies
+from fusetui.gpu.kinds import KINDS
 from fusetui.text.cutting import clip
 
 from .errors import CaptureError
-from .expect import Guess
 from .options import Options
+
+_TERM = re.compile(r"([a-z_]+)=(\d+)\Z")
+_FOR_VARIANT = re.compile(r"\s*([\w.-]+)\s*:")
+
+
+@dataclass(frozen=True)
+class Guess:
+    """One term of a guess and what was found: a number per step, or one for a whole trace."""
+
+    kind: str
+    expected: int
+    found: tuple[int, ...]
+
+    @property
+    def right(self) -> bool:
+        """Whether the guess is right, for every step."""
+        return all(count == self.expected for count in self.found)
+
+    @property
+    def said(self) -> str:
+        """What was found: one number, or all of them if steps differ."""
+        return ", ".join(map(str, self.found if len(set(self.found)) > 1 else self.found[:1]))
+
+
+def parse(guess: str) -> dict[str, int]:
+    """`kernels=5 gemm=3` -> counts by kind. Raises CaptureError for an invalid guess."""
+    found: dict[str, int] = {}
+    for term in guess.replace(",", " ").split():
+        match = _TERM.match(term)
+        if term.partition("=")[0] not in KINDS:
+            known = ", ".join(sorted(KINDS))
+            raise CaptureError(f"'{term}' is not a guess such as gemm=3: use one of {known}.")
+        if not match:
+            raise CaptureError(f"'{term}' is not a guess: give a whole number, as in gemm=3.")
+        found[match[1]] = int(match[2])
+    if not found:
+        raise CaptureError('The guess is empty: try --expect "kernels=5 gemm=3".')
+    return found
+
+
+def parse_for(guesses: Iterable[str], variants: Sequence[str]) -> dict[str, dict[str, int]]:
+    """The guesses of each variant: `gemm=3` applies to all of them, `eager: gemm=3` to one. Raises
+    CaptureError for an unknown variant or an invalid guess."""
+    found: dict[str, dict[str, int]] = {name: {} for name in variants}
+    for guess in guesses:
+        match = _FOR_VARIANT.match(guess)
+        if match and match[1] not in found:
+            raise CaptureError(f"--expect names '{match[1]}', which is not among the variants run.")
+        terms = parse(guess[match.end() :] if match else guess)
+        for name in [match[1]] if match else variants:
+            found[name] |= terms
+    return found
+
+
+def compare(expected: Mapping[str, int], counted: Tallies) -> tuple[Guess, ...]:
+    """Every term of a guess, with what was counted."""
+    return tuple(Guess(kind, count, counted.found(kind)) for kind, count in expected.items())
+
+
+def guess_lines(variant: str, guesses: Sequence[Guess]) -> list[str]:
+    """`= eager kernels: guess 5, found 5`, with a `!` in front of a wrong guess."""
+    return [
+        f"{'=' if g.right else '!'} {variant} {g.kind}: guess {g.expected}, found {g.said}"
+        for g in guesses
+    ]
+
 
 RECORD_NAME = "run.json"
 LARGEST = 16 << 20
 """The most bytes of one of our JSON files; a run of a hundred variants takes 100 kB."""
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-_LONGEST = 60  # characters of a name in a message
 
 T = TypeVar("T")
 
@@ -119,11 +188,6 @@ class RunRecord:
         """The variants that failed, without those that were skipped."""
         return tuple(v for v in self.variants if isinstance(v, Failed) and not v.skipped)
 
-    @property
-    def guessed_right(self) -> bool:
-        """Whether every guess was right; True if there were none."""
-        return all(guess.right for variant in self.measured for guess in variant.guesses)
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -194,15 +258,16 @@ def trace_files(folder: Path) -> Traces:
         for name in variant.files or ()
     ]
     wrong = {name: reason for _, name in listed if (reason := why_not(folder, name))}
-    return Traces(
-        found=tuple((variant, folder / name) for variant, name in listed if name not in wrong),
-        ignored=tuple(_told(folder, name, reason) for name, reason in wrong.items()),
-    )
+    ignored = [
+        f"{folder / RECORD_NAME} lists '{clip(name, 60, '...')}', which {reason}: it is ignored."
+        for name, reason in wrong.items()
+    ]
+    found = [(variant, folder / name) for variant, name in listed if name not in wrong]
+    return Traces(tuple(found), tuple(ignored))
 
 
 def why_not(folder: Path, name: str) -> str | None:
-    """Why a file listed in a folder must not be opened, or None. It must be a regular file inside
-    the folder after following all links."""
+    """Why a file must not be opened: it must be a regular one inside the folder, links followed."""
     try:
         real = Path(os.path.realpath(folder / name))  # ValueError for an impossible name
         if not real.is_relative_to(os.path.realpath(folder)):
@@ -216,9 +281,14 @@ def why_not(folder: Path, name: str) -> str | None:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises CaptureError."""
+    """The content of a JSON file. Raises CaptureError, also for what is no file or too large."""
     try:
-        content = _content(path)
+        if not stat.S_ISREG(os.stat(path).st_mode):  # not even opened: that could block
+            raise OSError("it is no regular file")
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | NO_WAIT)) as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise OSError(f"it is larger than {LARGEST >> 20} MiB")
     except OSError as error:
         raise CaptureError(f"Cannot read {path}: {error.strerror or error}.") from error
     try:
@@ -233,19 +303,3 @@ def _read(folder: Path, kind: type[T]) -> T:
         return msgspec.convert(read_json(path), kind)
     except msgspec.ValidationError as error:
         raise CaptureError(f"{path} is not the record of a fusetui run: {error}.") from error
-
-
-def _content(path: Path) -> bytes:
-    """The content of a file. Raises OSError, also if it is not a regular file or too large."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # not even opened: that could block
-        raise OSError("it is no regular file")
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | NO_WAIT)) as file:
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise OSError(f"it is larger than {LARGEST >> 20} MiB")
-    return content
-
-
-def _told(folder: Path, name: str, reason: str) -> str:
-    shown = clip(name, _LONGEST, "...")
-    return f"{folder / RECORD_NAME} lists '{shown}', which {reason}: it is ignored."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
@@ -12,18 +12,15 @@ from typing import Any, TypeVar
 
 import torch
 
-from fusetui.analysis.questions.computing import Tallies
-
-from . import expect, recorder, step
-from .errors import CaptureError, sentence
+from . import recorder, step
+from .errors import CaptureError, Progress, sentence
 from .guard import parent_only
 from .job import SEED, Job, Trial
 from .memory import memory_history, takes_snapshots
 from .options import Options
 from .provenance import CaptureDevice, new_record, texts
-from .record import Failed, Measured, RunRecord
+from .record import Failed, Measured, RunRecord, compare, parse_for
 from .step import Answer, Step
-from .telling import Progress
 
 NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say why."
 
@@ -35,13 +32,8 @@ class EmptyTraceError(Exception):
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A trial that was checked and timed: `measured` lacks what the trace tells."""
-
-    name: str
-    parts: Step
-    measured: Measured
+Ready = tuple[Step, Measured]
+"""A trial that was checked and timed, without what its trace tells."""
 
 
 class Runner:
@@ -54,9 +46,9 @@ class Runner:
         self._job, self._options, self._device = job, options, device
         self._progress = progress
         self._first_answer: Answer | None = None
-        self._texts = texts() if options.scrub else None
+        self._public = texts().scrub if options.scrub else str
         names = [trial.name for trial in job.trials]
-        self._guesses = expect.parse_for(options.expect, names)
+        self._guesses = parse_for(options.expect, names)
         self._snapshots = takes_snapshots(options, device.kind)
 
     def run(self, folder: Path, where: Path) -> RunRecord:
@@ -71,10 +63,7 @@ class Runner:
             outcomes = self._in_turns(folder) if self._options.compare else self._one_by_one(folder)
         job, options = self._job, self._options
         return new_record(
-            self._device,
-            options,
-            where,
-            self._public,
+            *(self._device, options, where, self._public),
             workload=self._public(job.workload),
             summary=self._public(job.summary),
             shapes=job.shapes,
@@ -95,21 +84,19 @@ class Runner:
         return tuple(self._attempt(t, folder, partial(whole, t)) for t in self._job.trials)
 
     def _in_turns(self, folder: Path) -> tuple[Measured | Failed, ...]:
-        """All are made ready first; what was compiled for one is kept for its turns. Raises
-        CaptureError if fewer than two can take turns."""
+        """All are made ready first; what was compiled is kept. Raises CaptureError without two."""
         forget_compiled()
         made = [self._attempt(t, folder, partial(self._ready, t)) for t in self._job.trials]
-        ready = [one for one in made if isinstance(one, Ready)]
-        if len(ready) < 2:
+        steps = {one[1].name: one[0] for one in made if not isinstance(one, Failed)}
+        if len(steps) < 2:
             failed = [f"{one.name}: {one.failed}" for one in made if isinstance(one, Failed)]
             raise CaptureError(" ".join(["--compare needs two variants that run.", *failed]))
-        names = " and ".join(one.name for one in ready)
+        names = " and ".join(steps)
         with self._progress.phase(f"profiling {names} in turns"), parent_only():
             forget_counts()
-            steps = {one.name: one.parts for one in ready}
             with memory_history(self._snapshots, folder / "turns.pickle"):
                 recorder.record(steps, self._options, self._device.kind, folder)
-        return tuple(self._read(one, folder) if isinstance(one, Ready) else one for one in made)
+        return tuple(one if isinstance(one, Failed) else self._read(one[1], folder) for one in made)
 
     def _attempt(self, trial: Trial, folder: Path, act: Callable[[], T]) -> T | Failed:
         if trial.unable:
@@ -131,7 +118,10 @@ class Runner:
         with self._progress.phase(first), parent_only():
             call = trial.build()
             parts = self._parts(call, trial)
-            result, first_ns = _first_call(parts, kind)
+            begin = perf_counter_ns()
+            result = step.run_step(parts)
+            step.synchronizer(kind)()
+            first_ns = perf_counter_ns() - begin  # including any compilation
             errors = self._check(step.answer(result, trial.copies[0], call))
             graphs = graph_count()
         del result
@@ -153,25 +143,28 @@ class Runner:
             warm_up_steps=timed.warm_up_steps,
             settled=timed.settled,
         )
-        return Ready(name, parts, measured)
+        return parts, measured
 
     def _profiled(self, ready: Ready, folder: Path) -> Measured:
-        kind, path = self._device.kind, folder / f"{ready.name}.json.gz"
-        with self._progress.phase(f"profiling {ready.name}"), parent_only():
+        (parts, measured), kind = ready, self._device.kind
+        path = folder / f"{measured.name}.json.gz"
+        with self._progress.phase(f"profiling {measured.name}"), parent_only():
             forget_counts()
-            with memory_history(self._snapshots, folder / f"{ready.name}.pickle"):
-                recorder.record_one(ready.parts, self._options, kind, path)
-            return self._read(ready, folder)
+            with memory_history(self._snapshots, folder / f"{measured.name}.pickle"):
+                recorder.record_one(parts, self._options, kind, path)
+            return self._read(measured, folder)
 
-    def _read(self, ready: Ready, folder: Path) -> Measured:
+    def _read(self, measured: Measured, folder: Path) -> Measured:
         """With what its trace tells, and the graphs that were compiled meanwhile."""
-        counted = _counted(folder / f"{ready.name}.json.gz", self._device.kind)
-        before = ready.measured.recompilations
+        counted = recorder.counted(folder / f"{measured.name}.json.gz")
+        if not any(counted.found("kernels")) or counted.on_gpu != (self._device.kind == "cuda"):
+            raise EmptyTraceError(NO_KERNELS)
+        before = measured.recompilations
         return replace(
-            ready.measured,
+            measured,
             kernels_per_step=counted.per_step("kernels"),
             recompilations=None if before is None else before + graph_count(),
-            guesses=expect.compare(self._guesses[ready.name], counted),
+            guesses=compare(self._guesses[measured.name], counted),
         )
 
     def _parts(self, call: Callable[..., Any], trial: Trial) -> Step:
@@ -196,23 +189,6 @@ class Runner:
             torch.cuda.reset_peak_memory_stats()
         timed = step.time_steps(call, kind, self._options.timing_seconds)
         return timed, torch.cuda.max_memory_allocated() if kind == "cuda" else None
-
-    def _public(self, text: str) -> str:
-        return self._texts.scrub(text) if self._texts else text
-
-
-def _counted(path: Path, kind: str) -> Tallies:
-    counted = recorder.counted(path)
-    if not any(counted.found("kernels")) or counted.on_gpu != (kind == "cuda"):
-        raise EmptyTraceError(NO_KERNELS)
-    return counted
-
-
-def _first_call(parts: Step, kind: str) -> tuple[Any, int]:
-    begin = perf_counter_ns()
-    result = step.run_step(parts)
-    step.synchronizer(kind)()
-    return result, perf_counter_ns() - begin
 
 
 def forget_compiled() -> None:

@@ -13,14 +13,13 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from .errors import CaptureError
-from .folder import new_folder, write_record
+from .errors import CaptureError, tell
+from .folder import as_json, new_folder, store
 from .memory import memory_history, takes_snapshots
-from .options import Options, loop_options, validate
+from .options import IN_LOOP, Options, validate
 from .provenance import find_device, new_record, quiet_torch, texts
-from .record import Measured, RunRecord
+from .record import RECORD_NAME, Measured, RunRecord, compare, parse_for
 from .table import guesses
-from .telling import tell
 
 if TYPE_CHECKING:
     from .provenance import CaptureDevice
@@ -70,7 +69,9 @@ def profile(
     that ran out: a snapshot beside the folder, OUT-oom.pickle. `options` are those of `Options`
     that apply to a loop. Raises CaptureError, and TypeError for any other option.
     """
-    asked = loop_options(options)
+    if unknown := [name for name in options if name not in IN_LOOP]:
+        raise TypeError(f"there is no option {unknown[0]!r} here, only {', '.join(IN_LOOP)}")
+    asked = Options(**options)
     validate(asked)
     if skip < 0:
         raise CaptureError(f"skip must be at least 0, not {skip}.")
@@ -91,7 +92,7 @@ def profile(
         if os.getpid() != parent:  # a child forked by the loop does not own the run
             return
         record = _record(session, asked, found, plain, name, where)
-        write_record(folder, record)
+        store(folder / RECORD_NAME, as_json(record))
     _tell(session, record, Path(out), asked.profiled_steps)
 
 
@@ -128,7 +129,7 @@ def _record(
 ) -> RunRecord:
     """Compresses the trace and collects the measurements; `where` is the folder of the user's code.
     Raises CaptureError if there is no trace, or only part of one."""
-    from . import expect, recorder, step
+    from . import recorder, step
 
     if not session.recorded_steps:
         raise CaptureError(
@@ -139,7 +140,7 @@ def _record(
     recorder.compress(plain, path, options.scrub)
     # A loop that ends early leaves one more step open.
     counted = recorder.counted(path).first(session.recorded_steps)
-    guesses = expect.parse_for(options.expect, [name])[name]
+    guesses = parse_for(options.expect, [name])[name]
     measured = Measured(
         name=name,
         step_ns=step.summarize(session.durations_ns) if session.durations_ns else None,
@@ -149,7 +150,7 @@ def _record(
         max_error=None,
         kernels_per_step=counted.per_step("kernels"),
         files=(path.name,),
-        guesses=expect.compare(guesses, counted),
+        guesses=compare(guesses, counted),
     )
     return new_record(
         device,

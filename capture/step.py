@@ -159,10 +159,11 @@ def check_answer(found: Answer, reference: Answer, dtype: str) -> Errors:
     dtype or is NaN."""
     result = check(found["result"], reference["result"], dtype)
     shares = [
-        check(found[name], reference[name], dtype, f"the gradient of {name}")
-        / largest(reference[name])
-        for name in _gradients(found, reference)
-    ]
+        check(gradient, reference[name], dtype, f"the gradient of {name}") / most
+        for name, gradient in found.items()
+        if name in reference and not name.startswith("result")
+        if gradient.shape == reference[name].shape and (most := largest(reference[name]))
+    ]  # one that is 0 everywhere has no relative error
     return Errors(result, max(shares, default=None))
 
 
@@ -199,13 +200,6 @@ def largest_error(result: Tensor, reference: Tensor) -> float:
 def largest(tensor: Tensor) -> float:
     """The largest absolute value; 0 for a tensor without elements."""
     return float(tensor.float().abs().max()) if tensor.numel() else 0.0
-
-
-def _gradients(found: Answer, reference: Answer) -> list[str]:
-    """Names of gradients that can be compared; one that is 0 everywhere has no relative error."""
-    names = [name for name in found if name in reference and not name.startswith("result")]
-    same = [name for name in names if found[name].shape == reference[name].shape]
-    return [name for name in same if largest(reference[name])]
 
 
 Call = Callable[[], object]

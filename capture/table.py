@@ -13,30 +13,25 @@ from fusetui.text.printable import printable
 from fusetui.text.tables import Column, known, table, table_of
 from fusetui.trace.model.grouping import by_key
 
-from .expect import guess_lines
 from .options import describe_shapes
-from .record import Failed, Measured, RunRecord, SavedRun
+from .record import Failed, Measured, RunRecord, SavedRun, guess_lines
 
 _LARGEST_SPREAD = 2
 """The ratio of the 90th to the 10th percentile of step times above which a note is shown."""
 
 
 def closing_table(record: RunRecord) -> str:
-    """What was run, a row per variant, and a line for each one that failed. Speed-ups are relative
-    to the first variant that ran."""
+    """A row per variant, with its speed-up against the first, and a line for each that failed."""
     ran = [v for v in record.measured if v.step_ns]
     baseline = ran[0].step_ns.median if ran and ran[0].step_ns else None
 
-    def faster(variant: Measured) -> str:
-        return known(variant.step_ns, lambda step: speed_up(baseline, step.median))
-
-    def taken(variant: Measured) -> str:
-        return known(variant.step_ns, lambda step: duration(step.median))
+    times = _of_run(lambda v: known(v.step_ns, lambda step: duration(step.median)))
+    faster = _of_run(lambda v: known(v.step_ns, lambda step: speed_up(baseline, step.median)))
 
     columns = [
         Column("variant", left=True, cell=lambda v: printable(v.name)),
-        Column("time per step", cell=_of_run(taken)),
-        Column("speed-up", cell=_of_run(faster)),
+        Column("time per step", cell=times),
+        Column("speed-up", cell=faster),
         Column("kernels per step", cell=_of_run(lambda v: f"{v.kernels_per_step:g}")),
         Column("weights", cell=_of_run(lambda v: known(v.weight_bytes, size))),
         Column("largest error", cell=_of_run(lambda v: known(v.max_error, "{:.2g}".format))),

@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fusetui.capture.command import measure
+from fusetui.capture.errors import Progress
 from fusetui.capture.options import STEPS, Options, describe_shapes
 from fusetui.capture.provenance import scrubbed
 from fusetui.capture.record import Measured, RunRecord
-from fusetui.capture.telling import Progress
 
 HERE = Path(__file__).resolve().parents[1] / "sample_traces"
 WORKLOADS = ("mlp", "linear")

@@ -110,7 +110,9 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
     (groups, rows, depth), columns = a.shape, b.shape[2]
     tile = choose(GROUPED_TILES, a)
     block_m, block_n = block_size(rows, tile.m), block_size(columns, tile.n)
-    block_k = depth_of_block(depth, tile.k)
+    # The largest power of two that divides the depth; if that is too small, one that covers it.
+    block_k = min(depth & -depth, tile.k)
+    block_k = block_k if block_k >= QUANTUM else block_size(depth, tile.k)
     smallest = min(block_m * block_k, block_k * block_n, block_m * block_n)
     most_warps = max(smallest * a.element_size() // bytes_of_warp(a), 1)
     tiles = triton.cdiv(rows, block_m) * triton.cdiv(columns, block_n)
@@ -129,12 +131,6 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
 def block_size(size: int, largest: int) -> int:
     """The power of two that covers a size, from 16, the minimum of `tl.dot`, up to `largest`."""
     return max(QUANTUM, min(int(triton.next_power_of_2(size)), largest))
-
-
-def depth_of_block(depth: int, largest: int) -> int:
-    """The largest power of two that divides the depth; if that is too small, one that covers it."""
-    divides = min(depth & -depth, largest)
-    return divides if divides >= QUANTUM else block_size(depth, largest)
 
 
 class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]

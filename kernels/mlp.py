@@ -68,8 +68,7 @@ class FusedGemm(_Rewritten):
 
 
 class Liger(_Rewritten):
-    """The kernel for gelu(gate) * up from the package liger-kernel. Its backward pass overwrites
-    `gate` and `up` with the gradients."""
+    """Liger-kernel's gelu(gate) * up, whose backward pass overwrites both with the gradients."""
 
     def __init__(self, mlp: nn.Module) -> None:
         super().__init__(mlp)

@@ -9,14 +9,9 @@ from torch import Tensor, nn
 
 from .model import Variant
 
-
-def _as_it_is(model: nn.Module) -> nn.Module:
-    return model
-
-
 TENSOR_CORES = (8, 0)  # the least compute capability whose tensor cores Triton uses
-EAGER = Variant(_as_it_is)
-COMPILED = Variant(_as_it_is, compiled=True)
+EAGER = Variant(lambda model: model)
+COMPILED = Variant(EAGER.build, compiled=True)
 
 
 def prepare(variant: Variant, model: nn.Module, mode: str | None = None) -> Callable[..., Tensor]:

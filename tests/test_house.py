@@ -83,7 +83,7 @@ def test_three_files_print() -> None:
         if name in ("print", "sys.stdout.write", "sys.stderr.write")
     }
     assert printing == {
-        "capture/telling.py",
+        "capture/errors.py",
         "src/fusetui/commands/errors.py",
         "src/fusetui/report/streams.py",
     }

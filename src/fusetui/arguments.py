@@ -6,13 +6,7 @@ Every command imports this, so it must import in a few milliseconds.
 from __future__ import annotations
 
 import math
-from argparse import (
-    Action,
-    ArgumentError,
-    ArgumentTypeError,
-    BooleanOptionalAction,
-    Namespace,
-)
+from argparse import Action, ArgumentError, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -84,7 +78,6 @@ class Between(Action):
 
 
 KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
-SHELLS = ("bash", "zsh", "fish")
 OPS_BY = ("name", "shape")
 OUT = argument("OUT", "The new file, named .json, .json.gz or .json.zst.")
 TRACE = argument(
@@ -111,17 +104,19 @@ GRAPHS = (
         type=(BY_ANNOTATIONS + "{}").format,
     ),
 )
-ASCII = flag("--ascii", "Draw with ASCII characters only, as in a C locale.")
-THEME = argument(
-    "--theme",
-    "Colors for a dark or a light background; auto asks the terminal.",
-    choices=("auto", "dark", "light"),
-    default="auto",
-)
-MOUSE = argument(
-    "--mouse",
-    "Handle the mouse in the app, or leave it to the terminal.",
-    action=BooleanOptionalAction,
+LOOK = (
+    flag("--ascii", "Draw with ASCII characters only, as in a C locale."),
+    argument(
+        "--theme",
+        "Colors for a dark or a light background; auto asks the terminal.",
+        choices=("auto", "dark", "light"),
+        default="auto",
+    ),
+    argument(
+        "--mouse",
+        "Handle the mouse in the app, or leave it to the terminal.",
+        action=BooleanOptionalAction,
+    ),
 )
 STEP_BY = argument("--step-by PATTERN", "Take annotations that match this as steps.")
 RANGE = argument("--range T..T", "Short for --from T --to T: 1.2ms..3.4ms.", action=Between)
@@ -147,16 +142,18 @@ LIGHT = (
     argument("--light", "On white.", action="store_true", default=None),
     argument("--dark", "On black.", dest="light", action="store_false", default=None),
 )
-PEAK = argument(
-    "--peak KIND=FIGURE",
-    "Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
-    "be repeated.",
-    action="append",
-    default=[],
-)
-MODEL = argument(
-    "--device NAME",
-    "The model of the GPUs where the trace does not say it, as in 'H100 80GB HBM3'.",
+PEAKS = (
+    argument(
+        "--peak KIND=FIGURE",
+        "Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
+        "be repeated.",
+        action="append",
+        default=[],
+    ),
+    argument(
+        "--device NAME",
+        "The model of the GPUs where the trace does not say it, as in 'H100 80GB HBM3'.",
+    ),
 )
 TOP = argument("--top N", "Number of rows to show, 20 by default; 0 shows all.", type=amount)
 ROWS = 20  # the default of TOP, which is absent from the arguments so that tables can tell
@@ -194,8 +191,9 @@ MODULES = {
     **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
     **{"serving": "answers", "check": "answers", "tutor": "open", "watch": "open"},
     **dict.fromkeys(("gaps", "whatif", "path"), "why"),
-    **{"run": "record", "report": "picture", **dict.fromkeys(("slices", "steps"), "tables")},
-    **{"perfetto": "cut", **dict.fromkeys(("convert", "scrub"), "rewrite")},
+    **{"run": "record", "capture": "record", "report": "picture"},
+    **dict.fromkeys(("slices", "steps", "sql"), "tables"),
+    **dict.fromkeys(("perfetto", "convert", "scrub"), "cut"),
     **dict.fromkeys(("decode", "samples", "schema", "help", "completion", "mcp"), "about"),
 }
 

@@ -75,13 +75,17 @@ def parse(arguments: Sequence[str]) -> Namespace:
     """The parsed arguments; `command` is the name of the command, or None if none was given. `rest`
     holds the arguments that the parser of an open-ended command does not know. Raises WrongUse, and
     SystemExit after printing help or the version."""
-    names = [one.name for one in COMMANDS]
-    if arguments and arguments[0] not in names and _is_named(arguments[0]):
-        arguments = ["open", *arguments]
-    parsers = command_parsers(arguments[0] if arguments else "")
+    names, first = [one.name for one in COMMANDS], arguments[0] if arguments else ""
+    is_named = first == "-" or "://" in first or first.startswith(("sample:", "lesson:"))
+    if first and first not in names and (is_named or os.path.exists(first)):
+        arguments, first = ["open", *arguments], "open"  # `fusetui trace.json` opens it
+    parsers = command_parsers(first)
     top = parsers[""]
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
-        top.error(f"no such command: {arguments[0]}{_suggestion(arguments[0], names)}")
+    if arguments and not first.startswith("-") and first not in names:
+        from difflib import get_close_matches  # rarely needed
+
+        close = get_close_matches(first, names, 1)
+        top.error(f"no such command: {first}{f' (did you mean {close[0]}?)' if close else ''}")
     parsed, rest = top.parse_known_args(arguments)
     if hasattr(parsed, "others") and not any(word.startswith("-") for word in rest):
         parsed.others, rest = [*parsed.others, *rest], []  # those behind an option
@@ -90,19 +94,6 @@ def parse(arguments: Sequence[str]) -> Namespace:
         parsers[parsed.command or ""].error(f"no such {what}: {rest[0]}")
     parsed.rest = tuple(rest)
     return parsed
-
-
-def _is_named(word: str) -> bool:
-    """Whether a word that is no command names a trace: `fusetui trace.json` opens it."""
-    is_shipped = word.startswith(("sample:", "lesson:"))
-    return word == "-" or "://" in word or is_shipped or os.path.exists(word)
-
-
-def _suggestion(wrong: str, names: Sequence[str]) -> str:
-    from difflib import get_close_matches  # rarely needed
-
-    close = get_close_matches(wrong, names, 1)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def command_parsers(wanted: str | None = None) -> dict[str, Parser]:

@@ -7,20 +7,16 @@ from __future__ import annotations
 from argparse import BooleanOptionalAction
 
 from fusetui.arguments import (
-    ASCII,
     GRAPHS,
     JSON,
     KERNELS_BY,
-    MODEL,
-    MOUSE,
+    LOOK,
     NO_CACHE,
     OPS_BY,
     PART,
-    PEAK,
-    SHELLS,
+    PEAKS,
     STEP_BY,
     TABLE,
-    THEME,
     TOLD,
     TOP,
     TRACE,
@@ -39,7 +35,7 @@ COMMANDS = (
     Command(
         "tutor",
         "A guided tour of the app, in five minutes.",
-        (ASCII, THEME, MOUSE),
+        LOOK,
         "It opens lesson:mlp-eager and asks you to do one thing at a time.",
     ),
     Command(
@@ -59,7 +55,7 @@ COMMANDS = (
                 action="append",
                 default=[],
             ),
-            *(ASCII, THEME, MOUSE, *GRAPHS, NO_CACHE),
+            *(*LOOK, *GRAPHS, NO_CACHE),
         ),
         "`fusetui TRACE` does the same. Without a trace, you choose from the newest traces and "
         "runs in this folder, the lessons and the samples.",
@@ -68,7 +64,7 @@ COMMANDS = (
     Command(
         "kernels",
         "The kernels grouped by name, op, shape and so on, the largest total first.",
-        (*ANSWER, TOP, by(*KERNELS_BY), PEAK, MODEL, *TABLE),
+        (*ANSWER, TOP, by(*KERNELS_BY), *PEAKS, *TABLE),
         "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
         "device's peak.",
     ),
@@ -184,8 +180,7 @@ COMMANDS = (
                 "The config.json of the model, for its keys and values, and if it is dense "
                 "its weights, where no recorded shapes tell them.",
             ),
-            PEAK,
-            MODEL,
+            *PEAKS,
         ),
         "The least time of a step is that of reading its weights, keys and values once and of "
         "computing its products, at the peaks of the device. docs/serving.md explains it.",
@@ -345,7 +340,7 @@ COMMANDS = (
     Command(
         "completion",
         "Print a script that completes fusetui in your shell.",
-        (argument("SHELL", "bash, zsh or fish.", choices=SHELLS),),
+        (argument("SHELL", "bash, zsh or fish.", choices=("bash", "zsh", "fish")),),
         "For bash, write it to ~/.local/share/bash-completion/completions/fusetui; for zsh, to a "
         "file named _fusetui in a folder of $fpath; for fish, to "
         "~/.config/fish/completions/fusetui.fish.",

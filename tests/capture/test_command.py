@@ -12,9 +12,8 @@ import pytest
 from fusetui import cli, kernels
 from fusetui.analysis.diff.statistics import FEW_STEPS
 from fusetui.capture.command import capture, measure
-from fusetui.capture.errors import CaptureError
+from fusetui.capture.errors import CaptureError, Progress
 from fusetui.capture.options import STEPS, Options
-from fusetui.capture.telling import Progress
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = pytest.mark.torch

@@ -6,7 +6,7 @@ import pytest
 
 from fusetui.analysis.questions.computing import Tallies
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.expect import Guess, compare, guess_lines, parse, parse_for
+from fusetui.capture.record import Guess, compare, guess_lines, parse, parse_for
 
 
 def test_a_guess_is_counts_by_kind() -> None:

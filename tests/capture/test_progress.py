@@ -7,8 +7,8 @@ import time
 import pytest
 from tests.hostile import WORST, obeyed
 
-from fusetui.capture import telling as progress
-from fusetui.capture.telling import Progress
+from fusetui.capture import errors as progress
+from fusetui.capture.errors import Progress
 
 
 class Terminal(io.StringIO):

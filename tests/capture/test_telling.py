@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from tests.hostile import WORST, obeyed
 
-from fusetui.capture.telling import tell
+from fusetui.capture.errors import tell
 from fusetui.report.output import emit
 from fusetui.report.streams import OutputError
 

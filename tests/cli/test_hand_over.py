@@ -58,7 +58,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int, bool, 
 
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setattr(app, "run", run)
-    for module in ("open", "terminal"):
+    for module in ("open", "record"):
         monkeypatch.setattr(f"fusetui.commands.{module}.has_terminal", lambda: True)
     return calls
 

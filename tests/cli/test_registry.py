@@ -58,6 +58,6 @@ def test_what_no_parser_knows_is_the_commands(monkeypatch: pytest.MonkeyPatch) -
         told.append(args.rest)
         return 0
 
-    monkeypatch.setattr("fusetui.commands.capture.run_capture", run)
+    monkeypatch.setattr("fusetui.commands.record.run_capture", run)
     assert cli.run(["capture", "mlp", "--batch", "32"]) == 0
     assert told == [("--batch", "32")]

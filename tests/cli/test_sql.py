@@ -16,7 +16,7 @@ from tests.hostile import WORST, obeyed
 from tests.terminal import Terminal
 
 from fusetui.arguments import FORMATS
-from fusetui.commands.sql import completions, divided
+from fusetui.commands.tables import completions, divided
 
 Run = Callable[..., Any]
 LESSON, OTHER = "lesson:mlp-eager", "lesson:mlp-compiled"

@@ -30,7 +30,7 @@ from fusetui.analysis.questions.chain import (
 from fusetui.analysis.questions.computing import tallies
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
-from fusetui.capture.expect import compare, parse
+from fusetui.capture.record import compare, parse
 from fusetui.commands.errors import DONE
 from fusetui.commands.loading import notices
 from fusetui.gpu.kernel_names import decode, short_name

@@ -89,11 +89,12 @@ def test_only_one_job_may_publish() -> None:
     assert RELEASE["permissions"] == {}
     assert {name: sorted(job["permissions"]) for name, job in JOBS.items()} == {
         "build": ["contents"],
+        "wheels": ["contents"],
         "attest": ["attestations", "id-token"],
         "publish": ["id-token"],
     }
     assert JOBS["build"]["permissions"] == {"contents": "read"}
-    assert (JOBS["attest"]["needs"], JOBS["publish"]["needs"]) == ("build", "attest")
+    assert (JOBS["attest"]["needs"], JOBS["publish"]["needs"]) == (["build", "wheels"], "attest")
     assert JOBS["publish"]["environment"] == "pypi"
     assert "password" not in str(RELEASE)
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Int32s, Int64s, distinct
-from fusetui.trace.model.events import BETWEEN, Events
+from fusetui.trace.model.events import BETWEEN, Events, Numbered
 
 
 class Arguments(msgspec.Struct, frozen=True, eq=False):
@@ -51,8 +51,10 @@ def arguments(
     if kept is None or kept.asked != asked:
         wanted = Wanted(events, orders, names)
         each = map(wanted.places, range(len(events.stretches)))
-        texts = (events.args(n, places, names) if places else () for n, places in enumerate(each))
-        kept = wanted.together(map(wanted.numbered, texts), asked)
+        parts = (
+            events.args(n, places, names) if places else NOTHING for n, places in enumerate(each)
+        )
+        kept = wanted.together(parts, asked)
         if keep_as:
             events.keep(keep_as, kept)
     return Arguments(kept.number, tuple(tuple(text.split(BETWEEN)) for text in kept.texts))
@@ -65,9 +67,15 @@ def digest(orders: Int64s, names: tuple[str, ...]) -> bytes:
     return blake2b("\0".join(names).encode() + orders.tobytes(), digest_size=16).digest()
 
 
-Numbered = tuple[Int32s, tuple[bytes, ...]]
-"""Of each wanted event of a stretch the index of its args in the texts, -1 for none; and these,
-distinct, each the texts of the args, joined by BETWEEN."""
+NOTHING: Numbered = np.empty(0, dtype=np.int32), ()
+"""Of a stretch of which no args are asked for."""
+
+
+def numbered(texts: Iterable[bytes], names: int) -> Numbered:
+    """From the texts of so many args of each event."""
+    numbers: dict[bytes, int] = {BETWEEN * (names - 1): -1}
+    number = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
+    return np.array(number, dtype=np.int32), tuple(numbers)[1:]
 
 
 class Wanted:
@@ -86,12 +94,6 @@ class Wanted:
         rows = slice(self._cuts[stretch], self._cuts[stretch + 1])
         places: list[int] = (self._ordered[rows] - self.firsts[stretch]).tolist()
         return places
-
-    def numbered(self, texts: Iterable[bytes]) -> Numbered:
-        """From the texts of the args at the places of one stretch."""
-        numbers: dict[bytes, int] = {BETWEEN * (len(self.names) - 1): -1}
-        number = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
-        return np.array(number, dtype=np.int32), tuple(numbers)[1:]
 
     def together(self, parts: Iterable[Numbered], asked: bytes) -> KeptArguments:
         """From all stretches, in order."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.ids import Id
 
 T = TypeVar("T")
@@ -15,6 +15,10 @@ T = TypeVar("T")
 EVERYWHERE = (-(2**63), 2**63 - 1)
 NOWHERE = (2**63 - 1, -(2**63))
 BETWEEN = b"\0"  # Separates the texts of args; it cannot occur in JSON text
+
+Numbered = tuple[Int32s, tuple[bytes, ...]]
+"""Of each wanted event of a stretch the index of its args in the texts, -1 for none; and these,
+distinct, each the texts of the args, joined by BETWEEN."""
 
 
 class Stretch(msgspec.Struct, frozen=True, eq=False):
@@ -91,8 +95,8 @@ class Events(Keeper, Protocol):
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
         """The samples of stretch `number` in file order, each with its time in ns."""
 
-    def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> list[bytes]:
-        """The args with these names of some elements of stretch `number`: texts joined by BETWEEN.
+    def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> Numbered:
+        """The args with these names of some elements of stretch `number`.
 
-        `places` count from the first element of the stretch. Blank if missing or unreadable.
+        `places` count from the first element of the stretch and ascend.
         """

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fusetui.trace.model.arrays import Flags, Int32s, Rows
 from fusetui.trace.model.categories import GRAPH_ANNOTATION, Layer, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.events import Events, Keeper, Sample, Stretch, Text
+from fusetui.trace.model.events import Events, Keeper, Numbered, Sample, Stretch, Text
 
 CERTAIN, LIKELY = "certain", "likely"
 CAPTURE, ANNOTATIONS = "capture", "annotations"
@@ -170,7 +170,7 @@ class CombinedEvents:
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
         return self.first.samples(number) if number < len(self.first.stretches) else ()
 
-    def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> list[bytes]:
+    def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> Numbered:
         own = len(self.first.stretches)
         if number < own:
             return self.first.args(number, places, names)

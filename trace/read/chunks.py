@@ -19,6 +19,7 @@ from fusetui.trace.model.report import Skipped
 from fusetui.trace.read.document import read_at
 from fusetui.trace.read.events import decode_events, decode_exact
 from fusetui.trace.read.gather import ChunkColumns, Gathering
+from fusetui.trace.read.scanned import scanned
 from fusetui.trace.read.structure import split
 from fusetui.trace.read.times import InexactTimes
 
@@ -79,6 +80,8 @@ def decode_list(text: bytes | memoryview, start: int, end: int, after: int = -1)
     `start`, `end` and `after` are those of the chunk. None if this is not a list of events whose
     fields have the usual types.
     """
+    if (columns := scanned(text)) is not None:
+        return Chunk(start, end, columns.phases.total(), columns, after=after)
     for size in (PIECE, len(text) + 1):  # a wrong cut gives pieces that do not decode
         gathered = Gathering()
         try:

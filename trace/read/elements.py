@@ -12,13 +12,17 @@ import msgspec
 import numpy as np
 import orjson
 
+from fusetui.trace.model.arguments import numbered
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.errors import TraceError
-from fusetui.trace.model.events import BETWEEN, Keeper, Sample, Stretch, Text
+from fusetui.trace.model.events import BETWEEN, Keeper, Numbered, Sample, Stretch, Text
+from fusetui.trace.read.autograd import NO_NUMBERS, NUMBER, THREAD, numbers_of
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.samples import samples
+from fusetui.trace.read.scanned import scanned_args
 
 SEEN, SHORT = 256, 1 << 16  # how many elements are kept, and bytes of the longest of them
 DEEPEST = 64  # levels of args
@@ -75,13 +79,14 @@ class Elements:
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
         return samples(self.text, self.stretches[number])
 
-    def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> list[bytes]:
+    def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> Numbered:
         found = args_in(self.text, self.stretches[number], places, names)
         if found is not None:
             return found[0]
         each = (self.element(int(self._firsts[number]) + place).get("args") for place in places)
         known = (args if isinstance(args, dict) else {} for args in each)
-        return [BETWEEN.join(_json(args.get(name)) for name in names) for args in known]
+        texts = (BETWEEN.join(_json(args.get(name)) for name in names) for args in known)
+        return numbered(texts, len(names))
 
     def warm(self) -> None:
         """Makes the text available, which may take a second per GB, to speed up later calls."""
@@ -113,39 +118,42 @@ def args_in(
     stretch: Stretch,
     places: Sequence[int],
     names: tuple[str, ...],
-    others: tuple[tuple[str, str], ...] = (),
-) -> tuple[list[bytes], list[Any]] | None:
-    """The texts of the args of some elements, see `Events.args`; and all events with the values of
-    `others` (field and name of an arg), if the first of these occurs in the stretch.
+    sequences: bool = False,
+) -> tuple[Numbered, Int64s] | None:
+    """Some args of some elements, see `Events.args`; and with `sequences` the place, sequence
+    number and thread of each element that has one (see autograd.py), shape [numbered, 3].
 
     None if the stretch does not decode as a list of ordinary events.
     """
     if stretch.places is not None:
         return None
     try:
+        if found := scanned_args(text, stretch, places, names, sequences):
+            return found
         listed = list_text(text, stretch)
-        with_others = bool(others) and others[0][1].encode() in listed
+        with_sequences = sequences and NUMBER.encode() in listed
         wanted = bool(places) and any(name.encode() in listed for name in names)
-        if not (with_others or wanted):
-            return [BETWEEN * (len(names) - 1)] * len(places), []
-        decode, nothing = _decoder(names, others)
+        if not (with_sequences or wanted):
+            return numbered([BETWEEN * (len(names) - 1)] * len(places), len(names)), NO_NUMBERS
+        decode, nothing = _decoder(names)
         events = decode(listed)
     except (OSError, TraceError, *UNDECODABLE):
         return None
-    found = (msgspec.structs.astuple(events[place].args or nothing) for place in places)
-    return [BETWEEN.join(args[: len(names)]) for args in found], events if with_others else []
+    each = (msgspec.structs.astuple(events[place].args or nothing) for place in places)
+    texts = (BETWEEN.join(args[: len(names)]) for args in each)
+    return numbered(texts, len(names)), numbers_of(enumerate(events if with_sequences else ()))
 
 
 @cache
 def _decoder(
-    names: tuple[str, ...], others: tuple[tuple[str, str], ...]
+    names: tuple[str, ...],
 ) -> tuple[Callable[[bytearray], list[Any]], msgspec.Struct]:
     """A decoder for a list of events that extracts only these args, as their texts, and the values
-    of others; and what an event without args has."""
+    of sequence numbers; and what an event without args has."""
     blank = msgspec.Raw(b"")
     fields = [
         *((f"arg{n}", msgspec.Raw, (blank, name)) for n, name in enumerate(names)),
-        *((field, Any, (None, name)) for field, name in others),
+        *((field, Any, (None, name)) for field, name in (("number", NUMBER), ("thread", THREAD))),
     ]
     args = msgspec.defstruct(
         "SomeArgs",

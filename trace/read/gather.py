@@ -67,6 +67,27 @@ class Interner(dict[Any, int]):
         return np.fromiter(map(self.__getitem__, keys), np.int32, count)
 
 
+class Labels:
+    """What events say of threads (ph M). A label that says what the last of its kind said of its
+    thread is left out: some writers repeat them at each event."""
+
+    def __init__(self) -> None:
+        self.all: list[Label] = []
+        self._last: dict[Thread, dict[str, Any]] = {}
+
+    def add(self, events: Iterable[AnyEvent]) -> None:
+        for event in events:
+            args = event.args or NO_ARGS
+            value = args.name
+            if value is None:
+                value = args.sort_index if args.labels is None else args.labels
+            named = self._last.setdefault((event.pid, event.tid), {})
+            if event.name not in named or named[event.name] != value:
+                named[event.name] = value
+                pid, tid = plain_id(event.pid), plain_id(event.tid)
+                self.all.append(Label(event.name, pid, tid, value))
+
+
 class Gathering:
     """Makes the columns of a chunk from its events, piece by piece: what a piece was decoded to is
     still in the caches of the processor when its columns are made."""
@@ -76,8 +97,7 @@ class Gathering:
         self._kinds, self._names, self._categories, self._lanes = (Interner() for _ in range(4))
         self._parts: list[tuple[NDArray[Any], ...]] = []
         self._on_gpu: list[bool] = []  # by category
-        self._labels: list[Label] = []
-        self._named: dict[Thread, dict[str, Any]] = {}
+        self._labels = Labels()
         self._marks: list[Mark] = []
         self._reach = NOWHERE
 
@@ -142,8 +162,8 @@ class Gathering:
             phases=+self.phases,
             names=list(self._names),
             categories=list(self._categories),
-            threads=[(_identity(pid), _identity(tid), device) for pid, tid, device in self._lanes],
-            labels=self._labels,
+            threads=[(plain_id(pid), plain_id(tid), device) for pid, tid, device in self._lanes],
+            labels=self._labels.all,
             start=start,
             dur=dur,
             name=name,
@@ -171,22 +191,11 @@ class Gathering:
         return self._lanes.ids(lanes, len(slices))
 
     def _note(self, others: Sequence[AnyEvent], counts: Mapping[str, int]) -> None:
-        """The labels among events that are no slices, and their times. A label that says what the
-        last of its kind said of its thread is left out: some writers repeat them at each event."""
+        """The labels among events that are no slices, and their times."""
         low, high = _reach(others, counts)
         self._reach = min(low, self._reach[0]), max(high, self._reach[1])
-        for event in others if counts.get("M") else ():
-            if event.ph != "M":
-                continue
-            args = event.args or NO_ARGS
-            value = args.name
-            if value is None:
-                value = args.sort_index if args.labels is None else args.labels
-            named = self._named.setdefault((event.pid, event.tid), {})
-            if event.name not in named or named[event.name] != value:
-                named[event.name] = value
-                pid, tid = _identity(event.pid), _identity(event.tid)
-                self._labels.append(Label(event.name, pid, tid, value))
+        if counts.get("M"):
+            self._labels.add(event for event in others if event.ph == "M")
 
 
 def gather(events: Sequence[AnyEvent], places: Int64s | None = None) -> ChunkColumns:
@@ -205,9 +214,13 @@ def _reach(events: Sequence[Any], counts: Mapping[str, int]) -> tuple[int, int]:
         times = [event.ts for event in events]
         if isinstance(events[0], ExactEvent):
             times = [float(text) for text in times]
-        low, high = min(times), max(times)
+        return reach(min(times), max(times))
     except ValueError:
         return EVERYWHERE
+
+
+def reach(low: float, high: float) -> tuple[int, int]:
+    """Times (ns) before and after both (microseconds)."""
     if not (low > -EXACT and high < EXACT):
         return EVERYWHERE
     return (int(low) - 2) * 1000, (int(high) + 2) * 1000
@@ -229,14 +242,14 @@ def _marks(events: Sequence[Any], places: Int64s) -> Iterator[Mark]:
                 event.ph,
                 event.name,
                 event.cat,
-                (_identity(event.pid), _identity(event.tid)),
+                (plain_id(event.pid), plain_id(event.tid)),
                 "" if event.ph in "BE" else f"{event.id} {event.id2} {event.scope}",
                 exact_nanoseconds(bytes(event.ts)),
                 order,
             )
 
 
-def _identity(value: Id) -> Id:
+def plain_id(value: Id) -> Id:
     """Integers of more than 64 bits as text: no output accepts them as numbers."""
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 

@@ -14,23 +14,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, Generic, NamedTuple, Self, TypeVar
 
-from fusetui.trace.model.arguments import KeptArguments, Numbered, Wanted, digest
+from fusetui.trace.model.arguments import NOTHING, KeptArguments, Wanted, digest
 from fusetui.trace.model.arrays import Int64s
-from fusetui.trace.model.events import Events
-from fusetui.trace.read.autograd import (
-    NO_NUMBERS,
-    NUMBER,
-    THREAD,
-    Autograd,
-    autograd_of,
-    numbers_in,
-    numbers_of,
-)
+from fusetui.trace.model.events import Events, Numbered
+from fusetui.trace.read.autograd import NO_NUMBERS, Autograd, autograd_of, numbers_in
 from fusetui.trace.read.elements import args_in
 from fusetui.trace.read.memory import file_in_memory
 from fusetui.trace.read.workers import NUMBER_SIZE, forked, has_second_core, may_fork, taken
 
-NUMBERED = (("number", NUMBER), ("thread", THREAD))
 T = TypeVar("T")
 
 
@@ -54,13 +45,13 @@ class Reread(Wanted):
     def part(self, stretch: int) -> StretchArgs:
         """Reads one stretch; blank for what cannot be read any more."""
         own, first = self._events.stretches[stretch], int(self.firsts[stretch])
-        places, others = self.places(stretch), NUMBERED if self._numbered else ()
-        found = args_in(self._events.text, own, places, self.names, others)
+        places = self.places(stretch)
+        found = args_in(self._events.text, own, places, self.names, self._numbered)
         if found is not None:
-            return StretchArgs(self.numbered(found[0]), numbers_of(enumerate(found[1], first)))
-        texts = self._events.args(stretch, places, self.names) if places else []
+            return StretchArgs(found[0], found[1] + (first, 0, 0))
+        args = self._events.args(stretch, places, self.names) if places else NOTHING
         sequence = numbers_in(self._events, own, first) if self._numbered else NO_NUMBERS
-        return StretchArgs(self.numbered(texts), sequence)
+        return StretchArgs(args, sequence)
 
     def args(self, parts: Sequence[StretchArgs]) -> KeptArguments:
         """From the parts of all stretches, in order."""

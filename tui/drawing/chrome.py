@@ -142,8 +142,7 @@ def _places(tabs: tuple[Tab, ...], width: int) -> Iterator[tuple[Tab, str, range
 
 
 def tour_picture(title: str, text: str, keys: str, rule: str) -> TextPicture:
-    """A rule with the number and the title of a step, and its text, keys between backticks; `keys`:
-    what else can be done."""
+    """A rule with the title of a step, and its text; `keys`: what else can be done."""
 
     def lines(width: int, height: int) -> Iterator[Sequence[Styled]]:
         after = f"  {keys} ".rjust(width - len(title) - 5, rule)

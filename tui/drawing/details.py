@@ -1,5 +1,5 @@
-"""What is said about one slice: a pane of a fixed height, so that no lane moves while a person goes
-from one to the next; where in the program it comes from; its args, and the event as JSON."""
+"""What is said about one slice: in a pane of a fixed height, so that no lane moves, and in full,
+with its args, or as JSON."""
 
 from __future__ import annotations
 
@@ -114,11 +114,7 @@ def why_missing(trace: Trace) -> str:
     return "" if trace.elements.text.at_hand else "its args follow: the file is being unpacked"
 
 
-SHAPE_ARGS = ("Input Dims", "Input type", "Concrete Inputs", "Input Strides")
-LAUNCH_ARGS = (
-    *("grid", "block", "registers per thread", "shared memory"),
-    "est. achieved occupancy %",
-)
+LAUNCH_ARGS = "grid", "block", "registers per thread", "shared memory", "est. achieved occupancy %"
 MOST = 64  # args, tensors, slices around it that the few lines use
 NOWHERE = Program(-1, (), (), -1)
 MOST_NODES = 8  # of a graph that are named
@@ -126,10 +122,11 @@ MOST_PROGRAM = 1000  # modules and frames around a slice that are listed
 SEPARATOR = " > "
 LONGEST_PATH = 48  # characters
 LONGEST_NAME = 4000  # characters of a name that are shown and marked
-LINK_ARGS = (
-    *("External id", "correlation", "Ev Idx", "Record function id", "device", "stream"),
+OTHER_ARGS = {  # shapes are said, links followed
+    *("Input Dims", "Input type", "Concrete Inputs", "Input Strides", "External id", "correlation"),
+    *("Ev Idx", "Record function id", "device", "stream"),
     *("Python id", "Python parent id", "Python module id"),
-)
+}
 
 
 def details(side: Side, row: int, width: int, height: int, glyphs: Glyphs) -> list[Said]:
@@ -177,12 +174,10 @@ def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
         lasted = f"   {duration(int(trace.dur[over]))}" if timed else ""
         lines.append(Said(f"  module {label}{lasted}"))
     lines += [Said(text) for text in (_origin(trace, row, glyphs), *_waiting(trace, row))]
-    for over in launch_chain(trace, row)[:MOST_LINES]:
-        if over not in program.regions and over not in program.frames:
-            lines.append(Said(f"  {_name(trace, over)}   {duration(int(trace.dur[over]))}"))
-    for over in program.frames[:MOST_PROGRAM]:
-        label = label_of(int(trace.role[over]), trace.name_of(over))
-        lines.append(Said(f"  {label}   {duration(int(trace.dur[over]))}"))
+    known = {*program.regions, *program.frames}
+    calls = [over for over in launch_chain(trace, row)[:MOST_LINES] if over not in known]
+    for over in (*calls, *program.frames[:MOST_PROGRAM]):
+        lines.append(Said(f"  {_name(trace, over)}   {duration(int(trace.dur[over]))}"))
     lines += [Said(ran) for ran in [while_it_ran(trace, row, side.device_counters)] if ran]
     if missing := why_missing(trace):
         return [*lines, Said(""), Said(missing)]
@@ -208,8 +203,7 @@ def while_it_ran(trace: Trace, row: int, counters: Sequence[DeviceCounter]) -> s
 
 
 def on_path_text(marks: Marks, trace: Trace, row: int) -> str:
-    """`on the critical path`, `could take 41 us longer without moving the end`; "" where that is
-    not known."""
+    """`on the critical path`, `could take 41 us longer ...`; "" where that is not known."""
     ns, spare = int(marks.ns[row]), int(marks.spare_ns[row])
     if ns:
         whole = ns >= int(trace.dur[row])
@@ -347,8 +341,7 @@ def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
     args = _args(trace, row)
     work = describe(trace, row) if is_gpu(trace, row) else ""
     parts = [work or _shapes(args, glyphs), *remarks(trace, row)]
-    skip = {*SHAPE_ARGS, *LAUNCH_ARGS, *LINK_ARGS}
-    others = islice((key for key in args if key not in skip), MOST)
+    others = islice((key for key in args if key not in {*LAUNCH_ARGS, *OTHER_ARGS}), MOST)
     for key in (*(key for key in LAUNCH_ARGS if key in args), *others):
         value = args[key]  # with a fraction, to four significant digits
         value = float(f"{value:.4g}") if isinstance(value, float) else value

@@ -79,8 +79,7 @@ def lane_line(
 
 
 def chain_of(trace: Trace, label: Label, row: int, around: int, width: int) -> str:
-    """`<module> > main > ... > run_action`: a frame after so many around it, the outermost and as
-    many of the innermost as fit into `width` cells."""
+    """`<module> > main > ... > run_action`: the outermost frame, and innermost ones."""
     rows = [row]
     while len(rows) <= around and int(trace.parent[rows[0]]) >= 0:
         rows.insert(0, int(trace.parent[rows[0]]))
@@ -131,12 +130,9 @@ def slices(
     marked: Collection[int] = (),
     on_path: Sequence[bool] = (),
 ) -> list[Styled]:
-    """One line. `selected_cells` are where the selected row lies, even if others hide it; of each
-    cell `on_path` tells whether it is marked so.
-
-    A slice of two or more cells is a block with its label; a single cell is a bar as high as the
-    share of the cell that is covered. Where there may be no color, letters tell the kind.
-    """
+    """One line. A slice of two or more cells is a block with its label; a single cell is a bar as
+    high as the share of it that is covered. Where there may be no color, letters tell the kind.
+    `selected_cells` are where the selected row lies, even if others hide it."""
     found: list[Styled] = []
     shown = cells.row
     if selected_cells:  # over all others
@@ -180,8 +176,8 @@ def _ends(rows: Int32s) -> list[int]:
     """Where each stretch of cells of one row ends; cells that no slice stands for are alone."""
     if not len(rows):
         return []
-    new = (rows[1:] != rows[:-1]) | (rows[1:] == MANY)
-    return [*(np.flatnonzero(new) + 1).tolist(), len(rows)]
+    new = np.flatnonzero((rows[1:] != rows[:-1]) | (rows[1:] == MANY))
+    return [*(new + 1).tolist(), len(rows)]
 
 
 def _levels(cells: Cells, cell_ns: int, glyphs: Glyphs) -> list[int]:
@@ -208,8 +204,7 @@ def filled_slice(label: str, width: int, kind: SliceKind, beside: bool, glyphs: 
 def chosen_slice(
     label: str, width: int, glyphs: Glyphs, token: str = "selection", letter: str = " "
 ) -> Styled:
-    """A slice that is selected or marked, of one cell or more; filled with a letter where there may
-    be no color."""
+    """A slice that is selected or marked; filled with a letter where there may be no color."""
     if width == 1:
         return glyphs.path if token == PATH else glyphs.selected_cell, token
     text = _fitted(label, width - 1, glyphs.ellipsis)
@@ -227,8 +222,6 @@ def _fitted(label: str, width: int, ellipsis: str) -> str:
     for prefix in PREFIXES:
         bare = bare.removeprefix(prefix)
     bare = VENDOR.sub("", bare)
-    words = bare if len(bare) <= width else bare[: width + 1].rpartition(" ")[0]
-    if words:
+    if words := bare if len(bare) <= width else bare[: width + 1].rpartition(" ")[0]:
         return words
-    first = bare.partition(" ")[0]
-    return middle_clip(first, width, ellipsis) if width >= LEAST_LABEL else ""
+    return middle_clip(bare.partition(" ")[0], width, ellipsis) if width >= LEAST_LABEL else ""

@@ -1,5 +1,4 @@
-"""The pictures of the memory page: what is allocated over time, of which categories it is at the
-cursor, and what is said of a row."""
+"""The pictures of the memory page, and what is said of its rows."""
 
 from __future__ import annotations
 
@@ -167,8 +166,7 @@ def life_text(moments: Moments, life: int, zero: int) -> str:
 
 
 def segment_cells(found: Placed, segment: int, width: int, glyphs: Glyphs) -> list[Styled]:
-    """A segment from its first to its last address: each cell is as high as its used part, in the
-    color of the category that has most of it."""
+    """Each cell is as high as its used part, in the color of the category that has most of it."""
     one = found.segments[segment]
     borders = edges(one.address, one.address + one.size, width)
     amounts, span = found.by_category(segment, borders), np.maximum(np.diff(borders), 1)

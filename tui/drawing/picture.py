@@ -47,8 +47,7 @@ class Picture(Protocol):
 
 
 class TextPicture:
-    """Lines of one text each or of several, made when they are first drawn; what does not fit is
-    cut."""
+    """Lines of one text or of several, made when they are first drawn; what does not fit is cut."""
 
     def __init__(self, identity: Hashable, make: Make) -> None:
         """`make(width, height)` returns the lines; equal identities mean equal texts."""
@@ -130,8 +129,7 @@ def row_parts(
     token: str = "plain",
     last: str = "",
 ) -> list[Styled]:
-    """The texts of a row in the width of their columns; bars stand in those without a title, and
-    `last` is the token of the last text."""
+    """The texts of a row in their columns, bars where no title is; `last`: its last token."""
     found = zip(shown(columns, width), fit(columns, texts, width), strict=True)
     parts = [(text, token if columns[n].title else "busy") for n, text in found]
     return [*parts[:-1], (parts[-1][0], last)] if last else parts

@@ -120,8 +120,7 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
 
 
 def _idle(side: Side, found: Range) -> list[tuple[str, int]]:
-    """Why the GPUs were idle in the range, the longest first; nothing until it is known, or for a
-    range that extends beyond the trace."""
+    """Why the GPUs were idle, the longest first; nothing until it is known, or beyond the trace."""
     trace = side.trace
     begin, end = max(found.begin, trace.begin_ns), min(found.end, trace.end_ns)
     sums: Counter[str] = Counter()

@@ -2,9 +2,8 @@
 
 Pictures name tokens, such as `kernel.gemm`, `idle.queued` or `selection`, each of which has one
 meaning; only the canvas asks a scheme for their styles. In every scheme a text has a contrast of at
-least 4.5 (WCAG 2.1, success criterion 1.4.3) and a block of 3 (1.4.11); tests compute both.
-
-The characters used for drawing are here too: one set for terminals with Unicode, one for ASCII.
+least 4.5 (WCAG 2.1, success criterion 1.4.3) and a block of 3 (1.4.11); tests compute both. The
+characters used for drawing are here too: one set for terminals with Unicode, one for ASCII.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""The one place that makes segments and strips: all text reaches the terminal through here.
-
-Lines of our own widgets are made by `painted`. Those of Textual's widgets, such as the input line,
-pass the filter `DOOR` on their way to the terminal.
-"""
+"""The one place that makes segments and strips: all text reaches the terminal through here, lines
+of our own by `painted`, those of widgets of Textual, as the input line, by the filter `DOOR`."""
 
 from __future__ import annotations
 

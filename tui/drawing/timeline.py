@@ -95,7 +95,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             return self._lane(y - division.axis, division)
         window = window_columns(self.side, self.view, division.width)
         text = " " * window.start + window_bar(len(window), self.glyphs)  # below the minimap
-        label, lit, look, bright = "", range(0), "faint", "window"
+        label, lit, look = "", range(0), "faint"
         if y == 0:
             busy, look, lit = self.side.once(busy_of), "busy", window
             whole = self.side.begin + self.side.origin, self.side.end + self.side.origin
@@ -104,16 +104,15 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         elif y == division.axis - 1:
             label = self._count(division)
             text, lit = ruler(self.view, division.width, self.chosen, self.glyphs)
-        parts = [(text[: lit.start], look), (text[lit.start : lit.stop], bright)]
-        parts.append((text[lit.stop :], look))
+        bright = (text[lit.start : lit.stop], "window")
+        parts = [(text[: lit.start], look), bright, (text[lit.stop :], look)]
         return labeled(label, parts, division.gutter)
 
     def _count(self, division: Division) -> str:
         return in_view(self.places, self.top, division.lanes)
 
     def _bar(self, y: int, division: Division) -> str:
-        here = y in thumb(self.places, self.top, division.lanes)
-        return self.glyphs.thumb if here else " "
+        return self.glyphs.thumb if y in thumb(self.places, self.top, division.lanes) else " "
 
     def _lane(self, y: int, division: Division) -> Sequence[Styled]:
         index, bar = y + self.top, self._bar(y, division)
@@ -287,8 +286,7 @@ def legend_line(
 def legend_parts(
     entries: Sequence[tuple[Styled, str, int]], room: int, lead: str = "", fine: bool = False
 ) -> list[Styled]:
-    """`■ gemm 45.2 %  ■ reduction 46.1 %  2 more 8.7 %`: the marks, names and shares of as many
-    amounts as there is room for, and what is left."""
+    """`■ gemm 45.2 %  ■ reduction 46.1 %  2 more 8.7 %`: as many as fit, and what is left."""
     amounts, parts = [amount for *_, amount in entries], list[Styled]()
 
     def share(first: int, end: int | None = None) -> str:

@@ -74,6 +74,10 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
     def is_thread(self) -> Flags:
         return np.zeros(len(self), dtype=np.bool_)
 
+    @property
+    def open_at_first(self) -> Flags:
+        return self.is_thread
+
     def key(self, sort: str) -> Int64s:
         return self.names if sort == "name" else -self.figures[sort]
 
@@ -210,6 +214,15 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
         contain those of what is inside."""
         return slice(None) if measure in ("self", "calls") else self.level == 0
 
+    @property
+    def open_at_first(self) -> Flags:
+        """The outermost levels, as many as have few nodes together."""
+        count = len(self.times)
+        shown = np.searchsorted(np.cumsum(np.bincount(self.level[:count])), FEW, side="right")
+        opened = self.level < shown - 1
+        opened[count:] = False
+        return opened
+
 
 def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     times, none, calls = modules.modules, modules.none, longest_calls(found)
@@ -249,12 +262,3 @@ def self_times(tree: ModuleTree) -> list[tuple[str, int, int]]:
         if time.gpu_self_ns > tree.times[largest.setdefault(name, node)].gpu_self_ns:
             largest[name] = node
     return [(name, ns, largest[name]) for name, ns in sums.most_common(MOST) if ns]
-
-
-def first_open(tree: ModuleTree) -> Flags:
-    """The outermost levels, as many as have few nodes together."""
-    count = len(tree.times)
-    shown = np.searchsorted(np.cumsum(np.bincount(tree.level[:count])), FEW, side="right")
-    opened = tree.level < shown - 1
-    opened[count:] = False
-    return opened

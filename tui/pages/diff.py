@@ -81,10 +81,8 @@ def formatted(
 
 def both_names(line: DiffLine) -> list[Said]:
     """The kernels of a line whose kernel was replaced, with the differences marked below."""
-    first = line.rows[0] if line.rows else None
-    if first is None or line.kind == REGION or first.kind is not RowKind.REPLACED:
-        return []
-    if not (first.a and first.b):
+    first = line.rows[0] if line.rows and line.kind != REGION else None
+    if first is None or first.kind is not RowKind.REPLACED or not (first.a and first.b):
         return []
     names = narrow(first.a[0]), narrow(first.b[0])
     found = zip("AB", names, differing(*names), strict=True)
@@ -120,9 +118,9 @@ class DiffPage(ListPage):
     def rows(self, state: State) -> Rows:
         shown = state.comparison
         lines = shown.lines if shown else ()
-        columns, identity = columns_of(_found(state)), _identity(state)
+        columns = columns_of(_found(state))
         row = partial(formatted, columns, lines)
-        return Rows(identity, len(lines), lambda width: titles(columns, width), row)
+        return Rows(_identity(state), len(lines), partial(titles, columns), row)
 
     def chosen(self, state: State, index: int) -> State:
         line = self.line(state)
@@ -182,11 +180,12 @@ class DiffPage(ListPage):
         return table_of_page(DIFF, texts, change_ns=changes, a_ns=a, b_ns=b, counts=counts)
 
     def _why(self, state: State) -> TextPicture:
-        line, columns = self.line(state), columns_of(_found(state))
-        opens = hint_text("diff-open opens and closes it", state)
-        if line is None:
+        columns, opens = (
+            columns_of(_found(state)),
+            hint_text("diff-open opens and closes it", state),
+        )
+        if (shown := self.line(state)) is None:
             return text([])
-        shown = line
 
         def said(width: int, height: int) -> list[Said]:
             why = shown.why or "; ".join(dict.fromkeys(row.why for row in shown.rows))
@@ -234,8 +233,7 @@ def windowed(state: State, index: int, view: View) -> State:
     if state.comparison is None:
         return state
     session = state.session.windowed(index, view.begin, view.end)
-    comparison = state.comparison.windowed(session.views)
-    return replace(state, session=session, comparison=comparison)
+    return replace(state, session=session, comparison=state.comparison.windowed(session.views))
 
 
 def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
@@ -261,14 +259,11 @@ def _pinned(found: DiffLines | None, pinned: Sequence[DiffLine]) -> TextPicture:
 def verdict(diff: Diff, width: int) -> list[Said]:
     """The answer, the story, a line for each side, then what else to know."""
 
-    def wrapped(texts: Iterable[str], look: str, most: int | None = None) -> list[Said]:
-        return folded(map(narrow, texts), width, look)[:most]
-
     return [
-        *wrapped([judgment(diff)], LOOKS.get(diff.verdict.answer, "title")),
-        *wrapped([diff.story], "plain", STORY_LINES),
+        *folded([narrow(judgment(diff))], width, LOOKS.get(diff.verdict.answer, "title")),
+        *folded([narrow(diff.story)], width, "plain")[:STORY_LINES],
         *(Said(narrow(line)) for line in side_lines(diff)),
-        *wrapped(flow(diff.notes, width), "faint"),
+        *folded(map(narrow, flow(diff.notes, width)), width),
     ]
 
 
@@ -288,8 +283,7 @@ def turned(state: State) -> State:
         return state
     now = state.list_of(DIFF)
     comparison, cursor = state.comparison.turned(now.cursor)
-    state = replace(state, comparison=comparison)
-    return state.with_list(DIFF, replace(now, cursor=cursor))
+    return replace(state, comparison=comparison).with_list(DIFF, replace(now, cursor=cursor))
 
 
 _action = partial(action, section="In the diff", where=on(DIFF))

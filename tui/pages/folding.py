@@ -57,10 +57,6 @@ class TreeListPage(ListPage, Generic[Tree]):
     def sorted_by(self, state: State, sort: str) -> State: ...
 
     @abstractmethod
-    def open_at_first(self, tree: Tree) -> Flags:
-        """Which nodes are open at first."""
-
-    @abstractmethod
     def columns(self, state: State, tree: Tree, sort: str) -> Columns: ...
 
     @abstractmethod
@@ -156,7 +152,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         opened, tree, order = state.list_of(self.name).opened, self.tree(state), self.order(state)
         if opened is not None and len(opened.nodes) == len(order.end):
             return opened
-        nodes = self.open_at_first(tree)[order.nodes] if tree else np.empty(0, dtype=np.bool_)
+        nodes = tree.open_at_first[order.nodes] if tree else np.empty(0, dtype=np.bool_)
         return OpenNodes(nodes, visible(order.end, nodes))
 
     def with_nodes(self, state: State, nodes: Flags) -> State:
@@ -172,8 +168,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         nodes = self.opened(state).nodes
         if node < 0:
             return self.with_nodes(state, nodes)
-        opened = open_to(self.ends(state), nodes, node)
-        return self.on_node(self.with_nodes(state, opened), node)
+        return self.on_node(self.with_nodes(state, open_to(self.ends(state), nodes, node)), node)
 
     def sort_on(self, state: State, by: int) -> State:
         """Sorted by the next column, or the one before: open nodes and the cursor stay."""
@@ -191,8 +186,8 @@ class TreeListPage(ListPage, Generic[Tree]):
     def node(self, state: State) -> int:
         """The node under the cursor, or -1."""
         shown = self.opened(state).shown
-        cursor = min(state.list_of(self.name).cursor, len(shown) - 1)
-        return int(shown[cursor]) if len(shown) else -1
+        cursor = self.under_cursor(state, range(len(shown)))
+        return -1 if cursor is None else int(shown[cursor])
 
     def tree_node(self, state: State) -> int:
         """The number that the tree has for the node under the cursor, or -1."""

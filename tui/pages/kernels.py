@@ -140,8 +140,8 @@ class KernelsPage(ListPage):
 
     def hits(self, state: State) -> Hits:
         table, group = shown_table(state), self.group(state)
-        rows, longest = table.rows_of(group), table.longest(group)
-        at = int((rows == longest).argmax())
+        rows = table.rows_of(group)
+        at = int((rows == table.longest(group)).argmax())
         return Hits(table.full_name(group), state.active, rows, at)
 
 

@@ -1,5 +1,4 @@
-"""The memory page: what a snapshot of torch.cuda, or a trace with memory events, says was allocated
-over time, and who held it."""
+"""The memory page: what was allocated over time, by a snapshot or a trace, and who held it."""
 
 from __future__ import annotations
 
@@ -33,12 +32,8 @@ BAR = 10  # cells
 SHARE = {1: (9, 20), 2: (13, 20)}  # of the lines above the details that areas take, by their number
 NAME = ListColumn("", 0, left=True)
 COLUMNS = (
-    *(
-        ListColumn("bytes", 10),
-        ListColumn("share", 6),
-        ListColumn("", BAR, left=True, from_width=70),
-    ),
-    *(ListColumn("blocks", 7, from_width=60), NAME),
+    *(ListColumn("bytes", 10), ListColumn("share", 6)),
+    *(ListColumn("", BAR, left=True, from_width=70), ListColumn("blocks", 7, from_width=60), NAME),
 )
 SEGMENTS = (
     *(ListColumn("size", 10), ListColumn("in use", 6), ListColumn("holes", 10)),
@@ -135,8 +130,8 @@ class MemoryPage(ListPage):
             *parts, (last, _) = row_parts(SEGMENTS, [*figures, ""], width)
             return [*parts, *pictures().segment_cells(found, index, len(last), glyphs)]
 
-        identity = found, glyphs
-        return Rows(identity, len(found.segments), partial(titles, SEGMENTS), formatted)
+        count = len(found.segments)
+        return Rows((found, glyphs), count, partial(titles, SEGMENTS), formatted)
 
     def _both(self, state: State, row: MemoryRow) -> list[str]:
         """Of A and of B, and the difference; of what lies below a holder only its own side."""
@@ -236,8 +231,7 @@ class MemoryPage(ListPage):
         return told(state, found) if isinstance(found, str) else replace(state, overlay=found)
 
     def described(self, state: State) -> Overlay | str:
-        """The stack of the row, with the lines of code, and the life of an allocation; of a segment
-        what lies in it."""
+        """The stack of the row and the life of an allocation, or what lies in the segment."""
         is_map = memory_of(state).is_map
         width = state.size.width if is_map else overlay_size(state).width - 6
         said = tuple(line.text for line in self._about(state, width, every=True))
@@ -282,12 +276,9 @@ def placed(state: State) -> Placed:
 
 
 _action = partial(action, section="In the memory page", where=on(MEMORY), needs=nothing)
-_in, _out = partial(memory.zoom, part=1, of=2), partial(memory.zoom, part=2, of=1)
 _left, _right = partial(memory.pan, percent=-10), partial(memory.pan, percent=10)
 _far_left, _far_right = partial(memory.pan, percent=-90), partial(memory.pan, percent=90)
 _before, _after = partial(memory.beside, by=-1), partial(memory.beside, by=1)
-_earlier, _later = partial(memory.step, by=-1), partial(memory.step, by=1)
-_next, _last = partial(memory.next_by, by=1), partial(memory.next_by, by=-1)
 
 
 def turn(state: State) -> State:
@@ -299,21 +290,29 @@ def turn(state: State) -> State:
 
 PAGE = MemoryPage()
 MemoryPage.actions = (
-    _action("memory-in", "Zoom in", "w + =", "about the cursor", _in),
-    _action("memory-out", "Zoom out", "s -", "about the cursor", _out),
-    _action("memory-left", "Pan left", "a h", "a tenth of the window", _left),
-    _action("memory-right", "Pan right", "d l", "a tenth of the window", _right),
+    _action("memory-in", "Zoom in", "w + =", "about the cursor", lambda s: memory.zoom(s, 1, 2)),
+    _action("memory-out", "Zoom out", "s -", "about the cursor", lambda s: memory.zoom(s, 2, 1)),
+    _action(
+        "memory-left", "Pan left", "a h", "a tenth of the window", lambda s: memory.pan(s, -10)
+    ),
+    _action(
+        "memory-right", "Pan right", "d l", "a tenth of the window", lambda s: memory.pan(s, 10)
+    ),
     _action("memory-screen-left", "Screen left", "A H shift+left", "most of a window", _far_left),
     _action("memory-screen-right", "Screen right", "D L shift+right", "most of one", _far_right),
     _action("memory-whole", "Whole recording", "0", "show everything", memory.whole),
-    _action("memory-before", "Cursor left", "left", "to the cell before", _before),
-    _action("memory-after", "Cursor right", "right", "to the next cell", _after),
-    _action("memory-earlier", "Event before", ",", "exactly one", _earlier),
-    _action("memory-later", "Next event", ".", "exactly one", _later),
+    _action(
+        "memory-before", "Cursor left", "left", "to the cell before", lambda s: memory.beside(s, -1)
+    ),
+    _action(
+        "memory-after", "Cursor right", "right", "to the next cell", lambda s: memory.beside(s, 1)
+    ),
+    _action("memory-earlier", "Event before", ",", "exactly one", lambda s: memory.step(s, -1)),
+    _action("memory-later", "Next event", ".", "exactly one", lambda s: memory.step(s, 1)),
     _action("memory-peak", "Highest", "p", "where most is allocated in sight", memory.highest),
     _action("memory-turn", "Open or close", "space", "stacks, then allocations", turn),
-    _action("memory-by", "By another", ">", BYS, _next),
-    _action("memory-by-last", "By the one before", "<", BYS, _last),
+    _action("memory-by", "By another", ">", BYS, lambda s: memory.next_by(s, 1)),
+    _action("memory-by-last", "By the one before", "<", BYS, lambda s: memory.next_by(s, -1)),
     _action("memory-map", "Segments", "t", "or who holds it", memory.turn_map),
     _action("memory-device", "Other device", "tab", "or snapshot", memory.next_device),
 )

@@ -1,5 +1,4 @@
-"""The overlays over a page: the keys, everything about a slice or a range, a choice of traces, and
-the hits of a search; and what a search finds while it is typed."""
+"""What lies over the page: keys, all about a slice or a range, choices, what a search finds."""
 
 from __future__ import annotations
 
@@ -151,8 +150,7 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
 
 @lru_cache(maxsize=1)
 def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
-    """`120 of gemm ...   median 24.1 us, 24.0 us to 39.2 us   over 5 steps ▂▂▃▂█`; made again only
-    when an argument changes."""
+    """`120 hits   median 24.1 us, 24.0 us to 39.2 us   over 5 steps ▂▂▃▂█`; the last is kept."""
     side, rows = overlay.side, overlay.hits.rows
     cells, (_, dur) = min(MOST_CELLS, width // 3), _times(overlay)
     found = trend(side.trace, rows, dur, steps_of(side.trace), cells)

@@ -263,8 +263,7 @@ def names_text(names: Iterable[str]) -> str:
 def table_of_page(
     name: str, texts: Mapping[str, Sequence[Any]], **figures: NDArray[Any] | list[int | None]
 ) -> Table:
-    """The table of a page: what names its rows, then their figures, each of shape [rows]; in a list
-    of them None stands for none."""
+    """What names the rows of a page, then their figures, shape [rows]; None of a list is none."""
     from fusetui.tables.public import Table  # rarely needed
     from fusetui.tables.table import Spec, TableColumn, column_of
 

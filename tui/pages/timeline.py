@@ -185,8 +185,7 @@ def _is_at_first(state: State, index: int) -> bool:
 
 
 def _refitted(before: State, state: State, size: Size) -> State:
-    """Other folds on a screen of another size, and once there are more lanes or counters, as long
-    as a person has folded nothing."""
+    """Other folds on a screen of another size, or for more lanes, as long as nobody folded any."""
     session, fits = state.session, list(state.fits)
     for n, view in enumerate(session.views):
         same = (before.size, before.timelines) == (state.size, state.timelines)

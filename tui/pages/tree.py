@@ -11,7 +11,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.text.figures import duration, percent, plural
-from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_on
 from fusetui.trace.model.report import recorded_with
@@ -20,7 +19,7 @@ from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import Said, ruled
 from fusetui.tui.drawing.schemes import TEXT, glyphs_for
 from fusetui.tui.layout.answer import working
-from fusetui.tui.layout.figure_trees import ModuleTree, first_open
+from fusetui.tui.layout.figure_trees import ModuleTree
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.op_tree import MODES, OpTree, call_tree, callers_tree, op_tree, same_open
 from fusetui.tui.layout.text_layout import NEVER, start_unit
@@ -72,9 +71,6 @@ class TreePage(TreeListPage[OpTree]):
 
     def sorted_by(self, state: State, sort: str) -> State:
         return replace(state, tree=state.tree.sorted_by(sort))
-
-    def open_at_first(self, tree: OpTree) -> Flags:
-        return tree.is_thread
 
     def columns(self, state: State, tree: OpTree, sort: str) -> Columns:
         column, mode = partial(figure_column, tree, sort), state.tree.mode
@@ -138,7 +134,7 @@ class TreePage(TreeListPage[OpTree]):
         was = self.order(before).nodes
         if old.mode != "each":
             places = {_path_of(new, int(n)): p for p, n in enumerate(fresh.nodes.tolist())}
-            nodes = self.open_at_first(new)[fresh.nodes]
+            nodes = new.open_at_first[fresh.nodes]
             for node in was[shown.shown[shown.nodes[shown.shown]]].tolist():
                 if (path := _path_of(old, node)) in places:
                     nodes[places[path]] = True
@@ -225,9 +221,6 @@ class ModulesPage(TreeListPage[ModuleTree]):
 
     def sorted_by(self, state: State, sort: str) -> State:
         return replace(state, modules_sort=sort)
-
-    def open_at_first(self, tree: ModuleTree) -> Flags:
-        return first_open(tree)
 
     def columns(self, state: State, tree: ModuleTree, sort: str) -> Columns:
         column = partial(figure_column, tree, sort)

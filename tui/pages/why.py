@@ -31,6 +31,7 @@ from fusetui.tui.drawing.picture import (
     no_rows,
     row_parts,
     ruled,
+    text,
 )
 from fusetui.tui.drawing.range_lines import gap_lines
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
@@ -120,11 +121,10 @@ class WhyPage(ListPage):
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         """The answer, and as much of the account as there is room for."""
-        found = _why(state.side)
-        if found is None:
+        if (found := _why(state.side)) is None:
             return ()
         shown = _answer(found, size.width, max(1, size.height - ROWS - _below(size)))
-        return (Pane(len(shown), TextPicture((found, "answer"), lambda width, height: shown)),)
+        return (Pane(len(shown), text(shown)),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         return (Pane(_below(size), self._about(state)),)

@@ -65,14 +65,8 @@ def is_alive(one: Process) -> bool:
     return False
 
 
-def with_open_doors() -> list[Process]:
-    """Those `with_torch` that were started with the door open."""
-    return [one for one in with_torch() if one.folder is not None]
-
-
 def with_torch() -> list[Process]:
-    """Those of this user that have loaded torch, but for launchers, and for forks (workers of a
-    DataLoader), which have no thread that asks."""
+    """Those with torch, without launchers, and forks, which have no thread that asks."""
     every = {one.pid: one for one in _every() if has_torch(one.pid)}
     return [
         one
@@ -102,8 +96,7 @@ def _every() -> Iterator[Process]:
 
 
 def _stat(place: Path) -> tuple[str, int, int]:
-    """State, parent and start. The name in the middle may hold anything, blanks and brackets too.
-    Raises OSError, ValueError or IndexError."""
+    """State, parent, start; the name may hold anything. Raises OSError, ValueError, IndexError."""
     fields = (place / "stat").read_text(errors="replace").rpartition(")")[2].split()
     return fields[0], int(fields[1]), int(fields[19])
 

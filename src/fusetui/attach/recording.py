@@ -124,10 +124,7 @@ class Recording:
             return _failed(job, f"{self._folder} cannot be made: {error.strerror}"), ""
         takes = max(self._start - now, POLL_S) + self._wish.milliseconds / 1000 + POLL_S
         told = replace(
-            job,
-            phase=Phase.TOLD,
-            file=written(file, own_pid),
-            due=time.monotonic() + takes,
+            job, phase=Phase.TOLD, file=written(file, own_pid), due=time.monotonic() + takes
         )
         return told, configuration(self._wish, file, round(self._start * 1000))
 
@@ -138,8 +135,9 @@ class Recording:
         looked = self._looked(job)
         if looked.is_done:
             return looked
-        full = _is_full(self._folder)
-        because = "the disk is full" if full else f"it may not see or write {self._folder}"
+        disk, because = os.statvfs(self._folder), f"it may not see or write {self._folder}"
+        if disk.f_bavail * disk.f_frsize < 1 << 20:
+            because = "the disk is full"
         return _failed(job, f"it stopped, and there is no whole trace: {because}")
 
     def _looked(self, job: Job) -> Job:
@@ -148,13 +146,9 @@ class Recording:
             waited = time.monotonic() - self._begun
             if not alive:
                 return _failed(job, "it ended before it asked")
-            if (
-                not job.has_asked
-                and waited > PATIENCE_S
-                and age_s(job.process) > IMPORTING_S + PATIENCE_S
-            ):
-                return _failed(job, NEVER_ASKED)
-            return job
+            old = age_s(job.process) > IMPORTING_S + PATIENCE_S
+            is_late = not job.has_asked and waited > PATIENCE_S and old
+            return _failed(job, NEVER_ASKED) if is_late else job
         found = _stat(job.file) or _stat(job.file.with_name(job.file.name + ".tmp"))
         if found is not None and not (stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()):
             return _failed(job, f"{job.file.name} is not a file of yours")
@@ -208,8 +202,3 @@ def _is_whole(file: Path) -> bool:
         opened.seek(max(os.fstat(number).st_size - TAIL, 0))
         tail = opened.read(TAIL).rstrip()
     return tail.endswith(b"}") and b'"traceName"' in tail
-
-
-def _is_full(folder: Path) -> bool:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize < 1 << 20

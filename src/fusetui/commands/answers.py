@@ -20,7 +20,7 @@ from fusetui.text.printable import markdown, printable
 
 if TYPE_CHECKING:
     from fusetui.analysis.questions.summary import Summary
-    from fusetui.capture.expect import Guess
+    from fusetui.capture.record import Guess
     from fusetui.gpu.roofline.many import Jobs
     from fusetui.report.groups import KernelsDocument
     from fusetui.trace import Trace
@@ -201,7 +201,7 @@ def run_serving(args: Namespace) -> int:
 def run_check(args: Namespace) -> int:
     """Compares a guess about the kernels of a trace with the trace; 1 if any guess is wrong."""
     from fusetui.analysis.questions.computing import tallies
-    from fusetui.capture.expect import compare, parse
+    from fusetui.capture.record import compare, parse
     from fusetui.report.documents import CheckDocument, GuessDocument
 
     expected = parse(args.expect)

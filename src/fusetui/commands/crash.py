@@ -41,23 +41,18 @@ def _where(error: BaseException) -> str:
 
 
 def written(text: str) -> str:
-    """Writes `text` to a new file among the user's logs, or else a temporary one. Returns its path.
-    Raises OSError if neither can be written."""
+    """The path of a new file with it, among the user's logs or a temporary one. Raises OSError."""
     content = printable_lines(text).encode()
     try:
-        name = _among_logs()
+        from platformdirs import user_log_path
+
+        folder = user_log_path("fusetui", appauthor=False)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name = str(folder / f"crash-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.txt")
         return _filled(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), name, content)
     except (OSError, RuntimeError):  # RuntimeError: there is no home folder
         handle, name = tempfile.mkstemp(".txt", "fusetui-crash-")
         return _filled(handle, name, content)
-
-
-def _among_logs() -> str:
-    from platformdirs import user_log_path
-
-    folder = user_log_path("fusetui", appauthor=False)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return str(folder / f"crash-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.txt")
 
 
 def _filled(handle: int, name: str, content: bytes) -> str:

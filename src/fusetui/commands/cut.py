@@ -1,4 +1,6 @@
-"""`cut`: a part of a trace as a trace of its own; `perfetto`: the same, to be opened there."""
+"""`cut`: a part of a trace as a trace of its own; `perfetto`: the same, to be opened there;
+`convert`, `scrub`: a whole trace written anew, as the JSON of torch.profiler, or as a copy that can
+be shared. They raise TraceError or CommandError; OUT is not written then."""
 
 from __future__ import annotations
 
@@ -13,11 +15,9 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.note import CUT_FROM, Whole
-from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.selection import asked
-from fusetui.commands.errors import CommandError, say
-from fusetui.commands.loading import load, secret_notices
-from fusetui.commands.why import selection_of
+from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
+from fusetui.commands.loading import load, remarks_of, secret_notices
+from fusetui.commands.sources import one_trace
 from fusetui.report.output import Bar, emit
 from fusetui.text.figures import count, plural, window
 from fusetui.text.printable import printable
@@ -30,7 +30,6 @@ Window = tuple[int, int]  # Begin and end in ns of the file
 
 
 def run_cut(args: Namespace) -> int:
-    """Raises TraceError or CommandError; OUT is not written then."""
     check_target(args.out)
     trace, code = load(args.trace)
     begin, end = _window(trace, args)
@@ -53,7 +52,6 @@ def run_cut(args: Namespace) -> int:
 
 
 def run_perfetto(args: Namespace) -> int:
-    """Raises as `run_cut` does."""
     code = run_cut(args)
     emit("Open it at https://ui.perfetto.dev: it stays in your browser.")
     return code
@@ -72,6 +70,8 @@ def _write(trace: Trace, part: Excerpt, out: str, keys: dict[str, Any], scrub: b
 
 def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
     """What the part says of the whole: where it lies, and what its own gaps may be too few for."""
+    from fusetui.analysis.why.account import Accounts
+
     latencies = {
         str(device.pid): latency
         for line in Accounts(trace).lines
@@ -97,6 +97,10 @@ def _window(trace: Trace, args: Namespace) -> Window:
 
 def part_asked(trace: Trace, args: Namespace) -> Window | None:
     """That of --step, --from and --to; None: all of it. Raises CommandError or NotThere."""
+    from fusetui.analysis.why.account import Accounts
+    from fusetui.analysis.why.selection import asked
+    from fusetui.commands.why import selection_of
+
     return asked(Accounts(trace), selection_of(args)).window
 
 
@@ -118,3 +122,65 @@ def _steady(trace: Trace, by: str | None) -> Window:
     later = np.arange(min(1, len(steps) - 1), len(steps))
     at = later[np.argsort(steps.dur[later], kind="stable")[(len(later) - 1) // 2]]
     return int(steps.start[at]), int(steps.end[at])
+
+
+KINDS = (
+    ("variable", "environment variable"),
+    ("secret", "secret"),
+    ("user", "user name"),
+    ("host", "host"),
+    ("mail", "e-mail account"),
+    ("command", "command line"),
+    ("dir", "folder"),
+)
+
+
+def run_convert(args: Namespace) -> int:
+    from fusetui.trace.convert import convert_file
+
+    with Bar(f"converting {args.trace}", sys.stderr) as bar:
+        raw = convert_file(one_trace(args.trace), args.out, bar.update).report
+    path = printable(raw.path)
+    if not raw.cut and raw.too_damaged >= 0:
+        say(f"{path} is too damaged to be read beyond byte {raw.too_damaged}.")
+    else:
+        _say_where_it_ends(path, raw.cut, not raw.complete)
+    for sentence in remarks_of(path, raw):
+        say(sentence)
+    if raw.skipped:
+        _say_what_is_lost(path, raw.unreadable, raw.skipped[0].byte, raw.skipped[0].reason)
+    emit(f"{printable(args.out)}: {plural(raw.events - raw.unreadable, 'event')}.")
+    return UNUSABLE if raw.cut else DONE
+
+
+def run_scrub(args: Namespace) -> int:
+    from fusetui.trace.scrub.document import scrub_file
+
+    with Bar(f"scrubbing {args.trace}", sys.stderr) as bar:
+        scrubbed = scrub_file(one_trace(args.trace), args.out, bar.update)
+    path = printable(scrubbed.source.path)
+    _say_where_it_ends(path, scrubbed.source.cut, scrubbed.ends_early)
+    if scrubbed.lost:
+        _say_what_is_lost(path, scrubbed.lost_in_all, *scrubbed.lost[0])
+    if scrubbed.keys_lost:
+        say(f"{path}: some keys around its events could not be read and are left out.")
+    found = scrubbed.counts()
+    counts = [(found.get(kind, 0), words) for kind, words in KINDS]
+    removed = ", ".join(plural(number, words) for number, words in counts if number) or "nothing"
+    emit(f"{printable(args.out)}: {plural(scrubbed.events, 'event')}; removed: {removed}.")
+    return UNUSABLE if scrubbed.source.cut else DONE
+
+
+def _say_where_it_ends(path: str, cut: str | None, ends_early: bool) -> None:
+    if cut:
+        say(f"{path}: {cut}, so it cannot be verified; what was unpacked is written.")
+    elif ends_early:
+        say(f"{path} ends early: what could be read is written.")
+
+
+def _say_what_is_lost(path: str, events: int, byte: int, reason: str) -> None:
+    say(
+        f"{path}: {plural(events, 'event')} could not be read and "
+        f"{'is' if events == 1 else 'are'} left out; the first is at byte "
+        f"{byte} ({printable(reason)})."
+    )

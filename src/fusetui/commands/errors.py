@@ -26,8 +26,7 @@ OUR_SENTENCES = Error | streams.OutputError
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Runs a command and returns its exit code. An error is reported as one sentence; for an
-    internal error the traceback goes into a file."""
+    """The exit code of a command. An error is one sentence; a traceback goes into a file."""
     is_open = streams.prepare()
     try:
         with signals.ending():

@@ -74,8 +74,7 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
 
 
 def captures_named(captured_by: Sequence[str]) -> list[str]:
-    """The files of the captures that the user names; a folder stands for all of its traces. What
-    names files of annotations stays as it is."""
+    """The files of captures that the user names, all of a folder; annotations as they are."""
     named = (traces(n) if not n.startswith(BY_ANNOTATIONS) else [n] for n in captured_by)
     return [path for paths in named for path in paths]
 

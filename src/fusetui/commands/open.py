@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fusetui.commands import terminal
 from fusetui.commands.about import lines_about
 from fusetui.commands.errors import DONE, CommandError, say
 from fusetui.commands.loading import captures_named
@@ -32,14 +33,7 @@ from fusetui.commands.sources import (
     listed,
     traces,
 )
-from fusetui.commands.terminal import (
-    background,
-    has_terminal,
-    ignored_colors,
-    needs_ascii,
-    prepare,
-    user_settings,
-)
+from fusetui.commands.terminal import has_terminal, needs_ascii
 from fusetui.trace.cache.folder import cache_folder
 from fusetui.trace.formats import looks_like_a_trace
 from fusetui.trace.read.remote import is_remote
@@ -142,12 +136,12 @@ def show(
     """Runs the app as fits the terminal (`options` as for `tui.app.run`); returns its exit code.
     What is not given is as the user's config.toml says. Raises Error if config.toml or keys.toml is
     wrong."""
-    settings = user_settings()
+    settings = terminal.user_settings()
     theme = theme if theme != "auto" else settings.theme
-    for sentence in ignored_colors(os.environ) if theme == "auto" else ():
+    for sentence in terminal.ignored_colors(os.environ) if theme == "auto" else ():
         say(sentence)
-    light, typed = background(theme, os.environ)
-    prepare(os.environ)
+    light, typed = terminal.background(theme, os.environ)
+    terminal.prepare(os.environ)
     from fusetui.tui import app  # imports Textual, which reads the environment
 
     return app.run(
@@ -162,8 +156,7 @@ def show(
 
 
 def start(**look: Any) -> int:
-    """Where nothing was named: lets the user choose in the app, or prints the list if there is no
-    terminal; returns the exit code."""
+    """Lets the user choose in the app, or lists what there is; returns the exit code."""
     offers = list(found_in(Path()))
     if has_terminal():
         return show([], opened=0, offers=offers, **look)

@@ -1,5 +1,5 @@
 """`record`: traces of programs that run, started with their door open, and on to the app; `run`:
-starts a program with its door open, and records it while it runs."""
+starts a program with its door open, and records it while it runs; `capture`: a run folder."""
 
 from __future__ import annotations
 
@@ -18,23 +18,15 @@ from pathlib import Path
 from stat import S_ISDIR
 from types import FrameType
 
+from fusetui.attach import processes
 from fusetui.attach.door import LONGEST_FOLDER, CannotListen, Door, Wish
-from fusetui.attach.processes import (
-    FOLDER,
-    LAUNCHERS,
-    OPEN,
-    QUIET,
-    Process,
-    has_torch,
-    process,
-    with_open_doors,
-)
+from fusetui.attach.processes import FOLDER, LAUNCHERS, OPEN, QUIET, Process, has_torch, process
 from fusetui.attach.recording import Job, Phase, Recording
 from fusetui.commands.errors import DONE, NO, CommandError, say
 from fusetui.commands.terminal import has_terminal
 from fusetui.report.output import emit
 from fusetui.signals import ENDED, handled, numbers_of
-from fusetui.text.figures import plural, size
+from fusetui.text.figures import plural, several, size
 
 TURN_S = 0.2
 TOLD_AGAIN_S = 5.0  # until the size of a file that grows is told again
@@ -101,7 +93,8 @@ def _wanted(args: Namespace) -> list[Process]:
         raise CommandError("Name what to record: --pid PID, --job NAME or --all.")
     if args.pid:
         return [_with_door(pid) for pid in dict.fromkeys(args.pid)]
-    found = [one for one in with_open_doors() if args.all or args.job in one.names]
+    with_doors = (one for one in processes.with_torch() if one.folder is not None)
+    found = [one for one in with_doors if args.all or args.job in one.names]
     if not found:
         of = "" if args.all else f" of job {args.job}"
         raise CommandError(f"No process{of} of yours has torch loaded and its door open. {HOW}")
@@ -195,7 +188,12 @@ def run_run(args: Namespace) -> int:
     folder = folder_for(args.out)
     with sockets() as sock, closing(Door(sock)) as door:
         Recording((), folder, wish, ())  # whether it can be, before anything is started
-        child = _started(program, sock, own_input=not args.on_enter)
+        environment = {QUIET: "99"} | os.environ | {OPEN: "1", FOLDER: sock}
+        own_input = subprocess.DEVNULL if args.on_enter else None
+        try:
+            child = subprocess.Popen(program, env=environment, stdin=own_input)
+        except OSError as error:
+            raise CommandError(f"{program[0]} cannot be started: {error.strerror}.") from None
         with passed_on(child):
             recordings = _recorded(child, door, folder, wish, args)
         jobs = [job for one in recordings for job in one.jobs.values()]
@@ -216,16 +214,6 @@ def sockets() -> Iterator[str]:
         yield made
 
 
-def _started(program: list[str], sock: str, *, own_input: bool) -> subprocess.Popen[bytes]:
-    environment = {QUIET: "99"} | os.environ | {OPEN: "1", FOLDER: sock}
-    try:
-        return subprocess.Popen(
-            program, env=environment, stdin=None if own_input else subprocess.DEVNULL
-        )
-    except OSError as error:
-        raise CommandError(f"{program[0]} cannot be started: {error.strerror}.") from None
-
-
 def _recorded(
     child: subprocess.Popen[bytes], door: Door, folder: Path, wish: Wish, args: Namespace
 ) -> list[Recording]:
@@ -235,7 +223,10 @@ def _recorded(
     begun = time.monotonic()
     while child.poll() is None:
         wanted = list(asked.values())
-        is_time = _enter() if args.on_enter else time.monotonic() - begun >= args.after
+        is_time = time.monotonic() - begun >= args.after
+        if args.on_enter:
+            typed = select.select([sys.stdin], [], [], 0)[0]
+            is_time = bool(typed) and bool(sys.stdin.readline())
         if wanted and is_time and (args.on_enter or not found):
             found.append(Recording([door], folder, wish, wanted))
             follow(found[-1])
@@ -245,10 +236,6 @@ def _recorded(
                 if one is not None and one.program not in LAUNCHERS:
                     asked[heard.pid] = one
     return found
-
-
-def _enter() -> bool:
-    return bool(select.select([sys.stdin], [], [], 0)[0]) and bool(sys.stdin.readline())
 
 
 @contextmanager
@@ -264,3 +251,25 @@ def passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
     numbers = numbers_of(PASSED_ON)
     with handled([n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN], pass_on):
         yield
+
+
+def run_capture(args: Namespace) -> int:
+    """Returns 1 if a guess was wrong or a variant failed. Raises CaptureError or CommandError."""
+    from fusetui.capture import command
+    from fusetui.capture.options import Options, declared
+
+    if args.open and not has_terminal():
+        raise CommandError("--open needs a terminal: leave it out, and open the run later.")
+    given = {name: value for name, value in vars(args).items() if name in declared()}
+    repeated = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    options = Options(**(given | repeated), shapes=args.rest)
+    outcome = command.capture(args.workload, options, out=args.out)
+    code = DONE if outcome.right and not outcome.failed else NO
+    if outcome.failed:
+        named = several(outcome.failed, 5)  # the table has already said why
+        say(f"Failed: {named}. The other results are in {outcome.folder}.")
+    if not args.open:
+        return code
+    from fusetui.commands.open import browse
+
+    return max(code, browse([str(outcome.folder)]))

@@ -1,11 +1,17 @@
 """Answers as tables: `--format`, `--output`, `--columns`, `--sort`, `--top`, `--where`, and several
-traces at once."""
+traces at once; `sql`: SQL over them, from the command line, a pipe or a prompt."""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
+from fusetui import Error
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.why.selection import Selection
@@ -16,10 +22,14 @@ from fusetui.commands.loading import load
 from fusetui.commands.why import selection_of
 from fusetui.report.output import emit, width, wrapped
 from fusetui.report.streams import write
+from fusetui.signals import Ended
 from fusetui.tables.drawn import listed, seen_first
 from fusetui.tables.files import TEXTS, format_of, save
-from fusetui.tables.public import Table, with_files
-from fusetui.tables.sources import FILE, Asked, made
+from fusetui.tables.frames import needed
+from fusetui.tables.public import Table, table_of, with_files
+from fusetui.tables.sources import FILE, TABLES, Asked, made
+from fusetui.tables.sql import SqlTables
+from fusetui.tables.table import Spec
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.text.tables import Unseen
@@ -86,12 +96,17 @@ def _asked(args: Namespace) -> Asked:
 
 def chosen(table: Table, args: Namespace) -> Table:
     """The rows and columns that were asked for; `--where` and `--sort` may name other columns."""
-    try:
-        table = table.where(args.where) if args.where else table
-    except WrongQuery as error:
-        raise CommandError(f"--where: {error}.") from None
-    table = table.sort(args.sort) if args.sort else table
+    table = rows_asked(table, args, "--where")
     return table.select(map(str.strip, args.columns.split(","))) if args.columns else table
+
+
+def rows_asked(table: Table, asked: Any, option: str) -> Table:
+    """Those that `where` wants, in the order of `sort`. Raises CommandError about the option."""
+    try:
+        table = table.where(asked.where) if asked.where else table
+    except WrongQuery as error:
+        raise CommandError(f"{option}: {error}.") from None
+    return table.sort(asked.sort) if asked.sort else table
 
 
 def _write(table: Table, args: Namespace, form: str) -> None:
@@ -113,3 +128,136 @@ def _text(table: Table, args: Namespace, wide: int) -> str:
     most = ROWS if args.top is None else args.top
     shown = table if args.columns else seen_first(table)
     return listed(shown, 0 if args.output else most, wide)
+
+
+PROMPT, CONTINUED = "sql> ", "...> "
+KEYWORDS = (
+    *("select", "from", "where", "group", "by", "order", "having", "limit", "join", "using"),
+    *("desc", "asc", "and", "or", "not", "null", "count", "sum", "avg", "min", "max", "case"),
+)
+TABLE_NEXT = re.compile(r"\b(?:from|join)\s+\w*$", re.IGNORECASE)
+HELP = """\
+A query ends with ; or an empty line.
+.tables         the tables
+.columns TABLE  the columns of one
+.quit           ends, as Ctrl+D does"""
+DESCRIBED = tuple(Spec(name, "text", "") for name in ("column", "type", "meaning"))
+
+
+def run_sql(args: Namespace) -> int:
+    """Answers one query, or those of a person at a prompt. Raises CommandError, WrongSql,
+    MissingPackage, and Error for what cannot be written."""
+    names, query = divided((args.trace, *args.others))
+    at_prompt = not query and sys.stdin.isatty() and sys.stdout.isatty()
+    form_of(args)
+    needed("duckdb", "SQL", "sql")
+    if not query and "-" in names:
+        raise CommandError("Standard input is the trace: name the query behind it.")
+    if at_prompt and args.output:
+        raise CommandError("--output needs a query.")
+    loaded = [load(name, args.captured_by) for name in names]
+    noted = [note for trace, _ in loaded for note in (note_of(trace), *trace.notes) if note]
+
+    def answer(text: str) -> None:
+        table = database.ask(text)
+        args.columns = table.names  # all, in their order
+        put(table, args, [*dict.fromkeys(noted)])
+
+    with SqlTables([(one.trace.report.file, one.trace) for one in loaded]) as database:
+        if at_prompt:
+            _converse(database, answer)
+        else:
+            answer(query or sys.stdin.read())
+    return max(code for _, code in loaded)
+
+
+def divided(given: Sequence[str]) -> tuple[list[str], str]:
+    """The names of traces, and the query behind them, if any: it holds a space and is no file."""
+    *before, last = given
+    is_query = bool(before and re.search(r"\s", last)) and not os.path.exists(last)
+    return ([*before], last) if is_query else ([*given], "")
+
+
+def _converse(database: SqlTables, answer: Callable[[str], None]) -> None:
+    """Until the end of input. Nothing that was typed is kept."""
+    columns = {name: [spec.name for spec in database.columns(name)] for name in TABLES}
+    _complete(columns)
+    emit(HELP)
+    for text in _typed():
+        try:
+            if text.startswith("."):
+                _do(text.split(), database)
+            else:
+                answer(text)
+        except Ended:
+            raise
+        except KeyboardInterrupt:
+            say("Interrupted.")
+        except Error as error:
+            say(str(error))
+
+
+def _typed() -> Iterator[str]:
+    """Queries, each without its end, and commands that begin with a dot."""
+    lines: list[str] = []
+    while True:
+        try:
+            line = input(CONTINUED if lines else PROMPT).strip()
+        except EOFError:
+            emit("")
+            return
+        except Ended:
+            raise
+        except KeyboardInterrupt:  # what was begun is dropped
+            lines = []
+            emit("")
+            continue
+        if not lines and line.startswith("."):
+            if line in (".quit", ".exit"):
+                return
+            yield line
+            continue
+        lines += [line] if line else []
+        if lines and (not line or line.endswith(";")):
+            yield "\n".join(lines)
+            lines = []
+
+
+def _do(words: Sequence[str], database: SqlTables) -> None:
+    if words[0] == ".tables":
+        emit("\n".join(TABLES))
+    elif words[0] == ".columns" and words[1:2] and words[1].lower() in TABLES:
+        found = database.columns(words[1].lower())
+        rows = [{"column": a.name, "type": a.kind, "meaning": a.meaning} for a in found]
+        emit(listed(table_of("columns", DESCRIBED, rows), 0, width()))
+    elif words[0] == ".columns":
+        raise CommandError(f".columns is followed by a table: {', '.join(TABLES)}.")
+    else:
+        emit(HELP)
+
+
+def _complete(columns: Mapping[str, Sequence[str]]) -> None:
+    with suppress(ImportError):
+        import readline
+
+        def complete(text: str, state: int) -> str | None:
+            line, end = readline.get_line_buffer(), readline.get_endidx()
+            found = completions(text, line, end, columns)
+            return found[state] if state < len(found) else None
+
+        readline.set_completer(complete)
+        readline.set_completer_delims(" \t\n,()=<>!;+-*/'\"")
+        is_libedit = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
+
+
+def completions(text: str, line: str, end: int, columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """What the word that ends at `end` may become: a table, or a column of those that are named."""
+    words: Sequence[str] = [*columns]
+    if line.lstrip().startswith("."):
+        words = [".tables", ".columns", ".quit", *columns]
+    elif not TABLE_NEXT.search(line[:end]):
+        named = [name for name in columns if re.search(rf"\b{name}\b", line, re.IGNORECASE)]
+        of_tables = [column for name in named or columns for column in columns[name]]
+        words = [*columns, *of_tables, *KEYWORDS]
+    return sorted({word for word in words if word.startswith(text.lower())})

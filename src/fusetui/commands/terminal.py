@@ -165,8 +165,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The choices of this user; the defaults where there is no file. Raises WrongFile, and
-    CommandError for a variable that is wrong."""
+    """The choices of this user. Raises WrongFile, and CommandError for a variable that is wrong."""
     found = _from_file(environment.get(PLACE, ""))
     theme = environment.get("FUSETUI_THEME") or found.theme
     if theme not in THEMES:
@@ -206,8 +205,7 @@ def _checked(table: Mapping[str, object], path: Path) -> Settings:
 
 
 def ignored_colors(environment: Mapping[str, str]) -> Iterator[str]:
-    """A sentence if COLORFGBG says nothing about the background. `default` is the word of rxvt for
-    a color that is none of the 16."""
+    """A sentence if COLORFGBG says nothing; `default`, of rxvt, is a color that is none of 16."""
     text = environment.get(COLORS, "")
     last = text.rpartition(";")[2]
     if text and last != "default" and not last.isdecimal():

@@ -57,34 +57,25 @@ def kernels_text(
     """The first `top` groups (0: all; at least one), how many are left out, and notices about
     missing figures."""
     whole = sum(group.total_ns for group in groups)
-    label = Column(TITLES.get(by, by), True, cell=lambda group: _label(group, by, width))
-    columns = [*_kernel_columns(whole), label]
-    if by == "name":
-        columns.append(Column("name", True, 15, lambda group: printable(group.name)))
-    rest = groups[top:] if top else ()
-    share = percent(sum(group.total_ns for group in rest), whole)
-    return "\n".join(
-        [
-            _table(columns, groups, top, width, by, share),
-            *(fill(printable(notice), width) for notice in notices),
-        ]
-    )
-
-
-def _kernel_columns(whole: int) -> tuple[Column, ...]:
-    return (
+    columns = [
         *times(total=0),
         Column("effective", spare=5, cell=_effective_text),
         Column("share", spare=2, cell=lambda group: percent(group.total_ns, whole)),
         Column("count", spare=3, cell=lambda group: count(group.count)),
         Column(
-            "of peak", False, 1, lambda g: known(g.share_of_peak, lambda of: percent(of, 1), "")
+            "of peak", spare=1, cell=lambda g: known(g.share_of_peak, lambda n: percent(n, 1), "")
         ),
-        Column("FLOP/s", False, 12, lambda g: _rate(g.flop, g.flop_ns, "FLOP/s")),
-        Column("B/s", False, 13, lambda g: _rate(g.bytes, g.bytes_ns, "B/s")),
+        Column("FLOP/s", spare=12, cell=lambda g: _rate(g.flop, g.flop_ns, "FLOP/s")),
+        Column("B/s", spare=13, cell=lambda g: _rate(g.bytes, g.bytes_ns, "B/s")),
         Column("waves", False, 14, lambda g: known(g.waves, lambda n: significant(n, DIGITS), "")),
         *times(mean=6, min=10, p10=8, median=4, p90=7, max=11),
-    )
+        Column(TITLES.get(by, by), True, cell=lambda group: _label(group, by, width)),
+    ]
+    if by == "name":
+        columns.append(Column("name", True, 15, lambda group: printable(group.name)))
+    left = sum(group.total_ns for group in groups[top:]) if top else 0
+    shown = _table(columns, groups, top, width, by, percent(left, whole))
+    return "\n".join([shown, *(fill(printable(notice), width) for notice in notices)])
 
 
 def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:

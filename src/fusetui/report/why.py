@@ -7,14 +7,12 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.analysis.why.model import CLASSES as PARTS
 from fusetui.analysis.why.model import IDLE, Finding, Gap, Why, WhyDocument
 from fusetui.report import printed
 from fusetui.report.why_answer import (
-    CLASSES,
-    HIDDEN,
     account_columns,
     account_lines,
+    account_rows,
     answer,
     breakdown_parts,
     breakdown_text,
@@ -207,21 +205,6 @@ def why_markdown(found: Why) -> str:
         rows = [[markdown(column.cell(gap)) for column in columns] for gap in gaps]
         lines += [*markdown_table([column.title for column in columns], rows, [2, 3]), ""]
     return "\n".join([*lines, markdown(not_recorded(found))]).rstrip() + "\n"
-
-
-def account_rows(found: Why) -> list[tuple[str, list[tuple[int, int]]]]:
-    """Classes, reasons and what is hidden in words, the largest reason first; of each its time and
-    the whole (ns) in every one of `account_columns`."""
-    columns = account_columns(found)
-    main = columns[0][1]
-    names = [(name, CLASSES[name]) for name in PARTS]
-    reasons = sorted(IDLE, key=lambda name: -main[name])
-    names += [(name, f"idle, {IDLE[name].sentence}") for name in reasons]
-    return [
-        (text, [(sums[name], sums["span"]) for _, sums in columns])
-        for name, text in [*names, *HIDDEN.items()]
-        if any(sums[name] for _, sums in columns)
-    ]
 
 
 def _account(found: Why) -> list[str]:

@@ -221,6 +221,21 @@ def account_lines(found: Why, width: int, most: int = REASON_ROWS) -> list[str]:
     return table(headed, lines, width).split("\n")
 
 
+def account_rows(found: Why) -> list[tuple[str, list[tuple[int, int]]]]:
+    """Classes, reasons and what is hidden in words, the largest reason first; of each its time and
+    the whole (ns) in every one of `account_columns`."""
+    columns = account_columns(found)
+    main = columns[0][1]
+    names = {name: CLASSES[name] for name in PARTS}
+    reasons = sorted(IDLE, key=lambda name: -main[name])
+    names |= {name: f"idle, {IDLE[name].sentence}" for name in reasons} | HIDDEN
+    return [
+        (text, [(sums[name], sums["span"]) for _, sums in columns])
+        for name, text in names.items()
+        if any(sums[name] for _, sums in columns)
+    ]
+
+
 def account_line(found: Why, most: int) -> str:
     """The same in one line of so many cells: no class is left out to make room for a reason."""
     for names in (CLASSES, SHORT_CLASSES):

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.bounds import blocks_of, resident_blocks, tiles
 from fusetui.gpu.roofline.inputs import Amount
-from fusetui.gpu.roofline.tiles import blocks_of, resident_blocks, tiles
 
 A100 = {
     "name": "NVIDIA A100-SXM4-80GB",

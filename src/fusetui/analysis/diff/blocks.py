@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.sequences import in_order
+from fusetui.analysis.diff.sequences import Pair, in_order
 from fusetui.trace.model.arrays import Int64s, Rows
 
 KINDS = 8
@@ -91,9 +91,7 @@ def runs(numbers: Rows) -> list[tuple[int, int]]:
     return [(int(part[0]), int(part[-1])) for part in parts]
 
 
-def _slid(
-    many: LaneWork, few: LaneWork, found: Repeat, chosen: list[int], run: tuple[int, int]
-) -> tuple[int, int]:
+def _slid(many: LaneWork, few: LaneWork, found: Repeat, chosen: list[int], run: Pair) -> Pair:
     """The stretch of blocks in a row that have no counterpart, moved by part of a block to where
     the times of what is left fit best: a mark need not be where a block begins."""
     first, last = run
@@ -112,10 +110,8 @@ def _gain(
 ) -> Int64s:
     """For a shift of 0, 1, ... pieces: how much less well the times fit (ns, negative: better)."""
     n = np.arange(size)
-    if way > 0:
-        leaves, enters, partner = begin + n, end + n, place + n
-    else:
-        leaves, enters, partner = end - 1 - n, begin - 1 - n, place - 1 - n
+    first = (begin, end, place) if way > 0 else (end - 1, begin - 1, place - 1)
+    leaves, enters, partner = (start + way * n for start in first)
     low = np.minimum(np.minimum(leaves, enters), partner)
     same = (low >= 0) & (np.maximum(leaves, enters) < len(many.keys)) & (partner < len(few.keys))
     leaves, enters, partner = (np.where(same, places, 0) for places in (leaves, enters, partner))

@@ -70,11 +70,11 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     groups = by_region(*programs, groups) + surplus(of_a, of_b, aligned)
     step = step_change(of_a, of_b, groups)
     once = outlier_steps.once(of_a, of_b, groups)
-    of_a, of_b = settled(of_a, of_b, [one.step for one in once if one.paired])
+    of_a, of_b = settled(of_a, of_b, [step for _, step in once if step is not None])
     rows = (
         *explain.rows(of_a, of_b, groups, programs),
         *outlier_work.rows(of_a, of_b),
-        *(one.row for one in once),
+        *(row for row, _ in once),
         *dispatch.rows(of_a, of_b, around(of_a, of_b, groups)),
     )
     on_cpu = not (work_a.gpu or work_b.gpu)

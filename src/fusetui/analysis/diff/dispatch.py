@@ -91,10 +91,10 @@ def _once(a: Items, b: Items, pair: Pair) -> list[Row]:
     if steps < 3 or len(a.work.windows) != steps:
         return []
     counts = [found.count if found else np.zeros(steps, dtype=np.int64) for found in pair]
-    odd = np.flatnonzero(counts[0] != counts[1])
-    if len(odd) != 1 or any(len(set(np.delete(count, odd).tolist())) > 1 for count in counts):
+    odd = np.flatnonzero(counts[0] != counts[1]).tolist()
+    if len(odd) != 1 or any(np.ptp(np.delete(count, odd)) for count in counts):
         return []
-    step = int(odd[0])
+    (step,) = odd
     before, after = (found.share_in(step) if found else RowShare() for found in pair)
     why = f"{ONLY} {b.work.windows.labels[step]}"
     return [_row(pair, before, after, why, counts=False)]

@@ -119,8 +119,7 @@ def _covers(board: Board, side: int, item: int, kind: Collector) -> frozenset[st
 def _reach(
     board: Board, side: int, gap: int, kind: Collector, claimed: list[int], taken: set[int]
 ) -> list[int]:
-    """For each op on the list that is still missing, the nearest open item in the gaps before, then
-    in those after."""
+    """For each missing op on the list, the nearest open item in the gaps before, then after."""
     named = [_covers(board, side, item, kind) for item in claimed]
     missing = set() if kind.gemms and not kind.listed else set(kind.core).difference(*named)
     before = board.gaps[max(0, gap - REACH) : gap][::-1]

@@ -25,17 +25,14 @@ MANY = 8
 
 def repeated(board: Board) -> None:
     """Where one kernel repeats, pairs those repetitions whose times are the most alike."""
-    items = board.items
-    for first, last in _runs(board):
-        pairs = [pair for pair in board.pairs[first:last] if pair is not None]
-        key = items[0].exact[pairs[0][0]]
+    for key, first, last in _runs(board):
         beside = board.gaps[first : last + 1]
         of_a, of_b = (
-            [item for gap in beside for item in gap[side] if items[side].exact[item] == key]
-            for side in (0, 1)
+            [item for gap in beside for item in gap[side] if items.exact[item] == key]
+            for side, items in enumerate(board.items)
         )
         if bool(of_a) != bool(of_b):
-            _choose(board, 0 if of_a else 1, first, last, pairs, of_a or of_b)
+            _choose(board, 0 if of_a else 1, first, last, of_a or of_b)
 
 
 def rest_of_ops(board: Board, side: int) -> None:
@@ -95,8 +92,8 @@ def _adds_up(main: str, after: str) -> bool:
     return kind == "attention" and _REDUCES.search(after) is not None
 
 
-def _runs(board: Board) -> Iterator[tuple[int, int]]:
-    """Ranges of pairs of one kernel under one op, with something open beside them."""
+def _runs(board: Board) -> Iterator[tuple[int, int, int]]:
+    """Ranges of pairs of one kernel under one op, after its key, with something open beside."""
     a, b = board.items
     keys = [
         int(a.exact[pair[0]]) if pair and a.exact[pair[0]] == b.exact[pair[1]] else None
@@ -106,15 +103,14 @@ def _runs(board: Board) -> Iterator[tuple[int, int]]:
     for key, run in groupby(keys):
         last = first + len([*run])
         if key is not None and any(map(any, board.gaps[first : last + 1])):
-            yield first, last
+            yield key, first, last
         first = last
 
 
-def _choose(
-    board: Board, side: int, first: int, last: int, pairs: list[Pair], more: list[int]
-) -> None:
+def _choose(board: Board, side: int, first: int, last: int, more: list[int]) -> None:
     """Pairs the shorter side of a run with the longer one again, in order, by the closest times;
     if that would take too long, the run is compared as a whole."""
+    pairs = [pair for pair in board.pairs[first:last] if pair is not None]
     few = [pair[1 - side] for pair in pairs]
     many = sorted([pair[side] for pair in pairs] + more)
     if not is_feasible(len(few), len(many)):
@@ -148,8 +144,7 @@ def _open_by_op(board: Board, side: int) -> dict[int, list[int]]:
 
 
 def _linked(board: Board) -> Iterator[tuple[int, int, int]]:
-    """The rows of ops that are one and the same: with a pair between them, or in order in a gap (-1
-    instead of the number of a pair)."""
+    """The rows of ops that are one: with a pair (its number) between them, or in a gap (-1)."""
     a, b = board.items
     for number, pair in enumerate(board.pairs):
         if pair is not None and a.op_word(pair[0]) and _one_op(board, pair):

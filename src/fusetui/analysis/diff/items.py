@@ -105,8 +105,7 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def hidden(self) -> list[int]:
-        """For communication, copies and sets: how long kernels computed meanwhile, in a usual step;
-        0 for kernels that compute."""
+        """Of communication, copies, sets: how long kernels computed meanwhile in a usual step."""
         work = self.work
         if not work.gpu or not len(self.usual):
             return [0] * len(self)
@@ -151,8 +150,7 @@ def listed(numbers: NDArray[np.integer]) -> list[int]:
 
 
 def items(work: Work, words: Vocabulary) -> Items:
-    """The representative step: the median one of those with the most common sequence of work; the
-    lower one of two."""
+    """The representative step: the median (lower of two) of those with the most common work."""
     kernel, op = _word_numbers(work, words)
     exact = kernel + (op << OP_SHIFT)
     alike = _alike(work, exact)

@@ -25,12 +25,7 @@ VARIES = 0.02  # an unexplained part gets a note when it is more than this share
 
 
 def notes(
-    a: Items,
-    b: Items,
-    groups: Sequence[WorkGroup],
-    devices: str,
-    step: StepChange,
-    sums: Accounting,
+    a: Items, b: Items, groups: list[WorkGroup], devices: str, step: StepChange, sums: Accounting
 ) -> list[str]:
     """Sentences for a person, the most important first; `devices` are those of `other_devices`."""
     found = [
@@ -102,12 +97,8 @@ def _inputs(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[str]:
     """Shapes and dtypes of the longest pairs under one op: the first difference of each."""
     found: dict[str, str] = {}
     pairs = pairs_of(groups)
-    longest = np.argsort(-(a.ns[pairs[0]] + b.ns[pairs[1]]), kind="stable")
-    of_one_op = (
-        (i, j)
-        for i, j in pairs[:, longest].T.tolist()
-        if a.op_names[i] and a.stems[i] == b.stems[j]
-    )
+    longest = pairs[:, np.argsort(-(a.ns[pairs[0]] + b.ns[pairs[1]]), kind="stable")].T.tolist()
+    of_one_op = ((i, j) for i, j in longest if a.op_names[i] and a.stems[i] == b.stems[j])
     for i, j in islice(of_one_op, LOOKED_AT):
         inputs = zip(("shapes", "dtypes"), _input_of(a, i), _input_of(b, j), strict=True)
         for what, before, after in inputs:

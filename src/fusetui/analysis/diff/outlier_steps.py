@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
@@ -36,28 +35,20 @@ less than their times."""
 SHOWN = 5  # at most this many such kernels are reported
 
 
-class OneStepOnly(msgspec.Struct, frozen=True):
-    """What took a different time in one step than in all others used.
-
-    `paired`: in the other steps the two sides vary alike, as two copies of one recording do, so
-    this step is not a usual one.
-    """
-
-    step: int
-    row: Row
-    paired: bool
+Odd = tuple[Row, int | None]
+"""What took a different time in one step than in all others; and that step, if in the others the
+two sides vary alike, as two copies of one recording do: then it is not a usual one."""
 
 
-def once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[OneStepOnly]:
+def once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[Odd]:
     """Kernels and idle time that changed in one step only, if both sides have equally many steps
-    and vary alike, as two copies of one recording do: the n-th steps of two runs have nothing in
-    common but chance."""
+    and vary alike: the n-th steps of two runs have nothing in common but chance."""
     if len(a.work.windows) != len(b.work.windows) or not _vary_alike(a, b, groups):
         return []
     return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
 
 
-def _kernels_once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[OneStepOnly]:
+def _kernels_once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[Odd]:
     """Kernels that took more or less time in one step of one side than in all others."""
     one, other = pairs_of(groups)
     if not len(one) or _few(a, b):
@@ -82,7 +73,7 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[OneSt
         why = f"{ONLY} {b.work.windows.labels[number]}: {change(mine.ns, theirs.ns)} time"
         kind = RowKind.FASTER if theirs.ns < mine.ns else RowKind.SLOWER
         row = row_of(kind, a.op_names[ends[0][1]], mine, theirs, why, counts=False)
-        found.append(OneStepOnly(number, row, bool(paired[n])))
+        found.append((row, number if paired[n] else None))
     return found
 
 
@@ -105,16 +96,14 @@ def _few(a: Items, b: Items) -> bool:
     return len(a.work.windows) < LEAST or len(np.intersect1d(a.alike, b.alike)) < LEAST - 1
 
 
-def _outliers(
-    before: Int64s, after: Int64s, unknown: Flags | None = None
-) -> tuple[Int64s, Rows, Flags]:
+def _outliers(before: Int64s, after: Int64s, unknown: Flags) -> tuple[Int64s, Rows, Flags]:
     """Per column, of samples [steps, columns]: how far the two sides are apart in the step in which
     they are farthest apart; 0 where other steps are nearly as far apart, or vary as much on one
     side. Also that step, and whether the two sides vary alike in the other steps. No step stands
     out by a sample that is `unknown`, which is the usual time instead."""
     differences = after - before
     away = np.abs(differences - np.median(differences, axis=0).astype(np.int64))
-    away = away if unknown is None else np.where(unknown, 0, away)
+    away = np.where(unknown, 0, away)
     step = away.argmax(axis=0)
     ordered = np.sort(away, axis=0)
     others = np.arange(len(away))[:, None] != step
@@ -127,7 +116,7 @@ def _outliers(
     return np.where(sharp, ordered[-1], 0), step, followed
 
 
-def _idle_once(a: Items, b: Items) -> list[OneStepOnly]:
+def _idle_once(a: Items, b: Items) -> list[Odd]:
     """Idle time that only one step has, of those that do the usual work on one side at least. Work
     that is gone or faster leaves a gap, and more work fills one: that is no change of its own."""
     usual = [np.isin(np.arange(len(side.work.windows)), side.alike) for side in (a, b)]
@@ -139,7 +128,8 @@ def _idle_once(a: Items, b: Items) -> list[OneStepOnly]:
     less = (_by_kind(a, kinds) - _by_kind(b, kinds))[steps]
     gone, more = (np.clip(of, 0, None).sum(axis=1) for of in (less, -less))
     filled = np.clip(after - before, -more, gone)
-    apart, place, paired = _outliers(before[:, None], (after - filled)[:, None])
+    known = np.zeros((len(steps), 1), dtype=np.bool_)
+    apart, place, paired = _outliers(before[:, None], (after - filled)[:, None], known)
     number = int(steps[place[0]])
     share = IDLE if usual[0][number] and usual[1][number] else IDLE_BESIDE
     least = int(share * np.median(a.work.windows.dur))
@@ -149,8 +139,7 @@ def _idle_once(a: Items, b: Items) -> list[OneStepOnly]:
     why = f"{ONLY} {b.work.windows.labels[number]}"
     kind = RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED
     shares = RowShare(("idle",), a_ns), RowShare(("idle",), b_ns)
-    row = row_of(kind, "idle", *shares, why, counts=False)
-    return [OneStepOnly(number, row, bool(paired[0]))]
+    return [(row_of(kind, "idle", *shares, why, counts=False), number if paired[0] else None)]
 
 
 def _by_kind(items: Items, kinds: Int64s) -> Int64s:

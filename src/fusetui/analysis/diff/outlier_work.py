@@ -89,8 +89,7 @@ def _places(keys: Int64s, other: Int64s, lacking: list[int], more: list[int]) ->
 
 
 def _times_in(items: Items, twin: Items, step: int) -> list[int]:
-    """The time that each item would take in a step: its time in that step of the other side, if
-    that does the same work."""
+    """The time that each item would take in a step: as on the other side if that works alike."""
     same = len(items.work.windows) == len(twin.work.windows) and step in twin.alike
     same = same and np.array_equal(items.exact, twin.exact)
     return [*twin.samples[twin.alike.tolist().index(step)].tolist()] if same else items.times
@@ -99,8 +98,7 @@ def _times_in(items: Items, twin: Items, step: int) -> list[int]:
 def _unpaired(
     keys: Int64s, times: list[int], others: Int64s, other_times: list[int], paired: set[int]
 ) -> list[int]:
-    """What has no partner; of a repeated kernel that may be any of several, those whose times no
-    partner is close to."""
+    """What has no partner; of repeated kernels those whose times no partner is close to."""
     left = [n for n in range(len(keys)) if n not in paired]
     loose = _loose(keys, left)
     sure = np.setdiff1d(left, loose)
@@ -135,13 +133,16 @@ class OutlierPiece(msgspec.Struct, frozen=True):
     gap: int  # how many pieces of usual work come before it in the step
 
 
-def _run(trace: Trace, others: Sequence[OutlierPiece], kind: Collector) -> list[OutlierPiece]:
+Pieces = Sequence[OutlierPiece]
+
+
+def _run(trace: Trace, others: Pieces, kind: Collector) -> Pieces:
     """The first pieces in a row that the kernel may do, if they are evidence enough."""
     listed = [known_names(trace, int(trace.op[piece.row])) & kind.ops for piece in others]
     first = next((n for n, names in enumerate(listed) if names), 0)
     found = list(takewhile(bool, listed[first:]))
     enough = len(found) >= max(kind.least, 2) and any(names & kind.core for names in found)
-    return list(others[first : first + len(found)]) if enough else []
+    return others[first : first + len(found)] if enough else ()
 
 
 def rows(a: Items, b: Items) -> list[Row]:
@@ -195,9 +196,7 @@ def _rows(items: Items, pieces: Sequence[OutlierPiece], side: str) -> list[Row]:
     return found
 
 
-def _replaced(
-    items: Items, pieces: Sequence[OutlierPiece], side: str
-) -> tuple[list[Row], Sequence[OutlierPiece]]:
+def _replaced(items: Items, pieces: Pieces, side: str) -> tuple[list[Row], Pieces]:
     """The rows of ops that have other kernels in one step, and the pieces that are not in them."""
     found, left = [], []
     for op, members in _near(pieces):
@@ -211,8 +210,7 @@ def _replaced(
 
 
 def _near(pieces: Sequence[OutlierPiece]) -> Iterator[tuple[int, list[OutlierPiece]]]:
-    """The number of an op, and its pieces in a step that are so near to each other that they may be
-    of one call."""
+    """The number of an op, and its pieces in a step that are near enough to be of one call."""
     ops = by_key(pieces, lambda piece: (piece.step, piece.word >> OP_SHIFT))
     for (_, op), members in ops.items():
         members.sort(key=lambda piece: piece.gap)
@@ -221,13 +219,11 @@ def _near(pieces: Sequence[OutlierPiece]) -> Iterator[tuple[int, list[OutlierPie
             yield op, members[first:last]
 
 
-def _fused(
-    items: Items, pieces: Sequence[OutlierPiece], side: str
-) -> tuple[list[Row], Sequence[OutlierPiece]]:
+def _fused(items: Items, pieces: Pieces, side: str) -> tuple[list[Row], Pieces]:
     """The rows of kernels that do the work of several in one step, or that several do the work of,
     and the pieces that are not in them: a kernel whose name lists ops, and the pieces of these ops,
     in a row, that the step lacks (or has, if it lacks the kernel)."""
-    found, ones, taken = [], set(), set()
+    found, ones, taken = [], set[OutlierPiece](), set[OutlierPiece]()
     for members in by_key(pieces, lambda piece: piece.step).values():
         members.sort(key=lambda piece: piece.row)
         for one in members if len(members) <= MOST else ():
@@ -241,12 +237,10 @@ def _fused(
     return found, [piece for piece in pieces if piece not in ones | taken]
 
 
-def _other_kernels(
-    items: Items, more: Sequence[OutlierPiece], lacking: Sequence[OutlierPiece], side: str
-) -> Row:
+def _other_kernels(items: Items, more: Pieces, lacking: Pieces, side: str) -> Row:
     a, b = oriented("AB".index(side), _share(items, more, more), _share(items, lacking))
-    kind = RowKind.FUSED if a.count > b.count else RowKind.SPLIT
-    kind = RowKind.REPLACED if a.count == b.count else kind
+    several = RowKind.FUSED if a.count > b.count else RowKind.SPLIT
+    kind = RowKind.REPLACED if a.count == b.count else several
     op = items.trace.name_of(int(items.trace.op[more[0].row]))
     return row_of(kind, op, a, b, _only(items, more[0], side), counts=False)
 
@@ -268,8 +262,6 @@ def _only(items: Items, piece: OutlierPiece, side: str) -> str:
     return f"only in step {items.work.windows.labels[piece.step]} of {side}"
 
 
-def _share(
-    items: Items, pieces: Sequence[OutlierPiece], shown: Sequence[OutlierPiece] = ()
-) -> RowShare:
+def _share(items: Items, pieces: Pieces, shown: Pieces = ()) -> RowShare:
     names, ns = [items.trace.name_of(piece.row) for piece in pieces], sum(p.ns for p in pieces)
     return RowShare(names, ns, len(pieces), ns, tuple(piece.row for piece in shown))

@@ -163,8 +163,7 @@ def _nth(numbers: Int64s) -> dict[object, int]:
 
 
 def _ascending(a: dict[object, int], b: dict[object, int]) -> list[Pair]:
-    """Of the places of what both have, in the order of A, the longest subsequence that ascends in B
-    too, in n log n."""
+    """Of the places of what both have, the longest subsequence that ascends in both; n log n."""
     pairs = sorted((place, b[key]) for key, place in a.items() if key in b)
     tops: list[int] = []
     top_index: list[int] = []

@@ -212,8 +212,7 @@ def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
 
 
 def _left_out(trace: Trace, inside: Rows, of_gpu: bool) -> str:
-    """How many GPU events belong to no step, and why: they ran outside all passes, or nothing tells
-    when they were launched."""
+    """How many GPU events belong to no step, and why."""
     if of_gpu:
         left, why = int((inside < 0).sum()), "lie outside the passes of the model"
     else:
@@ -223,8 +222,7 @@ def _left_out(trace: Trace, inside: Rows, of_gpu: bool) -> str:
 
 
 def behind_compute(trace: Trace, rows: Rows) -> Int64s:
-    """How long any kernel computes during each of these GPU events (ns), in the shape of `rows`; 0
-    for kernels that compute."""
+    """How long kernels compute during each GPU event (ns), shaped as `rows`; 0 for such."""
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[~communicates(trace, kernels)]
     computes = np.zeros(len(trace), dtype=np.bool_)

@@ -49,8 +49,7 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
     waited: Int64s
 
     def shares(self, rank: int, width: int) -> tuple[float, ...]:
-        """The waits of a rank in at most `width` places, the longest of those that share one, as
-        shares of the longest wait of all."""
+        """Waits in at most `width` places, of each the longest, as shares of the longest of all."""
         row, most = self.waited[self.ranks.index(rank)], max(int(self.waited.max(initial=0)), 1)
         if not (count := min(width, len(row))):
             return ()

@@ -124,8 +124,7 @@ class _Chains:
         return rows, np.rint(self._own[rows]).astype(np.int64)
 
     def shares(self) -> tuple[Rows, Rows, Floats]:
-        """What explains a lateness: collective, owner and share, in the order of collectives;
-        shares of one add up to 1."""
+        """What explains a lateness: collective (in order), owner and share; shares add up to 1."""
         wait, owner, ns = (np.concatenate(column) for column in zip(*self._parts, strict=True))
         owners = len(self._matched.ranks) + NOBODY
         distinct, which = np.unique(wait * owners + owner, return_inverse=True)

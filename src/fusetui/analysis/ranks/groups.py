@@ -121,9 +121,7 @@ def _alike(ranks: Sequence[RankSummary], unknown: Sequence[Rows]) -> Iterator[li
         yield [np.array(numbers, dtype=np.intp) for numbers in found]
 
 
-def _fitting(
-    ranks: Sequence[RankSummary], kinds: Sequence[_KindOfGroup], places: list[Rows]
-) -> int:
+def _fitting(ranks: Sequence[RankSummary], kinds: list[_KindOfGroup], places: list[Rows]) -> int:
     """The kind of groups in which these ends lie together; -1 if that cannot be told."""
     rows = list(zip((one.collectives for one in ranks), places, strict=True))
     start = np.stack([found.start[own] for found, own in rows])

@@ -190,8 +190,7 @@ def _places(flat: _Flat, rows: Rows) -> Int64s:
 
 
 def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
-    """A number of the step of each row, equal on all ranks, and of how many of the same rank and
-    step come after it."""
+    """A number per step, equal on all ranks, and of how many of the same step come after it."""
     found = np.empty(len(rows), dtype=np.int64)
     names: dict[Key, int] = {}
     for rank in np.unique(flat.rank[rows]).tolist():

@@ -69,8 +69,7 @@ class JobFacts(msgspec.Struct, frozen=True, eq=False):
 
 
 def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
-    """Ranks that hold up others, who hold them up longest first; else those that compute longer
-    than their like in a pipeline."""
+    """Ranks that hold up others, the worst first; else those slower than their like in a line."""
     order = np.argsort(-facts.caused.total, kind="stable").tolist()
     late = [rank for rank in order if facts.caused.straggles[rank]][:MOST]
     for rank in late:

@@ -87,9 +87,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
     """The summary of an open trace; `path` is where it lies."""
     found = collectives_of(trace)
     most = slice(MOST_COLLECTIVES)
-    found = IssuedCollectives(
-        found.told[most], found.rows[most], found.issued[most], found.host[most]
-    )
+    found = IssuedCollectives(*(column[most] for column in msgspec.structs.astuple(found)))
     device, spans, base = _device(trace), steps_of(trace), trace.epoch_ns
     steps = device.over(spans.start, spans.end) if device and len(spans) else []
     groups = list(dict.fromkeys(one.group for one in found.told))
@@ -276,5 +274,4 @@ def _touching(trace: Trace, track: Track, begin: int, end: int) -> Rows:
         outer.append(row)
         row = int(trace.parent[row])
     around = np.array(outer[::-1], dtype=np.intp)
-    found = np.concatenate((around[trace.end[around] > begin], rows))
-    return found
+    return np.concatenate((around[trace.end[around] > begin], rows))

@@ -126,7 +126,7 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
     parts, meetings, notes = parts_of(facts, asked, cached)
     recorded = [part.graph.recorded for part in parts]
     same = replayed([part.graph for part in parts], meetings)
-    if same is None or not all(map(_equal, same.times, recorded)):
+    if same is None or not all(map(np.array_equal, same.times, recorded)):
         raise Abstain("not_replayed")
     left = left_of(parts, meetings, any(each.rank is not None for each in asked))
     found = replayed([part.made for part in parts], left)
@@ -158,10 +158,6 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
     )
 
 
-def _equal(one: Times, other: Times) -> bool:
-    return np.array_equal(one.begin, other.begin) and np.array_equal(one.end, other.end)
-
-
 def _bounds(
     facts: JobFacts, parts: Sequence[RankGraph], times: Sequence[Times], graphs: Sequence[Graph]
 ) -> Int64s:
@@ -176,11 +172,11 @@ def _bounds(
     return np.append(bounds[:, 0].min(), bounds[:, 1:].max(axis=0))
 
 
+Arrived = tuple[Meetings, Int64s]
+
+
 def _ranks(
-    facts: JobFacts,
-    parts: Sequence[RankGraph],
-    before: tuple[Meetings, Int64s],
-    after: tuple[Meetings, Int64s],
+    facts: JobFacts, parts: Sequence[RankGraph], before: Arrived, after: Arrived
 ) -> Iterator[RankThen]:
     was, then = (_arrivals(facts, *one) for one in (before, after))
     columns = (column.tolist() for column in (was[0], then[0], was[1], then[1]))

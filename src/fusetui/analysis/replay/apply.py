@@ -34,8 +34,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover
 
-GRAPH_NS = 10_000
-"""What a call that launches a graph is assumed to take where the trace has none."""
+GRAPH_NS = 10_000  # what a call that launches a graph is assumed to take where the trace has none
 
 
 class Draft:
@@ -55,7 +54,6 @@ class Draft:
         return self.graph.nodes(Node.ITEM)
 
     def unlink(self, slot: int, nodes: Rows) -> None:
-        """Takes an edge of each away."""
         self.source[slot, nodes], self.residual[slot, nodes] = 0, 0
         self.lag[slot, nodes] = NEVER
 
@@ -82,7 +80,6 @@ class Draft:
         self.dur[nodes] = overlap + np.rint(effective(own)).astype(np.int64)
 
     def release(self, waits: Rows) -> None:
-        """These calls no longer wait for the device."""
         self.unlink(1, waits)
         self.dur[waits] -= self.unexplained[waits]
         self.unexplained[waits] = 0
@@ -164,7 +161,6 @@ def _scaled(change: Scaled, draft: Draft) -> None:
 
 
 def _hosts(change: Scaled, draft: Draft) -> None:
-    """What threads do in some slices."""
     trace, graph, factor = draft.trace, draft.graph, change.factor or 0.0
     if change.what == "python" and not change.pattern:
         if not (trace.role == Role.PYTHON).any():
@@ -176,8 +172,7 @@ def _hosts(change: Scaled, draft: Draft) -> None:
     draft.hurry(covers, factor)
     if not factor:
         draft.remove(select.called_in(trace, graph, covers))
-    calls = graph.nodes(Node.LAUNCH, Node.WAIT)
-    own = calls[np.isin(graph.row[calls], rows)]
+    own = graph.nodes(Node.LAUNCH, Node.WAIT, rows=rows)
     draft.dur[own] = np.rint(draft.dur[own] * factor).astype(np.int64)
 
 

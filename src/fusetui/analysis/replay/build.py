@@ -31,10 +31,8 @@ from fusetui.trace.model.columns import Trace
 
 LATE_NS = 5_000
 """An item that starts so much later than is understood may wait for what was not recorded."""
-LATENCY_NS = 100_000
-"""No launch usually takes longer than this to start its item."""
-WAITED = 2
-"""Times as long as the shortest, the wait of a thread for workers that load batches."""
+LATENCY_NS = 100_000  # no launch usually takes longer than this to start its item
+WAITED = 2  # times as long as the shortest, the wait of a thread for workers that load batches
 RETURN_NS = 100_000
 """A synchronization that returns later than this after what it waited for waits for more."""
 
@@ -50,8 +48,6 @@ class Layout(NamedTuple):
 
 
 class Draft:
-    """The columns of a graph that is being made; see graph.py."""
-
     def __init__(self, size: int) -> None:
         self.kind = np.full(size, Node.JOIN, dtype=np.uint8)
         self.chain = np.full(size, -1, dtype=np.int32)
@@ -87,13 +83,11 @@ class Draft:
         self.place[join] = target - 0.5 + number / (2 * number.max(initial=0) + 2)
 
     def _grow(self, number: int) -> None:
-        """Makes room for so many JOINs."""
         more = Draft(number)
         for name, column in vars(self).items():
             setattr(self, name, np.concatenate((column, getattr(more, name)), axis=-1))
 
     def late(self, nodes: Rows) -> Int64s:
-        """How much later each begins than is understood."""
         source, explained = self.source[:, nodes], self.explained[:, nodes]
         lag = np.minimum(explained, self.began[nodes] - self.ended[source])
         found: Int64s = self.began[nodes] - (self.ended[source] + lag).max(axis=0)

@@ -64,8 +64,7 @@ class Pace(NamedTuple):
 
 AS_RECORDED = Pace(np.empty(0, dtype=np.int64), np.empty(0))
 
-NEVER = -(1 << 61)
-"""The lag of an edge that is none."""
+NEVER = -(1 << 61)  # the lag of an edge that is none
 MOST_TIES = 100  # nodes that wait for each other and begin at the same time
 
 
@@ -122,15 +121,16 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def ended(self) -> Int64s:
-        """As recorded."""
         return self.began + self.lasted
 
     @property
     def recorded(self) -> Times:
         return Times(self.began, self.ended)
 
-    def nodes(self, *kinds: Node) -> Rows:
-        return np.flatnonzero(np.isin(self.kind, kinds))
+    def nodes(self, *kinds: Node, rows: Rows | None = None) -> Rows:
+        """Of these kinds, and if so asked with these rows of the trace."""
+        found = np.flatnonzero(np.isin(self.kind, kinds))
+        return found if rows is None else found[np.isin(self.row[found], rows)]
 
     def node_of(self, trace: Trace, kind: Node) -> Rows:
         """By row of the trace, and then of none: the node of this kind, 0 for none."""

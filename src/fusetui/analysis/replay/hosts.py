@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.replay.graph import Node
-from fusetui.analysis.why.facts import loader_rows
+from fusetui.analysis.why.facts import loader_rows, named
 from fusetui.analysis.why.host import Host, host_kinds, matching
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import steps_of
@@ -106,10 +106,8 @@ def hosts_of(trace: Trace) -> Hosts:
 
 
 def waiting_calls(trace: Trace) -> Rows:
-    """Rows of the calls that may wait for the device."""
     waits: Rows = np.flatnonzero(host_kinds(trace) == Host.SYNC)
-    calls = trace.rows_of(Role.CALL)
-    return distinct(np.concatenate((waits, calls[matching(trace, calls, FREES.search)])))
+    return distinct(np.concatenate((waits, named(trace, FREES.search, Role.CALL))))
 
 
 def _calls(trace: Trace, rows: Rows, kind: Node) -> Cut:
@@ -133,7 +131,6 @@ def _marks(trace: Trace) -> Iterator[Cut]:
 
 
 def _batches(trace: Trace) -> Cut:
-    """When threads ask workers for a batch."""
     rows = loader_rows(trace)
     rows = rows[matching(trace, rows, WORKERS.search)]
     thread = trace.thread_of_track[trace.track[rows]]
@@ -198,7 +195,6 @@ def _handoffs(trace: Trace, threads: NDArray[np.integer]) -> Iterator[Handoff]:
 
 
 def _outermost(trace: Trace) -> tuple[Rows, NDArray[np.integer]]:
-    """Ops and calls that are in no other one, and their threads."""
     ops = np.flatnonzero(np.isin(trace.role, (Role.OP, Role.CALL)) & (trace.parent < 0))
     return ops, trace.thread_of_track[trace.track[ops]]
 

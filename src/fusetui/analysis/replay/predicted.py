@@ -52,7 +52,6 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         return place
 
     def trace_of(self, trace: Trace) -> Trace:
-        """A Trace of these slices; `trace`: the recorded one."""
         place, tree = self.place_in(trace), self.tree
         sizes = [len(track) for track in self.tracks]
         return Trace(

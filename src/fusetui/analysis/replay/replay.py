@@ -33,7 +33,6 @@ def replay(graph: Graph) -> Times:
 
 
 def last_of(graph: Graph, times: Times) -> int:
-    """The node that ends last."""
     ends = np.where(graph.gone | (graph.kind == Node.JOIN), NEVER, times.end)
     return int(np.argmax(ends))
 
@@ -57,8 +56,7 @@ def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s
     longer = times.begin[nodes[following]] - times.end[node]
     share = np.where((waited > 0) & (length > 0), longer / np.maximum(length, 1), 1.0)
     inside += np.rint(waited * share).astype(np.int64)
-    found: Int64s = times.begin[node] + inside
-    return found
+    return times.begin[node] + inside
 
 
 def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]:
@@ -80,8 +78,6 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
 
 
 class StepEnds(NamedTuple):
-    """What ends the steps of a trace."""
-
     chain: int  # their thread, -1: none of the graph
     edges: Int64s  # as recorded, after the origin: when the first begins, and the thread ends each
     item: Rows  # what they launched
@@ -149,7 +145,6 @@ class Route(NamedTuple):
         return float(unknown / max(int(self.ns.sum()), 1))
 
     def since(self, begin: int) -> Route:
-        """The part after a time."""
         return Route(self.node, self.part, np.maximum(self.begin, begin))
 
 

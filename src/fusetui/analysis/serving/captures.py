@@ -65,13 +65,6 @@ class Capture(msgspec.Struct, frozen=True, eq=False):
         return len(self.calls)
 
 
-class Captures(msgspec.Struct, frozen=True, eq=False):
-    """The captures of a trace in order, and how many begin in it without an end."""
-
-    whole: tuple[Capture, ...]
-    cut: int
-
-
 class CaptureSize(msgspec.Struct, frozen=True):
     """How much a graph was captured for; None for what is not known."""
 
@@ -85,8 +78,8 @@ def has_captures(trace: Trace) -> bool:
 
 
 @memo()
-def captures(trace: Trace) -> Captures:
-    """The captures of all threads. Reads the args of their calls."""
+def captures(trace: Trace) -> tuple[tuple[Capture, ...], int]:
+    """The captures of all threads in order, and how many have no end. Reads args of their calls."""
     both = zip(*(rows.tolist() for rows in capture_calls(trace)), strict=True)
     every = sorted(both, key=lambda span: int(trace.start[span[0]]))
     last = {end: begin for begin, end in every if end >= 0}  # no other one begins before the end
@@ -101,7 +94,7 @@ def captures(trace: Trace) -> Captures:
         first, last = np.searchsorted(trace.start[waits], trace.start[[begin, end]])
         kernels = tuple(islice(names, len(rows)))
         found.append(Capture(begin, rows, kernels, size, mode, bool(last > first)))
-    return Captures(tuple(found), len(every) - len(spans))
+    return tuple(found), len(every) - len(spans)
 
 
 def _calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
@@ -162,9 +155,8 @@ def _rows_of_products(there: Trace, capture: Capture) -> int | None:
     ops = np.unique(there.op[capture.calls])
     ops = ops[[op >= 0 and there.name_of(op) in PRODUCTS for op in ops.tolist()]]
     products = map(matmul, inputs_by_op(there, ops).values())
-    rows = Counter(product.m for product in products if product)
-    size, count = rows.most_common(1)[0] if rows else (None, 0)
-    return size if 2 * count > len(ops) else None
+    rows = Counter(product.m for product in products if product).most_common(1)
+    return next((size for size, count in rows if 2 * count > len(ops)), None)
 
 
 NODE_ID, GRAPH_ID, SOME_ANNOTATION = "graph node id", "graph id", "annotation"

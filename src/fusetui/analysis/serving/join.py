@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.serving.captures import (
     Capture,
-    Captures,
     CaptureSize,
     Nodes,
     bare_launches,
@@ -39,15 +38,14 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
     named it."""
     before = _captured(trace)[0]
     own = [nodes for nodes in replays(trace) if before[nodes.rows[0]] < 0]
-    known = captures(there)
-    whole = known.whole
+    whole, cut = captures(there)
     if whole and not any((there.op[one.calls] >= 0).any() for one in whole):
         chosen, refused = [], [NO_OPS]
     else:
         chosen = _chosen(trace, there, own, whole)
         _again_in_other_orders(trace, there, own, chosen, whole)
         problems = counted([one.problem for one in chosen if one.problem])
-        refused = [*problems, *_remarks(trace, own, known)]
+        refused = [*problems, *_remarks(trace, own, len(whole), cut)]
     pairs = []
     for nodes, one in zip(own, chosen, strict=False):
         if one.capture >= 0:
@@ -93,9 +91,7 @@ def _in_order(nodes: Nodes, column: NDArray[np.integer]) -> Nodes:
     return replace(nodes, rows=nodes.rows[order], numbered=False)
 
 
-def _chosen(
-    trace: Trace, there: Trace, own: Sequence[Nodes], whole: Sequence[Capture]
-) -> list[Chosen]:
+def _chosen(trace: Trace, there: Trace, own: list[Nodes], whole: Sequence[Capture]) -> list[Chosen]:
     if not own:
         return []
     steps = server_steps(trace)
@@ -106,7 +102,7 @@ def _chosen(
     return choose(trace, there, own, whole, [size_of(there, one) for one in whole], each)
 
 
-def _remarks(trace: Trace, own: Sequence[Nodes], known: Captures) -> tuple[str, ...]:
+def _remarks(trace: Trace, own: Sequence[Nodes], whole: int, cut: int) -> tuple[str, ...]:
     """What is missing, where nothing could be compared."""
     said = []
     if bare := bare_launches(trace):
@@ -116,9 +112,9 @@ def _remarks(trace: Trace, own: Sequence[Nodes], known: Captures) -> tuple[str, 
         )
     elif not own:
         said.append("The trace has no graph replay to join.")
-    if not known.whole:
-        cut = f": {plural(known.cut, 'capture')} did not end in it." if known.cut else "."
-        said.append(f"The capture has no stream capture from its begin to its end{cut}")
+    if not whole:
+        why = f": {plural(cut, 'capture')} did not end in it." if cut else "."
+        said.append(f"The capture has no stream capture from its begin to its end{why}")
     return tuple(said)
 
 

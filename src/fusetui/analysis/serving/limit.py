@@ -255,10 +255,10 @@ def _peak(trace: Trace, rows: Rows, given: Mapping[str, float]) -> tuple[Peak | 
     """The peaks of the device of these rows, and a remark if its name is not recorded."""
     device, each = trace.track_of(int(rows[0])).pid, peaks_of_devices(trace, given)
     known = next((own for own in each if own.device == device), None)
-    if known is None or known.peak is None or known.name is not None or known.peak.given:
-        return known.peak if known else None, ""
+    peak = known.peak if known else None
     guess = "the device has no name in the trace: by its compute units and memory, it is an"
-    return known.peak, f"{guess} {known.peak.device}"
+    guessed = known and known.name is None and peak and not peak.given
+    return peak, f"{guess} {peak.device}" if peak and guessed else ""
 
 
 def _missing(needs: _Needs, why: str) -> list[str]:

@@ -80,24 +80,20 @@ def products_of(trace: Trace, kernels: Rows) -> Products:
     named = {name: one for name, one in decoded.items() if one and one.op in PRODUCTS}
     asked = np.unique(ops[ops >= 0])
     asked = asked[[trace.name_of(op) in WEIGHTS for op in asked.tolist()]]
-    own = []
-    rows: Counter[int] = Counter()
-    shapes: set[tuple[int, int]] = set()
-    each: list[Product] = []
+    own, each, sizes = [], [], []
     for op, inputs in inputs_by_op(trace, asked).items():
         product, weights = matmul(inputs), inputs.tensor(WEIGHTS[inputs.op])
         read = weights.bytes if weights and len(weights.shape) == 2 else None
         if product is not None and read is not None:
             own.append(op)
             each.append(Product(inputs.op, read, product.flop or 0, product.dtype or ""))
-            rows[product.m or 0] += 1
-            shapes.add((product.k or 0, product.n or 0))
-    most, count = rows.most_common(1)[0] if rows else (0, 0)
+            sizes.append((product.m or 0, product.k or 0, product.n or 0))
+    most, count = next(iter(Counter(m for m, _, _ in sizes).most_common(1)), (0, 0))
     dtypes = {dtype for one in named.values() for dtype in (one.dtype_a, one.dtype_b) if dtype}
     return Products(
         known=len(own),
         each=tuple(each),
-        shapes=tuple(sorted(shapes)),
+        shapes=tuple(sorted({(k, n) for _, k, n in sizes})),
         rows=most if 2 * count > len(own) else None,
         unknown=int((np.isin(names, list(named)) & ~np.isin(ops, own)).sum()),
         dtypes=frozenset(dtypes),

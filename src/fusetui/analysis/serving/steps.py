@@ -172,8 +172,7 @@ class ServerSteps(msgspec.Struct, frozen=True, eq=False):
 
 
 def server_steps(trace: Trace) -> ServerSteps:
-    """The steps of the server; none if no annotation has the name of one. The annotations inside
-    them add to what is known."""
+    """The steps of the server, none if no annotation is one; those inside add what they know."""
     steps = steps_of(trace, SERVER)
     asked: list[Requested | None] = [None] * len(steps)
     rows = annotations_with(trace, is_of_server)

@@ -3,7 +3,7 @@ one class."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +20,7 @@ from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
 from fusetui.trace.model.intervals import Cover, common, union
+from fusetui.trace.model.memo import once
 
 
 class Accounts:
@@ -75,7 +76,6 @@ class Accounts:
 
     @cached_property
     def _named(self) -> dict[int, Named]:
-        """The devices by their numbers among all processes."""
         known, numbers = device_properties(self.trace), self.trace.process_of_track.tolist()
         names = [(track.pid, known.get(track.pid, {}).get("name")) for track in self.trace.tracks]
         each = [Named(pid, name if isinstance(name, str) else "") for pid, name in names]
@@ -93,6 +93,16 @@ class Accounts:
             named = [self._named[process] for process in own.tolist()]
             lines.append(Devices(trace, self.threads, named, number[trace.process_of_track]))
         return tuple(lines)
+
+
+def line_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
+    """The line of a thread, if it has one; how much farther its places are than times of the
+    file."""
+    for line in once(trace, Accounts).threads:
+        tracks = np.flatnonzero(line.tracks & (trace.thread_of_track == thread))
+        if len(tracks):
+            begin = line.on_line(tracks[:1], np.array([trace.begin_ns]))
+            yield line, int(begin[0]) - trace.begin_ns
 
 
 class Device:
@@ -126,7 +136,6 @@ class Device:
 
 
 def devices_on(lines: Sequence[Devices]) -> tuple[Device, ...]:
-    """The devices of some lines, in their order."""
     return tuple(Device(line, n) for line in lines for n in range(len(line)))
 
 
@@ -151,7 +160,6 @@ def cpu_accounts(
 def _by_track(
     trace: Trace, line: Threads, window: tuple[int, int] | None
 ) -> dict[int, ThreadAccount]:
-    """The accounts of threads by the first track of each."""
     # The first track, first start and last end of each thread.
     firsts = np.array([track.first_row for track in trace.tracks])
     ends = np.maximum.reduceat(trace.end, firsts)

@@ -58,7 +58,6 @@ def explained(question: Question) -> tuple[Why, Facts]:
 
 
 def _without_ceiling(facts: Facts) -> list[Unknown]:
-    """What the ceiling lacks where the work of no kernel is known."""
     trace, kernels = facts.trace, facts.kernels
     if not kernels.is_kernel.any():
         return []

@@ -27,8 +27,7 @@ from fusetui.trace.program.regions import NUMBER as MODULE_NUMBER
 def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     """Rows of CPU threads, and how long (ns) a device waited for a launch while each of them was
     the innermost slice of the launching thread: a row may occur several times, and time in which
-    only an annotation was recorded is left out. None if no launch call is known.
-    """
+    only an annotation was recorded is left out. None if no launch call is known."""
     facts = Facts(Accounts(trace))
     if not facts.has_launches:
         return None
@@ -55,13 +54,10 @@ def held(
 
 
 def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dict[str, int]:
-    """Means over some disjoint windows [begin, end) of the file: how long no GPU event ran (ns),
-    by the reasons of the account, with all devices as one.
-
-    Of the time before a launch, what a launching thread spent fetching a batch or compiling is
-    taken out as `data_loading` and `compilation`. `idle_ns` is the mean of all, which these add up
-    to.
-    """
+    """Means over some disjoint windows [begin, end) of the file: how long no GPU event ran (ns), by
+    the reasons of the account, with all devices as one. Of the time before a launch, what a
+    launching thread spent fetching a batch or compiling is taken out as `data_loading` and
+    `compilation`. `idle_ns` is the mean of all, which these add up to."""
     found: Counter[str] = Counter()
     if not (len(trace.gpu_rows) and len(begin)):
         return {}

@@ -46,7 +46,6 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
         return len(self.begin)
 
     def only(self, which: Rows | slice | Flags) -> Gaps:
-        """Some of them, by their places."""
         return Gaps(*(column[which] for column in astuple(self)))
 
     def within(self, begin_ns: int, end_ns: int) -> Gaps:
@@ -55,7 +54,6 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
         return self.only(inside).clipped(begin_ns, end_ns)
 
     def clipped(self, begin: Int64s | int, end: Int64s | int) -> Gaps:
-        """The part of each from one time to another."""
         begin, end = (np.clip(times, self.begin, self.end) for times in (begin, end))
         called, returned = (np.clip(one, begin, end) for one in (self.called, self.returned))
         return msgspec.structs.replace(self, begin=begin, end=end, called=called, returned=returned)
@@ -63,8 +61,7 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     @property
     def plain(self) -> Flags:
         """Which gaps are neither unlinked nor within a graph."""
-        found: Flags = (self.launch >= 0) & ~self.in_graph
-        return found
+        return (self.launch >= 0) & ~self.in_graph
 
 
 def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:
@@ -80,8 +77,7 @@ def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:
     return rows
 
 
-FEWEST = 20
-"""The fewest gaps from which the usual launch latency is derived."""
+FEWEST = 20  # the fewest gaps from which the usual launch latency is derived
 
 
 class Named(NamedTuple):
@@ -125,7 +121,6 @@ class Devices:
         return times if len(self) == 1 else self._line.at(number, times)
 
     def bounds_on(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
-        """Starts and ends of GPU events on the line."""
         number = self.number(rows)
         start = self.on_line(number, self.trace.start[rows])
         return start, start + self.trace.dur[rows]
@@ -147,12 +142,10 @@ class Devices:
 
     @cached_property
     def begin_ns(self) -> Int64s:
-        """The first start on each device."""
         return self.trace.start[self.events[self._firsts[:-1]]]
 
     @cached_property
     def end_ns(self) -> Int64s:
-        """The last end on each device."""
         return np.maximum.reduceat(self.trace.end[self.events], self._firsts[:-1])
 
     @cached_property
@@ -175,7 +168,6 @@ class Devices:
         return self._linked(begins, self.trace.start[first], first, np.full_like(first, -1))
 
     def with_lead(self, begin_ns: int) -> Gaps:
-        """The lead of all devices, then the gaps."""
         both = zip(astuple(self.lead(begin_ns)), astuple(self.gaps), strict=True)
         return Gaps(*map(np.concatenate, both))
 
@@ -194,7 +186,6 @@ class Devices:
         return Gaps(begin, end, event, before, launch, in_graph, called, returned)
 
     def _key(self, events: Int32s, calls: Int32s) -> Int64s:
-        """A number for each call on each device."""
         return self.number(events).astype(np.int64) * len(self.trace) + calls
 
     @cached_property

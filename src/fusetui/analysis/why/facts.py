@@ -55,10 +55,8 @@ def loader_rows(trace: Trace) -> Rows:
 
 
 class Facts:
-    """A trace, or the window [begin_ns, end_ns) of it.
-
-    The time in a window before the first event of a device is a gap; for a whole trace it is not.
-    """
+    """A trace, or the window [begin_ns, end_ns) of it. The time in a window before the first event
+    of a device is a gap; for a whole trace it is not."""
 
     def __init__(
         self,
@@ -87,7 +85,6 @@ class Facts:
         return self.inside(rows)
 
     def inside(self, rows: Rows) -> Rows:
-        """Those of these rows that run in the window."""
         trace = self.trace
         return rows[(trace.end[rows] > self.begin_ns) & (trace.start[rows] < self.end_ns)]
 
@@ -106,7 +103,6 @@ class Facts:
 
     @cached_property
     def kernels(self) -> Kernels:
-        """The GPU events as kernels."""
         return Kernels(self.trace, self.gpu_rows, self.begin_ns, self.end_ns)
 
     @cached_property
@@ -118,8 +114,18 @@ class Facts:
 
     @cached_property
     def idle(self) -> Idle:
-        """The idle time of the devices."""
-        return idle_of(self.lines, None if self.is_whole else (self.begin_ns, self.end_ns))
+        parts: list[list[NDArray[Any]]] = []
+        devices = 0
+        for line in self.lines:
+            gaps, why = line.idle_in(None if self.is_whole else (self.begin_ns, self.end_ns))
+            parts.append([*astuple(gaps), line.number(gaps.event) + devices, *why])
+            devices += len(line)
+        if not parts:
+            parts.append([np.empty(0, dtype=np.int32)] * (9 + len(IDLE)))
+        each: list[Any] = parts[0]
+        if len(parts) > 1:
+            each = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        return Idle(*[*each[:9], tuple(each[9:])])
 
     def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
         """The rows of these roles whose names match; the test is made once per name."""
@@ -172,7 +178,6 @@ class Facts:
 
     @cached_property
     def warming(self) -> Cover:
-        """The time of the warm-up."""
         return joined(NOTHING, *(cover for _, cover in self.warm_up))
 
     def late_under(self, cover: Cover) -> int:
@@ -193,10 +198,8 @@ class Facts:
 
     @cached_property
     def busy_cpu(self) -> Flags:
-        """The gaps in which the launching thread did other work than to launch.
-
-        Their `late` part is longer than a sequence of ops takes, and not made of many small slices.
-        """
+        """The gaps in which the launching thread did other work than to launch. Their `late` part
+        is longer than a sequence of ops takes, and not made of many small slices."""
         idle, late_ns = self.idle, self.late.sum(axis=0)
         long, slices = (late_ns > WORK_NS) & (idle.launch >= 0), np.zeros(len(idle), dtype=np.int64)
         for line, own, placed in self.launched(long):
@@ -245,17 +248,14 @@ class Facts:
 
     @cached_property
     def loading(self) -> Cover:
-        """The time in which a thread that launches fetches a batch."""
         return self.while_launching(self.loader_rows)
 
     @cached_property
     def compiling(self) -> Cover:
-        """The time in which a thread that launches compiles."""
         return self.while_launching(self.compiler_rows)
 
     @cached_property
     def has_launches(self) -> bool:
-        """Whether the launch call of any GPU event is known."""
         return bool((self.trace.launch[self.gpu_rows] >= 0).any())
 
     @cached_property
@@ -287,7 +287,6 @@ class Idle(Gaps, frozen=True, eq=False):
     reasons: Reasons
 
     def ns(self, *names: str) -> Int64s:
-        """How long each gap lasted for these reasons."""
         found: Int64s = np.stack([self.reasons[[*IDLE].index(name)] for name in names]).sum(axis=0)
         return found
 
@@ -295,18 +294,3 @@ class Idle(Gaps, frozen=True, eq=False):
     def host(self) -> Int64s:
         """How long each gap lasted for what the launching thread did, [Host, gaps]."""
         return np.stack(self.reasons[HOST : HOST + len(Host)])
-
-
-def idle_of(lines: Sequence[Devices], window: tuple[int, int] | None) -> Idle:
-    """The gaps of all devices; in a window [begin, end) (ns of the file) what lies in it."""
-    parts: list[list[NDArray[Any]]] = []
-    devices = 0
-    for line in lines:
-        gaps, why = line.idle_in(window)
-        parts.append([*astuple(gaps), line.number(gaps.event) + devices, *why])
-        devices += len(line)
-    if not parts:
-        parts.append([np.empty(0, dtype=np.int32)] * (9 + len(IDLE)))
-    whole = parts[0] if len(parts) == 1 else [np.concatenate(c) for c in zip(*parts, strict=True)]
-    fields: list[Any] = [*whole[:9], tuple(whole[9:])]
-    return Idle(*fields)

@@ -45,16 +45,13 @@ class TimeLine:
         self.most = max(1, FARTHEST // self.length)
 
     def at(self, number: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Where times (ns of the file) lie on the line.
-
-        A time outside the trace lies at its border, where no other number has anything.
-        """
+        """Where times (ns of the file) lie on the line. A time outside the trace lies at its
+        border, where no other number has anything."""
         placed: Int64s = np.clip(times, self.begin_ns, self.end_ns)
         placed += number.astype(np.int64) * self.length - self.begin_ns
         return placed
 
     def since(self, places: Int64s) -> Int64s:
-        """How much farther these places of the line are than the times of the file there."""
         return places // self.length * self.length - self.begin_ns
 
 
@@ -201,7 +198,6 @@ class Threads:
         return self._slices[kind]
 
     def own(self, rows: Rows) -> Rows:
-        """Those of these rows that are of the threads."""
         return rows if self.tracks.all() else rows[self.tracks[self._trace.track[rows]]]
 
     def bounds(self, rows: Rows) -> tuple[Int64s, Int64s]:
@@ -221,9 +217,7 @@ class Threads:
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
         """For how long each kind counts in each [begin, end) on the line; shape [Host, stretches].
-
-        The kinds of a stretch add up to its length, exactly.
-        """
+        The kinds of a stretch add up to its length, exactly."""
         found = np.stack([cover.within(begin, end) for cover in self.covers] + [end - begin])
         found[Host.NOTHING] -= found[: Host.NOTHING].sum(axis=0)
         return found

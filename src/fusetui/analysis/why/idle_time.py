@@ -24,8 +24,7 @@ from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, Reach, joined, outside, pieces
 from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 
-LONGEST = 100
-"""The number of gaps that are reported, unless all are asked for."""
+LONGEST = 100  # the number of gaps that are reported, unless all are asked for
 
 
 def longest_gaps(
@@ -48,7 +47,6 @@ def longest_gaps(
 
 
 def longest(gaps: Gaps, most: int | None) -> Rows:
-    """The places of the longest gaps, of equal ones the earliest."""
     lasted, least = gaps.end - gaps.begin, 0
     if most is not None and most < len(gaps):
         least = np.partition(lasted, -most)[-most]
@@ -108,7 +106,6 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
     before: Int64s
 
     def until(self, times: Int64s) -> Int64s:
-        """How much lies before each time (ns)."""
         place = np.searchsorted(self.start, times, side="right") - 1
         inside = np.maximum(place, 0)
         part = np.minimum(times, self.end[inside]) - self.start[inside]
@@ -116,11 +113,9 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
 
 
 class IdleTime(msgspec.Struct, frozen=True, eq=False):
-    """The idle time of one device, from the beginning of the trace to its end.
-
-    `begin` and `end` are its gaps in order of time; `longest` are indices among them, the longest
-    first, and `told` is what is known about each of these.
-    """
+    """The idle time of one device, from the beginning of the trace to its end. `begin` and `end`
+    are its gaps in order of time; `longest` are indices among them, the longest first, and `told`
+    is what is known about each of these."""
 
     device: Id
     reasons: tuple[ReasonTimes, ...]
@@ -136,7 +131,6 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
         return np.array(found, dtype=np.int64).reshape(len(found), len(edges) - 1)
 
     def over(self, begin: int, end: int) -> dict[str, int]:
-        """The same for one window, by name."""
         amounts = self.within(np.array([begin, end]))[:, 0].tolist()
         return {reason.name: ns for reason, ns in zip(self.reasons, amounts, strict=True) if ns}
 
@@ -147,7 +141,6 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
 
 
 def idle_times(line: Devices) -> tuple[IdleTime, ...]:
-    """Of each device."""
     gaps = line.gaps
     number = line.number(gaps.event)
     order = np.lexsort((gaps.begin, gaps.begin - gaps.end, number))
@@ -169,36 +162,30 @@ def idle_times(line: Devices) -> tuple[IdleTime, ...]:
 
 
 def _places(number: NDArray[np.integer], length: int) -> Rows:
-    """Where each number begins among those, which are in order."""
     return number.searchsorted(np.arange(length + 1))
 
 
 def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
-    """For each device the reasons that occur, in the order of IDLE."""
     trace = line.trace
     found: list[list[Pieces]] = [[] for _ in IDLE]
     for gaps in (line.lead(trace.begin_ns), line.gaps):
-        _collect(found, line, gaps)
+        number, waits = line.number(gaps.event), gaps.called > gaps.begin
+        for reason, (which, start, end) in line.stretches(gaps).items():
+            found[reason].append((number[which], start[which], end[which]))
+        for threads, own, placed in launching(line.trace, line.threads, gaps.launch, waits):
+            waiting = Cover(placed(gaps.begin), placed(gaps.called))
+            back = gaps.begin[own] - waiting.start
+            for kind, cover in enumerate((*threads.covers, outside(joined(*threads.covers)))):
+                (start, end), place = pieces(waiting, cover)
+                piece = number[own[place]], start + back[place], end + back[place]
+                found[HOST + kind].append(piece)
     every = np.arange(len(line))
     found[AFTER].append((every, line.end_ns, np.full(len(line), trace.end_ns)))
     reasons: list[list[ReasonTimes]] = [[] for _ in line.named]
     for name, those in zip(IDLE, found, strict=True):
-        for n, reason in _of_each(name, those):
-            reasons[n].append(reason)
+        for n, times in _of_each(name, those):
+            reasons[n].append(times)
     return [tuple(own) for own in reasons]
-
-
-def _collect(found: list[list[Pieces]], line: Devices, gaps: Gaps) -> None:
-    number, waits = line.number(gaps.event), gaps.called > gaps.begin
-    for reason, (which, start, end) in line.stretches(gaps).items():
-        found[reason].append((number[which], start[which], end[which]))
-    for threads, own, placed in launching(line.trace, line.threads, gaps.launch, waits):
-        waiting = Cover(placed(gaps.begin), placed(gaps.called))
-        back = gaps.begin[own] - waiting.start
-        for kind, cover in enumerate((*threads.covers, outside(joined(*threads.covers)))):
-            (start, end), place = pieces(waiting, cover)
-            piece = number[own[place]], start + back[place], end + back[place]
-            found[HOST + kind].append(piece)
 
 
 def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, ReasonTimes]]:
@@ -220,11 +207,9 @@ def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, ReasonTi
         yield int(number[a]), ReasonTimes(name, start[a:b], end[a:b], before)
 
 
-LEAST = 10
-"""A name that covers less than 1 / LEAST of a stretch says nothing about it."""
+LEAST = 10  # a name that covers less than 1 / LEAST of a stretch says nothing about it
 
-DEEPEST = 2000
-"""How many slices around one moment are examined; Python itself allows 1,000 frames."""
+DEEPEST = 2000  # how many slices around one moment are examined; Python itself allows 1,000 frames
 
 
 def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Rows:

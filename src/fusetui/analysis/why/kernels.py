@@ -48,8 +48,7 @@ def by_text(
     return found
 
 
-MOST_ROWS = 5
-"""Rows of evidence for one finding."""
+MOST_ROWS = 5  # rows of evidence for one finding
 
 
 def the_most(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
@@ -60,13 +59,10 @@ def the_most(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
     return tuple(found[first[:MOST_ROWS]].tolist())
 
 
-SHORTEST = 2_000
-"""No kernel is expected to take fewer nanoseconds than this."""
+SHORTEST = 2_000  # no kernel is expected to take fewer nanoseconds than this
 
 
 class Bounds(NamedTuple):
-    """Columns of shape [rows]."""
-
     bound_ns: Int64s  # -1: not known
     at_stake_ns: Int64s  # 0 where the bound is not known
     least_ns: Int64s  # by the data sheet; -1: not known
@@ -106,7 +102,6 @@ class Kernels:
         return passes[self._name] & self.is_kernel
 
     def under(self, names: frozenset[str]) -> Flags:
-        """Which belong to an op with one of these names."""
         op = self.trace.op[self.rows]
         return (op >= 0) & self.trace.named(names.__contains__)[self.trace.name[op]]
 
@@ -119,7 +114,6 @@ class Kernels:
         return found
 
     def ns(self, which: Flags | Rows) -> int:
-        """The effective time of some of them."""
         return int(self.effective_ns[which].sum())
 
     @cached_property
@@ -171,7 +165,6 @@ class Kernels:
 
     @cached_property
     def computes(self) -> Flags:
-        """Kernels that do not communicate."""
         return self.is_kernel & ~self.communicates
 
     @cached_property
@@ -195,7 +188,6 @@ class Kernels:
 
     @cached_property
     def ceiling(self) -> Ceiling:
-        """How much of their time better kernels could save."""
         known, spared = self.bounded.bound_ns >= 0, self.effective_ns - self.bounded.least_ns
         return Ceiling(
             known_ns=self.ns(known),
@@ -211,7 +203,6 @@ class Kernels:
         return self._of(self.jobs.rows, self.jobs.number.astype(np.int64), -1)
 
     def amount_of(self, row: int) -> Amount | None:
-        """What the kernel in this row computes."""
         place = int(np.searchsorted(self.rows, row))
         number = int(self.job_numbers[place])
         return self.jobs.distinct[number].amount if number >= 0 else None
@@ -251,7 +242,6 @@ class Kernels:
         return peaks[0] if alike else None
 
     def cover(self, which: Flags, device: int) -> Cover:
-        """The time in which any of the rows runs on a device."""
         own = which & (self.device == device)
         return union(self.start[own], self.end[own])
 

@@ -136,10 +136,8 @@ class Breakdown(msgspec.Struct, frozen=True):
     modules_ns: int
 
 
-NOTHING = 2000
-"""A smaller part of the time is worth nothing."""
-DOUBTFUL = 0.05
-"""From this share on that is not understood, an answer by a replay begins with that."""
+NOTHING = 2000  # a smaller part of the time is worth nothing
+DOUBTFUL = 0.05  # from this share on that is not understood, an answer by a replay begins with that
 
 
 class DeviceResidual(msgspec.Struct, frozen=True):

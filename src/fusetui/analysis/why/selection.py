@@ -41,8 +41,6 @@ class NotThere(Error):  # noqa: N818
 
 
 class Question(msgspec.Struct, frozen=True, eq=False):
-    """What a Selection means in one trace."""
-
     accounts: Accounts
     lines: tuple[Devices, ...]  # of the devices
     spans: Steps  # the steps in the window
@@ -81,7 +79,6 @@ def asked(found: Accounts, selection: Selection | None = None) -> Question:
 
 
 def account_of(question: Question) -> Why:
-    """The account and the longest gaps of what is asked about."""
     trace, window = question.accounts.trace, question.window
     gaps, count, rows = longest_gaps(question.lines, question.gaps, window)
     spans = question.spans
@@ -156,7 +153,6 @@ def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, .
 
 
 def _unknown(trace: Trace) -> list[Unknown]:
-    """What the account and the gaps lack."""
     found, gpu = [], trace.gpu_rows
     if not len(gpu):
         found.append(Unknown("account", "GPU events", ON_GPU))

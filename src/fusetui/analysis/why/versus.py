@@ -23,14 +23,11 @@ from fusetui.analysis.why.model import (
 from fusetui.analysis.why.rules import LEAST_OF_BUSY, LEAST_SHARE, Rule, all_rules
 
 Status = Literal["gone", "new", "stays", "unknown"]
-USUAL = 0.1, 0.9
-"""The quantiles between which steps of one run usually lie."""
+USUAL = 0.1, 0.9  # the quantiles between which steps of one run usually lie
 
-FEWEST = 3
-"""Fewer steps do not show by how much steps differ."""
+FEWEST = 3  # fewer steps do not show by how much steps differ
 
-UNSURE = 0.75
-"""Of the time: a difference that is told where that is not known."""
+UNSURE = 0.75  # of the time: a difference that is told where that is not known
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -68,12 +65,9 @@ class Moved(msgspec.Struct, frozen=True):
 
 class Versus(msgspec.Struct, frozen=True):
     """Two traces. The four classes of `change` add up to its first row, the span, and the reasons
-    after them to idle, on each side.
-
-    `modules` (the GPU time of nothing further inside, by path) and `families` have what differs,
-    the largest change first: means of all steps where steps are compared, else of all that was
-    asked about. `findings`: what became of them.
-    """
+    after them to idle, on each side. `modules` (the GPU time of nothing further inside, by path)
+    and `families` have what differs, the largest change first: means of all steps where steps are
+    compared, else of all that was asked about. `findings`: what became of them."""
 
     a: Why
     b: Why
@@ -119,8 +113,6 @@ def _moved(a: dict[str, int], b: dict[str, int], counts: Sequence[int]) -> tuple
 
 
 class StepNoise(NamedTuple):
-    """By how much the steps of one run usually differ."""
-
     length: float  # as a share of the median
     idle: float  # ns of a median step that are idle in one step, and not in another
     busy: float  # the same of any other class of the account

@@ -30,8 +30,7 @@ LONG_OP_NS = 1_000_000
 TIMES = 10  # as long as those after it: a first call that did more than its work
 SLOW_FIRST = 2  # times the median of the other steps
 FEWEST = 3  # steps needed for a median of the others
-OFTEN = 0.1
-"""Calls per GPU event, from which on they recur where there are no steps."""
+OFTEN = 0.1  # calls per GPU event, from which on they recur where there are no steps
 
 
 MANY = 10  # calls; fewer recur in no way that could be seen
@@ -56,7 +55,6 @@ def first_step(spans: Steps) -> tuple[int, float] | None:
 
 
 def slow_first_step(spans: Steps) -> bool:
-    """Whether the first step takes more than twice as long as the others."""
     found = first_step(spans)
     return found is not None and found[0] > SLOW_FIRST * found[1] > 0
 
@@ -87,9 +85,7 @@ def warm_up(
 ) -> tuple[tuple[Once, Cover], ...]:
     """What happens once, and when on the threads that launch (`launching`: their tracks); disjoint.
     The last part is the first step, with all before it, if it is much longer than the others.
-
-    `kinds`: see host_kinds; `compiling`: the slices in which something is compiled.
-    """
+    `kinds`: see host_kinds; `compiling`: the slices in which something is compiled."""
     found: list[tuple[Once, Cover]] = []
     before = NOTHING
     waiting = np.flatnonzero((kinds == Host.SYNC) & launching[trace.track])
@@ -107,7 +103,6 @@ def warm_up(
 
 
 def _parts(trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows) -> Iterator[Once]:
-    """What happens once, sort by sort."""
     yield captures(trace)
     if len(spans) > 1:
         yield _part(trace, "compilation", compiling[trace.start[compiling] < spans.start[1]])

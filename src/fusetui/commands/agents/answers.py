@@ -16,12 +16,12 @@ import msgspec
 import orjson
 from msgspec.structs import asdict, replace
 
-from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.why.selection import Selection
 from fusetui.commands.agents.opened import Folders, Opener, OpenTrace
 from fusetui.commands.agents.tools import FEW, LEAST, LISTS, ROWS_OF, TOOLS, taken
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import secret_notices
+from fusetui.commands.tables import rows_asked
 from fusetui.tables.drawn import seen_first
 from fusetui.tables.sources import Asked, made
 from fusetui.tables.table import ColumnTable
@@ -57,23 +57,17 @@ def paged(
     for item in items.rest(begin) if begin < items.total else ():
         one = safe(item)
         room -= len(text_of(one)) + 1
-        if room < 0 and not taken:
-            raise _too_small(most, room)
         if room < 0:
             answer["cursor"] = f"{begin + len(taken)}-{digest}"
             break
         taken.append(one)
-    if room < 0 and not taken:  # a head without items
-        raise _too_small(most, room)
+    if room < 0 and not taken:  # not even one item, or a head without items
+        raise CommandError(
+            f"This does not fit in {most:,} tokens: ask with max_tokens of at least "
+            f"{most - room // CHARACTERS:,}, or of a table for fewer columns."
+        )
     answer["tokens"] = -(-len(text_of(answer)) // CHARACTERS)
     return answer
-
-
-def _too_small(most: int, room: int) -> CommandError:
-    return CommandError(
-        f"This does not fit in {most:,} tokens: ask with max_tokens of at least "
-        f"{most - room // CHARACTERS:,}, or of a table for fewer columns."
-    )
 
 
 def _begin(cursor: str | None, total: int, digest: str) -> int:
@@ -88,19 +82,14 @@ def _begin(cursor: str | None, total: int, digest: str) -> int:
     return int(found[1])
 
 
-def safe(value: object) -> Any:
+def safe(value: Any) -> Any:
     """As JSON has it, with texts in which nothing is left that a terminal interprets or hides."""
-    return _printable(msgspec.to_builtins(value))
-
-
-def _printable(value: Any) -> Any:
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, dict):
-        return {_printable(key): _printable(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_printable(one) for one in value]
-    return value
+    found = msgspec.to_builtins(value)
+    if isinstance(found, str):
+        return printable(found)
+    if isinstance(found, dict):
+        return {safe(key): safe(one) for key, one in found.items()}
+    return [safe(one) for one in found] if isinstance(found, list | tuple) else found
 
 
 def text_of(value: object) -> str:
@@ -178,11 +167,7 @@ def _rows(opened: OpenTrace, name: str, table: ColumnTable) -> Answer:
 
 def _chosen(table: Any, asked: Any) -> ColumnTable:
     """As the options of the command line of the same names."""
-    try:
-        table = table.where(asked.where) if asked.where else table
-    except WrongQuery as error:
-        raise CommandError(f"where: {error}.") from None
-    table = table.sort(asked.sort) if asked.sort else table
+    table = rows_asked(table, asked, "where")
     table = table.top(asked.top) if asked.top else table
     if not asked.columns:
         table = seen_first(table)

@@ -33,15 +33,12 @@ READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hi
 
 def serve(folders: Sequence[str]) -> None:
     """Serves until standard input ends. Raises BrokenPipeError when nobody reads the answers."""
-    signal.signal(signal.SIGINT, _interrupt)  # asyncio would wait for the next line of input
+    # Asyncio would replace the default handler, and wait for the next line of input.
+    signal.signal(signal.SIGINT, lambda *given: signal.default_int_handler(*given))
     try:
         asyncio.run(_serve(server_of(folders)))
     except* BrokenPipeError:
         raise BrokenPipeError from None
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 async def _serve(server: Server[Any]) -> None:
@@ -87,10 +84,5 @@ def server_of(folders: Sequence[str]) -> Server[Any]:
             return CallToolResult(content=[TextContent(text=sentence)], is_error=True)
         return CallToolResult(content=[TextContent(text=text_of(found))], structured_content=found)
 
-    return Server(
-        "fusetui",
-        version=__version__,
-        instructions=INSTRUCTIONS,
-        on_list_tools=listed,
-        on_call_tool=called,
-    )
+    on = {"on_list_tools": listed, "on_call_tool": called}
+    return Server("fusetui", version=__version__, instructions=INSTRUCTIONS, **on)

@@ -55,11 +55,7 @@ EVERY: Fields = {
 NOTES = (Annotated[list[str], Meta(description="what users of the figures must know")],)
 OF_TRACE: Fields = {"trace": (str,), "notes": NOTES}
 CELL = int | float | bool | str | None
-ROWS: Fields = OF_TRACE | {
-    "table": (str,),
-    "columns": (list[str],),
-    "rows": (list[list[CELL]],),
-}
+ROWS: Fields = OF_TRACE | {"table": (str,), "columns": (list[str],), "rows": (list[list[CELL]],)}
 FIGURES = msgspec.defstruct(
     "Figures", [(one.name, one.type) for one in fields(Summary) if one.name not in LISTS]
 )
@@ -151,9 +147,7 @@ TOOLS: Final = {
         },
     ),
     "decode": Tool(
-        "What the parts of kernel names mean.",
-        {"names": NAMES},
-        {"names": (list[dict[str, Any]],)},
+        "What the parts of kernel names mean.", {"names": NAMES}, {"names": (list[dict[str, Any]],)}
     ),
 }
 

@@ -9,22 +9,13 @@ from typing import NamedTuple
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.why.model import Why
-from fusetui.commands.web.html import (
-    Cell,
-    Figure,
-    Head,
-    asset,
-    column_table,
-    document,
-    table,
-    text,
-)
+from fusetui.commands.web.html import Cell, Figure, Head, asset, column_table, document, table, text
 from fusetui.commands.web.timeline import colors, timeline
 from fusetui.report.diff import judgment
 from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
-from fusetui.report.why import account_rows
 from fusetui.report.why_answer import (
     account_columns,
+    account_rows,
     answer,
     ceiling_text,
     device_text,

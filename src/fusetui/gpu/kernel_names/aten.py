@@ -258,7 +258,11 @@ _XPU_FUNCTOR = late(r"at::native::xpu::(\w+Functor\w*)")
 def decode_other(name: str) -> KernelName | None:
     """The record of any kernel of ATen that is neither an elementwise loop nor a reduction."""
     sign = signature(name)
-    if sign is None or not _is_aten(sign):
+    if sign is None:
+        return None
+    free = sign.scope in ("", "(anonymous namespace)::") and _FREE_BASES.fullmatch(sign.base)
+    of_xpu = sign.scope.startswith("at::native::xpu::")
+    if not free and (of_xpu or not sign.scope.startswith("at::")):
         return None
     if sign.base == "multi_tensor_apply_kernel":
         return _decode_foreach(name, sign)
@@ -270,12 +274,6 @@ def decode_other(name: str) -> KernelName | None:
     parts = [(sign.start, sign.end, f"a kernel of ATen: {op or 'a helper'}")]
     short = callee_text(name, sign, _SHORTER.sub("", sign.base))
     return build(name, "aten-other", short, parts, **fields)
-
-
-def _is_aten(sign: Signature) -> bool:
-    if sign.scope in ("", "(anonymous namespace)::"):
-        return _FREE_BASES.fullmatch(sign.base) is not None
-    return sign.scope.startswith("at::") and not sign.scope.startswith("at::native::xpu::")
 
 
 def _direction(op: str | None, base: str) -> str | None:

@@ -16,28 +16,17 @@ checked against the ops that launched it.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any, Final
 
 from fusetui.text.patterns import late
 
+from . import vocabulary
 from .cxx import Signature, callee_text, signature
 from .record import KernelName, Meanings, build, epilogue_of, explain, fields_of, gemm_label
-from .vocabulary import (
-    ACCUMULATORS,
-    CUBLAS_WORDS,
-    GENERATION,
-    MMA_SHAPES,
-    accumulator_meaning,
-    from_capability,
-    from_word,
-    layout_meaning,
-    mma_meaning,
-)
 
-_TYPE = "|".join(CUBLAS_WORDS)
+_TYPE = "|".join(vocabulary.CUBLAS_WORDS)
 _TUNED = late(
-    rf"(?:trt_)?(?P<arch>{GENERATION})_(?:(?P<out>{_TYPE})_)?"
+    rf"(?:trt_)?(?P<arch>{vocabulary.GENERATION})_(?:(?P<out>{_TYPE})_)?"
     rf"(?P<acc>g[cz]|[shdicz])(?P<mma>\d{{1,6}})?gemm(?:_(?P<a>{_TYPE}))?_(?P<tile_m>\d{{1,4}})"
     r"x(?P<tile_n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*)_(?P<layout>[ntch]{2})(?:_v\d{1,6})?"
 )
@@ -48,9 +37,9 @@ _TUNED_MEANINGS: Meanings = {
     "a": "A and B are {}",
     "tile_m": "output tile of one block: {} rows of C (cuBLAS counts by columns)",
     "tile_n": "output tile of one block: {} columns of C",
-    "acc": accumulator_meaning,
-    "mma": mma_meaning,
-    "layout": layout_meaning,
+    "acc": vocabulary.accumulator_meaning,
+    "mma": vocabulary.mma_meaning,
+    "layout": vocabulary.layout_meaning,
 }
 _VARIANTS: Final = ("lower", "upper", "sliced")
 _TUNED_WORDS: Final = {
@@ -105,9 +94,9 @@ def decode_tuned(name: str) -> KernelName | None:
     stages = _STAGES.search(match["rest"])
     fields = {
         "op": "gemm",
-        **from_word(match["arch"]),
+        **vocabulary.from_word(match["arch"]),
         **_tuned_types(match),
-        "mma": MMA_SHAPES.get(match["mma"] or ""),
+        "mma": vocabulary.MMA_SHAPES.get(match["mma"] or ""),
         **fields_of(match),
         **(fields_of(stages) if stages else {}),
         "epilogue": "relu" if "_relu" in match["rest"] else None,
@@ -120,17 +109,16 @@ def decode_tuned(name: str) -> KernelName | None:
 
 def _tuned_types(match: re.Match[str]) -> dict[str, str | None]:
     """The name gives the input type, or the accumulator implies it; s with an MMA does not."""
-    acc = ACCUMULATORS[match["acc"]]
-    given = CUBLAS_WORDS.get(match["a"] or "")
+    acc = vocabulary.ACCUMULATORS[match["acc"]]
+    given = vocabulary.CUBLAS_WORDS.get(match["a"] or "")
     real = acc[0] != "c"
     operand = given if real else (None if given else acc)
     if real and given is None and (acc in ("fp16", "fp64") or (acc == "fp32" and not match["mma"])):
         operand = acc
-    out = CUBLAS_WORDS.get(match["out"] or "") or (None if acc == "int32" else acc)
+    out = vocabulary.CUBLAS_WORDS.get(match["out"] or "") or (None if acc == "int32" else acc)
     return {"dtype_a": operand, "dtype_b": operand, "dtype_acc": acc, "dtype_out": out}
 
 
-@lru_cache(maxsize=1024)
 def _tuned_word(word: str) -> str | None:
     if word.startswith("ldg"):
         return f"probably loads {word[3:]} elements at a time from memory"
@@ -147,7 +135,7 @@ def decode_nvjet(name: str) -> KernelName | None:
     later forms (`nvjet_sm121_tst_mma_128x128x64_3_...`) only the target is read."""
     match = _NVJET.fullmatch(name)
     if match is None:
-        target = from_capability(name.removeprefix("nvjet_sm").partition("_")[0])
+        target = vocabulary.from_capability(name.removeprefix("nvjet_sm").partition("_")[0])
         parts = [(0, 5, "a matrix product of cuBLAS")]
         return build(name, "nvjet", name.removeprefix("nvjet_"), parts, op="gemm", **target)
     words, types = match["rest"].split("_"), match["types"]
@@ -178,7 +166,7 @@ def decode_small(name: str) -> KernelName | None:
     parts = [(sign.start, sign.end, text)]
     if "layout" in fields:
         start = sign.start + len("gemmSN_")
-        parts = [(start, start + 2, layout_meaning(fields["layout"]))]
+        parts = [(start, start + 2, vocabulary.layout_meaning(fields["layout"]))]
     word = "splitk-reduce" if role else sign.base.replace("_kernel", "")
     short = callee_text(name, sign, "gemvx" if word == "kernel" else word)
     return build(name, "cublas-aux", short, parts, **fields)

@@ -20,7 +20,6 @@ scalemax, epiVs16n and forwardCompat are additions of cuBLAS.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any, Final
 
 from fusetui.text.patterns import late
@@ -75,6 +74,7 @@ _MEANINGS: Meanings = {
     "stride": "only for stride 1",
 }
 _WORDS: Final = {
+    **{word: f"A and B are {dtype}" for word, dtype in CUTLASS.items()},
     "forwardCompat": "probably the variant that later generations may run",
     "planar": "complex numbers with real and imaginary parts in planes of their own",
     "bgrada": "probably also sums the gradient of the bias over A",
@@ -180,7 +180,7 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
     words += [word for word in ("wmma", "simt") if match["class"].startswith(word)]
     words += ["planar" if "_planar" in match["rest"] else None]
     short = gemm_label(fields.get("pass_") or "gemm", fields, *words)
-    return build(name, family, short, explain(match, _MEANINGS, _word2), **fields)
+    return build(name, family, short, explain(match, _MEANINGS, _WORDS.get), **fields)
 
 
 def _types2(match: re.Match[str]) -> dict[str, str | None]:
@@ -203,11 +203,6 @@ def _types2(match: re.Match[str]) -> dict[str, str | None]:
         "dtype_out": CUTLASS.get(match["c"] or "", acc),
         "math": math,
     }
-
-
-@lru_cache(maxsize=1024)
-def _word2(word: str) -> str | None:
-    return f"A and B are {CUTLASS[word]}" if word in CUTLASS else _WORDS.get(word)
 
 
 def decode3(name: str) -> KernelName | None:

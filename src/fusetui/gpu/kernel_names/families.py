@@ -5,19 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from . import (
-    aten,
-    attention,
-    cublas,
-    cudnn,
-    cutlass,
-    fp8_gemm,
-    libraries,
-    rocm,
-    transfers,
-    triton,
-    xmma,
-)
+from . import aten, attention, cublas, cudnn, cutlass, fp8_gemm, libraries, rocm, transfers, triton
 from .record import KernelName
 
 Family = tuple[tuple[str, ...], Callable[[str], KernelName | None]]
@@ -31,7 +19,7 @@ _FAMILIES: Final[tuple[Family, ...]] = (
     (("Mem",), transfers.decode_copy),
     (("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"), transfers.decode_nccl),
     ((), cublas.decode_tuned),
-    (("sm",), xmma.decode),
+    (("sm",), cudnn.decode_xmma),
     ((), cutlass.decode2),
     (("nvjet_",), cublas.decode_nvjet),
     (("cutlass3x_",), cutlass.decode3),

@@ -62,11 +62,10 @@ _WORDS: Final = {
 
 
 class _Form(NamedTuple):
-    """Positions of the tile and the stages, form of the first argument, minimum list length."""
+    """Form of the first argument, positions of the tile and the stages, minimum list length."""
 
     first: str
-    tile: int
-    stages: int
+    places: tuple[int, ...]
     least: int
     dtype: str | None = None
 
@@ -75,19 +74,15 @@ class _Form(NamedTuple):
             return False
         return all(re.fullmatch(_NUMBER, texts[place]) for place in self.places)
 
-    @property
-    def places(self) -> tuple[int, ...]:
-        return (*range(self.tile, self.tile + 3), self.stages)
-
 
 _MAJOR: Final = r"\(cute::UMMA::Major\)\d"
 _NUMBER: Final = r"\d{1,6}u?"
-_PRENORM: Final = _Form(_NUMBER, 2, 7, 10)
+_PRENORM: Final = _Form(_NUMBER, (2, 3, 4, 7), 10)
 _FORMS: Final = {
-    "sm90_fp8_gemm_1d2d_impl": _Form(_MAJOR, 5, 11, 18, "fp8_e4m3"),
-    "sm100_fp8_fp4_gemm_1d1d_impl": _Form(_MAJOR, 7, 14, 18),
-    "fp8_gemm_kernel": _Form(_NUMBER, 2, 8, 13, "fp8_e4m3"),
-    "sm90_bf16_gemm_impl": _Form(_MAJOR, 6, 12, 20, "bf16"),
+    "sm90_fp8_gemm_1d2d_impl": _Form(_MAJOR, (5, 6, 7, 11), 18, "fp8_e4m3"),
+    "sm100_fp8_fp4_gemm_1d1d_impl": _Form(_MAJOR, (7, 8, 9, 14), 18),
+    "fp8_gemm_kernel": _Form(_NUMBER, (2, 3, 4, 8), 13, "fp8_e4m3"),
+    "sm90_bf16_gemm_impl": _Form(_MAJOR, (6, 7, 8, 12), 20, "bf16"),
     "sm90_tf32_hc_prenorm_gemm_impl": _PRENORM,
     "sm100_tf32_hc_prenorm_gemm_impl": _PRENORM,
 }

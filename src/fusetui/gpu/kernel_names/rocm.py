@@ -103,8 +103,13 @@ Place = tuple[int, int, int]
 
 def decode_tensile(name: str) -> KernelName | None:
     match = _TENSILE.match(name)
+    if match is None and name.startswith("Cijk_"):  # a small kernel around a product
+        if "_PostGSU" not in name:
+            return build(name, "tensile", name[:48])
+        short = f"splitk-reduce {name[5:]}"  # adds up partial sums
+        return build(name, "tensile", short, op="reduction", role="splitk_reduce")
     if match is None:
-        return _decode_helper(name)
+        return None
     found = {key: pattern.search(name, match.end("types")) for key, pattern in _SEARCHED.items()}
     layout = ("n" if match["a"] == "ilk" else "t") + ("n" if match["b"] == "ljk" else "t")
     fields = {"op": "gemm", "layout": layout, **_tensile_fields(match, found)}
@@ -117,16 +122,6 @@ def decode_tensile(name: str) -> KernelName | None:
     waves = found["waves"]
     short = gemm_label("gemm", fields, waves and f"w{waves[1]}", fields["stream_k"] and "stream-k")
     return build(name, "tensile", short, parts, **fields)
-
-
-def _decode_helper(name: str) -> KernelName | None:
-    """Small kernels around a product: PostGSU adds up the partial sums of split-K."""
-    if not name.startswith("Cijk_"):
-        return None
-    if "_PostGSU" in name:
-        short = f"splitk-reduce {name[5:]}"
-        return build(name, "tensile", short, op="reduction", role="splitk_reduce")
-    return build(name, "tensile", name[:48])
 
 
 def _tensile_fields(match: re.Match[str], found: dict[str, re.Match[str] | None]) -> dict[str, Any]:

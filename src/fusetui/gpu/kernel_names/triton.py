@@ -73,24 +73,18 @@ def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
     category, text = _CATEGORIES[match["category"]]
     ops = (split_ops(match["ops"]) or None) if match["ops"] else None
     parts: list[Part] = [(*match.span("category"), text)]
-    parts += _op_parts(match.start("ops"), ops or ())
-    parts.append((*match.span("number"), "counts the kernels of one graph; differs between runs"))
-    # Pointwise kernels and templates do what the category says; a reduction may do more.
-    op = "elementwise" if category == "pointwise" else None
-    if category == "template":
-        fit = (of for pattern, of in _TEMPLATES if any(map(pattern.fullmatch, ops or ())))
-        op = next(fit, None)
-    short = _short(match["category"], ops, match["number"])
-    return build(name, family, short, parts, op=op, kernel_category=category, fused_ops=ops)
-
-
-@lru_cache(maxsize=4096)
-def _op_parts(start: int, ops: tuple[str, ...]) -> tuple[Part, ...]:
-    parts = []
-    for op in ops:
+    start = match.start("ops")
+    for op in ops or ():
         parts.append((start, start + len(op), f"operator {op[:80]}; the list is alphabetical"))
         start += len(op) + 1
-    return tuple(parts)
+    parts.append((*match.span("number"), "counts the kernels of one graph; differs between runs"))
+    # Pointwise kernels and templates do what the category says; a reduction may do more.
+    does = "elementwise" if category == "pointwise" else None
+    if category == "template":
+        fit = (of for pattern, of in _TEMPLATES if any(map(pattern.fullmatch, ops or ())))
+        does = next(fit, None)
+    short = _short(match["category"], ops, match["number"])
+    return build(name, family, short, parts, op=does, kernel_category=category, fused_ops=ops)
 
 
 def _short(category: str, ops: tuple[str, ...] | None, number: str) -> str:

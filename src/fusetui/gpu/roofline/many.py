@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.bounds import blocks_of
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak, peak_of
 from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
-from fusetui.gpu.roofline.tiles import blocks_of
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arguments import Arguments, arguments, arguments_of, parsed
 from fusetui.trace.model.arrays import distinct
@@ -125,8 +125,7 @@ def _of_each(ops: NDArray[np.integer], found: Arguments) -> Arguments:
 
 
 def args_asked(trace: Trace, rows: Rows) -> tuple[Question, Question]:
-    """What is read of the args of these kernels and of their ops: the indices in traceEvents of
-    some events, and the names of args."""
+    """What is read of their args and of their ops': indices in traceEvents, and names of args."""
     ops = distinct(trace.op[rows])
     return (trace.order[ops[ops >= 0]], INPUTS), (trace.order[rows], LAUNCH)
 

@@ -74,36 +74,29 @@ def _rates(text: str) -> dict[str, float]:
     return {**({"fp16": half, "bf16": half} if half else {}), **rates}
 
 
-_A100: Final = _rates(
+_A100 = _rates(
     "half=312 fp64=9.7 fp64_matrix=19.5 fp32=19.5 fp16_plain=78 bf16_plain=39 tf32=156 int8=624"
 )
-_H100: Final = _rates(
+_H100 = _rates(
     "half=989.4 fp64=33.5 fp64_matrix=66.9 fp32=66.9 fp16_plain=133.8 bf16_plain=133.8 "
     "tf32=494.7 fp8=1978.9 int8=1978.9"
 )
-_H100_NVL: Final = _rates(
-    "half=835.5 fp64=30 fp64_matrix=60 fp32=60 tf32=417.5 fp8=1670.5 int8=1670.5"
-)
-_H100_PCIE: Final = _rates(
-    "half=756 fp64=25.6 fp64_matrix=51.2 fp32=51.2 tf32=378 fp8=1513 int8=1513"
-)
-_B200: Final = _rates("half=2250 fp64=40 fp64_matrix=40 fp32=80 tf32=1125 fp8=4500 int8=4500")
-_B300: Final = _rates("half=2250 fp64=1.25 fp64_matrix=1.25 fp32=75 tf32=1125 fp8=4500")
-_A30: Final = _rates("half=165 fp64=5.2 fp64_matrix=10.3 fp32=10.3 tf32=82 int8=330")
-_MI300X: Final = _rates(
+_H100_NVL = _rates("half=835.5 fp64=30 fp64_matrix=60 fp32=60 tf32=417.5 fp8=1670.5 int8=1670.5")
+_H100_PCIE = _rates("half=756 fp64=25.6 fp64_matrix=51.2 fp32=51.2 tf32=378 fp8=1513 int8=1513")
+_B200 = _rates("half=2250 fp64=40 fp64_matrix=40 fp32=80 tf32=1125 fp8=4500 int8=4500")
+_B300 = _rates("half=2250 fp64=1.25 fp64_matrix=1.25 fp32=75 tf32=1125 fp8=4500")
+_A30 = _rates("half=165 fp64=5.2 fp64_matrix=10.3 fp32=10.3 tf32=82 int8=330")
+_MI300X = _rates(
     "half=1307.4 fp64=81.7 fp64_matrix=163.4 fp32=163.4 fp32_matrix=163.4 tf32=653.7 "
     "fp8=2614.9 int8=2614.9"
 )
-_MI300A: Final = _rates(
+_MI300A = _rates(
     "half=980.6 fp64=61.3 fp64_matrix=122.6 fp32=122.6 fp32_matrix=122.6 tf32=490.3 "
     "fp8=1961.2 int8=1961.2"
 )
-_MI250X: Final = _rates(
-    "half=191.5 fp64=23.9 fp64_matrix=47.9 fp32=23.9 fp32_matrix=47.9 int8=191.5"
-)
-_MI250: Final = _rates("half=181 fp64=22.6 fp64_matrix=45.3 fp32=22.6 fp32_matrix=45.3 int8=181")
-
-_MI100: Final = _rates("fp16=184.6 bf16=92.3 fp32=23.1 fp32_matrix=46.1 fp64=11.5")
+_MI250X = _rates("half=191.5 fp64=23.9 fp64_matrix=47.9 fp32=23.9 fp32_matrix=47.9 int8=191.5")
+_MI250 = _rates("half=181 fp64=22.6 fp64_matrix=45.3 fp32=22.6 fp32_matrix=45.3 int8=181")
+_MI100 = _rates("fp16=184.6 bf16=92.3 fp32=23.1 fp32_matrix=46.1 fp64=11.5")
 
 # The first pattern that fits decides. The comment above an entry names its sheet.
 PEAKS: Final = (

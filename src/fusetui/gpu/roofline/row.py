@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.kernel_names.vocabulary import from_capability
-from fusetui.gpu.roofline.bounds import Limits, limits
+from fusetui.gpu.roofline.bounds import Limits, Tiles, limits, tiles
 from fusetui.gpu.roofline.inputs import Amount, Inputs, KernelWork, inputs_of
 from fusetui.gpu.roofline.peaks import BANDWIDTH, Peak, attainable, is_assumed, peak_of
 from fusetui.gpu.roofline.pointwise import pointwise, rowwise
 from fusetui.gpu.roofline.products import attention, conv, matmul
-from fusetui.gpu.roofline.tiles import Tiles, tiles
 from fusetui.text.figures import count, percent, plural, quantity, significant
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_properties

@@ -55,7 +55,6 @@ on too, however idle the span is."""
 
 
 def is_worth(facts: Facts, ns: int, of_kernels: bool) -> bool:
-    """Whether so much time is worth a look."""
     least = LEAST_SHARE * facts.span_ns
     if of_kernels:
         least = min(least, LEAST_OF_BUSY * facts.kernels.busy_ns)
@@ -84,8 +83,7 @@ class Rule(msgspec.Struct, frozen=True, eq=False):
     needs: tuple[str, ...]  # what it may be silent without although it holds: keys of lacks_of
     remedy: str  # what to try: one line with the torch call or option; see rules.said
     thresholds: dict[str, float]
-    find: Callable[[Facts], Iterable[Claim]]
-    """Raises CannotTell."""
+    find: Callable[[Facts], Iterable[Claim]]  # raises CannotTell
     by_launches: bool = False  # cannot tell without launch calls
     of_kernels: bool = False  # about the work of the device, not about its idle time
     once: bool = False  # about what happens once, however many steps are recorded
@@ -112,7 +110,6 @@ PROPERTIES = "deviceProperties, as torch 1.12 and later"
 
 
 def lacks_of(facts: Facts) -> dict[str, str]:
-    """What of all that rules need was not recorded, and what records it."""
     trace, kernels, activity = facts.trace, facts.kernels, gpu_activity(facts.trace)
     form = trace.report.writer
     if not len(facts.gpu_rows):
@@ -185,8 +182,6 @@ TRITON, HOPPER = 7, 9  # compute capabilities from which on there is Triton, and
 
 
 def said(remedy: str, tags: frozenset[str]) -> str:
-    """The remedy for a trace with these tags."""
-
     def chosen(part: re.Match[str]) -> str:
         texts = (text.partition(":") for text in part[1].split("|"))
         return next((text for tag, _, text in texts if tag in tags or not tag), "")
@@ -195,7 +190,6 @@ def said(remedy: str, tags: frozenset[str]) -> str:
 
 
 def tags_of(facts: Facts) -> frozenset[str]:
-    """The tags that hold."""
     trace, names = facts.trace, " ".join(device_names(facts.trace))
     vendor = "nvidia" if names or _calls(facts, CUDA) else ""
     if gpu_activity(trace) == "ProfilerActivity.XPU" or "Intel" in names:
@@ -223,7 +217,6 @@ def _calls(facts: Facts, pattern: re.Pattern[str]) -> bool:
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule, by its id."""
     modules = (import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__))
     every = (one for module in modules for one in vars(module).values() if isinstance(one, Rule))
     found = {rule.id: rule for rule in every}  # some ask others, which they import
@@ -241,7 +234,6 @@ class Answers(NamedTuple):
 
 
 def findings_of(facts: Facts) -> Answers:
-    """What all rules say."""
     found: list[Finding] = []
     wanted: list[Wanted | None] = []
     unknown: list[Unknown] = []
@@ -289,7 +281,6 @@ def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTell | None]
 
 
 def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
-    """Whether time at stake is worth a look."""
     at_stake = claim.at_stake_ns or 0
     return not claim.is_little and is_worth(facts, at_stake, rule.of_kernels)
 

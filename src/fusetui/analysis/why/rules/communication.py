@@ -34,8 +34,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
 from fusetui.trace.model.memo import memo
 
-Key = tuple[str, str, int, str, bool]
-"""The first fields of Transfers."""
+Key = tuple[str, str, int, str, bool]  # the first fields of Transfers
 
 PAIR = 2  # ranks, whose only group of several is both
 FEWEST = 3  # equal transfers, the fastest of which tells the waiting of the others
@@ -45,8 +44,6 @@ LONGEST_GROUP = 24
 
 
 class Transfers(msgspec.Struct, frozen=True, eq=False):
-    """All transfers of one collective, process group and data type."""
-
     name: str
     group: str  # what the process group is called, "" if that is not known
     ranks: int  # of the group, 0 if that is not known
@@ -75,7 +72,6 @@ class Transfers(msgspec.Struct, frozen=True, eq=False):
 
 @memo()
 def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
-    """What communicates, by kind."""
     trace, rows = facts.trace, facts.kernels.rows[facts.kernels.communicates]
     if not len(rows):
         return ()

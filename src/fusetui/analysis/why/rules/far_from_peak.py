@@ -66,7 +66,6 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
 
 
 def far_of(facts: Facts) -> Flags:
-    """The kernels of the claim."""
     kernels = facts.kernels
     bound, taken = kernels.bounded.bound_ns, kernels.effective_ns
     slow = (bound >= 0) & (NEAR * taken > bound) & (taken >= SHORTEST_NS)
@@ -80,7 +79,6 @@ def _to_bound(kernels: Kernels, which: Flags) -> Shorter:
 
 
 def _most(facts: Facts, far: Flags) -> str:
-    """The kernel name with the most at stake."""
     kernels, trace = facts.kernels, facts.trace
     names, stake = trace.name[kernels.rows], kernels.bounded.at_stake_ns
     name = int(np.bincount(names[far], stake[far]).argmax())
@@ -114,8 +112,7 @@ def _remedy(facts: Facts, far: Flags) -> str:
 
 FAR = 2  # times the bound
 SM = late(r"sm(\d{1,3})\d\Z")
-NATIVE = {12: 8}
-"""Compute capabilities that have the matrix instructions of an earlier one."""
+NATIVE = {12: 8}  # compute capabilities that have the matrix instructions of an earlier one
 
 
 @rule(

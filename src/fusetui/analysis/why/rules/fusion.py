@@ -121,8 +121,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
 def inside_of(begin: Rows, end: Rows, number: int) -> Flags:
     """Which of so many indices lie in any of these ranges."""
     opened, closed = (np.bincount(edges, minlength=number + 1) for edges in (begin, end))
-    found: Flags = np.cumsum(opened - closed)[:-1] > 0
-    return found
+    return np.cumsum(opened - closed)[:-1] > 0
 
 
 def is_pointwise(kernel: KernelName) -> bool:
@@ -133,11 +132,9 @@ def is_pointwise(kernel: KernelName) -> bool:
 @memo()
 def runs_of(kernels: Kernels) -> Runs:
     """Neighbors on a stream under one module or annotation, at least two of which read something.
-
     Where shapes are known, the size of an input of each is that of the result of the one before,
-    and none repeats what the one before does to a single tensor.
-    Those of an optimizer work on many tensors that have nothing to do with each other.
-    """
+    and none repeats what the one before does to a single tensor. Those of an optimizer work on many
+    tensors that have nothing to do with each other."""
     order = kernels.in_order
     ns, module = kernels.effective_ns[order], kernels.module[order]
     wanted = (kernels.flags(is_pointwise) & ~kernels.in_optimizer)[order] & (module >= 0)
@@ -189,11 +186,9 @@ def _before(amounts: NDArray[np.generic]) -> Int64s:
 
 
 def _least_ns(kernels: Kernels, sizes: Int64s, written: Int64s, begin: Rows, end: Rows) -> Int64s:
-    """How long one kernel for each run would take at least (ns), or UNKNOWN.
-
-    It reads the inputs of the first kernel, or the largest tensor of a later one if that is more;
-    and it writes the output of the last one, whose size is taken for that of its largest input.
-    """
+    """How long one kernel for each run would take at least (ns), or UNKNOWN. It reads the inputs of
+    the first kernel, or the largest tensor of a later one if that is more; and it writes the output
+    of the last one, whose size is taken for that of its largest input."""
     rate = kernels.peak.bytes_per_s if kernels.peak else None
     if not rate or not len(begin):
         return np.full(len(begin), UNKNOWN, dtype=np.int64)
@@ -253,7 +248,6 @@ def _of_inputs(texts: tuple[bytes, ...]) -> tuple[int, ...]:
 
 
 def _without(kernels: Kernels, runs: Runs) -> str:
-    """What is not known of runs without a figure."""
     if runs.are_chains:
         lacking = "shapes" if kernels.peak else "a device whose bandwidth is known"
         return f"One kernel could do each run; without {lacking}, what that would save is unknown."

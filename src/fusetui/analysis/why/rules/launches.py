@@ -98,7 +98,6 @@ def doing(facts: Facts, by_kind: Int64s, which: Flags) -> str:
 
 
 def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
-    """How to record more, if for most of the time it is not known what the CPU did."""
     if 2 * int(by_kind[[*UNSEEN]].sum()) <= int(by_kind.sum()):
         return None
     form = facts.trace.report.format
@@ -108,7 +107,6 @@ def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
 
 
 def without(facts: Facts) -> str:
-    """Says what other rules claim."""
     names = ("the data loader", "compilation", "the warm-up")
     covers = zip(names, (facts.loading, facts.compiling, facts.warming), strict=True)
     claimed = [one for one, cover in covers if facts.late_under(cover) > TOLD * facts.span_ns]
@@ -117,7 +115,6 @@ def without(facts: Facts) -> str:
 
 
 def _busy(facts: Facts) -> Cover:
-    """When the GPU waits for a CPU that does other work than to launch."""
     return union(facts.idle.begin[facts.busy_cpu], facts.idle.called[facts.busy_cpu])
 
 
@@ -232,7 +229,6 @@ LONGEST_NS = 10_000
     of_kernels=True,
 )
 def kernel_switches(facts: Facts) -> Iterator[Claim]:
-    """Gaps that are short, and end with an event that was launched before they began."""
     idle, waited = facts.idle, facts.idle.ns("queued", "graph")
     short = (idle.end - idle.begin <= LONGEST_NS) & (idle.called <= idle.begin) & (waited > 0)
     at_stake, gaps = int(waited[short].sum()), int(np.count_nonzero(short))

@@ -166,7 +166,6 @@ def _casts(kernel: KernelName) -> bool:
 
 
 def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
-    """The copies of memory whose name has a match."""
     copies: Flags = kernels.trace.role[kernels.rows] == Role.MEMCPY
     return copies & matching(kernels.trace, kernels.rows, kind.search)
 

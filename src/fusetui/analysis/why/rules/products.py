@@ -69,7 +69,6 @@ def is_unaligned(kernel: KernelName) -> bool:
 
 
 def _shape(kernels: Kernels, which: Flags) -> str:
-    """The product that takes longest."""
     amount = kernels.amount_of(kernels.heaviest(which)[0])
     if amount is None or not (amount.m and amount.n and amount.k):
         return ""
@@ -209,7 +208,6 @@ def _widest(kernels: Kernels, few: Flags) -> str:
 
 
 def _remedy(kernels: Kernels, few: Flags) -> str:
-    """What helps for the sort of work that takes most of the time."""
     ns = {text: kernels.ns(few & kernels.flags(matches)) for text, matches in OF_WORK.items()}
     most = max(ns, key=lambda text: ns[text])
     return most if 2 * ns[most] > kernels.ns(few) else LARGER
@@ -217,8 +215,7 @@ def _remedy(kernels: Kernels, few: Flags) -> str:
 
 def _without_block_ns(kernels: Kernels, few: Flags) -> Floats:
     idle = 1 - kernels.blocks[few] / kernels.sms[few]
-    found: Floats = kernels.effective_ns[few] * idle
-    return found
+    return kernels.effective_ns[few] * idle
 
 
 def _candidates(kernels: Kernels) -> Flags:

@@ -42,7 +42,6 @@ CAPTURED = 0.5  # of the steps
     },
 )
 def recording(facts: Facts) -> Iterator[Claim]:
-    """All notes as one."""
     steps = list(_captures(facts)) or _few_steps(facts)
     notes = [*_unlinked(facts), *_first_step(facts), *steps, *_stacks(facts), *_graphs(facts)]
     if notes:
@@ -66,7 +65,6 @@ def _stacks(facts: Facts) -> Iterator[Claim]:
 
 
 def _graphs(facts: Facts) -> Iterator[Claim]:
-    """Graph launches that keep the GPU waiting."""
     launches, waited = facts.idle.launch, facts.idle.ns("launch_call")
     replays = (launches >= 0) & graph_calls(facts.trace)[launches] & (waited > 0)
     at_stake = int(waited[replays].sum())
@@ -111,7 +109,6 @@ def _first_step(facts: Facts) -> Iterator[Claim]:
 
 
 def _captures(facts: Facts) -> Iterator[Claim]:
-    """Of steps that do little but capture graphs."""
     once, found = captures(facts.trace), facts.spans
     length = int((found.end - found.start).sum())
     captured = int(union(once.start, once.end).within(found.start, found.end).sum())

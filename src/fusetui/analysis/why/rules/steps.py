@@ -135,15 +135,12 @@ def _part(facts: Facts, number: int, alone: bool) -> str:
 RUNS = 20  # runs of a kernel
 DROPS = 0.05  # by how much the clock must differ, as a share of the highest
 NEAR = 0.02  # a clock this near to the highest is the highest
-CERTAIN = 4.0
-"""The t statistic of the rank correlation from which on it is no chance."""
+CERTAIN = 4.0  # the t statistic of the rank correlation from which on it is no chance
 AT_THE_TOP = 0.97  # of the highest power
 CAPPED = 0.2  # of the time in which the device computes
 
 
 class Slower(NamedTuple):
-    """The runs of kernels that are slower while the clock is lower."""
-
     places: Rows  # in Kernels
     ns: Int64s  # by how much
     clock: Floats  # MHz

@@ -107,7 +107,6 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
 
 
 def _graph_breaks(facts: Facts) -> Iterator[Claim]:
-    """Several separately compiled regions in one step."""
     rows = facts.inside(facts.named(REGION.match, Role.ANNOTATION, Role.OP))
     resumed = len(facts.named(RESUMES.search, Role.PYTHON)) > 0
     first, several = _of_a_step(facts, rows)
@@ -182,7 +181,6 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
 
 
 def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
-    """The name of the call, and the op around it, with the most time."""
     trace = facts.trace
     by_name = np.bincount(trace.name[calls], ns, len(trace.names))
     name = int(by_name.argmax())
@@ -242,8 +240,7 @@ UNCACHED = (
 )
 """The remedy where memory is freed all the time."""
 
-OFTEN_STEPS = 0.5
-"""Of the steps after the first one: calls of a name in fewer of them do not recur."""
+OFTEN_STEPS = 0.5  # of the steps after the first one: calls of a name in fewer of them do not recur
 
 
 @rule(
