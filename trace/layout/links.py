@@ -40,14 +40,13 @@ def launch_calls(role: NDArray[np.uint8], correlation: Int64s, start: Int64s) ->
     last = np.searchsorted(keys, correlation[events], side="right") - 1
     found = last >= first
     several = np.flatnonzero(last > first)
-    last[several] = _last_before(
-        start[calls], first[several], last[several], start[events[several]]
-    )
+    until = start[events[several]]
+    last[several] = last_before(start[calls], first[several], last[several], until)
     launch[events[found]] = calls[last[found]]
     return launch
 
 
-def _last_before(begins: Int64s, low: Rows, high: Rows, until: Int64s) -> Rows:
+def last_before(begins: Int64s, low: Rows, high: Rows, until: Int64s) -> Rows:
     """The last index in each sorted begins[low:high + 1] that is not after `until`, else `low`."""
     while (low < high).any():
         middle = (low + high + 1) // 2

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.text.patterns import late
+from fusetui.trace.layout.links import last_before
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
@@ -161,13 +162,13 @@ def _last_with(
     -1."""
     order = np.lexsort((made, trace.start[made], numbers))
     made, numbers = made[order], numbers[order]
-    times, first = trace.start[made], np.searchsorted(numbers, wanted, side="left")
-    last = np.searchsorted(numbers, wanted, side="right")
-    rank = np.unique(np.concatenate((times, trace.start[asked])), return_inverse=True)[1]
-    keys = np.searchsorted(numbers, numbers) * (len(rank) + 1) + rank[: len(made)]
-    place = np.searchsorted(keys, first * (len(rank) + 1) + rank[len(made) :], side="right") - 1
-    known = (last > first) & (place >= first) & (place < last)
-    return np.where(known, np.append(made, -1)[np.where(known, place, -1)], -1).astype(np.int32)
+    first, end = (np.searchsorted(numbers, wanted, side=side) for side in ("left", "right"))
+    known = np.flatnonzero(first < end)
+    times, until = trace.start[made], trace.start[asked[known]]
+    place = last_before(times, first[known], end[known] - 1, until)
+    found = np.full(len(asked), -1, dtype=np.int32)
+    found[known] = np.where(times[place] <= until, made[place], -1)
+    return found
 
 
 def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Int32s, Int32s]:
