@@ -142,13 +142,6 @@ def dtype_name(dtype: str) -> str:
     return SHORT_NAMES.get(dtype, dtype)
 
 
-def loop_options(given: Mapping[str, Any]) -> Options:
-    """Options for a training loop of the user. Raises TypeError for one that does not apply."""
-    if unknown := [name for name in given if name not in IN_LOOP]:
-        raise TypeError(f"there is no option {unknown[0]!r} here, only {', '.join(IN_LOOP)}")
-    return Options(**given)
-
-
 def public(options: Options, scrub: Callable[[str], str]) -> Options:
     free = [name for name, one in declared().items() if one.many]
     texts: dict[str, Any] = {name: tuple(map(scrub, getattr(options, name))) for name in free}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import CaptureError, tell
 from .folder import as_json, new_folder, store
 from .memory import memory_history, takes_snapshots
-from .options import Options, loop_options, validate
+from .options import IN_LOOP, Options, validate
 from .provenance import find_device, new_record, quiet_torch, texts
 from .record import RECORD_NAME, Measured, RunRecord, compare, parse_for
 from .table import guesses
@@ -69,7 +69,9 @@ def profile(
     that ran out: a snapshot beside the folder, OUT-oom.pickle. `options` are those of `Options`
     that apply to a loop. Raises CaptureError, and TypeError for any other option.
     """
-    asked = loop_options(options)
+    if unknown := [name for name in options if name not in IN_LOOP]:
+        raise TypeError(f"there is no option {unknown[0]!r} here, only {', '.join(IN_LOOP)}")
+    asked = Options(**options)
     validate(asked)
     if skip < 0:
         raise CaptureError(f"skip must be at least 0, not {skip}.")

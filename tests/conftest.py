@@ -26,27 +26,7 @@ gc.disable()  # while tests are collected: what they are made of stays
 
 
 def pytest_collection_finish() -> None:
-    """Python's collector does not look at ten thousand tests again and again, and the app has no
-    reason to (tests/tui/test_performing.py gives it the real one)."""
-    gc.freeze()
     gc.enable()
-    if "fusetui.tui.performing" in sys.modules:
-        sys.modules["fusetui.tui.performing"].gc = Still  # type: ignore[attr-defined]
-
-
-def pytest_unconfigure() -> None:
-    gc.unfreeze()
-
-
-class Still:
-    """Of the collector what the app calls, which does nothing."""
-
-    @staticmethod
-    def freeze() -> None: ...
-
-    @staticmethod
-    def get_freeze_count() -> int:
-        return 0
 
 
 def pytest_configure() -> None:

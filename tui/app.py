@@ -213,13 +213,13 @@ class FusetuiApp(Ending):
         self.do(partial(perform, action))
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
-        if self.state.prompt is Prompt.SEARCH:
+        if self.state.is_searching:
             self.do(partial(search.searched, text=message.value))
         elif self.state.prompt is Prompt.COMMAND:
             self.do(partial(commands.obeyed, line=message.value))
 
     def on_input_changed(self, message: Input.Changed) -> None:
-        if self.state.prompt is Prompt.SEARCH:
+        if self.state.is_searching:
             self.do(partial(search.typed, text=message.value))
 
     def on_moused(self, message: Moused) -> None:

@@ -17,13 +17,17 @@ from fusetui.analysis.questions.search import by_args, by_words, search, texts_o
 from fusetui.trace.layout.counters import Curve, counters, curve_of
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.memo import memo, once
 from fusetui.trace.model.report import Stop
 from fusetui.trace.program.backward import dependencies
-from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight
-from fusetui.tui.layout.memory import MEMORY
+from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight, answer_lists
+from fusetui.tui.layout.figure_trees import module_tree
+from fusetui.tui.layout.kernel_table import keys_of
+from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
 from fusetui.tui.layout.search_hits import NOTHING
+from fusetui.tui.layout.view import short_label
 from fusetui.tui.state.state import BESIDE, MARKS, ROWS
 
 if TYPE_CHECKING:
@@ -108,6 +112,18 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
         yield Made({dependencies: dependencies(trace)})
 
 
+def opened(path: str) -> MemorySide:
+    """A memory snapshot. Raises TraceError."""
+    from fusetui.analysis.memory.answer import known
+    from fusetui.analysis.memory.moments import moments
+    from fusetui.trace.snapshot.reading import read_snapshot
+
+    found = tuple(map(moments, known(read_snapshot(path))))
+    if not found:
+        raise CannotRead(f"{path} holds no memory of any device.")
+    return MemorySide(path, short_label(path), found)
+
+
 def idle_of(found: Accounts) -> tuple[IdleTime, ...]:
     from fusetui.analysis.why.idle_time import idle_times
 
@@ -122,9 +138,6 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     from fusetui.analysis.why.answer import explained
     from fusetui.analysis.why.selection import asked
     from fusetui.tui.drawing.details import warm
-    from fusetui.tui.layout.answer import answer_lists
-    from fusetui.tui.layout.figure_trees import module_tree
-    from fusetui.tui.layout.kernel_table import keys_of
 
     found = Accounts(trace)
     idle = idle_of(found)

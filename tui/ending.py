@@ -36,9 +36,8 @@ class Ending(App[int]):
     def outcome(self) -> int:
         """The exit code of the app after it has run. Raises CannotRead when a trace was refused,
         and the exception of a bug."""
-        error = self._exception
-        if error is not None:
-            raise _cause(error)
+        if self._exception is not None:
+            raise _cause(self._exception)
         if self._refused:
             raise CannotRead(self._refused)
         return self.return_value if self.return_value is not None else 0
@@ -60,20 +59,17 @@ class Ending(App[int]):
             restore(0, sys.__stderr__.fileno(), attributes)  # type: ignore[union-attr]
         os._exit(code)
 
-    def interrupt(self) -> None:
-        """Ctrl+C, which arrives as a key."""
-        self._end_as_by(signal.SIGINT)
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
+        """Ctrl+C, which arrives as a key. The signal comes first, so that no thread still working
+        delays the end."""
+        if not self.is_headless:
+            signal.raise_signal(number)
+        self.exit(ENDED + number)
 
     @property
     def is_alone(self) -> bool:
         """Has the terminal gone away: an end of file would be read from it forever."""
         return not self.is_headless and not os.isatty(0)
-
-    def _end_as_by(self, number: signal.Signals) -> None:
-        """The signal comes first, so that no thread still working delays the end."""
-        if not self.is_headless:
-            signal.raise_signal(number)
-        self.exit(ENDED + number)
 
     def _handle_exception(self, error: Exception) -> None:
         """Textual would print it, with the values of all variables. What looks for a part of the
@@ -88,7 +84,7 @@ class Ending(App[int]):
     def panic(self, *renderables: RenderableType) -> None:
         """Called by the terminal driver when it has failed."""
         if self.is_alone:
-            self._end_as_by(HUNG_UP)
+            self.interrupt(HUNG_UP)
             return
         text = io.StringIO()
         Console(file=text, width=100, color_system=None).print(*renderables)

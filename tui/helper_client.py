@@ -32,12 +32,13 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.workers import started
-from fusetui.tui.background_results import answers
+from fusetui.tui.background_results import answers, opened
 
 Named = tuple[str, Trace]  # a path, and the trace that was read from it
 NICE = "import gc, os; gc.disable(); os.nice(5);"
 """The app comes first where there are few cores, from the first import on."""
 START = f"{NICE} from fusetui.tui.helper_client import main; main()"
+SNAPSHOTS = "import os; os.nice(5); from fusetui.tui.helper_client import main; main(warm=False)"
 SMALL = 20_000  # slices: about fewer all is known before another process has read them
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted
 Buffer = bytes | bytearray | memoryview
@@ -65,7 +66,7 @@ class NotBeside(Exception):  # noqa: N818
     """The other process does not do it."""
 
 
-class _Cancelled(Exception):  # noqa: N818
+class Cancelled(Exception):  # noqa: N818
     """Nobody wants it any more."""
 
 
@@ -127,7 +128,7 @@ class Beside:
                 left = left[self._process.stdin.write(left) :]
             while True:
                 yield unship(partial(self._take, cancelled=cancelled), trace)
-        except _Cancelled:
+        except Cancelled:
             return
         except (OSError, EOFError, ValueError):
             raise NotBeside from None
@@ -140,13 +141,13 @@ class Beside:
         return request_for(path, trace, self.captured_by)
 
     def _take(self, size: int, cancelled: Stop) -> memoryview:
-        """The next bytes. Raises EOFError when the process has ended, and _Cancelled."""
+        """The next bytes. Raises EOFError when the process has ended, and Cancelled."""
         pipe: Any = self._process.stdout if self._process else None
         rest = found = np.empty(size, dtype=np.uint8).data  # not filled before it is read
         while rest:
             while not select.select([pipe], [], [], OFTEN)[0]:
                 if cancelled():
-                    raise _Cancelled
+                    raise Cancelled
             count = pipe.readinto(rest)
             if not count:
                 raise EOFError
@@ -155,10 +156,10 @@ class Beside:
 
 
 ALONE = Beside(start="")
-Start = Callable[[], Beside]
+Start = Callable[[], Beside] | None  # None: no other process helps
 
 
-def beside(start: Start | None, *traces: Trace, least: int = SMALL) -> Beside:
+def beside(start: Start, *traces: Trace, least: int = SMALL) -> Beside:
     """Another process, if one may help and each trace has so many slices, taken together."""
     is_large = sum(map(len, traces)) >= least * len(traces)
     return start() if start and is_large else ALONE
@@ -218,32 +219,37 @@ def _known(kind: type[msgspec.Struct], own: tuple[Any, ...], known: dict[str, An
     return found
 
 
-def main() -> None:
-    """In the other process: each line of standard input asks about one trace; the answers go to
-    standard output. It ends when standard input does: nobody waits for the rest then."""
+def main(warm: bool = True) -> None:
+    """In the other process: each line of standard input asks about one trace, or names a snapshot;
+    the answers go to standard output. It ends when standard input does: nobody waits for the rest
+    then. `warm`: what traces need is imported while the app still reads the trace."""
     out = os.fdopen(os.dup(1), "wb")
-    requests: SimpleQueue[Request] = SimpleQueue()
+    requests: SimpleQueue[Request | str] = SimpleQueue()
 
     def listen() -> None:
         for line in sys.stdin.buffer:
-            requests.put(msgspec.json.decode(line, type=Request))
+            requests.put(msgspec.json.decode(line, type=Request | str))
         os._exit(0)
 
     Thread(target=listen, daemon=True).start()
-    # What is needed is imported while the app still reads the trace.
-    import fusetui.analysis.diff.compare
-    import fusetui.analysis.why.answer
-    import fusetui.tui.layout.kernel_table  # noqa: F401
-
+    if warm:
+        import fusetui.analysis.diff.compare
+        import fusetui.analysis.why.answer  # noqa: F401
     with suppress(OSError):
         while True:
             answer(requests.get(), out)
 
 
-def answer(request: Request, out: IO[bytes]) -> None:
+def answer(request: Request | str, out: IO[bytes]) -> None:
     """Writes all pieces about a trace, or the diff of two, or another answer, then None. Where a
-    file cannot be read, or is another one by now, writes only False. Raises OSError when nobody
-    reads any more."""
+    file cannot be read, or is another one by now, writes only False; of a snapshot what it holds,
+    or why it cannot be read. Raises OSError when nobody reads any more."""
+    if isinstance(request, str):
+        try:
+            ship(opened(request), None, out)
+        except TraceError as error:
+            ship(str(error), None, out)
+        return
     against, search, replayed = request.against, request.search, request.replayed
     trace = _opened(replace(request, against=None, search="", replayed=""))
     other = _opened(against) if against and trace is not None else None

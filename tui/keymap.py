@@ -54,8 +54,9 @@ def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
     found: dict[str, tuple[str, ...]] = {}
     for name, value in table.items():
         try:
-            action = _known(name, named)
-            found[action] = tuple(map(_key, value if isinstance(value, list) else [value]))
+            if name not in named:
+                raise ValueError(_unknown(name, named))
+            found[name] = tuple(map(_key, value if isinstance(value, list) else [value]))
         except ValueError as wrong:
             sentence, *said = wrong.args
             line = _line(text, name, *said)
@@ -66,12 +67,10 @@ def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
     return found
 
 
-def _known(name: str, named: Iterable[str]) -> str:
-    if name in named:
-        return name
+def _unknown(name: str, named: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, named, 1)
     hint = f"{near[0]} is the nearest" if near else "docs/reference.md lists all"
-    raise ValueError(f"there is no action {printable(name)}; {hint}")
+    return f"there is no action {printable(name)}; {hint}"
 
 
 def _key(text: object) -> str:

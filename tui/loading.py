@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
+from os.path import getsize
 from typing import Any
 
 import msgspec
@@ -23,36 +24,31 @@ from fusetui.text.printable import printable
 from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import NothingRead, TraceError
+from fusetui.trace.model.errors import CannotRead, NothingRead, TraceError
 from fusetui.trace.model.memo import once
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
 from fusetui.tui.background_results import Made, Piece, by_names
+from fusetui.tui.background_results import opened as snapshot
 from fusetui.tui.drawing.chrome import parts
-from fusetui.tui.helper_client import ALONE, Beside, Start, beside
+from fusetui.tui.helper_client import ALONE, SNAPSHOTS, Beside, Cancelled, NotBeside, Start, beside
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.lanes import names_of
+from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.pages import ranks
-from fusetui.tui.state import moving, reading, replays, search
+from fusetui.tui.state import memory, moving, reading, replays, search
+from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.comparison import second_of
-from fusetui.tui.state.state import (
-    TIMELINE,
-    Compare,
-    MatchLanes,
-    ReadRanks,
-    Replay,
-    Search,
-    State,
-    Summarize,
-)
+from fusetui.tui.state.state import TIMELINE, State
 from fusetui.tui.view_store import KeptView, read_kept
 
 LARGE = 100_000  # slices: in fewer all is found before another process has read them
+SOON = 8 << 20  # bytes of a snapshot that is read in a few tenths of a second
 PAUSE = 0.3  # seconds without a key, until another process is started for a search
 
 
@@ -70,7 +66,8 @@ class TracesLoaded(msgspec.Struct, frozen=True, eq=False):
         return len(self.sides) == len(self.paths)
 
 
-Post = Callable[[Run | TracesLoaded], object]
+Answer = Run | TracesLoaded
+Post = Callable[[Answer], object]
 
 
 def load(
@@ -98,11 +95,7 @@ def load(
         cutting.warm()
 
 
-class Cancelled(Exception):  # noqa: N818
-    """Nobody waits for it any more."""
-
-
-def _posted(post: Post, cancelled: Stop, answer: Run | TracesLoaded) -> None:
+def _posted(post: Post, cancelled: Stop, answer: Answer) -> None:
     """Raises Cancelled instead once that is so."""
     if cancelled():
         raise Cancelled
@@ -179,7 +172,7 @@ def told_of(trace: Trace, piece: Piece) -> Run:
     return partial(reading.counted, trace=trace, curves=piece)
 
 
-def compare(asked: Compare, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+def compare(asked: effects.Compare, post: Post, cancelled: Stop, start: Start = None) -> None:
     """Posts the diff, unless nobody wants it any more."""
     a, b = asked.a.trace, asked.b.trace
     with beside(start, a, b, least=LARGE) as helper:
@@ -188,7 +181,7 @@ def compare(asked: Compare, post: Post, cancelled: Stop, start: Start | None = N
                 post(partial(reading.compared, a=a, b=b, diff=found))
 
 
-def rank(asked: ReadRanks, post: Post, cancelled: Stop, *_: object) -> None:
+def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> None:
     """Reads the ranks of a job, each in a process; posts each, then who waits for whom."""
     from fusetui.analysis.ranks.answer import explained, strip_of
     from fusetui.analysis.ranks.executors import summarize as summarize_ranks
@@ -206,7 +199,7 @@ def rank(asked: ReadRanks, post: Post, cancelled: Stop, *_: object) -> None:
             post(partial(ranks.known, paths=paths, problem=printable(str(error))))
 
 
-def summarize(asked: Summarize, post: Post, cancelled: Stop, *_: object) -> None:
+def summarize(asked: effects.Summarize, post: Post, cancelled: Stop, *_: object) -> None:
     """Posts a line about each of the traces to choose from: its place in the list, and its path."""
     for index, path in asked.wanted:
         if cancelled():
@@ -218,7 +211,7 @@ def summarize(asked: Summarize, post: Post, cancelled: Stop, *_: object) -> None
         post(partial(reading.summarized, index=index, text=text))
 
 
-def look(asked: Search, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+def look(asked: effects.Search, post: Post, cancelled: Stop, start: Start = None) -> None:
     """Posts what names say, then as long as args are read, again and again; those of a large trace
     another process reads, so that no key waits for it."""
     side, text, trace = asked.side, asked.text, asked.side.trace
@@ -244,11 +237,11 @@ def look(asked: Search, post: Post, cancelled: Stop, start: Start | None = None)
         for held, extra, share in helper.answers((asked.path, trace), cancelled, search=text):
             if cancelled():
                 return
-            found = found_of(trace, text, held, share, extra, by_names=not query.reads_args)
+            found = found_of(trace, text, held, share, extra, named=not query.reads_args)
             found_now(replace(found, missing=missing))
 
 
-def match_lanes(asked: MatchLanes, post: Post, *_: object) -> None:
+def match_lanes(asked: effects.MatchLanes, post: Post, *_: object) -> None:
     """Posts the lanes that a pattern matches, or what is wrong with it."""
     side, pattern = asked.side, asked.pattern
     try:
@@ -263,11 +256,44 @@ def match_lanes(asked: MatchLanes, post: Post, *_: object) -> None:
 def _paused(cancelled: Stop) -> bool:
     """Waits a little; False if a person went on typing meanwhile."""
     until = time.monotonic() + PAUSE
-    while time.monotonic() < until:
-        if cancelled():
-            return False
+    while not (goes_on := cancelled()) and time.monotonic() < until:
         time.sleep(0.02)
-    return True
+    return not goes_on
+
+
+def read_memory(
+    asked: effects.ReadMemory, post: Post, cancelled: Stop, start: Start = None
+) -> None:
+    """Posts the snapshots, or what the memory events of a trace tell, or why there are none."""
+    if asked.trace is not None:
+        (path,), trace = asked.paths, asked.trace
+        with beside(start, trace) as helper:
+            for found in helper.answers((path, trace), cancelled, replayed=MEMORY):
+                if not cancelled():
+                    post(partial(memory.of_trace, asked=asked, found=found))
+        return
+    alone = asked.alone or start is None  # no key waits
+    try:
+        sides = [_snapshot(path, cancelled, alone) for path in asked.paths]
+    except TraceError as error:
+        post(partial(memory.failed, sentence=str(error)))
+        return
+    known = tuple(side for side in sides if side is not None)
+    if not cancelled() and len(known) == len(sides):
+        post(partial(memory.arrived, sides=known))
+
+
+def _snapshot(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
+    """Large ones, and those beside a trace, another process reads, so that no key waits for it.
+    None once nobody wants it. Raises TraceError."""
+    try:
+        with Beside(start="" if alone and getsize(path) <= SOON else SNAPSHOTS) as helper:
+            found: MemorySide | str | None = next(helper.records(path, cancelled), None)
+    except NotBeside:
+        return None if cancelled() else snapshot(path)
+    if isinstance(found, str):
+        raise CannotRead(found)
+    return found
 
 
 SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"
@@ -275,7 +301,7 @@ WHAT = {Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: 
 WHAT |= dict.fromkeys(GPU_ROLES, "kernel")
 
 
-def replay(asked: Replay, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+def replay(asked: effects.Replay, post: Post, cancelled: Stop, start: Start = None) -> None:
     """Posts the answer, unless nobody wants it any more."""
     from fusetui.report.whatif import replayed_sentence  # rarely needed
 

@@ -13,23 +13,14 @@ from textual.message import Message
 from textual.worker import get_current_worker
 
 from fusetui.trace.model.report import Stop
+from fusetui.tui import loading
 from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.loading import (
-    TracesLoaded,
-    compare,
-    load,
-    look,
-    match_lanes,
-    rank,
-    replay,
-    summarize,
-)
+from fusetui.tui.loading import Answer
 from fusetui.tui.state import reading
 from fusetui.tui.state import state as effects
-from fusetui.tui.state.action import Run
 from fusetui.tui.state.state import Effect, Order, State
 
 PAUSE = 0.03  # seconds without a key
@@ -78,7 +69,7 @@ def thaw() -> None:
 class Answered(Message):
     """A thread has found something: how the state changes."""
 
-    def __init__(self, answer: Run | TracesLoaded) -> None:
+    def __init__(self, answer: Answer) -> None:
         super().__init__()
         self.answer = answer
 
@@ -87,27 +78,20 @@ Work = Callable[..., None]
 """Called with an effect, how to post what is found, whether it is still wanted, and what starts
 another process; None: none helps."""
 WORK: dict[type[Effect], Work] = {
-    **{effects.Compare: compare, effects.Summarize: summarize, effects.ReadRanks: rank},
-    **{effects.Search: look, effects.MatchLanes: match_lanes, effects.Replay: replay},
+    **{effects.Compare: loading.compare, effects.Summarize: loading.summarize},
+    **{effects.ReadRanks: loading.rank, effects.ReadMemory: loading.read_memory},
+    **{effects.Search: loading.look, effects.MatchLanes: loading.match_lanes},
+    **{effects.Replay: loading.replay},
 }
 
 
 def work_of(effect: Effect) -> Work:
-    """What a thread does; what is rarely needed is imported now."""
-    match effect:
-        case effects.SaveTable() | effects.Cut() | effects.Record():
-            from fusetui.tui import saving
+    if found := WORK.get(type(effect)):
+        return found
+    from fusetui.tui import saving  # rarely needed
 
-            works: dict[type[Effect], Work] = {
-                **{effects.SaveTable: saving.save, effects.Cut: saving.cut},
-                effects.Record: saving.record,
-            }
-            return works[type(effect)]
-        case effects.ReadMemory():
-            from fusetui.tui.reading_memory import read_memory
-
-            return read_memory
-    return WORK[type(effect)]
+    works: dict[type[Effect], Work] = {effects.SaveTable: saving.save, effects.Cut: saving.cut}
+    return works.get(type(effect), saving.record)
 
 
 class Performing:
@@ -153,7 +137,7 @@ class Performing:
             with self._start() if self._start else self._alone as helper:
                 if self._start:
                     thaw()
-                load(paths, self._settle, cancelled, stop.is_set, helper)
+                loading.load(paths, self._settle, cancelled, stop.is_set, helper)
 
         self._in_thread("load", work)
 
@@ -166,10 +150,10 @@ class Performing:
 
         self._app.run_worker(run, group=kind, thread=True, exclusive=True)
 
-    def _post(self, answer: Run | TracesLoaded) -> None:
+    def _post(self, answer: Answer) -> None:
         self._app.post_message(Answered(answer))
 
-    def _settle(self, answer: Run | TracesLoaded) -> None:
+    def _settle(self, answer: Answer) -> None:
         """Posts what stays for as long as the trace is open, or how far it is."""
         if self._start and getattr(answer, "func", None) is not reading.progressed:
             gc.freeze()  # not looked at again until `thaw`

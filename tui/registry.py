@@ -23,17 +23,7 @@ from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
 from fusetui.tui.state.action import Action, action, all_keys_text, anything_open, chosen, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
-from fusetui.tui.state.state import (
-    CopyText,
-    Help,
-    Order,
-    Outcome,
-    Replayed,
-    Size,
-    State,
-    laid_over,
-    told,
-)
+from fusetui.tui.state.state import CopyText, Help, Order, Outcome, Replayed, State, laid_over, told
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
@@ -79,10 +69,6 @@ def copy(state: State) -> Outcome:
     return (now, CopyText(text)) if text else now
 
 
-def save(state: State) -> State:
-    return commands.asked(state, f"save {state.page}.csv")
-
-
 def details(state: State) -> State:
     """Everything about what the page describes; in the answer, about what its row leads to."""
     there = answer.follow(state) if answer.is_inside(state) else state
@@ -117,7 +103,8 @@ ACTIONS: tuple[Action, ...] = (
     _opened("copy", "Copy", "y", "a slice, or a row of a table", copy),
     *commands.ACTIONS,
     _opened(
-        *("save", "Save this table", "", "in a file of any format", save),
+        *("save", "Save this table", "", "in a file of any format"),
+        lambda state: commands.asked(state, typed=f"save {state.page}.csv"),
         where=lambda state: state.overlay is None and page_of(state).is_table,
     ),
     reading.CHOOSE,
@@ -181,7 +168,7 @@ def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     """Traces were read: more of those that are shown, or others."""
     if state.reading is None or not state.reading.shown:
         taken = tabs_height(state.size) + len(sides) + tour_lines(state) + 1
-        size = Size(state.size.width, state.size.height - taken)
+        size = replace(state.size, height=state.size.height - taken)
         lines = timeline.lanes_height(size, len(sides))
         return _as_asked(reading.opened(state, sides, lines))
     now = reading.replaced(state, sides)

@@ -21,7 +21,6 @@ from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state import screen
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
-from fusetui.tui.state.moving import marks_text
 from fusetui.tui.state.state import Outcome, Prompt, Size, State
 from fusetui.tui.state.tour import STEPS
 
@@ -124,7 +123,7 @@ def moused(state: State, y: int, done: Click | Turn | Drag) -> Outcome:
 
 
 def _found(state: State, size: Size) -> list[Pane]:
-    if state.prompt is not Prompt.SEARCH:
+    if not state.is_searching:
         return []
     height = min(details_height(size.height), size.height)
     return [Pane(height, found_picture(state.found, glyphs_for(state.ascii_only)))]
@@ -180,7 +179,8 @@ def _tour(state: State, lines: int) -> list[Pane]:
 
 def _hints(state: State) -> TextPicture:
     if state.prompt is not None and state.prompt.is_letter:
-        letters, asked = marks_text(state.session.bookmarks), state.prompt.value
+        marks, asked = sorted(state.session.bookmarks.items()), state.prompt.value
+        letters = "   ".join(f"{letter} {mark.note}".strip() for letter, mark in marks)
         is_there = state.prompt is Prompt.GO_TO_MARK
         return text([Said(f" {asked}: {letters}" if is_there else f" {asked}")])
     shown = tuple(said for _, said in _shown_hints(state))

@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 from contextlib import redirect_stdout
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 import yaml
 from tests.docs.test_reference import DOCS, script
 
+from fusetui.cli import main
 from fusetui.commands.sources import traces
 from fusetui.parser import parse
 
@@ -28,6 +29,8 @@ RUN_HERE = (*PAGES, "../README.md")
 NEEDS_TORCH = pytest.param("recording.md", marks=pytest.mark.torch)
 SHIPPED = re.compile(r"(?:sample|lesson):\S+")
 COMMAND = re.compile(r"(?:^|\||\$)\s*(?:[A-Z]+=\S+ )?fusetui (.*)")
+QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
+PLAIN = re.compile(r"fusetui [\w .,:=/-]+")
 PROSE = [*DOCS.glob("*.md"), DOCS.parent / "README.md"]
 INDENTED = re.compile(r"^    fusetui (\S.*)$", re.MULTILINE)
 
@@ -36,12 +39,32 @@ def page(name: str) -> str:
     return (DOCS / name).read_text(encoding="utf-8")
 
 
+def is_plain(block: Any) -> bool:
+    """Whether it is commands of fusetui alone, of which a shell would only take quotes away."""
+    lines = [QUOTED.sub("", line) for line in block.text.splitlines()]
+    return block.kind == "sh" and all(PLAIN.fullmatch(line) for line in lines)
+
+
 @pytest.fixture
-def python_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs blocks of Python in this process, which has imported torch already."""
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs here what needs no shell: plain commands, and blocks of Python, for which this process
+    has imported torch already."""
     in_a_process = BLOCKS._run
 
+    def command(line: str, folder: Path) -> str:
+        printed = TextIOWrapper(BytesIO(), "utf-8")
+        with monkeypatch.context() as patch, redirect_stdout(printed):
+            patch.chdir(folder)
+            patch.setattr(sys, "argv", shlex.split(line))
+            for name, value in BLOCKS._environment(folder).items():
+                patch.setenv(name, value)
+            assert main() == 0
+        printed.seek(0)
+        return printed.read()
+
     def run(block: Any, folder: Path) -> str:
+        if is_plain(block):
+            return "".join(command(line, folder) for line in block.text.splitlines())
         if block.kind != "python":
             return str(in_a_process(block, folder))
         with monkeypatch.context() as patch, redirect_stdout(StringIO()) as printed:
@@ -54,7 +77,7 @@ def python_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", own)  # where the program is that a block starts
 
 
-@pytest.mark.usefixtures("python_here")
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("name", [*RUN_HERE, NEEDS_TORCH])
 def test_blocks_print_what_the_page_says(name: str, tmp_path: Path) -> None:
     if name == "recording.md":

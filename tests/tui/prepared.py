@@ -15,12 +15,12 @@ from fusetui.trace import Trace
 from fusetui.trace.model.report import never
 from fusetui.tui import screen_layout
 from fusetui.tui.background_results import Made, pieces
+from fusetui.tui.background_results import opened as opened_snapshot
 from fusetui.tui.drawing.picture import Picture
 from fusetui.tui.drawing.schemes import DARK, Scheme, Styled, styles_of
 from fusetui.tui.drawing.segments import painted
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.view import make_sides
-from fusetui.tui.reading_memory import opened as opened_snapshot
 from fusetui.tui.registry import ACTIONS, arrived, settled
 from fusetui.tui.state import memory, reading
 from fusetui.tui.state.action import Run, perform

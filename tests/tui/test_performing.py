@@ -40,10 +40,7 @@ def test_their_args_are_read_aside(side: Side, view: View, monkeypatch: pytest.M
     assert [read.get(timeout=SECONDS) for _ in likely(side, chosen)] == [*likely(side, chosen)]
 
 
-async def test_an_open_trace_is_not_looked_at_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(performing, "gc", gc)
+async def test_an_open_trace_is_not_looked_at_again(tmp_path: Path) -> None:
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
     app = FusetuiApp(AppOptions((str(path),), alone=False))
@@ -57,4 +54,3 @@ async def test_an_open_trace_is_not_looked_at_again(
     finally:
         performing.thaw()
     assert gc.get_freeze_count() <= before
-    gc.freeze()  # the other tests, see conftest.py

@@ -88,16 +88,16 @@ def fail(*_, **__): raise ValueError("planted " + {WORST!a})
 app.perform = fail
 """
 FAILS_IN_A_THREAD = f"""
-from fusetui.tui import performing
+from fusetui.tui import loading
 def fail(*_, **__): raise ValueError("planted " + {WORST!a})
-performing.load = fail
+loading.load = fail
 """
 WORKS_FOR_EVER = """
 import time
 from fusetui import signals
-from fusetui.tui import performing
+from fusetui.tui import loading
 signals.GRACE = 0.2
-performing.load = lambda *_, **__: time.sleep(600)
+loading.load = lambda *_, **__: time.sleep(600)
 """
 HANGS = """
 import time
@@ -108,11 +108,11 @@ app.perform = lambda *_: time.sleep(600)
 """
 READS_FOR_EVER = """
 import time
-from fusetui.tui import performing
+from fusetui.tui import loading
 def load(paths, post, cancelled, stopped, helper):
     while not cancelled(): time.sleep(0.01)
     open({tidy!r}, "w").close()
-performing.load = load
+loading.load = load
 """
 
 

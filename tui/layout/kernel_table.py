@@ -140,16 +140,15 @@ def keys_of(
 
 def table_of(trace: Trace, keys: Mapping[str, Keys], view: KernelView) -> KernelTable:
     """The kernels by `view.by`; on a trace without any: CPU ops by name and self time."""
-    rows, role, by, amounts = trace.rows_of(Role.KERNEL), Role.KERNEL, "name", trace.dur
-    kept = np.ones(len(rows), dtype=np.bool_)
-    if len(rows):
+    role = Role.KERNEL if len(trace.rows_of(Role.KERNEL)) else Role.OP
+    rows, kept = trace.rows_of(role), np.ones(len(trace.rows_of(role)), dtype=np.bool_)
+    if role is Role.KERNEL:
         for only in view.only:
             kept &= keys[only.by].number == only.number
-        by = view.by if view.by in keys else "name"
+        by, amounts = view.by if view.by in keys else "name", trace.dur
         own = keys[by]
     else:
-        rows, role, amounts = trace.rows_of(Role.OP), Role.OP, self_ns(trace)
-        kept = np.ones(len(rows), dtype=np.bool_)
+        by, amounts = "name", self_ns(trace)
         own = Keys(trace.name[rows], lambda n: {"name": trace.names[n]})
     rows, number = rows[kept], own.number[kept]
     groups = grouped(number, trace.start[rows])

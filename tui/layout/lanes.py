@@ -104,8 +104,7 @@ def lanes_of(trace: Trace) -> tuple[Lane, ...]:
 
 def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
     """The lanes that a comparison needs: the streams, else the ops of the busiest thread."""
-    streams = tuple(lane for lane in lanes if lane.layer is Layer.STREAM)
-    if streams:
+    if streams := tuple(lane for lane in lanes if lane.layer is Layer.STREAM):
         return streams
     ops = [lane for lane in lanes if lane.layer is Layer.OPS]
     return (max(ops, key=lambda lane: sum(map(len, lane.tracks))),) if ops else tuple(lanes[:1])
@@ -114,8 +113,7 @@ def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
 def main_lane(lanes: Sequence[Lane]) -> int:
     """The index of the GPU stream with the most time, else of such a device lane; else -1."""
     for layer in (Layer.STREAM, Layer.DEVICE):
-        found = [n for n, lane in enumerate(lanes) if lane.layer is layer]
-        if found:
+        if found := [n for n, lane in enumerate(lanes) if lane.layer is layer]:
             return max(found, key=lambda n: (lanes[n].sum_ns, -n))
     return -1
 

@@ -4,7 +4,7 @@ times, events are counted instead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -40,6 +40,15 @@ class MemorySide(msgspec.Struct, frozen=True, eq=False):
     label: str
     moments: tuple[Moments, ...]
     trace: Trace | None = None
+
+    def first_view(self, device: int | None = None) -> MemoryView:
+        """All of a device, by default of that with the highest peak; the cursor at the peak."""
+        if device is None:
+            peaks = [int(one.history.allocated.max()) for one in self.moments]
+            device = peaks.index(max(peaks))
+        found = self.moments[device]
+        whole = found.position(len(found.positions) - 1) - found.position(0) + 1
+        return MemoryView(0, whole, found.history.peak_index, device)
 
 
 class MemoryView(msgspec.Struct, frozen=True):
@@ -97,16 +106,6 @@ class MemoryRow(NamedTuple):
     other: int = 0
 
 
-def first_view(side: MemorySide, device: int | None = None) -> MemoryView:
-    """All of a device, by default of that with the highest peak; the cursor at the peak."""
-    if device is None:
-        peaks = [int(one.history.allocated.max()) for one in side.moments]
-        device = peaks.index(max(peaks))
-    found = side.moments[device]
-    whole = found.position(len(found.positions) - 1) - found.position(0) + 1
-    return MemoryView(0, whole, found.history.peak_index, device)
-
-
 @memo(8)
 def cells(moments: Moments, begin: int, end: int, width: int) -> Cells:
     """Of a window of positions."""
@@ -139,18 +138,16 @@ def heights(
 
 @memo(4)
 def rows_of(
-    moments: Moments,
-    by: str,
-    event: int,
-    opened: frozenset[Key],
-    beside: tuple[Moments, int] | None,
+    moments: Moments, by: str, at: int, opened: frozenset[Key], beside: tuple[Moments, int] | None
 ) -> tuple[MemoryRow, ...]:
     """Who holds what at a moment, the largest first; beside another snapshot at a moment of it, the
     largest difference first."""
-    found = tuple(_rows(moments, by, event, opened))
+    found = tuple(_rows(moments, by, at, opened))
     if beside is None:
         return found
-    other = bytes_of(beside[0], by, beside[1])
+    theirs, held = beside[0], beside[0].held(by, beside[1])
+    names = map(theirs.names.__getitem__, held.number.tolist())
+    other = dict(zip(names, held.bytes.tolist(), strict=True))
     own = {row.name for row in found if not row.level}
     groups = [[MemoryRow(0, (name,), name, 0, 0)] for name in other if name not in own]
     for row in found:
@@ -160,13 +157,6 @@ def rows_of(
     said = [[group[0]._replace(other=other.get(group[0].name, 0)), *group[1:]] for group in groups]
     said.sort(key=lambda group: -abs(group[0].bytes - group[0].other))
     return tuple(row for group in said for row in group)
-
-
-def bytes_of(moments: Moments, by: str, event: int) -> Mapping[str, int]:
-    """The bytes of each holder."""
-    held = moments.held(by, event)
-    names = map(moments.names.__getitem__, held.number.tolist())
-    return dict(zip(names, held.bytes.tolist(), strict=True))
 
 
 def _rows(moments: Moments, by: str, event: int, opened: frozenset[Key]) -> Iterator[MemoryRow]:

@@ -12,16 +12,7 @@ from fusetui.trace.cells.raster import slice_near
 from fusetui.trace.model.categories import GPU_LAYERS
 from fusetui.trace.model.ids import Id
 from fusetui.tui.layout.lanes import ALL, FOLDED
-from fusetui.tui.layout.places import (
-    WHERE,
-    depth_in_lane,
-    in_sight,
-    index_of,
-    line_of,
-    places,
-    spanning,
-    where_rows,
-)
+from fusetui.tui.layout.places import WHERE, in_sight, index_of, places, spanning, where_rows
 from fusetui.tui.layout.view import MIN_SPAN_NS, GapAt, Place, Side, View, gap_times, held, times
 
 SEEN = 10  # a gap is well visible if it takes at least 1 / SEEN of the window
@@ -112,9 +103,9 @@ def edge(side: Side, view: View, which: int) -> View:
 
 def next_slice(side: Side, view: View, step: int) -> View:
     """The next (+1) or previous (-1) slice on the line of the selected one."""
-    line = line_of(side, view.selected) if view.selected >= 0 else None
-    if line is None:
+    if view.selected < 0:
         return select_first(side, view)
+    line = side.lanes[side.lane_of(view.selected)].lines[side.depth_of(view.selected)]
     index = int(line.rows.searchsorted(line.rows.dtype.type(view.selected))) + step
     if not 0 <= index < len(line):
         return view
@@ -184,7 +175,7 @@ def _seen(side: Side, view: View, lane: int) -> View:
     last = own.shown(view.folds[lane]) - own.has_where - 1
     if own.has_where and last >= 0:
         last = min(last + spanning(side, view, lane), len(own.lines) - 1)
-    if last < 0 or depth_in_lane(side, view.selected) <= last:
+    if last < 0 or side.depth_of(view.selected) <= last:
         return view
     time = anchor(side, view) + side.origin
     line = side.lanes[lane].lines[last]

@@ -101,8 +101,8 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
 
 
 Part = tuple[Rows, Rows]  # nodes, and as many rows that add to their figures
-Amounts = tuple[Int64s, Int64s]  # GPU time and kernels of each row of the trace
 Nodes = tuple[Int64s, Int64s, Int64s, Int64s]  # parent, level, size and name of each
+Amounts = tuple[Int64s, Int64s]  # GPU time and kernels of each row of the trace
 
 
 class _Levels:

@@ -50,19 +50,10 @@ def places(side: Side, view: View) -> tuple[Place, ...]:
     return tuple(found)
 
 
-def line_of(side: Side, row: int) -> Line:
-    return side.lanes[side.lane_of(row)].lines[depth_in_lane(side, row)]
-
-
-def depth_in_lane(side: Side, row: int) -> int:
-    """The line of a row within its lane: its depth, below the lines of earlier sub-rows."""
-    return side.lanes[side.lane_of(row)].lines.index_of(row)
-
-
 def index_of(side: Side, shown: Sequence[Place], row: int) -> int:
     """The index of a row's line among the places, -1 if it is not there."""
     lane = side.lane_of(row)
-    depth = depth_in_lane(side, row) if lane >= 0 else -1
+    depth = side.depth_of(row) if lane >= 0 else -1
     own = {p.depth: n for n, p in enumerate(shown) if p.line and p.lane == lane}
     return own.get(depth, own.get(WHERE, -1))
 
@@ -86,8 +77,8 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
     count = lane.shown(view.folds[index]) if is_seen else 1
     first = spanning(side, view, index) if lane.has_where else 0
     depths = list(range(first, len(lane.lines)))[: count - lane.has_where]
-    if own and not lane.has_where and depth_in_lane(side, view.selected) >= count:
-        depths.append(depth_in_lane(side, view.selected))
+    if own and not lane.has_where and side.depth_of(view.selected) >= count:
+        depths.append(side.depth_of(view.selected))
     where = label.replace(LAYER_LABELS[Layer.PYTHON], "where")  # it may be the name of a thread
     found = [Place(index, WHERE, where, lane.lines[0], where=True)] * lane.has_where
     for n in depths:
@@ -106,7 +97,7 @@ def spanning(side: Side, view: View, index: int) -> int:
     begin, end = view.begin + side.origin, view.end + side.origin
     edge = view.span // SPANS
     is_own = side.lane_of(view.selected) == index
-    most = depth_in_lane(side, view.selected) if is_own else len(lines)
+    most = side.depth_of(view.selected) if is_own else len(lines)
     first = np.int64(begin + edge)  # of the type of the columns: none is converted
     for depth in range(most):
         line = lines[depth]
@@ -119,10 +110,8 @@ def spanning(side: Side, view: View, index: int) -> int:
 def _families(lane: Lane) -> Iterator[Place]:
     """The kinds of slices on the outermost line of a stream, those with the most time first."""
     line = lane.lines[0]
-    if lane.layer is not Layer.STREAM:
-        return
-    largest = sorted(line.kinds, key=lambda one: -int(one.before[-1]))[:MOST_FAMILIES]
-    for one in largest:
+    kinds = line.kinds if lane.layer is Layer.STREAM else ()
+    for one in sorted(kinds, key=lambda one: -int(one.before[-1]))[:MOST_FAMILIES]:
         share = percent(int(one.before[-1]), int(line.before[-1]))
         label = f"  {KINDS[one.kind].removeprefix('gpu-')} {share}"
         yield Place(-1, -1, label, None, family=(line, one.kind))
@@ -154,7 +143,7 @@ def marks_selection(side: Side, view: View, place: Place) -> bool:
     frames = side.lanes[place.lane].shown(view.folds[place.lane]) - 1
     shown = (p for p in places(side, view) if p.lane == place.lane and not p.where)
     first = next((p.around for p in shown), 0)
-    return depth_in_lane(side, view.selected) >= first + frames
+    return side.depth_of(view.selected) >= first + frames
 
 
 def _module(trace: Trace, row: int) -> int:

@@ -60,19 +60,14 @@ class SearchHits(msgspec.Struct, frozen=True, eq=False):
 
 
 def found_of(
-    trace: Trace,
-    text: str,
-    rows: Rows,
-    share: float = 1.0,
-    extra: Rows = NOTHING,
-    by_names: bool = True,
+    trace: Trace, text: str, rows: Rows, share: float = 1, extra: Rows = NOTHING, named: bool = True
 ) -> SearchHits:
     """The hits by name, then those by args alone."""
     (names, count), (more, _) = _by_name(trace, rows), _by_name(trace, extra, in_args=True)
     merged = np.concatenate((rows, extra)) if len(extra) else NOTHING
     merged, ns = merged[np.argsort(trace.start[merged], kind="stable")], int(trace.dur[rows].sum())
     found = SearchHits(text, rows, (*names, *more)[:MOST], count, ns, share, extra=extra)
-    return replace(found, by_names=by_names, merged=merged, by_args=np.sort(extra))
+    return replace(found, by_names=named, merged=merged, by_args=np.sort(extra))
 
 
 def _by_name(trace: Trace, rows: Rows, in_args: bool = False) -> tuple[Sequence[NameHits], int]:

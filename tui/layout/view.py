@@ -72,6 +72,10 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The lane of a row; -1 for none."""
         return self.lane_of_track.get(int(self.trace.track[row]), -1) if row >= 0 else -1
 
+    def depth_of(self, row: int) -> int:
+        """The line of a row within its lane: its depth, below the lines of earlier sub-rows."""
+        return self.lanes[self.lane_of(row)].lines.index_of(row)
+
     @cached_property
     def quiet(self) -> frozenset[int]:
         return quiet(self.lanes, self.end - self.begin)

@@ -150,10 +150,7 @@ COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
 }
 
 
-def asked(state: State, typed: str = "") -> State:
-    return replace(state, prompt=Prompt.COMMAND, typed=typed)
-
-
+asked = partial(replace, prompt=Prompt.COMMAND, typed="")
 _WORTH = "what a change of the row or slice would be worth"
 _programs, _RUNS = partial(_record, rest=""), "that runs: those of PyTorch"
 _part = partial(asked, typed="cut part.json.gz")

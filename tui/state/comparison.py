@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from fusetui.analysis.replay.predicted import Predicted
 
 
-Pair = tuple[Sequence[int], Sequence[int]]  # rows of A and of B
-
-
 class DiffLines(msgspec.Struct, frozen=True, eq=False):
     """What the comparison of two traces found, and the lines that say it; those `pinned` close the
     sum and are always in sight: each, or where there is little room, the few `closing`."""
@@ -129,7 +126,7 @@ def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
     return Comparison(own, shown, NO_MARKS * len(own))
 
 
-def pair_of(line: DiffLine) -> Pair:
+def pair_of(line: DiffLine) -> tuple[Sequence[int], Sequence[int]]:
     b = [row for found in line.rows for row in found.b_rows]
     return [row for found in line.rows for row in found.a_rows], b
 

@@ -12,15 +12,7 @@ from fusetui.analysis.questions.chain import is_gpu
 from fusetui.text.figures import plural, size
 from fusetui.text.printable import printable
 from fusetui.tui.layout.frame import divided
-from fusetui.tui.layout.memory import (
-    MEMORY,
-    Cells,
-    MemoryShown,
-    MemorySide,
-    MemoryView,
-    cells,
-    first_view,
-)
+from fusetui.tui.layout.memory import MEMORY, Cells, MemoryShown, MemorySide, MemoryView, cells
 from fusetui.tui.layout.view import MIN_SPAN_NS
 from fusetui.tui.state.moving import viewed
 from fusetui.tui.state.replays import WHOLE
@@ -51,7 +43,7 @@ def read(state: State, paths: Sequence[str], alone: bool) -> Outcome:
 
 
 def arrived(state: State, sides: tuple[MemorySide, ...]) -> State:
-    shown = MemoryShown(sides, tuple(map(first_view, sides)))
+    shown = MemoryShown(sides, tuple(side.first_view() for side in sides))
     now = replace(state, memory=shown).with_list(MEMORY)
     if state.sides or (state.reading and not state.reading.is_whole):
         return now
@@ -83,7 +75,7 @@ def of_trace(state: State, asked: ReadMemory, found: tuple[Moments, ...] | str) 
     if isinstance(found, str):
         return told(state, printable(found))
     side = MemorySide(asked.paths[0], state.side.label, found, asked.trace)
-    shown = MemoryShown((side,), (first_view(side, 0),), by=next(iter(found[0].holders)))
+    shown = MemoryShown((side,), (side.first_view(0),), by=next(iter(found[0].holders)))
     now = replace(state, memory=shown).with_list(MEMORY)
     if state.page != asked.page or state.overlay or state.prompt:
         return told(now, READ, "memory memory")
@@ -277,5 +269,5 @@ def next_device(state: State) -> State:
         active, device = (active + 1) % len(shown.sides), 0
     views, side = [*shown.views], shown.sides[active]
     if len(side.moments) > 1:
-        views[active] = first_view(side, device)
+        views[active] = side.first_view(device)
     return turned(state, active=active, views=tuple(views))

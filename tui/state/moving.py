@@ -18,7 +18,7 @@ from fusetui.tui.layout.lanes import ALL, Arrangement, matching
 from fusetui.tui.layout.lanes import groups as groups_of
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.action import Run, action, on_timeline, two_traces
-from fusetui.tui.state.session import Bookmarks, ViewSession
+from fusetui.tui.state.session import ViewSession
 from fusetui.tui.state.state import TIMELINE, MatchLanes, Outcome, Prompt, State, told
 
 P = ParamSpec("P")
@@ -113,11 +113,6 @@ def choose_range(state: State) -> State:
     session = state.session.ranged(state.active)
     found = session.time_range
     return told(replace(state, session=session), *(ENDED if found and found.ended else STARTED))
-
-
-def marks_text(marks: Bookmarks) -> str:
-    """The letters of all marks, with their notes: `a slow step   b`."""
-    return "   ".join(f"{letter} {mark.note}".strip() for letter, mark in sorted(marks.items()))
 
 
 _here = partial(action, section=SECTION, where=on_timeline)

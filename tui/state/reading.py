@@ -150,10 +150,10 @@ def choose(state: State) -> Outcome:
 
 
 def summarized(state: State, index: int, text: str) -> State:
-    if not isinstance(state.overlay, Chooser):
-        return state
-    texts = state.overlay.summaries
-    return replace(state, overlay=Chooser((*texts[:index], text, *texts[index + 1 :])))
+    if isinstance(state.overlay, Chooser):
+        texts = state.overlay.summaries
+        return replace(state, overlay=Chooser((*texts[:index], text, *texts[index + 1 :])))
+    return state
 
 
 def swap(state: State) -> Outcome:

@@ -17,19 +17,9 @@ from fusetui.trace.model.columns import Trace
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.comparison import Second
-from fusetui.tui.state.moving import SECTION
+from fusetui.tui.state.moving import SECTION, brought
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import (
-    BESIDE,
-    MARKS,
-    ROWS,
-    TIMELINE,
-    Outcome,
-    Replay,
-    Replayed,
-    State,
-    told,
-)
+from fusetui.tui.state.state import BESIDE, MARKS, ROWS, Outcome, Replay, Replayed, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.predicted import Marks
@@ -56,9 +46,8 @@ def mark(state: State) -> Outcome:
     if state.side.critical is None:
         return _asked(replace(state, on_path=True), MARKS, f"looking for {CALLED}")
     now = replace(state, on_path=not state.on_path)
-    if not now.on_path:
-        return told(now, f"{CALLED} is no longer marked")
-    return told(now, _said(state.side.critical), *KEYS[:2])
+    marked = _said(state.side.critical), *KEYS[:2]
+    return told(now, *marked) if now.on_path else told(now, f"{CALLED} is no longer marked")
 
 
 def _said(marks: Marks) -> str:
@@ -121,7 +110,8 @@ def beside(state: State) -> Outcome:
 
 
 def seen(state: State, found: Second) -> State:
-    return told(replace(state, replay=found, page=TIMELINE), REPLAYED, "recorded back")
+    now = brought(replace(state, replay=found), state.session, state.active)
+    return told(now, REPLAYED, "recorded back")
 
 
 def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:

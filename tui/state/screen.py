@@ -7,7 +7,7 @@ from fusetui.tui.state.state import Size, State
 from fusetui.tui.state.tour import STEPS, tour_height
 
 LOW = 20  # lines of a screen; with fewer the bar of pages is left out
-SHARE = 9, 10  # of the screen: what an overlay takes
+TENTHS = 9  # of the screen: what an overlay takes
 BESIDE = 2  # cells of the box beside its lines
 LEAST = 40, 10  # cells and lines of a screen; on a smaller one there is only a sentence
 
@@ -43,8 +43,7 @@ def body(state: State) -> Size:
 
 
 def overlay_size(state: State) -> Size:
-    part, whole = SHARE
-    return Size(state.size.width * part // whole, state.size.height * part // whole)
+    return Size(state.size.width * TENTHS // 10, state.size.height * TENTHS // 10)
 
 
 def overlay_tour_lines(state: State) -> int:

@@ -36,7 +36,7 @@ LARGE = 200_000  # slices: more are searched in a thread, so that no key waits
 
 def typed(state: State, text: str) -> Outcome:
     """The text has changed; what it finds is looked for in a thread."""
-    if state.prompt is not Prompt.SEARCH:
+    if not state.is_searching:
         return state
     return (state, _searching(state, text)) if text.strip() else replace(state, found=None)
 
@@ -46,7 +46,7 @@ def arrived(state: State, side: Side, found: SearchHits) -> State:
     of them. What is known of the trace may have grown since, but it is the same trace."""
     if not any(side.trace is one.trace for one in state.sides):
         return state
-    if state.prompt is Prompt.SEARCH:
+    if state.is_searching:
         return replace(state, found=found)
     if found.text == state.wanted_hit:
         return _to_first(replace(state, wanted_hit=""), found) if found.leads else state
@@ -60,7 +60,7 @@ def again(before: State, state: State) -> Outcome:
     """More of a trace is read: what is typed is searched for in it, and in the whole of it also
     the args, for what a person goes through."""
     state = _followed(before, state)
-    if state.prompt is Prompt.SEARCH:
+    if state.is_searching:
         text = state.found.text if state.found else ""
         return (replace(state, found=None), _searching(state, text)) if text else state
     if state.wanted_hit:

@@ -19,16 +19,7 @@ from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.places import fitted
 from fusetui.tui.layout.search_hits import NOTHING
-from fusetui.tui.layout.view import (
-    Interval,
-    Side,
-    View,
-    Views,
-    aligned,
-    first_view,
-    first_views,
-    held,
-)
+from fusetui.tui.layout.view import Side, View, Views, aligned, first_view, first_views, held
 
 DEEPEST = 200  # views that undo keeps
 Marks = tuple[frozenset[int], ...]
@@ -190,7 +181,7 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         found = pressed(self.time_range, index, self.sides[index], self.views[index])
         return replace(self, time_range=found)
 
-    def interval(self, index: int) -> Interval | None:
+    def interval(self, index: int) -> tuple[int, int] | None:
         """The range as one side shows it; until it ends, it extends to the current position."""
         found, side, view = self.time_range, self.sides[index], self.views[index]
         if found is None or found.side != index:

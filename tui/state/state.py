@@ -200,6 +200,10 @@ class State(msgspec.Struct, frozen=True, eq=False):
         return found if found and found.ended and found.side == self.active else None
 
     @property
+    def is_searching(self) -> bool:
+        return self.prompt is Prompt.SEARCH
+
+    @property
     def has_diff(self) -> bool:
         """Whether there are two sides, both whole: a part would differ in what was not read."""
         return len(self.sides) == 2 and not any(s.trace.report.prefix for s in self.sides)

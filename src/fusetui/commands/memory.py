@@ -43,8 +43,15 @@ def run_memory(args: Namespace) -> int:
 
     found = _answered(args.snapshot, args.at)
     if args.b is not None:
-        return _both(found, _answered(args.b, args.at), args)
-    if args.json:
+        from fusetui.analysis.memory.answer import versus
+        from fusetui.report.memory import versus_text
+
+        both = versus(found, _answered(args.b, args.at), args.by)
+        if args.json:
+            emit_json(both)
+        else:
+            emit(versus_text(both, args.top, width()))
+    elif args.json:
         emit_json(memory_document(found))
     else:
         emit(memory_text(found, args.by, args.top, width()))
@@ -139,18 +146,6 @@ def _folder(args: Namespace) -> int:
     for one in left:
         say(one.reason)
     return UNUSABLE if left else DONE
-
-
-def _both(a: MemoryAnswer, b: MemoryAnswer, args: Namespace) -> int:
-    from fusetui.analysis.memory.answer import versus
-    from fusetui.report.memory import versus_text
-
-    found = versus(a, b, args.by)
-    if args.json:
-        emit_json(found)
-    else:
-        emit(versus_text(found, args.top, width()))
-    return DONE
 
 
 def _paths(args: Namespace) -> list[str]:

@@ -214,8 +214,7 @@ def _of(of: str) -> str:
 
 
 def _knee(found: Sweep) -> str:
-    first, last = found.points[0], found.points[-1]
-    if first.after_ns == last.after_ns:
+    if len({point.after_ns for point in found.points}) == 1:
         return "It makes no difference."
     if found.knee is None:
         return "It helps all the way."

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -80,11 +82,25 @@ CHANGES: tuple[tuple[str, dict[str, float]], ...] = (
 )
 
 
+@pytest.fixture(scope="session")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], tuple[Run, JobFacts]]:
+    """Each job of a seed, written and summarized once."""
+
+    @cache
+    def made(seed: int) -> tuple[Run, JobFacts]:
+        run = job(seed)
+        return run, facts_of(write(run, tmp_path_factory.mktemp("job")))
+
+    return made
+
+
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("change", "parts"), CHANGES)
-def test_the_simulated_job(seed: int, change: str, parts: dict[str, Any], tmp_path: Path) -> None:
-    run, truth = job(seed), job(seed, **parts)
-    found = asked(run, tmp_path, change)
+def test_the_simulated_job(
+    seed: int, change: str, parts: dict[str, Any], jobs: Callable[[int], tuple[Run, JobFacts]]
+) -> None:
+    (run, facts), truth = jobs(seed), job(seed, **parts)
+    found = job_whatif(facts, (change,))
     assert found.why_not == ""
     assert [step.before_ns for step in found.steps[1:]] == run.steps
     assert [step.after_ns for step in found.steps[1:]] == truth.steps
@@ -94,9 +110,11 @@ def test_the_simulated_job(seed: int, change: str, parts: dict[str, Any], tmp_pa
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_one_rank_of_the_simulated_job(seed: int, tmp_path: Path) -> None:
+def test_one_rank_of_the_simulated_job(
+    seed: int, jobs: Callable[[int], tuple[Run, JobFacts]]
+) -> None:
     truth = job(seed, gemm=0.5, of=1)
-    found = asked(job(seed), tmp_path, "1:family:gemm x0.5")
+    found = job_whatif(jobs(seed)[1], ("1:family:gemm x0.5",))
     assert [step.after_ns for step in found.steps[1:]] == truth.steps
     assert [row.rank for row in found.ranks if row.is_changed] == [1]
 

@@ -22,6 +22,12 @@ def test_no_knee_where_every_factor_gains() -> None:
     assert knee_of(points(100, 120, 140)) is None
 
 
+def test_less_may_take_longer() -> None:
+    """As where what is shorter begins earlier and is in the way of something else."""
+    assert knee_of(points(105, 100, 103)) == 0.1
+    assert knee_of(points(100, 150, 100, 200)) == 0.2
+
+
 def test_no_knee_where_nothing_does() -> None:
     assert knee_of(points(100, 100, 100)) is None
 

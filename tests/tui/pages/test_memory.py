@@ -23,11 +23,12 @@ from fusetui.analysis.memory.moments import placed
 from fusetui.text.figures import size as size_text
 from fusetui.trace import Trace
 from fusetui.trace.model.report import never
+from fusetui.tui.background_results import opened
 from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.memory import Lines
+from fusetui.tui.loading import read_memory
 from fusetui.tui.pages.memory import PAGE
-from fusetui.tui.reading_memory import opened, read_memory
 from fusetui.tui.registry import ACTIONS, action_for
 from fusetui.tui.screen_layout import moused
 from fusetui.tui.state.action import perform

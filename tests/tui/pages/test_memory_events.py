@@ -20,8 +20,8 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.layout.counters import counters, curve_of
 from fusetui.trace.model.report import never
 from fusetui.tui.helper_client import ALONE, Beside
+from fusetui.tui.loading import read_memory
 from fusetui.tui.pages.memory import PAGE
-from fusetui.tui.reading_memory import read_memory
 from fusetui.tui.registry import turned_to
 from fusetui.tui.state import reading
 from fusetui.tui.state.memory import here, window
@@ -206,7 +206,7 @@ def test_another_process_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = tmp_path / "a.json"
     first = opened(written(path), size=WIDE, paths=(str(path),))
     want = drawn(answered(first))
-    monkeypatch.setattr("fusetui.tui.reading_memory.beside", lambda start, _: start())
+    monkeypatch.setattr("fusetui.tui.loading.beside", lambda start, _: start())
     beside = partial(Beside, ())
     monkeypatch.setattr("fusetui.tui.helper_client.answers", None)  # not from this one
     assert drawn(answered(first, beside)) == want

@@ -172,8 +172,7 @@ def _hosts(change: Scaled, draft: Draft) -> None:
     draft.hurry(covers, factor)
     if not factor:
         draft.remove(select.called_in(trace, graph, covers))
-    calls = graph.nodes(Node.LAUNCH, Node.WAIT)
-    own = calls[np.isin(graph.row[calls], rows)]
+    own = graph.nodes(Node.LAUNCH, Node.WAIT, rows=rows)
     draft.dur[own] = np.rint(draft.dur[own] * factor).astype(np.int64)
 
 

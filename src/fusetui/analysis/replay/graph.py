@@ -127,8 +127,10 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     def recorded(self) -> Times:
         return Times(self.began, self.ended)
 
-    def nodes(self, *kinds: Node) -> Rows:
-        return np.flatnonzero(np.isin(self.kind, kinds))
+    def nodes(self, *kinds: Node, rows: Rows | None = None) -> Rows:
+        """Of these kinds, and if so asked with these rows of the trace."""
+        found = np.flatnonzero(np.isin(self.kind, kinds))
+        return found if rows is None else found[np.isin(self.row[found], rows)]
 
     def node_of(self, trace: Trace, kind: Node) -> Rows:
         """By row of the trace, and then of none: the node of this kind, 0 for none."""

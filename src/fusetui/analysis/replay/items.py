@@ -14,6 +14,7 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.hosts import FREES, Hosts
+from fusetui.analysis.why.facts import named
 from fusetui.analysis.why.host import matching
 from fusetui.text.patterns import late
 from fusetui.trace.model.arguments import arguments, parsed
@@ -51,11 +52,14 @@ class Items(msgspec.Struct, frozen=True, eq=False):
     latest: Rows  # for each of these the one that ends last of it and those before
     process: Rows  # which gave the stream its work, -1: not known; shape [streams]
 
-    def before(self, stream: int, times: Int64s) -> Rows:
-        """The item that ends last of those that a stream was given before each time, else -1."""
+    def before(self, stream: int, times: Int64s, ended: Int64s | None = None) -> Rows:
+        """The item that ends last of those that a stream was given before each time, and that had
+        ended before another one; else -1."""
         own = slice(self.bounds[stream], self.bounds[stream + 1])
-        place = np.searchsorted(self.given[self.by_given[own]], times)
-        return np.append(-1, self.latest[own])[place]
+        latest, place = self.latest[own], np.searchsorted(self.given[self.by_given[own]], times)
+        if ended is not None:
+            place = np.minimum(place, np.searchsorted(self.end[latest], ended, side="right"))
+        return np.append(-1, latest)[place]
 
     def after(self, stream: int, times: Int64s) -> Rows:
         """The first item that a stream was given after each time, else -1."""
@@ -71,10 +75,9 @@ class Pairs(NamedTuple):
 
 
 def items_of(trace: Trace, hosts: Hosts) -> Items:
-    stream = trace.thread_of_track[trace.track[trace.gpu_rows]]
-    rows = trace.gpu_rows[
-        np.lexsort((trace.end[trace.gpu_rows], trace.start[trace.gpu_rows], stream))
-    ]
+    gpu = trace.gpu_rows
+    stream = trace.thread_of_track[trace.track[gpu]]
+    rows = gpu[np.lexsort((trace.end[gpu], trace.start[gpu], stream))]
     stream = trace.thread_of_track[trace.track[rows]]
     start, end, launch = trace.start[rows], trace.end[rows], trace.launch[rows]
     known = (launch >= 0) & (trace.start[launch] <= start)
@@ -117,11 +120,11 @@ def syncs_of(trace: Trace, items: Items) -> Syncs:
     if len(events):
         told = arguments(own_events(trace.elements), trace.order[rows[events]], WAITS_ON)
         keys = ((str(track.pid), str(track.tid)) for track in trace.tracks)
-        named = dict(zip(keys, trace.thread_of_track.tolist(), strict=True))
+        tracks = dict(zip(keys, trace.thread_of_track.tolist(), strict=True))
         for at, which in zip(events.tolist(), told.number.tolist(), strict=True):
             stream, record = map(parsed, told.distinct[which]) if which >= 0 else (None, None)
             key = (str(trace.track_of(int(rows[at])).pid), str(stream))
-            awaited[at] = place[named.get(key, -1)]
+            awaited[at] = place[tracks.get(key, -1)]
             number[at] = record if type(record) is int else -1
     numbers = trace.correlation[calls]
     call = first_with(numbers, calls, trace.correlation[rows])
@@ -160,7 +163,7 @@ def awaited_by_calls(
         item = items.before(k, begin)
         fits = (item >= 0) & given & (items.end[item] <= end + SKEW_NS)
         found.append(Pairs(cuts[fits & whole], item[fits & whole]))
-        ended = _ended_by(items, k, begin, end)
+        ended = items.before(k, begin, end)
         item, fits = np.where(event, ended, item), np.where(event, given & (ended >= 0), fits)
         better = asking & fits & ((best < 0) | (items.end[item] > items.end[best]))
         best[better] = item[better]
@@ -170,16 +173,6 @@ def awaited_by_calls(
     inferred = best >= 0
     found.append(Pairs(cuts[inferred], best[inferred]))
     return found, int(inferred.sum())
-
-
-def _ended_by(items: Items, stream: int, given: Int64s, end: Int64s) -> Rows:
-    """The item that ends last of those that a stream was given before one time and that have ended
-    before another, else -1."""
-    own = slice(items.bounds[stream], items.bounds[stream + 1])
-    latest = items.latest[own]
-    place = np.searchsorted(items.given[items.by_given[own]], given)
-    place = np.minimum(place, np.searchsorted(items.end[latest], end, side="right"))
-    return np.append(-1, latest)[place]
 
 
 def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[Pairs]:
@@ -205,8 +198,7 @@ def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> Pairs:
     """What items wait for that start later than is understood, where a stream was told to wait for
     an event since the launch before: what ended last on another stream of what that was given
     before, if it ended just before."""
-    calls = trace.rows_of(Role.CALL)
-    calls = calls[matching(trace, calls, WAITS_EVENT.search)]
+    calls = named(trace, WAITS_EVENT.search, Role.CALL)
     late = late[items.cut[late] >= 0]
     best = np.full(len(late), -1)
     stream = np.searchsorted(items.bounds, late, side="right") - 1
@@ -219,7 +211,7 @@ def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> Pairs:
         waited = np.append(told, np.iinfo(np.int64).min)[place]
         waits = (waited >= since) & (items.process[stream] == process)
         for k in np.flatnonzero(items.process == process).tolist():
-            ended = _ended_by(items, k, waited, items.start[late])
+            ended = items.before(k, waited, items.start[late])
             better = waits & (stream != k) & (ended >= 0)
             better &= items.start[late] - items.end[ended] <= SOON_NS
             better &= (best < 0) | (items.end[ended] > items.end[best])

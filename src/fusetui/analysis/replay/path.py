@@ -21,7 +21,7 @@ from fusetui.analysis.replay.replay import (
     residual_share,
     route_to,
 )
-from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.account import line_of
 from fusetui.analysis.why.facts import loader_rows
 from fusetui.analysis.why.host import LAYERS, together
 from fusetui.analysis.why.kernels import by_text
@@ -170,14 +170,9 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     nodes = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
     for chain in distinct(graph.chain[nodes]).tolist():
         own = np.sort(nodes[graph.chain[nodes] == chain])
-        rest, shift = Cover(graph.began[own], graph.ended[own]), graph.origin_ns
-        for line in once(trace, Accounts).threads:
-            here = trace.thread_of_track == graph.chains[chain].thread
-            tracks = np.flatnonzero(line.tracks & here)
-            if not len(tracks):
-                continue
-            at = line.on_line(np.repeat(tracks[:1], 1), np.array([trace.begin_ns]))
-            shift = trace.begin_ns - graph.origin_ns - int(at[0])
+        rest = Cover(graph.began[own], graph.ended[own])
+        for line, offset in line_of(trace, graph.chains[chain].thread):
+            shift = -graph.origin_ns - offset
             for kinds in LAYERS[1:]:
                 placed = Cover(rest.start - shift, rest.end - shift)
                 slices = together([line.slices(k).touching(*placed) for k in kinds]).parts()

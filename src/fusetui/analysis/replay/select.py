@@ -15,7 +15,7 @@ from fusetui.analysis.questions.search import search, texts_of
 from fusetui.analysis.replay.changes import Named, NothingLikeIt, Refused, WrongChange
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.hosts import engines_of
-from fusetui.analysis.why.account import Accounts, waiting_frames
+from fusetui.analysis.why.account import line_of, waiting_frames
 from fusetui.analysis.why.host import Host, matching
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
@@ -62,8 +62,7 @@ def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
     family = what == "family"
     asked = f'family:"{pattern}"' if family else pattern
     rows = rows_like(trace, asked, *(GPU_ROLES[:1] if family else GPU_ROLES))
-    items = graph.nodes(Node.ITEM)
-    found: Rows = items[np.isin(graph.row[items], rows)]
+    found = graph.nodes(Node.ITEM, rows=rows)
     if not len(found):
         raise NothingLikeIt(f"No kernel matches {what}:{pattern}.")
     return found
@@ -143,20 +142,18 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
         own = np.flatnonzero(graph.chain == number)
         if chain.is_stream or chain.thread in engines or not len(own):
             continue
-        for line in once(trace, Accounts).threads:
-            tracks = np.flatnonzero(line.tracks & (trace.thread_of_track == chain.thread))
-            if len(tracks):
-                bounds = np.array([graph.began[own].min(), graph.ended[own].max()])
-                edges = line.on_line(np.repeat(tracks[:1], 2), bounds + graph.origin_ns)
-                whole, shift = Cover(edges[:1], edges[1:]), edges[0] - bounds[0]
-                if framed:
-                    frames = line.slices(Host.PYTHON)
-                    asks = frames.only(matching(trace, frames.rows, RUNS_BACKWARD.search))
-                    waits = joined(waiting_frames(trace, line), union(*asks[1:]))
-                    free = without(common(whole, line.covers[Host.PYTHON]), waits)
-                else:
-                    free = without(whole, joined(*line.covers[: Host.OP + 1]))
-                found[number] = Cover(free.start - shift, free.end - shift)
+        for line, offset in line_of(trace, chain.thread):
+            shift = graph.origin_ns + offset
+            begin, end = graph.began[own].min() + shift, graph.ended[own].max() + shift
+            whole = Cover(np.array([begin]), np.array([end]))
+            if framed:
+                frames = line.slices(Host.PYTHON)
+                asks = frames.only(matching(trace, frames.rows, RUNS_BACKWARD.search))
+                waits = joined(waiting_frames(trace, line), union(*asks[1:]))
+                free = without(common(whole, line.covers[Host.PYTHON]), waits)
+            else:
+                free = without(whole, joined(*line.covers[: Host.OP + 1]))
+            found[number] = Cover(free.start - shift, free.end - shift)
     return found
 
 

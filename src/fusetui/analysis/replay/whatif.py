@@ -24,7 +24,7 @@ from fusetui.analysis.replay.replay import (
     route_to,
     step_ends,
 )
-from fusetui.analysis.why.host import matching
+from fusetui.analysis.why.facts import named
 from fusetui.analysis.why.model import DOUBTFUL, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
@@ -199,8 +199,7 @@ def is_certain(trace: Trace, *unknown: float) -> bool:
 def events_unknown(trace: Trace) -> bool:
     """Whether one of several streams was told to wait for what no event of the device names."""
     streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
-    calls = trace.rows_of(Role.CALL)
-    calls = calls[matching(trace, calls, WAITS_EVENT.search)]
+    calls = named(trace, WAITS_EVENT.search, Role.CALL)
     known = trace.correlation[trace.rows_of(Role.SYNC)]
     return len(streams) > 1 and not np.isin(trace.correlation[calls], known).all()
 
@@ -267,10 +266,10 @@ def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
 
 
 def knee_of(points: Sequence[SweepPoint]) -> float | None:
-    """The largest factor up to which nearly all is gained; None if there is none, or no gain."""
+    """The largest factor that gains nearly all; None if that is the smallest, or none gains."""
     times = [point.after_ns for point in points]
     if not times or max(times) == min(times):
         return None
     enough = min(times) + NEARLY * (max(times) - min(times))
-    last = max(n for n, ns in enumerate(times) if all(one <= enough for one in times[: n + 1]))
+    last = max(n for n, ns in enumerate(times) if ns <= enough)
     return points[last].factor if last else None

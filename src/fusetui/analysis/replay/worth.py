@@ -39,7 +39,7 @@ from fusetui.analysis.why.model import (
     WorthNote,
 )
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common
@@ -170,19 +170,13 @@ def _after(
     return then if then.unknown <= UNKNOWN else "unclear"
 
 
-def _nodes_of(draft: Draft, rows: Rows, *kinds: Node) -> Rows:
-    """The nodes of some kinds with these rows. Raises WrongChange if there are none."""
-    nodes = draft.graph.nodes(*kinds)
-    return nodes[np.isin(draft.graph.row[nodes], rows)]
-
-
 def _shorter(wanted: Shorter, draft: Draft) -> None:
     less = np.zeros(len(draft.trace), dtype=np.int64)
     less[wanted.rows] = wanted.ns
-    items = _nodes_of(draft, wanted.rows, Node.ITEM)
+    items = draft.graph.nodes(Node.ITEM, rows=wanted.rows)
     saved = less[draft.graph.row[items]]
     draft.scale(items, lambda own: np.maximum(own - saved, 0))
-    calls = _nodes_of(draft, wanted.rows, Node.LAUNCH)
+    calls = draft.graph.nodes(Node.LAUNCH, rows=wanted.rows)
     draft.dur[calls] = np.maximum(draft.dur[calls] - less[draft.graph.row[calls]], 0)
     if not len(items) and not len(calls):
         raise WrongChange("Nothing to shorten.")
@@ -190,17 +184,17 @@ def _shorter(wanted: Shorter, draft: Draft) -> None:
 
 def _unmade(wanted: Unmade, draft: Draft) -> None:
     draft.hurry(covers(draft.trace, draft.graph, wanted.rows), 0.0)
-    waits = _nodes_of(draft, wanted.rows, Node.WAIT)
+    waits = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
     draft.unlink(1, waits)
     draft.dur[waits] = draft.unexplained[waits] = 0
 
 
 def _unawaited(wanted: Unawaited, draft: Draft) -> None:
     trace, row = draft.trace, draft.graph.row
-    calls = _nodes_of(draft, wanted.rows, Node.WAIT)
+    calls = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
     does_wait = draft.graph.lag[1, calls] != NEVER
     waits = calls[does_wait]
-    copies = _nodes_of(draft, wanted.rows[trace.role[wanted.rows] == Role.MEMCPY], Node.ITEM)
+    copies = draft.graph.nodes(Node.ITEM, rows=wanted.rows[trace.role[wanted.rows] == Role.MEMCPY])
     if not len(waits) and not len(copies):
         raise WrongChange("Nothing is known to wait.")
     draft.scale(copies, np.zeros_like)

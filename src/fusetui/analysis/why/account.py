@@ -3,7 +3,7 @@ one class."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -20,6 +20,7 @@ from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
 from fusetui.trace.model.intervals import Cover, common, union
+from fusetui.trace.model.memo import once
 
 
 class Accounts:
@@ -92,6 +93,16 @@ class Accounts:
             named = [self._named[process] for process in own.tolist()]
             lines.append(Devices(trace, self.threads, named, number[trace.process_of_track]))
         return tuple(lines)
+
+
+def line_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
+    """The line of a thread, if it has one; how much farther its places are than times of the
+    file."""
+    for line in once(trace, Accounts).threads:
+        tracks = np.flatnonzero(line.tracks & (trace.thread_of_track == thread))
+        if len(tracks):
+            begin = line.on_line(tracks[:1], np.array([trace.begin_ns]))
+            yield line, int(begin[0]) - trace.begin_ns
 
 
 class Device:

@@ -114,7 +114,18 @@ class Facts:
 
     @cached_property
     def idle(self) -> Idle:
-        return idle_of(self.lines, None if self.is_whole else (self.begin_ns, self.end_ns))
+        parts: list[list[NDArray[Any]]] = []
+        devices = 0
+        for line in self.lines:
+            gaps, why = line.idle_in(None if self.is_whole else (self.begin_ns, self.end_ns))
+            parts.append([*astuple(gaps), line.number(gaps.event) + devices, *why])
+            devices += len(line)
+        if not parts:
+            parts.append([np.empty(0, dtype=np.int32)] * (9 + len(IDLE)))
+        each: list[Any] = parts[0]
+        if len(parts) > 1:
+            each = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        return Idle(*[*each[:9], tuple(each[9:])])
 
     def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
         """The rows of these roles whose names match; the test is made once per name."""
@@ -283,18 +294,3 @@ class Idle(Gaps, frozen=True, eq=False):
     def host(self) -> Int64s:
         """How long each gap lasted for what the launching thread did, [Host, gaps]."""
         return np.stack(self.reasons[HOST : HOST + len(Host)])
-
-
-def idle_of(lines: Sequence[Devices], window: tuple[int, int] | None) -> Idle:
-    """The gaps of all devices; in a window [begin, end) (ns of the file) what lies in it."""
-    parts: list[list[NDArray[Any]]] = []
-    devices = 0
-    for line in lines:
-        gaps, why = line.idle_in(window)
-        parts.append([*astuple(gaps), line.number(gaps.event) + devices, *why])
-        devices += len(line)
-    if not parts:
-        parts.append([np.empty(0, dtype=np.int32)] * (9 + len(IDLE)))
-    whole = parts[0] if len(parts) == 1 else [np.concatenate(c) for c in zip(*parts, strict=True)]
-    fields: list[Any] = [*whole[:9], tuple(whole[9:])]
-    return Idle(*fields)

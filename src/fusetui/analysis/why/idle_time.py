@@ -169,27 +169,23 @@ def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
     trace = line.trace
     found: list[list[Pieces]] = [[] for _ in IDLE]
     for gaps in (line.lead(trace.begin_ns), line.gaps):
-        _collect(found, line, gaps)
+        number, waits = line.number(gaps.event), gaps.called > gaps.begin
+        for reason, (which, start, end) in line.stretches(gaps).items():
+            found[reason].append((number[which], start[which], end[which]))
+        for threads, own, placed in launching(line.trace, line.threads, gaps.launch, waits):
+            waiting = Cover(placed(gaps.begin), placed(gaps.called))
+            back = gaps.begin[own] - waiting.start
+            for kind, cover in enumerate((*threads.covers, outside(joined(*threads.covers)))):
+                (start, end), place = pieces(waiting, cover)
+                piece = number[own[place]], start + back[place], end + back[place]
+                found[HOST + kind].append(piece)
     every = np.arange(len(line))
     found[AFTER].append((every, line.end_ns, np.full(len(line), trace.end_ns)))
     reasons: list[list[ReasonTimes]] = [[] for _ in line.named]
     for name, those in zip(IDLE, found, strict=True):
-        for n, reason in _of_each(name, those):
-            reasons[n].append(reason)
+        for n, times in _of_each(name, those):
+            reasons[n].append(times)
     return [tuple(own) for own in reasons]
-
-
-def _collect(found: list[list[Pieces]], line: Devices, gaps: Gaps) -> None:
-    number, waits = line.number(gaps.event), gaps.called > gaps.begin
-    for reason, (which, start, end) in line.stretches(gaps).items():
-        found[reason].append((number[which], start[which], end[which]))
-    for threads, own, placed in launching(line.trace, line.threads, gaps.launch, waits):
-        waiting = Cover(placed(gaps.begin), placed(gaps.called))
-        back = gaps.begin[own] - waiting.start
-        for kind, cover in enumerate((*threads.covers, outside(joined(*threads.covers)))):
-            (start, end), place = pieces(waiting, cover)
-            piece = number[own[place]], start + back[place], end + back[place]
-            found[HOST + kind].append(piece)
 
 
 def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, ReasonTimes]]:
