@@ -18,7 +18,7 @@ from fusetui.trace.read.events import decode_events
 from fusetui.trace.read.gather import BESIDE_TIME, ChunkColumns, Labels, plain_id, reach
 
 try:
-    from fusetui.trace.read import scan
+    from fusetui.trace.read import scan as scan  # tests ask whether there is one
 except ImportError:  # it could not be compiled where this was installed
     scan = None  # type: ignore[assignment]
 

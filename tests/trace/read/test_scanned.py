@@ -74,7 +74,7 @@ def by_python(text: bytes, monkeypatch: pytest.MonkeyPatch) -> ChunkColumns | No
     with monkeypatch.context() as patched:
         patched.setattr(scanned, "scan", None)
         chunk = decode_list(text, 0, len(text))
-    return chunk and chunk.columns
+    return None if chunk is None else chunk.columns
 
 
 def plain(columns: ChunkColumns) -> list[Any]:
