@@ -93,10 +93,10 @@ def table_html(table: ColumnTable, most: int = ROWS) -> str:
     shown = seen_first(table.top(most))
     sides = ["left" if column.kind == "text" else "right" for column in shown.columns]
 
-    def line(tag: str, cells: Iterable[str]) -> str:
+    def line(tag: str, values: Iterable[str]) -> str:
         row = "".join(
-            f'<{tag} style="text-align: {side}">{escape(printable(cell))}</{tag}>'
-            for side, cell in zip(sides, cells, strict=True)
+            f'<{tag} style="text-align: {side}">{escape(printable(value))}</{tag}>'
+            for side, value in zip(sides, values, strict=True)
         )
         return f"<tr>{row}</tr>"
 
