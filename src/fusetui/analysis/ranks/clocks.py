@@ -221,6 +221,7 @@ CONVERTED_NS = 2_000.0
 collective lie as close together on eight V100. Less is assumed where they lie closer still; of no
 host is the offset known better."""
 REFERENCE, BOUNDS, ENDS = "reference", "bounds", "ends"
+WRONG = "so some of them are matched wrongly"
 
 
 class Clocks(msgspec.Struct, frozen=True, eq=False):
@@ -273,9 +274,7 @@ def clocks_of(matched: Matched) -> Clocks:
     offset, half, by, outside = _decided(ends, low, high, zero)
     refused = hosts.contradiction
     if not refused and not (low <= high + 2 * SLACK_NS).all():
-        refused = (
-            "no offsets of clocks explain all collectives, so some of them are matched wrongly"
-        )
+        refused = f"no offsets of clocks explain all collectives, {WRONG}"
     return Clocks(
         reference=reference,
         hosts=hosts,

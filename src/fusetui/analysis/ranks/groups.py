@@ -127,10 +127,9 @@ def _fitting(ranks: Sequence[RankSummary], kinds: list[_KindOfGroup], places: li
     start = np.stack([found.start[own] for found, own in rows])
     end = np.stack([found.end[own] for found, own in rows])
     spreads = np.array([kind.spread(start, end) for kind in kinds])
-    if not np.isfinite(spreads.min()):
-        return -1
-    fits = np.flatnonzero(spreads <= max(ALIKE * spreads.min(), LEAST_NS)).tolist()
-    most = max(kinds[n].size for n in fits)
+    near = np.isfinite(spreads) & (spreads <= max(ALIKE * spreads.min(), LEAST_NS))
+    fits = np.flatnonzero(near).tolist()
+    most = max((kinds[n].size for n in fits), default=0)
     largest = [n for n in fits if kinds[n].size == most]
     return largest[0] if len(largest) == 1 else -1
 

@@ -269,10 +269,8 @@ def _missing(trace: Trace, found: Sequence[Pass], between: Between | None) -> li
     said = []
     if not found:  # nothing else is known either
         replayed = "what was replayed is training" if trains(trace) else "no graph was replayed"
-        said.append(
-            "Steps: no annotation has the name of a server's step (execute_..., step[...]), and "
-            f"{replayed}."
-        )
+        unnamed = "no annotation has the name of a server's step (execute_..., step[...])"
+        said.append(f"Steps: {unnamed}, and {replayed}.")
     elif between is None or not between.count:
         said.append("The time from one pass of the model to the next: the trace has one pass.")
     if bare := bare_launches(trace):

@@ -147,16 +147,14 @@ def _other_model(trace: Trace, found: Products, layers: Layers | None, model: Mo
         return LACKS
     each, vocabulary = divmod(found.unknown, model.layers)
     if each not in FUSED or vocabulary > 1:
-        return (
-            f"{found.unknown} products ran, which are not those of {model.layers} layers: the"
-            " configuration is of another model"
-        )
+        others = f"{found.unknown} products ran, which are not those of {model.layers} layers"
+        return f"{others}: the configuration is of another model"
     if layers is None or not model.layers - 1 <= layers.count <= model.layers:
         told = "nothing repeats" if layers is None else f"the kernels repeat {layers.count} times"
         return f"{told}, and the configuration has {model.layers} layers"
     if (ranks := world_size(trace.keys)) != 1:
         told = str(ranks) if ranks else "an unknown number of"
         return f"the job has {told} ranks, and how they divide the model is not recorded"
-    if others := sorted(found.dtypes - {model.dtype}):
-        return f"products of {', '.join(others)} ran, and the configuration says {model.dtype}"
+    if types := sorted(found.dtypes - {model.dtype}):
+        return f"products of {', '.join(types)} ran, and the configuration says {model.dtype}"
     return ""

@@ -106,10 +106,8 @@ def _remarks(trace: Trace, own: Sequence[Nodes], whole: int, cut: int) -> tuple[
     """What is missing, where nothing could be compared."""
     said = []
     if bare := bare_launches(trace):
-        said.append(
-            f"{plural(bare, 'graph launch')} recorded no kernels: the profiler did not trace graphs"
-            " by node."
-        )
+        without = f"{plural(bare, 'graph launch')} recorded no kernels"
+        said.append(f"{without}: the profiler did not trace graphs by node.")
     elif not own:
         said.append("The trace has no graph replay to join.")
     if not whole:
