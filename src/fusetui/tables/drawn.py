@@ -53,15 +53,15 @@ def lines(table: ColumnTable, width: int) -> str:
     text."""
     is_unseen = isinstance(width, Unseen)
     longest = None if is_unseen else LONGEST
-    written = [texts(column, longest) for column in table.columns[:-1]]
-    written += [texts(column, None) for column in table.columns[-1:]]
+    cells = [texts(column, longest) for column in table.columns[:-1]]
+    cells += [texts(column, None) for column in table.columns[-1:]]
     texts_at = [n for n, column in enumerate(table.columns) if column.kind == "text"]
     kept = {0, *texts_at[: 2 if table.names[texts_at[0]] == "file" else 1]} if texts_at else {0}
     columns = [
         Drawn(without_unit(column.name), column.kind == "text", 0 if number in kept else number)
         for number, column in enumerate(table.columns)
     ]
-    return aligned(columns, [*zip(*written, strict=True)], None if is_unseen else width)
+    return aligned(columns, [*zip(*cells, strict=True)], None if is_unseen else width)
 
 
 def without_unit(name: str) -> str:
@@ -95,8 +95,8 @@ def table_html(table: ColumnTable, most: int = ROWS) -> str:
 
     def line(tag: str, values: Iterable[str]) -> str:
         row = "".join(
-            f'<{tag} style="text-align: {side}">{escape(printable(cell))}</{tag}>'
-            for side, cell in zip(sides, values, strict=True)
+            f'<{tag} style="text-align: {side}">{escape(printable(value))}</{tag}>'
+            for side, value in zip(sides, values, strict=True)
         )
         return f"<tr>{row}</tr>"
 
