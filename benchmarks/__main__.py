@@ -53,6 +53,7 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
     found: dict[str, list[list[str]]] = {
         "reading": [at("h100_owlv2")],
         "characters": [[str(traces), "--put", *(by_hta if hta else [])]],
+        "floors": [[*at("h100_owlv2"), "--repeat", "5"]],
         "first_picture": [at("h100_owlv2")],
         "formats": [[str(traces.parent / name) for name in TWINS]],
         "snapshots": [[*map(str, sorted(traces.parent.glob("snapshots/*.pickle"))), "--put"]],

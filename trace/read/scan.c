@@ -31,7 +31,7 @@ typedef struct {
 
 typedef struct {
     const char *at;
-    Py_ssize_t length; /* -1: absent */
+    Py_ssize_t length;
 } Span;
 
 /* ---- JSON ---- */
