@@ -48,7 +48,7 @@ from .provenance import CaptureDevice, find_device, load_torch, quiet_torch, tex
 from .record import (
     RECORD_NAME,
     Failed,
-    Outcome,
+    RunOutcome,
     RunRecord,
     SavedRun,
     SavedVariant,
@@ -66,7 +66,7 @@ SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
 Runs = Mapping[str, SavedRun]  # the runs of a sweep by the names of their points, in order
 
 
-def capture(workload: str, options: Options, out: Path | None = None) -> Outcome:
+def capture(workload: str, options: Options, out: Path | None = None) -> RunOutcome:
     """Runs the variants of a workload, at every point if there is a sweep.
 
     `workload` is a name, or the user's own `file.py:build` or `module:build`. Progress goes to
@@ -83,7 +83,7 @@ def capture(workload: str, options: Options, out: Path | None = None) -> Outcome
     lines += [f"Compare them with: fusetui diff {opened}"] if options.compare else []
     emit("\n".join(lines))
     right = all(guess.right for variant in record.measured for guess in variant.guesses)
-    return Outcome(folder, right, tuple(v.name for v in record.failed))
+    return RunOutcome(folder, right, tuple(v.name for v in record.failed))
 
 
 def measure(
@@ -145,7 +145,7 @@ def _run(
     return record
 
 
-def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
+def run_sweep(workload: str, options: Options, out: Path | None) -> RunOutcome:
     """Runs every missing point and prints the result.
 
     The outcome has the sweep's folder, and is about all points. A point at which no variant could
@@ -184,7 +184,7 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
             folder.rmdir()
         raise CaptureError("Nothing was captured at any point of the sweep.")
     _show(folder, runs, points)
-    return Outcome(folder, _show_guesses(runs, points), tuple(_failed(runs, points)))
+    return RunOutcome(folder, _show_guesses(runs, points), tuple(_failed(runs, points)))
 
 
 def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:

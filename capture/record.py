@@ -190,7 +190,7 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """The folder that was written, whether every guess was right, and what failed. `failed` names
     variants, and in a sweep the point before each."""
 

@@ -67,7 +67,7 @@ def share(text: str) -> float:
     return value
 
 
-class Between(Action):
+class TimeRange(Action):
     """`1.2ms..3.4ms`: the times after --from and --to; one of them may be left out."""
 
     def __call__(self, _: object, args: Namespace, value: Any, option: str | None = None) -> None:
@@ -119,7 +119,7 @@ LOOK = (
     ),
 )
 STEP_BY = argument("--step-by PATTERN", "Take annotations that match this as steps.")
-RANGE = argument("--range T..T", "Short for --from T --to T: 1.2ms..3.4ms.", action=Between)
+RANGE = argument("--range T..T", "Short for --from T --to T: 1.2ms..3.4ms.", action=TimeRange)
 PART = (
     argument(
         "--step N", "Only ProfilerStep#N, or the Nth step where none is numbered.", type=whole

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.attach.fake_job import question
 
 from fusetui.attach.door import (
-    Asked,
+    ConfigRequest,
     Registered,
     Wish,
     answer,
@@ -29,17 +29,17 @@ SEEN = bytes.fromhex(  # of torch 2.13, an x86 machine
 
 def test_what_torch_sends() -> None:
     found = decoded(SEEN)
-    assert found == Asked(3, 0, (26904, 26894, 26893, 21736, 21735))
-    assert isinstance(found, Asked)
+    assert found == ConfigRequest(3, 0, (26904, 26894, 26893, 21736, 21735))
+    assert isinstance(found, ConfigRequest)
     assert found.is_free
-    assert not Asked(1, 0, (1,)).is_free
+    assert not ConfigRequest(1, 0, (1,)).is_free
 
 
 @given(st.lists(INTS, min_size=1, max_size=20), INTS, st.binary(min_size=1, max_size=9))
 def test_a_question_of_any_size(pids: list[int], kind: int, more: bytes) -> None:
     """With more behind it, or less, it is none."""
     sent = question(*pids, kind=kind)
-    assert decoded(sent) == Asked(kind, 0, tuple(pids))
+    assert decoded(sent) == ConfigRequest(kind, 0, tuple(pids))
     assert decoded(sent + more) is None
     assert decoded(sent[: -len(more)]) is None
 

@@ -18,7 +18,7 @@ from fusetui.attach import door as doors
 from fusetui.attach import recording
 from fusetui.attach.door import CannotListen, Door, Wish
 from fusetui.attach.processes import Process, process
-from fusetui.attach.recording import CannotRecord, Job, Phase, Recording
+from fusetui.attach.recording import AttachedProcess, CannotRecord, Recording, RecordingPhase
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the door is Linux's")
 
@@ -43,7 +43,7 @@ def this(folder: Path) -> Process:
     return replace(found, folder=str(folder), program="train.py")
 
 
-def only(found: Recording) -> Job:
+def only(found: Recording) -> AttachedProcess:
     (job,) = found.jobs.values()
     return job
 
@@ -54,23 +54,23 @@ def test_a_trace_is_waited_for_until_it_is_whole(sock: Path, tmp_path: Path) -> 
         found = Recording([door], tmp_path, wish, [this(sock)])
         fake.ask(kind=1)
         found.turn(1)
-        assert only(found).phase is Phase.WAITED_FOR
+        assert only(found).phase is RecordingPhase.WAITED_FOR
         fake.ask()
         found.turn(1)
         busy, told = fake.answers()
         assert busy == ""
-        assert only(found).phase is Phase.TOLD
+        assert only(found).phase is RecordingPhase.TOLD
         file = told_file(told)
         file.with_name(f"{file.name}.tmp").write_text(TAIL)
         found.turn(0)
-        assert (only(found).phase, only(found).size) == (Phase.WRITING, len(TAIL))
+        assert (only(found).phase, only(found).size) == (RecordingPhase.WRITING, len(TAIL))
         file.write_text(TAIL[:-1])
         found.turn(0)
         assert not found.is_done
         file.write_text(TAIL)
         fake.ask()
         found.turn(1)
-        assert only(found).phase is Phase.WHOLE
+        assert only(found).phase is RecordingPhase.WHOLE
         assert only(found).why == "It holds no stack: this torch does not record that."
         assert fake.answers() == [""]
 
@@ -109,7 +109,7 @@ def test_several_begin_together(sock: Path, tmp_path: Path) -> None:
         start = int(dict(line.split("=") for line in told.splitlines())["PROFILE_START_TIME"])
         assert before + 59 < start / 1000 < time.time() + 61
         found._start = time.time()
-        found.jobs[os.getpid()] = Job(wanted[0])
+        found.jobs[os.getpid()] = AttachedProcess(wanted[0])
         fake.ask()
         found.turn(1)
         assert fake.answers() == [""]
@@ -131,7 +131,7 @@ def test_what_is_no_whole_trace_is_not_taken(what: str, sock: Path, tmp_path: Pa
             file.symlink_to(tmp_path / "elsewhere")
         fake.ask()
         found.turn(1)
-        assert only(found).phase is Phase.FAILED
+        assert only(found).phase is RecordingPhase.FAILED
         assert {"link": "no file"}.get(what, "no whole trace") in only(found).why.replace(
             "not a", "no"
         )
@@ -146,9 +146,9 @@ def test_a_process_that_dies(sock: Path, tmp_path: Path) -> None:
         found = Recording([door], tmp_path, Wish(0), [one])
         file = tmp_path / "half.json"
         file.write_text(TAIL[:20])
-        found.jobs[child.pid] = Job(one, Phase.TOLD, file)
+        found.jobs[child.pid] = AttachedProcess(one, RecordingPhase.TOLD, file)
         found.turn(0)
-        assert only(found).phase is Phase.WRITING
+        assert only(found).phase is RecordingPhase.WRITING
         child.kill()
         child.wait()
         found.turn(0)

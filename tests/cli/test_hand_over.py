@@ -13,7 +13,7 @@ import pytest
 from fusetui.capture import command
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options
-from fusetui.capture.record import Outcome
+from fusetui.capture.record import RunOutcome
 
 Run = Callable[..., Any]
 File = Callable[..., Path]
@@ -32,12 +32,12 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     and a guess about `odd` is wrong."""
     calls: list[Call] = []
 
-    def capture(workload: str, options: Options, out: Path | None = None) -> Outcome:
+    def capture(workload: str, options: Options, out: Path | None = None) -> RunOutcome:
         calls.append(Call(workload, options, out))
         if workload == "bad":
             raise CaptureError("There is no workload 'bad'.")
         failed = ("eager", "fused") if workload == "broken" else ()
-        return Outcome(Path("runs/x"), workload != "odd", failed)
+        return RunOutcome(Path("runs/x"), workload != "odd", failed)
 
     monkeypatch.setattr(command, "capture", capture)
     return calls

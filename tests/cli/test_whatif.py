@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.replay.path import PathRow
-from fusetui.analysis.replay.whatif import StepChange, Sweep, SweepPoint, WhatIf
+from fusetui.analysis.replay.whatif import StepEffect, Sweep, SweepPoint, WhatIf
 from fusetui.analysis.why.model import DeviceResidual
 from fusetui.report.whatif import limit_sentence, rows_text, sweep_text, whatif_text
 
@@ -27,7 +27,7 @@ def answer(**other: Any) -> WhatIf:
         "changes": ("loader",),
         "of": "step",
         "devices": (DeviceResidual(0, 0.01),),
-        "steps": (StepChange("ProfilerStep#1", 100_000, 80_000),),
+        "steps": (StepEffect("ProfilerStep#1", 100_000, 80_000),),
         "before_ns": 100_000,
         "after_ns": 80_000,
         "saved_ns": 20_000,

@@ -21,10 +21,10 @@ from tests.snapshots import MB, Machine, forward, train
 
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.foreign import is_pickle
-from fusetui.trace.snapshot.columns import Action, BlockState, Events, Snapshot
+from fusetui.trace.snapshot.columns import BlockState, MemoryAction, MemoryEvents, Snapshot
 from fusetui.trace.snapshot.reading import read_snapshot
 
-ACTIONS = tuple(one.name.lower() for one in Action)
+ACTIONS = tuple(one.name.lower() for one in MemoryAction)
 STATES = tuple(one.name.lower() for one in BlockState)
 ODD: tuple[Any, ...] = (None, True, -1, 1 << 62, 1 << 64, 0.5, "x", (), [], {}, (0, 0), [[]], b"x")
 TEXTS = (
@@ -239,12 +239,12 @@ def check_same(found: Snapshot, value: Any) -> None:
     check(found.segments.total_size.tolist() == sizes, "segments")
 
 
-def _rows(found: Snapshot, events: Events) -> Iterator[tuple[Any, ...]]:
+def _rows(found: Snapshot, events: MemoryEvents) -> Iterator[tuple[Any, ...]]:
     for row in range(len(events)):
         numbers = (events.addr, events.size, events.stream, events.time_us, events.device_free)
         texts = (events.compile_context, events.user_metadata)
         yield (
-            Action(events.action[row]).name.lower(),
+            MemoryAction(events.action[row]).name.lower(),
             *(int(column[row]) for column in numbers),
             *(found.strings[column[row]] if column[row] >= 0 else None for column in texts),
             found.pools[events.pool[row]] if events.pool[row] >= 0 else None,

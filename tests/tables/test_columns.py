@@ -13,7 +13,7 @@ from tests.places import TRACES
 
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.tables.public import Table, table_of, with_files
-from fusetui.tables.sources import BY, TABLES, Asked, columns_of, made
+from fusetui.tables.sources import BY, TABLES, TableRequest, columns_of, made
 from fusetui.tables.table import NoColumn, Spec, column_of
 from fusetui.trace import open_trace
 
@@ -62,7 +62,7 @@ def test_a_real_trace(path: Path) -> None:
 
 @pytest.mark.parametrize("by", BY)
 def test_groups_of_kernels(by: str, trace_of: Make, event: Make) -> None:
-    found = made("kernels", trace_of([event()]), Asked(by=by))
+    found = made("kernels", trace_of([event()]), TableRequest(by=by))
     assert types(found) == wanted("kernels", by)
 
 

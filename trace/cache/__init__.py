@@ -4,6 +4,6 @@ An entry belongs to one path, and is used only if size, modification time, head 
 are unchanged. Failures here are never reported: without a cache the file is read.
 """
 
-from fusetui.trace.cache.entry import Entry, Record, entry_for, record_for, tidy
+from fusetui.trace.cache.entry import CacheRecord, Entry, entry_for, record_for, tidy
 
-__all__ = ["Entry", "Record", "entry_for", "record_for", "tidy"]
+__all__ = ["CacheRecord", "Entry", "entry_for", "record_for", "tidy"]

@@ -170,16 +170,18 @@ ENDS = 1 << 16  # bytes of the head and of the tail of a file that are compared
 TextOf = Callable[..., Text]  # see formats.text_of
 
 
-class Record(msgspec.Struct, frozen=True):
+class CacheRecord(msgspec.Struct, frozen=True):
     """One file in the cache, and the current state of the file that it is about."""
 
     path: str  # as the user gave it
     origin: Origin
     place: Path
 
-    def beside(self, name: str) -> Record:
+    def beside(self, name: str) -> CacheRecord:
         """The file beside it; `name` is one of folder.BESIDE."""
-        return Record(self.path, self.origin, self.place.with_name(f"{self.place.name}.{name}"))
+        return CacheRecord(
+            self.path, self.origin, self.place.with_name(f"{self.place.name}.{name}")
+        )
 
     def load(self, kind: type[T]) -> T | None:
         """The record, if there is one for this state of the file."""
@@ -201,7 +203,7 @@ class Record(msgspec.Struct, frozen=True):
                 replace_file(self.place, partial(write, found, self.origin))
 
 
-class Entry(Record, frozen=True):
+class Entry(CacheRecord, frozen=True):
     """The file of a trace."""
 
     def trace(self, text_of: TextOf) -> Trace | None:
@@ -239,7 +241,7 @@ def entry_for(path: str) -> Entry | None:
     return None
 
 
-def record_for(path: str, name: str) -> Record | None:
+def record_for(path: str, name: str) -> CacheRecord | None:
     """`name` is one of folder.BESIDE. None if the cache is off, or nothing tells one state of the
     file from another: standard input, and servers that say neither when it was changed nor its
     etag. The record of a folder holds whatever is in it: it has to tell itself what became of each
@@ -247,7 +249,7 @@ def record_for(path: str, name: str) -> Record | None:
     with suppress(Exception):  # reading the file will report it
         if (folder := cache_folder()) is not None and path != "-":
             origin = _origin(path)
-            return Record(path, origin, _place_in(folder, origin.path)).beside(name)
+            return CacheRecord(path, origin, _place_in(folder, origin.path)).beside(name)
     return None
 
 

@@ -32,7 +32,7 @@ Row = tuple[Any, ...]
 encode = msgspec.json.encode
 
 
-class Known(msgspec.Struct, frozen=True, eq=False):
+class BatchContext(msgspec.Struct, frozen=True, eq=False):
     """What every batch needs; worked out once."""
 
     batches: tuple[tuple[Batches, int], ...]  # of each stretch but the first
@@ -84,12 +84,12 @@ def writer(place: ExportFile) -> Callable[[int], bytes]:
     return write
 
 
-def _known(place: ExportFile) -> Known:
+def _known(place: ExportFile) -> BatchContext:
     with closing(Export(place)) as db:
         sources = present(db)
         words, who = words_of(db), Processes(db, sources)
         metrics = db.records("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
-        return Known(
+        return BatchContext(
             tuple((one, n) for one in plan(db, sources) for n in range(one.count)),
             words,
             who,
@@ -113,7 +113,7 @@ def _rows(db: Export, batches: Batches, number: int) -> Iterator[Row]:
     return db.rows(source.table, columns, rest, batches.bounds(number))
 
 
-def _slice(row: Row, source: EventTable, known: Known) -> bytes:
+def _slice(row: Row, source: EventTable, known: BatchContext) -> bytes:
     _, start, end, owner, device, context, stream, correlation, external, number, kind, *more = row
     lane, offset, gpu = known.lane(source, owner, device, stream, context)
     args: dict[str, Any] = {}
@@ -181,7 +181,7 @@ ARGS = {f"{CUPTI}KERNEL": _kernel, f"{CUPTI}MEMCPY": _copy, f"{CUPTI}MEMSET": _c
 """Of other tables, what is `_named`."""
 
 
-def _metric(row: Row, source: EventTable, known: Known) -> bytes:
+def _metric(row: Row, source: EventTable, known: BatchContext) -> bytes:
     """A counter; the lowest byte of its type is the number of the GPU."""
     kind, number, value = row[FIELDS.index("owner")], row[FIELDS.index("name")], row[-1]
     name, gpu = known.metrics.get((kind, number), f"metric {number}"), kind & 255

@@ -31,7 +31,7 @@ MOST_LISTED = 10_000
 """Unreadable elements whose place and reason are kept; all of them are counted."""
 
 
-class Window(NamedTuple):
+class ByteWindow(NamedTuple):
     """Elements in the bytes [begins, ends) of a text that begins at byte `start` of the document.
 
     `after` is as in Chunk.
@@ -47,7 +47,7 @@ class Window(NamedTuple):
 class Batch:
     """The elements of a window. Blank ones do not count."""
 
-    def __init__(self, window: Window, listed: int, others: bool = False) -> None:
+    def __init__(self, window: ByteWindow, listed: int, others: bool = False) -> None:
         """`listed`: how many unreadable elements may be listed. With `others` the chunk also
         locates elements that are JSON, but not events."""
         firsts = first_bytes(window.text, window.begins, window.ends)

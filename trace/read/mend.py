@@ -17,7 +17,7 @@ import numpy as np
 
 from fusetui.text.patterns import late
 from fusetui.trace.model.report import Skipped
-from fusetui.trace.read.batch import MOST_LISTED, Batch, Window, event_in
+from fusetui.trace.read.batch import MOST_LISTED, Batch, ByteWindow, event_in
 from fusetui.trace.read.body import is_end
 from fusetui.trace.read.chunks import CUT_SHORT, KEYS, NEAR_END, Chunk, decode_list
 from fusetui.trace.read.document import Document
@@ -77,7 +77,7 @@ class Mender:
                 return
             start = chunk.end
 
-    def _window(self, start: int, stop: int) -> Window | None:
+    def _window(self, start: int, stop: int) -> ByteWindow | None:
         """The elements from `start` on that begin before `stop`; None if the first one has no
         end."""
         text = self._document[start : start + self._window_size]
@@ -90,9 +90,9 @@ class Mender:
             kept -= 1
         whole = found.close >= 0 and kept == len(found.begins)
         after = start + found.close + 1 if whole else -1
-        return Window(start, text, found.begins[:kept], found.ends[:kept], after)
+        return ByteWindow(start, text, found.begins[:kept], found.ends[:kept], after)
 
-    def _long_element(self, start: int) -> Window | None:
+    def _long_element(self, start: int) -> ByteWindow | None:
         """An element longer than the window; beyond LONGEST its text is left out."""
         state, at = INSIDE, start
         limit = start + max(self._ahead, AFTER_DAMAGE)
@@ -102,13 +102,13 @@ class Mender:
                 end = at + int(found.ends[0])
                 after = end + 1 if found.close == found.ends[0] else -1
                 text = self._document[start:end] if end - start <= LONGEST else b""
-                return Window(start, text, np.array([0]), np.array([end - start]), after)
+                return ByteWindow(start, text, np.array([0]), np.array([end - start]), after)
             state, at = found.state, at + len(text)
         self._ahead -= at - start
         self._closes = state == INSIDE and at >= len(self._document)
         return None
 
-    def _read_window(self, window: Window) -> Chunk:
+    def _read_window(self, window: ByteWindow) -> Chunk:
         start, end = window.start, window.start + int(window.ends[-1])
         end = window.after - 1 if window.after != -1 else self._next(end)
         if not window.text:
@@ -117,7 +117,7 @@ class Mender:
         plain = decode_list(events, start, end, window.after) if PHASE in events else None
         return plain or self._read_batch(window, end)
 
-    def _read_batch(self, window: Window, end: int) -> Chunk:
+    def _read_batch(self, window: ByteWindow, end: int) -> Chunk:
         """Reads what is not a plain list up to `end`, or to where reading can continue after
         damage."""
         batch = Batch(window, max(MOST_LISTED - self._listed, 0), self._others)

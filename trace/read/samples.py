@@ -38,7 +38,7 @@ class Coded(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class Totals(msgspec.Struct, gc=False):
+class MemoryArgs(msgspec.Struct, gc=False):
     """The args of a memory event."""
 
     kind: int | None = msgspec.field(default=None, name=PLACE[0])
@@ -53,7 +53,7 @@ class Totaled(msgspec.Struct, gc=False):
     ph: str = ""
     name: str = ""
     ts: int | float = 0
-    args: Totals | None = None
+    args: MemoryArgs | None = None
 
 
 decode_events = msgspec.json.Decoder(list[Coded]).decode
@@ -90,7 +90,7 @@ def totals_in(text: Text, stretch: Stretch) -> Floats | None:
         events = decode_totals(list_text(text, stretch))
     except (OSError, TraceError, *UNDECODABLE):
         return None
-    nothing = Totals()
+    nothing = MemoryArgs()
     known = (event.args or nothing for event in events if _is_memory(event))
     return np.array([*map(msgspec.structs.astuple, known)], dtype=np.float64).reshape(-1, 4)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s
 
 
-class Action(IntEnum):
+class MemoryAction(IntEnum):
     """What an event is; `size` is what was asked for, of SEGMENT_* what the device gave."""
 
     OTHER = 0  # of a later torch
@@ -36,14 +36,14 @@ class BlockState(IntEnum):
     ACTIVE_PENDING_FREE = 3
 
 
-class Table(msgspec.Struct, frozen=True, eq=False):
+class RecordTable(msgspec.Struct, frozen=True, eq=False):
     """Columns of equal length, the last of them for sure."""
 
     def __len__(self) -> int:
         return len(getattr(self, self.__struct_fields__[-1]))
 
 
-class Segments(Table, frozen=True, eq=False):
+class Segments(RecordTable, frozen=True, eq=False):
     """Arrays of shape [segments]."""
 
     device: Int32s
@@ -59,7 +59,7 @@ class Segments(Table, frozen=True, eq=False):
     stack: Int32s
 
 
-class Blocks(Table, frozen=True, eq=False):
+class Blocks(RecordTable, frozen=True, eq=False):
     """Arrays of shape [blocks], in the order of the segments and in each of addresses."""
 
     segment: Int32s  # its row in Segments
@@ -70,7 +70,7 @@ class Blocks(Table, frozen=True, eq=False):
     stack: Int32s
 
 
-class Events(Table, frozen=True, eq=False):
+class MemoryEvents(RecordTable, frozen=True, eq=False):
     """Arrays of shape [events], in the order of the file."""
 
     device: int
@@ -86,7 +86,7 @@ class Events(Table, frozen=True, eq=False):
     pool: Int32s
 
 
-class Annotations(Table, frozen=True, eq=False):
+class Annotations(RecordTable, frozen=True, eq=False):
     """Arrays of shape [annotations], in the order of the file."""
 
     name: Int32s
@@ -129,7 +129,7 @@ class Snapshot(msgspec.Struct, frozen=True, eq=False):
     bytes: int  # of the file as stored
     segments: Segments
     blocks: Blocks
-    events: tuple[Events, ...]  # by device; those without any event are left out
+    events: tuple[MemoryEvents, ...]  # by device; those without any event are left out
     annotations: Annotations
     stacks: Stacks
     strings: tuple[str, ...]

@@ -12,8 +12,16 @@ from typing import Any
 
 from fusetui.trace.model.errors import NothingRead
 from fusetui.trace.model.report import Progress, Stop, never, silent
-from fusetui.trace.snapshot.runs import Runs
-from fusetui.trace.snapshot.tables import ROW, Fields, Items, Kind, Memo, Tables, Wrong
+from fusetui.trace.snapshot.runs import RunReader
+from fusetui.trace.snapshot.tables import (
+    ROW,
+    Kind,
+    ListItems,
+    Memo,
+    RowFields,
+    SnapshotTables,
+    Wrong,
+)
 
 CONTAINER, TABLE, TEXT, PLACE = 120, 300, 60, 40
 """Bytes of an empty container (a list has an array, too), of a dict's own table, of a text, and of
@@ -32,16 +40,16 @@ class Machine:
     """Makes rows of a snapshot. `run` returns what is on top of the stack in the end."""
 
     def __init__(
-        self, data: bytes, tables: Tables, progress: Progress = silent, stop: Stop = never
+        self, data: bytes, tables: SnapshotTables, progress: Progress = silent, stop: Stop = never
     ) -> None:
         self.data, self.tables = data, tables
         self.progress, self.stop = progress, stop
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo = Memo(len(data))
-        self.runs = Runs(data, tables, self.memo)
+        self.runs = RunReader(data, tables, self.memo)
         self.began = 0  # where the newest dict begins
-        self.newest: Fields | None = None
+        self.newest: RowFields | None = None
         steps: dict[bytes, Step] = {
             b"\x80": lambda at: at + 1,  # PROTO
             b"\x95": lambda at: at + 8,  # FRAME
@@ -137,17 +145,17 @@ class Machine:
                 own = int.from_bytes(number[1:], "little")
                 self._put(own if number[1:] else len(self.memo), at)
             return end
-        self.stack.append(Items())
+        self.stack.append(ListItems())
         self.memo.take(2 * CONTAINER)
         return at
 
     def _empty_dict(self, at: int) -> int:
         mark = self.marks[-1] if self.marks else 0
-        if mark and type(self.stack[mark - 1]) is Items and (found := self.runs.read(at - 1)):
+        if mark and type(self.stack[mark - 1]) is ListItems and (found := self.runs.read(at - 1)):
             rows, end = found
             self._poll(end)  # up to a MB later
             return self._push(rows, end)
-        self.newest, self.began = Fields(), at - 1
+        self.newest, self.began = RowFields(), at - 1
         self.stack.append(self.newest)
         self.memo.take(CONTAINER)
         return at
@@ -184,7 +192,7 @@ class Machine:
 
     def _append(self, values: list[Any], at: int) -> int:
         items = self.stack[-1]
-        if type(items) is not Items:
+        if type(items) is not ListItems:
             raise Wrong("its opcodes do not fit together")
         items.add(values)
         self.memo.take(PLACE)
@@ -192,7 +200,7 @@ class Machine:
 
     def _set(self, found: list[Any], at: int) -> int:
         fields, keys = self.stack[-1], found[::2]
-        if type(fields) is not Fields or len(found) % 2 or fields.kind is not Kind.PLAIN:
+        if type(fields) is not RowFields or len(found) % 2 or fields.kind is not Kind.PLAIN:
             raise Wrong("its opcodes do not fit together")
         if not set(map(type, keys)) <= {str}:  # hashing nested tuples may end the process
             raise Wrong("a key is no text")

@@ -15,9 +15,16 @@ from fusetui.trace.read.document import Document
 from fusetui.trace.read.foreign import is_pickle
 from fusetui.trace.read.reading import without_collector
 from fusetui.trace.read.source import open_stored, reason, room_for, unpacked
-from fusetui.trace.snapshot.columns import Annotations, Blocks, Events, Segments, Snapshot, Stacks
+from fusetui.trace.snapshot.columns import (
+    Annotations,
+    Blocks,
+    MemoryEvents,
+    Segments,
+    Snapshot,
+    Stacks,
+)
 from fusetui.trace.snapshot.opcodes import Machine
-from fusetui.trace.snapshot.tables import Fields, Items, Kind, Tables, Wrong
+from fusetui.trace.snapshot.tables import Kind, ListItems, RowFields, SnapshotTables, Wrong
 
 FRAME, SMALLEST = b"\x95", 1 << 12  # the opcode; bytes of a frame that is not the last: 64 KB
 SIZES = {"size", "requested_size", "total_size", "allocated_size", "active_size", "device_free"}
@@ -28,7 +35,7 @@ def read_snapshot(path: str, progress: Progress = silent, stop: Stop = never) ->
     """Reads a snapshot, compressed or not. Raises CannotRead or NotATrace with one plain
     sentence, and NothingRead if it is stopped."""
     data, size = _document(path, stop)
-    tables = Tables()
+    tables = SnapshotTables()
     try:
         with without_collector():
             root = Machine(data, tables, progress, stop).run()
@@ -68,18 +75,18 @@ def _unframed(document: Document) -> bytes:
     return b"".join([*pieces, document[at:]])
 
 
-def _snapshot(path: str, size: int, root: Any, tables: Tables) -> Snapshot:
-    if type(root) is Items and root.rows:  # of torch.cuda.memory_snapshot()
+def _snapshot(path: str, size: int, root: Any, tables: SnapshotTables) -> Snapshot:
+    if type(root) is ListItems and root.rows:  # of torch.cuda.memory_snapshot()
         root = {"segments": root}
     if not isinstance(root, dict) or "segments" not in root:
         raise Wrong("it has no segments")
     segments = _rows(root["segments"], Kind.SEGMENT)
-    traces = root.get("device_traces", Items())
-    if type(traces) is not Items or traces.rows:
+    traces = root.get("device_traces", ListItems())
+    if type(traces) is not ListItems or traces.rows:
         raise Wrong("device_traces is not a list of lists")
     of_devices = [_rows(one, Kind.EVENT) for one in traces]
     settings = root.get("allocator_settings", {})
-    noted = _rows(root.get("external_annotations", Items()), Kind.ANNOTATION)
+    noted = _rows(root.get("external_annotations", ListItems()), Kind.ANNOTATION)
     found = tables.columns
     _check_sizes(found)
     return Snapshot(
@@ -88,7 +95,7 @@ def _snapshot(path: str, size: int, root: Any, tables: Tables) -> Snapshot:
         segments=Segments(**_taken(found[Kind.SEGMENT], segments)),
         blocks=_blocks(found[Kind.BLOCK], segments),
         events=tuple(
-            Events(device=device, **_taken(found[Kind.EVENT], rows))
+            MemoryEvents(device=device, **_taken(found[Kind.EVENT], rows))
             for device, rows in enumerate(of_devices)
             if len(rows)
         ),
@@ -113,7 +120,7 @@ def _check_sizes(tables: dict[Kind, dict[str, array[int]]]) -> None:
 
 def _rows(items: object, kind: Kind) -> Int32s:
     """The rows that a list consists of. Raises Wrong if it holds anything else."""
-    if type(items) is not Items or items or items.kind not in (Kind.PLAIN, kind):
+    if type(items) is not ListItems or items or items.kind not in (Kind.PLAIN, kind):
         raise Wrong(f"a list that should hold {kind.name.lower()}s holds something else")
     return np.frombuffer(items.rows, np.int32)
 
@@ -143,7 +150,7 @@ def _blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
     return Blocks(**(_taken(columns, order) | {"segment": of[order]}))
 
 
-def _stacks(tables: Tables) -> Stacks:
+def _stacks(tables: SnapshotTables) -> Stacks:
     lengths = np.fromiter((len(one) // 4 for one in tables.stacks), np.int64, len(tables.stacks))
     start: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     frame = np.frombuffer(b"".join(tables.stacks), np.int32)
@@ -154,7 +161,7 @@ def _plain(value: Any, depth: int = 8) -> Any:
     """Settings as dicts, lists and values that JSON has."""
     if not depth:
         raise Wrong("its settings are nested too deeply")
-    if isinstance(value, Fields):
+    if isinstance(value, RowFields):
         return {key: _plain(one, depth - 1) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(one, depth - 1) for one in value]

@@ -12,7 +12,15 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Int32s, Int64s, distinct
-from fusetui.trace.snapshot.tables import Fields, Kind, Memo, Rows, Stack, Tables, stack_code
+from fusetui.trace.snapshot.tables import (
+    Kind,
+    Memo,
+    RowFields,
+    RowRange,
+    SnapshotTables,
+    StackNumber,
+    stack_code,
+)
 from fusetui.trace.snapshot.walk import PUTS, Walk
 
 SMALL, LARGE = 1 << 15, 1 << 20  # bytes that are divided at once: more after each whole success
@@ -39,7 +47,7 @@ WHAT |= dict.fromkeys(NUMBERS, INT)
 NAMES = {*NUMBERS, "action", "compile_context", "user_metadata", "pool_id", "frames"}
 
 
-class Form(msgspec.Struct, frozen=True, eq=False):
+class EventForm(msgspec.Struct, frozen=True, eq=False):
     """Events with the same keys in the same order, of which `frames`, the last, may be missing."""
 
     names: tuple[str, ...]
@@ -48,7 +56,7 @@ class Form(msgspec.Struct, frozen=True, eq=False):
     pattern: re.Pattern[bytes]  # of one
 
 
-class Known(dict[bytes, int]):
+class KnownCodes(dict[bytes, int]):
     """Codes of what bytes of the file mean, each worked out once."""
 
     def __init__(self, code: Callable[[bytes], int], memo: Memo) -> None:
@@ -62,16 +70,16 @@ class Known(dict[bytes, int]):
         return found
 
 
-class Runs:
+class RunReader:
     """Finds and reads runs of events."""
 
-    def __init__(self, data: bytes, tables: Tables, memo: Memo) -> None:
+    def __init__(self, data: bytes, tables: SnapshotTables, memo: Memo) -> None:
         self.data, self.tables, self.memo = data, tables, memo
-        self.forms: list[Form] = []
+        self.forms: list[EventForm] = []
         self.slow_until = 0  # before this place, events are read one by one
         self.size = SMALL
-        self.frames, self.stacks = Known(self._frame, memo), Known(self._stack, memo)
-        self.texts = Known(lambda raw: memo.shared(str(raw, "utf-8", "replace")), memo)
+        self.frames, self.stacks = KnownCodes(self._frame, memo), KnownCodes(self._stack, memo)
+        self.texts = KnownCodes(lambda raw: memo.shared(str(raw, "utf-8", "replace")), memo)
 
     def learn(self, start: int, names: tuple[str, ...]) -> None:
         """Makes a form of the event that starts here, if it is one that runs may consist of."""
@@ -90,9 +98,12 @@ class Runs:
             fields = [b"%s(?:%s)" % (re.escape(k), v) for k, v in zip(keys, values, strict=True)]
             fields[-1] = b"(?:%s)?+" % fields[-1] if names[-1] == "frames" else fields[-1]
             pattern = re.compile(START.pattern + b"".join(fields) + b"u", re.DOTALL)
-            self.forms = [Form(names, tuple(keys), begin[1][:1], pattern), *others[: FORMS - 1]]
+            self.forms = [
+                EventForm(names, tuple(keys), begin[1][:1], pattern),
+                *others[: FORMS - 1],
+            ]
 
-    def read(self, start: int) -> tuple[Rows, int] | None:
+    def read(self, start: int) -> tuple[RowRange, int] | None:
         """The events from here on, and where they end; None if there are too few."""
         if start < self.slow_until:
             return None
@@ -108,15 +119,15 @@ class Runs:
             self.slow_until = max(end, self.slow_until)
         return None
 
-    def whole_stack(self, start: int) -> tuple[Stack, bytes, int] | None:
+    def whole_stack(self, start: int) -> tuple[StackNumber, bytes, int] | None:
         """A list of frames that begins here, what numbers it, and where it ends."""
         found = WHOLE.match(self.data, start)
         code = self.stacks[found[2]] if found else NO_STACK
         if not found or code == NO_STACK:
             return None
-        return Stack(stack_code(code)), found[1], found.end()
+        return StackNumber(stack_code(code)), found[1], found.end()
 
-    def _run(self, form: Form, start: int) -> tuple[Rows, int] | None:
+    def _run(self, form: EventForm, start: int) -> tuple[RowRange, int] | None:
         mark, put = b"(" + form.keys[0], int(PUTS[form.put[0]]) if form.put else 0
         begin = start + 1 + put
         slab = self.data[begin : min(begin + self.size, len(self.data) - AFTER)]
@@ -146,7 +157,7 @@ class Runs:
         return rows, int(last[count - 1]) + 1
 
     def _values(
-        self, form: Form, walk: Walk, last: Int64s
+        self, form: EventForm, walk: Walk, last: Int64s
     ) -> tuple[dict[str, Int64s], dict[str, tuple[Int64s, Int32s]]]:
         """Numbers; and of other values the number that each is referred to, or -1 and its code."""
         columns, codes = dict[str, Int64s](), dict[str, tuple[Int64s, Int32s]]()
@@ -227,4 +238,4 @@ class Runs:
     def _frame(self, raw: bytes) -> int:
         """The row of the frame that is referred to; NO_STACK of anything else."""
         found = self.memo.get(int.from_bytes(raw[1:], "little"))
-        return found.row if type(found) is Fields and found.kind is Kind.FRAME else NO_STACK
+        return found.row if type(found) is RowFields and found.kind is Kind.FRAME else NO_STACK

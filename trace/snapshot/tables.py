@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s
 from fusetui.trace.snapshot.columns import (
-    Action,
     Annotations,
     Blocks,
     BlockState,
-    Events,
     Frame,
+    MemoryAction,
+    MemoryEvents,
     Segments,
 )
 
@@ -38,7 +38,7 @@ class Kind(IntEnum):
     ANNOTATION = 5
 
 
-class Fields(dict[Any, Any]):
+class RowFields(dict[Any, Any]):
     """A dict of the file; a row of the table of its kind, and empty, once that is known."""
 
     __slots__ = ("kind", "row")
@@ -47,7 +47,7 @@ class Fields(dict[Any, Any]):
         self.kind, self.row = Kind.PLAIN, -1
 
 
-class Rows(NamedTuple):
+class RowRange(NamedTuple):
     """Entries of a list that became the rows [first, end) of a table."""
 
     kind: Kind
@@ -55,11 +55,11 @@ class Rows(NamedTuple):
     end: int
 
 
-class Stack(int):
+class StackNumber(int):
     """The number of a stack whose list was read as a whole."""
 
 
-class Items(list[Any]):
+class ListItems(list[Any]):
     """A list of the file; of rows, it keeps only their numbers."""
 
     __slots__ = ("kind", "rows")
@@ -71,11 +71,11 @@ class Items(list[Any]):
         """Raises Wrong if rows of one kind stand beside something else."""
         append = self.rows.append
         for value in values:
-            if type(value) is Fields and value.row >= 0:
+            if type(value) is RowFields and value.row >= 0:
                 if value.kind is not self.kind:
                     self._expect(value.kind)
                 append(value.row)
-            elif type(value) is Rows:
+            elif type(value) is RowRange:
                 self._expect(value.kind)
                 self.rows.extend(range(value.first, value.end))
             else:
@@ -93,20 +93,20 @@ CODES = {Int64s: "q", Int32s: "i", Flags: "B", NDArray[np.uint8]: "B"}
 COLUMNS = {
     kind: {name: CODES[hint] for name, hint in get_type_hints(record).items() if hint in CODES}
     for kind, record in (
-        (Kind.EVENT, Events),
+        (Kind.EVENT, MemoryEvents),
         (Kind.SEGMENT, Segments),
         (Kind.BLOCK, Blocks),
         (Kind.ANNOTATION, Annotations),
     )
 }
 """The types of arrays, by kind and column."""
-ACTIONS = {one.name.lower(): int(one) for one in Action if one is not Action.OTHER}
+ACTIONS = {one.name.lower(): int(one) for one in MemoryAction if one is not MemoryAction.OTHER}
 STATES = {one.name.lower(): int(one) for one in BlockState}
 EVENT_KEYS = {"stack": "frames", "pool": "pool_id"}
-NOTHING: Items = Items()
+NOTHING: ListItems = ListItems()
 
 
-class Tables:
+class SnapshotTables:
     """All rows so far. Raises Wrong where a value has the wrong type."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class Tables:
         self.stacks: dict[bytes, int] = {}  # the numbers of their frames, as int32
         self.strings: dict[str, int] = {}
         self.pools: dict[tuple[int, int], int] = {}
-        self._makers: tuple[tuple[str, Kind, Callable[[Fields], int]], ...] = (
+        self._makers: tuple[tuple[str, Kind, Callable[[RowFields], int]], ...] = (
             ("action", Kind.EVENT, self._event),
             ("filename", Kind.FRAME, self._frame),
             ("state", Kind.BLOCK, self._block),
@@ -130,7 +130,7 @@ class Tables:
             ("stage", Kind.ANNOTATION, self._annotation),
         )
 
-    def settle(self, fields: Fields) -> Kind:
+    def settle(self, fields: RowFields) -> Kind:
         """Makes a row of a complete dict, if it is of a known kind."""
         for key, kind, make in self._makers:
             if key in fields:
@@ -145,9 +145,9 @@ class Tables:
 
     def stack(self, frames: object) -> int:
         """The number of a stack; -1 of an empty one."""
-        if type(frames) is Stack:
+        if type(frames) is StackNumber:
             return int(frames)
-        if type(frames) is not Items or frames or frames.kind not in (Kind.PLAIN, Kind.FRAME):
+        if type(frames) is not ListItems or frames or frames.kind not in (Kind.PLAIN, Kind.FRAME):
             raise Wrong("frames are not a list of frames")
         return self.stack_of(frames.rows)
 
@@ -171,22 +171,22 @@ class Tables:
             return -1
         return self.pools.setdefault(pair, len(self.pools))
 
-    def add_events(self, count: int, found: dict[str, Int64s]) -> Rows:
+    def add_events(self, count: int, found: dict[str, Int64s]) -> RowRange:
         """Many events at once; -1 for what is not found."""
         columns = self.columns[Kind.EVENT]
         first, missing = len(columns["action"]), np.full(count, -1)
         for name, column in columns.items():
             values = found.get(EVENT_KEYS.get(name, name), missing)
             column.frombytes(values.astype(column.typecode).tobytes())
-        return Rows(Kind.EVENT, first, first + count)
+        return RowRange(Kind.EVENT, first, first + count)
 
-    def _frame(self, fields: Fields) -> int:
+    def _frame(self, fields: RowFields) -> int:
         name, file = _text(fields, "name"), _text(fields, "filename")
         line = _number(fields, "line", 0)
         frame = Frame(name, file, line if 0 < line < 1 << 31 else 0)  # torch writes -1 as 2**64 - 1
         return self.frames.setdefault(frame, len(self.frames))
 
-    def _event(self, fields: Fields) -> int:
+    def _event(self, fields: RowFields) -> int:
         free = fields.get("device_free")  # of an `oom`; None is not known
         return self._row(
             Kind.EVENT,
@@ -199,9 +199,9 @@ class Tables:
             pool=self.pool(fields.get("pool_id")),
         )
 
-    def _block(self, fields: Fields) -> int:
+    def _block(self, fields: RowFields) -> int:
         history = fields.get("history")  # before torch 2.1
-        if isinstance(history, list) and history and isinstance(history[0], Fields):
+        if isinstance(history, list) and history and isinstance(history[0], RowFields):
             fields.setdefault("frames", history[0].get("frames", NOTHING))
             fields.setdefault("requested_size", history[0].get("real_size", -1))
         state = STATES.get(_text(fields, "state"))
@@ -210,7 +210,7 @@ class Tables:
         stack = self.stack(fields.get("frames", NOTHING))
         return self._row(Kind.BLOCK, fields, segment=-1, state=state, stack=stack)
 
-    def _segment(self, fields: Fields) -> int:
+    def _segment(self, fields: RowFields) -> int:
         row = self._row(
             Kind.SEGMENT,
             fields,
@@ -220,7 +220,7 @@ class Tables:
             stack=self.stack(fields.get("frames", NOTHING)),
         )
         blocks = fields.get("blocks", NOTHING)
-        if type(blocks) is not Items or blocks or blocks.kind not in (Kind.PLAIN, Kind.BLOCK):
+        if type(blocks) is not ListItems or blocks or blocks.kind not in (Kind.PLAIN, Kind.BLOCK):
             raise Wrong("blocks are not a list of blocks")
         self._place(blocks.rows, row, _number(fields, "address"))
         return row
@@ -236,11 +236,11 @@ class Tables:
                 columns["address"][row] = address
             address = columns["address"][row] + columns["size"][row]
 
-    def _annotation(self, fields: Fields) -> int:
+    def _annotation(self, fields: RowFields) -> int:
         name, is_start = self.text(fields.get("name")), _text(fields, "stage") == "START"
         return self._row(Kind.ANNOTATION, fields, name=name, is_start=is_start)
 
-    def _row(self, kind: Kind, fields: Fields, **found: int) -> int:
+    def _row(self, kind: Kind, fields: RowFields, **found: int) -> int:
         fields.update(found)
         appends, value = self._appends[kind], fields.get
         row = len(self.columns[kind][appends[0][0]])
@@ -253,14 +253,14 @@ class Tables:
         return row
 
 
-def _number(fields: Fields, key: str, missing: int = -1) -> int:
+def _number(fields: RowFields, key: str, missing: int = -1) -> int:
     value = fields.get(key, missing)
     if type(value) is not int:
         raise Wrong(f"{key} is not a whole number")
     return value
 
 
-def _text(fields: Fields, key: str) -> str:
+def _text(fields: RowFields, key: str) -> str:
     value = fields.get(key, "")
     if not isinstance(value, str):
         raise Wrong(f"{key} is not a text")
@@ -301,11 +301,11 @@ class Memo:
         """What a code stands for."""
         if code == ROW:
             raise Wrong("it has one event in two places")
-        return self.things[code] if code > ROW else Stack(stack_code(code))
+        return self.things[code] if code > ROW else StackNumber(stack_code(code))
 
     def put(self, thing: Any) -> None:
         """Gives it the next number."""
-        if type(thing) is Stack:
+        if type(thing) is StackNumber:
             self.codes.append(stack_code(int(thing)))
         else:
             self.codes.append(len(self.things))

@@ -19,7 +19,7 @@ from fusetui.text.figures import count, duration, plural, size
 from fusetui.trace.cells.raster import edges
 from fusetui.trace.model.arrays import summed
 from fusetui.trace.model.memo import once
-from fusetui.trace.snapshot.columns import Action, Frame
+from fusetui.trace.snapshot.columns import Frame, MemoryAction
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.picture import Said
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
@@ -30,7 +30,7 @@ from fusetui.tui.layout.memory import ANY_STACK, LETTERS, NO_LIFE, MemoryRow, he
 from fusetui.tui.layout.text_layout import wrapped
 
 if TYPE_CHECKING:
-    from fusetui.analysis.memory.moments import Moments, Placed
+    from fusetui.analysis.memory.moments import Moments, PlacedBlocks
     from fusetui.tui.state.memory import Window
 
 LABEL = 11  # cells that a tick takes
@@ -86,7 +86,7 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
 
 
 def _failures(moments: Moments) -> list[int]:
-    found: list[int] = moments.positions[moments.history.events.action == Action.OOM].tolist()
+    found: list[int] = moments.positions[moments.history.events.action == MemoryAction.OOM].tolist()
     return found
 
 
@@ -120,7 +120,7 @@ def cursor_line(moments: Moments, event: int, zero: int, name: str, width: int) 
     reserved = int(history.reserved[event + 1])
     parts += [f"{size(reserved)} reserved"] if reserved > 0 else []
     if event != BEFORE:
-        action = Action(int(history.events.action[event])).name.lower()
+        action = MemoryAction(int(history.events.action[event])).name.lower()
         action = action.partition("_")[0] if moments.is_of_trace else action
         parts.append(f"event {count(event)}: {action} {size(int(history.events.size[event]))}")
     return f" {joined(parts, width - 2)}"
@@ -165,7 +165,7 @@ def life_text(moments: Moments, life: int, zero: int) -> str:
     return f"{begin} to {when(moments, died, zero)}{lasted}"
 
 
-def segment_cells(found: Placed, segment: int, width: int, glyphs: Glyphs) -> list[Styled]:
+def segment_cells(found: PlacedBlocks, segment: int, width: int, glyphs: Glyphs) -> list[Styled]:
     """Each cell is as high as its used part, in the color of the category that has most of it."""
     one = found.segments[segment]
     borders = edges(one.address, one.address + one.size, width)
@@ -174,7 +174,7 @@ def segment_cells(found: Placed, segment: int, width: int, glyphs: Glyphs) -> li
     return cell_parts(level.astype(np.int64).tolist(), amounts.argmax(axis=0).tolist(), glyphs)
 
 
-def about_segment(moments: Moments, found: Placed, segment: int, width: int) -> list[Said]:
+def about_segment(moments: Moments, found: PlacedBlocks, segment: int, width: int) -> list[Said]:
     """What is in a segment by category, its holes, and what lies in it, the largest first."""
     one, lives = found.segments[segment], moments.history.occupied
     rows, kinds = found.inside(segment)

@@ -141,7 +141,7 @@ def _codes_of(style: Style, system: ColorSystem) -> Codes:
     return Codes(Strip.render_ansi(style.without_color, system), front, back)
 
 
-class Door(LineFilter):
+class TextFilter(LineFilter):
     """Replaces texts that are not as they should be; others pass as they are."""
 
     def __init__(self, is_sound: Callable[[str], bool], change: Callable[[str], str]) -> None:
@@ -167,6 +167,6 @@ def _plain(text: str) -> str:
     return "".join(c if is_printable(c) else INSTEAD * cell_len(c) for c in text)
 
 
-DOOR, ASCII_DOOR = Door(is_printable, _plain), Door(str.isascii, in_ascii)
+DOOR, ASCII_DOOR = TextFilter(is_printable, _plain), TextFilter(str.isascii, in_ascii)
 """Dots for what a terminal would obey or hide, as many as its cells; and ASCII instead of all else,
 also in what Textual draws."""

@@ -15,7 +15,7 @@ from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.memo import memo
 
 if TYPE_CHECKING:
-    from fusetui.analysis.memory.moments import Held, Moments
+    from fusetui.analysis.memory.moments import HeldGroups, Moments
     from fusetui.trace.model.columns import Trace
 
 MEMORY = "memory"
@@ -25,7 +25,7 @@ FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)  # categories in the area: what lives l
 Key = tuple[str | int, ...]
 
 
-class Lines(msgspec.Struct, frozen=True):
+class OverlayLines(msgspec.Struct, frozen=True):
     """An overlay: lines to read."""
 
     title: str
@@ -83,7 +83,7 @@ class MemoryShown(msgspec.Struct, frozen=True, eq=False):
         return self.sides[0].trace
 
 
-class Cells(msgspec.Struct, frozen=True, eq=False):
+class MemoryCells(msgspec.Struct, frozen=True, eq=False):
     """What is drawn in each cell of a window: the moment of it at which most was allocated.
     `amounts` of shape [categories, cells], 0 outside of the recording."""
 
@@ -107,14 +107,14 @@ class MemoryRow(NamedTuple):
 
 
 @memo(8)
-def cells(moments: Moments, begin: int, end: int, width: int) -> Cells:
+def cells(moments: Moments, begin: int, end: int, width: int) -> MemoryCells:
     """Of a window of positions."""
     borders, places = edges(begin, end, width), moments.positions
     at = np.searchsorted(places, borders, side="left")
     events = moments.highest(at[:-1] - 1, at[1:] - 1)
     first, last = (int(places[0]), int(places[-1])) if len(places) else (0, -1)
     inside = (borders[1:] > first) & (borders[:-1] <= last)
-    return Cells(events, np.where(inside, moments.by_category(events), 0), inside)
+    return MemoryCells(events, np.where(inside, moments.by_category(events), 0), inside)
 
 
 @memo(8)
@@ -178,5 +178,5 @@ def _rows(moments: Moments, by: str, event: int, opened: frozenset[Key]) -> Iter
                     yield MemoryRow(2, (name, stack, life), name, own, 1, stack, life)
 
 
-def _each(held: Held) -> Iterator[tuple[int, int, int]]:
+def _each(held: HeldGroups) -> Iterator[tuple[int, int, int]]:
     return zip(*(column.tolist() for column in held), strict=True)

@@ -14,7 +14,7 @@ from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, ruled, t
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.memory import MEMORY, Lines, MemoryRow, MemorySide, rows_of
+from fusetui.tui.layout.memory import MEMORY, MemoryRow, MemorySide, OverlayLines, rows_of
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.pages.page import ListPage, Pane, table_of_page
 from fusetui.tui.state import memory
@@ -24,7 +24,7 @@ from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Overlay, Size, State, told
 
 if TYPE_CHECKING:
-    from fusetui.analysis.memory.moments import Moments, Placed
+    from fusetui.analysis.memory.moments import Moments, PlacedBlocks
     from fusetui.tables.public import Table
 
 BYS = "code, module, category; op, annotation"
@@ -236,9 +236,9 @@ class MemoryPage(ListPage):
         width = state.size.width if is_map else overlay_size(state).width - 6
         said = tuple(line.text for line in self._about(state, width, every=True))
         if is_map:
-            return Lines("what lies in this segment", said)
+            return OverlayLines("what lies in this segment", said)
         nothing = "nothing of it is allocated at this moment"
-        return Lines("where this was allocated", said) if said else nothing
+        return OverlayLines("where this was allocated", said) if said else nothing
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
         """Who holds what at the moment, of each snapshot; or the segments."""
@@ -267,7 +267,7 @@ class MemoryPage(ListPage):
         return table_of_page(MEMORY, {"holder": names}, **figures)
 
 
-def placed(state: State) -> Placed:
+def placed(state: State) -> PlacedBlocks:
     """The segments of the moment under the cursor."""
     from fusetui.analysis.memory.moments import placed as laid_out
 

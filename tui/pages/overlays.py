@@ -19,7 +19,7 @@ from fusetui.tui.drawing.picture import Rows, Said, TextPicture, row_parts, text
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
-from fusetui.tui.layout.memory import Lines
+from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.layout.search_hits import SearchHits, trend
 from fusetui.tui.layout.text_layout import ListColumn, shown, start_unit, titles
 from fusetui.tui.layout.view import GapAt
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path as CriticalPath
     from fusetui.analysis.replay.whatif import WhatIf
 
-Texts = Help | Details | Replayed | Lines  # overlays to read
+Texts = Help | Details | Replayed | OverlayLines  # overlays to read
 IN_ARGS = "in args of "
 BAR = 10  # cells
 BEFORE = 27 + BAR  # cells before a name
@@ -280,7 +280,7 @@ def _texts(overlay: Texts, width: int, ascii_only: bool, unpacked: int, keys: st
     match overlay:
         case Help(sections):
             title, lines = "keys", _sections(sections, width)
-        case Lines(title, said_lines):
+        case OverlayLines(title, said_lines):
             parts = (wrap(line, width, **WHOLE) or [""] for line in said_lines)
             lines = [Said(line, "plain") for some in parts for line in some]
         case Details(side, int(slice_row), True):

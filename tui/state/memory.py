@@ -12,7 +12,14 @@ from fusetui.analysis.questions.chain import is_gpu
 from fusetui.text.figures import plural, size
 from fusetui.text.printable import printable
 from fusetui.tui.layout.frame import divided
-from fusetui.tui.layout.memory import MEMORY, Cells, MemoryShown, MemorySide, MemoryView, cells
+from fusetui.tui.layout.memory import (
+    MEMORY,
+    MemoryCells,
+    MemoryShown,
+    MemorySide,
+    MemoryView,
+    cells,
+)
 from fusetui.tui.layout.view import MIN_SPAN_NS
 from fusetui.tui.state.moving import viewed
 from fusetui.tui.state.replays import WHOLE
@@ -150,7 +157,7 @@ def allocated_text(state: State, row: int) -> str:
     return f"{said} {where}: {size(wanted)}, {size(kept)} left" if number else f"{said} {where}"
 
 
-def drawn(state: State, index: int) -> Cells:
+def drawn(state: State, index: int) -> MemoryCells:
     found, width = window(state, index), divided(state.size.width, state.size.height).width
     begin, end = found.zero + found.begin, found.zero + found.end
     return cells(memory_of(state).moments(index), begin, end, width)

@@ -16,7 +16,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
-from fusetui.tui.layout.memory import Lines, MemoryShown
+from fusetui.tui.layout.memory import MemoryShown, OverlayLines
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
@@ -74,7 +74,7 @@ class Replayed(msgspec.Struct, frozen=True, eq=False):
     found: Path | WhatIf
 
 
-Overlay = HitList | Help | Details | Chooser | Replayed | Lines
+Overlay = HitList | Help | Details | Chooser | Replayed | OverlayLines
 
 
 class Prompt(Enum):

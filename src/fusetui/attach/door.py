@@ -32,7 +32,7 @@ LONGEST_FOLDER = 107 - len(f"/{CLIENT}") - 36
 SAFE = late(r"[\w./+:,@~-]+")  # a configuration has comments (#), and strips blanks
 
 
-class Asked(Struct, frozen=True):
+class ConfigRequest(Struct, frozen=True):
     """A process asks for a configuration: its PID and those of its ancestors, as it sees them."""
 
     kind: int
@@ -68,7 +68,7 @@ EXTRAS = {
 }
 
 
-def decoded(datagram: bytes) -> Asked | Registered | None:
+def decoded(datagram: bytes) -> ConfigRequest | Registered | None:
     """The message in a datagram; None for one of another type, or whose sizes do not agree."""
     if len(datagram) < HEAD.size:
         return None
@@ -81,7 +81,7 @@ def decoded(datagram: bytes) -> Asked | Registered | None:
         case b"ctxt" if size == CONTEXT.size:
             return Registered(first, second, job)
         case b"req" if second > 0 and size == CONTEXT.size + 4 * second:
-            return Asked(first, job, struct.unpack_from(f"={second}i", body, CONTEXT.size))
+            return ConfigRequest(first, job, struct.unpack_from(f"={second}i", body, CONTEXT.size))
     return None
 
 
@@ -123,7 +123,7 @@ class Heard(Struct, frozen=True):
     """A message of a process of this user. `pid` is the system's word, not the sender's."""
 
     pid: int
-    message: Asked | Registered
+    message: ConfigRequest | Registered
     sender: str | bytes
 
 
@@ -174,7 +174,7 @@ class Door:
     def answer(self, to: Heard, text: str = "") -> bool:
         """Answers once; returns whether the system took it. A process reads one answer for each
         message, so that nothing may be sent that it did not ask for."""
-        asked = isinstance(to.message, Asked)
+        asked = isinstance(to.message, ConfigRequest)
         body = answer("req", text.encode()) if asked else answer("ctxt", bytes(4))
         try:
             return self._socket.sendto(body, to.sender) == len(body)

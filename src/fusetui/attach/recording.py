@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.attach.door import SAFE, Asked, Door, Heard, Wish, configuration, written
+from fusetui.attach.door import SAFE, ConfigRequest, Door, Heard, Wish, configuration, written
 from fusetui.attach.processes import Process, age_s, is_alive
 
 IMPORTING_S = 6.0
@@ -34,7 +34,7 @@ class CannotRecord(Error):  # noqa: N818
     """The folder for the traces cannot be used."""
 
 
-class Phase(enum.Enum):
+class RecordingPhase(enum.Enum):
     """How far a process is; the last two are final."""
 
     WAITED_FOR = "waiting for it to ask"
@@ -44,12 +44,12 @@ class Phase(enum.Enum):
     FAILED = "not recorded"
 
 
-class Job(Struct, frozen=True):
+class AttachedProcess(Struct, frozen=True):
     """One process. `file`: where its trace will be; `size`: bytes written; `due`: when it must be
     free again (`time.monotonic`); `why`: a sentence about what failed, or the trace lacks."""
 
     process: Process
-    phase: Phase = Phase.WAITED_FOR
+    phase: RecordingPhase = RecordingPhase.WAITED_FOR
     file: Path = Path()
     size: int = 0
     has_asked: bool = False
@@ -58,7 +58,7 @@ class Job(Struct, frozen=True):
 
     @property
     def is_done(self) -> bool:
-        return self.phase in (Phase.WHOLE, Phase.FAILED)
+        return self.phase in (RecordingPhase.WHOLE, RecordingPhase.FAILED)
 
 
 class Recording:
@@ -75,7 +75,7 @@ class Recording:
                 f"Traces cannot be written to {folder}: libkineto takes paths of letters, digits "
                 "and . _ - + : , @ ~ only. Give another --out."
             )
-        self.jobs = {one.pid: Job(one) for one in wanted}
+        self.jobs = {one.pid: AttachedProcess(one) for one in wanted}
         self._begun = time.monotonic()
         self._start = 0.0  # when several begin, in seconds since 1970
 
@@ -97,15 +97,15 @@ class Recording:
         if job is None:
             return
         text, job = "", replace(job, has_asked=True)
-        if isinstance(heard.message, Asked) and heard.message.is_free:
-            if job.phase is Phase.WAITED_FOR:
+        if isinstance(heard.message, ConfigRequest) and heard.message.is_free:
+            if job.phase is RecordingPhase.WAITED_FOR:
                 job, text = self._told(job, heard.message.pids[0])
             else:
                 job = self._asks_again(job)
         if door.answer(heard, text) or not text:
             self.jobs[heard.pid] = job
 
-    def _told(self, job: Job, own_pid: int) -> tuple[Job, str]:
+    def _told(self, job: AttachedProcess, own_pid: int) -> tuple[AttachedProcess, str]:
         """What a process is told that would record now; nothing while it may be importing."""
         if age_s(job.process) < IMPORTING_S:
             return job, ""
@@ -124,11 +124,14 @@ class Recording:
             return _failed(job, f"{self._folder} cannot be made: {error.strerror}"), ""
         takes = max(self._start - now, POLL_S) + self._wish.milliseconds / 1000 + POLL_S
         told = replace(
-            job, phase=Phase.TOLD, file=written(file, own_pid), due=time.monotonic() + takes
+            job,
+            phase=RecordingPhase.TOLD,
+            file=written(file, own_pid),
+            due=time.monotonic() + takes,
         )
         return told, configuration(self._wish, file, round(self._start * 1000))
 
-    def _asks_again(self, job: Job) -> Job:
+    def _asks_again(self, job: AttachedProcess) -> AttachedProcess:
         """It is free again: its trace is there by now, or never will be."""
         if job.is_done or time.monotonic() < job.due or (self._wish.steps and not job.size):
             return job
@@ -140,9 +143,9 @@ class Recording:
             because = "the disk is full"
         return _failed(job, f"it stopped, and there is no whole trace: {because}")
 
-    def _looked(self, job: Job) -> Job:
+    def _looked(self, job: AttachedProcess) -> AttachedProcess:
         alive = is_alive(job.process)
-        if job.phase is Phase.WAITED_FOR:
+        if job.phase is RecordingPhase.WAITED_FOR:
             waited = time.monotonic() - self._begun
             if not alive:
                 return _failed(job, "it ended before it asked")
@@ -153,9 +156,9 @@ class Recording:
         if found is not None and not (stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()):
             return _failed(job, f"{job.file.name} is not a file of yours")
         if found is not None and found.st_size:
-            job = replace(job, phase=Phase.WRITING, size=found.st_size)
+            job = replace(job, phase=RecordingPhase.WRITING, size=found.st_size)
         if _is_whole(job.file):
-            return replace(job, phase=Phase.WHOLE, why=missing(job.file, self._wish))
+            return replace(job, phase=RecordingPhase.WHOLE, why=missing(job.file, self._wish))
         if not alive:
             left = f", {job.size:,} bytes of it" * (job.size > 0)
             return _failed(job, f"it ended before its trace was written{left}")
@@ -181,8 +184,8 @@ def missing(file: Path, wish: Wish) -> str:
     return f"It holds no {' and no '.join(absent)}: this torch does not record that." * bool(absent)
 
 
-def _failed(job: Job, why: str) -> Job:
-    return replace(job, phase=Phase.FAILED, why=why)
+def _failed(job: AttachedProcess, why: str) -> AttachedProcess:
+    return replace(job, phase=RecordingPhase.FAILED, why=why)
 
 
 def _stat(file: Path) -> os.stat_result | None:

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from fusetui.commands.errors import DONE, NO, UNUSABLE, CommandError, say
-from fusetui.commands.loading import Loaded, load, secret_notices
+from fusetui.commands.loading import LoadedTrace, load, secret_notices
 from fusetui.report.output import emit_json_of, emit_of, width
 from fusetui.text.figures import plural, several
 from fusetui.text.printable import markdown, printable
@@ -31,7 +31,7 @@ LEAST = 1e9
 
 
 def shown(
-    args: Namespace, loaded: Loaded, document: Callable[[], object], text: Callable[[int], str]
+    args: Namespace, loaded: LoadedTrace, document: Callable[[], object], text: Callable[[int], str]
 ) -> int:
     """Prints an answer, as JSON or as text of a width; returns the exit code of reading."""
     if args.json:
@@ -241,7 +241,7 @@ def run_check(args: Namespace) -> int:
     return code
 
 
-def _told(args: Namespace, loaded: Loaded, guesses: Iterable[Guess], counts: str) -> int:
+def _told(args: Namespace, loaded: LoadedTrace, guesses: Iterable[Guess], counts: str) -> int:
     """Tells a pipeline the verdict; the exit code of `check`."""
     from fusetui.commands.verdicts import file_of, told, unread
     from fusetui.report.output import notes_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff
 from fusetui.commands.errors import CommandError, say
-from fusetui.commands.loading import Loaded, load, one_form
+from fusetui.commands.loading import LoadedTrace, load, one_form
 from fusetui.commands.sources import folders_below, is_run, only_below, traces
 from fusetui.report.diff import DiffsDocument, document, judgment, to_markdown, to_text
 from fusetui.report.output import emit, emit_json, width
@@ -28,7 +28,7 @@ def run_diff(args: Namespace) -> int:
     one_form(args, "markdown")
     if args.fail_over is None and (args.github or args.junit is not None):
         raise CommandError("--github and --junit tell a verdict: say what it is, with --fail-over.")
-    loaded: dict[str, Loaded] = {}
+    loaded: dict[str, LoadedTrace] = {}
     found: list[Diff] = []
     pairs = _pairs(args.a, args.b, args.baseline)
     for pair in pairs:

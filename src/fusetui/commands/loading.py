@@ -22,14 +22,14 @@ from fusetui.trace.read.chunks import CUT_SHORT
 from fusetui.trace.scrub.detect import secrets_of
 
 
-class Loaded(NamedTuple):
+class LoadedTrace(NamedTuple):
     """A trace and the exit code for reading it: UNUSABLE if the figures are in doubt."""
 
     trace: Trace
     code: int
 
 
-def load(name: str, captured_by: Sequence[str] | None = None) -> Loaded:
+def load(name: str, captured_by: Sequence[str] | None = None) -> LoadedTrace:
     """Reads a trace; reports on stderr what is missing. Raises TraceError or CommandError.
     `captured_by` are names of captures, with which its graph replays are joined; (): those that are
     found; None: nothing is joined."""
@@ -38,7 +38,7 @@ def load(name: str, captured_by: Sequence[str] | None = None) -> Loaded:
     if captured_by is not None:
         trace = _joined(trace, captured_by)
     doubtful = report.cut or report.changed or report.too_damaged >= 0
-    return Loaded(trace, UNUSABLE if doubtful else DONE)
+    return LoadedTrace(trace, UNUSABLE if doubtful else DONE)
 
 
 def one_form(args: Namespace, other: str) -> None:

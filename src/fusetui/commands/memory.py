@@ -13,7 +13,7 @@ from fusetui.analysis.memory.answer import AT, MemoryAnswer, NoMoment, memory
 from fusetui.analysis.questions.note import note_of
 from fusetui.commands.answers import shown
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
-from fusetui.commands.loading import Loaded, load
+from fusetui.commands.loading import LoadedTrace, load
 from fusetui.commands.sources import is_shipped
 from fusetui.commands.tables import chosen, form_of, put
 from fusetui.report.output import Bar, emit, emit_json, width
@@ -105,7 +105,7 @@ def _trace(args: Namespace) -> int:
     return shown(args, loaded, lambda: found, lambda most: traced_text(found, args.top, most))
 
 
-def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, Loaded]:
+def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTrace]:
     from fusetui.analysis.memory.of_trace import memory_of_trace
     from fusetui.report.memory import TracedMemoryDocument
     from fusetui.report.memory_words import no_events
@@ -127,16 +127,16 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, Loaded]:
 def _folder(args: Namespace) -> int:
     """The peaks of the snapshots in a folder; those that cannot be read are said at the end."""
     from fusetui.analysis.memory.answer import ranked
-    from fusetui.report.memory import LeftOut, MemoryRanksDocument, ranks_text
+    from fusetui.report.memory import MemoryRanksDocument, NoSnapshot, ranks_text
 
-    left: list[LeftOut] = []
+    left: list[NoSnapshot] = []
 
     def answers() -> Iterator[MemoryAnswer]:
         for path in _paths(args):
             try:
                 yield _answered(path, "peak")
             except TraceError as error:
-                left.append(LeftOut(path, str(error)))
+                left.append(NoSnapshot(path, str(error)))
 
     found = ranked(answers())
     if args.json:

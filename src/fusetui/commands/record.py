@@ -21,7 +21,7 @@ from types import FrameType
 from fusetui.attach import processes
 from fusetui.attach.door import LONGEST_FOLDER, CannotListen, Door, Wish
 from fusetui.attach.processes import FOLDER, LAUNCHERS, OPEN, QUIET, Process, has_torch, process
-from fusetui.attach.recording import Job, Phase, Recording
+from fusetui.attach.recording import AttachedProcess, Recording, RecordingPhase
 from fusetui.commands.errors import DONE, NO, CommandError, say
 from fusetui.commands.terminal import has_terminal
 from fusetui.report.output import emit
@@ -130,12 +130,15 @@ def folder_for(out: Path | None) -> Path:
 
 def follow(recording: Recording) -> None:
     """Records until all is done, and says what is new; if interrupted, that programs go on."""
-    known: dict[int, tuple[Phase, float]] = {}
+    known: dict[int, tuple[RecordingPhase, float]] = {}
     try:
         while True:
             for pid, job in recording.jobs.items():
                 phase, at = known.get(pid, (None, 0.0))
-                grows = phase is job.phase is Phase.WRITING and time.monotonic() - at > TOLD_AGAIN_S
+                grows = (
+                    phase is job.phase is RecordingPhase.WRITING
+                    and time.monotonic() - at > TOLD_AGAIN_S
+                )
                 if phase is not job.phase or grows:
                     known[pid] = job.phase, time.monotonic()
                     say(line_of(job))
@@ -143,28 +146,33 @@ def follow(recording: Recording) -> None:
                 return
             recording.turn(TURN_S)
     except KeyboardInterrupt:
-        if any(job.phase in (Phase.TOLD, Phase.WRITING) for job in recording.jobs.values()):
+        if any(
+            job.phase in (RecordingPhase.TOLD, RecordingPhase.WRITING)
+            for job in recording.jobs.values()
+        ):
             say("The programs go on, and write what they were told to.")
         raise
 
 
-def line_of(job: Job) -> str:
+def line_of(job: AttachedProcess) -> str:
     """`train.py 1234 (rank 0): recorded, 2.3 MB, in train-rank0_1234.json.`"""
     rank = f" (rank {job.process.rank})" if job.process.rank else ""
     line = f"{job.process.program} {job.process.pid}{rank}: {job.phase.value}"
-    if job.phase is Phase.FAILED:
+    if job.phase is RecordingPhase.FAILED:
         return f"{line}: {job.why}."
-    line += f", {size(job.size)}" if job.phase in (Phase.WRITING, Phase.WHOLE) else ""
-    line += f", in {os.path.relpath(job.file)}" if job.phase is Phase.WHOLE else ""
+    line += (
+        f", {size(job.size)}" if job.phase in (RecordingPhase.WRITING, RecordingPhase.WHOLE) else ""
+    )
+    line += f", in {os.path.relpath(job.file)}" if job.phase is RecordingPhase.WHOLE else ""
     return f"{line}. {job.why}".strip()
 
 
-def whole(jobs: Iterable[Job]) -> list[str]:
+def whole(jobs: Iterable[AttachedProcess]) -> list[str]:
     """The traces of those that were recorded."""
-    return [os.path.relpath(job.file) for job in jobs if job.phase is Phase.WHOLE]
+    return [os.path.relpath(job.file) for job in jobs if job.phase is RecordingPhase.WHOLE]
 
 
-def opened(jobs: Sequence[Job], folder: Path) -> list[str]:
+def opened(jobs: Sequence[AttachedProcess], folder: Path) -> list[str]:
     """The traces; in a terminal, once the app that opens them was left."""
     files = whole(jobs)
     if files and has_terminal():

@@ -27,7 +27,7 @@ from fusetui.tables.drawn import listed, seen_first
 from fusetui.tables.files import TEXTS, format_of, save
 from fusetui.tables.frames import needed
 from fusetui.tables.public import Table, table_of, with_files
-from fusetui.tables.sources import FILE, TABLES, Asked, made
+from fusetui.tables.sources import FILE, TABLES, TableRequest, made
 from fusetui.tables.sql import SqlTables
 from fusetui.tables.table import Spec
 from fusetui.text.figures import plural
@@ -83,9 +83,9 @@ def form_of(args: Namespace) -> str:
     return form
 
 
-def _asked(args: Namespace) -> Asked:
+def _asked(args: Namespace) -> TableRequest:
     given = vars(args)
-    return Asked(
+    return TableRequest(
         by=given.get("by", "name"),
         peaks=given_peaks(given.get("peak", ())),
         expand=given.get("expand", False),

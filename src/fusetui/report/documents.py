@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from fusetui.analysis.questions.launches import QueueLength, Replay, ThreadLaunches
+from fusetui.analysis.questions.launches import GraphReplay, QueueLength, ThreadLaunches
 from fusetui.gpu.kernel_names.record import DecodedName
 from fusetui.trace.program.modules import Modules
 from fusetui.trace.program.origin import PhaseTime
@@ -26,7 +26,7 @@ class LaunchesDocument(msgspec.Struct, frozen=True):
 
     base_ns: str
     threads: tuple[ThreadLaunches, ...]
-    graphs: tuple[Replay, ...]
+    graphs: tuple[GraphReplay, ...]
     queues: tuple[QueueLength, ...]
 
 

@@ -18,7 +18,7 @@ from fusetui.analysis.memory.answer import (
     Totals,
     held_by,
 )
-from fusetui.analysis.memory.findings import Finding
+from fusetui.analysis.memory.findings import MemoryFinding
 from fusetui.analysis.memory.of_trace import TracedMemory
 from fusetui.analysis.memory.oom import OutOfMemory
 from fusetui.report import printed
@@ -31,7 +31,7 @@ MOMENTS = {"peak": "At the peak", "end": "At the end", "oom": "Out of memory"}
 PINNED = 3
 
 
-class FindingDocument(Finding, frozen=True, kw_only=True):
+class FindingDocument(MemoryFinding, frozen=True, kw_only=True):
     """A claim with its figures, in words, and what to try."""
 
     text: str
@@ -65,7 +65,7 @@ class TracedMemoryDocument(msgspec.Struct, frozen=True):
     devices: tuple[TracedMemory, ...]
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class NoSnapshot(msgspec.Struct, frozen=True):
     """A file that is no snapshot."""
 
     file: str
@@ -76,7 +76,7 @@ class MemoryRanksDocument(msgspec.Struct, frozen=True):
     """What it prints of a folder."""
 
     ranks: tuple[MemoryRank, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[NoSnapshot, ...]
 
 
 def memory_document(found: MemoryAnswer) -> MemoryDocument:

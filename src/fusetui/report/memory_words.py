@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fusetui.analysis.memory.categories import CATEGORIES
-from fusetui.analysis.memory.findings import Finding, Helps, Rule
+from fusetui.analysis.memory.findings import Helps, MemoryFinding, Rule
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
 from fusetui.analysis.questions.memory import memory_peaks
 from fusetui.text.figures import count, plural, size
@@ -36,7 +36,7 @@ def short_place(place: str) -> str:
     return printable(found[1] if found else place)
 
 
-def finding_text(one: Finding) -> str:
+def finding_text(one: MemoryFinding) -> str:
     """The claim with its figures."""
     if one.rule == "fragmentation":
         return _fragmentation(one)
@@ -53,7 +53,7 @@ def finding_text(one: Finding) -> str:
     )
 
 
-def remedy(one: Finding) -> str:
+def remedy(one: MemoryFinding) -> str:
     """What to try."""
     return HELPS[one.helps] if one.helps else TRY[one.rule]
 
@@ -122,7 +122,7 @@ def _why_not_told(one: OutOfMemory) -> str:
     return f"{head}: so much was free on the device, as where a process may use a part of it only."
 
 
-def _fragmentation(one: Finding) -> str:
+def _fragmentation(one: MemoryFinding) -> str:
     if one.inactive:
         most = "The segment with most of that is kept by"
         keeps = f" {most} {short_place(one.places[0])}." if one.places else ""

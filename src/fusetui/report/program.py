@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import fill
 from typing import NamedTuple
 
-from fusetui.analysis.questions.launches import Calls, QueueLength, Replay, ThreadLaunches
+from fusetui.analysis.questions.launches import Calls, GraphReplay, QueueLength, ThreadLaunches
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, TOP_ALL, Column, first_of, left_out, table_of
@@ -179,7 +179,7 @@ class ReplayKind(NamedTuple):
     """Replays with the same call, device and number of kernels, as all replays of a graph have."""
 
     label: str
-    same: list[Replay]
+    same: list[GraphReplay]
 
     def median(self, name: str) -> str:
         """Of an even number, the mean of the middle two, rounded down."""
@@ -189,7 +189,7 @@ class ReplayKind(NamedTuple):
 
 def launches_text(
     threads: Sequence[ThreadLaunches],
-    graphs: Sequence[Replay],
+    graphs: Sequence[GraphReplay],
     queues: Sequence[QueueLength],
     width: int,
 ) -> str:

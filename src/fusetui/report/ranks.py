@@ -12,10 +12,10 @@ import msgspec
 from fusetui.analysis.ranks.model import (
     JobAnswer,
     KindOfCollective,
+    MeanStepChange,
     RankRow,
     Reason,
     StragglerCause,
-    WhatIf,
 )
 from fusetui.report import printed
 from fusetui.report.ranks_words import clocks_text, headline, straggler_text, verdict_lines
@@ -63,7 +63,7 @@ class StragglerDocument(msgspec.Struct, frozen=True):
     stage: int | None
     text: str
     reason: Reason
-    what_if: WhatIf | None
+    what_if: MeanStepChange | None
 
 
 class RanksDocument(JobAnswer, frozen=True):

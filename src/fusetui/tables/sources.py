@@ -67,7 +67,7 @@ def _specs(lines: str) -> Iterator[Spec]:
 Records = list[dict[str, Any]]
 
 
-class Asked(msgspec.Struct, frozen=True):
+class TableRequest(msgspec.Struct, frozen=True):
     """What of a table is asked for, where its command has options."""
 
     by: str = "name"  # what kernels, ops and lines are grouped by
@@ -77,13 +77,13 @@ class Asked(msgspec.Struct, frozen=True):
     part: Selection = Selection()  # of gaps
 
 
-def made(name: str, trace: Trace, asked: Asked | None = None) -> Table:
+def made(name: str, trace: Trace, asked: TableRequest | None = None) -> Table:
     """One of TABLES. Raises NotThere if a part was asked for that is not in the trace."""
     if name == "slices":
         from fusetui.tables.slices import slices
 
         return slices(trace, frozenset(spec.name for spec in columns_of(name) if spec.first))
-    chosen = asked or Asked()
+    chosen = asked or TableRequest()
     return table_of(name, columns_of(name, chosen.by), MAKERS[name](trace, chosen))
 
 
@@ -105,7 +105,7 @@ def ranks_table(answer: JobAnswer) -> Table:
     return table_of("ranks", columns_of("ranks"), records)
 
 
-def _kernels(trace: Trace, asked: Asked) -> Records:
+def _kernels(trace: Trace, asked: TableRequest) -> Records:
     from fusetui.analysis.questions.groups import kernel_groups
     from fusetui.gpu.kernel_names import short_name
     from fusetui.gpu.roofline.many import jobs
@@ -122,20 +122,20 @@ def _kernels(trace: Trace, asked: Asked) -> Records:
     return rows
 
 
-def _ops(trace: Trace, asked: Asked) -> Records:
+def _ops(trace: Trace, asked: TableRequest) -> Records:
     from fusetui.analysis.questions.groups import op_groups
 
     return [{"captured": False, **row} for row in _plain(op_groups(trace, asked.by))]
 
 
-def _modules(trace: Trace, asked: Asked) -> Records:
+def _modules(trace: Trace, asked: TableRequest) -> Records:
     from fusetui.trace.program.modules import module_times
     from fusetui.trace.program.origin import origins
 
     return _plain(module_times(origins(trace), asked.expand).modules)
 
 
-def _lines(trace: Trace, asked: Asked) -> Records:
+def _lines(trace: Trace, asked: TableRequest) -> Records:
     from fusetui.analysis.why.causes import idle_causes
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
@@ -145,7 +145,7 @@ def _lines(trace: Trace, asked: Asked) -> Records:
     return _plain(times.functions)
 
 
-def _gaps(trace: Trace, asked: Asked) -> Records:
+def _gaps(trace: Trace, asked: TableRequest) -> Records:
     """All of them."""
     from fusetui.analysis.why.selection import accounted
     from fusetui.report.why_answer import main_reason
@@ -164,7 +164,7 @@ def _gaps(trace: Trace, asked: Asked) -> Records:
     ]
 
 
-def _launches(trace: Trace, _: Asked) -> Records:
+def _launches(trace: Trace, _: TableRequest) -> Records:
     """Launch calls by thread and name."""
     from fusetui.analysis.questions.launches import thread_launches
 
@@ -175,7 +175,7 @@ def _launches(trace: Trace, _: Asked) -> Records:
     ]
 
 
-def _collectives(trace: Trace, _: Asked) -> Records:
+def _collectives(trace: Trace, _: TableRequest) -> Records:
     from fusetui.analysis.questions.collectives import collectives_of
 
     found = collectives_of(trace)
@@ -200,7 +200,7 @@ def _collectives(trace: Trace, _: Asked) -> Records:
     ]
 
 
-def _findings(trace: Trace, _: Asked) -> Records:
+def _findings(trace: Trace, _: TableRequest) -> Records:
     from fusetui.analysis.why.answer import why
 
     return [
@@ -209,7 +209,7 @@ def _findings(trace: Trace, _: Asked) -> Records:
     ]
 
 
-def _steps(trace: Trace, _: Asked) -> Records:
+def _steps(trace: Trace, _: TableRequest) -> Records:
     from fusetui.analysis.questions.summary import summary
     from fusetui.trace.layout.steps import steps_of
 
@@ -227,7 +227,7 @@ def _row(number: int) -> int | None:
     return number if number >= 0 else None
 
 
-MAKERS: Final[dict[str, Callable[[Trace, Asked], Records]]] = {
+MAKERS: Final[dict[str, Callable[[Trace, TableRequest], Records]]] = {
     "kernels": _kernels,
     "ops": _ops,
     "modules": _modules,

@@ -15,7 +15,7 @@ import numpy as np
 from tests.analysis.diff.blocks import Cut
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.items import Items, Vocabulary, items, settled
+from fusetui.analysis.diff.items import Vocabulary, WorkItems, items, settled
 from fusetui.analysis.diff.model import REPEATED, Diff, Row, RowKind
 from fusetui.analysis.diff.noise import FEWEST
 from fusetui.analysis.diff.regions import places
@@ -40,7 +40,7 @@ class Subject:
     path: Path
     trace: Trace
     document: dict[str, Any]
-    items: Items
+    items: WorkItems
     depth: list[int]
 
     @classmethod

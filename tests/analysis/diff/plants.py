@@ -13,7 +13,7 @@ from decimal import Decimal
 import numpy as np
 from tests.analysis.diff.planting import GPU, PLACES, SEED, Editor, Event, Planted, Subject, number
 
-from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import RowKind
 from fusetui.trace.model.categories import Role
 
@@ -348,7 +348,7 @@ def _part(subject: Subject, item: int) -> bool:
     return [int(found.exact[n]) for n in near].count(int(found.exact[item])) == 1
 
 
-def _near(found: Items, item: int) -> bool:
+def _near(found: WorkItems, item: int) -> bool:
     return bool(found.lane[item] == found.lane[item + 1])
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.process_groups import Group
+from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.model import (
     CLASSES,
@@ -46,7 +46,7 @@ def rank(
     names: Sequence[str] | str = "all_reduce",
     *,
     size: int = 2,
-    group: Group | None = None,
+    group: ProcessGroup | None = None,
     steps: Times = (),
     before: Sequence[dict[str, float]] = (),
     places: Sequence[tuple[int, str, str, float]] = (),
@@ -81,7 +81,7 @@ def rank(
         "accounts": accounts,
         "account": np.empty(0, dtype=np.int64),
         "kernels": tuple[KernelRuns, ...](),
-        "groups": (group or Group("0", tuple(range(size)), size),),
+        "groups": (group or ProcessGroup("0", tuple(range(size)), size),),
         "names": tuple(known),
         "collectives": collectives(times, [known.index(name) for name in named], before, clock),
         "places": tuple(PlaceTime(n, kind, name, _ns(us)) for n, kind, name, us in places),
@@ -98,7 +98,7 @@ class Meet(NamedTuple):
     all of its ranks are there."""
 
     own: float
-    group: Group
+    group: ProcessGroup
     name: str = "all_reduce"
     lasts: float = 10.0
 

@@ -6,13 +6,13 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.ranks.made import US, Meet, answer_of, played, rank, texts_of, verdict_of
 
-from fusetui.analysis.questions.process_groups import Group
+from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.model import RankSummary
 from fusetui.report.ranks_words import headline
 
-TP = [Group("tp", pair, 2) for pair in ((0, 1), (2, 3), (4, 5), (6, 7))]
-DP = [Group("dp", (0, 2, 4, 6), 4), Group("dp", (1, 3, 5, 7), 4)]
-ALL = Group("all", (0, 1, 2, 3), 4)
+TP = [ProcessGroup("tp", pair, 2) for pair in ((0, 1), (2, 3), (4, 5), (6, 7))]
+DP = [ProcessGroup("dp", (0, 2, 4, 6), 4), ProcessGroup("dp", (1, 3, 5, 7), 4)]
+ALL = ProcessGroup("all", (0, 1, 2, 3), 4)
 
 
 def tensor_in_data(late: float, culprit: int = 5, layers: int = 6) -> list[RankSummary]:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.ranks.made import US, answer_of, rank, verdict_of
 
-from fusetui.analysis.questions.process_groups import Group
+from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.clocks import clocks_of
 from fusetui.analysis.ranks.matching import match
 from fusetui.analysis.ranks.model import RankSummary
@@ -33,7 +33,7 @@ def test_more_collectives_narrow_it() -> None:
 
 def test_a_bound_passes_through_groups() -> None:
     """Ranks 0 and 2 never meet: both meet rank 1. Each interval is 40 us wide."""
-    first, second = Group("a", (0, 1), 2), Group("b", (1, 2), 2)
+    first, second = ProcessGroup("a", (0, 1), 2), ProcessGroup("b", (1, 2), 2)
     a = rank(0, [(0, 20)], size=3, group=first)
     c = rank(2, [(50, 70)], size=3, group=second, clock=-300)
     b: RankSummary = rank(1, [(0, 20), (50, 70)], size=3, clock=700)

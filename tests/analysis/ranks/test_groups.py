@@ -7,14 +7,14 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.ranks.made import US, Meet, answer_of, played
 
-from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
+from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, ProcessGroup
 from fusetui.analysis.ranks.groups import with_groups
 from fusetui.analysis.ranks.model import RankSummary
 from fusetui.report.ranks_words import clocks_text, headline
 
-PAIRS = [Group("1", (0, 1), 2, "tp"), Group("2", (2, 3), 2, "tp")]
-ACROSS = [Group("3", (0, 2), 2, "dp"), Group("4", (1, 3), 2, "dp")]
-ALL = Group("0", (0, 1, 2, 3), 4, "default")
+PAIRS = [ProcessGroup("1", (0, 1), 2, "tp"), ProcessGroup("2", (2, 3), 2, "tp")]
+ACROSS = [ProcessGroup("3", (0, 2), 2, "dp"), ProcessGroup("4", (1, 3), 2, "dp")]
+ALL = ProcessGroup("0", (0, 1, 2, 3), 4, "default")
 
 
 def job(late: float) -> list[RankSummary]:

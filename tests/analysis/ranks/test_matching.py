@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 from tests.analysis.ranks.made import rank
 
-from fusetui.analysis.questions.process_groups import Group
+from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.matching import Matched, match
 from fusetui.analysis.ranks.model import RankSummary
 
@@ -37,7 +37,7 @@ def test_the_nth_of_a_name_is_the_same_on_all_ranks() -> None:
 
 def test_groups_are_kept_apart() -> None:
     """Ranks 0 and 1 are one group, 2 and 3 another of the same name."""
-    pair, other = Group("tp", (0, 1), 2), Group("tp", (2, 3), 2)
+    pair, other = ProcessGroup("tp", (0, 1), 2), ProcessGroup("tp", (2, 3), 2)
     ranks = [rank(n, [(0, 5)], size=4, group=pair if n < 2 else other) for n in range(4)]
     assert together(match(ranks)) == [{0: 0, 1: 0}, {2: 0, 3: 0}]
 
@@ -86,7 +86,7 @@ def test_sends_and_receives_are_matched_by_peer_and_order() -> None:
 
 
 def test_a_group_of_one_rank_and_no_collectives_at_all() -> None:
-    alone = Group("dp", (0,), 1)
+    alone = ProcessGroup("dp", (0,), 1)
     found = match([rank(0, [(0, 5)], group=alone), rank(1)])
     assert len(found) == 0
     assert found.unmatched.tolist() == [0, 0]

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.ranks.made import Meet, answer_of, played, rank, texts_of, verdict_of
 
-from fusetui.analysis.questions.process_groups import Group
+from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.groups import with_peers
 from fusetui.analysis.ranks.matching import match
 from fusetui.analysis.ranks.model import RankRow, RankSummary
@@ -24,10 +24,10 @@ def by_rank(row: RankRow) -> int:
 def pipeline(work: Sequence[float], lines: int = 1) -> list[RankSummary]:
     """Stages that take `work` us for each of six batches and hand it on; several lines of them have
     the stages of a rank: line * stages + stage."""
-    stages, every = len(work) // lines, Group("all", tuple(range(len(work))), len(work))
+    stages, every = len(work) // lines, ProcessGroup("all", tuple(range(len(work))), len(work))
 
-    def link(one: int) -> Group:
-        return Group("pp", (one, one + 1), 2)
+    def link(one: int) -> ProcessGroup:
+        return ProcessGroup("pp", (one, one + 1), 2)
 
     programs = []
     for number, own in enumerate(work):
@@ -96,7 +96,7 @@ def test_without_a_gpu_stages_cannot_be_compared() -> None:
 @pytest.mark.parametrize("in_group", [True, False])
 def test_peers_are_numbers_in_the_group_or_in_the_job(in_group: bool) -> None:
     """Ranks 2 and 3 are stages of one line: in their group they are 0 and 1."""
-    group = Group("pp", (2, 3), 2)
+    group = ProcessGroup("pp", (2, 3), 2)
     sender, receiver = (rank(n, [(0, 10)], size=4, group=group) for n in (2, 3))
     sender = _with_peer(sender, "send", 1 if in_group else 3)
     receiver = _with_peer(receiver, "recv", 0 if in_group else 2)

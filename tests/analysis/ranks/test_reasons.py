@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.analysis.ranks.made import US, answer_of, rank, texts_of
 from tests.places import TRACES
 
-from fusetui.analysis.questions.process_groups import Group
+from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.executors import summarize
 from fusetui.analysis.ranks.model import KernelRuns, RankSummary, Straggler
 
@@ -77,7 +77,7 @@ def test_what_does_not_explain_half_of_it_is_not_told() -> None:
     assert "cannot tell" in text
 
 
-def in_turn(one: RankSummary, *groups: Group) -> RankSummary:
+def in_turn(one: RankSummary, *groups: ProcessGroup) -> RankSummary:
     """Each collective of the rank in a group of its own."""
     numbers = np.arange(len(groups))
     return replace(one, groups=groups, collectives=replace(one.collectives, group=numbers))
@@ -86,7 +86,9 @@ def in_turn(one: RankSummary, *groups: Group) -> RankSummary:
 def test_a_delay_that_reaches_the_next_group() -> None:
     """Rank 2 meets rank 1 late because it waited for rank 3 before: that one is charged, once, also
     with the wait of rank 1, which it never meets."""
-    first, second, both = (Group(name, pair, 2) for name, pair in zip("abc", PAIRS, strict=True))
+    first, second, both = (
+        ProcessGroup(name, pair, 2) for name, pair in zip("abc", PAIRS, strict=True)
+    )
     ranks = [
         rank(0, [(100, 120)], size=4, group=first, host="h"),
         in_turn(rank(1, [(100, 120), (130, 350)], size=4, host="h"), first, both),

@@ -12,7 +12,7 @@ import pytest
 
 from fusetui.trace import CannotRead, NotATrace
 from fusetui.trace.model.errors import NothingRead
-from fusetui.trace.snapshot.columns import Action, Snapshot
+from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 from fusetui.trace.snapshot.reading import read_snapshot
 
 FRAME = {"name": "forward", "filename": "/home/a/model.py", "line": 7}
@@ -103,7 +103,7 @@ def test_devices_without_events_are_left_out(tmp_path: Path) -> None:
 def test_out_of_memory(tmp_path: Path) -> None:
     entry = {"action": "oom", "device_free": 7, "size": 9, "stream": 0, "time_us": 5}
     events = read(tmp_path, with_events(event(), entry)).events[0]
-    assert events.action.tolist() == [Action.ALLOC, Action.OOM]
+    assert events.action.tolist() == [MemoryAction.ALLOC, MemoryAction.OOM]
     assert events.device_free.tolist() == [-1, 7]
     assert events.addr.tolist() == [4096, -1]
 
@@ -118,7 +118,7 @@ def test_private_pools(tmp_path: Path) -> None:
 
 def test_an_action_of_a_later_torch(tmp_path: Path) -> None:
     found = read(tmp_path, with_events(event("defragment")))
-    assert found.events[0].action.tolist() == [Action.OTHER]
+    assert found.events[0].action.tolist() == [MemoryAction.OTHER]
 
 
 def test_blocks_of_old_files_get_their_addresses_from_sizes(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.places import TRACES
 
-from fusetui.trace.snapshot.columns import Action, BlockState, Snapshot
+from fusetui.trace.snapshot.columns import BlockState, MemoryAction, Snapshot
 from fusetui.trace.snapshot.reading import read_snapshot
 
 FILES = sorted((TRACES.parent / "snapshots").glob("*.pickle"))
@@ -51,7 +51,7 @@ def test_events(path: Path) -> None:
     assert [one.device for one in found.events] == [at for at, one in enumerate(want) if one]
     for events in found.events:
         entries = want[events.device]
-        assert [Action(one).name.lower() for one in events.action] == [
+        assert [MemoryAction(one).name.lower() for one in events.action] == [
             entry["action"] for entry in entries
         ]
         for key in ("addr", "size", "stream", "time_us", "device_free"):

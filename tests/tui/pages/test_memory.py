@@ -26,7 +26,7 @@ from fusetui.trace.model.report import never
 from fusetui.tui.background_results import opened
 from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.helper_client import Beside
-from fusetui.tui.layout.memory import Lines
+from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.loading import read_memory
 from fusetui.tui.pages.memory import PAGE
 from fusetui.tui.registry import ACTIONS, action_for
@@ -115,7 +115,7 @@ def test_rows_open_into_stacks_and_allocations(state: State) -> None:
     assert sum(row.bytes for row in found if row.level == 1) == found[0].bytes
     assert sum(row.bytes for row in found if row.level == 2) == found[1].bytes
     there = after(rows, *do("show"))
-    assert isinstance(there.overlay, Lines)
+    assert isinstance(there.overlay, OverlayLines)
     shown = laid_over(there)
     assert "model.py" in shown or "train.py" in shown or "adamw.py" in shown
 

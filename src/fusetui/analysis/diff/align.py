@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.blocks import Block, LaneWork, blocks
-from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
 from fusetui.trace.model.arrays import Int64s
 
@@ -47,7 +47,7 @@ class Lanes(msgspec.Struct, frozen=True, eq=False):
             yield self.a[first_a:last_a], self.b[first_b:last_b]
 
 
-def align(a: Items, b: Items, places: tuple[Places, Places]) -> list[Lanes]:
+def align(a: WorkItems, b: WorkItems, places: tuple[Places, Places]) -> list[Lanes]:
     """Every lane of both sides once, in the order of A's lanes.
 
     `places`: per item where in the program it is. What is at the same place is aligned first, so
@@ -61,7 +61,7 @@ def align(a: Items, b: Items, places: tuple[Places, Places]) -> list[Lanes]:
     return [_aligned(a, b, of_a, of_b, at) for of_a, of_b in _partners(a, b)]
 
 
-def _aligned(a: Items, b: Items, of_a: range, of_b: range, at: Sequence[Int64s]) -> Lanes:
+def _aligned(a: WorkItems, b: WorkItems, of_a: range, of_b: range, at: Sequence[Int64s]) -> Lanes:
     """Repeated blocks that only one side has are left out first, so that no piece of one block is
     paired with that of another."""
     lanes = [
@@ -76,7 +76,7 @@ def _aligned(a: Items, b: Items, of_a: range, of_b: range, at: Sequence[Int64s])
 
 
 def _pairs(
-    a: Items, b: Items, of_a: Sequence[int], of_b: Sequence[int], at: Sequence[Int64s]
+    a: WorkItems, b: WorkItems, of_a: Sequence[int], of_b: Sequence[int], at: Sequence[Int64s]
 ) -> list[Pair]:
     """The pairs, as places in both lanes, found by one key after another, each within the gaps that
     the keys before it left: first within places, then anywhere.
@@ -128,7 +128,7 @@ def _match_small(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
     return [(keyed_a[i] + first_a, keyed_b[j] + first_b) for i, j in found]
 
 
-def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
+def _partners(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
     """Pairs of lanes: those with the most work in common first, then the busiest ones."""
     of_a, of_b = _lanes(a), _lanes(b)
     if len(of_a) == len(of_b) == 1:
@@ -155,7 +155,7 @@ def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
     return found + [(range(0), y) for j, y in enumerate(of_b) if j not in taken]
 
 
-def _lanes(items: Items) -> list[range]:
+def _lanes(items: WorkItems) -> list[range]:
     cuts = (np.flatnonzero(np.diff(items.lane)) + 1).tolist()
     return [range(first, last) for first, last in pairwise([0, *cuts, len(items)])]
 

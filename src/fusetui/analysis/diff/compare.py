@@ -13,7 +13,7 @@ from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
 from fusetui.analysis.diff.align import align
 from fusetui.analysis.diff.dispatch import dispatched
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
-from fusetui.analysis.diff.items import Items, Vocabulary, items, settled
+from fusetui.analysis.diff.items import Vocabulary, WorkItems, items, settled
 from fusetui.analysis.diff.model import Accounting, Answer, Diff, DiffSide, Row, StepChange, Verdict
 from fusetui.analysis.diff.notes import notes
 from fusetui.analysis.diff.regions import ProgramPlaces, around, by_region, surplus
@@ -86,7 +86,7 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     return told(Diff(work_a.label, work_b.label, step, judged, rows, said, sums, side_a, side_b))
 
 
-def side(items: Items, on_cpu: bool) -> DiffSide:
+def side(items: WorkItems, on_cpu: bool) -> DiffSide:
     """The figures of one trace: means over its usual steps, which add up to these steps.
 
     `on_cpu`: neither trace has GPU events, so dispatch on the CPU is part of the sum.
@@ -164,7 +164,7 @@ LEAST = 8
 first quarter of its times lies below, and by more than one part in so many."""
 
 
-def step_change(a: Items, b: Items, groups: Sequence[WorkGroup]) -> StepChange:
+def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> StepChange:
     """The medians over the steps used, and the interval of their ratio.
 
     Where the steps of both took turns, each is compared with its neighbor, and what became slower
@@ -181,7 +181,7 @@ def step_change(a: Items, b: Items, groups: Sequence[WorkGroup]) -> StepChange:
     return StepChange(a_ns, b_ns, *interval, turns, share_a, share_b)
 
 
-class Cut(msgspec.Struct, frozen=True, eq=False):
+class CutSteps(msgspec.Struct, frozen=True, eq=False):
     """The steps alike, cut where their pieces of work begin: `ns` is [steps, pieces + 1], the first
     column what comes before all work; rows add up to steps. `column` is that of each item."""
 
@@ -198,7 +198,9 @@ class Cut(msgspec.Struct, frozen=True, eq=False):
         return np.asarray(middle + np.maximum(middle - quarter, middle // LEAST))
 
 
-def _undisturbed(a: Items, b: Items, groups: Sequence[WorkGroup]) -> Iterator[tuple[Int64s, float]]:
+def _undisturbed(
+    a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
+) -> Iterator[tuple[Int64s, float]]:
     """Of each side the durations of its steps less interruptions (ns), and the share of all time
     that these were: what a piece took is counted up to what is usual for it.
 
@@ -225,10 +227,10 @@ def _undisturbed(a: Items, b: Items, groups: Sequence[WorkGroup]) -> Iterator[tu
         yield durations, int(excess.sum()) / whole if whole else 0.0
 
 
-def _cut(items: Items) -> Cut:
+def _cut(items: WorkItems) -> CutSteps:
     """No steps where pieces come in another order in some step, or begin outside of it."""
     work, size = items.work, len(items)
-    nothing = Cut(np.zeros((0, size + 1), dtype=np.int64), np.arange(1, size + 1))
+    nothing = CutSteps(np.zeros((0, size + 1), dtype=np.int64), np.arange(1, size + 1))
     if not len(items.alike) or not size:
         return nothing
     spans = [work.of_window(step) for step in items.alike.tolist()]
@@ -241,7 +243,7 @@ def _cut(items: Items) -> Cut:
     ns: Int64s = np.diff(edges, axis=1)
     column = np.empty(size, dtype=np.intp)
     column[orders[0]] = np.arange(1, size + 1)
-    return nothing if (ns < 0).any() else Cut(ns, column)
+    return nothing if (ns < 0).any() else CutSteps(ns, column)
 
 
 def _take_turns(a: Work, b: Work) -> bool:

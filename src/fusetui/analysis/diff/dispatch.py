@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import CPU, ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.noise import beyond_noise
@@ -61,7 +61,7 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
 Pair = tuple[Dispatch | None, Dispatch | None]
 
 
-def rows(a: Items, b: Items, without: tuple[Flags, Flags]) -> list[Row]:
+def rows(a: WorkItems, b: WorkItems, without: tuple[Flags, Flags]) -> list[Row]:
     """What occurs more or less often in a step, the largest change first, then all else in one
     row. `without`: rows of each trace that are told elsewhere, unless they are part of the sum."""
     counts = not (a.work.gpu or b.work.gpu)
@@ -85,7 +85,7 @@ def rows(a: Items, b: Items, without: tuple[Flags, Flags]) -> list[Row]:
     return changed + (_rest(equal) if counts else [])
 
 
-def _once(a: Items, b: Items, pair: Pair) -> list[Row]:
+def _once(a: WorkItems, b: WorkItems, pair: Pair) -> list[Row]:
     """What occurs more or less often in one step only, and equally often in all others."""
     steps = len(b.work.windows)
     if steps < 3 or len(a.work.windows) != steps:
@@ -106,7 +106,7 @@ def _row(pair: Pair, before: RowShare, after: RowShare, why: str, counts: bool) 
     return row_of(kind, CPU + label, before, after, why, counts=counts)
 
 
-def dispatched(items: Items) -> Int64s:
+def dispatched(items: WorkItems) -> Int64s:
     """Per step: the time of all dispatch that is part of the sum."""
     nothing = np.zeros(len(items.work.windows), dtype=np.int64)
     return sum((one.ns for one in _by_label(items).values() if one.adds_up), nothing)
@@ -135,7 +135,7 @@ def _rest(equal: list[Pair]) -> list[Row]:
     return [row_of(kind, op, before, after, "as many on both sides")]
 
 
-def _by_label(items: Items, without: Flags | None = None) -> dict[str, Dispatch]:
+def _by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispatch]:
     work, trace = items.work, items.trace
     found: dict[str, Dispatch] = {}
     if not len(work.windows):

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of, saved
-from fusetui.analysis.diff.items import KERNEL_MASK, Items, tick_of
+from fusetui.analysis.diff.items import KERNEL_MASK, WorkItems, tick_of
 from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
@@ -30,7 +30,10 @@ LOOKED_UP = 500  # shapes are looked up for at most this many fusions, because e
 
 
 def rows(
-    a: Items, b: Items, groups: Sequence[WorkGroup], programs: tuple[ProgramPlaces, ProgramPlaces]
+    a: WorkItems,
+    b: WorkItems,
+    groups: Sequence[WorkGroup],
+    programs: tuple[ProgramPlaces, ProgramPlaces],
 ) -> list[Row]:
     """One row for every group, in program order."""
     groups = _with_savings(a, groups)
@@ -57,7 +60,7 @@ def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> dict[str, 
     return {"where": where, "phase": phase, "work": work, "compiled": sides}
 
 
-def _with_savings(a: Items, groups: Sequence[WorkGroup]) -> Sequence[WorkGroup]:
+def _with_savings(a: WorkItems, groups: Sequence[WorkGroup]) -> Sequence[WorkGroup]:
     """Adds to each fusion the tensors that it avoids, unless there are too many to look up: where
     different ops became one kernel, each used the result of the one before it."""
     several = [len(of.b) == 1 and len({a.op_names[i] for i in of.a}) > 1 for of in groups]
@@ -68,7 +71,7 @@ def _with_savings(a: Items, groups: Sequence[WorkGroup]) -> Sequence[WorkGroup]:
     return found
 
 
-def _row(a: Items, b: Items, group: WorkGroup, kind: RowKind, **context: str) -> Row:
+def _row(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind, **context: str) -> Row:
     if len(group.a) == len(group.b) == 1:
         op, why, together = a.op_names[group.a[0]], _why_of_pair(a, b, group, kind), False
     else:
@@ -78,14 +81,14 @@ def _row(a: Items, b: Items, group: WorkGroup, kind: RowKind, **context: str) ->
     return row_of(kind, op, before, after, why, together=together, **context)
 
 
-def _share(items: Items, members: Sequence[int]) -> RowShare:
+def _share(items: WorkItems, members: Sequence[int]) -> RowShare:
     lists = items.times, items.medians, items.hidden
     ns, median_ns, hidden_ns = (sum(values[i] for i in members) for values in lists)
     rows = tuple(items.rows[i] for i in members)
     return RowShare([items.names[i] for i in members], ns, len(members), median_ns, rows, hidden_ns)
 
 
-def _why_of_pair(a: Items, b: Items, group: WorkGroup, kind: RowKind) -> str:
+def _why_of_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
     i, j = group.a[0], group.b[0]
     a_ns, b_ns, names = a.times[i], b.times[j], (a.names[i], b.names[j])
     ops = a.op_names[i], b.op_names[j]
@@ -107,7 +110,7 @@ def _why_of_pair(a: Items, b: Items, group: WorkGroup, kind: RowKind) -> str:
     return "; ".join(text for text in (*said, group.why) if text)
 
 
-def _why(a: Items, b: Items, group: WorkGroup, kind: RowKind) -> str:
+def _why(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
     if kind is not RowKind.REPLACED or group.together or not _other_algorithm(a, b, group):
         return group.why
     main = any(part(a.names[i]) == "main" for i in group.a)
@@ -115,7 +118,7 @@ def _why(a: Items, b: Items, group: WorkGroup, kind: RowKind) -> str:
     return f"{'another algorithm: ' * main}{what} -> {len(group.b)}; {group.why}"
 
 
-def _kinds(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[RowKind]:
+def _kinds(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[RowKind]:
     one, other = pairs_of(groups)
     same = (a.exact[one] & KERNEL_MASK) == (b.exact[other] & KERNEL_MASK)
     samples = a.samples[:, one[same]], b.samples[:, other[same]]
@@ -128,7 +131,7 @@ def _kinds(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[RowKind]:
     ]
 
 
-def _shape(a: Items, b: Items, group: WorkGroup, noise: Noise) -> RowKind:
+def _shape(a: WorkItems, b: WorkItems, group: WorkGroup, noise: Noise) -> RowKind:
     """The kind of a group that is no pair."""
     if group.together:
         if len({*map(a.kernel_word, group.a), *map(b.kernel_word, group.b)}) > 1:
@@ -147,7 +150,7 @@ def _shape(a: Items, b: Items, group: WorkGroup, noise: Noise) -> RowKind:
     return RowKind.FUSED if len(group.a) > len(group.b) else RowKind.SPLIT
 
 
-def _other_algorithm(a: Items, b: Items, group: WorkGroup) -> bool:
+def _other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
     """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op: nothing of
     the program was fused. One kernel whose parts another adds up is split."""
     ops = {*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}
@@ -158,7 +161,9 @@ def _other_algorithm(a: Items, b: Items, group: WorkGroup) -> bool:
     return one_op and main != [1, 1] and all(map(_CHOSEN.search, stems))
 
 
-def _timed(a: Items, b: Items, before: Int64s, after: Int64s, noise: Noise) -> list[RowKind]:
+def _timed(
+    a: WorkItems, b: WorkItems, before: Int64s, after: Int64s, noise: Noise
+) -> list[RowKind]:
     """Per column of samples of the same kernel: its time within noise or not."""
     changed = beyond_noise(before, after, tick_of(a, b), noise)
     faster = median(after) < median(before)
@@ -168,7 +173,7 @@ def _timed(a: Items, b: Items, before: Int64s, after: Int64s, noise: Noise) -> l
     ]
 
 
-def _op(a: Items, b: Items, group: WorkGroup) -> str:
+def _op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     """The ops of the side that has more of them, as `aten::gelu + aten::mul x2`."""
     items, members = (a, group.a) if len(group.a) >= len(group.b) else (b, group.b)
     if group.together and not any(items.op_word(item) for item in members):
@@ -180,7 +185,7 @@ def _op(a: Items, b: Items, group: WorkGroup) -> str:
     return " + ".join(named)
 
 
-def _program_order(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[int]:
+def _program_order(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[int]:
     """In the order of A's launches; what only B has comes after what precedes it on its lane."""
     rank_a, rank_b = _launch_ranks(a), _launch_ranks(b)
     firsts = [min((rank_a[i] for i in group.a), default=-1) for group in groups]
@@ -196,7 +201,7 @@ def _program_order(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[int]
     return [number for _, _, number in sorted(keys)]
 
 
-def _launch_ranks(items: Items) -> list[int]:
+def _launch_ranks(items: WorkItems) -> list[int]:
     """The place of each item in the order of the calls that launched them."""
     trace = items.trace
     launch = trace.launch[items.row] if items.work.gpu else np.full(len(items), -1)

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.align import Lanes
-from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import helps, part
 from fusetui.analysis.diff.sequences import Pair
 from fusetui.analysis.questions.collectives import element_size
@@ -48,7 +48,7 @@ class Board:
     Pair n lies between the gaps n and n + 1.
     """
 
-    def __init__(self, a: Items, b: Items, lanes: Lanes) -> None:
+    def __init__(self, a: WorkItems, b: WorkItems, lanes: Lanes) -> None:
         self.items = (a, b)
         self.ranges = (lanes.a, lanes.b)
         self.pairs: list[Pair | None] = list(lanes.pairs)
@@ -169,7 +169,7 @@ def known_names(trace: Trace, op: int) -> frozenset[str]:
     return frozenset(stems.union(*(_ALIKE.get(word, ()) for word in stems)))
 
 
-def numel(items: Items, item: int) -> int | None:
+def numel(items: WorkItems, item: int) -> int | None:
     """Elements of the op's first tensor, from its recorded shapes; None when there are none."""
     op = int(items.op[item])
     dims = items.trace.args_of(op).get("Input Dims") if op >= 0 else None
@@ -177,7 +177,7 @@ def numel(items: Items, item: int) -> int | None:
     return next((math.prod(shape) for shape in shapes), None)
 
 
-def saved(items: Items, members: Sequence[int]) -> str:
+def saved(items: WorkItems, members: Sequence[int]) -> str:
     """`[8192, 3072] bfloat16 between them (50.33 MB) ...`; "" unless all but the last are known.
 
     Of n pointwise pieces in a row, n - 1 results are passed on; a kernel that does them all need
@@ -196,7 +196,7 @@ def saved(items: Items, members: Sequence[int]) -> str:
     return f"{times}{shape} {name} between them ({size(passed)}) may stay in registers"
 
 
-def _result(items: Items, member: int) -> tuple[list[int], str] | None:
+def _result(items: WorkItems, member: int) -> tuple[list[int], str] | None:
     """Shape and dtype of the result of a pointwise op, from its recorded inputs."""
     op = int(items.op[member])
     if op < 0 or stem(items.op_names[member]) not in _POINTWISE:

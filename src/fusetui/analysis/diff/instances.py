@@ -10,7 +10,7 @@ from functools import cache
 from itertools import groupby
 
 from fusetui.analysis.diff.groups import Board, oriented
-from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import adds_up_parts, work_class
 from fusetui.analysis.diff.sequences import Pair, closest, exact, is_feasible
 from fusetui.trace.model.op_names import is_compiler
@@ -165,7 +165,7 @@ def _one_op(board: Board, pair: Pair) -> bool:
     return kinds[0] == kinds[1] != "" and b.op_word(pair[1]) > 0
 
 
-def _ops(items: Items, members: list[int]) -> tuple[list[int], list[int]]:
+def _ops(items: WorkItems, members: list[int]) -> tuple[list[int], list[int]]:
     """The rows of the ops that items come from, each once, and the numbers of their names."""
     words = {int(items.op[item]): word for item in members if (word := items.op_word(item))}
     return list(words), list(words.values())

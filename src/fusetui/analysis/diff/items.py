@@ -35,7 +35,7 @@ class Vocabulary(dict[str, int]):
         return self.setdefault(word, len(self))
 
 
-class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
+class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The pieces of work of a step, sorted by (lane, start); arrays of shape [items].
 
     Keys are equal on both sides when two pieces may be the same: `exact` for the same kernel under
@@ -149,7 +149,7 @@ def listed(numbers: NDArray[np.integer]) -> list[int]:
     return [*numbers.tolist()]
 
 
-def items(work: Work, words: Vocabulary) -> Items:
+def items(work: Work, words: Vocabulary) -> WorkItems:
     """The representative step: the median (lower of two) of those with the most common work."""
     kernel, op = _word_numbers(work, words)
     exact = kernel + (op << OP_SHIFT)
@@ -159,7 +159,7 @@ def items(work: Work, words: Vocabulary) -> Items:
     chosen = work.of_window(window)
     samples = np.array([work.ns[work.of_window(w)] for w in alike], dtype=np.int64)
     steps = np.array(alike, dtype=np.intp)
-    return Items(
+    return WorkItems(
         work=work,
         window=window,
         alike=steps,
@@ -177,12 +177,12 @@ def items(work: Work, words: Vocabulary) -> Items:
     )
 
 
-def tick_of(a: Items, b: Items) -> int:
+def tick_of(a: WorkItems, b: WorkItems) -> int:
     """The tick of their clocks (ns)."""
     return max(resolution(a.samples), resolution(b.samples))
 
 
-def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Items]:
+def settled(a: WorkItems, b: WorkItems, without: Sequence[int] = ()) -> tuple[WorkItems, WorkItems]:
     """Both sides with their usual steps chosen: with equally many steps, those that do the usual
     work on both sides. Leaves out the steps in `without`, if others are left."""
     of_a, of_b = a.work.windows.dur, b.work.windows.dur

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
-from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import Accounting, StepChange
 from fusetui.analysis.diff.statistics import FEW_STEPS
 from fusetui.analysis.questions.note import note_of
@@ -25,7 +25,12 @@ VARIES = 0.02  # an unexplained part gets a note when it is more than this share
 
 
 def notes(
-    a: Items, b: Items, groups: list[WorkGroup], devices: str, step: StepChange, sums: Accounting
+    a: WorkItems,
+    b: WorkItems,
+    groups: list[WorkGroup],
+    devices: str,
+    step: StepChange,
+    sums: Accounting,
 ) -> list[str]:
     """Sentences for a person, the most important first; `devices` are those of `other_devices`."""
     found = [
@@ -48,17 +53,17 @@ def notes(
     return [note for note in found if note]
 
 
-def _alike(items: Items) -> str:
+def _alike(items: WorkItems) -> str:
     said = "steps differ in their work; times of rows are from the"
     alike, steps = len(items.alike), len(items.work.windows)
     return _of_side(items, f"{said} {alike} of {steps} steps that are alike" * (alike != steps))
 
 
-def _of_side(items: Items, note: str) -> str:
+def _of_side(items: WorkItems, note: str) -> str:
     return f"{items.work.label}: {note}" if note else ""
 
 
-def _origins(a: Items, b: Items) -> list[str]:
+def _origins(a: WorkItems, b: WorkItems) -> list[str]:
     """What a trace that is not a recording says about itself; once, when both say the same."""
     said = [note_of(items.trace) for items in (a, b)]
     return said[:1] if said[0] == said[1] else [*map(_of_side, (a, b), said)]
@@ -93,7 +98,7 @@ def _runtime(trace: Trace) -> str:
     return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}" if cuda else of_hip
 
 
-def _inputs(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[str]:
+def _inputs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str]:
     """Shapes and dtypes of the longest pairs under one op: the first difference of each."""
     found: dict[str, str] = {}
     pairs = pairs_of(groups)
@@ -107,7 +112,7 @@ def _inputs(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[str]:
     return list(found.values())
 
 
-def _input_of(items: Items, item: int) -> tuple[str, str]:
+def _input_of(items: WorkItems, item: int) -> tuple[str, str]:
     """Shapes and dtypes of the first two inputs that are tensors; "" when not recorded."""
     args = items.trace.args_of(int(items.op[item]))
     dims = args.get("Input Dims", args.get("Input dims"))
@@ -121,13 +126,13 @@ def _input_of(items: Items, item: int) -> tuple[str, str]:
     return shapes, " x ".join(str(types[n]).removeprefix("c10::").lower() for n in tensors)
 
 
-def _few_steps(a: Items, b: Items) -> str:
+def _few_steps(a: WorkItems, b: WorkItems) -> str:
     of_a, of_b = len(a.work.windows), len(b.work.windows)
     few = f"few steps ({plural(of_a, 'step')} of A, {of_b} of B): the changes may be noise;"
     return f"{few} profile at least {FEW_STEPS}" if min(of_a, of_b) < FEW_STEPS else ""
 
 
-def _drifts(a: Items, b: Items, step: StepChange) -> list[str]:
+def _drifts(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
     """A run that becomes slower or faster shows how much another run may differ."""
     widened = "from its first step to its last: the interval is widened by as much"
     drifts = (a, step.drift_a), (b, step.drift_b)
@@ -144,7 +149,7 @@ def _turns(step: StepChange) -> str:
     return f"the steps took turns, so each is compared with the one next to it{both}"
 
 
-def _interrupted(items: Items, share: float) -> str:
+def _interrupted(items: WorkItems, share: float) -> str:
     said = f"something interrupted its steps for {percent(share, 1)} of the time"
     return _of_side(items, f"{said}, which the interval leaves out") if share > VARIES else ""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
-from fusetui.analysis.diff.items import Items, tick_of
+from fusetui.analysis.diff.items import WorkItems, tick_of
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.outlier_work import rows_of
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT
@@ -40,7 +40,7 @@ Odd = tuple[Row, int | None]
 two sides vary alike, as two copies of one recording do: then it is not a usual one."""
 
 
-def once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[Odd]:
+def once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Odd]:
     """Kernels and idle time that changed in one step only, if both sides have equally many steps
     and vary alike: the n-th steps of two runs have nothing in common but chance."""
     if len(a.work.windows) != len(b.work.windows) or not _vary_alike(a, b, groups):
@@ -48,7 +48,7 @@ def once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[Odd]:
     return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
 
 
-def _kernels_once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[Odd]:
+def _kernels_once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Odd]:
     """Kernels that took more or less time in one step of one side than in all others."""
     one, other = pairs_of(groups)
     if not len(one) or _few(a, b):
@@ -77,7 +77,7 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[Odd]:
     return found
 
 
-def _vary_alike(a: Items, b: Items, groups: Sequence[WorkGroup]) -> bool:
+def _vary_alike(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> bool:
     """In the steps that do the usual work on both sides."""
     one, other = pairs_of(groups)
     before, after = (
@@ -92,7 +92,7 @@ def _vary_alike(a: Items, b: Items, groups: Sequence[WorkGroup]) -> bool:
     return bool(TOGETHER * apart <= times)
 
 
-def _few(a: Items, b: Items) -> bool:
+def _few(a: WorkItems, b: WorkItems) -> bool:
     return len(a.work.windows) < LEAST or len(np.intersect1d(a.alike, b.alike)) < LEAST - 1
 
 
@@ -116,7 +116,7 @@ def _outliers(before: Int64s, after: Int64s, unknown: Flags) -> tuple[Int64s, Ro
     return np.where(sharp, ordered[-1], 0), step, followed
 
 
-def _idle_once(a: Items, b: Items) -> list[Odd]:
+def _idle_once(a: WorkItems, b: WorkItems) -> list[Odd]:
     """Idle time that only one step has, of those that do the usual work on one side at least. Work
     that is gone or faster leaves a gap, and more work fills one: that is no change of its own."""
     usual = [np.isin(np.arange(len(side.work.windows)), side.alike) for side in (a, b)]
@@ -142,13 +142,13 @@ def _idle_once(a: Items, b: Items) -> list[Odd]:
     return [(row_of(kind, "idle", *shares, why, counts=False), number if paired[0] else None)]
 
 
-def _by_kind(items: Items, kinds: Int64s) -> Int64s:
+def _by_kind(items: WorkItems, kinds: Int64s) -> Int64s:
     """The time that each step spends on each kind of work; shape [steps, kinds]."""
     where = items.work.window, np.searchsorted(kinds, items.every)
     return summed(where, items.work.ns, (len(items.work.windows), len(kinds)))
 
 
-def _idle(items: Items) -> Int64s:
+def _idle(items: WorkItems) -> Int64s:
     work, windows = items.work, items.work.windows
     rows = work.trace.gpu_rows if work.gpu else work.row
     return windows.dur - any_busy_ns(work.trace, rows, windows.start, windows.end)

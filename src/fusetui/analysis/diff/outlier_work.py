@@ -12,7 +12,7 @@ from fusetui.analysis.diff.blocks import runs
 from fusetui.analysis.diff.fusion import Collector, collector
 from fusetui.analysis.diff.groups import known_names, oriented
 from fusetui.analysis.diff.instances import MANY
-from fusetui.analysis.diff.items import OP_SHIFT, Items
+from fusetui.analysis.diff.items import OP_SHIFT, WorkItems
 from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.sequences import closest, is_feasible, is_like, match
 from fusetui.text.figures import plural
@@ -49,7 +49,7 @@ class OddStep(msgspec.Struct, frozen=True, eq=False):
         return lacking, more
 
 
-def odd_steps(items: Items, twin: Items) -> Iterator[OddStep]:
+def odd_steps(items: WorkItems, twin: WorkItems) -> Iterator[OddStep]:
     """Those of one side; `twin` is the other one."""
     work = items.work
     keys = items.keys_of(work.of_window(items.window))
@@ -63,7 +63,7 @@ def odd_steps(items: Items, twin: Items) -> Iterator[OddStep]:
         yield OddStep(step, lacking, more, _places(keys, other, lacking, more), usual)
 
 
-def rows_of(items: Items, twin: Items) -> Rows:
+def rows_of(items: WorkItems, twin: WorkItems) -> Rows:
     """The row of each item in every step, -1 where a step lacks it; shape [steps, items]."""
     work = items.work
     found = np.full((len(work.windows), len(items)), -1, dtype=np.intp)
@@ -88,7 +88,7 @@ def _places(keys: Int64s, other: Int64s, lacking: list[int], more: list[int]) ->
     return found
 
 
-def _times_in(items: Items, twin: Items, step: int) -> list[int]:
+def _times_in(items: WorkItems, twin: WorkItems, step: int) -> list[int]:
     """The time that each item would take in a step: as on the other side if that works alike."""
     same = len(items.work.windows) == len(twin.work.windows) and step in twin.alike
     same = same and np.array_equal(items.exact, twin.exact)
@@ -145,7 +145,7 @@ def _run(trace: Trace, others: Pieces, kind: Collector) -> Pieces:
     return others[first : first + len(found)] if enough else ()
 
 
-def rows(a: Items, b: Items) -> list[Row]:
+def rows(a: WorkItems, b: WorkItems) -> list[Row]:
     """Rows that are not part of a usual step, each naming its step.
 
     What is odd on both sides alike (in the same step, if they have equally many) is no change.
@@ -163,7 +163,7 @@ def rows(a: Items, b: Items) -> list[Row]:
     return changed
 
 
-def _odd(items: Items, twin: Items) -> Iterator[OutlierPiece]:
+def _odd(items: WorkItems, twin: WorkItems) -> Iterator[OutlierPiece]:
     """What differs in each step with unusual work. Missing work is assumed to take as long as in
     the same step of the other side, or else as in the usual steps."""
     work = items.work
@@ -180,7 +180,7 @@ def _odd(items: Items, twin: Items) -> Iterator[OutlierPiece]:
             yield OutlierPiece(odd.number, False, int(own[place]), int(ns[place]), word, gap)
 
 
-def _rows(items: Items, pieces: Sequence[OutlierPiece], side: str) -> list[Row]:
+def _rows(items: WorkItems, pieces: Sequence[OutlierPiece], side: str) -> list[Row]:
     """One row for each kind of work in each step, or one for all of a step that differs in many.
 
     Where an op has other kernels in a step than usual, these are one row; so is a kernel that does
@@ -196,7 +196,7 @@ def _rows(items: Items, pieces: Sequence[OutlierPiece], side: str) -> list[Row]:
     return found
 
 
-def _replaced(items: Items, pieces: Pieces, side: str) -> tuple[list[Row], Pieces]:
+def _replaced(items: WorkItems, pieces: Pieces, side: str) -> tuple[list[Row], Pieces]:
     """The rows of ops that have other kernels in one step, and the pieces that are not in them."""
     found, left = [], []
     for op, members in _near(pieces):
@@ -219,7 +219,7 @@ def _near(pieces: Sequence[OutlierPiece]) -> Iterator[tuple[int, list[OutlierPie
             yield op, members[first:last]
 
 
-def _fused(items: Items, pieces: Pieces, side: str) -> tuple[list[Row], Pieces]:
+def _fused(items: WorkItems, pieces: Pieces, side: str) -> tuple[list[Row], Pieces]:
     """The rows of kernels that do the work of several in one step, or that several do the work of,
     and the pieces that are not in them: a kernel whose name lists ops, and the pieces of these ops,
     in a row, that the step lacks (or has, if it lacks the kernel)."""
@@ -237,7 +237,7 @@ def _fused(items: Items, pieces: Pieces, side: str) -> tuple[list[Row], Pieces]:
     return found, [piece for piece in pieces if piece not in ones | taken]
 
 
-def _other_kernels(items: Items, more: Pieces, lacking: Pieces, side: str) -> Row:
+def _other_kernels(items: WorkItems, more: Pieces, lacking: Pieces, side: str) -> Row:
     a, b = oriented("AB".index(side), _share(items, more, more), _share(items, lacking))
     several = RowKind.FUSED if a.count > b.count else RowKind.SPLIT
     kind = RowKind.REPLACED if a.count == b.count else several
@@ -245,7 +245,7 @@ def _other_kernels(items: Items, more: Pieces, lacking: Pieces, side: str) -> Ro
     return row_of(kind, op, a, b, _only(items, more[0], side), counts=False)
 
 
-def _row(items: Items, pieces: Sequence[OutlierPiece], side: str, many: bool) -> Row:
+def _row(items: WorkItems, pieces: Sequence[OutlierPiece], side: str, many: bool) -> Row:
     trace, missing = items.trace, pieces[0].missing
     op = int(trace.op[pieces[0].row])
     more = missing == (side == "A")
@@ -258,10 +258,10 @@ def _row(items: Items, pieces: Sequence[OutlierPiece], side: str, many: bool) ->
     return row_of(RowKind.ADDED if more else RowKind.REMOVED, what, a, b, why, counts=False)
 
 
-def _only(items: Items, piece: OutlierPiece, side: str) -> str:
+def _only(items: WorkItems, piece: OutlierPiece, side: str) -> str:
     return f"only in step {items.work.windows.labels[piece.step]} of {side}"
 
 
-def _share(items: Items, pieces: Pieces, shown: Pieces = ()) -> RowShare:
+def _share(items: WorkItems, pieces: Pieces, shown: Pieces = ()) -> RowShare:
     names, ns = [items.trace.name_of(piece.row) for piece in pieces], sum(p.ns for p in pieces)
     return RowShare(names, ns, len(pieces), ns, tuple(piece.row for piece in shown))

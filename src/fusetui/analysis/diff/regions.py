@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.blocks import Block, runs
 from fusetui.analysis.diff.groups import WorkGroup, joined
-from fusetui.analysis.diff.items import Items, ancestors
+from fusetui.analysis.diff.items import WorkItems, ancestors
 from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.sequences import closest, is_feasible
 from fusetui.gpu.kernel_names import decode
@@ -45,7 +45,7 @@ OTHER: Final = "other"
 _RANK: Final = {sort: n for n, sort in enumerate(dict.fromkeys(SORTS.values()))}
 
 
-def sorts(items: Items) -> list[str]:
+def sorts(items: WorkItems) -> list[str]:
     """Per item: one of the values of SORTS, or `other`."""
     return [*map(_sort, items.trace.role[items.row].tolist(), items.names, items.op_names)]
 
@@ -77,7 +77,7 @@ class ProgramPlaces:
     """Per item of a side: its sort of work, its phase, and the module or annotation around it;
     `at` has the latter two, with stars for the numbers of places: indices of modules shift."""
 
-    def __init__(self, items: Items) -> None:
+    def __init__(self, items: WorkItems) -> None:
         self.items = items
         self.sorts = sorts(items)
         self.phases = _phases(items)
@@ -97,7 +97,7 @@ class ProgramPlaces:
         return known.layout or None if known is not None else None
 
 
-def places(items: Items) -> list[str]:
+def places(items: WorkItems) -> list[str]:
     """Per item the innermost nn.Module frame around its launch, else the innermost annotation."""
     trace, hosts = items.trace, hosts_of(items.trace, items.row)
     module = _around(trace, hosts, Layer.PYTHON, is_module)
@@ -106,7 +106,7 @@ def places(items: Items) -> list[str]:
     return [trace.name_of(n).removeprefix(MODULE_PREFIX) if n >= 0 else "" for n in rows]
 
 
-def _phases(items: Items) -> list[str]:
+def _phases(items: WorkItems) -> list[str]:
     """Per item the part of a training step that it belongs to; "" in a trace without a backward
     pass: by the frames of autograd around it, and by the annotations of optimizers."""
     trace, hosts = items.trace, hosts_of(items.trace, items.row)
@@ -118,7 +118,7 @@ def _phases(items: Items) -> list[str]:
     return [*np.where(optimizes >= 0, "optimizer", found).tolist()]
 
 
-def _below(items: Items, rows: NDArray[np.integer], test: Callable[[str], bool]) -> Flags:
+def _below(items: WorkItems, rows: NDArray[np.integer], test: Callable[[str], bool]) -> Flags:
     """Whether the name of each row, or of any around it, passes."""
     named, found = items.trace.named(test), np.zeros(len(items), dtype=np.bool_)
     for row in ancestors(items.trace, rows):
@@ -259,7 +259,7 @@ def _without(sides: Sides, found: Sequence[WorkGroup]) -> Sides:
     return [i for i in sides[0] if i not in of_a], [j for j in sides[1] if j not in of_b]
 
 
-def surplus(a: Items, b: Items, aligned: Sequence[Lanes]) -> list[WorkGroup]:
+def surplus(a: WorkItems, b: WorkItems, aligned: Sequence[Lanes]) -> list[WorkGroup]:
     """One group for all blocks that occur as often: a layer has work in the forward and in the
     backward pass, and on several lanes."""
     blocks = (block for lanes in aligned for block in lanes.blocks)
@@ -267,7 +267,7 @@ def surplus(a: Items, b: Items, aligned: Sequence[Lanes]) -> list[WorkGroup]:
     return [_group((a, b)[found[0].side], found) for found in alike.values()]
 
 
-def _group(items: Items, found: Sequence[Block]) -> WorkGroup:
+def _group(items: WorkItems, found: Sequence[Block]) -> WorkGroup:
     first, members = found[0], tuple(sorted(item for block in found for item in block.items))
     more = abs(first.a - first.b)
     layers = any(_attentions(items, block) == more for block in found)
@@ -278,7 +278,7 @@ def _group(items: Items, found: Sequence[Block]) -> WorkGroup:
     return WorkGroup(of_a, of_b, why, named=named)
 
 
-def _attentions(items: Items, block: Block) -> int:
+def _attentions(items: WorkItems, block: Block) -> int:
     """How often a block computes attention: in one kernel or several in a row, or with a softmax
     between products. A block may begin in the middle of it."""
     kinds = [work_class(items.op_names[item], items.names[item]) for item in block.items]
@@ -287,7 +287,7 @@ def _attentions(items: Items, block: Block) -> int:
     return starts or kinds.count("softmax")
 
 
-def around(a: Items, b: Items, groups: Sequence[WorkGroup]) -> tuple[Flags, Flags]:
+def around(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> tuple[Flags, Flags]:
     """Per row of each trace: whether the CPU did it for such a block, in any step alike."""
     found = [np.zeros(len(items.trace), dtype=np.bool_) for items in (a, b)]
     for group in groups:
@@ -304,7 +304,7 @@ def around(a: Items, b: Items, groups: Sequence[WorkGroup]) -> tuple[Flags, Flag
     return found[0], found[1]
 
 
-def _mark(flags: Flags, items: Items, first: int, last: int, later: int, step: int) -> None:
+def _mark(flags: Flags, items: WorkItems, first: int, last: int, later: int, step: int) -> None:
     """What began on the thread of the launches of two items between them."""
     trace, work = items.trace, items.work
     launch = trace.launch[work.row[work.of_window(step)]]

@@ -11,7 +11,7 @@ from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.fusion import by_name
 from fusetui.analysis.diff.groups import Board, WorkGroup, joined, numel, oriented, pairs_of
 from fusetui.analysis.diff.instances import MANY, repeated, rest_of_ops, with_reduction
-from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import part, work_class
 from fusetui.analysis.diff.sequences import is_like
@@ -31,7 +31,7 @@ CROWDED = 4  # pieces of one op are counted only where they are 1 / CROWDED of a
 FEW = 16  # position alone does not match one kernel with more open pieces than this
 
 
-def group(a: Items, b: Items, lanes: Lanes) -> list[WorkGroup]:
+def group(a: WorkItems, b: WorkItems, lanes: Lanes) -> list[WorkGroup]:
     """Every item of two lanes in exactly one group."""
     board = Board(a, b, lanes)
     repeated(board)
@@ -109,7 +109,7 @@ RULES: Final[Sequence[Rule]] = (
 )
 
 
-def moved(a: Items, b: Items, groups: list[WorkGroup]) -> list[WorkGroup]:
+def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup]:
     """Pairs what is left open on both sides and is the same kernel under the same op, if it takes
     about as long, allowing for how much faster one side is at other such kernels."""
     open_b = (group_.b[0] for group_ in groups if not group_.a)

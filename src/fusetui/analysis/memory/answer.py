@@ -11,14 +11,21 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.categories import Category, Phases, Share, categories, phases, shares
+from fusetui.analysis.memory.categories import (
+    Category,
+    CategoryShare,
+    Phases,
+    categories,
+    phases,
+    shares,
+)
 from fusetui.analysis.memory.evidence import Evidence, Holder, code_of, evidence, held_at, module_of
-from fusetui.analysis.memory.findings import Finding, findings
+from fusetui.analysis.memory.findings import MemoryFinding, findings
 from fusetui.analysis.memory.history import BEFORE, History, histories
 from fusetui.analysis.memory.layout import Waste, waste
 from fusetui.analysis.memory.oom import OutOfMemory, out_of_memory
 from fusetui.trace.model.arrays import Int64s
-from fusetui.trace.snapshot.columns import Action, Snapshot
+from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 
 AT = ("peak", "end", "oom")
 
@@ -64,13 +71,13 @@ class DeviceMemory(Totals, frozen=True):
 
     active_end_bytes: int
     unrecorded: tuple[str, ...]  # actions of which there must have been events
-    categories: tuple[Share, ...]
+    categories: tuple[CategoryShare, ...]
     by_code: tuple[Holder, ...]
     by_module: tuple[Holder, ...]
     waste: Waste
     ooms_count: int
     ooms: tuple[OutOfMemory, ...]  # the last ones
-    findings: tuple[Finding, ...]
+    findings: tuple[MemoryFinding, ...]
 
 
 class MemoryAnswer(msgspec.Struct, frozen=True):
@@ -112,7 +119,9 @@ def events_at(histories: Sequence[History], at: str | int) -> list[int]:
 
 def _failures(histories: Sequence[History], ends: list[int]) -> list[int]:
     """The last `oom` of each device; of the others the same time, if it is known."""
-    failed = [np.flatnonzero(one.events.action == Action.OOM)[-1:].tolist() for one in histories]
+    failed = [
+        np.flatnonzero(one.events.action == MemoryAction.OOM)[-1:].tolist() for one in histories
+    ]
     pairs = list(zip(histories, failed, strict=True))
     if not any(failed):
         raise NoMoment("it has no event of memory that ran out.")
@@ -162,7 +171,7 @@ def _device(known: Known, event: int) -> DeviceMemory:
         by_code=held_at(history, event, partial(code_of, history.snapshot, found)),
         by_module=held_at(history, event, partial(module_of, history.snapshot, found)),
         waste=waste(history, event),
-        ooms_count=int((history.events.action == Action.OOM).sum()),
+        ooms_count=int((history.events.action == MemoryAction.OOM).sum()),
         ooms=failed,
         findings=findings(history, found, known.phases, known.kinds, failed)
         if history.is_known
@@ -191,7 +200,7 @@ def _annotation(history: History, event: int) -> str | None:
 By = Literal["code", "module", "category"]
 
 
-class Change(msgspec.Struct, frozen=True):
+class HoldingChange(msgspec.Struct, frozen=True):
     """What one place, or one category, holds in each; `difference_bytes` is that of B less A's."""
 
     holder: str
@@ -208,7 +217,7 @@ class DeviceChange(msgspec.Struct, frozen=True):
     a_bytes: int
     b_bytes: int
     difference_bytes: int
-    rows: tuple[Change, ...]
+    rows: tuple[HoldingChange, ...]
 
 
 class MemoryChange(msgspec.Struct, frozen=True):
@@ -235,7 +244,7 @@ class MemoryRank(msgspec.Struct, frozen=True):
     from_median_bytes: int
 
 
-def held_by(device: Totals, by: By | Literal["op"]) -> dict[str, Share | Holder]:
+def held_by(device: Totals, by: By | Literal["op"]) -> dict[str, CategoryShare | Holder]:
     """What each holder holds."""
     key, held = ("category", "categories") if by == "category" else ("place", f"by_{by}")
     return {getattr(one, key): one for one in getattr(device, held)}
@@ -254,7 +263,7 @@ def _changed(number: int, a: DeviceMemory | None, b: DeviceMemory | None, by: By
     rows = []
     for name in {**sides[0], **sides[1]}:
         before, after = (side[name].bytes if name in side else 0 for side in sides)
-        rows.append(Change(name, before, after, after - before))
+        rows.append(HoldingChange(name, before, after, after - before))
     rows.sort(key=lambda one: (-abs(one.difference_bytes), -one.b_bytes, one.holder))
     whole = [one.at_allocated_bytes if one else 0 for one in (a, b)]
     return DeviceChange(number, whole[0], whole[1], whole[1] - whole[0], tuple(rows))

@@ -8,15 +8,15 @@ from typing import Literal, get_args
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.evidence import Evidence, Mark
+from fusetui.analysis.memory.evidence import Evidence, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History, Lives, private
 from fusetui.trace.model.arrays import Flags, Int64s, summed
-from fusetui.trace.snapshot.columns import Action
+from fusetui.trace.snapshot.columns import MemoryAction
 
 OPTIMIZER, PROFILER = "Optimizer.step#", "ProfilerStep#"
 
 
-class Phase(IntEnum):
+class TrainingPhase(IntEnum):
     """What the program was doing at an event."""
 
     UNKNOWN = 0
@@ -48,15 +48,15 @@ def phases(history: History, found: Evidence) -> Phases:
     events = history.events
     stack, count = events.stack, len(events)
     annotated = _annotated(history, OPTIMIZER)
-    phase = np.where(stack >= 0, Phase.OTHER, Phase.UNKNOWN).astype(np.int64)
+    phase = np.where(stack >= 0, TrainingPhase.OTHER, TrainingPhase.UNKNOWN).astype(np.int64)
     inside = np.zeros(count + 1, np.int64)
     for begin, end in annotated:
         inside[begin] += 1
         inside[min(end, count)] -= 1
-    model = found.has(Mark.CALL) & ~found.in_step
-    phase[(np.cumsum(inside[:-1]) > 0) & ~model[stack]] = Phase.STEP
-    phase[found.in_step[stack]] = Phase.STEP
-    phase[found.has(Mark.BACKWARD)[stack]] = Phase.BACKWARD
+    model = found.has(FrameRole.CALL) & ~found.in_step
+    phase[(np.cumsum(inside[:-1]) > 0) & ~model[stack]] = TrainingPhase.STEP
+    phase[found.in_step[stack]] = TrainingPhase.STEP
+    phase[found.has(FrameRole.BACKWARD)[stack]] = TrainingPhase.BACKWARD
     change = np.append(True, phase[1:] != phase[:-1])[:count]
     steps = annotated or _by_stacks(history, phase, model[stack])
     begins, ends = np.array(steps, np.int64).reshape(-1, 2).T
@@ -90,14 +90,14 @@ def _annotated(history: History, prefix: str) -> list[tuple[int, int]]:
 def _by_stacks(history: History, phase: Int64s, model: Flags) -> list[tuple[int, int]]:
     """Events of steps with no forward and no backward between them are of one."""
     count = len(phase)
-    rows = np.flatnonzero(phase == Phase.STEP)
+    rows = np.flatnonzero(phase == TrainingPhase.STEP)
     if not len(rows):
         return []
-    others = np.cumsum((phase == Phase.BACKWARD) | model)[rows]
+    others = np.cumsum((phase == TrainingPhase.BACKWARD) | model)[rows]
     first = np.append(True, others[1:] != others[:-1])
     begins = rows[first]
     ends = rows[np.append(first[1:], True)] + 1
-    failed = history.events.action[begins[-1] :] == Action.OOM
+    failed = history.events.action[begins[-1] :] == MemoryAction.OOM
     if ends[-1] == count and failed.any():  # the file was written from within it
         ends[-1] = count + 1
     return list(zip(begins.tolist(), ends.tolist(), strict=True))
@@ -119,7 +119,7 @@ NUMBER = {name: number for number, name in enumerate(CATEGORIES)}
 UNKNOWN = NUMBER["unknown"]
 
 
-class Share(msgspec.Struct, frozen=True):
+class CategoryShare(msgspec.Struct, frozen=True):
     """What of a category lives at a moment."""
 
     category: Category
@@ -127,12 +127,12 @@ class Share(msgspec.Struct, frozen=True):
     blocks: int
 
 
-def shares(history: History, kinds: Int64s, event: int) -> tuple[Share, ...]:
+def shares(history: History, kinds: Int64s, event: int) -> tuple[CategoryShare, ...]:
     """The largest first, without those of which nothing lives."""
     living = history.lives.at(event)
     sizes = summed(kinds[living], history.lives.size[living], len(CATEGORIES)).tolist()
     blocks = np.bincount(kinds[living], minlength=len(CATEGORIES)).tolist()
-    found = (Share(*one) for one in zip(CATEGORIES, sizes, blocks, strict=True) if one[2])
+    found = (CategoryShare(*one) for one in zip(CATEGORIES, sizes, blocks, strict=True) if one[2])
     return tuple(sorted(found, key=lambda one: -one.bytes))
 
 
@@ -142,24 +142,24 @@ def categories(history: History, found: Evidence, phases: Phases) -> Int64s:
     stack, born, died, count = lives.stack, lives.born, lives.died, lives.events
     lasts, recorded = died >= count, stack >= 0
     freed = np.append(history.events.stack, -1)[died]
-    backward = found.has(Mark.BACKWARD)
-    in_step = np.append(phases.phase == Phase.STEP, False)[born] | found.in_step[stack]
+    backward = found.has(FrameRole.BACKWARD)
+    in_step = np.append(phases.phase == TrainingPhase.STEP, False)[born] | found.in_step[stack]
     run = np.append(phases.run, -1)
     same_run = (run[born] == run[died]) & recorded & (born != BEFORE) & ~lasts
-    same_run &= np.append(phases.phase, 0)[born] != Phase.UNKNOWN
+    same_run &= np.append(phases.phase, 0)[born] != TrainingPhase.UNKNOWN
     own_step = np.searchsorted(phases.begin, born, side="right") - 1  # in which it was allocated
     step_end = np.where(born == BEFORE, 0, np.append(phases.end, 0)[own_step])
-    accumulated = found.has(Mark.ACCUMULATES)[stack] & ~same_run
+    accumulated = found.has(FrameRole.ACCUMULATES)[stack] & ~same_run
     is_gradient = _outlives_backward(history, found, phases) | accumulated
     rules: list[tuple[Category, Flags]] = [
         ("graph_pool", private(history)),
         ("before_recording", ~recorded & (born == BEFORE)),
-        ("workspace", found.has(Mark.WORKSPACE)[stack] | found.in_triton[stack]),
+        ("workspace", found.has(FrameRole.WORKSPACE)[stack] | found.in_triton[stack]),
         ("optimizer_state", in_step & ~backward[stack] & (died >= step_end)),
         ("temporary", in_step & ~backward[stack] & ~lasts),
         ("gradients", backward[stack] & is_gradient),
         ("temporary", backward[stack] & same_run),
-        ("parameters", found.has(Mark.WEIGHTS)[stack] & lasts & ~backward[stack] & ~in_step),
+        ("parameters", found.has(FrameRole.WEIGHTS)[stack] & lasts & ~backward[stack] & ~in_step),
         ("activations", recorded & ~backward[stack] & ~in_step & backward[freed]),
         ("temporary", same_run),
     ]
@@ -174,15 +174,15 @@ def _outlives_backward(history: History, found: Evidence, phases: Phases) -> Fla
     if the backward pass ended before."""
     lives, events = history.lives, history.events
     freed = np.append(events.stack, -1)[lives.died]
-    forward = (phases.phase == Phase.OTHER) & found.has(Mark.CALL)[events.stack]
-    rows = np.flatnonzero(forward | (phases.phase == Phase.STEP))
+    forward = (phases.phase == TrainingPhase.OTHER) & found.has(FrameRole.CALL)[events.stack]
+    rows = np.flatnonzero(forward | (phases.phase == TrainingPhase.STEP))
     place = np.searchsorted(rows, lives.born, side="right")
     after = np.append(rows, lives.events)[place] < lives.events  # something else came later
-    failed = np.flatnonzero(events.action == Action.OOM)
+    failed = np.flatnonzero(events.action == MemoryAction.OOM)
     ended = after | (lives.born > (failed[-1] if len(failed) else BEFORE))
     lasts = lives.died >= lives.events
     stepped = lives.died >= phases.next_end(lives.born)
-    cleared = stepped | found.has(Mark.ZERO_GRAD)[freed]
+    cleared = stepped | found.has(FrameRole.ZERO_GRAD)[freed]
     return np.where(lasts, ended, cleared)
 
 

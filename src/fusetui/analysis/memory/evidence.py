@@ -38,7 +38,7 @@ BEFORE_RECORDING, NO_STACK = "before_recording", "no stack"
 NO_PYTHON = "no Python frame"
 
 
-class Mark(IntFlag):
+class FrameRole(IntFlag):
     """What one frame is."""
 
     PYTHON = 1
@@ -64,7 +64,7 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
     in_step: Flags  # in an optimizer's step itself, not in a model that it calls
     in_triton: Flags
 
-    def has(self, mark: Mark) -> Flags:
+    def has(self, mark: FrameRole) -> Flags:
         """Which stacks have such a frame."""
         found: Flags = (self.marks & mark) != 0
         return found
@@ -79,16 +79,16 @@ def evidence(snapshot: Snapshot) -> Evidence:
         none, no = np.full(1, -1), np.zeros(1, np.bool_)
         return Evidence(np.zeros(1, np.int64), none, none, none, no, no)
     callees = _callees(marks, stacks)
-    inner = _first(callees & (marks & Mark.LAYER == 0), stacks)
+    inner = _first(callees & (marks & FrameRole.LAYER == 0), stacks)
     inner = np.where(inner < NONE, inner, _first(callees, stacks))
-    python = _first(marks & Mark.PYTHON != 0, stacks)
-    step = _first(marks & Mark.STEP != 0, stacks)
-    call = _first(marks & (Mark.CALL | Mark.BACKWARD) != 0, stacks)
+    python = _first(marks & FrameRole.PYTHON != 0, stacks)
+    step = _first(marks & FrameRole.STEP != 0, stacks)
+    call = _first(marks & (FrameRole.CALL | FrameRole.BACKWARD) != 0, stacks)
     found = np.bitwise_or.reduceat(marks, stacks.start[:-1])
-    in_triton = np.append(marks, 0)[np.minimum(python, len(marks))] & Mark.TRITON != 0
+    in_triton = np.append(marks, 0)[np.minimum(python, len(marks))] & FrameRole.TRITON != 0
     return Evidence(
         marks=np.append(found, 0),
-        own=_frame_at(_first(marks & Mark.OWN != 0, stacks), stacks),
+        own=_frame_at(_first(marks & FrameRole.OWN != 0, stacks), stacks),
         called=_frame_at(inner, stacks),
         python=_frame_at(python, stacks),
         in_step=np.append(step < call, False),
@@ -98,25 +98,25 @@ def evidence(snapshot: Snapshot) -> Evidence:
 
 def _marks(frame: Frame) -> int:
     name, file = frame.name, frame.file.replace("\\", "/")
-    found: dict[Mark, object] = {}
+    found: dict[FrameRole, object] = {}
     if file.endswith(".py") or file.startswith("<"):
         is_layer, is_module = LAYERS.search(file) is not None, file.endswith(MODULE)
         loads = LOADED.search(file) or (is_layer and name in INITIALIZERS)
         found = {
-            Mark.PYTHON: True,
-            Mark.OWN: is_own(file),
-            Mark.TRITON: TRITON.search(file),
-            Mark.STEP: name in STEPS and OPTIMIZER.search(file),
-            Mark.ZERO_GRAD: name == "zero_grad",
-            Mark.CALL: (is_module and name in CALLS) or HOOKS.search(file),
-            Mark.WEIGHTS: name in LOADERS if is_module else loads,
-            Mark.LAYER: is_layer,
+            FrameRole.PYTHON: True,
+            FrameRole.OWN: is_own(file),
+            FrameRole.TRITON: TRITON.search(file),
+            FrameRole.STEP: name in STEPS and OPTIMIZER.search(file),
+            FrameRole.ZERO_GRAD: name == "zero_grad",
+            FrameRole.CALL: (is_module and name in CALLS) or HOOKS.search(file),
+            FrameRole.WEIGHTS: name in LOADERS if is_module else loads,
+            FrameRole.LAYER: is_layer,
         }
     else:
         found = {
-            Mark.BACKWARD: BACKWARD.search(name),
-            Mark.ACCUMULATES: "AccumulateGrad" in name,
-            Mark.WORKSPACE: WORKSPACE.search(name),
+            FrameRole.BACKWARD: BACKWARD.search(name),
+            FrameRole.ACCUMULATES: "AccumulateGrad" in name,
+            FrameRole.WORKSPACE: WORKSPACE.search(name),
         }
     return sum(mark for mark, holds in found.items() if holds)
 
@@ -124,12 +124,12 @@ def _marks(frame: Frame) -> int:
 def _callees(marks: Int64s, stacks: Stacks) -> Flags:
     """Which frames are those of a module's own forward: the next one of Python outwards is the call
     of a module."""
-    rows = np.flatnonzero(marks & Mark.PYTHON)
+    rows = np.flatnonzero(marks & FrameRole.PYTHON)
     stack = np.searchsorted(stacks.start, rows, side="right")
     same = np.append(stack[1:] == stack[:-1], False)
-    outwards = np.append(marks[rows[1:]], 0) & Mark.CALL != 0
+    outwards = np.append(marks[rows[1:]], 0) & FrameRole.CALL != 0
     found = np.zeros(len(marks), np.bool_)
-    found[rows] = same & outwards & (marks[rows] & Mark.CALL == 0)
+    found[rows] = same & outwards & (marks[rows] & FrameRole.CALL == 0)
     return found
 
 
@@ -194,7 +194,7 @@ def _line(frame: Frame) -> str:
 
 def _backward(snapshot: Snapshot, found: Evidence, stack: int) -> str | None:
     """`backward of BmmBackward0`."""
-    if not found.marks[stack] & Mark.BACKWARD:
+    if not found.marks[stack] & FrameRole.BACKWARD:
         return None
     nodes = (NODE.search(frame.name) for frame in snapshot.stacks[stack])
     node = next((one[1] for one in nodes if one and one[1] != "Node"), None)

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.memory.categories import NUMBER, Category, Phases
-from fusetui.analysis.memory.evidence import NO_STACK, Evidence, Mark, code_of
+from fusetui.analysis.memory.evidence import NO_STACK, Evidence, FrameRole, code_of
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.layout import is_expandable, private_pools, torn
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
@@ -31,7 +31,7 @@ STATE = 0.4
 ACTIVATIONS = 0.5
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
     """`at_stake_bytes`: at most so much less would be needed; None where that is not known."""
 
     rule: Rule
@@ -54,7 +54,7 @@ def findings(
     phases: Phases,
     kinds: Int64s,
     failed: tuple[OutOfMemory, ...],
-) -> tuple[Finding, ...]:
+) -> tuple[MemoryFinding, ...]:
     """The largest first."""
     every = (
         *_leaks(history, found, phases),
@@ -67,7 +67,7 @@ def findings(
     return tuple(sorted(every, key=lambda one: -one.bytes))
 
 
-def _leaks(history: History, found: Evidence, phases: Phases) -> Iterator[Finding]:
+def _leaks(history: History, found: Evidence, phases: Phases) -> Iterator[MemoryFinding]:
     """Stacks of which more lives after each step; none where fewer than four steps ended. What was
     there before the first event does not grow."""
     ends = phases.ends[-(STEPS + 1) :]
@@ -83,7 +83,7 @@ def _leaks(history: History, found: Evidence, phases: Phases) -> Iterator[Findin
     grew = (np.diff(held, axis=0) > 0).sum(axis=0)
     for stack in np.flatnonzero((grew >= GREW) & (held[-1] > held[0])).tolist():
         known = code_of(history.snapshot, found, stack) if stack < groups - 1 else NO_STACK
-        yield Finding(
+        yield MemoryFinding(
             rule="memory-leak",
             bytes=int(held[-1, stack]),
             of_bytes=int(history.allocated.max()),
@@ -96,12 +96,12 @@ def _leaks(history: History, found: Evidence, phases: Phases) -> Iterator[Findin
         )
 
 
-def _fragmentation(history: History, failed: tuple[OutOfMemory, ...]) -> Iterator[Finding]:
+def _fragmentation(history: History, failed: tuple[OutOfMemory, ...]) -> Iterator[MemoryFinding]:
     """Where memory ran out for it; or holes, when the most was taken or at the end."""
     if failed:
         pieces = [one for one in failed if one.reason == "fragmented"]
         for one in pieces[-1:]:
-            yield Finding(
+            yield MemoryFinding(
                 rule="fragmentation",
                 bytes=one.inactive_bytes,
                 of_bytes=one.reserved_bytes,
@@ -117,7 +117,7 @@ def _fragmentation(history: History, failed: tuple[OutOfMemory, ...]) -> Iterato
     taken, end = int(history.reserved.argmax()) - 1, len(history.events) - 1
     for event in dict.fromkeys((end if taken == BEFORE else taken, end)):
         if there := torn(history, event):
-            yield Finding(
+            yield MemoryFinding(
                 rule="fragmentation",
                 bytes=there.split_bytes or 0,
                 of_bytes=there.reserved_bytes,
@@ -139,13 +139,13 @@ def _helps(one: OutOfMemory) -> Helps:
 
 def _not_needed(
     history: History, found: Evidence, phases: Phases, kinds: Int64s
-) -> Iterator[Finding]:
+) -> Iterator[MemoryFinding]:
     """Gradients of a step that is over, and that something else than a backward pass frees later:
     without them the next highest moment is the peak."""
     lives, peak = history.lives, history.peak_index
     over = phases.next_end(lives.born)
     freed = np.append(history.events.stack, -1)[lives.died]
-    used = found.has(Mark.BACKWARD)[freed] | (lives.died >= lives.events)
+    used = found.has(FrameRole.BACKWARD)[freed] | (lives.died >= lives.events)
     late = (kinds == NUMBER["gradients"]) & (over < lives.died) & ~used
     held = late & (over <= peak) & lives.at(peak)
     saved = _saved(history, late, over)
@@ -156,7 +156,7 @@ def _not_needed(
 
 def _large(
     history: History, kinds: Int64s, category: Category, rule: Rule, least: float
-) -> Iterator[Finding]:
+) -> Iterator[MemoryFinding]:
     """A category that is much of the peak; without it the next highest moment is the peak."""
     lives, peak = history.lives, int(history.allocated.max())
     of_it = kinds == NUMBER[category]
@@ -165,8 +165,8 @@ def _large(
         yield _of_peak(history, rule, size, _saved(history, of_it, lives.born))
 
 
-def _of_peak(history: History, rule: Rule, size: int, saved: int) -> Finding:
-    return Finding(
+def _of_peak(history: History, rule: Rule, size: int, saved: int) -> MemoryFinding:
+    return MemoryFinding(
         rule=rule,
         bytes=size,
         of_bytes=int(history.allocated.max()),
@@ -175,12 +175,12 @@ def _of_peak(history: History, rule: Rule, size: int, saved: int) -> Finding:
     )
 
 
-def _pools(history: History) -> Iterator[Finding]:
+def _pools(history: History) -> Iterator[MemoryFinding]:
     """Several private pools: at best, one as large as the largest would do."""
     pools = private_pools(history)
     reserved = sum(pools)
     if len(pools) > 1:
-        yield Finding(
+        yield MemoryFinding(
             rule="pool-per-graph",
             bytes=reserved,
             of_bytes=int(history.reserved[-1]),

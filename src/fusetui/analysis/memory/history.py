@@ -13,13 +13,20 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
-from fusetui.trace.snapshot.columns import Action, Blocks, BlockState, Events, Segments, Snapshot
+from fusetui.trace.snapshot.columns import (
+    Blocks,
+    BlockState,
+    MemoryAction,
+    MemoryEvents,
+    Segments,
+    Snapshot,
+)
 
 UNSPLIT = 1 << 20  # at most, that is left on a block of a large pool
 BEFORE = -1  # the number of an event: before the first
-GIVEN = (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)
-TAKEN = (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP)
-FREED = (Action.FREE_REQUESTED, Action.FREE_COMPLETED)
+GIVEN = (MemoryAction.SEGMENT_ALLOC, MemoryAction.SEGMENT_MAP)
+TAKEN = (MemoryAction.SEGMENT_FREE, MemoryAction.SEGMENT_UNMAP)
+FREED = (MemoryAction.FREE_REQUESTED, MemoryAction.FREE_COMPLETED)
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -96,7 +103,7 @@ class History(msgspec.Struct, frozen=True, eq=False):
 
     snapshot: Snapshot
     device: int
-    events: Events
+    events: MemoryEvents
     segments: Rows  # those of the device
     blocks: Rows
     lives: Lives  # until they are to be freed
@@ -106,12 +113,12 @@ class History(msgspec.Struct, frozen=True, eq=False):
     active: Int64s
     reserved: Int64s
     difference_end_bytes: int
-    unrecorded: tuple[Action, ...] = ()  # actions of which there must have been events
+    unrecorded: tuple[MemoryAction, ...] = ()  # actions of which there must have been events
 
     @property
     def is_known(self) -> bool:
         """Whether events tell when each allocation began and ended."""
-        return Action.ALLOC not in self.unrecorded and not {*FREED} <= {*self.unrecorded}
+        return MemoryAction.ALLOC not in self.unrecorded and not {*FREED} <= {*self.unrecorded}
 
     @property
     def peak_index(self) -> int:
@@ -149,25 +156,25 @@ def private(history: History) -> Flags:
     return np.where(lives.block >= 0, of_blocks[lives.block], of_events)
 
 
-def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
-    events = blank(Events, 0, device=device) if traced is None else traced
+def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> History:
+    events = blank(MemoryEvents, 0, device=device) if traced is None else traced
     of, blocks = snapshot.segments.device, snapshot.blocks
     segments = np.flatnonzero(of == device)
     rows = np.flatnonzero((of == device)[blocks.segment])
     kept = rows[blocks.state[rows] == BlockState.ACTIVE_ALLOCATED]
     in_use = rows[blocks.state[rows] != BlockState.INACTIVE]
-    lives = lives_of(events, blocks, kept, Action.FREE_REQUESTED)
-    occupied = lives_of(events, blocks, in_use, Action.FREE_COMPLETED)
+    lives = lives_of(events, blocks, kept, MemoryAction.FREE_REQUESTED)
+    occupied = lives_of(events, blocks, in_use, MemoryAction.FREE_COMPLETED)
     unrecorded = _unrecorded_end(events, occupied, blocks.address[in_use])
-    if unrecorded == (Action.FREE_REQUESTED,):  # each counts until it is free
+    if unrecorded == (MemoryAction.FREE_REQUESTED,):  # each counts until it is free
         lives, kept = occupied, in_use
-    elif unrecorded == (Action.FREE_COMPLETED,):
+    elif unrecorded == (MemoryAction.FREE_COMPLETED,):
         occupied = lives
     allocated, active = lives.sums(), occupied.sums()
     difference = int(allocated[-1] - held(blocks, kept).sum())
     reserved = _reserved(events, snapshot.segments, segments)
     if difference:
-        unrecorded += _missing(events, Action.ALLOC)
+        unrecorded += _missing(events, MemoryAction.ALLOC)
         unrecorded += _missing(events, *FREED) if not unrecorded else ()
     unrecorded += _unrecorded_segments(events, snapshot.segments, segments, active > reserved)
     return History(
@@ -187,25 +194,27 @@ def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
     )
 
 
-def _missing(events: Events, *actions: Action) -> tuple[Action, ...]:
+def _missing(events: MemoryEvents, *actions: MemoryAction) -> tuple[MemoryAction, ...]:
     """These, if there are events but none of them."""
     return actions if len(events) and not np.isin(events.action, actions).any() else ()
 
 
-def _unrecorded_end(events: Events, occupied: Lives, in_use: Int64s) -> tuple[Action, ...]:
+def _unrecorded_end(
+    events: MemoryEvents, occupied: Lives, in_use: Int64s
+) -> tuple[MemoryAction, ...]:
     """Which one of the two events that end a life torch was told to skip (`skip_actions` of
     _record_memory_history): of each there is none, although the other one says that it happened."""
     requested, completed = (np.flatnonzero(events.action == action) for action in FREED)
     if len(completed) and not len(requested):
         whole = np.isin(occupied.died[occupied.born != BEFORE], completed)
-        return (Action.FREE_REQUESTED,) if whole.any() else ()
+        return (MemoryAction.FREE_REQUESTED,) if whole.any() else ()
     over = ~np.isin(events.addr[requested], in_use)
-    return (Action.FREE_COMPLETED,) if over.any() and not len(completed) else ()
+    return (MemoryAction.FREE_COMPLETED,) if over.any() and not len(completed) else ()
 
 
 def _unrecorded_segments(
-    events: Events, segments: Segments, rows: Rows, over: Flags
-) -> tuple[Action, ...]:
+    events: MemoryEvents, segments: Segments, rows: Rows, over: Flags
+) -> tuple[MemoryAction, ...]:
     """The same of what the device gave and took; `over`: more was in use than reserved."""
     taken = events.addr[np.isin(events.action, TAKEN)]
     again = len(distinct(taken)) < len(taken) or np.isin(taken, segments.address[rows]).any()
@@ -213,12 +222,12 @@ def _unrecorded_segments(
     return given + (_missing(events, *TAKEN)[:1] if over.any() else ())
 
 
-def lives_of(events: Events, blocks: Blocks, kept: Rows, end: Action) -> Lives:
+def lives_of(events: MemoryEvents, blocks: Blocks, kept: Rows, end: MemoryAction) -> Lives:
     """`kept`: the blocks that live at the end; `end`: the events that end a life."""
     count = len(events)
-    rows = np.flatnonzero((events.action == Action.ALLOC) | (events.action == end))
+    rows = np.flatnonzero((events.action == MemoryAction.ALLOC) | (events.action == end))
     order = rows[np.argsort(events.addr[rows], kind="stable")]
-    address, begins = events.addr[order], events.action[order] == Action.ALLOC
+    address, begins = events.addr[order], events.action[order] == MemoryAction.ALLOC
     first, last = np.ones((2, len(order)), np.bool_)
     first[1:] = address[1:] != address[:-1]
     last[:-1] = first[1:]
@@ -255,7 +264,7 @@ def _blocks_at(blocks: Blocks, kept: Rows, addresses: Int64s) -> Int32s:
     return np.where(known[place] == addresses, rows[place], -1).astype(np.int32)
 
 
-def _reserved(events: Events, segments: Segments, rows: Rows) -> Int64s:
+def _reserved(events: MemoryEvents, segments: Segments, rows: Rows) -> Int64s:
     change = np.zeros(len(events) + 1, np.int64)
     change[1:] += np.where(np.isin(events.action, GIVEN), events.size, 0)
     change[1:] -= np.where(np.isin(events.action, TAKEN), events.size, 0)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.memory.history import BEFORE, GIVEN, UNSPLIT, History
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
-from fusetui.trace.snapshot.columns import Action, Snapshot
+from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 
 ROUND = 512
 PAGE = 2 << 20  # that an expandable segment maps, and the size of a small segment
@@ -36,7 +36,7 @@ class Segment(msgspec.Struct, frozen=True):
     is_expandable: bool
 
 
-class Layout(msgspec.Struct, frozen=True, eq=False):
+class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
     """Holes are of shape [holes], `segment` a row of `segments`; from `start` to `end`, addresses.
     `lives` of shape [lives of History.occupied]: the segment that each is in, else -1."""
 
@@ -65,7 +65,9 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         return np.array([*found, False], np.bool_)[self.segment]
 
 
-def layout(history: History, event: int, segments: tuple[Segment, ...] | None = None) -> Layout:
+def layout(
+    history: History, event: int, segments: tuple[Segment, ...] | None = None
+) -> SegmentLayout:
     """What lies where after an event; `segments`: those of that moment, where they are known."""
     segments = segments_at(history, event) if segments is None else segments
     lives, blocks = history.occupied, history.snapshot.blocks
@@ -96,7 +98,7 @@ def layout(history: History, event: int, segments: tuple[Segment, ...] | None = 
     last = np.append(of[1:] != of[:-1], True)[: len(of)]
     hole_end = np.where(last, ends[of], following)
     real = hole_end > hole_start
-    return Layout(segments, of[real], hole_start[real], hole_end[real], slack[real], own)
+    return SegmentLayout(segments, of[real], hole_start[real], hole_end[real], slack[real], own)
 
 
 def _rests(
@@ -125,13 +127,15 @@ def segments_at(history: History, event: int) -> tuple[Segment, ...]:
         kind = _pool(snapshot, pool), bool(is_large), bool(is_expandable)
         found.add(Segment(address, size, stream, *kind))
     done = events.action[event + 1 :]
-    later = np.flatnonzero((done >= Action.SEGMENT_ALLOC) & (done <= Action.SEGMENT_UNMAP))
+    later = np.flatnonzero(
+        (done >= MemoryAction.SEGMENT_ALLOC) & (done <= MemoryAction.SEGMENT_UNMAP)
+    )
     for row in reversed((later + event + 1).tolist()):
         action, address, size = (int(of[row]) for of in (events.action, events.addr, events.size))
         if action in GIVEN:
             found.cut(address, size)
         else:
-            is_page = action == Action.SEGMENT_UNMAP
+            is_page = action == MemoryAction.SEGMENT_UNMAP
             pool = _pool(snapshot, int(events.pool[row]))
             one = Segment(address, size, int(events.stream[row]), pool, size > PAGE, is_page)
             found.join(one) if is_page else found.add(one)
@@ -144,7 +148,9 @@ def is_expandable(history: History) -> bool:
     settings = snapshot.settings
     asked = str(settings.get("PYTORCH_CUDA_ALLOC_CONF", "")).replace(" ", "").lower()
     on = settings.get("expandable_segments") is True or "expandable_segments:true" in asked
-    mapped = np.isin(history.events.action, (Action.SEGMENT_MAP, Action.SEGMENT_UNMAP)).any()
+    mapped = np.isin(
+        history.events.action, (MemoryAction.SEGMENT_MAP, MemoryAction.SEGMENT_UNMAP)
+    ).any()
     return bool(on or mapped or snapshot.segments.is_expandable[history.segments].any())
 
 
@@ -215,7 +221,7 @@ class Waste(msgspec.Struct, frozen=True):
     is_exact: bool  # else rounding is at least so much, and split_bytes at most
 
 
-def waste(history: History, event: int, there: Layout | None = None) -> Waste:
+def waste(history: History, event: int, there: SegmentLayout | None = None) -> Waste:
     """Of all segments of the device; `there`: what lies in them then."""
     there = layout(history, event) if there is None else there
     lives_in = np.zeros(len(there.segments) + 1, np.bool_)
@@ -249,7 +255,7 @@ def torn(history: History, event: int) -> Waste | None:
     return found if is_torn else None
 
 
-def _kept(there: Layout) -> Int64s:
+def _kept(there: SegmentLayout) -> Int64s:
     """The bytes of each hole that cannot be given back: of expandable segments, whole pages can."""
     growing = np.array([one.is_expandable for one in there.segments], np.bool_)
     return there.size - np.where(growing[there.segment], there.returnable(), 0)

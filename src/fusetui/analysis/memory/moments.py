@@ -16,7 +16,7 @@ from fusetui.analysis.memory.answer import Known
 from fusetui.analysis.memory.categories import CATEGORIES, NUMBER, UNKNOWN
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK, code_of, module_of
 from fusetui.analysis.memory.history import BEFORE, GIVEN, TAKEN, History, Lives
-from fusetui.analysis.memory.layout import Layout, Segment, layout, segments_at
+from fusetui.analysis.memory.layout import Segment, SegmentLayout, layout, segments_at
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, summed
 from fusetui.trace.model.intervals import covered_until
 from fusetui.trace.model.memo import memo, once
@@ -28,7 +28,7 @@ Keys = Mapping[str, tuple[Int64s | Int32s, Naming]]
 EVERY = 4096  # events between two moments of which all that lives is kept, at least
 
 
-class Held(NamedTuple):
+class HeldGroups(NamedTuple):
     """Groups of what lives, the largest first; arrays of shape [groups]."""
 
     number: Int64s
@@ -104,12 +104,12 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
         return found
 
-    def held(self, by: str, event: int) -> Held:
+    def held(self, by: str, event: int) -> HeldGroups:
         """Who holds what lives; `number` is a row of `names`."""
         rows = self.living(event)
         return self._grouped(self.holders[by][rows], rows)
 
-    def stacks(self, by: str, holder: int, event: int) -> Held:
+    def stacks(self, by: str, holder: int, event: int) -> HeldGroups:
         """The stacks in which what one of them holds was allocated; -1: none was recorded."""
         rows = self._of(by, holder, event)
         return self._grouped(self.history.lives.stack[rows].astype(np.int64), rows)
@@ -126,12 +126,14 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         own: Rows = rows[self.holders[by][rows] == holder]
         return own
 
-    def _grouped(self, numbers: Int64s, rows: Rows) -> Held:
+    def _grouped(self, numbers: Int64s, rows: Rows) -> HeldGroups:
         found = distinct(numbers)
         place = np.searchsorted(found, numbers)
         size = summed(place, self.history.lives.size[rows], len(found))
         order = np.argsort(-size, kind="stable")
-        return Held(found[order], size[order], np.bincount(place, minlength=len(found))[order])
+        return HeldGroups(
+            found[order], size[order], np.bincount(place, minlength=len(found))[order]
+        )
 
 
 def moments(known: Known) -> Moments:
@@ -213,12 +215,12 @@ def _changes(lives: Lives, chosen: Flags) -> tuple[Int64s, Int64s]:
     return when[order], np.append(0, np.cumsum(change[order]))
 
 
-class Placed(msgspec.Struct, frozen=True, eq=False, dict=True):
+class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
     """`rows` of History.occupied, by address, the segment and the category of each; `used` and
     `holes`: bytes asked for and bytes in holes, of each segment."""
 
     history: History
-    there: Layout
+    there: SegmentLayout
     rows: Rows
     of: Int64s
     kinds: Int64s
@@ -246,7 +248,7 @@ class Placed(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 @memo(2)
-def placed(moments: Moments, event: int) -> Placed:
+def placed(moments: Moments, event: int) -> PlacedBlocks:
     """What lies where after an event."""
     history, events = moments.history, once(moments, _of_segments)
     changed = int(np.searchsorted(events, event, side="right"))
@@ -259,7 +261,9 @@ def placed(moments: Moments, event: int) -> Placed:
     of = there.lives[rows]
     used = summed(of, lives.size[rows], count)
     kinds = np.append(moments.kinds, UNKNOWN)[_same(history.lives, lives, rows)]
-    return Placed(history, there, rows, of, kinds, used, summed(there.segment, there.size, count))
+    return PlacedBlocks(
+        history, there, rows, of, kinds, used, summed(there.segment, there.size, count)
+    )
 
 
 def _of_segments(moments: Moments) -> Rows:

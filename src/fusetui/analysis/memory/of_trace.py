@@ -21,10 +21,10 @@ from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import LARGEST, Id
 from fusetui.trace.snapshot.columns import (
-    Action,
     Annotations,
     Blocks,
-    Events,
+    MemoryAction,
+    MemoryEvents,
     Segments,
     Snapshot,
     Stacks,
@@ -132,10 +132,10 @@ def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
         threads.setdefault(thread, []).append(place)
     op = _names_around(trace, device[0], threads, time, Layer.OPS)
     events = blank(
-        Events,
+        MemoryEvents,
         len(rows),
         device=device[2],
-        action=np.where(change < 0, Action.FREE_REQUESTED, Action.ALLOC),
+        action=np.where(change < 0, MemoryAction.FREE_REQUESTED, MemoryAction.ALLOC),
         addr=address,
         size=np.abs(change),
         time_us=(trace.epoch_ns + time) // 1000,
@@ -143,10 +143,10 @@ def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
         user_metadata=_names_around(trace, device[0], threads, time, Layer.ANNOTATIONS),
     )
     segments, annotations, no_rows = blank(Segments, 0), blank(Annotations, 0), np.arange(0)
-    freed = lives_of(events, blank(Blocks, 0), no_rows, Action.FREE_REQUESTED).sums()[0]
+    freed = lives_of(events, blank(Blocks, 0), no_rows, MemoryAction.FREE_REQUESTED).sums()[0]
     rest = np.maximum(allocated[:1] - change[:1] - freed, 0)
     blocks = blank(Blocks, 1, size=rest, requested_size=rest)
-    lives = lives_of(events, blocks, np.flatnonzero(rest), Action.FREE_REQUESTED)
+    lives = lives_of(events, blocks, np.flatnonzero(rest), MemoryAction.FREE_REQUESTED)
     sums, stacks = lives.sums(), Stacks((), no_rows.astype(np.int32), np.zeros(1, np.int64))
     tables = segments, blocks, (events,), annotations, stacks
     return History(

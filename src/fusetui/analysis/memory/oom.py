@@ -12,14 +12,14 @@ from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.layout import (
     COMMON,
     PAGE,
-    Layout,
     Segment,
+    SegmentLayout,
     is_expandable,
     layout,
     rounds_up,
 )
 from fusetui.trace.model.arrays import summed
-from fusetui.trace.snapshot.columns import Action
+from fusetui.trace.snapshot.columns import MemoryAction
 
 Reason = Literal["live", "fragmented", "unknown"]
 SMALL = 1 << 20  # at most, that goes into small segments
@@ -70,7 +70,7 @@ class OutOfMemory(msgspec.Struct, frozen=True):
 
 def out_of_memory(history: History, found: Evidence) -> tuple[OutOfMemory, ...]:
     """The last ones, in their order."""
-    rows = np.flatnonzero(history.events.action == Action.OOM)[-EXPLAINED:]
+    rows = np.flatnonzero(history.events.action == MemoryAction.OOM)[-EXPLAINED:]
     return tuple(_explained(history, found, int(row)) for row in rows)
 
 
@@ -132,7 +132,7 @@ def _reason(
     return "live" if free + inactive[0] < asked <= free + reserved else "unknown"
 
 
-def _inactive(there: Layout, like: Segment) -> Inactive:
+def _inactive(there: SegmentLayout, like: Segment) -> Inactive:
     """Each hole in one of them."""
     found = [0, 0, 0, 0]
     for segment, size in zip(there.segment.tolist(), there.size.tolist(), strict=True):
@@ -142,7 +142,9 @@ def _inactive(there: Layout, like: Segment) -> Inactive:
     return Inactive(*found)
 
 
-def _pinned(history: History, found: Evidence, there: Layout) -> tuple[tuple[Pinned, ...], int]:
+def _pinned(
+    history: History, found: Evidence, there: SegmentLayout
+) -> tuple[tuple[Pinned, ...], int]:
     """The segments with most bytes in holes, of those in which something lives, and how many."""
     holes = summed(there.segment, there.size, len(there.segments))
     rows = np.flatnonzero(there.lives >= 0)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.process_groups import (
     UNKNOWN_GROUP,
-    Group,
+    ProcessGroup,
     group_of,
     groups_of_file,
     world_size,
@@ -51,11 +51,11 @@ ONE_GROUP = "that all collectives are of one process group of all ranks"
 SIZES = "sizes of collectives, from the shapes of the inputs"
 
 
-class Told(msgspec.Struct, frozen=True):
+class KnownCollective(msgspec.Struct, frozen=True):
     """What is known of one collective."""
 
     name: str
-    group: Group
+    group: ProcessGroup
     dtype: str = ""
     bytes: int = -1
     sequence: int = -1
@@ -66,7 +66,7 @@ class Told(msgspec.Struct, frozen=True):
 class IssuedCollectives(msgspec.Struct, frozen=True, eq=False):
     """IssuedCollectives in the order in which they were issued; arrays of shape [n]."""
 
-    told: tuple[Told, ...]
+    told: tuple[KnownCollective, ...]
     rows: Rows  # the kernel or the annotation
     issued: Int64s  # ns of the file
     host: Rows  # the launch, or the op that issued it; -1 if it is not known
@@ -92,7 +92,7 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
     comms = _around(trace, every, thread, issued)
     marks = _around(trace, _named(trace, Role.ANNOTATION, ANNOTATION), thread, issued)
     args = _args(trace, (rows, comms, marks), "transfers")
-    known: dict[tuple[int, ...], Told] = {}
+    known: dict[tuple[int, ...], KnownCollective] = {}
     told = []
     for row, mark, *own in zip(rows.tolist(), marks.tolist(), *args, strict=True):
         marked = int(trace.name[mark]) if mark >= 0 else -1
@@ -108,7 +108,7 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
 
 def _of_batches(
     trace: Trace, comms: Rows, thread: NDArray[Any], issued: Int64s, batched: Rows
-) -> Iterator[Told | None]:
+) -> Iterator[KnownCollective | None]:
     """What the sends and receives of a batch say, which were recorded on its thread before its
     launch and after the launch before; None unless all of them are with one rank."""
     if not len(batched):
@@ -186,7 +186,7 @@ def _args(trace: Trace, several: Sequence[Rows], keep_as: str = "") -> list[list
     return [[distinct[n] for n in part.tolist()] for part in np.split(number, ends)]
 
 
-def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> Told:
+def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> KnownCollective:
     """From the args of the kernel, of record_param_comms and of the annotation, in this order."""
     on_kernel, on_op, on_mark = args
     first = next((own for own in (on_kernel, on_op) if "Collective name" in own), None)
@@ -209,23 +209,23 @@ def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> 
     inferred += [SIZES] if moved >= 0 else []
     if name in OUTPUT and moved >= 0:
         moved = _number(moved * group.size) if group.size else -1
-    return Told(name, group, dtype, moved, inferred=tuple(inferred))
+    return KnownCollective(name, group, dtype, moved, inferred=tuple(inferred))
 
 
-def _only_group(trace: Trace) -> Group:
+def _only_group(trace: Trace) -> ProcessGroup:
     """The only group of several ranks that the file lists; without any, one of all ranks."""
     listed = [one for one in groups_of_file(trace.keys).values() if one.size > 1]
     if len(listed) > 1:
         return UNKNOWN_GROUP
-    return listed[0] if listed else Group("", (), world_size(trace.keys))
+    return listed[0] if listed else ProcessGroup("", (), world_size(trace.keys))
 
 
-def _recorded(trace: Trace, args: dict[str, Any]) -> Told:
+def _recorded(trace: Trace, args: dict[str, Any]) -> KnownCollective:
     name = collective_name(str(args["Collective name"]))
     words = ("Process Group Name", "Process Group Description", "Process Group Ranks", "Group size")
     group = _with_ranks(trace, group_of(*map(args.get, words)))
     dtype = args.get("dtype")
-    return Told(
+    return KnownCollective(
         name=name,
         group=group,
         dtype=dtype if isinstance(dtype, str) else "",
@@ -235,7 +235,7 @@ def _recorded(trace: Trace, args: dict[str, Any]) -> Told:
     )
 
 
-def _of_nccl(trace: Trace, args: dict[str, Any]) -> Told:
+def _of_nccl(trace: Trace, args: dict[str, Any]) -> KnownCollective:
     """From what NCCL tells the CUPTI monitor of torch 2.14: `func`, `count` and `datatype` are
     those of its API, where a gather or a scatter counts the elements of one rank."""
     name = collective_name(str(args["func"]))
@@ -246,10 +246,10 @@ def _of_nccl(trace: Trace, args: dict[str, Any]) -> Told:
     if name in ("all_gather", "reduce_scatter"):
         count = count * group.size if count >= 0 and group.size else -1
     moved = _number(count * element_size(dtype)) if count >= 0 and dtype else -1
-    return Told(name, group, dtype, moved, _number(args.get("seq")))
+    return KnownCollective(name, group, dtype, moved, _number(args.get("seq")))
 
 
-def _with_ranks(trace: Trace, group: Group) -> Group:
+def _with_ranks(trace: Trace, group: ProcessGroup) -> ProcessGroup:
     return group if group.ranks else groups_of_file(trace.keys).get(group.name, group)
 
 

@@ -64,7 +64,7 @@ class ThreadLaunches(msgspec.Struct, frozen=True):
     calls: tuple[Calls, ...]
 
 
-class Replay(msgspec.Struct, frozen=True):
+class GraphReplay(msgspec.Struct, frozen=True):
     """One launch of a graph on one device; times in ns, starts after that of the trace."""
 
     call: str
@@ -116,7 +116,7 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     return outer, before[trace.end_row[outer]] - before[outer]
 
 
-def replays(trace: Trace) -> tuple[Replay, ...]:
+def replays(trace: Trace) -> tuple[GraphReplay, ...]:
     """Every graph launch with recorded events, for each device, in the order of the calls."""
     return tuple(_replay(trace, rows) for rows in nodes_of_replays(trace))
 
@@ -133,10 +133,10 @@ def nodes_of_replays(trace: Trace) -> list[Rows]:
     return sorted(each, key=lambda own: int(trace.start[trace.launch[own[0]]]))
 
 
-def _replay(trace: Trace, rows: Rows) -> Replay:
+def _replay(trace: Trace, rows: Rows) -> GraphReplay:
     call = int(trace.launch[rows[0]])
     start, end = trace.start[rows], trace.end[rows]
-    return Replay(
+    return GraphReplay(
         call=trace.name_of(call),
         call_start_ns=int(trace.start[call]) - trace.begin_ns,
         call_ns=int(trace.dur[call]),

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 
-class Group(msgspec.Struct, frozen=True):
+class ProcessGroup(msgspec.Struct, frozen=True):
     """A process group as a rank recorded it."""
 
     name: str  # "" if it was not recorded
@@ -18,7 +18,7 @@ class Group(msgspec.Struct, frozen=True):
     description: str = ""
 
 
-UNKNOWN_GROUP = Group("", (), 0, "one of several")
+UNKNOWN_GROUP = ProcessGroup("", (), 0, "one of several")
 """Of a collective that names no group, in a file that lists several."""
 
 
@@ -34,11 +34,11 @@ def world_size(keys: Mapping[str, Any]) -> int:
     return size if type(size) is int and 0 < size < 1 << 24 else 0
 
 
-def group_of(name: object, description: object, ranks: object, size: object) -> Group:
+def group_of(name: object, description: object, ranks: object, size: object) -> ProcessGroup:
     """A group from args of a collective: `ranks` is text, and cut off beyond 30 of them."""
     number = size if type(size) is int and 0 < size < 1 << 24 else 0
     listed = _ranks(ranks)
-    return Group(
+    return ProcessGroup(
         name=_text(name),
         ranks=listed if len(listed) == number or not number else (),
         size=number or len(listed),
@@ -46,7 +46,7 @@ def group_of(name: object, description: object, ranks: object, size: object) -> 
     )
 
 
-def groups_of_file(keys: Mapping[str, Any]) -> dict[str, Group]:
+def groups_of_file(keys: Mapping[str, Any]) -> dict[str, ProcessGroup]:
     """The process groups that distributedInfo lists, by name."""
     listed = distributed_info(keys).get("pg_config")
     each = (one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))

@@ -56,7 +56,7 @@ class Meetings(NamedTuple):
         return np.repeat(last, np.diff(np.append(first, len(arrived))))
 
 
-class Together(NamedTuple):
+class ChangedTimes(NamedTuple):
     """When everything would happen; `arrived`: of each row of Meetings, on its rank's clock."""
 
     times: tuple[Times, ...]
@@ -77,7 +77,7 @@ class _Places(NamedTuple):
         return np.append(0, np.arange(self.begins[rank], self.begins[rank + 1]))
 
 
-def replayed(graphs: Sequence[Graph], meetings: Meetings) -> Together | None:
+def replayed(graphs: Sequence[Graph], meetings: Meetings) -> ChangedTimes | None:
     """All ranks at once; None if their collectives wait for each other in a circle. The graphs are
     such in which collectives last as long as their transfers."""
     places, usual = _places(graphs, meetings), np.zeros(len(graphs), dtype=np.int64)
@@ -103,7 +103,7 @@ def replayed(graphs: Sequence[Graph], meetings: Meetings) -> Together | None:
         own = places.of(rank)
         shift = np.where(own > 0, usual[rank], 0)
         times.append(Times(begin[own] - shift, end[own] - shift))
-    return Together(tuple(times), end[places.arrival] - usual[meetings.rank], share)
+    return ChangedTimes(tuple(times), end[places.arrival] - usual[meetings.rank], share)
 
 
 def _places(graphs: Sequence[Graph], meetings: Meetings) -> _Places:

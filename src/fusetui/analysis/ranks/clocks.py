@@ -140,7 +140,7 @@ SLACK_NS = 20_000.0
 is matched wrongly, or of two hosts."""
 
 
-class Hosts(msgspec.Struct, frozen=True, eq=False):
+class HostClocks(msgspec.Struct, frozen=True, eq=False):
     """Clocks of their own, and the ranks (indices) that go by them."""
 
     names: tuple[str, ...]  # as recorded, `host 1` where guessed, `rank 3` where not known
@@ -151,7 +151,7 @@ class Hosts(msgspec.Struct, frozen=True, eq=False):
     contradiction: str  # how times of one host contradict each other; "" if they do not
 
 
-def hosts_of(matched: Matched, rows: Rows) -> Hosts:
+def hosts_of(matched: Matched, rows: Rows) -> HostClocks:
     """The hosts of the ranks; `rows` are those of synchronous collectives."""
     ranks = matched.ranks
     if all(one.host for one in ranks):
@@ -160,17 +160,17 @@ def hosts_of(matched: Matched, rows: Rows) -> Hosts:
         apart, which = _apart(matched, rows, of_rank)
         told = _contradiction(matched, which) if apart > SLACK_NS else ""
         why = "all ranks ran on one host"
-        return Hosts(names, of_rank, why, False, min(apart, SLACK_NS), told)
+        return HostClocks(names, of_rank, why, False, min(apart, SLACK_NS), told)
     guess = _guessed(ranks)
     if guess is not None:
         apart, _ = _apart(matched, rows, guess.of_rank)
         if apart <= SLACK_NS:
             return msgspec.structs.replace(guess, apart_ns=apart)
     names = tuple(f"rank {one.rank}" for one in ranks)
-    return Hosts(names, np.arange(len(ranks)), "", False, 0.0, "")
+    return HostClocks(names, np.arange(len(ranks)), "", False, 0.0, "")
 
 
-def _guessed(ranks: Sequence[RankSummary]) -> Hosts | None:
+def _guessed(ranks: Sequence[RankSummary]) -> HostClocks | None:
     """By the devices that each machine lists: the ranks fill one machine after another."""
     listed = {one.devices for one in ranks}
     size = max((one.world_size for one in ranks), default=0)
@@ -182,12 +182,12 @@ def _guessed(ranks: Sequence[RankSummary]) -> Hosts | None:
         if -1 in devices or len(set(devices)) < len(devices):
             return None
         why = f"the job has {size} ranks, and this machine {each} devices"
-        return Hosts(("host 0",), np.zeros(len(ranks), dtype=np.intp), why, True, 0.0, "")
+        return HostClocks(("host 0",), np.zeros(len(ranks), dtype=np.intp), why, True, 0.0, "")
     if each == 1 or len(listed) > 1 or devices != [one.rank % each for one in ranks]:
         return None
     numbers, of_rank = np.unique([one.rank // each for one in ranks], return_inverse=True)
     why = f"each machine has {each} devices, and ranks use them in turn"
-    return Hosts(tuple(f"host {n}" for n in numbers.tolist()), of_rank, why, True, 0.0, "")
+    return HostClocks(tuple(f"host {n}" for n in numbers.tolist()), of_rank, why, True, 0.0, "")
 
 
 def _apart(matched: Matched, rows: Rows, host: Rows) -> tuple[float, Rows]:
@@ -229,7 +229,7 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
     t - used_i - drift_i * (t - at_ns) / 1e9; the common clock is that of the reference."""
 
     reference: int  # index of the rank
-    hosts: Hosts
+    hosts: HostClocks
     by: tuple[ClockSource, ...]  # of each host: what its offset is from; "" for nothing
     used: Floats
     half: Floats  # the uncertainty; inf if nothing bounds the offset
@@ -310,7 +310,7 @@ def _decided(
 
 
 def _interval(
-    matched: Matched, rows: Rows, hosts: Hosts, zero: int, drift: Floats, at_ns: int
+    matched: Matched, rows: Rows, hosts: HostClocks, zero: int, drift: Floats, at_ns: int
 ) -> tuple[Floats, Floats]:
     """The lowest and the highest offset of each host that all these rows leave."""
     low, high = np.full(len(hosts.names), -np.inf), np.full(len(hosts.names), np.inf)
@@ -339,7 +339,7 @@ def _interval(
     return low, high
 
 
-def _drift(matched: Matched, rows: Rows, hosts: Hosts, zero: int) -> Floats:
+def _drift(matched: Matched, rows: Rows, hosts: HostClocks, zero: int) -> Floats:
     """The drift of each clock (ns per second) where it exceeds what both ends leave open."""
     none = np.zeros(len(hosts.names))
     which = matched.of_row[rows]

@@ -21,7 +21,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.collectives import POINT_TO_POINT
-from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
+from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, ProcessGroup
 from fusetui.analysis.ranks.clocks import SLACK_NS
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.model import RankSummary
@@ -35,7 +35,7 @@ LEAST_NS = 100_000.0  # and ends that lie closer than this are as good as the be
 class _KindOfGroup(msgspec.Struct, frozen=True):
     """Groups that each rank is in one of, as of tensor parallelism: the n-th of each rank."""
 
-    of_rank: tuple[Group, ...]
+    of_rank: tuple[ProcessGroup, ...]
     members: tuple[list[int], ...]  # indices of the ranks of each group
 
     @property

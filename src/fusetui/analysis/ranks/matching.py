@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import POINT_TO_POINT
-from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
+from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, ProcessGroup
 from fusetui.analysis.ranks.model import LeftOut, NoSummary, RankSummary
 from fusetui.analysis.ranks.naming import ORDERED, RECORDED
 from fusetui.text.figures import duration
@@ -44,7 +44,7 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     end: Int64s
     covered: Int64s  # ns of each in which the rank computed
     names: tuple[str, ...]  # of shape [collectives], as the following
-    groups: tuple[Group, ...]
+    groups: tuple[ProcessGroup, ...]
     bytes: Int64s  # -1 if not known
     size: Int64s  # how many ranks the group has, 0 if that is not known
     unmatched: Int64s  # of each rank
@@ -85,7 +85,7 @@ class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
     """All collectives of all ranks, one after another."""
 
     ranks: tuple[RankSummary, ...]
-    keys: tuple[tuple[str, Group], ...]
+    keys: tuple[tuple[str, ProcessGroup], ...]
     key: Int64s
     rank: Rows
     row: Rows
@@ -102,7 +102,7 @@ class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def match(ranks: Sequence[RankSummary]) -> Matched:
     """Matches the collectives of ranks of one job; groups of one rank take no part."""
-    keys: dict[tuple[str, Group], int] = {}
+    keys: dict[tuple[str, ProcessGroup], int] = {}
     own = [_keys_of(one, keys) for one in ranks]
     key = np.concatenate([np.empty(0, dtype=np.int64), *own])
     rank = np.repeat(np.arange(len(ranks)), list(map(len, own)))
@@ -121,7 +121,7 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
 
 
 UNMATCHED, ALONE = -1, -2
-NOBODY = Group("", (), 1)  # with whom is not known, so it is matched with nothing
+NOBODY = ProcessGroup("", (), 1)  # with whom is not known, so it is matched with nothing
 
 
 def run_bounds(ordered: NDArray[np.integer]) -> Rows:
@@ -129,7 +129,7 @@ def run_bounds(ordered: NDArray[np.integer]) -> Rows:
     return np.append(np.flatnonzero(np.diff(ordered, prepend=-1)), len(ordered))
 
 
-def _keys_of(one: RankSummary, keys: dict[tuple[str, Group], int]) -> Int64s:
+def _keys_of(one: RankSummary, keys: dict[tuple[str, ProcessGroup], int]) -> Int64s:
     """For each collective the number of its name and group, or of its pair of ranks."""
     found = one.collectives
     names, groups = len(one.names), len(one.groups)
@@ -142,17 +142,17 @@ def _keys_of(one: RankSummary, keys: dict[tuple[str, Group], int]) -> Int64s:
     return np.array(numbers, dtype=np.int64)[which]
 
 
-def _key(one: RankSummary, name: int, group: int, peer: int) -> tuple[str, Group]:
+def _key(one: RankSummary, name: int, group: int, peer: int) -> tuple[str, ProcessGroup]:
     named, whole = one.names[name], one.groups[group]
     if named not in POINT_TO_POINT:
         known = whole != UNKNOWN_GROUP
-        return named, Group(whole.name, whole.ranks, whole.size) if known else whole
+        return named, ProcessGroup(whole.name, whole.ranks, whole.size) if known else whole
     if peer < 0:
         return named, NOBODY
     pair, link = (one.rank, peer) if named == "send" else (peer, one.rank), "to"
     if named == "send_recv":  # both in one kernel
         pair, link = (min(pair), max(pair)), "with"
-    return f"send_recv {pair[0]} {link} {pair[1]}", Group(whole.name, pair, 2)
+    return f"send_recv {pair[0]} {link} {pair[1]}", ProcessGroup(whole.name, pair, 2)
 
 
 def _numbers(flat: _Flat) -> Int64s:

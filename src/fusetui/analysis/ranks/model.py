@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from isal import isal_zlib
 
-from fusetui.analysis.questions.process_groups import Group
+from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Int64s
 
@@ -86,7 +86,7 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     accounts: Int64s  # of the steps; shape [steps, CLASSES], empty without a GPU
     account: Int64s  # of the device's span; shape [CLASSES], empty without a GPU
     kernels: tuple[KernelRuns, ...]  # the longest totals
-    groups: tuple[Group, ...]
+    groups: tuple[ProcessGroup, ...]
     names: tuple[str, ...]  # of collectives and dtypes
     collectives: Collectives
     places: tuple[PlaceTime, ...]
@@ -180,7 +180,7 @@ class Reason(msgspec.Struct, frozen=True):
     excess: tuple[Excess, ...]  # the largest first
 
 
-class WhatIf(msgspec.Struct, frozen=True):
+class MeanStepChange(msgspec.Struct, frozen=True):
     """The mean step of all ranks, in ns."""
 
     rank: int
@@ -291,7 +291,7 @@ class Straggler(msgspec.Struct, frozen=True):
     cause: StragglerCause
     stage: int | None  # of a pipeline, from 0: it computes longer than its like
     reason: Reason
-    what_if: WhatIf | None = None
+    what_if: MeanStepChange | None = None
     slower: float | None = None  # by how much its kernels take longer than the same of others
     slow: Slow | None = None
 

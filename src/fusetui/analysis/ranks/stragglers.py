@@ -26,11 +26,11 @@ from fusetui.analysis.ranks.model import (
     CLASSES,
     Excess,
     JobVerdict,
+    MeanStepChange,
     RankSummary,
     Reason,
     Straggler,
     StragglerCause,
-    WhatIf,
     unpacked,
 )
 from fusetui.analysis.ranks.pipeline import Pipeline
@@ -276,7 +276,7 @@ def replayable(job: RankJob, matched: Matched, waits: Waits) -> ReplayableSteps 
     return _steps(matched, waits) or OVERLAP
 
 
-def what_if(matched: Matched, steps: ReplayableSteps, rank: int) -> WhatIf | None:
+def what_if(matched: Matched, steps: ReplayableSteps, rank: int) -> MeanStepChange | None:
     """`rank` is an index. None if replaying what was recorded does not give what was recorded."""
     recorded = float(np.mean(steps.recorded))
     replayed = _mean(steps.own, steps)
@@ -288,7 +288,9 @@ def what_if(matched: Matched, steps: ReplayableSteps, rank: int) -> WhatIf | Non
         better[:, rank] = np.minimum(own[:, rank], np.median(rest, axis=1).astype(np.int64))
         changed.append(better)
     would_be = _mean(changed, steps)
-    return WhatIf(matched.ranks[rank].rank, round(recorded), round(replayed), round(would_be))
+    return MeanStepChange(
+        matched.ranks[rank].rank, round(recorded), round(replayed), round(would_be)
+    )
 
 
 def _mean(stretches: Sequence[Int64s], steps: ReplayableSteps) -> float:

@@ -15,7 +15,7 @@ from fusetui.analysis.questions.memory import memory_peaks
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.process_groups import (
     UNKNOWN_GROUP,
-    Group,
+    ProcessGroup,
     groups_of_file,
     world_size,
 )
@@ -37,7 +37,7 @@ from fusetui.analysis.ranks.model import (
 )
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.model import DeviceAccount
-from fusetui.trace.cache import Record, record_for
+from fusetui.trace.cache import CacheRecord, record_for
 from fusetui.trace.layout.steps import main_thread, steps_of
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Int64s, Rows, summed
@@ -74,7 +74,7 @@ def known_summary(path: str) -> RankSummary | None:
     return _kept(record_for(path, KEPT_AS), path)
 
 
-def _kept(record: Record | None, path: str) -> RankSummary | None:
+def _kept(record: CacheRecord | None, path: str) -> RankSummary | None:
     kept = record.load(KeptSummary) if record is not None else None
     try:
         found = decoded(kept.data) if kept is not None else None
@@ -170,7 +170,7 @@ def _table(found: Sequence[DeviceAccount]) -> Int64s:
 def _columns(
     trace: Trace,
     found: IssuedCollectives,
-    groups: Sequence[Group],
+    groups: Sequence[ProcessGroup],
     names: Sequence[str],
     device: Device | None,
     begin: Int64s,

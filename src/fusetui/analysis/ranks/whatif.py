@@ -30,7 +30,7 @@ from fusetui.analysis.ranks.stragglers import CLOSE, JobFacts
 from fusetui.analysis.replay.changes import Unsynced
 from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.replay import bounds_of
-from fusetui.analysis.replay.whatif import UNKNOWN, StepChange, median
+from fusetui.analysis.replay.whatif import UNKNOWN, StepEffect, median
 from fusetui.trace.layout.steps import labels_of
 from fusetui.trace.model.arrays import Int64s, summed
 
@@ -56,7 +56,7 @@ class JobWhatIf(msgspec.Struct, frozen=True):
     changes: tuple[str, ...]
     of: Literal["step", "span"]
     why_not: Why
-    steps: tuple[StepChange, ...]
+    steps: tuple[StepEffect, ...]
     before_ns: int | None
     after_ns: int | None
     collectives: int
@@ -147,7 +147,7 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
     uncertainty = round(_uncertainty(facts))
     return msgspec.structs.replace(
         nothing,
-        steps=tuple(StepChange(*one) for one in steps),
+        steps=tuple(StepEffect(*one) for one in steps),
         before_ns=median(old[counted]),
         after_ns=median(new[counted]),
         ranks=tuple(_ranks(facts, parts, (meetings, same.arrived), (left, found.arrived))),

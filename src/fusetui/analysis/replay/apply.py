@@ -14,7 +14,7 @@ from fusetui.analysis.replay import select
 from fusetui.analysis.replay.changes import (
     Change,
     Communicated,
-    Fused,
+    FusedKernels,
     Graphed,
     Loaded,
     NothingLikeIt,
@@ -193,7 +193,7 @@ def kernels_of(trace: Trace) -> Kernels:
     return Kernels(trace, trace.gpu_rows, trace.begin_ns, trace.end_ns)
 
 
-def _fused(change: Fused, draft: Draft) -> None:
+def _fused(change: FusedKernels, draft: Draft) -> None:
     trace, graph = draft.trace, draft.graph
     kernels = kernels_of(trace)
     runs, rows = runs_of(kernels), kernels.rows[kernels.in_order]
@@ -351,7 +351,7 @@ def _on_device(change: OnDevice, draft: Draft) -> None:
 
 MAKERS: dict[type[Change], Callable[[Any, Draft], None]] = {
     Scaled: _scaled,
-    Fused: _fused,
+    FusedKernels: _fused,
     Graphed: _graphed,
     Unsynced: _unsynced,
     Loaded: _loaded,

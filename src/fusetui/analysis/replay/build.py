@@ -13,7 +13,7 @@ from fusetui.analysis.replay.items import (
     SHORT_NS,
     SYNCHRONIZES,
     Items,
-    Pairs,
+    WaitPairs,
     awaited_by_calls,
     awaited_by_items,
     awaited_unrecorded,
@@ -37,7 +37,7 @@ RETURN_NS = 100_000
 """A synchronization that returns later than this after what it waited for waits for more."""
 
 
-class Layout(NamedTuple):
+class NodeOrder(NamedTuple):
     """Where nodes are before they are sorted: the origin, of each thread in turn a HOST before each
     cut, the cut and a HOST at the end; the items; the JOINs."""
 
@@ -47,7 +47,7 @@ class Layout(NamedTuple):
     size: int  # without JOINs
 
 
-class Draft:
+class GraphDraft:
     def __init__(self, size: int) -> None:
         self.kind = np.full(size, Node.JOIN, dtype=np.uint8)
         self.chain = np.full(size, -1, dtype=np.int32)
@@ -61,7 +61,7 @@ class Draft:
         self.source[slot, target] = source
         self.explained[slot, target] = explained
 
-    def joined(self, slot: int, pairs: Pairs, explained: Int64s | int = 0) -> None:
+    def joined(self, slot: int, pairs: WaitPairs, explained: Int64s | int = 0) -> None:
         """Has targets, in order, also wait for further sources, each with a lag, by JOINs."""
         explained = np.broadcast_to(explained, len(pairs.target))
         number = ordinals(pairs.target)
@@ -83,7 +83,7 @@ class Draft:
         self.place[join] = target - 0.5 + number / (2 * number.max(initial=0) + 2)
 
     def _grow(self, number: int) -> None:
-        more = Draft(number)
+        more = GraphDraft(number)
         for name, column in vars(self).items():
             setattr(self, name, np.concatenate((column, getattr(more, name)), axis=-1))
 
@@ -106,12 +106,12 @@ def graph_of(trace: Trace) -> Graph:
     firsts = [*hosts.first.tolist(), *items.start[items.bounds[:-1]].tolist()]
     origin = min(firsts, default=0)
     layout = _layout(hosts, items)
-    draft = Draft(layout.size)
+    draft = GraphDraft(layout.size)
     latency = _latency(trace)[trace.process_of_track[trace.track[items.rows]]]
     switch = _switches(items, latency)
     _lay_hosts(draft, layout, hosts, waits, items, origin)
     _lay_items(draft, layout, hosts, items, switch, latency, origin)
-    draft.joined(1, Pairs(layout.cut[waits.target], layout.item[waits.item]))
+    draft.joined(1, WaitPairs(layout.cut[waits.target], layout.item[waits.item]))
     _hand_over(draft, layout, hosts)
     told = by_target([*awaited_by_items(trace, items, syncs)])
     late = np.flatnonzero(draft.late(layout.item) > LATE_NS)
@@ -121,9 +121,9 @@ def graph_of(trace: Trace) -> Graph:
     events = by_target([events, *behind_communication(trace, items, events)])
     is_first = items.start[events.item] <= items.start[events.target]
     is_first &= events.item != events.target
-    events = Pairs(*(column[is_first] for column in events))
+    events = WaitPairs(*(column[is_first] for column in events))
     stream = np.searchsorted(items.bounds, events.target, side="right") - 1
-    pairs = Pairs(layout.item[events.target], layout.item[events.item])
+    pairs = WaitPairs(layout.item[events.target], layout.item[events.item])
     draft.joined(0, pairs, switch[stream])
     _late_returns(draft, trace)
     tracks = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
@@ -134,17 +134,17 @@ def graph_of(trace: Trace) -> Graph:
     return _settled(draft, origin, tuple(chains), inferred + len(untold.target))
 
 
-def _layout(hosts: Hosts, items: Items) -> Layout:
+def _layout(hosts: Hosts, items: Items) -> NodeOrder:
     threads = len(hosts.threads)
     cut = 2 + 2 * np.arange(len(hosts.kind))
     cut += np.searchsorted(hosts.bounds, np.arange(len(cut)), side="right") - 1
     tail = 1 + 2 * hosts.bounds[1:] + np.arange(threads)
     begin = 1 + 2 * len(cut) + threads
-    return Layout(cut, tail, begin + np.arange(len(items.rows)), begin + len(items.rows))
+    return NodeOrder(cut, tail, begin + np.arange(len(items.rows)), begin + len(items.rows))
 
 
 def _lay_hosts(
-    draft: Draft, layout: Layout, hosts: Hosts, waits: Pairs, items: Items, origin: int
+    draft: GraphDraft, layout: NodeOrder, hosts: Hosts, waits: WaitPairs, items: Items, origin: int
 ) -> None:
     """Threads: what is recorded between two cuts is a thread's own time."""
     draft.kind[0] = Node.ORIGIN
@@ -181,7 +181,7 @@ def _lay_hosts(
     draft.began[first] = hosts.first - origin
 
 
-def _hand_over(draft: Draft, layout: Layout, hosts: Hosts) -> None:
+def _hand_over(draft: GraphDraft, layout: NodeOrder, hosts: Hosts) -> None:
     """What a thread does for another one begins when that waits, and that goes on once it has
     ended. A thread that begins with it begins when it is asked."""
     waiting, asked, done = layout.cut[hosts.handoffs]
@@ -189,12 +189,12 @@ def _hand_over(draft: Draft, layout: Layout, hosts: Hosts) -> None:
     first = (draft.source[0, asked - 1] == 0) & (draft.began[asked - 1] == draft.ended[asked])
     draft.connect(0, asked[first] - 1, waiting[first] - 1)
     order = np.argsort(waiting, kind="stable")
-    draft.joined(1, Pairs(waiting[order], done[order]))
+    draft.joined(1, WaitPairs(waiting[order], done[order]))
 
 
 def _lay_items(
-    draft: Draft,
-    layout: Layout,
+    draft: GraphDraft,
+    layout: NodeOrder,
     hosts: Hosts,
     items: Items,
     switch: Int64s,
@@ -244,7 +244,7 @@ def _latency(trace: Trace) -> Int64s:
     return found
 
 
-def _late_returns(draft: Draft, trace: Trace) -> None:
+def _late_returns(draft: GraphDraft, trace: Trace) -> None:
     """Synchronizations that last longer than what is known to be waited for."""
     waits = np.flatnonzero(draft.kind == Node.WAIT)
     waits = waits[matching(trace, draft.row[waits].astype(np.intp), SYNCHRONIZES.search)]
@@ -252,7 +252,7 @@ def _late_returns(draft: Draft, trace: Trace) -> None:
     draft.unexplained[waits] = np.maximum(lasted - RETURN_NS, 0)
 
 
-def _settled(draft: Draft, origin: int, chains: tuple[Chain, ...], inferred: int) -> Graph:
+def _settled(draft: GraphDraft, origin: int, chains: tuple[Chain, ...], inferred: int) -> Graph:
     """In an order in which sources come first, with the lags and residuals of all edges."""
     size, source, explained = len(draft.kind), draft.source, draft.explained
     order = in_order(draft.began, draft.ended, draft.place, source)

@@ -37,7 +37,7 @@ class Scaled(msgspec.Struct, frozen=True):
     ns: int | None = None  # if both are None: the kernel's own least time
 
 
-class Fused(msgspec.Struct, frozen=True):
+class FusedKernels(msgspec.Struct, frozen=True):
     """The kernels of a fusable run become one: that with this kernel, or all runs."""
 
     place: int | None = None  # in traceEvents
@@ -78,7 +78,7 @@ class OnDevice(msgspec.Struct, frozen=True):
     name: str
 
 
-Change = Scaled | Fused | Graphed | Unsynced | Loaded | Communicated | Overlapped | OnDevice
+Change = Scaled | FusedKernels | Graphed | Unsynced | Loaded | Communicated | Overlapped | OnDevice
 
 AMOUNT = (
     r"(?:x(?P<factor>\d+(?:\.\d*)?|\.\d+)|(?P<time>\d[\d.]*\s?(?:ns|us|ms|s))|(?P<bound>bound))"
@@ -133,7 +133,7 @@ def _scaled(found: re.Match[str]) -> Scaled:
 
 def _other(what: str, rest: str) -> Change | None:
     if what == "fuse" and (not rest or rest.isdecimal()):
-        return Fused(int(rest) if rest else None)
+        return FusedKernels(int(rest) if rest else None)
     if what == "graph":
         return Graphed(rest)
     if what == "loader":

@@ -67,7 +67,7 @@ class Items(msgspec.Struct, frozen=True, eq=False):
         return np.append(own, -1)[np.searchsorted(self.given[own], times)]
 
 
-class Pairs(NamedTuple):
+class WaitPairs(NamedTuple):
     """What waits, a cut or an item, and the item that it waits for."""
 
     target: Rows
@@ -135,7 +135,7 @@ def syncs_of(trace: Trace, items: Items) -> Syncs:
 
 def awaited_by_calls(
     trace: Trace, hosts: Hosts, items: Items, syncs: Syncs
-) -> tuple[list[Pairs], int]:
+) -> tuple[list[WaitPairs], int]:
     """What each waiting call waits for, and for how many this was inferred: the latest end before
     its own that fits."""
     cuts = np.flatnonzero(hosts.kind == Node.WAIT)
@@ -148,7 +148,7 @@ def awaited_by_calls(
     own = own[hosts.kind[items.cut[own]] == Node.WAIT]
     skew = np.where(matching(trace, items.rows[own], TO_DEVICE.search), 0, SKEW_NS)
     own = own[items.end[own] <= hosts.end[items.cut[own]] + skew]  # else it only fills a buffer
-    found = [Pairs(items.cut[own], own)]
+    found = [WaitPairs(items.cut[own], own)]
     told = np.full((2, len(trace)), -1)  # by call: a stream, and the call since when
     streams = np.where(syncs.of_event, syncs.awaited, syncs.stream)
     since = np.where(syncs.of_event, syncs.recorded, syncs.call)
@@ -162,20 +162,20 @@ def awaited_by_calls(
         given = (items.process[k] == process) | (items.process[k] < 0)
         item = items.before(k, begin)
         fits = (item >= 0) & given & (items.end[item] <= end + SKEW_NS)
-        found.append(Pairs(cuts[fits & whole], item[fits & whole]))
+        found.append(WaitPairs(cuts[fits & whole], item[fits & whole]))
         ended = items.before(k, begin, end)
         item, fits = np.where(event, ended, item), np.where(event, given & (ended >= 0), fits)
         better = asking & fits & ((best < 0) | (items.end[item] > items.end[best]))
         best[better] = item[better]
         mine = np.flatnonzero(is_told & (stream == k))
         item = items.before(k, trace.start[since[mine]])
-        found.append(Pairs(cuts[mine[item >= 0]], item[item >= 0]))
+        found.append(WaitPairs(cuts[mine[item >= 0]], item[item >= 0]))
     inferred = best >= 0
-    found.append(Pairs(cuts[inferred], best[inferred]))
+    found.append(WaitPairs(cuts[inferred], best[inferred]))
     return found, int(inferred.sum())
 
 
-def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[Pairs]:
+def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[WaitPairs]:
     """Events that streams wait for, and dependencies of the nodes of graphs, as recorded."""
     waits = syncs.of_event & (syncs.stream >= 0) & (syncs.awaited >= 0)
     waits &= (syncs.recorded >= 0) & (syncs.call >= 0)
@@ -185,16 +185,16 @@ def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[Pairs
         before = items.before(source, trace.start[syncs.recorded[own]])
         after = items.after(target, trace.start[syncs.call[own]])
         both = (before >= 0) & (after >= 0)
-        yield Pairs(after[both], before[both])
+        yield WaitPairs(after[both], before[both])
     if graph_calls(trace).any() and len(items.streams) > 1:
         found = once(trace, dependencies)
         place = np.full(len(trace), -1)
         place[items.rows] = np.arange(len(items.rows))
         both = (place[found.before] >= 0) & (place[found.after] >= 0)
-        yield Pairs(place[found.after][both], place[found.before][both])
+        yield WaitPairs(place[found.after][both], place[found.before][both])
 
 
-def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> Pairs:
+def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> WaitPairs:
     """What items wait for that start later than is understood, where a stream was told to wait for
     an event since the launch before: what ended last on another stream of what that was given
     before, if it ended just before."""
@@ -216,10 +216,12 @@ def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> Pairs:
             better &= items.start[late] - items.end[ended] <= SOON_NS
             better &= (best < 0) | (items.end[ended] > items.end[best])
             best[better] = ended[better]
-    return Pairs(late[best >= 0], best[best >= 0])
+    return WaitPairs(late[best >= 0], best[best >= 0])
 
 
-def behind_communication(trace: Trace, items: Items, pairs: Pairs) -> tuple[Pairs, Pairs]:
+def behind_communication(
+    trace: Trace, items: Items, pairs: WaitPairs
+) -> tuple[WaitPairs, WaitPairs]:
     """What waits for an item also waits for the communication before that on its stream, and
     communication for the one before it: that counts where a change lets others go ahead of it."""
     moves, place = communicates(trace, items.rows), np.arange(len(items.rows))
@@ -229,11 +231,11 @@ def behind_communication(trace: Trace, items: Items, pairs: Pairs) -> tuple[Pair
     known = last[pairs.item] >= 0
     again = np.flatnonzero(moves & (place > first))
     again = again[last[again - 1] >= 0]
-    waiting = Pairs(pairs.target[known], last[pairs.item[known]])
-    return waiting, Pairs(again, last[again - 1])
+    waiting = WaitPairs(pairs.target[known], last[pairs.item[known]])
+    return waiting, WaitPairs(again, last[again - 1])
 
 
-def freeing(hosts: Hosts, items: Items) -> Iterator[Pairs]:
+def freeing(hosts: Hosts, items: Items) -> Iterator[WaitPairs]:
     """Of each stream whose queue was full the launch calls, and the item that frees the slot of
     each: its queue holds as many as were ever in flight."""
     launches = np.bincount(items.cut[items.cut >= 0], minlength=len(hosts.kind))
@@ -249,11 +251,11 @@ def freeing(hosts: Hosts, items: Items) -> Iterator[Pairs]:
         usual = np.median((end - begin)[~full]) if not full.all() else 0
         slow = full & (end - begin > SLOW * usual)
         if most > 0 and slow.sum() >= FEWEST and 2 * slow.sum() > full.sum():
-            yield Pairs(cut[most:], latest[: len(cut) - most])
+            yield WaitPairs(cut[most:], latest[: len(cut) - most])
 
 
-def by_target(pairs: list[Pairs]) -> Pairs:
+def by_target(pairs: list[WaitPairs]) -> WaitPairs:
     none = np.empty(0, dtype=np.intp)
-    target, item = map(np.concatenate, zip(Pairs(none, none), *pairs, strict=True))
+    target, item = map(np.concatenate, zip(WaitPairs(none, none), *pairs, strict=True))
     order = np.argsort(target, kind="stable")
-    return Pairs(target[order], item[order])
+    return WaitPairs(target[order], item[order])

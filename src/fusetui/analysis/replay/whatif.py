@@ -54,7 +54,7 @@ Note = Literal[
 ]
 
 
-class StepChange(msgspec.Struct, frozen=True):
+class StepEffect(msgspec.Struct, frozen=True):
     """From the end of the step before to the end of this one. `after_ns`: None if there is none."""
 
     name: str
@@ -70,7 +70,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     changes: tuple[str, ...]
     of: Literal["step", "span"]
     devices: tuple[DeviceResidual, ...]
-    steps: tuple[StepChange, ...]
+    steps: tuple[StepEffect, ...]
     before_ns: int
     after_ns: int | None  # None: too little is understood, or there is only a range
     saved_ns: int | None  # before_ns less after_ns
@@ -127,7 +127,7 @@ def whatif(
     names = labels_of(steps.names)
     counted = np.isin(np.arange(len(before)), tells).tolist()
     each = zip(names, before.tolist(), after.tolist(), counted, strict=True) if len(steps) else ()
-    every = [StepChange(name, old, new if told else None, own) for name, old, new, own in each]
+    every = [StepEffect(name, old, new if told else None, own) for name, old, new, own in each]
     before, after = before[places], after[places]
     return WhatIf(
         changes=tuple(changes),

@@ -23,7 +23,7 @@ from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import secret_notices
 from fusetui.commands.tables import rows_asked
 from fusetui.tables.drawn import seen_first
-from fusetui.tables.sources import Asked, made
+from fusetui.tables.sources import TableRequest, made
 from fusetui.tables.table import ColumnTable
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -151,7 +151,7 @@ class Answerer:
 
     def _table(self, name: str, opened: OpenTrace, asked: Any) -> Answer:
         by, step = getattr(asked, "by", "name"), getattr(asked, "step", None)
-        options = Asked(by=by, part=Selection(step=step))
+        options = TableRequest(by=by, part=Selection(step=step))
         key = name, by, step, opened.state
         whole = self._opener.answer(key, lambda: made(name, opened.trace, options))
         return _rows(opened, name, _chosen(whole, asked))

@@ -57,7 +57,7 @@ class Figure(NamedTuple):
     exact: float | None
 
 
-class Head(NamedTuple):
+class ColumnHead(NamedTuple):
     """Of a column: its title, what it means, and whether it holds figures."""
 
     title: str
@@ -71,7 +71,7 @@ Cell = Figure | str
 Rows = Iterable[Sequence[Cell]]
 
 
-def table(caption: str, heads: Sequence[Head], rows: Rows, last: Rows = ()) -> str:
+def table(caption: str, heads: Sequence[ColumnHead], rows: Rows, last: Rows = ()) -> str:
     """The first column of texts is the head of its rows; the `last` stay below all others."""
     first = next((n for n, head in enumerate(heads) if not head.figures), -1)
 
@@ -91,7 +91,7 @@ def column_table(found: ColumnTable, by: str, most: int) -> str:
     shown = seen_first(found.top(most))
     means = {spec.name: spec.meaning for spec in columns_of(found.name, by)}
     heads = [
-        Head(without_unit(column.name), means.get(column.name, ""), column.kind != "text")
+        ColumnHead(without_unit(column.name), means.get(column.name, ""), column.kind != "text")
         for column in shown.columns
     ]
     columns = [
@@ -104,7 +104,7 @@ def column_table(found: ColumnTable, by: str, most: int) -> str:
     return table(f"{found.name}: {of}", heads, zip(*columns, strict=True))
 
 
-def _head(head: Head) -> str:
+def _head(head: ColumnHead) -> str:
     title = f' title="{text(head.meaning)}"' if head.meaning else ""
     kind = ' class="figure"' if head.figures else ""
     return f'<th scope="col"{kind}{title}><button type="button">{text(head.title)}</button></th>'

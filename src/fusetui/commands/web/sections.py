@@ -9,7 +9,16 @@ from typing import NamedTuple
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.why.model import Why
-from fusetui.commands.web.html import Cell, Figure, Head, asset, column_table, document, table, text
+from fusetui.commands.web.html import (
+    Cell,
+    ColumnHead,
+    Figure,
+    asset,
+    column_table,
+    document,
+    table,
+    text,
+)
 from fusetui.commands.web.timeline import colors, timeline
 from fusetui.report.diff import judgment
 from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
@@ -71,7 +80,10 @@ def _account(side: Told) -> Iterator[str]:
     yield f"<p>{text(' · '.join(parts(side.trace)))}</p>"
     yield f"<p><strong>{text(answer(found))}</strong></p>"
     if not found.devices:
-        heads = [Head("thread", figures=False), *map(Head, ("ops", "Python", "waiting", "nothing"))]
+        heads = [
+            ColumnHead("thread", figures=False),
+            *map(ColumnHead, ("ops", "Python", "waiting", "nothing")),
+        ]
         rows: list[list[Cell]] = [
             [one.label, *map(_time, (one.op_ns, one.python_ns, one.wait_ns, one.nothing_ns))]
             for one in found.cpu[:THREADS]
@@ -79,9 +91,9 @@ def _account(side: Told) -> Iterator[str]:
         few = f"{THREADS} of the {len(found.cpu)} " if len(rows) < len(found.cpu) else ""
         yield table(f"{few}CPU threads", heads, rows)
         return
-    heads = [Head(device_text(found), figures=False)]
+    heads = [ColumnHead(device_text(found), figures=False)]
     for title, _ in account_columns(found):
-        heads += [Head(title), Head(f"of {title}")]
+        heads += [ColumnHead(title), ColumnHead(f"of {title}")]
     account: list[list[Cell]] = [
         [what, *(cell for ns, span in both for cell in (_time(ns), _share(ns, span)))]
         for what, both in account_rows(found)
@@ -122,15 +134,17 @@ def _diff(diff: Diff, said: Collection[str], most: int) -> Iterator[str]:
     rows: list[list[Cell]] = [["a step", _time(diff.step.a_ns), _time(diff.step.b_ns)]]
     for name, what in FIGURES_OF_A_SIDE.items():
         rows.append([what, *(_amount(name, getattr(side, name)) for side in (a, b))])
-    yield table("Both sides", [Head("", figures=False), Head("A"), Head("B")], rows)
+    yield table(
+        "Both sides", [ColumnHead("", figures=False), ColumnHead("A"), ColumnHead("B")], rows
+    )
     found = by_effect(lines(diff))
     last, rest = closing(diff), found[most:]
     if rest:
         change = sum(line.change_ns for line in rest if line.counts)
         last.insert(0, DiffLine("", "", None, None, change, plural(len(rest), "smaller line")))
     caption = "Changes of a step, which add up; in parentheses what runs beside the rest"
-    heads = [*map(Head, ("A", "B", "change"))]
-    heads += [Head(title, figures=False) for title in ("kind", "what", "why")]
+    heads = [*map(ColumnHead, ("A", "B", "change"))]
+    heads += [ColumnHead(title, figures=False) for title in ("kind", "what", "why")]
     yield table(caption, heads, map(_changed, found[:most]), map(_changed, last))
 
 

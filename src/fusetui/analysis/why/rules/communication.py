@@ -17,7 +17,7 @@ import numpy as np
 from fusetui.analysis.questions.collectives import (
     ON_CPU,
     ONE_GROUP,
-    Told,
+    KnownCollective,
     bus_factor,
     collectives_on_gpu,
 )
@@ -87,7 +87,7 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
     return tuple(_kinds(trace, rows, number, sizes, list(kinds)))
 
 
-def _key(told: Told) -> Key:
+def _key(told: KnownCollective) -> Key:
     group = next((n for n in (told.group.description, told.group.name) if n not in UNNAMED), "")
     dtype = told.dtype.lower().removeprefix("c10::")
     name = printable(told.name[:LONGEST_NAME])
