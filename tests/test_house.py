@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -87,3 +88,12 @@ def test_three_files_print() -> None:
         "src/fusetui/commands/errors.py",
         "src/fusetui/report/streams.py",
     }
+
+
+def test_class_names_are_unique() -> None:
+    """A name that stands twice in the package means two things to its reader."""
+    paths = [path for folder in (*FOLDERS, DOOR) for path in files_of(folder)]
+    names = Counter(
+        node.name for path in paths for node in nodes(path) if isinstance(node, ast.ClassDef)
+    )
+    assert not [name for name, times in names.items() if times > 1]
