@@ -53,13 +53,12 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
         return table[self.number]
 
 
-def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
-    """The jobs of kernels (default: all), in their order. `given` are figures of the devices that
-    override those of the table, see `peaks.peak_of`. Reads the args of the kernels and of the ops
-    that launched them."""
-    keep_as = KEPT_AS if rows is None else ""
-    rows = trace.rows_of(Role.KERNEL) if rows is None else rows
-    inputs, launches = arguments_of(trace.elements, args_asked(trace, rows), keep_as)
+def jobs(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
+    """The jobs of all kernels, in their order. `given` are figures of the devices that override
+    those of the table, see `peaks.peak_of`. Reads the args of the kernels and of the ops that
+    launched them."""
+    rows = trace.rows_of(Role.KERNEL)
+    inputs, launches = arguments_of(trace.elements, args_asked(trace, rows), KEPT_AS)
     inputs = _of_each(trace.op[rows], inputs)
     number = np.full(len(rows), -1, dtype=np.int32)
     places = np.flatnonzero(inputs.number >= 0)
