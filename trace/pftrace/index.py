@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from fusetui.trace.model.arrays import Flags, Int64s, distinct
 from fusetui.trace.model.report import Skipped
-from fusetui.trace.pftrace.scan import Begins, Counters, Marks, Stages, TracePiece, scan
+from fusetui.trace.pftrace.scan import Begins, Counters, SliceMarks, Stages, TracePiece, scan
 from fusetui.trace.pftrace.tables import EXPORTER, Tables, key_and_text
 from fusetui.trace.pftrace.wire import NO_FIELDS, Repeated
 from fusetui.trace.read.batch import MOST_LISTED
 
 
-def paired(begins: Begins, ends: Marks, cut: bool) -> tuple[Int64s, bool]:
+def paired(begins: Begins, ends: SliceMarks, cut: bool) -> tuple[Int64s, bool]:
     """The number of the end of each begin, -1 if it has none, and whether they match by runs: the
     ends carry no id. If the file may be `cut`, the last ends may be missing.
 
@@ -31,7 +31,7 @@ def paired(begins: Begins, ends: Marks, cut: bool) -> tuple[Int64s, bool]:
     return _nested(begins, ends), False
 
 
-def _match(begins: Begins, ends: Marks, cut: bool) -> bool:
+def _match(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
     count, whole = len(ends.at), len(begins.at)
     if count > whole or (count < whole and not cut) or not whole:
         return not count and not whole
@@ -45,7 +45,7 @@ def _match(begins: Begins, ends: Marks, cut: bool) -> bool:
     return np.array_equal(started, np.append(ended, whole))
 
 
-def _nested(begins: Begins, ends: Marks) -> Int64s:
+def _nested(begins: Begins, ends: SliceMarks) -> Int64s:
     """Like brackets, per track in the order of time."""
     count = len(begins.at)
     found = np.full(count, -1, np.int64)
@@ -128,7 +128,7 @@ def index(
         if not piece.rest and len(data) < most:  # the end is missing
             break
         at, most = at + piece.rest, max(PIECE, piece.next_end - piece.rest)
-    begins, ends = _joined(Begins, pieces, "begins"), _joined(Marks, pieces, "ends")
+    begins, ends = _joined(Begins, pieces, "begins"), _joined(SliceMarks, pieces, "ends")
     stages, counters = _joined(Stages, pieces, "stages"), _joined(Counters, pieces, "counters")
     end, by_runs = paired(begins, ends, cut=not lost_in_all)
     if lost and not by_runs:

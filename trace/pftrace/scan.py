@@ -43,13 +43,13 @@ class Placed(msgspec.Struct, frozen=True, eq=False):
     time: Int64s  # ns since the epoch
 
 
-class Marks(Placed, frozen=True, eq=False):
+class SliceMarks(Placed, frozen=True, eq=False):
     """Begins or ends of slices; arrays of shape [marks]."""
 
     track: Int64s
 
 
-class Begins(Marks, frozen=True, eq=False):
+class Begins(SliceMarks, frozen=True, eq=False):
     """Begins of slices; arrays of shape [begins]."""
 
     name: Int64s  # interned, -1 if absent
@@ -91,7 +91,7 @@ class TracePiece(msgspec.Struct, frozen=True, eq=False):
 
     data: bytes
     begins: Begins
-    ends: Marks
+    ends: SliceMarks
     stages: Stages
     counters: Counters
     tables: tuple[tuple[int, int, bytes], ...]  # packets that are few: byte, field and content
@@ -149,7 +149,7 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
     return TracePiece(
         data=data,
         begins=_begins(words, event, begin, places[EVENT]),
-        ends=Marks(**_placed(places[EVENT], end), track=event.value[11][end]),
+        ends=SliceMarks(**_placed(places[EVENT], end), track=event.value[11][end]),
         stages=_stages(words, stage, staged, places[STAGE], dur),
         counters=counters,
         tables=tuple(tables),
