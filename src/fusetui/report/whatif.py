@@ -18,8 +18,7 @@ from fusetui.text.printable import printable
 from fusetui.text.tables import Column, first_of, table_of
 
 if TYPE_CHECKING:
-    from fusetui.analysis.ranks.changing import Why
-    from fusetui.analysis.ranks.whatif import JobWhatIf
+    from fusetui.analysis.ranks.whatif import JobWhatIf, Why
 
 KINDS = {
     "host": ("the host", "what CPU threads do"),
