@@ -15,8 +15,6 @@ from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
 from fusetui.trace.model.arrays import Int64s
 
-Places = Sequence[object]
-
 FAR = 0x1E3779B97F4A7C15  # an odd number: its multiples, modulo 2 ** 64, lie far apart
 NONE = 0  # the key of items that cannot be paired by this key
 SMALL = 10_000  # gaps with fewer possible pairs than this are aligned without numpy
@@ -47,7 +45,7 @@ class Lanes(msgspec.Struct, frozen=True, eq=False):
             yield self.a[first_a:last_a], self.b[first_b:last_b]
 
 
-def align(a: WorkItems, b: WorkItems, places: tuple[Places, Places]) -> list[Lanes]:
+def align(a: WorkItems, b: WorkItems, places: Sequence[Sequence[object]]) -> list[Lanes]:
     """Every lane of both sides once, in the order of A's lanes.
 
     `places`: per item where in the program it is. What is at the same place is aligned first, so

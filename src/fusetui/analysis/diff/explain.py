@@ -37,12 +37,8 @@ def rows(
 ) -> list[Row]:
     """One row for every group, in program order."""
     groups = _with_savings(a, groups)
-    kinds = _kinds(a, b, groups)
-    found = [
-        _row(a, b, group, kind, **_context(group, *programs))
-        for group, kind in zip(groups, kinds, strict=True)
-    ]
-    return [found[n] for n in _program_order(a, b, groups)]
+    kinds, order = _kinds(a, b, groups), _program_order(a, b, groups)
+    return [_row(a, b, groups[n], kinds[n], **_context(groups[n], *programs)) for n in order]
 
 
 def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> dict[str, str]:
@@ -84,7 +80,7 @@ def _row(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind, **context:
 def _share(items: WorkItems, members: Sequence[int]) -> RowShare:
     lists = items.times, items.medians, items.hidden
     ns, median_ns, hidden_ns = (sum(values[i] for i in members) for values in lists)
-    rows = tuple(items.rows[i] for i in members)
+    rows = tuple(items.row[[*members]].tolist())
     return RowShare([items.names[i] for i in members], ns, len(members), median_ns, rows, hidden_ns)
 
 

@@ -40,7 +40,10 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
             found = exact(own.tolist(), other.tolist())
             pairs += [(i + first_a, j + first_b) for i, j in found]
         elif cuts < MAX_CUTS and _cells(stretch):
-            anchors = [(i + first_a, j + first_b) for i, j in _anchors(own, other)]
+            # of numbers that are unique on both sides, else of n-th occurrences
+            found = _ascending(_unique(own), _unique(other))
+            found = found or max(_slide(own, other), _ascending(_nth(own), _nth(other)), key=len)
+            anchors = [(i + first_a, j + first_b) for i, j in found]
             pairs += anchors
             inner = [gap for gap in gaps(anchors, stretch) if _cells(gap)] if anchors else []
             todo += [(gap, cuts + 1) for gap in inner]
@@ -110,12 +113,6 @@ def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> tuple[Stretch, list[Pair]]:
 
 def _equal_run(equal: Flags) -> int:
     return int(np.argmin(np.append(equal, False)))
-
-
-def _anchors(a: Int64s, b: Int64s) -> list[Pair]:
-    """Ascending pairs of numbers that are unique on both sides, else of n-th occurrences."""
-    found = _ascending(_unique(a), _unique(b))
-    return found or max(_slide(a, b), _ascending(_nth(a), _nth(b)), key=len)
 
 
 def _slide(a: Int64s, b: Int64s) -> list[Pair]:
