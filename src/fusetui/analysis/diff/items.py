@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import helps, identity, part, work_class
-from fusetui.analysis.diff.statistics import mean, median, resolution, usual_steps
+from fusetui.analysis.diff.statistics import mean, median, usual_steps
 from fusetui.analysis.diff.work import Work, behind_compute
 from fusetui.trace.model.arrays import Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
 
-CROWD = 8
-"""An op with more GPU events than this (a graph launch) does not tell them apart by their place."""
-
+CROWD = 8  # an op with more GPU events (a graph launch) does not tell them apart by their place
 OP_SHIFT = 32  # in an exact key, the op's number is above, the kernel's below
 KERNEL_MASK = (1 << OP_SHIFT) - 1
 LANE_SHIFT = 56  # of the lane in keys that tell lanes apart; the op's number stays below it
@@ -170,11 +168,6 @@ def items(work: Work, words: Vocabulary) -> WorkItems:
         samples=samples.reshape(max(1, len(alike)), chosen.stop - chosen.start),
         every=exact,
     )
-
-
-def tick_of(a: WorkItems, b: WorkItems) -> int:
-    """The tick of their clocks (ns)."""
-    return max(resolution(a.samples), resolution(b.samples))
 
 
 def settled(a: WorkItems, b: WorkItems, without: Sequence[int] = ()) -> tuple[WorkItems, WorkItems]:

@@ -17,9 +17,7 @@ from fusetui.text.figures import duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 
-LOOKED_AT = 6
-"""Shapes and dtypes are compared for this many of the longest pairs: each has to be parsed."""
-
+LOOKED_AT = 6  # of so many of the longest pairs shapes and dtypes are compared: each is parsed
 VARIES = 0.02  # an unexplained part gets a note when it is more than this share of a step
 
 

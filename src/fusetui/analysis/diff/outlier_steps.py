@@ -7,22 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
-from fusetui.analysis.diff.items import WorkItems, tick_of
+from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.outlier_work import rows_of
-from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT
+from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 
-SHARP = 4
-"""A step is odd when it is this many times as far from the others as they are from each other."""
-
-COMMON = 99
-"""And SHARP times as far as this percentile of the differences of all kernels elsewhere."""
-
-LEAST = 3
-"""What is usual shows from so many steps on; in all but one of them both sides do the same work."""
+SHARP = 4  # times as far from the others as they are from each other is a step that is odd
+COMMON = 99  # and SHARP times as far as this percentile of the differences of all kernels elsewhere
+LEAST = 3  # steps show what is usual; in all but one of them both sides do the same work
 
 IDLE, IDLE_BESIDE = 0.01, 0.03
 """Idle time is told when it changed by this share of a step; the latter in a step that does other
@@ -63,7 +58,7 @@ def _kernels_once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> li
     apart, step, paired = _outliers(before, after, lacking)
     floor = np.maximum(np.maximum(before, after).max(axis=0) * FLOOR_PERCENT // 100, FLOOR_NS)
     away = np.sort(np.abs(after - before - np.median(after - before, axis=0)), axis=0)[:-1]
-    least = max(tick_of(a, b), SHARP * int(np.percentile(away, COMMON)))
+    least = max(resolution(a.samples, b.samples), SHARP * int(np.percentile(away, COMMON)))
     far = np.flatnonzero(apart > np.maximum(floor, least))
     far = far[np.argsort(-apart[far], kind="stable")][:SHOWN]
     found = []

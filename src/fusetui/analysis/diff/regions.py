@@ -60,10 +60,9 @@ def _sort(role: int, kernel: str, op: str) -> str:
     )
 
 
+_NUMBER = late(r"\d+")
 _NODE = late(r"autograd::engine::|(?:\w+Backward\d*|torch::autograd::CppNode<.*)\Z", re.DOTALL)
 """Frames of the backward pass; CompiledFunctionBackward is one too."""
-
-_NUMBER = late(r"\d+")
 
 
 class ProgramPlaces:
@@ -137,14 +136,9 @@ def _around(trace: Trace, hosts: Int32s, layer: Layer, test: Callable[[str], boo
 T = TypeVar("T")
 Key = tuple[str, ...]
 
-MAIN = ("GEMM", "convolution", "attention", "communication")
-"""Work that a compiler leaves as it is, kernel by kernel."""
-
+MAIN = ("GEMM", "convolution", "attention", "communication")  # compilers leave these as they are
 MOVES = ("copy", "fill")  # kernels that stand for nothing else: a copy more is a copy more
-
-LIKE = 0.9
-"""There is nearly as much on both sides where the one with less has this share of the other."""
-
+LIKE = 0.9  # nearly as much on both sides: the one with less has this share of the other
 FACTOR, MOST = 2.0, 0.8
 """Pairs in order are believed when the times of so many are as far apart as those of all, but for
 this factor."""
@@ -169,11 +163,7 @@ def by_region(a: ProgramPlaces, b: ProgramPlaces, groups: list[WorkGroup]) -> li
 
         found = []
         for (*where, sort), both in _divided(a, b, sides, key).items():
-            known = (
-                program.items.op_word(n)
-                for program, of in zip((a, b), both, strict=True)
-                for n in of
-            )
+            known = [*map(a.items.op_word, both[0]), *map(b.items.op_word, both[1])]
             if all(both) and not all(known):
                 place = next((word for word in where[::-1] if word), "")
                 found += _of_one_sort(a, b, both, sort, f"left in {place}" if place else "left")

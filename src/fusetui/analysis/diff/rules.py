@@ -22,12 +22,8 @@ from fusetui.trace.model.op_names import stem
 Rule = Callable[[Board, int], None]
 
 SURE = 3  # from this many pieces of one op against one, no shapes are required
-
-LIKE = 0.75
-"""One piece does the work of several when its tensor has this share of all their elements."""
-
+LIKE = 0.75  # of the elements of several pieces: a tensor of so many is that of their work in one
 CROWDED = 4  # pieces of one op are counted only where they are 1 / CROWDED of all pieces there
-
 FEW = 16  # position alone does not match one kernel with more open pieces than this
 
 

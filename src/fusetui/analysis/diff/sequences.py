@@ -181,10 +181,7 @@ def _ascending(a: dict[object, int], b: dict[object, int]) -> list[Pair]:
     return chain[::-1]
 
 
-CELLS = 1 << 22
-"""Sequences whose comparison would take more steps than this are not paired one by one."""
-
-
+CELLS = 1 << 22  # sequences that take more steps to compare are not paired one by one
 LIKE = 4  # two times are alike if they differ by at most one LIKE-th of the longer one
 
 
