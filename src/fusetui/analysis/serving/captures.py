@@ -21,7 +21,6 @@ import numpy as np
 
 from fusetui.analysis.questions.launches import (
     BEGINS_CAPTURE,
-    LONGEST_NAME,
     capture_calls,
     graph_calls,
     nodes_of_replays,
@@ -29,6 +28,7 @@ from fusetui.analysis.questions.launches import (
 )
 from fusetui.analysis.serving.parts import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
+from fusetui.text.patterns import LONGEST_NAME
 from fusetui.trace.model.arguments import Arguments, arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role

@@ -12,7 +12,7 @@ from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rules import Claim, of_span, rule
+from fusetui.analysis.why.rules import Claim, Rule, of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.warming import FEWEST, captures, first_step
 from fusetui.text.figures import count, duration, percent, plural, quantity
@@ -30,7 +30,7 @@ REPLAYS = 0.05  # of the span
 CAPTURED = 0.5  # of the steps
 
 
-@rule(
+@Rule(
     without_gpu=True,
     remedy="Record again.",
     thresholds={
@@ -128,7 +128,7 @@ def _few_steps(facts: Facts) -> Iterator[Claim]:
     schedule of the profiler."""
     found = facts.spans
     profiled = found.by == PROFILED
-    if facts.is_whole and 0 < len(found) < FEWEST and (profiled or found.are_iterations):
+    if facts.window is None and 0 < len(found) < FEWEST and (profiled or found.are_iterations):
         yield Claim(
             f"Only {plural(len(found), 'step')} {'was' if len(found) == 1 else 'were'} "
             "recorded: whether others take as long is not known.",
@@ -146,8 +146,7 @@ LAUNCHES = late(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch"
 hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do nothing where their length is 0."""
 
 
-@rule(
-    "launch calls",
+@Rule(
     remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
     "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
     "{nvidia: (Nsight, DCGM)} runs.",
@@ -223,7 +222,7 @@ def _launches(facts: Facts) -> Rows:
     """The calls in the window that launch kernels or graphs; of a call inside of a call, the outer
     one."""
     trace = facts.trace
-    calls = facts.named(LAUNCHES.search, Role.CALL)
+    calls = facts.trace.rows_named(LAUNCHES.search, Role.CALL)
     outer = trace.parent[calls]
     calls = calls[(outer < 0) | (trace.role[outer] != Role.CALL)]
     inside = (trace.start[calls] >= facts.begin_ns) & (trace.start[calls] < facts.end_ns)
@@ -246,8 +245,7 @@ OUTSIDE = (
 SYNCHRONIZE = "Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts."
 
 
-@rule(
-    "launch calls",
+@Rule(
     remedy="Look at the other devices of the job, and at "
     "{nvidia:cudaStreamWaitEvent|amd:hipStreamWaitEvent|:waits for events} and host functions on "
     "the stream.",
