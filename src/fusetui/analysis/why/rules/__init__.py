@@ -66,7 +66,7 @@ class Claim(msgspec.Struct, frozen=True, eq=False):
     """What a rule says about a trace, before it is decided whether that is worth reporting."""
 
     text: str
-    at_stake_ns: int | None  # an upper bound by the formula of the rule; None: a note
+    at_stake_ns: int | None = None  # an upper bound by the formula of the rule; None: a note
     rows: tuple[int, ...] = ()  # evidence, the largest first
     remedy: str | None = None  # instead of the rule's own
     why_likely: str | None = None  # None: certain

@@ -356,6 +356,5 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
             text=f"A collective runs on the CPU for {duration(ran)} ({percent(ran, whole)}) of the "
             f"{duration(whole)} that were recorded: {named}. It lasts until all "
             "ranks of its group have arrived.",
-            at_stake_ns=None,
             rows=longest,
         )

@@ -138,10 +138,9 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     taken, least = kernels.ns(old), int(kernels.bounded.bound_ns[old].sum())
     if taken:
         yield Claim(
-            text=f"{plural(int(old.sum()), 'kernel')} built for an earlier generation "
-            f"of GPUs take {of_work(facts, taken)} and reach "
-            f"{percent(least, taken)} of what is attainable; others of the same type in this trace "
-            "are built for this one.",
+            text=f"{plural(int(old.sum()), 'kernel')} built for an earlier generation of GPUs take "
+            f"{of_work(facts, taken)} and reach {percent(least, taken)} of what is attainable; "
+            "others of the same type in this trace are built for this one.",
             at_stake_ns=taken - least,
             wanted=_to_bound(kernels, old),
             kernels=old,

@@ -111,7 +111,6 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     elif is_worth(facts, taken, of_kernels=True):
         yield Claim(
             text=f"{text}. {_without(kernels, runs)}",
-            at_stake_ns=None,
             rows=the_most(first, runs.ns),
         )
 

@@ -209,7 +209,6 @@ def small_kernels(facts: Facts) -> Iterator[Claim]:
             text=f"{percent(len(short), len(kernels))} of the {plural(len(kernels), 'kernel')} are "
             f"shorter than {duration(SHORTER_NS)}: with the gaps between them, they take "
             f"{of_span(facts, together)}.",
-            at_stake_ns=None,
             rows=the_most(short, trace.dur[short]),
             remedy=REPLAYED_ALREADY if facts.is_replayed else None,
         )
@@ -268,7 +267,6 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
             f"{duration(round(taken / number))} on average, one parameter after another: with "
             f"the gaps before them, they take {of_span(facts, together)}, "
             f"{percent(together - taken, together)} of it idle.",
-            at_stake_ns=None,
             kernels=single,
         )
 

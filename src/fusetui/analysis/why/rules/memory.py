@@ -91,12 +91,10 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
         is_wasted = peak.reserved >= NEARLY_FULL * size and unused >= UNUSED * peak.reserved
         if pid in chosen and is_wasted:
             yield Claim(
-                text=f"torch reserves {quantity(peak.reserved, 'B')} of the "
-                f"{quantity(size, 'B')} of GPU {pid}, but allocates no more than "
-                f"{quantity(peak.allocated, 'B')} at once: "
-                f"{percent(unused, peak.reserved)} of it is fragments or left from an earlier "
-                "phase.",
-                at_stake_ns=None,
+                text=f"torch reserves {quantity(peak.reserved, 'B')} of the {quantity(size, 'B')} "
+                f"of GPU {pid}, but allocates no more than {quantity(peak.allocated, 'B')} at "
+                f"once: {percent(unused, peak.reserved)} of it is fragments or left from an "
+                "earlier phase.",
             )
 
 
@@ -201,9 +199,8 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
         own = kernels.rows[copies]
         called = facts.trace.launch[own]
         yield Claim(
-            text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and "
-            f"pageable memory: {of_work(facts, at_stake)} in which no "
-            "kernel runs.",
+            text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and pageable "
+            f"memory: {of_work(facts, at_stake)} in which no kernel runs.",
             at_stake_ns=at_stake,
             wanted=Unawaited(np.append(own, called[called >= 0])),
             kernels=copies,

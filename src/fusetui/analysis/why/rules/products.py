@@ -59,7 +59,7 @@ def alignment(facts: Facts) -> Iterator[Claim]:
             why_likely="The alignment may not be the only reason that they are slow.",
         )
     elif is_worth(facts, taken, of_kernels=True):
-        yield Claim(text=f"{text}.", at_stake_ns=None, kernels=unaligned)
+        yield Claim(text=f"{text}.", kernels=unaligned)
 
 
 def is_unaligned(kernel: KernelName) -> bool:

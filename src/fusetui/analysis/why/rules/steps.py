@@ -109,9 +109,8 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
     shown = [n for n in longest if waited[n] >= FEWEST_SHARE * whole]
     named = ", ".join(f"{duration(waited[n])} in {_part(facts, n, len(shown) == 1)}" for n in shown)
     yield Claim(
-        text=f"Warm-up: the GPU waits {of_span(facts, whole)} for what "
-        f"happens once: {named}. What is said of launches, loading and compilation leaves it "
-        "out.",
+        text=f"Warm-up: the GPU waits {of_span(facts, whole)} for what happens once: {named}. What "
+        "is said of launches, loading and compilation leaves it out.",
         at_stake_ns=whole,
         rows=facts.heaviest(np.concatenate([facts.warm_up[n][0].rows for n in shown])),
     )

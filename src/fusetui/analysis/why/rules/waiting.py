@@ -113,7 +113,6 @@ def _graph_breaks(facts: Facts) -> Iterator[Claim]:
         text=f"A step runs {count(several)} compiled regions ({names}"
         f"{', ...' if several > SHOWN else ''}): graph breaks divide the program, and nothing is "
         "fused across them.",
-        at_stake_ns=None,
         rows=tuple(first.tolist()),
         remedy='TORCH_LOGS="graph_breaks" names each break and its cause; '
         "torch.compile(fullgraph=True) makes it an error.",
