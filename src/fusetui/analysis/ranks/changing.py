@@ -21,10 +21,10 @@ from fusetui.analysis.questions.collectives import collectives_of
 from fusetui.analysis.ranks.stragglers import CLOSE, JobFacts
 from fusetui.analysis.replay.apply import changed, is_range
 from fusetui.analysis.replay.build import LATE_NS, graph_of
-from fusetui.analysis.replay.changes import Change, NothingLikeIt, Refused, parse_change
+from fusetui.analysis.replay.changes import Change, NothingLikeIt, WrongChange, parse_change
 from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times, in_order
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import StepEnds, last_route, replay, step_ends
+from fusetui.analysis.replay.replay import StepEnds, replay, route_to, step_ends
 from fusetui.analysis.replay.whatif import is_certain
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Int64s, Rows, ordinals
@@ -95,7 +95,7 @@ def replayed(graphs: Sequence[Graph], meetings: Meetings) -> ChangedTimes | None
         return None
     whole = msgspec.structs.replace(whole, source=source, **sorted_)
     found = replay(whole)
-    share = last_route(whole, found).unknown_share
+    share = route_to(whole, found).unknown_share
     begin, end = found.begin[rank_of], found.end[rank_of]
     begin[places.item] = begin[places.arrival]
     times = []
@@ -212,7 +212,7 @@ def asked_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[Asked, ...]:
             raise NothingLikeIt(f"There is no rank {rank}.")
         found.append(Asked(rank, text, parse_change(one[2] if one else text)))
     if is_range([each.change for each in found]):
-        raise Refused("What another device would be worth to a job is not told: it is a range.")
+        raise WrongChange("What another device would be worth to a job is not told: it is a range.")
     return tuple(found)
 
 
@@ -307,5 +307,5 @@ def left_of(parts: Sequence[RankGraph], meetings: Meetings, of_one: bool) -> Mee
         for one in (gone, ~kept & (meetings.transfer > 0))
     )
     if (taken & ~gone).any() or (of_one and (moved & kept).any()):
-        raise Refused("A collective cannot be changed on some of its ranks alone.")
+        raise WrongChange("A collective cannot be changed on some of its ranks alone.")
     return Meetings(*(column[~gone] for column in meetings))
