@@ -69,7 +69,7 @@ def _texts(line: DiffLine) -> tuple[str, ...]:
 def fitting(columns: Sequence[ListColumn], line: DiffLine, width: int) -> list[str]:
     """The texts of a line in the width of their columns, all of it in characters of one cell."""
     narrowed = replace(line, what=narrow(line.what), parts=tuple(map(narrow, line.parts)))
-    return fit(columns, [*_texts(line), fitted(narrowed, room(columns, width)).text], width)
+    return fit(columns, [*_texts(line), fitted(narrowed, room(columns, width))[0]], width)
 
 
 def formatted(
@@ -193,7 +193,7 @@ class DiffPage(ListPage):
             names, what = both_names(shown), shown.what
             most = max(1, height - len(names))
             if why and most == 1:  # only what the row of the line has no room for
-                what = APART.join(fitted(shown, room(columns, width - 1)).left_out) or what
+                what = APART.join(fitted(shown, room(columns, width - 1))[1]) or what
             texts = folded([narrow(f"{what}: {why}" if why else what)], width)
             return [*cut(texts, most), *names]
 

@@ -225,7 +225,8 @@ def _about(flame: Flame, at: int, *_: int) -> list[Said]:
     parts = [duration(amount), f"{percent(amount, flame.whole_ns)} of all"]
     parts.append(f"{duration(max(0, amount - inner))} of it self")
     if tree.row[at] >= 0:
-        parts.append(plural(int(tree.calls[at]), "call"))
+        calls = tree.figures["count" if "count" in tree.figures else "calls"]
+        parts.append(plural(int(calls[at]), "call"))
     around = " < ".join(map(tree.label, flame.path(at)[-2::-1]))
     return [
         Said(f" {tree.label(at)}", "plain"),

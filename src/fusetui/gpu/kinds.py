@@ -75,6 +75,7 @@ _FUSED: Final = r"(?:graph_\d+_)?cpp_fused_(\w*)"
 _REDUCES: Final = r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|prod)(?:_|\b)"
 
 
+@cache
 def is_collective(name: str) -> bool:
     name = name[:LONGEST_NAME]
     if re.search(_LIBRARIES, name) is None and re.search(_WORDS, name) is None:
@@ -82,6 +83,7 @@ def is_collective(name: str) -> bool:
     return re.search(_COMPUTES, name) is None
 
 
+@cache
 def is_between_devices(name: str) -> bool:
     """Whether a copy of this name goes from one device to another."""
     return re.search(_BETWEEN_DEVICES, name[:LONGEST_NAME]) is not None
