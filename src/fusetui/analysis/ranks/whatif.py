@@ -24,6 +24,7 @@ from fusetui.analysis.replay.changes import (
     Change,
     NothingLikeIt,
     Unsynced,
+    WrongChange,
     parse_change,
 )
 from fusetui.analysis.replay.graph import Graph, Node, Times
