@@ -21,17 +21,8 @@ from fusetui.text.patterns import late
 
 from . import cutlass
 from .cxx import SCOPE, argument_texts, callee_text, signature
-from .record import (
-    KernelName,
-    build,
-    epilogue_of,
-    explain,
-    explain_tokens,
-    fields_of,
-    gemm_label,
-    op_by,
-)
-from .vocabulary import CUTLASS, GENERATION, MMA_SHAPES, cxx_type, from_word, layout_meaning, named
+from .record import KernelName, build, epilogue_of, explain, fields_of, gemm_label, op_by
+from .vocabulary import CUTLASS, GENERATION, cxx_type, layout_meaning, named
 
 _TYPES: Final = {**CUTLASS, "i8": "int8", "i32": "int32"}
 _COMPLEX: Final = ("cbf16", "ctf32", "cf16", "cf32", "cf64")
@@ -39,21 +30,21 @@ _XMMA_TYPE = "|".join(sorted((*_TYPES, *_COMPLEX), key=len, reverse=True))
 _XMMA_HEAD = late(r"sm(?P<cc>\d{2,3})_xmma_(?:gemm|(?P<pass>fprop|dgrad|wgrad)_implicit_gemm)(?=_)")
 _XMMA = late(
     _XMMA_HEAD.pattern + r"(?P<variant>(?:_(?:indexed|wo_smem|gaussian))*)"
-    rf"_(?P<ad>(?:{_XMMA_TYPE})+)_(?P<mma>(?:{_XMMA_TYPE})+)_(?P<epilogue>{_XMMA_TYPE})"
+    rf"_(?P<ad>(?:{_XMMA_TYPE})+)_(?P<multiplied>(?:{_XMMA_TYPE})+)_(?P<epilogue>{_XMMA_TYPE})"
     r"_(?P<ab>[a-z]+)_(?P<c>[a-z]+)_tilesize(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
     r"(?P<rest>(?:_[A-Za-z0-9]+)*)"
 )
 _SPLIT_TYPES = late(_XMMA_TYPE)
-_SEARCHED: Final = {
-    "stages": late(r"_stage(\d{1,3})(?=_|$)"),
-    "mma": late(r"_tensor(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
-    "cluster": late(r"_cgasize(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
-}
+_SEARCHED: Final = (
+    late(r"_stage(?P<stages>\d{1,3})(?=_|$)"),
+    late(r"_tensor(?P<mma>\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
+    late(r"_cgasize(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
+)
 
 _XMMA_MEANINGS: Final = {
     "pass": "{}: fprop is forward, dgrad gives the gradient of the data, wgrad of the weight",
     "ad": "{}: the types of A (and B when it differs) and of the result",
-    "mma": "{}: the types that are multiplied, then the type of the sums",
+    "multiplied": "{}: the types that are multiplied, then the type of the sums",
     "epilogue": "{}: probably the type of alpha and beta",
 }
 
@@ -80,26 +71,25 @@ def decode_xmma(name: str) -> KernelName | None:
 
 def _xmma_fields(match: re.Match[str]) -> dict[str, Any]:
     rest = match["rest"]
-    found = {key: pattern.search(rest) for key, pattern in _SEARCHED.items()}
-    texts: dict[str, Any] = {key: hit[1] for key, hit in found.items() if hit}
     second_pass = "_execute_split_k_kernel" in rest
-    return {
+    fields = {
         "op": "reduction" if second_pass else "conv" if match["pass"] else "gemm",
         "pass_": match["pass"],
         **fields_of(match),
         **_xmma_types(match),
-        **texts,
-        **({"stages": int(texts["stages"])} if "stages" in texts else {}),
         "layout": None if match["pass"] else match["ab"],
         "epilogue": epilogue_of(rest),
         **({"split_k": True, "role": "splitk_reduce"} if second_pass else {}),
     }
+    for hit in filter(None, (pattern.search(rest) for pattern in _SEARCHED)):
+        fields |= fields_of(hit)
+    return fields
 
 
 def _xmma_types(match: re.Match[str]) -> dict[str, str | None]:
     """Complex operands are left open; in separate planes, the accumulator is per plane."""
     stored = _SPLIT_TYPES.findall(match["ad"])
-    multiplied = _SPLIT_TYPES.findall(match["mma"])
+    multiplied = _SPLIT_TYPES.findall(match["multiplied"])
     if any(word in _COMPLEX for word in (*stored, *multiplied)):
         planar = "_planar_complex" in match["rest"]
         return {"dtype_acc": _TYPES.get(multiplied[-1])} if planar else {}
@@ -215,8 +205,6 @@ def _decode_tuned(name: str) -> KernelName | None:
     algo = "winograd" if "winograd" in words else None
     fields: dict[str, Any] = {
         "op": "conv",
-        **from_word(match["arch"]),
-        "mma": MMA_SHAPES.get(match["mma"] or ""),
         **fields_of(match),
         **({"dtype_a": "fp32", "dtype_acc": "fp32"} if plain else {}),
         "algo": algo,
@@ -224,7 +212,6 @@ def _decode_tuned(name: str) -> KernelName | None:
         "epilogue": "relu" if "relu" in words else None,
     }
     parts = explain(match, _MEANINGS, _WORDS.get)
-    parts += explain_tokens(name, match.span("mid"), _WORDS.get)
     shown = [word for word in match["rest"].split("_") if word in _VARIANTS]
     return build(name, "cudnn", gemm_label("conv", fields, algo, *shown), parts, **fields)
 

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from fusetui.text.patterns import compiled, late
 
 from .cxx import SCOPE, Signature, callee_text, signature
-from .record import KernelName, build, op_by, spaced
+from .record import KernelName, build, fields_of, op_by, spaced
 from .vocabulary import CXX_TYPE, cxx_type
 
 
@@ -173,7 +173,9 @@ _APEX_FUNCTOR = late(r">, (\w+Functor)\b")
 _APEX_OPTIMIZER = late(r"Adam|SGD|LAMB|Lamb|Adagrad|NovoGrad")
 # CuTe's Python kernels run module path, class and tensor shapes together.
 _CUTE_DSL = late(r"kernel_cutlass_[a-z_0-9]*(?P<name>[A-Z]\w*?)_object_at_+(?P<rest>\w*)")
-_AITER_ATTENTION = late(r"fmha_(?:fwd|bwd)_hd(\d{1,4})_(bf16|fp16)(_causal)?(?:_|$)")
+_AITER_ATTENTION = late(
+    r"fmha_(?:fwd|bwd)_hd(?P<head_dim>\d{1,4})_(?P<dtype_a>bf16|fp16)(_causal)?(?:_|$)"
+)
 
 
 def decode(name: str) -> KernelName | None:
@@ -203,8 +205,7 @@ def _fields(library: Library, qualified: str, sign: Signature) -> dict[str, Any]
         fields["pass_"] = op_by(library.ways or {}, qualified)
     match = _AITER_ATTENTION.match(sign.base) if library.family == "aiter" else None
     if match is not None:
-        causal = True if match[3] else None
-        fields |= {"head_dim": int(match[1]), "dtype_a": match[2], "causal": causal}
+        fields |= {**fields_of(match, str), "causal": True if match[3] else None}
     return fields
 
 

@@ -56,7 +56,7 @@ _LETTERS: Final = named(
 _LETTER = late("F8N|B8N|F8|B8|I8|[SDCZHBI]")
 
 _IGEMM = late(
-    r"igemm_(?P<pass>fwd|bwd|wrw)_(?P<target>gtcx?[23]?)_(?P<layout>n[a-z0-9]+)_(?P<a>[a-z0-9]+)"
+    r"igemm_(?P<pass>fwd|bwd|wrw)_(?P<target>gtcx?[23]?)_(?P<layout>n[a-z0-9]+)_(?P<dtype_a>[a-z0-9]+)"
     r"_bx\d{1,6}_ex\d{1,6}_bt(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
     r"_wt(?P<wave>\d{1,6}x\d{1,6}x\d{1,6})(?P<rest>\w*)"
 )
@@ -66,7 +66,7 @@ _IGEMM_MEANINGS: Final = {
     "pass": "{}: fwd forward, bwd gradient of the data, wrw gradient of the weight",
     "target": "{}: gtcx gfx908, gtcx2 gfx90a, gtcx3 any later one",
     "layout": "the tensors are stored as {}",
-    "a": "type of the operands: {}",
+    "dtype_a": "type of the operands: {}",
     "tile_m": "output tile of one workgroup: {} rows",
     "tile_n": "output tile of one workgroup: {} columns",
     "wave": "tile of one wave: {}",
@@ -183,8 +183,7 @@ def _decode_igemm(name: str) -> KernelName | None:
         "op": "conv",
         "pass_": _IGEMM_PASSES[match["pass"]],
         **from_gfx(_IGEMM_TARGETS.get(match["target"])),
-        "dtype_a": match["a"] if match["a"] in ("fp32", "fp16", "bf16", "int8") else None,
-        **fields_of(match),
+        **fields_of(match, named("fp32 fp16 bf16 int8").get),
     }
     more = (f"w{match['wave']}", "gkgs" if match["rest"].endswith("_gkgs") else None)
     short = gemm_label(fields["pass_"], fields, *more)

@@ -205,8 +205,8 @@ def _extend(
 _IDENTIFIER = late(r"[A-Za-z_]\w*")
 _OGS_TYPE = r"(?:mx)?[a-wyz]+\d{1,6}(?:e\d[a-wyz0-9]*)?"
 _OGS = late(
-    rf"_(?:p_)?matmul_ogs_(?P<layouts>[A-Z]{{3}})_(?P<out>{_OGS_TYPE})x(?P<a>{_OGS_TYPE})x"
-    rf"(?P<b>{_OGS_TYPE})_(?P<tile_m>\d{{1,4}})x(?P<tile_n>\d{{1,4}})x(?P<tile_k>\d{{1,4}})"
+    rf"_(?:p_)?matmul_ogs_(?P<layouts>[A-Z]{{3}})_(?P<dtype_out>{_OGS_TYPE})x(?P<dtype_a>{_OGS_TYPE})x"
+    rf"(?P<dtype_b>{_OGS_TYPE})_(?P<tile_m>\d{{1,4}})x(?P<tile_n>\d{{1,4}})x(?P<tile_k>\d{{1,4}})"
     r"x(?P<split>\d{1,4})(?:_(?P<epilogue>[a-z]\w*))?"
 )
 _OGS_TYPES: Final = named(
@@ -215,9 +215,9 @@ _OGS_TYPES: Final = named(
 )
 _OGS_MEANINGS: Final = {
     "layouts": "layouts of the result, A and B",
-    "out": "type of the result: {}",
-    "a": "type of A: {}",
-    "b": "type of B: {}",
+    "dtype_out": "type of the result: {}",
+    "dtype_a": "type of A: {}",
+    "dtype_b": "type of B: {}",
     "tile_m": "output tile: {} rows",
     "tile_n": "output tile: {} columns",
     "split": "K is split {} ways (1: not split)",
@@ -257,11 +257,9 @@ def decode_written(name: str) -> KernelName | None:
     match = _OGS.fullmatch(name)
     if match is None:
         return _decode_plain(name) if _HABITS.fullmatch(name) else None
-    types = {"dtype_out": "out", "dtype_a": "a", "dtype_b": "b"}
-    fields: dict[str, Any] = {
+    fields = {
         "op": "gemm",
-        **{key: _OGS_TYPES.get(match[group]) for key, group in types.items()},
-        **fields_of(match),
+        **fields_of(match, _OGS_TYPES.get),
         "split_k": int(match["split"]) if int(match["split"]) > 1 else None,
         "epilogue": match["epilogue"],
     }
