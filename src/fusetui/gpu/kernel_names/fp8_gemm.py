@@ -70,11 +70,6 @@ class _Form(NamedTuple):
     least: int
     dtype: str | None = None
 
-    def fits(self, texts: list[str]) -> bool:
-        if len(texts) < self.least or not re.fullmatch(self.first, texts[0]):
-            return False
-        return all(re.fullmatch(_NUMBER, texts[place]) for place in self.places)
-
 
 _MAJOR: Final = r"\(cute::UMMA::Major\)\d"
 _NUMBER: Final = r"\d{1,6}u?"
@@ -120,7 +115,14 @@ def decode_deep_gemm(name: str) -> KernelName | None:
     what = "a matrix product" if op else "a kernel"
     parts: list[Part] = [(sign.start, sign.end, f"{what} of DeepGEMM")]
     form, texts = _FORMS.get(sign.base), [name[slice(*span)] for span in spans]
-    if form is not None and form.fits(texts):
+    if (
+        form
+        and len(texts) >= form.least
+        and all(
+            re.fullmatch(pattern, texts[place])
+            for place, pattern in ((0, form.first), *((place, _NUMBER) for place in form.places))
+        )
+    ):
         for place, (key, meaning) in zip(form.places, _FORM_FIELDS.items(), strict=True):
             fields[key] = int(texts[place].rstrip("u")) or None
             parts.append((*spans[place], meaning))

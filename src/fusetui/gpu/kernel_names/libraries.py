@@ -217,15 +217,9 @@ def _decode_apex(name: str, sign: Signature) -> KernelName | None:
     parts = [(sign.start, sign.end, "one launch for many tensors")]
     if functor is None:
         return build(name, "apex", "apex multi-tensor", parts)
-    optimizer = _APEX_OPTIMIZER.search(functor[1])
-    return build(
-        name,
-        "apex",
-        f"apex {functor[1]}",
-        [*parts, (*functor.span(1), "what is done to each element")],
-        functor=functor[1],
-        op="optimizer" if optimizer else None,
-    )
+    parts.append((*functor.span(1), "what is done to each element"))
+    op = "optimizer" if _APEX_OPTIMIZER.search(functor[1]) else None
+    return build(name, "apex", f"apex {functor[1]}", parts, functor=functor[1], op=op)
 
 
 def _short(name: str, sign: Signature) -> str:

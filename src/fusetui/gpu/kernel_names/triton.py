@@ -100,12 +100,10 @@ def _short(category: str, ops: tuple[str, ...] | None, number: str) -> str:
     return f"{shown} {tail}"
 
 
-_VIEWS: Final = frozenset(
-    {"_unsafe_view", "alias", "as_strided", "detach", "expand", "permute", "reshape", "select"}
-    | {"slice", "split", "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unsqueeze"}
-    | {"view"}
+_VIEWS: Final = named(
+    """_unsafe_view alias as_strided detach expand permute reshape select slice split
+    split_with_sizes squeeze t transpose unbind unsqueeze view"""
 )
-
 
 _MAX_CUSTOM: Final = 64
 _MAX_TEXT: Final = 600
@@ -124,9 +122,9 @@ def _by_first_word() -> dict[str, tuple[str, ...]]:
 
 _BY_FIRST_WORD: Final = _by_first_word()
 
-_Cost = tuple[int, int, int, int]
-"""Cost of a split: custom operators, those that begin with a known one, their letters,
-operators."""
+_Split = tuple[tuple[int, int, int, int], tuple[str, ...]]
+"""What a split costs (custom operators, those that begin with a known one, their letters,
+operators), and its operators."""
 
 
 @lru_cache(maxsize=4096)
@@ -174,22 +172,16 @@ def _longest(text: str, start: int) -> str | None:
 def _best(text: str) -> tuple[str, ...]:
     """The ascending split with the fewest custom operators and the fewest letters in them. Works
     from the end: best[start][op] is the cheapest split of text[start:] that begins with op."""
-    best: dict[int, list[tuple[_Cost, tuple[str, ...]]]] = {len(text) + 1: [((0, 0, 0, 0), ())]}
+    best: dict[int, list[_Split]] = {len(text) + 1: [((0, 0, 0, 0), ())]}
     for start in range(len(text) - 1, -1, -1):
-        if start and text[start - 1] != "_":
-            continue
-        splits = [
-            found
-            for end in _ends(text, start)
-            if (found := _extend(text[start:end], best.get(end + 1, []))) is not None
-        ]
-        best[start] = sorted(splits)
+        if not start or text[start - 1] == "_":
+            ends = _ends(text, start)
+            splits = (_extend(text[start:end], best.get(end + 1, [])) for end in ends)
+            best[start] = sorted(filter(None, splits))
     return best[0][0][1] if best.get(0) else (text,)
 
 
-def _extend(
-    op: str, rests: list[tuple[_Cost, tuple[str, ...]]]
-) -> tuple[_Cost, tuple[str, ...]] | None:
+def _extend(op: str, rests: list[_Split]) -> _Split | None:
     """`op` before the cheapest rest that begins with a later name."""
     for (custom, odd, letters, count), ops in rests:
         if ops and op >= ops[0]:
