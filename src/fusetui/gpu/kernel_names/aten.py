@@ -253,7 +253,6 @@ _XPU_FUNCTOR = late(r"at::native::xpu::(\w+Functor\w*)")
 
 
 def decode_other(name: str) -> KernelName | None:
-    """The record of any kernel of ATen that is neither an elementwise loop nor a reduction."""
     sign = signature(name)
     if sign is None:
         return None

@@ -64,13 +64,14 @@ _MEANINGS: Final = {
 
 
 def decode(name: str) -> KernelName | None:
-    if name.startswith("fmha_cutlass"):
-        return _decode_mem_eff(name)
-    if "fmhaSm" in name[:120]:
-        return _decode_trtllm(name)
+    if match := _MEM_EFF.match(name):
+        return _mem_eff(match)
+    if "fmhaSm" in name[:120] and (match := _TRTLLM.match(name)):
+        return _trtllm(match)
     if "flash" not in name[:60]:
         return None
-    return _decode_flash2(name) or _decode_flash3(name)
+    match = _FLASH2.match(name)
+    return _flash2(match) if match else _decode_flash3(name)
 
 
 def _record(match: re.Match[str], types: Meaning, *words: str | None, **more: Any) -> KernelName:
@@ -89,10 +90,7 @@ def _record(match: re.Match[str], types: Meaning, *words: str | None, **more: An
     return build(match.string, "flash-attn", short, parts, op="attention", **fields)
 
 
-def _decode_flash2(name: str) -> KernelName | None:
-    match = _FLASH2.match(name)
-    if match is None:
-        return None
+def _flash2(match: re.Match[str]) -> KernelName:
     flags, kernel = _flags(match), match["kernel"]
     what = kernel.removeprefix(f"flash_{match['pass']}_").removesuffix("kernel").strip("_")
     return _record(
@@ -143,10 +141,7 @@ def _decode_flash3(name: str) -> KernelName | None:
     )
 
 
-def _decode_mem_eff(name: str) -> KernelName | None:
-    match = _MEM_EFF.match(name)
-    if match is None:
-        return None
+def _mem_eff(match: re.Match[str]) -> KernelName:
     return _record(
         match,
         CUTLASS.get,
@@ -157,10 +152,7 @@ def _decode_mem_eff(name: str) -> KernelName | None:
     )
 
 
-def _decode_trtllm(name: str) -> KernelName | None:
-    match = _TRTLLM.match(name)
-    if match is None:
-        return None
+def _trtllm(match: re.Match[str]) -> KernelName:
     return _record(
         match,
         TRTLLM_TYPES.get,

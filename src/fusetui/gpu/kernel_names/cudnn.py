@@ -50,7 +50,6 @@ _XMMA_MEANINGS: Final = {
 
 
 def decode_xmma(name: str) -> KernelName | None:
-    """The record of an xmma matrix product or convolution, or of its split-K second pass."""
     if "_xmma_" not in name[:12]:
         return None
     match = _XMMA.match(name)
@@ -148,6 +147,7 @@ _TUNED = late(
     r"x(?P<tile_n>\d{1,4})(?P<rest>(?:_[A-Za-z0-9]+)*)"
 )
 _SDPA = late(r"cudnn_generated_\w*?sdpa_sm(?P<cc>\d{2,3})_flash_(?P<pass>fprop|bprop)(?P<rest>\w*)")
+# cuDNN 7: `Volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1`.
 _IMPLICIT = late(
     r"(?P<arch>Volta|Turing|Ampere)_\w{1,12}_implicit_gemm_(?P<pass>fprop|dgrad|wgrad)_\w+"
 )
@@ -178,28 +178,21 @@ _BASES: Final = tuple(named("fft2d_ nchwTo nhwcTo wgrad_alg wgrad2d_ dgrad bn_fw
 
 
 def decode(name: str) -> KernelName | None:
-    """The record of a cuDNN kernel that is not an xmma one."""
     if "cudnn" in name[:40]:
-        found = _decode_tuned(name) or _decode_attention(name) or _decode_cutlass(name)
-        if found is not None:
-            return found
-    return _decode_cxx(name) or _decode_implicit(name)
+        if match := _TUNED.fullmatch(name):
+            return _tuned(name, match)
+        if match := _SDPA.fullmatch(name):
+            return _attention(name, match)
+        if match := _CUTLASS.match(name):
+            return _in_cutlass(name, match)
+    elif match := _IMPLICIT.fullmatch(name):
+        short, parts = name.replace("_implicit_gemm", ""), explain(match, {**_MEANINGS, **_PASS})
+        fields = {"op": "conv", "pass_": match["pass"], "arch_name": match["arch"]}
+        return build(name, "cudnn", short, parts, **fields)
+    return _decode_cxx(name)
 
 
-def _decode_implicit(name: str) -> KernelName | None:
-    """cuDNN 7: `Volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1`."""
-    match = _IMPLICIT.fullmatch(name)
-    if match is None:
-        return None
-    short, parts = name.replace("_implicit_gemm", ""), explain(match, {**_MEANINGS, **_PASS})
-    fields = {"op": "conv", "pass_": match["pass"], "arch_name": match["arch"]}
-    return build(name, "cudnn", short, parts, **fields)
-
-
-def _decode_tuned(name: str) -> KernelName | None:
-    match = _TUNED.fullmatch(name)
-    if match is None:
-        return None
+def _tuned(name: str, match: re.Match[str]) -> KernelName:
     words = [*match["mid"].split("_"), *match["rest"].split("_")]
     plain = match["acc"] == "s" and not (match["out"] or match["a"] or match["mma"])
     algo = "winograd" if "winograd" in words else None
@@ -216,10 +209,7 @@ def _decode_tuned(name: str) -> KernelName | None:
     return build(name, "cudnn", gemm_label("conv", fields, algo, *shown), parts, **fields)
 
 
-def _decode_attention(name: str) -> KernelName | None:
-    match = _SDPA.fullmatch(name)
-    if match is None:
-        return None
+def _attention(name: str, match: re.Match[str]) -> KernelName:
     cluster = re.search(r"_cga(\d{1,6}x\d{1,6}x\d{1,6})", match["rest"])
     fields: dict[str, Any] = {
         "op": "attention",
@@ -232,10 +222,7 @@ def _decode_attention(name: str) -> KernelName | None:
     return build(name, "cudnn", short, explain(match, _PASS), **fields)
 
 
-def _decode_cutlass(name: str) -> KernelName | None:
-    match = _CUTLASS.match(name)
-    if match is None:
-        return None
+def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
     found = cutlass.decode2_at(name, match.end(), "cudnn")
     if found is not None:
         return found

@@ -156,7 +156,6 @@ _SHAPED_MEANINGS: Meanings = {
 
 
 def decode2(name: str) -> KernelName | None:
-    """The record of a CUTLASS 2.x kernel, bare or inside cutlass::Kernel or Kernel2."""
     wrapper = _WRAPPER.match(name)
     return decode2_at(name, wrapper.end(), "cutlass2") if wrapper else None
 

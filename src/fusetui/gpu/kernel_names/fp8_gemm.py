@@ -63,11 +63,9 @@ _WORDS: Final = {
 
 
 class _Form(NamedTuple):
-    """Form of the first argument, positions of the tile and the stages, minimum list length."""
-
-    first: str
-    places: tuple[int, ...]
-    least: int
+    first: str  # the form of the first argument
+    places: tuple[int, ...]  # of tile and stages
+    least: int  # arguments
     dtype: str | None = None
 
 

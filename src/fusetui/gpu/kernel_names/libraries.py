@@ -25,15 +25,11 @@ from .vocabulary import CXX_TYPE, cxx_type
 
 
 class Library(NamedTuple):
-    """One library: how its names begin, which words of scope and base name say what op, and which
-    say that it is of a forward or backward pass; whether the first template argument counts as
-    part of the name."""
-
     family: str
-    begins: str
-    ops: Mapping[str, str]
-    ways: Mapping[str, str] | None = None
-    argument: bool = False
+    begins: str  # how its names begin
+    ops: Mapping[str, str]  # which words of scope and base name say what op,
+    ways: Mapping[str, str] | None = None  # and which that it is of a forward or backward pass
+    argument: bool = False  # whether the first template argument counts as part of the name
 
 
 _LIBRARIES: Final = (
@@ -179,7 +175,6 @@ _AITER_ATTENTION = late(
 
 
 def decode(name: str) -> KernelName | None:
-    """The record of a kernel whose namespace or prefix names its library."""
     sign = signature(name)
     if sign is None:
         return None
