@@ -46,8 +46,7 @@ def _families() -> tuple[tuple[tuple[str, ...], Callable[[str], KernelName | Non
     """The first family that knows a name decides. Those with a fixed beginning come first, then
     those that read C++ scopes, last the ones that look at single words. A family is asked only
     about names with one of its beginnings; none given means any name."""
-    from . import aten, attention, cublas, cudnn, cutlass, fp8_gemm, libraries, rocm
-    from . import transfers, triton
+    from . import aten, attention, cublas, cudnn, cutlass, fp8, libraries, rocm, transfers, triton
 
     return (
         (("void at::", "at::"), aten.decode_elementwise),
@@ -61,7 +60,7 @@ def _families() -> tuple[tuple[tuple[str, ...], Callable[[str], KernelName | Non
         (("cutlass3x_",), cutlass.decode3),
         (("Cijk_", "Custom_Cijk_"), rocm.decode_tensile),
         (("void at::", "at::"), aten.decode_reduction),
-        (("bmm_", "gemm_"), fp8_gemm.decode_trtllm),
+        (("bmm_", "gemm_"), fp8.decode_trtllm),
         ((), rocm.decode_miopen),
         ((), attention.decode),
         (("cutlass", "void cutlass"), cutlass.decode_cxx),
@@ -70,7 +69,7 @@ def _families() -> tuple[tuple[tuple[str, ...], Callable[[str], KernelName | Non
         ((), rocm.decode_ck),
         ((), aten.decode_xpu),
         ((), aten.decode_other),
-        ((), fp8_gemm.decode_deep_gemm),
+        ((), fp8.decode_deep_gemm),
         ((), libraries.decode),
         ((), cublas.decode_small),
         ((), triton.decode_written),

@@ -14,7 +14,7 @@ from typing import Any, Final
 from fusetui.text.patterns import late
 
 from .cxx import cute_tuple
-from .fp8_gemm import TRTLLM_TYPES
+from .fp8 import TRTLLM_TYPES
 from .record import KernelName, Meaning, build, explain, fields_of, spaced, tile_words
 from .vocabulary import CUTLASS, cxx_type
 
