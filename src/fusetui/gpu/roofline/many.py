@@ -7,7 +7,7 @@ that launched them have equal names and inputs, and launched kernels of the same
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak, peak_of
 from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arguments import Arguments, arguments, arguments_of, parsed
-from fusetui.trace.model.arrays import distinct
+from fusetui.trace.model.arrays import distinct, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
@@ -155,19 +155,6 @@ def _alike(
         _beside(trace, rows),
     )
     return distinct_rows(columns)
-
-
-def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
-    """Columns of one length -> the first index of each distinct row, and the number of each row's.
-    Numbered in lexical order; much faster than np.unique along an axis."""
-    order = np.lexsort(columns[::-1])
-    new = np.zeros(len(order), dtype=np.bool_)
-    for column in columns:
-        new[1:] |= np.diff(column[order]) != 0
-    same = np.empty(len(order), dtype=np.intp)
-    same[order] = np.cumsum(new)
-    new[:1] = True
-    return order[new], same
 
 
 def _beside(trace: Trace, rows: Rows) -> Int64s:

@@ -25,10 +25,9 @@ from fusetui.analysis.why.facts import LATE, Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rules import Claim, of_span, of_work, rule
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.text.figures import count, duration, percent, quantity, size
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union

@@ -16,9 +16,8 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rules import Claim, of_span, of_work, rule
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
-from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.text.figures import count, duration, percent, plural
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, ordinals
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.intervals import counted
 
 VARIES = 1.3  # p90 / p10

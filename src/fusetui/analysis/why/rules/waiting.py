@@ -13,11 +13,10 @@ from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Unawaited, Unmade
 from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
 from fusetui.analysis.why.warming import OFTEN, recurring
-from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import common, union
 
