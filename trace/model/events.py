@@ -74,8 +74,12 @@ class Keeper(Protocol):
 class Events(Keeper, Protocol):
     """The events of one document, and what was worked out from them before."""
 
-    def kept_by(self, keeper: Keeper) -> Events:
-        """The same events; what is worked out from them is kept."""
+    keeper: Keeper | None
+    """Where what is worked out from them is kept, beside this process."""
+
+    @property
+    def own(self) -> Events:
+        """Those of the trace itself, without those of captures that it was joined with."""
 
     @property
     def text(self) -> Text: ...

@@ -23,7 +23,6 @@ from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, fi
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Reach
-from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd, read_flows
 
@@ -76,7 +75,7 @@ def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
     pass."""
     if not may_run_backward(trace):
         return _collected(trace, np.full(len(trace), -1, dtype=np.int32), np.zeros(0, np.intp))
-    events = own_events(trace.elements)
+    events = trace.elements.own
     found = events.recall(KEPT_AS, Autograd)
     if found is None:
         found = read_autograd(events, stop)
@@ -262,7 +261,7 @@ class Flows(msgspec.Struct, frozen=True, eq=False):
 
 def dependencies(trace: Trace) -> Dependencies:
     """The dependencies of all replays. Reads the whole file, the first time; `once` keeps them."""
-    events = own_events(trace.elements)
+    events = trace.elements.own
     flows = events.recall(WAITS, Flows)
     if flows is None:
         begins, ends = _pairs(read_flows(events, never, FLOW, FIRST))

@@ -13,7 +13,6 @@ from functools import cached_property
 from threading import Lock
 from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 
 from fusetui.trace.model.errors import CannotRead, TraceError
@@ -27,19 +26,6 @@ from fusetui.trace.read.unpack import packing_of
 T = TypeVar("T")
 
 
-class Held(msgspec.Struct, frozen=True, eq=False):
-    """A document in memory, or in a private temporary file."""
-
-    data: Any
-    at_hand = True
-
-    def problem(self) -> str:
-        return ""
-
-    def part(self, start: int, end: int) -> Any:
-        return self.data[start:end]
-
-
 class Filed:
     """A document in a file, valid as long as the file does not change."""
 
@@ -47,7 +33,7 @@ class Filed:
         self._path = path
         self._file = file
         self._state = state
-        self._unpacked: Held | None = None
+        self._unpacked: Document | None = None
         self._lock = Lock()
 
     @property
@@ -76,7 +62,7 @@ class Filed:
     def _is_packed(self) -> bool:
         return packing_of(read_at(self._file.number, 0, 4)) is not None
 
-    def _unpack(self) -> Held:
+    def _unpack(self) -> Document:
         """Unpacks the file once; concurrent callers wait."""
         with self._lock:
             if self._unpacked is None:
@@ -84,16 +70,15 @@ class Filed:
                 with closing(stored.file), closing(room_for(stored)) as room:
                     size = len(unpacked(stored, room).document)
                     self._check()
-                    self._unpacked = Held(Document(OpenFile(room.fileno()), size))
+                    self._unpacked = Document(OpenFile(room.fileno()), size)
             return self._unpacked
 
 
 def text_of(source: Source) -> Text:
     """The text of a document that was just read; unpacked data is held if it is small, or a
     part."""
-    if source.file is None:
-        return Held(source.document)
-    return Filed(source.path, source.file, source.state)
+    file = source.file
+    return source.document if file is None else Filed(source.path, file, source.state)
 
 
 def list_text(text: Text, stretch: Stretch) -> bytearray:

@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import cache, lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import orjson
+from msgspec.structs import replace
 
 from fusetui.trace.model.arguments import numbered
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.errors import TraceError
-from fusetui.trace.model.events import BETWEEN, Keeper, Numbered, Sample, Stretch, Text
+from fusetui.trace.model.events import BETWEEN, Events, Keeper, Numbered, Sample, Stretch, Text
 from fusetui.trace.read.autograd import NO_NUMBERS, NUMBER, THREAD, numbers_of
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document_text import list_text
@@ -33,12 +34,12 @@ T = TypeVar("T")
 class Elements:
     """Finds elements by splitting their stretch again, which takes about 5 ms for 4 MB."""
 
-    def __init__(
-        self, text: Text, stretches: Sequence[Stretch], keeper: Keeper | None = None
-    ) -> None:
+    keeper: Keeper | None = None
+
+    def __init__(self, text: Text, stretches: Sequence[Stretch], own: Events | None = None) -> None:
         self.text = text
         self.stretches = tuple(stretches)
-        self._keeper = keeper
+        self.own: Events = own or self
         self._kept: dict[str, msgspec.Struct] = {}
         self._firsts = np.cumsum([0, *(s.events for s in stretches)])
         self._texts = lru_cache(maxsize=4)(lambda n: decode_raw(list_text(text, stretches[n])))
@@ -59,22 +60,19 @@ class Elements:
             return {}
         return _plain(found) if isinstance(found, dict) else {}
 
-    def kept_by(self, keeper: Keeper) -> Elements:
-        return Elements(self.text, self.stretches, keeper)
-
     def recall(self, name: str, kind: type[T]) -> T | None:
         found = self._kept.get(name)
         if isinstance(found, kind):
             return found
-        return None if self._keeper is None else self._keeper.recall(name, kind)
+        return None if self.keeper is None else self.keeper.recall(name, kind)
 
     def keep(self, name: str, found: msgspec.Struct) -> None:
         """Nothing is kept if the text is not available: part of it may be missing in `found`."""
         if not self.text.at_hand or self.text.problem():
             return
         self._kept[name] = found
-        if self._keeper is not None:
-            self._keeper.keep(name, found)
+        if self.keeper is not None:
+            self.keeper.keep(name, found)
 
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
         return samples(self.text, self.stretches[number])
@@ -91,7 +89,8 @@ class Elements:
     def warm(self) -> None:
         """Makes the text available, which may take a second per GB, to speed up later calls."""
         with suppress(OSError, TraceError):
-            self.text.part(0, 0)
+            for at in {0, *(stretch.start for stretch in self.stretches[-1:])}:
+                self.text.part(at, at)
 
     def _text_at(self, order: int) -> bytes:
         """The text of an element; those asked for last are kept. Raises IndexError, and what
@@ -111,6 +110,38 @@ class Elements:
         if len(found) <= SHORT:
             self._seen[order] = found
         return found
+
+
+class Joint(NamedTuple):
+    """The texts of two documents; from `shift` on, positions are those of the second."""
+
+    first: Text
+    second: Text
+    shift: int
+
+    @property
+    def at_hand(self) -> bool:
+        return self.first.at_hand and self.second.at_hand
+
+    def problem(self) -> str:
+        return self.first.problem() or self.second.problem()
+
+    def part(self, start: int, end: int) -> Any:
+        text, by = (self.first, 0) if start < self.shift else (self.second, self.shift)
+        return text.part(start - by, end - by)
+
+
+def combined(first: Events, second: Events) -> Elements:
+    """Indices of the second document count on from the number of events of the first. Its counters
+    are not those of this trace: none of its stretches has samples. What is worked out of both is
+    kept in memory alone: what is kept beside a trace belongs to that file."""
+    by = max((stretch.end for stretch in first.stretches), default=0)
+    stretches = list(first.stretches)
+    for own in second.stretches:
+        places = None if own.places is None else own.places + np.array([0, by, by])
+        more = {"start": own.start + by, "end": own.end + by}
+        stretches.append(replace(own, places=places, samples=0, **more))
+    return Elements(Joint(first.text, second.text, by), stretches, first.own)
 
 
 def args_in(

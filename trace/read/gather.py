@@ -17,7 +17,13 @@ from fusetui.trace.model.events import EVERYWHERE, NOWHERE
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, Lane, Thread
 from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, AnyEvent, Args, ExactEvent
-from fusetui.trace.read.times import InexactTimes, check_ends, exact_nanoseconds, nanoseconds
+from fusetui.trace.read.times import (
+    InexactTimes,
+    by_digits,
+    check_ends,
+    exact_nanoseconds,
+    nanoseconds,
+)
 
 EXACT = 2.0**52  # microseconds below it are told apart as floats
 BESIDE_TIME = PHASES_OF_PAIRS | {"M", "n", "T"}
@@ -124,10 +130,10 @@ class Gathering:
         else:
             start = nanoseconds(
                 [e.ts for e in slices],
-                lambda: _by_digits(text, b'"ts":', [e.ts for e in events])[is_slice],
+                lambda: by_digits(text, b'"ts":', [e.ts for e in events])[is_slice],
             )
             durations = [e.dur for e in slices]
-            dur = nanoseconds(durations, lambda: _by_digits(text, b'"dur":', durations))
+            dur = nanoseconds(durations, lambda: by_digits(text, b'"dur":', durations))
         check_ends(start, dur)
         args = [event.args or NO_ARGS for event in slices]
         category = self._categories.ids([e.cat for e in slices], len(slices))
@@ -252,12 +258,6 @@ def _marks(events: Sequence[Any], places: Int64s) -> Iterator[Mark]:
 def plain_id(value: Id) -> Id:
     """Integers of more than 64 bits as text: no output accepts them as numbers."""
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
-
-
-def _by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
-    from fusetui.trace.read.digits import by_digits  # few traces need it
-
-    return by_digits(text, key, values)
 
 
 def _exact(texts: Sequence[Any]) -> Int64s:

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.trace.read.chunks import PIECE, decode_list
-from fusetui.trace.read.digits import by_digits
 from fusetui.trace.read.events import decode_events
-from fusetui.trace.read.times import InexactTimes
+from fusetui.trace.read.times import InexactTimes, by_digits
 
 BASE = "1712195495519689"
 
