@@ -14,9 +14,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Int32s, Int64s
-from fusetui.trace.model.events import Events
+from fusetui.trace.model.events import Events, arguments, parsed
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.report import Report
 

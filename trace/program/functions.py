@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.model.joined import rows_there
 from fusetui.trace.program.modules import Unclaimed, cpu_ns, gpu_figures, unclaimed
 from fusetui.trace.program.origin import Credit, Origins

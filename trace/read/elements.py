@@ -13,10 +13,18 @@ import numpy as np
 import orjson
 from msgspec.structs import replace
 
-from fusetui.trace.model.arguments import numbered
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.errors import TraceError
-from fusetui.trace.model.events import BETWEEN, Events, Keeper, Numbered, Sample, Stretch, Text
+from fusetui.trace.model.events import (
+    BETWEEN,
+    Events,
+    Keeper,
+    Numbered,
+    Sample,
+    Stretch,
+    Text,
+    numbered,
+)
 from fusetui.trace.read.autograd import NO_NUMBERS, NUMBER, THREAD, numbers_of
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document_text import list_text

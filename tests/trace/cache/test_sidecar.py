@@ -20,8 +20,7 @@ from fusetui.analysis.why.model import Why
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache import entry_for
 from fusetui.trace.cache.folder import opened, own_files
-from fusetui.trace.model.arguments import arguments
-from fusetui.trace.model.events import Events
+from fusetui.trace.model.events import Events, arguments
 from fusetui.trace.program.backward import backward_ops, dependencies
 from fusetui.trace.read.document import Document
 

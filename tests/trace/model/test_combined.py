@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from tests.analysis.serving.servers import call, cpu, opened
 
-from fusetui.trace.model.arguments import arguments
+from fusetui.trace.model.events import arguments
 from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.elements import Elements, combined
 from fusetui.trace.read.reread import Reread

@@ -17,10 +17,10 @@ from fusetui.analysis.replay.hosts import FREES, Hosts
 from fusetui.analysis.why.facts import named
 from fusetui.analysis.why.host import matching
 from fusetui.text.patterns import late
-from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.model.memo import once
 from fusetui.trace.program.backward import dependencies
 

@@ -29,10 +29,10 @@ from fusetui.analysis.questions.launches import (
 )
 from fusetui.analysis.serving.parts import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
-from fusetui.trace.model.arguments import Arguments, arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Arguments, arguments, parsed
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
 
