@@ -29,7 +29,7 @@ from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.foreign import is_archive
 from fusetui.trace.read.remote import is_remote, state_of_url
-from fusetui.trace.read.source import likely_size, open_stored
+from fusetui.trace.read.source import open_stored
 
 VERSION = 10
 """Incremented with every change of the meaning of a Trace, of what is kept beside it, or of this
@@ -264,7 +264,7 @@ def _is_large(path: str) -> bool:
             return False
     stored = open_stored(path)
     stored.file.close()
-    return likely_size(stored) >= SMALLEST
+    return stored.likely_size >= SMALLEST
 
 
 def _origin(path: str) -> Origin:

@@ -20,7 +20,7 @@ from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.source import Source, State, room_for, state_of, stored_in, unpacked
+from fusetui.trace.read.source import Source, State, state_of, stored_in, unpacked
 from fusetui.trace.read.unpack import packing_of
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class Filed:
         with self._lock:
             if self._unpacked is None:
                 stored = stored_in(self._path, os.fdopen(os.dup(self._file.number), "rb"))
-                with closing(stored.file), closing(room_for(stored)) as room:
+                with closing(stored.file), closing(stored.room()) as room:
                     size = len(unpacked(stored, room).document)
                     self._check()
                     self._unpacked = Document(OpenFile(room.fileno()), size)
