@@ -68,7 +68,7 @@ def test_events_in_several_pieces() -> None:
         times = [1500][: len(events) - 40] + [int(f"{BASE}{n:03}") for n in range(40)]
         assert chunk.columns.start.tolist() == times
         assert chunk.columns.order.tolist() == list(range(len(events)))
-        assert chunk.columns.names[-40:] == [str(n) for n in range(40)]
+        assert chunk.columns.names[-40:] == tuple(str(n) for n in range(40))
 
 
 def test_repeated_labels_are_kept_once() -> None:
