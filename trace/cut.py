@@ -25,9 +25,8 @@ from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.chunks import UNDECODABLE
-from fusetui.trace.read.document_text import list_text
+from fusetui.trace.read.document_text import list_text, micros
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.rendered import micros
 from fusetui.trace.read.times import exact_nanoseconds
 
 FAR, FAR_NS = 10, 1_000_000_000  # times as long as the window, or a second

@@ -16,9 +16,8 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Flags, Int32s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Integers, Kinds, Rows
 from fusetui.trace.model.categories import GRAPH_ANNOTATION, Layer, Role
 from fusetui.trace.model.columns import Trace
 
@@ -61,7 +60,7 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
     """The arrays have the shape [slices]."""
 
     captured: Int32s  # of a node of a graph: the captured call, or its annotation; else -1
-    roles: NDArray[np.uint8]  # the roles, and those that rows of a capture have there
+    roles: Kinds  # the roles, and those that rows of a capture have there
     joins: tuple[Join, ...]
 
     @cached_property
@@ -78,7 +77,7 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
         return found
 
     @property
-    def source_role(self) -> NDArray[np.uint8]:
+    def source_role(self) -> Kinds:
         return self.roles
 
     @property
@@ -95,7 +94,7 @@ def is_joined(trace: Trace, row: int) -> bool:
     return int(trace.asked[row]) != int(trace.launch[row])
 
 
-def without_times(trace: Trace, rows: NDArray[np.integer]) -> Flags:
+def without_times(trace: Trace, rows: Integers) -> Flags:
     """Which rows stand for annotations of graphs: neither their times nor their number was
     recorded."""
     category = [name == GRAPH_ANNOTATION for name in trace.categories]

@@ -40,11 +40,11 @@ from fusetui.trace.nsys.writing import writer
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.assemble import BYTES_A_SLICE, MANY, check_durations
 from fusetui.trace.read.document import OpenFile
+from fusetui.trace.read.document_text import Rendered, stretches_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.reading import without_collector
-from fusetui.trace.read.rendered import Rendered, stretches_of
 from fusetui.trace.read.source import State, Stored, reason
 from fusetui.trace.read.unpack import Damaged, TooLarge, limit_for, too_large, unpack
 

@@ -23,10 +23,9 @@ from fusetui.trace.pftrace.render import PacketWriter
 from fusetui.trace.pftrace.scan import Stages
 from fusetui.trace.read.assemble import check_durations
 from fusetui.trace.read.document import OpenFile
-from fusetui.trace.read.document_text import Filed, text_of
+from fusetui.trace.read.document_text import Filed, Rendered, stretches_of, text_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.reading import Callbacks
-from fusetui.trace.read.rendered import Rendered, stretches_of
 from fusetui.trace.read.source import Source, State, Stored, unpacked
 
 NAME = "pftrace"

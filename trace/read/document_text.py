@@ -1,22 +1,25 @@
-"""The bytes of a document, for access long after it was read.
+"""The text of events, for access long after they were read: the bytes of a document, or what is
+written of a format that is not JSON.
 
-The file stays open, so that it may be renamed or removed meanwhile. It is not memory-mapped: if a
-mapped file is truncated, reading it ends the process.
+The file of a document stays open, so that it may be renamed or removed meanwhile. It is not
+memory-mapped: if a mapped file is truncated, reading it ends the process.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 
 from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.events import Stretch, Text
+from fusetui.trace.model.raw import Label
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.events import decode_raw
@@ -24,6 +27,8 @@ from fusetui.trace.read.source import Source, State, state_of, stored_in, unpack
 from fusetui.trace.read.unpack import packing_of
 
 T = TypeVar("T")
+SPACE = 1 << 22  # bytes between the places of two stretches, whatever their texts are long
+KEPT = 4  # texts
 
 
 class Filed:
@@ -72,6 +77,48 @@ class Filed:
                     self._check()
                     self._unpacked = Document(OpenFile(room.fileno()), size)
             return self._unpacked
+
+
+class Rendered:
+    """The text of events that a file does not hold as JSON, written where somebody looks at it: so
+    args, counters, memory and searches are read from every format in one way. `write(number)` gives
+    the elements of traceEvents in stretch `number` as JSON, with commas between them and no
+    brackets.
+
+    `problem` says why that is not possible any more, in one sentence, "" if it is. `write` raises
+    TraceError or OSError, and may be called in another process after a fork.
+    """
+
+    at_hand = True
+
+    def __init__(self, write: Callable[[int], bytes], problem: Callable[[], str]) -> None:
+        self._write = lru_cache(maxsize=KEPT)(write)
+        self.problem = problem
+
+    def part(self, start: int, end: int) -> bytes:
+        """The text of the stretch that begins at `start`; b"" if `end` is no later."""
+        if problem := self.problem():
+            raise CannotRead(f"{problem}.")
+        return self._write(start // SPACE) if end > start else b""
+
+
+class Joint(NamedTuple):
+    """The texts of two documents; from `shift` on, positions are those of the second."""
+
+    first: Text
+    second: Text
+    shift: int
+
+    @property
+    def at_hand(self) -> bool:
+        return self.first.at_hand and self.second.at_hand
+
+    def problem(self) -> str:
+        return self.first.problem() or self.second.problem()
+
+    def part(self, start: int, end: int) -> Any:
+        text, by = (self.first, 0) if start < self.shift else (self.second, self.shift)
+        return text.part(start - by, end - by)
 
 
 def text_of(source: Source) -> Text:
@@ -123,3 +170,25 @@ def decoded(
             if (made := one(bytes(element))) is not None:
                 found.append((number, made))
     return found
+
+
+def stretches_of(events: Sequence[int], samples: Sequence[int]) -> tuple[Stretch, ...]:
+    """Stretches with so many elements each, and so many of them that hold values."""
+    counts = zip(events, samples, strict=True)
+    return tuple(
+        Stretch(number * SPACE, (number + 1) * SPACE, count, values)
+        for number, (count, values) in enumerate(counts)
+    )
+
+
+def label_text(label: Label) -> bytes:
+    """A label as the metadata event that it is in JSON."""
+    key = "labels" if label.kind == "process_labels" else "name"
+    event = {"ph": "M", "name": label.kind, "pid": label.pid, "tid": label.tid}
+    return msgspec.json.encode(event | {"args": {key: label.value}})
+
+
+def micros(ns: int) -> bytes:
+    """As JSON has times, exactly."""
+    whole, rest = divmod(abs(ns), 1000)
+    return b"%s%d.%03d" % (b"-" if ns < 0 else b"", whole, rest)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import cache, lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -27,7 +27,7 @@ from fusetui.trace.model.events import (
 )
 from fusetui.trace.read.autograd import NO_NUMBERS, NUMBER, THREAD, numbers_of
 from fusetui.trace.read.chunks import UNDECODABLE
-from fusetui.trace.read.document_text import list_text
+from fusetui.trace.read.document_text import Joint, list_text
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.samples import samples
@@ -120,25 +120,6 @@ class Elements:
         return found
 
 
-class Joint(NamedTuple):
-    """The texts of two documents; from `shift` on, positions are those of the second."""
-
-    first: Text
-    second: Text
-    shift: int
-
-    @property
-    def at_hand(self) -> bool:
-        return self.first.at_hand and self.second.at_hand
-
-    def problem(self) -> str:
-        return self.first.problem() or self.second.problem()
-
-    def part(self, start: int, end: int) -> Any:
-        text, by = (self.first, 0) if start < self.shift else (self.second, self.shift)
-        return text.part(start - by, end - by)
-
-
 def combined(first: Events, second: Events) -> Elements:
     """Indices of the second document count on from the number of events of the first. Its counters
     are not those of this trace: none of its stretches has samples. What is worked out of both is
@@ -184,9 +165,7 @@ def args_in(
 
 
 @cache
-def _decoder(
-    names: tuple[str, ...],
-) -> tuple[Callable[[bytearray], list[Any]], msgspec.Struct]:
+def _decoder(names: tuple[str, ...]) -> tuple[Callable[[bytearray], list[Any]], msgspec.Struct]:
     """A decoder for a list of events that extracts only these args, as their texts, and the values
     of sequence numbers; and what an event without args has."""
     blank = msgspec.Raw(b"")

@@ -107,7 +107,7 @@ def test_nothing_is_kept_of_a_document_that_could_not_be_read(
 
     open_trace(path)
     with monkeypatch.context() as during:
-        during.setattr("fusetui.trace.read.document_text.room_for", no_room)
+        during.setattr("fusetui.trace.read.source.Stored.room", no_room)
         assert forward(open_trace(path)) == [-1]
     assert forward(open_trace(path)) == [0]
 
