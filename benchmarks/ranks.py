@@ -228,7 +228,6 @@ def summary(one: RankSummary, rank: int) -> RankSummary:
     collectives = Collectives(
         group=which,
         name=which,
-        dtype=which,
         sequence=which - 1,
         size=which + 1_000_000,
         peer=which - 1,

@@ -1,7 +1,7 @@
 """Compiles our Triton kernels for many GPUs, none of which it needs, and reads the machine code.
 
     python -P benchmarks/triton_code.py [--arch sm_80 ...] [--write]    prints what was compiled
-    python -P benchmarks/triton_code.py --tiles                         writes kernels/tile_table.py
+    python -P benchmarks/triton_code.py --tiles                         writes kernels/tiles.json
 
 Every kernel is compiled at the sizes, dtypes and alignments of the workloads and their sweeps. With
 `--write` the table goes into docs/experiments.md. `--tiles` searches for each architecture and
@@ -12,6 +12,7 @@ within the device's limit. Compiled code is kept in Triton's own cache.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,6 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import chain, product
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -33,13 +33,12 @@ from tests.kernels.machine_code import SHARED, Code, compiled, violations
 
 from fusetui import kernels
 from fusetui.capture.options import parse_sweep
-from fusetui.kernels import geglu_gemm, grouped_gemm
-from fusetui.kernels.tiles import Tile, has_tf32
+from fusetui.kernels.tiles import TABLES, Tile, has_tf32
 from fusetui.text.figures import size
 from fusetui.text.tables import Column, table
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, TABLE = ROOT / "docs" / "experiments.md", ROOT / "kernels" / "tile_table.py"
+PAGE, TABLE = ROOT / "docs" / "experiments.md", ROOT / "kernels" / "tiles.json"
 ARCHITECTURES = tuple(SHARED)
 NO_GEMM = ("sm_75",)  # Triton has no tensor cores there, and capture refuses
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -221,30 +220,24 @@ def _candidates(
 
 @contextmanager
 def _using(tile: Tile, arch: str, precision: str, kind: str) -> Iterator[None]:
-    module: Any = geglu_gemm if kind == "geglu" else grouped_gemm
-    name = "GEGLU_TILES" if kind == "geglu" else "GROUPED_TILES"
-    with patch.object(module, name, {arch: {precision: tile}}):
+    with patch.object(TABLES, kind, {arch: {precision: tile}}):
         yield
 
 
 def write_tiles(architectures: Sequence[str]) -> None:
-    """Searches all tiles and writes the module that has them."""
-    parts = []
+    """Searches all tiles and writes the file that has them."""
+    kinds = []
     for kind in ("geglu", "grouped"):
-        lines = [f"{kind.upper()}_TILES: Table = {{"]
+        lines = []
         for arch in architectures:
             found = {p: search(arch, p, kind) for p in ("bf16", "fp32")}
             found["tf32"] = search(arch, "tf32", kind) if has_tf32(arch) else found["fp32"]
             found["fp16"] = found["bf16"]  # the same code but for the names of the instructions
-            lines += [f'    "{arch}": {{']
-            lines += [f'        "{p}": Tile{tuple(tile)},' for p, tile in found.items()]
-            lines += ["    },"]
-        parts.append("\n".join([*lines, "}"]))
-    head = (
-        '"""Written by benchmarks/triton_code.py with Triton '
-        f'{triton.__version__}; see tiles.py."""\n\nfrom .tiles import Table, Tile\n\n'
-    )
-    TABLE.write_text(head + "\n".join(parts) + "\n", encoding="utf-8")
+            lines.append(f'  "{arch}": {json.dumps(found)}')
+        rows = ",\n".join(lines)
+        kinds.append(f' "{kind}": {{\n{rows}\n }}')
+    written = ",\n".join((f' "triton": "{triton.__version__}"', *kinds))
+    TABLE.write_text(f"{{\n{written}\n}}\n", encoding="utf-8")
 
 
 def main() -> None:

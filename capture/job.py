@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from fusetui.kernels import Shapes, Variant, Workload
-from fusetui.kernels.variants import prepare
+from fusetui.kernels.model import prepare
 
 from .errors import CaptureError, sentence
 from .guard import parent_only

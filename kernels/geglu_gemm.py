@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .geglu import gate_of, gradients
-from .tile_table import GEGLU_TILES
-from .tiles import choose, padded, precision, run_of_store, whole
+from .tiles import TABLES, choose, padded, precision, run_of_store, whole
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -110,7 +109,7 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
     """The activated product for x [rows, dim] and weights [hidden, dim], without autograd. If the
     tile does not divide `dim`, the inputs are padded with zeros first. The rows of the result are
     padded to a multiple of 16 elements; the padding is not part of the result."""
-    tile = choose(GEGLU_TILES, x)
+    tile = choose(TABLES.geglu, x)
     x, gate_weight, up_weight = (whole(matrix, tile.k) for matrix in (x, gate_weight, up_weight))
     (rows, dim), hidden = x.shape, len(gate_weight)
     out = torch.empty(rows, padded(hidden), dtype=x.dtype, device=x.device)

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .geglu_gemm import store_tile
-from .tile_table import GROUPED_TILES
 from .tiles import (
     QUANTUM,
+    TABLES,
     bytes_of_warp,
     choose,
     padded,
@@ -108,7 +108,7 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
     if reads_only_depth(a):
         a, b = whole(a, QUANTUM), whole(b.transpose(1, 2), QUANTUM).transpose(1, 2)
     (groups, rows, depth), columns = a.shape, b.shape[2]
-    tile = choose(GROUPED_TILES, a)
+    tile = choose(TABLES.grouped, a)
     block_m, block_n = block_size(rows, tile.m), block_size(columns, tile.n)
     # The largest power of two that divides the depth; if that is too small, one that covers it.
     block_k = min(depth & -depth, tile.k)

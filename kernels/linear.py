@@ -9,8 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from .model import Workload
-from .variants import COMPILED, EAGER
+from .model import COMPILED, EAGER, Workload
 
 _SHAPES = {"rows": 1024, "in": 32, "out": 64}
 

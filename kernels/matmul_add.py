@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .model import Workload
-from .variants import COMPILED, EAGER
+from .model import COMPILED, EAGER, Workload
 
 
 class MatmulAdd(nn.Module):  # type: ignore[misc]

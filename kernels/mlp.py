@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .model import Variant, Workload
-from .variants import COMPILED, EAGER, TENSOR_CORES
+from .model import COMPILED, EAGER, TENSOR_CORES, Variant, Workload
 
 
 class GegluMlp(nn.Module):  # type: ignore[misc]

@@ -1,4 +1,5 @@
-"""The definition of a workload: a model, its inputs, and variants that compute the same result."""
+"""The definition of a workload: a model, its inputs, and variants that compute the same result; the
+two variants that every workload has, and how a variant is prepared for measurement."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class Variant:
     """One way to compute a workload's result.
 
     `build` turns the workload's model (already on its device, in its dtype) into the module that is
-    measured, with the model's weights or others made from them; `variants.prepare` compiles it if
+    measured, with the model's weights or others made from them; `prepare` compiles it if
     `compiled` is set. `capability` is the least that an NVIDIA GPU must have.
     """
 
@@ -25,6 +26,21 @@ class Variant:
     compiled: bool = False
     needs_gpu: bool = False
     capability: tuple[int, int] = (0, 0)
+
+
+TENSOR_CORES = (8, 0)  # the least compute capability whose tensor cores Triton uses
+EAGER = Variant(lambda model: model)
+COMPILED = Variant(EAGER.build, compiled=True)
+
+
+def prepare(variant: Variant, model: nn.Module, mode: str | None = None) -> Callable[..., Tensor]:
+    """The callable to measure; `mode` is that of torch.compile, for compiled variants only."""
+    call: Callable[..., Tensor] = variant.build(model)
+    if variant.compiled:  # shapes are static, because only one is measured
+        import torch
+
+        call = torch.compile(call, dynamic=False, **({} if mode is None else {"mode": mode}))
+    return call
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .model import Variant, Workload
-from .variants import COMPILED, EAGER
+from .model import COMPILED, EAGER, Variant, Workload
 
 
 class Split(nn.Module):  # type: ignore[misc]

@@ -1,14 +1,16 @@
 """Which tile a Triton GEMM uses on which GPU: the best of those that compile clean.
 
-`tile_table.py` is written by benchmarks/triton_code.py, which compiles the candidates and reads the
+`tiles.json` is written by benchmarks/triton_code.py, which compiles the candidates and reads the
 machine code. A tile is clean if nothing is spilled and its shared memory fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -31,6 +33,16 @@ class Tile(NamedTuple):
 
 Table = Mapping[str, Mapping[str, Tile]]
 """Tiles by architecture, such as sm_80 or gfx942, and by the name of a precision."""
+
+
+class TileTables(msgspec.Struct):
+    """The tiles of both GEMMs."""
+
+    geglu: dict[str, dict[str, Tile]]
+    grouped: dict[str, dict[str, Tile]]
+
+
+TABLES = msgspec.json.decode(Path(__file__).with_name("tiles.json").read_bytes(), type=TileTables)
 
 
 def choose(table: Table, tensor: Tensor) -> Tile:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.hostile import PAYLOADS, WORST, obeyed
 
-from fusetui.report.verdicts import Case, Outcome, annotation, junit, summary
+from fusetui.commands.verdicts import Case, Outcome, annotation, junit, summary
 from fusetui.text.printable import printable
 
 Run = Callable[..., Any]

@@ -12,7 +12,6 @@ pytest.importorskip("triton", reason="needs triton: pip install 'fusetui[triton]
 launches = pytest.importorskip("tests.kernels.launches")
 machine_code = pytest.importorskip("tests.kernels.machine_code")
 tiles = pytest.importorskip("fusetui.kernels.tiles")
-tile_table = pytest.importorskip("fusetui.kernels.tile_table")
 pytestmark = pytest.mark.torch
 
 ARCHITECTURES = ("sm_80", "sm_90")
@@ -52,7 +51,7 @@ def test_the_large_tile_uses_the_tensor_cores_and_the_memory_that_the_table_says
     )
     code = machine_code.compiled(launch, architecture)
     assert {opcode.partition(".")[0] for opcode in code.matrix} == {instruction}
-    assert tile_table.GEGLU_TILES[architecture]["bf16"].shared == code.shared
+    assert tiles.TABLES.geglu[architecture]["bf16"].shared == code.shared
 
 
 def test_a_gemm_for_amd_exchanges_its_sums_to_write_16_bytes_a_thread() -> None:
@@ -66,7 +65,7 @@ def test_a_gemm_for_amd_exchanges_its_sums_to_write_16_bytes_a_thread() -> None:
 
 
 def test_every_tile_fits_its_device() -> None:
-    for table in (tile_table.GEGLU_TILES, tile_table.GROUPED_TILES):
+    for table in (tiles.TABLES.geglu, tiles.TABLES.grouped):
         for architecture, found in table.items():
             assert {"bf16", "fp16", "fp32", "tf32"} == set(found)
             assert all(
@@ -88,7 +87,7 @@ def test_every_tile_fits_its_device() -> None:
 def test_a_gpu_that_is_not_in_the_table_has_the_tiles_of_the_one_before(
     gpu: str, tile_of: str
 ) -> None:
-    assert tiles.nearest(tile_table.GEGLU_TILES, gpu) == tile_of
+    assert tiles.nearest(tiles.TABLES.geglu, gpu) == tile_of
 
 
 def test_a_spill_is_seen() -> None:
@@ -96,7 +95,7 @@ def test_a_spill_is_seen() -> None:
     mlp = kernels.get("mlp")
     too_large = {"sm_80": {"bf16": tiles.Tile(128, 128, 64, 8, 3, 0)}}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fusetui.kernels.geglu_gemm.GEGLU_TILES", too_large)
+        patch.setattr(tiles.TABLES, "geglu", too_large)
         launch, _ = launches.launches(
             mlp, mlp.variants["fused-gemm"], mlp.gpu_shapes, torch.bfloat16, "sm_80"
         )

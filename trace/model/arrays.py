@@ -35,6 +35,19 @@ def ordinals(keys: NDArray[np.integer]) -> Int64s:
     return found
 
 
+def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
+    """Columns of one length -> the first index of each distinct row, and the number of each row's.
+    Numbered in lexical order; much faster than np.unique along an axis."""
+    order = np.lexsort(columns[::-1])
+    new = np.zeros(len(order), dtype=np.bool_)
+    for column in columns:
+        new[1:] |= np.diff(column[order]) != 0
+    same = np.empty(len(order), dtype=np.intp)
+    same[order] = np.cumsum(new)
+    new[:1] = True
+    return order[new], same
+
+
 def summed(places: Any, amounts: Int64s, shape: int | tuple[int, ...]) -> Int64s:
     """The exact sum of the amounts of each place: np.bincount would go through floats."""
     found = np.zeros(shape, dtype=np.int64)

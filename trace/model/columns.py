@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from fusetui.text.patterns import LONGEST_NAME
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Kinds, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.events import Events
@@ -166,7 +167,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The rows of these roles whose names pass a test; it is made once for each name."""
         fits = np.zeros(len(self.names), dtype=np.bool_)
         for number in np.flatnonzero(self._names_of[list(roles)].any(axis=0)).tolist():
-            fits[number] = bool(test(self.names[number]))
+            fits[number] = bool(test(self.names[number][:LONGEST_NAME]))
         rows = self.rows_of(*roles) if fits.any() else np.empty(0, dtype=np.intp)
         return rows[fits[self.name[rows]]]
 

@@ -75,11 +75,7 @@ class Export:
 
     def integer(self, table: str, column: str) -> str:
         """The expression of an integer column, NONE where it is anything else."""
-        return self._typed(table, column, "'integer'", NONE)
-
-    def text(self, table: str, column: str) -> str:
-        """The expression of a column of text, NULL where it is anything else."""
-        return self._typed(table, column, "'text'", "NULL")
+        return self.typed(table, column, "'integer'", NONE)
 
     def rows(
         self, table: str, columns: Sequence[str], rest: str = "", values: Sequence[int] = ()
@@ -104,10 +100,11 @@ class Export:
         """Small tables: rows of integers and texts, None for what is missing; [] without them."""
         if not self.has(table):
             return []
-        asked = [self._typed(table, column, "'integer', 'text'", "NULL") for column in columns]
+        asked = [self.typed(table, column, "'integer', 'text'", "NULL") for column in columns]
         return list(self.rows(table, asked))
 
-    def _typed(self, table: str, column: str, types: str, missing: object) -> str:
+    def typed(self, table: str, column: str, types: str, missing: object) -> str:
+        """The expression of a column, `missing` where it is of none of these types."""
         if column not in self.tables[table]:
             return str(missing)
         return f"""iif(typeof("{column}") in ({types}), "{column}", {missing})"""
@@ -164,16 +161,3 @@ def place_of(path: str, size: int, data: bytes | None = None) -> ExportFile:
             return ExportFile(path, size, data)
         rest = file.read(max(0, size // page * page - len(head)))
         return ExportFile(path, size, head + rest, is_cut=True)
-
-
-def distinct(*columns: NDArray[np.int64]) -> tuple[list[tuple[int, ...]], NDArray[np.intp]]:
-    """The distinct rows of some columns, and which of them each row is."""
-    number = np.zeros(len(columns[0]), np.intp)
-    for column in columns:
-        if len(column) and column.min() == column.max():
-            continue  # as most columns of most tables
-        values, own = np.unique(column, return_inverse=True)
-        number = np.unique(number * len(values) + own, return_inverse=True)[1]
-    first = np.zeros(int(number.max()) + 1 if len(number) else 0, np.intp)
-    first[number[::-1]] = np.arange(len(number))[::-1]
-    return list(zip(*(column[first].tolist() for column in columns), strict=True)), number

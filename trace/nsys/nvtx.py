@@ -84,7 +84,7 @@ def more_fields(db: Export) -> tuple[str, ...]:
         BASE if has_text else "NULL",
         SEQUENCE if has_text else str(NONE),
         f"iif({_IS_TORCH} and {_AT['sizes']}, text, NULL)" if has_text else "NULL",
-        db.text(NVTX, "jsonText"),
+        db.typed(NVTX, "jsonText", "'text'", "NULL"),
         db.integer(NVTX, "jsonTextId"),
         db.integer(NVTX, "domainId"),
         f"coalesce({', '.join(known)}, NULL, NULL)" if known else "NULL",

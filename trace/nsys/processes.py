@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, Lane
-from fusetui.trace.nsys.database import NONE, Export, distinct
+from fusetui.trace.nsys.database import NONE, Export
 from fusetui.trace.nsys.tables import PID, EventTable, fields, shown
 
 OWN = 1 << 32
@@ -83,8 +83,8 @@ class Processes:
 
     def unique(self, owner: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64]:
         """Numbers of a process as numbers of the trace, -1 for none; shape [n]."""
-        keys, which = distinct(owner >> 24)
-        own = np.array([self.number(key) for (key,) in keys], np.int64)
+        keys, which = np.unique(owner >> 24, return_inverse=True)
+        own = np.array(list(map(self.number, keys.tolist())), np.int64)
         sound = (value > 0) & (value < OWN)
         return np.where(sound, value + own[which] * OWN if len(own) else value, -1)
 

@@ -17,11 +17,12 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.text.figures import plural
+from fusetui.trace.model.arrays import Rows, distinct_rows
 from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Report
-from fusetui.trace.nsys.database import NONE, Export, ExportFile, distinct, place_of
+from fusetui.trace.nsys.database import NONE, Export, ExportFile, place_of
 from fusetui.trace.nsys.nvtx import BASE, DECLARED, NVTX, SHOWN, category
 from fusetui.trace.nsys.processes import Processes, keys_of
 from fusetui.trace.nsys.tables import (
@@ -297,7 +298,7 @@ def _tables(
 ) -> list[NDArray[np.int32]]:
     """The names, categories and lanes of the events of a part, each met once."""
     source, columns = part.source, part.columns
-    kinds, kind = distinct(part.text.astype(np.int64), columns["name"], columns["kind"])
+    kinds, kind = _met(part.text, columns["name"], columns["kind"])
     named = [
         texts[text] if text != NO_TEXT else source.named(words, number) for text, number, _ in kinds
     ]
@@ -305,6 +306,12 @@ def _tables(
         category(k, name) if source.is_nvtx else source.categories[k]
         for (_, _, k), name in zip(kinds, named, strict=True)
     ]
-    places, place = distinct(*(columns[c] for c in ("owner", "device", "stream", "context")))
+    places, place = _met(*(columns[c] for c in ("owner", "device", "stream", "context")))
     lanes = [who.lane(source, *where) for where in places]
     return [into[0].ids(named)[kind], into[1].ids(categories)[kind], into[2].ids(lanes)[place]]
+
+
+def _met(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Rows]:
+    """The distinct rows of some columns, and which of them each row is."""
+    first, which = distinct_rows(columns)
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), which

@@ -83,7 +83,7 @@ def words_of(db: Export) -> Words:
     )
 
 
-class EventTable(msgspec.Struct, frozen=True):
+class EventTable(msgspec.Struct, frozen=True, eq=False):
     """A table of events. What ends in `_by` names columns."""
 
     table: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import msgspec
@@ -19,7 +19,6 @@ from fusetui.trace.nsys.tables import (
     NO_STREAM,
     Batches,
     EventTable,
-    Words,
     fields,
     plan,
     present,
@@ -32,45 +31,37 @@ Row = tuple[Any, ...]
 encode = msgspec.json.encode
 
 
-class BatchContext(msgspec.Struct, frozen=True, eq=False):
+class BatchContext:
     """What every batch needs; worked out once."""
 
-    batches: tuple[tuple[Batches, int], ...]  # of each stretch but the first
-    words: Words
-    who: Processes
-    labels: bytes  # the first stretch: metadata events
-    domains: dict[int, str]
-    metrics: dict[tuple[int, int], str]
-    lanes: dict[tuple[Any, ...], tuple[bytes, int, int | None]] = {}
-    heads: dict[tuple[Any, ...], bytes] = {}
+    def __init__(self, place: ExportFile) -> None:
+        with closing(Export(place)) as db:
+            sources = present(db)
+            metrics = db.records("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
+            # Of each stretch but the first, which has the metadata events.
+            self.batches = [(one, n) for one in plan(db, sources) for n in range(one.count)]
+            self.words, self.who = words_of(db), Processes(db, sources)
+            self.labels = b",\n".join(map(label_text, self.who.labels(self.words.strings)))
+            self.domains = nvtx.domains_of(db)
+            self.metrics = {(k, n): name for k, n, name in metrics if isinstance(name, str)}
+        self.lane, self.head = cache(self._lane), lru_cache(MOST_HEADS)(self._head)
 
-    def lane(self, source: EventTable, owner: int, *where: int) -> tuple[bytes, int, int | None]:
+    def _lane(self, source: EventTable, owner: int, *where: int) -> tuple[bytes, int, int | None]:
         """The text of a lane, what is added to numbers of its process, and its device."""
-        key = (source.works, source.on_gpu, owner, *where)
-        found = self.lanes.get(key)
-        if found is None:
-            pid, tid, gpu = self.who.lane(source, owner, *where)
-            text = encode({"pid": pid, "tid": tid})[1:-1]
-            found = self.lanes[key] = text, self.who.number(owner >> 24) * OWN, gpu
-        return found
+        pid, tid, gpu = self.who.lane(source, owner, *where)
+        return encode({"pid": pid, "tid": tid})[1:-1], self.who.number(owner >> 24) * OWN, gpu
 
-    def head(self, source: EventTable, kind: int, number: int, title: str | None) -> bytes:
+    def _head(self, source: EventTable, kind: int, number: int, title: str | None) -> bytes:
         """The text of a category and a name."""
-        key = (source.table, kind, number, title)
-        found = self.heads.get(key)
-        if found is None:
-            name = title or source.named(self.words, number)
-            category = nvtx.category(kind, name) if source.is_nvtx else source.categories[kind]
-            if len(self.heads) >= MOST_HEADS:
-                self.heads.clear()
-            found = self.heads[key] = encode({"cat": category, "name": name})[1:-1]
-        return found
+        name = title or source.named(self.words, number)
+        category = nvtx.category(kind, name) if source.is_nvtx else source.categories[kind]
+        return encode({"cat": category, "name": name})[1:-1]
 
 
 def writer(place: ExportFile) -> Callable[[int], bytes]:
     """Writes stretch after stretch, each from a connection of its own: in any process and thread.
     Raises TraceError."""
-    once = cache(lambda: _known(place))
+    once = cache(lambda: BatchContext(place))
 
     def write(number: int) -> bytes:
         known = once()
@@ -82,21 +73,6 @@ def writer(place: ExportFile) -> Callable[[int], bytes]:
             return b",\n".join(one(row, batches.source, known) for row in _rows(db, batches, batch))
 
     return write
-
-
-def _known(place: ExportFile) -> BatchContext:
-    with closing(Export(place)) as db:
-        sources = present(db)
-        words, who = words_of(db), Processes(db, sources)
-        metrics = db.records("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
-        return BatchContext(
-            tuple((one, n) for one in plan(db, sources) for n in range(one.count)),
-            words,
-            who,
-            b",\n".join(map(label_text, who.labels(words.strings))),
-            nvtx.domains_of(db),
-            {(kind, n): name for kind, n, name in metrics if isinstance(name, str)},
-        )
 
 
 def _rows(db: Export, batches: Batches, number: int) -> Iterator[Row]:

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from fusetui.trace.model.arrays import Flags, Int64s, distinct
 from fusetui.trace.model.report import Skipped
-from fusetui.trace.pftrace.scan import Begins, Counters, RunEnds, Stages, TracePiece, scan
+from fusetui.trace.pftrace.scan import Begins, Counters, SliceMarks, Stages, TracePiece, scan
 from fusetui.trace.pftrace.tables import EXPORTER, Tables, key_and_text
 from fusetui.trace.pftrace.wire import NO_FIELDS, Repeated
 from fusetui.trace.read.batch import MOST_LISTED
 
 
-def paired(begins: Begins, ends: RunEnds, cut: bool) -> tuple[Int64s, bool]:
+def paired(begins: Begins, ends: SliceMarks, cut: bool) -> tuple[Int64s, bool]:
     """The number of the end of each begin, -1 if it has none, and whether they match by runs: the
     ends carry no id. If the file may be `cut`, the last ends may be missing.
 
@@ -31,7 +31,7 @@ def paired(begins: Begins, ends: RunEnds, cut: bool) -> tuple[Int64s, bool]:
     return _nested(begins, ends), False
 
 
-def _match(begins: Begins, ends: RunEnds, cut: bool) -> bool:
+def _match(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
     count, whole = len(ends.at), len(begins.at)
     if count > whole or (count < whole and not cut) or not whole:
         return not count and not whole
@@ -45,40 +45,22 @@ def _match(begins: Begins, ends: RunEnds, cut: bool) -> bool:
     return np.array_equal(started, np.append(ended, whole))
 
 
-def _nested(begins: Begins, ends: RunEnds) -> Int64s:
+def _nested(begins: Begins, ends: SliceMarks) -> Int64s:
     """Like brackets, per track in the order of time."""
     count = len(begins.at)
     found = np.full(count, -1, np.int64)
-    track = np.concatenate((begins.track, ends.track))
-    time = np.concatenate((begins.time, ends.time))
-    at = np.concatenate((begins.at, ends.at))
+    track, time, at = (
+        np.concatenate((getattr(begins, name), getattr(ends, name)))
+        for name in ("track", "time", "at")
+    )
     order = np.lexsort((at, time, track))
-    step = np.where(order < count, 1, -1)
-    first = np.concatenate(([True], track[order][1:] != track[order][:-1]))
-    level, spare = _levels(step, np.cumsum(first) - 1)
-    kept = order[~spare]
-    keys = np.lexsort((np.arange(len(kept)), level[~spare], track[kept]))
-    mark, depth = kept[keys], level[~spare][keys]
-    same = (depth[1:] == depth[:-1]) & (track[mark][1:] == track[mark][:-1])
-    pair = np.flatnonzero(same & (mark[:-1] < count) & (mark[1:] >= count))
-    found[mark[pair]] = mark[pair + 1] - count
+    open_ones: dict[int, list[int]] = {}
+    for mark, of in zip(order.tolist(), track[order].tolist(), strict=True):
+        if mark < count:
+            open_ones.setdefault(of, []).append(mark)
+        elif open_ones.get(of):
+            found[open_ones[of].pop()] = mark - count
     return found
-
-
-def _levels(step: Int64s, group: Int64s) -> tuple[Int64s, Flags]:
-    """How many brackets are open with each mark, and the closing ones that nothing opened."""
-    total = np.cumsum(step)
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    before = np.where(starts > 0, total[starts - 1], 0)
-    total = total - before[group]
-    # The lowest sum so far, per group: each group lies below all before it.
-    span = len(step) + 1
-    lowest = np.minimum.accumulate(total - group * 2 * span) + group * 2 * span
-    lowest = np.minimum(lowest, 0)
-    previous = np.concatenate(([0], lowest[:-1]))
-    previous[starts] = 0
-    spare = lowest < previous
-    return np.where(step > 0, total - lowest, total + 1 - lowest), spare
 
 
 PIECE = 1 << 20  # bytes that are scanned at once: what is made of them stays in the caches
@@ -146,7 +128,7 @@ def index(
         if not piece.rest and len(data) < most:  # the end is missing
             break
         at, most = at + piece.rest, max(PIECE, piece.next_end - piece.rest)
-    begins, ends = _joined(Begins, pieces, "begins"), _joined(RunEnds, pieces, "ends")
+    begins, ends = _joined(Begins, pieces, "begins"), _joined(SliceMarks, pieces, "ends")
     stages, counters = _joined(Stages, pieces, "stages"), _joined(Counters, pieces, "counters")
     end, by_runs = paired(begins, ends, cut=not lost_in_all)
     if lost and not by_runs:

@@ -89,7 +89,9 @@ class Scanned(Rendered):
         return "_writer" in self.__dict__ and self._document.at_hand
 
     def part(self, start: int, end: int) -> bytes:
-        return super().part(start, end) if end > start else bytes(self._writer.warm())
+        if end > start:
+            return super().part(start, end)
+        return bytes(self._writer.part(0, 0))  # scanned and at hand from now on
 
 
 def _raw(source: Source, found: PacketIndex, prefix: Prefix | None, changed: bool) -> Raw:

@@ -25,16 +25,9 @@ from fusetui.trace.read.elements import DEEPEST, TOO_DEEP
 Fields = list[tuple[int, int, bytes]]
 KEPT, LONGEST = 1 << 15, 1 << 10  # args that are kept decoded, and bytes of the longest of them
 OWN = {
-    "device id": "device",
-    "context id": "context",
-    "stream id": "stream",
-    **{
-        key: key
-        for key in (
-            *("correlation", "priority", "queued", "channel", "channel_type"),
-            *("graph id", "graph node id", "bytes", "value", "memory kind"),
-        )
-    },
+    **{key: key for key in ("correlation", "priority", "queued", "channel", "channel_type")},
+    **{key: key for key in ("graph id", "graph node id", "bytes", "value", "memory kind")},
+    **{"device id": "device", "context id": "context", "stream id": "stream"},
 }
 """What torch writes first of an event of a GPU, and what Kineto calls it: numbers, as text."""
 ZEROS = {
@@ -175,7 +168,6 @@ def _text(data: bytes) -> str:
 
 FIRST_FLOW = 1 << 40  # the number of the first arrow between nodes of graphs, as torch has it
 BETWEEN = b",\n"
-Row = tuple[Any, ...]
 
 
 class PacketWriter:
@@ -187,12 +179,8 @@ class PacketWriter:
         self._layout = index.layout
         self._tables = index.tables
         self._columns = columns
-        self._part = part
+        self.part = part
         self._args = SliceArgs()
-
-    def warm(self) -> bytes:
-        """Makes the document available."""
-        return self._part(0, 0)
 
     def write(self, number: int) -> bytes:
         """The elements of one stretch."""
@@ -205,7 +193,7 @@ class PacketWriter:
 
     def _events(self, number: int) -> list[bytes]:
         start, end = self._layout.places[number].tolist()
-        piece = scan(bytes(self._part(start, end)), start)
+        piece = scan(bytes(self.part(start, end)), start)
         begin, stage = self._layout.firsts[number].tolist()
         texts = [*self._slices(piece, begin), *self._stages(piece, stage), *self._values(piece)]
         at = np.concatenate((piece.begins.at, piece.stages.at, piece.counters.at))

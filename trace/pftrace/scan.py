@@ -43,24 +43,21 @@ class Placed(msgspec.Struct, frozen=True, eq=False):
     time: Int64s  # ns since the epoch
 
 
-class Begins(Placed, frozen=True, eq=False):
-    """Begins of slices; arrays of shape [begins]."""
+class SliceMarks(Placed, frozen=True, eq=False):
+    """Begins or ends of slices; arrays of shape [marks]."""
 
     track: Int64s
+
+
+class Begins(SliceMarks, frozen=True, eq=False):
+    """Begins of slices; arrays of shape [begins]."""
+
     name: Int64s  # interned, -1 if absent
     category: Int64s  # interned, -1 if absent
     correlation: Int64s  # -1 if absent
     external_id: Int64s  # -1 if absent
     is_sync: Flags  # a wait for the GPU
     args: Repeated  # in the bytes of the piece; `message` is the number of the begin
-
-
-class RunEnds(msgspec.Struct, frozen=True, eq=False):
-    """Ends of slices; arrays of shape [ends]."""
-
-    at: Int64s
-    time: Int64s
-    track: Int64s
 
 
 class Stages(Placed, frozen=True, eq=False):
@@ -94,7 +91,7 @@ class TracePiece(msgspec.Struct, frozen=True, eq=False):
 
     data: bytes
     begins: Begins
-    ends: RunEnds
+    ends: SliceMarks
     stages: Stages
     counters: Counters
     tables: tuple[tuple[int, int, bytes], ...]  # packets that are few: byte, field and content
@@ -152,7 +149,7 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
     return TracePiece(
         data=data,
         begins=_begins(words, event, begin, places[EVENT]),
-        ends=RunEnds(places[EVENT][0][end], places[EVENT][2][end], event.value[11][end]),
+        ends=SliceMarks(**_placed(places[EVENT], end), track=event.value[11][end]),
         stages=_stages(words, stage, staged, places[STAGE], dur),
         counters=counters,
         tables=tuple(tables),

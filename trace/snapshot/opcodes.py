@@ -10,8 +10,7 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
-from fusetui.trace.model.errors import NothingRead
-from fusetui.trace.model.report import Progress, Stop, never, silent
+from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.snapshot.runs import RunReader
 from fusetui.trace.snapshot.tables import (
     ROW,
@@ -39,11 +38,8 @@ Step = Callable[[int], int]
 class Machine:
     """Makes rows of a snapshot. `run` returns what is on top of the stack in the end."""
 
-    def __init__(
-        self, data: bytes, tables: SnapshotTables, progress: Progress = silent, stop: Stop = never
-    ) -> None:
-        self.data, self.tables = data, tables
-        self.progress, self.stop = progress, stop
+    def __init__(self, data: bytes, tables: SnapshotTables, progress: Progress = silent) -> None:
+        self.data, self.tables, self.progress = data, tables, progress
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo = Memo(len(data))
@@ -84,7 +80,7 @@ class Machine:
             self.steps[code[0]] = step
 
     def run(self) -> Any:
-        """Raises Wrong with what is wrong, as the end of a sentence; NothingRead if stopped."""
+        """Raises Wrong with what is wrong, as the end of a sentence."""
         data, steps, at = self.data, self.steps, 0
         codes, things, push = self.memo.codes, self.memo.things, self.stack.append
         try:
@@ -103,7 +99,7 @@ class Machine:
                     else:
                         at = steps[code](at + 1)
                 self.memo.check(PLACE * (len(self.stack) + len(self.marks)))
-                self._poll(at)
+                self.progress(at, len(data))
             if len(self.stack) != 1 or self.marks:
                 raise Wrong("it does not end with one value")
             return self.stack[0]
@@ -111,11 +107,6 @@ class Machine:
             if at >= len(data) - 9:
                 raise Wrong("it is cut short") from None
             raise Wrong("its opcodes do not fit together") from None
-
-    def _poll(self, at: int) -> None:
-        self.progress(at, len(self.data))
-        if self.stop():
-            raise NothingRead
 
     def _refuse(self, at: int) -> int:
         if self.data[at - 1] in ASKS:
@@ -153,7 +144,7 @@ class Machine:
         mark = self.marks[-1] if self.marks else 0
         if mark and type(self.stack[mark - 1]) is ListItems and (found := self.runs.read(at - 1)):
             rows, end = found
-            self._poll(end)  # up to a MB later
+            self.progress(end, len(self.data))  # up to a MB later
             return self._push(rows, end)
         self.newest, self.began = RowFields(), at - 1
         self.stack.append(self.newest)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fusetui.trace.model.arrays import Int32s, Int64s
-from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead
-from fusetui.trace.model.report import Progress, Stop, never, silent
+from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.foreign import is_pickle
 from fusetui.trace.read.reading import without_collector
@@ -31,30 +31,28 @@ SIZES = {"size", "requested_size", "total_size", "allocated_size", "active_size"
 MOST = float(1 << 62)  # bytes that all events may have together: their sums are exact
 
 
-def read_snapshot(path: str, progress: Progress = silent, stop: Stop = never) -> Snapshot:
+def read_snapshot(path: str, progress: Progress = silent) -> Snapshot:
     """Reads a snapshot, compressed or not. Raises CannotRead or NotATrace with one plain
-    sentence, and NothingRead if it is stopped."""
-    data, size = _document(path, stop)
+    sentence."""
+    data, size = _document(path)
     tables = SnapshotTables()
     try:
         with without_collector():
-            root = Machine(data, tables, progress, stop).run()
+            root = Machine(data, tables, progress).run()
             return _snapshot(path, size, root, tables)
     except Wrong as wrong:
         raise NotATrace(f"{path} is not a readable memory snapshot: {wrong}.") from None
 
 
-def _document(path: str, stop: Stop) -> tuple[bytes, int]:
+def _document(path: str) -> tuple[bytes, int]:
     """The bytes of the pickle, and how many the file has."""
     stored = open_stored(path)
     try:
         with closing(stored.file), closing(stored.room()) as room:
-            source = unpacked(stored, room, stop=stop, is_meant=is_pickle)
+            source = unpacked(stored, room, is_meant=is_pickle)
             data = _unframed(source.document)
     except OSError as error:
         raise CannotRead(f"{path} cannot be read: {reason(error)}.") from None
-    if stop():
-        raise NothingRead
     if source.cut:
         raise CannotRead(f"{path} cannot be read to its end: {source.cut}.")
     if not is_pickle(data[:2]):

@@ -11,16 +11,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.groups import Keys
-from fusetui.analysis.questions.totals import (
-    KernelTotal,
-    inside_same_name,
-    kernel_totals,
-    op_totals,
-)
+from fusetui.analysis.questions.totals import inside_same_name, kernel_totals, op_totals
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import Gap, Why
 from fusetui.report.why_answer import covered_by
 from fusetui.text.figures import Unit, percent, unit_of
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
@@ -125,9 +121,8 @@ def timed(title: str, found: Iterable[AnswerRow]) -> AnswerList:
     return AnswerList(title, unit_of(one.ns for one in ordered), tuple(ordered))
 
 
-def of_name(total: KernelTotal, role: Role, whole_ns: int, way: Way) -> AnswerRow:
-    label, kind = label_of(int(role), total.name), kind_of(int(role), total.name)
-    return AnswerRow(total.total_ns, whole_ns, label, way, kind)
+def of_name(ns: int, whole_ns: int, role: Role, name: str, way: Way) -> AnswerRow:
+    return AnswerRow(ns, whole_ns, label_of(int(role), name), way, kind_of(int(role), name))
 
 
 def _modules(tree: ModuleTree) -> AnswerList:
@@ -141,16 +136,22 @@ def _modules(tree: ModuleTree) -> AnswerList:
 
 def _kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
     """Copies too: they are part of the GPU time."""
-    whole, kernels = tree.gpu_ns, enumerate(kernel_totals(trace)[:MOST])
-    rows = [of_name(one, Role.KERNEL, whole, Way("kernel", rank)) for rank, one in kernels]
+    rows, whole = list[AnswerRow](), tree.gpu_ns
+    for rank, one in enumerate(kernel_totals(trace)[:MOST]):
+        rows.append(of_name(one.total_ns, whole, Role.KERNEL, one.name, Way("kernel", rank)))
     for role in (Role.MEMCPY, Role.MEMSET):
-        copies = kernel_totals(trace, trace.rows_of(role))
-        rows += [of_name(one, role, whole, Way("slice", longest(trace, one))) for one in copies]
+        rows += _of_names(trace, trace.rows_of(role), role, whole)
     return timed("GPU time by kernel", rows)
 
 
-def longest(trace: Trace, total: KernelTotal) -> int:
-    return int(total.rows[np.argmax(trace.dur[total.rows])])
+def _of_names(trace: Trace, rows: Rows, role: Role, whole_ns: int) -> Iterator[AnswerRow]:
+    for one in kernel_totals(trace, rows):
+        way = Way("slice", longest(trace, one.rows))
+        yield of_name(one.total_ns, whole_ns, role, one.name, way)
+
+
+def longest(trace: Trace, rows: Rows) -> int:
+    return int(rows[np.argmax(trace.dur[rows])])
 
 
 def _gaps(why: Why) -> AnswerList:
@@ -181,19 +182,15 @@ def _by_name(trace: Trace, role: Role, title: str) -> AnswerList:
     thread = trace.thread_of_track[trace.track[outer]]
     each = (outer[thread == number] for number in np.unique(thread).tolist())
     whole = sum(union_length(trace.start[own], trace.end[own]) for own in each)
-    totals = ((one, Way("slice", longest(trace, one))) for one in kernel_totals(trace, outer))
-    return timed(title, (of_name(total, role, whole, way) for total, way in totals))
+    return timed(title, _of_names(trace, outer, role, whole))
 
 
 def _ops(trace: Trace) -> Iterator[AnswerRow]:
     """The time in ops, without the slices directly inside them."""
-    rows, role = trace.rows_of(Role.OP), int(Role.OP)
-    row_of = {one.name: longest(trace, one) for one in kernel_totals(trace, rows)}
-    totals = op_totals(trace)
+    ops, totals = kernel_totals(trace, trace.rows_of(Role.OP)), op_totals(trace)
+    ways = {one.name: Way("slice", longest(trace, one.rows)) for one in ops}
     whole = sum(op.self_ns for op in totals)
-    for op in totals:
-        label, kind = label_of(role, op.name), kind_of(role, op.name)
-        yield AnswerRow(op.self_ns, whole, label, Way("slice", row_of[op.name]), kind)
+    return (of_name(op.self_ns, whole, Role.OP, op.name, ways[op.name]) for op in totals)
 
 
 def _threads(why: Why, trace: Trace) -> Iterator[AnswerRow]:
@@ -235,7 +232,6 @@ class Insight(msgspec.Struct, frozen=True, eq=False):
         return next((n for n, one in enumerate(self.idle or ()) if one.device == pid), -1)
 
 
-NOTHING_YET = Insight()
 WORTH = "worth"  # the answer with what findings are worth, among what is kept on a trace
 
 

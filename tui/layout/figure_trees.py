@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -34,21 +34,18 @@ class Preorder(msgspec.Struct, frozen=True, eq=False):
 class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Nodes, each after the one around it, in columns of shape [nodes]."""
 
-    ON_CPU: ClassVar[str]  # the figure of the time on the CPU, with what is inside
-
     parent: Int64s  # -1: none
     level: Int64s
     size: Int64s  # nodes of the subtree
     row: Int64s  # of the slice that a node stands for, or of the longest; -1: none
     figures: Mapping[str, Int64s]
+    sorts: tuple[str, ...]  # what the nodes can be sorted by, in the order of the columns
+    on_cpu: str  # the figure of the time on the CPU, with what is inside
+    is_thread: Flags
+    open_at_first: Flags
 
     def __len__(self) -> int:
         return len(self.parent)
-
-    @property
-    @abstractmethod
-    def sorts(self) -> tuple[str, ...]:
-        """What the nodes can be sorted by, in the order of the columns."""
 
     @property
     @abstractmethod
@@ -65,18 +62,6 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
     @abstractmethod
     def counted(self, measure: str) -> Flags | slice:
         """The nodes whose figures add up to the whole of a measure."""
-
-    @property
-    def calls(self) -> Int64s:
-        return next(self.figures[name] for name in ("count", "calls") if name in self.figures)
-
-    @property
-    def is_thread(self) -> Flags:
-        return np.zeros(len(self), dtype=np.bool_)
-
-    @property
-    def open_at_first(self) -> Flags:
-        return self.is_thread
 
     def key(self, sort: str) -> Int64s:
         return self.names if sort == "name" else -self.figures[sort]
@@ -99,7 +84,7 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The measure to sort by where a person has chosen none, or whose shares are shown."""
         if sort in self.figures:
             return sort
-        return "GPU" if self.whole("GPU") else self.ON_CPU
+        return "GPU" if self.whole("GPU") else self.on_cpu
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
@@ -160,13 +145,6 @@ def visible(end: Int64s, opened: Flags) -> Rows:
     return np.flatnonzero(np.cumsum(delta[:-1]) == 0)
 
 
-def open_to(end: Int64s, opened: Flags, node: int) -> Flags:
-    """The open nodes, with all ancestors of a node opened too; `end` as for `visible`."""
-    changed = opened.copy()
-    changed[np.flatnonzero(end[:node] > node)] = True
-    return changed
-
-
 MOST = 20  # names listed
 FEW = 20  # at most this many modules are open at first
 BELONGS_NOWHERE: Final = {
@@ -180,15 +158,9 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
     """The modules in preorder, the largest of each first, then a node for each reason why work
     belongs to none of them. Self time is that of the GPU, if there is any."""
 
-    ON_CPU: ClassVar[str] = "CPU"
-
     times: tuple[ModuleTime, ...]
     none: tuple[Unclaimed, ...]
     gpu_ns: int  # of all GPU events
-
-    @property
-    def sorts(self) -> tuple[str, ...]:
-        return (*self.figures, "name")
 
     @property
     def names(self) -> Int64s:
@@ -214,15 +186,6 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
         contain those of what is inside."""
         return slice(None) if measure in ("self", "calls") else self.level == 0
 
-    @property
-    def open_at_first(self) -> Flags:
-        """The outermost levels, as many as have few nodes together."""
-        count = len(self.times)
-        shown = np.searchsorted(np.cumsum(np.bincount(self.level[:count])), FEW, side="right")
-        opened = self.level < shown - 1
-        opened[count:] = False
-        return opened
-
 
 def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     times, none, calls = modules.modules, modules.none, longest_calls(found)
@@ -236,8 +199,13 @@ def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     for name, (of, of_none) in columns.items():
         amounts = [*(getattr(t, of) for t in times), *(getattr(n, of_none, 0) for n in none)]
         figures[name] = np.array(amounts, dtype=np.int64)
-    size = sizes(parent, level)
-    return ModuleTree(parent, level, size, row, figures, times, none, modules.gpu_ns)
+    # Open are the outermost levels, as many as have few nodes together.
+    levels = np.searchsorted(np.cumsum(np.bincount(level[: len(times)])), FEW, side="right")
+    opened = (level < levels - 1) & (np.arange(len(level)) < len(times))
+    shape = parent, level, sizes(parent, level), row
+    threads, sorts = np.zeros(len(level), dtype=np.bool_), (*figures, "name")
+    more = times, none, modules.gpu_ns
+    return ModuleTree(*shape, figures, sorts, "CPU", threads, opened, *more)
 
 
 def _parents(level: Int64s) -> Int64s:

@@ -101,7 +101,7 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def flame_of(tree: FigureTree, time: str) -> Flame:
     """Of merged ops or frames, or of modules and annotations."""
-    amount = tree.figures["GPU" if time == "GPU" else tree.ON_CPU]
+    amount = tree.figures["GPU" if time == "GPU" else tree.on_cpu]
     if isinstance(tree, ModuleTree):  # without what belongs to none
         amount = np.where(np.arange(len(tree)) < len(tree.times), amount, 0)
     return Flame(tree, amount, placed(tree.parent, tree.level, -amount, amount))

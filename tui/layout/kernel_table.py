@@ -21,6 +21,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments
 from fusetui.trace.model.memo import memo, once
 from fusetui.trace.program.origin import Origins
+from fusetui.tui.layout.answer import longest
 from fusetui.tui.layout.kinds import KINDS, SliceKind, kind_of, label_of, narrow, numbers_of
 
 BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")  # of groups
@@ -88,8 +89,7 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.rows[self.begins[group] : self.begins[group + 1]]
 
     def longest(self, group: int) -> int:
-        rows = self.rows_of(group)
-        return int(rows[np.argmax(self.trace.dur[rows])])
+        return longest(self.trace, self.rows_of(group))
 
     def label(self, group: int) -> str:
         """What the kernels of a group have in common, printable, a cell a character."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -45,20 +45,10 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
     """Nodes of level 0 are threads, or in a tree from the ops up, the ops. The figures of a thread
     are those of its ops together, self time excepted."""
 
-    ON_CPU: ClassVar[str] = "total"
-
     trace: Trace
     mode: str
     name: Int64s  # a number of trace.names; of a thread, -1 - the number of its track
     of_row: NDArray[np.int32]  # the node of each row of the trace, -1 for none
-
-    @property
-    def sorts(self) -> tuple[str, ...]:
-        return (*MEASURES[:-1], "start" if self.mode == "each" else "count", "name")
-
-    @property
-    def is_thread(self) -> Flags:
-        return self.name < 0
 
     @property
     def names(self) -> Int64s:
@@ -229,7 +219,9 @@ def _tree(
         by_length = np.argsort(trace.dur[rows], kind="stable")
         row[node[by_length]] = rows[by_length]  # the last one assigned is kept
     row[name < 0], figures["self"][name < 0] = -1, 0
-    return OpTree(parent, level, size, row, figures, trace, mode, name, of_row.astype(np.int32))
+    threads, sorts = name < 0, (*MEASURES[:-1], "start" if mode == "each" else "count", "name")
+    shape, more = (parent, level, size, row), (trace, mode, name, of_row.astype(np.int32))
+    return OpTree(*shape, figures, sorts, "total", threads, threads, *more)
 
 
 def _rows_on(trace: Trace, layer: Layer) -> Rows:

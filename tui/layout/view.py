@@ -21,7 +21,7 @@ from fusetui.trace.layout.counters import Curve
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import once
-from fusetui.tui.layout.answer import NOTHING_YET, Insight
+from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.lanes import Arrangement, Lane, lanes_of, quiet
 
@@ -43,7 +43,7 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     origin: int
     label: str
     counters: tuple[Curve, ...] = ()
-    insight: Insight = NOTHING_YET
+    insight: Insight = Insight()
     critical: Marks | None = None  # the critical path, once a person asked for it
 
     def once(self, make: Callable[[Trace], T]) -> T:

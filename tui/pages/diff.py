@@ -69,7 +69,7 @@ def _texts(line: DiffLine) -> tuple[str, ...]:
 def fitting(columns: Sequence[ListColumn], line: DiffLine, width: int) -> list[str]:
     """The texts of a line in the width of their columns, all of it in characters of one cell."""
     narrowed = replace(line, what=narrow(line.what), parts=tuple(map(narrow, line.parts)))
-    return fit(columns, [*_texts(line), fitted(narrowed, room(columns, width)).text], width)
+    return fit(columns, [*_texts(line), fitted(narrowed, room(columns, width))[0]], width)
 
 
 def formatted(
@@ -113,7 +113,7 @@ class DiffPage(ListPage):
         shown = state.comparison
         if shown is None:
             return compared_anew(state) if state.has_diff else state
-        return replace(state, comparison=shown.windowed(state.session.views))
+        return replace(state, comparison=shown.beside(state.session.views))
 
     def rows(self, state: State) -> Rows:
         shown = state.comparison
@@ -193,7 +193,7 @@ class DiffPage(ListPage):
             names, what = both_names(shown), shown.what
             most = max(1, height - len(names))
             if why and most == 1:  # only what the row of the line has no room for
-                what = APART.join(fitted(shown, room(columns, width - 1)).left_out) or what
+                what = APART.join(fitted(shown, room(columns, width - 1))[1]) or what
             texts = folded([narrow(f"{what}: {why}" if why else what)], width)
             return [*cut(texts, most), *names]
 
@@ -233,7 +233,7 @@ def windowed(state: State, index: int, view: View) -> State:
     if state.comparison is None:
         return state
     session = state.session.windowed(index, view.begin, view.end)
-    return replace(state, session=session, comparison=state.comparison.windowed(session.views))
+    return replace(state, session=session, comparison=state.comparison.beside(session.views))
 
 
 def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:

@@ -225,7 +225,8 @@ def _about(flame: Flame, at: int, *_: int) -> list[Said]:
     parts = [duration(amount), f"{percent(amount, flame.whole_ns)} of all"]
     parts.append(f"{duration(max(0, amount - inner))} of it self")
     if tree.row[at] >= 0:
-        parts.append(plural(int(tree.calls[at]), "call"))
+        calls = tree.figures["count" if "count" in tree.figures else "calls"]
+        parts.append(plural(int(calls[at]), "call"))
     around = " < ".join(map(tree.label, flame.path(at)[-2::-1]))
     return [
         Said(f" {tree.label(at)}", "plain"),
@@ -235,16 +236,12 @@ def _about(flame: Flame, at: int, *_: int) -> list[Said]:
 
 
 _action = partial(action, section="In the flame graph", where=on(NAME))
-
+_left, _right = partial(beside, by=-1), partial(beside, by=1)
 FlamePage.actions = (
     _action("flame-in", "Into", "down j", "the largest part of the block", inward),
     _action("flame-out", "Out", "up k", "to the block around it", outward),
-    _action(
-        "flame-left", "Block at the left", "left h", "of the same level", lambda s: beside(s, -1)
-    ),
-    _action(
-        "flame-right", "Block at the right", "right l", "of the same level", lambda s: beside(s, 1)
-    ),
+    _action("flame-left", "Block at the left", "left h", "of the same level", _left),
+    _action("flame-right", "Block at the right", "right l", "of the same level", _right),
     _action("flame-zoom", "Zoom in", "space", "the block as wide as the screen", zoom),
     _action("flame-back", "Zoom out", "escape", "to what is around it", back),
     _action("flame-show", "Show", "enter", "the longest call, in the timeline", show),

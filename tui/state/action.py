@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import msgspec
 
@@ -140,8 +140,16 @@ def all_keys_text(action: Action, state: State, between: str = "  ") -> str:
 
 def keys_text(names: str, state: State) -> str:
     """The first key of each of some actions: `w/s` of `zoom-in/zoom-out`; "" where none has any."""
-    keys = [keys_of(MADE[name], state)[:1] for name in names.split("/")]
-    return "/".join(key_text(key, state.ascii_only) for some in keys for key in some)
+    return _first_keys(names, tuple(state.keymap.items()), state.ascii_only)
+
+
+@lru_cache(maxsize=1000)  # every frame asks for those of its tabs and hints
+def _first_keys(
+    names: str, keymap: tuple[tuple[str, tuple[str, ...]], ...], ascii_only: bool
+) -> str:
+    own = dict(keymap)
+    keys = [own.get(name, MADE[name].keys)[:1] for name in names.split("/")]
+    return "/".join(key_text(key, ascii_only) for some in keys for key in some)
 
 
 def hint_text(hint: str, state: State) -> str:

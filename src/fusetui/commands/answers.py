@@ -243,9 +243,8 @@ def run_check(args: Namespace) -> int:
 
 def _told(args: Namespace, loaded: LoadedTrace, guesses: Iterable[Guess], counts: str) -> int:
     """Tells a pipeline the verdict; the exit code of `check`."""
-    from fusetui.commands.verdicts import file_of, told, unread
+    from fusetui.commands.verdicts import Case, Outcome, file_of, told, unread
     from fusetui.report.output import notes_of
-    from fusetui.report.verdicts import Case, Outcome
 
     trace, name = loaded.trace, loaded.trace.report.file
     cases = [

@@ -17,7 +17,7 @@ from fusetui.report.diff import DiffsDocument, document, judgment, to_markdown, 
 from fusetui.report.output import emit, emit_json, width
 
 if TYPE_CHECKING:
-    from fusetui.report.verdicts import Case
+    from fusetui.commands.verdicts import Case
     from fusetui.trace import Trace
 
 Pair = tuple[str, str]
@@ -101,7 +101,7 @@ def _verdict(
 
 
 def _judged(found: Diff, percent: float, file: str) -> Case:
-    from fusetui.report.verdicts import Case, Outcome
+    from fusetui.commands.verdicts import Case, Outcome
 
     verdict, step = found.verdict, found.step
     pair = f"{found.a} -> {found.b}"

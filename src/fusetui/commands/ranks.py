@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from fusetui.analysis.ranks.model import JobAnswer, LeftOut, NoSummary, RankRow, RankSummary
+from fusetui.analysis.ranks.model import JobAnswer, LeftOut, RankRow, RankSummary
 from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError, say
 from fusetui.commands.loading import one_form
 from fusetui.commands.sources import ENDINGS, of_one_job
@@ -144,7 +144,7 @@ def _behind(name: str) -> Iterator[str]:
         yield from [path] if is_remote(path) else processes_in(path)
 
 
-def _summaries(paths: Sequence[str], args: Namespace) -> Sequence[RankSummary | NoSummary]:
+def _summaries(paths: Sequence[str], args: Namespace) -> Sequence[RankSummary | LeftOut]:
     from fusetui.analysis.ranks.executors import executor_at, summarize
 
     cached = not args.no_cache

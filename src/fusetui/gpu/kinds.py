@@ -9,6 +9,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from fusetui.text.patterns import LONGEST_NAME
 from fusetui.trace.model.categories import Role
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ _WORDS_COUNTED: Final = """
 """
 KINDS: Final = frozenset(_WORDS_COUNTED.split())  # what can be counted; `kernels` is all of them
 
-LONGEST_NAME: Final = 1 << 14  # characters; only the beginning of a longer name is searched
 LONGEST_OP: Final = 1000  # no op has such a long name, and the patterns are not made for it
 
 _LIBRARIES: Final = (
@@ -75,6 +75,7 @@ _FUSED: Final = r"(?:graph_\d+_)?cpp_fused_(\w*)"
 _REDUCES: Final = r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|prod)(?:_|\b)"
 
 
+@cache
 def is_collective(name: str) -> bool:
     name = name[:LONGEST_NAME]
     if re.search(_LIBRARIES, name) is None and re.search(_WORDS, name) is None:
@@ -82,6 +83,7 @@ def is_collective(name: str) -> bool:
     return re.search(_COMPUTES, name) is None
 
 
+@cache
 def is_between_devices(name: str) -> bool:
     """Whether a copy of this name goes from one device to another."""
     return re.search(_BETWEEN_DEVICES, name[:LONGEST_NAME]) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from textwrap import wrap
 from typing import Generic, TypeVar
 
@@ -24,7 +25,6 @@ from fusetui.text.figures import (
     signed_percent,
 )
 from fusetui.text.printable import markdown, printable
-from fusetui.text.tables import known
 
 TEXT_LINES = 40
 MARKDOWN_LINES = 12
@@ -106,22 +106,18 @@ def to_text(diff: Diff, width: int = 118) -> str:
     some = [line for line in found if not line.is_nothing]
     rest = [*some[TEXT_LINES:], *(line for line in found if line.is_nothing)]
     shown = some[:TEXT_LINES]
-    body = [
-        *_wrapped(answer(diff), width, ""),
-        *_wrapped(diff.story, width, "  "),
-        *_wrapped(totals(diff), width, "  "),
-        *(text for said in sums(diff) for text in _wrapped(said, width, "  ")),
-        *(text for note in diff.notes for text in _wrapped(f"! {printable(note)}", width, "  ")),
-        "-" * width,
-        clip(f"    {'A us':>{_NUMBER}} {'B us':>{_NUMBER}} {'change':>{_NUMBER}}  what", width),
-    ]
-    for line in shown:
-        body += _row(line, width)
+    body = _wrapped(answer(diff), width, "")
+    notes = (f"! {printable(note)}" for note in diff.notes)
+    for said in (diff.story, totals(diff), *sums(diff), *notes):
+        body += _wrapped(said, width, "  ")
+    head = f"    {'A us':>{_NUMBER}} {'B us':>{_NUMBER}} {'change':>{_NUMBER}}  what"
+    body += ["-" * width, clip(head, width)]
+    last = closing(diff)
     if rest:
         change = sum(line.change_ns for line in rest if line.counts)
         what = f"{plural(len(rest), 'line')} of smaller effect"
-        body += _row(DiffLine("", "", None, None, change, what), width)
-    for line in closing(diff):
+        last = [DiffLine("", "", None, None, change, what), *last]
+    for line in (*shown, *last):
         body += _row(line, width)
     if any(not line.counts for line in [*shown, *rest]):
         body += _wrapped("( ) runs beside the rest and is not part of the sum", width, "")
@@ -135,7 +131,10 @@ def to_markdown(diff: Diff) -> str:
     body = [f"**{markdown(diff.a)} -> {markdown(diff.b)}: {markdown(judgment(diff))}**", ""]
     body += [f"{markdown(diff.story[:1].upper() + diff.story[1:])}.", ""] if diff.story else []
     body += ["| | A us | B us | change us | what |", "|---|---:|---:|---:|---|"]
-    body += [_markdown_row(line) for line in [*shown, *closing(diff)]]
+    for line in (*shown, *closing(diff)):
+        numbers = f"{microseconds(line.a_ns)} | {microseconds(line.b_ns)} | {_change(line)}"
+        what = f"{markdown(line.what)} ({markdown(line.why)})" if line.why else markdown(line.what)
+        body.append(f"| {line.mark} {line.kind} | {numbers} | {what} |")
     if rest:
         body += ["", f"{plural(len(rest), 'smaller line')} not shown."]
     notes = [markdown(note) for note in diff.notes]
@@ -147,13 +146,13 @@ def to_markdown(diff: Diff) -> str:
 
 def answer(diff: Diff) -> str:
     """The first line: both steps, and how B compares."""
-    a, b = (known(ns, _step_text, "no work") for ns in (diff.step.a_ns, diff.step.b_ns))
+    a, b = map(_step, (diff.step.a_ns, diff.step.b_ns))
     sides = f"A {printable(diff.a)}   {a}     B {printable(diff.b)}   {b}"
     return f"{sides}     {judgment(diff)}"
 
 
-def _step_text(ns: int) -> str:
-    return f"step {duration(ns)}"
+def _step(ns: int | None) -> str:
+    return "no work" if ns is None else f"step {duration(ns)}"
 
 
 def judgment(diff: Diff) -> str:
@@ -168,30 +167,22 @@ def judgment(diff: Diff) -> str:
         return f"cannot tell: {printable(found.reason or '')}{measured}"
     a, b = diff.side_a.steps, diff.side_b.steps
     steps = plural(b, "step") if a == b else f"{count(a)} and {plural(b, 'step')}"
-    by = f"{_by(diff)} ({_interval(diff)}, {steps})"
+    ratio = 1.0 if step.ratio is None else step.ratio
+    share = percent(abs(ratio - 1), 1, fine=True)
+    by = f"{share} {'faster' if ratio < 1 else 'slower'}" if ratio != 1 else "as fast as A"
+    by += f" ({_interval(diff)}, {steps})"
     return f"no significant difference: {by}" if not step.shown else f"B is {by}"
 
 
-def _by(diff: Diff) -> str:
-    """`16.5 % faster`."""
-    ratio = diff.step.ratio if diff.step.ratio is not None else 1.0
-    if ratio == 1:
-        return "as fast as A"
-    share = percent(abs(ratio - 1), 1, fine=True)
-    return f"{share} {'faster' if ratio < 1 else 'slower'}"
-
-
 def _interval(diff: Diff) -> str:
-    """`95 % CI 15.2 to 18.1 % within these two runs`, in the terms of `_by`; with signs if it
+    """`95 % CI 15.2 to 18.1 % within these two runs`, in the terms of `judgment`; with signs if it
     includes no change."""
     step = diff.step
     sign = 1 if (step.ratio or 0) <= 1 else -1
     low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
-    shares = [
-        signed_percent(share, 1) if low < 0 < high else percent(share, 1, fine=True)
-        for share in (low, high)
-    ]
-    return f"{CONFIDENCE} % CI {shares[0].removesuffix(' %')} to {shares[1]} within these two runs"
+    text = signed_percent if low < 0 < high else partial(percent, fine=True)
+    least, most = text(low, 1).removesuffix(" %"), text(high, 1)
+    return f"{CONFIDENCE} % CI {least} to {most} within these two runs"
 
 
 def totals(diff: Diff) -> str:
@@ -209,22 +200,21 @@ def totals(diff: Diff) -> str:
 
 def side_lines(diff: Diff) -> list[str]:
     """One line for each side, with the same fields below each other."""
-    a = _fields("A", diff, diff.side_a, diff.step.a_ns)
-    b = _fields("B", diff, diff.side_b, diff.step.b_ns)
-    widths = [max(map(len, column)) for column in zip(a, b, strict=True)]
-    return ["   ".join(map(str.ljust, row, widths)).rstrip() for row in (a, b)]
-
-
-def _fields(name: str, diff: Diff, side: DiffSide, step_ns: int | None) -> list[str]:
-    return [
-        f"{name} {clip(printable(side.label), PLACE)}",
-        known(step_ns, _step_text, "no work"),
-        plural(side.items, _thing(side, side)),
-        f"busy {duration(side.busy_ns)}",
-        f"idle {duration(side.idle_ns)}",
-        f"CPU {duration(side.cpu_ns)}" if diff.side_a.gpu or diff.side_b.gpu else "",
-        plural(side.steps, "step"),
+    a, b, step = diff.side_a, diff.side_b, diff.step
+    rows = [
+        [
+            f"{name} {clip(printable(side.label), PLACE)}",
+            _step(ns),
+            plural(side.items, _thing(side, side)),
+            f"busy {duration(side.busy_ns)}",
+            f"idle {duration(side.idle_ns)}",
+            f"CPU {duration(side.cpu_ns)}" if a.gpu or b.gpu else "",
+            plural(side.steps, "step"),
+        ]
+        for name, side, ns in (("A", a, step.a_ns), ("B", b, step.b_ns))
     ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["   ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def sums(diff: Diff) -> list[str]:
@@ -241,8 +231,7 @@ def _parts(parts: Sequence[Subtotal]) -> str:
         f"({signed_duration(part.change_ns)})"
         for part in changed[:PARTS]
     ]
-    rest = changed[PARTS:]
-    if rest:
+    if rest := changed[PARTS:]:
         more = signed_duration(sum(part.change_ns for part in rest))
         named.append(f"{count(len(rest))} more {more}")
     return ", ".join(named) or "no change"
@@ -261,12 +250,10 @@ def _thing(a: DiffSide, b: DiffSide) -> str:
 
 def _row(line: DiffLine, width: int) -> Iterator[str]:
     """The numbers and what it is; the reason behind it or, where there is no room, below."""
-    more = microseconds(line.change_ns, signed=True)
-    more = more if line.counts else f"({more})"
     numbers = f"{microseconds(line.a_ns):>{_NUMBER}} {microseconds(line.b_ns):>{_NUMBER}}"
     if line.a_ns is None and line.b_ns is None:
         numbers = " " * len(numbers)
-    head = f"  {line.mark or ' '} {numbers} {more:>{_NUMBER}}  {line.kind:<{_KIND}} "
+    head = f"  {line.mark or ' '} {numbers} {_change(line):>{_NUMBER}}  {line.kind:<{_KIND}} "
     room = width - len(head)
     fits = len(line.what) + 3 + len(line.why) <= room
     what = [f"{line.what}   {line.why}"] if fits else _folded(line.what, room)
@@ -291,10 +278,7 @@ def _wrapped(text: str, width: int, indent: str) -> list[str]:
     return [clip(line, width) for line in lines]
 
 
-def _markdown_row(line: DiffLine) -> str:
-    more = microseconds(line.change_ns, signed=True)
-    more = more if line.counts else f"({more})"
-    numbers = [microseconds(ns) for ns in (line.a_ns, line.b_ns)]
-    why = f" ({markdown(line.why)})" if line.why else ""
-    what = f"{markdown(line.what)}{why}"
-    return f"| {line.mark} {line.kind} | {' | '.join(numbers)} | {more} | {what} |"
+def _change(line: DiffLine) -> str:
+    """In parentheses if it is no part of the sum."""
+    change = microseconds(line.change_ns, signed=True)
+    return change if line.counts else f"({change})"

@@ -205,10 +205,8 @@ def _place(rows: Sequence[Row]) -> str:
     """The module or annotation of all of them; with a star when only their beginnings agree. Where
     there is none: the phase."""
     places = sorted({row.where for row in rows})
-    if places == [""]:
-        return rows[0].phase
     if len(places) == 1:
-        return places[0]
+        return places[0] or rows[0].phase
     common = places[0][: shared_start(places[0], places[-1])].rstrip("0123456789")
     return f"{common}*" if len(common) > 2 else rows[0].phase
 
@@ -220,11 +218,10 @@ def _parts(row: Row, place: str) -> tuple[str, ...]:
         parts = [op]
     elif row.kind in (RowKind.FUSED, RowKind.SPLIT):
         parts = [where, _several(row, op)]
+    elif row.together and row.kind is RowKind.REPLACED:
+        parts = [where, row.work, ARROW.join(map(_counted, (row.a, row.b)))]
     elif row.together:
-        if row.kind is RowKind.REPLACED:
-            kernels = ARROW.join(_counted(names) for names in (row.a, row.b))
-        else:
-            kernels = f"{_short(row.a[0])}  {row.a_count}{ARROW}{row.b_count} times"
+        kernels = f"{_short(row.a[0])}  {row.a_count}{ARROW}{row.b_count} times"
         parts = [where, row.work, kernels]
     elif row.kind is RowKind.REPLACED and row.a_count != row.b_count:
         parts = [where, op, f"{_names(row.a)}{ARROW}{_names(row.b)}"]
@@ -290,27 +287,20 @@ def _dispatch(rows: Sequence[Row]) -> DiffLine:
 LEAST = 10  # cells: a shorter part of a place says nothing
 
 
-class Fitted(msgspec.Struct, frozen=True):
-    """The text, and the parts that it has no room for."""
-
-    text: str
-    left_out: tuple[str, ...] = ()
-
-
-def fitted(line: DiffLine, most: int) -> Fitted:
-    """In at most `most` cells. Where `what` is wider, the place is shortened or left out, then the
-    op, and only then the kernel is cut.
+def fitted(line: DiffLine, most: int) -> tuple[str, Sequence[str]]:
+    """The text in at most `most` cells, and the parts that it has no room for. Where `what` is
+    wider, the place is shortened or left out, then the op, and only then the kernel is cut.
 
     >>> parts = ("Attention_*", "aten::bmm", "gemm bf16 128x128x64")
     >>> what = "Attention_*  aten::bmm  gemm bf16 128x128x64  x24"
     >>> line = DiffLine("-", "removed", 9, None, -9, what, parts=parts, times="  x24")
-    >>> fitted(line, 36).text
-    'aten::bmm  gemm bf16 128x128x64  x24'
-    >>> fitted(line, 22).text
+    >>> fitted(line, 36)
+    ('aten::bmm  gemm bf16 128x128x64  x24', ('Attention_*',))
+    >>> fitted(line, 22)[0]
     'gemm bf16 128x12…  x24'
     """
     if width(line.what) <= most or not line.parts:
-        return Fitted(clip(line.what, most))
+        return clip(line.what, most), ()
     indent = line.what[: len(line.what) - len(line.what.lstrip())]
     room = most - width(indent) - width(line.times)
     for left_out in range(1, len(line.parts)):
@@ -322,7 +312,7 @@ def fitted(line: DiffLine, most: int) -> Fitted:
     spare = room - width(text) - width(APART)
     if left_out == 1 and spare >= LEAST:
         text = f"{clip(line.parts[0], spare)}{APART}{text}"
-    return Fitted(clip(f"{indent}{text}{line.times}", most), line.parts[:left_out])
+    return clip(f"{indent}{text}{line.times}", most), line.parts[:left_out]
 
 
 def _cut(text: str, most: int) -> str:

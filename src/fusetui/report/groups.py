@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from textwrap import fill
 from typing import Any, Literal
 
@@ -59,7 +60,11 @@ def kernels_text(
     whole = sum(group.total_ns for group in groups)
     columns = [
         *times(total=0),
-        Column("effective", spare=5, cell=_effective_text),
+        Column(
+            "effective",
+            spare=5,  # where it differs from the total
+            cell=lambda g: duration(g.effective_ns) if g.effective_ns != g.total_ns else "",
+        ),
         Column("share", spare=2, cell=lambda group: percent(group.total_ns, whole)),
         Column("count", spare=3, cell=lambda group: count(group.count)),
         Column(
@@ -127,21 +132,13 @@ def _label(group: KernelGroup, by: str, width: int) -> str:
 
 
 def _op_label(fields: dict[str, Any], op: str, by: str) -> str:
+    """`addmm   [8192, 768] bf16, [768, 3072] bf16`: by shape, with inputs that have dimensions."""
     name = printable(op) + (" (captured)" if fields["captured"] else "")
-    return f"{name}   {_inputs(fields)}".rstrip() if by == "shape" else name
-
-
-def _inputs(fields: dict[str, Any]) -> str:
-    """`[8192, 768] bf16, [768, 3072] bf16`: the inputs that have dimensions."""
-    shapes, types = fields["shapes"] or [], fields["dtypes"] or []
-    named = [str(types[n]) if n < len(types) else "" for n in range(len(shapes))]
-    texts = [f"{s} {t}".strip() for s, t in zip(shapes, named, strict=True) if s]
-    return printable(", ".join(texts))
-
-
-def _effective_text(group: KernelGroup) -> str:
-    ns = group.effective_ns
-    return duration(ns) if ns != group.total_ns else ""
+    if by != "shape":
+        return name
+    inputs = zip_longest(fields["shapes"] or (), fields["dtypes"] or (), fillvalue="")
+    texts = (f"{shape} {dtype}".strip() for shape, dtype in inputs if shape)
+    return f"{name}   {printable(', '.join(texts))}".rstrip()
 
 
 def _rate(amount: int | None, ns: int, unit: str) -> str:

@@ -175,14 +175,15 @@ def _device_name(device: Totals) -> str:
 
 def _peak(device: Totals) -> str:
     when = _when(device, device.peak_index, device.peak_time_us)
-    most, end = size(device.peak_reserved_bytes), size(device.reserved_end_bytes)
-    reserved = (f", and at most {most} reserved", f", with {end} reserved")
-    reserved = reserved if device.peak_reserved_bytes else ("", "")  # the CPU's allocator has none
+    most = end = ""
+    if device.peak_reserved_bytes:  # the CPU's allocator has none
+        most = f", and at most {size(device.peak_reserved_bytes)} reserved"
+        end = f", with {size(device.reserved_end_bytes)} reserved"
     return (
-        f"Peak: {size(device.peak_allocated_bytes)} allocated{when}{reserved[0]}. At the start "
+        f"Peak: {size(device.peak_allocated_bytes)} allocated{when}{most}. At the start "
         f"{size(device.allocated_start_bytes)} allocated, at the end "
-        f"{size(device.allocated_end_bytes)}{reserved[1]}."
-    ) + _contradiction(device)
+        f"{size(device.allocated_end_bytes)}{end}.{_contradiction(device)}"
+    )
 
 
 def _when(device: Totals, event: int, time_us: int | None) -> str:
@@ -204,9 +205,15 @@ UNRECORDED = {
 
 
 def _contradiction(device: Totals) -> str:
+    """What torch was told not to record (`skip_actions`), and what follows; else whether the file
+    contradicts itself."""
     difference = device.difference_end_bytes
-    if isinstance(device, DeviceMemory) and device.unrecorded:
-        return f" {_unrecorded_sentence(device.unrecorded)}"
+    if isinstance(device, DeviceMemory) and (actions := device.unrecorded):
+        if "alloc" in actions or {"free_requested", "free_completed"} <= {*actions}:
+            follows = ["what is told of moments before the end is not exact"]
+        else:
+            follows = list(dict.fromkeys(UNRECORDED[one] for one in actions))
+        return f" {_unrecorded(actions).capitalize()}: {' and '.join(follows)}."
     if not difference:
         return ""
     more = "more" if difference > 0 else "less"
@@ -215,15 +222,6 @@ def _contradiction(device: Totals) -> str:
         f" The file contradicts itself: its events leave {size(abs(difference))} {more} than "
         f"{held}."
     )
-
-
-def _unrecorded_sentence(actions: Sequence[str]) -> str:
-    """What torch was told not to record (`skip_actions`), and what follows."""
-    if "alloc" in actions or {"free_requested", "free_completed"} <= {*actions}:
-        follows = ["what is told of moments before the end is not exact"]
-    else:
-        follows = list(dict.fromkeys(UNRECORDED[one] for one in actions))
-    return f"{_unrecorded(actions).capitalize()}: {' and '.join(follows)}."
 
 
 def _unrecorded(actions: Sequence[str]) -> str:

@@ -82,7 +82,16 @@ def _why(one: OutOfMemory) -> str:
             "What is free and what is inactive together would be enough, but no piece that could "
             f"serve it is: {_inactive(one.inactive)}. {_pages(one)}"
         )
-    return _why_not_told(one)
+    free, head = one.device_free_bytes, "Why cannot be told"
+    if free is None:
+        return f"{head}: the file does not say what was free on the device."
+    if one.largest_bytes >= one.asked_bytes:
+        return f"{head}: by its blocks, that piece was large enough."
+    if free + one.reserved_bytes < one.asked_bytes:
+        return f"{head}: it is more than this process holds and the device has free together."
+    if free < one.asked_bytes:
+        return f"{head}: how large blocks from before the recording were is not in the file."
+    return f"{head}: so much was free on the device, as where a process may use a part of it only."
 
 
 def _inactive(there: Inactive) -> str:
@@ -107,19 +116,6 @@ def _pages(one: OutOfMemory) -> str:
         f"{size(one.usable_bytes)}: with what was free, that would {enough}have been enough for it "
         "in such pages. A layout that was expandable from the start would be another one."
     )
-
-
-def _why_not_told(one: OutOfMemory) -> str:
-    free, head = one.device_free_bytes, "Why cannot be told"
-    if free is None:
-        return f"{head}: the file does not say what was free on the device."
-    if one.largest_bytes >= one.asked_bytes:
-        return f"{head}: by its blocks, that piece was large enough."
-    if free + one.reserved_bytes < one.asked_bytes:
-        return f"{head}: it is more than this process holds and the device has free together."
-    if free < one.asked_bytes:
-        return f"{head}: how large blocks from before the recording were is not in the file."
-    return f"{head}: so much was free on the device, as where a process may use a part of it only."
 
 
 def _fragmentation(one: MemoryFinding) -> str:

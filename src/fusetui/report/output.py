@@ -37,7 +37,11 @@ def emit(text: str) -> None:
 
 def emit_json(document: object) -> None:
     """Writes one indented JSON document of dicts, lists and records. Raises as `emit` does."""
-    write(f"{json_lines(_json(document))}\n")
+    try:
+        text = orjson.dumps(document, msgspec.to_builtins, orjson.OPT_INDENT_2).decode()
+    except orjson.JSONEncodeError:  # a lone surrogate, from a file name that is not UTF-8
+        text = json.dumps(document, indent=2, ensure_ascii=False, default=msgspec.to_builtins)
+    write(f"{json_lines(text)}\n")
 
 
 def width() -> int:
@@ -50,13 +54,6 @@ def width() -> int:
 def speaks_unicode() -> bool:
     """Whether standard output can represent box-drawing characters."""
     return (sys.stdout.encoding or "ascii").lower().replace("-", "") == "utf8"
-
-
-def _json(document: object) -> str:
-    try:
-        return orjson.dumps(document, msgspec.to_builtins, orjson.OPT_INDENT_2).decode()
-    except orjson.JSONEncodeError:  # a lone surrogate, from a file name that is not UTF-8
-        return json.dumps(document, indent=2, ensure_ascii=False, default=msgspec.to_builtins)
 
 
 def emit_of(trace: Trace, text: str, *others: Trace) -> None:

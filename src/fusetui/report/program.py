@@ -30,7 +30,11 @@ FUNCTION_COLUMNS = (
     Column("CPU self", cell=lambda time: duration(time.cpu_self_ns)),
     Column("CPU", spare=2, cell=lambda time: duration(time.cpu_ns)),
     Column("calls", spare=6, cell=lambda time: count(time.count)),
-    Column("function", True, cell=lambda t: printable(f"{t.function}  {_place(t.file)}:{t.line}")),
+    Column(
+        "function",  # and the names of its file and of the folder of that
+        left=True,
+        cell=lambda t: printable(f"{t.function}  {'/'.join(t.file.split('/')[-2:])}:{t.line}"),
+    ),
 )
 NO_MODULES = (
     "nothing in this trace names a part of the program",
@@ -83,13 +87,11 @@ def _told(sentences: Sequence[str], form: str, *options: str) -> list[str]:
 
 def _text(paragraphs: Iterable[Sequence[str]], width: int) -> str:
     """Folds sentences to the width, but not tables, which already fit."""
-    return "\n\n".join(
-        "\n".join(
-            line if "\n" in line else fill(line, width, break_on_hyphens=False) for line in lines
-        )
-        for lines in paragraphs
-        if lines
-    )
+
+    def folded(line: str) -> str:
+        return line if "\n" in line else fill(line, width, break_on_hyphens=False)
+
+    return "\n\n".join("\n".join(map(folded, lines)) for lines in paragraphs if lines)
 
 
 def _module_table(times: Modules, top: int, width: int, no_calls: str) -> Iterator[str]:
@@ -129,11 +131,6 @@ def _unclaimed(none: Sequence[Unclaimed], whole: int, outside: str) -> Iterator[
         share = percent(one.gpu_ns, whole)
         kernels = plural(one.kernels, "kernel")
         yield f"{duration(one.gpu_ns)} of GPU time ({share}, {kernels}) {words[one.why]}"
-
-
-def _place(file: str) -> str:
-    """The names of the file and of its folder."""
-    return "/".join(file.split("/")[-2:])
 
 
 def _figure(ns: int) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
 from textwrap import wrap
 
 import msgspec
@@ -41,10 +43,11 @@ CSV = (
 
 def ranks_text(answer: JobAnswer, most: int, top: int) -> str:
     """Some forty lines: what was given, the ranks, who waits for whom and why, the collectives."""
+    late = answer.stragglers
     sections = (
         _wrapped(_head(answer), most),
         _ranks(answer, most, top),
-        _wrapped(_verdict(answer), most),
+        _wrapped([*map(partial(straggler_text, answer), late), *verdict_lines(answer)], most),
         _kinds(answer, most),
         _wrapped(_remarks(answer), most),
     )
@@ -94,10 +97,9 @@ def ranks_csv(answer: JobAnswer) -> str:
     return out.getvalue().rstrip("\n")
 
 
-def _wrapped(sentences: Iterator[str] | Sequence[str], most: int) -> list[str]:
-    return [
-        line for one in sentences for line in wrap(printable(one), most, subsequent_indent="  ")
-    ]
+def _wrapped(sentences: Iterable[str], most: int) -> list[str]:
+    lines = (wrap(printable(one), most, subsequent_indent="  ") for one in sentences)
+    return [*chain.from_iterable(lines)]
 
 
 def _head(answer: JobAnswer) -> Iterator[str]:
@@ -106,11 +108,6 @@ def _head(answer: JobAnswer) -> Iterator[str]:
     if len(lines) > MOST_HEAD:
         yield f"... and {count(len(lines) - MOST_HEAD)} more remarks like these (--json has all)"
     yield clocks_text(answer)
-
-
-def _verdict(answer: JobAnswer) -> Iterator[str]:
-    yield from (straggler_text(answer, one) for one in answer.stragglers)
-    yield from verdict_lines(answer)
 
 
 def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:

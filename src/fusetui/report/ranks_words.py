@@ -35,7 +35,7 @@ def straggler_text(answer: JobAnswer, one: Straggler) -> str:
     sentences = [
         f"Rank {one.rank} arrives last{of_given} in {count(one.last_count)} of "
         f"{plural(one.of, 'collective')}; {whom} {waits} {_each(one.caused_ns, steps)} for it.",
-        *(_outside(one) if one.cause == "outside" else _inside(one, steps)),
+        *_why(one, steps),
     ]
     replayed = one.what_if
     if replayed is not None and replayed.would_be_ns < replayed.step_ns:
@@ -105,18 +105,16 @@ def _each(ns: int, steps: int) -> str:
     return f"{duration(ns // steps)} a step" if steps > 1 else duration(ns)
 
 
-def _outside(one: Straggler) -> Iterator[str]:
-    if one.reason.begins_after_ns is not None:
+def _why(one: Straggler, steps: int) -> Iterator[str]:
+    if one.cause == "outside" and one.reason.begins_after_ns is not None:
         what = "Its step begins" if one.reason.has_step else "Its trace begins"
         yield (
             f"{what} {duration(one.reason.begins_after_ns)} after that of rank "
             f"{one.reason.begins_after_rank}: the cause lies before the window that was recorded."
         )
-
-
-def _inside(one: Straggler, steps: int) -> Iterator[str]:
     if one.cause == "untold":
         yield "What it did meanwhile does not explain it: cannot tell."
+    if one.cause != "inside":
         return
     excess, slower = one.reason.excess, one.slower or 0
     largest = excess[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusetui.analysis.questions.summary import Summary, TrackFigures
+from fusetui.analysis.questions.summary import Summary
 from fusetui.analysis.questions.totals import KernelTotal, OpTotal
 from fusetui.gpu.kernel_names import short_name
 from fusetui.gpu.kernel_names.record import MAX_SHORT
@@ -48,8 +48,9 @@ def summary_text(
     blocks = [
         "\n".join(cut(line, width) for line in _head(figures, cut_off)),
         *_steps(figures, width),
-        *_lanes(figures.tracks, width),
     ]
+    if tracks := figures.tracks:
+        blocks.append(table_of(LANE_COLUMNS, tracks[:MOST], width) + _more(tracks))
     if kernels:
         blocks.append(kernels_text(kernels, HEAVIEST, width, "fusetui kernels shows more"))
     elif ops:
@@ -100,11 +101,6 @@ def _steps(figures: Summary, width: int) -> Iterator[str]:
         by = printable(figures.steps_by or "")
         what = f"\nNo step is annotated: each goes {by}." if by.startswith(UP_TO) else ""
         yield table_of(columns, labeled, width) + _more(steps) + cut(what, width)
-
-
-def _lanes(tracks: Sequence[TrackFigures], width: int) -> Iterator[str]:
-    if tracks:
-        yield table_of(LANE_COLUMNS, tracks[:MOST], width) + _more(tracks)
 
 
 def _more(rows: Sequence[object]) -> str:

@@ -65,17 +65,12 @@ def _lines(text: str, width: int) -> list[str]:
 
 def _moved(title: str, moved: Sequence[Moved], width: int) -> str:
     """What changed most: `By module: Block_* > MLP_* 12 ms -> 9 ms, ...`; "" where nothing did."""
-    told = (
-        f"{_short(one.name, width)} {duration(one.a_ns)} -> {duration(one.b_ns)}"
-        for one in moved[:MOST]
-    )
+    told = []
+    for one in moved[:MOST]:
+        inner = " > ".join((one.name or "unknown names").split(" > ")[-2:])
+        name = cut(printable(inner), width if isinstance(width, Unseen) else LONGEST)
+        told.append(f"{name} {duration(one.a_ns)} -> {duration(one.b_ns)}")
     return f"By {title}: {', '.join(told)}." if moved else ""
-
-
-def _short(name: str, width: int) -> str:
-    """The innermost two levels of a path."""
-    inner = " > ".join((name or "unknown names").split(" > ")[-2:])
-    return cut(printable(inner), width if isinstance(width, Unseen) else LONGEST)
 
 
 def _times(one: Change | Moved) -> tuple[str, str, str]:

@@ -18,8 +18,7 @@ from fusetui.text.printable import printable
 from fusetui.text.tables import Column, first_of, table_of
 
 if TYPE_CHECKING:
-    from fusetui.analysis.ranks.changing import Why
-    from fusetui.analysis.ranks.whatif import JobWhatIf
+    from fusetui.analysis.ranks.whatif import JobWhatIf, Why
 
 KINDS = {
     "host": ("the host", "what CPU threads do"),
@@ -71,7 +70,13 @@ def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
     said = [*doubt(found.devices, found.residual_share), _answer(found)]
     blocks = [_wrapped(said, width)]
     if every_step and found.steps and found.after_ns is not None:
-        blocks.append(table_of(STEP_COLUMNS, found.steps, width))
+        columns = (
+            Column("before", cell=lambda step: duration(step.before_ns)),
+            Column("after", cell=lambda step: duration(step.after_ns)),
+            Column("change", cell=lambda step: change(step.before_ns, step.after_ns)),
+            Column("step", True, cell=lambda step: printable(step.name)),
+        )
+        blocks.append(table_of(columns, found.steps, width))
     if found.after_ns is not None and found.limit:
         limit = limit_sentence(found.limit, "Then ", _in_a_row(found))
         blocks += [_wrapped([limit], width), rows_text(found.limit, width)]
@@ -90,8 +95,12 @@ def _remarks(found: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
 def sweep_text(found: Sweep, width: int) -> str:
     """A row for each factor, and from where on less no longer helps."""
     said = [*doubt(found.devices, found.residual_share)]
-    if found.points:
-        said.append(_knee(found))
+    if len({point.after_ns for point in found.points}) == 1:
+        said.append("It makes no difference.")
+    elif found.points:
+        far = "It helps all the way."
+        knee = found.knee
+        said.append(far if knee is None else f"Below x{significant(knee, 3)} it no longer helps.")
     longest = max((point.after_ns for point in found.points), default=1)
     columns = (
         Column("factor", cell=lambda point: f"x{significant(point.factor, 3)}"),
@@ -213,24 +222,10 @@ def _of(of: str) -> str:
     return "a step" if of == "step" else "the span"
 
 
-def _knee(found: Sweep) -> str:
-    if len({point.after_ns for point in found.points}) == 1:
-        return "It makes no difference."
-    if found.knee is None:
-        return "It helps all the way."
-    return f"Below x{significant(found.knee, 3)} it no longer helps."
-
-
 def _wrapped(sentences: Sequence[str], width: int) -> str:
     return "\n".join(wrap(" ".join(sentences), width))
 
 
-STEP_COLUMNS = (
-    Column("before", cell=lambda step: duration(step.before_ns)),
-    Column("after", cell=lambda step: duration(step.after_ns)),
-    Column("change", cell=lambda step: change(step.before_ns, step.after_ns)),
-    Column("step", True, cell=lambda step: printable(step.name)),
-)
 SLACK_COLUMNS = (
     Column("to spare", cell=lambda slack: duration(slack.ns)),
     Column("kind", True, cell=lambda slack: slack.kind),
@@ -260,7 +255,15 @@ def job_whatif_text(found: JobWhatIf, width: int, top: int) -> str:
     """The answer, then a row for each rank."""
     blocks = [_wrapped([*_job_answer(found)], width)]
     if found.after_ns is not None:
-        blocks.append(first_of(_columns(found), found.ranks, top, width, "rank"))
+        each = max(len(found.steps), 1)
+        columns = (
+            Column("rank", cell=lambda row: str(row.rank)),
+            Column("last", cell=lambda row: count(row.last_before)),
+            Column("then last", cell=lambda row: count(row.last_after)),
+            Column("waits", cell=lambda row: duration(row.waits_before_ns // each)),
+            Column("then waits", cell=lambda row: duration(row.waits_after_ns // each)),
+        )
+        blocks.append(first_of(columns, found.ranks, top, width, "rank"))
         blocks += _remarks(found, width)
     return "\n\n".join(blocks)
 
@@ -289,24 +292,10 @@ def _last(found: JobWhatIf) -> Iterator[str]:
     was = max(found.ranks, key=lambda row: row.last_before)
     then = max(found.ranks, key=lambda row: row.last_after)
     of = count(found.collectives)
-    if was.last_before:
-        yield f"Rank {was.rank} arrives last in {count(was.last_before)} of {of} collectives;"
-    else:
-        yield "No rank arrives last;"
+    some = f"Rank {was.rank} arrives last in {count(was.last_before)} of {of} collectives;"
+    yield some if was.last_before else "No rank arrives last;"
     if not then.last_after:
         yield "then no rank does."
-    elif then.rank == was.rank:
-        yield f"then it still does, in {count(then.last_after)}."
     else:
-        yield f"then rank {then.rank} does, in {count(then.last_after)}."
-
-
-def _columns(found: JobWhatIf) -> tuple[Column, ...]:
-    each = max(len(found.steps), 1)
-    return (
-        Column("rank", cell=lambda row: str(row.rank)),
-        Column("last", cell=lambda row: count(row.last_before)),
-        Column("then last", cell=lambda row: count(row.last_after)),
-        Column("waits", cell=lambda row: duration(row.waits_before_ns // each)),
-        Column("then waits", cell=lambda row: duration(row.waits_after_ns // each)),
-    )
+        who = "it still does" if then.rank == was.rank else f"rank {then.rank} does"
+        yield f"then {who}, in {count(then.last_after)}."

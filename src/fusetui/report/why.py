@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.analysis.why.model import IDLE, Finding, Gap, Why, WhyDocument
+from fusetui.analysis.why.model import IDLE, Finding, Gap, Share, Why, WhyDocument
 from fusetui.report import printed
 from fusetui.report.why_answer import (
     account_columns,
@@ -121,9 +122,12 @@ def _breakdown(found: Why, width: int, everything: bool) -> list[str]:
     lines: list[str] = []
     for what, parts, whole in breakdown_parts(found):
         columns = [*map(Column, ("GPU time", "share", "count")), Column(what, left=True)]
-        rows = [(duration(s.ns), percent(s.ns, whole), count(s.count), s.name) for s in parts]
-        lines += ["", *table(columns, rows, width).split("\n")]
+        lines += ["", *table(columns, _shares(parts, whole), width).split("\n")]
     return lines[1:]
+
+
+def _shares(parts: Sequence[Share], whole: int) -> list[tuple[str, str, str, str]]:
+    return [(duration(s.ns), percent(s.ns, whole), count(s.count), s.name) for s in parts]
 
 
 def _findings(found: Why, room: int, width: int, everything: bool = False) -> list[str]:
@@ -170,13 +174,12 @@ def gaps_text(found: Why, most: int | None, width: int) -> str:
     if not found.gaps:
         return "No GPU was idle." if found.devices else "no GPU events in this trace"
     shown = found.gaps[:most]
-    lines = [gaps_table(shown, width)]
-    rest = found.gaps_count - len(shown)
-    if rest:
-        gaps = sum(gap.dur_ns for gap in shown)
-        share = percent(gaps, sum(one.idle_ns for one in found.devices))
-        lines.append(f"... and {plural(rest, 'more gap')}; these are {share} (--all shows all)")
-    return "\n".join(lines)
+    text, rest = gaps_table(shown, width), found.gaps_count - len(shown)
+    if not rest:
+        return text
+    idle = sum(one.idle_ns for one in found.devices)
+    share = percent(sum(gap.dur_ns for gap in shown), idle)
+    return f"{text}\n... and {plural(rest, 'more gap')}; these are {share} (--all shows all)"
 
 
 def gaps_table(gaps: Sequence[Gap], width: int) -> str:
@@ -189,12 +192,9 @@ def gaps_table(gaps: Sequence[Gap], width: int) -> str:
 def why_markdown(found: Why) -> str:
     """The answer, the account, the ceiling, the findings and the longest gaps."""
     lines = [f"**{markdown(found.file)}**: {markdown(answer(found))}", ""]
-    lines += [*(_account(found) if found.devices else _threads_md(found)), ""]
+    lines += [*_account(found), ""]
     for what, parts, whole in breakdown_parts(found) if is_limit(found) else ():
-        rows = [
-            [markdown(one.name), duration(one.ns), percent(one.ns, whole), count(one.count)]
-            for one in parts[:SHARES]
-        ]
+        rows = [[markdown(name), *figures] for *figures, name in _shares(parts[:SHARES], whole)]
         lines += [*markdown_table([what, "GPU time", "share", "count"], rows, [0]), ""]
     for text in filter(None, (ceiling_text(found), replayed_text(found), doubt_text(found))):
         lines += [markdown(text), ""]
@@ -208,21 +208,18 @@ def why_markdown(found: Why) -> str:
 
 
 def _account(found: Why) -> list[str]:
-    def share(ns: int, span: int) -> tuple[str, str]:
-        return (duration(ns), percent(ns, span)) if ns else ("", "")
-
-    rows = [
-        (markdown(text), *(cell for times in both for cell in share(*times)))
-        for text, both in account_rows(found)
-    ]
-    titles = [cell for title, _ in account_columns(found) for cell in (title, "share")]
-    return markdown_table([markdown(device_text(found)), *titles], rows, [0])
-
-
-def _threads_md(found: Why) -> list[str]:
-    figures = ((t.label, t.op_ns, t.python_ns, t.wait_ns, t.nothing_ns) for t in found.cpu)
-    rows = [(markdown(label), *map(duration, times)) for label, *times in figures]
-    return markdown_table(["thread", "ops", "Python", "waiting", "nothing"], rows, [0])
+    """Of the devices, or of the threads where there are none."""
+    if not found.devices:
+        figures = ((t.label, t.op_ns, t.python_ns, t.wait_ns, t.nothing_ns) for t in found.cpu)
+        rows = [[markdown(label), *map(duration, times)] for label, *times in figures]
+        return markdown_table(["thread", "ops", "Python", "waiting", "nothing"], rows, [0])
+    rows, titles = [], [markdown(device_text(found))]
+    for title, _ in account_columns(found):
+        titles += [title, "share"]
+    for text, both in account_rows(found):
+        shares = ((duration(ns), percent(ns, span)) if ns else ("", "") for ns, span in both)
+        rows.append([markdown(text), *chain.from_iterable(shares)])
+    return markdown_table(titles, rows, [0])
 
 
 def why_document(found: Why, trace: Trace) -> WhyDocument:

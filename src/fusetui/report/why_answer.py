@@ -83,10 +83,11 @@ def _other_story(found: Why, sums: Sums) -> str:
         return ""
     span, idle = whole["span"], whole["idle"]
     steps, gpus = found.steps, len(found.devices)
-    text = f"{'Its span' if gpus == 1 else 'Their spans'} of {duration(span)}"
+    text = f"{'Its span' if gpus == 1 else 'Their spans'} of {duration(span)} "
+    text += "is" if gpus == 1 else "are"
     if sums["idle"] * span > idle * sums["span"]:
-        return f"{text} {'is' if gpus == 1 else 'are'} {percent(span - idle, span)} busy, though."
-    text += f" {'is' if gpus == 1 else 'are'} {percent(idle, span)} idle, though"
+        return f"{text} {percent(span - idle, span)} busy, though."
+    text += f" {percent(idle, span)} idle, though"
     longest = max(steps, key=lambda step: sum(one.idle_ns for one in step.devices))
     waits, lasts = sum(one.idle_ns for one in longest.devices), sum(one.dur_ns for one in steps)
     if 2 * waits > idle:
@@ -111,16 +112,14 @@ def brief_answer(found: Why, with_reason: bool = True) -> str:
         return answer(found)
     what, sums = headline(found)
     busy, idle = sums["span"] - sums["idle"], sums["idle"]
-    several = len(found.devices) != 1
-    works = "GPUs are" if several else "the GPU is"
+    works = "the GPU is" if len(found.devices) == 1 else "GPUs are"
     longer = f" busy for at least {duration(busy)}"
     least = "at least " if unrecorded(found) else ""
     works += longer if cut_off(found) else f" {least}{percent(busy, sums['span'])} busy"
-    why = [(ns, IDLE[name].where) for name, ns in sums.items() if name in IDLE and ns]
-    ns, where = max(why, default=(0, ""))
+    ns, where = max((sums[name], reason.where) for name, reason in IDLE.items())
     most = "all" if ns == idle else duration(ns)
-    rest = f", {duration(idle)} idle" if why else ""
-    rest += f", {most} of it {where}" if why and with_reason else ""
+    rest = f", {duration(idle)} idle" if ns else ""
+    rest += f", {most} of it {where}" if ns and with_reason else ""
     if whole := _unlike(found, sums):
         rest += f"; {percent(whole['idle'], whole['span'])} of the span is idle"
     return f"{what.removesuffix('.')}: {works}{rest}."
@@ -185,11 +184,10 @@ def _busy(found: Why, sums: Sums) -> str:
 
 
 def _idle(sums: Sums, gpus: int) -> str:
-    why = [(ns, name) for name, ns in sums.items() if name in IDLE and ns]
-    if not why:
+    ns, name = max((sums[name], name) for name in IDLE)
+    if not ns:
         never = "It is never idle." if gpus == 1 else "They are never idle."
         return never if sums["span"] else ""
-    ns, name = max(why)
     most = "all" if ns == sums["idle"] else duration(ns)
     idle = duration(sums["idle"])
     who = f"{idle} is idle" if gpus == 1 else f"Together they are idle for {idle}"
@@ -324,10 +322,8 @@ def not_recorded(found: Why) -> str:
 
 def covered_by(gap: Gap) -> str:
     """What covered most of it, the most informative first; else the event that it waited for."""
-    frame = PATH.sub("", gap.frame) if gap.frame else None
-    layers = (frame, gap.op, gap.module, gap.annotation)
-    found = [text for text in layers if text]
-    return ", ".join(found) if found else f"before {gap.next}"
+    layers = (PATH.sub("", gap.frame or ""), gap.op, gap.module, gap.annotation)
+    return ", ".join(filter(None, layers)) or f"before {gap.next}"
 
 
 def listed(found: Why) -> Sequence[Gap]:
@@ -353,8 +349,7 @@ def is_limit(found: Why) -> bool:
 
 def breakdown_parts(found: Why) -> list[tuple[str, tuple[Share, ...], int]]:
     """By what the time is divided, its parts, and the time that their shares are of."""
-    known = found.breakdown
-    if known is None:
+    if (known := found.breakdown) is None:
         return []
     by_kernel = ("kernel", known.kernels, known.kernels_ns)
     by_module = ("module or annotation", known.modules, known.modules_ns)
@@ -367,11 +362,10 @@ def breakdown_text(found: Why, width: int = 0) -> str:
     longest = width if isinstance(width, Unseen) else LONGEST_TOLD
     if found.breakdown is None or not found.breakdown.kernels or not is_limit(found):
         return ""
-    told = (
-        f"by {what}: "
-        + ", ".join(f"{cut(one.name, longest)} {percent(one.ns, whole)}" for one in some[:TOLD])
-        for what, some, whole in breakdown_parts(found)
-    )
+    told = []
+    for what, some, whole in breakdown_parts(found):
+        parts = (f"{cut(one.name, longest)} {percent(one.ns, whole)}" for one in some[:TOLD])
+        told.append(f"by {what}: {', '.join(parts)}")
     return f"GPU time {'; '.join(told)}."
 
 

@@ -86,10 +86,11 @@ def test_kernels_against_a_dict(trace: Trace, by: str) -> None:
         group = found[key]
         assert group.count == len(rows)
         assert group.total_ns == sum(int(trace.dur[row]) for row in rows)
-        works = [work for row in rows if (work := work_of(trace, row))]
-        flop = [work.flop for work in works if work.flop is not None]
+        works = [(work, int(trace.dur[row])) for row in rows if (work := work_of(trace, row))]
+        flop = [work.amount.flop for work, _ in works if work.amount.flop is not None]
         assert group.flop == (sum(flop) if flop else None)
-        shares = [(w.share_of_peak * w.ns, w.ns) for w in works if w.share_of_peak is not None]
+        known = ((work.limits.share(ns), ns) for work, ns in works)
+        shares = [(share * ns, ns) for share, ns in known if share is not None]
         if not shares:
             assert group.share_of_peak is None
             continue

@@ -16,7 +16,7 @@ from fusetui.analysis.ranks.model import (
     Collectives,
     JobAnswer,
     KernelRuns,
-    NoSummary,
+    LeftOut,
     PlaceTime,
     RankSummary,
     packed,
@@ -27,7 +27,7 @@ US = 1_000  # ns
 Times = Sequence[tuple[float, float]]
 
 
-def answer_of(ranks: Iterable[RankSummary | NoSummary]) -> JobAnswer:
+def answer_of(ranks: Iterable[RankSummary | LeftOut]) -> JobAnswer:
     return explained(ranks).answer
 
 
@@ -176,7 +176,6 @@ def collectives(
     return Collectives(
         group=np.zeros(len(times), dtype=np.int64),
         name=np.array(names, dtype=np.int64),
-        dtype=np.zeros(len(times), dtype=np.int64),
         sequence=nothing,
         size=np.full(len(times), 1_000_000, dtype=np.int64),
         peer=nothing,

@@ -16,7 +16,7 @@ from tests.analysis.ranks.made import answer_of, rank
 from fusetui.analysis.ranks import executors
 from fusetui.analysis.ranks.executors import processes_for, summarize
 from fusetui.analysis.ranks.matching import job_of
-from fusetui.analysis.ranks.model import NoSummary, RankSummary, decoded, encoded
+from fusetui.analysis.ranks.model import LeftOut, RankSummary, decoded, encoded
 from fusetui.analysis.ranks.summary import summary_of
 from fusetui.report.ranks_words import clocks_text, headline, numbers
 
@@ -52,7 +52,9 @@ def test_a_rank_recorded_at_another_time() -> None:
 
 
 def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:
-    answer = answer_of([rank(0, size=3), NoSummary("x.json", "x.json is empty."), rank(1, size=3)])
+    answer = answer_of(
+        [rank(0, size=3), LeftOut("x.json", None, "x.json is empty."), rank(1, size=3)]
+    )
     assert [row.rank for row in answer.ranks] == [0, 1]
     assert [one.reason for one in answer.left_out] == ["x.json is empty."]
     assert answer.missing == (2,)
@@ -69,7 +71,7 @@ def test_ranks_that_nothing_numbers_are_numbered_in_order() -> None:
 
 
 def test_nothing_at_all() -> None:
-    answer = answer_of([NoSummary("a", "a is empty."), NoSummary("b", "b is empty.")])
+    answer = answer_of(LeftOut(name, None, f"{name} is empty.") for name in "ab")
     assert (answer.given, len(answer.left_out), answer.ranks) == (0, 2, ())
     assert next(iter(headline(answer))) == "0 ranks, 0 steps, 0 collectives."
 

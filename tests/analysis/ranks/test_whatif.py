@@ -16,10 +16,10 @@ from tests.places import TRACES
 from tests.scripts import benchmark
 
 from fusetui.analysis.ranks.answer import explained
-from fusetui.analysis.ranks.changing import parts_of, replayed
+from fusetui.analysis.ranks.meeting import replayed
 from fusetui.analysis.ranks.stragglers import JobFacts
 from fusetui.analysis.ranks.summary import summary_of
-from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif
+from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif, parts_of
 from fusetui.analysis.replay.changes import WrongChange
 from fusetui.report.whatif import job_whatif_text
 
@@ -178,8 +178,11 @@ def test_a_rank_that_is_not_last_is_worth_nothing(tmp_path: Path) -> None:
 
 
 def assert_recorded(facts: JobFacts) -> None:
-    """Without a change each rank is its recording, to the nanosecond."""
-    parts, meetings, _ = parts_of(facts, (), loose=True)
+    """Without a change each rank is its recording, to the nanosecond; also where it is not recorded
+    what waits for what."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fusetui.analysis.ranks.whatif._loose_ns", lambda *_: 0)
+        parts, meetings, _ = parts_of(facts, ())
     found = replayed([part.graph for part in parts], meetings)
     assert found is not None
     for part, times in zip(parts, found.times, strict=True):

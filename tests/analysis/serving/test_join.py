@@ -57,8 +57,9 @@ def test_module_frame_and_work(tmp_path: Path) -> None:
     assert (source.file, source.line) == ("model.py", 7)
     work = work_of(trace, int(row))
     assert work is not None
-    assert (work.m, work.n, work.k, work.flop) == (4, 64, 64, 2 * 4 * 64 * 64)
-    assert work.bytes == 2 * (4 * 64 + 64 * 64 + 4 * 64)
+    amount = work.amount
+    assert (amount.m, amount.n, amount.k, amount.flop) == (4, 64, 64, 2 * 4 * 64 * 64)
+    assert amount.bytes == 2 * (4 * 64 + 64 * 64 + 4 * 64)
 
 
 def test_each_replay_has_work_of_its_own(tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_several_sizes_in_one_capture(tmp_path: Path) -> None:
     trace, found = pair(tmp_path, steps, captures)
     rows = [r for r in trace.rows_of(Role.KERNEL).tolist() if trace.name_of(r) == SERVER.product]
     works = [work_of(trace, row) for row in rows]
-    assert [work.m if work else None for work in works] == [4] * 3 + [4] * 3 + [8] * 3
+    assert [work.amount.m if work else None for work in works] == [4] * 3 + [4] * 3 + [8] * 3
     assert found.why_likely == "the capture is for 4 and the step has 3"
 
 
@@ -146,7 +147,7 @@ def test_sizes_by_the_rows_of_products(tmp_path: Path) -> None:
     row = next(r for r in trace.rows_of(Role.KERNEL).tolist() if trace.name_of(r) == SERVER.product)
     work = work_of(trace, row)
     assert work is not None
-    assert (work.m, found.certainty) == (4, "certain")
+    assert (work.amount.m, found.certainty) == (4, "certain")
 
 
 def test_sizes_without_a_batch_are_not_guessed(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def tokens_of(trace: Trace) -> set[int | None]:
     """The rows of all products of graphs."""
     rows = [r for r in trace.rows_of(Role.KERNEL).tolist() if trace.op[r] >= 0]
     works = [work_of(trace, r) for r in rows if trace.name_of(int(trace.op[r])) == "aten::mm"]
-    return {work.m if work else None for work in works}
+    return {work.amount.m if work else None for work in works}
 
 
 @pytest.mark.parametrize("server", BOTH)

@@ -147,8 +147,9 @@ def test_known_and_unknown_add_up(row: dict[str, str]) -> None:
     assert total.known_ns + total.unknown_ns == sum(own[r] for r in found.rows.tolist())
     assert 0 <= total.at_stake_ns <= total.known_ns
     for n in range(0, len(found.rows), max(1, len(found.rows) // 50)):
-        work = work_of(trace, int(found.rows[n]))
-        assert (bound_ns[n] >= 0) == (work is not None and work.share_of_peak is not None)
+        at = int(found.rows[n])
+        work, ns = work_of(trace, at), int(trace.dur[at])
+        assert (bound_ns[n] >= 0) == (work is not None and work.limits.share(ns) is not None)
         if bound_ns[n] >= 0:
             stake = max(0, own[int(found.rows[n])] - int(bound_ns[n]))
             assert found.bounded.at_stake_ns[n] == stake

@@ -114,8 +114,8 @@ def test_backward_is_one_kernel_of_three(op_trace: Make, tensor: Make, scalar: M
     assert found[0] is None
     assert found[2] is None
     assert found[1] is not None
-    assert found[1].flop == 5 * 2 * 2 * 8 * 100 * 100 * 64 // 2
-    assert found[1].bytes == 2 * 8 * (2 * 100 * 8 * 64)
+    assert found[1].amount.flop == 5 * 2 * 2 * 8 * 100 * 100 * 64 // 2
+    assert found[1].amount.bytes == 2 * 8 * (2 * 100 * 8 * 64)
 
 
 sizes = st.integers(1, 40)

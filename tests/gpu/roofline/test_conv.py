@@ -79,7 +79,7 @@ def test_each_gradient_is_its_own_kernel(op_trace: Make, tensor: Make) -> None:
     trace = op_trace("aten::convolution_backward", [*shapes, *values], helper, DGRAD, WGRAD)
     found = [work_of(trace, int(row)) for row in trace.gpu_rows]
     assert found[0] is None
-    assert all(work is not None and work.flop == 2 * 8 * 256 * 16 * 27 for work in found[1:])
+    assert all(work is not None and work.amount.flop == 2 * 8 * 256 * 16 * 27 for work in found[1:])
 
 
 def test_winograd_has_no_share_of_peak(op_trace: Make, tensor: Make) -> None:
@@ -90,8 +90,8 @@ def test_winograd_has_no_share_of_peak(op_trace: Make, tensor: Make) -> None:
         trace = op_trace("aten::cudnn_convolution", inputs_, kernel)
         work = work_of(trace, int(trace.gpu_rows[0]))
         assert work is not None
-        assert work.flop is not None
-        assert (work.share_of_compute is not None) == known
+        assert work.amount.flop is not None
+        assert (work.limits.compute_ns is not None) == known
 
 
 sizes = st.integers(1, 4)
@@ -127,6 +127,6 @@ def test_the_bound_of_flop_where_the_bytes_are_not_known(op_trace: Make) -> None
     trace = op_trace("aten::cudnn_convolution_backward_input", shapes, engine)
     found = work_of(trace, int(trace.gpu_rows[0]))
     assert found is not None
-    assert (found.bytes, found.bound) == (None, "compute")
+    assert (found.amount.bytes, found.limits.bound) == (None, "compute")
     flop = 2 * 32 * 56 * 56 * 64 * 64 * 9
-    assert found.share_of_peak == pytest.approx(flop / 19.5e12 / 100e-6)
+    assert found.limits.share(100_000) == pytest.approx(flop / 19.5e12 / 100e-6)

@@ -10,7 +10,7 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.gpu.roofline.many import jobs, peaks_of_devices, share_known
-from fusetui.gpu.roofline.row import work_in, work_of
+from fusetui.gpu.roofline.row import work_of
 from fusetui.trace import Trace, open_trace
 
 Make = Callable[..., Any]
@@ -33,9 +33,9 @@ def agrees(trace: Trace, most: int = 300) -> int:
     known = 0
     for place in places if len(found.rows) else ():
         row, number = int(found.rows[place]), int(found.number[place])
-        work = work_in(found.distinct[number], int(trace.dur[row])) if number >= 0 else None
+        work = found.distinct[number] if number >= 0 else None
         assert work == work_of(trace, row)
-        share = work.share_of_peak if work else None
+        share = work.limits.share(int(trace.dur[row])) if work else None
         assert share_known(trace, found)[place] == (share is not None)
         known += work is not None
     return known

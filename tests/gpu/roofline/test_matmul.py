@@ -9,29 +9,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusetui.gpu.roofline.inputs import Inputs, KernelWork, inputs_of
+from fusetui.gpu.roofline.inputs import Amount, Inputs, inputs_of
 from fusetui.gpu.roofline.products import matmul
-from fusetui.gpu.roofline.row import work_of
+from fusetui.gpu.roofline.row import KernelJob, work_of
 from fusetui.trace import Trace
 
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 Make = Callable[..., Any]
 
 
-def work(trace: Trace, number: int = 0) -> KernelWork | None:
+def work(trace: Trace, number: int = 0) -> Amount | None:
+    return found.amount if (found := job(trace, number)) else None
+
+
+def job(trace: Trace, number: int = 0) -> KernelJob | None:
     return work_of(trace, int(trace.gpu_rows[number]))
 
 
 def test_mm(op_trace: Make, tensor: Make) -> None:
-    found = work(op_trace("aten::mm", [tensor(8192, 768), tensor(768, 3072)], GEMM, us=190))
-    assert found is not None
+    done = job(op_trace("aten::mm", [tensor(8192, 768), tensor(768, 3072)], GEMM, us=190))
+    assert done is not None
+    found = done.amount
     assert (found.m, found.n, found.k, found.batch) == (8192, 3072, 768, 1)
     assert found.flop == 2 * 8192 * 3072 * 768
     assert found.bytes == 2 * (8192 * 768 + 768 * 3072 + 8192 * 3072)
-    assert found.flop_per_s == pytest.approx(found.flop / 190e-6)
-    assert found.bytes_per_s == pytest.approx(found.bytes / 190e-6)
-    assert found.bound == "compute"
-    assert found.share_of_peak == pytest.approx(found.flop / 190e-6 / 312e12)
+    assert done.limits.bound == "compute"
+    assert done.limits.share(190_000) == pytest.approx(found.flop / 190e-6 / 312e12)
 
 
 def test_addmm_reads_its_bias_unless_beta_is_zero(
@@ -58,10 +61,10 @@ def test_one_matrix_for_the_whole_batch_is_read_once(op_trace: Make, tensor: Mak
     found = work(op_trace("aten::bmm", inputs, GEMM, more=strides))
     assert found is not None
     assert found.bytes == 2 * (800 + 600 + 1200)
-    found = work(op_trace("aten::bmm", inputs, GEMM, more={"Input Strides": None}))
-    assert found is not None
-    assert (found.bytes, found.bound) == (None, None)
-    assert found.flop == 48_000
+    done = job(op_trace("aten::bmm", inputs, GEMM, more={"Input Strides": None}))
+    assert done is not None
+    assert (done.amount.bytes, done.limits.bound) == (None, None)
+    assert done.amount.flop == 48_000
 
 
 def test_linear_has_its_weight_transposed(op_trace: Make, tensor: Make) -> None:
@@ -93,9 +96,9 @@ def test_shapes_that_do_not_fit(a: tuple[int, ...], b: tuple[int, ...]) -> None:
 
 def test_an_unknown_type_settles_operations_but_no_bytes(op_trace: Make, tensor: Make) -> None:
     inputs = [tensor(3, 4, kind="c10::Odd"), tensor(4, 5, kind="c10::Odd")]
-    found = work(op_trace("aten::mm", inputs, GEMM))
-    assert found is not None
-    assert (found.flop, found.bytes, found.bound) == (120, None, None)
+    done = job(op_trace("aten::mm", inputs, GEMM))
+    assert done is not None
+    assert (done.amount.flop, done.amount.bytes, done.limits.bound) == (120, None, None)
 
 
 def test_complex_products_are_not_counted_as_real_ones(op_trace: Make, tensor: Make) -> None:

@@ -161,28 +161,27 @@ def test_sums_in_fp16_are_another_peak_on_some_devices() -> None:
 SGEMM = "ampere_sgemm_128x64_tn"
 
 
-def shares(flop: int, size: int, ns: int) -> Any:
+def share(flop: int, size: int, ns: int) -> Any:
     amount = Amount(kind="matmul", shapes=(), dtype="fp32", flop=flop, bytes=size)
-    return limits(amount, decode(SGEMM), SGEMM, A100).shares(ns)
+    found = limits(amount, decode(SGEMM), SGEMM, A100)
+    return found.bound, found.share(ns)
 
 
 def test_a_gemm_on_plain_cores_is_held_against_their_peak() -> None:
     amount = Amount(kind="matmul", shapes=(), dtype="fp16", flop=39 * 10**12, bytes=10**9)
     name = "ampere_hgemm_256x128_tn"
-    found = limits(amount, decode(name), name, A100).shares(10**9)
-    assert found["share_of_compute"] == pytest.approx(0.5)
+    found = limits(amount, decode(name), name, A100)
+    assert found.compute_ns == pytest.approx(0.5 * 10**9)
 
 
 def test_which_limit_binds() -> None:
-    half = shares(flop=9_750 * 10**9, size=10**9, ns=10**9)
-    assert (half["bound"], half["share_of_compute"]) == ("compute", pytest.approx(0.5))
-    half = shares(flop=10**9, size=1_019_500_000_000, ns=10**9)
-    assert (half["bound"], half["share_of_bandwidth"]) == ("memory", pytest.approx(0.5))
-    assert shares(1, 1, 0) == {}
+    half = share(flop=9_750 * 10**9, size=10**9, ns=10**9)
+    assert half == ("compute", pytest.approx(0.5))
+    half = share(flop=10**9, size=1_019_500_000_000, ns=10**9)
+    assert half == ("memory", pytest.approx(0.5))
+    assert share(1, 1, 0)[1] is None
 
 
 def test_what_may_come_from_the_cache_has_no_share_of_bandwidth() -> None:
-    small = shares(flop=1000, size=40 * 2**20, ns=10**6)
-    assert (small["bound"], small["share_of_bandwidth"]) == ("memory", None)
-    fast = shares(flop=1000, size=10**9, ns=400_000)
-    assert fast["share_of_bandwidth"] is None
+    assert share(flop=1000, size=40 * 2**20, ns=10**6) == ("memory", None)
+    assert share(flop=1000, size=10**9, ns=400_000) == ("memory", None)

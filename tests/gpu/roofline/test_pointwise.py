@@ -34,7 +34,7 @@ def moved(op_trace: Make) -> Callable[..., int | None]:
     def make(op: str, *inputs: Any, kernel: str = VECTOR, **more: Any) -> int | None:
         trace = op_trace(op, inputs, kernel, **more)
         work = work_of(trace, int(trace.gpu_rows[0]))
-        return work.bytes if work else None
+        return work.amount.bytes if work else None
 
     return make
 

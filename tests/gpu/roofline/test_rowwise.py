@@ -37,7 +37,7 @@ def test_what_a_pass_moves(
     """As many tensors of 205.5 MB as it reads and writes."""
     found = work_of(trace := op_trace(op, [IMAGE] * tensors, kernel), int(trace.gpu_rows[0]))
     assert found is not None
-    assert (found.bytes, found.bound) == (4 * X * moved, "memory")
+    assert (found.amount.bytes, found.limits.bound) == (4 * X * moved, "memory")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_helpers_have_no_bound(op_trace: Launched, op: str, kernel: str) -> None
     """They read sums, not the tensors."""
     trace = op_trace(op, [IMAGE, IMAGE], kernel)
     found = work_of(trace, int(trace.gpu_rows[0]))
-    assert found is None or found.kind not in ("norm", "softmax")
+    assert found is None or found.amount.kind not in ("norm", "softmax")
 
 
 def test_each_kernel_of_an_op_counts_for_itself(op_trace: Launched) -> None:
@@ -62,4 +62,4 @@ def test_each_kernel_of_an_op_counts_for_itself(op_trace: Launched) -> None:
     names += [f"{AT}batch_norm_transform_input_kernel<float>(int)"]
     trace = op_trace("aten::native_batch_norm", [IMAGE, WEIGHT], *names, us=1_000)
     works = [work_of(trace, int(row)) for row in trace.gpu_rows]
-    assert [work and work.bytes for work in works] == [4 * X, 8 * X]
+    assert [work and work.amount.bytes for work in works] == [4 * X, 8 * X]

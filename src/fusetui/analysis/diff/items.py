@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.diff.names import helps, identity, part, work_class
 from fusetui.analysis.diff.statistics import mean, median, resolution, usual_steps
 from fusetui.analysis.diff.work import Work, behind_compute
-from fusetui.gpu.roofline.many import distinct_rows
-from fusetui.trace.model.arrays import Int64s, Rows, ordinals
+from fusetui.trace.model.arrays import Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem

@@ -18,7 +18,7 @@ from fusetui.analysis.ranks.model import (
     ClockAnswer,
     HostClock,
     JobAnswer,
-    NoSummary,
+    LeftOut,
     RankRow,
     RankSummary,
     WorstWait,
@@ -57,7 +57,7 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
         return tuple((np.maximum.reduceat(row, first) / most).tolist())
 
 
-def explained(found: Iterable[RankSummary | NoSummary]) -> Explained:
+def explained(found: Iterable[RankSummary | LeftOut]) -> Explained:
     """Everything about the job that most of these ranks are of."""
     job = job_of(found)
     job = replace(job, ranks=with_peers(with_groups(job.ranks)))
@@ -68,7 +68,7 @@ def explained(found: Iterable[RankSummary | NoSummary]) -> Explained:
         clocks = replace(clocks, refused=f"{some} of which of several process groups they are")
     waits, steps = waits_of(matched, clocks), steps_of(matched)
     pipeline = pipeline_of(matched, steps.length_ns)
-    charges = charges_of(matched, waits, clocks, pipeline.stage_of if pipeline else None)
+    charges = charges_of(matched, waits, clocks, pipeline.stage_of if pipeline else ())
     sums, caused = sums_of_ranks(matched, waits), caused_by(matched, charges, steps)
     replay = replayable(job, matched, waits)
     facts = JobFacts(job, matched, clocks, waits, steps, sums, charges, caused, pipeline, replay)

@@ -34,11 +34,6 @@ apart, or chains that cannot be compared; a rank that is not given; a wait in a 
 NOBODY = 4
 
 
-Stages = (
-    Sequence[int | None] | None
-)  # [ranks], in a pipeline: where stages differ, so does the work
-
-
 class Charges(msgspec.Struct, frozen=True, eq=False):
     """Waits of ranks, each with the rank that it goes back to; arrays of shape [charges]."""
 
@@ -66,8 +61,11 @@ class _Pairs(msgspec.Struct, frozen=True, eq=False):
         return _Pairs(*map(np.concatenate, both))
 
 
-def charges_of(matched: Matched, waits: Waits, clocks: Clocks, stage_of: Stages) -> Charges:
-    """Charges every wait that clocks tell to the ranks that it goes back to."""
+def charges_of(
+    matched: Matched, waits: Waits, clocks: Clocks, stage_of: Sequence[int | None]
+) -> Charges:
+    """Charges every wait that clocks tell to the ranks that it goes back to. `stage_of`: of each
+    rank of a pipeline, else (); where stages differ, so does the work."""
     ranks = len(matched.ranks)
     none = np.empty(0, dtype=np.intp)
     asked = none if clocks.refused else np.flatnonzero(~matched.point_to_point)
@@ -78,7 +76,8 @@ def charges_of(matched: Matched, waits: Waits, clocks: Clocks, stage_of: Stages)
         return Charges(none, none, np.empty(0), none, none, np.zeros(NOBODY))
     limit = np.zeros(len(matched))
     limit[pairs.wait] = lateness[lateness > 0]
-    chains = _Chains(matched, waits, clocks, limit, stage_of)
+    stages = [-1 - n if stage is None else stage for n, stage in enumerate(stage_of)] or [0] * ranks
+    chains = _Chains(matched, waits, clocks, limit, np.array(stages))
     chains.follow(pairs)
     wait, owner, share = chains.shares()
     last = matched.rank[waits.latest[matched.of_row]]
@@ -101,13 +100,11 @@ class _Chains:
     """Follows the two chains of every collective at once."""
 
     def __init__(
-        self, matched: Matched, waits: Waits, clocks: Clocks, lateness: Floats, stage_of: Stages
+        self, matched: Matched, waits: Waits, clocks: Clocks, lateness: Floats, stages: Rows
     ) -> None:
         self._matched, self._waits, self._lateness = matched, waits, lateness
+        self._stage = stages  # only ranks of the same one do the same work
         self._parts: list[tuple[Rows, Rows, Floats]] = []  # collective, owner, ns
-        # A number per rank: only ranks of the same one do the same work.
-        unlike = [-1 - n if stage is None else stage for n, stage in enumerate(stage_of or ())]
-        self._stage = np.array(unlike or [0] * len(matched.ranks), dtype=np.intp)
         # A number per collective, equal for those of one name, size and number of ranks.
         keys = list(zip(matched.names, matched.bytes.tolist(), matched.size.tolist(), strict=True))
         numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
@@ -291,10 +288,5 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
     straggles: Flags = (mean >= least) & (mean > 0) & (often | (mean >= ALMOST_ALL * mean.sum()))
     inside = step >= 0
     every = np.bincount(step[inside], weights=charges.ns[inside], minlength=count)
-    return Caused(
-        total=np.rint(total).astype(np.int64),
-        waiters=waiters,
-        by_step=by_step,
-        straggles=straggles,
-        every_step=np.asarray(every / max(ranks - 1, 1), dtype=np.float64),
-    )
+    every_step: Floats = np.asarray(every / max(ranks - 1, 1), dtype=np.float64)
+    return Caused(np.rint(total).astype(np.int64), waiters, by_step, straggles, every_step)

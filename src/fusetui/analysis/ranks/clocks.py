@@ -220,8 +220,6 @@ CONVERTED_NS = 2_000.0
 """On one host, times of GPUs are converted to its clock about this exactly: the ends of one
 collective lie as close together on eight V100. Less is assumed where they lie closer still; of no
 host is the offset known better."""
-REFERENCE, BOUNDS, ENDS = "reference", "bounds", "ends"
-WRONG = "so some of them are matched wrongly"
 
 
 class Clocks(msgspec.Struct, frozen=True, eq=False):
@@ -274,7 +272,8 @@ def clocks_of(matched: Matched) -> Clocks:
     offset, half, by, outside = _decided(ends, low, high, zero)
     refused = hosts.contradiction
     if not refused and not (low <= high + 2 * SLACK_NS).all():
-        refused = f"no offsets of clocks explain all collectives, {WRONG}"
+        why = "so some of them are matched wrongly"
+        refused = f"no offsets of clocks explain all collectives, {why}"
     return Clocks(
         reference=reference,
         hosts=hosts,
@@ -302,10 +301,10 @@ def _decided(
     precise = ends.known & inside & (ends.half < half)
     offset[precise] = np.clip(ends.offset[precise], low[precise], high[precise])
     half[precise] = ends.half[precise]
-    by = np.where(precise, ENDS, np.where(bounded, BOUNDS, "")).tolist()
+    by = np.where(precise, "ends", np.where(bounded, "bounds", "")).tolist()
     if by:
         offset[zero] = half[zero] = 0.0
-        by[zero] = REFERENCE
+        by[zero] = "reference"
     return offset, half, tuple(by), ends.known & ~inside
 
 

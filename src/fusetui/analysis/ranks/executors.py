@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 from msgspec.structs import replace
 
-from fusetui.analysis.ranks.model import NoSummary, RankSummary, decoded, encoded
+from fusetui.analysis.ranks.model import LeftOut, RankSummary, decoded, encoded
 from fusetui.analysis.ranks.summary import known_summary, summary_of
 from fusetui.trace.cache import tidy
 from fusetui.trace.model.errors import CannotRead
@@ -35,7 +35,7 @@ TRIES = 3  # of a rank whose process died
 PATIENCE_S = 10.0  # for a scheduler to answer
 DASK = "dask://"
 
-SummaryOrNot = RankSummary | NoSummary
+SummaryOrNot = RankSummary | LeftOut
 
 
 def summarize(
@@ -45,7 +45,7 @@ def summarize(
     cached: bool = True,
     progress: Progress = silent,
 ) -> tuple[SummaryOrNot, ...]:
-    """The summary of each path or URL, in their order; NoSummary with a reason for those that could
+    """The summary of each path or URL, in their order; LeftOut with a reason for those that could
     not be read.
 
     Without an executor, processes of this machine are used, no more than its cores and its memory
@@ -78,14 +78,15 @@ def executor_at(where: str) -> Iterator[Executor]:
         yield client.get_executor(retries=TRIES)
 
 
-def task(path: str, cached: bool) -> bytes | NoSummary:
+def task(path: str, cached: bool) -> bytes | LeftOut:
     """What runs elsewhere: the summary as bytes, which any version of pickle carries."""
     try:
         found = summary_of(path, cached)
     except MemoryError:
-        return NoSummary(path, f"{path} needs more memory than there is.")
+        return LeftOut(path, None, f"{path} needs more memory than there is.")
     except Exception as error:  # a fault of ours must not end the whole job
-        return NoSummary(path, f"{path} could not be summarized: {type(error).__name__}: {error}.")
+        why = f"{path} could not be summarized: {type(error).__name__}: {error}."
+        return LeftOut(path, None, why)
     return encoded(found) if isinstance(found, RankSummary) else found
 
 
@@ -121,7 +122,7 @@ def _here(paths: Sequence[str], cached: bool, progress: Progress) -> tuple[Summa
                         known[futures[future]] = _unpacked(futures[future], future.result())
                         progress(len(known), len(paths))
     died = "The process that read {0} died: too little memory?"
-    return tuple(known.get(path) or NoSummary(path, died.format(path)) for path in paths)
+    return tuple(known.get(path) or LeftOut(path, None, died.format(path)) for path in paths)
 
 
 def _through(
@@ -136,12 +137,12 @@ def _through(
             found.append(_unpacked(path, future.result()))
         except Exception as error:  # whatever an executor raises when its worker is gone
             text = " ".join(str(error).split())[:200] or type(error).__name__
-            found.append(NoSummary(path, f"{path} could not be read: {text}."))
+            found.append(LeftOut(path, None, f"{path} could not be read: {text}."))
         progress(len(found), len(paths))
     return tuple(found)
 
 
-def _unpacked(path: str, result: bytes | NoSummary) -> SummaryOrNot:
+def _unpacked(path: str, result: bytes | LeftOut) -> SummaryOrNot:
     """The result, about the path as it was given."""
     return replace(decoded(result) if isinstance(result, bytes) else result, path=path)
 

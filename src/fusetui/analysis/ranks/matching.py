@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import POINT_TO_POINT
 from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, ProcessGroup
-from fusetui.analysis.ranks.model import LeftOut, NoSummary, RankSummary
+from fusetui.analysis.ranks.model import LeftOut, RankSummary
 from fusetui.analysis.ranks.naming import ORDERED, RECORDED
 from fusetui.text.figures import duration
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, ordinals
@@ -295,11 +295,11 @@ class RankJob(msgspec.Struct, frozen=True, eq=False):
         return bool(self.world_size) and not self.missing
 
 
-def job_of(found: Iterable[RankSummary | NoSummary]) -> RankJob:
+def job_of(found: Iterable[RankSummary | LeftOut]) -> RankJob:
     """Sorts out files that could not be read, ranks of other jobs, and numbers given twice."""
     files = list(found)
     known = [one for one in files if isinstance(one, RankSummary)]
-    left = [LeftOut(one.path, None, one.reason) for one in files if isinstance(one, NoSummary)]
+    left = [one for one in files if isinstance(one, LeftOut)]
     taken = {one.rank for one in known}  # what nothing numbers is numbered in order
     free = (number for number in range(len(known) + len(taken)) if number not in taken)
     given = [replace(one, rank=next(free)) if one.rank < 0 else one for one in known]

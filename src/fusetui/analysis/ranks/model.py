@@ -16,7 +16,7 @@ from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Int64s
 
-VERSION = 4  # incremented with every change of what a summary holds or means
+VERSION = 5  # incremented with every change of what a summary holds or means
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
 """The classes of an account, in the order of the rows of `accounts` and `before`."""
@@ -52,7 +52,6 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
 
     group: Int64s  # index in RankSummary.groups
     name: Int64s  # index in RankSummary.names
-    dtype: Int64s  # index in RankSummary.names
     sequence: Int64s  # as recorded (`Seq`), else -1
     size: Int64s  # bytes, as nccl-tests counts them: see collectives
     peer: Int64s  # of a send the receiver, of a receive the sender
@@ -87,7 +86,7 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     account: Int64s  # of the device's span; shape [CLASSES], empty without a GPU
     kernels: tuple[KernelRuns, ...]  # the longest totals
     groups: tuple[ProcessGroup, ...]
-    names: tuple[str, ...]  # of collectives and dtypes
+    names: tuple[str, ...]  # of collectives
     collectives: Collectives
     places: tuple[PlaceTime, ...]
     memory_peak: int  # bytes allocated, -1 if it was not recorded
@@ -98,13 +97,6 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     def name_of(self, number: int) -> str:
         """The name of a collective."""
         return self.names[int(self.collectives.name[number])]
-
-
-class NoSummary(msgspec.Struct, frozen=True):
-    """A file of which there is no summary, and why: one plain sentence."""
-
-    path: str
-    reason: str
 
 
 def packed(accounts: Int64s) -> bytes:
@@ -232,8 +224,8 @@ class LeftOut(msgspec.Struct, frozen=True):
     """A file that takes no part in the answers."""
 
     path: str
-    rank: int | None
-    reason: str
+    rank: int | None  # None where it could not be read
+    reason: str  # one plain sentence
 
 
 ClockSource = Literal["reference", "ends", "bounds", ""]  # "" if nothing bounds it

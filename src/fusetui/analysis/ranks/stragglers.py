@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -65,7 +65,7 @@ class JobFacts(msgspec.Struct, frozen=True, eq=False):
     charges: Charges
     caused: Caused
     pipeline: Pipeline | None
-    replay: ReplayableSteps | str
+    replay: list[ReplayableStep] | str
 
 
 def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
@@ -248,17 +248,16 @@ CLOSE = 0.01  # of a step
 OVERLAP = "collectives overlap other work or the borders of steps"
 
 
-class ReplayableSteps(msgspec.Struct, frozen=True, eq=False):
-    """Steps that can be replayed: `own` [stretches, ranks] for each of them, the last of which
-    follows the last collective; `transfer` [stretches - 1, ranks], from the last start to each
-    rank's end; and the recorded mean lengths."""
+class ReplayableStep(NamedTuple):
+    """`own` [stretches, ranks], the last of which follows the last collective; `transfer`
+    [stretches - 1, ranks], from the last start to each rank's end; and the recorded mean length."""
 
-    own: tuple[Int64s, ...]
-    transfer: tuple[Int64s, ...]
-    recorded: tuple[float, ...]
+    own: Int64s
+    transfer: Int64s
+    recorded: float
 
 
-def replayable(job: RankJob, matched: Matched, waits: Waits) -> ReplayableSteps | str:
+def replayable(job: RankJob, matched: Matched, waits: Waits) -> list[ReplayableStep] | str:
     """The steps, or why they cannot be replayed: the rest of a sentence."""
     ranks = len(matched.ranks)
     if not job.is_whole or ranks < 2:
@@ -276,35 +275,28 @@ def replayable(job: RankJob, matched: Matched, waits: Waits) -> ReplayableSteps 
     return _steps(matched, waits) or OVERLAP
 
 
-def what_if(matched: Matched, steps: ReplayableSteps, rank: int) -> MeanStepChange | None:
+def what_if(matched: Matched, steps: Sequence[ReplayableStep], rank: int) -> MeanStepChange | None:
     """`rank` is an index. None if replaying what was recorded does not give what was recorded."""
-    recorded = float(np.mean(steps.recorded))
-    replayed = _mean(steps.own, steps)
-    if abs(replayed - recorded) > CLOSE * recorded:
-        return None
-    changed = []
-    for own in steps.own:
+    ends = []
+    for own, transfer, recorded in steps:
         better, rest = own.copy(), np.delete(own, rank, axis=1)
         better[:, rank] = np.minimum(own[:, rank], np.median(rest, axis=1).astype(np.int64))
-        changed.append(better)
-    would_be = _mean(changed, steps)
-    return MeanStepChange(
-        matched.ranks[rank].rank, round(recorded), round(replayed), round(would_be)
-    )
+        ends.append((recorded, _mean_end(own, transfer), _mean_end(better, transfer)))
+    recorded, replayed, would_be = map(float, np.mean(ends, axis=0))
+    if abs(replayed - recorded) > CLOSE * recorded:
+        return None
+    return MeanStepChange(matched.ranks[rank].rank, *map(round, (recorded, replayed, would_be)))
 
 
-def _mean(stretches: Sequence[Int64s], steps: ReplayableSteps) -> float:
-    """The mean end of the ranks over all steps, if all begin at 0 but for what `own[0]` says."""
-    ends = []
-    for own, transfer in zip(stretches, steps.transfer, strict=True):
-        now = own[0].astype(np.float64)
-        for stretch, moved in zip(own[1:], transfer, strict=True):
-            now = now.max() + moved + stretch
-        ends.append(float(now.mean()))
-    return float(np.mean(ends))
+def _mean_end(own: Int64s, transfer: Int64s) -> float:
+    """The mean end of the ranks in a step that all begin at 0 but for what `own[0]` says."""
+    now = own[0].astype(np.float64)
+    for stretch, moved in zip(own[1:], transfer, strict=True):
+        now = now.max() + moved + stretch
+    return float(now.mean())
 
 
-def _steps(matched: Matched, waits: Waits) -> ReplayableSteps | None:
+def _steps(matched: Matched, waits: Waits) -> list[ReplayableStep] | None:
     ranks = len(matched.ranks)
     order = np.lexsort((matched.rank, matched.of_row))
     start, end = (times[order].reshape(-1, ranks) for times in (waits.start, waits.end))
@@ -323,5 +315,5 @@ def _steps(matched: Matched, waits: Waits) -> ReplayableSteps | None:
             return None
         own[0] += begin - begin.min()
         transfer = np.maximum(last - first.max(axis=1, keepdims=True), 0)
-        found.append((own, transfer, float((until - begin.min()).mean())))
-    return ReplayableSteps(*zip(*found, strict=True))
+        found.append(ReplayableStep(own, transfer, float((until - begin.min()).mean())))
+    return found

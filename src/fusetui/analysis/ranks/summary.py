@@ -4,6 +4,7 @@ what the issuing thread was doing before each collective."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 import numpy as np
@@ -28,7 +29,7 @@ from fusetui.analysis.ranks.model import (
     VERSION,
     Collectives,
     KernelRuns,
-    NoSummary,
+    LeftOut,
     PlaceTime,
     RankSummary,
     decoded,
@@ -54,7 +55,7 @@ class KeptSummary(msgspec.Struct, frozen=True):
     data: bytes
 
 
-def summary_of(path: str, cached: bool = True) -> RankSummary | NoSummary:
+def summary_of(path: str, cached: bool = True) -> RankSummary | LeftOut:
     """The summary of the trace at a path or URL; a second time it is read from the cache."""
     record = record_for(path, KEPT_AS) if cached else None
     known = _kept(record, path)
@@ -63,7 +64,7 @@ def summary_of(path: str, cached: bool = True) -> RankSummary | NoSummary:
     try:
         found = summarized(open_trace(path, cached=False, alone=True), path)
     except TraceError as error:
-        return NoSummary(path, str(error))
+        return LeftOut(path, None, str(error))
     if record is not None:
         record.store(KeptSummary(encoded(found)))
     return found
@@ -75,12 +76,10 @@ def known_summary(path: str) -> RankSummary | None:
 
 
 def _kept(record: CacheRecord | None, path: str) -> RankSummary | None:
-    kept = record.load(KeptSummary) if record is not None else None
-    try:
-        found = decoded(kept.data) if kept is not None else None
-    except msgspec.MsgspecError:
-        return None
-    return msgspec.structs.replace(found, path=path) if found is not None else None
+    with suppress(msgspec.MsgspecError):
+        if record is not None and (kept := record.load(KeptSummary)) is not None:
+            return msgspec.structs.replace(decoded(kept.data), path=path)
+    return None
 
 
 def summarized(trace: Trace, path: str) -> RankSummary:
@@ -93,7 +92,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
     groups = list(dict.fromkeys(one.group for one in found.told))
     if UNKNOWN_GROUP in groups:
         groups = list(dict.fromkeys((*groups, *groups_of_file(trace.keys).values())))
-    names = list(dict.fromkeys(name for one in found.told for name in (one.name, one.dtype)))
+    names = list(dict.fromkeys(one.name for one in found.told))
     begin = _before(trace, found)
     listed, host = trace.keys.get("deviceProperties"), trace.keys.get("host_name")
     rank, rank_by = naming.rank_of(trace.keys, path)
@@ -114,7 +113,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         host=host[:200] if isinstance(host, str) else "",
         devices=len(listed) if isinstance(listed, list) else 0,
         device=device.pid if device and isinstance(device.pid, int) else -1,
-        device_name=device.name if device else "",
+        device_name=device.line.named[device.number].name if device else "",
         begin_ns=trace.begin_ns + base,
         end_ns=trace.end_ns + base,
         steps=tuple(map(trace.name_of, spans.rows.tolist())),
@@ -178,14 +177,13 @@ def _columns(
     """`begin`: of the time before each, whose account is kept."""
     group, name = ({value: n for n, value in enumerate(values)} for values in (groups, names))
     rows = [
-        (group[one.group], name[one.name], name[one.dtype], one.sequence, one.bytes, one.peer)
-        for one in found.told
+        (group[one.group], name[one.name], one.sequence, one.bytes, one.peer) for one in found.told
     ]
     start, end, base = trace.start[found.rows], trace.end[found.rows], trace.epoch_ns
     covered = np.zeros_like(start)
     if device:
         covered[:] = [one.compute_ns for one in device.over(start, end)]
-    fields = ("group", "name", "dtype", "sequence", "size", "peer")
+    fields = ("group", "name", "sequence", "size", "peer")
     told = np.array(rows, dtype=np.int64).reshape(-1, len(fields)).T.copy()
     return Collectives(
         **dict(zip(fields, told, strict=True)),

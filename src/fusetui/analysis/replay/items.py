@@ -14,7 +14,6 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.hosts import FREES, Hosts
-from fusetui.analysis.why.facts import named
 from fusetui.analysis.why.host import matching
 from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
@@ -197,7 +196,7 @@ def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> WaitPairs:
     """What items wait for that start later than is understood, where a stream was told to wait for
     an event since the launch before: what ended last on another stream of what that was given
     before, if it ended just before."""
-    calls = named(trace, WAITS_EVENT.search, Role.CALL)
+    calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
     late = late[items.cut[late] >= 0]
     best = np.full(len(late), -1)
     stream = np.searchsorted(items.bounds, late, side="right") - 1

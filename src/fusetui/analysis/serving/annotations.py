@@ -55,10 +55,6 @@ NODE_BITS = 32
 NOWHERE = "graph_node"
 
 
-def is_of_annotations(name: str) -> bool:
-    return name.startswith(BY_ANNOTATIONS)
-
-
 def with_annotations(trace: Trace, files: Sequence[str]) -> tuple[Trace, tuple[Join, ...]]:
     """The trace with the modules of nodes that were not joined before. `files`: of annotations,
     those that a user names; else there may be one beside the trace. What they do not name, args

@@ -35,7 +35,7 @@ def explained(question: Question) -> tuple[Why, Facts]:
     """All answers, and what was computed for them."""
     with args_read(question.accounts.trace):
         found = account_of(question)
-    facts = Facts(question.accounts, question.lines, *(question.window or ()))
+    facts = Facts(question.accounts, question.lines, question.window)
     findings, wanted, unknown, below = findings_of(facts)
     modules = module_times(facts.kernels.origins) if question.is_whole else None
     answers = msgspec.structs.replace(

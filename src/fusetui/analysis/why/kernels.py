@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.model import Ceiling, Shorter
 from fusetui.gpu.kernel_names import KernelName, decode
-from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.gpu.roofline.inputs import Amount
 from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.gpu.roofline.row import KernelJob
+from fusetui.text.patterns import LONGEST_NAME
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed

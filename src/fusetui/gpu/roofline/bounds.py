@@ -64,18 +64,13 @@ class Limits(msgspec.Struct, frozen=True):
             return None if self.cached else self.memory_ns
         return self.compute_ns if self.bound == "compute" else None
 
-    def shares(self, ns: int) -> dict[str, Any]:
-        """What bounds work of `ns` nanoseconds, and how close it came to each limit (1.0: all of a
-        peak); nothing for 0 ns. The keys are those of `KernelWork`."""
-        if ns <= 0:
-            return {}
-        memory = None if self.memory_ns is None or self.cached else self.memory_ns / ns
-        return {
-            "bound": self.bound,
-            "share_of_compute": None if self.compute_ns is None else self.compute_ns / ns,
-            # What came faster than memory can deliver came from the cache.
-            "share_of_bandwidth": None if memory is not None and memory > 1 else memory,
-        }
+    def share(self, ns: int) -> float | None:
+        """How close work of `ns` nanoseconds came to what bounds it: 1.0 is the roof. None too for
+        what came faster than memory can deliver: from the cache."""
+        least = self.least_ns
+        if ns <= 0 or least is None or (self.bound == "memory" and least > ns):
+            return None
+        return least / ns
 
 
 def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> Limits:
@@ -162,10 +157,11 @@ _RESERVED_SINCE_8: Final = 1024  # bytes of shared memory that the system reserv
 
 
 class Tiles(msgspec.Struct, frozen=True):
-    """Tiles of all matrices; `waves` as a fraction, `last_wave_empty` a share from 0 to below 1."""
+    """Tiles of all matrices. A wave is what the device holds at once, `waves` a fraction;
+    `last_wave_empty` is the share of the last one without a tile, from 0 to below 1."""
 
     tiles: int
-    sms: int | None = None
+    sms: int | None = None  # multiprocessors or compute units of the device
     waves: float | None = None
     last_wave_empty: float | None = None
 

@@ -7,7 +7,7 @@ that launched them have equal names and inputs, and launched kernels of the same
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -20,7 +20,7 @@ from fusetui.gpu.roofline.bounds import blocks_of
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak, peak_of
 from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import distinct
+from fusetui.trace.model.arrays import distinct, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments, arguments, arguments_of, parsed
@@ -53,13 +53,12 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
         return table[self.number]
 
 
-def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
-    """The jobs of kernels (default: all), in their order. `given` are figures of the devices that
-    override those of the table, see `peaks.peak_of`. Reads the args of the kernels and of the ops
-    that launched them."""
-    keep_as = KEPT_AS if rows is None else ""
-    rows = trace.rows_of(Role.KERNEL) if rows is None else rows
-    inputs, launches = arguments_of(trace.elements, args_asked(trace, rows), keep_as)
+def jobs(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
+    """The jobs of all kernels, in their order. `given` are figures of the devices that override
+    those of the table, see `peaks.peak_of`. Reads the args of the kernels and of the ops that
+    launched them."""
+    rows = trace.rows_of(Role.KERNEL)
+    inputs, launches = arguments_of(trace.elements, args_asked(trace, rows), KEPT_AS)
     inputs = _of_each(trace.op[rows], inputs)
     number = np.full(len(rows), -1, dtype=np.int32)
     places = np.flatnonzero(inputs.number >= 0)
@@ -156,19 +155,6 @@ def _alike(
         _beside(trace, rows),
     )
     return distinct_rows(columns)
-
-
-def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
-    """Columns of one length -> the first index of each distinct row, and the number of each row's.
-    Numbered in lexical order; much faster than np.unique along an axis."""
-    order = np.lexsort(columns[::-1])
-    new = np.zeros(len(order), dtype=np.bool_)
-    for column in columns:
-        new[1:] |= np.diff(column[order]) != 0
-    same = np.empty(len(order), dtype=np.intp)
-    same[order] = np.cumsum(new)
-    new[:1] = True
-    return order[new], same
 
 
 def _beside(trace: Trace, rows: Rows) -> Int64s:

@@ -15,7 +15,7 @@ from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.kernel_names.vocabulary import from_capability
 from fusetui.gpu.roofline.bounds import Limits, Tiles, limits, tiles
-from fusetui.gpu.roofline.inputs import Amount, Inputs, KernelWork, inputs_of
+from fusetui.gpu.roofline.inputs import NS, Amount, Inputs, inputs_of
 from fusetui.gpu.roofline.peaks import BANDWIDTH, Peak, attainable, is_assumed, peak_of
 from fusetui.gpu.roofline.pointwise import pointwise, rowwise
 from fusetui.gpu.roofline.products import attention, conv, matmul
@@ -55,16 +55,14 @@ class KernelJob(msgspec.Struct, frozen=True):
 
 
 @memo(64)
-def work_of(trace: Trace, row: int) -> KernelWork | None:
-    """What the op that launched a kernel computed, and how efficiently the kernel did it. None if
-    the op is not known, its shapes were not recorded, or the work cannot be attributed to this
-    kernel alone."""
+def work_of(trace: Trace, row: int) -> KernelJob | None:
+    """What the op that launched a kernel computed. None if the op is not known, its shapes were not
+    recorded, or the work cannot be attributed to this kernel alone."""
     op = int(trace.op[row])
     if trace.role[row] != Role.KERNEL or op < 0:
         return None
     peak = peak_of(properties_of(trace, row))
-    job = job_of(trace, row, trace.args_of(op), lambda: trace.args_of(row), peak)
-    return None if job is None else work_in(job, int(trace.dur[row]))
+    return job_of(trace, row, trace.args_of(op), lambda: trace.args_of(row), peak)
 
 
 def job_of(
@@ -88,13 +86,6 @@ def job_of(
         attainable=limits(amount, kernel, name, reached),
         assumed=is_assumed(peak, BANDWIDTH if near.bound == "memory" else near.kind),
     )
-
-
-def work_in(job: KernelJob, ns: int) -> KernelWork:
-    """The work of a kernel that took `ns` nanoseconds for a job."""
-    fields = msgspec.structs.asdict(job.amount)
-    fields |= msgspec.structs.asdict(job.tiles) if job.tiles else {}
-    return KernelWork(op=job.op, ns=ns, **fields, **job.limits.shares(ns))
 
 
 def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
@@ -184,14 +175,17 @@ _NOTABLE: Final = 0.05  # share of the device's time that is lost to an unfilled
 def describe(trace: Trace, row: int) -> str:
     """`[8192, 768] x [768, 3072] 38.7 GFLOP 204 TFLOP/s 65 % of peak 1,536 tiles, ...`. One line;
     unknown figures are left out, "" if nothing is known."""
-    work = work_of(trace, row)
-    if work is None:
+    job, ns = work_of(trace, row), int(trace.dur[row])
+    if job is None:
         return ""
-    share, of = work.share_of_peak, " bandwidth" if work.bound == "memory" else ""
-    of_peak = "" if share is None else f"{percent(share, 1)} of peak{of}"
-    shapes = _BETWEEN.get(work.kind, ", ").join(str(list(shape)) for shape in work.shapes)
-    parts = (shapes, *_rates(work), of_peak, tiles_text(work))
-    return "   ".join(filter(None, parts))
+    by_memory, share = job.limits.bound == "memory" and ns > 0, job.limits.share(ns)
+    of_peak = "" if share is None else f"{percent(share, 1)} of peak{' bandwidth' * by_memory}"
+    amount = job.amount
+    shapes = _BETWEEN.get(amount.kind, ", ").join(str(list(shape)) for shape in amount.shapes)
+    rates = _rate(amount.flop, ns, "FLOP")
+    if by_memory or not rates:  # bytes if memory is the limit or all that is known
+        rates += _rate(amount.bytes, ns, "B")
+    return "   ".join(filter(None, (shapes, *rates, of_peak, tiles_text(job.tiles))))
 
 
 def remarks(trace: Trace, row: int) -> tuple[str, ...]:
@@ -200,51 +194,43 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
         return ()
     properties = properties_of(trace, row)
     kernel, unit = decode(trace.name_of(row)), "CU" if _is_amd(properties) else "SM"
-    found = (_generations(kernel, properties), _last_wave(work_of(trace, row), unit))
-    return tuple(filter(None, found))
+    job = work_of(trace, row)
+    last = _last_wave(job.tiles, unit) if job and job.tiles else ""
+    return tuple(filter(None, (_generations(kernel, properties), last)))
 
 
-def tiles_text(work: KernelWork) -> str:
+def tiles_text(tiles: Tiles | None) -> str:
     """`1,536 tiles, 14.2 waves, the last 22 % full`."""
-    if work.tiles is None:
+    if tiles is None:
         return ""
-    text = plural(work.tiles, "tile")
-    if work.waves is None or work.last_wave_empty is None:
+    text, waves = plural(tiles.tiles, "tile"), tiles.waves
+    if waves is None or tiles.last_wave_empty is None:
         return text
-    full = percent(1 - work.last_wave_empty, 1)
-    if not work.last_wave_empty:
-        return f"{text}, {plural(round(work.waves), 'full wave')}"
-    if work.waves < 1:
+    if not tiles.last_wave_empty:
+        return f"{text}, {plural(round(waves), 'full wave')}"
+    full = percent(1 - tiles.last_wave_empty, 1)
+    if waves < 1:
         return f"{text}, one wave, {full} full"
-    waves = count(round(work.waves)) if work.waves >= 999.5 else significant(work.waves, DIGITS)
-    return f"{text}, {waves} waves, the last {full} full"
+    number = count(round(waves)) if waves >= 999.5 else significant(waves, DIGITS)
+    return f"{text}, {number} waves, the last {full} full"
 
 
-def _rates(work: KernelWork) -> tuple[str, ...]:
-    """Operations and their rate; bytes and theirs if memory is the limit or all that is known."""
-    operations = _pair(work.flop, work.flop_per_s, "FLOP")
-    if operations and work.bound != "memory":
-        return operations
-    return (*operations, *_pair(work.bytes, work.bytes_per_s, "B"))
+def _rate(number: int | None, ns: int, unit: str) -> list[str]:
+    """An amount, and how much of it each second."""
+    rate = [quantity(number * NS / ns, f"{unit}/s", DIGITS)] if number and ns > 0 else []
+    return [quantity(number, unit, DIGITS), *rate] if number else []
 
 
-def _pair(number: int | None, rate: float | None, unit: str) -> tuple[str, ...]:
-    if not number:
-        return ()
-    text = quantity(number, unit, DIGITS)
-    return (text, quantity(rate, f"{unit}/s", DIGITS)) if rate else (text,)
-
-
-def _last_wave(work: KernelWork | None, unit: str) -> str:
+def _last_wave(tiles: Tiles, unit: str) -> str:
     """Idle multiprocessors, or a last wave so empty that it costs a notable share of time."""
-    if work is None or work.tiles is None or work.waves is None or not work.sms:
+    if tiles.waves is None or not tiles.sms:
         return ""
-    idle = work.sms - work.tiles
-    if idle > _NOTABLE * work.sms:
-        tiles, of = plural(work.tiles, "tile"), plural(work.sms, unit)
-        return f"{tiles} {'leaves' if work.tiles == 1 else 'leave'} {count(idle)} of {of} idle"
-    unused = (work.last_wave_empty or 0.0) / math.ceil(work.waves)
-    if work.waves <= 1 or unused < _NOTABLE:
+    idle = tiles.sms - tiles.tiles
+    if idle > _NOTABLE * tiles.sms:
+        some, of = plural(tiles.tiles, "tile"), plural(tiles.sms, unit)
+        return f"{some} {'leaves' if tiles.tiles == 1 else 'leave'} {count(idle)} of {of} idle"
+    unused = (tiles.last_wave_empty or 0.0) / math.ceil(tiles.waves)
+    if tiles.waves <= 1 or unused < _NOTABLE:
         return ""
     return f"the last wave leaves {percent(unused, 1)} of the {unit}s' time unused"
 
