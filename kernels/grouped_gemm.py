@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .geglu_gemm import store_tile
+from .geglu import store_tile
 from .tiles import (
     QUANTUM,
     TABLES,
