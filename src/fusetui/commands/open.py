@@ -115,11 +115,7 @@ def is_snapshot(path: str) -> bool:
 
 def _found(name: str, every: bool) -> list[str]:
     """Every trace of a folder, or only the first, next to another trace."""
-    found = traces(name)
-    if name.endswith(".nsys-rep"):
-        from fusetui.commands.open import exported  # rarely needed
-
-        found = [exported(path) for path in found]
+    found = [*map(exported, traces(name))]
     if len(found) > 1 and not every:
         say(f"{name} contains {len(found)} traces; opening {found[0]}.")
     return found if every else found[:1]
@@ -169,7 +165,8 @@ def start(**look: Any) -> int:
 
 def found_in(folder: Path) -> Iterator[Offer]:
     """The newest traces and runs of a folder, then what ships with fusetui."""
-    yield from _traces(folder)
+    looked_at = (path for path in _by_age(folder)[:LOOKED_AT] if looks_like_a_trace(str(path)))
+    yield from map(_trace, islice(looked_at, NEWEST))
     runs = (path for path in (*listed(folder), *listed(folder / RUNS)) if is_run(str(path)))
     for path in heapq.nlargest(NEWEST, runs, key=changed):
         yield from _run(path)
@@ -191,12 +188,10 @@ def _inside(name: str) -> Iterator[Offer]:
         yield from map(_trace, sorted(map(Path, traces(name)), key=changed, reverse=True))
 
 
-def _traces(folder: Path) -> Iterator[Offer]:
-    from fusetui.trace.formats import looks_like_a_trace
-
-    files = [path for path in listed(folder) if path.name.endswith(ENDINGS) and path.is_file()]
-    newest = heapq.nlargest(LOOKED_AT, files, key=changed)
-    yield from map(_trace, [path for path in newest if looks_like_a_trace(str(path))][:NEWEST])
+def _by_age(folder: Path) -> list[Path]:
+    """The files that may be traces, the newest first."""
+    files = (path for path in listed(folder) if path.name.endswith(ENDINGS) and path.is_file())
+    return sorted(files, key=changed, reverse=True)
 
 
 def _trace(path: Path) -> Offer:
@@ -254,11 +249,7 @@ def run_watch(args: Namespace) -> int:
 
 def newest(folder: Path) -> Path | None:
     """The trace that was written last."""
-    files = (path for path in listed(folder) if path.name.endswith(ENDINGS) and path.is_file())
-    for path in sorted(files, key=changed, reverse=True):
-        if looks_like_a_trace(str(path)):
-            return path
-    return None
+    return next((path for path in _by_age(folder) if looks_like_a_trace(str(path))), None)
 
 
 def waited_for(folder: Path, shown: Path | None) -> Path:
@@ -276,17 +267,18 @@ def _state(path: Path | None) -> tuple[Path, float, int] | None:
     return None if path is None else (path, changed(path), path.stat().st_size)
 
 
-REPORT = ".nsys-rep"
-
-
 def exported(path: str) -> str:
     """The export of a report; of any other file, and where nothing can be exported, the path. Asks
     before it exports. Raises CommandError if nsys fails."""
-    if not path.endswith(REPORT) or not os.path.isfile(path) or (place := _place(path)) is None:
+    is_report = path.endswith(".nsys-rep") and os.path.isfile(path)
+    if not is_report or (place := _place(path)) is None:
         return path
     if not place.is_file():
         nsys = shutil.which("nsys")
-        if nsys is None or not sys.stdin.isatty() or not _wanted(path, place):
+        if nsys is None or not sys.stdin.isatty():
+            return path
+        say(f"{path} is a report of Nsight Systems. Export it with nsys to {place}? [y/N]")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return path
         _export(nsys, path, place)
     return str(place)
@@ -301,11 +293,6 @@ def _place(path: str) -> Path | None:
     told = f"{os.path.realpath(path)}\0{state.st_size}\0{state.st_mtime_ns}"
     hashed = blake2b(os.fsencode(told), digest_size=8).hexdigest()
     return folder / "nsys" / f"{Path(path).stem}-{hashed}.sqlite"
-
-
-def _wanted(path: str, place: Path) -> bool:
-    say(f"{path} is a report of Nsight Systems. Export it with nsys to {place}? [y/N]")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _export(nsys: str, path: str, place: Path) -> None:

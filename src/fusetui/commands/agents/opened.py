@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from fusetui import sample_traces
 from fusetui.analysis.questions.launches import wants_capture
-from fusetui.analysis.questions.note import note_of
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import notices
 from fusetui.commands.sources import ENDINGS, LESSON, SAMPLE, is_shipped, one_trace
+from fusetui.report.output import notes_of
 from fusetui.sample_traces import lessons
 from fusetui.text.figures import several
 from fusetui.trace.load import open_trace
@@ -103,8 +103,7 @@ class Opener:
         if wants_capture(trace):
             trace, more = self._joined(trace, is_shipped(name), stop)
             told += more
-        notes = (*told, *filter(None, (note_of(trace),)), *trace.notes)
-        return OpenTrace(name, state, trace, tuple(dict.fromkeys(notes)), file)
+        return OpenTrace(name, state, trace, tuple(dict.fromkeys(told + notes_of(trace))), file)
 
     def _trace(self, name: str, path: str, file: OpenFile, stop: Stop) -> Trace:
         """What an open file holds. Where the system does not give the file by its number, or a

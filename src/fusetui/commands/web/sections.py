@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from fusetui.analysis.diff.model import Diff
-from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.why.model import Why
 from fusetui.commands.web.html import (
     Cell,
@@ -22,6 +22,7 @@ from fusetui.commands.web.html import (
 from fusetui.commands.web.timeline import colors, timeline
 from fusetui.report.diff import judgment
 from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
+from fusetui.report.output import notes_of
 from fusetui.report.why_answer import (
     account_columns,
     account_rows,
@@ -45,6 +46,9 @@ FIGURES_OF_A_SIDE = {
 }
 
 
+TEXT = partial(ColumnHead, figures=False)
+
+
 class Told(NamedTuple):
     """A trace, and what `why` says of it."""
 
@@ -56,21 +60,18 @@ def html_of(sides: Sequence[Told], diff: Diff | None, light: bool | None, most: 
     """A whole report, with at most so many rows of each table."""
     names = [Path(side.trace.report.file).name for side in sides]  # without the folders of a user
     title = f"fusetui: {' → '.join(names)}"
-    notes = {n: 0 for side in sides for n in (note_of(side.trace), *side.trace.notes) if n}
+    notes = notes_of(*(side.trace for side in sides))
     body = [f"<header><h1>{text(title)}</h1>"]
     body += [*(f'<p class="note">{text(note)}</p>' for note in notes), "</header>", "<main>"]
     if diff is not None:
         body += [f'<section aria-label="diff">{"".join(_diff(diff, notes, most))}</section>']
     for letter, name, side in zip("AB", names, sides, strict=False):
         mark = f"{letter}: " if diff is not None else ""
-        body += ["<section>", f"<h2>{mark}{text(name)}</h2>"]
-        body += [
-            *_account(side),
-            *_findings(side.why),
-            "<h3>Timeline</h3>",
-            timeline(side.trace, CELLS * most),
-        ]
-        body += [*_tables(side.trace, most), "</section>"]
+        body += ["<section>", f"<h2>{mark}{text(name)}</h2>", *_account(side)]
+        body += [*_findings(side.why), "<h3>Timeline</h3>", timeline(side.trace, CELLS * most)]
+        tables = (made(name, side.trace) for name in TABLES)
+        body += ["<h3>Tables</h3>", *(column_table(one, most) for one in tables if len(one))]
+        body.append("</section>")
     body.append('</main>\n<footer class="faint"><p>Written by fusetui.</p></footer>')
     return document(title, "\n".join(body), asset("page.css") + colors(), asset("page.js"), light)
 
@@ -80,10 +81,7 @@ def _account(side: Told) -> Iterator[str]:
     yield f"<p>{text(' · '.join(parts(side.trace)))}</p>"
     yield f"<p><strong>{text(answer(found))}</strong></p>"
     if not found.devices:
-        heads = [
-            ColumnHead("thread", figures=False),
-            *map(ColumnHead, ("ops", "Python", "waiting", "nothing")),
-        ]
+        heads = [TEXT("thread"), *map(ColumnHead, ("ops", "Python", "waiting", "nothing"))]
         rows: list[list[Cell]] = [
             [one.label, *map(_time, (one.op_ns, one.python_ns, one.wait_ns, one.nothing_ns))]
             for one in found.cpu[:THREADS]
@@ -91,23 +89,21 @@ def _account(side: Told) -> Iterator[str]:
         few = f"{THREADS} of the {len(found.cpu)} " if len(rows) < len(found.cpu) else ""
         yield table(f"{few}CPU threads", heads, rows)
         return
-    heads = [ColumnHead(device_text(found), figures=False)]
+    heads = [TEXT(device_text(found))]
     for title, _ in account_columns(found):
         heads += [ColumnHead(title), ColumnHead(f"of {title}")]
-    account: list[list[Cell]] = [
-        [what, *(cell for ns, span in both for cell in (_time(ns), _share(ns, span)))]
-        for what, both in account_rows(found)
-    ]
+    account: list[list[Cell]] = []
+    for what, both in account_rows(found):
+        account.append([what])
+        for ns, whole in both:
+            account[-1] += [_time(ns), Figure(percent(ns, whole), ns / whole if whole else None)]
     yield table("Where the time went", heads, account)
 
 
 def _findings(found: Why) -> Iterator[str]:
     yield "<h3>Findings</h3>"
-    yield from (
-        f"<p>{text(said)}</p>"
-        for said in (ceiling_text(found), replayed_text(found), doubt_text(found))
-        if said
-    )
+    about_all = (ceiling_text(found), replayed_text(found), doubt_text(found))
+    yield from (f"<p>{text(said)}</p>" for said in about_all if said)
     items = []
     for one in found.findings:
         said = " ".join(filter(None, (one.text, worth_text(found, one))))
@@ -118,14 +114,6 @@ def _findings(found: Why) -> Iterator[str]:
         yield f'<p class="faint">{text(said)}</p>'
 
 
-def _tables(trace: Trace, most: int) -> Iterator[str]:
-    yield "<h3>Tables</h3>"
-    for name in TABLES:
-        found = made(name, trace)
-        if len(found):
-            yield column_table(found, "function" if name == "lines" else "name", most)
-
-
 def _diff(diff: Diff, said: Collection[str], most: int) -> Iterator[str]:
     yield f"<h2>What B does differently</h2><p><strong>{text(judgment(diff))}</strong></p>"
     yield f"<p>{text(diff.story[:1].upper() + diff.story[1:])}.</p>" if diff.story else ""
@@ -133,41 +121,29 @@ def _diff(diff: Diff, said: Collection[str], most: int) -> Iterator[str]:
     a, b = diff.side_a, diff.side_b
     rows: list[list[Cell]] = [["a step", _time(diff.step.a_ns), _time(diff.step.b_ns)]]
     for name, what in FIGURES_OF_A_SIDE.items():
-        rows.append([what, *(_amount(name, getattr(side, name)) for side in (a, b))])
-    yield table(
-        "Both sides", [ColumnHead("", figures=False), ColumnHead("A"), ColumnHead("B")], rows
-    )
+        figure = _time if name.endswith("_ns") else _count
+        rows.append([what, *(figure(getattr(side, name)) for side in (a, b))])
+    yield table("Both sides", [TEXT(""), ColumnHead("A"), ColumnHead("B")], rows)
     found = by_effect(lines(diff))
     last, rest = closing(diff), found[most:]
     if rest:
         change = sum(line.change_ns for line in rest if line.counts)
         last.insert(0, DiffLine("", "", None, None, change, plural(len(rest), "smaller line")))
     caption = "Changes of a step, which add up; in parentheses what runs beside the rest"
-    heads = [*map(ColumnHead, ("A", "B", "change"))]
-    heads += [ColumnHead(title, figures=False) for title in ("kind", "what", "why")]
+    heads = [*map(ColumnHead, ("A", "B", "change")), *map(TEXT, ("kind", "what", "why"))]
     yield table(caption, heads, map(_changed, found[:most]), map(_changed, last))
 
 
 def _changed(one: DiffLine) -> list[Cell]:
     told = signed_duration(one.change_ns)
     change = Figure(told if one.counts else f"({told})", one.change_ns)
-    return [
-        _time(one.a_ns),
-        _time(one.b_ns),
-        change,
-        one.kind,
-        one.what,
-        one.why.removeprefix(", "),
-    ]
+    texts = (one.kind, one.what, one.why.removeprefix(", "))
+    return [_time(one.a_ns), _time(one.b_ns), change, *texts]
 
 
 def _time(ns: int | None) -> Figure:
     return Figure("" if ns is None else duration(ns), ns)
 
 
-def _share(part: int, whole: int) -> Figure:
-    return Figure(percent(part, whole), part / whole if whole else None)
-
-
-def _amount(name: str, value: int) -> Figure:
-    return _time(value) if name.endswith("_ns") else Figure(count(value), value)
+def _count(number: int) -> Figure:
+    return Figure(count(number), number)

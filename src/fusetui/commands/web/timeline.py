@@ -63,7 +63,10 @@ def timeline(trace: Trace, width: int) -> str:
             drawn += _slices(side, place.line, y * LINE, named, width)
         elif place.idle_of is not None:
             drawn += _idle(side, idle[place.idle_of.key[1]], y * LINE, width)
-    labels = "".join(f"<li>{text(_label(place))}</li>" for place in shown)
+    labels = ""
+    for place in shown:
+        more = f" (+{place.more})" if place.more else ""
+        labels += f"<li>{text(clip(place.label.strip(), LONGEST) + more)}</li>"
     span = side.end - side.begin
     times = (span * n // (TICKS - 1) for n in range(TICKS))
     ruler = "".join(f"<span>{tick(ns, max(1, span // 100))}</span>" for ns in times)
@@ -91,11 +94,6 @@ def _is_drawn(place: Place, idle: dict[Id, IdleTime]) -> bool:
     if place.idle_of is not None:
         return place.idle_of.key[1] in idle
     return place.curve is None and not place.where and place.lane >= 0
-
-
-def _label(place: Place) -> str:
-    more = f" (+{place.more})" if place.more else ""
-    return clip(place.label.strip(), LONGEST) + more
 
 
 def _slices(side: Side, line: Line, y: int, named: int, width: int) -> Iterator[str]:
@@ -146,11 +144,12 @@ def _paths(kinds: NDArray[np.integer], share: Int64s, y: int, names: list[str]) 
 
 
 def _legend(drawn: list[str]) -> str:
-    there = {name for shape in drawn for name in [shape.split('"', 2)[1]]}
-    named = ((name, name.removeprefix("gpu_")) for name in TOKENS if name in there)
-    known = {f"idle_{name}": f"idle: {reason.short}" for name, reason in IDLE.items()}
+    there = {shape.split('"', 2)[1] for shape in drawn}
+    said = {name: name.removeprefix("gpu_") for name in TOKENS}
+    said |= {f"idle_{name}": f"idle: {reason.short}" for name, reason in IDLE.items()}
     parts = (
-        f'<span><span class="swatch {name}"></span>{text(known.get(name, said))}</span>'
-        for name, said in named
+        f'<span><span class="swatch {name}"></span>{text(said[name])}</span>'
+        for name in TOKENS
+        if name in there
     )
     return f'<p class="legend">{" ".join(parts)}</p>'
