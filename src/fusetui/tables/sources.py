@@ -179,6 +179,7 @@ def _collectives(trace: Trace, _: TableRequest) -> Records:
     from fusetui.analysis.questions.collectives import collectives_of
 
     found = collectives_of(trace)
+    each = zip(found.told, found.rows.tolist(), found.issued.tolist(), strict=True)
     return [
         {
             "collective": told.name,
@@ -194,9 +195,7 @@ def _collectives(trace: Trace, _: TableRequest) -> Records:
             "kernel": trace.name_of(row),
             "row": row,
         }
-        for told, row, issued in zip(
-            found.told, found.rows.tolist(), found.issued.tolist(), strict=True
-        )
+        for told, row, issued in each
     ]
 
 
