@@ -8,13 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fusetui.analysis.why.selection import Selection
-from fusetui.commands.cut import Window, part_asked
+from fusetui.commands.cut import part_asked
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import load
 from fusetui.report.output import emit
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
-from fusetui.trace import Trace
 from fusetui.trace.new_file import check_new, new_file
 
 AS_TRACE = "fusetui cut writes it as a trace, of which any page can be drawn"
@@ -39,7 +38,14 @@ def run_picture(args: Namespace) -> int:
     window = None if is_whole else part_asked(traces[0], args)
     if window and page != TIMELINE:
         raise CommandError(f"A part is drawn by --page timeline alone: {AS_TRACE}.")
-    svg = _drawn(traces, page, window, args)
+    from fusetui.tui.layout.view import short_label
+    from fusetui.tui.pictures import drawn, shown
+    from fusetui.tui.state.state import Size
+
+    labels = [short_label(trace.report.file) for trace in traces]
+    state = shown(traces, labels, page, Size(*args.size), window)
+    title = f"{' and '.join(labels)}: {page}"
+    svg = drawn(state, args.light is not False, title, pixels=args.pixels)
     if form == ".html":
         from fusetui.commands.web.html import document
 
@@ -49,17 +55,6 @@ def run_picture(args: Namespace) -> int:
         place.write_bytes(rasterizer(svg) if rasterizer else svg.encode())
     emit(f"{printable(args.out)}: the page {page}.")
     return max(one.code for one in loaded)
-
-
-def _drawn(traces: list[Trace], which: str, window: Window | None, args: Namespace) -> str:
-    from fusetui.tui.layout.view import short_label
-    from fusetui.tui.pictures import drawn, shown
-    from fusetui.tui.state.state import Size
-
-    labels = [short_label(trace.report.file) for trace in traces]
-    state = shown(traces, labels, which, Size(*args.size), window)
-    title = f"{' and '.join(labels)}: {which}"
-    return drawn(state, args.light is not False, title, pixels=args.pixels)
 
 
 def _rasterizer() -> Callable[[str], bytes]:
@@ -87,9 +82,9 @@ def run_report(args: Namespace) -> int:
     traces = [one.trace for one in loaded]
     from fusetui.analysis.replay.worth import with_worth
     from fusetui.analysis.why.answer import why
-    from fusetui.commands.web.sections import Told, html_of
+    from fusetui.commands.web.sections import html_of
 
-    sides = [Told(trace, with_worth(trace, why(trace, Selection()))) for trace in traces]
+    sides = [(trace, with_worth(trace, why(trace, Selection()))) for trace in traces]
     found = None
     if len(traces) > 1:
         from fusetui.analysis.diff.compare import diff

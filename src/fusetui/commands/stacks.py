@@ -64,12 +64,10 @@ def _flame(trace: Trace, of: str, time: str) -> Flame:
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 BETWEEN = ";"
 
-Stack = tuple[list[int], int]
-"""Nodes from the outermost one on, and ns that belong to none further inside."""
 
-
-def stacks(flame: Flame) -> Iterator[Stack]:
-    """Those with any time, in the order of the tree."""
+def stacks(flame: Flame) -> Iterator[tuple[list[int], int]]:
+    """Those with any time, in the order of the tree: nodes from the outermost one on, and ns that
+    belong to none further inside."""
     tree, own = flame.tree, flame.amount.copy()
     inner = np.flatnonzero(tree.parent >= 0)
     np.subtract.at(own, tree.parent[inner], flame.amount[inner])

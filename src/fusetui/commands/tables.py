@@ -40,10 +40,17 @@ TABLE = "table"
 def show(args: Namespace) -> int:
     """The answer of a command as a table. Raises Error, also for what cannot be written."""
     form_of(args)
-    tables, codes, notes = [], [DONE], dict[str, None]()
+    given, tables, codes, notes = vars(args), [], [DONE], dict[str, None]()
+    asked = TableRequest(
+        by=given.get("by", "name"),
+        peaks=given_peaks(given.get("peak", ())),
+        expand=given.get("expand", False),
+        file=given.get("file"),
+        part=selection_of(args) if "step_by" in given else Selection(),
+    )
     for path in (args.trace, *args.others):
         trace, code = load(path, args.captured_by)
-        tables.append((trace.report.file, made(args.command, trace, _asked(args))))
+        tables.append((trace.report.file, made(args.command, trace, asked)))
         codes.append(code)
         if args.command == "lines":
             say_why_no_lines(trace, args, len(tables[-1][1]) > 0)
@@ -80,17 +87,6 @@ def form_of(args: Namespace) -> str:
     if args.output:
         check_new(args.output)
     return form
-
-
-def _asked(args: Namespace) -> TableRequest:
-    given = vars(args)
-    return TableRequest(
-        by=given.get("by", "name"),
-        peaks=given_peaks(given.get("peak", ())),
-        expand=given.get("expand", False),
-        file=given.get("file"),
-        part=selection_of(args) if "step_by" in given else Selection(),
-    )
 
 
 def chosen(table: Table, args: Namespace) -> Table:

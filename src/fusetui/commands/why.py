@@ -11,7 +11,7 @@ from fusetui.analysis.why.selection import Selection
 from fusetui.commands.answers import shown
 from fusetui.commands.errors import CANNOT_TELL, CommandError
 from fusetui.commands.loading import load, one_form
-from fusetui.report.output import emit_json_of, emit_of, note_lines, width
+from fusetui.report.output import emit_json_of, emit_of, notes_of, width, wrapped
 from fusetui.text.figures import parse_time
 from fusetui.text.patterns import late
 from fusetui.trace import Trace
@@ -48,7 +48,7 @@ def run_why(args: Namespace) -> int:
     elif args.markdown:
         emit_of(trace, why_markdown(found))
     else:
-        emit_of(trace, why_text(found, width(), len(note_lines(trace)), args.all))
+        emit_of(trace, why_text(found, width(), len(wrapped(notes_of(trace))), args.all))
     return code
 
 

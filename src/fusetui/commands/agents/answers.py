@@ -137,12 +137,12 @@ class Answerer:
         if "columns" in TOOLS[name].takes:
             head, items = self._table(getattr(asked, "table", name), traces[0], asked)
         elif name == "sql":
-            table = self._opener.answer((*key, asked.query), lambda: _sql(asked, traces))
+            table = self._opener.answers.get((*key, asked.query), lambda: _sql(asked, traces))
             head, items = _rows(traces[0], name, table)
             head["notes"] = [*dict.fromkeys(note for one in traces for note in one.notes)]
         elif traces:
             make = WITH_TRACES[name]
-            head, items = self._opener.answer(key, lambda: make(asked, *traces))
+            head, items = self._opener.answers.get(key, lambda: make(asked, *traces))
         elif name == "decode":
             from fusetui.gpu.kernel_names import decoded
 
@@ -156,7 +156,7 @@ class Answerer:
         by, step = getattr(asked, "by", "name"), getattr(asked, "step", None)
         options = TableRequest(by=by, part=Selection(step=step))
         key = name, by, step, opened.state
-        whole = self._opener.answer(key, lambda: made(name, opened.trace, options))
+        whole = self._opener.answers.get(key, lambda: made(name, opened.trace, options))
         return _rows(opened, name, _chosen(whole, asked))
 
 

@@ -72,7 +72,8 @@ class Opener:
 
     def __init__(self, folders: Folders) -> None:
         self.folders = folders
-        self._traces, self._answers = Recent(TRACES), Recent(ANSWERS)
+        self._traces = Recent(TRACES)
+        self.answers = Recent(ANSWERS)  # that are kept for their next pages
         self._names = dict[str, str]()  # of traces, by the places that they were read at last
 
     def open(self, name: str, stop: Stop = never) -> OpenTrace:
@@ -86,10 +87,6 @@ class Opener:
         state = path, found.st_size, found.st_mtime_ns, found.st_ino
         opened: OpenTrace = self._traces.get(state, lambda: self._read(name, state, file, stop))
         return opened if opened.name == name else replace(opened, name=name)
-
-    def answer(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """An answer that is kept for its next page."""
-        return self._answers.get(key, make)
 
     def told(self, sentence: str) -> str:
         """A sentence with the names of traces, where it has the places that they were read at."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.why.model import Why
@@ -49,36 +48,32 @@ FIGURES_OF_A_SIDE = {
 TEXT = partial(ColumnHead, figures=False)
 
 
-class Told(NamedTuple):
-    """A trace, and what `why` says of it."""
-
-    trace: Trace
-    why: Why
-
-
-def html_of(sides: Sequence[Told], diff: Diff | None, light: bool | None, most: int) -> str:
-    """A whole report, with at most so many rows of each table."""
-    names = [Path(side.trace.report.file).name for side in sides]  # without the folders of a user
+def html_of(
+    sides: Sequence[tuple[Trace, Why]], diff: Diff | None, light: bool | None, most: int
+) -> str:
+    """A whole report about traces and what `why` says of each, with at most so many rows of each
+    table."""
+    names = [Path(trace.report.file).name for trace, _ in sides]  # without the folders of a user
     title = f"fusetui: {' → '.join(names)}"
-    notes = notes_of(*(side.trace for side in sides))
+    notes = notes_of(*(trace for trace, _ in sides))
     body = [f"<header><h1>{text(title)}</h1>"]
     body += [*(f'<p class="note">{text(note)}</p>' for note in notes), "</header>", "<main>"]
     if diff is not None:
         body += [f'<section aria-label="diff">{"".join(_diff(diff, notes, most))}</section>']
-    for letter, name, side in zip("AB", names, sides, strict=False):
+    for letter, name, (trace, found) in zip("AB", names, sides, strict=False):
         mark = f"{letter}: " if diff is not None else ""
-        body += ["<section>", f"<h2>{mark}{text(name)}</h2>", *_account(side)]
-        body += [*_findings(side.why), "<h3>Timeline</h3>", timeline(side.trace, CELLS * most)]
-        tables = (made(name, side.trace) for name in TABLES)
+        body += ["<section>", f"<h2>{mark}{text(name)}</h2>"]
+        body.append(f"<p>{text(' · '.join(parts(trace)))}</p>")
+        body += [*_account(found), *_findings(found)]
+        body += ["<h3>Timeline</h3>", timeline(trace, CELLS * most)]
+        tables = (made(name, trace) for name in TABLES)
         body += ["<h3>Tables</h3>", *(column_table(one, most) for one in tables if len(one))]
         body.append("</section>")
     body.append('</main>\n<footer class="faint"><p>Written by fusetui.</p></footer>')
     return document(title, "\n".join(body), asset("page.css") + colors(), asset("page.js"), light)
 
 
-def _account(side: Told) -> Iterator[str]:
-    found = side.why
-    yield f"<p>{text(' · '.join(parts(side.trace)))}</p>"
+def _account(found: Why) -> Iterator[str]:
     yield f"<p><strong>{text(answer(found))}</strong></p>"
     if not found.devices:
         heads = [TEXT("thread"), *map(ColumnHead, ("ops", "Python", "waiting", "nothing"))]
