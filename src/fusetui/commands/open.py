@@ -17,8 +17,9 @@ from datetime import datetime
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fusetui import sample_traces
 from fusetui.commands import terminal
 from fusetui.commands.about import lines_about
 from fusetui.commands.errors import DONE, CommandError, say
@@ -34,12 +35,14 @@ from fusetui.commands.sources import (
     traces,
 )
 from fusetui.commands.terminal import has_terminal, needs_ascii
+from fusetui.report.output import emit
+from fusetui.sample_traces import lessons
+from fusetui.text.figures import size
 from fusetui.trace.cache.folder import cache_folder
 from fusetui.trace.formats import looks_like_a_trace
 from fusetui.trace.read.remote import is_remote
-
-if TYPE_CHECKING:
-    from fusetui.tui.state.offers import Offer
+from fusetui.tui.state.offers import Offer
+from fusetui.tui.state.tour import LESSONS
 
 SIDES = 2  # traces that are shown side by side
 NEWEST = 9  # traces, and as many runs
@@ -61,9 +64,6 @@ def run_tutor(args: Namespace) -> int:
     """A guided tour of the app, on a lesson. Raises CommandError if there is no terminal."""
     if not has_terminal():
         raise CommandError("fusetui tutor needs a terminal; docs/tour.md describes the same steps.")
-    from fusetui.sample_traces import lessons
-    from fusetui.tui.state.tour import LESSONS
-
     paths = [str(lessons.path(name)) for name in LESSONS]
     look = {"ascii_only": args.ascii, "theme": args.theme, "mouse": args.mouse}
     return show(paths, opened=1, tour=True, **look)
@@ -156,8 +156,6 @@ def start(**look: Any) -> int:
     offers = list(found_in(Path()))
     if has_terminal():
         return show([], opened=0, offers=offers, **look)
-    from fusetui.report.output import emit
-
     lines = [line for offer in offers for line in lines_about(offer.label, offer.about)]
     emit("\n".join([*lines, "", HINT]))
     return DONE
@@ -195,16 +193,11 @@ def _by_age(folder: Path) -> list[Path]:
 
 
 def _trace(path: Path) -> Offer:
-    from fusetui.text.figures import size
-    from fusetui.tui.state.offers import Offer
-
     return Offer(str(path), (str(path),), f"{_when(path)}   {size(path.stat().st_size)}")
 
 
 def _run(path: Path) -> Iterator[Offer]:
     """The variants of a run; nothing if there is none, as after a capture that failed."""
-    from fusetui.tui.state.offers import Offer
-
     with suppress(CommandError):
         paths = tuple(traces(str(path)))
         names = ", ".join(Path(name).name.partition(".")[0] for name in paths)
@@ -212,11 +205,6 @@ def _run(path: Path) -> Iterator[Offer]:
 
 
 def _shipped() -> Iterator[Offer]:
-    from fusetui import sample_traces
-    from fusetui.sample_traces import lessons
-    from fusetui.tui.state.offers import Offer
-    from fusetui.tui.state.tour import LESSONS
-
     paths = tuple(str(lessons.path(name)) for name in LESSONS[:1])
     yield Offer("tutor", paths, "a guided tour of the app, in five minutes", is_tour=True)
     for prefix, shelf in ((LESSON, lessons), (SAMPLE, sample_traces)):

@@ -86,7 +86,6 @@ def _row(name: str, values: Values) -> TableColumn:
 
 
 def _text(name: str, values: Values, texts: Sequence[str]) -> TableColumn:
-    """The texts with these numbers."""
     return TableColumn(name, values.astype(np.int32), tuple(texts))
 
 

@@ -146,7 +146,6 @@ def _lines(trace: Trace, asked: TableRequest) -> Records:
 
 
 def _gaps(trace: Trace, asked: TableRequest) -> Records:
-    """All of them."""
     from fusetui.analysis.why.selection import accounted
     from fusetui.report.why_answer import main_reason
 
@@ -165,7 +164,6 @@ def _gaps(trace: Trace, asked: TableRequest) -> Records:
 
 
 def _launches(trace: Trace, _: TableRequest) -> Records:
-    """Launch calls by thread and name."""
     from fusetui.analysis.questions.launches import thread_launches
 
     return [
