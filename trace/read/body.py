@@ -181,8 +181,7 @@ def is_end(document: Document, after: int) -> bool:
 
 
 def _object_in(text: bytes) -> tuple[bool, int]:
-    """Whether the object that a text begins within ends in it, and where; else where it is no
-    JSON."""
+    """Whether the object that a text begins within ends in it, and where; else where it breaks."""
     plain = text.decode("latin-1")  # a character a byte: the structure is ASCII
     blanks = len(plain) - len(plain.lstrip())
     begin = blanks + plain.startswith(",", blanks)

@@ -183,8 +183,7 @@ def _decoder(names: tuple[str, ...]) -> tuple[Callable[[bytearray], list[Any]], 
 
 
 def _json(value: object) -> bytes:
-    """An element that was read in pieces, as text again; it may contain numbers too large for
-    orjson."""
+    """A value that was decoded, as text again; b"" for numbers too large for orjson."""
     try:
         return b"" if value is None else orjson.dumps(value)
     except orjson.JSONEncodeError:

@@ -78,8 +78,7 @@ class Mender:
             start = chunk.end
 
     def _window(self, start: int, stop: int) -> ByteWindow | None:
-        """The elements from `start` on that begin before `stop`; None if the first one has no
-        end."""
+        """The elements from `start` on that begin before `stop`; None if the first has no end."""
         text = self._document[start : start + self._window_size]
         found = split(text)
         if not len(found.ends):
@@ -118,8 +117,7 @@ class Mender:
         return plain or self._read_batch(window, end)
 
     def _read_batch(self, window: ByteWindow, end: int) -> Chunk:
-        """Reads what is not a plain list up to `end`, or to where reading can continue after
-        damage."""
+        """Reads what is no plain list up to `end`, or to where reading can go on after damage."""
         batch = Batch(window, max(MOST_LISTED - self._listed, 0), self._others)
         for number, reason in batch.damaged():
             begin, stop = batch.place_of(number)

@@ -75,8 +75,7 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
         return self.size * (PACKED if self.packing else 1)
 
     def has_changed(self) -> bool:
-        """Whether the file is another one since it was opened; what arrives is looked after in
-        remote.py."""
+        """Since it was opened; what arrives is looked after in remote.py."""
         return self.arriving is None and state_of(self.file.fileno()) != self.state
 
     def room(self) -> IO[bytes]:
@@ -310,8 +309,7 @@ def reason(error: OSError) -> str:
 
 
 def beginning(path: str, most: int = ENOUGH) -> bytes:
-    """At least the first `most` bytes of the document, or all that it has; b"" for what cannot be
-    read."""
+    """At least the first `most` bytes of the document, if it has them; b"" if it is unreadable."""
     try:
         stored = open_stored(path)
         with closing(stored.file):
