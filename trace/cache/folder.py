@@ -160,8 +160,7 @@ def remove(folder: Folder, own: OwnFile) -> bool:
 
 
 def _may_replace(place: Path) -> bool:
-    """Whether an entry may be written here: there is no file, an entry, or an empty file, as after
-    a power failure."""
+    """Whether there is no file, an entry, or an empty file, as after a power failure."""
     try:
         with open_own(place) as file:
             return file.read(len(MAGIC)) in (MAGIC, b"")

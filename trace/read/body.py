@@ -139,8 +139,7 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 def tail_of(document: Document, after: int, bare: bool) -> Tail:
-    """What begins at `after`, the byte behind the bracket that closes the events; `bare`: the
-    document is only that list."""
+    """What begins at `after`, behind the bracket that closes the events; `bare`: as of Body."""
     text = document[after : after + MOST]
     if bare:
         return Tail({}, True, _other_document(document, after))

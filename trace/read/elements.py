@@ -101,8 +101,7 @@ class Elements:
                 self.text.part(at, at)
 
     def _text_at(self, order: int) -> bytes:
-        """The text of an element; those asked for last are kept. Raises IndexError, and what
-        decode_raw and list_text raise."""
+        """The last ones are kept. Raises IndexError, and what decode_raw and list_text do."""
         if order in self._seen:
             return self._seen[order]
         number = int(np.searchsorted(self._firsts, order, side="right")) - 1

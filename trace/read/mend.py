@@ -203,8 +203,7 @@ class Starts:
         self._asked, self._answer = -1, 0  # the answer is FAR_AWAY if there is none
 
     def after(self, place: int) -> int:
-        """The next start after a place, FAR_AWAY if there is none. If the places asked for ascend,
-        no byte is searched twice."""
+        """The next start after a place, or FAR_AWAY. No byte is searched twice as places ascend."""
         if self._pattern is None:
             known = self._search(EVENT_START, 0) < FAR_AWAY
             self._pattern = EVENT_START if known else ANY_START

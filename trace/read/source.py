@@ -290,8 +290,7 @@ def _copied(file: IO[bytes], path: str) -> IO[bytes]:
 
 
 def _has_event(begin: Document) -> bool:
-    """Whether the beginning of a document contains something like an event, or may hold events in
-    another form than text."""
+    """Whether the beginning has something like an event, or may hold events that are no text."""
     head = b"".join(first_pieces(begin, packing_of(begin[:4]), HEAD))
     if may_hold_events(head):
         return True
