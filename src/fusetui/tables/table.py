@@ -91,11 +91,9 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
     def ranks(self) -> NDArray[Any]:
         """Numbers in the order of the values: of texts, their places in the alphabet."""
         if self.texts is None:
-            return self.values.astype(np.int8) if self.kind == "bool" else self.values
+            return self.values
         order = sorted(range(len(self.texts)), key=self.texts.__getitem__)
-        places = np.empty(len(order), dtype=np.int64)
-        places[order] = np.arange(len(order))
-        return places[self.values]
+        return np.argsort(order)[self.values]  # of the places of a permutation: its inverse
 
 
 class ColumnTable(msgspec.Struct, frozen=True, eq=False):
