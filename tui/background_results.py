@@ -5,16 +5,15 @@ terminal, so that another process can work it out."""
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import queues
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.search import by_args, by_words, search, texts_of
-from fusetui.trace.layout.counters import Curve, counters, curve_of
+from fusetui.trace.layout.counters import counters, curve_of
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotRead
@@ -28,6 +27,7 @@ from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
 from fusetui.tui.layout.search_hits import NOTHING
 from fusetui.tui.layout.view import short_label
+from fusetui.tui.state.reading import Piece
 from fusetui.tui.state.state import BESIDE, MARKS, ROWS
 
 if TYPE_CHECKING:
@@ -37,15 +37,7 @@ if TYPE_CHECKING:
 OFTEN = 0.2  # seconds between two counts while args are read
 
 
-class Made(msgspec.Struct, frozen=True, eq=False):
-    """What pages need and would otherwise make when they are opened: see memo.kept_on."""
-
-    by: dict[Hashable, Any]
-
-
 ArgsRead = tuple[Rows, Rows, float]  # hits, those by args alone, the share that was read
-Piece = tuple[Curve, ...] | Insight | Made
-"""All counters known by now, or all that is known about where the time went, or what pages need."""
 
 
 def answers(
@@ -102,14 +94,14 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
         yield from _insights(trace, cancelled)
     for make in (call_tree, callers_tree, op_tree):
         if not cancelled():
-            yield Made({make: make(trace)})
+            yield {make: make(trace)}
     more = () if cancelled() else tuple(map(curve_of, counters(trace, cancelled)))
     if more and not cancelled():
         yield found + more
     from fusetui.analysis.serving.captures import numbers_nodes  # many modules
 
     if not cancelled() and numbers_nodes(trace):
-        yield Made({dependencies: dependencies(trace)})
+        yield {dependencies: dependencies(trace)}
 
 
 def opened(path: str) -> MemorySide:
@@ -130,7 +122,7 @@ def idle_of(found: Accounts) -> tuple[IdleTime, ...]:
     return tuple(one for line in found.lines for one in idle_times(line))
 
 
-def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
+def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     """Nothing is said about a part of a trace, because the rest could reverse it."""
     if trace.report.prefix:
         return
@@ -155,13 +147,13 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
         keys = keys_of(trace, facts.kernels.jobs, origins)
         yield Insight(idle, AnswerPage(why, tree, lists, keys, origins))
     if not cancelled():
-        yield Made({FRAMES: frame_tree(trace, origins)})
+        yield {FRAMES: frame_tree(trace, origins)}
     if any(one is not None for one in wanted) and not cancelled():
         from fusetui.analysis.replay.worth import with_worth
 
         told = with_worth(trace, replace(why, wanted=wanted))
         texts = tuple(one if isinstance(one, str) else None for one in told.wanted)
-        yield Made({WORTH: replace(told, wanted=texts, modules=None, module_times=None)})
+        yield {WORTH: replace(told, wanted=texts, modules=None, module_times=None)}
 
 
 @memo()

@@ -28,11 +28,10 @@ from fusetui.trace.model.errors import CannotRead, NothingRead, TraceError
 from fusetui.trace.model.memo import once
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
-from fusetui.tui.background_results import Made, Piece, by_names
+from fusetui.tui.background_results import by_names
 from fusetui.tui.background_results import opened as snapshot
 from fusetui.tui.drawing.chrome import parts
 from fusetui.tui.helper_client import ALONE, SNAPSHOTS, Beside, Cancelled, NotBeside, Start, beside
-from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.lanes import names_of
@@ -91,7 +90,7 @@ def load(
                 post(reading.unpacked)
         for path, trace in zip(paths, traces, strict=False):
             for piece in helper.answers((path, trace), cancelled):
-                post(told_of(trace, piece))
+                post(partial(reading.learned, trace=trace, piece=piece))
         cutting.warm()
 
 
@@ -162,14 +161,6 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
             once(side.trace, make)
         _ = side.quiet, side.trace.launch_index
     return sides
-
-
-def told_of(trace: Trace, piece: Piece) -> Run:
-    if isinstance(piece, Insight):
-        return partial(reading.explained, trace=trace, insight=piece)
-    if isinstance(piece, Made):
-        return partial(reading.prepared, trace=trace, made=piece.by)
-    return partial(reading.counted, trace=trace, curves=piece)
 
 
 def compare(asked: effects.Compare, post: Post, cancelled: Stop, start: Start = None) -> None:

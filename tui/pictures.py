@@ -22,9 +22,8 @@ from fusetui.tui.drawing.schemes import DARK, LIGHT, UNICODE, Scheme, styles_of
 from fusetui.tui.drawing.segments import painted
 from fusetui.tui.layout.moves import over
 from fusetui.tui.layout.view import make_sides
-from fusetui.tui.loading import told_of
 from fusetui.tui.state import moving
-from fusetui.tui.state.reading import compared
+from fusetui.tui.state.reading import compared, learned
 from fusetui.tui.state.screen import tabs_height
 from fusetui.tui.state.state import Compare, Outcome, Size, State
 
@@ -51,7 +50,7 @@ def shown(
     state = _settled(state, outcome)
     for side in state.sides:
         for piece in pieces(side.trace, never):
-            state = _settled(state, told_of(side.trace, piece)(state))
+            state = _settled(state, learned(state, side.trace, piece))
     state = _settled(state, registry.turned_to(registry.BY_NAME[page], state))
     if state.page != page:
         raise NoPage(f"{state.hint[:1].upper()}{state.hint[1:]}.")

@@ -14,12 +14,11 @@ from fusetui.analysis.diff.compare import diff
 from fusetui.trace import Trace
 from fusetui.trace.model.report import never
 from fusetui.tui import screen_layout
-from fusetui.tui.background_results import Made, pieces
 from fusetui.tui.background_results import opened as opened_snapshot
+from fusetui.tui.background_results import pieces
 from fusetui.tui.drawing.picture import Picture
 from fusetui.tui.drawing.schemes import DARK, Scheme, Styled, styles_of
 from fusetui.tui.drawing.segments import painted
-from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.registry import ACTIONS, arrived, settled
 from fusetui.tui.state import memory, reading
@@ -67,10 +66,8 @@ def explained(state: State) -> State:
     """All that a thread finds out about the traces."""
     for side in state.sides:
         for piece in pieces(side.trace, never):
-            if isinstance(piece, Insight):
-                state = reading.explained(state, side.trace, piece)
-            elif isinstance(piece, Made):
-                state = reading.prepared(state, side.trace, piece.by)
+            if not isinstance(piece, tuple):
+                state = reading.learned(state, side.trace, piece)
     return state
 
 

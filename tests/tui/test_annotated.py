@@ -18,7 +18,7 @@ from fusetui.trace.model.joined import Joined
 from fusetui.trace.model.report import never
 from fusetui.trace.program.backward import dependencies
 from fusetui.tui import loading, registry
-from fusetui.tui.background_results import Made, pieces
+from fusetui.tui.background_results import pieces
 from fusetui.tui.state.search import shown_row
 
 SERVER = Server(hip=False)
@@ -84,7 +84,7 @@ async def test_what_a_node_waits_for(tmp_path: Path, name: str, told: list[str])
 def test_dependencies_are_read_where_nodes_have_numbers(tmp_path: Path) -> None:
     def made(path: Path) -> bool:
         found = pieces(open_trace(str(path)), never)
-        return any(isinstance(one, Made) and dependencies in one.by for one in found)
+        return any(isinstance(one, dict) and dependencies in one for one in found)
 
     assert made(save(tmp_path / "a.json", three_nodes()))
     assert not made(save(tmp_path / "b.json", Server().step(4, 0, 1)))

@@ -18,7 +18,7 @@ from fusetui.analysis.questions.groups import Keys
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui.app import AppOptions, FusetuiApp
-from fusetui.tui.background_results import Made, Piece, pieces
+from fusetui.tui.background_results import pieces
 from fusetui.tui.helper_client import ALONE, Beside, Named, NotBeside, ship, unship
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.op_tree import call_tree
@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> str:
     return str(path)
 
 
-def last(found: list[Piece]) -> Insight:
+def last(found: list[Any]) -> Insight:
     """The insight with the answer."""
     return [piece for piece in found if isinstance(piece, Insight)][-1]
 
@@ -52,9 +52,7 @@ def test_both_find_the_same(path: str) -> None:
     assert there.why == here.why
     assert there.lists == here.lists
     assert there.origins.trace is trace
-    trees = [
-        piece.by[call_tree] for piece in others if isinstance(piece, Made) if call_tree in piece.by
-    ]
+    trees = [one[call_tree] for one in others if isinstance(one, dict) and call_tree in one]
     assert trees[0].figures["GPU"].tolist() == call_tree(trace).figures["GPU"].tolist()
     number = int(here.kernel_keys["module"].number[0])
     known = there.kernel_keys["module"]
@@ -77,8 +75,8 @@ def test_nobody_waits_for_what_is_not_wanted_any_more(path: str) -> None:
 def test_without_another_process_the_thread_does_it(path: str) -> None:
     posted: list[Any] = []
     load([path], posted.append, never, helper=ALONE)
-    known = [one.keywords["insight"] for one in posted if "insight" in getattr(one, "keywords", ())]
-    assert known[-1].answer
+    known = [getattr(one, "keywords", {}).get("piece") for one in posted]
+    assert last(known).answer
 
 
 def test_columns_and_groups_arrive_as_they_were_sent(mlp: Trace) -> None:

@@ -44,13 +44,13 @@ def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
     load([str(path)], posted.append, lambda: False)
     loaded, counted, first, last, *trees = posted[-8:]
     assert isinstance(loaded, TracesLoaded)
-    assert counted.func is reading.counted
-    assert first.func is last.func is reading.explained
-    begun, whole = first.keywords["insight"], last.keywords["insight"]
+    assert {one.func for one in (counted, first, last, *trees)} == {reading.learned}
+    assert isinstance(counted.keywords["piece"], tuple)
+    begun, whole = first.keywords["piece"], last.keywords["piece"]
     assert begun.answer is None
     assert whole.idle is begun.idle
     assert whole.answer is not None
-    made = [make for tree in trees for make in tree.keywords["made"]]
+    made = [make for tree in trees for make in tree.keywords["piece"]]
     assert made == [FRAMES, call_tree, callers_tree, op_tree]
 
 

@@ -145,13 +145,6 @@ def visible(end: Int64s, opened: Flags) -> Rows:
     return np.flatnonzero(np.cumsum(delta[:-1]) == 0)
 
 
-def open_to(end: Int64s, opened: Flags, node: int) -> Flags:
-    """The open nodes, with all ancestors of a node opened too; `end` as for `visible`."""
-    changed = opened.copy()
-    changed[np.flatnonzero(end[:node] > node)] = True
-    return changed
-
-
 MOST = 20  # names listed
 FEW = 20  # at most this many modules are open at first
 BELONGS_NOWHERE: Final = {

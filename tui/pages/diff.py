@@ -113,7 +113,7 @@ class DiffPage(ListPage):
         shown = state.comparison
         if shown is None:
             return compared_anew(state) if state.has_diff else state
-        return replace(state, comparison=shown.windowed(state.session.views))
+        return replace(state, comparison=shown.beside(state.session.views))
 
     def rows(self, state: State) -> Rows:
         shown = state.comparison
@@ -233,7 +233,7 @@ def windowed(state: State, index: int, view: View) -> State:
     if state.comparison is None:
         return state
     session = state.session.windowed(index, view.begin, view.end)
-    return replace(state, session=session, comparison=state.comparison.windowed(session.views))
+    return replace(state, session=session, comparison=state.comparison.beside(session.views))
 
 
 def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:

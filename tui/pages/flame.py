@@ -236,16 +236,12 @@ def _about(flame: Flame, at: int, *_: int) -> list[Said]:
 
 
 _action = partial(action, section="In the flame graph", where=on(NAME))
-
+_left, _right = partial(beside, by=-1), partial(beside, by=1)
 FlamePage.actions = (
     _action("flame-in", "Into", "down j", "the largest part of the block", inward),
     _action("flame-out", "Out", "up k", "to the block around it", outward),
-    _action(
-        "flame-left", "Block at the left", "left h", "of the same level", lambda s: beside(s, -1)
-    ),
-    _action(
-        "flame-right", "Block at the right", "right l", "of the same level", lambda s: beside(s, 1)
-    ),
+    _action("flame-left", "Block at the left", "left h", "of the same level", _left),
+    _action("flame-right", "Block at the right", "right l", "of the same level", _right),
     _action("flame-zoom", "Zoom in", "space", "the block as wide as the screen", zoom),
     _action("flame-back", "Zoom out", "escape", "to what is around it", back),
     _action("flame-show", "Show", "enter", "the longest call, in the timeline", show),

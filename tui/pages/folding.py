@@ -11,10 +11,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.text.figures import count, duration, percent
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags
 from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, text
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
-from fusetui.tui.layout.figure_trees import FigureTree, Preorder, open_to, visible
+from fusetui.tui.layout.figure_trees import FigureTree, visible
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.pages.page import ListPage, Pane, next_of, table_of_page
 from fusetui.tui.state.action import Action, Run, action
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SECTION = "In the trees"
 BAR = 10  # cells
-NOTHING = Preorder(*(np.empty(0, dtype=np.int64) for _ in range(3)))
+NOTHING = OpenNodes(np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64))
 Tree = TypeVar("Tree", bound=FigureTree)
 Columns = Mapping[str, ListColumn]  # by figures, `share`, "" for its bar, and `name`
 
@@ -84,7 +84,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         if tree is None:
             return None
         shown = self.opened(state).shown
-        nodes = self.order(state).nodes[shown if rows is None else shown[[*rows]]]
+        nodes = shown if rows is None else shown[[*rows]]
         figures = {self.column_name(tree, name): tree.figures[name][nodes] for name in tree.figures}
         texts = self.texts_of_table(tree, nodes.tolist())
         return table_of_page(self.name, texts, level=tree.level[nodes], **figures)
@@ -98,7 +98,7 @@ class TreeListPage(ListPage, Generic[Tree]):
             return no_rows(self.nothing(state))
         found, sort = tree, self.sort(state, tree)
         named, glyphs = self.columns(state, tree, sort), glyphs_for(state.ascii_only)
-        opened, order, columns = self.opened(state), self.order(state), [*named.values()]
+        opened, columns = self.opened(state), [*named.values()]
         measure = tree.measure(sort)
 
         def said(name: str, figures: Mapping[str, int]) -> str:
@@ -113,10 +113,9 @@ class TreeListPage(ListPage, Generic[Tree]):
             return unit.text(figures[name]) if unit else count(figures[name])
 
         def formatted(index: int, width: int) -> list[Styled]:
-            place = int(opened.shown[index])
-            node, inner = int(order.nodes[place]), int(order.end[place]) > place + 1
-            turned = glyphs.unfolded if opened.nodes[place] else glyphs.folded
-            mark = turned if inner else glyphs.leaf
+            node = int(opened.shown[index])
+            turned = glyphs.unfolded if opened.nodes[node] else glyphs.folded
+            mark = turned if found.size[node] > 1 else glyphs.leaf
             figures = {name: int(values[node]) for name, values in found.figures.items()}
             own = dict(self.texts(state, found, node))
             own["name"] = f"{'  ' * int(found.level[node])}{mark} {found.label(node)}"
@@ -136,52 +135,52 @@ class TreeListPage(ListPage, Generic[Tree]):
         return (Pane(1, text([Said(f" {what}   share of the {figure} {of}", "plain")])),)
 
     def subject(self, state: State) -> int:
-        tree, node = self.tree(state), self.tree_node(state)
+        tree, node = self.tree(state), self.node(state)
         return int(tree.row[node]) if tree and node >= 0 else -1
-
-    def order(self, state: State) -> Preorder:
-        tree = self.tree(state)
-        return tree.preorder(self.sort(state, tree)) if tree else NOTHING
-
-    def ends(self, state: State) -> Int64s:
-        """Of each node, one past the last node of its subtree."""
-        return self.order(state).end
 
     def opened(self, state: State) -> OpenNodes:
         """Which nodes are open, and which are therefore shown."""
-        opened, tree, order = state.list_of(self.name).opened, self.tree(state), self.order(state)
-        if opened is not None and len(opened.nodes) == len(order.end):
+        opened, tree = state.list_of(self.name).opened, self.tree(state)
+        if tree is None:
+            return NOTHING
+        if opened is not None and len(opened.nodes) == len(tree):
             return opened
-        nodes = tree.open_at_first[order.nodes] if tree else np.empty(0, dtype=np.bool_)
-        return OpenNodes(nodes, visible(order.end, nodes))
+        return self._opening(state, tree, tree.open_at_first)
+
+    def _opening(self, state: State, tree: Tree, nodes: Flags) -> OpenNodes:
+        order = tree.preorder(self.sort(state, tree))
+        return OpenNodes(nodes, order.nodes[visible(order.end, nodes[order.nodes])])
 
     def with_nodes(self, state: State, nodes: Flags) -> State:
-        opened = OpenNodes(nodes, visible(self.ends(state), nodes))
+        tree = self.tree(state)
+        opened = self._opening(state, tree, nodes) if tree else NOTHING
         return state.with_list(self.name, replace(state.list_of(self.name), opened=opened))
 
     def on_node(self, state: State, node: int) -> State:
-        cursor = max(0, int(np.searchsorted(self.opened(state).shown, node)))
+        """The cursor on a node; where that is not shown on what follows, for -1 on the first."""
+        tree, cursor = self.tree(state), 0
+        if tree and node >= 0:
+            place = tree.preorder(self.sort(state, tree)).place
+            cursor = int(np.searchsorted(place[self.opened(state).shown], place[node]))
         return state.with_list(self.name, replace(state.list_of(self.name), cursor=cursor))
 
-    def shown_at(self, state: State, node: int) -> State:
+    def led_to(self, state: State, node: int) -> State:
         """The cursor on a node, what is around it open; as it was for -1."""
-        nodes = self.opened(state).nodes
-        if node < 0:
+        tree, nodes = self.tree(state), self.opened(state).nodes
+        if tree is None or node < 0:
             return self.with_nodes(state, nodes)
-        return self.on_node(self.with_nodes(state, open_to(self.ends(state), nodes, node)), node)
+        nodes, around = nodes.copy(), node
+        while (around := int(tree.parent[around])) >= 0:
+            nodes[around] = True
+        return self.on_node(self.with_nodes(state, nodes), node)
 
     def sort_on(self, state: State, by: int) -> State:
         """Sorted by the next column, or the one before: open nodes and the cursor stay."""
-        tree = self.tree(state)
-        if tree is None or not len(tree):
+        tree, node, nodes = self.tree(state), self.node(state), self.opened(state).nodes
+        if not tree:
             return state
-        before, here, was = self.opened(state).nodes, self.node(state), self.order(state)
-        opened = np.zeros(len(before), dtype=np.bool_)
-        opened[was.nodes] = before
         state = self.sorted_by(state, next_of(tree.sorts, self.sort(state, tree), by))
-        now = self.order(state)
-        state = self.with_nodes(state, opened[now.nodes])
-        return self.on_node(state, int(now.place[was.nodes[here]])) if here >= 0 else state
+        return self.on_node(self.with_nodes(state, nodes), node)
 
     def node(self, state: State) -> int:
         """The node under the cursor, or -1."""
@@ -189,17 +188,8 @@ class TreeListPage(ListPage, Generic[Tree]):
         cursor = self.under_cursor(state, range(len(shown)))
         return -1 if cursor is None else int(shown[cursor])
 
-    def tree_node(self, state: State) -> int:
-        """The number that the tree has for the node under the cursor, or -1."""
-        place = self.node(state)
-        return int(self.order(state).nodes[place]) if place >= 0 else -1
-
-    def has_inner(self, state: State, node: int) -> bool:
-        return int(self.ends(state)[node]) > node + 1
-
     def turn(self, state: State) -> State:
-        node = self.node(state)
-        if node < 0:
+        if (node := self.node(state)) < 0:
             return state
         nodes = self.opened(state).nodes.copy()
         nodes[node] = not nodes[node]
@@ -207,8 +197,8 @@ class TreeListPage(ListPage, Generic[Tree]):
 
     def unfold(self, state: State) -> State:
         """Opens the node under the cursor; if it is open, moves into it."""
-        node = self.node(state)
-        if node < 0 or not self.has_inner(state, node):
+        tree, node = self.tree(state), self.node(state)
+        if not tree or tree.size[node] == 1:
             return state
         if self.opened(state).nodes[node]:
             return self.at_row(state, state.list_of(self.name).cursor + 1)
@@ -216,16 +206,13 @@ class TreeListPage(ListPage, Generic[Tree]):
 
     def fold(self, state: State) -> State:
         """Closes the node under the cursor; if it is closed, moves to the node around it."""
-        node = self.node(state)
-        if node < 0:
+        tree, node, opened = self.tree(state), self.node(state), self.opened(state)
+        if not tree:
             return state
-        if self.has_inner(state, node) and self.opened(state).nodes[node]:
+        if tree.size[node] > 1 and opened.nodes[node]:
             return self.turn(state)
-        before = self.opened(state).shown[: state.list_of(self.name).cursor]
-        around = before[self.ends(state)[before] > node]
-        if not len(around):
-            return state
-        return self.at_row(state, int(np.searchsorted(before, around[-1])))
+        around = int(tree.parent[node])
+        return self.on_node(state, around) if around >= 0 else state
 
 
 AnyTree = TreeListPage[FigureTree]

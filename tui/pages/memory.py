@@ -102,7 +102,7 @@ class MemoryPage(ListPage):
             return no_rows("nothing is allocated at this moment")
         *figured, name = COLUMNS if len(shown.sides) == 1 else BESIDE
         columns = *figured, replace(name, title=shown.by)
-        whole, zero = int(moments.history.allocated[view.at + 1]), self._zero(state)
+        whole, zero = int(moments.history.allocated[view.at + 1]), window(state).zero
 
         def formatted(index: int, width: int) -> list[Styled]:
             row = found[index]
@@ -189,7 +189,7 @@ class MemoryPage(ListPage):
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         (moments, view), row = here(state), None if memory_of(state).is_map else self.row(state)
-        identity = moments, view.at, row, state.list_of(MEMORY).cursor, self._zero(state)
+        identity = moments, view.at, row, state.list_of(MEMORY).cursor, window(state).zero
         rule, height = glyphs_for(state.ascii_only).rule, self._below(size)
 
         def lines(width: int, height: int) -> list[Said]:
@@ -206,18 +206,13 @@ class MemoryPage(ListPage):
             if (segment := self.under_cursor(state, range(len(found.segments)))) is not None:
                 lines = pictures().about_segment(moments, found, segment, width)
         elif (row := self.row(state)) and row.bytes:
-            stack, zero = self._stack(state, row), self._zero(state)
+            stack, zero = self._stack(state, row), window(state).zero
             lines = pictures().about(moments, row, stack, zero, width, every)
         return lines
 
     @staticmethod
     def _below(size: Size) -> int:
         return max(5, min(12, size.height // 4))
-
-    @staticmethod
-    def _zero(state: State) -> int:
-        """What times are counted from."""
-        return window(state).zero
 
     def _stack(self, state: State, row: MemoryRow) -> int:
         """Of a row; of a holder the one that holds most."""
@@ -255,7 +250,7 @@ class MemoryPage(ListPage):
             )
         found = self.found(state)
         chosen = found if rows is None else [found[row] for row in rows]
-        said = partial(pictures().row_text, moments, zero=self._zero(state))
+        said = partial(pictures().row_text, moments, zero=window(state).zero)
         figures: dict[str, list[int | None]] = {
             "level": [row.level for row in chosen],
             "bytes": [row.bytes for row in chosen],
@@ -292,21 +287,13 @@ PAGE = MemoryPage()
 MemoryPage.actions = (
     _action("memory-in", "Zoom in", "w + =", "about the cursor", lambda s: memory.zoom(s, 1, 2)),
     _action("memory-out", "Zoom out", "s -", "about the cursor", lambda s: memory.zoom(s, 2, 1)),
-    _action(
-        "memory-left", "Pan left", "a h", "a tenth of the window", lambda s: memory.pan(s, -10)
-    ),
-    _action(
-        "memory-right", "Pan right", "d l", "a tenth of the window", lambda s: memory.pan(s, 10)
-    ),
+    _action("memory-left", "Pan left", "a h", "a tenth of the window", _left),
+    _action("memory-right", "Pan right", "d l", "a tenth of the window", _right),
     _action("memory-screen-left", "Screen left", "A H shift+left", "most of a window", _far_left),
     _action("memory-screen-right", "Screen right", "D L shift+right", "most of one", _far_right),
     _action("memory-whole", "Whole recording", "0", "show everything", memory.whole),
-    _action(
-        "memory-before", "Cursor left", "left", "to the cell before", lambda s: memory.beside(s, -1)
-    ),
-    _action(
-        "memory-after", "Cursor right", "right", "to the next cell", lambda s: memory.beside(s, 1)
-    ),
+    _action("memory-before", "Cursor left", "left", "to the cell before", _before),
+    _action("memory-after", "Cursor right", "right", "to the next cell", _after),
     _action("memory-earlier", "Event before", ",", "exactly one", lambda s: memory.step(s, -1)),
     _action("memory-later", "Next event", ".", "exactly one", lambda s: memory.step(s, 1)),
     _action("memory-peak", "Highest", "p", "where most is allocated in sight", memory.highest),

@@ -61,7 +61,7 @@ class TreePage(TreeListPage[OpTree]):
 
     def open(self, state: State) -> State:
         """Shows the selected slice, if it is in the tree."""
-        return self.shown_at(state, self.place_of(state, state.view.selected))
+        return self.led_to(state, self.node_of(state, state.view.selected))
 
     def tree(self, state: State) -> OpTree:
         return shown_tree(state)
@@ -111,7 +111,7 @@ class TreePage(TreeListPage[OpTree]):
     def chosen(self, state: State, index: int) -> Outcome:
         """Shows the op, or the longest of its path, in the timeline; opens or closes a thread."""
         trace, tree = state.side.trace, shown_tree(state)
-        node = int(self.order(state).nodes[self.opened(state).shown[index]])
+        node = int(self.opened(state).shown[index])
         row = int(tree.row[node])
         if row < 0:
             return self.turn(state)
@@ -127,28 +127,22 @@ class TreePage(TreeListPage[OpTree]):
 
     def follow(self, before: State, state: State) -> State:
         """Keeps open nodes and the cursor; of merged ops, which have other places, the first."""
-        shown, here = before.list_of(self.name).opened, self.tree_node(before)
+        shown, here = before.list_of(self.name).opened, self.node(before)
         if shown is None:
             return state
-        old, new, fresh = shown_tree(before), shown_tree(state), self.order(state)
-        was = self.order(before).nodes
-        if old.mode != "each":
-            places = {_path_of(new, int(n)): p for p, n in enumerate(fresh.nodes.tolist())}
-            nodes = new.open_at_first[fresh.nodes]
-            for node in was[shown.shown[shown.nodes[shown.shown]]].tolist():
-                if (path := _path_of(old, node)) in places:
-                    nodes[places[path]] = True
-            path = _path_of(old, here) if here >= 0 else ()
-            return self.on_node(self.with_nodes(state, nodes), places.get(path, 0))
-        opened = np.zeros(len(old), dtype=np.bool_)
-        opened[was] = shown.nodes
-        nodes, node = same_open(old, opened, here, new)
-        state = self.with_nodes(state, nodes[fresh.nodes])
-        return self.on_node(state, int(fresh.place[node]) if node >= 0 else -1)
+        old, new = shown_tree(before), shown_tree(state)
+        if old.mode == "each":
+            nodes, node = same_open(old, shown.nodes, here, new)
+        else:
+            now = {_path_of(new, n): n for n in range(len(new))}
+            opened = [now.get(_path_of(old, n), -1) for n in shown.shown[shown.nodes[shown.shown]]]
+            nodes = new.open_at_first.copy()
+            nodes[[n for n in opened if n >= 0]] = True
+            node = now.get(_path_of(old, here), -1) if here >= 0 else -1
+        return self.on_node(self.with_nodes(state, nodes), node)
 
-    def place_of(self, state: State, row: int) -> int:
-        node = int(shown_tree(state).of_row[row]) if row >= 0 else -1
-        return int(self.order(state).place[node]) if node >= 0 else -1
+    def node_of(self, state: State, row: int) -> int:
+        return int(shown_tree(state).of_row[row]) if row >= 0 else -1
 
 
 MAKERS: dict[str, Callable[[Trace], OpTree]] = dict(
@@ -181,7 +175,7 @@ def next_mode(state: State) -> State:
     if said := awaited(state, mode):
         return told(state, said)
     now = replace(state, tree=replace(state.tree, mode=mode)).with_list(NAME)
-    return TREE.shown_at(now, TREE.place_of(now, row))
+    return TREE.led_to(now, TREE.node_of(now, row))
 
 
 _action = partial(action, section="In the op tree", where=on(NAME))
@@ -208,9 +202,6 @@ class ModulesPage(TreeListPage[ModuleTree]):
 
     def open(self, state: State) -> State:
         return self.with_nodes(state, self.opened(state).nodes)
-
-    def led_to(self, state: State, node: int) -> State:
-        return self.shown_at(state, int(self.order(state).place[node]))
 
     def tree(self, state: State) -> ModuleTree | None:
         answer = state.side.insight.answer
@@ -258,7 +249,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return search.shown_row(state, self.subject(state), time.path)
 
     def module(self, state: State) -> ModuleTime | None:
-        tree, node = self.tree(state), self.tree_node(state)
+        tree, node = self.tree(state), self.node(state)
         return tree.times[node] if tree and 0 <= node < len(tree.times) else None
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:

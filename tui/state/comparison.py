@@ -22,8 +22,8 @@ from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
-from fusetui.tui.layout.view import Side, View, first_view, make_sides
-from fusetui.tui.state.session import NO_MARKS, viewed_as
+from fusetui.tui.layout.view import Interval, Side, View, Views, first_view, make_sides
+from fusetui.tui.state.session import NO_MARKS, ViewSession, viewed_as
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.predicted import Predicted
@@ -65,12 +65,9 @@ def _joined(last: Sequence[DiffLine]) -> Iterator[DiffLine]:
             yield DiffLine("", "borders", None, None, change, "   ".join(parts))
 
 
-class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
+class Comparison(ViewSession, frozen=True, eq=False, dict=True):
     """`sides` have the lanes that a comparison needs, and `views` the windows of the page."""
 
-    sides: tuple[Side, ...]
-    views: tuple[View, ...]
-    marked: tuple[frozenset[int], ...]
     found: DiffLines | None = None  # None: still being computed
     opened: frozenset[int] = frozenset()  # lines of `found` whose inner lines are shown
 
@@ -97,11 +94,10 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
         now = replace(self, opened=self.opened ^ {place})
         return now, [n for _, n in now._shown].index(place)
 
-    def windowed(self, views: Sequence[View]) -> Comparison:
+    def beside(self, views: Sequence[View]) -> Comparison:
         """The windows of the session; the selections are kept."""
-        pairs = zip(self.views, views, strict=True)
-        now = tuple(replace(mine, begin=view.begin, end=view.end) for mine, view in pairs)
-        return replace(self, views=now)
+        windows = [(view.begin, view.end) for view in views]
+        return replace(self, views=_windowed(self.views, windows))
 
     def at(self, index: int) -> Comparison:
         """Marks the work of one line; both windows move together to keep the first row in sight."""
@@ -114,9 +110,13 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
         first = 0 if drawn[0] else 1
         shift = views[first].begin - self.views[first].begin
         windows = [(before.begin + shift, before.end + shift) for before in self.views]
-        pairs = zip(views, windows, strict=True)
-        moved = tuple(replace(view, begin=begin, end=end) for view, (begin, end) in pairs)
+        moved = _windowed(views, windows)
         return replace(self, views=moved, marked=tuple(map(frozenset, drawn)))
+
+
+def _windowed(views: Sequence[View], windows: Sequence[Interval]) -> Views:
+    pairs = zip(views, windows, strict=True)
+    return tuple(replace(view, begin=begin, end=end) for view, (begin, end) in pairs)
 
 
 def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:

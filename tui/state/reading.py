@@ -3,7 +3,7 @@ a trace is never compared, because it would differ in what was not read."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.comparison import comparing, lines_of
 from fusetui.tui.state.moving import changed
-from fusetui.tui.state.session import carried, now_known, start
+from fusetui.tui.state.session import carried, start
 from fusetui.tui.state.state import (
     DIFF,
     Chooser,
@@ -97,24 +97,22 @@ def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
     return replace(state, session=session, comparison=comparison).with_list(DIFF)
 
 
-def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
-    return changed(state, state.session.known(trace, counters=curves))
+Piece = tuple[Curve, ...] | Insight | dict[Hashable, Any]
+"""All counters known by now, or all that is known about where the time went, or what pages need and
+would otherwise make when they are opened: see memo.kept_on."""
 
 
-def explained(state: State, trace: Trace, insight: Insight) -> State:
-    session, shown = state.session.known(trace, insight=insight), state.comparison
-    if session is state.session:
-        return state
-    if shown:
-        sides = now_known(shown.sides, trace, insight=insight)
-        state = replace(state, comparison=replace(shown, sides=sides))
-    return replace(state, session=session)
-
-
-def prepared(state: State, trace: Trace, made: Mapping[Hashable, Any]) -> State:
-    """What pages need of a trace is there: they do not make it themselves."""
-    kept_on(trace).update(made)
-    return replace(state)
+def learned(state: State, trace: Trace, piece: Piece) -> State:
+    """More is known about a trace than its lanes."""
+    if isinstance(piece, dict):
+        kept_on(trace).update(piece)
+        return replace(state)
+    if isinstance(piece, tuple):
+        return changed(state, state.session.known(trace, counters=piece))
+    now = changed(state, state.session.known(trace, insight=piece))
+    if now is state or now.comparison is None:
+        return now
+    return replace(now, comparison=now.comparison.known(trace, insight=piece))
 
 
 def unpacked(state: State) -> State:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import numpy as np
@@ -190,10 +190,12 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
             found = pressed(found, index, side, view)
         return found.begin - side.origin, found.end - side.origin
 
-    def known(self, trace: Trace, **fields: Any) -> ViewSession:
+    def known(self, trace: Trace, **fields: Any) -> Self:
         """More is known about a trace: fields of its side; itself where it is not shown."""
-        sides = now_known(self.sides, trace, **fields)
-        return self if sides is self.sides else replace(self, sides=sides)
+        if not any(side.trace is trace for side in self.sides):
+            return self
+        own = (replace(s, **fields) if s.trace is trace else s for s in self.sides)
+        return replace(self, sides=tuple(own))
 
     def refitted(self, index: int, lines: int) -> ViewSession:
         """The lanes of one side unfolded as far as there is room now; no movement to undo."""
@@ -216,13 +218,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         views = tuple(replace(one, folds=own.folds, arranged=own.arranged) for one, own in pairs)
         now = ViewSession(sides, views, NO_MARKS * len(sides), together=self.together)
         return replace(now, bookmarks=self.bookmarks, time_range=self.time_range)
-
-
-def now_known(sides: tuple[Side, ...], trace: Trace, **fields: Any) -> tuple[Side, ...]:
-    """The sides with other fields where they show a trace; they themselves where none does."""
-    if not any(side.trace is trace for side in sides):
-        return sides
-    return tuple(replace(s, **fields) if s.trace is trace else s for s in sides)
 
 
 def start(sides: tuple[Side, ...], lines: int | None = None) -> ViewSession:

@@ -64,12 +64,12 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
     paths = captures_named(captured_by)
     if not paths and not wants_capture(trace):
         return trace
-    from fusetui.analysis.serving.annotations import is_of_annotations  # many modules
     from fusetui.analysis.serving.opening import said, with_captures
 
     trace, joins = with_captures(trace, paths, lambda path: _read(path, path))
     if paths and not any(one.of_replays for one in joins):
-        option = "--annotations" if all(map(is_of_annotations, paths)) else "--captured-by"
+        are_annotations = all(path.startswith(BY_ANNOTATIONS) for path in paths)
+        option = "--annotations" if are_annotations else "--captured-by"
         say(f"{trace.report.file} replays no graph: {option} changes nothing.")
     for sentence in said(joins):
         say(sentence)

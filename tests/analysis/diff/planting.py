@@ -68,7 +68,7 @@ class Subject:
         tick = 1000 if not (found.samples % 1000).any() else 1
         return [
             n
-            for n, (row, op) in enumerate(zip(found.rows, found.op.tolist(), strict=True))
+            for n, (row, op) in enumerate(np.stack((found.row, found.op), axis=1).tolist())
             if op in single
             and trace.launch[row] >= 0
             and trace.role[row] == Role.KERNEL

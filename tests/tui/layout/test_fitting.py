@@ -76,7 +76,7 @@ def test_lanes_make_room_for_counters(trace_of: Make) -> None:
     curves = tuple(
         curve_of(Counter("memory", f"c{n}", "bytes", 0, times, values)) for n in range(3)
     )
-    now = after(state, lambda s: reading.counted(s, s.side.trace, curves))
+    now = after(state, lambda s: reading.learned(s, s.side.trace, curves))
     assert lines(now) <= lanes_height(body(now), 1)
     assert shown(now)[Layer.PYTHON] < shown(state)[Layer.PYTHON]
 

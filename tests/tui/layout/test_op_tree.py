@@ -1,10 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.finding import find
 
 from fusetui.trace import Trace
-from fusetui.tui.layout.figure_trees import open_to, visible
+from fusetui.tui.layout.figure_trees import visible
 from fusetui.tui.layout.op_tree import op_tree
 
 
@@ -22,15 +21,3 @@ def test_an_open_thread_shows_its_outer_ops(mlp: Trace) -> None:
     tree = op_tree(mlp)
     shown = visible(tree.preorder("start").end, tree.is_thread)
     assert names(mlp, tree.row[shown].tolist())[:3] == ["thread", "aten::linear", "aten::linear"]
-
-
-def test_opening_to_a_node_opens_all_around_it(mlp: Trace) -> None:
-    tree = op_tree(mlp)
-    node, end = int(tree.of_row[find(mlp, "cudaLaunchKernel")[0]]), tree.preorder("start").end
-    shown = visible(end, open_to(end, np.zeros(len(tree), np.bool_), node))
-    assert names(mlp, tree.row[shown].tolist())[:4] == [
-        "thread",
-        "aten::linear",
-        "aten::mm",
-        "cudaLaunchKernel",
-    ]

@@ -117,7 +117,7 @@ def test_a_region_opens_and_closes_where_the_cursor_is(
     trace = trace_of(launched(1, 0, 10))
     found = lines_of(diff(trace, trace))
     inner = (replace(found.lines[0], what="  one"), replace(found.lines[0], what="  two"))
-    closed = Comparison((), (), (), replace(found, inner={0: inner}))
+    closed = Comparison(found=replace(found, inner={0: inner}))
     opened, cursor = closed.turned(0)
     assert [line.what for line in opened.lines[1:3]] == ["  one", "  two"]
     assert (cursor, len(opened.lines)) == (0, len(closed.lines) + 2)

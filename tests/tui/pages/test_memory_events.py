@@ -170,7 +170,7 @@ def test_a_trace_that_does_not_tell(trace_of: Make, events: list[Event], why: st
 def test_the_page_is_offered_once_totals_are_known(trace_of: Make) -> None:
     trace = trace_of([*OPS, *EVENTS])
     first = opened(trace, size=WIDE)
-    known = reading.counted(first, trace, tuple(map(curve_of, counters(trace))))
+    known = reading.learned(first, trace, tuple(map(curve_of, counters(trace))))
     assert ["9 Memory" in drawn(one) for one in (first, known)] == [False, True]
 
 

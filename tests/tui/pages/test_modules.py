@@ -34,7 +34,7 @@ def test_screen(trace_of: Make, size: Size, matches_screen: Callable[[str, str],
 def test_space_closes_a_module_and_opens_it_again(trace_of: Make) -> None:
     state = after(opened(trace_of(training())), explained, *do("modules"))
     closed = after(state, *do("first", "row-down", "turn"))
-    while not PAGE.has_inner(state, PAGE.node(state)):
+    while tree_of(state).size[PAGE.node(state)] == 1:
         state = after(state, *do("row-down"))
     closed = after(state, *do("turn"))
     assert PAGE.rows(closed).count < PAGE.rows(state).count

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from tests.finding import find
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import named
 from tests.tui.explainable import training
@@ -20,7 +21,7 @@ from fusetui.tui.layout.op_tree import MEASURES, MODES, OpTree, call_tree, op_tr
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.pages import tree as page
 from fusetui.tui.pages.tree import TREE
-from fusetui.tui.state.reading import prepared
+from fusetui.tui.state.reading import learned
 from fusetui.tui.state.state import Size, State
 
 Make = Callable[..., Trace]
@@ -54,7 +55,7 @@ def test_shares_are_of_what_the_heading_says(mlp: Trace, mode: str, sort: str) -
     text = duration(whole) if sort in tree.units else count(whole)
     assert f"share of the {text} " in lines[2]
     assert re.search(rf"{sort}( \w+)?\*", lines[3])
-    node = int(TREE.order(state).nodes[TREE.opened(state).shown[1]])
+    node = int(TREE.opened(state).shown[1])
     figure = int(tree.figures[sort][node])
     share = percent(figure, whole) if figure else ""
     assert share in lines[5]
@@ -90,6 +91,20 @@ def test_ops_one_by_one_are_sorted_too(trace_of: Make, sort: str) -> None:
         else:
             continue
         assert figures == sorted(figures)
+
+
+def test_opening_to_a_node_opens_all_around_it(mlp: Trace) -> None:
+    state = after(opened(mlp), *do("tree", "tree-mode", "tree-mode"))
+    tree = page.shown_tree(state)
+    closed = TREE.with_nodes(state, np.zeros(len(tree), np.bool_))
+    there = TREE.led_to(closed, TREE.node_of(state, find(mlp, "cudaLaunchKernel")[0]))
+    rows = tree.row[TREE.opened(there).shown[:4]].tolist()
+    assert rows[0] < 0
+    assert [mlp.name_of(row) for row in rows[1:]] == [
+        "aten::linear",
+        "aten::mm",
+        "cudaLaunchKernel",
+    ]
 
 
 def test_open_nodes_and_the_cursor_stay_when_more_is_read(mlp: Trace, trace_of: Make) -> None:
@@ -141,7 +156,7 @@ def test_no_key_makes_the_tree_of_a_large_trace(
     state = after(opened(mlp), *do("tree"))
     assert (state.page, state.hint) == ("timeline", page.WORKING)
     made: dict[Hashable, Any] = {call_tree: call_tree(mlp)}
-    state = after(state, lambda now: prepared(now, mlp, made), *do("tree"))
+    state = after(state, lambda now: learned(now, mlp, made), *do("tree"))
     assert state.page == "tree"
     assert after(state, *do("tree-mode")).hint == page.WORKING
 

@@ -134,7 +134,7 @@ def test_the_worth_comes_when_it_is_known(waiting: Trace) -> None:
     state = opened(waiting)
     for piece in pieces(waiting, never):
         if isinstance(piece, Insight):
-            state = reading.explained(state, waiting, piece)
+            state = reading.learned(state, waiting, piece)
     before = drawn(after(state, *do("why")))
     assert "at stake" in before
     assert "worth" not in before

@@ -26,8 +26,6 @@ from fusetui.trace.model.op_names import is_compiler
 
 Label = Callable[[str], str]
 
-LAUNCHES = "launch calls"
-
 
 class Dispatch(msgspec.Struct, frozen=True, eq=False):
     """One kind of slice in each of the steps used; arrays of shape [steps]."""
@@ -122,10 +120,10 @@ def _rest(equal: list[Pair]) -> list[Row]:
     times = [np.sum([found.ns for found in side], axis=0) for side in sides]
     before, after = (
         RowShare(
-            names=[name for found in side for name in found.names],
-            ns=int(mean(ns[side[0].usual])),
-            count=sum(found.per_step for found in side),
-            median_ns=int(median(ns)),
+            [name for found in side for name in found.names],
+            int(mean(ns[side[0].usual])),
+            sum(found.per_step for found in side),
+            int(median(ns)),
         )
         for side, ns in zip(sides, times, strict=True)
     )
@@ -174,7 +172,7 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     yield ops, dispatch_name, own[ops], True
     calls = trace.rows_of(Role.CALL)
     launches = np.isin(calls, trace.launch)
-    yield calls[launches], lambda name: LAUNCHES, own[calls[launches]], True
+    yield calls[launches], lambda name: "launch calls", own[calls[launches]], True
     # `hipX` and `cudaX` are the same call from two vendors
     yield calls[~launches], lambda name: re.sub(r"\Ahip", "cuda", name), own[calls[~launches]], True
     notes = trace.rows_of(Role.ANNOTATION)

@@ -116,10 +116,8 @@ def _excludes_one(a: Int64s, b: Int64s, tick: int, noise: Noise) -> Flags:
     if not free:
         return np.abs(change) > noise.alone
     usual = noise.variance[np.searchsorted(noise.longest, np.median(x, axis=0))]
-    rounded = [tick**2 / 12 / np.maximum(median(side), 1) ** 2 for side in (a, b)]
-    variance = (PRIOR * usual + squares) / (PRIOR + free) + sum(rounded) / (
-        1 if noise.paired else 2
-    )
+    rounded = sum(tick**2 / 12 / np.maximum(median(side), 1) ** 2 for side in (a, b))
+    variance = (PRIOR * usual + squares) / (PRIOR + free) + rounded / (1 if noise.paired else 2)
     margin = _student(PRIOR + free, LEVEL / noise.rows) * np.sqrt(variance * per_step)
     found = np.abs(change) > margin
     for n in np.flatnonzero(found) if max(len(x), len(y)) >= ENOUGH else ():

@@ -17,10 +17,7 @@ from fusetui.trace.model.grouping import by_key
 
 TERMS = 5  # how many terms the sentence names
 WORTH = 0.02  # a term after the first is named when it is this share of the change, or of the step
-
-HIDDEN = 0.1
-"""What takes less and what takes longer are told apart where each is this share of the other."""
-
+HIDDEN = 0.1  # what takes less and what takes longer are two where each is this share of the other
 MOSTLY = 0.6  # one op that makes up this share of a term is named with it
 
 _TIMES = late(r" x\d+\Z")

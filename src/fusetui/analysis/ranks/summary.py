@@ -113,7 +113,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         host=host[:200] if isinstance(host, str) else "",
         devices=len(listed) if isinstance(listed, list) else 0,
         device=device.pid if device and isinstance(device.pid, int) else -1,
-        device_name=device.name if device else "",
+        device_name=device.line.named[device.number].name if device else "",
         begin_ns=trace.begin_ns + base,
         end_ns=trace.end_ns + base,
         steps=tuple(map(trace.name_of, spans.rows.tolist())),

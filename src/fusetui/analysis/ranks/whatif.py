@@ -23,8 +23,8 @@ from fusetui.analysis.replay.build import LATE_NS, graph_of
 from fusetui.analysis.replay.changes import (
     Change,
     NothingLikeIt,
-    Refused,
     Unsynced,
+    WrongChange,
     parse_change,
 )
 from fusetui.analysis.replay.graph import Graph, Node, Times
@@ -244,7 +244,8 @@ def asked_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[Asked, ...]:
             raise NothingLikeIt(f"There is no rank {rank}.")
         found.append(Asked(rank, text, parse_change(one[2] if one else text)))
     if is_range([each.change for each in found]):
-        raise Refused("What another device would be worth to a job is not told: it is a range.")
+        untold = "What another device would be worth to a job is not told"
+        raise WrongChange(f"{untold}: it is a range.")
     return tuple(found)
 
 
@@ -331,5 +332,5 @@ def left_of(parts: Sequence[RankGraph], meetings: Meetings, of_one: bool) -> Mee
         for one in (gone, ~kept & (meetings.transfer > 0))
     )
     if (taken & ~gone).any() or (of_one and (moved & kept).any()):
-        raise Refused("A collective cannot be changed on some of its ranks alone.")
+        raise WrongChange("A collective cannot be changed on some of its ranks alone.")
     return Meetings(*(column[~gone] for column in meetings))
