@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from fusetui.commands.errors import CommandError, say
+from fusetui.text.figures import several
 
 SAMPLE, LESSON = "sample:", "lesson:"
 RECORD = "run.json"
@@ -51,8 +52,6 @@ def only_below(name: str) -> str:
     if not found:
         raise CommandError(f"{name} is a folder without traces {WHAT}.")
     if len(found) > 1:
-        from fusetui.text.figures import several  # only for the message
-
         named = several(found, MOST_NAMED)
         raise CommandError(f"{name} holds {len(found)} folders with traces: name one ({named}).")
     return found[0]

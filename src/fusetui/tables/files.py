@@ -20,7 +20,7 @@ import numpy as np
 
 from fusetui import Error
 from fusetui.tables.table import AT_ONCE, ColumnTable, Kind, TableColumn
-from fusetui.text.printable import markdown, printable
+from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.trace.new_file import new_file
 
 Line = Callable[[tuple[str, ...]], str]
@@ -40,9 +40,8 @@ def tsv_lines(table: ColumnTable) -> Iterator[str]:
 
 def markdown_lines(table: ColumnTable) -> Iterator[str]:
     """A table of GitHub's Markdown, numbers on the right."""
-    ruler = ["---" if column.kind == "text" else "---:" for column in table.columns]
-    for head in ([*map(markdown, table.names)], ruler):
-        yield f"| {' | '.join(head)} |\n"
+    left = [number for number, column in enumerate(table.columns) if column.kind == "text"]
+    yield "\n".join([*markdown_table([*map(markdown, table.names)], (), left), ""])
     yield from _rows(table, markdown, lambda row: f"| {' | '.join(row)} |\n")
 
 
