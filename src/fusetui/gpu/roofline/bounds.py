@@ -109,7 +109,10 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
         return f"{dtype}_plain" if kernel.dtype_acc == dtype else None
     if dtype == "fp16" and "fp16_acc16" in peak.teraflops:
         return {"fp16": "fp16_acc16", "fp32": "fp16"}.get(kernel.dtype_acc or "")
-    return _narrow(kernel) or ("fp8" if dtype.startswith("fp8") else dtype)
+    words = [(dtype or "").split("_")[0] for dtype in (kernel.dtype_a, kernel.dtype_b)]
+    if all(word in _BITS for word in words):  # mxfp4 x mxfp8 runs as fp8
+        return f"fp{max(_BITS[word] for word in words)}"
+    return "fp8" if dtype.startswith("fp8") else dtype
 
 
 def on_plain_cores(kernel: KernelName) -> bool:
@@ -118,14 +121,6 @@ def on_plain_cores(kernel: KernelName) -> bool:
         return False
     no_cores = kernel.math is None and kernel.mma is None
     return no_cores and _PLAIN_CORES["fp32"].search(kernel.name) is not None
-
-
-def _narrow(kernel: KernelName) -> str | None:
-    """The rate of two operands below 16 bits: mxfp4 x mxfp8 runs as fp8."""
-    words = [(dtype or "").split("_")[0] for dtype in (kernel.dtype_a, kernel.dtype_b)]
-    if any(word not in _BITS for word in words):
-        return None
-    return f"fp{max(_BITS[word] for word in words)}"
 
 
 def _bound(amount: Amount, compute: float | None, memory: float | None) -> str | None:

@@ -134,8 +134,7 @@ def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     for name in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
         kernel = decode(trace.names[name])
         counted[name] = kernel is not None and kernel.op == "gemm" and bool(kernel.tile_m)
-    found: NDArray[np.bool_] = counted[trace.name[rows]]
-    return found
+    return counted[trace.name[rows]]
 
 
 def _alike(

@@ -78,10 +78,11 @@ def _sizes(op: str, a: Tensor, b: Tensor) -> tuple[int, int, int, int] | None:
 
 
 def _product_bytes(inputs: Inputs, a: Tensor, b: Tensor, out: Shape) -> int | None:
-    if out[0] > 1 and not inputs.strided(*_OPERANDS[inputs.op][:2]):
+    one, other, _ = _OPERANDS[inputs.op]
+    if out[0] > 1 and not inputs.strided(one, other):
         return None  # one matrix may be repeated for the whole batch
-    parts = (total_bytes(a, b), _added_bytes(inputs), Tensor(out, _out_type(inputs, a, b)).bytes)
-    return None if None in parts else sum(part or 0 for part in parts)
+    added, found = _added_bytes(inputs), total_bytes(a, b, Tensor(out, _out_type(inputs, a, b)))
+    return None if added is None or found is None else found + added
 
 
 def _added_bytes(inputs: Inputs) -> int | None:
@@ -113,9 +114,7 @@ def _out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
     return out.dtype if out else inputs.numbered_type(place)
 
 
-class _ConvPlaces(NamedTuple):
-    """Positions of the arguments of a forward convolution; None if there is no such argument."""
-
+class _ConvPlaces(NamedTuple):  # of the arguments of a forward convolution
     stride: int
     padding: int
     dilation: int
@@ -124,16 +123,13 @@ class _ConvPlaces(NamedTuple):
 
 
 _CONVS: Final = {
+    **{f"aten::{op}": _ConvPlaces(3, 4, 5) for op in ("conv1d", "conv2d", "conv3d")},
+    **{f"aten::{maker}_convolution_relu": _ConvPlaces(3, 4, 5) for maker in ("cudnn", "miopen")},
     "aten::convolution": _ConvPlaces(3, 4, 5, transposed=6),
     "aten::_convolution": _ConvPlaces(3, 4, 5, transposed=6),
     "aten::convolution_overrideable": _ConvPlaces(3, 4, 5, transposed=6),
-    "aten::conv1d": _ConvPlaces(3, 4, 5),
-    "aten::conv2d": _ConvPlaces(3, 4, 5),
-    "aten::conv3d": _ConvPlaces(3, 4, 5),
     "aten::cudnn_convolution": _ConvPlaces(3, 2, 4, bias=None),
-    "aten::cudnn_convolution_relu": _ConvPlaces(3, 4, 5),
     "aten::miopen_convolution": _ConvPlaces(4, 3, 5),
-    "aten::miopen_convolution_relu": _ConvPlaces(3, 4, 5),
     "aten::miopen_depthwise_convolution": _ConvPlaces(4, 3, 5),
     "aten::_conv_depthwise2d": _ConvPlaces(4, 5, 6, bias=3),
 }
@@ -259,11 +255,14 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
     same = q[0] == k[0] == v[0] and k[1:3] == v[1:3] and q[3] == k[3]
     if not same or k[1] == 0 or q[1] % k[1]:  # several heads of Q may share one of K and V
         return None
+    is_causal = _causal(inputs, places, causal)
+    products = 3 * q[3] + 2 * v[3] if places.backward else q[3] + v[3]
+    full = 2 * math.prod(q[:3]) * k[2] * products
     return Amount(
         kind="attention",
         shapes=tuple(tensor.shape for tensor in known),
         dtype=known[0].dtype,
-        flop=_attention_flop(q, k, v, places.backward, _causal(inputs, places, causal)),
+        flop=full if is_causal is False else full // 2 if is_causal and q[2] == k[2] else None,
         bytes=_attention_bytes(inputs, places, known),
     )
 
@@ -278,17 +277,6 @@ def _causal(inputs: Inputs, places: _Sdpa, named: bool | None) -> bool | None:
         return {"0": False, "1": True, "2": True}.get(number) if number else named
     recorded = inputs.flag(places.causal)
     return named if recorded is None else recorded
-
-
-def _attention_flop(
-    q: Shape, k: Shape, v: Shape, backward: bool, causal: bool | None
-) -> int | None:
-    batch, heads, rows, depth = q
-    if causal is None or (causal and rows != k[2]):
-        return None
-    products = 3 * depth + 2 * v[3] if backward else depth + v[3]
-    full = 2 * batch * heads * rows * k[2] * products
-    return full // 2 if causal else full
 
 
 def _attention_bytes(inputs: Inputs, places: _Sdpa, known: list[Tensor]) -> int | None:

@@ -194,9 +194,13 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
         return ()
     properties = properties_of(trace, row)
     kernel, unit = decode(trace.name_of(row)), "CU" if _is_amd(properties) else "SM"
-    job = work_of(trace, row)
-    last = _last_wave(job.tiles, unit) if job and job.tiles else ""
-    return tuple(filter(None, (_generations(kernel, properties), last)))
+    device, named = device_generation(properties), kernel.arch_name if kernel else None
+    job, found = work_of(trace, row), []
+    if named and device and named != device:
+        found.append(f"{_article(named)} {named} kernel on {_article(device)} {device} GPU")
+    if job and job.tiles and (last := _last_wave(job.tiles, unit)):
+        found.append(last)
+    return tuple(found)
 
 
 def tiles_text(tiles: Tiles | None) -> str:
@@ -233,15 +237,6 @@ def _last_wave(tiles: Tiles, unit: str) -> str:
     if tiles.waves <= 1 or unused < _NOTABLE:
         return ""
     return f"the last wave leaves {percent(unused, 1)} of the {unit}s' time unused"
-
-
-def _generations(kernel: KernelName | None, properties: dict[str, Any]) -> str:
-    """`an Ampere kernel on a Hopper GPU`, if the name and the device differ."""
-    device = device_generation(properties)
-    named = kernel.arch_name if kernel else None
-    if named is None or device is None or named == device:
-        return ""
-    return f"{_article(named)} {named} kernel on {_article(device)} {device} GPU"
 
 
 def device_generation(properties: dict[str, Any]) -> str | None:
