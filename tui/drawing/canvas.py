@@ -23,8 +23,7 @@ from fusetui.tui.drawing.segments import filtered, painted, shorten
 def writer_is_behind(app: App[object]) -> bool:
     """Whether output still waits to be written: a frame drawn now would be stale by then."""
     thread = getattr(getattr(app, "_driver", None), "_writer_thread", None)
-    queue = getattr(thread, "_queue", None)
-    if queue is None:
+    if (queue := getattr(thread, "_queue", None)) is None:
         return False
     waiting = getattr(queue.not_empty, "_waiters", True)  # for something to write
     return queue.qsize() > 0 or not waiting

@@ -76,15 +76,6 @@ def cells_of(view: View, begin: int, end: int, width: int) -> range:
     return range(first, last + 1)
 
 
-def window_columns(side: Side, view: View, width: int) -> range:
-    """The cells of the minimap that the window covers, at least one."""
-    whole = side.end - side.begin
-    first = (max(view.begin, side.begin) - side.begin) * width // whole
-    last = -(-(min(view.end, side.end) - side.begin) * width // whole)
-    first = min(first, width - 1)
-    return range(first, max(first + 1, min(last, width)))
-
-
 class Division(msgspec.Struct, frozen=True):
     """Lines above and below the lanes, and cells left of them."""
 
@@ -130,12 +121,6 @@ def first_top(side: Side, view: View, shown: Sequence[Place], top: int, room: in
     lines = (n for n, p in enumerate(shown) if p.line is not None and p.lane == main >= 0)
     first = next(lines, 0)
     return within(shown, max(top, first - room + 1), room)
-
-
-def in_view(shown: Sequence[Place], top: int, room: int) -> str:
-    """`1-15 of 41`; "" when all lines are on the screen."""
-    is_all = len(shown) <= room or room <= 0
-    return "" if is_all else f"{top + 1}-{min(top + room, len(shown))} of {len(shown)}"
 
 
 def thumb(shown: Sequence[Place], top: int, room: int) -> range:

@@ -118,8 +118,7 @@ def _applied(name: str, start: int) -> tuple[str | None, int]:
     """The functor at `start` and where its name ends; a wrapped lambda is named after the function
     that it is in, and if that only launches a kernel, after the functor that it was given."""
     if name.startswith("__nv_", start):
-        pointer = _POINTER.search(name, start, start + 1500)
-        if pointer is None:
+        if (pointer := _POINTER.search(name, start, start + 1500)) is None:
             return None, start
         start = pointer.start("function")
         if pointer["word"].startswith(_LAUNCHERS) and name.startswith("<", pointer.end()):
@@ -191,8 +190,7 @@ def _access(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | No
 
 
 def decode_reduction(name: str) -> KernelName | None:
-    match = _REDUCTION.match(name)
-    if match is None:
+    if (match := _REDUCTION.match(name)) is None:
         return None
     spans, _ = split_args(name, match.end(), limit=8)
     args = [name[slice(*span)] for span in spans]
@@ -253,8 +251,7 @@ _XPU_FUNCTOR = late(r"at::native::xpu::(\w+Functor\w*)")
 
 
 def decode_other(name: str) -> KernelName | None:
-    sign = signature(name)
-    if sign is None:
+    if (sign := signature(name)) is None:
         return None
     free = sign.scope in ("", "(anonymous namespace)::") and _FREE_BASES.fullmatch(sign.base)
     of_xpu = sign.scope.startswith("at::native::xpu::")

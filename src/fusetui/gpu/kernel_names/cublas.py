@@ -88,8 +88,7 @@ _SMALL_MEANINGS: Final = {
 
 def decode_tuned(name: str) -> KernelName | None:
     """The record of a hand-tuned kernel: `ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_..._tn`."""
-    match = _TUNED.fullmatch(name)
-    if match is None:
+    if (match := _TUNED.fullmatch(name)) is None:
         return None
     stages = _STAGES.search(match["rest"])
     fields = {

@@ -50,8 +50,6 @@ _XMMA_MEANINGS: Final = {
 
 
 def decode_xmma(name: str) -> KernelName | None:
-    if "_xmma_" not in name[:12]:
-        return None
     match = _XMMA.match(name)
     if match is None and (head := _XMMA_HEAD.match(name)):
         op = "conv" if head["pass"] else "gemm"
@@ -234,8 +232,7 @@ def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
 
 
 def _decode_cxx(name: str) -> KernelName | None:
-    sign = signature(name)
-    if sign is None:
+    if (sign := signature(name)) is None:
         return None
     base = sign.base
     own = base.startswith(_BASES) or "convolve_sgemm" in base

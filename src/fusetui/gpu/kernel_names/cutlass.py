@@ -162,8 +162,7 @@ def decode2(name: str) -> KernelName | None:
 
 def decode2_at(name: str, start: int, family: str) -> KernelName | None:
     """The record of the procedural name at `start`; cuDNN wraps such names in its namespaces."""
-    match = _BODY.match(name, start)
-    if match is None:
+    if (match := _BODY.match(name, start)) is None:
         return None
     kind, middle = match["kind"], match["rest"].split("_")
     fields = {
@@ -229,9 +228,7 @@ def decode3(name: str) -> KernelName | None:
     return build(name, "cutlass3", short, explain(match, _MEANINGS3, _WORDS3.get), **fields)
 
 
-def decode_cxx(name: str) -> KernelName | None:
-    if not name.startswith(("void cutlass::device_kernel<", "cutlass::device_kernel<")):
-        return None
+def decode_cxx(name: str) -> KernelName:
     head = name[:3000]
     match = next((found for pattern in _SHAPED if (found := pattern.search(head))), None)
     if match is None:

@@ -90,8 +90,7 @@ _FORM_FIELDS: Final = {
 
 def decode_trtllm(name: str) -> KernelName | None:
     """The record of a product of TensorRT-LLM: `bmm_Bfloat16_E2m1E2m1_Fp32_t128x16x512_...`."""
-    match = _TRTLLM.match(name)
-    if match is None:
+    if (match := _TRTLLM.match(name)) is None:
         return None
     fields = {"op": "gemm", **fields_of(match, TRTLLM_TYPES.get)}
     fields["dtype_b"] = fields["dtype_b"] or fields["dtype_a"]

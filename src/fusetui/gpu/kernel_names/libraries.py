@@ -175,8 +175,7 @@ _AITER_ATTENTION = late(
 
 
 def decode(name: str) -> KernelName | None:
-    sign = signature(name)
-    if sign is None:
+    if (sign := signature(name)) is None:
         return None
     qualified = sign.scope + sign.base
     library = next((one for one in _LIBRARIES if compiled(one.begins).match(qualified)), None)
@@ -186,22 +185,15 @@ def decode(name: str) -> KernelName | None:
     if family == "flash-attn-ln" and _LAYER_NORM_OF_APEX.match(name, sign.end):
         family = "apex"
     argument = name[sign.end : sign.end + 100].partition("(")[0] if library.argument else ""
-    fields = _fields(library, qualified + argument, sign)
+    fields: dict[str, Any] = {}
+    if not sign.mangled or family == "aiter":
+        op = op_by(library.ops, qualified + argument)
+        way = op_by(library.ways or {}, qualified + argument) if op else None
+        fields = {"op": op, "pass_": way}
+    if family == "aiter" and (match := _AITER_ATTENTION.match(sign.base)):
+        fields |= {**fields_of(match, str), "causal": True if match[3] else None}
     parts = [(sign.start, sign.end, f"the kernel's own name; library: {family}")]
     return build(name, family, _short(name, sign), parts, **fields)
-
-
-def _fields(library: Library, qualified: str, sign: Signature) -> dict[str, Any]:
-    if sign.mangled and library.family != "aiter":
-        return {}
-    op = op_by(library.ops, qualified)
-    fields: dict[str, Any] = {"op": op}
-    if op is not None:
-        fields["pass_"] = op_by(library.ways or {}, qualified)
-    match = _AITER_ATTENTION.match(sign.base) if library.family == "aiter" else None
-    if match is not None:
-        fields |= {**fields_of(match, str), "causal": True if match[3] else None}
-    return fields
 
 
 def _decode_apex(name: str, sign: Signature) -> KernelName | None:

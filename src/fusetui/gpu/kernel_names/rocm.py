@@ -151,8 +151,7 @@ def decode_miopen(name: str) -> KernelName | None:
     """The record of a MIOpen kernel: `igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt...`."""
     if name.startswith("igemm_"):
         return _decode_igemm(name)
-    prefix = next(filter(name.startswith, _MIOPEN), None)
-    if prefix is None:
+    if (prefix := next(filter(name.startswith, _MIOPEN), None)) is None:
         return None
     fields = dict(zip(("op", "pass_", "algo"), _MIOPEN[prefix].split("."), strict=False))
     parts = [(0, len(prefix), f"MIOpen: {fields['op'] or 'a helper'}")]
@@ -162,8 +161,7 @@ def decode_miopen(name: str) -> KernelName | None:
 
 
 def _decode_igemm(name: str) -> KernelName | None:
-    match = _IGEMM.fullmatch(name)
-    if match is None:
+    if (match := _IGEMM.fullmatch(name)) is None:
         return None
     fields = {
         "op": "conv",

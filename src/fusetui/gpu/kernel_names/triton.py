@@ -246,8 +246,7 @@ def decode_written(name: str) -> KernelName | None:
     """The record of a hand-written Triton kernel that follows a public library's convention."""
     if _IDENTIFIER.fullmatch(name) is None:
         return None
-    match = _OGS.fullmatch(name)
-    if match is None:
+    if (match := _OGS.fullmatch(name)) is None:
         return _decode_plain(name) if _HABITS.fullmatch(name) else None
     fields = {
         "op": "gemm",

@@ -39,8 +39,7 @@ _BETA: Final = 3
 
 def matmul(inputs: Inputs) -> Amount | None:
     """The product that an op of the matmul family computes; None for other ops or odd shapes."""
-    places = _OPERANDS.get(inputs.op)
-    if places is None:
+    if (places := _OPERANDS.get(inputs.op)) is None:
         return None
     a, b = inputs.tensor(places[0]), inputs.tensor(places[1])
     sizes = _sizes(inputs.op, a, b) if a and b else None
@@ -87,8 +86,7 @@ def _product_bytes(inputs: Inputs, a: Tensor, b: Tensor, out: Shape) -> int | No
 
 def _added_bytes(inputs: Inputs) -> int | None:
     """What is read beside A and B: a bias unless beta is 0, the scales of scaled products."""
-    place = _OPERANDS[inputs.op][2]
-    if place is None:
+    if (place := _OPERANDS[inputs.op][2]) is None:
         return 0
     added = inputs.tensor(place)
     optional = [added] if added else []
@@ -161,8 +159,7 @@ def _conv_forward(inputs: Inputs, places: _ConvPlaces) -> Amount | None:
         return None
     if places.transposed is not None and inputs.flag(places.transposed) is not False:
         return None
-    image = _image(inputs, x.shape, weight.shape, places)
-    if image is None:
+    if (image := _image(inputs, x.shape, weight.shape, places)) is None:
         return None
     out = Tensor((x.shape[0], weight.shape[0], *image), x.dtype)
     bias = inputs.tensor(places.bias) if places.bias is not None else None
@@ -241,8 +238,7 @@ _ATTENTIONS: Final = {
 def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
     """The attention that an op computes; `causal` is what the kernel's name says. None for other
     ops, and for batches of sequences of different lengths, which are not recorded."""
-    places = _ATTENTIONS.get(inputs.op)
-    if places is None:
+    if (places := _ATTENTIONS.get(inputs.op)) is None:
         return None
     first = 1 if places.backward else 0
     known = [t for t in (inputs.tensor(first + n) for n in range(3)) if t and len(t.shape) == 4]

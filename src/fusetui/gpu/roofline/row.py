@@ -46,7 +46,6 @@ _AROUND: Final = late(r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]ostpro
 class KernelJob(msgspec.Struct, frozen=True):
     """What a kernel computed and what its device allows, independent of the time it took."""
 
-    op: str
     amount: Amount
     tiles: Tiles | None
     limits: Limits = Limits()
@@ -69,23 +68,17 @@ def job_of(
     trace: Trace, row: int, op_args: Args, own_args: Callable[[], Args], peak: Peak | None
 ) -> KernelJob | None:
     """What a kernel computed, from the args of its op and its own; None as in `work_of`."""
-    op = trace.name_of(int(trace.op[row]))
-    inputs = inputs_of(op, op_args)
-    kernel = decode(trace.name_of(row))
+    inputs, name = inputs_of(trace.name_of(int(trace.op[row])), op_args), trace.name_of(row)
+    kernel = decode(name)
     amount = amount_of(inputs, kernel) if inputs else None
     if amount is None or not _did_the_work(trace, row, amount.kind):
         return None
-    found = KernelJob(op=op, amount=amount, tiles=_tiles(trace, row, amount, own_args))
+    known = amount, _tiles(trace, row, amount, own_args)
     if peak is None:
-        return found
-    name, reached = trace.name_of(row), attainable(peak)
-    near = limits(amount, kernel, name, peak)
-    return msgspec.structs.replace(
-        found,
-        limits=near,
-        attainable=limits(amount, kernel, name, reached),
-        assumed=is_assumed(peak, BANDWIDTH if near.bound == "memory" else near.kind),
-    )
+        return KernelJob(*known)
+    near, reached = (limits(amount, kernel, name, one) for one in (peak, attainable(peak)))
+    assumed = is_assumed(peak, BANDWIDTH if near.bound == "memory" else near.kind)
+    return KernelJob(*known, near, reached, assumed)
 
 
 def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
