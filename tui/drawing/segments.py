@@ -128,12 +128,10 @@ def _codes(style: Style, system: ColorSystem) -> Codes:
     if known is None:
         if len(_KNOWN) >= MOST_STYLES:
             _KNOWN.clear()
+        colors = (style.color, True, OFF.color), (style.bgcolor, False, OFF.background)
         front, back = (
             ";".join(color.downgrade(system).get_ansi_codes(is_front)) if color else off
-            for color, is_front, off in (
-                (style.color, True, OFF[1]),
-                (style.bgcolor, False, OFF[2]),
-            )
+            for color, is_front, off in colors
         )
         attributes = Strip.render_ansi(style.without_color, system)
         known = _KNOWN[id(style), system] = style, Codes(attributes, front, back)

@@ -37,8 +37,7 @@ class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
         covered = np.diff(covered_until(self.starts, self.ends, borders))
         size = np.maximum(np.diff(borders), 1)
         level = np.where(covered > 0, np.clip((covered * top + size - 1) // size, 1, top), 0)
-        found: list[int] = level.tolist()
-        return found
+        return [*level.tolist()]
 
 
 def busy_of(trace: Trace) -> Busy:

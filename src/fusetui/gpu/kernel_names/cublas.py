@@ -91,13 +91,9 @@ def decode_tuned(name: str) -> KernelName | None:
     if (match := _TUNED.fullmatch(name)) is None:
         return None
     stages = _STAGES.search(match["rest"])
-    fields = {
-        "op": "gemm",
-        **fields_of(match),
-        **_tuned_types(match),
-        **(fields_of(stages) if stages else {}),
-        "epilogue": "relu" if "_relu" in match["rest"] else None,
-    }
+    fields = {"op": "gemm", **fields_of(match), **_tuned_types(match)}
+    fields |= fields_of(stages) if stages else {}
+    fields["epilogue"] = "relu" if "_relu" in match["rest"] else None
     parts = explain(match, _TUNED_MEANINGS, _tuned_word)
     extra = [word for word in match["rest"].split("_") if word.startswith(_VARIANTS)]
     word = "gemm3m" if match["acc"][0] == "g" else "gemm"
@@ -137,11 +133,9 @@ def decode_nvjet(name: str) -> KernelName | None:
     words, types = match["rest"].split("_"), match["types"]
     letters = (types[0], types[0 if len(types) == 3 else 1], types[-2], types[-1])
     keys = ("dtype_a", "dtype_b", "dtype_acc", "dtype_out")
-    fields: dict[str, Any] = {
-        "op": "gemm",
-        **fields_of(match),
-        **{key: _NVJET_TYPES.get(letter) for key, letter in zip(keys, letters, strict=True)},
-        "layout": match["layout"][:2].lower(),
+    fields = {"op": "gemm", **fields_of(match), "layout": match["layout"][:2].lower()}
+    fields |= zip(keys, map(_NVJET_TYPES.get, letters), strict=True)
+    fields |= {
         "split_k": True if "splitK" in words else None,
         "epilogue": epilogue_of(match["rest"]),
     }

@@ -209,14 +209,14 @@ def _tuned(name: str, match: re.Match[str]) -> KernelName:
 
 def _attention(name: str, match: re.Match[str]) -> KernelName:
     cluster = re.search(r"_cga(\d{1,6}x\d{1,6}x\d{1,6})", match["rest"])
-    fields: dict[str, Any] = {
+    way, tail = "fwd" if match["pass"] == "fprop" else "bwd", match["rest"].rpartition("knob_")[2]
+    fields = {
         "op": "attention",
-        "pass_": "fwd" if match["pass"] == "fprop" else "bwd",
-        "cluster": cluster[1] if cluster else None,
+        "pass_": way,
+        "cluster": cluster and cluster[1],
         **fields_of(match),
     }
-    tail = match["rest"].rpartition("knob_")[2]
-    short = f"attention {fields['pass_']} cudnn sm{match['cc']} {tail}"
+    short = f"attention {way} cudnn sm{match['cc']} {tail}"
     return build(name, "cudnn", short, explain(match, _PASS), **fields)
 
 

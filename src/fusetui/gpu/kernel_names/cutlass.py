@@ -20,7 +20,7 @@ scalemax, epiVs16n and forwardCompat are additions of cuBLAS.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from fusetui.text.patterns import late
 
@@ -165,13 +165,8 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
     if (match := _BODY.match(name, start)) is None:
         return None
     kind, middle = match["kind"], match["rest"].split("_")
-    fields = {
-        "op": "gemm" if kind == "gemm" else "conv",
-        **({} if kind == "gemm" else {"pass_": kind}),
-        **_types2(match),
-        **fields_of(match),
-        "epilogue": epilogue_of(match["rest"]),
-    }
+    fields: dict[str, Any] = {"op": "gemm"} if kind == "gemm" else {"op": "conv", "pass_": kind}
+    fields |= {**_types2(match), **fields_of(match), "epilogue": epilogue_of(match["rest"])}
     words = [middle[1] if kind != "gemm" and match["rest"] else None]
     words += [f"a{fields['align']}" if fields["align"] else None]
     words += [word for word in ("wmma", "simt") if match["class"].startswith(word)]

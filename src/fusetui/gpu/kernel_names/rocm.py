@@ -163,12 +163,9 @@ def decode_miopen(name: str) -> KernelName | None:
 def _decode_igemm(name: str) -> KernelName | None:
     if (match := _IGEMM.fullmatch(name)) is None:
         return None
-    fields = {
-        "op": "conv",
-        "pass_": _IGEMM_PASSES[match["pass"]],
-        **from_gfx(_IGEMM_TARGETS.get(match["target"])),
-        **fields_of(match, named("fp32 fp16 bf16 int8").get),
-    }
+    fields = {"op": "conv", **fields_of(match, named("fp32 fp16 bf16 int8").get)}
+    fields |= from_gfx(_IGEMM_TARGETS.get(match["target"]))
+    fields["pass_"] = _IGEMM_PASSES[match["pass"]]
     more = (f"w{match['wave']}", "gkgs" if match["rest"].endswith("_gkgs") else None)
     short = gemm_label(fields["pass_"], fields, *more)
     return build(name, "miopen", short, explain(match, _MEANINGS), **fields)

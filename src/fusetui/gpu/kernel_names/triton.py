@@ -248,12 +248,8 @@ def decode_written(name: str) -> KernelName | None:
         return None
     if (match := _OGS.fullmatch(name)) is None:
         return _decode_plain(name) if _HABITS.fullmatch(name) else None
-    fields = {
-        "op": "gemm",
-        **fields_of(match, _OGS_TYPES.get),
-        "split_k": int(match["split"]) if int(match["split"]) > 1 else None,
-        "epilogue": match["epilogue"],
-    }
+    fields = {"op": "gemm", **fields_of(match, _OGS_TYPES.get), "epilogue": match["epilogue"]}
+    fields["split_k"] = int(match["split"]) if int(match["split"]) > 1 else None
     short = gemm_label("gemm", fields, "ogs", match["layouts"])
     return build(name, "triton", short, explain(match, _OGS_MEANINGS), **fields)
 

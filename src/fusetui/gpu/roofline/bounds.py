@@ -82,13 +82,8 @@ def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> 
         compute = amount.flop / rate * NS
     if amount.bytes and peak.bytes_per_s:
         memory = amount.bytes / peak.bytes_per_s * NS
-    return Limits(
-        compute_ns=compute,
-        memory_ns=memory,
-        cached=amount.bytes is not None and amount.bytes <= _IN_CACHE * peak.cache_bytes,
-        bound=_bound(amount, compute, memory),
-        kind=kind,
-    )
+    cached = amount.bytes is not None and amount.bytes <= _IN_CACHE * peak.cache_bytes
+    return Limits(compute, memory, cached, _bound(amount, compute, memory), kind)
 
 
 def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str | None:

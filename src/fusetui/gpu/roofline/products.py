@@ -197,13 +197,8 @@ def _conv_amount(
     if len(positions.shape) < 3 or len(positions.shape) != len(weight.shape):
         return None
     points = positions.shape[0] * math.prod(positions.shape[2:])
-    return Amount(
-        kind="conv",
-        shapes=(shown[0].shape, shown[1].shape),
-        dtype=shown[0].dtype,
-        flop=2 * points * math.prod(weight.shape),
-        bytes=moved,
-    )
+    flop, shapes = 2 * points * math.prod(weight.shape), (shown[0].shape, shown[1].shape)
+    return Amount(kind="conv", shapes=shapes, dtype=shown[0].dtype, flop=flop, bytes=moved)
 
 
 class _Sdpa(NamedTuple):
@@ -254,13 +249,9 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
     is_causal = _causal(inputs, places, causal)
     products = 3 * q[3] + 2 * v[3] if places.backward else q[3] + v[3]
     full = 2 * math.prod(q[:3]) * k[2] * products
-    return Amount(
-        kind="attention",
-        shapes=tuple(tensor.shape for tensor in known),
-        dtype=known[0].dtype,
-        flop=full if is_causal is False else full // 2 if is_causal and q[2] == k[2] else None,
-        bytes=_attention_bytes(inputs, places, known),
-    )
+    flop = full if is_causal is False else full // 2 if is_causal and q[2] == k[2] else None
+    moved, shapes = _attention_bytes(inputs, places, known), tuple(t.shape for t in known)
+    return Amount(kind="attention", shapes=shapes, dtype=known[0].dtype, flop=flop, bytes=moved)
 
 
 def _causal(inputs: Inputs, places: _Sdpa, named: bool | None) -> bool | None:
