@@ -117,8 +117,7 @@ class Canvas(Widget, inherit_bindings=False):
         found: list[Strip] = []
         for y in lines:
             drawn = self.render_line(y)
-            before = self._sent.get(y)
-            if before is None or before[0] is not drawn:
+            if (before := self._sent.get(y)) is None or before[0] is not drawn:
                 strip = filtered(drawn, filters, self._behind)
                 if system is not None:
                     shorten(strip, system)

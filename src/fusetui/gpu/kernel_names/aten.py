@@ -302,8 +302,7 @@ def _decode_foreach(name: str, sign: Signature) -> KernelName:
 def decode_xpu(name: str) -> KernelName | None:
     if name == "gemm_kernel" or name.startswith("gen_conv"):
         return build(name, "xpu", f"onednn {name[:40]}", [(0, len(name), "a kernel of oneDNN")])
-    sign = signature(name)
-    if sign is None or not sign.scope.startswith("at::native::xpu::"):
+    if (sign := signature(name)) is None or not sign.scope.startswith("at::native::xpu::"):
         return None
     functor = _XPU_FUNCTOR.search(name, sign.end, sign.end + 200)
     op = "elementwise" if "ElementwiseKernel" in sign.base else None

@@ -110,8 +110,7 @@ def _flags(match: re.Match[str]) -> dict[str, bool]:
 def _decode_flash3(name: str) -> KernelName | None:
     if "flash::" not in name[:120]:
         return None
-    match = _FLASH3.search(name, 0, 3000)
-    if match is None or match["pass"] == "Bwd":
+    if (match := _FLASH3.search(name, 0, 3000)) is None or match["pass"] == "Bwd":
         other = _FLASH_CLASS.search(name, 0, 300)
         return build(name, "flash-attn", f"attn {other[1]}", op="attention") if other else None
     local = match["local"] == "true" or None

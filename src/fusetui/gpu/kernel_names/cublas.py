@@ -135,10 +135,8 @@ def decode_nvjet(name: str) -> KernelName | None:
     keys = ("dtype_a", "dtype_b", "dtype_acc", "dtype_out")
     fields = {"op": "gemm", **fields_of(match), "layout": match["layout"][:2].lower()}
     fields |= zip(keys, map(_NVJET_TYPES.get, letters), strict=True)
-    fields |= {
-        "split_k": True if "splitK" in words else None,
-        "epilogue": epilogue_of(match["rest"]),
-    }
+    fields["split_k"] = True if "splitK" in words else None
+    fields["epilogue"] = epilogue_of(match["rest"])
     parts = explain(match, _NVJET_MEANINGS, _NVJET_WORDS.get)
     words = [word for word in words if word in ("2cta", "splitK", "badd")]
     short = gemm_label("gemm", fields, fields["cluster"], *words)

@@ -210,12 +210,8 @@ def _tuned(name: str, match: re.Match[str]) -> KernelName:
 def _attention(name: str, match: re.Match[str]) -> KernelName:
     cluster = re.search(r"_cga(\d{1,6}x\d{1,6}x\d{1,6})", match["rest"])
     way, tail = "fwd" if match["pass"] == "fprop" else "bwd", match["rest"].rpartition("knob_")[2]
-    fields = {
-        "op": "attention",
-        "pass_": way,
-        "cluster": cluster and cluster[1],
-        **fields_of(match),
-    }
+    fields = {"op": "attention", "pass_": way, **fields_of(match)}
+    fields["cluster"] = cluster[1] if cluster else None
     short = f"attention {way} cudnn sm{match['cc']} {tail}"
     return build(name, "cudnn", short, explain(match, _PASS), **fields)
 

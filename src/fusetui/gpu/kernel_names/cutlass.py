@@ -202,8 +202,7 @@ def decode3(name: str) -> KernelName | None:
     `cutlass3x_sm90_tensorop_s64x128x16gemm_bf16_bf16_f32_void_bf16_128x128x64_..._align8_...`."""
     match = _NAME3.fullmatch(name)
     if match is None:
-        head = _HEAD3.fullmatch(name)
-        if head is None or "gemm" not in head["after"]:
+        if (head := _HEAD3.fullmatch(name)) is None or "gemm" not in head["after"]:
             return None
         short, parts = f"gemm sm{head['cc']} {head['after']}", explain(head, _MEANINGS3)
         return build(name, "cutlass3", short, parts, op="gemm", **fields_of(head))

@@ -268,8 +268,7 @@ def decode_other(name: str) -> KernelName | None:
     sign = signature(name)
     if sign is None or sign.mangled or sign.scope not in ("", "(anonymous namespace)::"):
         return None
-    found = op_by(_OTHER_RULES, sign.base)
-    if found is None or not ("(" in name or found == "moe"):
+    if (found := op_by(_OTHER_RULES, sign.base)) is None or not ("(" in name or found == "moe"):
         return None
     parts = [(sign.start, sign.end, f"its name says {found}")]
     return build(name, "other", sign.base, parts, op=found)

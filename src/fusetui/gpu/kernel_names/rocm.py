@@ -172,8 +172,7 @@ def _decode_igemm(name: str) -> KernelName | None:
 
 
 def decode_ck(name: str) -> KernelName | None:
-    sign = signature(name)
-    if sign is None or not sign.scope.startswith(("ck::", "ck_tile::")):
+    if (sign := signature(name)) is None or not sign.scope.startswith(("ck::", "ck_tile::")):
         return None
     fields = _ck_operation(name, sign)
     parts: list[Part] = [(sign.start, sign.end, "a kernel of Composable Kernel")]

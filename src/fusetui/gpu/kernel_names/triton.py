@@ -151,8 +151,7 @@ def _greedy(text: str) -> tuple[str, ...]:
     ops: list[str] = []
     at, size = 0, len(text)
     while at < size:
-        op = _longest(text, at)
-        if op is None or (ops and op <= ops[-1]):
+        if (op := _longest(text, at)) is None or (ops and op <= ops[-1]):
             return ()
         ops.append(op)
         at += len(op) + 1

@@ -105,8 +105,7 @@ def _out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
         if inputs.tensor(2) is None or inputs.tensor(3) is None:
             return None  # releases before 2.5 have another order of arguments
         return a.dtype if inputs.value(6) == "" else inputs.numbered_type(6)
-    place = _OUT_ARGUMENT.get(inputs.op)
-    if place is None or place >= len(inputs.dims):
+    if (place := _OUT_ARGUMENT.get(inputs.op)) is None or place >= len(inputs.dims):
         return a.dtype if a.dtype == b.dtype else None
     out = inputs.tensor(place)
     return out.dtype if out else inputs.numbered_type(place)
