@@ -305,8 +305,7 @@ def _waiting(trace: Trace, row: int) -> Iterator[str]:
     """Which nodes of its graph it waits for, and which wait for it, once that is known."""
     if isinstance(found := kept_on(trace).get(dependencies), Dependencies):
         for word, rows in zip(("after", "before"), waits_for(found, row), strict=True):
-            names = [narrow(trace.name_of(other)) for other in rows[: MOST_NODES + 1].tolist()]
-            if names:
+            if names := [narrow(trace.name_of(other)) for other in rows[: MOST_NODES + 1].tolist()]:
                 more = f" and {count(len(rows) - MOST_NODES)} more"
                 rest = more if len(rows) > MOST_NODES else ""
                 yield f"  {word}: {', '.join(names[:MOST_NODES])}{rest}"

@@ -170,8 +170,7 @@ def _elementwise_short(name: str, match: re.Match[str], fields: dict[str, Any]) 
 
 def _opaque_short(name: str, match: re.Match[str], op: str) -> str:
     """Copies of opaque bytes name only the size of the type: `index_put 4B`."""
-    accessed = _ACCESSED.search(name, match.start("functor"), match.end() + 300)
-    if accessed is not None:
+    if accessed := _ACCESSED.search(name, match.start("functor"), match.end() + 300):
         return f"{operation_word(accessed[1]).lstrip('_')} {accessed[2]}B"
     one_type = _FIRST_TYPE.match(name, match.end())
     dtype = cxx_type(one_type[1]) if one_type else None

@@ -146,8 +146,7 @@ def decode_nvjet(name: str) -> KernelName | None:
 def decode_small(name: str) -> KernelName | None:
     """The record of a matrix-vector product, a dot product, the second pass of split-K, ..."""
     sign = signature(name)
-    fields = _small_fields(name, sign) if sign else None
-    if sign is None or fields is None:
+    if sign is None or (fields := _small_fields(name, sign)) is None:
         return None
     role = fields.get("role")
     text = "adds up the partial sums of a split K" if role else _SMALL_MEANINGS[fields.get("op")]

@@ -217,8 +217,7 @@ def _attention(name: str, match: re.Match[str]) -> KernelName:
 
 
 def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
-    found = cutlass.decode2_at(name, match.end(), "cudnn")
-    if found is not None:
+    if found := cutlass.decode2_at(name, match.end(), "cudnn"):
         return found
     if "ReduceSplitK<" in name[match.end() : match.end() + 80]:
         short = "splitk-reduce of conv"

@@ -215,8 +215,7 @@ def _short(name: str, sign: Signature) -> str:
     base = sign.base.removesuffix("_kernel").removesuffix("Kernel")
     base = base.replace("embedding_backward_codegen", "emb_bwd")
     base = base.replace("embedding_codegen_forward", "emb_fwd")
-    tensors = _CUTE_DSL.match(base)
-    if tensors is not None:
+    if tensors := _CUTE_DSL.match(base):
         return f"cute {tensors['name']} {tensors['rest']}"
     shown = space if space.lower() not in base.lower() and space != "(anonymous namespace)" else ""
     return callee_text(name, sign, f"{shown} {base}".strip())
@@ -236,10 +235,8 @@ def decode_cub(name: str) -> KernelName | None:
     if sign is None or not ("cub::" in sign.scope or sign.scope.startswith("rocprim::")):
         return None
     word, span = sign.base, (sign.start, sign.end)
-    if word == "trampoline_kernel":
-        match = _SELECTOR.search(name, sign.end, sign.end + 400)
-        if match is not None:
-            word, span = match["what"], match.span("what")
+    if word == "trampoline_kernel" and (match := _SELECTOR.search(name, span[1], span[1] + 400)):
+        word, span = match["what"], match.span("what")
     op = op_by(_CUB_RULES, word)
     types = map(cxx_type, _CUB_TYPE.findall(name[span[1] : span[1] + 160]))
     shown = "*".join(dict.fromkeys(dtype for dtype in types if dtype and dtype != "bool"))
@@ -260,8 +257,7 @@ _OTHER_RULES: Final = {
 
 def decode_other(name: str) -> KernelName | None:
     """The record of a kernel whose words determine the operation, or of a copy or fill of ROCm."""
-    match = _RUNTIME.fullmatch(name)
-    if match is not None:
+    if match := _RUNTIME.fullmatch(name):
         op = match[1]
         parts = [(*match.span(1), f"{op}: a job of the runtime, done by a kernel")]
         return build(name, "other", f"{op} buffer (rocclr)", parts, op=op)

@@ -183,8 +183,7 @@ def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
     ranks = {len(grad.shape), len(x.shape), len(weight.shape)}
     if len(ranks) > 1 or max(ranks) < 3:
         return False
-    recorded = inputs.flag(_TRANSPOSED)
-    if recorded is not None:
+    if (recorded := inputs.flag(_TRANSPOSED)) is not None:
         return not recorded
     return grad.shape[1] == weight.shape[0] != x.shape[1]
 
