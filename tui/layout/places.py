@@ -32,8 +32,7 @@ def places(side: Side, view: View) -> tuple[Place, ...]:
     for index in view.arranged.pinned:
         found += _lane_places(side, view, index, side.lanes[index].title)
     for group, indices in arranged(side.lanes, view.arranged, side.lane_of(view.selected)):
-        nested = len(indices) > 1
-        if nested:
+        if nested := len(indices) > 1:
             found.append(Place(indices[0], -1, group, None))
         for index in indices:
             label = f" {side.lanes[index].label}" if nested else side.lanes[index].title

@@ -199,10 +199,8 @@ def _conv_amount(
     return Amount(kind="conv", shapes=shapes, dtype=shown[0].dtype, flop=flop, bytes=moved)
 
 
-class _Sdpa(NamedTuple):
-    """Positions of an op's arguments; the head axis is 1 in [B, H, S, D], 2 in [B, S, H, D]."""
-
-    head_axis: int
+class _Sdpa(NamedTuple):  # positions of an op's arguments
+    head_axis: int  # 1 in [B, H, S, D], 2 in [B, S, H, D]
     causal: int
     backward: bool = False
     none: tuple[int, ...] = ()  # arguments that would change the amount
