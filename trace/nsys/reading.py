@@ -41,12 +41,12 @@ from fusetui.trace.nsys.writing import writer
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.assemble import BYTES_A_SLICE, MANY, check_durations
 from fusetui.trace.read.document import OpenFile
+from fusetui.trace.read.document_text import Rendered, stretches_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.reading import without_collector
-from fusetui.trace.read.rendered import Rendered, stretches_of
-from fusetui.trace.read.source import State, Stored, has_changed, reason
+from fusetui.trace.read.source import State, Stored, reason
 from fusetui.trace.read.unpack import Damaged, TooLarge, limit_for, too_large, unpack
 
 TIMES = {"start", "timestamp", "rawTimestamp"}
@@ -69,7 +69,7 @@ def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Ra
             raise NotATrace(f"{place.path} has no event of a process {process}.")
         if db.stopped:
             raise NothingRead
-    whole, changed = raw.report.complete and cut is None, has_changed(stored)
+    whole, changed = raw.report.complete and cut is None, stored.has_changed()
     return replace(raw, report=replace(raw.report, cut=cut, complete=whole, changed=changed))
 
 

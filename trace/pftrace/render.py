@@ -19,8 +19,8 @@ from fusetui.trace.pftrace.index import EACH, PacketIndex
 from fusetui.trace.pftrace.scan import TracePiece, scan
 from fusetui.trace.pftrace.tables import EXPORTER, Tables, key_and_text
 from fusetui.trace.pftrace.wire import Repeated, decoded
+from fusetui.trace.read.document_text import label_text, micros
 from fusetui.trace.read.elements import DEEPEST, TOO_DEEP
-from fusetui.trace.read.rendered import label_text, micros
 
 Fields = list[tuple[int, int, bytes]]
 KEPT, LONGEST = 1 << 15, 1 << 10  # args that are kept decoded, and bytes of the longest of them

@@ -86,7 +86,7 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
 
 
 def _failures(moments: Moments) -> list[int]:
-    return [*moments.positions[moments.history.events.action == MemoryAction.OOM].tolist()]
+    return [*moments.positions[moments.history.failures].tolist()]
 
 
 def cell_parts(levels: Sequence[int], kinds: Sequence[int], glyphs: Glyphs) -> list[Styled]:
