@@ -47,7 +47,7 @@ def busy_of(trace: Trace) -> Busy:
         rows, label = trace.rows_of(Role.DEVICE), "device busy"
     if not len(rows):
         rows, label = np.flatnonzero((trace.op >= 0) & (trace.depth == 0)), "CPU ops"
-    starts, ends = union(trace.start[rows], trace.end[rows])
+    starts, ends, _ = union(trace.start[rows], trace.end[rows])
     return Busy(starts, ends, label)
 
 
