@@ -94,7 +94,9 @@ def _read(
             "profile -t cuda,nvtx, and export with nsys export --type sqlite."
         )
     batches = plan(db, sources)
-    check_memory(place, batches)
+    rows = min(sum(one.rows * one.count for one in batches), place.size // SMALLEST_ROW)
+    if rows > MANY and rows * BYTES_A_SLICE > memory_left():  # rather than being killed
+        raise CannotRead(f"{place.path} has about {rows:,} rows: there is not enough memory.")
     texts, parts = Interner(), list[TableEvents]()
     for number, one in enumerate(batches):
         progress(stored.size * number // len(batches), stored.size)
@@ -284,13 +286,6 @@ def slices_of(
     columns["dur"] = np.maximum(dur, 0)
     columns |= zip(("names", "categories", "threads"), map(tuple, into), strict=True)
     return columns, int((dur < 0).sum()), int(is_open.sum())
-
-
-def check_memory(place: ExportFile, batches: Sequence[Batches]) -> None:
-    """Raises CannotRead if memory does not suffice, rather than being killed by the system."""
-    rows = min(sum(one.rows * one.count for one in batches), place.size // SMALLEST_ROW)
-    if rows > MANY and rows * BYTES_A_SLICE > memory_left():
-        raise CannotRead(f"{place.path} has about {rows:,} rows: there is not enough memory.")
 
 
 def _tables(

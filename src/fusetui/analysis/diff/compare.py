@@ -238,9 +238,7 @@ def _cut(items: WorkItems) -> CutSteps:
     first, last = work.windows.start[items.alike], work.windows.end[items.alike]
     edges = np.column_stack([first, begins[:, orders[0]], last])
     ns: Int64s = np.diff(edges, axis=1)
-    column = np.empty(size, dtype=np.intp)
-    column[orders[0]] = np.arange(1, size + 1)
-    return nothing if (ns < 0).any() else CutSteps(ns, column)
+    return nothing if (ns < 0).any() else CutSteps(ns, np.argsort(orders[0]) + 1)
 
 
 def _take_turns(a: Work, b: Work) -> bool:

@@ -24,8 +24,6 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.op_names import is_compiler
 
-Label = Callable[[str], str]
-
 
 class Dispatch(msgspec.Struct, frozen=True, eq=False):
     """One kind of slice in each of the steps used; arrays of shape [steps]."""
@@ -159,7 +157,7 @@ def _by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispa
     return found
 
 
-def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
+def _populations(work: Work) -> Iterator[tuple[Rows, Callable[[str], str], Int64s, bool]]:
     """Rows that are not work, how to label them, their self times, whether these are in the sum."""
     trace = work.trace
     own = self_ns(trace)

@@ -100,8 +100,7 @@ def beyond_noise(a: Int64s, b: Int64s, resolution_ns: int, noise: Noise | None =
 
 
 def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Flags:
-    """The medians differ by more than 5 %, 100 ns and the tick of the clock, and the middle halves
-    of the samples do not overlap."""
+    """The medians differ by more than 5 %, 100 ns and a tick; the middle halves do not overlap."""
     of_a, of_b = median(a), median(b)
     floor = np.maximum(of_a, of_b) * FLOOR_PERCENT // 100
     far = np.abs(of_b - of_a) > np.maximum(floor, max(FLOOR_NS, resolution_ns))
