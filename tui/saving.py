@@ -21,7 +21,7 @@ from fusetui.tui import registry
 from fusetui.tui.loading import Post
 from fusetui.tui.state import reading
 from fusetui.tui.state.offers import Offer
-from fusetui.tui.state.state import Chooser, Cut, Outcome, Record, SaveTable, State, laid_over, told
+from fusetui.tui.state.state import Chooser, Cut, Outcome, Record, SaveTable, State, overlaid, told
 
 NICE = "import os; getattr(os, 'nice', int)(5); from fusetui.cli import script; script()"
 """The app comes first where there are few cores."""
@@ -85,7 +85,7 @@ def _about(one: Process) -> str:
 def _listed(state: State, offers: tuple[Offer, ...]) -> Outcome:
     if not offers:
         return told(state, NONE)
-    return laid_over(state, Chooser(tuple(offer.about for offer in offers), offers))
+    return overlaid(state, Chooser(tuple(offer.about for offer in offers), offers))
 
 
 def _said(words: Sequence[str], cancelled: Stop) -> tuple[int, str, str]:

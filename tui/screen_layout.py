@@ -92,10 +92,8 @@ def overlay_panes(state: State) -> list[Pane]:
     if said := screen.too_small(state.size):
         size = screen.overlay_size(state)
         return _sentence(said, replace(size, width=size.width - screen.BESIDE))
-    return [
-        *OVERLAYS.show(state, screen.overlay_body(state)),
-        *_tour(state, screen.overlay_tour_lines(state)),
-    ]
+    tour = _tour(state, screen.overlay_tour_lines(state))
+    return [*OVERLAYS.show(state, screen.overlay_body(state)), *tour]
 
 
 def stack(found: Sequence[Pane]) -> Stack:

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from fusetui.analysis.why.model import IDLE, Why
 from fusetui.report.why_answer import account_line, answer, brief_answer
 from fusetui.text.cutting import clip, clip_apart, joined
-from fusetui.text.figures import Unit
 from fusetui.text.printable import printable
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.canvas import Turn
@@ -26,7 +25,6 @@ from fusetui.tui.layout.answer import (
     AnswerAt,
     AnswerList,
     AnswerPage,
-    AnswerRow,
     fitting,
     moved,
     way_of,
@@ -142,11 +140,18 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         apart = clip_apart(names, left, ellipsis)
         if found.aside != SHARE:  # what stands aside tells them apart
             apart = [clip(name, left, ellipsis) for name in names]
-        here = at.row if at and at.column == column else -1
-        rows = [
-            _entry(found.entries[n], found.unit, apart[n].ljust(left), bar, self.glyphs, n == here)
-            for n in range(len(names))[top : top + room]
-        ]
+        here, rows = at.row if at and at.column == column else -1, list[list[Styled]]()
+        for n, entry in [*enumerate(found.entries)][top : top + room]:
+            share = share_bar(entry.ns, entry.whole_ns, bar - 1, self.glyphs) + " " if bar else ""
+            parts = (
+                (">" if n == here else " ", "strong"),
+                (f"{found.unit.text(entry.ns):>{FIGURE - 1}} ", "plain"),
+                (f"{entry.aside:>{ASIDE}} ", "faint"),
+                (share, "busy"),
+                (apart[n].ljust(left), entry.kind.token + TEXT if entry.kind else "plain"),
+            )
+            row = [(text, token + CURSOR * (n == here)) for text, token in parts]
+            rows.append([*row, (" " * BETWEEN, "plain")])
         empty: list[Styled] = [(" " * (cells + BETWEEN), "plain")]
         return [*rows, *[empty] * (room - len(rows))]
 
@@ -185,21 +190,6 @@ def bar_cells(width: int, count: int) -> int:
     """The cells that a bar takes in each of so many lists, the blank after it included."""
     each = (width - BETWEEN * (count - 1)) // max(1, count)
     return BAR + 1 if each >= WITH_BAR else 0
-
-
-def _entry(
-    entry: AnswerRow, unit: Unit, text: str, bar: int, glyphs: Glyphs, is_here: bool
-) -> list[Styled]:
-    share = share_bar(entry.ns, entry.whole_ns, bar - 1, glyphs) + " " if bar else ""
-    parts = (
-        (f"{unit.text(entry.ns):>{FIGURE - 1}} ", "plain"),
-        (f"{entry.aside:>{ASIDE}} ", "faint"),
-        (share, "busy"),
-        (text, entry.kind.token + TEXT if entry.kind else "plain"),
-    )
-    shown = [(text, token + CURSOR * is_here) for text, token in parts]
-    mark = (">", "strong" + CURSOR) if is_here else (" ", "strong")
-    return [mark, *shown, (" " * BETWEEN, "plain")]
 
 
 SECTION = "In the answer"
@@ -268,16 +258,14 @@ def went(state: State, found: AnswerPage, at: AnswerAt) -> State:
 
 def answer_pane(state: State, height: int) -> Pane | None:
     """The answer on so many lines; None where something else stands."""
-    found = answer_of(state)
-    if found is None:
+    if (found := answer_of(state)) is None:
         return None
-    answer, width = found, state.size.width
-    glyphs, title = glyphs_for(state.ascii_only), _title(state)
-    picture = AnswerPicture(state.side, answer, glyphs, state.answer_at, title)
+    glyphs, title, width = glyphs_for(state.ascii_only), _title(state), state.size.width
+    picture = AnswerPicture(state.side, found, glyphs, state.answer_at, title)
 
     def pointed(state: State, x: int, y: int) -> State:
         at = picture.place(x, y, width, height)
-        return went(state, answer, at) if at else state
+        return went(state, picture.found, at) if at else state
 
     def wheeled(state: State, turn: Turn) -> State:
         return move(enter(state) if state.answer_at is None else state, 0, turn.lines)

@@ -15,7 +15,6 @@ from fusetui.tui.drawing.lane_lines import chosen_slice, filled_slice
 from fusetui.tui.drawing.picture import Said, ruled, text
 from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for
 from fusetui.tui.layout.answer import working
-from fusetui.tui.layout.figure_trees import FigureTree
 from fusetui.tui.layout.flame import TIMES, TREES, WHOLE, Flame, FlameView, flame_of
 from fusetui.tui.layout.op_tree import FRAMES, call_tree
 from fusetui.tui.layout.view import Side
@@ -140,12 +139,9 @@ def flame_or_why(state: State) -> Flame | str:
 
 @memo(6)
 def _flame(side: Side, tree: str, time: str) -> Flame:
-    found: FigureTree
     if tree == "modules" and side.insight.answer:
-        found = side.insight.answer.modules
-    else:
-        found = kept_on(side.trace)[FRAMES] if tree == "frames" else side.once(call_tree)
-    return flame_of(found, time)
+        return flame_of(side.insight.answer.modules, time)
+    return flame_of(kept_on(side.trace)[FRAMES] if tree == "frames" else side.once(call_tree), time)
 
 
 def time_of(state: State) -> str:

@@ -16,7 +16,7 @@ from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, text
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.figure_trees import FigureTree, visible
 from fusetui.tui.layout.text_layout import ListColumn, titles
-from fusetui.tui.pages.page import ListPage, Pane, next_of, table_of_page
+from fusetui.tui.pages.page import ListPage, Pane, next_of, page_table
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.state import OpenNodes, Size, State
 
@@ -87,7 +87,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         nodes = shown if rows is None else shown[[*rows]]
         figures = {self.column_name(tree, name): tree.figures[name][nodes] for name in tree.figures}
         texts = self.texts_of_table(tree, nodes.tolist())
-        return table_of_page(self.name, texts, level=tree.level[nodes], **figures)
+        return page_table(self.name, texts, level=tree.level[nodes], **figures)
 
     def nothing(self, state: State) -> str:
         return ""

@@ -43,7 +43,7 @@ from fusetui.tui.state.state import (
     Replayed,
     Size,
     State,
-    laid_over,
+    overlaid,
 )
 
 if TYPE_CHECKING:
@@ -76,13 +76,10 @@ def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
             heading = f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name"
             shown.append(Said(heading, "title"))
         for one in found.names[: max(0, height - 2)]:
-            part, bar, where = (
-                percent(one.ns, found.ns),
-                share_bar(one.ns, found.ns, BAR, glyphs),
-                "",
-            )
-            if one.in_args:
-                part, bar, where = "", "", IN_ARGS
+            part, bar, where = "", "", IN_ARGS
+            if not one.in_args:
+                part, where = percent(one.ns, found.ns), ""
+                bar = share_bar(one.ns, found.ns, BAR, glyphs)
             left = max(1, width - BEFORE - len(where))
             name = clip(label_of(one.role, one.name), left, glyphs.ellipsis)
             figures = (f"{unit.text(one.ns):>9} ", "plain"), (f"{part:>7} ", "faint")
@@ -270,7 +267,7 @@ def is_text(state: State) -> bool:
 
 def turn_raw(state: State) -> State:
     shown: Any = state.overlay
-    return laid_over(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
+    return overlaid(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
 
 
 @lru_cache(maxsize=1)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
@@ -260,8 +261,8 @@ def names_text(names: Iterable[str]) -> str:
     return clip("\n".join(dict.fromkeys(printable(name) for name in names)), MOST_COPIED)
 
 
-def table_of_page(
-    name: str, texts: Mapping[str, Sequence[Any]], **figures: NDArray[Any] | list[int | None]
+def page_table(
+    name: str, texts: Mapping[str, Sequence[Any]], **figures: NDArray[Any] | Sequence[int | None]
 ) -> Table:
     """What names the rows of a page, then their figures, shape [rows]; None of a list is none."""
     from fusetui.tables.public import Table  # rarely needed
@@ -269,9 +270,9 @@ def table_of_page(
 
     named = [column_of(Spec(column, "text", ""), values) for column, values in texts.items()]
     counted = (
-        column_of(Spec(column, "int", "", True), values)
-        if isinstance(values, list)
-        else TableColumn(column, values)
+        TableColumn(column, values)
+        if isinstance(values, np.ndarray)
+        else column_of(Spec(column, "int", "", True), values)
         for column, values in figures.items()
     )
     return Table(name, (*named, *counted))

@@ -27,14 +27,7 @@ from fusetui.tui.state.memory import allocated_text
 from fusetui.tui.state.moving import ENDED, SECTION, looked_at
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.session import Range
-from fusetui.tui.state.state import (
-    TIMELINE,
-    Details,
-    Overlay,
-    Size,
-    State,
-    told,
-)
+from fusetui.tui.state.state import TIMELINE, Details, Overlay, Size, State, told
 
 
 def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:
@@ -130,14 +123,13 @@ class TimelinePage(Page):
         state = _refitted(before, state, size)
         tops = list(state.tops)
         same_screen = (before.page, before.size) == (state.page, state.size)
-        for n, side in enumerate(state.sides):
-            view, room = state.session.views[n], _room(state, size, n)
+        for n, (side, view) in enumerate(zip(state.sides, state.session.views, strict=True)):
             known = same_screen and n < len(before.sides) and before.sides[n].trace is side.trace
             same_lines = same_screen and _lines(before, n) == _lines(state, n)
             is_first = not same_lines and _is_at_first(before, n)
             if is_first or not known or before.session.views[n] != view:
                 top_of = first_top if is_first or not known else top_for
-                top = 0 if is_first else tops[n]
+                top, room = 0 if is_first else tops[n], _room(state, size, n)
                 tops[n] = top_of(side, view, places(side, view), top, room)
         now = tuple(tops)
         return state if now == state.tops else replace(state, tops=now)
@@ -197,10 +189,9 @@ def _refitted(before: State, state: State, size: Size) -> State:
     return state if now == state.fits else replace(state, session=session, fits=now)
 
 
-def _lines(state: State, index: int) -> tuple[int, int]:
-    if index >= len(state.sides):
-        return 0, 0
-    return len(state.sides[index].lanes), len(state.sides[index].counter_places)
+def _lines(state: State, index: int) -> list[tuple[int, int]]:
+    sides = state.sides[index : index + 1]
+    return [(len(side.lanes), len(side.counter_places)) for side in sides]
 
 
 def _timeline(state: State, index: int, width: int, height: int) -> Pane:
@@ -239,9 +230,9 @@ def _details(state: State) -> TextPicture:
     """The figures of the range of the active side, else the details of its selected slice."""
     side, row, gap = state.side, state.view.selected, state.view.gap
     glyphs = glyphs_for(state.ascii_only)
-    if state.time_range:
-        of_range = partial(range_lines, side, state.time_range, glyphs=glyphs)
-        return ruled((side, state.time_range), "range of time", glyphs.rule, of_range)
+    if found := state.time_range:
+        of_range = partial(range_lines, side, found, glyphs=glyphs)
+        return ruled((side, found), "range of time", glyphs.rule, of_range)
     if gap:
         of_gap = partial(gap_lines, side, gap, glyphs=glyphs)
         return ruled((side, gap), "idle time", glyphs.rule, of_gap)
@@ -252,8 +243,7 @@ def _details(state: State) -> TextPicture:
         told = ["slice", on, second, allocated_text(state, row)]
         return slice_details(state, row, "   ".join(filter(None, told)))
     said = hints_text(NOTHING, state), working(side.trace, "why the time went where it went")
-    lines = [*map(Said, said)]
-    return ruled(said, "nothing selected", glyphs.rule, lambda width, height: lines)
+    return ruled(said, "nothing selected", glyphs.rule, lambda *_: [*map(Said, said)])
 
 
 def _paged(state: State, pages: int) -> State:

@@ -103,10 +103,9 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
         """Marks the work of one line; both windows move together to keep the first row in sight."""
         if not self.lines:
             return self
-        drawn, views, pair = [], [], pair_of(self.lines[index])
-        for side, view, rows in zip(self.sides, self.views, pair, strict=True):
-            drawn.append([row for row in rows if side.lane_of(row) >= 0])
-            views.append(select(side, view, next(iter(drawn[-1]), -1)))
+        pair = zip(self.sides, pair_of(self.lines[index]), strict=True)
+        drawn = [[row for row in rows if side.lane_of(row) >= 0] for side, rows in pair]
+        views = [*map(select, self.sides, self.views, (next(iter(rows), -1) for rows in drawn))]
         first = 0 if drawn[0] else 1
         shift = views[first].begin - self.views[first].begin
         windows = [(before.begin + shift, before.end + shift) for before in self.views]

@@ -27,7 +27,7 @@ from fusetui.tui.state.state import (
     Prompt,
     Search,
     State,
-    laid_over,
+    overlaid,
     told,
 )
 
@@ -166,7 +166,8 @@ def shown(state: State, hits: Hits) -> State:
         if not len(rows := replayed(trace, hits.row)):
             return told(state, "it was captured, and no kernel of this trace replays it")
         hits = replace(hits, rows=rows, at=0)
-    found = brought(state, state.session.hit(hits), hits.side)
+    session = replace(state.session.selected(hits.side, hits.row), hits=hits)
+    found = brought(state, session, hits.side)
     keys = ("next-hit next", "previous-hit previous", "hits list")
     return told(found, _place(hits), *keys)
 
@@ -190,7 +191,7 @@ def list_hits(state: State) -> State:
 
 
 def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
-    return laid_over(state, HitList(state.sides[hits.side], hits, steps), max(0, hits.at))
+    return overlaid(state, HitList(state.sides[hits.side], hits, steps), max(0, hits.at))
 
 
 _ask = partial(replace, prompt=Prompt.SEARCH, found=None, wanted_hit="")

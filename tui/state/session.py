@@ -159,9 +159,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
                 now = now.selected(index, rows[0])
         return now
 
-    def hit(self, hits: Hits) -> ViewSession:
-        return replace(self.selected(hits.side, hits.row), hits=hits)
-
     def with_bookmark(self, letter: str, index: int, note: str = "") -> ViewSession:
         """A mark, by its letter, of what one side shows now."""
         side, view = self.sides[index], self.views[index]
@@ -220,11 +217,9 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return replace(now, bookmarks=self.bookmarks, time_range=self.time_range)
 
 
-def start(sides: tuple[Side, ...], lines: int | None = None) -> ViewSession:
+def start(sides: tuple[Side, ...], lines: int) -> ViewSession:
     """The first views, nothing selected; `lines`: for the lanes of each side."""
-    views = first_views(sides)
-    if lines is not None:
-        views = tuple(fitted(s, v, lines) for s, v in zip(sides, views, strict=True))
+    views = tuple(fitted(s, v, lines) for s, v in zip(sides, first_views(sides), strict=True))
     return ViewSession(sides, views, NO_MARKS * len(sides))
 
 
@@ -233,12 +228,12 @@ NewRows = Mapping[int, int]  # the new row of a row of the earlier trace; -1 sta
 
 def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
     """The session on other sides, which have all slices of its own sides."""
-    pairs = list(zip(session.sides, sides, strict=True))
-    rows = [same_rows(a.trace, b.trace, _used(session, n)) for n, (a, b) in enumerate(pairs)]
+    olds = session.sides
+    pairs = enumerate(zip(olds, sides, strict=True))
+    rows = [same_rows(a.trace, b.trace, _used(session, n)) for n, (a, b) in pairs]
 
     def now(views: Views) -> Views:
-        found = zip(pairs, views, rows, strict=True)
-        return tuple(viewed_as(old, new, view, known) for (old, new), view, known in found)
+        return tuple(map(viewed_as, olds, sides, views, rows))
 
     marked = zip(session.marked, rows, strict=True)
     return replace(
