@@ -87,8 +87,7 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     """The launch queues, the idle time, the same with the answer, the trees of frames and of ops,
     then the queues with the counters of the file, for which it is read again, and which nodes of
     graphs wait for which; ends early when that is no longer wanted."""
-    found = tuple(map(curve_of, queues(trace)))
-    if found:
+    if found := tuple(map(curve_of, queues(trace))):
         yield found
     if not cancelled():
         yield from _insights(trace, cancelled)

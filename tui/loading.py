@@ -264,12 +264,11 @@ def read_memory(asked: effects.ReadMemory, post: Post, cancelled: Stop, start: S
     alone = asked.alone or start is None  # no key waits
     try:
         sides = [_snapshot(path, cancelled, alone) for path in asked.paths]
+        known = tuple(filter(None, sides))
+        if not cancelled() and len(known) == len(sides):
+            post(partial(memory.arrived, sides=known))
     except TraceError as error:
         post(partial(memory.failed, sentence=str(error)))
-        return
-    known = tuple(side for side in sides if side is not None)
-    if not cancelled() and len(known) == len(sides):
-        post(partial(memory.arrived, sides=known))
 
 
 def _snapshot(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
@@ -297,8 +296,7 @@ def replay(asked: effects.Replay, post: Post, cancelled: Stop, start: Start = No
     state, trace = asked.state, asked.state.side.trace
     worth: Any = getattr(state.overlay, "found", None)
     tell = partial(replays.arrived, trace=trace, asked=asked.asked)
-    change = named(state, asked.asked)
-    if not change:
+    if not (change := named(state, asked.asked)):
         post(partial(tell, found=SELECTED))
         return
     with beside(start, trace) as helper:

@@ -56,8 +56,7 @@ def tree_of(state: State) -> AnyTree | None:
 
 def turned_to(page: Page, state: State) -> Outcome:
     """Shows another page, unless something that it needs is missing."""
-    missing = page.why_not(state)
-    if missing:
+    if missing := page.why_not(state):
         return told(state, missing)
     return page.ask(state) or page.open(replace(state, page=page.name, hint=""))
 

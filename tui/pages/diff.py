@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -195,8 +196,7 @@ class DiffPage(ListPage):
 
 
 def _names(each: Iterable[Iterable[str]]) -> list[str]:
-    """Each once."""
-    return list(dict.fromkeys(name for names in each for name in names))
+    return list(dict.fromkeys(chain.from_iterable(each)))
 
 
 def _found(state: State) -> DiffLines | None:

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from fusetui.text.cutting import clip
 from fusetui.text.figures import duration, percent, plural
+from fusetui.text.printable import printable
 from fusetui.trace.model.memo import kept_on, memo
 from fusetui.tui.drawing.lane_lines import chosen_slice, filled_slice
 from fusetui.tui.drawing.picture import Said, ruled, text
@@ -18,7 +20,7 @@ from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.flame import TIMES, TREES, WHOLE, Flame, FlameView, flame_of
 from fusetui.tui.layout.op_tree import FRAMES, call_tree
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import Page, Pane, names_text, next_of
+from fusetui.tui.pages.page import MOST_COPIED, Page, Pane, next_of
 from fusetui.tui.pages.tree import awaited
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
@@ -121,7 +123,7 @@ class FlamePage(Page):
         flame, at = here(state)
         if flame is None or at == WHOLE:
             return ""
-        return names_text([" > ".join(map(flame.tree.label, flame.path(at)))])
+        return clip(printable(" > ".join(map(flame.tree.label, flame.path(at)))), MOST_COPIED)
 
 
 def flame_or_why(state: State) -> Flame | str:

@@ -147,7 +147,6 @@ def known_keys(side: Side) -> Mapping[str, Keys]:
 
 
 def shown_table(state: State) -> KernelTable:
-    """That of the active side; made once for each grouping."""
     return _table(state.side, state.kernels.by, state.kernels.only)
 
 

@@ -20,8 +20,9 @@ from fusetui.tui.pages.page import ListPage, Pane, page_table
 from fusetui.tui.state import memory
 from fusetui.tui.state.action import action, nothing, on
 from fusetui.tui.state.memory import here, memory_of, window, with_view
+from fusetui.tui.state.replays import WHOLE
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Outcome, Overlay, Size, State, told
+from fusetui.tui.state.state import Outcome, Overlay, ReadMemory, Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments, PlacedBlocks
@@ -81,13 +82,23 @@ class MemoryPage(ListPage):
     )
 
     def has(self, state: State) -> bool:
-        return memory.is_there(state)
+        shown = state.memory
+        of_open = (side.trace is shown.trace for side in state.sides) if shown else ()
+        return shown is not None and (shown.trace is None or any(of_open))
 
     def why_not(self, state: State) -> str:
         return "" if self.has(state) or state.sides else memory.NO_SNAPSHOT
 
     def ask(self, state: State) -> Outcome | None:
-        return memory.ask(state)
+        """Has the memory events of the active trace read, unless they or a snapshot are there."""
+        shown, side = state.memory, state.side
+        if shown is not None and (shown.trace is None or shown.trace is side.trace):
+            return None
+        if side.trace.report.prefix:
+            return told(state, WHOLE)
+        path = state.paths[state.active] if state.active < len(state.paths) else ""
+        asked = ReadMemory((path,), False, side.trace, state.page)
+        return told(state, "the memory events of the trace are being read"), asked
 
     def open(self, state: State) -> State:
         """The timeline may show another window by now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -205,8 +205,7 @@ def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]
         return listing.at_row(state, state.list_of(listing.name).cursor + rows + pages * room)
 
     def choose(state: State) -> Outcome:
-        listing = find(state)
-        if listing is None or not listing.rows(state).count:
+        if (listing := find(state)) is None or not listing.rows(state).count:
             return state
         return listing.chosen(state, state.list_of(listing.name).cursor)
 
@@ -254,11 +253,6 @@ def slice_text(side: Side, row: int) -> str:
     start, dur = int(trace.start[row]) - side.origin, int(trace.dur[row])
     rest = f"   start {start} ns   duration {dur} ns"
     return clip(printable(trace.name_of(row)), MOST_COPIED - len(rest)) + rest
-
-
-def names_text(names: Iterable[str]) -> str:
-    """Full names, one per line, each once."""
-    return clip("\n".join(dict.fromkeys(printable(name) for name in names)), MOST_COPIED)
 
 
 def page_table(

@@ -42,8 +42,7 @@ def beside_the_last(state: State) -> Outcome:
     """Opens a rank where it waits longest, beside the rank that it waits for, on one time axis."""
     if (row := _row(state)) is None:
         return state
-    wait = row.worst_wait
-    if wait is None:
+    if (wait := row.worst_wait) is None:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
         return told(state, f"clocks do not tell for which rank rank {row.rank} waits")
@@ -69,7 +68,6 @@ def beside_others(state: State) -> Outcome:
 
 
 def _row(state: State) -> RankRow | None:
-    """That under the cursor."""
     return dict(enumerate(state.job.rows())).get(state.list_of(NAME).cursor)
 
 

@@ -43,8 +43,7 @@ def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -
         return go(side, view, side.begin + (side.end - side.begin) * column // division.width)
     if index >= len(picture.places) or y >= division.axis + division.lanes:
         return None
-    lane = picture.places[index].idle_of
-    if lane is not None:
+    if (lane := picture.places[index].idle_of) is not None:
         time = view.begin + view.span * (2 * column + 1) // (2 * division.width)
         gap = gap_of_time(side, lane.key[1], time)
         return replace(view, selected=-1, gap=gap)

@@ -243,8 +243,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return NO_MODULES.format(recorded_with("with_stack=True", state.side.trace.report.format))
 
     def chosen(self, state: State, index: int) -> State:
-        time = self.module(state)
-        if time is None:
+        if (time := self.module(state)) is None:
             return told(state, "this belongs to no module, so there is no call to show")
         return search.shown_row(state, self.subject(state), time.path)
 

@@ -45,8 +45,7 @@ class WhyPage(ListPage):
     )
 
     def rows(self, state: State) -> Rows:
-        found = _why(state.side)
-        if found is None:
+        if (found := _why(state.side)) is None:
             return no_rows(working(state.side.trace, "why the time went where it went"))
         entries, glyphs = entries_of(found), glyphs_for(state.ascii_only)
         stakes = (getattr(one, "at_stake_ns", getattr(one, "dur_ns", None)) for one in entries)
@@ -78,8 +77,7 @@ class WhyPage(ListPage):
         return next((one for one in wanted if isinstance(one, str)), "")
 
     def chosen(self, state: State, index: int) -> State:
-        found = _why(state.side)
-        if found is None:
+        if (found := _why(state.side)) is None:
             return state
         match entries_of(found)[index]:
             case Finding(evidence=()):
@@ -101,7 +99,7 @@ class WhyPage(ListPage):
         return NO_MORE
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """The say.answer, and as much of the account as there is room for."""
+        """The answer, and as much of the account as there is room for."""
         if (found := _why(state.side)) is None:
             return ()
         shown = _answer(found, size.width, max(1, size.height - ROWS - _below(size)))

@@ -54,8 +54,7 @@ def step_by(state: State, by: int) -> State:
 
 
 def list_steps(state: State) -> State:
-    steps = steps_of(state.side.trace)
-    if not len(steps):
+    if not len(steps := steps_of(state.side.trace)):
         return told(state, NO_STEPS)
     middle = (state.view.begin + state.view.end) // 2 + state.side.origin
     hits = Hits("steps", state.active, steps.rows).nearest(state.side.trace, middle)

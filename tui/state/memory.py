@@ -12,21 +12,14 @@ from fusetui.analysis.questions.chain import is_gpu
 from fusetui.text.figures import plural, size
 from fusetui.text.printable import printable
 from fusetui.tui.layout.frame import divided
-from fusetui.tui.layout.memory import (
-    MEMORY,
-    MemoryCells,
-    MemoryShown,
-    MemorySide,
-    MemoryView,
-    cells,
-)
+from fusetui.tui.layout.memory import MEMORY, MemoryShown, MemorySide, MemoryView, cells
 from fusetui.tui.layout.view import MIN_SPAN_NS
 from fusetui.tui.state.moving import viewed
-from fusetui.tui.state.replays import WHOLE
 from fusetui.tui.state.state import Outcome, Reading, ReadMemory, Refuse, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments
+    from fusetui.tui.layout.memory import MemoryCells
 
 NO_SNAPSHOT = "no memory snapshot is open: fusetui open TRACE --memory SNAPSHOT opens one"
 
@@ -52,25 +45,6 @@ def arrived(state: State, sides: tuple[MemorySide, ...]) -> State:
     if state.sides or (state.reading and not state.reading.is_whole):
         return now
     return replace(now, page=MEMORY, reading=None)
-
-
-def is_there(state: State) -> bool:
-    """Whether a snapshot is open, or memory events of an open trace are."""
-    shown = state.memory
-    of_open = (side.trace is shown.trace for side in state.sides) if shown else ()
-    return shown is not None and (shown.trace is None or any(of_open))
-
-
-def ask(state: State) -> Outcome | None:
-    """Has the memory events of the active trace read, unless they or a snapshot are there."""
-    shown = state.memory
-    if shown is not None and (shown.trace is None or shown.trace is state.side.trace):
-        return None
-    if state.side.trace.report.prefix:
-        return told(state, WHOLE)
-    path = state.paths[state.active] if state.active < len(state.paths) else ""
-    asked = ReadMemory((path,), False, state.side.trace, state.page)
-    return told(state, "the memory events of the trace are being read"), asked
 
 
 def of_trace(state: State, asked: ReadMemory, found: tuple[Moments, ...] | str) -> State:

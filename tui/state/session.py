@@ -37,9 +37,6 @@ class Bookmark(msgspec.Struct, frozen=True):
     side: int = 0
 
 
-Bookmarks = Mapping[str, Bookmark]
-
-
 class Range(msgspec.Struct, frozen=True):
     """[begin, end) on one side, in ns of the file; `ended` after the second press."""
 
@@ -107,7 +104,7 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
     future: tuple[Views, ...] = ()
     hits: Hits | None = None
     together: bool = True  # two windows move at once
-    bookmarks: Bookmarks = {}
+    bookmarks: Mapping[str, Bookmark] = {}  # by their letters
     time_range: Range | None = None
 
     def go(self, views: Views) -> ViewSession:
