@@ -162,13 +162,10 @@ def by_names(trace: Trace, text: str) -> Rows:
 
 def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
     """What args say, after each stretch of the file."""
-    query, rows = parse(text), by_names(trace, text)
+    query, texts, rows = parse(text), once(trace, texts_of), by_names(trace, text)
     if query.reads_args:
-        for held, share in by_args(trace, once(trace, texts_of), query):
-            yield held, NOTHING, share
-    else:
-        for extra, share in by_words(trace, once(trace, texts_of), query, rows):
-            yield rows, extra, share
+        return ((held, NOTHING, share) for held, share in by_args(trace, texts, query))
+    return ((rows, extra, share) for extra, share in by_words(trace, texts, query, rows))
 
 
 def often(found: Iterator[ArgsRead]) -> Iterator[ArgsRead]:

@@ -14,7 +14,7 @@ from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.arrays import Flags
 from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, text
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
-from fusetui.tui.layout.figure_trees import FigureTree, visible
+from fusetui.tui.layout.figure_trees import FigureTree
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.pages.page import ListPage, Pane, next_of, page_table
 from fusetui.tui.state.action import Action, Run, action
@@ -148,8 +148,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         return self._opening(state, tree, tree.open_at_first)
 
     def _opening(self, state: State, tree: Tree, nodes: Flags) -> OpenNodes:
-        order = tree.preorder(self.sort(state, tree))
-        return OpenNodes(nodes, order.nodes[visible(order.end, nodes[order.nodes])])
+        return OpenNodes(nodes, tree.visible(self.sort(state, tree), nodes))
 
     def with_nodes(self, state: State, nodes: Flags) -> State:
         tree = self.tree(state)

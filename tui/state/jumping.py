@@ -83,8 +83,7 @@ def _other_pass(origins: Origins, row: int) -> int:
         return int(backward.forward_of(op)[0])
     around = int(backward.made.over(op)[0])
     first = int(backward.made.rows[around]) if around >= 0 else int(op[0])
-    last = int(trace.end_row[first])
-    inside = np.flatnonzero((backward.forward >= first) & (backward.forward < last))
+    inside = (backward.forward >= first) & (backward.forward < trace.end_row[first])
     found = backward.rows[inside]
     return int(found[np.argmin(trace.start[found])]) if len(found) else -1
 

@@ -118,8 +118,7 @@ def _to_first(state: State, found: SearchHits) -> State:
     longer than a time, the longest."""
     if found.wrong:
         return told(state, printable(found.wrong))
-    trace = state.side.trace
-    first = found.rows if len(found.rows) else found.extra
+    trace, first = state.side.trace, found.rows if len(found.rows) else found.extra
     if not len(first):
         missing = f": {found.missing}" if found.missing else ""
         return told(state, printable(f"nothing is found for {found.text}{missing}"))
