@@ -62,9 +62,8 @@ def turned_to(page: Page, state: State) -> Outcome:
 
 
 def copy(state: State) -> Outcome:
-    page = page_of(state)
-    text = page.copied(state)
-    now = told(state, what_was_copied(text, page.copies))
+    text = page_of(state).copied(state)
+    now = told(state, what_was_copied(text, page_of(state).copies))
     return (now, CopyText(text)) if text else now
 
 

@@ -68,12 +68,10 @@ def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
         post(partial(_listed, offers=tuple(offers)))
         return
     code, out, last = _said(("record", "--no-open", "--pid", str(asked.pid)), cancelled)
-    if cancelled():
-        return
-    if code == 0:
-        post(partial(reading.read, paths=(*asked.beside, out.strip())))
-    else:
-        post(partial(told, sentence=printable(last.strip().rpartition("\n")[2])))
+    now = partial(reading.read, paths=(*asked.beside, out.strip()))
+    if not cancelled():
+        sentence = printable(last.strip().rpartition("\n")[2])
+        post(partial(told, sentence=sentence) if code else now)
 
 
 def _about(one: Process) -> str:

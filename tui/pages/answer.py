@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -47,14 +46,9 @@ MORE = 3  # cells of the number of lists that are not shown
 WITH_BAR = 44  # cells of a list; narrower ones have no bars
 
 
-class Laid(NamedTuple):
-    """The answer on a screen of one size."""
-
-    shown: Sequence[int]  # lists
-    widths: list[int]  # of them
-    said: list[Styled]  # the verdict on at most two lines, and the account
-    letters: list[str]  # `s sync` for each reason, the longest first
-    room: int  # rows of the lists that are seen
+Laid = tuple[Sequence[int], list[int], list[Styled], list[str], int]
+"""On a screen of one size: the lists that are shown, their widths, the verdict on at most two lines
+and the account, `s sync` for each reason, the longest first, how many rows of lists are seen."""
 
 
 class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -106,7 +100,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         letters = [f"{IDLE[name].letter} {IDLE[name].short}" for name, _ in reasons]
         account = account_line(why, width - 2) if is_roomy else ""
         said += [(f" {account}", "plain")] if account else []
-        return Laid(shown, widths, said, letters, max(0, height - 2 - len(said) - bool(letters)))
+        return shown, widths, said, letters, max(0, height - 2 - len(said) - bool(letters))
 
     @memo()
     def _lines(self, width: int, height: int) -> list[Sequence[Styled]]:
@@ -274,7 +268,6 @@ def answer_pane(state: State, height: int) -> Pane | None:
 
 
 def _title(state: State) -> str:
-    """What keys do here."""
     into = "into-answer/next-pane" if takes_tab(state) else "into-answer"
     outside = f"{into} goes into it", "down/up selects a slice"
     keys = hints_text(INSIDE if state.answer_at else outside, state)

@@ -144,7 +144,7 @@ class DiffPage(ListPage):
         lines, most, width = 3, 3, size.width
         if size.height > ROOMY:
             lines, most = (6, 9) if size.height > WIDE else (4, 7)
-        panes = [Pane(_verdict_height(shown.found, width, most), _verdict(shown.found))]
+        panes = [_verdict(shown.found, width, most)]
         for n, (side, view) in enumerate(zip(shown.sides, shown.views, strict=True)):
             if size.height >= LOW:
                 height = min(2 + len(places(side, view)), lines)
@@ -259,15 +259,13 @@ def verdict(diff: Diff, width: int) -> list[Said]:
     ]
 
 
-def _verdict(found: DiffLines | None) -> TextPicture:
-    if found is None:
-        return text([Said(WORKING)])
-    return TextPicture(found, lambda width, height: cut(verdict(found.diff, width), height))
-
-
 @lru_cache(maxsize=4)
-def _verdict_height(found: DiffLines | None, width: int, most: int) -> int:
-    return most if found is None else min(most, len(verdict(found.diff, width)))
+def _verdict(found: DiffLines | None, width: int, most: int) -> Pane:
+    """On as many lines as it needs, `most` of them."""
+    if found is None:
+        return Pane(most, text([Said(WORKING)]))
+    lines = cut(verdict(found.diff, width), most)
+    return Pane(len(lines), text(lines))
 
 
 def turned(state: State) -> State:

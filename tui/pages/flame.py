@@ -201,9 +201,9 @@ def beside(state: State, by: int) -> State:
 
 
 def show(state: State) -> Outcome:
-    row = FlamePage().subject(state)
-    nothing = told(state, "this is no slice that could be shown")
-    return nothing if row < 0 else search.shown_row(state, row)
+    if (row := FlamePage().subject(state)) >= 0:
+        return search.shown_row(state, row)
+    return told(state, "this is no slice that could be shown")
 
 
 def next_tree(state: State) -> State:

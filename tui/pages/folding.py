@@ -80,8 +80,7 @@ class TreeListPage(ListPage, Generic[Tree]):
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
         """The nodes that are shown, each below the one around it."""
-        tree = self.tree(state)
-        if tree is None:
+        if (tree := self.tree(state)) is None:
             return None
         shown = self.opened(state).shown
         nodes = shown if rows is None else shown[[*rows]]
@@ -93,8 +92,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         return ""
 
     def rows(self, state: State) -> Rows:
-        tree = self.tree(state)
-        if tree is None or not len(tree):
+        if not (tree := self.tree(state)):
             return no_rows(self.nothing(state))
         found, sort = tree, self.sort(state, tree)
         named, glyphs = self.columns(state, tree, sort), glyphs_for(state.ascii_only)
@@ -126,8 +124,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         return Rows(identity, len(opened.shown), lambda width: titles(columns, width), formatted)
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        tree = self.tree(state)
-        if tree is None or not len(tree):
+        if not (tree := self.tree(state)):
             return ()
         measure = tree.measure(self.sort(state, tree))
         whole, (what, of) = tree.whole(measure), self.heading(state, tree, measure)

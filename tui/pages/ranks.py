@@ -46,7 +46,9 @@ def beside_the_last(state: State) -> Outcome:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
         return told(state, f"clocks do not tell for which rank rank {row.rank} waits")
-    return _opening(state, wait, [row, *_of_rank(state, wait.for_rank)])
+    return _opening(
+        state, wait, [row, *(one for one in state.job.rows() if one.rank == wait.for_rank)]
+    )
 
 
 def beside_others(state: State) -> Outcome:
@@ -61,7 +63,7 @@ def beside_others(state: State) -> Outcome:
         _, waiting = max(for_it, key=lambda found: found[0], default=(0, row))
     if (wait := waiting.worst_wait) is None:
         return told(state, f"rank {row.rank} waits for nobody, and nobody waits longest for it")
-    rows = (waiting, *_of_rank(state, wait.for_rank), row, *known)
+    rows = (waiting, *(one for one in known if one.rank == wait.for_rank), row, *known)
     lines = body(state).height + head_height(state) - details_height(state.size.height)
     shown = list({one.rank: one for one in rows}.values())[: max(2, lines // LINES)]
     return _opening(state, wait, shown, only_streams=True)
@@ -69,10 +71,6 @@ def beside_others(state: State) -> Outcome:
 
 def _row(state: State) -> RankRow | None:
     return dict(enumerate(state.job.rows())).get(state.list_of(NAME).cursor)
-
-
-def _of_rank(state: State, rank: int | None) -> list[RankRow]:
-    return [one for one in state.job.rows() if one.rank == rank]
 
 
 def _opening(
@@ -101,8 +99,9 @@ def arrived(state: State) -> State:
     begin, end = (side.begin + time for time in window)
     margin = (end - begin) // AROUND
     first = over(side, view, begin - margin, end + margin)
-    shown, hint = [first], f"one time axis: {_clocks(state, rows)}" if others else ""
-    zeros = _zeros_ns(session.sides, rows, as_recorded=_shares_clock(state))
+    shares_clock = state.job.answer is not None and bool(state.job.answer.clocks.shared)
+    shown, hint = [first], f"one time axis: {_clocks(rows, shares_clock)}" if others else ""
+    zeros = _zeros_ns(session.sides, rows, as_recorded=shares_clock)
     for view, zero in zip(others, zeros[1:], strict=True):
         later = zeros[0] - zero
         shown.append(replace(view, begin=first.begin + later, end=first.end + later))
@@ -114,10 +113,6 @@ def arrived(state: State) -> State:
     return replace(state, session=session, active=0, page=TIMELINE, hint=hint, job=job)
 
 
-def _shares_clock(state: State) -> bool:
-    return state.job.answer is not None and bool(state.job.answer.clocks.shared)
-
-
 def _zeros_ns(sides: Sequence[Side], rows: Sequence[RankRow], as_recorded: bool) -> list[int]:
     """The moment from which the times of each side count, by one clock."""
     return [
@@ -126,12 +121,12 @@ def _zeros_ns(sides: Sequence[Side], rows: Sequence[RankRow], as_recorded: bool)
     ]
 
 
-def _clocks(state: State, rows: Sequence[RankRow]) -> str:
+def _clocks(rows: Sequence[RankRow], are_shared: bool) -> str:
     """How sure it is that the windows show the same moments."""
     known = [row.uncertainty_ns for row in rows if row.uncertainty_ns is not None]
     *others, last = (str(row.rank) for row in rows)
     names = f"ranks {', '.join(others)} and {last}"
-    if _shares_clock(state):
+    if are_shared:
         return f"{names} share a clock"
     if len(known) < len(rows):
         return f"how far the clocks of {names} are apart is not known"
@@ -214,8 +209,7 @@ class RanksPage(ListPage):
         return _opening(state, found.worst_wait, [found])
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        answer = state.job.answer
-        if answer is None:
+        if (answer := state.job.answer) is None:
             return ()
         most = max(ABOVE, size.height - BELOW - len(state.job.rows()) - 1)
         head = partial(_head, answer)

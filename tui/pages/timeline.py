@@ -32,8 +32,7 @@ from fusetui.tui.state.state import TIMELINE, Details, Overlay, Size, State, tol
 
 def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:
     """The view after a click: on a slice it selects it, on the minimap it goes to its time."""
-    division = divided(width, height)
-    side, view = picture.side, picture.view
+    side, view, division = picture.side, picture.view, divided(width, height)
     column, index = x - division.gutter, y - division.axis + picture.top
     if 0 <= index < len(picture.places) and picture.places[index].depth == HIDDEN:
         return replace(view, arranged=Arrangement(pinned=view.arranged.pinned))
@@ -45,8 +44,7 @@ def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -
         return None
     if (lane := picture.places[index].idle_of) is not None:
         time = view.begin + view.span * (2 * column + 1) // (2 * division.width)
-        gap = gap_of_time(side, lane.key[1], time)
-        return replace(view, selected=-1, gap=gap)
+        return replace(view, selected=-1, gap=gap_of_time(side, lane.key[1], time))
     return select(side, view, row_at(side, view, picture.places[index], division.width, column))
 
 
@@ -68,8 +66,8 @@ def chose(state: State, index: int, drag: Drag, division: Division) -> State:
     if drag.x < division.gutter:
         return state
     begin, end = sorted((drag.x, drag.to))
-    times = (division.time(view, begin), division.time(view, end + 1))
-    found = Range(index, times[0] + side.origin, times[1] + side.origin, drag.ended)
+    first, last = (division.time(view, at) + side.origin for at in (begin, end + 1))
+    found = Range(index, first, last, drag.ended)
     state = looked_at(state, index, replace(view, selected=-1, gap=None))
     now = replace(state, session=replace(state.session, time_range=found))
     return told(now, *ENDED) if drag.ended else now
@@ -194,9 +192,8 @@ def _lines(state: State, index: int) -> list[tuple[int, int]]:
 
 
 def _timeline(state: State, index: int, width: int, height: int) -> Pane:
-    session = state.session
+    session, glyphs = state.session, glyphs_for(state.ascii_only, state.colorless)
     side, view = session.sides[index], session.views[index]
-    glyphs = glyphs_for(state.ascii_only, state.colorless)
     marked, chosen = session.marked[index], session.interval(index)
     path = side.critical if state.on_path else None
     picture = TimelinePicture(side, view, glyphs, state.tops[index], marked, chosen, path)

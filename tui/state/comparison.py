@@ -86,10 +86,8 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
 
     def turned(self, index: int) -> tuple[Comparison, int]:
         """The line here opened, or closed, and where it is; an inner line closes the outer one."""
-        if self.found is None or index >= len(self._shown):
-            return self, index
-        place = self._shown[index][1]
-        if place not in self.found.inner:
+        place = dict(enumerate(n for _, n in self._shown)).get(index)
+        if self.found is None or place is None or place not in self.found.inner:
             return self, index
         now = replace(self, opened=self.opened ^ {place})
         return now, [n for _, n in now._shown].index(place)

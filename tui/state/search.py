@@ -122,9 +122,11 @@ def _to_first(state: State, found: SearchHits) -> State:
     if not len(first):
         missing = f": {found.missing}" if found.missing else ""
         return told(state, printable(f"nothing is found for {found.text}{missing}"))
-    hits, begin = Hits(found.text, state.active, first, searched=True), state.view.begin
-    is_longest = parse(found.text).is_of_longest
-    hits = hits.longest(trace) if is_longest else hits.nearest(trace, begin + state.side.origin)
+    hits = Hits(found.text, state.active, first, searched=True)
+    if parse(found.text).is_of_longest:
+        hits = replace(hits, at=int(trace.dur[first].argmax()))
+    else:
+        hits = hits.nearest(trace, state.view.begin + state.side.origin)
     return shown(state, hits.among(found.together, found.by_args))
 
 

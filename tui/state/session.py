@@ -75,13 +75,8 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
 
     def nearest(self, trace: Trace, time: int) -> Hits:
         """The first hit at or after a time (ns of the file), else the first."""
-        if not len(self.rows):
-            return self
         at = int(np.searchsorted(trace.start[self.rows], time, side="left"))
         return replace(self, at=at % len(self.rows))
-
-    def longest(self, trace: Trace) -> Hits:
-        return replace(self, at=int(trace.dur[self.rows].argmax())) if len(self.rows) else self
 
     def among(self, rows: Rows, by_args: Rows) -> Hits:
         """The same hit among more of them; see Found."""
@@ -210,8 +205,8 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         sides = aligned(self.sides, diff)
         pairs = zip(first_views(sides), self.views, strict=True)
         views = tuple(replace(one, folds=own.folds, arranged=own.arranged) for one, own in pairs)
-        now = ViewSession(sides, views, NO_MARKS * len(sides), together=self.together)
-        return replace(now, bookmarks=self.bookmarks, time_range=self.time_range)
+        now = replace(self, sides=sides, views=views, marked=NO_MARKS * len(sides))
+        return replace(now, past=(), future=(), hits=None)
 
 
 def start(sides: tuple[Side, ...], lines: int) -> ViewSession:
