@@ -91,13 +91,13 @@ class MemoryPage(ListPage):
 
     def ask(self, state: State) -> Outcome | None:
         """Has the memory events of the active trace read, unless they or a snapshot are there."""
-        shown, side = state.memory, state.side
-        if shown is not None and (shown.trace is None or shown.trace is side.trace):
+        shown = state.memory
+        if shown is not None and (shown.trace is None or shown.trace is state.side.trace):
             return None
-        if side.trace.report.prefix:
+        if state.side.trace.report.prefix:
             return told(state, WHOLE)
         path = state.paths[state.active] if state.active < len(state.paths) else ""
-        asked = ReadMemory((path,), False, side.trace, state.page)
+        asked = ReadMemory((path,), False, state.side.trace, state.page)
         return told(state, "the memory events of the trace are being read"), asked
 
     def open(self, state: State) -> State:
