@@ -46,9 +46,8 @@ def beside_the_last(state: State) -> Outcome:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
         return told(state, f"clocks do not tell for which rank rank {row.rank} waits")
-    return _opening(
-        state, wait, [row, *(one for one in state.job.rows() if one.rank == wait.for_rank)]
-    )
+    others = [one for one in state.job.rows() if one.rank == wait.for_rank]
+    return _opening(state, wait, [row, *others])
 
 
 def beside_others(state: State) -> Outcome:
