@@ -86,7 +86,7 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
 
 
 def _failures(moments: Moments) -> list[int]:
-    found: list[int] = moments.positions[moments.history.events.action == MemoryAction.OOM].tolist()
+    found: list[int] = moments.positions[moments.history.failures].tolist()
     return found
 
 

@@ -179,7 +179,7 @@ class Glyphs(msgspec.Struct, frozen=True):
     unfolded: str
     leaf: str
     chain: str
-    underline: tuple[str, str, str, str]  # left end, middle, right end, alone
+    underline: tuple[str, str, str]  # left end, middle, right end
     letters: bool = False  # a block is filled with the letter of its kind: colors may be missing
 
     @property
@@ -204,12 +204,12 @@ def _glyphs(column: int, **others: Any) -> Glyphs:
 UNICODE = _glyphs(
     1,
     **{"levels": " ▁▂▃▄▅▆▇█", "parts": " ▏▎▍▌▋▊▉", "leaf": "·"},
-    **{"window": ("├", "─", "┤"), "underline": ("└", "─", "┘", "╵")},
+    **{"window": ("├", "─", "┤"), "underline": ("└", "─", "┘")},
 )
 ASCII = _glyphs(
     2,
     **{"levels": " .:-=+*##", "parts": "    ####", "leaf": " ", "letters": True},
-    **{"window": ("[", "-", "]"), "underline": ("`", "-", "'", "|")},
+    **{"window": ("[", "-", "]"), "underline": ("`", "-", "'")},
 )
 COLORLESS = replace(UNICODE, letters=True)
 

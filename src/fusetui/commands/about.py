@@ -15,7 +15,7 @@ from fusetui.commands.sources import LESSON, SAMPLE
 from fusetui.report.output import emit, emit_json, speaks_unicode, width
 from fusetui.text.printable import printable
 
-ASCII_UNDERLINE = ("\\", "_", "/", "|")
+ASCII_UNDERLINE = ("\\", "_", "/")
 FILES = frozenset({"TRACE", "OTHER", "A", "B", "OUT", "DIR", "PATH", "FILE", "FOLDER"})
 """The arguments that are files or folders, by what the help calls them."""
 

@@ -49,24 +49,27 @@ def one_form(args: Namespace, other: str) -> None:
 
 def _read(name: str, path: str) -> Trace:
     with Bar(f"reading {name}", sys.stderr) as bar:
-        trace = open_trace(path, bar.update)
-    if is_shipped(name):  # told by its name, and not by the path of its file
-        trace = replace(trace, report=replace(trace.report, named=name))
+        trace = called(open_trace(path, bar.update), name if is_shipped(name) else "")
     for sentence in notices(trace.report):
         say(sentence)
     return trace
+
+
+def called(trace: Trace, name: str) -> Trace:
+    """The trace, told by this name in place of the path of its file, if there is one."""
+    return replace(trace, report=replace(trace.report, named=name)) if name else trace
 
 
 def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
     paths = captures_named(captured_by)
     if not paths and not wants_capture(trace):
         return trace
-    from fusetui.analysis.serving.annotations import is_of_annotations  # many modules
     from fusetui.analysis.serving.opening import said, with_captures
 
     trace, joins = with_captures(trace, paths, lambda path: _read(path, path))
     if paths and not any(one.of_replays for one in joins):
-        option = "--annotations" if all(map(is_of_annotations, paths)) else "--captured-by"
+        are_annotations = all(path.startswith(BY_ANNOTATIONS) for path in paths)
+        option = "--annotations" if are_annotations else "--captured-by"
         say(f"{trace.report.file} replays no graph: {option} changes nothing.")
     for sentence in said(joins):
         say(sentence)

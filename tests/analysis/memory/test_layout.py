@@ -48,7 +48,7 @@ def test_any_moment(tmp_path: Path, seed: int, expandable: bool) -> None:
         found = layout(history, event)
         assert sum(one.size for one in found.segments) == reserved == history.reserved[event + 1]
         assert (int(found.size.sum()), bool(found.slack.any())) == (inactive, False)
-        told = waste(history, event)
+        told = waste(history, event, found)
         parts = [told.active_bytes, told.rounding_bytes, told.split_bytes, told.cached_bytes]
         known = [one for one in parts if one is not None]
         assert (sum(known), len(known)) == (reserved, 4)

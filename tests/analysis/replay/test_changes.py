@@ -11,7 +11,7 @@ from tests.analysis.replay.conftest import Ask
 from tests.analysis.replay.events import Event, call, host, kernel, launched, step
 
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.changes import NothingLikeIt, Refused, WrongChange, parse_change
+from fusetui.analysis.replay.changes import NothingLikeIt, WrongChange, parse_change
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.replay import replay
 
@@ -260,7 +260,7 @@ def test_a_loader_beside_the_thread(us: Us) -> None:
 
 
 def test_a_single_batch_tells_nothing_of_a_loader(us: Us) -> None:
-    with pytest.raises(Refused, match="Only one batch is loaded"):
+    with pytest.raises(WrongChange, match="Only one batch is loaded"):
         us(looped()[: len(looped()) // 3], "loader")
 
 
@@ -276,7 +276,7 @@ def test_a_graph(us: Us) -> None:
 
 
 def test_a_graph_cannot_wait(us: Us) -> None:
-    with pytest.raises(Refused, match="cudaStreamSynchronize lies between its launches"):
+    with pytest.raises(WrongChange, match="cudaStreamSynchronize lies between its launches"):
         us(synced(), "graph")
 
 

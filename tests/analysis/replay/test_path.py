@@ -14,7 +14,7 @@ from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import parse_change
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.path import Path, path
-from fusetui.analysis.replay.replay import replay, slack_of, slices_of, step_bounds
+from fusetui.analysis.replay.replay import bounds_of, replay, slack_of, slices_of, step_ends
 from fusetui.trace import Trace
 
 Make = Callable[..., Trace]
@@ -110,7 +110,7 @@ def test_steps_end_with_their_work(trace_of: Make) -> None:
     events = [step(1, 0, 50), step(2, 50, 50), *launched(10, 15, 60, 1), *launched(60, 75, 5, 2)]
     trace = trace_of(events)
     graph = graph_of(trace)
-    bounds = step_bounds(trace, graph, graph.recorded)
+    bounds = bounds_of(graph, graph.recorded, step_ends(trace, graph))
     assert bounds.tolist() == [0, 75_000, 100_000]
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from fusetui.gpu.kernel_names.record import annotate
+from functools import partial
+
+from fusetui.gpu.kernel_names import record
+
+annotate = partial(record.annotate, ends=record.UNDERLINE)
 
 PARTS = [(0, 6, "tuned for sm80"), (7, 8, "fp32 sums"), (13, 15, "32 rows"), (19, 21, "tn")]
 

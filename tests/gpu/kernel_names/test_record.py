@@ -1,5 +1,7 @@
 """Records: what is given, and short texts."""
 
+import re
+
 import msgspec
 import pytest
 from tests.gpu.kernel_names.conftest import Says
@@ -9,7 +11,7 @@ from fusetui.gpu.kernel_names.record import (
     MAX_SHORT,
     build,
     dtype_words,
-    explain_tokens,
+    explain,
     gemm_label,
     safe,
 )
@@ -51,7 +53,8 @@ def test_parts_are_sorted_and_apart() -> None:
 
 def test_words_between_underscores() -> None:
     name = "x_relu__bias_y"
-    parts = explain_tokens(name, (1, len(name)), {"relu": "R", "bias": "B"}.get)
+    match = re.fullmatch("x(?P<rest>.*)", name)
+    parts = explain(match, {}, {"relu": "R", "bias": "B"}.get) if match else []
     assert [(name[start:end], text) for start, end, text in parts] == [("relu", "R"), ("bias", "B")]
 
 

@@ -3,7 +3,7 @@
     answer.memory(snapshot, at)   all that the command tells -> MemoryAnswer
 
     history.histories(snapshot)   what was allocated, active and reserved after each event
-    evidence.evidence(snapshot)   what the frames of each stack say
+    evidence.evidence(stacks)     what the frames of each stack say
     categories.phases(...)        forward, backward and steps of the optimizer
     categories.categories(...)    what kind each allocation is; unknown without evidence
     evidence.held_at(...)         what lives at a moment, each byte in one row

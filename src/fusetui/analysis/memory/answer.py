@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from statistics import median_low
 from typing import Any, Literal
 
@@ -14,33 +13,23 @@ from msgspec.structs import replace
 from fusetui.analysis.memory.categories import (
     Category,
     CategoryShare,
-    Phases,
+    Known,
     categories,
     phases,
     shares,
 )
-from fusetui.analysis.memory.evidence import Evidence, Holder, code_of, evidence, held_at, module_of
+from fusetui.analysis.memory.evidence import Holder, evidence, held_at
 from fusetui.analysis.memory.findings import MemoryFinding, findings
 from fusetui.analysis.memory.history import BEFORE, History, histories
-from fusetui.analysis.memory.layout import Waste, waste
+from fusetui.analysis.memory.layout import Waste, layout, waste
 from fusetui.analysis.memory.oom import OutOfMemory, out_of_memory
-from fusetui.trace.model.arrays import Int64s
-from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
+from fusetui.trace.snapshot.columns import Snapshot
 
 AT = ("peak", "end", "oom")
 
 
 class NoMoment(Exception):  # noqa: N818
     """What is asked for is not in the snapshot: the end of a sentence."""
-
-
-class Known(msgspec.Struct, frozen=True, eq=False):
-    """What follows from a history, once."""
-
-    history: History
-    evidence: Evidence
-    phases: Phases
-    kinds: Int64s  # of each life, the number of its category
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -90,7 +79,7 @@ class MemoryAnswer(msgspec.Struct, frozen=True):
 
 def known(snapshot: Snapshot) -> tuple[Known, ...]:
     """One for each device."""
-    found = evidence(snapshot)
+    found = evidence(snapshot.stacks)
     each = ((one, phases(one, found)) for one in histories(snapshot))
     return tuple(Known(one, found, when, categories(one, found, when)) for one, when in each)
 
@@ -119,9 +108,7 @@ def events_at(histories: Sequence[History], at: str | int) -> list[int]:
 
 def _failures(histories: Sequence[History], ends: list[int]) -> list[int]:
     """The last `oom` of each device; of the others the same time, if it is known."""
-    failed = [
-        np.flatnonzero(one.events.action == MemoryAction.OOM)[-1:].tolist() for one in histories
-    ]
+    failed = [one.failures[-1:].tolist() for one in histories]
     pairs = list(zip(histories, failed, strict=True))
     if not any(failed):
         raise NoMoment("it has no event of memory that ran out.")
@@ -165,17 +152,15 @@ def _device(known: Known, event: int) -> DeviceMemory:
         **totals(history, event),
         active_end_bytes=int(history.active[-1]),
         unrecorded=tuple(one.name.lower() for one in history.unrecorded),
-        place=code_of(history.snapshot, found, stack) if stack >= 0 else None,
+        place=found.code(stack) if stack >= 0 else None,
         annotation=_annotation(history, event),
         categories=shares(history, known.kinds, event),
-        by_code=held_at(history, event, partial(code_of, history.snapshot, found)),
-        by_module=held_at(history, event, partial(module_of, history.snapshot, found)),
-        waste=waste(history, event),
-        ooms_count=int((history.events.action == MemoryAction.OOM).sum()),
+        by_code=held_at(history, event, found.code),
+        by_module=held_at(history, event, found.module),
+        waste=waste(history, event, layout(history, event)),
+        ooms_count=len(history.failures),
         ooms=failed,
-        findings=findings(history, found, known.phases, known.kinds, failed)
-        if history.is_known
-        else (),
+        findings=findings(known, failed) if history.is_known else (),
     )
 
 
@@ -279,16 +264,7 @@ def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
 
 
 def _rank(file: str, one: DeviceMemory) -> MemoryRank:
-    largest = one.categories[0] if one.categories else None
-    category, size = (largest.category, largest.bytes) if largest else (None, 0)
-    return MemoryRank(
-        file,
-        one.device,
-        one.peak_allocated_bytes,
-        one.peak_reserved_bytes,
-        one.allocated_end_bytes,
-        category,
-        size,
-        one.ooms_count,
-        0,
-    )
+    figures = one.peak_allocated_bytes, one.peak_reserved_bytes, one.allocated_end_bytes
+    first = one.categories[0] if one.categories else None
+    largest: tuple[Category | None, int] = (first.category, first.bytes) if first else (None, 0)
+    return MemoryRank(file, one.device, *figures, *largest, one.ooms_count, 0)

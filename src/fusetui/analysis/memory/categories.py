@@ -11,7 +11,6 @@ import numpy as np
 from fusetui.analysis.memory.evidence import Evidence, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History, Lives, private
 from fusetui.trace.model.arrays import Flags, Int64s, summed
-from fusetui.trace.snapshot.columns import MemoryAction
 
 OPTIMIZER, PROFILER = "Optimizer.step#", "ProfilerStep#"
 
@@ -41,6 +40,15 @@ class Phases(msgspec.Struct, frozen=True, eq=False):
         """The end of the first step that begins after each event; never: more than any event."""
         place = np.searchsorted(self.begin, events, side="right")
         return np.append(self.end, len(self.phase) + 1)[place]
+
+
+class Known(msgspec.Struct, frozen=True, eq=False):
+    """What follows from a history, once."""
+
+    history: History
+    evidence: Evidence
+    phases: Phases
+    kinds: Int64s  # of each life, the number of its category
 
 
 def phases(history: History, found: Evidence) -> Phases:
@@ -97,8 +105,8 @@ def _by_stacks(history: History, phase: Int64s, model: Flags) -> list[tuple[int,
     first = np.append(True, others[1:] != others[:-1])
     begins = rows[first]
     ends = rows[np.append(first[1:], True)] + 1
-    failed = history.events.action[begins[-1] :] == MemoryAction.OOM
-    if ends[-1] == count and failed.any():  # the file was written from within it
+    failed = history.failures.max(initial=BEFORE)
+    if ends[-1] == count and failed >= begins[-1]:  # the file was written from within it
         ends[-1] = count + 1
     return list(zip(begins.tolist(), ends.tolist(), strict=True))
 
@@ -178,8 +186,7 @@ def _outlives_backward(history: History, found: Evidence, phases: Phases) -> Fla
     rows = np.flatnonzero(forward | (phases.phase == TrainingPhase.STEP))
     place = np.searchsorted(rows, lives.born, side="right")
     after = np.append(rows, lives.events)[place] < lives.events  # something else came later
-    failed = np.flatnonzero(events.action == MemoryAction.OOM)
-    ended = after | (lives.born > (failed[-1] if len(failed) else BEFORE))
+    ended: Flags = after | (lives.born > history.failures.max(initial=BEFORE))
     lasts = lives.died >= lives.events
     stepped = lives.died >= phases.next_end(lives.born)
     cleared = stepped | found.has(FrameRole.ZERO_GRAD)[freed]

@@ -13,7 +13,7 @@ import numpy as np
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.trace.model.arrays import Flags, Int64s, distinct, summed
 from fusetui.trace.program.own_code import is_own
-from fusetui.trace.snapshot.columns import Frame, Snapshot, Stacks
+from fusetui.trace.snapshot.columns import Frame, Stacks
 
 BACKWARD = re.compile(r"torch::autograd::(?:python::)?(?:Python)?Engine::")
 NODE = re.compile(r"torch::autograd::(?:generated::)?(\w+)::apply\(")
@@ -57,6 +57,7 @@ class FrameRole(IntFlag):
 class Evidence(msgspec.Struct, frozen=True, eq=False):
     """Of each stack; the last row is that of -1, no stack. Flags of shape [stacks + 1]."""
 
+    stacks: Stacks
     marks: Int64s  # of its frames together
     own: Int64s  # the number, in Stacks.frames, of the innermost frame of the person's own code
     called: Int64s  # of the innermost frame that is a module's own, if possible not of torch.nn
@@ -69,15 +70,34 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
         found: Flags = (self.marks & mark) != 0
         return found
 
+    def code(self, stack: int) -> str:
+        """The innermost line of the person's own code, else the part of the backward pass, else
+        what library."""
+        if self.own[stack] >= 0:
+            return self._line(self.own[stack])
+        if self.marks[stack] & FrameRole.BACKWARD:  # `backward of BmmBackward0`
+            nodes = (NODE.search(frame.name) for frame in self.stacks[stack])
+            node = next((one[1] for one in nodes if one and one[1] != "Node"), None)
+            return f"backward of {node}" if node else "backward"
+        return self._line(self.python[stack]) if self.python[stack] >= 0 else NO_PYTHON
 
-def evidence(snapshot: Snapshot) -> Evidence:
+    def module(self, stack: int) -> str:
+        """The innermost line of a module's own forward, outside modules of torch.nn; what no module
+        was called for is where the code is."""
+        return self._line(self.called[stack]) if self.called[stack] >= 0 else self.code(stack)
+
+    def _line(self, frame: int) -> str:
+        one = self.stacks.frames[frame]
+        return f"{one.file}:{one.line} {one.name}"
+
+
+def evidence(stacks: Stacks) -> Evidence:
     """Looks at each distinct frame once."""
-    stacks = snapshot.stacks
     of_frames = np.array([_marks(frame) for frame in stacks.frames], np.int64)
     marks = of_frames[stacks.frame]
     if not len(stacks):
         none, no = np.full(1, -1), np.zeros(1, np.bool_)
-        return Evidence(np.zeros(1, np.int64), none, none, none, no, no)
+        return Evidence(stacks, np.zeros(1, np.int64), none, none, none, no, no)
     callees = _callees(marks, stacks)
     inner = _first(callees & (marks & FrameRole.LAYER == 0), stacks)
     inner = np.where(inner < NONE, inner, _first(callees, stacks))
@@ -87,6 +107,7 @@ def evidence(snapshot: Snapshot) -> Evidence:
     found = np.bitwise_or.reduceat(marks, stacks.start[:-1])
     in_triton = np.append(marks, 0)[np.minimum(python, len(marks))] & FrameRole.TRITON != 0
     return Evidence(
+        stacks,
         marks=np.append(found, 0),
         own=_frame_at(_first(marks & FrameRole.OWN != 0, stacks), stacks),
         called=_frame_at(inner, stacks),
@@ -153,25 +174,6 @@ class Holder(msgspec.Struct, frozen=True):
     blocks: int
 
 
-def code_of(snapshot: Snapshot, found: Evidence, stack: int) -> str:
-    """The innermost line of the person's own code, else the part of the backward pass, else what
-    library."""
-    if found.own[stack] >= 0:
-        return _line(snapshot.stacks.frames[found.own[stack]])
-    if backward := _backward(snapshot, found, stack):
-        return backward
-    frame = int(found.python[stack])
-    return _line(snapshot.stacks.frames[frame]) if frame >= 0 else NO_PYTHON
-
-
-def module_of(snapshot: Snapshot, found: Evidence, stack: int) -> str:
-    """The innermost line of a module's own forward, outside modules of torch.nn; what no module was
-    called for is where the code is."""
-    if found.called[stack] >= 0:
-        return _line(snapshot.stacks.frames[found.called[stack]])
-    return code_of(snapshot, found, stack)
-
-
 def held_at(history: History, event: int, place_of: Callable[[int], str]) -> tuple[Holder, ...]:
     """By what a stack means, the largest first."""
     lives = history.lives
@@ -186,16 +188,3 @@ def held_at(history: History, event: int, place_of: Callable[[int], str]) -> tup
         old = found.get(place, Holder(place, 0, 0))
         found[place] = Holder(place, old.bytes + size, old.blocks + count)
     return tuple(sorted(found.values(), key=lambda one: (-one.bytes, one.place)))
-
-
-def _line(frame: Frame) -> str:
-    return f"{frame.file}:{frame.line} {frame.name}"
-
-
-def _backward(snapshot: Snapshot, found: Evidence, stack: int) -> str | None:
-    """`backward of BmmBackward0`."""
-    if not found.marks[stack] & FrameRole.BACKWARD:
-        return None
-    nodes = (NODE.search(frame.name) for frame in snapshot.stacks[stack])
-    node = next((one[1] for one in nodes if one and one[1] != "Node"), None)
-    return f"backward of {node}" if node else "backward"

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.categories import NUMBER, Category, Phases
-from fusetui.analysis.memory.evidence import NO_STACK, Evidence, FrameRole, code_of
+from fusetui.analysis.memory.categories import NUMBER, Category, Known
+from fusetui.analysis.memory.evidence import NO_STACK, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.layout import is_expandable, private_pools, torn
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
@@ -48,32 +48,25 @@ class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
     helps: Helps | None = None  # against fragmentation
 
 
-def findings(
-    history: History,
-    found: Evidence,
-    phases: Phases,
-    kinds: Int64s,
-    failed: tuple[OutOfMemory, ...],
-) -> tuple[MemoryFinding, ...]:
+def findings(known: Known, failed: tuple[OutOfMemory, ...]) -> tuple[MemoryFinding, ...]:
     """The largest first."""
     every = (
-        *_leaks(history, found, phases),
-        *_fragmentation(history, failed),
-        *_not_needed(history, found, phases, kinds),
-        *_large(history, kinds, "optimizer_state", "optimizer-state-large", STATE),
-        *_large(history, kinds, "activations", "activations-large", ACTIVATIONS),
-        *_pools(history),
+        *_leaks(known),
+        *_fragmentation(known.history, failed),
+        *_not_needed(known),
+        *_large(known, "optimizer_state", "optimizer-state-large", STATE),
+        *_large(known, "activations", "activations-large", ACTIVATIONS),
+        *_pools(known.history),
     )
     return tuple(sorted(every, key=lambda one: -one.bytes))
 
 
-def _leaks(history: History, found: Evidence, phases: Phases) -> Iterator[MemoryFinding]:
+def _leaks(known: Known) -> Iterator[MemoryFinding]:
     """Stacks of which more lives after each step; none where fewer than four steps ended. What was
     there before the first event does not grow."""
-    ends = phases.ends[-(STEPS + 1) :]
+    ends, history, lives = known.phases.ends[-(STEPS + 1) :], known.history, known.history.lives
     if len(ends) < STEPS:
         return
-    lives = history.lives
     rows = np.flatnonzero(lives.born != BEFORE)
     groups = int(lives.stack.max(initial=-1)) + 2  # the last is that of no stack
     held = np.zeros((len(ends), groups), np.int64)
@@ -82,14 +75,14 @@ def _leaks(history: History, found: Evidence, phases: Phases) -> Iterator[Memory
         held[number] = summed(lives.stack[living], lives.size[living], groups)
     grew = (np.diff(held, axis=0) > 0).sum(axis=0)
     for stack in np.flatnonzero((grew >= GREW) & (held[-1] > held[0])).tolist():
-        known = code_of(history.snapshot, found, stack) if stack < groups - 1 else NO_STACK
+        place = known.evidence.code(stack) if stack < groups - 1 else NO_STACK
         yield MemoryFinding(
             rule="memory-leak",
             bytes=int(held[-1, stack]),
             of_bytes=int(history.allocated.max()),
             at_stake_bytes=int(held[-1, stack]),
             index=int(ends[-1]) - 1,
-            places=(known,),
+            places=(place,),
             count=int(grew[stack]),
             of_count=len(ends) - 1,
             each_bytes=int(held[-1, stack] - held[0, stack]) // (len(ends) - 1),
@@ -137,16 +130,14 @@ def _helps(one: OutOfMemory) -> Helps:
     return "order" if room >= one.asked_bytes else "whole_segments"
 
 
-def _not_needed(
-    history: History, found: Evidence, phases: Phases, kinds: Int64s
-) -> Iterator[MemoryFinding]:
+def _not_needed(known: Known) -> Iterator[MemoryFinding]:
     """Gradients of a step that is over, and that something else than a backward pass frees later:
     without them the next highest moment is the peak."""
-    lives, peak = history.lives, history.peak_index
-    over = phases.next_end(lives.born)
+    history, lives, peak = known.history, known.history.lives, known.history.peak_index
+    over = known.phases.next_end(lives.born)
     freed = np.append(history.events.stack, -1)[lives.died]
-    used = found.has(FrameRole.BACKWARD)[freed] | (lives.died >= lives.events)
-    late = (kinds == NUMBER["gradients"]) & (over < lives.died) & ~used
+    used = known.evidence.has(FrameRole.BACKWARD)[freed] | (lives.died >= lives.events)
+    late = (known.kinds == NUMBER["gradients"]) & (over < lives.died) & ~used
     held = late & (over <= peak) & lives.at(peak)
     saved = _saved(history, late, over)
     if held.any() and saved >= NOT_NEEDED * history.allocated.max() > 0:
@@ -154,12 +145,10 @@ def _not_needed(
         yield replace(_of_peak(history, "peak-not-needed", size, saved), count=int(held.sum()))
 
 
-def _large(
-    history: History, kinds: Int64s, category: Category, rule: Rule, least: float
-) -> Iterator[MemoryFinding]:
+def _large(known: Known, category: Category, rule: Rule, least: float) -> Iterator[MemoryFinding]:
     """A category that is much of the peak; without it the next highest moment is the peak."""
-    lives, peak = history.lives, int(history.allocated.max())
-    of_it = kinds == NUMBER[category]
+    history, lives = known.history, known.history.lives
+    peak, of_it = int(history.allocated.max()), known.kinds == NUMBER[category]
     size = int(lives.size[of_it & lives.at(history.peak_index)].sum())
     if size >= least * peak > 0:
         yield _of_peak(history, rule, size, _saved(history, of_it, lives.born))

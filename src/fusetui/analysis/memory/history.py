@@ -7,6 +7,7 @@ the end and no event names was there before; so was what is freed without having
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, TypeVar
 
 import msgspec
@@ -30,37 +31,7 @@ FREED = (MemoryAction.FREE_REQUESTED, MemoryAction.FREE_COMPLETED)
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class Addresses(msgspec.Struct, frozen=True, eq=False):
-    """Lives by address and, of one address, by birth.
-
-    A free block reaches up to the next one that is in use, or to the end of its segment, since free
-    neighbors become one. So what followed an allocation when it was made tells how large its block
-    is: with what was not worth splitting off.
-    """
-
-    address: Int64s  # distinct
-    key: Int64s  # of shape [lives]: the row of the address, and the birth, in one ascending number
-    died: Int64s  # of shape [lives]
-    span: int  # of a birth in `key`
-
-    def next_in_use(self, since: Int64s, born: Int64s, limit: Int64s) -> Int64s:
-        """The first address after `since` that was in use after the event `born`, else `limit`."""
-        found, place = limit.copy(), np.searchsorted(self.address, since, side="right")
-        addresses = np.append(self.address, np.iinfo(np.int64).max)
-        looking = np.flatnonzero(addresses[place] < limit)
-        while len(looking):
-            at = place[looking]
-            row = np.searchsorted(self.key, at * self.span + born[looking] + 1, side="right") - 1
-            lives = (row >= 0) & (self.key[row] >= at * self.span)
-            lives &= self.died[row] > born[looking]
-            found[looking[lives]] = addresses[at[lives]]
-            looking = looking[~lives]
-            place[looking] += 1
-            looking = looking[addresses[place[looking]] < limit[looking]]
-        return found
-
-
-class Lives(msgspec.Struct, frozen=True, eq=False):
+class Lives(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Allocations, of shape [lives]: those from before the first event, then in order of address.
 
     `born` and `died` are numbers of events: BEFORE, and `events` where it lived at the end.
@@ -89,13 +60,35 @@ class Lives(msgspec.Struct, frozen=True, eq=False):
         np.subtract.at(change, self.died[gone] + 1, self.size[gone])
         return np.cumsum(change)
 
+    @cached_property
+    def _by_address(self) -> tuple[Int64s, Int64s, Int64s]:
+        """The distinct addresses; and by address and, of one address, by birth, the row of the
+        address and the birth of each life in one ascending number, and its death."""
+        order: Rows = np.lexsort((self.born, self.address))
+        addresses, row = np.unique(self.address[order], return_inverse=True)
+        key = row.astype(np.int64) * (self.events + 2) + self.born[order] + 1
+        return addresses, key, self.died[order]
 
-def addresses(lives: Lives) -> Addresses:
-    """Of lives, in any order."""
-    order: Rows = np.lexsort((lives.born, lives.address))
-    distinct, row = np.unique(lives.address[order], return_inverse=True)
-    key = row.astype(np.int64) * (lives.events + 2) + lives.born[order] + 1
-    return Addresses(distinct, key, lives.died[order], lives.events + 2)
+    def next_in_use(self, since: Int64s, born: Int64s, limit: Int64s) -> Int64s:
+        """The first address after `since` that was in use after the event `born`, else `limit`.
+
+        A free block reaches up to the next one that is in use, or to the end of its segment, since
+        free neighbors become one. So what followed an allocation when it was made tells how large
+        its block is: with what was not worth splitting off.
+        """
+        (addresses, key, died), span = self._by_address, self.events + 2
+        found, place = limit.copy(), np.searchsorted(addresses, since, side="right")
+        addresses = np.append(addresses, np.iinfo(np.int64).max)
+        looking = np.flatnonzero(addresses[place] < limit)
+        while len(looking):
+            at = place[looking]
+            row = np.searchsorted(key, at * span + born[looking] + 1, side="right") - 1
+            lives = (row >= 0) & (key[row] >= at * span) & (died[row] > born[looking])
+            found[looking[lives]] = addresses[at[lives]]
+            looking = looking[~lives]
+            place[looking] += 1
+            looking = looking[addresses[place[looking]] < limit[looking]]
+        return found
 
 
 class History(msgspec.Struct, frozen=True, eq=False):
@@ -105,10 +98,8 @@ class History(msgspec.Struct, frozen=True, eq=False):
     device: int
     events: MemoryEvents
     segments: Rows  # those of the device
-    blocks: Rows
     lives: Lives  # until they are to be freed
     occupied: Lives  # until they are free, which may be later
-    addresses: Addresses  # of `occupied`
     allocated: Int64s
     active: Int64s
     reserved: Int64s
@@ -124,6 +115,11 @@ class History(msgspec.Struct, frozen=True, eq=False):
     def peak_index(self) -> int:
         """The event after which the peak is reached first."""
         return int(self.allocated.argmax()) - 1
+
+    @property
+    def failures(self) -> Rows:
+        """The events of memory that ran out."""
+        return np.flatnonzero(self.events.action == MemoryAction.OOM)
 
     def time_us(self, event: int) -> int | None:
         """When it happened; that of the first for BEFORE. None if the file does not say."""
@@ -182,10 +178,8 @@ def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> Hi
         device,
         events,
         segments,
-        rows,
         lives,
         occupied,
-        addresses(occupied),
         allocated,
         active,
         reserved,

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.history import BEFORE, GIVEN, UNSPLIT, History
+from fusetui.analysis.memory.history import BEFORE, GIVEN, TAKEN, UNSPLIT, History
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 
@@ -108,9 +108,9 @@ def _rests(
     blocks there are larger than that, so what is not is of the block before."""
     lives = history.occupied
     start, born = lives.address[rows], lives.born[rows]
-    first = history.addresses.next_in_use(start, born, limit) - start - sizes
+    first = lives.next_in_use(start, born, limit) - start - sizes
     now = np.full(len(rows), event)
-    last = history.addresses.next_in_use(start, now, limit) - start - sizes
+    last = lives.next_in_use(start, now, limit) - start - sizes
     gap = np.where(born == BEFORE, np.minimum(first, last), first)
     unsplit = gap <= UNSPLIT
     return np.where(unsplit, np.maximum(gap, 0), 0), ~unsplit & (born == BEFORE)
@@ -124,19 +124,17 @@ def segments_at(history: History, event: int) -> tuple[Segment, ...]:
     flags = (segments.is_large, segments.is_expandable)
     each = zip(*(of[history.segments].tolist() for of in (*columns, *flags)), strict=True)
     for address, size, stream, pool, is_large, is_expandable in each:
-        kind = _pool(snapshot, pool), bool(is_large), bool(is_expandable)
+        kind = pool_of(snapshot, pool), bool(is_large), bool(is_expandable)
         found.add(Segment(address, size, stream, *kind))
     done = events.action[event + 1 :]
-    later = np.flatnonzero(
-        (done >= MemoryAction.SEGMENT_ALLOC) & (done <= MemoryAction.SEGMENT_UNMAP)
-    )
+    later = np.flatnonzero(np.isin(done, (*GIVEN, *TAKEN)))
     for row in reversed((later + event + 1).tolist()):
         action, address, size = (int(of[row]) for of in (events.action, events.addr, events.size))
         if action in GIVEN:
             found.cut(address, size)
         else:
             is_page = action == MemoryAction.SEGMENT_UNMAP
-            pool = _pool(snapshot, int(events.pool[row]))
+            pool = pool_of(snapshot, int(events.pool[row]))
             one = Segment(address, size, int(events.stream[row]), pool, size > PAGE, is_page)
             found.join(one) if is_page else found.add(one)
     return tuple(found.at[address] for address in found.order)
@@ -161,7 +159,7 @@ def rounds_up(history: History) -> bool:
     return any(isinstance(one, int) and one > 0 for one in values)
 
 
-def _pool(snapshot: Snapshot, pool: int) -> tuple[int, int]:
+def pool_of(snapshot: Snapshot, pool: int) -> tuple[int, int]:
     return snapshot.pools[pool] if pool >= 0 else COMMON
 
 
@@ -221,9 +219,8 @@ class Waste(msgspec.Struct, frozen=True):
     is_exact: bool  # else rounding is at least so much, and split_bytes at most
 
 
-def waste(history: History, event: int, there: SegmentLayout | None = None) -> Waste:
+def waste(history: History, event: int, there: SegmentLayout) -> Waste:
     """Of all segments of the device; `there`: what lies in them then."""
-    there = layout(history, event) if there is None else there
     lives_in = np.zeros(len(there.segments) + 1, np.bool_)
     lives_in[there.lives[there.lives >= 0]] = True
     split = np.where(lives_in[there.segment], there.size, 0)
@@ -244,7 +241,10 @@ def torn(history: History, event: int) -> Waste | None:
     `split_bytes` and `largest_bytes` are of those pieces."""
     there = layout(history, event)
     ends = np.array([one.address + one.size for one in there.segments], np.int64)
-    pieces = np.where(there.end < ends[there.segment], _kept(there), 0)
+    growing = np.array([one.is_expandable for one in there.segments], np.bool_)
+    # of expandable segments, whole pages can be given back
+    kept = there.size - np.where(growing[there.segment], there.returnable(), 0)
+    pieces = np.where(there.end < ends[there.segment], kept, 0)
     inside, largest = int(pieces.sum()), int(pieces.max(initial=0))
     found = replace(waste(history, event, there), split_bytes=inside, largest_bytes=largest)
     is_torn = (
@@ -253,12 +253,6 @@ def torn(history: History, event: int) -> Waste | None:
         and largest <= PIECE * inside
     )
     return found if is_torn else None
-
-
-def _kept(there: SegmentLayout) -> Int64s:
-    """The bytes of each hole that cannot be given back: of expandable segments, whole pages can."""
-    growing = np.array([one.is_expandable for one in there.segments], np.bool_)
-    return there.size - np.where(growing[there.segment], there.returnable(), 0)
 
 
 def private_pools(history: History) -> list[int]:

@@ -6,15 +6,14 @@ A moment is an event, after which the state is meant, or BEFORE.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.answer import Known
-from fusetui.analysis.memory.categories import CATEGORIES, NUMBER, UNKNOWN
-from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK, code_of, module_of
+from fusetui.analysis.memory.categories import CATEGORIES, NUMBER, UNKNOWN, Known
+from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK
 from fusetui.analysis.memory.history import BEFORE, GIVEN, TAKEN, History, Lives
 from fusetui.analysis.memory.layout import Segment, SegmentLayout, layout, segments_at
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, summed
@@ -49,10 +48,9 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     names: tuple[str, ...]
     holders: Mapping[str, Int64s]
     born: Rows  # the lives in the order of their births
-    kept_at: Int64s  # some moments
-    kept: tuple[Rows, ...]  # what lives at each of them
+    kept: tuple[Int64s, tuple[Rows, ...]]  # some moments, and what lives at each of them
     changes: tuple[tuple[Int64s, Int64s], ...]  # of each category: events, and bytes after them
-    is_of_trace: bool = False
+    is_of_trace: bool
 
     @cached_property
     def positions(self) -> Int64s:
@@ -74,11 +72,11 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def living(self, event: int) -> Rows:
         """The lives at a moment: those of the last kept one, and those born since."""
-        lives = self.history.lives
-        place = int(np.searchsorted(self.kept_at, event, side="right")) - 1
-        since = np.array([self.kept_at[place], event])
+        lives, (moments, kept) = self.history.lives, self.kept
+        place = int(np.searchsorted(moments, event, side="right")) - 1
+        since = np.array([moments[place], event])
         first, last = np.searchsorted(lives.born, since, side="right", sorter=self.born).tolist()
-        found = np.concatenate([self.kept[place], self.born[first:last]])
+        found = np.concatenate([kept[place], self.born[first:last]])
         there: Rows = found[lives.died[found] > event]
         return there
 
@@ -142,39 +140,22 @@ def moments(known: Known) -> Moments:
     times = history.events.time_us
     dated = bool(len(times)) and int(times.min()) >= 0
     times = np.maximum.accumulate(times) * 1000 if dated else np.empty(0, np.int64)
-    code, module = (partial(at, history.snapshot, known.evidence) for at in (code_of, module_of))
+    code, module = (stack, known.evidence.code), (stack, known.evidence.module)
     kinds = known.kinds, CATEGORIES.__getitem__
-    keys: Keys = {"code": (stack, code), "module": (stack, module), "category": kinds}
-    return worked_out(history, known.kinds, f"device {history.device}", times, keys)
+    keys: Keys = {"code": code, "module": module, "category": kinds}
+    return worked_out(history, known.kinds, f"device {history.device}", times, keys, False)
 
 
 def worked_out(
-    history: History,
-    kinds: Int64s,
-    title: str,
-    times: Int64s,
-    keys: Keys,
-    is_of_trace: bool = False,
+    history: History, kinds: Int64s, title: str, times: Int64s, keys: Keys, is_of_trace: bool
 ) -> Moments:
     """All that is worked out once; the first of `keys` are stacks."""
     lives, names = history.lives, {str(name): number for name, number in NUMBER.items()}
     born: Rows = np.argsort(lives.born, kind="stable")
-    holders = _holders(lives, keys, names)
-    at, kept = _kept(lives, born)
-    return Moments(
-        history,
-        kinds,
-        title,
-        times,
-        next(iter(keys.values()))[1],
-        tuple(names),
-        holders,
-        born,
-        at,
-        kept,
-        tuple(_changes(lives, kinds == kind) for kind in range(len(CATEGORIES))),
-        is_of_trace,
-    )
+    holders, named = _holders(lives, keys, names), next(iter(keys.values()))[1]
+    changes = tuple(_changes(lives, kinds == kind) for kind in range(len(CATEGORIES)))
+    figures = tuple(names), holders, born, _kept(lives, born), changes
+    return Moments(history, kinds, title, times, named, *figures, is_of_trace)
 
 
 def _holders(lives: Lives, keys: Keys, names: dict[str, int]) -> dict[str, Int64s]:

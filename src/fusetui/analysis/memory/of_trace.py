@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fusetui.analysis.memory.answer import NoMoment, Totals, events_at, totals
 from fusetui.analysis.memory.categories import NUMBER, UNKNOWN
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, Holder, held_at
-from fusetui.analysis.memory.history import BEFORE, History, addresses, blank, lives_of
+from fusetui.analysis.memory.history import BEFORE, History, blank, lives_of
 from fusetui.analysis.memory.moments import Keys, Moments, worked_out
 from fusetui.trace.layout.counters import DEVICES
 from fusetui.trace.layout.links import enclosing_rows
@@ -79,7 +79,7 @@ def _moments(trace: Trace, device: Device, rows: list[Sampled], several: bool) -
     title += f" of process {device[0]}" if several else ""
     times = np.array([trace.epoch_ns + one[0] for one in rows], np.int64)
     keys: Keys = {"op": (lives.stack, named), "annotation": (around, named)}
-    return worked_out(history, kinds, title, times, keys, is_of_trace=True)
+    return worked_out(history, kinds, title, times, keys, True)
 
 
 def _named(trace: Trace, number: int) -> str:
@@ -154,10 +154,8 @@ def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
         device[2],
         events,
         segments=no_rows,
-        blocks=no_rows,
         lives=lives,
         occupied=lives,
-        addresses=addresses(lives),
         allocated=sums,
         active=sums,
         reserved=np.append(reserved[:1], reserved),

@@ -7,19 +7,18 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK, Evidence, code_of
+from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK, Evidence
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.layout import (
-    COMMON,
     PAGE,
     Segment,
     SegmentLayout,
     is_expandable,
     layout,
+    pool_of,
     rounds_up,
 )
 from fusetui.trace.model.arrays import summed
-from fusetui.trace.snapshot.columns import MemoryAction
 
 Reason = Literal["live", "fragmented", "unknown"]
 SMALL = 1 << 20  # at most, that goes into small segments
@@ -70,17 +69,14 @@ class OutOfMemory(msgspec.Struct, frozen=True):
 
 def out_of_memory(history: History, found: Evidence) -> tuple[OutOfMemory, ...]:
     """The last ones, in their order."""
-    rows = np.flatnonzero(history.events.action == MemoryAction.OOM)[-EXPLAINED:]
-    return tuple(_explained(history, found, int(row)) for row in rows)
+    return tuple(_explained(history, found, row) for row in history.failures[-EXPLAINED:].tolist())
 
 
 def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
     events, snapshot = history.events, history.snapshot
     asked, free = int(events.size[event]), int(events.device_free[event])
-    pool = int(events.pool[event])
-    there = layout(history, event)
-    common = snapshot.pools[pool] if pool >= 0 else COMMON
-    like = Segment(0, 0, int(events.stream[event]), common, asked > SMALL, False)
+    there, pool = layout(history, event), pool_of(snapshot, int(events.pool[event]))
+    like = Segment(0, 0, int(events.stream[event]), pool, asked > SMALL, False)
     usable = there.usable(like)
     most, least = (int(there.returnable(one)[usable].sum()) for one in (False, True))
     largest = int(there.size[usable].max(initial=0))
@@ -96,7 +92,7 @@ def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
     return OutOfMemory(
         event,
         history.time_us(event),
-        code_of(snapshot, found, stack) if stack >= 0 else None,
+        found.code(stack) if stack >= 0 else None,
         asked,
         free if free >= 0 else None,
         int(history.allocated[event + 1]),
@@ -113,21 +109,16 @@ def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
 
 
 def _reason(
-    asked: int,
-    free: int,
-    inactive: tuple[int, int],
-    largest: int,
-    reserved: int,
-    would_fit: bool | None,
+    asked: int, free: int, inactive: tuple[int, int], hole: int, reserved: int, fits: bool | None
 ) -> Reason:
     """What other processes hold would need the size of the device, which a snapshot does not have.
     Where even all that this process holds would not suffice, what lives in it is not why.
-    `inactive`: at most, and at least."""
+    `inactive`: at most, and at least; `hole`: the largest."""
     large = LEAST_LARGE if asked < FITTED else -(-asked // PAGE) * PAGE
     segment = PAGE if asked <= SMALL else large  # that the allocator takes for it
-    if free < 0 or largest >= asked or free >= segment:
+    if free < 0 or hole >= asked or free >= segment:
         return "unknown"
-    if would_fit or free + inactive[1] >= asked:
+    if fits or free + inactive[1] >= asked:
         return "fragmented"
     return "live" if free + inactive[0] < asked <= free + reserved else "unknown"
 
@@ -168,6 +159,6 @@ def _holders(history: History, found: Evidence, rows: list[int]) -> tuple[str, .
     for row in rows:
         stack = int(lives.stack[row])
         before = BEFORE_RECORDING if lives.born[row] == BEFORE else NO_STACK
-        place = code_of(history.snapshot, found, stack) if stack >= 0 else before
+        place = found.code(stack) if stack >= 0 else before
         bytes_of[place] = bytes_of.get(place, 0) + int(lives.size[row])
     return tuple(sorted(bytes_of, key=lambda place: -bytes_of[place])[:MOST])

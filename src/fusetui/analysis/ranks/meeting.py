@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times, in_order
-from fusetui.analysis.replay.replay import last_route, replay
+from fusetui.analysis.replay.replay import replay, route_to
 from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 
 
@@ -83,7 +83,7 @@ def replayed(graphs: Sequence[Graph], meetings: Meetings) -> ChangedTimes | None
         return None
     whole = msgspec.structs.replace(whole, source=source, **sorted_)
     found = replay(whole)
-    share = last_route(whole, found).unknown_share
+    share = route_to(whole, found).unknown_share
     begin, end = found.begin[rank_of], found.end[rank_of]
     begin[places.item] = begin[places.arrival]
     times = []

@@ -9,7 +9,7 @@
     replay.replay(graph)                 when each node begins and ends -> Times; of a graph without
                                          a change this is the recording, to the nanosecond
     replay.slices_of(trace, graph, times)  when each slice of the trace would run
-    critical.route_to, slack_of          the critical path to a node; each node's time to spare
+    replay.route_to, slack_of            the critical path to a node; each node's time to spare
 
 `once(trace, graph_of)` keeps the graph with its trace. Times are in ns; those of a graph and of its
 Times count from `Graph.origin_ns`. Answers are frozen records without a sentence in them.

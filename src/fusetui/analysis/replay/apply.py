@@ -13,16 +13,15 @@ from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.replay import select
 from fusetui.analysis.replay.changes import (
     Change,
-    Communicated,
     FusedKernels,
     Graphed,
     Loaded,
     NothingLikeIt,
     OnDevice,
     Overlapped,
-    Refused,
     Scaled,
     Unsynced,
+    WrongChange,
 )
 from fusetui.analysis.replay.graph import NEVER, Graph, Node
 from fusetui.analysis.replay.select import Covers
@@ -151,7 +150,10 @@ def _scaled(change: Scaled, draft: Draft) -> None:
     if change.what in ("op", "module", "python"):
         _hosts(change, draft)
         return
-    nodes = select.items_like(draft.trace, draft.graph, change.what, change.pattern)
+    if change.what == "comm":
+        nodes = _communication(draft)
+    else:
+        nodes = select.items_like(draft.trace, draft.graph, change.what, change.pattern)
     if change.factor is not None:
         draft.scale(nodes, lambda own: own * (change.factor or 0.0))
     elif change.ns is not None:
@@ -182,7 +184,7 @@ def _bound(draft: Draft, nodes: Rows, pattern: str) -> None:
     bounds[trace.gpu_rows] = kernels_of(trace).bounded.bound_ns
     known = nodes[bounds[draft.graph.row[nodes]] >= 0]
     if not len(known):
-        raise Refused(f"The least time of no kernel like {pattern} is known.")
+        raise WrongChange(f"The least time of no kernel like {pattern} is known.")
     if len(known) < len(nodes):
         draft.notes.append("some_bounds_unknown")
     bound = bounds[draft.graph.row[known]].astype(np.float64)
@@ -227,9 +229,8 @@ def _graphed(change: Graphed, draft: Draft) -> None:
     cost = int(np.median(usual)) if len(usual) else GRAPH_NS
     if not len(usual):
         draft.notes.append("graph_launch_assumed")
-    item = draft.items
+    item, number = draft.items, 0
     launch = trace.launch[graph.row[item]]
-    number = 0
     for begin, stop, chains in select.ranges_of(trace, graph, change.pattern):
         of = np.isin(graph.chain[calls], chains)
         own = np.flatnonzero((start >= begin) & (end <= stop) & of)
@@ -245,7 +246,8 @@ def _graphed(change: Graphed, draft: Draft) -> None:
         waits = among[graph.kind[calls[among]] == Node.WAIT]
         if len(waits):
             name = trace.name_of(int(graph.row[calls[waits[0]]]))
-            raise Refused(f"A graph cannot wait for the device: {name} lies between its launches.")
+            why = f"{name} lies between its launches"
+            raise WrongChange(f"A graph cannot wait for the device: {why}.")
         stretch = Cover(*np.array([[since], [until]]) - graph.origin_ns)
         draft.hurry(dict.fromkeys(chains.tolist(), stretch), 0.0)
         nodes = calls[launches]
@@ -261,7 +263,7 @@ def _graphed(change: Graphed, draft: Draft) -> None:
 def _unsynced(change: Unsynced, draft: Draft) -> None:
     trace, graph = draft.trace, draft.graph
     rows = select.slices_like(trace, graph, "wait", change.pattern)
-    nodes = select.called_in(trace, graph, select.covers(trace, graph, rows), items=False)
+    nodes = select.called_in(trace, graph, select.covers(trace, graph, rows))
     waits = nodes[(graph.kind[nodes] == Node.WAIT) & (graph.lag[1, nodes] != NEVER)]
     if not len(waits):
         raise NothingLikeIt(f"No call like {change.pattern} is known to wait for the device.")
@@ -274,7 +276,8 @@ def _loaded(change: Loaded, draft: Draft) -> None:
     if not found:
         raise NothingLikeIt("No thread that launches work loads data.")
     if all(len(cover.start) < 2 for cover in found.values()):
-        raise Refused("Only one batch is loaded: when a worker would have begun it is not known.")
+        unknown = "when a worker would have begun it is not known"
+        raise WrongChange(f"Only one batch is loaded: {unknown}.")
     draft.hurry(found, 0.0)
     draft.notes.append("loader_beside")
     for chain, cover in found.items():
@@ -289,24 +292,19 @@ def _loaded(change: Loaded, draft: Draft) -> None:
         draft.source[1, ends[free]], draft.lag[1, ends[free]] = 0, ready[free]
 
 
-def _communicated(change: Communicated, draft: Draft) -> None:
-    nodes = _communication(draft)
-    draft.notes.append("other_ranks_unchanged")
-    draft.scale(nodes, lambda own: own * change.factor)
-
-
 def _communication(draft: Draft) -> Rows:
     items = draft.items
     found = items[communicates(draft.trace, draft.graph.row[items])]
     if not len(found):
         raise NothingLikeIt("The trace has no communication between devices.")
+    draft.notes.append("other_ranks_unchanged")
     return found
 
 
 def _overlapped(change: Overlapped, draft: Draft) -> None:
     """What follows communication on a stream follows what is before that instead."""
     graph, nodes, source = draft.graph, _communication(draft), draft.source
-    draft.notes += ["other_ranks_unchanged", "unrecorded_consumers"]
+    draft.notes.append("unrecorded_consumers")
     moves = np.zeros(len(graph), dtype=np.bool_)
     moves[nodes] = True
     before = np.arange(len(graph))
@@ -337,7 +335,7 @@ def _on_device(change: OnDevice, draft: Draft) -> None:
     every[:, trace.gpu_rows] = select.on_device(kernels_of(trace), change.name)
     known = ~np.isnan(every[0, row])
     if not known.any():
-        raise Refused(f"The least time of no kernel is known both here and on {change.name}.")
+        raise WrongChange(f"The least time of no kernel is known both here and on {change.name}.")
     draft.notes += ["host_unchanged"] if known.all() else ["host_unchanged", "unscaled"]
     ratio, least = every[:, row[known]]
 
@@ -355,7 +353,6 @@ MAKERS: dict[type[Change], Callable[[Any, Draft], None]] = {
     Graphed: _graphed,
     Unsynced: _unsynced,
     Loaded: _loaded,
-    Communicated: _communicated,
     Overlapped: _overlapped,
     OnDevice: _on_device,
 }

@@ -103,8 +103,7 @@ def graph_of(trace: Trace) -> Graph:
     called, inferred = awaited_by_calls(trace, hosts, items, syncs)
     called.append(behind_communication(trace, items, by_target(called))[0])
     waits = by_target([*called, *freeing(hosts, items)])
-    firsts = [*hosts.first.tolist(), *items.start[items.bounds[:-1]].tolist()]
-    origin = min(firsts, default=0)
+    origin = min([*hosts.first.tolist(), *items.start[items.bounds[:-1]].tolist()], default=0)
     layout = _layout(hosts, items)
     draft = GraphDraft(layout.size)
     latency = _latency(trace)[trace.process_of_track[trace.track[items.rows]]]
@@ -129,8 +128,7 @@ def graph_of(trace: Trace) -> Graph:
     tracks = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
     device_of = {number: one.pid for number, one in tracks if one.layer is Layer.STREAM}
     chains = [Chain(thread) for thread in hosts.threads.tolist()]
-    for number, usual in zip(items.streams.tolist(), switch.tolist(), strict=True):
-        chains.append(Chain(number, True, device_of[number], usual))
+    chains += [Chain(number, True, device_of[number]) for number in items.streams.tolist()]
     return _settled(draft, origin, tuple(chains), inferred + len(untold.target))
 
 

@@ -11,7 +11,7 @@ from fusetui import Error
 from fusetui.text.figures import parse_time
 from fusetui.text.patterns import late
 
-Named = Literal["kernel", "family", "op", "module", "python"]
+Named = Literal["kernel", "family", "op", "module", "python", "comm"]
 
 
 class WrongChange(Error):  # noqa: N818
@@ -22,14 +22,11 @@ class NothingLikeIt(WrongChange):
     """What a change is about is not in the trace."""
 
 
-class Refused(WrongChange):
-    """The change cannot be made to this trace."""
-
-
 class Scaled(msgspec.Struct, frozen=True):
     """Kernels, or what threads do in some slices, take so much of their time, or this long, or as
     short as the device allows. At a factor of 0, ops, modules and Python frames go with all that
-    they launch. `python` without a pattern: what threads do outside ops and calls."""
+    they launch. `python` without a pattern: what threads do outside ops and calls; `comm`, which
+    has none: communication."""
 
     what: Named
     pattern: str
@@ -62,12 +59,6 @@ class Loaded(msgspec.Struct, frozen=True):
     workers: int = 1
 
 
-class Communicated(msgspec.Struct, frozen=True):
-    """Communication takes so much of its time."""
-
-    factor: float
-
-
 class Overlapped(msgspec.Struct, frozen=True):
     """Nothing waits for communication because it is behind it on a stream."""
 
@@ -78,7 +69,7 @@ class OnDevice(msgspec.Struct, frozen=True):
     name: str
 
 
-Change = Scaled | FusedKernels | Graphed | Unsynced | Loaded | Communicated | Overlapped | OnDevice
+Change = Scaled | FusedKernels | Graphed | Unsynced | Loaded | Overlapped | OnDevice
 
 AMOUNT = (
     r"(?:x(?P<factor>\d+(?:\.\d*)?|\.\d+)|(?P<time>\d[\d.]*\s?(?:ns|us|ms|s))|(?P<bound>bound))"
@@ -112,8 +103,7 @@ def parse_change(text: str) -> Change:
         factor = float(number)
         if bandwidth and (what == "python" or not factor):
             raise WrongChange(f"{text} is no change: comm bandwidth=x2 is one.")
-        factor = 1 / factor if bandwidth else factor
-        return Scaled("python", "", factor) if what == "python" else Communicated(factor)
+        return Scaled(what, "", 1 / factor if bandwidth else factor)  # type: ignore[arg-type]
     found = OTHERS.fullmatch(text)
     change = _other(found[1], found[2] or "") if found else None
     if change is None:

@@ -87,7 +87,6 @@ class Chain(msgspec.Struct, frozen=True):
     thread: int  # as in Trace.thread_of_track
     is_stream: bool = False
     device: Id = None  # of a stream
-    switch_ns: int = 0  # usual, from the end of an item to the start of the next one
 
 
 class Times(NamedTuple):
@@ -161,7 +160,7 @@ def in_order(
 
 def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
     """Kahn's algorithm, the lowest rank first; a circle is broken at its lowest rank."""
-    from heapq import heapify, heappop, heappush  # only for clocks that differ, and for circles
+    from heapq import heappop, heappush  # only for clocks that differ, and for circles
 
     sources = source.reshape(-1)
     by_source = np.argsort(sources, kind="stable")
@@ -169,7 +168,6 @@ def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
     targets, ranks = (by_source % len(rank)).tolist(), rank.tolist()
     missing = [0, *[2] * (len(rank) - 1)]
     ready, found, rest = [(ranks[0], 0)], list[int](), np.argsort(rank).tolist()[::-1]
-    heapify(ready)
     is_found = bytearray(len(rank))
     while len(found) < len(rank):
         while not ready:

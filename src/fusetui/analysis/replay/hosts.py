@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.replay.graph import Node
-from fusetui.analysis.why.facts import loader_rows, named
+from fusetui.analysis.why.facts import loader_rows
 from fusetui.analysis.why.host import Host, host_kinds, matching
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import steps_of
@@ -107,7 +107,7 @@ def hosts_of(trace: Trace) -> Hosts:
 
 def waiting_calls(trace: Trace) -> Rows:
     waits: Rows = np.flatnonzero(host_kinds(trace) == Host.SYNC)
-    return distinct(np.concatenate((waits, named(trace, FREES.search, Role.CALL))))
+    return distinct(np.concatenate((waits, trace.rows_named(FREES.search, Role.CALL))))
 
 
 def _calls(trace: Trace, rows: Rows, kind: Node) -> Cut:

@@ -16,7 +16,6 @@ from fusetui.analysis.replay.replay import (
     OWN,
     Route,
     last_of,
-    last_route,
     replay,
     residual_share,
     route_to,
@@ -77,7 +76,7 @@ class Path(msgspec.Struct, frozen=True):
 @memo()
 def path(trace: Trace) -> Path:
     graph = once(trace, graph_of)
-    route = last_route(graph, graph.recorded)
+    route = route_to(graph, graph.recorded)
     devices = residuals_of(trace)
     large = len(graph) > MOST_REPLAYED
     return Path(

@@ -18,11 +18,12 @@ from fusetui.analysis.replay.replay import (
     LATE,
     OWN,
     Route,
-    last_route,
+    bounds_of,
     replay,
+    route_to,
     slack_of,
     slices_of,
-    step_bounds,
+    step_ends,
 )
 from fusetui.trace.cells.raster import Line
 from fusetui.trace.layout.nesting import Nesting, arrange, nest_tracks
@@ -43,7 +44,8 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
     start: Int64s
     dur: Int64s
     tree: Nesting
-    bounds: Int64s  # see step_bounds: as recorded, and replayed, ns of the file; [2, steps + 1]
+    bounds: Int64s  # of steps, see bounds_of: as recorded, and replayed, ns of the file;
+    # [2, steps + 1], or nothing
 
     def place_in(self, trace: Trace) -> Int32s:
         """Of each recorded slice, and of none: the row that it has here, -1 for none."""
@@ -90,14 +92,15 @@ def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
     start, end = slices_of(trace, made, times)
     rows, tracks = _laid_out(trace, np.flatnonzero(_left(trace, made, start, end)), start, end)
     edges = np.array([0, *(track.end_row for track in tracks)])
-    recorded = step_bounds(trace, graph, graph.recorded)
+    ends = step_ends(trace, graph)
+    bounds = [bounds_of(graph, graph.recorded, ends), bounds_of(made, times, ends)]
     return Predicted(
         rows,
         tracks,
         start[rows],
         end[rows] - start[rows],
         nest_tracks(edges, start[rows], end[rows], {}),
-        np.stack((recorded, step_bounds(trace, made, times))) + graph.origin_ns,
+        np.stack(bounds)[:, : len(ends.edges)] + graph.origin_ns,
     )
 
 
@@ -162,7 +165,7 @@ class Marks(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def marks_of(trace: Trace) -> Marks:
     graph = once(trace, graph_of)
-    route = last_route(graph, graph.recorded)
+    route = route_to(graph, graph.recorded)
     route_ns, own = route.ns, np.isin(route.part, (OWN, LATE))
     ns, spare = np.zeros(len(trace), dtype=np.int64), np.full(len(trace), UNKNOWN)
     items, slack = graph.nodes(Node.ITEM), np.maximum(slack_of(graph, graph.recorded), 0)

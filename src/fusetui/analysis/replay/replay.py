@@ -102,7 +102,8 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
 
 
 def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
-    """See step_bounds; without steps, the begin and the end of all."""
+    """When the first step begins, then when each ends: the later of its thread and of what it
+    launched, and not before the one before it; without steps, the begin and the end of all."""
     if not len(ends.edges):
         return np.array([0, times.end[last_of(graph, times)]])
     edges = ends.edges.copy()
@@ -111,14 +112,6 @@ def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
     left = ~graph.gone[ends.item]
     np.maximum.at(edges, ends.number[left], times.end[ends.item[left]])
     return np.maximum.accumulate(edges)
-
-
-def step_bounds(trace: Trace, graph: Graph, times: Times, by: str | None = None) -> Int64s:
-    """When the first step begins, then when each ends: the later of its thread and of what it
-    launched, and not before the one before it; shape [steps + 1], empty without steps. `by`: see
-    steps_of."""
-    ends = step_ends(trace, graph, by)
-    return bounds_of(graph, times, ends) if len(ends.edges) else ends.edges
 
 
 PARTS = LAG, RESIDUAL, OWN, LATE = range(4)
@@ -148,12 +141,13 @@ class Route(NamedTuple):
         return Route(self.node, self.part, np.maximum(self.begin, begin))
 
 
-def route_to(graph: Graph, times: Times, last: int) -> Route:
-    """From the origin to the end of a node, by the edge that ends last of each."""
+def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
+    """From the origin to the end of a node, if not given the last, by the edge that ends last of
+    each."""
+    last = last_of(graph, times) if last is None else last
     ends = times.end[graph.source] + graph.lag + graph.residual
     slot = np.argmax(ends, axis=0)
-    every = np.arange(len(graph))
-    before = graph.source[slot, every].tolist()
+    before = graph.source[slot, np.arange(len(graph))].tolist()
     found, node = list[int](), last
     while node:
         found.append(node)
@@ -169,18 +163,11 @@ def route_to(graph: Graph, times: Times, last: int) -> Route:
     return Route(np.repeat(nodes, len(PARTS)), np.tile(PARTS, len(nodes)), np.maximum(begin, 0))
 
 
-def last_route(graph: Graph, times: Times) -> Route:
-    """To the last end."""
-    return route_to(graph, times, last_of(graph, times))
-
-
 def residual_share(graph: Graph, times: Times, device: Id) -> float:
     """How much of the time from the first launch for a device to its last end is not understood,
     on the critical path to that."""
-    chains = [
-        n for n, chain in enumerate(graph.chains) if chain.is_stream and chain.device == device
-    ]
-    items = np.flatnonzero(np.isin(graph.chain, chains) & ~graph.gone)
+    is_of = [chain.is_stream and chain.device == device for chain in graph.chains]
+    items = np.flatnonzero(np.append(is_of, False)[graph.chain] & ~graph.gone)
     if not len(items):
         return 0.0
     source = graph.source[1, items]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import search, texts_of
-from fusetui.analysis.replay.changes import Named, NothingLikeIt, Refused, WrongChange
+from fusetui.analysis.replay.changes import Named, NothingLikeIt, WrongChange
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.hosts import engines_of
 from fusetui.analysis.why.account import line_of, waiting_frames
@@ -43,10 +43,10 @@ NOTHING = {"op": "No op", "module": "No module", "python": "No Python frame", "w
 def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
     """Slices with exactly this name, else those that a search finds. Raises WrongChange."""
     rows = trace.rows_of(*roles)
-    if pattern in trace.names:
-        named: Rows = rows[trace.name[rows] == trace.names.index(pattern)]
-        if len(named):
-            return named
+    exact = trace.names.index(pattern) if pattern in trace.names else -1
+    named: Rows = rows[trace.name[rows] == exact]
+    if len(named):
+        return named
     try:
         query = parse(pattern)
         found = search(trace, once(trace, texts_of), query)
@@ -59,9 +59,10 @@ def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
 
 def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
     """The nodes of kernels, copies and sets. Raises WrongChange."""
-    family = what == "family"
-    asked = f'family:"{pattern}"' if family else pattern
-    rows = rows_like(trace, asked, *(GPU_ROLES[:1] if family else GPU_ROLES))
+    if what == "family":
+        rows = rows_like(trace, f'family:"{pattern}"', GPU_ROLES[0])
+    else:
+        rows = rows_like(trace, pattern, *GPU_ROLES)
     found = graph.nodes(Node.ITEM, rows=rows)
     if not len(found):
         raise NothingLikeIt(f"No kernel matches {what}:{pattern}.")
@@ -83,8 +84,7 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
 
 def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
     every = origins(trace)
-    rows = np.intersect1d(rows, every.regions.rows)
-    backward = every.backward
+    backward, rows = every.backward, np.intersect1d(rows, every.regions.rows)
     known = np.flatnonzero(backward.forward >= 0)
     own = inside(trace, graph, covers(trace, graph, rows), backward.forward[known])
     return np.concatenate((rows, backward.rows[known[own]]))
@@ -121,15 +121,11 @@ def inside(trace: Trace, graph: Graph, within: Covers, rows: NDArray[np.integer]
     return found
 
 
-def called_in(trace: Trace, graph: Graph, within: Covers, *, items: bool = True) -> Rows:
-    """The nodes of calls in covers, and with `items` of what they launch."""
-    nodes = graph.nodes(Node.LAUNCH, Node.WAIT)
-    own = nodes[inside(trace, graph, within, graph.row[nodes])]
-    if not items:
-        return own
-    work = graph.nodes(Node.ITEM)
-    launched = inside(trace, graph, within, trace.launch[graph.row[work]])
-    return np.concatenate((own, work[launched]))
+def called_in(trace: Trace, graph: Graph, within: Covers) -> Rows:
+    """The nodes of calls in covers, and of what they launch."""
+    calls, items = graph.nodes(Node.LAUNCH, Node.WAIT), graph.nodes(Node.ITEM)
+    nodes, launched = np.append(calls, items), trace.launch[graph.row[items]]
+    return nodes[inside(trace, graph, within, np.append(graph.row[calls], launched))]
 
 
 def in_python(trace: Trace, graph: Graph) -> Covers:
@@ -197,7 +193,7 @@ def on_device(kernels: Kernels, name: str) -> tuple[Floats, Floats]:
     on one of them is not known, as without a rate of its arithmetic. Raises WrongChange."""
     new, old = _peak(name), kernels.peak
     if old is None:
-        raise Refused("The limits of the device of this trace are not known.")
+        raise WrongChange("The limits of the device of this trace are not known.")
 
     def ratio(job: KernelJob) -> float | None:
         limits, bytes_per_s = job.limits, (old.bytes_per_s, new.bytes_per_s)

@@ -18,13 +18,11 @@ from fusetui.analysis.replay.items import WAITS_EVENT
 from fusetui.analysis.replay.path import PathRow, residuals_of, rows_of
 from fusetui.analysis.replay.replay import (
     bounds_of,
-    last_route,
     late_share,
     replay,
     route_to,
     step_ends,
 )
-from fusetui.analysis.why.facts import named
 from fusetui.analysis.why.model import DOUBTFUL, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
@@ -94,30 +92,28 @@ class WhatIf(msgspec.Struct, frozen=True):
         return self.residual_share > DOUBTFUL
 
 
-def whatif(
-    trace: Trace, changes: Sequence[str], step: int | None = None, by: str | None = None
-) -> WhatIf:
-    """What some changes together are worth; of one step only if it is given, by its number. `by`:
-    see steps_of. Raises WrongChange."""
+def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> WhatIf:
+    """What some changes together are worth; of one step only if it is given, by its number. Raises
+    WrongChange."""
     asked = [parse_change(text) for text in changes]
-    graph, steps = once(trace, graph_of), steps_of(trace, by)
+    graph, steps = once(trace, graph_of), steps_of(trace)
     place = None if step is None else steps.place(step)
     if place is not None and place < 0:
         raise NothingLikeIt(f"There is no step {step}, but {steps.known}.")
     made, notes = changed(trace, graph, asked)
     times = replay(made)
-    before = lengths_of(trace, graph, graph.recorded, by)
-    after = lengths_of(trace, made, times, by)
-    tells = told_steps(trace, by)
+    before = lengths_of(trace, graph, graph.recorded)
+    after = lengths_of(trace, made, times)
+    tells = told_steps(trace)
     places = tells if place is None else np.array([place])
     between = None
     if is_range(asked):
         other = changed(trace, graph, asked, latest=True)[0]
-        most = lengths_of(trace, other, replay(other), by)
+        most = lengths_of(trace, other, replay(other))
         low, high = sorted((median(after[places]), median(most[places])))
         between = low, high
     devices = residuals_of(trace)
-    was, route = last_route(graph, graph.recorded), last_route(made, times)
+    was, route = route_to(graph, graph.recorded), route_to(made, times)
     share = max([one.residual_share for one in devices] + [route.unknown_share])
     told = between is None and share <= UNKNOWN
     bounds = all(isinstance(one, Unsynced) for one in asked)
@@ -143,17 +139,17 @@ def whatif(
         residual_share=share,
         inferred_waits=graph.inferred_waits,
         certainty="bound" if is_bound else "estimate",
-        limit=_limit(trace, made, times, places, by),
+        limit=_limit(trace, made, times, places),
         notes=tuple(dict.fromkeys((*_notes(trace), *late, *notes))),
     )
 
 
-def lengths_of(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
+def lengths_of(trace: Trace, graph: Graph, times: Times, by: str | None = None) -> Int64s:
     """From the end of each step to the end of the next one; without steps, the length of all."""
     return np.diff(bounds_of(graph, times, step_ends(trace, graph, by)))
 
 
-def told_steps(trace: Trace, by: str | None) -> Rows:
+def told_steps(trace: Trace, by: str | None = None) -> Rows:
     """The places of the steps whose median is told: those in which a device ran (all if none did),
     without the first, before which none ended, unless it is the only one; 0 without steps."""
     steps, gpu = steps_of(trace, by), trace.gpu_rows
@@ -167,14 +163,12 @@ def median(lengths: Int64s) -> int:
     return int(np.sort(lengths)[(len(lengths) - 1) // 2])
 
 
-def _limit(
-    trace: Trace, graph: Graph, times: Times, places: Rows, by: str | None
-) -> tuple[PathRow, ...]:
+def _limit(trace: Trace, graph: Graph, times: Times, places: Rows) -> tuple[PathRow, ...]:
     """The critical path from the first to the last of some steps, or of all without steps.
     Of one among several it may begin with what the step before left to do."""
-    if not len(steps_of(trace, by)):
-        return rows_of(trace, graph, last_route(graph, times))
-    bounds = bounds_of(graph, times, step_ends(trace, graph, by))
+    if not len(steps_of(trace)):
+        return rows_of(trace, graph, route_to(graph, times))
+    bounds = bounds_of(graph, times, step_ends(trace, graph))
     ends = np.where(graph.gone | (times.end > bounds[places[-1] + 1]), -1, times.end)
     route = route_to(graph, times, int(np.argmax(ends)))
     return rows_of(trace, graph, route.since(int(bounds[places[0]])))
@@ -199,20 +193,19 @@ def is_certain(trace: Trace, *unknown: float) -> bool:
 def events_unknown(trace: Trace) -> bool:
     """Whether one of several streams was told to wait for what no event of the device names."""
     streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
-    calls = named(trace, WAITS_EVENT.search, Role.CALL)
+    calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
     known = trace.correlation[trace.rows_of(Role.SYNC)]
     return len(streams) > 1 and not np.isin(trace.correlation[calls], known).all()
 
 
 def _notes(trace: Trace) -> list[Note]:
-    found: list[Note] = ["no_waits"] if leaves_waits_out(trace) else []
-    if events_unknown(trace):
-        found.append("events_unknown")
-    if not len(trace.gpu_rows):
-        found.append("no_gpu")
-    if communicates(trace, trace.gpu_rows).any():
-        found.append("other_ranks_unchanged")
-    return found
+    every: dict[Note, bool] = {
+        "no_waits": leaves_waits_out(trace),
+        "events_unknown": events_unknown(trace),
+        "no_gpu": not len(trace.gpu_rows),
+        "other_ranks_unchanged": bool(communicates(trace, trace.gpu_rows).any()),
+    }
+    return [note for note, holds in every.items() if holds]
 
 
 RANGE = re.compile(r"(?P<head>.*\S)\s+x(?P<low>\d*\.?\d+)\.\.(?P<high>\d*\.?\d+)", re.DOTALL)

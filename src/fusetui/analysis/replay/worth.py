@@ -13,7 +13,7 @@ from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange, parse_change
 from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import last_route, late_share, replay
+from fusetui.analysis.replay.replay import late_share, replay, route_to
 from fusetui.analysis.replay.select import covers
 from fusetui.analysis.replay.whatif import (
     LITTLE,
@@ -100,7 +100,7 @@ class Then(NamedTuple):
 
 def _told(trace: Trace, graph: Graph, times: Times, by: str | None) -> Then:
     lengths = lengths_of(trace, graph, times, by)[told_steps(trace, by)]
-    route = last_route(graph, times)
+    route = route_to(graph, times)
     return Then(lengths, route.unknown_share, late_share(graph, route) > LITTLE)
 
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from fusetui.analysis.questions.launches import (
     BEGINS_CAPTURE,
-    LONGEST_NAME,
     capture_calls,
     graph_calls,
     nodes_of_replays,
@@ -29,12 +28,11 @@ from fusetui.analysis.questions.launches import (
 )
 from fusetui.analysis.serving.parts import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
-from fusetui.trace.model.arguments import Arguments, arguments, parsed
+from fusetui.text.patterns import LONGEST_NAME
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id
-from fusetui.trace.model.joined import own_events
+from fusetui.trace.model.events import Arguments, arguments, parsed
 from fusetui.trace.model.memo import memo
 
 NODES = re.compile(
@@ -54,7 +52,6 @@ REQUESTS = ("DECODE", "")
 class Capture(msgspec.Struct, frozen=True, eq=False):
     """One graph. `kernels`: for each call the name of its kernel, "" where it is not recorded."""
 
-    begin: int  # row of the call that begins it
     calls: Rows  # rows of the calls that became nodes, in order
     kernels: tuple[str, ...]
     size: int | None  # requests or tokens that it is for, as an annotation around it says
@@ -93,7 +90,7 @@ def captures(trace: Trace) -> tuple[tuple[Capture, ...], int]:
         size, mode = _annotated(trace, begin)
         first, last = np.searchsorted(trace.start[waits], trace.start[[begin, end]])
         kernels = tuple(islice(names, len(rows)))
-        found.append(Capture(begin, rows, kernels, size, mode, bool(last > first)))
+        found.append(Capture(rows, kernels, size, mode, bool(last > first)))
     return tuple(found), len(every) - len(spans)
 
 
@@ -171,7 +168,6 @@ class Nodes(msgspec.Struct, frozen=True, eq=False):
     """The nodes of one graph launch on one device."""
 
     call: int  # row of the launch
-    device: Id
     rows: Rows  # GPU rows, in the order in which they were captured
     numbered: bool = False  # that order is recorded
 
@@ -188,8 +184,7 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
     if ids is not None:
         of_each = np.split(ids, np.cumsum([len(own) for own in each])[:-1])
         each = [own[np.argsort(n, kind="stable")] for own, n in zip(each, of_each, strict=True)]
-    calls = [(int(trace.launch[own[0]]), trace.track_of(int(own[0])).pid) for own in each]
-    return tuple(Nodes(*of, own, ids is not None) for of, own in zip(calls, each, strict=True))
+    return tuple(Nodes(int(trace.launch[own[0]]), own, ids is not None) for own in each)
 
 
 def bare_launches(trace: Trace) -> int:
@@ -209,7 +204,7 @@ def numbers_nodes(trace: Trace) -> bool:
 def node_args(trace: Trace) -> tuple[Rows, Arguments]:
     """The nodes of all replays, and their NODE_ARGS; read once for all who ask."""
     rows = np.concatenate(nodes_of_replays(trace))
-    events = own_events(trace.elements)
+    events = trace.elements.own
     return rows, arguments(events, trace.order[rows], NODE_ARGS, keep_as="nodes")
 
 

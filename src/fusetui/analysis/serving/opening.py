@@ -19,16 +19,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from typing import Literal
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import graph_calls, wants_capture
-from fusetui.analysis.serving.annotations import BY_ANNOTATIONS, is_of_annotations, with_annotations
+from fusetui.analysis.serving.annotations import BY_ANNOTATIONS, with_annotations
 from fusetui.analysis.serving.captures import has_captures, replays
 from fusetui.analysis.serving.join import join
 from fusetui.analysis.serving.steps import server_steps
@@ -102,31 +103,27 @@ class Index(msgspec.Struct, frozen=True):
     files: dict[str, Seen]
 
 
-class _Memory:
-    """What is known of files, by their folders."""
-
-    def __init__(self, files: Iterable[File]) -> None:
-        folders = {file.folder for file in files}
-        self._records = {folder: record_for(folder, KEPT_AS) for folder in folders}
-        loaded = {of: record and record.load(Index) for of, record in self._records.items()}
-        self._known = {folder: found.files if found else {} for folder, found in loaded.items()}
-        self._changed: set[str] = set()
-
-    def seen(self, file: File) -> Seen:
-        """Of a file that has changed, nothing is known."""
-        found = self._known[file.folder].get(file.name)
-        return found if found is not None and found.state == file.state else Seen(file.state)
-
-    def put(self, file: File, seen: Seen) -> Seen:
-        self._known[file.folder][file.name] = seen
-        self._changed.add(file.folder)
-        return seen
-
-    def keep(self) -> None:
-        """Writes the records in which anything is new."""
-        for folder in self._changed:
-            if record := self._records[folder]:
-                record.store(Index(dict(list(self._known[folder].items())[-LISTED:])))
+def _looked_at(
+    files: Sequence[File], field: Literal["pids", "graphs"], look: Callable[[File], object]
+) -> list[Seen]:
+    """What is known of each file; `look` finds what is not, or None. Of a file that has changed
+    nothing is known. The records in which anything is new are written."""
+    records = {folder: record_for(folder, KEPT_AS) for folder in {file.folder for file in files}}
+    loaded = {of: record and record.load(Index) for of, record in records.items()}
+    known = {folder: found.files if found else {} for folder, found in loaded.items()}
+    found, changed = list[Seen](), set[str]()
+    for file in files:
+        seen = known[file.folder].get(file.name)
+        if seen is None or seen.state != file.state:
+            seen = Seen(file.state)
+        if getattr(seen, field) is None and (new := look(file)) is not None:
+            seen = known[file.folder][file.name] = replace(seen, **{field: new})
+            changed.add(file.folder)
+        found.append(seen)
+    for folder in changed:
+        if record := records[folder]:
+            record.store(Index(dict(list(known[folder].items())[-LISTED:])))
+    return found
 
 
 def with_captures(
@@ -141,8 +138,9 @@ def with_captures(
     joins: list[Join] = []
     if not named and (trace.report.prefix is not None or not wants_capture(trace)):
         return trace, ()
-    files = [name.removeprefix(BY_ANNOTATIONS) for name in named if is_of_annotations(name)]
-    named = [name for name in named if not is_of_annotations(name)]
+    begin = BY_ANNOTATIONS
+    files = [name.removeprefix(begin) for name in named if name.startswith(begin)]
+    named = [name for name in named if not name.startswith(begin)]
     if not named and has_captures(trace):
         trace, record = join(trace, trace, found=True)
         joins.append(record)
@@ -248,16 +246,10 @@ def _listed(folder: str) -> tuple[list[File], list[str]]:
 
 def same_process(path: str, pids: Collection[Id]) -> list[File]:
     """The files beside a trace that events of these processes are in, the nearest in time first."""
-    own, found, files = {str(pid) for pid in pids}, [], files_beside(path)
-    memory = _Memory(files)
-    for file in files:
-        seen = memory.seen(file)
-        if seen.pids is None:
-            seen = memory.put(file, replace(seen, pids=_processes(file.path)))
-        if not own.isdisjoint(seen.pids or ()):
-            found.append(file)
-    memory.keep()
-    return found
+    own, files = {str(pid) for pid in pids}, files_beside(path)
+    every = _looked_at(files, "pids", lambda file: _processes(file.path))
+    each = zip(files, every, strict=True)
+    return [file for file, seen in each if not own.isdisjoint(seen.pids or ())]
 
 
 def candidates(
@@ -267,36 +259,30 @@ def candidates(
     that is enough for each of the batches, then those that do not say their size. `kernels`: names
     of some that are replayed."""
     asked = {_hash(name.encode()) for name in kernels if PLAIN.fullmatch(name)}
-    found = [
-        (file.path, graphs)
-        for file, graphs in _searched(files)
-        if graphs.captures and (not graphs.kernels or asked <= set(graphs.kernels))
-    ]
+    budget = BUDGET
+
+    def search(file: File) -> Graphs | None:
+        """What its bytes tell, as far as the budget goes."""
+        nonlocal budget
+        size = file.state[0] * (PACKED if file.name.endswith(PACKINGS) else 1)
+        if size > budget:
+            return None
+        budget -= size
+        text = beginning(file.path, BUDGET)
+        if _BEGIN not in text:
+            return Graphs(False)
+        sizes, kernels = map(int, _NAMED.findall(text)), map(_hash, _KERNEL.findall(text))
+        return Graphs(True, tuple(sorted({*sizes})), tuple(sorted({*kernels})))
+
+    each = zip(files, _looked_at(files, "graphs", search), strict=True)
+    searched = [(file.path, seen.graphs) for file, seen in each if seen.graphs]
+    fits = [(path, own) for path, own in searched if not own.kernels or asked <= set(own.kernels)]
+    found = [(path, own) for path, own in fits if own.captures]
     sizes = {size for _, graphs in found for size in graphs.sizes}
     wanted = {min((s for s in sizes if s >= batch), default=-1) for batch in batches}
     sure = [one for one, graphs in found if wanted & set(graphs.sizes)]
     open_ = [one for one, graphs in found if not graphs.sizes or not batches]
     return list(dict.fromkeys((*sure, *open_)))[:OPENED]
-
-
-def _searched(files: Sequence[File]) -> list[tuple[File, Graphs]]:
-    """What the bytes of the files tell, as far as the budget goes."""
-    budget, found, memory = BUDGET, [], _Memory(files)
-    for file in files:
-        seen = memory.seen(file)
-        if seen.graphs is None:
-            size = file.state[0] * (PACKED if file.name.endswith(PACKINGS) else 1)
-            if size > budget:
-                continue
-            budget -= size
-            text, graphs = beginning(file.path, BUDGET), Graphs(False)
-            if _BEGIN in text:
-                sizes, kernels = map(int, _NAMED.findall(text)), map(_hash, _KERNEL.findall(text))
-                graphs = Graphs(True, tuple(sorted({*sizes})), tuple(sorted({*kernels})))
-            seen = memory.put(file, replace(seen, graphs=graphs))
-        found.append((file, seen.graphs or Graphs(False)))
-    memory.keep()
-    return found
 
 
 def _processes(path: str) -> tuple[str, ...]:

@@ -92,16 +92,13 @@ def _phase(prefills: int, decodes: int, tokens: int) -> ServerPhase:
     return ServerPhase.IDLE
 
 
-def _summed(found: re.Match[str]) -> Requested:
-    _, prefills, prefill_q, prefill_k, decodes, decode_q, decode_k = map(int, found.groups())
-    phase = _phase(prefills, decodes, decode_q)
-    return Requested(phase, prefills + decodes, prefill_q + decode_q, prefill_k + decode_k)
-
-
-def _plain(found: re.Match[str]) -> Requested:
-    prefills, prefill_tokens, decodes, decode_tokens = map(int, found.groups())
-    phase = _phase(prefills, decodes, decode_tokens)
-    return Requested(phase, prefills + decodes, prefill_tokens + decode_tokens)
+def _of_both(found: re.Match[str]) -> Requested:
+    """Requests, new tokens, and tokens that attention reads if it says so: of prefills, then of
+    decodes."""
+    numbers = [*map(int, found.groups())]
+    prefills, decodes = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+    phase = _phase(prefills[0], decodes[0], decodes[1])
+    return Requested(phase, *map(sum, zip(prefills, decodes, strict=True)))
 
 
 def _counted(found: re.Match[str]) -> Requested:
@@ -133,8 +130,8 @@ _SPACED = rf"(?:^| )([a-z]{{1,20}})={_N}(?![^ ])"
 _SUMS = rf"{_N}\(sq{_N}sk{_N}[a-z0-9]{{0,80}}\)"
 _TOKENS = rf"{_N}\({_N}(?:_\d{{1,30}})*\)"
 _FORMS: tuple[tuple[str, Callable[[re.Match[str]], Requested]], ...] = (
-    (rf"execute_{_N}_context_{_SUMS}_generation_{_SUMS}\Z", _summed),
-    (rf"execute_context_{_TOKENS}_generation_{_TOKENS}\Z", _plain),
+    (rf"execute_\d{{1,15}}_context_{_SUMS}_generation_{_SUMS}\Z", _of_both),
+    (rf"execute_context_{_TOKENS}_generation_{_TOKENS}\Z", _of_both),
     (rf"execute_new_{_N}_cached_{_N}\Z", _counted),
     (r"step\[([A-Z_0-9]{1,40})((?: [a-z_]{1,20}=\d{1,15}){0,20})\]\Z", _sglang),
     (rf"(prefill|decode)\[bs={_N}(?:/{_N})?((?: .{{0,300}})?)\]\Z", _atom),
@@ -231,9 +228,7 @@ def interval_of(trace: Trace, rows: Rows) -> BusyInterval:
 
 def trains(trace: Trace) -> bool:
     """Whether an optimizer runs: graphs are then the forward or the backward part of a step."""
-    rows = trace.rows_of(Role.ANNOTATION)
-    used = np.unique(trace.name[rows]).tolist()
-    return any(trace.names[name].startswith(OPTIMIZER) for name in used)
+    return len(annotations_with(trace, lambda name: name.startswith(OPTIMIZER))) > 0
 
 
 def passes(trace: Trace) -> tuple[Pass, ...]:

@@ -6,7 +6,8 @@ vocabulary of the fields and how to add a family.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Final
 
 import msgspec
@@ -32,13 +33,48 @@ def decode(name: str) -> KernelName | None:
     """
     if not name.isascii() or len(name) > _MAX_NAME:
         return None
-    from .families import decode_body  # with all patterns of all families
-
     body = name.removesuffix(" [clone .kd]").removesuffix(".kd")  # what ROCm's tools append
-    found = decode_body(body)
+    asked = (family for begins, family in _families() if not begins or body.startswith(begins))
+    found = next(filter(None, (family(body) for family in asked)), None)
     if found is None or body is name:
         return found
     return msgspec.structs.replace(found, name=name)
+
+
+@cache
+def _families() -> tuple[tuple[tuple[str, ...], Callable[[str], KernelName | None]], ...]:
+    """The first family that knows a name decides. Those with a fixed beginning come first, then
+    those that read C++ scopes, last the ones that look at single words. A family is asked only
+    about names with one of its beginnings; none given means any name."""
+    from . import aten, attention, cublas, cudnn, cutlass, fp8, libraries, rocm, transfers, triton
+
+    return (
+        (("void at::", "at::"), aten.decode_elementwise),
+        (("triton_", "cpp_", "graph_"), triton.decode_inductor),
+        (("Mem",), transfers.decode_copy),
+        (("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"), transfers.decode_nccl),
+        ((), cublas.decode_tuned),
+        (("sm",), cudnn.decode_xmma),
+        ((), cutlass.decode2),
+        (("nvjet_",), cublas.decode_nvjet),
+        (("cutlass3x_",), cutlass.decode3),
+        (("Cijk_", "Custom_Cijk_"), rocm.decode_tensile),
+        (("void at::", "at::"), aten.decode_reduction),
+        (("bmm_", "gemm_"), fp8.decode_trtllm),
+        ((), rocm.decode_miopen),
+        ((), attention.decode),
+        (("cutlass", "void cutlass"), cutlass.decode_cxx),
+        ((), cudnn.decode),
+        ((), libraries.decode_cub),
+        ((), rocm.decode_ck),
+        ((), aten.decode_xpu),
+        ((), aten.decode_other),
+        ((), fp8.decode_deep_gemm),
+        ((), libraries.decode),
+        ((), cublas.decode_small),
+        ((), triton.decode_written),
+        ((), libraries.decode_other),
+    )
 
 
 def decoded(name: str) -> DecodedName:

@@ -24,7 +24,7 @@ from typing import Any, Final
 from fusetui.text.patterns import late
 
 from .cxx import SCOPE, Signature, argument_texts, base_of, callee_text, signature, split_args
-from .record import KernelName, Meanings, build, dtype_words, explain, op_by, spaced
+from .record import KernelName, Meanings, build, dtype_words, explain, fields_of, op_by, spaced
 from .vocabulary import CXX_TYPE, cxx_type
 
 _NUMBER = r"(?:\(\w+\))?"
@@ -35,7 +35,7 @@ _ELEMENTWISE = late(
     r"(?:gpu_kernel_impl\w*|type_specialized_\w+<\d{1,6}>::apply)<)?"
     rf"(?:void )?(?P<functor>{SCOPE}(?P<word>\w+))"
 )
-_OPERANDS = late(rf"<(?P<a>{CXX_TYPE}), (?P<b>{CXX_TYPE}), (?P<out>{CXX_TYPE}), ")
+_OPERANDS = late(rf"<(?P<dtype_a>{CXX_TYPE}), (?P<dtype_b>{CXX_TYPE}), (?P<dtype_out>{CXX_TYPE}), ")
 _ONE_TYPE = late(rf"<({CXX_TYPE}) ?>")
 _FIRST_TYPE = late(rf"<(?:(?:true|false), )?({CXX_TYPE})[,>]")
 _LAMBDA_TYPES = late(rf"[{{\[]lambda\((?:bool, )?({CXX_TYPE})[,)]")
@@ -76,9 +76,7 @@ _ARGUMENTS = ("type of the input", "how values are combined", "type of an index"
 
 
 def decode_elementwise(name: str) -> KernelName | None:
-    if "elementwise_" not in name[:100]:
-        return None
-    match = _ELEMENTWISE.match(name)
+    match = _ELEMENTWISE.match(name) if "elementwise_" in name[:100] else None
     if match is None:
         return None
     fields = _elementwise_fields(name, match)
@@ -104,8 +102,7 @@ def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
         operands = _OPERANDS.match(name, end)
         # PyTorch 1.x wrote only the wrapped functor: BUnaryFunctor<AddFunctor<long> >.
         functor, end = _applied(name, operands.end() if operands else end + 1)
-        types = operands.groupdict() if operands else {}
-        fields = {f"dtype_{group}": cxx_type(text) for group, text in types.items()}
+        fields = fields_of(operands, cxx_type) if operands else {}
     one_type = _ONE_TYPE.match(name, end)
     if one_type and not fields:
         fields["dtype"] = cxx_type(one_type[1])
@@ -256,7 +253,6 @@ _XPU_FUNCTOR = late(r"at::native::xpu::(\w+Functor\w*)")
 
 
 def decode_other(name: str) -> KernelName | None:
-    """The record of any kernel of ATen that is neither an elementwise loop nor a reduction."""
     sign = signature(name)
     if sign is None:
         return None

@@ -14,8 +14,8 @@ from typing import Any, Final
 from fusetui.text.patterns import late
 
 from .cxx import cute_tuple
-from .fp8_gemm import TRTLLM_TYPES
-from .record import KernelName, build, explain, fields_of, spaced, tile_words
+from .fp8 import TRTLLM_TYPES
+from .record import KernelName, Meaning, build, explain, fields_of, spaced, tile_words
 from .vocabulary import CUTLASS, cxx_type
 
 _INT = r"(?:\(int\))?(?P<{}>\d{{1,5}})"
@@ -24,26 +24,26 @@ _FLASH2 = late(
     r"(?:void )?(?:(?:pytorch_)?flash::)?(?P<kernel>flash_(?P<pass>fwd|bwd)_\w+)<"
     rf"(?:{_BOOL}, )?(?:\w+::)?Flash_\w+_kernel_traits<"
     + ", ".join(_INT.format(group) for group in ("head_dim", "tile_m", "tile_n"))
-    + r", [\w(), ]+?, (?P<a>cutlass::\w+), (?:\w+::)?Flash_kernel_traits<[^>]*> ?>"
+    + r", [\w(), ]+?, (?P<dtype_a>cutlass::\w+), (?:\w+::)?Flash_kernel_traits<[^>]*> ?>"
     + rf"(?P<flags>(?:, {_BOOL}){{0,12}})"
 )
 _FLASH3 = late(
     r"FlashAttn(?P<pass>Fwd|Bwd)Sm\d{1,6}<(?:\w+::)?CollectiveMainloop\w*?Sm(?P<cc>\d{1,6})<"
     rf"(?P<stages>\d{{1,3}}), {cute_tuple('x', 'y', 'z')}, "
     rf"{cute_tuple('tile_m', 'tile_n', 'head_dim')}, "
-    r"(?:\d{1,6}, )?(?P<a>[\w:]+), (?P<acc>[\w:]+), cutlass::arch::Sm\d{1,6}, "
+    r"(?:\d{1,6}, )?(?P<dtype_a>[\w:]+), (?P<dtype_acc>[\w:]+), cutlass::arch::Sm\d{1,6}, "
     r"(?P<causal>true|false)(?:, (?P<local>true|false))?"
 )
 _FLASH_CLASS = late(r"flash::((?:Flash|flash_)\w+)")
 _MEM_EFF = late(
-    r"fmha_cutlass(?P<pass>[FB])_(?P<a>f16|bf16|f32)_(?P<aligned>aligned|notaligned)"
+    r"fmha_cutlass(?P<pass>[FB])_(?P<dtype_a>f16|bf16|f32)_(?P<aligned>aligned|notaligned)"
     r"_(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*?)_sm(?P<cc>\d{2,3})(?=\(|$)"
 )
 _TRTLLM_TYPE = "|".join(word for word in TRTLLM_TYPES if not word.startswith("Mx"))
 _TRTLLM = late(
     r"(?:void )?(?:\w{1,40}::){0,8}fmhaSm(?P<cc>\d{2,3})[af]?Kernel_"
-    rf"Q(?:kv)?(?P<a>{_TRTLLM_TYPE})"
-    rf"(?:Kv(?:{_TRTLLM_TYPE}))?O(?P<out>{_TRTLLM_TYPE})"
+    rf"Q(?:kv)?(?P<dtype_a>{_TRTLLM_TYPE})"
+    rf"(?:Kv(?:{_TRTLLM_TYPE}))?O(?P<dtype_out>{_TRTLLM_TYPE})"
     r"H(?:Qk(?P<qk>\d{1,6})HV\d{1,6}(?:HVPerCta\d{1,6})?|(?P<head_dim>\d{1,6}))"
     r"(?=[A-Za-z0-9]*?(?P<window>SlidingOrChunked)|)(?P<rest>[A-Za-z0-9]*?)"
     r"Q(?P<tile_m>\d{1,6})Kv(?P<tile_n>\d{1,6})(?P<tail>[A-Za-z0-9]*)"
@@ -54,27 +54,28 @@ _MEANINGS: Final = {
     "qk": "head dimension of Q and K: {}",
     "tile_m": "tile of {} queries",
     "tile_n": "tile of {} keys",
-    "a": "type of Q, K and V",
+    "dtype_a": "type of Q, K and V",
     "aligned": "{}: whether the rows are aligned for vector loads",
     "causal": "full causal mask: {}",
     "local": "limited to a window (causal or not): {}",
-    "out": "type of the result: {}",
+    "dtype_out": "type of the result: {}",
     "window": "limited to a sliding window, or to chunks",
 }
 
 
 def decode(name: str) -> KernelName | None:
-    if name.startswith("fmha_cutlass"):
-        return _decode_mem_eff(name)
-    if "fmhaSm" in name[:120]:
-        return _decode_trtllm(name)
+    if match := _MEM_EFF.match(name):
+        return _mem_eff(match)
+    if "fmhaSm" in name[:120] and (match := _TRTLLM.match(name)):
+        return _trtllm(match)
     if "flash" not in name[:60]:
         return None
-    return _decode_flash2(name) or _decode_flash3(name)
+    match = _FLASH2.match(name)
+    return _flash2(match) if match else _decode_flash3(name)
 
 
-def _record(name: str, match: re.Match[str], *words: str | None, **more: Any) -> KernelName:
-    fields = {**fields_of(match), **more}
+def _record(match: re.Match[str], types: Meaning, *words: str | None, **more: Any) -> KernelName:
+    fields = {**fields_of(match, types), **more}
     head = fields.get("head_dim")
     short = spaced(
         "attn",
@@ -85,22 +86,19 @@ def _record(name: str, match: re.Match[str], *words: str | None, **more: Any) ->
         "causal" if fields.get("causal") else None,
         *words,
     )
-    return build(name, "flash-attn", short, explain(match, _MEANINGS), op="attention", **fields)
+    parts = explain(match, _MEANINGS)
+    return build(match.string, "flash-attn", short, parts, op="attention", **fields)
 
 
-def _decode_flash2(name: str) -> KernelName | None:
-    match = _FLASH2.match(name)
-    if match is None:
-        return None
+def _flash2(match: re.Match[str]) -> KernelName:
     flags, kernel = _flags(match), match["kernel"]
     what = kernel.removeprefix(f"flash_{match['pass']}_").removesuffix("kernel").strip("_")
     return _record(
-        name,
         match,
+        cxx_type,
         what[:20],
         *(word for word in ("local", "dropout") if flags.get(word)),
         pass_=match["pass"],
-        dtype_a=cxx_type(match["a"]),
         causal=flags.get("causal"),
         local=flags.get("local") or None,
     )
@@ -131,47 +129,36 @@ def _decode_flash3(name: str) -> KernelName | None:
         return build(name, "flash-attn", f"attn {other[1]}", op="attention") if other else None
     flags = {name: match[name] == "true" for name in ("causal", "local")}
     return _record(
-        name,
         match,
+        cxx_type,
         "fa3",
         f"s{match['stages']}",
         "local" if flags["local"] else None,
         pass_="fwd",
-        cluster=f"{match['x']}x{match['y']}x{match['z']}",
-        dtype_a=cxx_type(match["a"]),
-        dtype_acc=cxx_type(match["acc"]),
+        cluster="x".join(match.group("x", "y", "z")),
         causal=flags.get("causal"),
         local=flags.get("local") or None,
     )
 
 
-def _decode_mem_eff(name: str) -> KernelName | None:
-    match = _MEM_EFF.match(name)
-    if match is None:
-        return None
+def _mem_eff(match: re.Match[str]) -> KernelName:
     return _record(
-        name,
         match,
+        CUTLASS.get,
         *match["rest"].split("_"),
         None if match["aligned"] == "aligned" else "notaligned",
         f"sm{match['cc']}",
         pass_="fwd" if match["pass"] == "F" else "bwd",
-        dtype_a=CUTLASS[match["a"]],
     )
 
 
-def _decode_trtllm(name: str) -> KernelName | None:
-    match = _TRTLLM.match(name)
-    if match is None:
-        return None
+def _trtllm(match: re.Match[str]) -> KernelName:
     return _record(
-        name,
         match,
+        TRTLLM_TYPES.get,
         "local" if match["window"] else None,
         "gen" if match["tail"].endswith("ForGen") else None,
         f"sm{match['cc']}",
-        dtype_a=TRTLLM_TYPES.get(match["a"]),
-        dtype_out=TRTLLM_TYPES.get(match["out"]),
         head_dim=int(match["qk"] or match["head_dim"]),
         causal=True if "Causal" in match["rest"] else None,
         local=True if match["window"] else None,

@@ -94,10 +94,8 @@ def decode_tuned(name: str) -> KernelName | None:
     stages = _STAGES.search(match["rest"])
     fields = {
         "op": "gemm",
-        **vocabulary.from_word(match["arch"]),
-        **_tuned_types(match),
-        "mma": vocabulary.MMA_SHAPES.get(match["mma"] or ""),
         **fields_of(match),
+        **_tuned_types(match),
         **(fields_of(stages) if stages else {}),
         "epilogue": "relu" if "_relu" in match["rest"] else None,
     }
@@ -111,10 +109,9 @@ def _tuned_types(match: re.Match[str]) -> dict[str, str | None]:
     """The name gives the input type, or the accumulator implies it; s with an MMA does not."""
     acc = vocabulary.ACCUMULATORS[match["acc"]]
     given = vocabulary.CUBLAS_WORDS.get(match["a"] or "")
-    real = acc[0] != "c"
-    operand = given if real else (None if given else acc)
-    if real and given is None and (acc in ("fp16", "fp64") or (acc == "fp32" and not match["mma"])):
-        operand = acc
+    is_complex = acc[0] == "c"
+    implied = is_complex or acc in ("fp16", "fp64") or (acc == "fp32" and not match["mma"])
+    operand = (acc if implied else None) if given is None else None if is_complex else given
     out = vocabulary.CUBLAS_WORDS.get(match["out"] or "") or (None if acc == "int32" else acc)
     return {"dtype_a": operand, "dtype_b": operand, "dtype_acc": acc, "dtype_out": out}
 

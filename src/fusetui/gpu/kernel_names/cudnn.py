@@ -21,17 +21,8 @@ from fusetui.text.patterns import late
 
 from . import cutlass
 from .cxx import SCOPE, argument_texts, callee_text, signature
-from .record import (
-    KernelName,
-    build,
-    epilogue_of,
-    explain,
-    explain_tokens,
-    fields_of,
-    gemm_label,
-    op_by,
-)
-from .vocabulary import CUTLASS, GENERATION, MMA_SHAPES, cxx_type, from_word, layout_meaning, named
+from .record import KernelName, build, epilogue_of, explain, fields_of, gemm_label, op_by
+from .vocabulary import CUTLASS, GENERATION, cxx_type, layout_meaning, named
 
 _TYPES: Final = {**CUTLASS, "i8": "int8", "i32": "int32"}
 _COMPLEX: Final = ("cbf16", "ctf32", "cf16", "cf32", "cf64")
@@ -39,27 +30,26 @@ _XMMA_TYPE = "|".join(sorted((*_TYPES, *_COMPLEX), key=len, reverse=True))
 _XMMA_HEAD = late(r"sm(?P<cc>\d{2,3})_xmma_(?:gemm|(?P<pass>fprop|dgrad|wgrad)_implicit_gemm)(?=_)")
 _XMMA = late(
     _XMMA_HEAD.pattern + r"(?P<variant>(?:_(?:indexed|wo_smem|gaussian))*)"
-    rf"_(?P<ad>(?:{_XMMA_TYPE})+)_(?P<mma>(?:{_XMMA_TYPE})+)_(?P<epilogue>{_XMMA_TYPE})"
+    rf"_(?P<ad>(?:{_XMMA_TYPE})+)_(?P<multiplied>(?:{_XMMA_TYPE})+)_(?P<epilogue>{_XMMA_TYPE})"
     r"_(?P<ab>[a-z]+)_(?P<c>[a-z]+)_tilesize(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
     r"(?P<rest>(?:_[A-Za-z0-9]+)*)"
 )
 _SPLIT_TYPES = late(_XMMA_TYPE)
-_SEARCHED: Final = {
-    "stages": late(r"_stage(\d{1,3})(?=_|$)"),
-    "mma": late(r"_tensor(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
-    "cluster": late(r"_cgasize(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
-}
+_SEARCHED: Final = (
+    late(r"_stage(?P<stages>\d{1,3})(?=_|$)"),
+    late(r"_tensor(?P<mma>\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
+    late(r"_cgasize(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
+)
 
 _XMMA_MEANINGS: Final = {
     "pass": "{}: fprop is forward, dgrad gives the gradient of the data, wgrad of the weight",
     "ad": "{}: the types of A (and B when it differs) and of the result",
-    "mma": "{}: the types that are multiplied, then the type of the sums",
+    "multiplied": "{}: the types that are multiplied, then the type of the sums",
     "epilogue": "{}: probably the type of alpha and beta",
 }
 
 
 def decode_xmma(name: str) -> KernelName | None:
-    """The record of an xmma matrix product or convolution, or of its split-K second pass."""
     if "_xmma_" not in name[:12]:
         return None
     match = _XMMA.match(name)
@@ -80,26 +70,25 @@ def decode_xmma(name: str) -> KernelName | None:
 
 def _xmma_fields(match: re.Match[str]) -> dict[str, Any]:
     rest = match["rest"]
-    found = {key: pattern.search(rest) for key, pattern in _SEARCHED.items()}
-    texts: dict[str, Any] = {key: hit[1] for key, hit in found.items() if hit}
     second_pass = "_execute_split_k_kernel" in rest
-    return {
+    fields = {
         "op": "reduction" if second_pass else "conv" if match["pass"] else "gemm",
         "pass_": match["pass"],
         **fields_of(match),
         **_xmma_types(match),
-        **texts,
-        **({"stages": int(texts["stages"])} if "stages" in texts else {}),
         "layout": None if match["pass"] else match["ab"],
         "epilogue": epilogue_of(rest),
         **({"split_k": True, "role": "splitk_reduce"} if second_pass else {}),
     }
+    for hit in filter(None, (pattern.search(rest) for pattern in _SEARCHED)):
+        fields |= fields_of(hit)
+    return fields
 
 
 def _xmma_types(match: re.Match[str]) -> dict[str, str | None]:
     """Complex operands are left open; in separate planes, the accumulator is per plane."""
     stored = _SPLIT_TYPES.findall(match["ad"])
-    multiplied = _SPLIT_TYPES.findall(match["mma"])
+    multiplied = _SPLIT_TYPES.findall(match["multiplied"])
     if any(word in _COMPLEX for word in (*stored, *multiplied)):
         planar = "_planar_complex" in match["rest"]
         return {"dtype_acc": _TYPES.get(multiplied[-1])} if planar else {}
@@ -158,6 +147,7 @@ _TUNED = late(
     r"x(?P<tile_n>\d{1,4})(?P<rest>(?:_[A-Za-z0-9]+)*)"
 )
 _SDPA = late(r"cudnn_generated_\w*?sdpa_sm(?P<cc>\d{2,3})_flash_(?P<pass>fprop|bprop)(?P<rest>\w*)")
+# cuDNN 7: `Volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1`.
 _IMPLICIT = late(
     r"(?P<arch>Volta|Turing|Ampere)_\w{1,12}_implicit_gemm_(?P<pass>fprop|dgrad|wgrad)_\w+"
 )
@@ -188,35 +178,26 @@ _BASES: Final = tuple(named("fft2d_ nchwTo nhwcTo wgrad_alg wgrad2d_ dgrad bn_fw
 
 
 def decode(name: str) -> KernelName | None:
-    """The record of a cuDNN kernel that is not an xmma one."""
     if "cudnn" in name[:40]:
-        found = _decode_tuned(name) or _decode_attention(name) or _decode_cutlass(name)
-        if found is not None:
-            return found
-    return _decode_cxx(name) or _decode_implicit(name)
+        if match := _TUNED.fullmatch(name):
+            return _tuned(name, match)
+        if match := _SDPA.fullmatch(name):
+            return _attention(name, match)
+        if match := _CUTLASS.match(name):
+            return _in_cutlass(name, match)
+    elif match := _IMPLICIT.fullmatch(name):
+        short, parts = name.replace("_implicit_gemm", ""), explain(match, {**_MEANINGS, **_PASS})
+        fields = {"op": "conv", "pass_": match["pass"], "arch_name": match["arch"]}
+        return build(name, "cudnn", short, parts, **fields)
+    return _decode_cxx(name)
 
 
-def _decode_implicit(name: str) -> KernelName | None:
-    """cuDNN 7: `Volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1`."""
-    match = _IMPLICIT.fullmatch(name)
-    if match is None:
-        return None
-    short, parts = name.replace("_implicit_gemm", ""), explain(match, {**_MEANINGS, **_PASS})
-    fields = {"op": "conv", "pass_": match["pass"], "arch_name": match["arch"]}
-    return build(name, "cudnn", short, parts, **fields)
-
-
-def _decode_tuned(name: str) -> KernelName | None:
-    match = _TUNED.fullmatch(name)
-    if match is None:
-        return None
+def _tuned(name: str, match: re.Match[str]) -> KernelName:
     words = [*match["mid"].split("_"), *match["rest"].split("_")]
     plain = match["acc"] == "s" and not (match["out"] or match["a"] or match["mma"])
     algo = "winograd" if "winograd" in words else None
     fields: dict[str, Any] = {
         "op": "conv",
-        **from_word(match["arch"]),
-        "mma": MMA_SHAPES.get(match["mma"] or ""),
         **fields_of(match),
         **({"dtype_a": "fp32", "dtype_acc": "fp32"} if plain else {}),
         "algo": algo,
@@ -224,15 +205,11 @@ def _decode_tuned(name: str) -> KernelName | None:
         "epilogue": "relu" if "relu" in words else None,
     }
     parts = explain(match, _MEANINGS, _WORDS.get)
-    parts += explain_tokens(name, match.span("mid"), _WORDS.get)
     shown = [word for word in match["rest"].split("_") if word in _VARIANTS]
     return build(name, "cudnn", gemm_label("conv", fields, algo, *shown), parts, **fields)
 
 
-def _decode_attention(name: str) -> KernelName | None:
-    match = _SDPA.fullmatch(name)
-    if match is None:
-        return None
+def _attention(name: str, match: re.Match[str]) -> KernelName:
     cluster = re.search(r"_cga(\d{1,6}x\d{1,6}x\d{1,6})", match["rest"])
     fields: dict[str, Any] = {
         "op": "attention",
@@ -245,10 +222,7 @@ def _decode_attention(name: str) -> KernelName | None:
     return build(name, "cudnn", short, explain(match, _PASS), **fields)
 
 
-def _decode_cutlass(name: str) -> KernelName | None:
-    match = _CUTLASS.match(name)
-    if match is None:
-        return None
+def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
     found = cutlass.decode2_at(name, match.end(), "cudnn")
     if found is not None:
         return found

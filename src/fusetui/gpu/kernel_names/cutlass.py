@@ -20,7 +20,7 @@ scalemax, epiVs16n and forwardCompat are additions of cuBLAS.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from fusetui.text.patterns import late
 
@@ -30,7 +30,6 @@ from .vocabulary import (
     ACCUMULATORS,
     CUTLASS,
     CXX_TYPE,
-    MMA_SHAPES,
     accumulator_meaning,
     cxx_type,
     layout_meaning,
@@ -93,12 +92,12 @@ _NAME3 = late(
     r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_(?P<class>[a-z]+)_(?P<acc>[shdicz](?=\d|gemm))?"
     r"(?P<mma>\d{1,4}x\d{1,4}x\d{1,4}|\d{1,6})?(?:_?(?P<math>\d?x?[a-z]{1,8}\d{0,3}))??"
     r"gemm_(?P<scaled>block_scaled_)?"
-    rf"(?P<a>{_TYPE3})_(?P<b>{_TYPE3})_(?P<sum>{_TYPE3})_(?P<c>{_TYPE3})_(?P<d>{_TYPE3})"
+    rf"(?P<dtype_a>{_TYPE3})_(?P<dtype_b>{_TYPE3})_(?P<dtype_acc>{_TYPE3})_(?P<c>{_TYPE3})"
+    rf"_(?P<dtype_out>{_TYPE3})"
     r"_(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
     r"(?:_(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6}))?"
     r"_(?P<stages>\d{1,3})_(?P<layout>[ntch]{2})[ntch]_align(?P<align>\d{1,3})(?P<rest>\w*)"
 )
-_TYPE3_GROUPS: Final = {"dtype_a": "a", "dtype_b": "b", "dtype_acc": "sum", "dtype_out": "d"}
 _AUTOMATIC: Final = "the number of pipeline stages is chosen automatically"
 _OUTPUT: Final = {"tile_m": "output tile: {} rows", "tile_n": "output tile: {} columns"}
 _MEANINGS3: Meanings = {
@@ -109,11 +108,11 @@ _MEANINGS3: Meanings = {
     "mma": "tensor-core instruction {}",
     "math": "{}: the arithmetic, when the operands are converted on the way in",
     "scaled": "each block of the operands has its own scale",
-    "a": "type of A: {}",
-    "b": "type of B: {}",
-    "sum": "type of the sums: {}",
+    "dtype_a": "type of A: {}",
+    "dtype_b": "type of B: {}",
+    "dtype_acc": "type of the sums: {}",
     "c": "type of the added C: {}",
-    "d": "type of the result: {}",
+    "dtype_out": "type of the result: {}",
     "stages": lambda text: _AUTOMATIC if text == "0" else f"pipeline stages in flight: {text}",
     "layout": layout_meaning,
 }
@@ -136,9 +135,10 @@ _CLUSTER = cute_tuple("x", "y", "z")
 _SHAPED: Final = tuple(
     late(pattern)
     for pattern in (
-        rf"vllm::cutlass_3x_gemm\w*<(?P<a>{CXX_TYPE}), (?P<out>{CXX_TYPE}), [\w:]+, "
+        rf"vllm::cutlass_3x_gemm\w*<(?P<dtype_a>{CXX_TYPE}), (?P<dtype_out>{CXX_TYPE}), [\w:]+, "
         rf"{_TILE}, {_CLUSTER}",
-        rf"vllm::cutlass_3x_gemm\w*<(?P<out>{CXX_TYPE}), (?:\d{{1,6}}, ){{3}}{_TILE}, {_CLUSTER}",
+        rf"vllm::cutlass_3x_gemm\w*<(?P<dtype_out>{CXX_TYPE}), (?:\d{{1,6}}, ){{3}}{_TILE}, "
+        rf"{_CLUSTER}",
         rf"MainloopSm(?P<cc>\d{{2,3}})\w*<(?:\(int\))?(?P<stages>\d{{1,3}}), (?:\d{{1,6}}, )*"
         rf"{_CLUSTER}[^>]*(?:>[^>]*)?>, {_TILE}",
     )
@@ -148,15 +148,14 @@ _GEMM = late(r"machete::Machete|GemmUniversal|GemmKernel|gemm::kernel::|grouped_
 _LONGEST_TARGET: Final = 40
 _SHAPED_MEANINGS: Meanings = {
     **_OUTPUT,
-    "a": "type of A and B",
-    "out": "type of the result",
+    "dtype_a": "type of A and B",
+    "dtype_out": "type of the result",
     "x": "cluster of {} blocks along M",
     "y": "cluster of {} blocks along N",
 }
 
 
 def decode2(name: str) -> KernelName | None:
-    """The record of a CUTLASS 2.x kernel, bare or inside cutlass::Kernel or Kernel2."""
     wrapper = _WRAPPER.match(name)
     return decode2_at(name, wrapper.end(), "cutlass2") if wrapper else None
 
@@ -171,7 +170,6 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
         "op": "gemm" if kind == "gemm" else "conv",
         **({} if kind == "gemm" else {"pass_": kind}),
         **_types2(match),
-        "mma": MMA_SHAPES.get(match["mma"] or ""),
         **fields_of(match),
         "epilogue": epilogue_of(match["rest"]),
     }
@@ -215,15 +213,12 @@ def decode3(name: str) -> KernelName | None:
             return None
         short, parts = f"gemm sm{head['cc']} {head['after']}", explain(head, _MEANINGS3)
         return build(name, "cutlass3", short, parts, op="gemm", **fields_of(head))
-    words, mma = match["rest"].split("_"), match["mma"] or ""
-    # A scale type precedes its element type: ue8m0xe4m3. Complex types are left open.
-    types = {key: match[group].rpartition("x")[2] for key, group in _TYPE3_GROUPS.items()}
+    words = match["rest"].split("_")
     fields = {
         "op": "gemm",
-        **{key: CUTLASS.get(word) for key, word in types.items()},
         "math": CUTLASS.get(match["math"] or ""),
-        "mma": mma if "x" in mma else MMA_SHAPES.get(mma),
-        **fields_of(match),
+        # A scale type precedes its element type: ue8m0xe4m3. Complex types are left open.
+        **fields_of(match, lambda word: CUTLASS.get(word.rpartition("x")[2])),
         "stages": int(match["stages"]) or None,
         "epilogue": epilogue_of(match["rest"]),
         "stream_k": True if "_stream_k" in match["rest"] else None,
@@ -243,15 +238,8 @@ def decode_cxx(name: str) -> KernelName | None:
         op = "attention" if _ATTENTION.search(head) else "gemm" if _GEMM.search(head) else None
         target = head.partition("<")[2].partition(">")[0].partition("<")[0]
         return build(name, "cutlass3", f"{op or 'cutlass'} {_inner(target)}", op=op)
-    groups = match.groupdict()
-    fields: dict[str, Any] = {
-        "op": "gemm",
-        **fields_of(match),
-        "dtype_a": cxx_type(groups.get("a")),
-        "dtype_b": cxx_type(groups.get("a")),
-        "dtype_out": cxx_type(groups.get("out")),
-        "cluster": f"{match['x']}x{match['y']}x{match['z']}",
-    }
+    fields = {"op": "gemm", **fields_of(match, cxx_type)}
+    fields |= {"dtype_b": fields.get("dtype_a"), "cluster": "x".join(match.group("x", "y", "z"))}
     words = (fields["cluster"], "blockwise" if "blockwise" in head else None)
     short = gemm_label("gemm", fields, *words)
     return build(name, "cutlass3", short, explain(match, _SHAPED_MEANINGS), **fields)

@@ -20,20 +20,16 @@ from typing import Any, Final, NamedTuple
 from fusetui.text.patterns import compiled, late
 
 from .cxx import SCOPE, Signature, callee_text, signature
-from .record import KernelName, build, op_by, spaced
+from .record import KernelName, build, fields_of, op_by, spaced
 from .vocabulary import CXX_TYPE, cxx_type
 
 
 class Library(NamedTuple):
-    """One library: how its names begin, which words of scope and base name say what op, and which
-    say that it is of a forward or backward pass; whether the first template argument counts as
-    part of the name."""
-
     family: str
-    begins: str
-    ops: Mapping[str, str]
-    ways: Mapping[str, str] | None = None
-    argument: bool = False
+    begins: str  # how its names begin
+    ops: Mapping[str, str]  # which words of scope and base name say what op,
+    ways: Mapping[str, str] | None = None  # and which that it is of a forward or backward pass
+    argument: bool = False  # whether the first template argument counts as part of the name
 
 
 _LIBRARIES: Final = (
@@ -173,11 +169,12 @@ _APEX_FUNCTOR = late(r">, (\w+Functor)\b")
 _APEX_OPTIMIZER = late(r"Adam|SGD|LAMB|Lamb|Adagrad|NovoGrad")
 # CuTe's Python kernels run module path, class and tensor shapes together.
 _CUTE_DSL = late(r"kernel_cutlass_[a-z_0-9]*(?P<name>[A-Z]\w*?)_object_at_+(?P<rest>\w*)")
-_AITER_ATTENTION = late(r"fmha_(?:fwd|bwd)_hd(\d{1,4})_(bf16|fp16)(_causal)?(?:_|$)")
+_AITER_ATTENTION = late(
+    r"fmha_(?:fwd|bwd)_hd(?P<head_dim>\d{1,4})_(?P<dtype_a>bf16|fp16)(_causal)?(?:_|$)"
+)
 
 
 def decode(name: str) -> KernelName | None:
-    """The record of a kernel whose namespace or prefix names its library."""
     sign = signature(name)
     if sign is None:
         return None
@@ -203,8 +200,7 @@ def _fields(library: Library, qualified: str, sign: Signature) -> dict[str, Any]
         fields["pass_"] = op_by(library.ways or {}, qualified)
     match = _AITER_ATTENTION.match(sign.base) if library.family == "aiter" else None
     if match is not None:
-        causal = True if match[3] else None
-        fields |= {"head_dim": int(match[1]), "dtype_a": match[2], "causal": causal}
+        fields |= {**fields_of(match, str), "causal": True if match[3] else None}
     return fields
 
 
@@ -216,15 +212,9 @@ def _decode_apex(name: str, sign: Signature) -> KernelName | None:
     parts = [(sign.start, sign.end, "one launch for many tensors")]
     if functor is None:
         return build(name, "apex", "apex multi-tensor", parts)
-    optimizer = _APEX_OPTIMIZER.search(functor[1])
-    return build(
-        name,
-        "apex",
-        f"apex {functor[1]}",
-        [*parts, (*functor.span(1), "what is done to each element")],
-        functor=functor[1],
-        op="optimizer" if optimizer else None,
-    )
+    parts.append((*functor.span(1), "what is done to each element"))
+    op = "optimizer" if _APEX_OPTIMIZER.search(functor[1]) else None
+    return build(name, "apex", f"apex {functor[1]}", parts, functor=functor[1], op=op)
 
 
 def _short(name: str, sign: Signature) -> str:

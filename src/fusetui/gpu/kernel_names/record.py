@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from string import ascii_lowercase, digits
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ import msgspec
 from fusetui.text.patterns import compiled, late
 from fusetui.text.printable import printable
 
-from .vocabulary import from_capability
+from .vocabulary import MMA_SHAPES, from_capability, from_word
 
 Part = tuple[int, int, str]
 """(start, end, meaning): the characters name[start:end] and what they mean, in plain words."""
@@ -31,6 +30,7 @@ _BRACKETS: Final = {"[": "(", "]": ")"}  # which terminal markup uses
 
 _NUMBERS: Final = frozenset({"tile_m", "tile_n", "tile_k", "stages", "align", "head_dim"})
 _TEXTS: Final = frozenset({"cluster", "layout"})
+_TARGETS: Final = {"cc": from_capability, "arch": from_word}
 _EPILOGUES: Final = frozenset(
     {"bias", "relu", "gelu", "drelu", "dgelu", "aux", "scalemax", "bgrada", "bgradb"}
 )
@@ -115,12 +115,22 @@ def build(
     return KernelName(name=name, short=safe(short), family=family, parts=tuple(kept), **fields)
 
 
-def fields_of(match: re.Match[str]) -> dict[str, Any]:
-    """The fields that groups are named after, numbers as such; those of the capability `cc`."""
-    groups = match.groupdict()
-    found: dict[str, Any] = from_capability(groups.get("cc"))
-    found |= {key: int(text) for key, text in groups.items() if text and key in _NUMBERS}
-    return found | {key: text for key, text in groups.items() if key in _TEXTS}
+def fields_of(match: re.Match[str], types: Meaning | None = None) -> dict[str, Any]:
+    """The fields that groups are named after: numbers as such, element types as `types` has them,
+    the digits of a tensor-core instruction; those of a capability `cc` or a generation `arch`."""
+    found: dict[str, Any] = {}
+    for key, text in match.groupdict(default="").items():
+        if key in _NUMBERS and text:
+            found[key] = int(text)
+        elif key in _TEXTS:
+            found[key] = text or None
+        elif key == "mma":
+            found[key] = text if "x" in text else MMA_SHAPES.get(text)
+        elif key in _TARGETS:
+            found |= _TARGETS[key](text)
+        elif types and key.startswith("dtype_"):
+            found[key] = types(text)
+    return found
 
 
 def epilogue_of(rest: str) -> str | None:
@@ -130,8 +140,8 @@ def epilogue_of(rest: str) -> str | None:
 
 def explain(match: re.Match[str], meanings: Meanings, words: Meaning | None = None) -> list[Part]:
     """A part for each group that took part in the match and has a meaning, its own or that of all
-    families: a function of the group's text, or a text with `{}` for it. `words` explains those of
-    the group `rest`.
+    families: a function of the group's text, or a text with `{}` for it. `words` explains those
+    between the underscores of the groups `mid` and `rest`.
 
     >>> explain(re.compile("(?P<tile_m>[0-9]+)x").match("64x"), {"tile_m": "tile of {} rows"})
     [(0, 2, 'tile of 64 rows')]
@@ -143,19 +153,17 @@ def explain(match: re.Match[str], meanings: Meanings, words: Meaning | None = No
         meaning = meanings.get(group, _MEANINGS.get(group))
         if meaning and end > start:
             text = name[start:end]
-            found = _filled(meaning, text) if isinstance(meaning, str) else meaning(text)
+            found = meaning.format(text) if isinstance(meaning, str) else meaning(text)
             parts.append((start, end, found))
-    return parts + explain_tokens(name, match.span("rest"), words) if words else parts
+        if words and group in ("mid", "rest"):
+            said = ((at, end, words(word)) for at, end, word in tokens(name, start, end))
+            parts += [(at, end, text) for at, end, text in said if text is not None]
+    return parts
 
 
 def op_by(given: Mapping[str, str], text: str) -> str | None:
     """The first of the keys whose pattern is found in the text."""
     return next((op for op, pattern in given.items() if compiled(pattern).search(text)), None)
-
-
-@lru_cache(maxsize=4096)
-def _filled(meaning: str, text: str) -> str:
-    return meaning.format(text)
 
 
 def tokens(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
@@ -164,12 +172,6 @@ def tokens(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
         if word:
             yield start, start + len(word), word
         start += len(word) + 1
-
-
-def explain_tokens(name: str, span: tuple[int, int], meaning: Meaning) -> list[Part]:
-    """A part for each word of name[start:end] for which `meaning` returns a text."""
-    found = ((start, end, meaning(word)) for start, end, word in tokens(name, *span))
-    return [(start, end, text) for start, end, text in found if text is not None]
 
 
 def escaped(char: str) -> str:
@@ -244,8 +246,7 @@ def tile_words(*sizes: int | None) -> str | None:
     return "x".join([str(size) for size in sizes if size]) or None
 
 
-Ends = tuple[str, str, str, str]
-UNDERLINE: Ends = ("└", "─", "┘", "╵")
+UNDERLINE = ("└", "─", "┘")
 SIGNS = digits[1:] + ascii_lowercase  # one character each, so that the shortest part can be marked
 
 
@@ -256,10 +257,8 @@ class Annotated(msgspec.Struct, frozen=True):
     legend: tuple[str, ...]
 
 
-def annotate(
-    name: str, parts: Sequence[tuple[int, int, str]], width: int, ends: Ends = UNDERLINE
-) -> Annotated:
-    """Wraps a name at `width` and underlines its parts, given as (start, end, meaning)."""
+def annotate(name: str, parts: Sequence[Part], width: int, ends: Sequence[str]) -> Annotated:
+    """Wraps a name at `width` and underlines its parts; `ends`: left, middle, right of a line."""
     marks = [" "] * len(name)
     signs = SIGNS if len(parts) <= len(SIGNS) else [str(n + 1) for n in range(len(parts))]
     for sign, (start, end, _) in zip(signs, parts, strict=False):
@@ -271,9 +270,9 @@ def annotate(
     return Annotated(tuple((a, b.rstrip()) for a, b in lines), tuple(legend))
 
 
-def _mark(sign: str, width: int, ends: Ends) -> list[str]:
+def _mark(sign: str, width: int, ends: Sequence[str]) -> list[str]:
     """`└─3─┘`, or as much of it as fits; the sign has priority."""
-    left, middle, right, _ = ends
+    left, middle, right = ends
     if width <= len(sign) + 1:
         return list(sign[:width].ljust(width, middle))
     return list(left + sign.center(width - 2, middle) + right)

@@ -30,24 +30,12 @@ _TENSILE = late(
 )
 _SEARCHED: Final = {
     "tile": late(r"_MT(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})(?=_|$)"),
-    "mma": late(r"_MI(\d{1,6})x(\d{1,6})x(\d{1,6})(?:x(\d{1,6}))?(?=_|$)"),
-    "target": late(r"_(?:ISA|gfx)([0-9a-f]+)(?=_|$)"),
-    "split": late(r"_GSU(\d{1,4})(?=_|$)"),
-    "stream": late(r"_SK(\d{1,6})(?=_|$)"),
-    "bias": late(r"_(Bias)(?=_)"),
+    "mma": late(r"_MI(?P<m>\d{1,6})x(?P<n>\d{1,6})x(\d{1,6})(?:x(\d{1,6}))?(?=_|$)"),
+    "target": late(r"_(?:ISA|gfx)(?P<gfx>[0-9a-f]+)(?=_|$)"),
+    "split": late(r"_GSU(?P<split>\d{1,4})(?=_|$)"),
+    "stream": late(r"_SK(?P<stream>\d{1,6})(?=_|$)"),
+    "bias": late(r"_(?P<bias>Bias)(?=_)"),
     "waves": late(r"_(?:MIWT|WG)(\d{1,6}_\d{1,6})"),
-}
-_SEARCHED_MEANINGS: Final = {
-    "tile": (
-        "output tile of one workgroup: {} rows",
-        "output tile of one workgroup: {} columns",
-        "each step takes {} of K",
-    ),
-    "mma": ("matrix instruction: M is {}", "matrix instruction: N is {}"),
-    "target": ("built for gfx{}; 000 is any device",),
-    "split": ("K is split {} ways (1: not split)",),
-    "stream": ("stream-K mode {} (0: off)",),
-    "bias": ("can add a bias when it stores; plain matrix products run it too",),
 }
 _LETTERS: Final = named(
     """S=fp32 D=fp64 C=c64 Z=c128 H=fp16 B=bf16 I=int32 I8=int8 F8=fp8_e4m3 B8=fp8_e5m2
@@ -56,36 +44,35 @@ _LETTERS: Final = named(
 _LETTER = late("F8N|B8N|F8|B8|I8|[SDCZHBI]")
 
 _IGEMM = late(
-    r"igemm_(?P<pass>fwd|bwd|wrw)_(?P<target>gtcx?[23]?)_(?P<layout>n[a-z0-9]+)_(?P<a>[a-z0-9]+)"
+    r"igemm_(?P<pass>fwd|bwd|wrw)_(?P<target>gtcx?[23]?)_(?P<layout>n[a-z0-9]+)_(?P<dtype_a>[a-z0-9]+)"
     r"_bx\d{1,6}_ex\d{1,6}_bt(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
     r"_wt(?P<wave>\d{1,6}x\d{1,6}x\d{1,6})(?P<rest>\w*)"
 )
 _IGEMM_PASSES: Final = {"fwd": "fprop", "bwd": "dgrad", "wrw": "wgrad"}
 _IGEMM_TARGETS: Final = {"gtcx": "908", "gtcx2": "90a"}
-_IGEMM_MEANINGS: Final = {
+_MEANINGS: Final = {
     "pass": "{}: fwd forward, bwd gradient of the data, wrw gradient of the weight",
     "target": "{}: gtcx gfx908, gtcx2 gfx90a, gtcx3 any later one",
     "layout": "the tensors are stored as {}",
-    "a": "type of the operands: {}",
+    "dtype_a": "type of the operands: {}",
     "tile_m": "output tile of one workgroup: {} rows",
     "tile_n": "output tile of one workgroup: {} columns",
     "wave": "tile of one wave: {}",
+    "m": "matrix instruction: M is {}",
+    "n": "matrix instruction: N is {}",
+    "gfx": "built for gfx{}; 000 is any device",
+    "split": "K is split {} ways (1: not split)",
+    "stream": "stream-K mode {} (0: off)",
+    "bias": "can add a bias when it stores; plain matrix products run it too",
 }
 
-# Other kernels of MIOpen by how their names begin: (prefix, op, pass, algo).
-_MIOPEN: Final[tuple[tuple[str, str | None, str | None, str | None], ...]] = (
-    ("MIOpenBatchNormFwd", "norm", "fwd", None),
-    ("MIOpenBatchNormBwd", "norm", "bwd", None),
-    ("miopenSp3AsmConv", "conv", None, "winograd"),
-    ("naive_conv_", "conv", None, None),
-    ("batched_transpose_", "copy", None, None),
-    ("transpose_NCHW", "copy", None, None),
-    ("transpose_CNHW", "copy", None, None),
-    ("mloPoolingG", "pool", "fwd", None),
-    ("mloPooling", "pool", None, None),
-    ("MIOpenConv", "conv", None, None),
+# Other kernels of MIOpen by how their names begin: op, pass and algorithm, none for a helper.
+_MIOPEN: Final = named(
+    """MIOpenBatchNormFwd=norm.fwd MIOpenBatchNormBwd=norm.bwd miopenSp3AsmConv=conv..winograd
+    naive_conv_=conv batched_transpose_=copy transpose_NCHW=copy transpose_CNHW=copy
+    mloPoolingG=pool.fwd mloPooling=pool MIOpenConv=conv MIOpen=. miopen=. Im2d2Col=. Im3d2Col=.
+    Col2Im=. SubTensorOp=. OpTensor=."""
 )
-_HELPERS = ("MIOpen", "miopen", "Im2d2Col", "Im3d2Col", "Col2Im", "SubTensorOp", "OpTensor")
 
 _MANGLED_RUN = late(r"(?:L[ij]\d{1,6}E){10,40}")
 _PLAIN_RUN = late(r"(?:\b\d{1,6}u?, ){9,39}\d{1,6}\b")
@@ -116,9 +103,8 @@ def decode_tensile(name: str) -> KernelName | None:
     types = f"{match['types']}: types of A and B, of the result and of the sums"
     parts = [(match.start("a") - 1, match.end("b"), layout_meaning(layout))]
     parts.append((*match.span("types"), types))
-    for key, texts in _SEARCHED_MEANINGS.items():
-        if hit := found[key]:
-            parts += [(*hit.span(n), text.format(hit[n])) for n, text in enumerate(texts, 1)]
+    for hit in filter(None, found.values()):
+        parts += explain(hit, _MEANINGS)
     waves = found["waves"]
     short = gemm_label("gemm", fields, waves and f"w{waves[1]}", fields["stream_k"] and "stream-k")
     return build(name, "tensile", short, parts, **fields)
@@ -165,14 +151,14 @@ def decode_miopen(name: str) -> KernelName | None:
     """The record of a MIOpen kernel: `igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt...`."""
     if name.startswith("igemm_"):
         return _decode_igemm(name)
-    helpers = ((prefix, None, None, None) for prefix in _HELPERS)
-    row = next((row for row in (*_MIOPEN, *helpers) if name.startswith(row[0])), None)
-    if row is None:
+    prefix = next(filter(name.startswith, _MIOPEN), None)
+    if prefix is None:
         return None
-    prefix, op, direction, algo = row
-    parts = [(0, len(prefix), f"MIOpen: {op or 'a helper'}")]
+    fields = dict(zip(("op", "pass_", "algo"), _MIOPEN[prefix].split("."), strict=False))
+    parts = [(0, len(prefix), f"MIOpen: {fields['op'] or 'a helper'}")]
     word = name.partition("(")[0].removeprefix("MIOpen")
-    return build(name, "miopen", word, parts, op=op, pass_=direction, algo=algo)
+    known = {key: text for key, text in fields.items() if text}
+    return build(name, "miopen", word, parts, **known)
 
 
 def _decode_igemm(name: str) -> KernelName | None:
@@ -183,12 +169,11 @@ def _decode_igemm(name: str) -> KernelName | None:
         "op": "conv",
         "pass_": _IGEMM_PASSES[match["pass"]],
         **from_gfx(_IGEMM_TARGETS.get(match["target"])),
-        "dtype_a": match["a"] if match["a"] in ("fp32", "fp16", "bf16", "int8") else None,
-        **fields_of(match),
+        **fields_of(match, named("fp32 fp16 bf16 int8").get),
     }
     more = (f"w{match['wave']}", "gkgs" if match["rest"].endswith("_gkgs") else None)
     short = gemm_label(fields["pass_"], fields, *more)
-    return build(name, "miopen", short, explain(match, _IGEMM_MEANINGS), **fields)
+    return build(name, "miopen", short, explain(match, _MEANINGS), **fields)
 
 
 def decode_ck(name: str) -> KernelName | None:

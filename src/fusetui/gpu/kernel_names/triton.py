@@ -100,12 +100,10 @@ def _short(category: str, ops: tuple[str, ...] | None, number: str) -> str:
     return f"{shown} {tail}"
 
 
-_VIEWS: Final = frozenset(
-    {"_unsafe_view", "alias", "as_strided", "detach", "expand", "permute", "reshape", "select"}
-    | {"slice", "split", "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unsqueeze"}
-    | {"view"}
+_VIEWS: Final = named(
+    """_unsafe_view alias as_strided detach expand permute reshape select slice split
+    split_with_sizes squeeze t transpose unbind unsqueeze view"""
 )
-
 
 _MAX_CUSTOM: Final = 64
 _MAX_TEXT: Final = 600
@@ -124,9 +122,9 @@ def _by_first_word() -> dict[str, tuple[str, ...]]:
 
 _BY_FIRST_WORD: Final = _by_first_word()
 
-_Cost = tuple[int, int, int, int]
-"""Cost of a split: custom operators, those that begin with a known one, their letters,
-operators."""
+_Split = tuple[tuple[int, int, int, int], tuple[str, ...]]
+"""What a split costs (custom operators, those that begin with a known one, their letters,
+operators), and its operators."""
 
 
 @lru_cache(maxsize=4096)
@@ -174,22 +172,16 @@ def _longest(text: str, start: int) -> str | None:
 def _best(text: str) -> tuple[str, ...]:
     """The ascending split with the fewest custom operators and the fewest letters in them. Works
     from the end: best[start][op] is the cheapest split of text[start:] that begins with op."""
-    best: dict[int, list[tuple[_Cost, tuple[str, ...]]]] = {len(text) + 1: [((0, 0, 0, 0), ())]}
+    best: dict[int, list[_Split]] = {len(text) + 1: [((0, 0, 0, 0), ())]}
     for start in range(len(text) - 1, -1, -1):
-        if start and text[start - 1] != "_":
-            continue
-        splits = [
-            found
-            for end in _ends(text, start)
-            if (found := _extend(text[start:end], best.get(end + 1, []))) is not None
-        ]
-        best[start] = sorted(splits)
+        if not start or text[start - 1] == "_":
+            ends = _ends(text, start)
+            splits = (_extend(text[start:end], best.get(end + 1, [])) for end in ends)
+            best[start] = sorted(filter(None, splits))
     return best[0][0][1] if best.get(0) else (text,)
 
 
-def _extend(
-    op: str, rests: list[tuple[_Cost, tuple[str, ...]]]
-) -> tuple[_Cost, tuple[str, ...]] | None:
+def _extend(op: str, rests: list[_Split]) -> _Split | None:
     """`op` before the cheapest rest that begins with a later name."""
     for (custom, odd, letters, count), ops in rests:
         if ops and op >= ops[0]:
@@ -205,8 +197,8 @@ def _extend(
 _IDENTIFIER = late(r"[A-Za-z_]\w*")
 _OGS_TYPE = r"(?:mx)?[a-wyz]+\d{1,6}(?:e\d[a-wyz0-9]*)?"
 _OGS = late(
-    rf"_(?:p_)?matmul_ogs_(?P<layouts>[A-Z]{{3}})_(?P<out>{_OGS_TYPE})x(?P<a>{_OGS_TYPE})x"
-    rf"(?P<b>{_OGS_TYPE})_(?P<tile_m>\d{{1,4}})x(?P<tile_n>\d{{1,4}})x(?P<tile_k>\d{{1,4}})"
+    rf"_(?:p_)?matmul_ogs_(?P<layouts>[A-Z]{{3}})_(?P<dtype_out>{_OGS_TYPE})x(?P<dtype_a>{_OGS_TYPE})x"
+    rf"(?P<dtype_b>{_OGS_TYPE})_(?P<tile_m>\d{{1,4}})x(?P<tile_n>\d{{1,4}})x(?P<tile_k>\d{{1,4}})"
     r"x(?P<split>\d{1,4})(?:_(?P<epilogue>[a-z]\w*))?"
 )
 _OGS_TYPES: Final = named(
@@ -215,9 +207,9 @@ _OGS_TYPES: Final = named(
 )
 _OGS_MEANINGS: Final = {
     "layouts": "layouts of the result, A and B",
-    "out": "type of the result: {}",
-    "a": "type of A: {}",
-    "b": "type of B: {}",
+    "dtype_out": "type of the result: {}",
+    "dtype_a": "type of A: {}",
+    "dtype_b": "type of B: {}",
     "tile_m": "output tile: {} rows",
     "tile_n": "output tile: {} columns",
     "split": "K is split {} ways (1: not split)",
@@ -257,11 +249,9 @@ def decode_written(name: str) -> KernelName | None:
     match = _OGS.fullmatch(name)
     if match is None:
         return _decode_plain(name) if _HABITS.fullmatch(name) else None
-    types = {"dtype_out": "out", "dtype_a": "a", "dtype_b": "b"}
-    fields: dict[str, Any] = {
+    fields = {
         "op": "gemm",
-        **{key: _OGS_TYPES.get(match[group]) for key, group in types.items()},
-        **fields_of(match),
+        **fields_of(match, _OGS_TYPES.get),
         "split_k": int(match["split"]) if int(match["split"]) > 1 else None,
         "epilogue": match["epilogue"],
     }

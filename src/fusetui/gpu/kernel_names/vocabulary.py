@@ -67,21 +67,11 @@ _LAYOUTS: Final = {
     **{"n": "as stored", "t": "transposed"},
     **dict.fromkeys("ch", "conjugated and transposed"),
 }
-_SM_NAMES: Final = {
-    number: name
-    for name, numbers in {
-        "Kepler": "30 35 37",
-        "Maxwell": "50 52 53",
-        "Pascal": "60 61 62",
-        "Volta": "70 72",
-        "Turing": "75",
-        "Ampere": "80 86 87",
-        "Ada": "89",
-        "Hopper": "90",
-        "Blackwell": "100 101 103 110 120 121",
-    }.items()
-    for number in numbers.split()
-}
+_SM_NAMES: Final = named(
+    """30=Kepler 35=Kepler 37=Kepler 50=Maxwell 52=Maxwell 53=Maxwell 60=Pascal 61=Pascal 62=Pascal
+    70=Volta 72=Volta 75=Turing 80=Ampere 86=Ampere 87=Ampere 89=Ada 90=Hopper 100=Blackwell
+    101=Blackwell 103=Blackwell 110=Blackwell 120=Blackwell 121=Blackwell"""
+)
 _GFX_NAMES: Final = named(
     """908=CDNA1 90a=CDNA2 940=CDNA3 941=CDNA3 942=CDNA3 950=CDNA4 1030=RDNA2 1031=RDNA2 1032=RDNA2
     1100=RDNA3 1101=RDNA3 1102=RDNA3 1200=RDNA4 1201=RDNA4"""

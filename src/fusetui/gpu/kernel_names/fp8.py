@@ -33,7 +33,8 @@ TRTLLM_TYPES: Final = named(
 )
 _TYPE = "|".join(TRTLLM_TYPES)
 _TRTLLM = late(
-    rf"(?:bmm|gemm)_(?P<out>{_TYPE})_(?P<a>{_TYPE})(?P<b>{_TYPE})?_(?P<acc>{_TYPE})"
+    rf"(?:bmm|gemm)_(?P<dtype_out>{_TYPE})_(?P<dtype_a>{_TYPE})(?P<dtype_b>{_TYPE})?"
+    rf"_(?P<dtype_acc>{_TYPE})"
     r"(?P<between>(?:_[A-Za-z]\w*?)??)_t(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})"
     r"x(?P<tile_k>\d{1,4})(?P<unroll>u2)?(?:_s(?P<stages>\d{1,3}))?"
     r"_et(?P<store>\d{1,6}x\d{1,6})_m(?P<mma>\d{1,6}x\d{1,6}x\d{1,6})"
@@ -41,10 +42,10 @@ _TRTLLM = late(
     r"_sm(?P<cc>\d{2,3})[af]?"
 )
 _MEANINGS: Final = {
-    "out": "type of the result: {}",
-    "a": "type of A: {}",
-    "b": "type of B: {}",
-    "acc": "type of the sums: {}",
+    "dtype_out": "type of the result: {}",
+    "dtype_a": "type of A: {}",
+    "dtype_b": "type of B: {}",
+    "dtype_acc": "type of the sums: {}",
     "tile_m": "output tile: {} rows",
     "tile_n": "output tile: {} columns",
     "unroll": "the loop over K is unrolled twice",
@@ -62,17 +63,10 @@ _WORDS: Final = {
 
 
 class _Form(NamedTuple):
-    """Form of the first argument, positions of the tile and the stages, minimum list length."""
-
-    first: str
-    places: tuple[int, ...]
-    least: int
+    first: str  # the form of the first argument
+    places: tuple[int, ...]  # of tile and stages
+    least: int  # arguments
     dtype: str | None = None
-
-    def fits(self, texts: list[str]) -> bool:
-        if len(texts) < self.least or not re.fullmatch(self.first, texts[0]):
-            return False
-        return all(re.fullmatch(_NUMBER, texts[place]) for place in self.places)
 
 
 _MAJOR: Final = r"\(cute::UMMA::Major\)\d"
@@ -99,16 +93,9 @@ def decode_trtllm(name: str) -> KernelName | None:
     match = _TRTLLM.match(name)
     if match is None:
         return None
-    fields: dict[str, Any] = {
-        "op": "gemm",
-        "dtype_a": TRTLLM_TYPES[match["a"]],
-        "dtype_b": TRTLLM_TYPES[match["b"] or match["a"]],
-        "dtype_acc": TRTLLM_TYPES[match["acc"]],
-        "dtype_out": TRTLLM_TYPES[match["out"]],
-        "mma": match["mma"],
-        **fields_of(match),
-        "epilogue": "swiglu" if "_swiGlu" in match["rest"] else None,
-    }
+    fields = {"op": "gemm", **fields_of(match, TRTLLM_TYPES.get)}
+    fields["dtype_b"] = fields["dtype_b"] or fields["dtype_a"]
+    fields["epilogue"] = "swiglu" if "_swiGlu" in match["rest"] else None
     words = [word for word in match["rest"].split("_") if word.startswith("sch")]
     short = gemm_label(name.partition("_")[0], fields, match["unroll"], *words)
     return build(name, "trtllm-gen", short, explain(match, _MEANINGS, _WORDS.get), **fields)
@@ -126,7 +113,14 @@ def decode_deep_gemm(name: str) -> KernelName | None:
     what = "a matrix product" if op else "a kernel"
     parts: list[Part] = [(sign.start, sign.end, f"{what} of DeepGEMM")]
     form, texts = _FORMS.get(sign.base), [name[slice(*span)] for span in spans]
-    if form is not None and form.fits(texts):
+    if (
+        form
+        and len(texts) >= form.least
+        and all(
+            re.fullmatch(pattern, texts[place])
+            for place, pattern in ((0, form.first), *((place, _NUMBER) for place in form.places))
+        )
+    ):
         for place, (key, meaning) in zip(form.places, _FORM_FIELDS.items(), strict=True):
             fields[key] = int(texts[place].rstrip("u")) or None
             parts.append((*spans[place], meaning))
