@@ -103,12 +103,10 @@ def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
 
 def effective_ns(trace: Trace) -> Int64s:
     """For each of `trace.gpu_rows`, its end minus the later of its start and the latest end of an
-    event that started earlier on its stream, at least 0 (ns).
-
-    With programmatic dependent launch a kernel starts before its predecessor has ended, and waits
-    for it. The effective durations of a stream add up to its busy time, exactly: of events that
-    start together, the longest comes first.
-    """
+    event that started earlier on its stream, at least 0 (ns). With programmatic dependent launch a
+    kernel starts before its predecessor has ended, and waits for it. The effective durations of a
+    stream add up to its busy time, exactly: of events that start together, the longest comes
+    first."""
     rows = trace.gpu_rows
     effective = trace.dur[rows]
     stream = trace.thread_of_track[trace.track[rows]]

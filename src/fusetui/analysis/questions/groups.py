@@ -157,9 +157,7 @@ class Keys(msgspec.Struct, frozen=True, eq=False):
 
 def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGroup, ...]:
     """All kernels grouped by one of GROUPINGS, the largest total first; steps in time order.
-
-    `known` are the jobs of all kernels.
-    """
+    `known` are the jobs of all kernels."""
     rows = known.rows
     if not len(rows):
         return ()

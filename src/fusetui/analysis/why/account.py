@@ -17,7 +17,7 @@ from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds, match
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import Int32s, Int64s, distinct
+from fusetui.trace.model.arrays import Int64s, distinct
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
@@ -52,45 +52,38 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def lines(self) -> tuple[Devices, ...]:
         """All devices, on as many lines of time as they need."""
-        return self._lines(range(len(self._processes)))
+        return self._lines([*self._processes])
 
     def lines_of(self, pid: str | None) -> tuple[Devices, ...]:
         """Only those that people call so, likewise; None for all."""
-        own = [n for n, one in enumerate(self.devices) if pid in (None, str(one.pid))]
-        return self.lines if len(own) == len(self.devices) else self._lines(own)
+        own = [n for n, device in self._processes.items() if pid in (None, str(device.pid))]
+        return self.lines if len(own) == len(self._processes) else self._lines(own)
 
     def as_one(self) -> Devices:
         """All devices as if they were one, by the name of the first one; there must be one."""
         everywhere = np.zeros(len(self.trace.tracks), dtype=np.int32)
-        named = [self._named[int(self._processes[0])]]
+        named = [*self._processes.values()][:1]
         return Devices(self.trace, self.threads, named, everywhere, as_one=True)
 
     @cached_property
-    def _processes(self) -> Int32s:
-        """The number of each device among all processes."""
-        trace = self.trace
-        tracks = np.flatnonzero(np.bincount(trace.track[trace.gpu_rows]))
-        processes = trace.process_of_track[tracks]
-        first = np.unique(processes, return_index=True)[1]
-        return processes[np.sort(first)]
+    def _processes(self) -> dict[int, Named]:
+        """The devices by their numbers among all processes."""
+        trace, known, found = self.trace, device_properties(self.trace), dict[int, Named]()
+        for track in np.flatnonzero(np.bincount(trace.track[trace.gpu_rows])).tolist():
+            pid = trace.tracks[track].pid
+            name = known.get(pid, {}).get("name")
+            found[int(trace.process_of_track[track])] = Named(
+                pid, name if isinstance(name, str) else ""
+            )
+        return found
 
-    @cached_property
-    def _named(self) -> dict[int, Named]:
-        known, numbers = device_properties(self.trace), self.trace.process_of_track.tolist()
-        names = [(track.pid, known.get(track.pid, {}).get("name")) for track in self.trace.tracks]
-        each = [Named(pid, name if isinstance(name, str) else "") for pid, name in names]
-        return dict(zip(reversed(numbers), reversed(each), strict=True))  # the first of each
-
-    def _lines(self, chosen: Sequence[int]) -> tuple[Devices, ...]:
-        """`chosen`: places in `_processes`."""
-        trace, most = self.trace, TimeLine(self.trace).most
-        processes = self._processes[np.array(chosen, dtype=np.intp)]
-        lines = []
+    def _lines(self, processes: Sequence[int]) -> tuple[Devices, ...]:
+        trace, most, lines = self.trace, TimeLine(self.trace).most, []
         for at in range(0, len(processes), most):
             own = processes[at : at + most]
             number = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
             number[own] = np.arange(len(own))  # by process
-            named = [self._named[process] for process in own.tolist()]
+            named = [self._processes[process] for process in own]
             lines.append(Devices(trace, self.threads, named, number[trace.process_of_track]))
         return tuple(lines)
 

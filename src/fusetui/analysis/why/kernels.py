@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.model import Ceiling, Shorter
-from fusetui.gpu.kernel_names import KernelName, decode
-from fusetui.gpu.roofline.inputs import Amount
+from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.patterns import LONGEST_NAME
+from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.arguments import Arguments
@@ -202,11 +202,6 @@ class Kernels:
         """The number of the job of each, -1 for none."""
         return self._of(self.jobs.rows, self.jobs.number.astype(np.int64), -1)
 
-    def amount_of(self, row: int) -> Amount | None:
-        place = int(np.searchsorted(self.rows, row))
-        number = int(self.job_numbers[place])
-        return self.jobs.distinct[number].amount if number >= 0 else None
-
     @cached_property
     def jobs(self) -> Jobs:
         return jobs(self.trace)
@@ -266,6 +261,11 @@ class Kernels:
             after = np.concatenate((end[order][:-1] <= start[order][1:], [True]))
             found[order] = before & after
         return found
+
+    def mainly(self, which: Flags, ns: Int64s) -> tuple[str, Flags]:
+        """The name with most of this time among these, in short, and those that have it."""
+        name = int(np.bincount(self._name[which], ns[which]).argmax())
+        return printable(short_name(self.trace.names[name])), which & (self._name == name)
 
     def without(self, which: Flags | Rows) -> Shorter:
         """They take no time."""

@@ -19,12 +19,11 @@ from fusetui.analysis.why.rules import (
     of_work,
     subject,
 )
-from fusetui.gpu.kernel_names import KernelName, short_name
+from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.text.figures import count, duration
-from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Floats, Int64s
+from fusetui.trace.model.arrays import Flags, Int64s
 
 UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
 WIDE = ("fp64", "c64", "c128")
@@ -69,7 +68,8 @@ def is_unaligned(kernel: KernelName) -> bool:
 
 
 def _shape(kernels: Kernels, which: Flags) -> str:
-    amount = kernels.amount_of(kernels.heaviest(which)[0])
+    number = kernels.job_numbers[kernels.rows.searchsorted(kernels.heaviest(which)[0])]
+    amount = kernels.jobs.distinct[number].amount if number >= 0 else None
     if amount is None or not (amount.m and amount.n and amount.k):
         return ""
     shape = f"{count(amount.m)} x {count(amount.k)} by {count(amount.k)} x {count(amount.n)}"
@@ -173,9 +173,10 @@ OF_WORK: Final[dict[str, Callable[[KernelName], object]]] = {
 def few_blocks(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     few = _candidates(kernels)
-    taken, each = kernels.ns(few), _without_block_ns(kernels, few)
+    taken = kernels.ns(few)
     if not taken:
         return
+    each = kernels.effective_ns[few] * (1 - kernels.blocks[few] / kernels.sms[few])
     at_stake = int(each.sum())
     yield Claim(
         text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter of the multiprocessors or "
@@ -194,27 +195,17 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
 def _widest(kernels: Kernels, few: Flags) -> str:
     """`64 to 128 blocks on 304 in NAME`, of the name with the most time; `in 50 x NAME` if there
     are others."""
-    names = kernels.trace.name[kernels.rows]
-    name = int(np.bincount(names[few], kernels.effective_ns[few]).argmax())
-    own = few & (names == name)
+    name, own = kernels.mainly(few, kernels.effective_ns)
     least, most = int(kernels.blocks[own].min()), int(kernels.blocks[own].max())
     blocks = count(most) if least == most else f"{count(least)} to {count(most)}"
     times = "" if (own == few).all() else f"{count(int(own.sum()))} x "
-    return (
-        f"{blocks} blocks on {count(int(kernels.sms[own].max()))} in "
-        f"{times}{printable(short_name(kernels.trace.names[name]))}"
-    )
+    return f"{blocks} blocks on {count(int(kernels.sms[own].max()))} in {times}{name}"
 
 
 def _remedy(kernels: Kernels, few: Flags) -> str:
     ns = {text: kernels.ns(few & kernels.flags(matches)) for text, matches in OF_WORK.items()}
     most = max(ns, key=lambda text: ns[text])
     return most if 2 * ns[most] > kernels.ns(few) else LARGER
-
-
-def _without_block_ns(kernels: Kernels, few: Flags) -> Floats:
-    idle = 1 - kernels.blocks[few] / kernels.sms[few]
-    return kernels.effective_ns[few] * idle
 
 
 def _candidates(kernels: Kernels) -> Flags:
