@@ -37,9 +37,11 @@ WorthNote = Literal[
 
 
 class DeviceAccount(msgspec.Struct, frozen=True):
-    """What one device did during its span, or during a step or a window; in ns. compute +
-    exposed_comm + exposed_copy + idle = span, and `idle` (reason -> ns, without zeros, see IDLE)
-    adds up to idle, exactly."""
+    """What one device did during its span, or during a step or a window; in ns.
+
+    compute + exposed_comm + exposed_copy + idle = span, and `idle` (reason -> ns, without zeros,
+    see IDLE) adds up to idle, exactly.
+    """
 
     device: Id
     name: str  # empty if the file does not say
@@ -68,10 +70,12 @@ class StepAccount(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A stretch of idle time of one device, which starts so many ns after the trace. `op`,
-    `annotation`, `module` and `frame` covered most of the time before the launch, and `drained_by`
-    is the call inside which the launching thread was when the gap began, if that call waits for the
-    device and the next event was not launched yet; each None if there is none."""
+    """A stretch of idle time of one device, which starts so many ns after the trace.
+
+    `op`, `annotation`, `module` and `frame` covered most of the time before the launch, and
+    `drained_by` is the call inside which the launching thread was when the gap began, if that call
+    waits for the device and the next event was not launched yet; each None if there is none.
+    """
 
     device: Id
     start_ns: int
@@ -87,9 +91,11 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class ThreadAccount(msgspec.Struct, frozen=True):
-    """A CPU thread from its first start to its last end; in ns. op + python + wait + nothing = that
-    span. Time for which only an annotation was recorded is in `nothing_ns`, and again in
-    `annotation_ns`."""
+    """A CPU thread from its first start to its last end; in ns.
+
+    op + python + wait + nothing = that span. Time for which only an annotation was recorded is in
+    `nothing_ns`, and again in `annotation_ns`.
+    """
 
     process: Id
     thread: Id
