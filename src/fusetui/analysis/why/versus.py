@@ -31,9 +31,11 @@ UNSURE = 0.75  # of the time: a difference that is told where that is not known
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A rule that finds time at stake in A or in B; ns, as means of the steps if `per_step`. None
-    stands for a time that cannot be told, because of what is `missing` on that side, or because the
-    rule only makes a note there."""
+    """A rule that finds time at stake in A or in B; ns, as means of the steps if `per_step`.
+
+    None stands for a time that cannot be told, because of what is `missing` on that side, or
+    because the rule only makes a note there.
+    """
 
     rule: str
     status: Status
