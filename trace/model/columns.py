@@ -179,6 +179,14 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         found[self.role, self.name] = True
         return found
 
+    def matching(self, rows: NDArray[np.integer], test: Callable[[str], object]) -> Flags:
+        """Which of these rows have a name that passes a test; it is made once for each name."""
+        fits = np.zeros(len(self.names), dtype=np.bool_)
+        for number in np.flatnonzero(np.bincount(self.name[rows])).tolist():
+            fits[number] = bool(test(self.names[number][:LONGEST_NAME]))
+        found: Flags = fits[self.name[rows]]
+        return found
+
     def named(self, test: Callable[[str], bool]) -> Flags:
         """Which names pass a test, and False for none; shape [names + 1]."""
         return np.array([*map(test, self.names), False])

@@ -91,14 +91,9 @@ def _sorted_by_device(trace: Trace, rows: Rows) -> tuple[Rows, Rows]:
 
 def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Which of these GPU rows communicate between devices, by their names; shape of `rows`."""
-    named = np.zeros((2, len(trace.names)), dtype=np.bool_)
-    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
-        name = trace.names[number]
-        named[:, number] = is_collective(name), is_between_devices(name)
-    found: NDArray[np.bool_] = named[
-        (trace.role[rows] != Role.KERNEL).astype(np.intp), trace.name[rows]
-    ]
-    return found
+    kernel = trace.role[rows] == Role.KERNEL
+    moves = trace.matching(rows, is_between_devices)
+    return np.where(kernel, trace.matching(rows, is_collective), moves)
 
 
 def effective_ns(trace: Trace) -> Int64s:

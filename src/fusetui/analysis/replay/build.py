@@ -24,7 +24,6 @@ from fusetui.analysis.replay.items import (
     syncs_of,
 )
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.host import matching
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
@@ -245,7 +244,7 @@ def _latency(trace: Trace) -> Int64s:
 def _late_returns(draft: GraphDraft, trace: Trace) -> None:
     """Synchronizations that last longer than what is known to be waited for."""
     waits = np.flatnonzero(draft.kind == Node.WAIT)
-    waits = waits[matching(trace, draft.row[waits].astype(np.intp), SYNCHRONIZES.search)]
+    waits = waits[trace.matching(draft.row[waits].astype(np.intp), SYNCHRONIZES.search)]
     lasted = draft.ended[waits] - draft.began[waits]
     draft.unexplained[waits] = np.maximum(lasted - RETURN_NS, 0)
 

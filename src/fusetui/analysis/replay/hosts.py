@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.why.facts import loader_rows
-from fusetui.analysis.why.host import Host, host_kinds, matching
+from fusetui.analysis.why.host import Host, host_kinds
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
@@ -132,7 +132,7 @@ def _marks(trace: Trace) -> Iterator[Cut]:
 
 def _batches(trace: Trace) -> Cut:
     rows = loader_rows(trace)
-    rows = rows[matching(trace, rows, WORKERS.search)]
+    rows = rows[trace.matching(rows, WORKERS.search)]
     thread = trace.thread_of_track[trace.track[rows]]
     return _cut(thread, trace.start[rows], trace.end[rows], Node.HANDOFF)
 
@@ -203,7 +203,7 @@ def engines_of(trace: Trace) -> Rows:
     """The threads whose ops mostly run backward."""
     ops, thread = _outermost(trace)
     own = trace.role[ops] == Role.OP
-    back = own & matching(trace, ops, NODE.match)
+    back = own & trace.matching(ops, NODE.match)
     every, those = (np.bincount(thread, (trace.dur[ops] + 1) * which) for which in (own, back))
     return np.flatnonzero((2 * those > every) & (every > 0))
 

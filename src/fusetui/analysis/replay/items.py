@@ -14,7 +14,6 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.hosts import FREES, Hosts
-from fusetui.analysis.why.host import matching
 from fusetui.text.patterns import late
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
@@ -113,7 +112,7 @@ def syncs_of(trace: Trace, items: Items) -> Syncs:
     rows = rows[trace.correlation[rows] > 0]
     place = np.full(len(trace.tracks) + 1, -1)
     place[items.streams] = np.arange(len(items.streams))
-    of_event = matching(trace, rows, re.compile("Event").search)
+    of_event = trace.matching(rows, re.compile("Event").search)
     awaited, number = np.full((2, len(rows)), -1)
     events = np.flatnonzero(of_event)
     if len(events):
@@ -141,11 +140,11 @@ def awaited_by_calls(
     rows, begin, end = hosts.row[cuts], hosts.begin[cuts], hosts.end[cuts]
     process = trace.process_of_track[trace.track[rows]]
     whole, event, syncing = (
-        matching(trace, rows, test.search) for test in (OF_DEVICE, OF_EVENT, SYNCHRONIZES)
+        trace.matching(rows, test.search) for test in (OF_DEVICE, OF_EVENT, SYNCHRONIZES)
     )
     own = np.flatnonzero(items.cut >= 0)
     own = own[hosts.kind[items.cut[own]] == Node.WAIT]
-    skew = np.where(matching(trace, items.rows[own], TO_DEVICE.search), 0, SKEW_NS)
+    skew = np.where(trace.matching(items.rows[own], TO_DEVICE.search), 0, SKEW_NS)
     own = own[items.end[own] <= hosts.end[items.cut[own]] + skew]  # else it only fills a buffer
     found = [WaitPairs(items.cut[own], own)]
     told = np.full((2, len(trace)), -1)  # by call: a stream, and the call since when

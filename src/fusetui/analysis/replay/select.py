@@ -16,7 +16,7 @@ from fusetui.analysis.replay.changes import Named, NothingLikeIt, WrongChange
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.hosts import engines_of
 from fusetui.analysis.why.account import line_of, waiting_frames
-from fusetui.analysis.why.host import Host, matching
+from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
 from fusetui.gpu.roofline.row import KernelJob
@@ -144,7 +144,7 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
             whole = Cover(np.array([begin]), np.array([end]))
             if framed:
                 frames = line.slices(Host.PYTHON)
-                asks = frames.only(matching(trace, frames.rows, RUNS_BACKWARD.search))
+                asks = frames.only(trace.matching(frames.rows, RUNS_BACKWARD.search))
                 waits = joined(waiting_frames(trace, line), union(*asks[1:]))
                 free = without(common(whole, line.covers[Host.PYTHON]), waits)
             else:

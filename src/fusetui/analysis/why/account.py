@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.devices import Devices, Named
-from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds, matching
+from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_properties
@@ -175,12 +175,12 @@ def _by_track(
 def _collectives(trace: Trace, line: Threads) -> Cover:
     """The time in which a collective runs on the CPU: an annotation that lasts until it is done."""
     marks = line.slices(Host.ANNOTATION)
-    return union(*marks.only(matching(trace, marks.rows, ON_CPU.match))[1:])
+    return union(*marks.only(trace.matching(marks.rows, ON_CPU.match))[1:])
 
 
 def waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is that of a function that waits."""
     frames = line.slices(Host.PYTHON)
-    waits = union(*frames.only(matching(trace, frames.rows, WAITS.search))[1:])
+    waits = union(*frames.only(trace.matching(frames.rows, WAITS.search))[1:])
     parts = frames.only(waits.place_of(frames.start) >= 0).parts()  # and what they call
-    return union(*parts.only(matching(trace, parts.rows, WAITS.search))[1:])
+    return union(*parts.only(trace.matching(parts.rows, WAITS.search))[1:])

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.text.patterns import LONGEST_NAME, late
+from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -99,22 +99,14 @@ def host_kinds(trace: Trace) -> NDArray[np.int8]:
     by_role = np.array([KINDS.get(role, Host.NOTHING) for role in Role], dtype=np.int8)
     found: NDArray[np.int8] = by_role[trace.role]
     calls = np.flatnonzero(found == Host.CALL)
-    found[calls[matching(trace, calls, ALLOC.search)]] = Host.ALLOC
-    found[calls[matching(trace, calls, SYNC.search)]] = Host.SYNC
+    found[calls[trace.matching(calls, ALLOC.search)]] = Host.ALLOC
+    found[calls[trace.matching(calls, SYNC.search)]] = Host.SYNC
     events = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
     copying = np.zeros(len(trace), dtype=np.bool_)
-    copying[trace.launch[events[matching(trace, events, PAGEABLE.search)]]] = True
+    copying[trace.launch[events[trace.matching(events, PAGEABLE.search)]]] = True
     calls = calls[copying[calls] & (found[calls] == Host.CALL)]
-    found[calls[matching(trace, calls, COPIES_LATER.search)]] = Host.SYNC
+    found[calls[trace.matching(calls, COPIES_LATER.search)]] = Host.SYNC
     return found
-
-
-def matching(trace: Trace, rows: Rows, test: Callable[[str], object]) -> Flags:
-    """Which of these rows have a name that passes a test; it is made once for each name."""
-    passes = np.zeros(len(trace.names), dtype=np.bool_)
-    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
-        passes[number] = bool(test(trace.names[number][:LONGEST_NAME]))
-    return passes[trace.name[rows]]
 
 
 class Slices(NamedTuple):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.devices import AFTER, HOST, Devices, Gaps, Reasons
-from fusetui.analysis.why.host import Host, Slices, Threads, launching, matching, running
+from fusetui.analysis.why.host import Host, Slices, Threads, launching, running
 from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
@@ -216,7 +216,7 @@ def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Rows:
     """The op, the annotation, the module and the frame that covered most of each stretch
     [begin, end) of a line of time (ns): rows of shape [4, stretches], -1 for none."""
     frames = line.slices(Host.PYTHON)
-    calls = matching(trace, frames.rows, is_module)
+    calls = trace.matching(frames.rows, is_module)
     kinds = (line.slices(Host.OP), line.slices(Host.ANNOTATION))
     every = (*kinds, frames.only(calls), frames.only(~calls))
     return np.stack([most_of(trace, slices, begin, end) for slices in every])

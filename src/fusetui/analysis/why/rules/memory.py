@@ -11,7 +11,7 @@ import numpy as np
 
 from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import PAGEABLE, matching
+from fusetui.analysis.why.host import PAGEABLE
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Unawaited
 from fusetui.analysis.why.rules import (
@@ -165,7 +165,7 @@ def _casts(kernel: KernelName) -> bool:
 
 def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
     copies: Flags = kernels.trace.role[kernels.rows] == Role.MEMCPY
-    return copies & matching(kernels.trace, kernels.rows, kind.search)
+    return copies & kernels.trace.matching(kernels.rows, kind.search)
 
 
 def _asked_by(facts: Facts, copies: Flags) -> str:

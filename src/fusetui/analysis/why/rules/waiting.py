@@ -8,7 +8,7 @@ import numpy as np
 
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import LOADER, Facts
-from fusetui.analysis.why.host import Host, matching, running
+from fusetui.analysis.why.host import Host, running
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Unawaited, Unmade
 from fusetui.analysis.why.rules import Claim, Rule, of_span, why_likely
@@ -252,7 +252,7 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     if not at_stake:
         return
     heaviest = facts.heaviest(rows)
-    frees = int(np.count_nonzero(matching(facts.trace, rows, FREES.search)))
+    frees = int(np.count_nonzero(facts.trace.matching(rows, FREES.search)))
     name = facts.trace.name_of(heaviest[0])
     alike = int(np.count_nonzero(facts.trace.name[rows] == facts.trace.name[heaviest[0]]))
     yield Claim(
