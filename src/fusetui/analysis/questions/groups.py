@@ -22,10 +22,10 @@ from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import Jobs, inputs_of_ops, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
-from fusetui.trace.model.arguments import Arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows, distinct, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Arguments, parsed
 from fusetui.trace.model.ids import LARGEST, Id, exact_id
 from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.program.regions import label_of

@@ -25,11 +25,11 @@ from fusetui.gpu.kernel_names.record import tile_words
 from fusetui.text.figures import count
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
-from fusetui.trace.model.arguments import arguments
 from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.events import arguments
 
 Hits = tuple[Rows, float]
 """Rows in time order, and the share of those that may be hits that was looked at."""

@@ -15,11 +15,10 @@ from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.hosts import FREES, Hosts
 from fusetui.text.patterns import late
-from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.joined import own_events
+from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.model.memo import once
 from fusetui.trace.program.backward import dependencies
 
@@ -116,7 +115,7 @@ def syncs_of(trace: Trace, items: Items) -> Syncs:
     awaited, number = np.full((2, len(rows)), -1)
     events = np.flatnonzero(of_event)
     if len(events):
-        told = arguments(own_events(trace.elements), trace.order[rows[events]], WAITS_ON)
+        told = arguments(trace.elements.own, trace.order[rows[events]], WAITS_ON)
         keys = ((str(track.pid), str(track.tid)) for track in trace.tracks)
         tracks = dict(zip(keys, trace.thread_of_track.tolist(), strict=True))
         for at, which in zip(events.tolist(), told.number.tolist(), strict=True):

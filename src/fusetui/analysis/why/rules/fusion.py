@@ -19,8 +19,8 @@ from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
 from fusetui.text.figures import count, plural
-from fusetui.trace.model.arguments import parsed
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct
+from fusetui.trace.model.events import parsed
 from fusetui.trace.model.memo import memo
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
