@@ -15,7 +15,6 @@ from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Hurried, Shorter
 from fusetui.analysis.why.rules import Claim, Rule, of_span, why_likely
 from fusetui.analysis.why.warming import LONG_NS
-from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, distinct
@@ -253,7 +252,8 @@ LEAST_SHARE = 0.02  # of the span: the kernels, and the gaps before them
 def optimizer_launches(facts: Facts) -> Iterator[Claim]:
     kernels, trace = facts.kernels, facts.trace
     inside = kernels.is_kernel & kernels.in_optimizer
-    single = inside & ~kernels.flags(is_of_many)
+    many = kernels.flags(lambda one: one.op in ("foreach", "optimizer"))  # parameters at once
+    single = inside & ~many & ~kernels.flags(lambda one: "multi_tensor" in one.name)
     calls = len(distinct(kernels.module[single]))
     number, taken = int(single.sum()), kernels.ns(single)
     if number < FEWEST * max(1, calls) or 2 * number < np.count_nonzero(inside):
@@ -269,8 +269,3 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
             f"{percent(together - taken, together)} of it idle.",
             kernels=single,
         )
-
-
-def is_of_many(kernel: KernelName) -> bool:
-    """A kernel of a foreach or fused optimizer works on many parameters."""
-    return kernel.op in ("foreach", "optimizer") or "multi_tensor" in kernel.name
