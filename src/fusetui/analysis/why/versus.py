@@ -151,7 +151,11 @@ def _side(rule: Rule, why: Why, other: Why, steps: int, noise: StepNoise | None)
     span = sum(one.span_ns for one in why.devices)
     busy = sum(one.busy_ns for one in why.devices)
     least = min(LEAST_SHARE * span, LEAST_OF_BUSY * busy if rule.of_kernels else span) / parts
-    lack = None if found else _lack(rule, why, other)
+    told = [(one.missing, one.record_with) for one in why.cannot_tell if one.rule == rule.id]
+    # What both sides lack, the other one did without.
+    lacks = [what for what in rule.needs if what in why.lacks and what not in other.lacks]
+    told += [(what, why.lacks[what]) for what in lacks]
+    lack = told[0] if told and not found else None
     ns = sum(one.at_stake_ns or 0 for one in found) + why.below.get(rule.id, 0)
     is_note = bool(found) and not any(one.at_stake_ns for one in found)
     known = None if lack or is_note else ns // parts
@@ -170,13 +174,6 @@ def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
     least, most = np.quantile(shares, USUAL, axis=0)
     *busy, idle = ((most - least) * usual).tolist()
     return StepNoise(float((high - low) / usual), idle, max(busy))
-
-
-def _lack(rule: Rule, why: Why, other: Why) -> tuple[str, str] | None:
-    """What the rule needs and lacks here; what both sides lack, the other one did without."""
-    told = ((one.missing, one.record_with) for one in why.cannot_tell if one.rule == rule.id)
-    lacks = (what for what in rule.needs if what in why.lacks and what not in other.lacks)
-    return next(told, None) or next(((what, why.lacks[what]) for what in lacks), None)
 
 
 def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
