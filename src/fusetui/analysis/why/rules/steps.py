@@ -67,9 +67,7 @@ def _alike(facts: Facts) -> tuple[Rows, Int64s]:
     plain = kernels.of_jobs(lambda job: float(job.amount.kind in KINDS)) == 1
     places = np.flatnonzero((step >= 0) & plain & kernels.alone & ~kernels.communicates)
     job, by_start = kernels.job_numbers[places], np.argsort(kernels.start[places], kind="stable")
-    within = np.empty(
-        len(places), dtype=np.int64
-    )  # how many of its job its step launched before it
+    within = np.empty(len(places), np.int64)  # how many of its job its step launched before it
     within[by_start] = ordinals(distinct_rows((job, step[places]))[1][by_start])
     group = distinct_rows((job, within))[1]
     order = np.lexsort((kernels.effective_ns[places], group))
