@@ -112,10 +112,9 @@ def _moved(a: dict[str, int], b: dict[str, int], counts: Sequence[int]) -> tuple
     return tuple(sorted(moved, key=lambda one: -abs(one.b_ns - one.a_ns)))
 
 
-class StepNoise(NamedTuple):
-    length: float  # as a share of the median
-    idle: float  # ns of a median step that are idle in one step, and not in another
-    busy: float  # the same of any other class of the account
+StepNoise = tuple[float, float, float]
+"""By how much steps differ in length, as a share of the median; in idle time, in ns of a median
+step; and in any other class of the account, likewise."""
 
 
 class RuleSide(NamedTuple):
@@ -159,8 +158,7 @@ def _side(rule: Rule, why: Why, other: Why, steps: int, noise: StepNoise | None)
     ns = sum(one.at_stake_ns or 0 for one in found) + why.below.get(rule.id, 0)
     is_note = bool(found) and not any(one.at_stake_ns for one in found)
     known = None if lack or is_note else ns // parts
-    own = noise and (noise.busy if rule.of_kernels else noise.idle)
-    usual = hypot(noise.length * ns / parts, own) if noise and own is not None else None
+    usual = hypot(noise[0] * ns / parts, noise[1 + rule.of_kernels]) if noise else None
     return RuleSide(bool(found), known, least, usual, lack)
 
 
@@ -173,7 +171,7 @@ def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
     usual, low, high = np.quantile(spans, (0.5, *USUAL))
     least, most = np.quantile(shares, USUAL, axis=0)
     *busy, idle = ((most - least) * usual).tolist()
-    return StepNoise(float((high - low) / usual), idle, max(busy))
+    return float((high - low) / usual), idle, max(busy)
 
 
 def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
