@@ -125,8 +125,7 @@ def parse(text: str) -> Query:
     Bound(field='dur', above=True, value=50000, excluded=False)
     """
     ways = written_ways(
-        text,
-        lambda field, sign: field in TIMES or (field in FIELDS and sign in ("=", "!=")),
+        text, lambda field, sign: field in TIMES or (field in FIELDS and sign in ("=", "!="))
     )
     return Query(tuple(tuple(map(_term, way)) for way in ways))
 

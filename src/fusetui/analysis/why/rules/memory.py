@@ -92,7 +92,7 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
                 text=f"torch reserves {quantity(peak.reserved, 'B')} of the {quantity(size, 'B')} "
                 f"of GPU {pid}, but allocates no more than {quantity(peak.allocated, 'B')} at "
                 f"once: {percent(unused, peak.reserved)} of it is fragments or left from an "
-                "earlier phase.",
+                "earlier phase."
             )
 
 

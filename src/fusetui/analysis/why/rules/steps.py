@@ -4,7 +4,6 @@ kernels ran, where counters were recorded."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -208,8 +207,9 @@ def over_kernels(kernels: Kernels, kind: str) -> Floats:
 
 def slower_runs(kernels: Kernels, clock: Floats) -> tuple[Rows, Int64s, Floats, int]:
     """Of each kernel with the same name, shapes and blocks that ran often enough at clocks that
-    differ: by how much a run took longer than the median at the highest clock, but no more than
-    the clock explains; nothing unless the durations follow the clock by rank."""
+    differ: by how much a run took longer (ns) than the median at the highest clock (MHz, the next
+    array), but no more than the clock explains; nothing unless the durations follow the clock by
+    rank. First come the places in Kernels of those that did, last the number of kernels."""
     places = np.flatnonzero(kernels.computes & kernels.alone & ~np.isnan(clock))
     ns, highest, found = np.zeros(len(places), dtype=np.int64), np.zeros(len(places)), 0
     if not len(places):
