@@ -87,21 +87,18 @@ def versus(a: Why, b: Why) -> Versus:
         totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)
     )
     steps = [working(one.steps) if both else () for one in (a, b)]
+    paths, others = ({m.path: m.gpu_self_ns for m in side.modules or ()} for side in (a, b))
     known = [name for name in ("span", *CLASSES, *IDLE) if before[name] or after[name]]
     return Versus(
         a=a,
         b=b,
         change_of="median step" if both else "span",
         change=tuple(Change(name, before[name], after[name]) for name in known),
-        modules=_moved(_module_ns(a), _module_ns(b), counts),
+        modules=_moved(paths, others, counts),
         families=_moved(a.families, b.families, counts),
         findings=compared(a, b, steps),
         is_sure=max(map(len, steps)) >= FEWEST,
     )
-
-
-def _module_ns(found: Why) -> dict[str, int]:
-    return {one.path: one.gpu_self_ns for one in found.modules or ()}
 
 
 def _moved(a: dict[str, int], b: dict[str, int], counts: Sequence[int]) -> tuple[Moved, ...]:

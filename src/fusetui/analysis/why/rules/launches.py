@@ -66,7 +66,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         f"{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
         wanted=Hurried(outside(joined(facts.explained, _busy(facts)))),
-        rows=heaviest(facts, which),
+        rows=the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0)),
         remedy=unseen or (REPLAYED if facts.is_replayed else None),
         why_likely=why_likely(facts),
     )
@@ -116,11 +116,6 @@ def _busy(facts: Facts) -> Cover:
     return union(facts.idle.begin[facts.busy_cpu], facts.idle.called[facts.busy_cpu])
 
 
-def heaviest(facts: Facts, which: Flags) -> tuple[int, ...]:
-    """The launches that end the longest of some gaps."""
-    return the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0))
-
-
 @Rule(
     remedy="Do this work ahead, in workers of the data loader or in a thread while the GPU runs, "
     "or do it on the GPU. Graphs do not help: nothing is launched meanwhile.",
@@ -128,18 +123,18 @@ def heaviest(facts: Facts, which: Flags) -> tuple[int, ...]:
     by_launches=True,
 )
 def cpu_work(facts: Facts) -> Iterator[Claim]:
-    by_kind = facts.late[:, facts.busy_cpu].sum(axis=1)
+    which = facts.busy_cpu
+    by_kind = facts.late[:, which].sum(axis=1)
     at_stake = int(by_kind.sum())
     if not at_stake:
         return
-    gaps = plural(int(facts.busy_cpu.sum()), "gap")
+    gaps = plural(int(which.sum()), "gap")
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake)} in {gaps} of more than {duration(WORK_NS)} "
-        f"while the CPU launches nothing for it{without(facts)}: "
-        f"{doing(facts, by_kind, facts.busy_cpu)}.",
+        f"while the CPU launches nothing for it{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
         wanted=Hurried(without_cover(_busy(facts), facts.explained)),
-        rows=heaviest(facts, facts.busy_cpu),
+        rows=the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0)),
         remedy=unseen_remedy(facts, by_kind),
         why_likely=why_likely(facts),
     )
