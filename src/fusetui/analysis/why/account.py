@@ -136,16 +136,14 @@ def cpu_accounts(
 ) -> tuple[ThreadAccount, ...]:
     """Each thread in the order of the lanes; if there is a window [begin, end), in ns of the file,
     only its part."""
-    found: dict[int, ThreadAccount] = {}
-    for line in accounts.threads:
-        found |= _by_track(accounts.trace, line, window)
-    return tuple(found[track] for track in sorted(found))
+    by_track = [one for line in accounts.threads for one in _accounts(accounts.trace, line, window)]
+    return tuple(account for _, account in sorted(by_track, key=lambda one: one[0]))
 
 
-def _by_track(
+def _accounts(
     trace: Trace, line: Threads, window: tuple[int, int] | None
-) -> dict[int, ThreadAccount]:
-    # The first track, first start and last end of each thread.
+) -> Iterator[tuple[int, ThreadAccount]]:
+    """Of each thread, by its first track."""
     firsts = np.array([track.first_row for track in trace.tracks])
     ends = np.maximum.reduceat(trace.end, firsts)
     on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
@@ -165,11 +163,9 @@ def _by_track(
     noted, waited = split[Host.ANNOTATION] - inside, split[Host.SYNC] + waits + inside
     nothing = noted + split[Host.NOTHING]
     columns = (end - begin, op, split[Host.PYTHON] - waits, waited, nothing, noted, inside)
-    found = {}
     for at, figures in zip(track.tolist(), np.stack(columns).T.tolist(), strict=True):
-        own = trace.tracks[at]
-        found[at] = ThreadAccount(exact_id(own.pid), exact_id(own.tid), own.label, *figures)
-    return found
+        one = trace.tracks[at]
+        yield at, ThreadAccount(exact_id(one.pid), exact_id(one.tid), one.label, *figures)
 
 
 def _collectives(trace: Trace, line: Threads) -> Cover:

@@ -73,12 +73,7 @@ CALLS = (Host.SYNC, Host.ALLOC, Host.CALL)
 LAYERS = (CALLS, (Host.PYTHON, Host.OP), (Host.ANNOTATION,))
 """Kinds among which the innermost slice counts; of several with the same bounds, that of the last
 kind."""
-KINDS = {
-    Role.CALL: Host.CALL,
-    Role.OP: Host.OP,
-    Role.PYTHON: Host.PYTHON,
-    Role.ANNOTATION: Host.ANNOTATION,
-}
+KINDS = {role: Host[role.name] for role in (Role.CALL, Role.OP, Role.PYTHON, Role.ANNOTATION)}
 
 SYNC = late(r"Synchronize|\A[a-z]+Memcpy(?!.*Async)")
 """Calls that wait for the device, including blocking copies, but not sets, which are asynchronous

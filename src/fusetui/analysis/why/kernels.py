@@ -69,11 +69,6 @@ class Bounds(NamedTuple):
     assumed: Flags
 
 
-def _bound_ns(job: KernelJob) -> float | None:
-    times = (job.attainable.compute_ns, job.attainable.memory_ns)
-    return max((ns for ns in times if ns is not None), default=None)
-
-
 MANY_SMS = 1 << 20  # more is no number of multiprocessors
 
 
@@ -171,7 +166,9 @@ class Kernels:
     def bounded(self) -> Bounds:
         """The bounds of these rows; unknown for what is not a kernel."""
         known, near = self.jobs, share_known(self.trace, self.jobs)
-        bound = np.maximum(np.nan_to_num(known.of_each(_bound_ns)), SHORTEST)
+        compute = known.of_each(lambda job: job.attainable.compute_ns)
+        memory = known.of_each(lambda job: job.attainable.memory_ns)
+        bound = np.fmax(np.fmax(compute, memory), SHORTEST)
         least = np.nan_to_num(known.of_each(lambda job: job.limits.least_ns))
         bound_ns, least_ns = (
             self._of(known.rows, np.where(near, ns, -1).astype(np.int64), -1)

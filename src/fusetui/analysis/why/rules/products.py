@@ -23,7 +23,7 @@ from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.text.figures import count, duration
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags
 
 UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
 WIDE = ("fp64", "c64", "c128")
@@ -93,14 +93,20 @@ HALF = (
 )
 def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    plain = plain_of(kernels)
+    plain, convolutions = kernels.flags(on_plain_cores), kernels.flags(lambda one: one.op == "conv")
+    if (convolutions & kernels.flags(lambda one: "tf32" in one.name)).any():
+        plain &= ~convolutions  # where TF32 is allowed, cuDNN has chosen these kernels
     if not plain.any():
         return
     if kernels.peak is None:
         raise CannotTell("a device of the table of peaks", PROPERTIES)
     name, ratio = _faster(kernels.peak)
     if name:
-        each = _saved_ns(kernels, plain, ratio)
+        # By the same work at the faster rate, but no faster than its bytes can be moved.
+        taken = kernels.effective_ns[plain]
+        memory = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns)[plain])
+        least = np.ceil(np.maximum(taken * ratio, memory)).astype(np.int64)
+        each = np.maximum(taken - least, 0)
         yield Claim(
             text=f"{subject(int(plain.sum()), 'float32 product', 'take')} "
             f"{of_work(facts, kernels.ns(plain))} on the plain cores; this device multiplies "
@@ -111,24 +117,6 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
             remedy=HALF if name == "float16" else None,
             why_likely="Small products gain less.",
         )
-
-
-def plain_of(kernels: Kernels) -> Flags:
-    """The products on plain cores; no convolutions where others use TF32: then cuDNN may use it,
-    and has chosen these kernels."""
-    plain = kernels.flags(on_plain_cores)
-    convolutions = kernels.flags(lambda kernel: kernel.op == "conv")
-    allowed = (convolutions & kernels.flags(lambda kernel: "tf32" in kernel.name)).any()
-    return plain & ~convolutions if allowed else plain
-
-
-def _saved_ns(kernels: Kernels, plain: Flags, ratio: float) -> Int64s:
-    """By the same work at the faster rate, but no faster than its bytes can be moved."""
-    each = kernels.effective_ns[plain]
-    memory = kernels.of_jobs(lambda job: job.limits.memory_ns)[plain]
-    least = np.ceil(np.maximum(each * ratio, np.nan_to_num(memory))).astype(np.int64)
-    found: Int64s = np.maximum(each - least, 0)
-    return found
 
 
 def _faster(peak: Peak) -> tuple[str, float]:
