@@ -178,7 +178,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         found[self.role, self.name] = True
         return found
 
-    def matching(self, rows: NDArray[np.integer], test: Callable[[str], object]) -> Flags:
+    def matching(self, rows: Rows | Int32s, test: Callable[[str], object]) -> Flags:
         """Which of these rows have a name that passes a test; it is made once for each name."""
         fits = np.zeros(len(self.names), dtype=np.bool_)
         for number in np.flatnonzero(np.bincount(self.name[rows])).tolist():
