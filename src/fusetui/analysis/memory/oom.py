@@ -82,13 +82,11 @@ def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
     largest = int(there.size[usable].max(initial=0))
     inactive = int(there.size.sum())
     surely = inactive - int(np.minimum(there.slack, there.size).sum())
-    need = -(-asked // PAGE) * PAGE
+    need, is_on = -(-asked // PAGE) * PAGE, is_expandable(history)
     fits = {need <= free + most, need <= free + least}
-    is_on = is_expandable(history)
     told = free >= 0 and len(fits) == 1 and not is_on and not rounds_up(history)
     would_fit = fits.pop() if told else None
-    reserved = int(history.reserved[event + 1])
-    stack = int(events.stack[event])
+    reserved, stack = int(history.reserved[event + 1]), int(events.stack[event])
     return OutOfMemory(
         event,
         history.time_us(event),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -122,9 +123,11 @@ def graph_of(trace: Trace) -> Graph:
     is_first &= events.item != events.target
     events = WaitPairs(*(column[is_first] for column in events))
     stream = np.searchsorted(items.bounds, events.target, side="right") - 1
-    pairs = WaitPairs(layout.item[events.target], layout.item[events.item])
-    draft.joined(0, pairs, switch[stream])
-    _late_returns(draft, trace)
+    draft.joined(0, WaitPairs(*(layout.item[one] for one in events)), switch[stream])
+    waiting = np.flatnonzero(draft.kind == Node.WAIT)
+    waiting = waiting[matching(trace, draft.row[waiting].astype(np.intp), SYNCHRONIZES.search)]
+    lasted = draft.ended[waiting] - draft.began[waiting]
+    draft.unexplained[waiting] = np.maximum(lasted - RETURN_NS, 0)
     tracks = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
     device_of = {number: one.pid for number, one in tracks if one.layer is Layer.STREAM}
     chains = [Chain(thread) for thread in hosts.threads.tolist()]
@@ -160,19 +163,15 @@ def _lay_hosts(
     number = np.searchsorted(hosts.bounds, np.arange(len(cut)), side="right") - 1
     draft.kind[cut], draft.row[cut], draft.chain[cut] = hosts.kind, hosts.row, number
     draft.began[cut], draft.ended[cut] = over - origin, hosts.end - origin
-    draft.kind[cut - 1], draft.chain[cut - 1], draft.ended[cut - 1] = (
-        Node.HOST,
-        number,
-        hosts.begin - origin,
-    )
+    draft.kind[cut - 1], draft.chain[cut - 1] = Node.HOST, number
+    draft.ended[cut - 1] = hosts.begin - origin
     draft.kind[layout.tail], draft.chain[layout.tail] = Node.HOST, np.arange(threads)
     draft.ended[layout.tail] = hosts.last - origin
     ready = cut[batches[waited]]
     draft.connect(1, ready, np.zeros(len(ready), dtype=np.intp), draft.began[ready])
     inside = np.concatenate((cut, cut - 1, layout.tail))
     draft.connect(0, inside, inside - 1)
-    first = np.append(0, layout.tail[:-1] + 1)[:threads]
-    first = np.where(np.arange(threads) == 0, 1, first)
+    first = np.append(1, layout.tail[:-1] + 1)[:threads]
     draft.connect(0, first, np.zeros(threads, dtype=np.intp))
     segments = np.concatenate((cut - 1, layout.tail))
     draft.began[segments] = draft.ended[segments - 1]
@@ -220,8 +219,7 @@ def _switches(items: Items, latency: Int64s) -> Int64s:
     """The usual switch of each stream: the median from the end of an item to the start of the next
     one, of those that had been launched long enough before and start soon."""
     found = np.zeros(len(items.streams), dtype=np.int64)
-    for k in range(len(found)):
-        own = slice(items.bounds[k], items.bounds[k + 1])
+    for k, own in enumerate(starmap(slice, pairwise(items.bounds.tolist()))):
         start, end, ready = items.start[own], items.end[own], (items.given + latency)[own]
         after = (start[1:] - end[:-1])[ready[1:] <= end[:-1]]
         after = np.sort(after[after <= SHORT_NS])
@@ -240,14 +238,6 @@ def _latency(trace: Trace) -> Int64s:
         usual = np.where(line.latency_ns > 0, line.latency_ns, few)
         found[number] = usual[line.number(line.events)]
     return found
-
-
-def _late_returns(draft: GraphDraft, trace: Trace) -> None:
-    """Synchronizations that last longer than what is known to be waited for."""
-    waits = np.flatnonzero(draft.kind == Node.WAIT)
-    waits = waits[matching(trace, draft.row[waits].astype(np.intp), SYNCHRONIZES.search)]
-    lasted = draft.ended[waits] - draft.began[waits]
-    draft.unexplained[waits] = np.maximum(lasted - RETURN_NS, 0)
 
 
 def _settled(draft: GraphDraft, origin: int, chains: tuple[Chain, ...], inferred: int) -> Graph:

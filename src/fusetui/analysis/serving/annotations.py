@@ -62,7 +62,9 @@ def with_annotations(trace: Trace, files: Sequence[str]) -> tuple[Trace, tuple[J
 
     Raises TraceError if a named file cannot be read.
     """
-    each = _replays(trace) if wants_capture(trace) else []
+    each = nodes_of_replays(trace) if wants_capture(trace) else []
+    if isinstance(trace, Joined):  # those that were not joined before
+        each = [rows for rows in each if (trace.captured[rows] < 0).all()]
     if not each:
         return trace, ()
     by_node: dict[int, Any] = {}
@@ -139,13 +141,6 @@ def path_named(annotation: Any) -> str:
     asked = (one for one in (*fields, *parts[::-1]) if isinstance(one, str))
     named = (one[:LONGEST].strip().encode(errors="replace").decode() for one in asked)
     return next((one for one in named if one), "")
-
-
-def _replays(trace: Trace) -> list[Rows]:
-    """The nodes of each replay that was not joined before."""
-    each = nodes_of_replays(trace)
-    joined = trace.captured if isinstance(trace, Joined) else None
-    return each if joined is None else [rows for rows in each if (joined[rows] < 0).all()]
 
 
 def _named_by(args: dict[str, Any], by_node: Mapping[int, Any]) -> tuple[str, str]:

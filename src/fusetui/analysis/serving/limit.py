@@ -81,8 +81,7 @@ def _of_config(model: ModelConfig, shapes: Shapes) -> KeysAndValues:
         return KeysAndValues(missing=LACKS)
     if model.is_latent:
         return KeysAndValues(missing="the cache of latent attention has a layout of its own")
-    ranks = _ranks(shapes, model)
-    if ranks is None:
+    if (ranks := _ranks(shapes, model)) is None:
         width = (model.heads + 2 * model.kv_heads) * model.depth
         other = (
             "no matrix product of the step is the projection of the configuration to q, k and v"
