@@ -181,14 +181,11 @@ def marks_of(trace: Trace) -> Marks:
             if number == one.thread and track.layer in CPU_LAYERS:
                 start = trace.start[track.rows] - graph.origin_ns
                 end = trace.end[track.rows] - graph.origin_ns
-                begin = route.begin[here]
-                ns[track.rows] += _until(begin, route_ns[here], end)
-                ns[track.rows] -= _until(begin, route_ns[here], start)
+                spent = route.begin[here], route_ns[here]
+                ns[track.rows] += _until(*spent, end) - _until(*spent, start)
                 spare[track.rows] = _least(graph, nodes, slack, start, end)
-    span = int(route_ns.sum())
-    is_on = (ns > 0) & (2 * ns >= trace.dur)
-    stops, begin = _stops(trace, graph, route)
-    return Marks(ns, spare, is_on, stops, begin, span, route.unknown_share)
+    is_on, stops = (ns > 0) & (2 * ns >= trace.dur), _stops(trace, graph, route)
+    return Marks(ns, spare, is_on, *stops, int(route_ns.sum()), route.unknown_share)
 
 
 def _until(begin: Int64s, ns: Int64s, times: Int64s) -> Int64s:
@@ -219,11 +216,10 @@ def _stops(trace: Trace, graph: Graph, route: Route) -> tuple[Rows, Int64s]:
     called = np.isin(graph.kind[node], (Node.ITEM, Node.LAUNCH, Node.WAIT))
     parts = host_parts(trace, graph, node[~called])
     known = parts.row >= 0
-    inside = parts.row[known]
-    begins = graph.began[parts.node[known]] + graph.origin_ns
-    rows = np.concatenate((graph.row[node[called]].astype(np.intp), inside.astype(np.intp)))
+    inside, begins = parts.row[known], graph.began[parts.node[known]] + graph.origin_ns
+    rows = np.append(graph.row[node[called]], inside).astype(np.intp)
     at = route.begin[real[called]] + graph.origin_ns
-    at = np.concatenate((at, np.maximum(trace.start[inside], begins)))
+    at = np.append(at, np.maximum(trace.start[inside], begins))
     order = np.argsort(at, kind="stable")
     first = order[np.sort(np.unique(rows[order], return_index=True)[1])]
     return rows[first], at[first]

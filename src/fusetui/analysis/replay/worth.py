@@ -137,9 +137,8 @@ def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
         return "note"
     if wanted is None:
         return "warm_up" if finding.rule in ("warm-up", "recompilation") else "no_change"
-    if isinstance(wanted, Hurried):
-        return "own_time"
-    return "at_most" if isinstance(wanted, Unawaited) else None
+    told: dict[type[Any], WorthNote] = {Hurried: "own_time", Unawaited: "at_most"}
+    return told.get(type(wanted))
 
 
 def _missing(trace: Trace, found: Why, asked: bool) -> WorthNote | None:
@@ -205,8 +204,7 @@ def _unawaited(wanted: Unawaited, draft: Draft) -> None:
 def _hurried(wanted: Hurried, draft: Draft) -> None:
     trace, origin = draft.trace, draft.graph.origin_ns
     whole = Cover(np.array([trace.begin_ns]), np.array([trace.end_ns]))
-    cover = common(whole, wanted.cover)
-    cover = Cover(cover.start - origin, cover.end - origin)
+    cover = Cover(*(times - origin for times in common(whole, wanted.cover)))
     draft.hurry(dict.fromkeys(range(len(draft.paces)), cover), 0.0)
 
 
