@@ -179,19 +179,8 @@ def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> Hi
     again = len(distinct(gone)) < len(gone) or np.isin(gone, left).any()
     unrecorded += _missing(events, *GIVEN)[:1] if again else ()
     unrecorded += _missing(events, *TAKEN)[:1] if (active > reserved).any() else ()
-    return History(
-        snapshot,
-        device,
-        events,
-        segments,
-        lives,
-        occupied,
-        allocated,
-        active,
-        reserved,
-        difference,
-        unrecorded,
-    )
+    known = lives, occupied, allocated, active, reserved, difference, unrecorded
+    return History(snapshot, device, events, segments, *known)
 
 
 def _missing(events: MemoryEvents, *actions: MemoryAction) -> tuple[MemoryAction, ...]:
@@ -237,15 +226,9 @@ def lives_of(events: MemoryEvents, blocks: Blocks, kept: Rows, end: MemoryAction
     stack = np.full(len(found), -1, np.int32)
     stack[before:] = events.stack[born]
     stack[:before] = np.where(block[:before] < 0, -1, np.append(blocks.stack, -1)[block[:before]])
-    return Lives(
-        address=found,
-        size=np.concatenate([events.size[early], held(blocks, unnamed), events.size[born]]),
-        born=np.concatenate([np.full(before, BEFORE), born]),
-        died=died,
-        stack=stack,
-        block=block,
-        events=count,
-    )
+    size = np.concatenate([events.size[early], held(blocks, unnamed), events.size[born]])
+    begun = np.concatenate([np.full(before, BEFORE), born])
+    return Lives(found, size, begun, died, stack, block, count)
 
 
 def blank(kind: type[T], rows: int, **given: Any) -> T:

@@ -146,9 +146,8 @@ def is_expandable(history: History) -> bool:
     settings = snapshot.settings
     asked = str(settings.get("PYTORCH_CUDA_ALLOC_CONF", "")).replace(" ", "").lower()
     on = settings.get("expandable_segments") is True or "expandable_segments:true" in asked
-    mapped = np.isin(
-        history.events.action, (MemoryAction.SEGMENT_MAP, MemoryAction.SEGMENT_UNMAP)
-    ).any()
+    maps = MemoryAction.SEGMENT_MAP, MemoryAction.SEGMENT_UNMAP
+    mapped = np.isin(history.events.action, maps).any()
     return bool(on or mapped or snapshot.segments.is_expandable[history.segments].any())
 
 

@@ -71,7 +71,9 @@ class GraphDraft:
         target, source, explained = (c[~empty] for c in (*pairs, explained))
         number = ordinals(target)
         join = len(self.kind) + np.arange(len(target))
-        self._grow(len(target))
+        more = GraphDraft(len(target))
+        for name, column in vars(self).items():
+            setattr(self, name, np.concatenate((column, getattr(more, name)), axis=-1))
         first = number == 0
         self.connect(1, join, source, explained)
         self.connect(0, join[~first], join[~first] - 1)
@@ -82,11 +84,6 @@ class GraphDraft:
         self.began[join] = self.ended[join] = self.began[target]
         self.chain[join] = self.chain[target]
         self.place[join] = target - 0.5 + number / (2 * number.max(initial=0) + 2)
-
-    def _grow(self, number: int) -> None:
-        more = GraphDraft(number)
-        for name, column in vars(self).items():
-            setattr(self, name, np.concatenate((column, getattr(more, name)), axis=-1))
 
     def late(self, nodes: Rows) -> Int64s:
         source, explained = self.source[:, nodes], self.explained[:, nodes]

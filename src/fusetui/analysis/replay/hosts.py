@@ -92,19 +92,9 @@ def hosts_of(trace: Trace) -> Hosts:
         if b > a:
             first[k] = min(first[k], begin[heads[a]])
             last[k] = max(last[k], ends[b - 1])
-    return Hosts(
-        threads=threads,
-        first=first,
-        last=last,
-        bounds=bounds,
-        begin=begin[heads],
-        end=ends,
-        kind=kind[most].astype(np.uint8),
-        row=row[most],
-        cut_of_row=cut_of_row[:-1],
-        handoffs=numbers[len(loads) :][: handed[:3].size].reshape(3, -1),
-        batches=numbers[: len(loads)],
-    )
+    cuts_of = begin[heads], ends, kind[most].astype(np.uint8), row[most], cut_of_row[:-1]
+    handoffs = numbers[len(loads) :][: handed[:3].size].reshape(3, -1)
+    return Hosts(threads, first, last, bounds, *cuts_of, handoffs, numbers[: len(loads)])
 
 
 def _calls(trace: Trace, rows: Rows, kind: Node) -> Cut:

@@ -32,6 +32,7 @@ from fusetui.trace.model.categories import CPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.memo import memo, once
 
+WHOLE = ("report", "keys", "names", "categories", "elements")
 SAME = ("name", "cat", "role", "correlation", "external_id", "order")
 
 
@@ -57,10 +58,6 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         place, tree = self.place_in(trace), self.tree
         sizes = [len(track) for track in self.tracks]
         return Trace(
-            report=trace.report,
-            keys=trace.keys,
-            names=trace.names,
-            categories=trace.categories,
             tracks=self.tracks,
             start=self.start,
             dur=self.dur,
@@ -70,7 +67,7 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
             depth=tree.depth,
             launch=place[trace.launch[self.rows]],
             op=place[trace.op[self.rows]],
-            elements=trace.elements,
+            **{field: getattr(trace, field) for field in WHOLE},
             **{column: getattr(trace, column)[self.rows] for column in SAME},
         )
 

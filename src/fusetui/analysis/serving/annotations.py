@@ -147,16 +147,13 @@ def _named_by(args: dict[str, Any], by_node: Mapping[int, Any]) -> tuple[str, st
     """The path of a node with these args, and where it stands."""
     if path := path_named(by_node.get(_node(args))):
         return path, FILE
-    path = path_named({name: args[name] for name in NAMES})
-    return path or path_named(_unpacked(args[SOME_ANNOTATION])), ARGS
-
-
-def _unpacked(annotation: Any) -> Any:
-    """torch writes a list as text."""
-    if isinstance(annotation, str) and annotation.startswith(("[", "{")):
+    if path := path_named({name: args[name] for name in NAMES}):
+        return path, ARGS
+    annotation = args[SOME_ANNOTATION]
+    if isinstance(annotation, str) and annotation.startswith(("[", "{")):  # a list as text
         with suppress(msgspec.DecodeError, RecursionError):
-            return msgspec.json.decode(annotation)
-    return annotation
+            annotation = msgspec.json.decode(annotation)
+    return path_named(annotation), ARGS
 
 
 def _node(args: dict[str, Any]) -> int:

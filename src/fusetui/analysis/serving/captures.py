@@ -182,9 +182,8 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
 
 def bare_launches(trace: Trace) -> int:
     """How many graph launches have no event: the profiler did not record the nodes of graphs."""
-    launch = trace.launch[trace.gpu_rows]
-    events = np.bincount(launch[launch >= 0], minlength=len(trace))
-    return int((graph_calls(trace) & (events == 0)).sum())
+    calls = np.flatnonzero(graph_calls(trace))
+    return int((~np.isin(calls, trace.launch[trace.gpu_rows])).sum())
 
 
 def numbers_nodes(trace: Trace) -> bool:
