@@ -98,27 +98,18 @@ def events_at(histories: Sequence[History], at: str | int) -> list[int]:
     ends = [len(one.events) - 1 for one in histories]
     if at == "end":
         return ends
-    if at == "oom":
-        return _failures(histories, ends)
-    if all(one.time_us(BEFORE) is None for one in histories):
+    failed, time = [list[int]() for _ in histories], 0 if at == "oom" else int(at)
+    if at == "oom":  # the last of each device; of the others the same time, if it is known
+        failed = [one.failures[-1:].tolist() for one in histories]
+        pairs = zip(histories, failed, strict=True)
+        time = max((one.time_us(rows[0]) or -1 for one, rows in pairs if rows), default=0)
+        if not any(failed):
+            raise NoMoment("it has no event of memory that ran out.")
+    elif all(one.time_us(BEFORE) is None for one in histories):
         raise NoMoment("its events have no times.")
-    return [_event_by(one, int(at)) for one in histories]
-
-
-def _failures(histories: Sequence[History], ends: list[int]) -> list[int]:
-    """The last `oom` of each device; of the others the same time, if it is known."""
-    failed = [one.failures[-1:].tolist() for one in histories]
-    if not any(failed):
-        raise NoMoment("it has no event of memory that ran out.")
-    pairs = zip(histories, failed, strict=True)
-    time = max(one.time_us(rows[0]) or -1 for one, rows in pairs if rows)
-    others = ends if time < 0 else [_event_by(one, time) for one in histories]
+    until = (np.searchsorted(one.events.time_us, time, side="right") for one in histories)
+    others = ends if at == "oom" and time < 0 else [int(place) - 1 for place in until]
     return [rows[0] if rows else other for rows, other in zip(failed, others, strict=True)]
-
-
-def _event_by(history: History, time_us: int) -> int:
-    """The last event until a time."""
-    return int(np.searchsorted(history.events.time_us, time_us, side="right")) - 1
 
 
 def totals(history: History, event: int) -> dict[str, Any]:

@@ -259,5 +259,4 @@ def _same(lives: Lives, occupied: Lives, rows: Rows) -> Rows:
     known, wanted = np.append(lives.address[early], -1), occupied.address[rows]
     place = np.searchsorted(known[:-1], wanted)
     before = np.where(known[place] == wanted, np.append(early, -1)[place], -1)
-    found: Rows = np.where(occupied.born[rows] == BEFORE, before, of_event[occupied.born[rows]])
-    return found
+    return np.where(occupied.born[rows] == BEFORE, before, of_event[occupied.born[rows]])

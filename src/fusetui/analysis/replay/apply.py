@@ -333,13 +333,11 @@ def _on_device(change: OnDevice, draft: Draft) -> None:
         raise WrongChange(f"The least time of no kernel is known both here and on {change.name}.")
     draft.notes += ["host_unchanged"] if known.all() else ["host_unchanged", "unscaled"]
     ratio, least = every[:, row[known]]
-
-    def scaled(own: Floats) -> Floats:
-        ends = own * ratio, own + (ratio - 1) * np.minimum(least, own)
-        found: Floats = np.maximum(*ends) if draft.latest else np.minimum(*ends)
-        return found
-
-    draft.scale(draft.items[known], scaled)
+    limit = np.maximum if draft.latest else np.minimum
+    draft.scale(
+        draft.items[known],
+        lambda own: limit(own * ratio, own + (ratio - 1) * np.minimum(least, own)),
+    )
 
 
 MAKERS: dict[type[Change], Callable[[Any, Draft], None]] = {

@@ -143,7 +143,7 @@ def awaited_by_calls(
     whole, event, syncing = (
         matching(trace, rows, test.search) for test in (OF_DEVICE, OF_EVENT, SYNCHRONIZES)
     )
-    own = np.flatnonzero((items.cut >= 0) & (np.append(hosts.kind, 0)[items.cut] == Node.WAIT))
+    own = np.flatnonzero(np.append(hosts.kind, 0)[items.cut] == Node.WAIT)
     skew = np.where(matching(trace, items.rows[own], TO_DEVICE.search), 0, SKEW_NS)
     own = own[items.end[own] <= hosts.end[items.cut[own]] + skew]  # else it only fills a buffer
     found = [WaitPairs(items.cut[own], own)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from fusetui.analysis.replay.apply import changed
 from fusetui.analysis.replay.build import graph_of
@@ -55,18 +55,16 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         return place
 
     def trace_of(self, trace: Trace) -> Trace:
-        place, tree = self.place_in(trace), self.tree
+        place = self.place_in(trace)
         sizes = [len(track) for track in self.tracks]
         return Trace(
             tracks=self.tracks,
             start=self.start,
             dur=self.dur,
             track=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
-            parent=tree.parent,
-            end_row=tree.end_row,
-            depth=tree.depth,
             launch=place[trace.launch[self.rows]],
             op=place[trace.op[self.rows]],
+            **asdict(self.tree),
             **{field: getattr(trace, field) for field in WHOLE},
             **{column: getattr(trace, column)[self.rows] for column in SAME},
         )
