@@ -37,7 +37,6 @@ from .guard import same_folder
 from .options import (
     Options,
     Point,
-    as_arguments,
     declared,
     describe_point,
     describe_shapes,
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
 
 SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
 
-Runs = Mapping[str, SavedRun]  # the runs of a sweep by the names of their points, in order
+Runs = Sequence[tuple[Point, SavedRun]]  # what there is of a sweep, in order
 
 
 def capture(workload: str, options: Options, out: Path | None = None) -> RunOutcome:
@@ -174,7 +173,7 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> RunOutcome:
         raise
     finally:
         runs = _saved(folder, points)
-        rows = list(_rows(runs, points))
+        rows = list(_rows(runs))
         _replace(folder / SWEEP_NAME, as_json({"asked": asked, "rows": rows}))
         _replace(folder / CSV_NAME, sweep_csv(rows).encode())
     if not runs:  # what we wrote goes, and the folder if it is empty then
@@ -183,8 +182,8 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> RunOutcome:
                 (folder / name).unlink()
             folder.rmdir()
         raise CaptureError("Nothing was captured at any point of the sweep.")
-    _show(folder, runs, points)
-    return RunOutcome(folder, _show_guesses(runs, points), tuple(_failed(runs, points)))
+    _show(folder, runs)
+    return RunOutcome(folder, _show_guesses(runs), tuple(_failed(runs, points)))
 
 
 def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
@@ -252,17 +251,17 @@ def _run_point(
     progress.say(f"{name} ({number}){': there already' * there}")
     if there:
         return
-    shapes = [*options.shapes, *as_arguments(point)]
+    shapes = [*options.shapes, *(f"--{axis}={size}" for axis, size in point.items())]
     try:
         measure(workload, dataclasses.replace(options, shapes=shapes), out=place, progress=progress)
     except CaptureError as error:
         progress.say(f"{name}: {error}")
 
 
-def _saved(folder: Path, points: Sequence[Point]) -> dict[str, SavedRun]:
-    names = [describe_point(point) for point in points]
+def _saved(folder: Path, points: Sequence[Point]) -> Runs:
+    places = [(point, folder / describe_point(point)) for point in points]
     try:
-        return {name: read_run(folder / name) for name in names if os.path.lexists(folder / name)}
+        return [(point, read_run(place)) for point, place in places if os.path.lexists(place)]
     except CaptureError as error:
         raise CaptureError(f"{error} Move its folder away to run the point again.") from error
 
@@ -272,43 +271,43 @@ SHOWN = ("kernels_per_step", "weight_bytes", "max_error", "compile_ns", "failed"
 TIMES = {"median_ns": "median", "p10_ns": "p10", "p90_ns": "p90", "n_samples": "n"}
 
 
-def _rows(runs: Runs, points: Sequence[Point]) -> Iterator[dict[str, Any]]:
+def _rows(runs: Runs) -> Iterator[dict[str, Any]]:
     """A row for every point and variant that ran: sizes, times in ns, or the failure."""
-    for point, variant in _variants(runs, points):
+    for point, variant in _variants(runs):
         times = {name: getattr(variant.step_ns, field, None) for name, field in TIMES.items()}
         others = {name: getattr(variant, name) for name in SHOWN}
         yield {**point, "variant": variant.name, **times, **others}
 
 
-def _variants(runs: Runs, points: Sequence[Point]) -> Iterator[tuple[Point, SavedVariant]]:
-    for point in points:
-        run = runs.get(describe_point(point))
-        yield from ((point, variant) for variant in (run.variants if run else ()))
+def _variants(runs: Runs) -> Iterator[tuple[Point, SavedVariant]]:
+    return ((point, variant) for point, run in runs for variant in run.variants)
 
 
 def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
-    yield from (name for point in points if (name := describe_point(point)) not in runs)
-    for point, variant in _variants(runs, points):
+    there = [point for point, _ in runs]
+    yield from (describe_point(point) for point in points if point not in there)
+    for point, variant in _variants(runs):
         if variant.failed and not variant.skipped:
             yield f"{describe_point(point)} {variant.name}"
 
 
-def _show(folder: Path, runs: Runs, points: Sequence[Point]) -> None:
-    rows, axes = list(_rows(runs, points)), list(points[0])
-    name, run = next(iter(runs.items()))
+def _show(folder: Path, runs: Runs) -> None:
+    point, run = runs[0]
+    rows, axes = list(_rows(runs)), list(point)
     constant = {axis: size for axis, size in run.shapes.items() if axis not in axes}
     chart = sweep_chart(rows, axes, ascii_only=not speaks_unicode())
     figures = f"The figures are in {printable(str(folder / CSV_NAME))} and {SWEEP_NAME}."
-    each = f"Each point is a run: fusetui open {printable(shlex.quote(str(folder / name)))}"
+    place = printable(shlex.quote(str(folder / describe_point(point))))
+    each = f"Each point is a run: fusetui open {place}"
     parts = (title(run, constant), sweep_table(rows, axes), chart, f"{figures}\n{each}")
     emit("\n\n".join(parts))
 
 
-def _show_guesses(runs: Runs, points: Sequence[Point]) -> bool:
+def _show_guesses(runs: Runs) -> bool:
     """Prints the wrong guesses, point by point; returns whether there are none."""
     wrong = [
         f"{describe_point(point)}: {line}"
-        for point, variant in _variants(runs, points)
+        for point, variant in _variants(runs)
         for line in guess_lines(variant.name, variant.guesses)
         if line.startswith("!")
     ]

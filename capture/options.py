@@ -246,11 +246,6 @@ def describe_point(point: Point) -> str:
     return ",".join(f"{axis}={size}" for axis, size in point.items())
 
 
-def as_arguments(point: Point) -> list[str]:
-    """The point as shape options: `--batch=64`."""
-    return [f"--{axis}={size}" for axis, size in point.items()]
-
-
 def _with_shares(point: Point, shares: Mapping[str, tuple[int, str]]) -> Point:
     """The point with the sizes that follow from others."""
     found = dict(point)

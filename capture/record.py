@@ -111,7 +111,7 @@ class StepTime:
     n: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Measured:
     """A variant that ran.
 
@@ -127,10 +127,10 @@ class Measured:
 
     name: str
     step_ns: StepTime | None
-    compile_ns: int | None
-    compile_cached: bool | None
-    peak_memory_bytes: int | None
-    max_error: float | None
+    compile_ns: int | None = None
+    compile_cached: bool | None = None
+    peak_memory_bytes: int | None = None
+    max_error: float | None = None
     kernels_per_step: float
     files: tuple[str, ...]
     max_gradient_error: float | None = None
@@ -151,7 +151,7 @@ class Failed:
     skipped: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """One run of a workload. `shapes_shrunk`: the CPU's defaults were used for some axis.
 
@@ -165,12 +165,12 @@ class RunRecord:
     workload: str
     summary: str
     shapes: Mapping[str, int]
-    shapes_shrunk: bool
-    dtype: str
+    shapes_shrunk: bool = False
+    dtype: str = ""
     device: str
     device_kind: str
     versions: Mapping[str, str | None]
-    seed: int
+    seed: int = 0
     profiled_steps: int
     variants: tuple[Measured | Failed, ...]
     options: Options = field(default_factory=Options)

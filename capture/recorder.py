@@ -76,14 +76,7 @@ def _profile(
     step is one `ProfilerStep#N` around the labels of its parts, and waits for the device, so that
     the kernels of a step run within it."""
     parent, synchronize = os.getpid(), synchronizer(device_kind)
-
-    def export(profiler: Any) -> None:
-        leave_if_forked(parent)
-        profiler.export_chrome_trace(str(plain))
-
-    plan = schedule(wait=WAIT, warmup=WARM_UP, active=len(steps), repeat=1)
-    given = {**settings(options, device_kind), "schedule": plan, "on_trace_ready": export}
-    with profile(**given) as profiler:
+    with profiler(options, device_kind, plain, WAIT, len(steps)) as recording:
         for together in [*[before] * (WAIT + WARM_UP), *([step] for step in steps)]:
             for step in together:
                 value = None
@@ -91,17 +84,27 @@ def _profile(
                     with record_function(part.label):
                         value = part.run(value)
             synchronize()
-            profiler.step()
+            recording.step()
+    leave_if_forked(parent)
 
 
-def settings(options: Options, device_kind: str) -> dict[str, Any]:
-    gpu = [ProfilerActivity.CUDA] if device_kind == "cuda" else []
-    return {
-        "activities": [ProfilerActivity.CPU, *gpu],
-        "record_shapes": options.record_shapes,
-        "profile_memory": options.memory,
-        "with_stack": options.stack,
-    }
+def profiler(options: Options, device_kind: str, plain: Path, wait: int, active: int) -> profile:
+    """Leaves out `wait` steps and one that it discards, and writes the next `active` ones to
+    `plain`; a child process that was forked meanwhile writes nothing."""
+    parent = os.getpid()
+
+    def export(done: profile) -> None:
+        if os.getpid() == parent:
+            done.export_chrome_trace(str(plain))
+
+    return profile(
+        activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * (device_kind == "cuda")],
+        record_shapes=options.record_shapes,
+        profile_memory=options.memory,
+        with_stack=options.stack,
+        schedule=schedule(wait=wait, warmup=WARM_UP, active=active, repeat=1),
+        on_trace_ready=export,
+    )
 
 
 def compress(plain: Path, path: Path, scrub: bool) -> None:

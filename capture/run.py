@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -117,12 +117,14 @@ class Runner:
         first = f"{'compiling' if trial.compiles else 'checking'} {name}"
         with self._progress.phase(first), parent_only():
             call = trial.build()
-            parts = self._parts(call, trial)
+            parts = step.forward_step(call, self._job.label, trial.copies)
+            if self._job.backward:
+                parts = step.training_step(call, self._job.label, trial.copies, self._job.gradient)
             begin = perf_counter_ns()
             result = step.run_step(parts)
             step.synchronizer(kind)()
             first_ns = perf_counter_ns() - begin  # including any compilation
-            errors = self._check(step.answer(result, trial.copies[0], call))
+            error, of_gradients = self._check(step.answer(result, trial.copies[0], call))
             graphs = graph_count()
         del result
         with self._progress.phase(f"timing {name}"), parent_only():
@@ -134,10 +136,10 @@ class Runner:
             compile_ns=first_ns if compiled else None,
             compile_cached=was_cached(),
             peak_memory_bytes=peak_bytes,
-            max_error=errors.result,
+            max_error=error,
             kernels_per_step=0,
             files=(f"{name}.json.gz",),
-            max_gradient_error=errors.gradients,
+            max_gradient_error=of_gradients,
             recompilations=graph_count() - graphs if compiled else None,
             weight_bytes=step.weight_bytes(call),
             warm_up_steps=timed.warm_up_steps,
@@ -167,20 +169,15 @@ class Runner:
             guesses=compare(self._guesses[measured.name], counted),
         )
 
-    def _parts(self, call: Callable[..., Any], trial: Trial) -> Step:
-        label = self._job.label
-        if self._job.backward:
-            return step.training_step(call, label, trial.copies, self._job.gradient)
-        return step.forward_step(call, label, trial.copies)
-
-    def _check(self, answer: Answer) -> step.Errors:
-        """Compares with the reference, or if there is none, with the first trial's answer."""
+    def _check(self, answer: Answer) -> tuple[float | None, float | None]:
+        """The errors of the result and the gradients against the reference, or if there is none,
+        that of the result against the first trial's."""
         if self._job.reference is not None:
             return step.check_answer(answer, self._job.reference, self._job.dtype)
         if self._first_answer is None:
             self._first_answer = answer
-            return step.Errors(None, None)
-        return step.compare_answer(answer, self._first_answer)
+            return None, None
+        return step.compare_answer(answer, self._first_answer), None
 
     def _timed(self, parts: Step) -> tuple[step.Timing, int | None]:
         """Time per step, and on a GPU the most memory that was allocated meanwhile, in bytes."""

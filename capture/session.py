@@ -101,20 +101,11 @@ def _profiler(
     options: Options, kind: str, skip: int, plain: Path
 ) -> Iterator[tuple[Any, Callable[[], None]]]:
     """A running profiler that writes its trace to `plain`, and what waits for the device."""
-    import torch.profiler
-
     from . import recorder, step
 
     parent = os.getpid()
-
-    def export(done: Any) -> None:
-        if os.getpid() == parent:
-            done.export_chrome_trace(str(plain))
-
-    plan = torch.profiler.schedule(wait=skip, warmup=1, active=options.profiled_steps, repeat=1)
-    given = {**recorder.settings(options, kind), "schedule": plan, "on_trace_ready": export}
     with quiet_torch():
-        profiler = torch.profiler.profile(**given)
+        profiler = recorder.profiler(options, kind, plain, skip, options.profiled_steps)
         profiler.start()
     try:
         yield profiler, step.synchronizer(kind)
@@ -144,10 +135,6 @@ def _record(
     measured = Measured(
         name=name,
         step_ns=step.summarize(session.durations_ns) if session.durations_ns else None,
-        compile_ns=None,
-        compile_cached=None,
-        peak_memory_bytes=None,
-        max_error=None,
         kernels_per_step=counted.per_step("kernels"),
         files=(path.name,),
         guesses=compare(guesses, counted),
@@ -160,9 +147,6 @@ def _record(
         workload=name,
         summary="a loop of the user's own",
         shapes={},
-        shapes_shrunk=False,
-        dtype="",
-        seed=0,
         profiled_steps=session.recorded_steps,
         variants=(measured,),
     )

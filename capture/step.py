@@ -144,19 +144,10 @@ class WrongResultError(Exception):
     """A variant's result differs from the reference by more than its dtype explains."""
 
 
-@dataclass(frozen=True)
-class Errors:
-    """`result`: the largest absolute error of the result; `gradients`: the largest error of any
-    gradient, as a share of its largest value. None if nothing could be compared."""
-
-    result: float | None
-    gradients: float | None
-
-
-def check_answer(found: Answer, reference: Answer, dtype: str) -> Errors:
-    """The errors of a result and of the gradients that both sides have by the same name. Raises
-    WrongResultError if the result has another shape, or if an error exceeds the tolerance of the
-    dtype or is NaN."""
+def check_answer(found: Answer, reference: Answer, dtype: str) -> tuple[float, float | None]:
+    """The largest absolute error of the result, and that of any gradient that both sides have by
+    the same name, as a share of its largest value. Raises WrongResultError if the result has
+    another shape, or if an error exceeds the tolerance of the dtype or is NaN."""
     result = check(found["result"], reference["result"], dtype)
     shares = [
         check(gradient, reference[name], dtype, f"the gradient of {name}") / most
@@ -164,17 +155,19 @@ def check_answer(found: Answer, reference: Answer, dtype: str) -> Errors:
         if name in reference and not name.startswith("result")
         if gradient.shape == reference[name].shape and (most := largest(reference[name]))
     ]  # one that is 0 everywhere has no relative error
-    return Errors(result, max(shares, default=None))
+    return result, max(shares, default=None)
 
 
-def compare_answer(found: Answer, reference: Answer) -> Errors:
-    """The largest errors, without judging them: for functions that need not compute the same."""
-    names = [name for name in found if name.startswith("result")]
-    if names != [name for name in reference if name.startswith("result")]:
-        return Errors(None, None)
-    if not names or any(found[name].shape != reference[name].shape for name in names):
-        return Errors(None, None)
-    return Errors(max(largest_error(found[name], reference[name]) for name in names), None)
+def compare_answer(found: Answer, reference: Answer) -> float | None:
+    """The largest error of the result without judging it, for functions that need not compute the
+    same; None if it cannot be compared."""
+    one, other = (
+        {name: tensor for name, tensor in answer.items() if name.startswith("result")}
+        for answer in (found, reference)
+    )
+    if [(n, t.shape) for n, t in one.items()] != [(n, t.shape) for n, t in other.items()]:
+        return None
+    return max((largest_error(tensor, other[name]) for name, tensor in one.items()), default=None)
 
 
 def check(result: Tensor, reference: Tensor, dtype: str, what: str = "its result") -> float:

@@ -58,7 +58,7 @@ def definitions(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
     """Functions, classes and constants of a module, and the methods of its classes; without the
     rules of why, which are found by what they are."""
     for node in tree.body:
-        if any("rule" in dict(used_in(part)) for part in getattr(node, "decorator_list", ())):
+        if any("Rule" in dict(used_in(part)) for part in getattr(node, "decorator_list", ())):
             continue
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name, node

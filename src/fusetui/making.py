@@ -21,7 +21,6 @@ from fusetui.arguments import (
     amount,
     argument,
     flag,
-    whole,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def size(text: str) -> tuple[int, int]:
 
 def pixels(text: str) -> int:
     """The type of an argument: the width of a picture."""
-    if not 100 <= (value := whole(text)) <= 10_000:
+    if not 100 <= (value := int(text)) <= 10_000:
         raise ArgumentTypeError(f"takes a number from 100 to 10000, not {text!r}")
     return value
 
@@ -191,7 +190,7 @@ SHARING = (
         "A page of the app as a picture: SVG, PNG or HTML.",
         (
             TRACE,
-            argument("OTHER", "A second trace, for the diff.", nargs="?"),
+            argument("OTHER?", "A second trace, for the diff."),
             argument("OUT", "The new file, named .svg, .png or .html."),
             argument(
                 "--page PAGE",
@@ -219,7 +218,7 @@ SHARING = (
         "One page for a browser: account, findings, tables, timeline, and the diff of two.",
         (
             argument("A", "A trace."),
-            argument("B", "Another, to compare with the first.", nargs="?"),
+            argument("B?", "Another, to compare with the first."),
             argument("OUT", "The new file, named .html."),
             *(*LIGHT, NO_CACHE),
         ),
@@ -232,7 +231,7 @@ SHARING = (
         "Stacks of ops, modules or Python frames with their times, for other flame graphs.",
         (
             TRACE,
-            argument("OUT", "A new file; by default, printed.", nargs="?"),
+            argument("OUT?", "A new file; by default, printed."),
             argument(
                 "--of WHAT",
                 "ops, modules or python, as on the app's flame page.",

@@ -28,7 +28,7 @@ WORDS = (
     ("^the following arguments are required: ", " needs "),
     ("^argument ([^:]*): (?=takes )", r": \1 "),
     ("^argument ([^:]*): expected .*", r": \1 needs a value, as in \1=VALUE"),
-    ("^argument ([^:]*): invalid int value: ", r": \1 takes a whole number, not "),
+    ("^argument ([^:]*): invalid (int|amount|pixels) value: ", r": \1 takes a whole number, not "),
     ("^argument ([^:]*): invalid float value: ", r": \1 takes a number, not "),
     ("^argument ([^:]*): ignored explicit argument .*", r": \1 takes no value"),
     ("^(?![ :])", ": "),

@@ -40,7 +40,7 @@ def errors(found: dict[str, list[float]], **reference: list[float]) -> Any:
 
 def test_the_error_of_a_gradient_is_a_share() -> None:
     found = {"result": [1.0], "w": [1.01, 4.0], "b": [9.0]}
-    assert errors(found, result=[1.0], w=[1.0, 4.0]).gradients == pytest.approx(0.0025)
+    assert errors(found, result=[1.0], w=[1.0, 4.0])[1] == pytest.approx(0.0025)
 
 
 def test_a_wrong_gradient_is_named() -> None:
@@ -50,9 +50,9 @@ def test_a_wrong_gradient_is_named() -> None:
 
 def test_results_that_cannot_be_compared_have_no_error() -> None:
     one, two = {"result": torch.ones(2)}, {"result": torch.ones(3)}
-    assert check.compare_answer(one, two) == check.Errors(None, None)
+    assert check.compare_answer(one, two) is None
 
 
 def test_results_are_compared_without_a_judgment() -> None:
     one, two = {"result": torch.ones(2)}, {"result": torch.zeros(2)}
-    assert check.compare_answer(one, two) == check.Errors(1.0, None)
+    assert check.compare_answer(one, two) == 1.0

@@ -3,7 +3,7 @@
 import pytest
 
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.options import as_arguments, describe_point, parse_sizes, parse_sweep
+from fusetui.capture.options import describe_point, parse_sizes, parse_sweep
 
 AXES = ["batch", "n"]
 PRESETS = {"paper-n": "n=2,4,...,16"}
@@ -87,10 +87,6 @@ def test_a_preset_is_a_sweep_with_a_name() -> None:
 def test_a_wrong_sweep_is_told(texts: list[str], message: str) -> None:
     with pytest.raises(CaptureError, match=message):
         parse_sweep(texts, AXES, PRESETS)
-
-
-def test_a_point_becomes_shape_options() -> None:
-    assert as_arguments({"batch": 1, "n": 2}) == ["--batch=1", "--n=2"]
 
 
 def test_every_preset_of_the_workloads_is_a_sweep() -> None:

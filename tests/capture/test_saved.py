@@ -193,9 +193,9 @@ def test_any_run_that_is_read_can_be_shown_again(anywhere: Path, data: st.DataOb
         return
     finally:
         place[key] = before
-    command._show(anywhere, {"n=1": run}, [{"n": 1}])
-    command._show_guesses({"n=1": run}, [{"n": 1}])
-    assert sweep_csv(list(command._rows({"n=1": run}, [{"n": 1}])))
+    command._show(anywhere, [({"n": 1}, run)])
+    command._show_guesses([({"n": 1}, run)])
+    assert sweep_csv(list(command._rows([({"n": 1}, run)])))
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:

@@ -143,7 +143,7 @@ def test_a_variant_that_was_skipped_did_not_fail() -> None:
         SavedVariant("c"),
     )
     done = SavedRun("mlp", {}, "float32", "a CPU", "cpu", variants)
-    assert list(command._failed({"n=1": done}, [{"n": 1}, {"n": 2}])) == ["n=2", "n=1 b"]
+    assert list(command._failed([({"n": 1}, done)], [{"n": 1}, {"n": 2}])) == ["n=2", "n=1 b"]
 
 
 def test_two_sweeps_in_one_second_get_folders_of_their_own(

@@ -38,8 +38,6 @@ BESIDE = (
 """What may be kept beside an entry: the last part of the names of such files."""
 _ENTRY = late(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")
 _UNFINISHED = late(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
-_UNFINISHED_EARLIER = late(rf"tmp[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
-"""Names of unfinished files in earlier versions; other programs may use such names too."""
 
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _CAREFULLY = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -186,7 +184,7 @@ def _is_own(folder: Folder, name: str, state: os.stat_result) -> bool:
         os.close(file)
     if _UNFINISHED.fullmatch(name):  # a process may end before it has written anything
         return MAGIC.startswith(head)
-    return head == MAGIC and bool(_ENTRY.fullmatch(name) or _UNFINISHED_EARLIER.fullmatch(name))
+    return head == MAGIC and _ENTRY.fullmatch(name) is not None
 
 
 def _stat(folder: Folder, name: str) -> os.stat_result:

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.text.patterns import LONGEST_NAME
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Kinds, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import Id
@@ -55,7 +55,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     dur: Int64s
     name: Int32s
     cat: Int32s
-    role: NDArray[np.uint8]  # a Role, from the category
+    role: Kinds  # a Role, from the category
     track: Int32s
     parent: Int32s
     end_row: Int32s
@@ -135,7 +135,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return None
 
     @property
-    def source_role(self) -> NDArray[np.uint8]:
+    def source_role(self) -> Kinds:
         """`role`; for rows taken from a capture, the role that they have there."""
         return self.role
 
@@ -167,7 +167,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The rows of these roles whose names pass a test; it is made once for each name."""
         fits = np.zeros(len(self.names), dtype=np.bool_)
         for number in np.flatnonzero(self._names_of[list(roles)].any(axis=0)).tolist():
-            fits[number] = bool(test(self.names[number]))
+            fits[number] = bool(test(self.names[number][:LONGEST_NAME]))
         rows = self.rows_of(*roles) if fits.any() else np.empty(0, dtype=np.intp)
         return rows[fits[self.name[rows]]]
 

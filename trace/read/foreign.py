@@ -133,11 +133,7 @@ FORMATS: tuple[ForeignFormat, ...] = (
         is_export_of_nsys,
     ),
     ("a SQLite database", RECORD, _starts(SQLITE)),
-    (
-        "a memory snapshot of PyTorch",
-        "fusetui memory FILE answers it",
-        is_snapshot,
-    ),
+    ("a memory snapshot of PyTorch", "fusetui memory FILE answers it", is_snapshot),
     ("a pickle file", RECORD, is_pickle),
     (
         "a TensorBoard event file",

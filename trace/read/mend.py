@@ -293,8 +293,3 @@ class Joiner:
         found = list(self.ordered(document, start, may))
         self.add(found)
         return found
-
-
-def whole(document: Document, start: int, others: bool = False) -> Iterator[Chunk]:
-    """All chunks of a document, read by this process alone; `others` as in Batch."""
-    return Joiner(others).ordered(document, start)

@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, Generic, NamedTuple, Self, TypeVar
 
-from fusetui.trace.model.arguments import NOTHING, KeptArguments, Wanted, digest
 from fusetui.trace.model.arrays import Int64s
-from fusetui.trace.model.events import Events, Numbered
+from fusetui.trace.model.events import NOTHING, Arguments, Events, Numbered, Wanted, digest
+from fusetui.trace.read import workers
 from fusetui.trace.read.autograd import NO_NUMBERS, Autograd, autograd_of, numbers_in
 from fusetui.trace.read.elements import args_in
 from fusetui.trace.read.memory import file_in_memory
-from fusetui.trace.read.workers import NUMBER_SIZE, forked, has_second_core, may_fork, taken
+from fusetui.trace.read.workers import NUMBER_SIZE, forked, may_fork, taken
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Reread(Wanted):
         sequence = numbers_in(self._events, own, first) if self._numbered else NO_NUMBERS
         return StretchArgs(args, sequence)
 
-    def args(self, parts: Sequence[StretchArgs]) -> KeptArguments:
+    def args(self, parts: Sequence[StretchArgs]) -> Arguments:
         """From the parts of all stretches, in order."""
         return self.together((part.args for part in parts), self._asked)
 
@@ -77,7 +77,7 @@ class Aside(Generic[T]):
         self._given = -1
         self._child = 0
         self._file: IO[bytes] | None = None
-        if is_worth_it and may_fork() and has_second_core():
+        if is_worth_it and may_fork() and workers.core_count() > 1:
             with suppress(OSError):  # no more processes or files
                 self._start()
 

@@ -76,6 +76,22 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
     def document(self) -> Document:
         return self.arriving or Document(self.file.fileno(), self.size)
 
+    @property
+    def likely_size(self) -> int:
+        """The size of the document in bytes; an estimate for a compressed file."""
+        return self.size * (PACKED if self.packing else 1)
+
+    def has_changed(self) -> bool:
+        """Whether the file is another one since it was opened; what arrives is looked after in
+        remote.py."""
+        return self.arriving is None and state_of(self.file.fileno()) != self.state
+
+    def room(self) -> IO[bytes]:
+        """The file that holds the document, or an unnamed one that it will be unpacked into."""
+        if self.packing is None:
+            return self.file
+        return file_in_memory() if is_remote(self.path) else _room(self.likely_size)
+
 
 class Source(msgspec.Struct, frozen=True, eq=False):
     """The bytes of one document."""
@@ -92,7 +108,7 @@ class Source(msgspec.Struct, frozen=True, eq=False):
 def open_source(path: str) -> Source:
     """The whole document of a file. Raises CannotRead or NotATrace."""
     stored = open_stored(path)
-    with closing(stored.file), closing(room_for(stored)) as room:
+    with closing(stored.file), closing(stored.room()) as room:
         return msgspec.structs.replace(unpacked(stored, room), document=present(room))
 
 
@@ -140,27 +156,9 @@ def state_of(file: int) -> State:
     return found.st_size, found.st_mtime_ns
 
 
-def has_changed(stored: Stored) -> bool:
-    """Whether a file is another one since it was opened; what arrives is looked after in
-    remote.py."""
-    return stored.arriving is None and state_of(stored.file.fileno()) != stored.state
-
-
-def room_for(stored: Stored) -> IO[bytes]:
-    """The file that holds the document, or an unnamed one that it will be unpacked into."""
-    if stored.packing is None:
-        return stored.file
-    return file_in_memory() if is_remote(stored.path) else _room(likely_size(stored))
-
-
 def _room(size: int) -> IO[bytes]:
     """An unnamed file for so many bytes."""
     return file_in_memory() if size < memory_left() // SHARE else file_on_disk()
-
-
-def likely_size(stored: Stored) -> int:
-    """The size of the document in bytes; an estimate for a compressed file."""
-    return stored.size * (PACKED if stored.packing else 1)
 
 
 def unpacked(

@@ -96,7 +96,9 @@ class Workers:
         self._forks = may_fork()
         cores = min(core_count(), MOST)
         fewest = FEWEST_FORKED if self._forks else FEWEST_STARTED
-        if cores > 1 and size >= fewest and _can_share():
+        # Only Linux has files in memory and pipes that can be waited for: others decode alone.
+        shares = hasattr(os, "memfd_create") and hasattr(os, "pread") and hasattr(select, "poll")
+        if shares and cores > 1 and size >= fewest:
             with suppress(OSError):  # no more processes or files: go on with those that there are
                 self._start(cores - self._forks)
 
@@ -302,16 +304,6 @@ def may_fork() -> bool:
     macOS libraries of the system do not survive it."""
     can = hasattr(os, "fork") and sys.platform != "darwin"
     return can and threading.active_count() == 1
-
-
-def has_second_core() -> bool:
-    return core_count() > 1
-
-
-def _can_share() -> bool:
-    """Whether the system has files in memory, and pipes that can be waited for: Linux. On others
-    the caller decodes alone."""
-    return all(hasattr(os, name) for name in ("memfd_create", "pread")) and hasattr(select, "poll")
 
 
 def core_count() -> int:

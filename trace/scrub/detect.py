@@ -44,9 +44,6 @@ of repositories know them. Others have a form: what it is, what is part of every
 (in lower case), and a pattern whose last group, or all of it, is the secret; none if that is
 empty."""
 
-SEPARATORS = str.maketrans(dict.fromkeys("_-.~:/=+%|,;()[]{}<>\"'`\\\x1b@#$&?!*^", " "))
-ESCAPE = r"\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\[abfnrtv0]|%[0-9a-fA-F]{2}|\[[0-9]{1,3}m"
-
 
 def tokens_in(text: str) -> Iterator[tuple[int, int, str]]:
     """Begin, end and kind of each token of a known form, from left to right; none overlaps another.
@@ -66,38 +63,23 @@ def tokens_in(text: str) -> Iterator[tuple[int, int, str]]:
 
 def _patterns(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
     """The few patterns of which at least the beginning occurs in the text."""
-    issued = _issued()
-    for head in issued.keys() & _heads(text):
-        for kind, prefix, body in issued[head]:
-            if prefix in text:
-                yield kind, compiled(f"{re.escape(prefix)}{body}")
+    for kind, prefix, pattern in _issued():
+        if prefix in text:
+            yield kind, compiled(pattern)
     lower = text.lower()
     for kind, mark, pattern in rows_of(FORMS):
         if mark in lower:
             yield kind, compiled(pattern)
 
 
-def _heads(text: str) -> set[str]:
-    """The words of a text, and the beginnings of long ones."""
-    if "\\" in text or "%" in text or "[" in text:
-        text = compiled(ESCAPE).sub(" ", text)
-    words = set(text.translate(SEPARATORS).split())
-    long = [word for word in words if len(word) > 9]
-    words |= {word[:4] for word in words if len(word) > 4}
-    return words | {word[:length] for word in long for length in (2, 3)}
-
-
 @cache
-def _issued() -> Mapping[str, list[tuple[str, str, str]]]:
-    """First word of a prefix, or four letters of it -> kind, prefix and pattern of what follows."""
-    rows: dict[str, list[tuple[str, str, str]]] = {}
+def _issued() -> list[tuple[str, str, str]]:
+    """Kind, prefix and pattern of tokens that begin in a way of their own."""
+    rows = []
     for kind, prefixes, body in rows_of(ISSUED):
         alphabet = ALPHABETS[body[0]]
         following = rf"(?=[{alphabet}]{{0,60}}[\dA-Z])[{alphabet}]{{{body[1:]},}}+"
-        for prefix in prefixes.split():
-            word = prefix.translate(SEPARATORS).split()[0]
-            head = word if len(word) < len(prefix) else word[:4]
-            rows.setdefault(head, []).append((kind, prefix, following))
+        rows += [(kind, prefix, re.escape(prefix) + following) for prefix in prefixes.split()]
     return rows
 
 

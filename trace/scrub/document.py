@@ -52,8 +52,7 @@ class ScrubbedDocument:
         self._known = known or {}
         self._pieces: list[JsonPiece] = []
         self._head, self._tail = Pairs(), Pairs()
-        self._unread: list[tuple[int, str]] = []
-        self._unread_in_all = 0
+        self._cut = EventCutter(source.document, self._body.start)
         self.keys_lost = False  # some of those around the events
         self.ends_early = False
 
@@ -61,12 +60,12 @@ class ScrubbedDocument:
     def lost(self) -> list[tuple[int, str]]:
         """Byte and reason of each event that is missing from the result, once all of it was
         taken."""
-        return [*self._unread, *self._events.lost]
+        return [*self._cut.lost, *self._events.lost]
 
     @property
     def lost_in_all(self) -> int:
         """The number of lost events; not all are listed."""
-        return self._unread_in_all + len(self._events.lost)
+        return self._cut.lost_in_all + len(self._events.lost)
 
     @property
     def events(self) -> int:
@@ -105,13 +104,12 @@ class ScrubbedDocument:
         return {**self._texts.given.counts, "variable": len(self._values.variables)}
 
     def _divide(self, reached: Callable[[int], None]) -> None:
-        cut = EventCutter(self._document, self._body.start)
+        cut = self._cut
         self._reserve(self._document[: self._body.start])
         for piece in cut.pieces():
             self._pieces.append(piece)
             self._reserve(self._document[piece.start : piece.end])
             reached(cut.at)
-        self._unread, self._unread_in_all = cut.lost, cut.lost_in_all
         tail = self._document[cut.after :].strip(BLANKS) if cut.after != -1 else b""
         self._reserve(tail)
         if self._body.bare:

@@ -285,11 +285,10 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
     """Where a GPU event was launched from, or what a CPU slice launched."""
     chain = _chain(trace, launch_chain(trace, row), glyphs)
     if not is_gpu(trace, row):
-        found = launched_sums(trace, row)
-        is_graph = found.events and is_replay(trace.name_of(row))
-        of_them = f" ({plural(found.kernels, 'kernel')})" if is_graph else ""
-        launched = f"launched {plural(found.events, 'GPU event')}{of_them}, {duration(found.ns)}"
-        parts = (launched if found.events else "", f"in {chain}" if chain else "")
+        events, kernels, ns = launched_sums(trace, row)
+        of_them = f" ({plural(kernels, 'kernel')})" if is_replay(trace.name_of(row)) else ""
+        launched = f"launched {plural(events, 'GPU event')}{of_them}, {duration(ns)}"
+        parts = (launched if events else "", f"in {chain}" if chain else "")
         return "   ".join(part for part in parts if part)
     if trace.launch[row] < 0:
         place = "what was read of this trace" if trace.report.prefix else "this trace"

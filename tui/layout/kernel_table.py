@@ -15,10 +15,10 @@ from fusetui.analysis.questions.totals import Spread, grouped, self_ns, spreads
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import Jobs
 from fusetui.text.figures import Unit, unit_of
-from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Arguments
 from fusetui.trace.model.memo import memo, once
 from fusetui.trace.program.origin import Origins
 from fusetui.tui.layout.answer import longest

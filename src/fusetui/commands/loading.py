@@ -49,12 +49,15 @@ def one_form(args: Namespace, other: str) -> None:
 
 def _read(name: str, path: str) -> Trace:
     with Bar(f"reading {name}", sys.stderr) as bar:
-        trace = open_trace(path, bar.update)
-    if is_shipped(name):  # told by its name, and not by the path of its file
-        trace = replace(trace, report=replace(trace.report, named=name))
+        trace = called(open_trace(path, bar.update), name if is_shipped(name) else "")
     for sentence in notices(trace.report):
         say(sentence)
     return trace
+
+
+def called(trace: Trace, name: str) -> Trace:
+    """The trace, told by this name in place of the path of its file, if there is one."""
+    return replace(trace, report=replace(trace.report, named=name)) if name else trace
 
 
 def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:

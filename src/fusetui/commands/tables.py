@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Any
 
 from fusetui import Error
-from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.why.selection import Selection
 from fusetui.arguments import ROWS
@@ -20,7 +19,7 @@ from fusetui.commands.answers import given_peaks, say_why_no_lines
 from fusetui.commands.errors import DONE, CommandError, say
 from fusetui.commands.loading import load
 from fusetui.commands.why import selection_of
-from fusetui.report.output import emit, width, wrapped
+from fusetui.report.output import emit, notes_of, width, wrapped
 from fusetui.report.streams import write
 from fusetui.signals import Ended
 from fusetui.tables.drawn import listed, seen_first
@@ -41,14 +40,21 @@ TABLE = "table"
 def show(args: Namespace) -> int:
     """The answer of a command as a table. Raises Error, also for what cannot be written."""
     form_of(args)
-    tables, codes, notes = [], [DONE], dict[str, None]()
+    given, tables, codes, notes = vars(args), [], [DONE], dict[str, None]()
+    asked = TableRequest(
+        by=given.get("by", "name"),
+        peaks=given_peaks(given.get("peak", ())),
+        expand=given.get("expand", False),
+        file=given.get("file"),
+        part=selection_of(args) if "step_by" in given else Selection(),
+    )
     for path in (args.trace, *args.others):
         trace, code = load(path, args.captured_by)
-        tables.append((trace.report.file, made(args.command, trace, _asked(args))))
+        tables.append((trace.report.file, made(args.command, trace, asked)))
         codes.append(code)
         if args.command == "lines":
             say_why_no_lines(trace, args, len(tables[-1][1]) > 0)
-        notes |= dict.fromkeys(filter(None, (note_of(trace), *trace.notes)))
+        notes |= dict.fromkeys(notes_of(trace))
     table = chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args)
     put(table, args, [*notes])
     return max(codes)
@@ -81,17 +87,6 @@ def form_of(args: Namespace) -> str:
     if args.output:
         check_new(args.output)
     return form
-
-
-def _asked(args: Namespace) -> TableRequest:
-    given = vars(args)
-    return TableRequest(
-        by=given.get("by", "name"),
-        peaks=given_peaks(given.get("peak", ())),
-        expand=given.get("expand", False),
-        file=given.get("file"),
-        part=selection_of(args) if "step_by" in given else Selection(),
-    )
 
 
 def chosen(table: Table, args: Namespace) -> Table:
@@ -156,12 +151,12 @@ def run_sql(args: Namespace) -> int:
     if at_prompt and args.output:
         raise CommandError("--output needs a query.")
     loaded = [load(name, args.captured_by) for name in names]
-    noted = [note for trace, _ in loaded for note in (note_of(trace), *trace.notes) if note]
+    notes = notes_of(*(trace for trace, _ in loaded))
 
     def answer(text: str) -> None:
         table = database.ask(text)
         args.columns = table.names  # all, in their order
-        put(table, args, [*dict.fromkeys(noted)])
+        put(table, args, notes)
 
     with SqlTables([(one.trace.report.file, one.trace) for one in loaded]) as database:
         if at_prompt:

@@ -174,24 +174,17 @@ def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
 
 
 def _from_file(place: str) -> Settings:
-    if place == "off":
-        return Settings()
-    if place:
-        path = Path(place)
-    else:
+    path = Path(place)
+    if not place:
         from platformdirs import user_config_path
 
         path = user_config_path("fusetui") / FILE
     try:
-        table = table_in(text_of(path), path)
+        table = {} if place == "off" else table_in(text_of(path), path)
     except FileNotFoundError:
         if place:
             raise CommandError(f"{path} does not exist: {PLACE} names it.") from None
         return Settings()
-    return _checked(table, path)
-
-
-def _checked(table: Mapping[str, object], path: Path) -> Settings:
     names = Settings.__struct_fields__
     for name, value in table.items():
         if name not in names:

@@ -9,6 +9,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from fusetui.text.patterns import LONGEST_NAME
 from fusetui.trace.model.categories import Role
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ _WORDS_COUNTED: Final = """
 """
 KINDS: Final = frozenset(_WORDS_COUNTED.split())  # what can be counted; `kernels` is all of them
 
-LONGEST_NAME: Final = 1 << 14  # characters; only the beginning of a longer name is searched
 LONGEST_OP: Final = 1000  # no op has such a long name, and the patterns are not made for it
 
 _LIBRARIES: Final = (

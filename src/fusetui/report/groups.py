@@ -119,7 +119,6 @@ def _table(
 
 
 def _label(group: KernelGroup, by: str, width: int) -> str:
-    """The text of the last column, which the table cuts to fit."""
     fields = asdict(group)
     if by == "name":
         return kernel_label(fields["name"], width)

@@ -94,8 +94,7 @@ def _csv(text: str) -> str:
     return '"' + shown.replace('"', '""') + '"'
 
 
-Lines = Callable[[ColumnTable], Iterator[str]]
-TEXTS: dict[str, Lines] = {
+TEXTS: dict[str, Callable[[ColumnTable], Iterator[str]]] = {
     "csv": csv_lines,
     "tsv": tsv_lines,
     "markdown": markdown_lines,
@@ -125,13 +124,10 @@ def save(table: ColumnTable, path: str, form: str | None = None, *, replace: boo
     or UnknownFormat, leaving nothing behind."""
     chosen = form or format_of(path)
     if chosen == "parquet":
-        _save_parquet(table, path, replace)
+        names = ("pyarrow", "pyarrow.parquet")
+        arrow, parquet = (needed(name, "Parquet", "parquet") for name in names)
+        with new_file(path, replace=replace) as part, part.open("wb") as file:
+            parquet.write_table(arrow.table(table), file)
         return
     with new_file(path, replace=replace) as part, part.open("w", encoding="utf-8", newline="") as f:
         f.writelines(TEXTS[chosen](table))
-
-
-def _save_parquet(table: ColumnTable, path: str, replace: bool) -> None:
-    arrow, parquet = (needed(name, "Parquet", "parquet") for name in ("pyarrow", "pyarrow.parquet"))
-    with new_file(path, replace=replace) as part, part.open("wb") as file:
-        parquet.write_table(arrow.table(table), file)

@@ -94,7 +94,6 @@ def _type(kind: Kind) -> Any:
 
 
 def _maker(column: TableColumn) -> Callable[[slice], Any]:
-    """What makes the array of some rows."""
     import nanoarrow
 
     schema = _type(column.kind)

@@ -146,7 +146,6 @@ def _lines(trace: Trace, asked: TableRequest) -> Records:
 
 
 def _gaps(trace: Trace, asked: TableRequest) -> Records:
-    """All of them."""
     from fusetui.analysis.why.selection import accounted
     from fusetui.report.why_answer import main_reason
 
@@ -165,7 +164,6 @@ def _gaps(trace: Trace, asked: TableRequest) -> Records:
 
 
 def _launches(trace: Trace, _: TableRequest) -> Records:
-    """Launch calls by thread and name."""
     from fusetui.analysis.questions.launches import thread_launches
 
     return [
@@ -179,6 +177,7 @@ def _collectives(trace: Trace, _: TableRequest) -> Records:
     from fusetui.analysis.questions.collectives import collectives_of
 
     found = collectives_of(trace)
+    each = zip(found.told, found.rows.tolist(), found.issued.tolist(), strict=True)
     return [
         {
             "collective": told.name,
@@ -194,9 +193,7 @@ def _collectives(trace: Trace, _: TableRequest) -> Records:
             "kernel": trace.name_of(row),
             "row": row,
         }
-        for told, row, issued in zip(
-            found.told, found.rows.tolist(), found.issued.tolist(), strict=True
-        )
+        for told, row, issued in each
     ]
 
 

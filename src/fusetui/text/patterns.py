@@ -6,6 +6,8 @@ import re
 from functools import cache
 from typing import AnyStr, cast
 
+LONGEST_NAME = 1 << 14  # characters; only the beginning of a longer name is searched
+
 compiled = cache(re.compile)
 """A pattern that is made while the program runs, compiled once."""
 

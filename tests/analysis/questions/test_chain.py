@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.analysis.questions.chain import (
-    Launched,
     launch_chain,
     launch_latency_ns,
     launched_sums,
@@ -58,7 +57,7 @@ def test_what_a_thread_launched_during_an_annotation(
     trace = trace_of([note, *inside, *early, *late, *other])
     under = launched_under(trace, row(trace, "note"))
     assert [trace.name_of(int(n)) for n in under] == ["k", "b"]
-    assert launched_sums(trace, row(trace, "note")) == Launched(events=2, kernels=2, ns=12_000)
+    assert launched_sums(trace, row(trace, "note")) == (2, 2, 12_000)
 
 
 def test_sums_are_those_of_the_events(trace_of: Make, event: Make, launched: Make) -> None:
@@ -67,4 +66,4 @@ def test_sums_are_those_of_the_events(trace_of: Make, event: Make, launched: Mak
     for op in range(5):
         under = launched_under(trace, row(trace, f"op{op}"))
         ns = int(trace.dur[under].sum())
-        assert launched_sums(trace, row(trace, f"op{op}")) == Launched(len(under), len(under), ns)
+        assert launched_sums(trace, row(trace, f"op{op}")) == (len(under), len(under), ns)

@@ -146,6 +146,6 @@ def test_the_time_before_the_first_event_is_a_gap_of_its_window(
     lines = Accounts(trace_of([event("step", 0, 60, cat="user_annotation"), *events])).lines
     ((gap,), count, _) = longest_gaps(lines, None, (10_000, 55_000))
     assert (count, gap.start_ns, gap.dur_ns, gap.previous) == (1, 10_000, 40_000, None)
-    ((account,),) = lines[0].over(np.array([10_000]), np.array([55_000]))
+    (account,) = lines[0].at(np.array([0]), np.array([10_000]), np.array([55_000]))
     assert gap.idle == account.idle
     assert longest_gaps(lines, None) == ((), 0, ())

@@ -4,7 +4,7 @@ then aligns the rest by the best keys first."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
@@ -14,8 +14,6 @@ from fusetui.analysis.diff.blocks import Block, LaneWork, blocks
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
 from fusetui.trace.model.arrays import Int64s
-
-Places = Sequence[object]
 
 FAR = 0x1E3779B97F4A7C15  # an odd number: its multiples, modulo 2 ** 64, lie far apart
 NONE = 0  # the key of items that cannot be paired by this key
@@ -36,18 +34,8 @@ class Lanes(msgspec.Struct, frozen=True, eq=False):
     places: list[Pair]
     blocks: list[Block]
 
-    @property
-    def pairs(self) -> list[Pair]:
-        return [(self.a[i], self.b[j]) for i, j in self.places]
 
-    def gaps(self) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
-        """The items between the pairs, also before the first and after the last."""
-        whole = (0, len(self.a), 0, len(self.b))
-        for first_a, last_a, first_b, last_b in gaps(self.places, whole):
-            yield self.a[first_a:last_a], self.b[first_b:last_b]
-
-
-def align(a: WorkItems, b: WorkItems, places: tuple[Places, Places]) -> list[Lanes]:
+def align(a: WorkItems, b: WorkItems, places: Sequence[Sequence[object]]) -> list[Lanes]:
     """Every lane of both sides once, in the order of A's lanes.
 
     `places`: per item where in the program it is. What is at the same place is aligned first, so
@@ -62,8 +50,7 @@ def align(a: WorkItems, b: WorkItems, places: tuple[Places, Places]) -> list[Lan
 
 
 def _aligned(a: WorkItems, b: WorkItems, of_a: range, of_b: range, at: Sequence[Int64s]) -> Lanes:
-    """Repeated blocks that only one side has are left out first, so that no piece of one block is
-    paired with that of another."""
+    """Without repeated blocks of one side alone, so that none is paired with parts of others."""
     lanes = [
         LaneWork(items.by_op[_slice(lane)], items.ns[_slice(lane)], np.array(lane, dtype=np.intp))
         for items, lane in ((a, of_a), (b, of_b))
@@ -107,24 +94,17 @@ def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
     first_a, last_a, first_b, last_b = gap
     if first_a == last_a or first_b == last_b:
         return []
-    if (last_a - first_a) * (last_b - first_b) <= SMALL:
-        return _match_small(key_a, key_b, gap)
-    keyed_a = np.flatnonzero(key_a[first_a:last_a] != NONE) + first_a
-    keyed_b = np.flatnonzero(key_b[first_b:last_b] != NONE) + first_b
-    found = match(key_a[keyed_a], key_b[keyed_b])
-    return [(int(keyed_a[i]), int(keyed_b[j])) for i, j in found]
-
-
-def _match_small(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
-    """The same without numpy, whose calls would cost more than the work on a few items."""
-    first_a, last_a, first_b, last_b = gap
-    part_a, part_b = key_a[first_a:last_a].tolist(), key_b[first_b:last_b].tolist()
-    common = set(part_a).intersection(part_b) - {NONE}
-    if not common:
-        return []
-    keyed_a = [i for i, key in enumerate(part_a) if key in common]
-    keyed_b = [j for j, key in enumerate(part_b) if key in common]
-    found = exact([part_a[i] for i in keyed_a], [part_b[j] for j in keyed_b])
+    own, other = key_a[first_a:last_a], key_b[first_b:last_b]
+    if len(own) * len(other) > SMALL:
+        keyed_a, keyed_b = (np.flatnonzero(part != NONE).tolist() for part in (own, other))
+        found = match(own[keyed_a], other[keyed_b])
+    else:  # on a few items, numpy's calls would cost more than the work
+        part_a, part_b = own.tolist(), other.tolist()
+        common = set(part_a).intersection(part_b) - {NONE}
+        keyed_a, keyed_b = (
+            [n for n, key in enumerate(part) if key in common] for part in (part_a, part_b)
+        )
+        found = exact([part_a[i] for i in keyed_a], [part_b[j] for j in keyed_b]) if common else []
     return [(keyed_a[i] + first_a, keyed_b[j] + first_b) for i, j in found]
 
 

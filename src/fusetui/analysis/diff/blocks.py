@@ -10,11 +10,8 @@ import numpy as np
 from fusetui.analysis.diff.sequences import Pair, in_order
 from fusetui.trace.model.arrays import Int64s, Rows
 
-KINDS = 8
-"""At most so many different blocks are looked for: of the forward pass, the backward pass, ..."""
-
-CELLS = 1 << 24
-"""Of blocks whose comparison would take more than so many pieces, only some pieces are compared."""
+KINDS = 8  # so many different blocks are looked for: of the forward pass, the backward pass, ...
+CELLS = 1 << 24  # of blocks with more pieces to compare than this, only some of them are compared
 
 
 class LaneWork(msgspec.Struct, frozen=True, eq=False):
@@ -124,10 +121,7 @@ def _gain(
 
 DISTINCT = 4  # a block has at least so many different pieces of work
 TIMES = 3  # a block repeats so often on the side that has it more often
-
-PERIODS = 16
-"""So many distances between equal pieces, the most frequent ones, are tried as sizes of a block."""
-
+PERIODS = 16  # sizes of a block that are tried: the most frequent distances between equal pieces
 MOST = 0.75  # so much of a block occurs as many times more often as the block itself
 
 

@@ -211,13 +211,10 @@ def _undisturbed(
     cuts = _cut(a), _cut(b)
     limits = [cut.limits for cut in cuts]
     if all(len(cut.ns) for cut in cuts):
-        one, other = pairs_of(groups)
-        same = a.exact[one] == b.exact[other]
+        one, other = pairs = pairs_of(groups)
+        pairs = pairs[:, a.exact[one] == b.exact[other]]
         # with what comes before all work
-        in_a, in_b = (
-            np.append(cuts[0].column[one[same]], 0),
-            np.append(cuts[1].column[other[same]], 0),
-        )
+        in_a, in_b = (np.append(cut.column[of], 0) for cut, of in zip(cuts, pairs, strict=True))
         limits[0][in_a] = limits[1][in_b] = np.maximum(limits[0][in_a], limits[1][in_b])
     for of, cut, limit in zip((a, b), cuts, limits, strict=True):
         durations, whole = of.work.windows.dur, int(of.work.windows.dur.sum())
@@ -241,9 +238,7 @@ def _cut(items: WorkItems) -> CutSteps:
     first, last = work.windows.start[items.alike], work.windows.end[items.alike]
     edges = np.column_stack([first, begins[:, orders[0]], last])
     ns: Int64s = np.diff(edges, axis=1)
-    column = np.empty(size, dtype=np.intp)
-    column[orders[0]] = np.arange(1, size + 1)
-    return nothing if (ns < 0).any() else CutSteps(ns, column)
+    return nothing if (ns < 0).any() else CutSteps(ns, np.argsort(orders[0]) + 1)
 
 
 def _take_turns(a: Work, b: Work) -> bool:

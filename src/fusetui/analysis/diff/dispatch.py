@@ -24,10 +24,6 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.op_names import is_compiler
 
-Label = Callable[[str], str]
-
-LAUNCHES = "launch calls"
-
 
 class Dispatch(msgspec.Struct, frozen=True, eq=False):
     """One kind of slice in each of the steps used; arrays of shape [steps]."""
@@ -122,10 +118,10 @@ def _rest(equal: list[Pair]) -> list[Row]:
     times = [np.sum([found.ns for found in side], axis=0) for side in sides]
     before, after = (
         RowShare(
-            names=[name for found in side for name in found.names],
-            ns=int(mean(ns[side[0].usual])),
-            count=sum(found.per_step for found in side),
-            median_ns=int(median(ns)),
+            [name for found in side for name in found.names],
+            int(mean(ns[side[0].usual])),
+            sum(found.per_step for found in side),
+            int(median(ns)),
         )
         for side, ns in zip(sides, times, strict=True)
     )
@@ -161,7 +157,7 @@ def _by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispa
     return found
 
 
-def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
+def _populations(work: Work) -> Iterator[tuple[Rows, Callable[[str], str], Int64s, bool]]:
     """Rows that are not work, how to label them, their self times, whether these are in the sum."""
     trace = work.trace
     own = self_ns(trace)
@@ -174,7 +170,7 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     yield ops, dispatch_name, own[ops], True
     calls = trace.rows_of(Role.CALL)
     launches = np.isin(calls, trace.launch)
-    yield calls[launches], lambda name: LAUNCHES, own[calls[launches]], True
+    yield calls[launches], lambda name: "launch calls", own[calls[launches]], True
     # `hipX` and `cudaX` are the same call from two vendors
     yield calls[~launches], lambda name: re.sub(r"\Ahip", "cuda", name), own[calls[~launches]], True
     notes = trace.rows_of(Role.ANNOTATION)

@@ -11,21 +11,19 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of, saved
-from fusetui.analysis.diff.items import KERNEL_MASK, WorkItems, tick_of
+from fusetui.analysis.diff.items import KERNEL_MASK, WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.regions import OTHER, ProgramPlaces, of_all
-from fusetui.analysis.diff.statistics import median
+from fusetui.analysis.diff.statistics import median, resolution
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.op_names import stem
 
-_CHOSEN = late(r"cudnn|miopen|convolution")
-"""Ops whose kernels a library chooses among several algorithms."""
-
+_CHOSEN = late(r"cudnn|miopen|convolution")  # a library chooses among several algorithms for these
 LOOKED_UP = 500  # shapes are looked up for at most this many fusions, because each has to be parsed
 
 
@@ -37,12 +35,8 @@ def rows(
 ) -> list[Row]:
     """One row for every group, in program order."""
     groups = _with_savings(a, groups)
-    kinds = _kinds(a, b, groups)
-    found = [
-        _row(a, b, group, kind, **_context(group, *programs))
-        for group, kind in zip(groups, kinds, strict=True)
-    ]
-    return [found[n] for n in _program_order(a, b, groups)]
+    kinds, order = _kinds(a, b, groups), _program_order(a, b, groups)
+    return [_row(a, b, groups[n], kinds[n], **_context(groups[n], *programs)) for n in order]
 
 
 def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> dict[str, str]:
@@ -84,7 +78,7 @@ def _row(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind, **context:
 def _share(items: WorkItems, members: Sequence[int]) -> RowShare:
     lists = items.times, items.medians, items.hidden
     ns, median_ns, hidden_ns = (sum(values[i] for i in members) for values in lists)
-    rows = tuple(items.rows[i] for i in members)
+    rows = tuple(items.row[[*members]].tolist())
     return RowShare([items.names[i] for i in members], ns, len(members), median_ns, rows, hidden_ns)
 
 
@@ -165,7 +159,7 @@ def _timed(
     a: WorkItems, b: WorkItems, before: Int64s, after: Int64s, noise: Noise
 ) -> list[RowKind]:
     """Per column of samples of the same kernel: its time within noise or not."""
-    changed = beyond_noise(before, after, tick_of(a, b), noise)
+    changed = beyond_noise(before, after, resolution(a.samples, b.samples), noise)
     faster = median(after) < median(before)
     return [
         RowKind.SAME if not far else RowKind.FASTER if less else RowKind.SLOWER
@@ -206,6 +200,4 @@ def _launch_ranks(items: WorkItems) -> list[int]:
     trace = items.trace
     launch = trace.launch[items.row] if items.work.gpu else np.full(len(items), -1)
     called = np.where(launch >= 0, trace.start[launch], trace.start[items.row])
-    ranks = np.empty(len(items), dtype=np.intp)
-    ranks[np.lexsort((trace.start[items.row], called))] = np.arange(len(items))
-    return ranks.tolist()
+    return [*np.argsort(np.lexsort((trace.start[items.row], called))).tolist()]

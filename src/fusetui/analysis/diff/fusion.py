@@ -12,7 +12,7 @@ import msgspec
 from fusetui.analysis.diff.groups import REACH, Board
 from fusetui.analysis.diff.names import work_class
 from fusetui.gpu.kernel_names import decode
-from fusetui.trace.model.op_names import METADATA, is_metadata
+from fusetui.trace.model.op_names import METADATA, is_metadata, words
 
 Claims = dict[int, list[int]]  # the fused item -> the items whose work it does
 
@@ -153,16 +153,13 @@ class Collector(msgspec.Struct, frozen=True):
         return f"its name {'lists' if self.listed else 'stands for'} {joined}"
 
 
-def _compound(core: str, others: str) -> Collector:
-    words = frozenset(core.split())
-    gemms = core == _ATTENTION
-    return Collector(words | frozenset(others.split()), words, 2, gemms, listed=False)
-
-
 _AROUND: Final = "mul div add sub where masked_fill copy native_dropout dropout tril"
 _LAYER_NORM: Final = "native_layer_norm layer_norm rsqrt var_mean"
 _COMPOUNDS: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE), _compound(core, others))
+    (
+        re.compile(pattern, re.IGNORECASE),
+        Collector(words(f"{core} {others}"), words(core), 2, core == _ATTENTION, listed=False),
+    )
     for pattern, core, others in (
         (r"geglu|gelu_(and|tanh_and)_mul|gelu_mul", "gelu", "mul"),
         (r"swiglu|silu_(and_)?mul", "silu", "mul"),

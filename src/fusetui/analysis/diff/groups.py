@@ -15,7 +15,7 @@ import numpy as np
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import helps, part
-from fusetui.analysis.diff.sequences import Pair
+from fusetui.analysis.diff.sequences import Pair, gaps
 from fusetui.analysis.questions.collectives import element_size
 from fusetui.text.figures import size
 from fusetui.trace.model.arrays import Rows
@@ -51,8 +51,9 @@ class Board:
     def __init__(self, a: WorkItems, b: WorkItems, lanes: Lanes) -> None:
         self.items = (a, b)
         self.ranges = (lanes.a, lanes.b)
-        self.pairs: list[Pair | None] = list(lanes.pairs)
-        self.gaps: list[Gap] = [(list(of_a), list(of_b)) for of_a, of_b in lanes.gaps()]
+        self.pairs: list[Pair | None] = [(lanes.a[i], lanes.b[j]) for i, j in lanes.places]
+        between = gaps(lanes.places, (0, len(lanes.a), 0, len(lanes.b)))
+        self.gaps = [([*lanes.a[i:end_a]], [*lanes.b[j:end_b]]) for i, end_a, j, end_b in between]
         self.groups: list[WorkGroup] = []
         self.known_as = cache(self._known_as)
 

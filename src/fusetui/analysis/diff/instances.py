@@ -18,9 +18,7 @@ from fusetui.trace.model.op_names import is_compiler
 _REDUCES = re.compile(r"(?:attention|attn|fmha|mla)\w*(?:reduce|combine|merge)", re.IGNORECASE)
 
 WHOLE_RUN = "a long run of one kernel, compared as a whole"
-
-MANY = 8
-"""An op that launches more than this (a graph, a foreach) is not treated as one piece of work."""
+MANY = 8  # an op that launches more (a graph, a foreach) is not treated as one piece of work
 
 
 def repeated(board: Board) -> None:

@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import helps, identity, part, work_class
-from fusetui.analysis.diff.statistics import mean, median, resolution, usual_steps
+from fusetui.analysis.diff.statistics import mean, median, usual_steps
 from fusetui.analysis.diff.work import Work, behind_compute
 from fusetui.trace.model.arrays import Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
 
-CROWD = 8
-"""An op with more GPU events than this (a graph launch) does not tell them apart by their place."""
-
+CROWD = 8  # an op with more GPU events (a graph launch) does not tell them apart by their place
 OP_SHIFT = 32  # in an exact key, the op's number is above, the kernel's below
 KERNEL_MASK = (1 << OP_SHIFT) - 1
 LANE_SHIFT = 56  # of the lane in keys that tell lanes apart; the op's number stays below it
@@ -85,13 +83,13 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def computes(self) -> list[bool]:
         """Neither a copy nor a set."""
-        return [*map(bool, np.isin(self.trace.role[self.row], (Role.KERNEL, Role.OP)))]
+        return [*np.isin(self.trace.role[self.row], (Role.KERNEL, Role.OP)).tolist()]
 
     @cached_property
     def words(self) -> list[int]:
         """What a piece of work counts as: its op, else its kernel."""
         op, kernel = self.exact >> OP_SHIFT, self.exact & KERNEL_MASK
-        return listed(np.where(op > 0, op, -kernel))
+        return [*np.where(op > 0, op, -kernel).tolist()]
 
     @cached_property
     def stems(self) -> list[str]:
@@ -100,7 +98,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def outer(self) -> list[int]:
         """The row of the outermost op of the program around each item, -1 when unknown."""
-        return listed(outermost(self.trace, self.op))
+        return [*outermost(self.trace, self.op).tolist()]
 
     @cached_property
     def hidden(self) -> list[int]:
@@ -109,20 +107,16 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         if not work.gpu or not len(self.usual):
             return [0] * len(self)
         steps = [work.row[work.of_window(step)] for step in self.usual.tolist()]
-        return listed(mean(behind_compute(self.trace, np.stack(steps))))
+        return [*mean(behind_compute(self.trace, np.stack(steps))).tolist()]
 
     @cached_property
     def times(self) -> list[int]:
-        return listed(self.ns)
+        return [*self.ns.tolist()]
 
     @cached_property
     def medians(self) -> list[int]:
         """Over all steps alike."""
-        return listed(median(self.samples))
-
-    @cached_property
-    def rows(self) -> list[int]:
-        return listed(self.row)
+        return [*median(self.samples).tolist()]
 
     def keys_of(self, span: slice) -> Int64s:
         """Per piece of a step: one number for the same kernel, op and lane."""
@@ -138,19 +132,19 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return int(self.exact[item]) & KERNEL_MASK
 
     def _named(self, rows: Rows) -> list[str]:
-        texts = self.trace.names
-        numbers = listed(np.where(rows >= 0, self.trace.name[rows], -1))
-        return [texts[number] if number >= 0 else "" for number in numbers]
-
-
-def listed(numbers: NDArray[np.integer]) -> list[int]:
-    """As plain integers, which are faster one by one."""
-    return [*numbers.tolist()]
+        numbers = np.where(rows >= 0, self.trace.name[rows], -1).tolist()
+        return [self.trace.names[number] if number >= 0 else "" for number in numbers]
 
 
 def items(work: Work, words: Vocabulary) -> WorkItems:
     """The representative step: the median (lower of two) of those with the most common work."""
-    kernel, op = _word_numbers(work, words)
+
+    def op_word(name: str) -> str:
+        return "" if is_compiler(name) else identity(stem(name))  # a wrapper is no op
+
+    trace, ops = work.trace, np.where(work.op >= 0, work.trace.name[work.op], -1)
+    kernel = _numbers(trace, trace.name[work.row], words, identity)
+    op = _numbers(trace, ops, words, op_word)
     exact = kernel + (op << OP_SHIFT)
     alike = _alike(work, exact)
     by_duration = sorted(alike, key=lambda w: int(work.windows.dur[w]))
@@ -176,11 +170,6 @@ def items(work: Work, words: Vocabulary) -> WorkItems:
     )
 
 
-def tick_of(a: WorkItems, b: WorkItems) -> int:
-    """The tick of their clocks (ns)."""
-    return max(resolution(a.samples), resolution(b.samples))
-
-
 def settled(a: WorkItems, b: WorkItems, without: Sequence[int] = ()) -> tuple[WorkItems, WorkItems]:
     """Both sides with their usual steps chosen: with equally many steps, those that do the usual
     work on both sides. Leaves out the steps in `without`, if others are left."""
@@ -188,21 +177,9 @@ def settled(a: WorkItems, b: WorkItems, without: Sequence[int] = ()) -> tuple[Wo
     common = np.intersect1d(a.alike, b.alike) if len(of_a) == len(of_b) else a.alike[:0]
     plain = [np.setdiff1d(common if len(common) else of.alike, without) for of in (a, b)]
     plain = [steps if len(steps) else of.alike for steps, of in zip(plain, (a, b), strict=True)]
-    usual = usual_steps(of_a, of_b, *plain)
-    return (
-        msgspec.structs.replace(a, usual=usual[0], plain=plain[0]),
-        msgspec.structs.replace(b, usual=usual[1], plain=plain[1]),
-    )
-
-
-def _word_numbers(work: Work, words: Vocabulary) -> tuple[Int64s, Int64s]:
-    """Per piece: the numbers of its kernel's identity and of its op's stem; a wrapper is no op."""
-    trace = work.trace
-    ops = np.where(work.op >= 0, trace.name[work.op], -1)
-    kernel = _numbers(trace, trace.name[work.row], words, identity)
-    return kernel, _numbers(
-        trace, ops, words, lambda name: "" if is_compiler(name) else identity(stem(name))
-    )
+    usual_a, usual_b = usual_steps(of_a, of_b, *plain)
+    a = msgspec.structs.replace(a, usual=usual_a, plain=plain[0])
+    return a, msgspec.structs.replace(b, usual=usual_b, plain=plain[1])
 
 
 def _numbers(

@@ -136,12 +136,8 @@ def row_of(kind: RowKind, op: str, a: RowShare, b: RowShare, why: str, **more: A
     return Row(kind, op, tuple(a.names), tuple(b.names), why=why, **sides, **more)
 
 
-ELSEWHERE = "at another place or on another stream"
-"""`why` of a row whose sides are not aligned with each other."""
-
-REPEATED = "repeated blocks"
-"""The sort of work of layers, or iterations, that only one side has: `op` says how many."""
-
+ELSEWHERE = "at another place or on another stream"  # `why` of sides that are not aligned
+REPEATED = "repeated blocks"  # the `work` of layers that only one side has: `op` says how many
 CPU = "CPU: "
 ONLY = "only in step"  # `why` begins with it where a row is about one step alone
 

@@ -26,9 +26,7 @@ _PAIRED: Final = words("gemm conv attention norm softmax comm moe rope quant emb
 _TRANSFORM = re.compile(r"winograd_nonfused::|generateWinogradTiles")
 """Winograd's changes of basis, before and after the products."""
 
-_DOT = re.compile(r"\bdot_kernel<")
-"""The product of two vectors, whose parts another kernel adds up."""
-
+_DOT = re.compile(r"\bdot_kernel<")  # the product of two vectors, whose parts another adds up
 _MOVES: Final = ("memset", "memcpy", "copy", "fill")
 _MAIN: Final = ("gemm", "gemv", "conv", "attention")
 _ACTIVATION = re.compile(r"act_and_mul|silu_and_mul|gelu_and_mul", re.IGNORECASE)

@@ -100,8 +100,7 @@ def beyond_noise(a: Int64s, b: Int64s, resolution_ns: int, noise: Noise | None =
 
 
 def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Flags:
-    """The medians differ by more than 5 %, 100 ns and the tick of the clock, and the middle halves
-    of the samples do not overlap."""
+    """The medians differ by more than 5 %, 100 ns and a tick; the middle halves do not overlap."""
     of_a, of_b = median(a), median(b)
     floor = np.maximum(of_a, of_b) * FLOOR_PERCENT // 100
     far = np.abs(of_b - of_a) > np.maximum(floor, max(FLOOR_NS, resolution_ns))
@@ -116,10 +115,8 @@ def _excludes_one(a: Int64s, b: Int64s, tick: int, noise: Noise) -> Flags:
     if not free:
         return np.abs(change) > noise.alone
     usual = noise.variance[np.searchsorted(noise.longest, np.median(x, axis=0))]
-    rounded = [tick**2 / 12 / np.maximum(median(side), 1) ** 2 for side in (a, b)]
-    variance = (PRIOR * usual + squares) / (PRIOR + free) + sum(rounded) / (
-        1 if noise.paired else 2
-    )
+    rounded = sum(tick**2 / 12 / np.maximum(median(side), 1) ** 2 for side in (a, b))
+    variance = (PRIOR * usual + squares) / (PRIOR + free) + rounded / (1 if noise.paired else 2)
     margin = _student(PRIOR + free, LEVEL / noise.rows) * np.sqrt(variance * per_step)
     found = np.abs(change) > margin
     for n in np.flatnonzero(found) if max(len(x), len(y)) >= ENOUGH else ():

@@ -17,10 +17,7 @@ from fusetui.text.figures import duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 
-LOOKED_AT = 6
-"""Shapes and dtypes are compared for this many of the longest pairs: each has to be parsed."""
-
-
+LOOKED_AT = 6  # of so many of the longest pairs shapes and dtypes are compared: each is parsed
 VARIES = 0.02  # an unexplained part gets a note when it is more than this share of a step
 
 
@@ -33,9 +30,10 @@ def notes(
     sums: Accounting,
 ) -> list[str]:
     """Sentences for a person, the most important first; `devices` are those of `other_devices`."""
+    origins = [note_of(items.trace) for items in (a, b)]  # of what is not a recording
     found = [
         _ranks(a.trace, b.trace),
-        *_origins(a, b),
+        *(origins[:1] if origins[0] == origins[1] else map(_of_side, (a, b), origins)),
         f"devices differ: {printable(devices)}" if devices else "",
         _changed("PyTorch versions differ", _torch(a.trace), _torch(b.trace)),
         _changed("runtime versions differ", _runtime(a.trace), _runtime(b.trace)),
@@ -43,7 +41,7 @@ def notes(
         *(_of_side(items, items.trace.report.missing or "") for items in (a, b)),
         _few_steps(a, b),
         _rest(step, sums),
-        *([_turns(step)] if step.turns else _drifts(a, b, step)),
+        *_drifts(a, b, step),
         _interrupted(a, step.interrupted_a),
         _interrupted(b, step.interrupted_b),
         *a.work.windows.notes,
@@ -61,12 +59,6 @@ def _alike(items: WorkItems) -> str:
 
 def _of_side(items: WorkItems, note: str) -> str:
     return f"{items.work.label}: {note}" if note else ""
-
-
-def _origins(a: WorkItems, b: WorkItems) -> list[str]:
-    """What a trace that is not a recording says about itself; once, when both say the same."""
-    said = [note_of(items.trace) for items in (a, b)]
-    return said[:1] if said[0] == said[1] else [*map(_of_side, (a, b), said)]
 
 
 def _changed(what: str, before: str, after: str) -> str:
@@ -134,19 +126,17 @@ def _few_steps(a: WorkItems, b: WorkItems) -> str:
 
 def _drifts(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
     """A run that becomes slower or faster shows how much another run may differ."""
+    drifts = [(items, n) for items, n in ((a, step.drift_a), (b, step.drift_b)) if n]
+    if step.turns:
+        most = max((n for _, n in drifts), key=abs, default=0)
+        both = f"; both became {_became(most)} meanwhile" if len(drifts) == 2 else ""
+        return [f"the steps took turns, so each is compared with the one next to it{both}"]
     widened = "from its first step to its last: the interval is widened by as much"
-    drifts = (a, step.drift_a), (b, step.drift_b)
-    return [f"{items.work.label} became {_became(n)} {widened}" for items, n in drifts if n]
+    return [f"{items.work.label} became {_became(n)} {widened}" for items, n in drifts]
 
 
 def _became(drift: float) -> str:
     return f"{percent(abs(drift), 1, fine=True)} {'slower' if drift > 0 else 'faster'}"
-
-
-def _turns(step: StepChange) -> str:
-    drifts = [drift for drift in (step.drift_a, step.drift_b) if drift]
-    both = f"; both became {_became(max(drifts, key=abs))} meanwhile" if len(drifts) == 2 else ""
-    return f"the steps took turns, so each is compared with the one next to it{both}"
 
 
 def _interrupted(items: WorkItems, share: float) -> str:

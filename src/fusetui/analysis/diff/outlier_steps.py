@@ -7,30 +7,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
-from fusetui.analysis.diff.items import WorkItems, tick_of
+from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.outlier_work import rows_of
-from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT
+from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 
-SHARP = 4
-"""A step is odd when it is this many times as far from the others as they are from each other."""
-
-COMMON = 99
-"""And SHARP times as far as this percentile of the differences of all kernels elsewhere."""
-
-LEAST = 3
-"""What is usual shows from so many steps on; in all but one of them both sides do the same work."""
+SHARP = 4  # times as far from the others as they are from each other is a step that is odd
+COMMON = 99  # and SHARP times as far as this percentile of the differences of all kernels elsewhere
+LEAST = 3  # steps show what is usual; in all but one of them both sides do the same work
 
 IDLE, IDLE_BESIDE = 0.01, 0.03
 """Idle time is told when it changed by this share of a step; the latter in a step that does other
 work too, whose launches take some: in a step of 0.5 ms, a copy costs 2 %."""
 
 MOST, TOGETHER = 0.75, 4
-"""Both sides vary alike where the differences of so many kernels, step by step, vary by so much
-less than their times."""
+"""Both sides vary alike where differences of so many kernels vary by so much less than times."""
 
 SHOWN = 5  # at most this many such kernels are reported
 
@@ -43,7 +37,10 @@ two sides vary alike, as two copies of one recording do: then it is not a usual 
 def once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Odd]:
     """Kernels and idle time that changed in one step only, if both sides have equally many steps
     and vary alike: the n-th steps of two runs have nothing in common but chance."""
-    if len(a.work.windows) != len(b.work.windows) or not _vary_alike(a, b, groups):
+    steps, common = len(a.work.windows), np.intersect1d(a.alike, b.alike)
+    if not LEAST <= steps == len(b.work.windows) or len(common) < LEAST - 1:
+        return []
+    if not _vary_alike(a, b, groups, common):
         return []
     return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
 
@@ -51,7 +48,7 @@ def once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Odd]:
 def _kernels_once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Odd]:
     """Kernels that took more or less time in one step of one side than in all others."""
     one, other = pairs_of(groups)
-    if not len(one) or _few(a, b):
+    if not len(one):
         return []
     rows_a, rows_b = (rows_of(*sides)[:, of] for sides, of in (((a, b), one), ((b, a), other)))
     lacking = (rows_a < 0) | (rows_b < 0)
@@ -60,7 +57,7 @@ def _kernels_once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> li
     apart, step, paired = _outliers(before, after, lacking)
     floor = np.maximum(np.maximum(before, after).max(axis=0) * FLOOR_PERCENT // 100, FLOOR_NS)
     away = np.sort(np.abs(after - before - np.median(after - before, axis=0)), axis=0)[:-1]
-    least = max(tick_of(a, b), SHARP * int(np.percentile(away, COMMON)))
+    least = max(resolution(a.samples, b.samples), SHARP * int(np.percentile(away, COMMON)))
     far = np.flatnonzero(apart > np.maximum(floor, least))
     far = far[np.argsort(-apart[far], kind="stable")][:SHOWN]
     found = []
@@ -77,23 +74,16 @@ def _kernels_once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> li
     return found
 
 
-def _vary_alike(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> bool:
+def _vary_alike(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup], steps: Rows) -> bool:
     """In the steps that do the usual work on both sides."""
-    one, other = pairs_of(groups)
-    before, after = (
-        side.samples[np.isin(side.alike, np.intersect1d(a.alike, b.alike))][:, of]
-        for side, of in ((a, one), (b, other))
-    )
+    pairs = zip((a, b), pairs_of(groups), strict=True)
+    before, after = (of.samples[np.isin(of.alike, steps)][:, items] for of, items in pairs)
     if not before.size:
         return False
     apart, times = (
         np.quantile(np.ptp(of, axis=0), MOST, method="lower") for of in (after - before, before)
     )
     return bool(TOGETHER * apart <= times)
-
-
-def _few(a: WorkItems, b: WorkItems) -> bool:
-    return len(a.work.windows) < LEAST or len(np.intersect1d(a.alike, b.alike)) < LEAST - 1
 
 
 def _outliers(before: Int64s, after: Int64s, unknown: Flags) -> tuple[Int64s, Rows, Flags]:
@@ -121,8 +111,6 @@ def _idle_once(a: WorkItems, b: WorkItems) -> list[Odd]:
     that is gone or faster leaves a gap, and more work fills one: that is no change of its own."""
     usual = [np.isin(np.arange(len(side.work.windows)), side.alike) for side in (a, b)]
     steps = np.flatnonzero(usual[0] | usual[1])
-    if _few(a, b):
-        return []
     before, after = _idle(a)[steps], _idle(b)[steps]
     kinds = np.unique(np.concatenate([a.every, b.every]))
     less = (_by_kind(a, kinds) - _by_kind(b, kinds))[steps]

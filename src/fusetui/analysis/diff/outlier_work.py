@@ -37,27 +37,19 @@ class OddStep(msgspec.Struct, frozen=True, eq=False):
     place: Rows
     usual: list[int]
 
-    def unmoved(self, words: Int64s, own: Int64s, ns: Int64s) -> tuple[list[int], list[int]]:
-        """What it lacks and what is new, less what only runs at another place: the same kernel
-        under the same op that takes about as long. `words` are of items, `own` of its pieces."""
-        lacking, more = list(self.lacking), list(self.more)
-        for item in self.lacking:
-            same = [p for p in more if own[p] == words[item] and is_like(ns[p], self.usual[item])]
-            if same:
-                more.remove(min(same, key=lambda p: abs(int(ns[p]) - self.usual[item])))
-                lacking.remove(item)
-        return lacking, more
-
 
 def odd_steps(items: WorkItems, twin: WorkItems) -> Iterator[OddStep]:
     """Those of one side; `twin` is the other one."""
     work = items.work
     keys = items.keys_of(work.of_window(items.window))
+    same = len(work.windows) == len(twin.work.windows)
+    same = same and np.array_equal(items.exact, twin.exact)
     for step in np.setdiff1d(np.arange(len(work.windows)), items.alike).tolist():
         span = work.of_window(step)
         other, times = items.keys_of(span), work.ns[span].tolist()
         pairs = match(keys, other)
-        usual = _times_in(items, twin, step)
+        here = np.flatnonzero(same & (twin.alike == step))  # as on the other side
+        usual = [*twin.samples[here[0]].tolist()] if len(here) else items.times
         lacking = _unpaired(keys, usual, other, times, {i for i, _ in pairs})
         more = _unpaired(other, times, keys, usual, {j for _, j in pairs})
         yield OddStep(step, lacking, more, _places(keys, other, lacking, more), usual)
@@ -86,13 +78,6 @@ def _places(keys: Int64s, other: Int64s, lacking: list[int], more: list[int]) ->
     if np.array_equal(keys[left], other[theirs]):
         found[left] = theirs
     return found
-
-
-def _times_in(items: WorkItems, twin: WorkItems, step: int) -> list[int]:
-    """The time that each item would take in a step: as on the other side if that works alike."""
-    same = len(items.work.windows) == len(twin.work.windows) and step in twin.alike
-    same = same and np.array_equal(items.exact, twin.exact)
-    return [*twin.samples[twin.alike.tolist().index(step)].tolist()] if same else items.times
 
 
 def _unpaired(
@@ -164,17 +149,21 @@ def rows(a: WorkItems, b: WorkItems) -> list[Row]:
 
 
 def _odd(items: WorkItems, twin: WorkItems) -> Iterator[OutlierPiece]:
-    """What differs in each step with unusual work. Missing work is assumed to take as long as in
+    """What differs in each step with unusual work, less what only runs at another place: the same
+    kernel under the same op that takes about as long. Missing work is assumed to take as long as in
     the same step of the other side, or else as in the usual steps."""
     work = items.work
     for odd in odd_steps(items, twin):
         span = work.of_window(odd.number)
         words, own, ns = items.every[span], work.row[span], work.ns[span]
-        lacking, more = odd.unmoved(items.exact, words, ns)
-        has = odd.place >= 0
-        for item in lacking:
-            gap, word = int(has[:item].sum()), int(items.exact[item])
-            yield OutlierPiece(odd.number, True, items.rows[item], odd.usual[item], word, gap)
+        more, has = list(odd.more), odd.place >= 0
+        for item in odd.lacking:
+            word, usual = int(items.exact[item]), odd.usual[item]
+            if moved := [p for p in more if words[p] == word and is_like(ns[p], usual)]:
+                more.remove(min(moved, key=lambda p: abs(int(ns[p]) - usual)))
+                continue
+            gap = int(has[:item].sum())
+            yield OutlierPiece(odd.number, True, int(items.row[item]), odd.usual[item], word, gap)
         for place in more:
             gap, word = int((has & (odd.place < place)).sum()), int(words[place])
             yield OutlierPiece(odd.number, False, int(own[place]), int(ns[place]), word, gap)

@@ -22,12 +22,8 @@ from fusetui.trace.model.op_names import stem
 Rule = Callable[[Board, int], None]
 
 SURE = 3  # from this many pieces of one op against one, no shapes are required
-
-LIKE = 0.75
-"""One piece does the work of several when its tensor has this share of all their elements."""
-
+LIKE = 0.75  # of the elements of several pieces: a tensor of so many is that of their work in one
 CROWDED = 4  # pieces of one op are counted only where they are 1 / CROWDED of all pieces there
-
 FEW = 16  # position alone does not match one kernel with more open pieces than this
 
 
@@ -64,9 +60,21 @@ def by_count(board: Board, side: int) -> None:
     from three pieces on if it takes longer than each; and only where there is little other work.
     """
     words = board.items[0].words, board.items[1].words
-    counts = [Counter(words[n][item] for item in board.ranges[n]) for n in (0, 1)]
-    for first, last in _regions(board, words, counts):
-        _by_count(board, side, words, first, last)
+    for first, last in _regions(board, words):
+        gaps = board.gaps[first:last]
+        if not any(gap[side] for gap in gaps):
+            continue
+        inner = [pair for pair in board.pairs[first : last - 1] if pair is not None]
+        here = [
+            [*(pair[n] for pair in inner), *(item for gap in gaps for item in gap[n])]
+            for n in (0, 1)
+        ]
+        mine, others = (by_key(here[n], words[n].__getitem__) for n in (side, 1 - side))
+        least = len(here[side]) / CROWDED
+        for word, many in mine.items():
+            ones, several = others.get(word, []), len(many) > 1 and len(many) >= least
+            if len(ones) == 1 and several and _adds_up(board, side, many, ones[0]):
+                _take(board, side, sorted(many), ones[0], (first, last))
 
 
 def by_outer_op(board: Board, side: int) -> None:
@@ -128,10 +136,9 @@ def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup
     return joined(groups, found)
 
 
-def _regions(
-    board: Board, words: tuple[list[int], list[int]], counts: Sequence[Counter[int]]
-) -> Iterator[tuple[int, int]]:
+def _regions(board: Board, words: tuple[list[int], list[int]]) -> Iterator[tuple[int, int]]:
     """Ranges of gaps, divided at pairs whose ops occur equally often on both sides."""
+    counts = [Counter(words[n][item] for item in board.ranges[n]) for n in (0, 1)]
     first = 0
     for number, pair in enumerate(board.pairs):
         if pair is not None:
@@ -140,28 +147,6 @@ def _regions(
                 yield first, number + 1
                 first = number + 1
     yield first, len(board.gaps)
-
-
-def _by_count(
-    board: Board, side: int, words: tuple[list[int], list[int]], first: int, last: int
-) -> None:
-    """Of the gaps [first, last) and the pairs between them."""
-    gaps = board.gaps[first:last]
-    if not any(gap[side] for gap in gaps):
-        return
-    inner = [pair for pair in board.pairs[first : last - 1] if pair is not None]
-    mine, others = (
-        by_key(
-            [*(pair[n] for pair in inner), *(item for gap in gaps for item in gap[n])],
-            words[n].__getitem__,
-        )
-        for n in (side, 1 - side)
-    )
-    least = sum(map(len, mine.values())) / CROWDED
-    for word, many in mine.items():
-        ones, several = others.get(word, []), len(many) > 1 and len(many) >= least
-        if len(ones) == 1 and several and _adds_up(board, side, many, ones[0]):
-            _take(board, side, sorted(many), ones[0], (first, last))
 
 
 def _adds_up(board: Board, side: int, many: list[int], one: int) -> bool:

@@ -40,7 +40,10 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
             found = exact(own.tolist(), other.tolist())
             pairs += [(i + first_a, j + first_b) for i, j in found]
         elif cuts < MAX_CUTS and _cells(stretch):
-            anchors = [(i + first_a, j + first_b) for i, j in _anchors(own, other)]
+            # of numbers that are unique on both sides, else of n-th occurrences
+            found = _ascending(_unique(own), _unique(other))
+            found = found or max(_slide(own, other), _ascending(_nth(own), _nth(other)), key=len)
+            anchors = [(i + first_a, j + first_b) for i, j in found]
             pairs += anchors
             inner = [gap for gap in gaps(anchors, stretch) if _cells(gap)] if anchors else []
             todo += [(gap, cuts + 1) for gap in inner]
@@ -112,12 +115,6 @@ def _equal_run(equal: Flags) -> int:
     return int(np.argmin(np.append(equal, False)))
 
 
-def _anchors(a: Int64s, b: Int64s) -> list[Pair]:
-    """Ascending pairs of numbers that are unique on both sides, else of n-th occurrences."""
-    found = _ascending(_unique(a), _unique(b))
-    return found or max(_slide(a, b), _ascending(_nth(a), _nth(b)), key=len)
-
-
 def _slide(a: Int64s, b: Int64s) -> list[Pair]:
     """Pairs from windows that move along both; what occurs on one side only is skipped."""
     in_a, in_b = np.flatnonzero(np.isin(a, b)).tolist(), np.flatnonzero(np.isin(b, a)).tolist()
@@ -184,10 +181,7 @@ def _ascending(a: dict[object, int], b: dict[object, int]) -> list[Pair]:
     return chain[::-1]
 
 
-CELLS = 1 << 22
-"""Sequences whose comparison would take more steps than this are not paired one by one."""
-
-
+CELLS = 1 << 22  # sequences that take more steps to compare are not paired one by one
 LIKE = 4  # two times are alike if they differ by at most one LIKE-th of the longer one
 
 

@@ -16,8 +16,7 @@ probability of 1 - 2**(1 - n): 94 % for five, 88 % for four (too few for 95 %)."
 
 CONFIDENCE = 95  # the confidence level of an interval, in percent
 
-FLOOR_PERCENT = 5
-FLOOR_NS = 100
+FLOOR_PERCENT, FLOOR_NS = 5, 100
 """A change of a kernel below either floor is noise: clocks of GPUs tick in up to tens of ns."""
 
 
@@ -34,21 +33,16 @@ def middle_half(samples: Int64s) -> tuple[Int64s, Int64s]:
     return ordered[last // 4], ordered[last - last // 4]
 
 
-def resolution(samples: Int64s) -> int:
-    """The tick of the clock (ns): 1000 in files with whole microseconds, 0 when finer."""
-    return 1000 if samples.size and not (samples % 1000).any() else 0
+def resolution(*samples: Int64s) -> int:
+    """The tick of the clocks (ns): 1000 in a file with whole microseconds, 0 when finer."""
+    return 1000 if any(of.size and not (of % 1000).any() for of in samples) else 0
 
 
 TAIL = 0.025  # the share of the distribution that the interval leaves out on each side
 ENOUGH = 10  # with fewer steps, how one depends on the one before is not estimated
-
-FEW_ROUNDS = 6
-"""With fewer the signed-rank test rejects nothing at 5 %: of five, 2 of 32 signs are all alike."""
-
+FEW_ROUNDS = 6  # the signed-rank test rejects nothing at 5 % of five: 2 of 32 signs are all alike
 EXACT_ROUNDS = 100  # up to so many, the distribution is counted out; beyond, it is normal
-EXACT = 60
-"""Up to this many steps per side the distribution is exact; beyond, it is taken as normal."""
-
+EXACT = 60  # the same for steps per side
 Z = 1.959964  # the two-sided 5 % point of the normal distribution
 
 

@@ -176,8 +176,7 @@ def _renumbered(numbers: Rows, kept: Rows | list[int], count: int) -> Rows:
 
 
 def in_common(a: Work, b: Work) -> tuple[Work, Work]:
-    """Of two traces with equally many steps: the steps that both use. A step left out on one side
-    has nothing to be compared with."""
+    """Of two traces with equally many steps, those that both use: others have no counterpart."""
     common = {*a.places} & {*b.places}
     if a.found != b.found or not common:
         return a, b

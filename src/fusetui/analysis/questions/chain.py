@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -80,18 +79,11 @@ def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
     return by_time
 
 
-class Launched(msgspec.Struct, frozen=True):
-    """What `launched_under` finds, added up."""
-
-    events: int
-    kernels: int
-    ns: int
-
-
-def launched_sums(trace: Trace, row: int) -> Launched:
-    """In log n, however many there are."""
+def launched_sums(trace: Trace, row: int) -> tuple[int, int, int]:
+    """How many events `launched_under` finds, how many of them are kernels, and their time (ns); in
+    log n, however many there are."""
     index, parts = trace.launch_index, _parts_under(trace, row)
-    return Launched(
+    return (
         sum(part.stop - part.start for part in parts),
         sum(int(index.kernels[part.stop] - index.kernels[part.start]) for part in parts),
         sum(int(index.ns[part.stop] - index.ns[part.start]) for part in parts),

@@ -27,10 +27,10 @@ from fusetui.analysis.questions.process_groups import (
 )
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.patterns import late
-from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import arguments, parsed
 
 COMMS = "record_param_comms"
 ANNOTATION = late(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")

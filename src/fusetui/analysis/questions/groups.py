@@ -22,10 +22,10 @@ from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import Jobs, inputs_of_ops, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
-from fusetui.trace.model.arguments import Arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows, distinct, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Arguments, parsed
 from fusetui.trace.model.ids import LARGEST, Id, exact_id
 from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.program.regions import label_of
@@ -114,40 +114,25 @@ def _groups(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
 DEEPEST = 4  # levels of lists: the inputs, a list of tensors, a shape
 
 
-class InputKeys(msgspec.Struct, frozen=True, eq=False):
-    """`number[n]` is the index in `distinct` of the shapes and types of the inputs of op n.
+def input_keys(found: Arguments) -> Keys:
+    """By the shapes and types of the inputs of ops, -1 if nothing was recorded; strides and values
+    do not matter. The args are those of `many.INPUTS`."""
+    numbers: dict[tuple[bytes, bytes], int] = {}
+    of_args = np.full(len(found.distinct) + 1, -1, dtype=np.int32)  # the last element is that of -1
+    for number, (dims, types, *_) in enumerate(found.distinct):
+        if dims or types:
+            of_args[number] = numbers.setdefault((dims, types), len(numbers))
+    distinct = [*numbers, (b"", b"")]  # the last is that of -1
 
-    -1 if nothing was recorded. Each of `distinct` is the texts of `Input Dims` and `Input type`.
-    """
-
-    number: NDArray[np.int32]
-    distinct: tuple[tuple[bytes, bytes], ...]
-
-    def fields(self, number: int) -> dict[str, Any]:
+    def fields(number: int) -> Fields:
         """`shapes` and `dtypes` as in JSON: lists, None if nothing was recorded."""
-        if number < 0:
-            return {"shapes": None, "dtypes": None}
-        dims, types = (
-            _plain(value) if isinstance(value, list) else None
-            for value in map(parsed, self.distinct[number])
-        )
+        each = map(parsed, distinct[number])
+        dims, types = (_plain(value) if isinstance(value, list) else None for value in each)
         # our names of element types; other words, such as `Scalar`, unchanged
         words = types and [(type_of(w) or w) if isinstance(w, str) else w for w in types]
         return {"shapes": dims, "dtypes": words}
 
-
-def input_keys(found: Arguments) -> InputKeys:
-    """Ops with equal dims and types get equal numbers; strides and values do not matter.
-
-    The args are those of `many.INPUTS`.
-    """
-    numbers: dict[tuple[bytes, bytes], int] = {}
-    of_args = np.full(len(found.distinct) + 1, -1, dtype=np.int32)  # the last element is that of -1
-    for number, texts in enumerate(found.distinct):
-        dims, types, *_ = texts
-        if dims or types:
-            of_args[number] = numbers.setdefault((dims, types), len(numbers))
-    return InputKeys(of_args[found.number], tuple(numbers))
+    return Keys(of_args[found.number], fields)
 
 
 def _plain(value: Any, levels: int = DEEPEST) -> Any:
@@ -181,13 +166,12 @@ def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGr
     keys = GROUPINGS[by](trace, known)
     groups = grouped(keys.number, trace.start[rows])
     each = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
-    columns = zip(
-        map(keys.fields, groups.keys.tolist()),
-        map(asdict, spreads(keys.number, trace.dur[rows])),
-        _work_of_groups(trace, known, each, groups),
-        strict=True,
-    )
-    found = [KernelGroup(**fields, **spread, **work) for fields, spread, work in columns]
+    all_spreads = spreads(keys.number, trace.dur[rows])
+    work = _work_of_groups(trace, known, each, groups)
+    found = [
+        KernelGroup(**keys.fields(number), **asdict(spread), **own)
+        for number, spread, own in zip(groups.keys.tolist(), all_spreads, work, strict=True)
+    ]
     if by != "step":
         found.sort(key=lambda one: (-one.total_ns, _identity(one)))
     return tuple(found)

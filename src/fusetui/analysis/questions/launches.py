@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.totals import Groups, grouped, percentile
-from fusetui.text.patterns import late
+from fusetui.text.patterns import LONGEST_NAME, late
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 LAUNCHES = late(r"Launch(?!HostFunc)", re.IGNORECASE)
 GRAPH = late(r"GraphLaunch", re.IGNORECASE)
 BEGINS_CAPTURE, ENDS_CAPTURE = late(r"StreamBeginCapture"), late(r"StreamEndCapture")
-LONGEST_NAME = 1 << 10  # characters of a call's name that are searched
 
 
 class Calls(msgspec.Struct, frozen=True):
@@ -109,7 +108,7 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     """The rows of all launch calls, ascending, and the number of GPU events that each launched."""
     launch = trace.launch[trace.gpu_rows]
     events = np.bincount(launch[launch >= 0], minlength=len(trace))
-    rows = trace.rows_named(lambda n: LAUNCHES.search(n, 0, LONGEST_NAME), Role.CALL)
+    rows = trace.rows_named(LAUNCHES.search, Role.CALL)
     rows = distinct(np.concatenate((np.flatnonzero(events), rows)))
     outer = rows[~within(trace, rows)[rows]]
     before = np.concatenate(([0], np.cumsum(events)))
@@ -227,7 +226,7 @@ def graph_calls(trace: Trace) -> Flags:
 
 def outer_calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
     """Calls of such a name; of nested ones (CUDA's runtime calls the driver) the outer one."""
-    rows = trace.rows_named(lambda name: wanted.search(name, 0, LONGEST_NAME), Role.CALL)
+    rows = trace.rows_named(wanted.search, Role.CALL)
     return rows[~within(trace, rows)[rows]] if len(rows) else rows
 
 

@@ -82,39 +82,29 @@ class Bound(msgspec.Struct, frozen=True):
 Term = Word | Pattern | Bound
 
 
-class AllOf(msgspec.Struct, frozen=True):
-    """Terms that all hold for a hit."""
+def words_of(terms: Sequence[Term]) -> tuple[Word, ...]:
+    """Those that args may contain where names do not."""
+    words = (term for term in terms if isinstance(term, Word) and not term.field)
+    return tuple(word for word in words if not word.excluded)
 
-    terms: tuple[Term, ...]
+
+class Query(msgspec.Struct, frozen=True):
+    """All terms of one of its ways hold for a hit."""
+
+    ways: tuple[tuple[Term, ...], ...]
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        return tuple(term for way in self.ways for term in way)
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        return words_of(self.terms)
 
     @property
     def reads_args(self) -> bool:
         """Whether the file is read again for the answer."""
         return any(isinstance(term, Word) and term.field in OF_ARGS for term in self.terms)
-
-    @property
-    def words(self) -> tuple[Word, ...]:
-        """Those that args may contain where names do not."""
-        words = (term for term in self.terms if isinstance(term, Word) and not term.field)
-        return tuple(word for word in words if not word.excluded)
-
-
-class Query(msgspec.Struct, frozen=True):
-    """One of these holds for a hit."""
-
-    ways: tuple[AllOf, ...]
-
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        return tuple(term for way in self.ways for term in way.terms)
-
-    @property
-    def words(self) -> tuple[Word, ...]:
-        return tuple(word for way in self.ways for word in way.words)
-
-    @property
-    def reads_args(self) -> bool:
-        return any(way.reads_args for way in self.ways)
 
     @property
     def is_quick(self) -> bool:
@@ -135,7 +125,7 @@ def parse(text: str) -> Query:
     Bound(field='dur', above=True, value=50000, excluded=False)
     """
     ways = written_ways(text, _is_sign)
-    return Query(tuple(AllOf(tuple(map(_term, way))) for way in ways))
+    return Query(tuple(tuple(map(_term, way)) for way in ways))
 
 
 def _is_sign(field: str, sign: str) -> bool:

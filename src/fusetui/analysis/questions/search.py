@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.query import (
     KINDS,
     OF_ARGS,
     OF_NAMES,
-    AllOf,
     Bound,
     Pattern,
     Query,
@@ -20,17 +18,18 @@ from fusetui.analysis.questions.query import (
     Word,
     matching,
     misread,
+    words_of,
 )
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.kernel_names.record import tile_words
 from fusetui.text.figures import count
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
-from fusetui.trace.model.arguments import arguments
 from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.events import arguments
 
 Hits = tuple[Rows, float]
 """Rows in time order, and the share of those that may be hits that was looked at."""
@@ -55,11 +54,8 @@ PLAIN = late(r"[\w.,:;\[\](){}=+*#@!?|-]+", re.ASCII)
 MOST_STREAMS = 8  # that a sentence lists
 
 
-class NameTexts(msgspec.Struct, frozen=True, eq=False):
-    """What each name says, by field; lists of the length of `trace.names`."""
-
-    as_written: dict[str, list[str]]
-    folded: dict[str, list[str]]  # in lower case
+NameTexts = dict[tuple[str, bool], list[str]]
+"""What each name says, by field, as written or in lower case; as many texts as `trace.names`."""
 
 
 def texts_of(trace: Trace) -> NameTexts:
@@ -71,8 +67,8 @@ def texts_of(trace: Trace) -> NameTexts:
     for field, text in FROM_NAME.items():
         written[field] = [text(found) if found else "" for found in decoded]
     written[""] = ["\n".join(parts) for parts in zip(*written.values(), strict=True)]
-    folded = {field: [text.lower() for text in texts] for field, texts in written.items()}
-    return NameTexts(written, folded)
+    folded = {(field, True): [text.lower() for text in texts] for field, texts in written.items()}
+    return {**{(field, False): texts for field, texts in written.items()}, **folded}
 
 
 def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
@@ -80,7 +76,7 @@ def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
 
     Raises WrongQuery when a pattern takes too long.
     """
-    return _united(trace, [_rows_of(trace, texts, way.terms) for way in query.ways])
+    return _united(trace, [_rows_of(trace, texts, way) for way in query.ways])
 
 
 def _rows_of(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
@@ -124,18 +120,17 @@ def by_words(trace: Trace, texts: NameTexts, query: Query, named: Rows) -> Itera
 
     Raises WrongQuery when a pattern takes too long.
     """
-    ways = [_by_words(trace, texts, way, named) for way in query.ways if way.words]
-    return _after_another(trace, ways)
+    is_left = trace.role != Role.PYTHON
+    is_left[named] = False
 
+    def found(way: Sequence[Term], words: Sequence[Word]) -> Iterator[Hits]:
+        rows = _rows_of(trace, texts, [term for term in way if term not in words])
+        rows = _in_order(trace, rows[is_left[rows]])
+        said = [np.append(_names_with(texts, word), False)[trace.name[rows]] for word in words]
+        return _as_read(trace, rows, ARGS, words, said)
 
-def _by_words(trace: Trace, texts: NameTexts, way: AllOf, named: Rows) -> Iterator[Hits]:
-    words = way.words
-    rows = _rows_of(trace, texts, [term for term in way.terms if term not in words])
-    is_named = np.zeros(len(trace), dtype=np.bool_)
-    is_named[named] = True
-    rows = _in_order(trace, rows[~is_named[rows] & (trace.role[rows] != Role.PYTHON)])
-    said = [np.append(_names_with(texts, word), False)[trace.name[rows]] for word in words]
-    return _as_read(trace, rows, ARGS, words, said)
+    ways = ((way, words_of(way)) for way in query.ways)
+    return _after_another(trace, [found(way, words) for way, words in ways if words])
 
 
 def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
@@ -143,24 +138,19 @@ def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
 
     Raises WrongQuery when a pattern takes too long.
     """
-    return _after_another(trace, [_by_args(trace, texts, way) for way in query.ways])
 
+    def found(way: Sequence[Term]) -> Iterator[Hits]:
+        rows = _in_order(trace, _rows_of(trace, texts, way))
+        terms = [term for term in way if isinstance(term, Word) and term.field in OF_ARGS]
+        names = ("Input Dims",) if all(term.field == "shape" for term in terms) else ARGS
+        said = [np.zeros(len(rows), np.bool_) for _ in terms]
+        return _as_read(trace, rows, names, terms, said) if terms else iter([(rows, 1.0)])
 
-def _by_args(trace: Trace, texts: NameTexts, way: AllOf) -> Iterator[Hits]:
-    rows = _in_order(trace, _rows_of(trace, texts, way.terms))
-    terms = [term for term in way.terms if isinstance(term, Word) and term.field in OF_ARGS]
-    if not terms:
-        return iter([(rows, 1.0)])
-    names = ("Input Dims",) if all(term.field == "shape" for term in terms) else ARGS
-    return _as_read(trace, rows, names, terms, [np.zeros(len(rows), np.bool_) for _ in terms])
+    return _after_another(trace, list(map(found, query.ways)))
 
 
 def _as_read(
-    trace: Trace,
-    rows: Rows,
-    names: tuple[str, ...],
-    terms: Sequence[Word],
-    said: Sequence[Flags],
+    trace: Trace, rows: Rows, names: tuple[str, ...], terms: Sequence[Word], said: Sequence[Flags]
 ) -> Iterator[Hits]:
     """All rows that are found so far, in their order, and the share that was looked at. One stretch
     of the file after the other is read; a term is found in the args of the row or of its op, or is
@@ -206,7 +196,7 @@ def _in_order(trace: Trace, rows: Rows) -> Rows:
 
 
 def _names_with(texts: NameTexts, term: Word) -> Flags:
-    given = (texts.folded if term.folds else texts.as_written)[term.field]
+    given = texts[term.field, term.folds]
     if not term.whole:
         found = [term.text in text for text in given]
     elif term.field == "name":

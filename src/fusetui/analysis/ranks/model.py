@@ -111,7 +111,9 @@ def unpacked(data: bytes) -> Int64s:
 
 def encoded(summary: RankSummary) -> bytes:
     """The summary as bytes; equal summaries give equal bytes."""
-    return msgspec.msgpack.encode(summary, enc_hook=_plain)
+    return msgspec.msgpack.encode(
+        summary, enc_hook=lambda of: (of.shape, of.astype("<i8").tobytes())
+    )
 
 
 def decoded(data: bytes) -> RankSummary:
@@ -120,12 +122,6 @@ def decoded(data: bytes) -> RankSummary:
     if found.version != VERSION:
         raise msgspec.ValidationError("of another version")
     return found
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.shape, value.astype("<i8").tobytes()
-    raise NotImplementedError
 
 
 def _array(kind: Any, value: Any) -> Any:
@@ -152,8 +148,7 @@ class KindOfCollective(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """What took longer than on the median of the other ranks, over all collectives it was late
-    for."""
+    """What took longer than on the median other rank, over all collectives it was late for."""
 
     kind: str  # class, annotation, op or frame
     name: str

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.replay.graph import Node
-from fusetui.analysis.why.facts import loader_rows, named
+from fusetui.analysis.why.facts import loader_rows
 from fusetui.analysis.why.host import Host, host_kinds, matching
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import steps_of
@@ -61,7 +61,7 @@ def hosts_of(trace: Trace) -> Hosts:
     handed = np.array([*_handoffs(trace, threads)], dtype=np.int64).reshape(-1, 5).T
     threads = distinct(np.concatenate((threads, *handed[:2]))).astype(np.intp)
     waits = np.flatnonzero(host_kinds(trace) == Host.SYNC)
-    waits = distinct(np.concatenate((waits, named(trace, FREES.search, Role.CALL))))
+    waits = distinct(np.concatenate((waits, trace.rows_named(FREES.search, Role.CALL))))
     asking, other, idle, begun, ended = handed
     loads = loader_rows(trace)
     loads = loads[matching(trace, loads, WORKERS.search)]

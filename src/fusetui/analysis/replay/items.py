@@ -14,14 +14,12 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.hosts import FREES, Hosts
-from fusetui.analysis.why.facts import named
 from fusetui.analysis.why.host import matching
 from fusetui.text.patterns import late
-from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.joined import own_events
+from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.model.memo import once
 from fusetui.trace.program.backward import dependencies
 
@@ -117,7 +115,7 @@ def syncs_of(trace: Trace, items: Items) -> Syncs:
     awaited, number = np.full((2, len(rows)), -1)
     events = np.flatnonzero(of_event)
     if len(events):
-        told = arguments(own_events(trace.elements), trace.order[rows[events]], WAITS_ON)
+        told = arguments(trace.elements.own, trace.order[rows[events]], WAITS_ON)
         keys = ((str(track.pid), str(track.tid)) for track in trace.tracks)
         tracks = dict(zip(keys, trace.thread_of_track.tolist(), strict=True))
         for at, which in zip(events.tolist(), told.number.tolist(), strict=True):
@@ -195,7 +193,7 @@ def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> WaitPairs:
     """What items wait for that start later than is understood, where a stream was told to wait for
     an event since the launch before: what ended last on another stream of what that was given
     before, if it ended just before."""
-    calls = named(trace, WAITS_EVENT.search, Role.CALL)
+    calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
     late = late[items.cut[late] >= 0]
     best = np.full(len(late), -1)
     stream = np.searchsorted(items.bounds, late, side="right") - 1

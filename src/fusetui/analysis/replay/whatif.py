@@ -23,7 +23,6 @@ from fusetui.analysis.replay.replay import (
     route_to,
     step_ends,
 )
-from fusetui.analysis.why.facts import named
 from fusetui.analysis.why.model import DOUBTFUL, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
@@ -193,7 +192,7 @@ def is_certain(trace: Trace, *unknown: float) -> bool:
 def events_unknown(trace: Trace) -> bool:
     """Whether one of several streams was told to wait for what no event of the device names."""
     streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
-    calls = named(trace, WAITS_EVENT.search, Role.CALL)
+    calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
     known = trace.correlation[trace.rows_of(Role.SYNC)]
     return len(streams) > 1 and not np.isin(trace.correlation[calls], known).all()
 

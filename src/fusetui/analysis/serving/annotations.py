@@ -30,11 +30,11 @@ from fusetui.analysis.serving.captures import (
 )
 from fusetui.analysis.serving.join import graft
 from fusetui.trace.load import build
-from fusetui.trace.model.arguments import parsed
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import GRAPH_ANNOTATION
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.events import parsed
 from fusetui.trace.model.joined import ANNOTATIONS, CERTAIN, Join, Joined
 from fusetui.trace.read import Callbacks, read
 from fusetui.trace.read.memory import file_in_memory

@@ -105,11 +105,12 @@ def _between(device: Device, begin: Int64s, end: Int64s, count: int = 0) -> Betw
 
 def _doing(device: Device, begin: Int64s, end: Int64s) -> tuple[Doing, ...]:
     """By the innermost thing that covered most of each gap in these windows."""
-    gaps = device.gaps
+    line, places = device.line, device.places
+    gaps = line.gaps.only(places)
     at = np.searchsorted(begin, gaps.begin, side="right") - 1
     inside = np.flatnonzero((at >= 0) & (gaps.end <= end[at]))
     found: Counter[tuple[str, str]] = Counter()
-    for gap in told_of(device.line, gaps, device.reasons, inside):
+    for gap in told_of(line, line.gaps, line.reasons, inside + places.start):
         sync = gap.idle.get("host_sync", 0)
         rest = sum(ns for reason, ns in gap.idle.items() if reason.startswith(HOST)) - sync
         what = gap.frame or gap.op or gap.annotation or "nothing recorded"

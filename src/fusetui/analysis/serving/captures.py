@@ -21,7 +21,6 @@ import numpy as np
 
 from fusetui.analysis.questions.launches import (
     BEGINS_CAPTURE,
-    LONGEST_NAME,
     capture_calls,
     graph_calls,
     nodes_of_replays,
@@ -29,11 +28,11 @@ from fusetui.analysis.questions.launches import (
 )
 from fusetui.analysis.serving.parts import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
-from fusetui.trace.model.arguments import Arguments, arguments, parsed
+from fusetui.text.patterns import LONGEST_NAME
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.joined import own_events
+from fusetui.trace.model.events import Arguments, arguments, parsed
 from fusetui.trace.model.memo import memo
 
 NODES = re.compile(
@@ -196,7 +195,7 @@ def numbers_nodes(trace: Trace) -> bool:
 def node_args(trace: Trace) -> tuple[Rows, Arguments]:
     """The nodes of all replays, and their NODE_ARGS; read once for all who ask."""
     rows = np.concatenate(nodes_of_replays(trace))
-    events = own_events(trace.elements)
+    events = trace.elements.own
     return rows, arguments(events, trace.order[rows], NODE_ARGS, keep_as="nodes")
 
 

@@ -25,7 +25,8 @@ from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.joined import CERTAIN, LIKELY, CombinedEvents, Join, Joined
+from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
+from fusetui.trace.read.elements import combined
 
 KEPT = (Role.ANNOTATION, Role.PYTHON, Role.OP)
 """What is taken from a capture, where it contains a captured call, besides the calls."""
@@ -182,7 +183,7 @@ def _with_rows(trace: Trace, there: Trace, taken: Rows, place: NDArray[np.int32]
     captured, joins = _captured(trace)
     more |= {
         **{"names": names, "categories": categories, "tracks": tracks, "joins": joins},
-        "elements": CombinedEvents(trace.elements, there.elements),
+        "elements": combined(trace.elements, there.elements),
         "captured": np.append(captured, np.full(len(taken), -1, dtype=np.int32)),
         "roles": np.append(trace.source_role, there.source_role[taken]),
     }

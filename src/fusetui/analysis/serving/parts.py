@@ -26,10 +26,10 @@ from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.inputs import Inputs, inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.products import matmul
-from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import arguments, parsed
 
 WEIGHTS = {
     **dict.fromkeys(("aten::mm", "aten::linear", "aten::_scaled_mm", "aten::_int_mm"), 1),

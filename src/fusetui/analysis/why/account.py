@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
-from fusetui.analysis.why.devices import Devices, Gaps, Named, Reasons
+from fusetui.analysis.why.devices import Devices, Named
 from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds, matching
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.text.patterns import late
@@ -18,17 +20,16 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Int32s, Int64s, distinct
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import exact_id
+from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, common, union
 from fusetui.trace.model.memo import once
 
 
-class Accounts:
+class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The devices of a trace that ran kernels, copies or sets, in the order of their lanes. Each
     part is computed when it is first needed."""
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
+    trace: Trace
 
     @cached_property
     def kinds(self) -> NDArray[np.int8]:
@@ -46,17 +47,16 @@ class Accounts:
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
-        return devices_on(self.lines)
+        return tuple(Device(line, n) for line in self.lines for n in range(len(line)))
 
     @cached_property
     def lines(self) -> tuple[Devices, ...]:
         """All devices, on as many lines of time as they need."""
         return self._lines(range(len(self._processes)))
 
-    def lines_of(self, devices: Sequence[Device]) -> tuple[Devices, ...]:
-        """Some of the devices, in the order of their lanes, likewise."""
-        pids = {device.pid for device in devices}
-        own = [n for n, device in enumerate(self.devices) if device.pid in pids]
+    def lines_of(self, pid: str | None) -> tuple[Devices, ...]:
+        """Only those that people call so, likewise; None for all."""
+        own = [n for n, one in enumerate(self.devices) if pid in (None, str(one.pid))]
         return self.lines if len(own) == len(self.devices) else self._lines(own)
 
     def as_one(self) -> Devices:
@@ -105,12 +105,15 @@ def line_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
             yield line, int(begin[0]) - trace.begin_ns
 
 
-class Device:
+class Device(NamedTuple):
     """One device: a number on its line."""
 
-    def __init__(self, line: Devices, number: int) -> None:
-        self.trace, self.line, self.number = line.trace, line, number
-        self.pid, self.name = line.named[number]
+    line: Devices
+    number: int
+
+    @property
+    def pid(self) -> Id:
+        return self.line.named[self.number].pid
 
     @property
     def span(self) -> DeviceAccount:
@@ -122,21 +125,10 @@ class Device:
         return self.line.at(np.full(len(begin), self.number), begin, end)
 
     @property
-    def gaps(self) -> Gaps:
-        return self.line.gaps.only(self._places)
-
-    @property
-    def reasons(self) -> Reasons:
-        return tuple(column[self._places] for column in self.line.reasons)
-
-    @cached_property
-    def _places(self) -> slice:
+    def places(self) -> slice:
+        """Of its gaps among those of the line."""
         number = self.line.number(self.line.gaps.event)
         return slice(*number.searchsorted((self.number, self.number + 1)).tolist())
-
-
-def devices_on(lines: Sequence[Devices]) -> tuple[Device, ...]:
-    return tuple(Device(line, n) for line in lines for n in range(len(line)))
 
 
 WAITS = late(

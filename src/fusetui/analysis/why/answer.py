@@ -18,9 +18,9 @@ from fusetui.analysis.why.selection import Question, Selection, account_of, aske
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline import many
 from fusetui.text.printable import printable
-from fusetui.trace.model.arguments import KeptArguments, joined
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Arguments, joined
 from fusetui.trace.program import backward
 from fusetui.trace.program.modules import Modules, module_times
 from fusetui.trace.read.reread import Aside, Reread, StretchArgs
@@ -35,7 +35,7 @@ def explained(question: Question) -> tuple[Why, Facts]:
     """All answers, and what was computed for them."""
     with args_read(question.accounts.trace):
         found = account_of(question)
-    facts = Facts(question.accounts, question.lines, *(question.window or ()))
+    facts = Facts(question.accounts, question.lines, question.window)
     findings, wanted, unknown, below = findings_of(facts)
     modules = module_times(facts.kernels.origins) if question.is_whole else None
     answers = msgspec.structs.replace(
@@ -110,7 +110,7 @@ def args_read(trace: Trace) -> Iterator[None]:
     sequence numbers of ops if any may have run backward, are kept with the events: `many.jobs`,
     `memory.memory_peaks` and `backward.backward_ops` find them there."""
     events, rows = trace.elements, trace.rows_of(Role.KERNEL)
-    if not len(rows) or events.recall(many.KEPT_AS, KeptArguments) is not None:
+    if not len(rows) or events.recall(many.KEPT_AS, Arguments) is not None:
         yield
         return
     events.warm()  # once for both processes

@@ -63,9 +63,9 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
         return {}
     every = Accounts(trace)
     whole = every.as_one()
-    for account in whole.over(begin, end)[0]:
+    for account in whole.at(np.zeros(len(begin), dtype=np.intp), begin, end):
         found.update(account.idle)
-    facts = Facts(every, (whole,), int(begin.min()), int(end.max()))
+    facts = Facts(every, (whole,), (int(begin.min()), int(end.max())))
     loading = common(facts.loading, union(begin, end))
     compiling = without(common(facts.compiling, union(begin, end)), loading)
     for cause, cover in ((LOADER, loading), (COMPILER, compiling)):

@@ -87,38 +87,26 @@ class Named(NamedTuple):
     name: str
 
 
-class Devices:
+class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Devices that have events, and fit on one line of time; a number is a place among them."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        threads: tuple[Threads, ...],
-        named: Sequence[Named],
-        number_of_track: Int32s,
-        *,
-        as_one: bool = False,
-    ) -> None:
-        """`number_of_track`: that of the device whose events are on a track, -1 for none, shape
-        [tracks]; `as_one`: all of them stand for one, and it does not matter what they run."""
-        self.trace = trace
-        self.threads = threads
-        self.named = named
-        self._number_of_track = number_of_track
-        self._line = TimeLine(trace)
-        self._as_one = as_one
+    trace: Trace
+    threads: tuple[Threads, ...]
+    named: Sequence[Named]
+    number_of_track: Int32s  # of the device whose events are on it, -1 for none; shape [tracks]
+    as_one: bool = False  # all of them stand for one, and it does not matter what they run
 
     def __len__(self) -> int:
         return len(self.named)
 
     def number(self, rows: NDArray[np.integer]) -> Int32s:
         """Of the device on which each GPU event ran."""
-        found: Int32s = self._number_of_track[self.trace.track[rows]]
+        found: Int32s = self.number_of_track[self.trace.track[rows]]
         return found
 
     def on_line(self, number: NDArray[np.integer], times: Int64s) -> Int64s:
         """Where times (ns of the file) of these devices lie (see Line.at)."""
-        return times if len(self) == 1 else self._line.at(number, times)
+        return times if len(self) == 1 else TimeLine(self.trace).at(number, times)
 
     def bounds_on(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
         number = self.number(rows)
@@ -269,22 +257,11 @@ class Devices:
     @cached_property
     def spans(self) -> list[DeviceAccount]:
         """The account of each device from the first start to the last end of its events."""
-        number, idle = self.number(self.gaps.event), np.zeros((len(IDLE), len(self)), np.int64)
-        first = np.flatnonzero(np.diff(number, prepend=-1))
-        for total, column in zip(idle, self.reasons, strict=True):
-            total[number[first]] = np.add.reduceat(column, first) if len(first) else 0
-        return self._account(np.arange(len(self)), self.begin_ns, self.end_ns, idle)
-
-    def over(self, begin: Int64s, end: Int64s) -> list[list[DeviceAccount]]:
-        """For each device the account of each window [begin, end) (ns of the file), where
-        begin <= end."""
-        number = np.repeat(np.arange(len(self)), len(begin))
-        found = self.at(number, np.tile(begin, len(self)), np.tile(end, len(self)))
-        each = len(begin)
-        return [found[n * each : (n + 1) * each] for n in range(len(self))]
+        return self.at(np.arange(len(self)), self.begin_ns, self.end_ns)
 
     def at(self, number: Rows, begin: Int64s, end: Int64s) -> list[DeviceAccount]:
-        """The account of each window of a device; three arrays of one shape."""
+        """The account of each window [begin, end) (ns of the file) of a device, where begin <= end;
+        three arrays of one shape."""
         first, last = self.begin_ns[number], self.end_ns[number]
         idle = self._idle_until(number, end) - self._idle_until(number, begin)
         early = np.flatnonzero(begin < first)
@@ -292,14 +269,7 @@ class Devices:
             until = np.minimum(end, first)[early]
             idle[:, early] += self._idle_before(number[early], begin[early], until)
         idle[AFTER] = np.maximum(end - np.maximum(begin, last), 0)
-        return self._account(number, begin, end, idle)
-
-    def _account(
-        self, number: Rows, begin: Int64s, end: Int64s, idle: Int64s
-    ) -> list[DeviceAccount]:
-        """Of the times [begin, end) of some devices; `idle` has the shape [IDLE, times]."""
-        busy = self._busy(self.on_line(number, begin), self.on_line(number, end))
-        span = end - begin
+        busy, span = self._busy(self.on_line(number, begin), self.on_line(number, end)), end - begin
         columns = (number, span, *busy[:3], span - busy[:3].sum(axis=0), *busy[3:])
         found = []
         for figures, why in zip(np.stack(columns).T.tolist(), idle.T.tolist(), strict=True):
@@ -322,7 +292,7 @@ class Devices:
         """Compute; communication; copies; the first two; all three."""
         events = self.events
         kernel = self.trace.role[events] == Role.KERNEL
-        moves = communicates(self.trace, events) & (not self._as_one)
+        moves = communicates(self.trace, events) & (not self.as_one)
         parts = (events[own] for own in (kernel & ~moves, moves, ~kernel & ~moves))
         compute, comm, copy = (union(*self.bounds_on(rows)) for rows in parts)
         both = joined(compute, comm)

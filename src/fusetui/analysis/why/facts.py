@@ -11,13 +11,12 @@ from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import graph_calls
-from fusetui.analysis.why.account import Accounts, devices_on
+from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.warming import Once, slow_first_step, warm_up
-from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
@@ -44,14 +43,9 @@ COMPILER = late(
 that run only when something is compiled."""
 
 
-def named(trace: Trace, matches: Callable[[str], object], *roles: Role) -> Rows:
-    """The rows of these roles whose names match; the test is made once per name."""
-    return trace.rows_named(lambda name: matches(name[:LONGEST_NAME]), *roles)
-
-
 def loader_rows(trace: Trace) -> Rows:
     """The slices in which a batch is fetched, on any thread."""
-    return named(trace, LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+    return trace.rows_named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
 
 
 class Facts:
@@ -62,19 +56,15 @@ class Facts:
         self,
         accounts: Accounts,
         lines: Sequence[Devices] | None = None,
-        begin_ns: int | None = None,
-        end_ns: int | None = None,
+        window: tuple[int, int] | None = None,
         called: str = "the time",
     ) -> None:
         """`lines`: only these devices. `called`: what the window is for a reader."""
-        self.accounts = accounts
+        self.accounts, self.trace = accounts, accounts.trace
         self.lines = tuple(accounts.lines if lines is None else lines)
-        self.devices = devices_on(self.lines)
-        self.trace: Trace = accounts.trace
-        self.is_whole = begin_ns is None and end_ns is None
-        self.called = called
-        self.begin_ns = self.trace.begin_ns if begin_ns is None else begin_ns
-        self.end_ns = self.trace.end_ns if end_ns is None else end_ns
+        self.devices = [device for line in self.lines for device in line.named]
+        self.window, self.called = window, called
+        self.begin_ns, self.end_ns = window or (self.trace.begin_ns, self.trace.end_ns)
 
     @cached_property
     def gpu_rows(self) -> Rows:
@@ -92,14 +82,14 @@ class Facts:
     def steady(self) -> Facts:
         """These facts, or where the first step is much longer than the others, those of the GPU
         work after it: what the rules about kernels look at."""
-        if not (self.is_whole and slow_first_step(self.spans)):
+        if self.window or not slow_first_step(self.spans):
             return self
         begin_ns = int(self.spans.end[0])
         ends = self.trace.end[self.gpu_rows[self.trace.end[self.gpu_rows] > begin_ns]]
         if not len(ends):
             return self
         after = "the time after the first step"
-        return Facts(self.accounts, self.lines, begin_ns, int(ends.max()), after)
+        return Facts(self.accounts, self.lines, (begin_ns, int(ends.max())), after)
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -108,7 +98,7 @@ class Facts:
     @cached_property
     def span_ns(self) -> int:
         """Of each device from its first to its last event, or the window, added up."""
-        if not self.is_whole:
+        if self.window:
             return len(self.devices) * (self.end_ns - self.begin_ns)
         return sum(int((line.end_ns - line.begin_ns).sum()) for line in self.lines)
 
@@ -117,19 +107,13 @@ class Facts:
         parts: list[list[NDArray[Any]]] = []
         devices = 0
         for line in self.lines:
-            gaps, why = line.idle_in(None if self.is_whole else (self.begin_ns, self.end_ns))
+            gaps, why = line.idle_in(self.window)
             parts.append([*astuple(gaps), line.number(gaps.event) + devices, *why])
             devices += len(line)
-        if not parts:
-            parts.append([np.empty(0, dtype=np.int32)] * (9 + len(IDLE)))
-        each: list[Any] = parts[0]
+        each: Sequence[Any] = parts[0] if parts else [NO_ROWS.astype(np.int32)] * (9 + len(IDLE))
         if len(parts) > 1:
             each = [np.concatenate(column) for column in zip(*parts, strict=True)]
         return Idle(*[*each[:9], tuple(each[9:])])
-
-    def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
-        """The rows of these roles whose names match; the test is made once per name."""
-        return named(self.trace, matches, *roles)
 
     def idle_during(self, rows: Rows) -> int:
         """How long the devices were idle while any of these rows ran on any thread that launches
@@ -244,7 +228,7 @@ class Facts:
     @cached_property
     def compiler_rows(self) -> Rows:
         """The slices in which something is compiled, on any thread."""
-        return self.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+        return self.trace.rows_named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
 
     @cached_property
     def loading(self) -> Cover:

@@ -15,8 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.gpu.kinds import LONGEST_NAME
-from fusetui.text.patterns import late
+from fusetui.text.patterns import LONGEST_NAME, late
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace

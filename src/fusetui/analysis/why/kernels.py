@@ -19,17 +19,17 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.model import Ceiling, Shorter
 from fusetui.gpu.kernel_names import KernelName, decode
-from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.gpu.roofline.inputs import Amount
 from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.gpu.roofline.row import KernelJob
+from fusetui.text.patterns import LONGEST_NAME
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
-from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Arguments
 from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.program.origin import Credit, Origins, origins
 
@@ -215,7 +215,7 @@ class Kernels:
     def inputs(self) -> Arguments:
         """The inputs of the op of each row, for kernels only (see many.INPUTS)."""
         found = self.jobs.inputs
-        return Arguments(self._of(self.jobs.rows, found.number, -1), found.distinct)
+        return Arguments(self._of(self.jobs.rows, found.number, -1), found.texts)
 
     @cached_property
     def blocks(self) -> Int64s:

@@ -62,18 +62,18 @@ def asked(found: Accounts, selection: Selection | None = None) -> Question:
     if chosen.step_by is not None and not len(spans):
         raise NotThere(f"{trace.report.file} has no annotation like {chosen.step_by}.")
     about, window, spans = _window(trace, spans, chosen)
-    devices = [one for one in found.devices if chosen.device in (None, str(one.pid))]
-    if chosen.device is not None and not devices:
+    lines = found.lines_of(chosen.device)
+    if chosen.device is not None and not lines:
         known = ", ".join(str(device.pid) for device in found.devices) or "none"
         no_device = f"{trace.report.file} has no device {chosen.device} with GPU events"
         raise NotThere(f"{no_device}: it has {known}.")
     return Question(
         accounts=found,
-        lines=found.lines_of(devices),
+        lines=lines,
         spans=spans,
         window=window,
         about=about,
-        is_whole=window is None and len(devices) == len(found.devices),
+        is_whole=window is None and lines is found.lines,
         gaps=None if chosen.all_gaps else LONGEST,
     )
 
@@ -137,8 +137,13 @@ def _accounts(
     lines: Sequence[Devices], begin: Int64s, end: Int64s
 ) -> tuple[tuple[DeviceAccount, ...], ...]:
     """Of each window [begin, end), those of all devices."""
-    columns = [column for line in lines for column in line.over(begin, end)]
-    return tuple(tuple(column[n] for column in columns) for n in range(len(begin)))
+    found: list[list[DeviceAccount]] = [[] for _ in begin]
+    for line in lines:
+        number = np.tile(np.arange(len(line)), len(begin))
+        accounts = line.at(number, *np.repeat((begin, end), len(line), axis=1))
+        for place, one in enumerate(accounts):
+            found[place // len(line)].append(one)
+    return tuple(map(tuple, found))
 
 
 def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:

@@ -20,10 +20,10 @@ from fusetui.gpu.roofline.bounds import blocks_of
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak, peak_of
 from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arguments import Arguments, arguments, arguments_of, parsed
 from fusetui.trace.model.arrays import distinct, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Arguments, arguments, arguments_of, parsed
 from fusetui.trace.model.ids import Id
 
 Rows = NDArray[np.intp]
@@ -120,7 +120,7 @@ def _of_each(ops: NDArray[np.integer], found: Arguments) -> Arguments:
     asked, place = np.unique(ops, return_inverse=True)
     number = np.full(len(asked), -1, dtype=np.int32)
     number[asked >= 0] = found.number
-    return Arguments(number[place], found.distinct)
+    return Arguments(number[place], found.texts)
 
 
 def args_asked(trace: Trace, rows: Rows) -> tuple[Question, Question]:

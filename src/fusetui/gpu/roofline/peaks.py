@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -267,7 +268,9 @@ def is_assumed(peak: Peak, kind: str | None) -> bool:
 
 def _measured(peak: Peak) -> dict[str, float]:
     """The measured figures, except for kinds that the user gave, which they do not describe."""
-    for pattern, teraflops, _ in MEASURED:
-        if re.search(pattern, peak.device):
-            return {k: v for k, v in teraflops.items() if k not in peak.given}
-    return {}
+    return {k: v for k, v in _measured_on(peak.device).items() if k not in peak.given}
+
+
+@cache
+def _measured_on(device: str) -> dict[str, float]:
+    return next((figures for name, figures, _ in MEASURED if re.search(name, device)), {})

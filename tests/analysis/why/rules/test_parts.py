@@ -16,7 +16,7 @@ def rule(name: str, at_stake_ns: int, part_of: str | None = None) -> Rule:
     def find(_: Facts) -> list[Claim]:
         return [Claim(name, at_stake_ns, part_of=part_of)]
 
-    return Rule(name, (), "", {}, find)
+    return Rule(id=name, remedy="", find=find)
 
 
 @pytest.mark.parametrize(("whole", "told"), [(8_850, None), (10_460, "whole"), (20_000, "whole")])

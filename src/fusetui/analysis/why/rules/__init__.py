@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
@@ -65,7 +66,7 @@ class Claim(msgspec.Struct, frozen=True, eq=False):
     """What a rule says about a trace, before it is decided whether that is worth reporting."""
 
     text: str
-    at_stake_ns: int | None  # an upper bound by the formula of the rule; None: a note
+    at_stake_ns: int | None = None  # an upper bound by the formula of the rule; None: a note
     rows: tuple[int, ...] = ()  # evidence, the largest first
     remedy: str | None = None  # instead of the rule's own
     why_likely: str | None = None  # None: certain
@@ -75,35 +76,26 @@ class Claim(msgspec.Struct, frozen=True, eq=False):
     kernels: Flags | None = None  # those that it is about: evidence where there are no rows
 
 
-class Rule(msgspec.Struct, frozen=True, eq=False):
+class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     """One rule. docs/why.md has a section of each, with its question, the formula of the time at
     stake, and when it is silent although one might expect a finding."""
 
-    id: str
-    needs: tuple[str, ...]  # what it may be silent without although it holds: keys of lacks_of
+    id: str = ""
     remedy: str  # what to try: one line with the torch call or option; see rules.said
-    thresholds: dict[str, float]
-    find: Callable[[Facts], Iterable[Claim]]  # raises CannotTell
+    needs: tuple[str, ...] = ()  # what it may be silent without although it holds: see lacks_of
+    thresholds: dict[str, float] = {}
     by_launches: bool = False  # cannot tell without launch calls
     of_kernels: bool = False  # about the work of the device, not about its idle time
     once: bool = False  # about what happens once, however many steps are recorded
+    without_gpu: bool = False  # needs no GPU events
+    find: Callable[[Facts], Iterable[Claim]] = lambda _: ()  # raises CannotTell
 
-
-def rule(
-    *needs: str,
-    remedy: str,
-    thresholds: dict[str, float] | None = None,
-    by_launches: bool = False,
-    of_kernels: bool = False,
-    once: bool = False,
-    without_gpu: bool = False,
-) -> Callable[[Callable[[Facts], Iterable[Claim]]], Rule]:
-    """Makes a function a rule whose id is its name; all but those `without_gpu` need GPU events."""
-    every = needs if without_gpu else ("GPU events", *needs)
-    flags = (by_launches, of_kernels, once)
-    return lambda find: Rule(
-        find.__name__.replace("_", "-"), every, remedy, thresholds or {}, find, *flags
-    )
+    def __call__(self, find: Callable[[Facts], Iterable[Claim]]) -> Rule:
+        """With the function that answers it, whose name is its id."""
+        needs = ("launch calls", *self.needs) if self.by_launches else self.needs
+        needs = needs if self.without_gpu else ("GPU events", *needs)
+        id_ = find.__name__.replace("_", "-")
+        return msgspec.structs.replace(self, id=id_, needs=needs, find=find)
 
 
 PROPERTIES = "deviceProperties, as torch 1.12 and later"
@@ -132,7 +124,7 @@ def of_span(facts: Facts, ns: int) -> str:
     """`12 ms (45.8 % of the span)`; of a step or a window, `45.8 % of the time`, or what it is
     called; of several GPUs together, `45.8 % of the spans of 2 GPUs`."""
     gpus = len(facts.devices)
-    whole = f"the span{'s' if gpus > 1 else ''}" if facts.is_whole else facts.called
+    whole = f"the span{'s' if gpus > 1 else ''}" if facts.window is None else facts.called
     of = f" of {count(gpus)} GPUs" if gpus > 1 else ""
     return f"{duration(ns)} ({percent(ns, facts.span_ns, fine=True)} of {whole}{of})"
 
@@ -199,7 +191,7 @@ def tags_of(facts: Facts) -> frozenset[str]:
     majors = [one.get("computeMajor") for one in device_properties(trace).values()]
     major = min((one for one in majors if isinstance(one, int)), default=HOPPER)
     compiles = vendor != "nvidia" or major >= TRITON
-    trains = facts.named(BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL)
+    trains = facts.trace.rows_named(BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL)
     found = {
         vendor: True,
         "compile": compiles,
@@ -212,7 +204,7 @@ def tags_of(facts: Facts) -> frozenset[str]:
 
 
 def _calls(facts: Facts, pattern: re.Pattern[str]) -> bool:
-    return bool(len(facts.named(pattern.match, Role.CALL)))
+    return bool(len(facts.trace.rows_named(pattern.match, Role.CALL)))
 
 
 @cache
@@ -234,34 +226,27 @@ class Answers(NamedTuple):
 
 
 def findings_of(facts: Facts) -> Answers:
-    found: list[Finding] = []
-    wanted: list[Wanted | None] = []
+    found: list[tuple[Finding, Wanted | None]] = []
     unknown: list[Unknown] = []
-    below: dict[str, int] = {}
+    below: Counter[str] = Counter()
     tags = tags_of(facts)
     for rule in all_rules():
         asked = facts.steady if rule.of_kernels else facts
         claims, lack = claims_of(asked, rule)
         for claim in claims:
             if claim.at_stake_ns is None or is_finding(asked, rule, claim):
-                found.append(_finding(rule, claim, asked, tags))
-                wanted.append(claim.wanted if claim.at_stake_ns else None)
+                wanted = claim.wanted if claim.at_stake_ns else None
+                found.append((_finding(rule, claim, asked, tags), wanted))
             else:
-                below[rule.id] = below.get(rule.id, 0) + claim.at_stake_ns
-        if lack:
-            unknown.append(Unknown(rule.id, *lack.args))
-    for n, finding in enumerate(found):  # it is a part of what is told, and of no less than it
-        wholes = [one.at_stake_ns or 0 for one in found if one.rule == finding.part_of]
-        if (finding.at_stake_ns or 0) > max(wholes, default=-1):
-            found[n] = msgspec.structs.replace(finding, part_of=None)
-    stakes = [one.at_stake_ns for one in found]
-    order = sorted(range(len(found)), key=lambda n: (stakes[n] is None, -(stakes[n] or 0)))
-    return Answers(
-        findings=tuple(found[n] for n in order),
-        wanted=tuple(wanted[n] for n in order),
-        unknown=tuple(unknown),
-        below=below,
-    )
+                below[rule.id] += claim.at_stake_ns
+        unknown += [Unknown(rule.id, *lack.args)] if lack else []
+    for n, (one, wanted) in enumerate(found):  # a part of what is told, and of no less than it
+        wholes = [other.at_stake_ns or 0 for other, _ in found if other.rule == one.part_of]
+        if (one.at_stake_ns or 0) > max(wholes, default=-1):
+            found[n] = msgspec.structs.replace(one, part_of=None), wanted
+    found.sort(key=lambda both: (both[0].at_stake_ns is None, -(both[0].at_stake_ns or 0)))
+    findings, changes = zip(*found, strict=True) if found else ((), ())
+    return Answers(findings, changes, tuple(unknown), below)
 
 
 @memo(MANY)
@@ -269,7 +254,7 @@ def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTell | None]
     """What a rule says, which other rules may ask too, and what it lacks."""
     found = list[Claim]()
     try:
-        if rule.needs and not len(facts.gpu_rows):
+        if not (rule.without_gpu or len(facts.gpu_rows)):
             raise CannotTell("GPU events", "ProfilerActivity.CUDA")
         if rule.by_launches and not facts.has_launches:
             raise CannotTell("launch calls", "ProfilerActivity.CUDA")

@@ -23,7 +23,7 @@ from fusetui.analysis.questions.collectives import (
 )
 from fusetui.analysis.why.facts import LATE, Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rules import Claim, of_span, of_work, rule
+from fusetui.analysis.why.rules import Claim, Rule, of_span, of_work
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import count, duration, percent, quantity, size
 from fusetui.text.printable import printable
@@ -157,7 +157,7 @@ NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
 """The remedy where no kernel computes."""
 
 
-@rule(
+@Rule(
     remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
     "prefetching, or a stream of its own|:one half of the batch computes while the other "
     "communicates; in tensor parallelism an all-reduce fused with the norm that follows, or fewer "
@@ -229,7 +229,7 @@ MANY = 50  # of one kind
 NO_SIZES = "Their sizes were not recorded: that they are small is inferred from their durations."
 
 
-@rule(
+@Rule(
     remedy="Send less often: {training:larger buckets (DDP's bucket_cap_mb), larger FSDP units, }"
     "torch.distributed._coalescing_manager, several values in one tensor; in tensor-parallel "
     "decoding an all-reduce fused with the norm, or fewer ranks.",
@@ -271,8 +271,8 @@ def _told(kind: Transfers, several: bool) -> str:
 FEWEST_ALIKE = 5  # of a kernel alone, and beside communication
 
 
-@rule(
-    "input shapes",
+@Rule(
+    needs=("input shapes",),
     remedy="Fewer SMs for communication{nvidia: (NCCL_MAX_CTAS, NCCL_MIN_CTAS)|amd: "
     "(NCCL_MAX_NCHANNELS)}, copy engines instead of kernels, or communication beside work that is "
     "bound by arithmetic, not memory. The overlap may still pay: compare this with the time that "
@@ -322,7 +322,7 @@ LEAST = 0.1  # of the recording, where there is no GPU
 TOLD_NAMES = 3  # names
 
 
-@rule(
+@Rule(
     without_gpu=True,
     remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
     "keep barriers, object collectives and tensors on the CPU out of the step. Waiting for "
@@ -330,7 +330,7 @@ TOLD_NAMES = 3  # names
     thresholds={"least": LEAST},
 )
 def cpu_collectives(facts: Facts) -> Iterator[Claim]:
-    trace, rows = facts.trace, facts.named(ON_CPU.match, Role.ANNOTATION)
+    trace, rows = facts.trace, facts.trace.rows_named(ON_CPU.match, Role.ANNOTATION)
     if not len(rows):
         return
     start = np.maximum(trace.start[rows], facts.begin_ns)
@@ -355,6 +355,5 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
             text=f"A collective runs on the CPU for {duration(ran)} ({percent(ran, whole)}) of the "
             f"{duration(whole)} that were recorded: {named}. It lasts until all "
             "ranks of its group have arrived.",
-            at_stake_ns=None,
             rows=longest,
         )

@@ -11,7 +11,7 @@ import numpy as np
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Shorter
-from fusetui.analysis.why.rules import Claim, claimed_by, of_work, rule, subject
+from fusetui.analysis.why.rules import Claim, Rule, claimed_by, of_work, subject
 from fusetui.analysis.why.rules.fusion import unfused_attention
 from fusetui.analysis.why.rules.products import (
     alignment,
@@ -40,9 +40,8 @@ CAUSES = (alignment, few_blocks, no_tensor_cores, unfused_attention)
 """Rules that name the cause: what they claim is theirs."""
 
 
-@rule(
-    "input shapes",
-    "a device of the table of peaks",
+@Rule(
+    needs=("input shapes", "a device of the table of peaks"),
     remedy="Other sizes or layouts (multiples of 64, contiguous inputs, channels_last), another "
     f"backend of attention (torch.nn.attention.sdpa_kernel), {LIBRARIES}.",
     thresholds={"near": NEAR, "shortest_ns": SHORTEST_NS},
@@ -115,9 +114,8 @@ SM = late(r"sm(\d{1,3})\d\Z")
 NATIVE = {12: 8}  # compute capabilities that have the matrix instructions of an earlier one
 
 
-@rule(
-    "input shapes",
-    "a device of the table of peaks",
+@Rule(
+    needs=("input shapes", "a device of the table of peaks"),
     remedy="A newer {nvidia:cuBLAS or cuDNN|:library}, aligned sizes and contiguous inputs"
     '{compile:; or torch.compile(mode="max-autotune"), which measures several kernels}.',
     thresholds={"far": FAR},
@@ -140,10 +138,9 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     taken, least = kernels.ns(old), int(kernels.bounded.bound_ns[old].sum())
     if taken:
         yield Claim(
-            text=f"{plural(int(old.sum()), 'kernel')} built for an earlier generation "
-            f"of GPUs take {of_work(facts, taken)} and reach "
-            f"{percent(least, taken)} of what is attainable; others of the same type in this trace "
-            "are built for this one.",
+            text=f"{plural(int(old.sum()), 'kernel')} built for an earlier generation of GPUs take "
+            f"{of_work(facts, taken)} and reach {percent(least, taken)} of what is attainable; "
+            "others of the same type in this trace are built for this one.",
             at_stake_ns=taken - least,
             wanted=_to_bound(kernels, old),
             kernels=old,
@@ -183,10 +180,8 @@ MOSTLY = 0.5  # of the places of a wave
 MOST_WAVES = 4
 
 
-@rule(
-    "input shapes",
-    "launch configurations",
-    "a device of the table of peaks",
+@Rule(
+    needs=("input shapes", "launch configurations", "a device of the table of peaks"),
     remedy="Other sizes of the batch or of a layer, or a kernel with other tiles"
     '{compile: (torch.compile(mode="max-autotune") measures several)}, split-K or stream-K.',
     thresholds={"mostly": MOSTLY, "most_waves": MOST_WAVES},

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text, the_most
-from fusetui.analysis.why.rules import CannotTell, Claim, is_worth, most_module, of_work, rule
+from fusetui.analysis.why.rules import CannotTell, Claim, Rule, is_worth, most_module, of_work
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
 from fusetui.text.figures import count, plural
-from fusetui.trace.model.arguments import parsed
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct
+from fusetui.trace.model.events import parsed
 from fusetui.trace.model.memo import memo
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
@@ -65,10 +65,8 @@ class Runs(msgspec.Struct, frozen=True, eq=False):
         return bool((self.least_ns >= 0).any())
 
 
-@rule(
-    "CPU ops",
-    "annotations",
-    "Python frames and modules",
+@Rule(
+    needs=("CPU ops", "annotations", "Python frames and modules"),
     remedy="{compile:torch.compile fuses such runs; a|:A} fused norm, activation or rotary "
     "embedding does it by hand.",
     thresholds={"shortest_ns": SHORTEST_NS},
@@ -113,7 +111,6 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     elif is_worth(facts, taken, of_kernels=True):
         yield Claim(
             text=f"{text}. {_without(kernels, runs)}",
-            at_stake_ns=None,
             rows=the_most(first, runs.ns),
         )
 
@@ -264,8 +261,8 @@ SIMPLE = ("elementwise", "copy", "fill", "softmax")
 FARTHEST = 6  # kernels between a product and the softmax
 
 
-@rule(
-    "CPU ops",
+@Rule(
+    needs=("CPU ops",),
     remedy='torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
     "transformers); its sums are rounded in another order.",
     thresholds={"farthest": FARTHEST},

@@ -13,7 +13,7 @@ from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_N
 from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Hurried, Shorter
-from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
+from fusetui.analysis.why.rules import Claim, Rule, of_span, why_likely
 from fusetui.analysis.why.warming import LONG_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
@@ -44,8 +44,7 @@ REPLAYED = (
 """The remedy where graphs launch most of the GPU's work."""
 
 
-@rule(
-    "launch calls",
+@Rule(
     remedy="{serving:vLLM without --enforce-eager and SGLang without --disable-cuda-graph replay "
     'the launches as graphs|graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() '
     "replays the launches|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses "
@@ -123,8 +122,7 @@ def heaviest(facts: Facts, which: Flags) -> tuple[int, ...]:
     return the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0))
 
 
-@rule(
-    "launch calls",
+@Rule(
     remedy="Do this work ahead, in workers of the data loader or in a thread while the GPU runs, "
     "or do it on the GPU. Graphs do not help: nothing is launched meanwhile.",
     thresholds={"work_ns": WORK_NS, "slice_ns": SLICE_NS, "long_work_ns": LONG_WORK_NS},
@@ -151,8 +149,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
 SLOW_NS = LONG_NS
 
 
-@rule(
-    "launch calls",
+@Rule(
     remedy="See whether they recur at the same place: allocation inside the call, a full queue of "
     "another stream, and a CPU that is taken away from the thread look the same.",
     thresholds={"slow_ns": SLOW_NS},
@@ -190,7 +187,7 @@ REPLAYED_ALREADY = (
 """The remedy where graphs launch most of the GPU's work."""
 
 
-@rule(
+@Rule(
     remedy="{compile:torch.compile fuses|:Fused layers replace} pointwise work{training:; foreach "
     "and fused optimizers replace many launches}.",
     thresholds={"short_ns": SHORTER_NS, "least_count": LEAST_COUNT, "least_time": LEAST_TIME},
@@ -212,7 +209,6 @@ def small_kernels(facts: Facts) -> Iterator[Claim]:
             text=f"{percent(len(short), len(kernels))} of the {plural(len(kernels), 'kernel')} are "
             f"shorter than {duration(SHORTER_NS)}: with the gaps between them, they take "
             f"{of_span(facts, together)}.",
-            at_stake_ns=None,
             rows=the_most(short, trace.dur[short]),
             remedy=REPLAYED_ALREADY if facts.is_replayed else None,
         )
@@ -221,8 +217,8 @@ def small_kernels(facts: Facts) -> Iterator[Claim]:
 LONGEST_NS = 10_000
 
 
-@rule(
-    "launch calls",
+@Rule(
+    needs=("launch calls",),
     remedy="Fewer, larger kernels (fusion{compile:, torch.compile}){pdl:; on Hopper and later "
     "programmatic dependent launch hides the switch}.",
     thresholds={"longest_ns": LONGEST_NS},
@@ -248,10 +244,8 @@ SHORT_NS = 20_000  # on average
 LEAST_SHARE = 0.02  # of the span: the kernels, and the gaps before them
 
 
-@rule(
-    "launch calls",
-    "CPU ops",
-    "annotations",
+@Rule(
+    needs=("launch calls", "CPU ops", "annotations"),
     remedy="optimizer(..., fused=True), or foreach=True if there is no fused one.",
     thresholds={"fewest": FEWEST, "short_ns": SHORT_NS, "least_share": LEAST_SHARE},
     of_kernels=True,
@@ -273,7 +267,6 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
             f"{duration(round(taken / number))} on average, one parameter after another: with "
             f"the gaps before them, they take {of_span(facts, together)}, "
             f"{percent(together - taken, together)} of it idle.",
-            at_stake_ns=None,
             kernels=single,
         )
 

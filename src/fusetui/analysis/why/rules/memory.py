@@ -17,11 +17,11 @@ from fusetui.analysis.why.model import Unawaited
 from fusetui.analysis.why.rules import (
     CannotTell,
     Claim,
+    Rule,
     claimed_by,
     most_module,
     of_span,
     of_work,
-    rule,
     subject,
 )
 from fusetui.analysis.why.rules.fusion import fusable_run
@@ -39,8 +39,8 @@ CHECKPOINT = "CheckpointFunctionBackward"
 """The node of torch.utils.checkpoint with use_reentrant=True; without, nothing names it."""
 
 
-@rule(
-    "Python frames and modules",
+@Rule(
+    needs=("Python frames and modules",),
     remedy="As far as memory allows, checkpoint fewer modules, or keep the results of their "
     "products: torch.utils.checkpoint.create_selective_checkpoint_contexts.",
     of_kernels=True,
@@ -48,7 +48,7 @@ CHECKPOINT = "CheckpointFunctionBackward"
 def recompute(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not len(kernels.origins.modules):
-        if len(facts.named(lambda name: name == CHECKPOINT, Role.OP)):
+        if len(facts.trace.rows_named(lambda name: name == CHECKPOINT, Role.OP)):
             raise CannotTell("Python frames and modules", "with_stack=True")
         return
     again = kernels.credit.recompute & kernels.is_kernel
@@ -67,13 +67,13 @@ NEARLY_FULL = 0.8  # of the memory of the device is reserved
 UNUSED = 0.2  # of what is reserved was never allocated at once
 
 
-@rule(
+@Rule(
     remedy="{nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and }"
     "torch.{intel:xpu|:cuda}.empty_cache() once between phases of different sizes.",
     thresholds={"nearly_full": NEARLY_FULL, "unused": UNUSED},
 )
 def memory_headroom(facts: Facts) -> Iterator[Claim]:
-    if not facts.is_whole:
+    if facts.window:
         return
     found = memory_peaks(facts.trace)
     if not found.is_recorded:
@@ -91,12 +91,10 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
         is_wasted = peak.reserved >= NEARLY_FULL * size and unused >= UNUSED * peak.reserved
         if pid in chosen and is_wasted:
             yield Claim(
-                text=f"torch reserves {quantity(peak.reserved, 'B')} of the "
-                f"{quantity(size, 'B')} of GPU {pid}, but allocates no more than "
-                f"{quantity(peak.allocated, 'B')} at once: "
-                f"{percent(unused, peak.reserved)} of it is fragments or left from an earlier "
-                "phase.",
-                at_stake_ns=None,
+                text=f"torch reserves {quantity(peak.reserved, 'B')} of the {quantity(size, 'B')} "
+                f"of GPU {pid}, but allocates no more than {quantity(peak.allocated, 'B')} at "
+                f"once: {percent(unused, peak.reserved)} of it is fragments or left from an "
+                "earlier phase.",
             )
 
 
@@ -122,7 +120,7 @@ COPIES = (
 JOINS = "Write into slices of one buffer instead of torch.cat"
 
 
-@rule(remedy=f"{CASTS}; {COPIES}; {JOINS}.", thresholds={"least_part": LEAST_PART}, of_kernels=True)
+@Rule(remedy=f"{CASTS}; {COPIES}; {JOINS}.", thresholds={"least_part": LEAST_PART}, of_kernels=True)
 def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     # PyTorch's own; conversions inside a library are part of its op.
@@ -201,9 +199,8 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
         own = kernels.rows[copies]
         called = facts.trace.launch[own]
         yield Claim(
-            text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and "
-            f"pageable memory: {of_work(facts, at_stake)} in which no "
-            "kernel runs.",
+            text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and pageable "
+            f"memory: {of_work(facts, at_stake)} in which no kernel runs.",
             at_stake_ns=at_stake,
             wanted=Unawaited(np.append(own, called[called >= 0])),
             kernels=copies,
@@ -219,7 +216,7 @@ LIBRARIES: Final[dict[str, Callable[[KernelName], bool]]] = {
 }
 
 
-@rule(
+@Rule(
     remedy="model.to(memory_format=torch.channels_last), and the same for its inputs, if the "
     "convolutions want NHWC, as the fast ones of 16-bit types and TF32 do"
     "{amd:; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1}.",

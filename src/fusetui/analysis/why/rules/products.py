@@ -14,9 +14,9 @@ from fusetui.analysis.why.rules import (
     PROPERTIES,
     CannotTell,
     Claim,
+    Rule,
     is_worth,
     of_work,
-    rule,
     subject,
 )
 from fusetui.gpu.kernel_names import KernelName, short_name
@@ -33,7 +33,7 @@ PLAIN = "_simt_"
 their names say align1 however the tensors are aligned."""
 
 
-@rule(
+@Rule(
     remedy="Pad sizes to multiples of 8 (16-bit types) or 4 (float32): the vocabulary, the length "
     "of the sequence, the width of a layer.",
     thresholds={"unaligned": UNALIGNED},
@@ -59,7 +59,7 @@ def alignment(facts: Facts) -> Iterator[Claim]:
             why_likely="The alignment may not be the only reason that they are slow.",
         )
     elif is_worth(facts, taken, of_kernels=True):
-        yield Claim(text=f"{text}.", at_stake_ns=None, kernels=unaligned)
+        yield Claim(text=f"{text}.", kernels=unaligned)
 
 
 def is_unaligned(kernel: KernelName) -> bool:
@@ -84,8 +84,8 @@ HALF = (
 """The remedy where there is neither TF32 nor bfloat16."""
 
 
-@rule(
-    "a device of the table of peaks",
+@Rule(
+    needs=("a device of the table of peaks",),
     remedy='torch.set_float32_matmul_precision("high") uses TF32'
     "{nvidia: (torch.backends.cudnn.allow_tf32 for convolutions)}: inputs are rounded to 10 bits "
     "of mantissa. autocast to bfloat16 rounds to 7.",
@@ -158,9 +158,8 @@ OF_WORK: Final[dict[str, Callable[[KernelName], object]]] = {
 """Remedies, and the kernels that they are for."""
 
 
-@rule(
-    "launch configurations",
-    "the number of multiprocessors",
+@Rule(
+    needs=("launch configurations", "the number of multiprocessors"),
     remedy="Larger batches; split-K or stream-K for products with a small output; for a batch norm "
     "with few channels channels_last; else another implementation.",
     thresholds={

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rules import Claim, of_span, rule
+from fusetui.analysis.why.rules import Claim, Rule, of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.warming import FEWEST, captures, first_step
 from fusetui.text.figures import count, duration, percent, plural, quantity
@@ -30,7 +31,7 @@ REPLAYS = 0.05  # of the span
 CAPTURED = 0.5  # of the steps
 
 
-@rule(
+@Rule(
     without_gpu=True,
     remedy="Record again.",
     thresholds={
@@ -45,98 +46,90 @@ def recording(facts: Facts) -> Iterator[Claim]:
     steps = list(_captures(facts)) or _few_steps(facts)
     notes = [*_unlinked(facts), *_first_step(facts), *steps, *_stacks(facts), *_graphs(facts)]
     if notes:
-        yield Claim(
-            text=" ".join(note.text for note in notes),
-            at_stake_ns=None,
-            rows=tuple(row for note in notes for row in note.rows),
-            remedy=" ".join(note.remedy or "" for note in notes),
-        )
+        texts, remedies, rows = zip(*notes, strict=True)
+        yield Claim(" ".join(texts), rows=tuple(chain(*rows)), remedy=" ".join(remedies))
 
 
-def _stacks(facts: Facts) -> Iterator[Claim]:
+Note = tuple[str, str, tuple[int, ...]]
+"""A sentence, its remedy, and its evidence."""
+
+
+def _stacks(facts: Facts) -> Iterator[Note]:
     if facts.is_profiled:
-        yield Claim(
-            "Python stacks were recorded while the GPU waited for the CPU: the times of the "
-            "CPU include the work of the profiler, and without it the program may be faster.",
-            None,
-            (),
+        yield (
+            "Python stacks were recorded while the GPU waited for the CPU: the times of the CPU "
+            "include the work of the profiler, and without it the program may be faster.",
             "Record again with with_stack=False for the times, and keep this trace for the frames.",
+            (),
         )
 
 
-def _graphs(facts: Facts) -> Iterator[Claim]:
+def _graphs(facts: Facts) -> Iterator[Note]:
     launches, waited = facts.idle.launch, facts.idle.ns("launch_call")
     replays = (launches >= 0) & graph_calls(facts.trace)[launches] & (waited > 0)
     at_stake = int(waited[replays].sum())
     if at_stake and at_stake >= REPLAYS * facts.span_ns:
         name = printable(facts.trace.name_of(int(launches[replays][0])))
-        yield Claim(
-            f"The GPU waits {of_span(facts, at_stake)} inside "
-            f"{name}, which recording the nodes of a graph makes slower.",
-            None,
-            the_most(launches[replays], waited[replays]),
+        yield (
+            f"The GPU waits {of_span(facts, at_stake)} inside {name}, which recording the nodes of "
+            "a graph makes slower.",
             "Time the step without the profiler to see how much of this stays.",
+            the_most(launches[replays], waited[replays]),
         )
 
 
-def _unlinked(facts: Facts) -> Iterator[Claim]:
+def _unlinked(facts: Facts) -> Iterator[Note]:
     """GPU events without a launch call beside others that have one."""
     trace, rows = facts.trace, facts.gpu_rows
     without = rows[trace.launch[rows] < 0]
     lost, whole = int(trace.dur[without].sum()), int(trace.dur[rows].sum())
     if facts.has_launches and whole and lost >= UNLINKED * whole:
-        yield Claim(
-            f"The launch calls of {plural(len(without), 'GPU event')} ({percent(lost, whole)} "
-            "of the GPU time) are not in the trace: they came before it began, or were not "
-            "recorded.",
-            None,
+        yield (
+            f"The launch calls of {plural(len(without), 'GPU event')} ({percent(lost, whole)} of "
+            "the GPU time) are not in the trace: they came before it began, or were not recorded.",
+            "Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded steps begin, so "
+            "that no earlier work runs into them.",
             the_most(without, trace.dur[without]),
-            "Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded steps "
-            "begin, so that no earlier work runs into them.",
         )
 
 
-def _first_step(facts: Facts) -> Iterator[Claim]:
+def _first_step(facts: Facts) -> Iterator[Note]:
     first, others = first_step(facts.spans) or (0, 0)
     if others and first >= SLOW_FIRST * others:
-        yield Claim(
-            f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} "
-            f"times as long as the median of the others ({duration(round(others))}).",
-            None,
-            tuple(facts.spans.rows[:1].tolist()),
+        yield (
+            f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} times "
+            f"as long as the median of the others ({duration(round(others))}).",
             "Look at the later steps (--step), or warm up for longer before recording.",
+            tuple(facts.spans.rows[:1].tolist()),
         )
 
 
-def _captures(facts: Facts) -> Iterator[Claim]:
+def _captures(facts: Facts) -> Iterator[Note]:
     once, found = captures(facts.trace), facts.spans
     length = int((found.end - found.start).sum())
     captured = int(union(once.start, once.end).within(found.start, found.end).sum())
     if captured >= CAPTURED * length > 0:
-        yield Claim(
+        yield (
             f"For {duration(captured)} of {plural(len(found), 'step')} "
             f"({percent(captured, length)}) a graph is captured: what is launched meanwhile "
             "becomes part of it and does not run.",
-            None,
-            tuple(once.rows[:FEWEST].tolist()),
             "Look at replays of the graph for what it costs.",
+            tuple(once.rows[:FEWEST].tolist()),
         )
 
 
-def _few_steps(facts: Facts) -> Iterator[Claim]:
+def _few_steps(facts: Facts) -> Iterator[Note]:
     """Of a whole trace: one step that was asked for is no recording of its own. Servers have no
     schedule of the profiler."""
     found = facts.spans
     profiled = found.by == PROFILED
-    if facts.is_whole and 0 < len(found) < FEWEST and (profiled or found.are_iterations):
-        yield Claim(
-            f"Only {plural(len(found), 'step')} {'was' if len(found) == 1 else 'were'} "
-            "recorded: whether others take as long is not known.",
-            None,
+    if facts.window is None and 0 < len(found) < FEWEST and (profiled or found.are_iterations):
+        schedule = f"Give the profiler a schedule with active={FEWEST} or more."
+        yield (
+            f"Only {plural(len(found), 'step')} {'was' if len(found) == 1 else 'were'} recorded: "
+            "whether others take as long is not known.",
+            schedule if profiled else f"Record {FEWEST} steps or more.",
             tuple(found.rows.tolist()),
-            f"Give the profiler a schedule with active={FEWEST} or more."
-            if profiled
-            else f"Record {FEWEST} steps or more.",
         )
 
 
@@ -146,8 +139,7 @@ LAUNCHES = late(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch"
 hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do nothing where their length is 0."""
 
 
-@rule(
-    "launch calls",
+@Rule(
     remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
     "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
     "{nvidia: (Nsight, DCGM)} runs.",
@@ -223,7 +215,7 @@ def _launches(facts: Facts) -> Rows:
     """The calls in the window that launch kernels or graphs; of a call inside of a call, the outer
     one."""
     trace = facts.trace
-    calls = facts.named(LAUNCHES.search, Role.CALL)
+    calls = facts.trace.rows_named(LAUNCHES.search, Role.CALL)
     outer = trace.parent[calls]
     calls = calls[(outer < 0) | (trace.role[outer] != Role.CALL)]
     inside = (trace.start[calls] >= facts.begin_ns) & (trace.start[calls] < facts.end_ns)
@@ -237,17 +229,20 @@ LEAST_NS = 20_000
 EARLY = (
     " before the first work of a stream, which was already launched, while a thread waits for the "
     "GPU: it probably finishes work from before the recording, so the share of busy time means "
-    "nothing here."
+    "nothing here.",
+    "Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts.",
+    "Work that ran before the recording is not in the trace.",
 )
 OUTSIDE = (
     " although the next work was already launched. What it waited for is not recorded: another "
-    "device, a function on the host, or unrecorded work."
+    "device, a function on the host, or unrecorded work.",
+    None,
+    None,
 )
-SYNCHRONIZE = "Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts."
+"""What is said of such gaps; the remedy; why that is only likely."""
 
 
-@rule(
-    "launch calls",
+@Rule(
     remedy="Look at the other devices of the job, and at "
     "{nvidia:cudaStreamWaitEvent|amd:hipStreamWaitEvent|:waits for events} and host functions on "
     "the stream.",
@@ -265,16 +260,13 @@ def waits_outside(facts: Facts) -> Iterator[Claim]:
     waiting = facts.while_launching(np.flatnonzero(facts.accounts.kinds == Host.SYNC))
     early = trace.start[events] <= first[trace.track[events]]
     early &= waiting.within(idle.begin[long], idle.end[long]) > 0
-    for own, is_early in ((long[early], True), (long[~early], False)):
+    for own, (said, remedy, why_likely) in ((long[early], EARLY), (long[~early], OUTSIDE)):
         waited, gaps = int(ns[own].sum()), plural(len(own), "gap")
         if waited:
             yield Claim(
-                text=f"The GPU is idle for {of_span(facts, waited)} in {gaps}"
-                f"{EARLY if is_early else OUTSIDE}",
+                text=f"The GPU is idle for {of_span(facts, waited)} in {gaps}{said}",
                 at_stake_ns=waited,
                 rows=the_most(idle.event[own], ns[own]),
-                remedy=SYNCHRONIZE if is_early else None,
-                why_likely="Work that ran before the recording is not in the trace."
-                if is_early
-                else None,
+                remedy=remedy,
+                why_likely=why_likely,
             )

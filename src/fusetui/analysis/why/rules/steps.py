@@ -14,7 +14,7 @@ from fusetui.analysis.questions.totals import percentile
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rules import Claim, of_span, of_work, rule
+from fusetui.analysis.why.rules import Claim, Rule, of_span, of_work
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct_rows, ordinals
@@ -27,9 +27,8 @@ KINDS = ("matmul", "conv", "elementwise")
 """Work that shapes alone determine: not attention, whose lengths may vary within its tensors."""
 
 
-@rule(
-    "launch calls",
-    "input shapes",
+@Rule(
+    needs=("launch calls", "input shapes"),
     remedy="Look at clocks and temperature {nvidia:(nvidia-smi -q -d PERFORMANCE,CLOCK) "
     "|amd:(amd-smi metric) }and at other work on the device; lock the clocks to compare "
     "measurements.",
@@ -83,8 +82,8 @@ SHOWN = 3  # parts that are named
 FEWEST_SHARE = 0.05  # of the warm-up; less is not named
 
 
-@rule(
-    "launch calls",
+@Rule(
+    needs=("launch calls",),
     remedy="Nothing, if this is about the steady state: record later steps, "
     "torch.profiler.schedule(wait=..., warmup=..., active=...). If the start itself matters: "
     "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
@@ -109,9 +108,8 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
     shown = [n for n in longest if waited[n] >= FEWEST_SHARE * whole]
     named = ", ".join(f"{duration(waited[n])} in {_part(facts, n, len(shown) == 1)}" for n in shown)
     yield Claim(
-        text=f"Warm-up: the GPU waits {of_span(facts, whole)} for what "
-        f"happens once: {named}. What is said of launches, loading and compilation leaves it "
-        "out.",
+        text=f"Warm-up: the GPU waits {of_span(facts, whole)} for what happens once: {named}. What "
+        "is said of launches, loading and compilation leaves it out.",
         at_stake_ns=whole,
         rows=facts.heaviest(np.concatenate([facts.warm_up[n][0].rows for n in shown])),
     )
@@ -147,7 +145,7 @@ class Slower(NamedTuple):
     kernels: int
 
 
-@rule(
+@Rule(
     remedy="Look for what lowers the clock ({nvidia:nvidia-smi -q -d PERFORMANCE|amd:amd-smi metric"
     "|:the limits of power and temperature}); lock it to compare measurements.",
     thresholds={"fewest": RUNS, "varies": DROPS, "near": NEAR, "certain": CERTAIN},
@@ -174,7 +172,7 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
     )
 
 
-@rule(
+@Rule(
     remedy="Raise the limit of power if it was lowered{nvidia: (nvidia-smi -pl)|amd: (amd-smi set "
     "--power-cap)}; else fewer bytes and bits per result: low precision, fused kernels.",
     thresholds={"at_the_top": AT_THE_TOP, "often": CAPPED, "varies": DROPS},

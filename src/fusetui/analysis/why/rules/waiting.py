@@ -8,10 +8,10 @@ import numpy as np
 
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import LOADER, Facts
-from fusetui.analysis.why.host import Host, running
+from fusetui.analysis.why.host import Host, matching, running
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Unawaited, Unmade
-from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
+from fusetui.analysis.why.rules import Claim, Rule, of_span, why_likely
 from fusetui.analysis.why.warming import OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import late
@@ -34,11 +34,8 @@ MORE_WORKERS = (
 MOST_OF_IT = 0.5  # of the time; a frame with at least this share is named
 
 
-@rule(
-    "launch calls",
-    "CPU ops",
-    "annotations",
-    "Python frames and modules",
+@Rule(
+    needs=("launch calls", "CPU ops", "annotations", "Python frames and modules"),
     remedy="DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...) prepares "
     "batches ahead; move heavy transforms to the GPU.",
 )
@@ -83,9 +80,8 @@ SEVERAL = 3  # compiled regions per step; two may be two functions, such as a mo
 SHOWN = 3
 
 
-@rule(
-    "annotations",
-    "Python frames and modules",
+@Rule(
+    needs=("annotations", "Python frames and modules"),
     remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
     "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
     thresholds={"several": SEVERAL},
@@ -106,8 +102,8 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
 
 
 def _graph_breaks(facts: Facts) -> Iterator[Claim]:
-    rows = facts.inside(facts.named(REGION.match, Role.ANNOTATION, Role.OP))
-    resumed = len(facts.named(RESUMES.search, Role.PYTHON)) > 0
+    rows = facts.inside(facts.trace.rows_named(REGION.match, Role.ANNOTATION, Role.OP))
+    resumed = len(facts.trace.rows_named(RESUMES.search, Role.PYTHON)) > 0
     first, several = _of_a_step(facts, rows)
     if several < (2 if resumed else SEVERAL):
         return
@@ -116,7 +112,6 @@ def _graph_breaks(facts: Facts) -> Iterator[Claim]:
         text=f"A step runs {count(several)} compiled regions ({names}"
         f"{', ...' if several > SHOWN else ''}): graph breaks divide the program, and nothing is "
         "fused across them.",
-        at_stake_ns=None,
         rows=tuple(first.tolist()),
         remedy='TORCH_LOGS="graph_breaks" names each break and its cause; '
         "torch.compile(fullgraph=True) makes it an error.",
@@ -140,8 +135,7 @@ def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
 LEAD = 3  # launches in the queue; from this many on, the CPU is ahead again
 
 
-@rule(
-    "launch calls",
+@Rule(
     remedy="Keep .item(), .tolist(), nonzero(), torch.{intel:xpu|:cuda}.synchronize() and copies "
     "from pageable memory out of the loop; read results a step later, from pinned memory with "
     "non_blocking=True and an event.",
@@ -239,11 +233,11 @@ UNCACHED = (
 )
 """The remedy where memory is freed all the time."""
 
+FREES = late(r"Free")
 OFTEN_STEPS = 0.5  # of the steps after the first one: calls of a name in fewer of them do not recur
 
 
-@rule(
-    "launch calls",
+@Rule(
     remedy="Let the caching allocator keep its memory: no torch.{intel:xpu|:cuda}.empty_cache() "
     "in the loop, {nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, "
     "}and room to spare.",
@@ -257,8 +251,8 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     at_stake = int(facts.host_under(cover)[Host.ALLOC].sum())
     if not at_stake:
         return
-    heaviest, freeing = facts.heaviest(rows), facts.named(lambda name: "Free" in name, Role.CALL)
-    frees = int(np.count_nonzero(np.isin(rows, freeing)))
+    heaviest = facts.heaviest(rows)
+    frees = int(np.count_nonzero(matching(facts.trace, rows, FREES.search)))
     name = facts.trace.name_of(heaviest[0])
     alike = int(np.count_nonzero(facts.trace.name[rows] == facts.trace.name[heaviest[0]]))
     yield Claim(
