@@ -106,13 +106,9 @@ def write(found: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
     out.writelines([MAGIC, crc.to_bytes(4, "little"), *body])
 
 
-def read(file: IO[bytes], origin: Origin, kind: type[T]) -> T:
-    """The record; its columns are mapped. Raises an Exception if the file is damaged, or of
-    another version, record or state of the origin."""
-    return kind(**_fields(file, origin, kind))
-
-
-def _fields(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
+def read(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
+    """The fields of a record; its columns are mapped. Raises an Exception if the file is damaged,
+    or of another version, record or state of the origin."""
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     data, at = memoryview(mapped), len(MAGIC)
     if data[:at] != MAGIC:
@@ -167,12 +163,12 @@ class CacheRecord(msgspec.Struct, frozen=True):
 
     def load(self, kind: type[T]) -> T | None:
         """The record, if there is one for this state of the file."""
-        return self._load(lambda file: read(file, self.origin, kind))
+        return self._load(lambda file: kind(**read(file, self.origin, kind)))
 
-    def _load(self, read: Callable[[IO[bytes]], T]) -> T | None:
+    def _load(self, made: Callable[[IO[bytes]], T]) -> T | None:
         """What is kept; whatever is wrong with it, it can be read or worked out again."""
         with suppress(Exception), open_own(self.place) as file:
-            found = read(file)
+            found = made(file)
             with suppress(OSError):  # the least recently used is removed first
                 os.utime(file.fileno() if os.utime in os.supports_fd else self.place)
             return found
@@ -191,8 +187,8 @@ class Entry(CacheRecord, frozen=True):
     def trace(self, text_of: TextOf) -> Trace | None:
         """The trace, if there is a valid entry for this state of the file."""
 
-        def read(file: IO[bytes]) -> Trace:
-            fields = _fields(file, self.origin, Trace)
+        def made(file: IO[bytes]) -> Trace:
+            fields = read(file, self.origin, Trace)
             stretches = []
             for start, end, events, samples, places, reach in fields.pop("elements"):
                 own = None if places is None else np.frombuffer(places, np.int64).reshape(-1, 3)
@@ -203,7 +199,7 @@ class Entry(CacheRecord, frozen=True):
                 text = text_of(report.format, self.path, OpenFile(original.fileno()), state)
             return Trace(elements=Elements(text, stretches), **fields)
 
-        return self._load(read)
+        return self._load(made)
 
     def recall(self, name: str, kind: type[T]) -> T | None:
         return self.beside(name).load(kind)

@@ -100,10 +100,11 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
     forward = np.full(len(trace), -1, dtype=np.int32)
     back = thread > 0
     forward[rows[back]] = _by_number(trace, rows, number, thread)
-    to, come_from = _by_flow(trace, autograd.flows)
-    forward[to] = come_from
+    to, come_from = (_bound(trace, ends) for ends in _pairs(autograd.flows)[::-1])
+    both = (to >= 0) & (come_from >= 0)  # flows with both ends on an op
+    forward[to[both]] = come_from[both]
     _lift(trace, forward)
-    return _collected(trace, forward, np.concatenate((rows[back], to)))
+    return _collected(trace, forward, np.concatenate((rows[back], to[both])))
 
 
 def _collected(trace: Trace, forward: Int32s, told: Integers) -> Backward:
@@ -167,14 +168,6 @@ def _last_with(
     found = np.full(len(asked), -1, dtype=np.int32)
     found[known] = np.where(times[place] <= until, made[place], -1)
     return found
-
-
-def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Int32s, Int32s]:
-    """For each flow with both ends on an op: the backward op and the forward op."""
-    begins, ends = _pairs(flows)
-    to, come_from = _bound(trace, ends), _bound(trace, begins)
-    both = (to >= 0) & (come_from >= 0)
-    return to[both], come_from[both]
 
 
 def _pairs(flows: Iterable[FlowEnd]) -> tuple[list[FlowEnd], list[FlowEnd]]:

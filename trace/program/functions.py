@@ -94,7 +94,8 @@ def function_times(
         FunctionTime(*functions[name], **dict(zip(columns, figures, strict=True)))
         for name, *figures in rows
     ]
-    times.sort(key=_weight)
+    times.sort(key=lambda t: (t.file, t.line, t.function))
+    times.sort(key=lambda t: (t.gpu_self_ns + (t.idle_self_ns or 0), t.cpu_self_ns), reverse=True)
     return Functions(tuple(times), *unclaimed(found.trace, credit))
 
 
@@ -171,11 +172,6 @@ def _columns(
         columns["idle_ns"] = calls.total(caused, idle[1])
         columns["idle_self_ns"] = calls.own(caused, idle[1])
     return columns
-
-
-def _weight(time: FunctionTime) -> tuple[int, int, str, int, str]:
-    device = time.gpu_self_ns + (time.idle_self_ns or 0)
-    return (-device, -time.cpu_self_ns, time.file, time.line, time.function)
 
 
 def _inside_same(function: Rows, places: Rows, end: Rows) -> Flags:

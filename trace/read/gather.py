@@ -18,9 +18,9 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, SliceColumns, Thread
 from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, AnyEvent, Args, ExactEvent
 from fusetui.trace.read.times import (
+    LIMIT_NS,
     InexactTimes,
     by_digits,
-    check_ends,
     exact_nanoseconds,
     nanoseconds,
 )
@@ -122,7 +122,8 @@ class Gathering:
             )
             durations = [e.dur for e in slices]
             dur = nanoseconds(durations, lambda: by_digits(text, b'"dur":', durations))
-        check_ends(start, dur)
+        if len(slices) and int((start + dur).max()) > LIMIT_NS:
+            raise OverflowError("a slice ends out of range")
         args = [event.args or NO_ARGS for event in slices]
         category = self._categories.ids([e.cat for e in slices], len(slices))
         self._parts.append(

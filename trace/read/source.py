@@ -22,14 +22,7 @@ from fusetui.text.patterns import late
 from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
 from fusetui.trace.model.report import Stop, never, silent
 from fusetui.trace.read.document import Document, OpenFile, read_at
-from fusetui.trace.read.foreign import (
-    HEAD,
-    foreign,
-    is_archive,
-    is_export_of_nsys,
-    is_pftrace_of_torch,
-    is_pickle,
-)
+from fusetui.trace.read.foreign import HEAD, foreign, is_archive, may_hold_events
 from fusetui.trace.read.memory import SHARE, file_in_memory, file_on_disk, memory_left
 from fusetui.trace.read.remote import Arriving, copied_to, is_remote, size_of_url
 from fusetui.trace.read.unpack import (
@@ -301,7 +294,7 @@ def _has_event(begin: Document) -> bool:
     """Whether the beginning of a document contains something like an event, or may hold events in
     another form than text."""
     head = b"".join(first_pieces(begin, packing_of(begin[:4]), HEAD))
-    if is_export_of_nsys(head) or is_pftrace_of_torch(head) or is_pickle(head):
+    if may_hold_events(head):
         return True
     last = b""
     for piece in first_pieces(begin, packing_of(begin[:4]), PATIENCE):

@@ -66,12 +66,6 @@ def nanoseconds(values: Sequence[int | float], digits: Callable[[], Int64s] = _u
     return np.where(doubtful, digits(), exact) if doubtful.any() else exact
 
 
-def check_ends(start: Int64s, dur: Int64s) -> None:
-    """Raises OverflowError if a slice ends out of range; both are in ns and within LIMIT_NS."""
-    if len(start) and int((start + dur).max()) > LIMIT_NS:
-        raise OverflowError("a slice ends out of range")
-
-
 def exact_nanoseconds(text: bytes | str) -> int:
     """The text of one JSON number (or a number in quotes), in microseconds -> nanoseconds.
 

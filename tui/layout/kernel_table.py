@@ -166,8 +166,7 @@ def _shape(fields: Mapping[str, Any]) -> str:
 
 def decoded_texts(name: str) -> tuple[str, ...]:
     """Op, tile, layout, dtype, stages and architecture; blank when the name does not say."""
-    found = decode(name)
-    if found is None:
+    if (found := decode(name)) is None:
         return ("",) * 6
     tile = (str(n) for n in (found.tile_m, found.tile_n, found.tile_k) if n is not None)
     dtype = found.dtype_a or found.dtype

@@ -196,10 +196,8 @@ def names_of(lanes: Sequence[Lane]) -> list[str]:
     return [f"{lane.title} {lane.group} {lane.label}" for lane in lanes]
 
 
-def hidden_names(lanes: Sequence[Lane], hidden: frozenset[int]) -> list[str]:
+def hidden_names(lanes: Sequence[Lane], hidden: frozenset[int]) -> Iterator[str]:
     """What is hidden in a few words: whole groups by their names."""
-    found: list[str] = []
     for group, indices in groups(lanes):
         is_whole = hidden.issuperset(indices) and group != "other"
-        found += [group] if is_whole else [lanes[n].title for n in indices if n in hidden]
-    return found
+        yield from [group] if is_whole else (lanes[n].title for n in indices if n in hidden)

@@ -88,8 +88,12 @@ def _window(trace: Trace, args: Namespace) -> Window:
     if sum(given) != 1:
         which = "Say one part only" if any(given) else "Say which part"
         raise CommandError(f"{which}: --step N, --from T --to T, --around ROW or --steady.")
-    if args.around is not None:
-        return _around(trace, args.around)
+    if (row := args.around) is not None:
+        if row >= trace.recorded():
+            raise CommandError(f"There is no row {row}: the rows are 0 to {trace.recorded() - 1}.")
+        launched = trace.launch_index.rows[trace.launch_index.within(row, int(trace.end_row[row]))]
+        rows = np.append(launched, row)
+        return int(trace.start[rows].min()), int(trace.end[rows].max())
     if args.steady:
         return _steady(trace, args.step_by)
     return part_asked(trace, args) or (trace.begin_ns, trace.end_ns)
@@ -104,14 +108,6 @@ def part_asked(trace: Trace, args: Namespace) -> Window | None:
     return asked(Accounts(trace), selection_of(args)).window
 
 
-def _around(trace: Trace, row: int) -> Window:
-    if row >= trace.recorded():
-        raise CommandError(f"There is no row {row}: the rows are 0 to {trace.recorded() - 1}.")
-    launched = trace.launch_index.rows[trace.launch_index.within(row, int(trace.end_row[row]))]
-    rows = np.append(launched, row)
-    return int(trace.start[rows].min()), int(trace.end[rows].max())
-
-
 def _steady(trace: Trace, by: str | None) -> Window:
     """The step of median duration, the first left aside where there are others."""
     steps = steps_of(trace, by)
@@ -124,15 +120,10 @@ def _steady(trace: Trace, by: str | None) -> Window:
     return int(steps.start[at]), int(steps.end[at])
 
 
-KINDS = (
-    ("variable", "environment variable"),
-    ("secret", "secret"),
-    ("user", "user name"),
-    ("host", "host"),
-    ("mail", "e-mail account"),
-    ("command", "command line"),
-    ("dir", "folder"),
-)
+KINDS = {
+    **{"variable": "environment variable", "secret": "secret", "user": "user name"},
+    **{"host": "host", "mail": "e-mail account", "command": "command line", "dir": "folder"},
+}
 
 
 def run_convert(args: Namespace) -> int:
@@ -154,8 +145,6 @@ def run_convert(args: Namespace) -> int:
 
 
 def run_scrub(args: Namespace) -> int:
-    from fusetui.trace.scrub.document import scrub_file
-
     with Bar(f"scrubbing {args.trace}", sys.stderr) as bar:
         scrubbed = scrub_file(one_trace(args.trace), args.out, bar.update)
     path = printable(scrubbed.source.path)
@@ -165,7 +154,7 @@ def run_scrub(args: Namespace) -> int:
     if scrubbed.keys_lost:
         say(f"{path}: some keys around its events could not be read and are left out.")
     found = scrubbed.counts()
-    counts = [(found.get(kind, 0), words) for kind, words in KINDS]
+    counts = [(found.get(kind, 0), words) for kind, words in KINDS.items()]
     removed = ", ".join(plural(number, words) for number, words in counts if number) or "nothing"
     emit(f"{printable(args.out)}: {plural(scrubbed.events, 'event')}; removed: {removed}.")
     return UNUSABLE if scrubbed.source.cut else DONE

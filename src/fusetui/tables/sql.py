@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.tables.frames import needed, schema_of
+from fusetui.tables.files import needed, schema_of
 from fusetui.tables.public import Table, renamed, with_files
 from fusetui.tables.sources import FILE, TABLES, columns_of, made
 from fusetui.tables.table import Kind, Spec, TableColumn, column_of

@@ -174,8 +174,8 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
             shift = -graph.origin_ns - offset
             for kinds in LAYERS[1:]:
                 placed = Cover(rest.start - shift, rest.end - shift)
-                slices = together([line.slices(k).touching(*placed) for k in kinds]).parts()
-                (start, end), place = pieces(placed, Cover(slices.start, slices.end))
+                slices = together([line.slices(k).touching(*placed[:2]) for k in kinds]).parts()
+                (start, end, _), place = pieces(placed, Cover(slices.start, slices.end))
                 known = start < end
                 start, end, place = start[known], end[known], place[known]
                 row = slices.rows[slices.end.searchsorted(start, side="right")]

@@ -20,7 +20,6 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
-    Counted,
     Cover,
     Reach,
     common,
@@ -177,12 +176,12 @@ class Threads:
         """Where times (ns of the file) of the threads of these tracks lie (see Line.at)."""
         return self._line.at(self._number[tracks], times)
 
-    def parts(self, stretches: Counted, cover: Cover) -> Counted:
+    def parts(self, stretches: Cover, cover: Cover) -> Cover:
         """The parts of stretches of the line that lie in a cover in times of the file."""
         since = self._line.since(stretches.start)
-        own = Cover(stretches.start - since, stretches.end - since)
-        (start, end), place = pieces(own, cover)
-        return Counted(start + since[place], end + since[place], stretches.number[place])
+        own = Cover(stretches.start - since, stretches.end - since, stretches.number)
+        found, place = pieces(own, cover)
+        return Cover(found.start + since[place], found.end + since[place], found.number)
 
     def slices(self, kind: Host) -> Slices:
         """The slices of one kind; made once."""

@@ -176,7 +176,7 @@ def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
             waiting = Cover(placed(gaps.begin), placed(gaps.called))
             back = gaps.begin[own] - waiting.start
             for kind, cover in enumerate((*threads.covers, outside(joined(*threads.covers)))):
-                (start, end), place = pieces(waiting, cover)
+                (start, end, _), place = pieces(waiting, cover)
                 piece = number[own[place]], start + back[place], end + back[place]
                 found[HOST + kind].append(piece)
     every = np.arange(len(line))

@@ -97,7 +97,7 @@ def warm_up(
         before = joined(before, cover)
     if slow_first_step(spans):
         first = Cover(np.array([trace.begin_ns]), spans.end[:1])
-        part = Once("the rest of the first step", np.empty(0, dtype=np.intp), *first)
+        part = Once("the rest of the first step", np.empty(0, dtype=np.intp), *first[:2])
         found.append((part, without(first, before)))
     return tuple(found)
 

@@ -134,8 +134,7 @@ def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     for name in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
         kernel = decode(trace.names[name])
         counted[name] = kernel is not None and kernel.op == "gemm" and bool(kernel.tile_m)
-    found: NDArray[np.bool_] = counted[trace.name[rows]]
-    return found
+    return counted[trace.name[rows]]
 
 
 def _alike(
@@ -145,16 +144,10 @@ def _alike(
     if not len(rows):
         return rows, rows
     launch = trace.launch[rows]
-    columns = (
-        trace.name[rows],
-        trace.name[trace.op[rows]],
-        inputs,
-        own,
-        trace.process_of_track[trace.track[rows]],
-        np.where(launch >= 0, trace.name[launch], -1),
-        _beside(trace, rows),
-    )
-    return distinct_rows(columns)
+    call, op = np.where(launch >= 0, trace.name[launch], -1), trace.name[trace.op[rows]]
+    process = trace.process_of_track[trace.track[rows]]
+    known = trace.name[rows], op, inputs, own, process, call, _beside(trace, rows)
+    return distinct_rows(known)
 
 
 def _beside(trace: Trace, rows: Rows) -> Int64s:
@@ -171,8 +164,7 @@ def _beside(trace: Trace, rows: Rows) -> Int64s:
         sets = [names[first[which] + n] for n in range(count)]
         number[which] = used + distinct_rows(sets)[1]
         used = int(number[which].max()) + 1
-    found: Int64s = number[np.searchsorted(owners, _owner(trace, rows))]
-    return found
+    return number[np.searchsorted(owners, _owner(trace, rows))]
 
 
 def _owner(trace: Trace, rows: Rows) -> Int64s:
@@ -191,8 +183,7 @@ def blocks_of_each(trace: Trace, found: Jobs) -> Int64s:
     by_thread = np.array([name in IN_THREADS for name in trace.names] or [False])
     launch = trace.launch[found.rows]
     in_threads = (launch >= 0) & by_thread[trace.name[launch]]
-    blocks: Int64s = np.where(in_threads, *(table[found.launches.number] for table in tables[::-1]))
-    return blocks
+    return np.where(in_threads, *(table[found.launches.number] for table in tables[::-1]))
 
 
 def _args(names: tuple[str, ...], found: Arguments, number: int) -> dict[str, Any]:

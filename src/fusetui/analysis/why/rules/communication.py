@@ -219,7 +219,7 @@ def _apart(kernels: Kernels, which: Flags) -> tuple[int, int]:
     for device in kernels.devices:
         cover = kernels.cover(which, device)
         whole += cover.ns
-        hidden += int(kernels.cover(kernels.computes, device).within(*cover).sum())
+        hidden += int(kernels.cover(kernels.computes, device).within(*cover[:2]).sum())
     return whole - hidden, hidden
 
 

@@ -64,7 +64,7 @@ def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
         for line, _, placed in facts.launched():
             gaps = union(placed(idle.begin), placed(idle.end))
             waiting = common(gaps, union(*line.bounds(line.own(rows))))
-            inner, start, end = line.slices(kind).touching(*waiting).parts()
+            inner, start, end = line.slices(kind).touching(*waiting[:2]).parts()
             np.add.at(found, trace.name[inner], waiting.within(start, end))
         for number in np.argsort(-found, kind="stable")[: np.count_nonzero(found)].tolist():
             name, ns = trace.names[number], int(found[number])
