@@ -204,7 +204,8 @@ def _unawaited(wanted: Unawaited, draft: Draft) -> None:
 def _hurried(wanted: Hurried, draft: Draft) -> None:
     trace, origin = draft.trace, draft.graph.origin_ns
     whole = Cover(np.array([trace.begin_ns]), np.array([trace.end_ns]))
-    cover = Cover(*(times - origin for times in common(whole, wanted.cover)))
+    cover = common(whole, wanted.cover)
+    cover = Cover(cover.start - origin, cover.end - origin)
     draft.hurry(dict.fromkeys(range(len(draft.paces)), cover), 0.0)
 
 
