@@ -9,7 +9,6 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -38,7 +37,14 @@ def run_cut(args: Namespace) -> int:
         raise CommandError(f"{args.trace} has nothing in that time.")
     name = "" if args.scrub else os.path.basename(trace.report.file)
     keys = {CUT_FROM: msgspec.to_builtins(_about(trace, part, name))}
-    _write(trace, part, args.out, keys, args.scrub)
+    with Bar(f"writing {args.out}", sys.stderr) as bar:
+        if args.scrub:
+            with TemporaryDirectory(prefix="fusetui-") as folder:
+                place = str(Path(folder) / "part.json")
+                save(place, texts_of(trace, part, keys))
+                scrub_file(place, args.out, bar.update)
+        else:
+            save(args.out, texts_of(trace, part, keys, bar.update))
     if not args.scrub:
         for sentence in secret_notices(trace):
             say(sentence)
@@ -55,17 +61,6 @@ def run_perfetto(args: Namespace) -> int:
     code = run_cut(args)
     emit("Open it at https://ui.perfetto.dev: it stays in your browser.")
     return code
-
-
-def _write(trace: Trace, part: Excerpt, out: str, keys: dict[str, Any], scrub: bool) -> None:
-    with Bar(f"writing {out}", sys.stderr) as bar:
-        if not scrub:
-            save(out, texts_of(trace, part, keys, bar.update))
-            return
-        with TemporaryDirectory(prefix="fusetui-") as folder:
-            place = str(Path(folder) / "part.json")
-            save(place, texts_of(trace, part, keys))
-            scrub_file(place, out, bar.update)
 
 
 def _about(trace: Trace, part: Excerpt, name: str) -> Whole:

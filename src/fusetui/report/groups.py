@@ -145,9 +145,8 @@ def _rate(amount: int | None, ns: int, unit: str) -> str:
 
 
 def _device(device: DevicePeak) -> DeviceDocument:
-    peak = device.peak
-    peaks = None if peak is None else {k: round(r * TERA) for k, r in peak.teraflops.items()}
-    if peaks is not None and peak is not None and peak.bytes_per_s:
-        peaks[BANDWIDTH] = round(peak.bytes_per_s)
-    given = [] if peak is None else sorted(peak.given)
-    return DeviceDocument(exact_id(device.device), device.name, peaks, given)
+    if (peak := device.peak) is None:
+        return DeviceDocument(exact_id(device.device), device.name, None, [])
+    peaks = {kind: round(rate * TERA) for kind, rate in peak.teraflops.items()}
+    peaks |= {BANDWIDTH: round(peak.bytes_per_s)} if peak.bytes_per_s else {}
+    return DeviceDocument(exact_id(device.device), device.name, peaks, sorted(peak.given))
