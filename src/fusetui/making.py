@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from argparse import REMAINDER, SUPPRESS, ArgumentTypeError, BooleanOptionalAction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusetui.arguments import (
     GRAPHS,
@@ -22,9 +22,6 @@ from fusetui.arguments import (
     argument,
     flag,
 )
-
-if TYPE_CHECKING:
-    from fusetui.capture.options import Declared
 
 
 def seconds(text: str) -> float:
@@ -60,20 +57,18 @@ def pixels(text: str) -> int:
     return value
 
 
-def option(one: Declared) -> Argument:
-    """An option of a capture; it is absent from the parsed arguments unless it is given."""
-    given: dict[str, Any] = {"action": "append" if one.many else "store", "type": one.kind}
-    if one.kind is bool:
-        given = {"action": BooleanOptionalAction if one.default else "store_true"}
-    text, usage = one.help.replace("%", "%%"), f"{one.flag} {one.metavar}".rstrip()
-    return argument(usage, text, dest=one.name, default=SUPPRESS, **given)
-
-
 def _of_capture() -> tuple[Argument, ...]:
+    """What is not given is absent from the parsed arguments."""
     from fusetui.capture.options import declared
 
     out = "The run folder to write: a new one, or that of a sweep to continue."
-    options = (option(one) for one in declared().values() if one.flag)
+    options = []
+    for one in (one for one in declared().values() if one.flag):
+        given: dict[str, Any] = {"action": "append" if one.many else "store", "type": one.kind}
+        if one.kind is bool:
+            given = {"action": BooleanOptionalAction if one.default else "store_true"}
+        text, usage = one.help.replace("%", "%%"), f"{one.flag} {one.metavar}".rstrip()
+        options.append(argument(usage, text, dest=one.name, default=SUPPRESS, **given))
     return (
         argument("WORKLOAD", "mlp, linear, ... or your own file.py:build."),
         *options,

@@ -32,8 +32,7 @@ from fusetui.trace.read.remote import is_remote, state_of_url
 from fusetui.trace.read.source import open_stored
 
 VERSION = 10
-"""Incremented with every change of the meaning of a Trace, of what is kept beside it, or of this
-format."""
+"""Incremented with every change of what a Trace, what is beside it, or this format means."""
 
 ALIGNED = 64  # bytes
 STRETCHES = tuple[tuple[int, int, int, int, bytes | None, tuple[int, int]], ...]

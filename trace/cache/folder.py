@@ -109,8 +109,7 @@ def replace_whole(place: Path, write: Callable[[IO[bytes]], object], suffix: str
 
 
 def make_room(folder: Path) -> None:
-    """Removes the least recently used entries until our files are within the limit. Raises
-    OSError."""
+    """Removes entries, least recently used first, down to the limit. Raises OSError."""
     megabytes = amount(os.environ.get(BOUND, ""))
     bound = round(1e6 * (LARGEST if megabytes is None else megabytes))
     with opened(folder) as at:
@@ -161,8 +160,7 @@ def remove(folder: Folder, own: OwnFile) -> bool:
 
 
 def _may_replace(place: Path) -> bool:
-    """Whether an entry may be written here: there is no file, an entry, or an empty file, as after
-    a power failure."""
+    """Whether there is no file, an entry, or an empty file, as after a power failure."""
     try:
         with open_own(place) as file:
             return file.read(len(MAGIC)) in (MAGIC, b"")
@@ -199,8 +197,7 @@ def _place(folder: Folder, name: str) -> tuple[str, int | None]:
 
 
 def _regular(state: os.stat_result) -> None:
-    """Raises OSError if it is not a regular file of this user, as far as the system says whose it
-    is."""
+    """Raises OSError if it is no regular file of this user, where the system says whose it is."""
     is_users = not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
     if not stat.S_ISREG(state.st_mode) or not is_users:
         raise PermissionError("no file of ours")

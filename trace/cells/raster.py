@@ -23,8 +23,7 @@ are others than the longest one."""
 
 
 class Line(msgspec.Struct, frozen=True, eq=False):
-    """The slices of one track at one depth, in time order, at least one; they do not overlap. Shape
-    [n]."""
+    """The n > 0 slices of one track at one depth, in time order; they do not overlap. Shape [n]."""
 
     rows: Int32s
     start: Int64s

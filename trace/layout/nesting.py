@@ -67,8 +67,7 @@ def nest_tracks(
 
 
 def rows_by_depth(depth: Int32s | Int64s) -> tuple[Rows, list[int]]:
-    """Rows sorted by depth, stable within a depth, and the bounds: the rows of depth d are
-    [bounds[d], bounds[d + 1])."""
+    """Rows in a stable order of depth; the rows of depth d are [bounds[d], bounds[d + 1])."""
     deepest = int(depth.max(initial=-1))
     small = depth.astype(np.int16) if deepest < 1 << 15 else depth  # sorts in linear time
     order = np.argsort(small, kind="stable")

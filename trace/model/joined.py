@@ -95,8 +95,7 @@ def is_joined(trace: Trace, row: int) -> bool:
 
 
 def without_times(trace: Trace, rows: Integers) -> Flags:
-    """Which rows stand for annotations of graphs: neither their times nor their number was
-    recorded."""
+    """Which rows stand for annotations of graphs: no times and no number were recorded."""
     category = [name == GRAPH_ANNOTATION for name in trace.categories]
     found: Flags = np.array([*category, False])[trace.cat[rows]]
     found &= trace.role[rows] == Role.CAPTURED

@@ -205,9 +205,7 @@ def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
             continue
         if kind == BYTES:
             size, at = one_varint(data, at)
-        elif kind in (FIXED64, FIXED32):
-            size = 8 if kind == FIXED64 else 4
-        else:
+        elif (size := {FIXED64: 8, FIXED32: 4}.get(kind, -1)) < 0:
             raise ValueError("unknown type of a field")
         if at + size > len(data):
             raise ValueError("a field ends behind its message")

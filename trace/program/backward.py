@@ -70,8 +70,7 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
 
 
 def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
-    """The backward ops. Reads the file again if any op of the trace may belong to a backward
-    pass."""
+    """The backward ops. Reads the file again if any op may belong to a backward pass."""
     if not may_run_backward(trace):
         return _collected(trace, np.full(len(trace), -1, dtype=np.int32), np.zeros(0, np.intp))
     events = trace.elements.own
@@ -157,8 +156,7 @@ def _most(values: Integers) -> list[int]:
 def _last_with(
     trace: Trace, made: Int32s, numbers: Int64s, asked: Int32s, wanted: Int64s
 ) -> Int32s:
-    """For each of `asked`, the row of `made` with its number that started last before it, else
-    -1."""
+    """For each of `asked` the last row of `made` with its number that started before it, or -1."""
     order = np.lexsort((made, trace.start[made], numbers))
     made, numbers = made[order], numbers[order]
     first, end = (np.searchsorted(numbers, wanted, side=side) for side in ("left", "right"))
@@ -209,8 +207,7 @@ def _bound(trace: Trace, ends: Sequence[FlowEnd]) -> Int32s:
 
 
 def _lift(trace: Trace, forward: Int32s) -> None:
-    """The engine's op around a linked op does the work of the same node: flows name the inner
-    one."""
+    """The engine's op around a linked op does the same work: flows name the inner one."""
     engine = trace.named(lambda name: name.startswith(ENGINE))
     linked = np.flatnonzero(forward >= 0)
     over = trace.parent[linked]

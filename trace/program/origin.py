@@ -43,8 +43,7 @@ class Credit(msgspec.Struct, frozen=True, eq=False):
 
 
 class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The origins of the work of one trace. Built once; takes a second per GB if the trace has a
-    backward pass."""
+    """Of the work of one trace. Built once; takes a second per GB if there is a backward pass."""
 
     trace: Trace
     line: ThreadLine

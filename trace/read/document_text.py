@@ -43,8 +43,7 @@ class Filed:
 
     @property
     def at_hand(self) -> bool:
-        """Whether any part is available without delay; a compressed file is unpacked again at
-        first."""
+        """A compressed file is unpacked again at first."""
         return self._unpacked is not None or not self._is_packed
 
     def problem(self) -> str:
@@ -122,8 +121,7 @@ class Joint(NamedTuple):
 
 
 def text_of(source: Source) -> Text:
-    """The text of a document that was just read; unpacked data is held if it is small, or a
-    part."""
+    """The text of a document that was just read; small ones, and parts, are held unpacked."""
     file = source.file
     return source.document if file is None else Filed(source.path, file, source.state)
 

@@ -101,8 +101,7 @@ class Elements:
                 self.text.part(at, at)
 
     def _text_at(self, order: int) -> bytes:
-        """The text of an element; those asked for last are kept. Raises IndexError, and what
-        decode_raw and list_text raise."""
+        """The last ones are kept. Raises IndexError, and what decode_raw and list_text do."""
         if order in self._seen:
             return self._seen[order]
         number = int(np.searchsorted(self._firsts, order, side="right")) - 1
@@ -183,8 +182,7 @@ def _decoder(names: tuple[str, ...]) -> tuple[Callable[[bytearray], list[Any]], 
 
 
 def _json(value: object) -> bytes:
-    """An element that was read in pieces, as text again; it may contain numbers too large for
-    orjson."""
+    """A value that was decoded, as text again; b"" for numbers too large for orjson."""
     try:
         return b"" if value is None else orjson.dumps(value)
     except orjson.JSONEncodeError:

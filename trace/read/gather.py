@@ -201,8 +201,7 @@ def gather(events: Sequence[AnyEvent], places: Int64s | None = None) -> ChunkCol
 
 
 def _reach(events: Sequence[Any], counts: Mapping[str, int]) -> tuple[int, int]:
-    """Times (ns) before and after all of these events, in whole microseconds; EVERYWHERE also for
-    labels and pairs."""
+    """Times (ns) before and after all of these events; EVERYWHERE also for labels and pairs."""
     if any(map(counts.get, BESIDE_TIME)):
         return EVERYWHERE
     try:

@@ -24,8 +24,7 @@ UNKNOWN = 6 << 30  # bytes, if the system does not say
 AVAILABLE = late(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 ARENA_MAX = -8  # of mallopt(3): threads share what one of them has freed
 GROUPS = (("", "max", "current", ""), ("memory/", "limit_in_bytes", "usage_in_bytes", "total_"))
-"""Where control groups tell the limit, what is used, and, in stat, how the pages of files are
-called."""
+"""Of control groups: the files of the limit and of what is used, and how stat names pages."""
 
 
 def file_in_memory() -> IO[bytes]:

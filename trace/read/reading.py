@@ -207,8 +207,7 @@ class _Reading:
 
 
 def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:
-    """Whether the array was read up to its end, or to that of the file, or as far as the damage
-    allows."""
+    """Whether the array was read to its end, or that of the file, or as far as damage allows."""
     if source.taken is not None:
         return False
     if not chunks:

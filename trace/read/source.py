@@ -75,8 +75,7 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
         return self.size * (PACKED if self.packing else 1)
 
     def has_changed(self) -> bool:
-        """Whether the file is another one since it was opened; what arrives is looked after in
-        remote.py."""
+        """Since it was opened; what arrives is looked after in remote.py."""
         return self.arriving is None and state_of(self.file.fileno()) != self.state
 
     def room(self) -> IO[bytes]:
@@ -291,8 +290,7 @@ def _copied(file: IO[bytes], path: str) -> IO[bytes]:
 
 
 def _has_event(begin: Document) -> bool:
-    """Whether the beginning of a document contains something like an event, or may hold events in
-    another form than text."""
+    """Whether the beginning has something like an event, or may hold events that are no text."""
     head = b"".join(first_pieces(begin, packing_of(begin[:4]), HEAD))
     if may_hold_events(head):
         return True
@@ -310,8 +308,7 @@ def reason(error: OSError) -> str:
 
 
 def beginning(path: str, most: int = ENOUGH) -> bytes:
-    """At least the first `most` bytes of the document, or all that it has; b"" for what cannot be
-    read."""
+    """At least the first `most` bytes of the document, if it has them; b"" if it is unreadable."""
     try:
         stored = open_stored(path)
         with closing(stored.file):

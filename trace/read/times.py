@@ -153,8 +153,7 @@ def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
 
 
 def _behind(text: bytes, key: bytes) -> Int64s:
-    """The bytes behind each place of a key of four letters or more. Raises InexactTimes if it may
-    be written in another way too."""
+    """Where a key of four letters or more ends. Raises InexactTimes if it has another form too."""
     data = np.frombuffer(text, dtype=np.uint8)
     word = np.frombuffer(key[:4], dtype=np.uint32)
     parts = [data[n : n + (len(data) - n) // 4 * 4].view(np.uint32) for n in range(4)]

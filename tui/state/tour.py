@@ -4,7 +4,7 @@ it, and when it goes on."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 from msgspec.structs import replace
@@ -37,8 +37,8 @@ def _has_zoomed(before: State, after: State) -> bool:
     return after.view.span * CLOSE <= after.side.end - after.side.begin
 
 
-def _selected(role: Role) -> Done:
-    return lambda before, after: after.page == TIMELINE and _role(after) == role
+def _selected(before: State, after: State, role: Role) -> bool:
+    return after.page == TIMELINE and _role(after) == role
 
 
 def _role(state: State) -> int:
@@ -56,14 +56,10 @@ def _has_closed(before: State, after: State) -> bool:
     return getattr(before.overlay, "is_slice", False) and not after.overlay
 
 
-def _at_hits(searched: bool) -> Done:
+def _at_hits(before: State, after: State, searched: bool) -> bool:
     """Hits are gone through that are new: of a search, or of the row of a table."""
-
-    def is_at_hits(before: State, after: State) -> bool:
-        hits = after.session.hits
-        return hits is not None and hits is not before.session.hits and hits.searched is searched
-
-    return is_at_hits
+    hits = after.session.hits
+    return hits is not None and hits is not before.session.hits and hits.searched is searched
 
 
 TEXTS = """
@@ -133,17 +129,17 @@ That is all
 """The title of each step, and what it asks for."""
 DONE: tuple[tuple[str, Done], ...] = (
     ("w w", _has_zoomed),
-    ("0 J J J J J", _selected(Role.KERNEL)),
+    ("0 J J J J J", partial(_selected, role=Role.KERNEL)),
     ("full_stop", _at_another_kernel),
     ("i escape", _has_closed),
-    ("left_square_bracket left_square_bracket", _selected(Role.OP)),
+    ("left_square_bracket left_square_bracket", partial(_selected, role=Role.OP)),
     ("6", lambda before, after: after.page == "modules"),
     ("e", lambda before, after: bool(after.sides) and after.view.gap is not None),
     ("2", lambda before, after: after.page == "tree"),
-    ("3 j enter", _at_hits(searched=False)),
+    ("3 j enter", partial(_at_hits, searched=False)),
     ("o j b", lambda before, after: after.has_diff),
     ("j enter", lambda before, after: (before.page, after.page) == (DIFF, TIMELINE)),
-    ("slash g e m m enter", _at_hits(searched=True)),
+    ("slash g e m m enter", partial(_at_hits, searched=True)),
     ("y", lambda before, after: after.hint != before.hint and after.hint.startswith(COPIED)),
     ("q", lambda before, after: False),
 )

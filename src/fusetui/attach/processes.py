@@ -44,16 +44,9 @@ def process(pid: int) -> Process | None:
     given = dict(entry.split("=", 1) for entry in entries if "=" in entry)
     named = {given.get(name, "") for name in ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID")}
     program = _program(command)
-    return Process(
-        pid=pid,
-        parent=parent,
-        started=started,
-        command=command,
-        program=program,
-        names=frozenset(named - {"", "none"} | {program}),
-        folder=given.get(FOLDER, "") if OPEN in given else None,
-        rank=given.get("RANK", ""),
-    )
+    names = frozenset(named - {"", "none"} | {program})
+    folder, rank = given.get(FOLDER, "") if OPEN in given else None, given.get("RANK", "")
+    return Process(pid, parent, started, command, program, names, folder, rank)
 
 
 def is_alive(one: Process) -> bool:

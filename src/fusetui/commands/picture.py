@@ -21,7 +21,6 @@ from fusetui.report.output import emit
 from fusetui.report.streams import write
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
-from fusetui.trace import Trace
 from fusetui.trace.new_file import check_new, new_file
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
@@ -72,7 +71,7 @@ def run_picture(args: Namespace) -> int:
 
 def _rasterizer() -> Callable[[str], bytes]:
     """Makes a PNG of an SVG. Raises MissingPackage; CommandError without a font for its texts."""
-    from fusetui.tables.frames import needed
+    from fusetui.tables.files import needed
     from fusetui.tui.pictures import FAMILY
 
     drawn = needed("resvg_py", "A PNG", "picture").svg_to_bytes
@@ -121,7 +120,12 @@ def run_stacks(args: Namespace) -> int:
         check_new(args.out)
     trace, code = load(args.trace, args.captured_by)
     time = args.time.upper() if args.time else TIMES[not len(trace.gpu_rows)]
-    flame = _flame(trace, args.of, time)
+    if args.of == "ops":
+        flame = flame_of(call_tree(trace), time)
+    elif args.of == "modules":
+        flame = flame_of(module_tree(module_times(found := origins(trace)), found), time)
+    else:
+        flame = flame_of(frame_tree(trace, origins(trace)), time)
     if not flame.whole_ns:
         raise CommandError(f"{trace.report.file} has no {time} time of {args.of}.")
     if args.speedscope:
@@ -137,15 +141,6 @@ def run_stacks(args: Namespace) -> int:
         place.write_text(text, encoding="utf-8")
     emit(f"{printable(args.out)}: {duration(flame.whole_ns)} of {time} time.")
     return code
-
-
-def _flame(trace: Trace, of: str, time: str) -> Flame:
-    if of == "ops":
-        return flame_of(call_tree(trace), time)
-    found = origins(trace)
-    if of == "modules":
-        return flame_of(module_tree(module_times(found), found), time)
-    return flame_of(frame_tree(trace, found), time)
 
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from fusetui.analysis.ranks.model import JobAnswer
 from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError, say
 from fusetui.commands.loading import one_form
-from fusetui.commands.sources import ENDINGS, of_one_job
+from fusetui.commands.sources import ENDINGS, WHAT, of_one_job
 from fusetui.commands.tables import chosen, form_of, put
 from fusetui.report.output import Bar, emit, emit_json, width
 from fusetui.tables.sources import ranks_table
@@ -135,8 +135,6 @@ def _behind(name: str) -> Iterator[str]:
     else:
         found = of_one_job(name)
     if not found:
-        raise CommandError(
-            f"{name} matches no trace (.json, .pftrace or .sqlite, plain, .gz or .zst)."
-        )
+        raise CommandError(f"{name} matches no trace {WHAT}.")
     for path in found:
         yield from [path] if is_remote(path) else processes_in(path)

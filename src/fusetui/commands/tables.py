@@ -23,8 +23,7 @@ from fusetui.report.output import emit, notes_of, width, wrapped
 from fusetui.report.streams import write
 from fusetui.signals import Ended
 from fusetui.tables.drawn import listed, seen_first
-from fusetui.tables.files import TEXTS, format_of, save
-from fusetui.tables.frames import needed
+from fusetui.tables.files import TEXTS, format_of, needed, save
 from fusetui.tables.public import Table, table_of, with_files
 from fusetui.tables.sources import FILE, TABLES, TableRequest, made
 from fusetui.tables.sql import SqlTables
@@ -66,7 +65,17 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
     if form == TABLE and not args.output:
         emit("\n".join([_text(table, args, width()), *wrapped(notes)]))
         return
-    _write(table, args, form)
+    some = table.top(args.top) if args.top else table
+    if not args.output:  # not for people
+        for part in TEXTS[form](some):
+            write(part)
+    elif form == TABLE:
+        with new_file(args.output) as place:
+            place.write_text(f"{_text(some, args, Unseen(0))}\n", encoding="utf-8")
+    else:
+        save(some, args.output, form)
+    if args.output:
+        emit(f"{printable(args.output)}: {plural(len(some), 'row')}.")
     for note in notes:
         say(note)
 
@@ -102,21 +111,6 @@ def rows_asked(table: Table, asked: Any, option: str) -> Table:
     except WrongQuery as error:
         raise CommandError(f"{option}: {error}.") from None
     return table.sort(asked.sort) if asked.sort else table
-
-
-def _write(table: Table, args: Namespace, form: str) -> None:
-    """Prints what is not for people, or writes a file."""
-    table = table.top(args.top) if args.top else table
-    if not args.output:
-        for part in TEXTS[form](table):
-            write(part)
-        return
-    if form == TABLE:
-        with new_file(args.output) as place:
-            place.write_text(f"{_text(table, args, Unseen(0))}\n", encoding="utf-8")
-    else:
-        save(table, args.output, form)
-    emit(f"{printable(args.output)}: {plural(len(table), 'row')}.")
 
 
 def _text(table: Table, args: Namespace, wide: int) -> str:

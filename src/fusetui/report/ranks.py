@@ -152,9 +152,7 @@ def _kinds(answer: JobAnswer, most: int) -> list[str]:
     columns = (
         Column("collective", left=True, cell=lambda kind: printable(kind.name)),
         Column("group", left=True, spare=1, cell=lambda kind: printable(kind.group) or "-"),
-        Column(
-            "ranks", cell=lambda kind: f"{kind.given}{f' of {kind.ranks}' if kind.ranks else ''}"
-        ),
+        Column("ranks", cell=lambda k: f"{k.given}{f' of {k.ranks}' if k.ranks else ''}"),
         Column("size", cell=lambda kind: known(kind.bytes, size)),
         Column("count", cell=lambda kind: count(kind.count)),
         Column("waits", cell=wait),

@@ -88,7 +88,6 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
 
 
 def _in_turn(found: JobVerdict) -> str:
-    """Another rank is late in each step."""
     every, late = found.waits_ns, plural(found.in_turn, "rank")
     mean, least, most = (
         duration(round(ns)) for ns in (sum(every) / len(every), min(every), max(every))

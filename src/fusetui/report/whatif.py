@@ -224,9 +224,7 @@ def _wrapped(sentences: Sequence[str], width: int) -> str:
 SLACK_COLUMNS = (
     Column("to spare", cell=lambda slack: duration(slack.ns)),
     Column("kind", True, cell=lambda slack: slack.kind),
-    Column(
-        "could take so much longer and not move the end", True, cell=lambda s: printable(s.what)
-    ),
+    Column("could take so much longer and not move the end", True, 0, lambda s: printable(s.what)),
 )
 
 WHY: dict[Why, str] = {

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.tables.frames import needed, schema_of
+from fusetui.tables.files import needed, schema_of
 from fusetui.tables.public import Table, renamed, with_files
 from fusetui.tables.sources import FILE, TABLES, columns_of, made
 from fusetui.tables.table import Kind, Spec, TableColumn, column_of
@@ -95,7 +95,12 @@ class SqlTables:
                 raise WrongSql(f"SQL: one query is needed, not {len(statements) or 'none'}.")
             if (kind := statements[0].type.name) != "SELECT":
                 raise WrongSql(f"SQL: the tables are read-only: SELECT is possible, not {kind}.")
-            for name in self._named(query):
+            try:
+                names = set(self._connection.get_table_names(query))
+            except self._engine.Error:  # it cannot be bound: it may need whatever it names
+                names = set(re.findall(r"\w+", query))
+            lower = {one.lower() for one in names}
+            for name in (one for one in TABLES if one in lower):
                 self.table(name)
             return self._elsewhere(lambda: self._answer(query))
         except self._engine.Error as error:
@@ -105,14 +110,6 @@ class SqlTables:
     def interrupt(self) -> None:
         """Ends a query from another thread, which then raises WrongSql."""
         self._connection.interrupt()
-
-    def _named(self, query: str) -> list[str]:
-        """The tables that a query may need; those of one that cannot be bound are not known."""
-        try:
-            found = self._connection.get_table_names(query)
-        except self._engine.Error:
-            found = set(re.findall(r"\w+", query))
-        return [name for name in TABLES if name in {one.lower() for one in found}]
 
     def _answer(self, query: str) -> Table:
         relation = self._connection.sql(query)

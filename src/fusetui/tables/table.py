@@ -87,16 +87,6 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
         found = np.array([*self.texts, None], dtype=object)[np.where(self.there, self.values, -1)]
         return np.asarray(found)
 
-    @property
-    def ranks(self) -> NDArray[Any]:
-        """Numbers in the order of the values: of texts, their places in the alphabet."""
-        if self.texts is None:
-            return self.values.astype(np.int8) if self.kind == "bool" else self.values
-        order = sorted(range(len(self.texts)), key=self.texts.__getitem__)
-        places = np.empty(len(order), dtype=np.int64)
-        places[order] = np.arange(len(order))
-        return places[self.values]
-
 
 class ColumnTable(msgspec.Struct, frozen=True, eq=False):
     """Columns of equal length."""
@@ -151,7 +141,10 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         otherwise; rows without a value last. Raises NoColumn."""
         column = self.column(name)
         down = column.kind != "text" if descending is None else descending
-        rows, ranks = np.arange(len(column)), column.ranks
+        rows, ranks = np.arange(len(column)), column.values
+        if (texts := column.texts) is not None:  # their places in the alphabet
+            places = np.argsort(sorted(range(len(texts)), key=texts.__getitem__))
+            ranks = places[column.values]
         order = np.argsort(ranks, kind="stable")
         if down:  # equal ones stay in their order
             order = rows[::-1][np.argsort(ranks[::-1], kind="stable")][::-1]

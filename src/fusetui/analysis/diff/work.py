@@ -63,9 +63,8 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
     if step_by is not None and not len(steps):
         raise NoStepsError(f"{label} has no annotation like {step_by}.")
     named = step_by is not None or steps.by == PROFILED
-    passes_ = None if named else _served(trace, label)
-    if passes_ is not None:
-        return passes_
+    if not named and (found := _served(trace, label)) is not None:
+        return found
     if not len(steps):
         return _whole(trace, label)
     what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"

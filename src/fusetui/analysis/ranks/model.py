@@ -148,7 +148,8 @@ class KindOfCollective(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """What took longer than on the median other rank, over all collectives it was late for."""
+    """What took longer than on the median of the other ranks, over all collectives it was late
+    for."""
 
     kind: str  # class, annotation, op or frame
     name: str

@@ -10,17 +10,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions import process_groups
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.chain import rows_between
 from fusetui.analysis.questions.collectives import IssuedCollectives, collectives_of
 from fusetui.analysis.questions.memory import memory_peaks
 from fusetui.analysis.questions.note import note_of
-from fusetui.analysis.questions.process_groups import (
-    UNKNOWN_GROUP,
-    ProcessGroup,
-    groups_of_file,
-    world_size,
-)
 from fusetui.analysis.ranks import model, naming
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.model import DeviceAccount
@@ -76,8 +71,9 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
     device, spans, base = _device(trace), steps_of(trace), trace.epoch_ns
     steps = device.over(spans.start, spans.end) if device and len(spans) else []
     groups = list(dict.fromkeys(one.group for one in found.told))
-    if UNKNOWN_GROUP in groups:
-        groups = list(dict.fromkeys((*groups, *groups_of_file(trace.keys).values())))
+    if process_groups.UNKNOWN_GROUP in groups:
+        of_file = process_groups.groups_of_file(trace.keys).values()
+        groups = list(dict.fromkeys((*groups, *of_file)))
     names = list(dict.fromkeys(one.name for one in found.told))
     begin = _before(trace, found)
     listed, host = trace.keys.get("deviceProperties"), trace.keys.get("host_name")
@@ -95,7 +91,7 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
         path=path,
         rank=rank,
         rank_by=rank_by,
-        world_size=world_size(trace.keys),
+        world_size=process_groups.world_size(trace.keys),
         host=host[:200] if isinstance(host, str) else "",
         devices=len(listed) if isinstance(listed, list) else 0,
         device=device.pid if device and isinstance(device.pid, int) else -1,
@@ -156,7 +152,7 @@ def _table(found: Sequence[DeviceAccount]) -> Int64s:
 def _columns(
     trace: Trace,
     found: IssuedCollectives,
-    groups: Sequence[ProcessGroup],
+    groups: Sequence[process_groups.ProcessGroup],
     names: Sequence[str],
     device: Device | None,
     begin: Int64s,

@@ -50,7 +50,15 @@ def paged(
     """The head, and as many items as `most` tokens hold. Raises CommandError if that is not even
     one, or if the cursor is not one of this question."""
     digest = blake2b(repr(question).encode(), digest_size=6).hexdigest()
-    begin = _begin(cursor, items.total, digest)
+    begin = 0
+    if cursor is not None:
+        place = CURSOR.fullmatch(cursor)
+        if place is None or place[2] != digest or not 0 < int(place[1]) < items.total:
+            raise CommandError(
+                "This cursor is not one of this question, or the trace has changed since: repeat "
+                "the arguments that it came with, or ask without a cursor."
+            )
+        begin = int(place[1])
     answer: dict[str, Any] = {**safe(head), items.key: [], "total": items.total}
     answer |= {"cursor": None, "tokens": 0}
     room = most * CHARACTERS - len(text_of(answer)) - WIDEST
@@ -69,18 +77,6 @@ def paged(
         )
     answer["tokens"] = -(-len(text_of(answer)) // CHARACTERS)
     return answer
-
-
-def _begin(cursor: str | None, total: int, digest: str) -> int:
-    if cursor is None:
-        return 0
-    found = CURSOR.fullmatch(cursor)
-    if found is None or found[2] != digest or not 0 < int(found[1]) < total:
-        raise CommandError(
-            "This cursor is not one of this question, or the trace has changed since: repeat the "
-            "arguments that it came with, or ask without a cursor."
-        )
-    return int(found[1])
 
 
 def safe(value: Any) -> Any:
