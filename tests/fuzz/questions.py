@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
-from io import StringIO
 from itertools import islice
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 from xml.etree import ElementTree
 
 import msgspec
@@ -40,8 +39,8 @@ from fusetui.gpu.kernel_names.record import UNDERLINE, annotate
 from fusetui.gpu.kinds import KINDS
 from fusetui.gpu.roofline.row import describe, remarks
 from fusetui.making import PICTURED
+from fusetui.report import output
 from fusetui.report.diff import document, to_markdown, to_text
-from fusetui.report.output import emit_json
 from fusetui.report.summary import kernels_text, ops_text, summary_text
 from fusetui.text.printable import printable_lines
 from fusetui.text.tables import TOP_ALL
@@ -236,10 +235,10 @@ def ask_files(path: Path, rnd: Random) -> None:
 
 def _encoded(document: Any) -> None:
     """As `--json` writes it."""
-    written = StringIO()
-    with redirect_stdout(written):
-        emit_json(document)
-    text = written.getvalue()
+    texts: list[str] = []
+    with patch.object(output, "write", texts.append):
+        output.emit_json(document)
+    (text,) = texts
     check_json(text)
     check(orjson.loads(text) is not None, "JSON")
 

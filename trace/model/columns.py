@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.text.patterns import LONGEST_NAME
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Kinds, Rows
@@ -176,6 +177,14 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Which names the slices of each role have; shape [roles, names]."""
         found = np.zeros((len(Role), len(self.names)), dtype=np.bool_)
         found[self.role, self.name] = True
+        return found
+
+    def matching(self, rows: NDArray[np.integer], test: Callable[[str], object]) -> Flags:
+        """Which of these rows have a name that passes a test; it is made once for each name."""
+        fits = np.zeros(len(self.names), dtype=np.bool_)
+        for number in np.flatnonzero(np.bincount(self.name[rows])).tolist():
+            fits[number] = bool(test(self.names[number][:LONGEST_NAME]))
+        found: Flags = fits[self.name[rows]]
         return found
 
     def named(self, test: Callable[[str], bool]) -> Flags:

@@ -77,7 +77,7 @@ def _served(trace: Trace, label: str) -> Windows | None:
     """From the first kernel of each pass of the model to that of the next, so that a step is what a
     token costs; the last pass, whose next is not there, only if it is the only one. None unless
     they hold most of the GPU's time."""
-    if not len(server_steps(trace)):
+    if not server_steps(trace).asked:
         return None
     ran = [interval_of(trace, one.model) for one in passes(trace) if len(one.model)]
     begin = np.array([one.begin_ns for one in ran], dtype=np.int64)

@@ -78,18 +78,16 @@ def _again_in_other_orders(
     of the graph. There the names of all kernels must agree."""
     for column, by_kind in ((trace.start, True), (trace.order, False)):
         rest = [n for n, one in enumerate(chosen) if one.problem]
-        again = [_in_order(own[n], column) for n in rest]
+        again = []
+        for nodes in (own[n] for n in rest):
+            order = np.argsort(column[nodes.rows], kind="stable")
+            again.append(replace(nodes, rows=nodes.rows[order], numbered=False))
         if all((again[at].rows == own[n].rows).all() for at, n in enumerate(rest)):
             continue
         found = _chosen(trace, there, again, whole)
         for at, n in enumerate(rest):
             if found[at].capture >= 0 and (by_kind or BY_KIND not in found[at].likely):
                 own[n], chosen[n] = again[at], found[at]
-
-
-def _in_order(nodes: Nodes, column: NDArray[np.integer]) -> Nodes:
-    order = np.argsort(column[nodes.rows], kind="stable")
-    return replace(nodes, rows=nodes.rows[order], numbered=False)
 
 
 def _chosen(trace: Trace, there: Trace, own: list[Nodes], whole: Sequence[Capture]) -> list[Chosen]:

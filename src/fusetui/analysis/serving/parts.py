@@ -105,10 +105,7 @@ def inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:
     if not len(ops):
         return {}
     given = arguments(trace.elements, trace.order[ops], INPUTS)
-    args = [
-        {name: parsed(text) for name, text in zip(INPUTS, texts, strict=True)}
-        for texts in given.distinct
-    ]
+    args = [dict(zip(INPUTS, map(parsed, texts), strict=True)) for texts in given.distinct]
     found = {}
     for op, number in zip(ops.tolist(), given.number.tolist(), strict=True):
         inputs = inputs_of(trace.name_of(op), args[number]) if number >= 0 else None

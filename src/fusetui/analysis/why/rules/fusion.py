@@ -109,10 +109,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
             "read and written too.",
         )
     elif is_worth(facts, taken, of_kernels=True):
-        yield Claim(
-            text=f"{text}. {_without(kernels, runs)}",
-            rows=the_most(first, runs.ns),
-        )
+        yield Claim(text=f"{text}. {_without(kernels, runs)}", rows=the_most(first, runs.ns))
 
 
 def inside_of(begin: Rows, end: Rows, number: int) -> Flags:
