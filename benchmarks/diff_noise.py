@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.pages import put
 
 from fusetui.analysis.diff.items import Vocabulary, items
-from fusetui.analysis.diff.noise import beyond_noise, far_apart, noise_of
-from fusetui.analysis.diff.statistics import resolution
+from fusetui.analysis.diff.noise import beyond_noise, noise_of
+from fusetui.analysis.diff.statistics import far_apart, resolution
 from fusetui.analysis.diff.work import work_of
 from fusetui.trace import open_trace
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fusetui.trace.read.body import find_body
-from fusetui.trace.read.mend import whole
+from fusetui.trace.read.mend import Joiner
 from fusetui.trace.read.source import open_source
 
 NUMBER = re.compile(rb'"(ts|correlation|External id|id|Ev Idx)": ?(\d+)')
@@ -25,7 +25,7 @@ def generate(source: Path, target: Path, size: int) -> int:
     """Writes at least `size` bytes; returns the number of copies."""
     opened = open_source(str(source))
     body = find_body(opened)
-    *_, last = whole(opened.document, body.start)
+    *_, last = Joiner().ordered(opened.document, body.start)
     after = last.after
     events = opened.document[body.start : after - 1].rstrip(b" \r\n\t,")
     literals, numbers, steps = _template(events)

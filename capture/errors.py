@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
@@ -92,37 +92,28 @@ class Progress:
 
     @contextmanager
     def phase(self, title: str) -> Iterator[None]:
-        """Shows `title ...` while the block runs, then its duration in seconds."""
-        begin, title = perf_counter(), printable(title)
-        self._write(f"{title} ... ")
-        try:
-            with self._redrawn(lambda: f"\r{title} ... {perf_counter() - begin:.0f} s "):
-                yield
-        except BaseException:
-            self._write("stopped\n")
-            raise
-        again = f"\r{title} ... " if self._stream.isatty() else ""
-        self._write(f"{again}{perf_counter() - begin:.1f} s\n")
-
-    @contextmanager
-    def _redrawn(self, line: Callable[[], str]) -> Iterator[None]:
-        """Writes the line twice a second from a thread, on a terminal only."""
-        if not self._stream.isatty():
-            yield
-            return
-        done = threading.Event()
+        """Shows `title ...` while the block runs, then its duration in seconds. On a terminal a
+        thread writes the line twice a second."""
+        begin, title, is_live = perf_counter(), printable(title), self._stream.isatty()
+        done, end = threading.Event(), "stopped"
 
         def redraw() -> None:
             while not done.wait(_REDRAW_SECONDS):
-                self._write(line())
+                self._write(f"\r{title} ... {perf_counter() - begin:.0f} s ")
 
         thread = threading.Thread(target=redraw, name="fusetui progress", daemon=True)
-        thread.start()
+        self._write(f"{title} ... ")
+        if is_live:
+            thread.start()
         try:
             yield
+            again = f"\r{title} ... " if is_live else ""
+            end = f"{again}{perf_counter() - begin:.1f} s"
         finally:
             done.set()
-            thread.join()
+            if is_live:
+                thread.join()
+            self._write(f"{end}\n")
 
     def _write(self, text: str) -> None:
         with suppress(OSError):

@@ -185,6 +185,13 @@ def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
         raise CaptureError(f"{target} failed: {sentence(error)}") from error
     functions = functions_of(built, target)
     names = choose(target, functions, options.variants)
+
+    def trial(name: str) -> Trial:
+        function, arguments = functions[name]
+        # torch.compile sets these attributes.
+        compiled = hasattr(function, "_torchdynamo_orig_callable") or hasattr(function, "_orig_mod")
+        return Trial(name, lambda: function, (arguments,), compiled)
+
     return Job(
         workload=target,
         summary=(inspect.getdoc(build) or target).splitlines()[0],
@@ -192,7 +199,7 @@ def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
         shapes_shrunk=False,
         dtype=dtype if "dtype" in context else "",
         label=build.__name__,
-        trials=[_trial(name, *functions[name]) for name in names],
+        trials=[trial(name) for name in names],
         backward=options.backward,
         keeps_gradients=True,
     )
@@ -245,12 +252,6 @@ def _pair(item: object, target: str) -> tuple[Callable[..., Any], tuple[Any, ...
             "function and the tuple of its arguments, or a dict of these."
         )
     return function, tuple(arguments)
-
-
-def _trial(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Trial:
-    """A trial; a compiled function is recognized by the attributes that torch.compile sets."""
-    compiles = hasattr(function, "_torchdynamo_orig_callable") or hasattr(function, "_orig_mod")
-    return Trial(name, lambda: function, (arguments,), compiles)
 
 
 def _context(build: Build, device: CaptureDevice, dtype: str, options: Options) -> dict[str, Any]:

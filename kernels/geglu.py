@@ -1,11 +1,15 @@
-"""gelu(gate) * up as one Triton kernel, and its gradient as another; gelu in its tanh form.
+"""gelu(gate) * up as one Triton kernel, and its gradient as another; gelu in its tanh form. And
+gelu(x @ gate.T) * (x @ up.T) as one Triton GEMM with the activation in its epilogue.
 
 Each input is read once and each result written once; the arithmetic is float32 for any dtype.
 Needs triton and a GPU. With TRITON_INTERPRET=1 the same arithmetic runs on a CPU, for tests.
 
-The element count is not specialized, so the kernels are not recompiled for other shapes. A mask
-over a count of unknown divisibility would make every load scalar; therefore only the last block is
-masked.
+Neither projection of the GEMM is written to memory: a program keeps one tile of each in registers
+and writes their product. The backward pass recomputes both projections, as they were not stored.
+
+The element count of the elementwise kernels is not specialized, so they are not recompiled for
+other shapes. A mask over a count of unknown divisibility would make every load scalar; therefore
+only the last block is masked.
 """
 
 # ruff: noqa: N803 (Triton writes constants of a kernel in capitals)
@@ -20,7 +24,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from . import tiles
+from .tiles import TABLES, architecture, choose, padded, precision, run_of_store, whole
 
 BLOCK, BLOCK_AMD = 1024, 2048
 """Elements per program: with Triton's 4 warps, each thread loads 16 bytes of bfloat16 at once. A
@@ -138,6 +142,134 @@ def _laid_out(tensor: Tensor, like: Tensor) -> Tensor:
 def _launch(kernel: Any, *tensors: Tensor) -> None:
     """Runs an elementwise kernel over tensors of equal layout; empty ones have no grid."""
     count = tensors[0].numel()
-    block = BLOCK_AMD if tiles.architecture(tensors[0]).startswith("gfx") else BLOCK
+    block = BLOCK_AMD if architecture(tensors[0]).startswith("gfx") else BLOCK
     if count:
         kernel[(triton.cdiv(count, block),)](*tensors, count, BLOCK=block)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def tile_of(  # type: ignore[no-untyped-def]
+    program, rows, columns, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr
+):
+    """The tile of a program: GROUP of one column are adjacent, so weights stay in the L2 cache."""
+    tiles_m, tiles_n = tl.cdiv(rows, BLOCK_M), tl.cdiv(columns, BLOCK_N)
+    in_group = GROUP * tiles_n
+    first = program // in_group * GROUP
+    height = tl.minimum(tiles_m - first, GROUP)
+    return first + program % in_group % height, program % in_group // height
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def store_tile(  # type: ignore[no-untyped-def]
+    out_ptr,
+    tile,
+    row,
+    rows,
+    row_stride,
+    first_column,
+    columns,
+    column_stride,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    RUN: tl.constexpr,
+):
+    """Writes what is inside of a tile [BLOCK_M, BLOCK_N] of a matrix [rows, columns]. With a RUN of
+    1, Triton chooses how. Otherwise the tile is [BLOCK_M, BLOCK_N / RUN, RUN], and Triton exchanges
+    values in shared memory, so that each thread has RUN adjacent ones to write."""
+    at, inside = out_ptr + row * row_stride, row < rows
+    if RUN == 1:
+        column = first_column + tl.arange(0, BLOCK_N)
+        at = at[:, None] + column[None, :] * column_stride
+        tl.store(at, tile, mask=inside[:, None] & (column < columns)[None, :])
+    else:
+        # A sum of ranges, because Triton forgets of a reshaped range what is adjacent in it.
+        run = first_column + RUN * tl.arange(0, BLOCK_N // RUN)
+        column = run[:, None] + tl.arange(0, RUN)[None, :]
+        at = at[:, None, None] + (column * column_stride)[None, :, :]
+        inside = inside[:, None, None] & (column < columns)[None, :, :]
+        tl.store(at, tl.reshape(tile, (BLOCK_M, BLOCK_N // RUN, RUN)), mask=inside)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
+    x_ptr,
+    gate_ptr,
+    up_ptr,
+    out_ptr,
+    rows,
+    hidden,
+    dim,
+    out_row,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr,
+    PRECISION: tl.constexpr,
+    RUN: tl.constexpr,
+):
+    """One program computes BLOCK_M rows and BLOCK_N features; all matrices are row-major. BLOCK_K
+    must divide `dim`, so the loop needs no masks: rows and features beyond the end wrap around, and
+    what they give is not stored, or stored in the padding of a row."""
+    tile_m, tile_n = tile_of(tl.program_id(0), rows, hidden, BLOCK_M, BLOCK_N, GROUP)
+    row = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
+    column = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
+    depth = tl.arange(0, BLOCK_K)
+    x_at = x_ptr + (row % rows)[:, None] * dim + depth[None, :]
+    weight_at = (column % hidden)[None, :] * dim + depth[:, None]
+    gate_at, up_at = gate_ptr + weight_at, up_ptr + weight_at
+    gate = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    up = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for _ in range(0, dim, BLOCK_K):
+        x = tl.load(x_at)
+        gate = tl.dot(x, tl.load(gate_at), gate, input_precision=PRECISION)
+        up = tl.dot(x, tl.load(up_at), up, input_precision=PRECISION)
+        x_at += BLOCK_K
+        gate_at += BLOCK_K
+        up_at += BLOCK_K
+    share, _ = gate_of(gate)
+    product = (gate * share * up).to(out_ptr.dtype.element_ty)
+    first = (tile_n * BLOCK_N).to(tl.int64)
+    store_tile(out_ptr, product, row, rows, out_row, first, out_row, 1, BLOCK_M, BLOCK_N, RUN)
+
+
+def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
+    """The activated product for x [rows, dim] and weights [hidden, dim], without autograd. If the
+    tile does not divide `dim`, the inputs are padded with zeros first. The rows of the result are
+    padded to a multiple of 16 elements; the padding is not part of the result."""
+    tile = choose(TABLES.geglu, x)
+    x, gate_weight, up_weight = (whole(matrix, tile.k) for matrix in (x, gate_weight, up_weight))
+    (rows, dim), hidden = x.shape, len(gate_weight)
+    out = torch.empty(rows, padded(hidden), dtype=x.dtype, device=x.device)
+    tiles = triton.cdiv(rows, tile.m) * triton.cdiv(hidden, tile.n)
+    if tiles:
+        blocks = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "GROUP": 8}
+        how = {"PRECISION": precision(x), "RUN": run_of_store(x, min(tile.m, tile.n))}
+        how |= {"num_warps": tile.warps, "num_stages": tile.stages}
+        sizes = (rows, hidden, dim, out.stride(0))
+        geglu_gemm_kernel_triton[(tiles,)](x, gate_weight, up_weight, out, *sizes, **blocks, **how)
+    return out[:, :hidden]
+
+
+class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
+    """Keeps only the input: two more GEMMs in the backward pass, but two hidden tensors less."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
+        context.save_for_backward(x, gate_weight, up_weight)
+        return project(x, gate_weight, up_weight)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        x, gate_weight, up_weight = context.saved_tensors
+        grad_gate, grad_up = gradients(grad, x @ gate_weight.t(), x @ up_weight.t())
+        grad_x = None
+        if context.needs_input_grad[0]:
+            grad_x = torch.addmm(grad_gate @ gate_weight, grad_up, up_weight)
+        return grad_x, grad_gate.t() @ x, grad_up.t() @ x
+
+
+def geglu_projections(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
+    """gelu(x @ gate.T) * (x @ up.T) for x [..., dim], weights [hidden, dim]; with autograd."""
+    product: Tensor = _GegluGemm.apply(x.flatten(0, -2), gate_weight, up_weight)
+    return product.unflatten(0, x.shape[:-1])

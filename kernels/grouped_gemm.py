@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .geglu_gemm import store_tile
+from .geglu import store_tile
 from .tiles import (
     QUANTUM,
     TABLES,
@@ -83,18 +83,9 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     if HAS_BIAS:
         bias = tl.load(bias_ptr + group * columns + column % columns)
         total += bias.to(tl.float32)[None, :]
+    tile, out_at = total.to(out_ptr.dtype.element_ty), out_ptr + group * out_group
     store_tile(
-        out_ptr + group * out_group,
-        total.to(out_ptr.dtype.element_ty),
-        row,
-        rows,
-        out_row,
-        first,
-        out_columns,
-        out_column,
-        BLOCK_M,
-        BLOCK_N,
-        RUN,
+        out_at, tile, row, rows, out_row, first, out_columns, out_column, BLOCK_M, BLOCK_N, RUN
     )
 
 

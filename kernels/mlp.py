@@ -56,7 +56,7 @@ class FusedGemm(_Rewritten):
     """Both projections and the activation as one Triton GEMM."""
 
     def __init__(self, mlp: nn.Module) -> None:
-        from .geglu_gemm import geglu_projections
+        from .geglu import geglu_projections
 
         super().__init__(mlp)
         self.projections = geglu_projections

@@ -34,9 +34,10 @@ class Loop(Form):
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         nn.Module.__init__(self)
-        self.linears = nn.ModuleList(
-            _linear(w, b) for w, b in zip(weight.detach(), bias.detach(), strict=True)
-        )
+        n, outs, ins = weight.shape  # skip_init avoids initializing random weights
+        self.linears = nn.ModuleList(nn.utils.skip_init(nn.Linear, ins, outs) for _ in range(n))
+        for linear, w, b in zip(self.linears, weight.detach(), bias.detach(), strict=True):
+            linear.weight, linear.bias = nn.Parameter(w.clone()), nn.Parameter(b.clone())
 
     def layers(self) -> tuple[Tensor, Tensor]:
         weights = [linear.weight for linear in self.linears]
@@ -116,14 +117,6 @@ def random_loop(n: int, in_features: int, out_features: int) -> Loop:
     linears = [nn.Linear(in_features, out_features) for _ in range(n)]
     weights = torch.stack([linear.weight for linear in linears])
     return Loop(weights, torch.stack([linear.bias for linear in linears]))
-
-
-def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
-    """nn.Linear with these weights; skip_init avoids initializing random ones."""
-    out_features, in_features = weight.shape
-    linear = nn.utils.skip_init(nn.Linear, in_features, out_features)
-    linear.weight, linear.bias = nn.Parameter(weight.clone()), nn.Parameter(bias.clone())
-    return linear
 
 
 def _form(form: type[Form], *, compiled: bool = False) -> Variant:

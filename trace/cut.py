@@ -23,12 +23,10 @@ from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.events import Stretch, Text
-from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.chunks import UNDECODABLE
-from fusetui.trace.read.document_text import list_text
+from fusetui.trace.read.document_text import list_text, micros
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.rendered import micros
 from fusetui.trace.read.times import exact_nanoseconds
 
 FAR, FAR_NS = 10, 1_000_000_000  # times as long as the window, or a second
@@ -144,7 +142,7 @@ def texts_of(
 
 def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
     """What is kept of each stretch."""
-    events = own_events(trace.elements)
+    events = trace.elements.own
     order = trace.order[part.rows]
     by_order = np.argsort(order, kind="stable")
     firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
@@ -170,7 +168,7 @@ def _of_stretch(trace: Trace, part: Excerpt, stretch: Stretch, first: int, place
     its slices in `part`."""
     rows, clipped = part.rows[places], part.clipped[places]
     numbers = trace.order[rows] - first
-    listed, heads = _read(own_events(trace.elements).text, stretch), list[Head]()
+    listed, heads = _read(trace.elements.own.text, stretch), list[Head]()
     with suppress(*UNDECODABLE):  # it is damaged, or has unusual types
         heads = decode_heads(listed)
     if stretch.places is not None or len(heads) != stretch.events:
@@ -217,7 +215,7 @@ def _others_one_by_one(
     for number in range(stretch.events):
         if number in slices:
             continue
-        element = own_events(trace.elements).element(first + number)
+        element = trace.elements.own.element(first + number)
         phase = element.get("ph")
         is_other = isinstance(phase, str) and phase not in PAIRED | {"X", ""}
         if is_other and (phase == "M" or _is_inside(str(element.get("ts")).encode(), part)):
@@ -230,7 +228,7 @@ def _rewritten(trace: Trace, part: Excerpt, row: int) -> bytes:
     start, end = int(trace.start[row]), int(trace.end[row])
     if trace.role[row] not in GPU_ROLES:
         start, end = max(start, part.first_ns), min(end, part.last_ns)
-    element = own_events(trace.elements).element(int(trace.order[row]))
+    element = trace.elements.own.element(int(trace.order[row]))
     track = trace.track_of(row)
     known = {"pid": track.pid, "tid": track.tid, "name": trace.name_of(row), **element}
     times = {"ts": msgspec.Raw(micros(start)), "dur": msgspec.Raw(micros(max(end - start, 0)))}

@@ -2,7 +2,7 @@
 file of that format is met; nothing behind this door knows which one it was.
 
 A reader's `read(stored, callbacks)` gives the columns of all slices; its `text(path, file, state)`,
-the text of the events behind them (see read/rendered.py) when the Trace came from the cache.
+the text of the events behind them (see read/document_text.py) when the Trace came from the cache.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ def open_trace(
         return trace
     if known is None:
         entry.store(trace)
-    return replace(trace, elements=trace.elements.kept_by(entry))
+    trace.elements.keeper = entry
+    return trace
 
 
 def build(raw: Raw) -> Trace:

@@ -170,8 +170,7 @@ class FusetuiApp(Ending):
         """Can nothing be done with a key until the first trace is there."""
         if not is_starting(self.state) or registry.always(event.key, self.state):
             return False
-        begun = (registry.action_for(early.key, self.state) for early in self._early)
-        action = registry.action_for(event.key, self.state)
+        *begun, action = (registry.action_for(e.key, self.state) for e in (*self._early, event))
         is_text = any(one is not None and one.name in TEXTS for one in begun)
         return is_text or action is None or bool(action.needs(self.state))
 

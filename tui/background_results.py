@@ -87,8 +87,7 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     """The launch queues, the idle time, the same with the answer, the trees of frames and of ops,
     then the queues with the counters of the file, for which it is read again, and which nodes of
     graphs wait for which; ends early when that is no longer wanted."""
-    found = tuple(map(curve_of, queues(trace)))
-    if found:
+    if found := tuple(map(curve_of, queues(trace))):
         yield found
     if not cancelled():
         yield from _insights(trace, cancelled)
@@ -163,13 +162,10 @@ def by_names(trace: Trace, text: str) -> Rows:
 
 def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
     """What args say, after each stretch of the file."""
-    query, rows = parse(text), by_names(trace, text)
+    query, texts, rows = parse(text), once(trace, texts_of), by_names(trace, text)
     if query.reads_args:
-        for held, share in by_args(trace, once(trace, texts_of), query):
-            yield held, NOTHING, share
-    else:
-        for extra, share in by_words(trace, once(trace, texts_of), query, rows):
-            yield rows, extra, share
+        return ((held, NOTHING, share) for held, share in by_args(trace, texts, query))
+    return ((rows, extra, share) for extra, share in by_words(trace, texts, query, rows))
 
 
 def often(found: Iterator[ArgsRead]) -> Iterator[ArgsRead]:

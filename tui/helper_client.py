@@ -14,7 +14,7 @@ import select
 import struct
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -43,7 +43,6 @@ SMALL = 20_000  # slices: about fewer all is known before another process has re
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted
 Buffer = bytes | bytearray | memoryview
 SIZE = struct.Struct("<Q")
-THE_TRACE = "the trace"
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -148,8 +147,7 @@ class Beside:
             while not select.select([pipe], [], [], OFTEN)[0]:
                 if cancelled():
                     raise Cancelled
-            count = pipe.readinto(rest)
-            if not count:
+            if not (count := pipe.readinto(rest)):
                 raise EOFError
             rest = rest[count:]
         return found
@@ -169,7 +167,9 @@ def ship(record: object, trace: Trace | None, out: IO[bytes]) -> None:
     """Writes a record; its columns are written as they are. Raises OSError."""
     columns: list[pickle.PickleBuffer] = []
     body = io.BytesIO()
-    _Pickler(body, trace, columns.append).dump(record)
+    pickler = _Pickler(body, protocol=5, buffer_callback=columns.append)
+    pickler.trace = trace
+    pickler.dump(record)
     parts = [body.getbuffer(), *(column.raw() for column in columns)]
     out.write(SIZE.pack(len(parts)) + b"".join(SIZE.pack(part.nbytes) for part in parts))
     out.writelines(parts)
@@ -181,18 +181,18 @@ def unship(take: Callable[[int], Buffer], trace: Trace | None) -> Any:
     (count,) = SIZE.unpack(take(SIZE.size))
     sizes = [SIZE.unpack(take(SIZE.size))[0] for _ in range(count)]
     body, *columns = [take(size) for size in sizes]
-    return _Unpickler(body, trace, columns).load()
+    unpickler = _Unpickler(io.BytesIO(body), buffers=columns)
+    unpickler.trace = trace
+    return unpickler.load()
 
 
 class _Pickler(pickle.Pickler):
     """Leaves the trace out; what a record has worked out on first use goes with it."""
 
-    def __init__(self, out: IO[bytes], trace: Trace | None, keep: Callable[[Any], Any]) -> None:
-        super().__init__(out, protocol=5, buffer_callback=keep)
-        self._trace = trace
+    trace: Trace | None
 
     def persistent_id(self, found: object) -> str | None:
-        return THE_TRACE if isinstance(found, Trace) and found is self._trace else None
+        return "the trace" if isinstance(found, Trace) and found is self.trace else None
 
     def reducer_override(self, found: object) -> Any:
         if isinstance(found, Keys):
@@ -205,12 +205,10 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, body: Buffer, trace: Trace | None, columns: Sequence[Buffer]) -> None:
-        super().__init__(io.BytesIO(body), buffers=columns)
-        self._trace = trace
+    trace: Trace | None
 
     def persistent_load(self, _: str) -> Trace | None:
-        return self._trace
+        return self.trace
 
 
 def _known(kind: type[msgspec.Struct], own: tuple[Any, ...], known: dict[str, Any]) -> Any:
@@ -250,24 +248,22 @@ def answer(request: Request | str, out: IO[bytes]) -> None:
         except TraceError as error:
             ship(str(error), None, out)
         return
-    against, search, replayed = request.against, request.search, request.replayed
-    trace = _opened(replace(request, against=None, search="", replayed=""))
-    other = _opened(against) if against and trace is not None else None
-    if trace is None or (against and other is None):
+    try:
+        trace = _opened(replace(request, against=None, search="", replayed=""))
+        other = _opened(request.against) if request.against else None
+    except (TraceError, NotBeside):
         ship(False, None, out)
         return
-    for found in answers(trace, never, other, search, replayed):
+    for found in answers(trace, never, other, request.search, request.replayed):
         ship(found, trace, out)
     ship(None, trace, out)
 
 
-def _opened(request: Request) -> Trace | None:
-    """The trace that is asked about; None where there is no such trace any more."""
+def _opened(request: Request) -> Trace:
+    """The trace that is asked about. Raises TraceError, and NotBeside where it is another one."""
     from fusetui.analysis.serving.opening import with_captures  # many modules
 
-    named = request.captured_by
-    try:
-        trace, _ = with_captures(open_trace(request.path), named, open_trace)
-    except TraceError:
-        return None
-    return trace if request_for(request.path, trace, named) == request else None
+    trace, _ = with_captures(open_trace(request.path), request.captured_by, open_trace)
+    if request_for(request.path, trace, request.captured_by) != request:
+        raise NotBeside
+    return trace

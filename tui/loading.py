@@ -177,17 +177,17 @@ def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> N
     from fusetui.analysis.ranks.answer import explained, strip_of
     from fusetui.analysis.ranks.executors import summarize as summarize_ranks
 
-    tell, paths = partial(_posted, post, cancelled), asked.paths
+    known = partial(ranks.known, paths=asked.paths)
 
     def told(done: int, total: int) -> None:
-        tell(partial(ranks.known, paths=paths, done=done))
+        _posted(post, cancelled, partial(known, done=done))
 
     with suppress(Cancelled):
         try:
-            found = explained(summarize_ranks(paths, progress=told))
-            post(partial(ranks.known, paths=paths, answer=found.answer, strip=strip_of(found)))
+            found = explained(summarize_ranks(asked.paths, progress=told))
+            post(partial(known, answer=found.answer, strip=strip_of(found)))
         except TraceError as error:
-            post(partial(ranks.known, paths=paths, problem=printable(str(error))))
+            post(partial(known, problem=printable(str(error))))
 
 
 def summarize(asked: effects.Summarize, post: Post, cancelled: Stop, *_: object) -> None:
@@ -216,13 +216,12 @@ def look(asked: effects.Search, post: Post, cancelled: Stop, start: Start = None
         found_now(SearchHits(text, wrong=str(wrong)))
         return
     missing = "" if len(rows) else why_nothing(trace, query)
-    if not query.reads_args and (not query.words or trace.report.prefix):
-        found_now(replace(found_of(trace, text, rows), missing=missing))
-        return
     if not query.reads_args:
+        if not query.words or trace.report.prefix:
+            found_now(replace(found_of(trace, text, rows), missing=missing))
+            return
         found_now(found_of(trace, text, rows, 0.0))
-    is_small = len(trace) < LARGE
-    if start and not is_small and not _paused(cancelled):
+    if start and len(trace) >= LARGE and not _paused(cancelled):
         return
     with beside(start, trace, least=LARGE) as helper:
         for held, extra, share in helper.answers((asked.path, trace), cancelled, search=text):
@@ -235,13 +234,14 @@ def look(asked: effects.Search, post: Post, cancelled: Stop, start: Start = None
 def match_lanes(asked: effects.MatchLanes, post: Post, *_: object) -> None:
     """Posts the lanes that a pattern matches, or what is wrong with it."""
     side, pattern = asked.side, asked.pattern
+    lanes, said = frozenset[int](), ""
     try:
-        flags, said = matching(pattern.text, names_of(side.lanes)) ^ pattern.excluded, ""
+        flags = matching(pattern.text, names_of(side.lanes)) ^ pattern.excluded
+        lanes = frozenset(np.flatnonzero(flags).tolist())
     except WrongQuery as wrong:
-        flags, said = np.zeros(0, dtype=np.bool_), str(wrong)
-    lanes = frozenset(np.flatnonzero(flags).tolist())
-    told = partial(moving.matched, side=side, text=f"/{pattern.text}/")
-    post(partial(told, lanes=lanes, wrong=said))
+        said = str(wrong)
+    text = f"/{pattern.text}/"
+    post(partial(moving.matched, side=side, text=text, lanes=lanes, wrong=said))
 
 
 def _paused(cancelled: Stop) -> bool:
@@ -252,9 +252,7 @@ def _paused(cancelled: Stop) -> bool:
     return not goes_on
 
 
-def read_memory(
-    asked: effects.ReadMemory, post: Post, cancelled: Stop, start: Start = None
-) -> None:
+def read_memory(asked: effects.ReadMemory, post: Post, cancelled: Stop, start: Start) -> None:
     """Posts the snapshots, or what the memory events of a trace tell, or why there are none."""
     if asked.trace is not None:
         (path,), trace = asked.paths, asked.trace
@@ -266,12 +264,11 @@ def read_memory(
     alone = asked.alone or start is None  # no key waits
     try:
         sides = [_snapshot(path, cancelled, alone) for path in asked.paths]
+        known = tuple(filter(None, sides))
+        if not cancelled() and len(known) == len(sides):
+            post(partial(memory.arrived, sides=known))
     except TraceError as error:
         post(partial(memory.failed, sentence=str(error)))
-        return
-    known = tuple(side for side in sides if side is not None)
-    if not cancelled() and len(known) == len(sides):
-        post(partial(memory.arrived, sides=known))
 
 
 def _snapshot(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
@@ -299,8 +296,7 @@ def replay(asked: effects.Replay, post: Post, cancelled: Stop, start: Start = No
     state, trace = asked.state, asked.state.side.trace
     worth: Any = getattr(state.overlay, "found", None)
     tell = partial(replays.arrived, trace=trace, asked=asked.asked)
-    change = named(state, asked.asked)
-    if not change:
+    if not (change := named(state, asked.asked)):
         post(partial(tell, found=SELECTED))
         return
     with beside(start, trace) as helper:

@@ -23,7 +23,7 @@ from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
 from fusetui.tui.state.action import Action, action, all_keys_text, anything_open, chosen, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
-from fusetui.tui.state.state import CopyText, Help, Order, Outcome, Replayed, State, laid_over, told
+from fusetui.tui.state.state import CopyText, Help, Order, Outcome, Replayed, State, overlaid, told
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
@@ -56,16 +56,14 @@ def tree_of(state: State) -> AnyTree | None:
 
 def turned_to(page: Page, state: State) -> Outcome:
     """Shows another page, unless something that it needs is missing."""
-    missing = page.why_not(state)
-    if missing:
+    if missing := page.why_not(state):
         return told(state, missing)
     return page.ask(state) or page.open(replace(state, page=page.name, hint=""))
 
 
 def copy(state: State) -> Outcome:
-    page = page_of(state)
-    text = page.copied(state)
-    now = told(state, what_was_copied(text, page.copies))
+    text = page_of(state).copied(state)
+    now = told(state, what_was_copied(text, page_of(state).copies))
     return (now, CopyText(text)) if text else now
 
 
@@ -73,7 +71,7 @@ def details(state: State) -> State:
     """Everything about what the page describes; in the answer, about what its row leads to."""
     there = answer.follow(state) if answer.is_inside(state) else state
     found = page_of(there).described(there)
-    return told(state, found) if isinstance(found, str) else laid_over(state, found)
+    return told(state, found) if isinstance(found, str) else overlaid(state, found)
 
 
 def asks(effect: Order) -> Callable[[State], Outcome]:
@@ -111,7 +109,7 @@ ACTIONS: tuple[Action, ...] = (
     moving.LINK,
     reading.SWAP,
     *tour.ACTIONS,
-    _anytime("help", "Keys", "?", "this page", lambda s: laid_over(s, Help((*help_sections(s),)))),
+    _anytime("help", "Keys", "?", "this page", lambda s: overlaid(s, Help((*help_sections(s),)))),
     _anytime("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", asks(Order.SUSPEND)),
     _anytime("quit", "Quit", "q", "an open overlay is closed first", asks(Order.QUIT)),
     _anytime("interrupt", "Quit at once", "ctrl+c", _ANYWHERE, asks(Order.INTERRUPT), always=True),
@@ -157,7 +155,7 @@ def settled(before: State, state: State) -> State:
     state = tour.followed(before, state)
     if state.arrived and state.overlay is None and state.prompt is None:
         now, found = replace(state, arrived=None), state.arrived
-        state = laid_over(now, found) if isinstance(found, Replayed) else replays.seen(now, found)
+        state = overlaid(now, found) if isinstance(found, Replayed) else replays.seen(now, found)
     if state.overlay is not None:
         return OVERLAYS.scroll(before, state, overlay_body(state))
     page = page_of(state)

@@ -21,7 +21,7 @@ from fusetui.tui import registry
 from fusetui.tui.loading import Post
 from fusetui.tui.state import reading
 from fusetui.tui.state.offers import Offer
-from fusetui.tui.state.state import Chooser, Cut, Outcome, Record, SaveTable, State, laid_over, told
+from fusetui.tui.state.state import Chooser, Cut, Outcome, Record, SaveTable, State, overlaid, told
 
 NICE = "import os; getattr(os, 'nice', int)(5); from fusetui.cli import script; script()"
 """The app comes first where there are few cores."""
@@ -68,12 +68,10 @@ def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
         post(partial(_listed, offers=tuple(offers)))
         return
     code, out, last = _said(("record", "--no-open", "--pid", str(asked.pid)), cancelled)
-    if cancelled():
-        return
-    if code == 0:
-        post(partial(reading.read, paths=(*asked.beside, out.strip())))
-    else:
-        post(partial(told, sentence=printable(last.strip().rpartition("\n")[2])))
+    now = partial(reading.read, paths=(*asked.beside, out.strip()))
+    if not cancelled():
+        sentence = printable(last.strip().rpartition("\n")[2])
+        post(partial(told, sentence=sentence) if code else now)
 
 
 def _about(one: Process) -> str:
@@ -85,7 +83,7 @@ def _about(one: Process) -> str:
 def _listed(state: State, offers: tuple[Offer, ...]) -> Outcome:
     if not offers:
         return told(state, NONE)
-    return laid_over(state, Chooser(tuple(offer.about for offer in offers), offers))
+    return overlaid(state, Chooser(tuple(offer.about for offer in offers), offers))
 
 
 def _said(words: Sequence[str], cancelled: Stop) -> tuple[int, str, str]:

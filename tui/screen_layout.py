@@ -92,10 +92,8 @@ def overlay_panes(state: State) -> list[Pane]:
     if said := screen.too_small(state.size):
         size = screen.overlay_size(state)
         return _sentence(said, replace(size, width=size.width - screen.BESIDE))
-    return [
-        *OVERLAYS.show(state, screen.overlay_body(state)),
-        *_tour(state, screen.overlay_tour_lines(state)),
-    ]
+    tour = _tour(state, screen.overlay_tour_lines(state))
+    return [*OVERLAYS.show(state, screen.overlay_body(state)), *tour]
 
 
 def stack(found: Sequence[Pane]) -> Stack:
@@ -134,8 +132,7 @@ def _tabs(state: State) -> Pane:
 
     def tab(page: Page) -> Tab:
         text = f"{keys_text(page.name, state)} {page.title}".strip()
-        is_missing = bool(page.why_not(state))
-        return Tab(page.name, text, page.name == state.page, is_missing)
+        return Tab(page.name, text, page.name == state.page, bool(page.why_not(state)))
 
     counters = state.side.counters if state.sides else ()
     has_memory = any(curve.counter.group.startswith(MEMORY) for curve in counters)
@@ -151,8 +148,7 @@ def _tabs(state: State) -> Pane:
 
 def _head(state: State) -> TextPicture:
     """What is open, one line for each side; while something is read, the progress."""
-    reading = state.reading
-    if reading is not None:
+    if (reading := state.reading) is not None:
         line = partial(reading_line, reading, glyphs=glyphs_for(state.ascii_only))
         return TextPicture(reading, lambda width, height: [Said(f" {line(width - 2)}")])
     if state.memory and not state.sides:

@@ -138,24 +138,21 @@ def _key(lane: Lane) -> str:
 
 
 def _place(path: str) -> Path | None:
-    """The file of a trace; None where nothing is kept: of what is no file, or by request."""
+    """The file of a trace, by what it begins and ends with; None where nothing is kept: of what is
+    no file, or by request."""
     named = os.environ.get(PLACE, "")
     if named == "off" or not Path(path).is_file():
         return None
     from platformdirs import user_state_path
 
     folder = Path(named) if named else user_state_path("fusetui", appauthor=False) / "traces"
-    return folder / f"{_fingerprint(path)}.json"
-
-
-def _fingerprint(path: str) -> str:
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         found = hashlib.sha256(str(size).encode())
         found.update(file.read(PART))
         file.seek(max(0, size - PART))
         found.update(file.read(PART))
-    return found.hexdigest()[:32]
+    return folder / f"{found.hexdigest()[:32]}.json"
 
 
 def _write(place: Path, content: bytes) -> None:

@@ -5,7 +5,6 @@ Every command imports this, so it must import in a few milliseconds.
 
 from __future__ import annotations
 
-import math
 from argparse import Action, ArgumentError, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -19,14 +18,27 @@ class Argument(NamedTuple):
     settings: Mapping[str, Any]
 
 
+MANY: dict[str, dict[str, Any]] = {
+    "?": {"nargs": "?"},
+    "*": {"nargs": "*", "default": []},
+    "+": {"nargs": "+"},
+    "-*": {"action": "append", "default": []},
+    "-+": {"nargs": "+", "action": "extend", "default": []},
+}
+"""By the sign at the end of a usage, behind a dash for options: how many values there may be."""
+
+
 def argument(usage: str, text: str, **settings: Any) -> Argument:
     """`argument("--top N", "How many rows.", type=amount)`: an option with what stands for its
-    value, or a positional argument, and what `add_argument` takes beside them."""
-    name, _, metavar = usage.partition(" ")
-    if not name.startswith("-"):
+    value, or a positional argument, and what `add_argument` takes beside them. `A?` may be left
+    out, of `A+` there are several, of `A*` any number; `--a A+` takes several at once, `--a A*` may
+    be repeated."""
+    name, _, metavar = usage.rstrip("?*+").partition(" ")
+    dash = name[: name.startswith("-")]
+    if not dash:
         name, metavar = name.lower(), metavar or name
     given = {"metavar": metavar} if metavar else {}
-    return Argument(name, {**given, "help": text, **settings})
+    return Argument(name, {**given, "help": text, **MANY.get(dash + usage[-1], {}), **settings})
 
 
 def flag(name: str, text: str) -> Argument:
@@ -40,29 +52,18 @@ def by(*groupings: str) -> Argument:
     return argument("--by WHAT", text, choices=groupings, default=groupings[0])
 
 
-def whole(text: str) -> int:
-    """The type of an argument: a whole number."""
-    try:
-        return int(text)
-    except ValueError:
-        raise ArgumentTypeError(f"takes a whole number, not {text!r}") from None
-
-
 def amount(text: str) -> int:
     """The type of an argument: a whole number of at least 0."""
-    value = whole(text)
-    if value < 0:
+    if (value := int(text)) < 0:
         raise ArgumentTypeError(f"takes a number of at least 0, not {text!r}")
     return value
 
 
 def share(text: str) -> float:
     """The type of an argument: percent, at least 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
+    from fusetui.text.figures import amount as number_of  # only where one is given
+
+    if (value := number_of(text)) is None:
         raise ArgumentTypeError(f"takes a number of at least 0, not {text!r}")
     return value
 
@@ -86,11 +87,9 @@ TRACE = argument(
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
 CAPTURED_BY = argument(
-    "--captured-by CAPTURE",
+    "--captured-by CAPTURE*",
     "The trace of the capture of its graphs, or a folder of them: replayed kernels get their "
     "ops and modules from it. May be repeated; by default, looked for in the same folder.",
-    action="append",
-    default=[],
 )
 BY_ANNOTATIONS = "annotations:"  # names files of annotations among captures (serving/annotations)
 GRAPHS = (
@@ -121,9 +120,7 @@ LOOK = (
 STEP_BY = argument("--step-by PATTERN", "Take annotations that match this as steps.")
 RANGE = argument("--range T..T", "Short for --from T --to T: 1.2ms..3.4ms.", action=TimeRange)
 PART = (
-    argument(
-        "--step N", "Only ProfilerStep#N, or the Nth step where none is numbered.", type=whole
-    ),
+    argument("--step N", "Only ProfilerStep#N, or the Nth step where none is numbered.", type=int),
     argument("--from T", "Only from this time on: 12.5ms, or in ns.", dest="begin"),
     argument("--to T", "Only up to this time.", dest="end"),
     argument("--device D", "Only the GPU with this number."),
@@ -144,11 +141,9 @@ LIGHT = (
 )
 PEAKS = (
     argument(
-        "--peak KIND=FIGURE",
+        "--peak KIND=FIGURE*",
         "Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
         "be repeated.",
-        action="append",
-        default=[],
     ),
     argument(
         "--device NAME",
@@ -159,12 +154,7 @@ TOP = argument("--top N", "Number of rows to show, 20 by default; 0 shows all.",
 ROWS = 20  # the default of TOP, which is absent from the arguments so that tables can tell
 FORMATS = ("table", "json", "csv", "tsv", "markdown", "parquet")
 TABLE = (
-    argument(
-        "others TRACE",
-        "More traces: the rows of all, with a column for the file.",
-        nargs="*",
-        default=[],
-    ),
+    argument("others TRACE*", "More traces: the rows of all, with a column for the file."),
     argument(
         "--format FORMAT",
         f"Print a table: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Only the first cuts rows "
@@ -185,13 +175,12 @@ TABLE = (
 )
 """Any of these asks for the answer as a table."""
 
-AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
-"""Arguments that ask for the answer of a command as a table."""
+AS_TABLE = tuple(one.name.lstrip("-") for one in TABLE)
 MODULES = {
     **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
     **{"serving": "answers", "check": "answers", "tutor": "open", "watch": "open"},
     **dict.fromkeys(("gaps", "whatif", "path"), "why"),
-    **{"run": "record", "capture": "record", "report": "picture"},
+    **{"run": "record", "capture": "record", "report": "picture", "stacks": "picture"},
     **dict.fromkeys(("slices", "steps", "sql"), "tables"),
     **dict.fromkeys(("perfetto", "convert", "scrub"), "cut"),
     **dict.fromkeys(("decode", "samples", "schema", "help", "completion", "mcp"), "about"),

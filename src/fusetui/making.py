@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from argparse import REMAINDER, SUPPRESS, ArgumentTypeError, BooleanOptionalAction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fusetui.arguments import (
     GRAPHS,
@@ -21,11 +21,7 @@ from fusetui.arguments import (
     amount,
     argument,
     flag,
-    whole,
 )
-
-if TYPE_CHECKING:
-    from fusetui.capture.options import Declared
 
 
 def seconds(text: str) -> float:
@@ -56,25 +52,23 @@ def size(text: str) -> tuple[int, int]:
 
 def pixels(text: str) -> int:
     """The type of an argument: the width of a picture."""
-    if not 100 <= (value := whole(text)) <= 10_000:
+    if not 100 <= (value := int(text)) <= 10_000:
         raise ArgumentTypeError(f"takes a number from 100 to 10000, not {text!r}")
     return value
 
 
-def option(one: Declared) -> Argument:
-    """An option of a capture; it is absent from the parsed arguments unless it is given."""
-    given: dict[str, Any] = {"action": "append" if one.many else "store", "type": one.kind}
-    if one.kind is bool:
-        given = {"action": BooleanOptionalAction if one.default else "store_true"}
-    text, usage = one.help.replace("%", "%%"), f"{one.flag} {one.metavar}".rstrip()
-    return argument(usage, text, dest=one.name, default=SUPPRESS, **given)
-
-
 def _of_capture() -> tuple[Argument, ...]:
+    """What is not given is absent from the parsed arguments."""
     from fusetui.capture.options import declared
 
     out = "The run folder to write: a new one, or that of a sweep to continue."
-    options = (option(one) for one in declared().values() if one.flag)
+    options = []
+    for one in (one for one in declared().values() if one.flag):
+        given: dict[str, Any] = {"action": "append" if one.many else "store", "type": one.kind}
+        if one.kind is bool:
+            given = {"action": BooleanOptionalAction if one.default else "store_true"}
+        text, usage = one.help.replace("%", "%%"), f"{one.flag} {one.metavar}".rstrip()
+        options.append(argument(usage, text, dest=one.name, default=SUPPRESS, **given))
     return (
         argument("WORKLOAD", "mlp, linear, ... or your own file.py:build."),
         *options,
@@ -191,7 +185,7 @@ SHARING = (
         "A page of the app as a picture: SVG, PNG or HTML.",
         (
             TRACE,
-            argument("OTHER", "A second trace, for the diff.", nargs="?"),
+            argument("OTHER?", "A second trace, for the diff."),
             argument("OUT", "The new file, named .svg, .png or .html."),
             argument(
                 "--page PAGE",
@@ -219,7 +213,7 @@ SHARING = (
         "One page for a browser: account, findings, tables, timeline, and the diff of two.",
         (
             argument("A", "A trace."),
-            argument("B", "Another, to compare with the first.", nargs="?"),
+            argument("B?", "Another, to compare with the first."),
             argument("OUT", "The new file, named .html."),
             *(*LIGHT, NO_CACHE),
         ),
@@ -232,7 +226,7 @@ SHARING = (
         "Stacks of ops, modules or Python frames with their times, for other flame graphs.",
         (
             TRACE,
-            argument("OUT", "A new file; by default, printed.", nargs="?"),
+            argument("OUT?", "A new file; by default, printed."),
             argument(
                 "--of WHAT",
                 "ops, modules or python, as on the app's flame page.",

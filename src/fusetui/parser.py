@@ -28,7 +28,7 @@ WORDS = (
     ("^the following arguments are required: ", " needs "),
     ("^argument ([^:]*): (?=takes )", r": \1 "),
     ("^argument ([^:]*): expected .*", r": \1 needs a value, as in \1=VALUE"),
-    ("^argument ([^:]*): invalid int value: ", r": \1 takes a whole number, not "),
+    ("^argument ([^:]*): invalid (int|amount|pixels) value: ", r": \1 takes a whole number, not "),
     ("^argument ([^:]*): invalid float value: ", r": \1 takes a number, not "),
     ("^argument ([^:]*): ignored explicit argument .*", r": \1 takes no value"),
     ("^(?![ :])", ": "),
@@ -103,14 +103,12 @@ def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
     codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
     top = Parser(prog="fusetui", description=OURS, epilog=f"Exit codes: {codes}.")
     top.add_argument("--version", action="version", version=f"fusetui {__version__}")
-    commands = top.add_subparsers(
-        prog="fusetui", dest="command", metavar="COMMAND", title="commands"
-    )
+    below = top.add_subparsers(prog="fusetui", dest="command", metavar="COMMAND", title="commands")
     found = {"": top}
     shown = [one for one in COMMANDS if one.name == wanted]
     for one in shown or COMMANDS:
         text = "\n\n".join(filter(None, (one.help, one.more)))
-        found[one.name] = commands.add_parser(one.name, help=one.help, description=text)
+        found[one.name] = below.add_parser(one.name, help=one.help, description=text)
         if shown or wanted is None:
             for given in one.arguments() if callable(one.arguments) else one.arguments:
                 found[one.name].add_argument(given.name, **given.settings)

@@ -43,17 +43,12 @@ COMMANDS = (
         "Browse a trace, or two side by side, or choose from several.",
         (
             argument(
-                "traces TRACE",
+                "traces TRACE*",
                 "A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
                 "shown side by side, of more you choose. Or one or two memory snapshots.",
-                nargs="*",
-                default=[],
             ),
             argument(
-                "--memory SNAPSHOT",
-                "A memory snapshot of the same run, to show beside the trace.",
-                action="append",
-                default=[],
+                "--memory SNAPSHOT*", "A memory snapshot of the same run, to show beside the trace."
             ),
             *(*LOOK, *GRAPHS, NO_CACHE),
         ),
@@ -108,12 +103,10 @@ COMMANDS = (
         (
             TRACE,
             argument(
-                "changes CHANGE",
+                "changes CHANGE*",
                 "kernel:PATTERN x0.5, family:gemm x0.8, kernel:PATTERN 40us, op:PATTERN x0, "
                 "module:PATTERN x0, python x0.5, fuse, graph, no-sync:PATTERN, loader, comm x0, "
                 "overlap, device=NAME, ...; all of them are made together.",
-                nargs="*",
-                default=[],
             ),
             PART[0],
             argument(
@@ -159,11 +152,9 @@ COMMANDS = (
         (
             TRACE,
             argument(
-                "others QUERY",
+                "others QUERY*",
                 "More traces, and a SELECT: it holds a space and names no file. Without one, "
                 "queries are asked for in a terminal, or read from standard input.",
-                nargs="*",
-                default=[],
             ),
             *(NO_CACHE, *GRAPHS, TOP, *TABLE[1:3]),
         ),
@@ -190,7 +181,7 @@ COMMANDS = (
         "What B does differently from A: what was fused, added, removed, slower or faster.",
         (
             argument("A", "The baseline: a trace, or a folder of traces."),
-            argument("B", "The other; not needed for a run folder.", nargs="?"),
+            argument("B?", "The other; not needed for a run folder."),
             argument(
                 "--baseline VARIANT",
                 "In a run folder, the variant that the others are compared with.",
@@ -215,9 +206,7 @@ COMMANDS = (
         "Where the time went, and why the GPU was idle.",
         (
             TRACE,
-            argument(
-                "OTHER", "A second trace, to show what differs in each class of time.", nargs="?"
-            ),
+            argument("OTHER?", "A second trace, to show what differs in each class of time."),
             *PART,
             argument(
                 "--worth",
@@ -254,7 +243,7 @@ COMMANDS = (
                 "What torch.cuda.memory._dump_snapshot wrote, compressed or not; a folder of those "
                 "of ranks; or a trace recorded with profile_memory=True.",
             ),
-            argument("B", "Another, to compare with the first.", nargs="?"),
+            argument("B?", "Another, to compare with the first."),
             JSON,
             by("code", "module", "category"),
             argument(
@@ -271,17 +260,13 @@ COMMANDS = (
         "ranks",
         "Many traces of one job: which rank is late, and who waits for it.",
         (
-            argument(
-                "paths PATH", "Traces of the ranks: files, folders, patterns or URLs.", nargs="+"
-            ),
+            argument("paths PATH+", "Traces of the ranks: files, folders, patterns or URLs."),
             JSON,
             flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
             argument(
-                "--what-if CHANGE",
+                "--what-if CHANGE+",
                 "What changes as those of whatif would be worth to the job, and which rank is "
                 "last then; 2:CHANGE changes rank 2 alone.",
-                nargs="+",
-                action="extend",
             ),
             argument(
                 "--on WHERE", "Read them on a cluster: dask://HOST:PORT, a running Dask scheduler."
@@ -296,7 +281,7 @@ COMMANDS = (
     Command(
         "decode",
         "Explain kernel names, part by part.",
-        (argument("names NAME", "Kernel names; - reads stdin.", nargs="+"), JSON),
+        (argument("names NAME+", "Kernel names; - reads stdin."), JSON),
     ),
     Command(
         "check",
@@ -316,11 +301,8 @@ COMMANDS = (
         "Answer agents: a server of the Model Context Protocol on stdin and stdout.",
         (
             argument(
-                "--allow FOLDER",
+                "--allow FOLDER+",
                 "The folders whose traces it may read, by default the current one.",
-                nargs="+",
-                action="extend",
-                default=[],
             ),
         ),
         "It reads files below these folders, the lessons and the samples; it opens no URL. "
@@ -335,7 +317,7 @@ COMMANDS = (
     Command(
         "help",
         "Print a page of the documentation, or list them.",
-        (argument("TOPIC", "A page, or a command.", nargs="?"),),
+        (argument("TOPIC?", "A page, or a command."),),
     ),
     Command(
         "completion",

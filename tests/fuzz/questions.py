@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 from xml.etree import ElementTree
 
 import msgspec
@@ -34,14 +35,14 @@ from fusetui.capture.record import compare, parse
 from fusetui.commands.errors import DONE
 from fusetui.commands.loading import notices
 from fusetui.gpu.kernel_names import decode, short_name
-from fusetui.gpu.kernel_names.record import annotate
+from fusetui.gpu.kernel_names.record import UNDERLINE, annotate
 from fusetui.gpu.kinds import KINDS
 from fusetui.gpu.roofline.row import describe, remarks
 from fusetui.making import PICTURED
+from fusetui.report import output
 from fusetui.report.diff import document, to_markdown, to_text
-from fusetui.report.output import _json
 from fusetui.report.summary import kernels_text, ops_text, summary_text
-from fusetui.text.printable import json_lines, printable_lines
+from fusetui.text.printable import printable_lines
 from fusetui.text.tables import TOP_ALL
 from fusetui.trace import Trace
 from fusetui.trace.cells.raster import Lines, cells, edges
@@ -100,7 +101,7 @@ def ask_kernels(trace: Trace) -> None:
         decoded = decode(name)
         if decoded:
             _encoded(msgspec.to_builtins(decoded))
-            annotate(name, decoded.parts, WIDTH)
+            annotate(name, decoded.parts, WIDTH, UNDERLINE)
         short_name(name)
 
 
@@ -234,7 +235,10 @@ def ask_files(path: Path, rnd: Random) -> None:
 
 def _encoded(document: Any) -> None:
     """As `--json` writes it."""
-    text = json_lines(_json(document))
+    texts: list[str] = []
+    with patch.object(output, "write", texts.append):
+        output.emit_json(document)
+    (text,) = texts
     check_json(text)
     check(orjson.loads(text) is not None, "JSON")
 

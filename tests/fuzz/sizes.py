@@ -32,7 +32,6 @@ TINY = {
     "read.mend.WINDOW": 64,
     "read.mend.AFTER_DAMAGE": 32,
     "model.intervals.MANY": 0,
-    "layout.nesting.DEEP": 2,
 }
 SIZES: dict[str, dict[str, Any]] = {
     "usual": {"read.workers.core_count": lambda: 1},

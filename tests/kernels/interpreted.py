@@ -23,8 +23,7 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from fusetui import kernels
 from fusetui.kernels import tiles
-from fusetui.kernels.geglu import gelu_mul
-from fusetui.kernels.geglu_gemm import geglu_projections
+from fusetui.kernels.geglu import geglu_projections, gelu_mul
 from fusetui.kernels.grouped_gemm import partitioned_linear
 
 Function = Callable[..., Tensor]

@@ -11,12 +11,12 @@ from unittest.mock import patch
 
 import torch
 
-from fusetui.kernels import Shapes, Variant, Workload, geglu, geglu_gemm, grouped_gemm, tiles
+from fusetui.kernels import Shapes, Variant, Workload, geglu, grouped_gemm, tiles
 
 KERNELS = {
     "geglu_forward": (geglu, "geglu_forward_kernel_triton"),
     "geglu_backward": (geglu, "geglu_backward_kernel_triton"),
-    "geglu_gemm": (geglu_gemm, "geglu_gemm_kernel_triton"),
+    "geglu_gemm": (geglu, "geglu_gemm_kernel_triton"),
     "grouped_gemm": (grouped_gemm, "grouped_gemm_kernel_triton"),
 }
 OPTIONS = ("num_warps", "num_stages", "maxnreg")

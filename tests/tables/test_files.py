@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from tests.hostile import HIDDEN_CATEGORIES, PAYLOADS, WORST
 from tests.room import room_for
 
-from fusetui.tables.files import ENDINGS, FORMATS, TEXTS, UnknownFormat, save
-from fusetui.tables.frames import MissingPackage
+from fusetui.tables.files import ENDINGS, FORMATS, TEXTS, MissingPackage, UnknownFormat, save
 from fusetui.tables.public import Table, table_of
 from fusetui.tables.table import Spec
 from fusetui.text.printable import printable

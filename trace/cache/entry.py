@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
@@ -22,22 +22,21 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from fusetui.trace.cache.folder import MAGIC, cache_folder, make_room, open_own, replace_file
-from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
-from fusetui.trace.model.events import Stretch, Text
+from fusetui.trace.model.events import Events, Stretch, Text
 from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.foreign import is_archive
 from fusetui.trace.read.remote import is_remote, state_of_url
-from fusetui.trace.read.source import likely_size, open_stored
+from fusetui.trace.read.source import open_stored
 
-VERSION = 9
-"""Incremented with every change of the meaning of a Trace, of what is kept beside it, or of this
-format."""
+VERSION = 10
+"""Incremented with every change of what a Trace, what is beside it, or this format means."""
 
 ALIGNED = 64  # bytes
-APART = "elements"  # the field of a Trace in whose place its stretches are written
+STRETCHES = tuple[tuple[int, int, int, int, bytes | None, tuple[int, int]], ...]
+"""What is written of the events of a trace: the fields of each Stretch, its places as bytes."""
 T = TypeVar("T")
 
 
@@ -82,8 +81,8 @@ def _is_array(hint: Any) -> bool:
 @lru_cache
 def rest_of(record: type) -> type[msgspec.Struct]:
     """A record of the fields that the header holds."""
-    left_out = {*columns_of(record), APART}
-    rest = [(n, hint) for n, hint in get_type_hints(record).items() if n not in left_out]
+    hints = get_type_hints(record).items()
+    rest = [(n, STRETCHES if h is Events else h) for n, h in hints if n not in columns_of(record)]
     return msgspec.defstruct("Rest", rest, frozen=True)
 
 
@@ -91,11 +90,9 @@ def write(found: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
     """Raises OSError, or ValueError for what cannot be stored."""
     kind = type(found)
     columns = {name: np.ascontiguousarray(getattr(found, name)) for name in columns_of(kind)}
-    if isinstance(found, Trace):
-        columns |= _columns_of_stretches(found.elements.stretches)
     forms = {name: ColumnForm(column.dtype.str, column.shape) for name, column in columns.items()}
     rest = {name: getattr(found, name) for name in rest_of(kind).__struct_fields__}
-    packed = msgspec.Raw(msgspec.msgpack.encode(rest))
+    packed = msgspec.Raw(msgspec.msgpack.encode(rest, enc_hook=_stretches))
     header = msgspec.msgpack.encode(Header(VERSION, origin, packed, forms))
     body: list[bytes | memoryview] = [len(header).to_bytes(4, "little"), header]
     position = len(MAGIC) + 4 + 4 + len(header)
@@ -108,13 +105,9 @@ def write(found: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
     out.writelines([MAGIC, crc.to_bytes(4, "little"), *body])
 
 
-def read(file: IO[bytes], origin: Origin, kind: type[T]) -> T:
-    """The record; its columns are mapped. Raises an Exception if the file is damaged, or of
-    another version, record or state of the origin."""
-    return kind(**_fields(file, origin, kind))
-
-
-def _fields(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
+def read(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
+    """The fields of a record; its columns are mapped. Raises an Exception if the file is damaged,
+    or of another version, record or state of the origin."""
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     data, at = memoryview(mapped), len(MAGIC)
     if data[:at] != MAGIC:
@@ -143,26 +136,10 @@ def _columns(
         at += count * dtype.itemsize
 
 
-def _columns_of_stretches(stretches: Sequence[Stretch]) -> dict[str, NDArray[Any]]:
-    """Stretches as [start, end, events, samples, number of places or -1, reach], and all their
-    places."""
-    places = [s.places for s in stretches if s.places is not None]
-    numbers = (-1 if s.places is None else len(s.places) for s in stretches)
-    rows = [(s.start, s.end, s.events, s.samples, next(numbers), *s.reach) for s in stretches]
-    return {
-        "stretches": np.array(rows, dtype=np.int64).reshape(-1, 7),
-        "places": np.concatenate([np.empty((0, 3), dtype=np.int64), *places]),
-    }
-
-
-def _stretches(rows: Int64s, places: Int64s) -> Sequence[Stretch]:
-    found: list[Stretch] = []
-    first = 0
-    for start, end, events, samples, count, *reach in rows.tolist():
-        own = None if count < 0 else places[first : first + count]
-        first += max(count, 0)
-        found.append(Stretch(start, end, events, samples, own, (reach[0], reach[1])))
-    return found
+def _stretches(events: Events) -> list[tuple[object, ...]]:
+    """What STRETCHES has of the events of a trace."""
+    places = (s.places if s.places is None else s.places.tobytes() for s in events.stretches)
+    return [(s.start, s.end, s.events, s.samples, next(places), s.reach) for s in events.stretches]
 
 
 SMALLEST = 8 << 20  # bytes of a document; smaller ones are read just as fast
@@ -185,12 +162,12 @@ class CacheRecord(msgspec.Struct, frozen=True):
 
     def load(self, kind: type[T]) -> T | None:
         """The record, if there is one for this state of the file."""
-        return self._load(lambda file: read(file, self.origin, kind))
+        return self._load(lambda file: kind(**read(file, self.origin, kind)))
 
-    def _load(self, read: Callable[[IO[bytes]], T]) -> T | None:
+    def _load(self, made: Callable[[IO[bytes]], T]) -> T | None:
         """What is kept; whatever is wrong with it, it can be read or worked out again."""
         with suppress(Exception), open_own(self.place) as file:
-            found = read(file)
+            found = made(file)
             with suppress(OSError):  # the least recently used is removed first
                 os.utime(file.fileno() if os.utime in os.supports_fd else self.place)
             return found
@@ -209,16 +186,19 @@ class Entry(CacheRecord, frozen=True):
     def trace(self, text_of: TextOf) -> Trace | None:
         """The trace, if there is a valid entry for this state of the file."""
 
-        def read(file: IO[bytes]) -> Trace:
-            fields = _fields(file, self.origin, Trace)
-            stretches = _stretches(fields.pop("stretches"), fields.pop("places"))
+        def made(file: IO[bytes]) -> Trace:
+            fields = read(file, self.origin, Trace)
+            stretches = []
+            for start, end, events, samples, places, reach in fields.pop("elements"):
+                own = None if places is None else np.frombuffer(places, np.int64).reshape(-1, 3)
+                stretches.append(Stretch(start, end, events, samples, own, reach))
             report = fields["report"] = replace(fields["report"], path=self.path)
             with Path(self.path).open("rb") as original:
                 state = (self.origin.size, self.origin.mtime_ns)
                 text = text_of(report.format, self.path, OpenFile(original.fileno()), state)
             return Trace(elements=Elements(text, stretches), **fields)
 
-        return self._load(read)
+        return self._load(made)
 
     def recall(self, name: str, kind: type[T]) -> T | None:
         return self.beside(name).load(kind)
@@ -279,7 +259,7 @@ def _is_large(path: str) -> bool:
             return False
     stored = open_stored(path)
     stored.file.close()
-    return likely_size(stored) >= SMALLEST
+    return stored.likely_size >= SMALLEST
 
 
 def _origin(path: str) -> Origin:

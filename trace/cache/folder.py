@@ -38,8 +38,6 @@ BESIDE = (
 """What may be kept beside an entry: the last part of the names of such files."""
 _ENTRY = late(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")
 _UNFINISHED = late(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
-_UNFINISHED_EARLIER = late(rf"tmp[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
-"""Names of unfinished files in earlier versions; other programs may use such names too."""
 
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _CAREFULLY = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -111,8 +109,7 @@ def replace_whole(place: Path, write: Callable[[IO[bytes]], object], suffix: str
 
 
 def make_room(folder: Path) -> None:
-    """Removes the least recently used entries until our files are within the limit. Raises
-    OSError."""
+    """Removes entries, least recently used first, down to the limit. Raises OSError."""
     megabytes = amount(os.environ.get(BOUND, ""))
     bound = round(1e6 * (LARGEST if megabytes is None else megabytes))
     with opened(folder) as at:
@@ -163,8 +160,7 @@ def remove(folder: Folder, own: OwnFile) -> bool:
 
 
 def _may_replace(place: Path) -> bool:
-    """Whether an entry may be written here: there is no file, an entry, or an empty file, as after
-    a power failure."""
+    """Whether there is no file, an entry, or an empty file, as after a power failure."""
     try:
         with open_own(place) as file:
             return file.read(len(MAGIC)) in (MAGIC, b"")
@@ -186,7 +182,7 @@ def _is_own(folder: Folder, name: str, state: os.stat_result) -> bool:
         os.close(file)
     if _UNFINISHED.fullmatch(name):  # a process may end before it has written anything
         return MAGIC.startswith(head)
-    return head == MAGIC and bool(_ENTRY.fullmatch(name) or _UNFINISHED_EARLIER.fullmatch(name))
+    return head == MAGIC and _ENTRY.fullmatch(name) is not None
 
 
 def _stat(folder: Folder, name: str) -> os.stat_result:
@@ -201,8 +197,7 @@ def _place(folder: Folder, name: str) -> tuple[str, int | None]:
 
 
 def _regular(state: os.stat_result) -> None:
-    """Raises OSError if it is not a regular file of this user, as far as the system says whose it
-    is."""
+    """Raises OSError if it is no regular file of this user, where the system says whose it is."""
     is_users = not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
     if not stat.S_ISREG(state.st_mode) or not is_users:
         raise PermissionError("no file of ours")

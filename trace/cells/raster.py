@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.nesting import rows_by_depth
-from fusetui.trace.model.arrays import Floats, Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Floats, Int32s, Int64s, Kinds, Rows
 from fusetui.trace.model.columns import Trace, Track
 
 NONE, MANY = -1, -2
@@ -23,13 +23,12 @@ are others than the longest one."""
 
 
 class Line(msgspec.Struct, frozen=True, eq=False):
-    """The slices of one track at one depth, in time order, at least one; they do not overlap. Shape
-    [n]."""
+    """The n > 0 slices of one track at one depth, in time order; they do not overlap. Shape [n]."""
 
     rows: Int32s
     start: Int64s
     end: Int64s  # at least 1 ns after the start, so that empty slices are visible
-    kind: Numbers
+    kind: Kinds
     before: Int64s  # ns of the slices before each, and of all; shape [n + 1]
     kinds: tuple[OfKind, ...]  # none when all slices are of one kind
     rank: Int32s  # position of each by duration, and -1 at the end; shape [n + 1]
@@ -52,7 +51,7 @@ class Lines:
     """The lines of some tracks from top to bottom, one per depth; each is built on first access,
     because a deep track has thousands."""
 
-    def __init__(self, trace: Trace, tracks: Sequence[Track], kinds: Numbers | None = None) -> None:
+    def __init__(self, trace: Trace, tracks: Sequence[Track], kinds: Kinds | None = None) -> None:
         """`kinds`: that of each row of the trace; without it all are of one kind."""
         self._trace = trace
         self._kinds = np.zeros(len(trace), dtype=np.uint8) if kinds is None else kinds
@@ -172,7 +171,7 @@ def slice_near(line: Line, time: int) -> int:
     return min(near, key=lambda n: max(line.start[n] - time, time - line.end[n] + 1, 0))
 
 
-def _line(trace: Trace, rows: Int32s, kinds: Numbers) -> Line:
+def _line(trace: Trace, rows: Int32s, kinds: Kinds) -> Line:
     start, length = trace.start[rows], np.maximum(trace.dur[rows], 1)
     kind = kinds[rows]
     by_rank = np.argsort(trace.dur[rows], kind="stable").astype(np.int32)
@@ -190,7 +189,7 @@ def _before(length: Int64s) -> Int64s:
     return np.concatenate(([0], np.cumsum(length)))
 
 
-def _until(line: Line, borders: Int64s) -> tuple[Rows, Int64s, Numbers]:
+def _until(line: Line, borders: Int64s) -> tuple[Rows, Int64s, Kinds]:
     """Of each border: how many slices start before it, how far the last of them reaches beyond it,
     and the kind of that one. Slices of a line do not overlap, so no other reaches beyond it."""
     after = line.start.searchsorted(borders)
@@ -202,7 +201,7 @@ def _until(line: Line, borders: Int64s) -> tuple[Rows, Int64s, Numbers]:
     return after, over, line.kind[last]
 
 
-def _most(kinds: tuple[OfKind, ...], after: Rows, over: Int64s, last: Numbers) -> NDArray[np.int16]:
+def _most(kinds: tuple[OfKind, ...], after: Rows, over: Int64s, last: Kinds) -> NDArray[np.int16]:
     """The kind with the most time in each cell; the rest is as `_until` gives it."""
     places = after.astype(np.int32)
     before = np.array([one.until(places) for one in kinds])  # ns before each border
@@ -210,9 +209,6 @@ def _most(kinds: tuple[OfKind, ...], after: Rows, over: Int64s, last: Numbers) -
     before -= (numbers[:, None] == last) * over
     found: NDArray[np.int16] = numbers[(before[:, 1:] - before[:, :-1]).argmax(axis=0)]
     return found
-
-
-Numbers = NDArray[np.uint8]  # a kind of slice as a number; what it means is known to the caller
 
 
 class OfKind(msgspec.Struct, frozen=True, eq=False):

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.trace.layout.nesting import rows_by_depth
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows, first_with
+from fusetui.trace.model.arrays import Int32s, Int64s, Kinds, Rows, first_with
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.columns import Track
 
@@ -22,7 +21,7 @@ TELLTALE = 0.9
 """If at least this share of GPU events has External id == correlation, External ids are ignored."""
 
 
-def launch_calls(role: NDArray[np.uint8], correlation: Int64s, start: Int64s) -> Int32s:
+def launch_calls(role: Kinds, correlation: Int64s, start: Int64s) -> Int32s:
     """The launch call of every GPU row, -1 for all others; arrays and result of shape [slices].
 
     If several calls share a correlation (merged ranks, wrapped counters), the last one that starts
@@ -55,7 +54,7 @@ def last_before(begins: Int64s, low: Rows, high: Rows, until: Int64s) -> Rows:
     return low
 
 
-def enclosing_ops(role: NDArray[np.uint8], track: Int32s, parent: Int32s, depth: Int32s) -> Int32s:
+def enclosing_ops(role: Kinds, track: Int32s, parent: Int32s, depth: Int32s) -> Int32s:
     """The innermost CPU op that is, or contains, each row on its own track; -1 for none."""
     is_op = role == Role.OP
     op = np.where(is_op, np.arange(len(role), dtype=np.int32), np.int32(-1))
@@ -70,7 +69,7 @@ def enclosing_ops(role: NDArray[np.uint8], track: Int32s, parent: Int32s, depth:
 
 
 def gpu_ops(
-    role: NDArray[np.uint8], launch: Int32s, op: Int32s, correlation: Int64s, external_id: Int64s
+    role: Kinds, launch: Int32s, op: Int32s, correlation: Int64s, external_id: Int64s
 ) -> Int32s:
     """`op` with the GPU rows filled in: from the launch call, or else from External id."""
     filled = op.copy()

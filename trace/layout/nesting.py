@@ -18,8 +18,6 @@ import numpy as np
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.intervals import as_one, overlapping, rows_of, small_ones
 
-DEEP = 1000  # levels from which on they are not processed one by one
-
 
 class Nesting(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [rows of the track]; parents and ends count from the track's first row."""
@@ -69,8 +67,7 @@ def nest_tracks(
 
 
 def rows_by_depth(depth: Int32s | Int64s) -> tuple[Rows, list[int]]:
-    """Rows sorted by depth, stable within a depth, and the bounds: the rows of depth d are
-    [bounds[d], bounds[d + 1])."""
+    """Rows in a stable order of depth; the rows of depth d are [bounds[d], bounds[d + 1])."""
     deepest = int(depth.max(initial=-1))
     small = depth.astype(np.int16) if deepest < 1 << 15 else depth  # sorts in linear time
     order = np.argsort(small, kind="stable")
@@ -110,23 +107,10 @@ def _parents(depth: Int64s) -> Int32s:
     """The last earlier row one level up, or -1."""
     parent = np.full(len(depth), -1, dtype=np.int32)
     order, bounds = rows_by_depth(depth)
-    by_depth = order.astype(np.int32)
-    if len(bounds) > DEEP:
-        return _deep_parents(depth, by_depth, parent)
-    for level in range(1, len(bounds) - 1):
-        upper = by_depth[bounds[level - 1] : bounds[level]]
-        here = by_depth[bounds[level] : bounds[level + 1]]
-        if len(upper):
-            parent[here] = upper[np.maximum(np.searchsorted(upper, here) - 1, 0)]
-    return parent
-
-
-def _deep_parents(depth: Int64s, by_depth: Int32s, parent: Int32s) -> Int32s:
-    """The same for all levels at once, which is slower if there are few."""
-    inner = np.flatnonzero(depth > 0)
-    keys = depth[by_depth] * len(depth) + by_depth
-    found = np.searchsorted(keys, (depth[inner] - 1) * len(depth) + inner) - 1
-    parent[inner] = by_depth[np.maximum(found, 0)]
+    keys = depth[order] * len(depth) + order  # sorted
+    inner = slice(bounds[1] if len(bounds) > 1 else 0, None)
+    found = np.searchsorted(keys, keys[inner] - len(depth)) - 1
+    parent[order[inner]] = order[np.maximum(found, 0)]
     return parent
 
 

@@ -148,8 +148,7 @@ def by_launch_time(trace: Trace) -> tuple[Rows, Int64s]:
 
 
 def main_thread(trace: Trace, rows: Rows) -> Rows:
-    """The rows that lie on the thread with most of them (there is at least one row); sub-rows of a
-    thread count as that thread."""
+    """Of one row or more those on the thread with most of them; sub-rows count as their thread."""
     thread = trace.thread_of_track[trace.track[rows]]
     counts = np.bincount(thread)[thread]
     same: Rows = rows[thread == thread[int(np.argmax(counts))]]

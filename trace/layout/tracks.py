@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_numbers
 from fusetui.trace.layout.nesting import Nesting, arrange
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows, each, in_threads
+from fusetui.trace.model.arrays import Int32s, Int64s, Kinds, Rows, each, in_threads
 from fusetui.trace.model.categories import (
     CPU_LAYERS,
     GPU_LAYERS,
@@ -51,7 +51,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     start: Int64s  # of the sorted rows, like all below
     dur: Int64s
     track: Int32s
-    role: NDArray[np.uint8]
+    role: Kinds
     tracks: tuple[Track, ...]
     bounds: Rows  # where the rows of each track begin, then their number
     trees: dict[int, Nesting]  # by index in `tracks`, where already known
@@ -103,7 +103,7 @@ def _sorted(group: NDArray[np.int16] | Int32s, raw: Raw, rank: NDArray[np.int8])
     return order
 
 
-def _roles(raw: Raw) -> NDArray[np.uint8]:
+def _roles(raw: Raw) -> Kinds:
     """Roles by category, except that files of 2021 record annotations as operators."""
     by_category = [role(category) for category in raw.categories]
     roles = np.array(by_category or [Role.OTHER], dtype=np.uint8)[raw.category]
@@ -112,7 +112,7 @@ def _roles(raw: Raw) -> NDArray[np.uint8]:
     return roles
 
 
-def _groups(raw: Raw, roles: NDArray[np.uint8]) -> tuple[list[Track], Int32s]:
+def _groups(raw: Raw, roles: Kinds) -> tuple[list[Track], Int32s]:
     """Tracks without sub-rows, in screen order, their rows unknown, and the track of each raw row.
     Lanes that differ only in whether an event says its device are one track."""
     layer_of = np.array([LAYER_ORDER.index(LAYERS[Role(r)]) for r in range(len(Role))], np.int32)
@@ -149,7 +149,7 @@ def _number(value: Id) -> int:
 
 
 def _subrows(
-    keys: Sequence[Track], group: Int32s, start: Int64s, dur: Int64s, roles: NDArray[np.uint8]
+    keys: Sequence[Track], group: Int32s, start: Int64s, dur: Int64s, roles: Kinds
 ) -> tuple[Int32s, dict[int, Nesting]]:
     """The sub-row of each sorted row, and the trees of tracks without sub-rows, where known."""
     call, end = roles == Role.CALL, start + dur

@@ -14,6 +14,8 @@ Int32s = NDArray[np.int32]
 Rows = NDArray[np.intp]  # numbers of rows, of steps, of items
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Integers = NDArray[np.integer]  # rows, as numbers of any size
+Kinds = NDArray[np.uint8]  # roles, or kinds of slices
 Number = TypeVar("Number", bound=np.generic)
 
 

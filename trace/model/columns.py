@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.text.patterns import LONGEST_NAME
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Kinds, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import Id
@@ -56,7 +56,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     dur: Int64s
     name: Int32s
     cat: Int32s
-    role: NDArray[np.uint8]  # a Role, from the category
+    role: Kinds  # a Role, from the category
     track: Int32s
     parent: Int32s
     end_row: Int32s
@@ -136,7 +136,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return None
 
     @property
-    def source_role(self) -> NDArray[np.uint8]:
+    def source_role(self) -> Kinds:
         """`role`; for rows taken from a capture, the role that they have there."""
         return self.role
 
@@ -177,6 +177,14 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Which names the slices of each role have; shape [roles, names]."""
         found = np.zeros((len(Role), len(self.names)), dtype=np.bool_)
         found[self.role, self.name] = True
+        return found
+
+    def matching(self, rows: NDArray[np.integer], test: Callable[[str], object]) -> Flags:
+        """Which of these rows have a name that passes a test; it is made once for each name."""
+        fits = np.zeros(len(self.names), dtype=np.bool_)
+        for number in np.flatnonzero(np.bincount(self.name[rows])).tolist():
+            fits[number] = bool(test(self.names[number][:LONGEST_NAME]))
+        found: Flags = fits[self.name[rows]]
         return found
 
     def named(self, test: Callable[[str], bool]) -> Flags:

@@ -54,6 +54,7 @@ class Cover(NamedTuple):
 
     start: Int64s
     end: Int64s
+    number: Int64s | int = 1  # how often each counts
 
     @property
     def ns(self) -> int:
@@ -61,7 +62,14 @@ class Cover(NamedTuple):
 
     def within(self, begin: Int64s, end: Int64s) -> Int64s:
         """How much of it lies in each [begin, end) (ns); shape of `begin`."""
-        return covered_within(self.start, self.end, begin, end)
+        times = np.stack((begin, end))
+        before, until = covered_until(self.start, self.end, times, self.number)
+        covered: Int64s = until - before
+        return covered
+
+    def only(self, cover: Cover) -> Cover:
+        """The parts of it that lie in a cover."""
+        return pieces(self, cover)[0]
 
     def place_of(self, times: Int64s) -> Rows:
         """Which interval each time lies in, -1 for none."""
@@ -119,19 +127,11 @@ def covered_until(starts: Int64s, ends: Int64s, times: Int64s, number: Int64s | 
     return np.where(index < 0, 0, before[inside] + partial)
 
 
-def covered_within(
-    starts: Int64s, ends: Int64s, begin: Int64s, end: Int64s, number: Int64s | int = 1
-) -> Int64s:
-    """How much of it lies in each [begin, end) (ns); shape of `begin`."""
-    before, until = covered_until(starts, ends, np.stack((begin, end)), number)
-    covered: Int64s = until - before
-    return covered
-
-
 def joined(*covers: Cover) -> Cover:
     """The time that any of them covers."""
     covers = tuple(cover for cover in covers if len(cover.start)) or (NOTHING,)
-    return union(*map(np.concatenate, zip(*covers, strict=True))) if len(covers) > 1 else covers[0]
+    starts, ends = ([cover[side] for cover in covers] for side in (0, 1))
+    return union(np.concatenate(starts), np.concatenate(ends)) if len(covers) > 1 else covers[0]
 
 
 def outside(a: Cover) -> Cover:
@@ -139,34 +139,16 @@ def outside(a: Cover) -> Cover:
     return Cover(np.append(-FOREVER, a.end), np.append(a.start, FOREVER))
 
 
-class Counted(NamedTuple):
-    """Sorted, disjoint intervals [start, end) in ns, of which each counts several times; arrays of
-    shape [n]."""
-
-    start: Int64s
-    end: Int64s
-    number: Int64s
-
-    def within(self, begin: Int64s, end: Int64s) -> Int64s:
-        """How much of it lies in each [begin, end) (ns); shape of `begin`."""
-        return covered_within(self.start, self.end, begin, end, self.number)
-
-    def only(self, cover: Cover) -> Counted:
-        """The parts of it that lie in a cover."""
-        (start, end), place = pieces(self, cover)
-        return Counted(start, end, self.number[place])
-
-
-def counted(start: Int64s, end: Int64s) -> Counted:
+def counted(start: Int64s, end: Int64s) -> Cover:
     """Where any of these intervals lie, and how many of them; they may be in any order."""
     times = np.concatenate((start, end))
     order = np.argsort(times, kind="stable")
     times, number = times[order], np.cumsum(np.where(order < len(start), 1, -1))[:-1]
     kept = (number > 0) & (times[1:] > times[:-1])
-    return Counted(times[:-1][kept], times[1:][kept], number[kept])
+    return Cover(times[:-1][kept], times[1:][kept], number[kept])
 
 
-def pieces(stretches: Cover | Counted, cover: Cover) -> tuple[Cover, Rows]:
+def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
     """The pieces of some stretches inside a cover, and the stretch of each piece. The stretches may
     be in any order, and overlap."""
     first = np.searchsorted(cover.end, stretches.start, side="right")
@@ -175,11 +157,13 @@ def pieces(stretches: Cover | Counted, cover: Cover) -> tuple[Cover, Rows]:
     stretch = np.repeat(np.arange(len(sizes)), sizes)
     part = np.arange(len(stretch)) - np.repeat(np.cumsum(sizes) - sizes - first, sizes)
     start = np.maximum(stretches.start[stretch], cover.start[part])
-    return Cover(start, np.minimum(stretches.end[stretch], cover.end[part])), stretch
+    end = np.minimum(stretches.end[stretch], cover.end[part])
+    number = stretches.number
+    return Cover(start, end, number if isinstance(number, int) else number[stretch]), stretch
 
 
 def common(a: Cover, b: Cover) -> Cover:
-    start, end = pieces(a, b)[0]
+    start, end, _ = pieces(a, b)[0]
     return Cover(start[start < end], end[start < end])
 
 

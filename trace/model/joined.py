@@ -12,19 +12,14 @@ nothing else: its call, op and frame are those of the launch of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
-from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Flags, Int32s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Integers, Kinds, Rows
 from fusetui.trace.model.categories import GRAPH_ANNOTATION, Layer, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.events import Events, Keeper, Numbered, Sample, Stretch, Text
 
 CERTAIN, LIKELY = "certain", "likely"
 CAPTURE, ANNOTATIONS = "capture", "annotations"
@@ -65,7 +60,7 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
     """The arrays have the shape [slices]."""
 
     captured: Int32s  # of a node of a graph: the captured call, or its annotation; else -1
-    roles: NDArray[np.uint8]  # the roles, and those that rows of a capture have there
+    roles: Kinds  # the roles, and those that rows of a capture have there
     joins: tuple[Join, ...]
 
     @cached_property
@@ -82,7 +77,7 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
         return found
 
     @property
-    def source_role(self) -> NDArray[np.uint8]:
+    def source_role(self) -> Kinds:
         return self.roles
 
     @property
@@ -99,9 +94,8 @@ def is_joined(trace: Trace, row: int) -> bool:
     return int(trace.asked[row]) != int(trace.launch[row])
 
 
-def without_times(trace: Trace, rows: NDArray[np.integer]) -> Flags:
-    """Which rows stand for annotations of graphs: neither their times nor their number was
-    recorded."""
+def without_times(trace: Trace, rows: Integers) -> Flags:
+    """Which rows stand for annotations of graphs: no times and no number were recorded."""
     category = [name == GRAPH_ANNOTATION for name in trace.categories]
     found: Flags = np.array([*category, False])[trace.cat[rows]]
     found &= trace.role[rows] == Role.CAPTURED
@@ -111,80 +105,3 @@ def without_times(trace: Trace, rows: NDArray[np.integer]) -> Flags:
 def rows_there(trace: Trace, role: Role) -> Rows:
     """The rows of a role, also those taken from a capture."""
     return np.flatnonzero(trace.source_role == role)
-
-
-T = TypeVar("T")
-
-
-class Joint(NamedTuple):
-    """The texts of two documents; from `shift` on, positions are those of the second."""
-
-    first: Text
-    second: Text
-    shift: int
-
-    @property
-    def at_hand(self) -> bool:
-        return self.first.at_hand and self.second.at_hand
-
-    def problem(self) -> str:
-        return self.first.problem() or self.second.problem()
-
-    def part(self, start: int, end: int) -> Any:
-        text, by = (self.first, 0) if start < self.shift else (self.second, self.shift)
-        return text.part(start - by, end - by)
-
-
-class CombinedEvents:
-    """Indices of the second document count on from the number of events of the first. Its counters
-    are not those of this trace: none of its stretches has samples."""
-
-    def __init__(self, first: Events, second: Events) -> None:
-        self.first, self.second = first, second
-        self._size = sum(stretch.events for stretch in first.stretches)
-        shift = max((stretch.end for stretch in first.stretches), default=0)
-        self.text: Text = Joint(first.text, second.text, shift)
-        shifted = (_shifted(stretch, shift) for stretch in second.stretches)
-        self.stretches: tuple[Stretch, ...] = (*first.stretches, *shifted)
-        self._kept: dict[str, msgspec.Struct] = {}
-
-    def warm(self) -> None:
-        self.first.warm()
-        self.second.warm()
-
-    def kept_by(self, keeper: Keeper) -> Events:
-        return CombinedEvents(self.first.kept_by(keeper), self.second)
-
-    def recall(self, name: str, kind: type[T]) -> T | None:
-        found = self._kept.get(name)
-        return found if isinstance(found, kind) else None
-
-    def keep(self, name: str, found: msgspec.Struct) -> None:
-        """In memory alone: what is kept beside a trace belongs to that file."""
-        self._kept[name] = found
-
-    def element(self, order: int) -> dict[str, Any]:
-        own = order < self._size
-        return self.first.element(order) if own else self.second.element(order - self._size)
-
-    def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
-        return self.first.samples(number) if number < len(self.first.stretches) else ()
-
-    def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> Numbered:
-        own = len(self.first.stretches)
-        if number < own:
-            return self.first.args(number, places, names)
-        return self.second.args(number - own, places, names)
-
-
-def own_events(events: Events) -> Events:
-    """The events of the trace itself, without those of captures that it was joined with."""
-    while isinstance(events, CombinedEvents):
-        events = events.first
-    return events
-
-
-def _shifted(stretch: Stretch, by: int) -> Stretch:
-    places = None if stretch.places is None else stretch.places + np.array([0, by, by])
-    start, end = stretch.start + by, stretch.end + by
-    return replace(stretch, start=start, end=end, places=places, samples=0)

@@ -72,6 +72,5 @@ def is_metadata(op: str) -> bool:
 
 
 def is_frame(name: str) -> bool:
-    """Whether this op only wraps others: of autograd, torch.compile, a data loader. Such names may
-    contain a space or a `#`."""
+    """Whether it only wraps others: of autograd, torch.compile, a data loader (a space, a `#`)."""
     return " " in name or "#" in name or is_compiler(name) or _AUTOGRAD.match(name) is not None

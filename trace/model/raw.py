@@ -14,9 +14,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Int32s, Int64s
-from fusetui.trace.model.events import Events
+from fusetui.trace.model.events import Events, arguments, parsed
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.report import Report
 
@@ -34,23 +33,28 @@ class Label(msgspec.Struct, frozen=True):
     value: Any
 
 
-class Raw(msgspec.Struct, frozen=True, eq=False):
-    """Arrays have shape [slices]."""
+class SliceColumns(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """Slices in file order; arrays have shape [slices]."""
 
-    report: Report  # what only the launches tell is not in it yet
-    elements: Events
     names: tuple[str, ...]
     categories: tuple[str, ...]
     threads: tuple[Lane, ...]
     labels: tuple[Label, ...]
     start: Int64s  # ns
-    dur: Int64s  # ns, never negative
-    name: Int32s
-    category: Int32s
-    thread: Int32s
+    dur: Int64s  # ns
+    name: Int32s  # into names
+    category: Int32s  # into categories
+    thread: Int32s  # into threads
     correlation: Int64s
     external_id: Int64s
     order: Int64s  # index in traceEvents
+
+
+class Raw(SliceColumns, frozen=True, eq=False):
+    """All slices of a file; no `dur` is negative."""
+
+    report: Report  # what only the launches tell is not in it yet
+    elements: Events
     keys: dict[str, Any]  # the other top-level keys
     copies_named: bool = False  # names of copies and fills say all that the file says
 

@@ -78,8 +78,7 @@ def more_fields(db: Export) -> tuple[str, ...]:
     """The expressions of what is read of a range only to write it: its name, None if that is one of
     StringIds, and what `args_of` takes."""
     has_text = db.has(NVTX, "text")
-    values = (f"iif(typeof({c}) in ('integer', 'real'), {c}, NULL)" for c in PAYLOADS)
-    known = [value for value, c in zip(values, PAYLOADS, strict=True) if db.has(NVTX, c)]
+    values = ", ".join(db.typed(NVTX, c, "'integer', 'real'", "NULL") for c in PAYLOADS)
     return (
         BASE if has_text else "NULL",
         SEQUENCE if has_text else str(NONE),
@@ -87,7 +86,7 @@ def more_fields(db: Export) -> tuple[str, ...]:
         db.typed(NVTX, "jsonText", "'text'", "NULL"),
         db.integer(NVTX, "jsonTextId"),
         db.integer(NVTX, "domainId"),
-        f"coalesce({', '.join(known)}, NULL, NULL)" if known else "NULL",
+        f"coalesce({values})",
     )
 
 

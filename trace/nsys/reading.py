@@ -41,12 +41,12 @@ from fusetui.trace.nsys.writing import writer
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.assemble import BYTES_A_SLICE, MANY, check_durations
 from fusetui.trace.read.document import OpenFile
+from fusetui.trace.read.document_text import Rendered, stretches_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.reading import without_collector
-from fusetui.trace.read.rendered import Rendered, stretches_of
-from fusetui.trace.read.source import State, Stored, has_changed, reason
+from fusetui.trace.read.source import State, Stored, reason
 from fusetui.trace.read.unpack import Damaged, TooLarge, limit_for, too_large, unpack
 
 TIMES = {"start", "timestamp", "rawTimestamp"}
@@ -69,7 +69,7 @@ def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Ra
             raise NotATrace(f"{place.path} has no event of a process {process}.")
         if db.stopped:
             raise NothingRead
-    whole, changed = raw.report.complete and cut is None, has_changed(stored)
+    whole, changed = raw.report.complete and cut is None, stored.has_changed()
     return replace(raw, report=replace(raw.report, cut=cut, complete=whole, changed=changed))
 
 
@@ -94,7 +94,9 @@ def _read(
             "profile -t cuda,nvtx, and export with nsys export --type sqlite."
         )
     batches = plan(db, sources)
-    check_memory(place, batches)
+    rows = min(sum(one.rows * one.count for one in batches), place.size // SMALLEST_ROW)
+    if rows > MANY and rows * BYTES_A_SLICE > memory_left():  # rather than being killed
+        raise CannotRead(f"{place.path} has about {rows:,} rows: there is not enough memory.")
     texts, parts = Interner(), list[TableEvents]()
     for number, one in enumerate(batches):
         progress(stored.size * number // len(batches), stored.size)
@@ -284,13 +286,6 @@ def slices_of(
     columns["dur"] = np.maximum(dur, 0)
     columns |= zip(("names", "categories", "threads"), map(tuple, into), strict=True)
     return columns, int((dur < 0).sum()), int(is_open.sum())
-
-
-def check_memory(place: ExportFile, batches: Sequence[Batches]) -> None:
-    """Raises CannotRead if memory does not suffice, rather than being killed by the system."""
-    rows = min(sum(one.rows * one.count for one in batches), place.size // SMALLEST_ROW)
-    if rows > MANY and rows * BYTES_A_SLICE > memory_left():
-        raise CannotRead(f"{place.path} has about {rows:,} rows: there is not enough memory.")
 
 
 def _tables(

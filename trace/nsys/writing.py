@@ -24,7 +24,7 @@ from fusetui.trace.nsys.tables import (
     present,
     words_of,
 )
-from fusetui.trace.read.rendered import label_text, micros
+from fusetui.trace.read.document_text import label_text, micros
 
 MOST_HEADS = 1 << 16
 Row = tuple[Any, ...]

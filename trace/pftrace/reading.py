@@ -23,11 +23,10 @@ from fusetui.trace.pftrace.render import PacketWriter
 from fusetui.trace.pftrace.scan import Stages
 from fusetui.trace.read.assemble import check_durations
 from fusetui.trace.read.document import OpenFile
-from fusetui.trace.read.document_text import Filed, text_of
+from fusetui.trace.read.document_text import Filed, Rendered, stretches_of, text_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.reading import Callbacks
-from fusetui.trace.read.rendered import Rendered, stretches_of
-from fusetui.trace.read.source import Source, State, Stored, has_changed, room_for, unpacked
+from fusetui.trace.read.source import Source, State, Stored, unpacked
 
 NAME = "pftrace"
 ANNOTATION = "gpu_user_annotation"  # is launched by no call
@@ -43,7 +42,7 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
     def grown(length: int, taken: int) -> None:
         callbacks.progress(taken * (twice - 1) // 2, stored.size)
 
-    with closing(room_for(stored)) as room:
+    with closing(stored.room()) as room:
         source = unpacked(stored, room, grown, callbacks.stop)
         size = len(source.document)
 
@@ -53,7 +52,7 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
             return callbacks.stop()
 
         found = index(source.document.part, scanned)
-        changed = has_changed(stored)
+        changed = stored.has_changed()
     prefix = None
     if found.read < size and callbacks.stop():
         prefix = Prefix(found.read, size, exact=source.taken is None)

@@ -19,8 +19,8 @@ from fusetui.trace.pftrace.index import EACH, PacketIndex
 from fusetui.trace.pftrace.scan import TracePiece, scan
 from fusetui.trace.pftrace.tables import EXPORTER, Tables, key_and_text
 from fusetui.trace.pftrace.wire import Repeated, decoded
+from fusetui.trace.read.document_text import label_text, micros
 from fusetui.trace.read.elements import DEEPEST, TOO_DEEP
-from fusetui.trace.read.rendered import label_text, micros
 
 Fields = list[tuple[int, int, bytes]]
 KEPT, LONGEST = 1 << 15, 1 << 10  # args that are kept decoded, and bytes of the longest of them
@@ -143,15 +143,11 @@ def json_float(value: float) -> bytes:
     return orjson.dumps(value if math.isfinite(value) else str(value))
 
 
-def _double(part: bytes) -> bytes:
-    return json_float(struct.unpack("<d", part)[0]) if len(part) == 8 else b"null"
-
-
 SCALARS: dict[int, Callable[[int, bytes], bytes]] = {
     2: lambda value, part: b"true" if value else b"false",
     3: lambda value, part: b"%d" % value,
     4: lambda value, part: b"%d" % (value - (1 << 64) if value >> 63 else value),
-    5: lambda value, part: _double(part),
+    5: lambda value, part: json_float(*struct.unpack("<d", part)) if len(part) == 8 else b"null",
     6: lambda value, part: orjson.dumps(_text(part)),
 }
 """The value of a debug annotation, by the number of its field (debug_annotation.proto)."""

@@ -104,9 +104,9 @@ class TracePiece(msgspec.Struct, frozen=True, eq=False):
 def scan(data: bytes, first: int = 0) -> TracePiece:
     """The events in whole packets at the beginning of `data`, which is at byte `first`."""
     words = words_of(data)
-    found = packets(words, data)
-    outer = np.concatenate(([0], found.end[:-1])) + first
-    packet = fields(words, found.start, found.end, {TIME: VARINT, **dict.fromkeys(CONTENTS, BYTES)})
+    start, end, rest, next_end = packets(words, data)
+    outer = np.concatenate(([0], end[:-1])) + first
+    packet = fields(words, start, end, {TIME: VARINT, **dict.fromkeys(CONTENTS, BYTES)})
     left = packet.whole.copy()
     rows: dict[int, Rows] = {}
     for number in CONTENTS:
@@ -121,9 +121,9 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
         return at, at + packet.value[number][rows[number]]
 
     tables = [
-        (byte, number, data[start:end])
+        (byte, number, data[at:until])
         for number in (CLOCK, TRACK, INTERNED)
-        for byte, start, end in np.stack((outer[rows[number]], *within(number)), 1).tolist()
+        for byte, at, until in np.stack((outer[rows[number]], *within(number)), 1).tolist()
     ]
 
     def readable(number: int, good: Flags) -> Rows:
@@ -134,7 +134,7 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
     single = {9: VARINT, 10: VARINT, 11: VARINT, 3: VARINT}
     event = fields(words, *within(EVENT), single, {4: BYTES})
     good = readable(EVENT, event.whole & np.isin(event.value[9], (BEGIN, END)))
-    begin, end = (good[event.value[9][good] == kind] for kind in (BEGIN, END))
+    begun, ended = (good[event.value[9][good] == kind] for kind in (BEGIN, END))
     single = dict.fromkeys((1, 2, 11, 13, 14, 20), VARINT) | {21: BYTES}
     stage = fields(words, *within(STAGE), single, {6: BYTES, 18: VARINT})
     dur = np.where(stage.at[2] >= 0, stage.value[2], 0)
@@ -142,21 +142,21 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
     staged = readable(STAGE, stage.whole & (dur >= 0) & (ends <= LIMIT_NS))
     counter = fields(words, *within(COUNTER), {4: VARINT}, {2: BYTES})
     counted = readable(COUNTER, counter.whole)
-    places = {n: (outer[rows[n]], found.end[rows[n]] + first, time[rows[n]]) for n in CONTENTS}
+    places = {n: (outer[rows[n]], end[rows[n]] + first, time[rows[n]]) for n in CONTENTS}
     counters, damaged = _counters(words, counter, counted, places[COUNTER])
     lost.append((damaged, "a damaged value"))
     told = (Skipped(byte, what) for at, what in lost for byte in at[:MOST_LISTED].tolist())
     return TracePiece(
         data=data,
-        begins=_begins(words, event, begin, places[EVENT]),
-        ends=SliceMarks(**_placed(places[EVENT], end), track=event.value[11][end]),
+        begins=_begins(words, event, begun, places[EVENT]),
+        ends=SliceMarks(**_placed(places[EVENT], ended), track=event.value[11][ended]),
         stages=_stages(words, stage, staged, places[STAGE], dur),
         counters=counters,
         tables=tuple(tables),
         lost=tuple(sorted(told, key=lambda one: one.byte)[:MOST_LISTED]),
         lost_in_all=sum(len(at) for at, _ in lost),
-        rest=found.rest,
-        next_end=found.next_end,
+        rest=rest,
+        next_end=next_end,
     )
 
 

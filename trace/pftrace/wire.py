@@ -149,17 +149,9 @@ def _in_order(parts: list[tuple[Rows, Int64s, Int64s]]) -> Repeated:
     return Repeated(message[order], at[order], size[order])
 
 
-class Packets(msgspec.Struct, frozen=True, eq=False):
-    """The packets that are in some bytes, one behind the other; arrays of shape [packets]."""
-
-    start: Int64s  # of their content
-    end: Int64s
-    rest: int  # where the next one begins, or what is none
-    next_end: int  # where that one ends, -1 if it is none
-
-
-def packets(words: Words, data: bytes) -> Packets:
-    """The whole packets in `data`.
+def packets(words: Words, data: bytes) -> tuple[Int64s, Int64s, int, int]:
+    """The whole packets in `data`, one behind the other: where the content of each begins, and
+    ends; where the next one begins, or what is none; and where that one ends, -1 if it is none.
 
     Any byte PACKET might begin one: where each would end, and which of them the chain from byte 0
     reaches, is found by doubling the steps.
@@ -168,7 +160,7 @@ def packets(words: Words, data: bytes) -> Packets:
     (begin,), (after,) = _ends(words, np.zeros(1, np.int64))
     if data[:1] == PACKET and size <= after < LARGEST:  # one, perhaps a large one
         one = np.array([begin] if after <= size else [], np.int64)
-        return Packets(one, one - begin + after, int(after) * len(one), int(after))
+        return one, one - begin + after, int(after) * len(one), int(after)
     places = np.flatnonzero(np.frombuffer(data, "S1") == PACKET)
     begin, after = _ends(words, places)
     number = np.full(size + 1, len(places), np.int32)  # by place
@@ -187,7 +179,7 @@ def packets(words: Words, data: bytes) -> Packets:
     rest = int(after[chain[-1]]) if len(chain) else 0
     next_end = int(_ends(words, np.array([rest]))[1][0])
     is_one = data[rest : rest + 1] in (PACKET, b"") and next_end < LARGEST
-    return Packets(begin[chain], after[chain], rest, next_end if is_one else -1)
+    return begin[chain], after[chain], rest, next_end if is_one else -1
 
 
 def _ends(words: Words, places: Int64s) -> tuple[Int64s, Int64s]:
@@ -213,9 +205,7 @@ def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
             continue
         if kind == BYTES:
             size, at = one_varint(data, at)
-        elif kind in (FIXED64, FIXED32):
-            size = 8 if kind == FIXED64 else 4
-        else:
+        elif (size := {FIXED64: 8, FIXED32: 4}.get(kind, -1)) < 0:
             raise ValueError("unknown type of a field")
         if at + size > len(data):
             raise ValueError("a field ends behind its message")

@@ -15,15 +15,13 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.text.patterns import late
 from fusetui.trace.layout.links import last_before
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Integers, Rows, distinct, first_with
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Reach
-from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd, read_flows
 
@@ -41,7 +39,7 @@ class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
     rows: Int32s
     end_row: Int32s
 
-    def over(self, asked: NDArray[np.integer]) -> Rows:
+    def over(self, asked: Integers) -> Rows:
         """For each row asked for, the index of the innermost of these rows that it is or lies in on
         its track, else -1; -1 stays -1."""
         last = np.searchsorted(self.rows, asked, side="right") - 1
@@ -58,7 +56,7 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
     forward: Int32s  # the row of the op that created the node; -1 if none was recorded
     made: Subtrees  # the ops that created a node which ran backward
 
-    def forward_of(self, ops: NDArray[np.integer]) -> Int32s:
+    def forward_of(self, ops: Integers) -> Int32s:
         """Of each row of an op the forward op that its work belongs to, else -1."""
         linked, forward = self._linked
         return forward[linked.over(ops)]
@@ -72,11 +70,10 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
 
 
 def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
-    """The backward ops. Reads the file again if any op of the trace may belong to a backward
-    pass."""
+    """The backward ops. Reads the file again if any op may belong to a backward pass."""
     if not may_run_backward(trace):
         return _collected(trace, np.full(len(trace), -1, dtype=np.int32), np.zeros(0, np.intp))
-    events = own_events(trace.elements)
+    events = trace.elements.own
     found = events.recall(KEPT_AS, Autograd)
     if found is None:
         found = read_autograd(events, stop)
@@ -102,13 +99,14 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
     forward = np.full(len(trace), -1, dtype=np.int32)
     back = thread > 0
     forward[rows[back]] = _by_number(trace, rows, number, thread)
-    to, come_from = _by_flow(trace, autograd.flows)
-    forward[to] = come_from
+    to, come_from = (_bound(trace, ends) for ends in _pairs(autograd.flows)[::-1])
+    both = (to >= 0) & (come_from >= 0)  # flows with both ends on an op
+    forward[to[both]] = come_from[both]
     _lift(trace, forward)
-    return _collected(trace, forward, np.concatenate((rows[back], to)))
+    return _collected(trace, forward, np.concatenate((rows[back], to[both])))
 
 
-def _collected(trace: Trace, forward: Int32s, told: NDArray[np.integer]) -> Backward:
+def _collected(trace: Trace, forward: Int32s, told: Integers) -> Backward:
     """`told`: rows that ran backward according to the file."""
     flags = _is_node(trace)[trace.name] & (trace.role == Role.OP)
     flags[told] = True
@@ -118,7 +116,7 @@ def _collected(trace: Trace, forward: Int32s, told: NDArray[np.integer]) -> Back
     return Backward(rows, trace.end_row[rows], forward[rows], Subtrees(made, trace.end_row[made]))
 
 
-def _is_node(trace: Trace) -> NDArray[np.bool_]:
+def _is_node(trace: Trace) -> Flags:
     """Which names are those of ops that run backward."""
     return trace.named(lambda name: NODE.match(name) is not None)
 
@@ -148,7 +146,7 @@ def _by_number(trace: Trace, rows: Int32s, number: Int64s, thread: Int64s) -> In
     return found
 
 
-def _most(values: NDArray[np.integer]) -> list[int]:
+def _most(values: Integers) -> list[int]:
     """The distinct values, most frequent first; at most MOST of them."""
     distinct, counts = np.unique(values, return_counts=True)
     ranked: list[int] = distinct[np.argsort(-counts, kind="stable")].tolist()
@@ -158,8 +156,7 @@ def _most(values: NDArray[np.integer]) -> list[int]:
 def _last_with(
     trace: Trace, made: Int32s, numbers: Int64s, asked: Int32s, wanted: Int64s
 ) -> Int32s:
-    """For each of `asked`, the row of `made` with its number that started last before it, else
-    -1."""
+    """For each of `asked` the last row of `made` with its number that started before it, or -1."""
     order = np.lexsort((made, trace.start[made], numbers))
     made, numbers = made[order], numbers[order]
     first, end = (np.searchsorted(numbers, wanted, side=side) for side in ("left", "right"))
@@ -169,14 +166,6 @@ def _last_with(
     found = np.full(len(asked), -1, dtype=np.int32)
     found[known] = np.where(times[place] <= until, made[place], -1)
     return found
-
-
-def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Int32s, Int32s]:
-    """For each flow with both ends on an op: the backward op and the forward op."""
-    begins, ends = _pairs(flows)
-    to, come_from = _bound(trace, ends), _bound(trace, begins)
-    both = (to >= 0) & (come_from >= 0)
-    return to[both], come_from[both]
 
 
 def _pairs(flows: Iterable[FlowEnd]) -> tuple[list[FlowEnd], list[FlowEnd]]:
@@ -218,8 +207,7 @@ def _bound(trace: Trace, ends: Sequence[FlowEnd]) -> Int32s:
 
 
 def _lift(trace: Trace, forward: Int32s) -> None:
-    """The engine's op around a linked op does the work of the same node: flows name the inner
-    one."""
+    """The engine's op around a linked op does the same work: flows name the inner one."""
     engine = trace.named(lambda name: name.startswith(ENGINE))
     linked = np.flatnonzero(forward >= 0)
     over = trace.parent[linked]
@@ -262,7 +250,7 @@ class Flows(msgspec.Struct, frozen=True, eq=False):
 
 def dependencies(trace: Trace) -> Dependencies:
     """The dependencies of all replays. Reads the whole file, the first time; `once` keeps them."""
-    events = own_events(trace.elements)
+    events = trace.elements.own
     flows = events.recall(WAITS, Flows)
     if flows is None:
         begins, ends = _pairs(read_flows(events, never, FLOW, FIRST))

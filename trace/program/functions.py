@@ -9,19 +9,18 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.trace.model.arguments import arguments, parsed
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Integers, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.model.joined import rows_there
 from fusetui.trace.program.modules import Unclaimed, cpu_ns, gpu_figures, unclaimed
 from fusetui.trace.program.origin import Credit, Origins
 from fusetui.trace.program.own_code import Function, function_of, is_in, is_own
 from fusetui.trace.program.regions import Spans, cpu_rows, frames
 
-Idle = tuple[NDArray[np.integer], Int64s]
+Idle = tuple[Integers, Int64s]
 """Rows of CPU threads, and how long (ns) a device was idle because of each; equal shapes."""
 
 CALLED_FROM = "CallFrom"
@@ -59,7 +58,7 @@ class Functions(msgspec.Struct, frozen=True):
 class FunctionCalls:
     """Some frames, and sums of amounts by function, or whatever else frames are numbered by."""
 
-    def __init__(self, spans: Spans, numbers: NDArray[np.integer]) -> None:
+    def __init__(self, spans: Spans, numbers: Integers) -> None:
         """`numbers`: that of each span."""
         self.spans = spans
         self.names, self._function = np.unique(numbers, return_inverse=True)
@@ -95,7 +94,8 @@ def function_times(
         FunctionTime(*functions[name], **dict(zip(columns, figures, strict=True)))
         for name, *figures in rows
     ]
-    times.sort(key=_weight)
+    times.sort(key=lambda t: (t.file, t.line, t.function))
+    times.sort(key=lambda t: (t.gpu_self_ns + (t.idle_self_ns or 0), t.cpu_self_ns), reverse=True)
     return Functions(tuple(times), *unclaimed(found.trace, credit))
 
 
@@ -172,11 +172,6 @@ def _columns(
         columns["idle_ns"] = calls.total(caused, idle[1])
         columns["idle_self_ns"] = calls.own(caused, idle[1])
     return columns
-
-
-def _weight(time: FunctionTime) -> tuple[int, int, str, int, str]:
-    device = time.gpu_self_ns + (time.idle_self_ns or 0)
-    return (-device, -time.cpu_self_ns, time.file, time.line, time.function)
 
 
 def _inside_same(function: Rows, places: Rows, end: Rows) -> Flags:

@@ -16,10 +16,9 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.text.patterns import late
-from fusetui.trace.model.arrays import Flags, Int32s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int32s, Integers, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.backward import Backward, backward_ops
@@ -44,8 +43,7 @@ class Credit(msgspec.Struct, frozen=True, eq=False):
 
 
 class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The origins of the work of one trace. Built once; takes a second per GB if the trace has a
-    backward pass."""
+    """Of the work of one trace. Built once; takes a second per GB if there is a backward pass."""
 
     trace: Trace
     line: ThreadLine
@@ -66,7 +64,7 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
         """All Python frames of functions."""
         return frames(self.trace, self.line)
 
-    def credit(self, spans: Spans, rows: NDArray[np.integer]) -> Credit:
+    def credit(self, spans: Spans, rows: Integers) -> Credit:
         """Which of the spans each row belongs to.
 
         `rows`: GPU rows, which count where they were launched, or rows of CPU threads. Work inside
@@ -107,7 +105,7 @@ def origins(trace: Trace) -> Origins:
     return Origins(trace, ThreadLine(trace), backward_ops(trace))
 
 
-def hosts_of(trace: Trace, rows: NDArray[np.integer]) -> Int32s:
+def hosts_of(trace: Trace, rows: Integers) -> Int32s:
     """For GPU events the launch call, else the op; rows of CPU threads as they are; others -1."""
     launch, op = trace.asked[rows], trace.op[rows]
     gpu = np.isin(trace.role[rows], GPU_ROLES)
@@ -120,18 +118,18 @@ def ops_of(trace: Trace, hosts: Int32s) -> Int32s:
     return np.where(hosts >= 0, trace.op[hosts], np.int32(-1))
 
 
-def module_of(found: Origins, rows: NDArray[np.integer] | None = None) -> Int32s:
+def module_of(found: Origins, rows: Integers | None = None) -> Int32s:
     """For each of `rows` (default: all rows) the row of the innermost module or annotation that its
     work belongs to, else -1. A region belongs to itself."""
     return _span_of(found, found.regions, rows)
 
 
-def frame_of(found: Origins, rows: NDArray[np.integer] | None = None) -> Int32s:
+def frame_of(found: Origins, rows: Integers | None = None) -> Int32s:
     """The same for the innermost Python frame."""
     return _span_of(found, found.frames, rows)
 
 
-def _span_of(found: Origins, spans: Spans, rows: NDArray[np.integer] | None) -> Int32s:
+def _span_of(found: Origins, spans: Spans, rows: Integers | None) -> Int32s:
     rows = np.arange(len(found.trace)) if rows is None else rows
     return spans.rows_at(found.credit(spans, rows).place)
 

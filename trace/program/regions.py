@@ -9,10 +9,9 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.text.patterns import late
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Integers, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Reach
@@ -81,7 +80,7 @@ class ThreadLine:
             self._times = distinct(np.concatenate((trace.start, trace.end)))
             self._length = len(self._times)
 
-    def bounds(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
+    def bounds(self, rows: Integers) -> tuple[Int64s, Int64s]:
         """The positions on the line at which the slices begin and end."""
         trace, counted = self._trace, self._times
         times = np.stack((trace.start[rows], trace.end[rows]))
@@ -93,7 +92,7 @@ class ThreadLine:
 class Spans:
     """The slices of `rows`, all of CPU threads, in the order (thread, start, -duration, row)."""
 
-    def __init__(self, trace: Trace, line: ThreadLine, rows: NDArray[np.integer]) -> None:
+    def __init__(self, trace: Trace, line: ThreadLine, rows: Integers) -> None:
         start, end = line.bounds(rows)
         order = np.lexsort((rows, -end, start))
         self.rows: Int32s = rows[order].astype(np.int32)
@@ -117,7 +116,7 @@ class Spans:
         place[self.rows] = np.arange(len(self), dtype=np.int32)
         return place
 
-    def around(self, rows: NDArray[np.integer]) -> Rows:
+    def around(self, rows: Integers) -> Rows:
         """The index of the innermost span that is, or contains, each row; -1 for none, and for -1.
 
         A slice that ends where a span begins or begins where it ends is not in it, unless they have
@@ -170,7 +169,7 @@ class Spans:
         return Reach(self._end)
 
 
-def cpu_rows(trace: Trace, rows: NDArray[np.integer] | None = None) -> Flags:
+def cpu_rows(trace: Trace, rows: Integers | None = None) -> Flags:
     """Of each of `rows` (default: of the trace): does it lie on a CPU thread."""
     of_track = np.array([t.layer in ON_CPU for t in trace.tracks] or [False])
     return of_track[trace.track if rows is None else trace.track[rows]]

@@ -1,5 +1,4 @@
-"""From the JSON of a trace to columns. `read` and `text` are the door (see formats.py); the rest is
-private."""
+"""From the JSON of a trace to columns. `read` and `text` are the door (see formats.py)."""
 
 from fusetui.trace.read.document_text import Filed
 from fusetui.trace.read.reading import Callbacks, read

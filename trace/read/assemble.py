@@ -33,6 +33,7 @@ LONGEST_SUM_NS = 2.0**62
 """In ns (146 years). A larger sum of durations does not fit the figures, and no trace has it."""
 
 
+UNTRANSLATED = ("start", "dur", "correlation", "external_id", "order")  # columns of all chunks
 ENDS = {"E": "B", "e": "b", "F": "S"}  # Phases that end a slice, with those that begin one
 
 
@@ -58,7 +59,9 @@ def assemble(
     names, name = _merge(columns, "names", "name")
     categories, category = _merge(columns, "categories", "category")
     threads, thread = _merge(columns, "threads", "thread")
-    joined = _joined_columns(columns)
+    parts = {key: [getattr(c, key) for c in columns] for key in UNTRANSLATED}
+    work = {key: partial(np.concatenate, part) for key, part in parts.items()}
+    joined = each(work, sum(map(len, parts["start"])))
     dur, order = joined["dur"], joined["order"]
     firsts = np.cumsum([0, *(chunk.events for chunk in chunks[:-1])])  # in traceEvents
     order += np.repeat(firsts, [len(c.order) for c in columns])
@@ -193,14 +196,3 @@ def _merge(columns: Sequence[ChunkColumns], table: str, column: str) -> tuple[An
     merged = Interner()
     parts = [merged.ids(getattr(part, table))[getattr(part, column)] for part in columns]
     return tuple(merged), np.concatenate(parts)
-
-
-def _joined_columns(columns: Sequence[ChunkColumns]) -> dict[str, NDArray[Any]]:
-    """The int64 columns of all chunks that need no translation."""
-
-    def joined(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(part, name) for part in columns])
-
-    rows = sum(len(part.start) for part in columns)
-    names = ("start", "dur", "correlation", "external_id", "order")
-    return each({name: partial(joined, name) for name in names}, rows)

@@ -139,8 +139,7 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 def tail_of(document: Document, after: int, bare: bool) -> Tail:
-    """What begins at `after`, the byte behind the bracket that closes the events; `bare`: the
-    document is only that list."""
+    """What begins at `after`, behind the bracket that closes the events; `bare`: as of Body."""
     text = document[after : after + MOST]
     if bare:
         return Tail({}, True, _other_document(document, after))
@@ -181,8 +180,7 @@ def is_end(document: Document, after: int) -> bool:
 
 
 def _object_in(text: bytes) -> tuple[bool, int]:
-    """Whether the object that a text begins within ends in it, and where; else where it is no
-    JSON."""
+    """Whether the object that a text begins within ends in it, and where; else where it breaks."""
     plain = text.decode("latin-1")  # a character a byte: the structure is ASCII
     blanks = len(plain) - len(plain.lstrip())
     begin = blanks + plain.startswith(",", blanks)

@@ -36,6 +36,8 @@ class OpenFile:
 class Document:
     """A sequence of bytes, of which only the parts in use take memory."""
 
+    at_hand = True
+
     def __init__(self, file: int | OpenFile, size: int) -> None:
         """A file given as a descriptor must stay open; `size` is in bytes."""
         self._file = file
@@ -54,8 +56,10 @@ class Document:
         return self._file if isinstance(self._file, int) else self._file.number
 
     def part(self, start: int, end: int) -> bytes:
-        """The bytes [start, end)."""
         return self[start:end]
+
+    def problem(self) -> str:
+        return ""
 
     def find(self, pattern: re.Pattern[bytes], start: int, end: int | None = None) -> Match | None:
         """The first match in [start, end); a match longer than 1 kB may be missed."""

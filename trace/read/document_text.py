@@ -1,43 +1,34 @@
-"""The bytes of a document, for access long after it was read.
+"""The text of events, for access long after they were read: the bytes of a document, or what is
+written of a format that is not JSON.
 
-The file stays open, so that it may be renamed or removed meanwhile. It is not memory-mapped: if a
-mapped file is truncated, reading it ends the process.
+The file of a document stays open, so that it may be renamed or removed meanwhile. It is not
+memory-mapped: if a mapped file is truncated, reading it ends the process.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.events import Stretch, Text
+from fusetui.trace.model.raw import Label
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.source import Source, State, room_for, state_of, stored_in, unpacked
+from fusetui.trace.read.source import Source, State, state_of, stored_in, unpacked
 from fusetui.trace.read.unpack import packing_of
 
 T = TypeVar("T")
-
-
-class Held(msgspec.Struct, frozen=True, eq=False):
-    """A document in memory, or in a private temporary file."""
-
-    data: Any
-    at_hand = True
-
-    def problem(self) -> str:
-        return ""
-
-    def part(self, start: int, end: int) -> Any:
-        return self.data[start:end]
+SPACE = 1 << 22  # bytes between the places of two stretches, whatever their texts are long
+KEPT = 4  # texts
 
 
 class Filed:
@@ -47,13 +38,12 @@ class Filed:
         self._path = path
         self._file = file
         self._state = state
-        self._unpacked: Held | None = None
+        self._unpacked: Document | None = None
         self._lock = Lock()
 
     @property
     def at_hand(self) -> bool:
-        """Whether any part is available without delay; a compressed file is unpacked again at
-        first."""
+        """A compressed file is unpacked again at first."""
         return self._unpacked is not None or not self._is_packed
 
     def problem(self) -> str:
@@ -76,24 +66,64 @@ class Filed:
     def _is_packed(self) -> bool:
         return packing_of(read_at(self._file.number, 0, 4)) is not None
 
-    def _unpack(self) -> Held:
+    def _unpack(self) -> Document:
         """Unpacks the file once; concurrent callers wait."""
         with self._lock:
             if self._unpacked is None:
                 stored = stored_in(self._path, os.fdopen(os.dup(self._file.number), "rb"))
-                with closing(stored.file), closing(room_for(stored)) as room:
+                with closing(stored.file), closing(stored.room()) as room:
                     size = len(unpacked(stored, room).document)
                     self._check()
-                    self._unpacked = Held(Document(OpenFile(room.fileno()), size))
+                    self._unpacked = Document(OpenFile(room.fileno()), size)
             return self._unpacked
 
 
+class Rendered:
+    """The text of events that a file does not hold as JSON, written where somebody looks at it: so
+    args, counters, memory and searches are read from every format in one way. `write(number)` gives
+    the elements of traceEvents in stretch `number` as JSON, with commas between them and no
+    brackets.
+
+    `problem` says why that is not possible any more, in one sentence, "" if it is. `write` raises
+    TraceError or OSError, and may be called in another process after a fork.
+    """
+
+    at_hand = True
+
+    def __init__(self, write: Callable[[int], bytes], problem: Callable[[], str]) -> None:
+        self._write = lru_cache(maxsize=KEPT)(write)
+        self.problem = problem
+
+    def part(self, start: int, end: int) -> bytes:
+        """The text of the stretch that begins at `start`; b"" if `end` is no later."""
+        if problem := self.problem():
+            raise CannotRead(f"{problem}.")
+        return self._write(start // SPACE) if end > start else b""
+
+
+class Joint(NamedTuple):
+    """The texts of two documents; from `shift` on, positions are those of the second."""
+
+    first: Text
+    second: Text
+    shift: int
+
+    @property
+    def at_hand(self) -> bool:
+        return self.first.at_hand and self.second.at_hand
+
+    def problem(self) -> str:
+        return self.first.problem() or self.second.problem()
+
+    def part(self, start: int, end: int) -> Any:
+        text, by = (self.first, 0) if start < self.shift else (self.second, self.shift)
+        return text.part(start - by, end - by)
+
+
 def text_of(source: Source) -> Text:
-    """The text of a document that was just read; unpacked data is held if it is small, or a
-    part."""
-    if source.file is None:
-        return Held(source.document)
-    return Filed(source.path, source.file, source.state)
+    """The text of a document that was just read; small ones, and parts, are held unpacked."""
+    file = source.file
+    return source.document if file is None else Filed(source.path, file, source.state)
 
 
 def list_text(text: Text, stretch: Stretch) -> bytearray:
@@ -138,3 +168,25 @@ def decoded(
             if (made := one(bytes(element))) is not None:
                 found.append((number, made))
     return found
+
+
+def stretches_of(events: Sequence[int], samples: Sequence[int]) -> tuple[Stretch, ...]:
+    """Stretches with so many elements each, and so many of them that hold values."""
+    counts = zip(events, samples, strict=True)
+    return tuple(
+        Stretch(number * SPACE, (number + 1) * SPACE, count, values)
+        for number, (count, values) in enumerate(counts)
+    )
+
+
+def label_text(label: Label) -> bytes:
+    """A label as the metadata event that it is in JSON."""
+    key = "labels" if label.kind == "process_labels" else "name"
+    event = {"ph": "M", "name": label.kind, "pid": label.pid, "tid": label.tid}
+    return msgspec.json.encode(event | {"args": {key: label.value}})
+
+
+def micros(ns: int) -> bytes:
+    """As JSON has times, exactly."""
+    whole, rest = divmod(abs(ns), 1000)
+    return b"%s%d.%03d" % (b"-" if ns < 0 else b"", whole, rest)

@@ -11,14 +11,23 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 import orjson
+from msgspec.structs import replace
 
-from fusetui.trace.model.arguments import numbered
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.errors import TraceError
-from fusetui.trace.model.events import BETWEEN, Keeper, Numbered, Sample, Stretch, Text
+from fusetui.trace.model.events import (
+    BETWEEN,
+    Events,
+    Keeper,
+    Numbered,
+    Sample,
+    Stretch,
+    Text,
+    numbered,
+)
 from fusetui.trace.read.autograd import NO_NUMBERS, NUMBER, THREAD, numbers_of
 from fusetui.trace.read.chunks import UNDECODABLE
-from fusetui.trace.read.document_text import list_text
+from fusetui.trace.read.document_text import Joint, list_text
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.samples import samples
@@ -33,12 +42,12 @@ T = TypeVar("T")
 class Elements:
     """Finds elements by splitting their stretch again, which takes about 5 ms for 4 MB."""
 
-    def __init__(
-        self, text: Text, stretches: Sequence[Stretch], keeper: Keeper | None = None
-    ) -> None:
+    keeper: Keeper | None = None
+
+    def __init__(self, text: Text, stretches: Sequence[Stretch], own: Events | None = None) -> None:
         self.text = text
         self.stretches = tuple(stretches)
-        self._keeper = keeper
+        self.own: Events = own or self
         self._kept: dict[str, msgspec.Struct] = {}
         self._firsts = np.cumsum([0, *(s.events for s in stretches)])
         self._texts = lru_cache(maxsize=4)(lambda n: decode_raw(list_text(text, stretches[n])))
@@ -59,22 +68,19 @@ class Elements:
             return {}
         return _plain(found) if isinstance(found, dict) else {}
 
-    def kept_by(self, keeper: Keeper) -> Elements:
-        return Elements(self.text, self.stretches, keeper)
-
     def recall(self, name: str, kind: type[T]) -> T | None:
         found = self._kept.get(name)
         if isinstance(found, kind):
             return found
-        return None if self._keeper is None else self._keeper.recall(name, kind)
+        return None if self.keeper is None else self.keeper.recall(name, kind)
 
     def keep(self, name: str, found: msgspec.Struct) -> None:
         """Nothing is kept if the text is not available: part of it may be missing in `found`."""
         if not self.text.at_hand or self.text.problem():
             return
         self._kept[name] = found
-        if self._keeper is not None:
-            self._keeper.keep(name, found)
+        if self.keeper is not None:
+            self.keeper.keep(name, found)
 
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
         return samples(self.text, self.stretches[number])
@@ -91,11 +97,11 @@ class Elements:
     def warm(self) -> None:
         """Makes the text available, which may take a second per GB, to speed up later calls."""
         with suppress(OSError, TraceError):
-            self.text.part(0, 0)
+            for at in {0, *(stretch.start for stretch in self.stretches[-1:])}:
+                self.text.part(at, at)
 
     def _text_at(self, order: int) -> bytes:
-        """The text of an element; those asked for last are kept. Raises IndexError, and what
-        decode_raw and list_text raise."""
+        """The last ones are kept. Raises IndexError, and what decode_raw and list_text do."""
         if order in self._seen:
             return self._seen[order]
         number = int(np.searchsorted(self._firsts, order, side="right")) - 1
@@ -111,6 +117,19 @@ class Elements:
         if len(found) <= SHORT:
             self._seen[order] = found
         return found
+
+
+def combined(first: Events, second: Events) -> Elements:
+    """Indices of the second document count on from the number of events of the first. Its counters
+    are not those of this trace: none of its stretches has samples. What is worked out of both is
+    kept in memory alone: what is kept beside a trace belongs to that file."""
+    by = max((stretch.end for stretch in first.stretches), default=0)
+    stretches = list(first.stretches)
+    for own in second.stretches:
+        places = None if own.places is None else own.places + np.array([0, by, by])
+        more = {"start": own.start + by, "end": own.end + by}
+        stretches.append(replace(own, places=places, samples=0, **more))
+    return Elements(Joint(first.text, second.text, by), stretches, first.own)
 
 
 def args_in(
@@ -145,9 +164,7 @@ def args_in(
 
 
 @cache
-def _decoder(
-    names: tuple[str, ...],
-) -> tuple[Callable[[bytearray], list[Any]], msgspec.Struct]:
+def _decoder(names: tuple[str, ...]) -> tuple[Callable[[bytearray], list[Any]], msgspec.Struct]:
     """A decoder for a list of events that extracts only these args, as their texts, and the values
     of sequence numbers; and what an event without args has."""
     blank = msgspec.Raw(b"")
@@ -165,8 +182,7 @@ def _decoder(
 
 
 def _json(value: object) -> bytes:
-    """An element that was read in pieces, as text again; it may contain numbers too large for
-    orjson."""
+    """A value that was decoded, as text again; b"" for numbers too large for orjson."""
     try:
         return b"" if value is None else orjson.dumps(value)
     except orjson.JSONEncodeError:

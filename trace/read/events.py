@@ -89,8 +89,7 @@ AnyEvent = Event | ExactEvent
 NO_ARGS = Args()
 
 PHASES_OF_PAIRS = frozenset("BEbeSF")
-"""Phases of slices written as two events: by thread (BE), by id (be), and the old way by id
-(SF)."""
+"""Phases of slices written as two events: by thread (BE), by id (be, of old SF)."""
 
 PHASES_OF_SAMPLES = frozenset("CiI")
 """Phases of values at one time: counters, and instant events, which torch uses for memory."""

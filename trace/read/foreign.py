@@ -65,6 +65,11 @@ def is_pickle(head: bytes) -> bool:
     return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
+def may_hold_events(head: bytes) -> bool:
+    """Whether it is of a format that holds events, or memory, in another form than text."""
+    return is_export_of_nsys(head) or is_pftrace_of_torch(head) or is_pickle(head)
+
+
 def is_snapshot(head: bytes) -> bool:
     return is_pickle(head) and (b"segments" in head or b"device_traces" in head)
 
@@ -133,11 +138,7 @@ FORMATS: tuple[ForeignFormat, ...] = (
         is_export_of_nsys,
     ),
     ("a SQLite database", RECORD, _starts(SQLITE)),
-    (
-        "a memory snapshot of PyTorch",
-        "fusetui memory FILE answers it",
-        is_snapshot,
-    ),
+    ("a memory snapshot of PyTorch", "fusetui memory FILE answers it", is_snapshot),
     ("a pickle file", RECORD, is_pickle),
     (
         "a TensorBoard event file",

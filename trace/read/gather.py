@@ -15,9 +15,15 @@ from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.events import EVERYWHERE, NOWHERE
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.raw import Label, Lane, Thread
+from fusetui.trace.model.raw import Label, SliceColumns, Thread
 from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, AnyEvent, Args, ExactEvent
-from fusetui.trace.read.times import InexactTimes, check_ends, exact_nanoseconds, nanoseconds
+from fusetui.trace.read.times import (
+    LIMIT_NS,
+    InexactTimes,
+    by_digits,
+    exact_nanoseconds,
+    nanoseconds,
+)
 
 EXACT = 2.0**52  # microseconds below it are told apart as floats
 BESIDE_TIME = PHASES_OF_PAIRS | {"M", "n", "T"}
@@ -35,22 +41,10 @@ class Mark(msgspec.Struct, frozen=True):
     order: int  # index of the event
 
 
-class ChunkColumns(msgspec.Struct, frozen=True, eq=False):
-    """The slices (ph X) of one chunk; every array has shape [slices]."""
+class ChunkColumns(SliceColumns, frozen=True, eq=False):
+    """The slices (ph X) of one chunk; `order` counts from its first event."""
 
     phases: Counter[str]
-    names: list[str]
-    categories: list[str]
-    threads: list[Lane]
-    labels: list[Label]
-    start: Int64s
-    dur: Int64s
-    name: Int32s  # into names
-    category: Int32s  # into categories
-    thread: Int32s  # into threads
-    correlation: Int64s
-    external_id: Int64s
-    order: Int64s  # index of the event in the chunk
     marks: tuple[Mark, ...] = ()  # only for exact events
     reach: tuple[int, int] = EVERYWHERE  # of what is no slice; see Stretch
 
@@ -124,11 +118,12 @@ class Gathering:
         else:
             start = nanoseconds(
                 [e.ts for e in slices],
-                lambda: _by_digits(text, b'"ts":', [e.ts for e in events])[is_slice],
+                lambda: by_digits(text, b'"ts":', [e.ts for e in events])[is_slice],
             )
             durations = [e.dur for e in slices]
-            dur = nanoseconds(durations, lambda: _by_digits(text, b'"dur":', durations))
-        check_ends(start, dur)
+            dur = nanoseconds(durations, lambda: by_digits(text, b'"dur":', durations))
+        if len(slices) and int((start + dur).max()) > LIMIT_NS:
+            raise OverflowError("a slice ends out of range")
         args = [event.args or NO_ARGS for event in slices]
         category = self._categories.ids([e.cat for e in slices], len(slices))
         self._parts.append(
@@ -160,10 +155,10 @@ class Gathering:
         )
         return ChunkColumns(
             phases=+self.phases,
-            names=list(self._names),
-            categories=list(self._categories),
-            threads=[(plain_id(pid), plain_id(tid), device) for pid, tid, device in self._lanes],
-            labels=self._labels.all,
+            names=tuple(self._names),
+            categories=tuple(self._categories),
+            threads=tuple((plain_id(pid), plain_id(tid), on) for pid, tid, on in self._lanes),
+            labels=tuple(self._labels.all),
             start=start,
             dur=dur,
             name=name,
@@ -206,8 +201,7 @@ def gather(events: Sequence[AnyEvent], places: Int64s | None = None) -> ChunkCol
 
 
 def _reach(events: Sequence[Any], counts: Mapping[str, int]) -> tuple[int, int]:
-    """Times (ns) before and after all of these events, in whole microseconds; EVERYWHERE also for
-    labels and pairs."""
+    """Times (ns) before and after all of these events; EVERYWHERE also for labels and pairs."""
     if any(map(counts.get, BESIDE_TIME)):
         return EVERYWHERE
     try:
@@ -227,12 +221,8 @@ def reach(low: float, high: float) -> tuple[int, int]:
 
 
 def _device(value: object) -> int | None:
-    if value.__class__ is int and 0 <= value < 1 << 31:
-        return value
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 31:
-        return None
-    return number
+    return number if type(number) is int and 0 <= number < 1 << 31 else None
 
 
 def _marks(events: Sequence[Any], places: Int64s) -> Iterator[Mark]:
@@ -252,12 +242,6 @@ def _marks(events: Sequence[Any], places: Int64s) -> Iterator[Mark]:
 def plain_id(value: Id) -> Id:
     """Integers of more than 64 bits as text: no output accepts them as numbers."""
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
-
-
-def _by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
-    from fusetui.trace.read.digits import by_digits  # few traces need it
-
-    return by_digits(text, key, values)
 
 
 def _exact(texts: Sequence[Any]) -> Int64s:

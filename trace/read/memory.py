@@ -23,15 +23,8 @@ SHARE = 4  # documents that would take more than this fraction of the memory are
 UNKNOWN = 6 << 30  # bytes, if the system does not say
 AVAILABLE = late(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 ARENA_MAX = -8  # of mallopt(3): threads share what one of them has freed
-GROUPS = (  # the limit, what is used, of what, and how the pages of files are called there
-    ("memory.max", "memory.current", "memory.stat", ""),
-    (
-        "memory/memory.limit_in_bytes",
-        "memory/memory.usage_in_bytes",
-        "memory/memory.stat",
-        "total_",
-    ),
-)
+GROUPS = (("", "max", "current", ""), ("memory/", "limit_in_bytes", "usage_in_bytes", "total_"))
+"""Of control groups: the files of the limit and of what is used, and how stat names pages."""
 
 
 def file_in_memory() -> IO[bytes]:
@@ -51,8 +44,9 @@ def memory_left(root: Path = Path("/")) -> int:
     """Bytes that this process may still use, within the machine and its container."""
     found = AVAILABLE.search(_text(root / "proc/meminfo"))
     left = [int(found[1]) * 1024 if found else UNKNOWN]
-    for *names, prefix in GROUPS:
-        most, now, of = (_text(root / "sys/fs/cgroup" / name).strip() for name in names)
+    for folder, *names, prefix in GROUPS:
+        files = (root / f"sys/fs/cgroup/{folder}memory.{name}" for name in (*names, "stat"))
+        most, now, of = (_text(file).strip() for file in files)
         if most.isdigit() and now.isdigit():  # "max" if there is no limit
             parts = dict(line.partition(" ")[::2] for line in of.splitlines())
             kept = (parts.get(f"{prefix}{kind}active_file", "0") for kind in ("", "in"))

@@ -78,8 +78,7 @@ class Mender:
             start = chunk.end
 
     def _window(self, start: int, stop: int) -> ByteWindow | None:
-        """The elements from `start` on that begin before `stop`; None if the first one has no
-        end."""
+        """The elements from `start` on that begin before `stop`; None if the first has no end."""
         text = self._document[start : start + self._window_size]
         found = split(text)
         if not len(found.ends):
@@ -118,8 +117,7 @@ class Mender:
         return plain or self._read_batch(window, end)
 
     def _read_batch(self, window: ByteWindow, end: int) -> Chunk:
-        """Reads what is not a plain list up to `end`, or to where reading can continue after
-        damage."""
+        """Reads what is no plain list up to `end`, or to where reading can go on after damage."""
         batch = Batch(window, max(MOST_LISTED - self._listed, 0), self._others)
         for number, reason in batch.damaged():
             begin, stop = batch.place_of(number)
@@ -205,8 +203,7 @@ class Starts:
         self._asked, self._answer = -1, 0  # the answer is FAR_AWAY if there is none
 
     def after(self, place: int) -> int:
-        """The next start after a place, FAR_AWAY if there is none. If the places asked for ascend,
-        no byte is searched twice."""
+        """The next start after a place, or FAR_AWAY. No byte is searched twice as places ascend."""
         if self._pattern is None:
             known = self._search(EVENT_START, 0) < FAR_AWAY
             self._pattern = EVENT_START if known else ANY_START
@@ -293,8 +290,3 @@ class Joiner:
         found = list(self.ordered(document, start, may))
         self.add(found)
         return found
-
-
-def whole(document: Document, start: int, others: bool = False) -> Iterator[Chunk]:
-    """All chunks of a document, read by this process alone; `others` as in Batch."""
-    return Joiner(others).ordered(document, start)

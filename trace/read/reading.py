@@ -19,16 +19,7 @@ from fusetui.trace.read.assemble import assemble
 from fusetui.trace.read.body import Body, find_body
 from fusetui.trace.read.chunks import EXTENT, Chunk
 from fusetui.trace.read.mend import Joiner
-from fusetui.trace.read.source import (
-    LARGE,
-    Source,
-    Stored,
-    has_changed,
-    likely_size,
-    present,
-    room_for,
-    unpacked,
-)
+from fusetui.trace.read.source import LARGE, Source, Stored, present, unpacked
 from fusetui.trace.read.workers import Workers
 
 FIRST_LOOK = 16 << 20  # bytes of the document that are available at the first preview
@@ -51,7 +42,7 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
 
     If it is stopped, the result has a `prefix`; raises NothingRead if that would be empty.
     """
-    size = 0 if callbacks.alone else likely_size(stored)
+    size = 0 if callbacks.alone else stored.likely_size
     with without_collector(), _room(stored) as room:
         try:
             with Workers(room.fileno(), size, EXTENT) as workers:
@@ -59,10 +50,10 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
         except TraceError:
             if callbacks.stop():
                 raise NothingRead from None
-            if has_changed(stored):
+            if stored.has_changed():
                 raise CannotRead(f"{stored.path} changed while it was read: try again.") from None
             raise
-        report = replace(raw.report, changed=has_changed(stored))
+        report = replace(raw.report, changed=stored.has_changed())
         if report.prefix and not len(raw.start):
             raise NothingRead
         return replace(raw, report=report)
@@ -71,7 +62,7 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
 @contextmanager
 def _room(stored: Stored) -> Iterator[IO[bytes]]:
     """The file for the document. Freeing unpacked data takes long, so a thread does that."""
-    room = room_for(stored)
+    room = stored.room()
     try:
         yield room
     finally:
@@ -103,7 +94,7 @@ class _Reading:
         self._workers = workers
         self._callbacks = callbacks
         self._joiner = Joiner()
-        self._likely = likely_size(stored)  # of the document; exact once it is unpacked
+        self._likely = stored.likely_size  # of the document; exact once it is unpacked
         late = stored.packing or stored.arriving
         self._taken = 0 if late else stored.size  # bytes of the file
         self._decoded = 0.0  # share of the document
@@ -216,8 +207,7 @@ class _Reading:
 
 
 def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:
-    """Whether the array was read up to its end, or to that of the file, or as far as the damage
-    allows."""
+    """Whether the array was read to its end, or that of the file, or as far as damage allows."""
     if source.taken is not None:
         return False
     if not chunks:

@@ -200,8 +200,7 @@ def _from(system: Any, path: str, at: int, size: int, in_parts: bool) -> Iterato
 
 
 def _system(url: str) -> tuple[Any, str]:
-    """The driver of a URL, and the path as the driver has it. Raises CannotRead with the name of
-    what is missing."""
+    """The driver of a URL, and the path as it has it. Raises CannotRead, naming what is missing."""
     kind = url.partition("://")[0].lower()
     try:
         import fsspec

@@ -11,16 +11,16 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import IO, Generic, NamedTuple, Self, TypeVar
+from contextlib import ExitStack, suppress
+from typing import Generic, NamedTuple, TypeVar
 
-from fusetui.trace.model.arguments import NOTHING, KeptArguments, Wanted, digest
 from fusetui.trace.model.arrays import Int64s
-from fusetui.trace.model.events import Events, Numbered
+from fusetui.trace.model.events import NOTHING, Arguments, Events, Numbered, Wanted, digest
+from fusetui.trace.read import workers
 from fusetui.trace.read.autograd import NO_NUMBERS, Autograd, autograd_of, numbers_in
 from fusetui.trace.read.elements import args_in
 from fusetui.trace.read.memory import file_in_memory
-from fusetui.trace.read.workers import NUMBER_SIZE, forked, has_second_core, may_fork, taken
+from fusetui.trace.read.workers import NUMBER_SIZE, forked, may_fork, taken
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Reread(Wanted):
         sequence = numbers_in(self._events, own, first) if self._numbered else NO_NUMBERS
         return StretchArgs(args, sequence)
 
-    def args(self, parts: Sequence[StretchArgs]) -> KeptArguments:
+    def args(self, parts: Sequence[StretchArgs]) -> Arguments:
         """From the parts of all stretches, in order."""
         return self.together((part.args for part in parts), self._asked)
 
@@ -62,7 +62,7 @@ class Reread(Wanted):
         return autograd_of(self._events, [part.sequence for part in parts])
 
 
-class Aside(Generic[T]):
+class Aside(ExitStack, Generic[T]):
     """The results of the tasks 0 to `count` - 1; a second process works through them while the
     caller does something else first.
 
@@ -72,31 +72,17 @@ class Aside(Generic[T]):
     """
 
     def __init__(self, count: int, task: Callable[[int], T], is_worth_it: bool = True) -> None:
-        self._count = count
-        self._task = task
-        self._given = -1
+        super().__init__()
+        self._count, self._task = count, task
         self._child = 0
-        self._file: IO[bytes] | None = None
-        if is_worth_it and may_fork() and has_second_core():
+        if is_worth_it and may_fork() and workers.core_count() > 1:
             with suppress(OSError):  # no more processes or files
                 self._start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._child:
-            os.kill(self._child, signal.SIGKILL)
-            self._wait()
-        if self._given != -1:
-            os.close(self._given)
-        if self._file is not None:
-            self._file.close()
 
     def results(self) -> dict[int, T]:
         """Takes part in the rest, and waits for the other process."""
         found: dict[int, T] = {}
-        if self._child and self._file:
+        if self._child:
             found = {number: self._task(number) for number in taken(self._given, seconds=0)}
             self._wait()
             self._file.seek(0)
@@ -106,8 +92,9 @@ class Aside(Generic[T]):
 
     def _start(self) -> None:
         """Raises OSError."""
-        self._file = file_in_memory()
+        self._file = self.enter_context(file_in_memory())
         self._given, give = os.pipe()
+        self.callback(os.close, self._given)
         for end in (self._given, give):
             os.set_blocking(end, False)
         with suppress(BlockingIOError):  # what does not fit into the pipe is done at the end
@@ -115,9 +102,14 @@ class Aside(Generic[T]):
                 os.write(give, number.to_bytes(NUMBER_SIZE, "little"))
         os.close(give)
         self._child = forked(self._work)
+        self.callback(self._stop)
+
+    def _stop(self) -> None:
+        if self._child:
+            os.kill(self._child, signal.SIGKILL)
+            self._wait()
 
     def _work(self) -> None:
-        assert self._file
         done = {number: self._task(number) for number in taken(self._given)}
         pickle.dump(done, self._file, protocol=pickle.HIGHEST_PROTOCOL)
         self._file.flush()

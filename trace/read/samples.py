@@ -10,10 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arguments import parsed
 from fusetui.trace.model.arrays import Floats
 from fusetui.trace.model.errors import TraceError
-from fusetui.trace.model.events import Sample, Stretch, Text
+from fusetui.trace.model.events import Sample, Stretch, Text, parsed
 from fusetui.trace.model.ids import Id
 from fusetui.trace.read.batch import event_in
 from fusetui.trace.read.chunks import UNDECODABLE

@@ -38,9 +38,9 @@ def scanned(text: bytes | memoryview) -> ChunkColumns | None:
         known = [plain_id(each) for each in decode_ids(_listed(ids))]
         return ChunkColumns(
             phases=Counter(phases),
-            names=decode_texts(_listed(names, b'"')),
-            categories=decode_texts(_listed(categories, b'"')),
-            threads=[(known[p], known[t], None if d < 0 else d) for p, t, d in lanes],
+            names=tuple(decode_texts(_listed(names, b'"'))),
+            categories=tuple(decode_texts(_listed(categories, b'"'))),
+            threads=tuple((known[p], known[t], None if d < 0 else d) for p, t, d in lanes),
             labels=_labels(labels, np.frombuffer(said, np.int32)),
             start=start,
             dur=dur,
@@ -82,12 +82,12 @@ def _on_gpu(category: bytes) -> bool:
     return role(category.decode("utf-8", "replace")) in GPU_ROLES
 
 
-def _labels(texts: Sequence[bytes], said: Int32s) -> list[Label]:
+def _labels(texts: Sequence[bytes], said: Int32s) -> tuple[Label, ...]:
     """What distinct events say of threads; `said` has them in the order of the file."""
     labels, events = Labels(), decode_events(_listed(texts))
     once = len({(event.pid, event.tid, event.name) for event in events}) == len(events)
     labels.add(events if once else (events[number] for number in said.tolist()))
-    return labels.all
+    return tuple(labels.all)
 
 
 def _reach(phases: Mapping[str, int], low: int, high: int) -> tuple[int, int]:

@@ -22,14 +22,7 @@ from fusetui.text.patterns import late
 from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
 from fusetui.trace.model.report import Stop, never, silent
 from fusetui.trace.read.document import Document, OpenFile, read_at
-from fusetui.trace.read.foreign import (
-    HEAD,
-    foreign,
-    is_archive,
-    is_export_of_nsys,
-    is_pftrace_of_torch,
-    is_pickle,
-)
+from fusetui.trace.read.foreign import HEAD, foreign, is_archive, may_hold_events
 from fusetui.trace.read.memory import SHARE, file_in_memory, file_on_disk, memory_left
 from fusetui.trace.read.remote import Arriving, copied_to, is_remote, size_of_url
 from fusetui.trace.read.unpack import (
@@ -76,6 +69,21 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
     def document(self) -> Document:
         return self.arriving or Document(self.file.fileno(), self.size)
 
+    @property
+    def likely_size(self) -> int:
+        """The size of the document in bytes; an estimate for a compressed file."""
+        return self.size * (PACKED if self.packing else 1)
+
+    def has_changed(self) -> bool:
+        """Since it was opened; what arrives is looked after in remote.py."""
+        return self.arriving is None and state_of(self.file.fileno()) != self.state
+
+    def room(self) -> IO[bytes]:
+        """The file that holds the document, or an unnamed one that it will be unpacked into."""
+        if self.packing is None:
+            return self.file
+        return file_in_memory() if is_remote(self.path) else _room(self.likely_size)
+
 
 class Source(msgspec.Struct, frozen=True, eq=False):
     """The bytes of one document."""
@@ -92,7 +100,7 @@ class Source(msgspec.Struct, frozen=True, eq=False):
 def open_source(path: str) -> Source:
     """The whole document of a file. Raises CannotRead or NotATrace."""
     stored = open_stored(path)
-    with closing(stored.file), closing(room_for(stored)) as room:
+    with closing(stored.file), closing(stored.room()) as room:
         return msgspec.structs.replace(unpacked(stored, room), document=present(room))
 
 
@@ -140,27 +148,9 @@ def state_of(file: int) -> State:
     return found.st_size, found.st_mtime_ns
 
 
-def has_changed(stored: Stored) -> bool:
-    """Whether a file is another one since it was opened; what arrives is looked after in
-    remote.py."""
-    return stored.arriving is None and state_of(stored.file.fileno()) != stored.state
-
-
-def room_for(stored: Stored) -> IO[bytes]:
-    """The file that holds the document, or an unnamed one that it will be unpacked into."""
-    if stored.packing is None:
-        return stored.file
-    return file_in_memory() if is_remote(stored.path) else _room(likely_size(stored))
-
-
 def _room(size: int) -> IO[bytes]:
     """An unnamed file for so many bytes."""
     return file_in_memory() if size < memory_left() // SHARE else file_on_disk()
-
-
-def likely_size(stored: Stored) -> int:
-    """The size of the document in bytes; an estimate for a compressed file."""
-    return stored.size * (PACKED if stored.packing else 1)
 
 
 def unpacked(
@@ -300,10 +290,9 @@ def _copied(file: IO[bytes], path: str) -> IO[bytes]:
 
 
 def _has_event(begin: Document) -> bool:
-    """Whether the beginning of a document contains something like an event, or may hold events in
-    another form than text."""
+    """Whether the beginning has something like an event, or may hold events that are no text."""
     head = b"".join(first_pieces(begin, packing_of(begin[:4]), HEAD))
-    if is_export_of_nsys(head) or is_pftrace_of_torch(head) or is_pickle(head):
+    if may_hold_events(head):
         return True
     last = b""
     for piece in first_pieces(begin, packing_of(begin[:4]), PATIENCE):
@@ -319,8 +308,7 @@ def reason(error: OSError) -> str:
 
 
 def beginning(path: str, most: int = ENOUGH) -> bytes:
-    """At least the first `most` bytes of the document, or all that it has; b"" for what cannot be
-    read."""
+    """At least the first `most` bytes of the document, if it has them; b"" if it is unreadable."""
     try:
         stored = open_stored(path)
         with closing(stored.file):

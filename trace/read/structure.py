@@ -35,8 +35,7 @@ INSIDE = Brackets()  # Between two elements of a list
 
 
 class SplitElements(NamedTuple):
-    """Element n is in the bytes [begins[n], ends[n]), with whitespace around it; it may be
-    blank."""
+    """Element n is in the bytes [begins[n], ends[n]), with blanks around it; it may be blank."""
 
     begins: Places
     ends: Places

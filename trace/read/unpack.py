@@ -135,8 +135,7 @@ def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, i
 
 
 def first_pieces(document: Any, packing: Packing | None, most: int) -> Iterator[bytes]:
-    """The first bytes of a document, `most` or a few more, in pieces: as far as they can be
-    unpacked."""
+    """The first bytes of a document in pieces, `most` or a few more: as far as it unpacks."""
     if packing is None:
         yield from (document[at : min(at + MOST, most)] for at in range(0, most, MOST))
         return
@@ -152,8 +151,7 @@ def first_pieces(document: Any, packing: Packing | None, most: int) -> Iterator[
 def member(
     stored: Any, packing: Packing, at: int, limit: int
 ) -> Generator[tuple[bytes, int], None, tuple[int, int]]:
-    """As `unpack`, of the member that begins at `at`; returns its end, and what is left of the
-    limit."""
+    """As `unpack`, of the member that begins at `at`; returns its end and the rest of the limit."""
     stream = packing.stream()
     used, written = at, 0
     try:

@@ -23,7 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any
 
 from fusetui.trace.read.chunks import EXTENT, Chunk, decode_extent
 from fusetui.trace.read.memory import file_in_memory
@@ -75,7 +75,7 @@ def put(buffer: IO[bytes], extent: int, chunk: Chunk | None) -> None:
     buffer.flush()
 
 
-class Workers:
+class Workers(ExitStack):
     """Release extents, take turns until none is left, and collect the chunks at any time.
 
     Use as a context manager: workers that are still running at its end are stopped.
@@ -83,8 +83,8 @@ class Workers:
 
     def __init__(self, file: int, size: int, extent: int = EXTENT) -> None:
         """`file` holds the document, whose `size` may be an estimate; both sizes are in bytes."""
-        self._file = file
-        self._extent = extent
+        super().__init__()
+        self._file, self._extent = file, extent
         self._released = 0
         self._own: list[int] = []  # extents that did not fit into the pipe, decoded here
         self._done: set[int] = set()
@@ -96,19 +96,11 @@ class Workers:
         self._forks = may_fork()
         cores = min(core_count(), MOST)
         fewest = FEWEST_FORKED if self._forks else FEWEST_STARTED
-        if cores > 1 and size >= fewest and _can_share():
+        # Only Linux has files in memory and pipes that can be waited for: others decode alone.
+        shares = hasattr(os, "memfd_create") and hasattr(os, "pread") and hasattr(select, "poll")
+        if shares and cores > 1 and size >= fewest:
             with suppress(OSError):  # no more processes or files: go on with those that there are
                 self._start(cores - self._forks)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.halt()
-        for end in (self._given, self._give, self._finished, self._finish):
-            _close(end)
-        for buffer in self._buffers:
-            buffer.close()
 
     @property
     def done(self) -> int:
@@ -200,16 +192,20 @@ class Workers:
 
     def _start(self, workers: int) -> None:
         """Raises OSError if not all workers can be started."""
+        self.callback(self._end)
         self._given, self._give = os.pipe()
         self._finished, self._finish = os.pipe()
         for end in (self._given, self._give, self._finish):
             os.set_blocking(end, False)
         for _ in range(workers):
-            with ExitStack() as undo:
-                buffer = undo.enter_context(closing(Buffer()))
-                self._workers.append(self._fork(buffer) if self._forks else self._spawn(buffer))
-                undo.pop_all()
+            buffer = self.enter_context(closing(Buffer()))
+            self._workers.append(self._fork(buffer) if self._forks else self._spawn(buffer))
             self._buffers.append(buffer)
+
+    def _end(self) -> None:
+        self.halt()
+        for end in (self._given, self._give, self._finished, self._finish):
+            _close(end)
 
     def _fork(self, buffer: Buffer) -> int:
         parent = os.getpid()
@@ -302,16 +298,6 @@ def may_fork() -> bool:
     macOS libraries of the system do not survive it."""
     can = hasattr(os, "fork") and sys.platform != "darwin"
     return can and threading.active_count() == 1
-
-
-def has_second_core() -> bool:
-    return core_count() > 1
-
-
-def _can_share() -> bool:
-    """Whether the system has files in memory, and pipes that can be waited for: Linux. On others
-    the caller decodes alone."""
-    return all(hasattr(os, name) for name in ("memfd_create", "pread")) and hasattr(select, "poll")
 
 
 def core_count() -> int:

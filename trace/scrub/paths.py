@@ -32,20 +32,15 @@ _PART = rf"[^{_STOP}]++"
 _BRACKETED = r"[(\[{](?!\d++[)\]}])[^\s/\\()\[\]{}\"']{0,80}+[)\]}]"
 _FOLDER = rf"(?:[^{_STOP}]++|{_BRACKETED})++"
 _SEP = r"[/\\]++"
-_CODE = "py pyx pyi pyc pyd so"
-_ENDINGS = f"""{_CODE} c cc cpp cxx cu cuh h hh hpp hip inl inc ptx cubin fatbin hsaco sass ttir
-    ttgir llir ll mlir s asm o a dll dylib exe json jsonl gz zst zip tar tgz bz2 xz whl egg jar
-    txt log md rst csv tsv yaml yml toml cfg ini conf xml html js ts rs go java rb sh bash bat ps1
-    sql ipynb pt pth ckpt bin safetensors gguf onnx pkl pickle npy npz h5 hdf5 parquet arrow
-    feather db sqlite proto pb lock trace nsys ncu qdrep sqlite3 png jpg jpeg svg gif pdf
-    dat data out err tmp"""
-_ENDED = rf"\.(?:{'|'.join(_ENDINGS.split())})(?:\.\d+)*"
+_ENDINGS = {name: words.split() for name, _, words in rows_of("file_endings.txt")}
+_ALL = [*_ENDINGS["code"], *_ENDINGS["others"]]
+_ENDED = rf"\.(?:{'|'.join(_ALL)})(?:\.\d+)*"
 _NO_FILE = "".join(
-    rf"(?<!\.(?:{'|'.join(ending for ending in _ENDINGS.split() if len(ending) == length)}))"
-    for length in sorted({len(ending) for ending in _ENDINGS.split()})
+    rf"(?<!\.(?:{'|'.join(ending for ending in _ALL if len(ending) == length)}))"
+    for length in sorted({len(ending) for ending in _ALL})
 )
 FILE = re.compile(rf"[^/\\.][^/\\]*?{_ENDED}", re.IGNORECASE)
-CODE = re.compile(rf".*\.(?:{'|'.join(_CODE.split())})", re.IGNORECASE | re.DOTALL)
+CODE = re.compile(rf".*\.(?:{'|'.join(_ENDINGS['code'])})", re.IGNORECASE | re.DOTALL)
 HOMES = re.compile(r"(?:^|/)(?:home|users)$", re.IGNORECASE)
 HOME_INSIDE = re.compile(r"(?:^|/)(?:home|users)/.", re.IGNORECASE)
 LIBRARY = re.compile(r"(?:^|(?P<before>.*)/)(?P<kept>(?:site|dist)-packages(?:/.*)?)", re.DOTALL)

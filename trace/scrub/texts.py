@@ -24,7 +24,6 @@ from fusetui.trace.scrub.secrets import (
     Placeholders,
     Secrecy,
     is_placeholder,
-    listed,
     replaced,
     rows_of,
     secrecy,
@@ -63,11 +62,7 @@ KNOWN_VARIABLE = re.compile(
     r"|MASTER_(?:ADDR|PORT)|(?:CONDA|SLURM|PBS|LSB|KUBERNETES|AWS|AZURE|GOOGLE|GCP|GCLOUD|HF|WANDB"
     r"|MLFLOW|SSH|SUDO|XDG|DOCKER|GIT|GITHUB|GITLAB|CI|POD|NODE|HOST|USER|DBUS|OPENAI|ANTHROPIC)_\w+"
 )
-TELLING = listed(
-    """PATH HOME USER SHELL PWD HOSTNAME LANG LOGNAME TERM LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV
-    OLDPWD MAIL USERNAME USERPROFILE COMPUTERNAME APPDATA TEMP TMP TMPDIR SHLVL EDITOR LC_ALL
-    LC_CTYPE CUDA_VISIBLE_DEVICES CONDA_PREFIX HF_HOME HF_TOKEN"""
-)
+TELLING = frozenset(_by_word("environment"))
 """An object with two of these keys is an environment, whatever it is called."""
 
 

@@ -14,7 +14,7 @@ from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.foreign import is_pickle
 from fusetui.trace.read.reading import without_collector
-from fusetui.trace.read.source import open_stored, reason, room_for, unpacked
+from fusetui.trace.read.source import open_stored, reason, unpacked
 from fusetui.trace.snapshot.columns import (
     Annotations,
     Blocks,
@@ -48,7 +48,7 @@ def _document(path: str) -> tuple[bytes, int]:
     """The bytes of the pickle, and how many the file has."""
     stored = open_stored(path)
     try:
-        with closing(stored.file), closing(room_for(stored)) as room:
+        with closing(stored.file), closing(stored.room()) as room:
             source = unpacked(stored, room, is_meant=is_pickle)
             data = _unframed(source.document)
     except OSError as error:

@@ -23,8 +23,7 @@ from fusetui.tui.drawing.segments import filtered, painted, shorten
 def writer_is_behind(app: App[object]) -> bool:
     """Whether output still waits to be written: a frame drawn now would be stale by then."""
     thread = getattr(getattr(app, "_driver", None), "_writer_thread", None)
-    queue = getattr(thread, "_queue", None)
-    if queue is None:
+    if (queue := getattr(thread, "_queue", None)) is None:
         return False
     waiting = getattr(queue.not_empty, "_waiters", True)  # for something to write
     return queue.qsize() > 0 or not waiting
@@ -91,13 +90,13 @@ class Canvas(Widget, inherit_bindings=False):
 
     def render_line(self, y: int) -> Strip:
         if self._stale or y not in self._drawn:
-            self._renew(range(y, y + 1))
+            self._renew(y)
         return self._drawn[y][1]
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Called by Textual for all lines in every frame: most are those of the frame before."""
         if self._stale:
-            self._renew_all()
+            self._renew()
         if any(self.gutter):
             strips = super().render_lines(crop)
             if (system := self.app.console._color_system) is not None:
@@ -118,8 +117,7 @@ class Canvas(Widget, inherit_bindings=False):
         found: list[Strip] = []
         for y in lines:
             drawn = self.render_line(y)
-            before = self._sent.get(y)
-            if before is None or before[0] is not drawn:
+            if (before := self._sent.get(y)) is None or before[0] is not drawn:
                 strip = filtered(drawn, filters, self._behind)
                 if system is not None:
                     shorten(strip, system)
@@ -165,22 +163,17 @@ class Canvas(Widget, inherit_bindings=False):
         super()._exchange_repaint_regions()
         if not writer_is_behind(self.app):
             width = self.outer_size.width
-            return [Region(0, y, width, 1) for y in self._renew_all()]
+            return [Region(0, y, width, 1) for y in self._renew()]
         if not self._late:
             self._late = True
             self.set_timer(LATER, self._try_again)
         return ()
 
-    def _renew_all(self) -> list[int]:
-        changed = self._renew(range(self.size.height))
-        self._stale = False
-        return changed
-
-    def _renew(self, lines: range) -> list[int]:
-        """Remakes the lines whose key changed; returns those that look different now."""
+    def _renew(self, line: int | None = None) -> list[int]:
+        """Remakes the line, or all lines, whose key changed; returns those that look different."""
         width, height = self.size
         changed: list[int] = []
-        for y in lines:
+        for y in range(height) if line is None else (line,):
             key = self._picture.key(y, width, height) if self._picture else None
             before = self._drawn.get(y)
             if before is not None and before[0] == key:
@@ -192,6 +185,7 @@ class Canvas(Widget, inherit_bindings=False):
                 continue
             self._drawn[y] = key, strip
             changed.append(y)
+        self._stale = self._stale and line is not None
         if changed:
             self._styles_cache.set_dirty(*(Region(0, y, width, 1) for y in changed))
         return changed

@@ -146,7 +146,7 @@ def details(side: Side, row: int, width: int, height: int, glyphs: Glyphs) -> li
         name = [Said(narrow(text), "plain") for text, _ in marked.lines[: max(1, height - 5)]]
     lines = [title(trace, row, width, glyphs), *name]
     ran = while_it_ran(trace, row, side.device_counters)
-    facts = flow([*_facts(trace, row, glyphs), *([ran] if ran else [])], width)
+    facts = flow([*_facts(trace, row, glyphs), *ran], width)
     lines += [Said(text) for text in (*program, _origin(trace, row, glyphs), *facts)]
     return clipped(lines, width, height, glyphs.ellipsis)
 
@@ -178,7 +178,7 @@ def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
     calls = [over for over in launch_chain(trace, row)[:MOST_LINES] if over not in known]
     for over in (*calls, *program.frames[:MOST_PROGRAM]):
         lines.append(Said(f"  {_name(trace, over)}   {duration(int(trace.dur[over]))}"))
-    lines += [Said(ran) for ran in [while_it_ran(trace, row, side.device_counters)] if ran]
+    lines += map(Said, while_it_ran(trace, row, side.device_counters))
     if missing := why_missing(trace):
         return [*lines, Said(""), Said(missing)]
     lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
@@ -191,15 +191,15 @@ def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
     return lines
 
 
-def while_it_ran(trace: Trace, row: int, counters: Sequence[DeviceCounter]) -> str:
-    """`while it ran: SM clock 1755 MHz, power 250 W`: means over a GPU event; "" without any."""
+def while_it_ran(trace: Trace, row: int, counters: Sequence[DeviceCounter]) -> list[str]:
+    """`while it ran: SM clock 1755 MHz, power 250 W`: means over a GPU event, if there are any."""
     if not is_gpu(trace, row):
-        return ""
+        return []
     begin, end = trace.start[row : row + 1], trace.end[row : row + 1]
     device = trace.track_of(row).pid
     own = ((one, float(one.mean(begin, end)[0])) for one in counters if one.device == device)
     means = [f"{one.kind} {mean:.4g} {one.unit}" for one, mean in own if not math.isnan(mean)]
-    return f"while it ran: {', '.join(means)}" if means else ""
+    return [f"while it ran: {', '.join(means)}"] if means else []
 
 
 def on_path_text(marks: Marks, trace: Trace, row: int) -> str:
@@ -304,8 +304,7 @@ def _waiting(trace: Trace, row: int) -> Iterator[str]:
     """Which nodes of its graph it waits for, and which wait for it, once that is known."""
     if isinstance(found := kept_on(trace).get(dependencies), Dependencies):
         for word, rows in zip(("after", "before"), waits_for(found, row), strict=True):
-            names = [narrow(trace.name_of(other)) for other in rows[: MOST_NODES + 1].tolist()]
-            if names:
+            if names := [narrow(trace.name_of(other)) for other in rows[: MOST_NODES + 1].tolist()]:
                 more = f" and {count(len(rows) - MOST_NODES)} more"
                 rest = more if len(rows) > MOST_NODES else ""
                 yield f"  {word}: {', '.join(names[:MOST_NODES])}{rest}"

@@ -183,8 +183,7 @@ def _ends(rows: Int32s) -> list[int]:
 def _levels(cells: Cells, cell_ns: int, glyphs: Glyphs) -> list[int]:
     """How high a bar in each cell is: the share that is covered, but at least the least."""
     level = np.rint(cells.covered * glyphs.top / max(cell_ns, 1))
-    found: list[int] = np.clip(level, 1, glyphs.top).astype(np.int64).tolist()
-    return found
+    return [*np.clip(level, 1, glyphs.top).astype(np.int64).tolist()]
 
 
 def is_filled(parts: Sequence[Styled]) -> bool:

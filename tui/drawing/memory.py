@@ -86,8 +86,7 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
 
 
 def _failures(moments: Moments) -> list[int]:
-    found: list[int] = moments.positions[moments.history.failures].tolist()
-    return found
+    return [*moments.positions[moments.history.failures].tolist()]
 
 
 def cell_parts(levels: Sequence[int], kinds: Sequence[int], glyphs: Glyphs) -> list[Styled]:

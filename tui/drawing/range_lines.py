@@ -26,8 +26,7 @@ from fusetui.tui.state.session import Range
 
 
 def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) -> list[Said]:
-    found = idle_of(side, at)
-    if found is None:
+    if (found := idle_of(side, at)) is None:
         return []
     begin, end = int(found.begin[at.gap]), int(found.end[at.gap])
     ranks = np.flatnonzero(found.longest == at.gap).tolist()  # none, if it is not among these
@@ -67,11 +66,12 @@ FEW, ALL = (ListColumn("inside", 9), *SHARES), (ListColumn("ns inside", 16), *SH
 def range_lines(side: Side, found: Range, width: int, height: int, glyphs: Glyphs) -> list[Said]:
     """At most `height` lines: length, GPU time, streams, and what took the most time."""
     figures, idle = _figures(side.trace, found.begin, found.end), _idle(side, found)
-    facts = [*_facts(side.trace, figures), _place(figures, side.origin)]
+    whole, facts = sum(ns for _, ns in idle), _facts(side.trace, figures)
+    reasons = (f"{IDLE[name].short} {duration(ns)}, {percent(ns, whole)}" for name, ns in idle)
     lines = [
-        Said(joined(facts, width), "title"),
+        Said(joined([*facts, _place(figures, side.origin)], width), "title"),
         *([Said(_few_streams(figures, width))] if figures.devices else []),
-        *([Said(_why_idle(idle, width))] if idle else []),
+        *([Said(joined([f"idle {duration(whole)}:", *reasons], width))] if idle else []),
         *_most(figures, FEW, duration, width, height),
     ]
     return clipped(lines, width, height, glyphs.ellipsis)
@@ -127,12 +127,6 @@ def _idle(side: Side, found: Range) -> list[tuple[str, int]]:
     for one in side.insight.idle or ():
         sums.update(one.over(begin, max(begin, end)))
     return sums.most_common()
-
-
-def _why_idle(idle: Sequence[tuple[str, int]], width: int) -> str:
-    whole = sum(ns for _, ns in idle)
-    parts = (f"{IDLE[name].short} {duration(ns)}, {percent(ns, whole)}" for name, ns in idle)
-    return joined([f"idle {duration(whole)}:", *parts], width)
 
 
 _figures = memo()(window_figures)  # when the range is set, not for every key

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len
-from rich.color import Color as RichColor
 from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
@@ -129,16 +128,14 @@ def _codes(style: Style, system: ColorSystem) -> Codes:
     if known is None:
         if len(_KNOWN) >= MOST_STYLES:
             _KNOWN.clear()
-        known = _KNOWN[id(style), system] = style, _codes_of(style, system)
+        colors = (style.color, True, OFF.color), (style.bgcolor, False, OFF.background)
+        front, back = (
+            ";".join(color.downgrade(system).get_ansi_codes(is_front)) if color else off
+            for color, is_front, off in colors
+        )
+        attributes = Strip.render_ansi(style.without_color, system)
+        known = _KNOWN[id(style), system] = style, Codes(attributes, front, back)
     return known[1]
-
-
-def _codes_of(style: Style, system: ColorSystem) -> Codes:
-    def codes(color: RichColor | None, is_front: bool, off: str) -> str:
-        return ";".join(color.downgrade(system).get_ansi_codes(is_front)) if color else off
-
-    front, back = codes(style.color, True, OFF.color), codes(style.bgcolor, False, OFF.background)
-    return Codes(Strip.render_ansi(style.without_color, system), front, back)
 
 
 class TextFilter(LineFilter):

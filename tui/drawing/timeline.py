@@ -20,16 +20,7 @@ from fusetui.trace.cells.raster import MANY, Line, amounts, edges, seen_in
 from fusetui.trace.layout.counters import Curve, values
 from fusetui.tui.drawing.lane_lines import labeled, lane_line, where_line
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
-from fusetui.tui.layout.frame import (
-    Division,
-    busy_of,
-    cells_of,
-    divided,
-    in_view,
-    thumb,
-    ticks,
-    window_columns,
-)
+from fusetui.tui.layout.frame import Division, busy_of, cells_of, divided, thumb, ticks
 from fusetui.tui.layout.kinds import KINDS, LETTERS, KindShare, shares
 from fusetui.tui.layout.places import marks_selection, places
 from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View, gap_times
@@ -143,6 +134,21 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             else:
                 parts = lane_line(side, view, place, width, glyphs, self.marked, self.path)
         return labeled(label, parts, gutter, bar)
+
+
+def in_view(shown: Sequence[Place], top: int, room: int) -> str:
+    """`1-15 of 41`; "" when all lines are on the screen."""
+    is_all = len(shown) <= room or room <= 0
+    return "" if is_all else f"{top + 1}-{min(top + room, len(shown))} of {len(shown)}"
+
+
+def window_columns(side: Side, view: View, width: int) -> range:
+    """The cells of the minimap that the window covers, at least one."""
+    whole = side.end - side.begin
+    first = (max(view.begin, side.begin) - side.begin) * width // whole
+    last = -(-(min(view.end, side.end) - side.begin) * width // whole)
+    first = min(first, width - 1)
+    return range(first, max(first + 1, min(last, width)))
 
 
 def _across(text: str, token: str, division: Division, bar: str) -> list[Styled]:

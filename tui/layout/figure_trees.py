@@ -76,6 +76,14 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
         nodes = np.argsort(place, kind="stable")
         return Preorder(nodes, count + self.size[nodes], place)
 
+    def visible(self, sort: str, opened: Flags) -> Rows:
+        """The nodes whose ancestors are all open, as they are shown."""
+        order, delta = self.preorder(sort), np.zeros(len(self) + 1, dtype=np.int64)
+        closed = order.place[np.flatnonzero(~opened & (self.size > 1))]
+        delta[closed + 1] = 1
+        np.add.at(delta, order.end[closed], -1)
+        return order.nodes[np.flatnonzero(np.cumsum(delta[:-1]) == 0)]
+
     @memo(6)
     def whole(self, measure: str) -> int:
         return int(self.figures[measure][self.counted(measure)].sum())
@@ -132,17 +140,6 @@ def by_level(level: Int64s) -> list[Rows]:
     order = np.argsort(level, kind="stable")
     cuts = np.searchsorted(level[order], np.arange(1, int(level.max(initial=0)) + 1))
     return np.split(order, cuts)
-
-
-def visible(end: Int64s, opened: Flags) -> Rows:
-    """The nodes whose ancestors are all open. Both arrays of shape [nodes], in preorder; `end` is
-    one past the last node of a subtree."""
-    nodes = len(end)
-    hiding = np.flatnonzero(~opened & (end > np.arange(nodes) + 1))
-    delta = np.zeros(nodes + 1, dtype=np.int64)
-    np.add.at(delta, hiding + 1, 1)
-    np.add.at(delta, end[hiding], -1)
-    return np.flatnonzero(np.cumsum(delta[:-1]) == 0)
 
 
 MOST = 20  # names listed

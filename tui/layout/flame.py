@@ -81,8 +81,7 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
     def children(self, node: int) -> list[int]:
         """Those with any width, the largest first."""
         found = np.flatnonzero((self.tree.parent == node) & (self.amount > 0))
-        inner: list[int] = found[np.argsort(self.begin[found], kind="stable")].tolist()
-        return inner
+        return [*found[np.argsort(self.begin[found], kind="stable")].tolist()]
 
     def beside(self, node: int, by: int, root: int, width: int) -> int:
         """The next block of the same level that can be seen, or the node itself."""

@@ -37,8 +37,7 @@ class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
         covered = np.diff(covered_until(self.starts, self.ends, borders))
         size = np.maximum(np.diff(borders), 1)
         level = np.where(covered > 0, np.clip((covered * top + size - 1) // size, 1, top), 0)
-        found: list[int] = level.tolist()
-        return found
+        return [*level.tolist()]
 
 
 def busy_of(trace: Trace) -> Busy:
@@ -48,7 +47,7 @@ def busy_of(trace: Trace) -> Busy:
         rows, label = trace.rows_of(Role.DEVICE), "device busy"
     if not len(rows):
         rows, label = np.flatnonzero((trace.op >= 0) & (trace.depth == 0)), "CPU ops"
-    starts, ends = union(trace.start[rows], trace.end[rows])
+    starts, ends, _ = union(trace.start[rows], trace.end[rows])
     return Busy(starts, ends, label)
 
 
@@ -74,15 +73,6 @@ def cells_of(view: View, begin: int, end: int, width: int) -> range:
     first = max(0, (begin - view.begin) * width // view.span)
     last = min(width - 1, max(first, -(-(end - view.begin) * width // view.span) - 1))
     return range(first, last + 1)
-
-
-def window_columns(side: Side, view: View, width: int) -> range:
-    """The cells of the minimap that the window covers, at least one."""
-    whole = side.end - side.begin
-    first = (max(view.begin, side.begin) - side.begin) * width // whole
-    last = -(-(min(view.end, side.end) - side.begin) * width // whole)
-    first = min(first, width - 1)
-    return range(first, max(first + 1, min(last, width)))
 
 
 class Division(msgspec.Struct, frozen=True):
@@ -130,12 +120,6 @@ def first_top(side: Side, view: View, shown: Sequence[Place], top: int, room: in
     lines = (n for n, p in enumerate(shown) if p.line is not None and p.lane == main >= 0)
     first = next(lines, 0)
     return within(shown, max(top, first - room + 1), room)
-
-
-def in_view(shown: Sequence[Place], top: int, room: int) -> str:
-    """`1-15 of 41`; "" when all lines are on the screen."""
-    is_all = len(shown) <= room or room <= 0
-    return "" if is_all else f"{top + 1}-{min(top + room, len(shown))} of {len(shown)}"
 
 
 def thumb(shown: Sequence[Place], top: int, room: int) -> range:

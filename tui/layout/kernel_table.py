@@ -15,10 +15,10 @@ from fusetui.analysis.questions.totals import Spread, grouped, self_ns, spreads
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import Jobs
 from fusetui.text.figures import Unit, unit_of
-from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Arguments
 from fusetui.trace.model.memo import memo, once
 from fusetui.trace.program.origin import Origins
 from fusetui.tui.layout.answer import longest
@@ -166,8 +166,7 @@ def _shape(fields: Mapping[str, Any]) -> str:
 
 def decoded_texts(name: str) -> tuple[str, ...]:
     """Op, tile, layout, dtype, stages and architecture; blank when the name does not say."""
-    found = decode(name)
-    if found is None:
+    if (found := decode(name)) is None:
         return ("",) * 6
     tile = (str(n) for n in (found.tile_m, found.tile_n, found.tile_k) if n is not None)
     dtype = found.dtype_a or found.dtype

@@ -10,7 +10,8 @@ import msgspec
 import numpy as np
 
 from fusetui.text.figures import plural
-from fusetui.trace.cells.raster import Lines, Numbers
+from fusetui.trace.cells.raster import Lines
+from fusetui.trace.model.arrays import Kinds
 from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.ids import Id
@@ -39,7 +40,7 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
     title: str  # of a lane that is alone in its group
     layer: Layer
     tracks: tuple[Track, ...]
-    kinds: Numbers  # of all rows of the trace
+    kinds: Kinds  # of all rows of the trace
 
     @property
     def key(self) -> tuple[Layer, Id, Id]:
@@ -124,7 +125,7 @@ def groups(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
         yield group, list(indices)
 
 
-def _lane(trace: Trace, tracks: Sequence[Track], kinds: Numbers) -> Lane:
+def _lane(trace: Trace, tracks: Sequence[Track], kinds: Kinds) -> Lane:
     first = tracks[0]
     group = title = narrow(first.label)
     label = LAYER_LABELS[first.layer]
@@ -195,10 +196,8 @@ def names_of(lanes: Sequence[Lane]) -> list[str]:
     return [f"{lane.title} {lane.group} {lane.label}" for lane in lanes]
 
 
-def hidden_names(lanes: Sequence[Lane], hidden: frozenset[int]) -> list[str]:
+def hidden_names(lanes: Sequence[Lane], hidden: frozenset[int]) -> Iterator[str]:
     """What is hidden in a few words: whole groups by their names."""
-    found: list[str] = []
     for group, indices in groups(lanes):
         is_whole = hidden.issuperset(indices) and group != "other"
-        found += [group] if is_whole else [lanes[n].title for n in indices if n in hidden]
-    return found
+        yield from [group] if is_whole else (lanes[n].title for n in indices if n in hidden)

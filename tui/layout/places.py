@@ -32,8 +32,7 @@ def places(side: Side, view: View) -> tuple[Place, ...]:
     for index in view.arranged.pinned:
         found += _lane_places(side, view, index, side.lanes[index].title)
     for group, indices in arranged(side.lanes, view.arranged, side.lane_of(view.selected)):
-        nested = len(indices) > 1
-        if nested:
+        if nested := len(indices) > 1:
             found.append(Place(indices[0], -1, group, None))
         for index in indices:
             label = f" {side.lanes[index].label}" if nested else side.lanes[index].title
@@ -163,7 +162,16 @@ WORTH = (
 def fitted(side: Side, view: View, lines: int) -> View:
     """The view for a screen with so many lines for lanes: folded until the main GPU stream is
     seen, then unfolded as far as there is room."""
-    return _unfolded(side, _with_stream(side, view, lines), lines)
+    view = _with_stream(side, view, lines)
+    shown = places(side, view)
+    spare, folds = lines - len(shown), list(view.folds)
+    heights = Counter(place.lane for place in shown if place.line)
+    for n in sorted(heights, key=lambda n: WORTH.index(side.lanes[n].layer)):
+        more = min(spare, side.lanes[n].height - heights[n])
+        if more > 0:
+            folds[n] = heights[n] + more
+            spare -= more
+    return replace(view, folds=tuple(folds))
 
 
 def _with_stream(side: Side, view: View, lines: int) -> View:
@@ -186,17 +194,4 @@ def _with_stream(side: Side, view: View, lines: int) -> View:
                 excess -= height - 1
         if excess <= 0:
             break
-    return replace(view, folds=tuple(folds))
-
-
-def _unfolded(side: Side, view: View, lines: int) -> View:
-    """Lanes unfolded as far as there is room, one after the other."""
-    shown = places(side, view)
-    spare, folds = lines - len(shown), list(view.folds)
-    heights = Counter(place.lane for place in shown if place.line)
-    for n in sorted(heights, key=lambda n: WORTH.index(side.lanes[n].layer)):
-        more = min(spare, side.lanes[n].height - heights[n])
-        if more > 0:
-            folds[n] = heights[n] + more
-            spare -= more
     return replace(view, folds=tuple(folds))

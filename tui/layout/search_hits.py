@@ -101,18 +101,14 @@ def trend(trace: Trace, rows: Rows, dur: Int64s, steps: Steps, cells: int) -> Tr
     """At most `cells` stretches of rows in order of time; GPU work counts where it was launched."""
     if len(rows) < FEW or cells < FEW:
         return None
-    number, total = _of_steps(trace, rows, steps) if len(steps) > 1 else (np.arange(len(rows)), 0)
+    number, total = np.arange(len(rows)), 0
+    if len(steps) > 1:  # that in which the slice, or its launch, began, else the one before
+        launched = is_gpu(trace, int(rows[0])) and int(trace.launch[rows[0]]) >= 0
+        hosts = np.where(trace.launch[rows] >= 0, trace.launch[rows], rows) if launched else rows
+        number = np.searchsorted(steps.start, trace.start[hosts], side="right") - 1
+        number, total = np.maximum(number, 0), len(steps)
     count = total or len(rows)
     stretch = number * min(cells, count) // count
     parts = (dur[stretch == cell] for cell in range(min(cells, count)))
     medians = tuple(int(np.median(own)) if len(own) else -1 for own in parts)
     return Trend(medians, total, int(dur.min()), int(np.median(dur)), int(dur.max()))
-
-
-def _of_steps(trace: Trace, rows: Rows, steps: Steps) -> tuple[Rows, int]:
-    """The step of each row: that in which it, or its launch, began, else the one before."""
-    first = int(rows[0])
-    launched = is_gpu(trace, first) and int(trace.launch[first]) >= 0
-    hosts = np.where(trace.launch[rows] >= 0, trace.launch[rows], rows) if launched else rows
-    number = np.searchsorted(steps.start, trace.start[hosts], side="right") - 1
-    return np.maximum(number, 0), len(steps)

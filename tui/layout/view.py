@@ -154,8 +154,7 @@ def times(side: Side, row: int) -> tuple[int, int]:
 
 def gap_times(side: Side, at: GapAt) -> Interval | None:
     """Begin and end of a gap, in ns from the origin; None where it is not known."""
-    found = idle_of(side, at)
-    if found is None:
+    if (found := idle_of(side, at)) is None:
         return None
     return int(found.begin[at.gap]) - side.origin, int(found.end[at.gap]) - side.origin
 

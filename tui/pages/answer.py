@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,7 +13,6 @@ from msgspec.structs import replace
 from fusetui.analysis.why.model import IDLE, Why
 from fusetui.report.why_answer import account_line, answer, brief_answer
 from fusetui.text.cutting import clip, clip_apart, joined
-from fusetui.text.figures import Unit
 from fusetui.text.printable import printable
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.canvas import Turn
@@ -26,7 +24,6 @@ from fusetui.tui.layout.answer import (
     AnswerAt,
     AnswerList,
     AnswerPage,
-    AnswerRow,
     fitting,
     moved,
     way_of,
@@ -49,14 +46,9 @@ MORE = 3  # cells of the number of lists that are not shown
 WITH_BAR = 44  # cells of a list; narrower ones have no bars
 
 
-class Laid(NamedTuple):
-    """The answer on a screen of one size."""
-
-    shown: Sequence[int]  # lists
-    widths: list[int]  # of them
-    said: list[Styled]  # the verdict on at most two lines, and the account
-    letters: list[str]  # `s sync` for each reason, the longest first
-    room: int  # rows of the lists that are seen
+Laid = tuple[Sequence[int], list[int], list[Styled], list[str], int]
+"""On a screen of one size: the lists that are shown, their widths, the verdict on at most two lines
+and the account, `s sync` for each reason, the longest first, how many rows of lists are seen."""
 
 
 class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -108,7 +100,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         letters = [f"{IDLE[name].letter} {IDLE[name].short}" for name, _ in reasons]
         account = account_line(why, width - 2) if is_roomy else ""
         said += [(f" {account}", "plain")] if account else []
-        return Laid(shown, widths, said, letters, max(0, height - 2 - len(said) - bool(letters)))
+        return shown, widths, said, letters, max(0, height - 2 - len(said) - bool(letters))
 
     @memo()
     def _lines(self, width: int, height: int) -> list[Sequence[Styled]]:
@@ -142,11 +134,18 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         apart = clip_apart(names, left, ellipsis)
         if found.aside != SHARE:  # what stands aside tells them apart
             apart = [clip(name, left, ellipsis) for name in names]
-        here = at.row if at and at.column == column else -1
-        rows = [
-            _entry(found.entries[n], found.unit, apart[n].ljust(left), bar, self.glyphs, n == here)
-            for n in range(len(names))[top : top + room]
-        ]
+        here, rows = at.row if at and at.column == column else -1, list[list[Styled]]()
+        for n, entry in [*enumerate(found.entries)][top : top + room]:
+            share = share_bar(entry.ns, entry.whole_ns, bar - 1, self.glyphs) + " " if bar else ""
+            parts = (
+                (">" if n == here else " ", "strong"),
+                (f"{found.unit.text(entry.ns):>{FIGURE - 1}} ", "plain"),
+                (f"{entry.aside:>{ASIDE}} ", "faint"),
+                (share, "busy"),
+                (apart[n].ljust(left), entry.kind.token + TEXT if entry.kind else "plain"),
+            )
+            row = [(text, token + CURSOR * (n == here)) for text, token in parts]
+            rows.append([*row, (" " * BETWEEN, "plain")])
         empty: list[Styled] = [(" " * (cells + BETWEEN), "plain")]
         return [*rows, *[empty] * (room - len(rows))]
 
@@ -185,21 +184,6 @@ def bar_cells(width: int, count: int) -> int:
     """The cells that a bar takes in each of so many lists, the blank after it included."""
     each = (width - BETWEEN * (count - 1)) // max(1, count)
     return BAR + 1 if each >= WITH_BAR else 0
-
-
-def _entry(
-    entry: AnswerRow, unit: Unit, text: str, bar: int, glyphs: Glyphs, is_here: bool
-) -> list[Styled]:
-    share = share_bar(entry.ns, entry.whole_ns, bar - 1, glyphs) + " " if bar else ""
-    parts = (
-        (f"{unit.text(entry.ns):>{FIGURE - 1}} ", "plain"),
-        (f"{entry.aside:>{ASIDE}} ", "faint"),
-        (share, "busy"),
-        (text, entry.kind.token + TEXT if entry.kind else "plain"),
-    )
-    shown = [(text, token + CURSOR * is_here) for text, token in parts]
-    mark = (">", "strong" + CURSOR) if is_here else (" ", "strong")
-    return [mark, *shown, (" " * BETWEEN, "plain")]
 
 
 SECTION = "In the answer"
@@ -268,16 +252,14 @@ def went(state: State, found: AnswerPage, at: AnswerAt) -> State:
 
 def answer_pane(state: State, height: int) -> Pane | None:
     """The answer on so many lines; None where something else stands."""
-    found = answer_of(state)
-    if found is None:
+    if (found := answer_of(state)) is None:
         return None
-    answer, width = found, state.size.width
-    glyphs, title = glyphs_for(state.ascii_only), _title(state)
-    picture = AnswerPicture(state.side, answer, glyphs, state.answer_at, title)
+    glyphs, title, width = glyphs_for(state.ascii_only), _title(state), state.size.width
+    picture = AnswerPicture(state.side, found, glyphs, state.answer_at, title)
 
     def pointed(state: State, x: int, y: int) -> State:
         at = picture.place(x, y, width, height)
-        return went(state, answer, at) if at else state
+        return went(state, picture.found, at) if at else state
 
     def wheeled(state: State, turn: Turn) -> State:
         return move(enter(state) if state.answer_at is None else state, 0, turn.lines)
@@ -286,7 +268,6 @@ def answer_pane(state: State, height: int) -> Pane | None:
 
 
 def _title(state: State) -> str:
-    """What keys do here."""
     into = "into-answer/next-pane" if takes_tab(state) else "into-answer"
     outside = f"{into} goes into it", "down/up selects a slice"
     keys = hints_text(INSIDE if state.answer_at else outside, state)

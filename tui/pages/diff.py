@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.text_layout import ListColumn, fit, room, titles
 from fusetui.tui.layout.view import View
-from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, table_of_page
+from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, page_table
 from fusetui.tui.pages.timeline import clicked
 from fusetui.tui.state.action import Run, action, hint_text, on
 from fusetui.tui.state.comparison import Comparison, DiffLines, pair_of
@@ -85,12 +86,10 @@ def both_names(line: DiffLine) -> list[Said]:
     if first is None or first.kind is not RowKind.REPLACED or not (first.a and first.b):
         return []
     names = narrow(first.a[0]), narrow(first.b[0])
-    found = zip("AB", names, differing(*names), strict=True)
-    return [
-        said
-        for side, name, marks in found
-        for said in (Said(f"{side} {name}", "plain"), Said(f"  {marks}", "warning"))
-    ]
+    said = []
+    for side, name, marks in zip("AB", names, differing(*names), strict=True):
+        said += [Said(f"{side} {name}", "plain"), Said(f"  {marks}", "warning")]
+    return said
 
 
 class DiffPage(ListPage):
@@ -110,15 +109,13 @@ class DiffPage(ListPage):
         return "a diff needs two traces that are read to the end: fusetui open A B"
 
     def open(self, state: State) -> Outcome:
-        shown = state.comparison
-        if shown is None:
+        if (shown := state.comparison) is None:
             return compared_anew(state) if state.has_diff else state
         return replace(state, comparison=shown.beside(state.session.views))
 
     def rows(self, state: State) -> Rows:
-        shown = state.comparison
+        shown, columns = state.comparison, columns_of(_found(state))
         lines = shown.lines if shown else ()
-        columns = columns_of(_found(state))
         row = partial(formatted, columns, lines)
         return Rows(_identity(state), len(lines), partial(titles, columns), row)
 
@@ -142,13 +139,12 @@ class DiffPage(ListPage):
         return replace(state, comparison=shown.at(cursor)) if shown else state
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        shown = state.comparison
-        if shown is None:
+        if (shown := state.comparison) is None:
             return ()
         lines, most, width = 3, 3, size.width
         if size.height > ROOMY:
             lines, most = (6, 9) if size.height > WIDE else (4, 7)
-        panes = [Pane(_verdict_height(shown.found, width, most), _verdict(shown.found))]
+        panes = [_verdict(shown.found, width, most)]
         for n, (side, view) in enumerate(zip(shown.sides, shown.views, strict=True)):
             if size.height >= LOW:
                 height = min(2 + len(places(side, view)), lines)
@@ -177,13 +173,11 @@ class DiffPage(ListPage):
             "names_b": [_names(row.b for row in line.rows) for line in lines],
         }
         a, b = [line.a_ns for line in lines], [line.b_ns for line in lines]
-        return table_of_page(DIFF, texts, change_ns=changes, a_ns=a, b_ns=b, counts=counts)
+        return page_table(DIFF, texts, change_ns=changes, a_ns=a, b_ns=b, counts=counts)
 
     def _why(self, state: State) -> TextPicture:
-        columns, opens = (
-            columns_of(_found(state)),
-            hint_text("diff-open opens and closes it", state),
-        )
+        columns = columns_of(_found(state))
+        opens = hint_text("diff-open opens and closes it", state)
         if (shown := self.line(state)) is None:
             return text([])
 
@@ -202,8 +196,7 @@ class DiffPage(ListPage):
 
 
 def _names(each: Iterable[Iterable[str]]) -> list[str]:
-    """Each once."""
-    return list(dict.fromkeys(name for names in each for name in names))
+    return list(dict.fromkeys(chain.from_iterable(each)))
 
 
 def _found(state: State) -> DiffLines | None:
@@ -258,7 +251,6 @@ def _pinned(found: DiffLines | None, pinned: Sequence[DiffLine]) -> TextPicture:
 
 def verdict(diff: Diff, width: int) -> list[Said]:
     """The answer, the story, a line for each side, then what else to know."""
-
     return [
         *folded([narrow(judgment(diff))], width, LOOKS.get(diff.verdict.answer, "title")),
         *folded([narrow(diff.story)], width, "plain")[:STORY_LINES],
@@ -267,15 +259,13 @@ def verdict(diff: Diff, width: int) -> list[Said]:
     ]
 
 
-def _verdict(found: DiffLines | None) -> TextPicture:
-    if found is None:
-        return text([Said(WORKING)])
-    return TextPicture(found, lambda width, height: cut(verdict(found.diff, width), height))
-
-
 @lru_cache(maxsize=4)
-def _verdict_height(found: DiffLines | None, width: int, most: int) -> int:
-    return most if found is None else min(most, len(verdict(found.diff, width)))
+def _verdict(found: DiffLines | None, width: int, most: int) -> Pane:
+    """On as many lines as it needs, `most` of them."""
+    if found is None:
+        return Pane(most, text([Said(WORKING)]))
+    lines = cut(verdict(found.diff, width), most)
+    return Pane(len(lines), text(lines))
 
 
 def turned(state: State) -> State:

@@ -9,17 +9,18 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from fusetui.text.cutting import clip
 from fusetui.text.figures import duration, percent, plural
+from fusetui.text.printable import printable
 from fusetui.trace.model.memo import kept_on, memo
 from fusetui.tui.drawing.lane_lines import chosen_slice, filled_slice
 from fusetui.tui.drawing.picture import Said, ruled, text
 from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for
 from fusetui.tui.layout.answer import working
-from fusetui.tui.layout.figure_trees import FigureTree
 from fusetui.tui.layout.flame import TIMES, TREES, WHOLE, Flame, FlameView, flame_of
 from fusetui.tui.layout.op_tree import FRAMES, call_tree
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import Page, Pane, names_text, next_of
+from fusetui.tui.pages.page import MOST_COPIED, Page, Pane, next_of
 from fusetui.tui.pages.tree import awaited
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
@@ -122,7 +123,7 @@ class FlamePage(Page):
         flame, at = here(state)
         if flame is None or at == WHOLE:
             return ""
-        return names_text([" > ".join(map(flame.tree.label, flame.path(at)))])
+        return clip(printable(" > ".join(map(flame.tree.label, flame.path(at)))), MOST_COPIED)
 
 
 def flame_or_why(state: State) -> Flame | str:
@@ -140,12 +141,9 @@ def flame_or_why(state: State) -> Flame | str:
 
 @memo(6)
 def _flame(side: Side, tree: str, time: str) -> Flame:
-    found: FigureTree
     if tree == "modules" and side.insight.answer:
-        found = side.insight.answer.modules
-    else:
-        found = kept_on(side.trace)[FRAMES] if tree == "frames" else side.once(call_tree)
-    return flame_of(found, time)
+        return flame_of(side.insight.answer.modules, time)
+    return flame_of(kept_on(side.trace)[FRAMES] if tree == "frames" else side.once(call_tree), time)
 
 
 def time_of(state: State) -> str:
@@ -203,9 +201,9 @@ def beside(state: State, by: int) -> State:
 
 
 def show(state: State) -> Outcome:
-    row = FlamePage().subject(state)
-    nothing = told(state, "this is no slice that could be shown")
-    return nothing if row < 0 else search.shown_row(state, row)
+    if (row := FlamePage().subject(state)) >= 0:
+        return search.shown_row(state, row)
+    return told(state, "this is no slice that could be shown")
 
 
 def next_tree(state: State) -> State:

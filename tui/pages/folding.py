@@ -14,9 +14,9 @@ from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.arrays import Flags
 from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, text
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
-from fusetui.tui.layout.figure_trees import FigureTree, visible
+from fusetui.tui.layout.figure_trees import FigureTree
 from fusetui.tui.layout.text_layout import ListColumn, titles
-from fusetui.tui.pages.page import ListPage, Pane, next_of, table_of_page
+from fusetui.tui.pages.page import ListPage, Pane, next_of, page_table
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.state import OpenNodes, Size, State
 
@@ -80,21 +80,19 @@ class TreeListPage(ListPage, Generic[Tree]):
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
         """The nodes that are shown, each below the one around it."""
-        tree = self.tree(state)
-        if tree is None:
+        if (tree := self.tree(state)) is None:
             return None
         shown = self.opened(state).shown
         nodes = shown if rows is None else shown[[*rows]]
         figures = {self.column_name(tree, name): tree.figures[name][nodes] for name in tree.figures}
         texts = self.texts_of_table(tree, nodes.tolist())
-        return table_of_page(self.name, texts, level=tree.level[nodes], **figures)
+        return page_table(self.name, texts, level=tree.level[nodes], **figures)
 
     def nothing(self, state: State) -> str:
         return ""
 
     def rows(self, state: State) -> Rows:
-        tree = self.tree(state)
-        if tree is None or not len(tree):
+        if not (tree := self.tree(state)):
             return no_rows(self.nothing(state))
         found, sort = tree, self.sort(state, tree)
         named, glyphs = self.columns(state, tree, sort), glyphs_for(state.ascii_only)
@@ -126,8 +124,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         return Rows(identity, len(opened.shown), lambda width: titles(columns, width), formatted)
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        tree = self.tree(state)
-        if tree is None or not len(tree):
+        if not (tree := self.tree(state)):
             return ()
         measure = tree.measure(self.sort(state, tree))
         whole, (what, of) = tree.whole(measure), self.heading(state, tree, measure)
@@ -148,8 +145,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         return self._opening(state, tree, tree.open_at_first)
 
     def _opening(self, state: State, tree: Tree, nodes: Flags) -> OpenNodes:
-        order = tree.preorder(self.sort(state, tree))
-        return OpenNodes(nodes, order.nodes[visible(order.end, nodes[order.nodes])])
+        return OpenNodes(nodes, tree.visible(self.sort(state, tree), nodes))
 
     def with_nodes(self, state: State, nodes: Flags) -> State:
         tree = self.tree(state)

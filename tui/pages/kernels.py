@@ -28,14 +28,7 @@ from fusetui.tui.layout.kernel_table import (
 )
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import (
-    ListPage,
-    Pane,
-    next_of,
-    slice_details,
-    sort_actions,
-    table_of_page,
-)
+from fusetui.tui.pages.page import ListPage, Pane, next_of, page_table, slice_details, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.session import Hits
@@ -110,10 +103,9 @@ class KernelsPage(ListPage):
         state = replace(state, kernels=replace(state.kernels, only=()))
         if self.name not in before.lists:
             return state
-        old, new = shown_table(before), shown_table(state)
-        group = self.group(before)
+        new, group = shown_table(state), self.group(before)
         labels = [new.full_name(int(n)) for n in new.order(state.kernels.sort)]
-        name = old.full_name(group) if group >= 0 else ""
+        name = shown_table(before).full_name(group) if group >= 0 else ""
         cursor = labels.index(name) if name in labels else 0
         return state.with_list(self.name, replace(before.list_of(self.name), cursor=cursor))
 
@@ -131,7 +123,7 @@ class KernelsPage(ListPage):
             "count": found.figures("count")[groups],
             **{f"{one}_ns": found.figures(one)[groups] for one in SPREAD},
         }
-        return table_of_page(self.name, texts, **figures)
+        return page_table(self.name, texts, **figures)
 
     def group(self, state: State) -> int:
         order = shown_table(state).order(state.kernels.sort)
@@ -155,7 +147,6 @@ def known_keys(side: Side) -> Mapping[str, Keys]:
 
 
 def shown_table(state: State) -> KernelTable:
-    """That of the active side; made once for each grouping."""
     return _table(state.side, state.kernels.by, state.kernels.only)
 
 
@@ -167,18 +158,17 @@ def _table(side: Side, by: str, only: tuple[Only, ...]) -> KernelTable:
 def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
     units, is_op = table.units, table.role is Role.OP
 
-    def title(sort: str, text: str) -> str:
+    def title(sort: str, text: str = "") -> str:
+        text = text or f"{sort} {units[sort].name}"
         return f"{text}*" if sort == view.sort else text
 
-    total = "self" if is_op else "total"
     columns = [
-        ListColumn(title("total", f"{total} {units['total'].name}"), 10),
+        ListColumn(title("total", f"self {units['total'].name}" * is_op), 10),
         ListColumn("share", 7),
         ListColumn("", BAR, left=True, from_width=90),
         ListColumn(title("count", "count"), 7),
-        ListColumn(title("median", f"median {units['median'].name}"), 11),
-        ListColumn(title("min", f"min {units['min'].name}"), 9, from_width=110),
-        ListColumn(title("max", f"max {units['max'].name}"), 9, from_width=110),
+        ListColumn(title("median"), 11),
+        *(ListColumn(title(sort), 9, from_width=110) for sort in ("min", "max")),
     ]
     if table.by == "name" and not is_op:
         named = (("op", 11), ("tile", 11), ("layout", 6), ("dtype", 6), ("stages", 6), ("arch", 6))
@@ -212,10 +202,10 @@ def narrow_to(state: State) -> State:
 
 
 def widen(state: State) -> State:
-    last = state.kernels.only[-1] if state.kernels.only else None
-    if last is None:
+    if not state.kernels.only:
         return told(state, "all of them are shown")
-    return _with_view(state, KernelView(last.by, state.kernels.sort, state.kernels.only[:-1]))
+    *only, last = state.kernels.only
+    return _with_view(state, KernelView(last.by, state.kernels.sort, tuple(only)))
 
 
 def sort(state: State, by: int) -> State:

@@ -16,12 +16,13 @@ from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.memory import MEMORY, MemoryRow, MemorySide, OverlayLines, rows_of
 from fusetui.tui.layout.text_layout import ListColumn, titles
-from fusetui.tui.pages.page import ListPage, Pane, table_of_page
+from fusetui.tui.pages.page import ListPage, Pane, page_table
 from fusetui.tui.state import memory
 from fusetui.tui.state.action import action, nothing, on
 from fusetui.tui.state.memory import here, memory_of, window, with_view
+from fusetui.tui.state.replays import WHOLE
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Outcome, Overlay, Size, State, told
+from fusetui.tui.state.state import Outcome, Overlay, ReadMemory, Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments, PlacedBlocks
@@ -81,13 +82,23 @@ class MemoryPage(ListPage):
     )
 
     def has(self, state: State) -> bool:
-        return memory.is_there(state)
+        shown = state.memory
+        of_open = (side.trace is shown.trace for side in state.sides) if shown else ()
+        return shown is not None and (shown.trace is None or any(of_open))
 
     def why_not(self, state: State) -> str:
         return "" if self.has(state) or state.sides else memory.NO_SNAPSHOT
 
     def ask(self, state: State) -> Outcome | None:
-        return memory.ask(state)
+        """Has the memory events of the active trace read, unless they or a snapshot are there."""
+        shown = state.memory
+        if shown is not None and (shown.trace is None or shown.trace is state.side.trace):
+            return None
+        if state.side.trace.report.prefix:
+            return told(state, WHOLE)
+        path = state.paths[state.active] if state.active < len(state.paths) else ""
+        asked = ReadMemory((path,), False, state.side.trace, state.page)
+        return told(state, "the memory events of the trace are being read"), asked
 
     def open(self, state: State) -> State:
         """The timeline may show another window by now."""
@@ -188,19 +199,19 @@ class MemoryPage(ListPage):
         return Pane(1, text([Said(said, token)])), Pane(lines, picture, pointed)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        (moments, view), row = here(state), None if memory_of(state).is_map else self.row(state)
+        (moments, view), row = (
+            here(state),
+            None if memory_of(state).is_map else self.row(state),
+        )
         identity = moments, view.at, row, state.list_of(MEMORY).cursor, window(state).zero
         rule, height = glyphs_for(state.ascii_only).rule, self._below(size)
 
-        def lines(width: int, height: int) -> list[Said]:
-            return self._about(state, width)[:height]
-
-        return (Pane(height, ruled(identity, "", rule, lines)),)
+        about = ruled(identity, "", rule, lambda width, lines: self._about(state, width)[:lines])
+        return (Pane(height, about),)
 
     def _about(self, state: State, width: int, every: bool = False) -> list[Said]:
         """What is said of the segment under the cursor, or of the row and its stack."""
-        lines: list[Said] = []
-        moments, _ = here(state)
+        (moments, _), lines = here(state), list[Said]()
         if memory_of(state).is_map:
             found = placed(state)
             if (segment := self.under_cursor(state, range(len(found.segments)))) is not None:
@@ -241,17 +252,14 @@ class MemoryPage(ListPage):
         if memory_of(state).is_map:
             there = placed(state)
             segments = range(len(there.segments)) if rows is None else rows
-            return table_of_page(
-                MEMORY,
-                {"address": [f"{there.segments[n].address:#x}" for n in segments]},
-                size_bytes=[there.segments[n].size for n in segments],
-                used_bytes=[int(there.used[n]) for n in segments],
-                hole_bytes=[int(there.holes[n]) for n in segments],
-            )
+            texts = {"address": [f"{there.segments[n].address:#x}" for n in segments]}
+            sizes = [there.segments[n].size for n in segments]
+            used, holes = ([int(of[n]) for n in segments] for of in (there.used, there.holes))
+            return page_table(MEMORY, texts, size_bytes=sizes, used_bytes=used, hole_bytes=holes)
         found = self.found(state)
         chosen = found if rows is None else [found[row] for row in rows]
         said = partial(pictures().row_text, moments, zero=window(state).zero)
-        figures: dict[str, list[int | None]] = {
+        figures: dict[str, Sequence[int | None]] = {
             "level": [row.level for row in chosen],
             "bytes": [row.bytes for row in chosen],
             "blocks": [row.allocations for row in chosen],
@@ -259,7 +267,7 @@ class MemoryPage(ListPage):
         if len(memory_of(state).sides) == 2:
             figures["other_bytes"] = [None if row.level else row.other for row in chosen]
         names = [said(row) if row.level else row.name for row in chosen]
-        return table_of_page(MEMORY, {"holder": names}, **figures)
+        return page_table(MEMORY, {"holder": names}, **figures)
 
 
 def placed(state: State) -> PlacedBlocks:

@@ -43,7 +43,7 @@ from fusetui.tui.state.state import (
     Replayed,
     Size,
     State,
-    laid_over,
+    overlaid,
 )
 
 if TYPE_CHECKING:
@@ -76,13 +76,10 @@ def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
             heading = f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name"
             shown.append(Said(heading, "title"))
         for one in found.names[: max(0, height - 2)]:
-            part, bar, where = (
-                percent(one.ns, found.ns),
-                share_bar(one.ns, found.ns, BAR, glyphs),
-                "",
-            )
-            if one.in_args:
-                part, bar, where = "", "", IN_ARGS
+            part, bar, where = "", "", IN_ARGS
+            if not one.in_args:
+                part, where = percent(one.ns, found.ns), ""
+                bar = share_bar(one.ns, found.ns, BAR, glyphs)
             left = max(1, width - BEFORE - len(where))
             name = clip(label_of(one.role, one.name), left, glyphs.ellipsis)
             figures = (f"{unit.text(one.ns):>9} ", "plain"), (f"{part:>7} ", "faint")
@@ -111,13 +108,8 @@ def said(found: SearchHits | None) -> str:
 
 NOTICED = 50  # durations that differ by less than 1 / NOTICED are drawn alike
 MOST_CELLS = 60  # of the durations from step to step
-HIT_COLUMNS = (
-    ListColumn("at", 12),
-    ListColumn("duration", 10),
-    ListColumn("", BAR, left=True, from_width=70),
-    ListColumn("where", 18, left=True, from_width=60),
-    ListColumn("hit", 0, left=True),
-)
+BAR_COLUMN = ListColumn("", BAR, left=True, from_width=70)
+WHERE_COLUMN = ListColumn("where", 18, left=True, from_width=60)
 
 
 def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
@@ -125,6 +117,8 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
     start, unit = start_unit(trace), Unit(1000, "us", 1)
     begins, dur = _times(overlay)
     longest, glyphs = int(dur.max(initial=0)), glyphs_for(ascii_only)
+    figures = ListColumn(f"at {start.name}", 12), ListColumn(unit.name, 10)
+    columns = [*figures, BAR_COLUMN, WHERE_COLUMN, ListColumn("hit", 0, left=True)]
 
     def row(index: int, width: int) -> list[Styled]:
         at, ns = int(rows[index]), int(dur[index])
@@ -137,13 +131,12 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
             narrow(trace.track_of(at).label),
             narrow(overlay.steps.names[index]) if overlay.steps else where + label_of(role, name),
         )
-        return row_parts(HIT_COLUMNS, texts, width, last=kind_of(role, name).token + TEXT)
-
-    columns = [ListColumn(f"at {start.name}", 12), ListColumn(unit.name, 10), *HIT_COLUMNS[2:-1]]
+        return row_parts(columns, texts, width, last=kind_of(role, name).token + TEXT)
 
     def heading(width: int) -> str:
-        left = width - 1 - sum(columns[n].width + 1 for n in shown(columns, width - 1))
-        return titles([*columns, ListColumn(joined(["hit", *keys], left), 0, left=True)], width)
+        left = width - sum(columns[n].width + 1 for n in shown(columns, width - 1))
+        last = replace(columns[-1], title=joined(["hit", *keys], left))
+        return titles([*columns[:-1], last], width)
 
     return Rows(overlay, len(rows), heading, row)
 
@@ -153,8 +146,7 @@ def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
     """`120 hits   median 24.1 us, 24.0 us to 39.2 us   over 5 steps ▂▂▃▂█`; the last is kept."""
     side, rows = overlay.side, overlay.hits.rows
     cells, (_, dur) = min(MOST_CELLS, width // 3), _times(overlay)
-    found = trend(side.trace, rows, dur, steps_of(side.trace), cells)
-    if found is None:
+    if (found := trend(side.trace, rows, dur, steps_of(side.trace), cells)) is None:
         return f" {plural(len(rows), 'hit')}"
     bars = spark(found.medians, glyphs_for(ascii_only).levels)
     span = f"over {plural(found.steps, 'step')}" if found.steps else "in order of time"
@@ -213,11 +205,11 @@ class OverlayList(ListPage):
 
     def chosen(self, state: State, index: int) -> Outcome:
         """Of a choice: open the trace; of hits: show the hit."""
-        if isinstance(state.overlay, HitList):
-            if state.overlay.steps is not None and state.overlay.steps.are_iterations:
+        if isinstance(found := state.overlay, HitList):
+            if found.steps is not None and found.steps.are_iterations:
                 return shown_step(closed(state), index)
-            return search.shown(closed(state), replace(state.overlay.hits, at=index))
-        if not isinstance(state.overlay, Chooser):
+            return search.shown(closed(state), replace(found.hits, at=index))
+        if not isinstance(found, Chooser):
             return state
         offer = offered(state)[index]
         if offer.pid:
@@ -270,7 +262,7 @@ def is_text(state: State) -> bool:
 
 def turn_raw(state: State) -> State:
     shown: Any = state.overlay
-    return laid_over(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
+    return overlaid(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
 
 
 @lru_cache(maxsize=1)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
@@ -204,8 +205,7 @@ def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]
         return listing.at_row(state, state.list_of(listing.name).cursor + rows + pages * room)
 
     def choose(state: State) -> Outcome:
-        listing = find(state)
-        if listing is None or not listing.rows(state).count:
+        if (listing := find(state)) is None or not listing.rows(state).count:
             return state
         return listing.chosen(state, state.list_of(listing.name).cursor)
 
@@ -255,13 +255,8 @@ def slice_text(side: Side, row: int) -> str:
     return clip(printable(trace.name_of(row)), MOST_COPIED - len(rest)) + rest
 
 
-def names_text(names: Iterable[str]) -> str:
-    """Full names, one per line, each once."""
-    return clip("\n".join(dict.fromkeys(printable(name) for name in names)), MOST_COPIED)
-
-
-def table_of_page(
-    name: str, texts: Mapping[str, Sequence[Any]], **figures: NDArray[Any] | list[int | None]
+def page_table(
+    name: str, texts: Mapping[str, Sequence[Any]], **figures: NDArray[Any] | Sequence[int | None]
 ) -> Table:
     """What names the rows of a page, then their figures, shape [rows]; None of a list is none."""
     from fusetui.tables.public import Table  # rarely needed
@@ -269,9 +264,9 @@ def table_of_page(
 
     named = [column_of(Spec(column, "text", ""), values) for column, values in texts.items()]
     counted = (
-        column_of(Spec(column, "int", "", True), values)
-        if isinstance(values, list)
-        else TableColumn(column, values)
+        TableColumn(column, values)
+        if isinstance(values, np.ndarray)
+        else column_of(Spec(column, "int", "", True), values)
         for column, values in figures.items()
     )
     return Table(name, (*named, *counted))

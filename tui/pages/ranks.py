@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 AROUND = 2  # a wait takes about this fraction of the window
 
 
-def asked(state: State) -> Outcome:
-    if state.job.done >= 0:
-        return state
-    return replace(state, job=replace(state.job, done=0)), ReadRanks(state.job.paths)
-
-
 def known(state: State, paths: tuple[str, ...], **fields: Any) -> State:
     """More is known of the job with these traces: fields of Job."""
     is_same = state.job.paths == paths
@@ -48,12 +42,12 @@ def beside_the_last(state: State) -> Outcome:
     """Opens a rank where it waits longest, beside the rank that it waits for, on one time axis."""
     if (row := _row(state)) is None:
         return state
-    wait = row.worst_wait
-    if wait is None:
+    if (wait := row.worst_wait) is None:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
         return told(state, f"clocks do not tell for which rank rank {row.rank} waits")
-    return _opening(state, wait, [row, *_of_rank(state, wait.for_rank)])
+    others = [one for one in state.job.rows() if one.rank == wait.for_rank]
+    return _opening(state, wait, [row, *others])
 
 
 def beside_others(state: State) -> Outcome:
@@ -61,28 +55,21 @@ def beside_others(state: State) -> Outcome:
     rank that is waited for, and then the others in the order of the list, on one time axis."""
     if (row := _row(state)) is None:
         return state
-    waits = [
-        (one.worst_wait.wait_ns, one)
-        for one in state.job.rows()
-        if one.worst_wait and one.worst_wait.for_rank == row.rank
-    ]
-    longest = max(waits, key=lambda found: found[0], default=(0, row))
-    waiting = row if row.worst_wait else longest[1]
+    known, waiting = state.job.rows(), row
+    if row.worst_wait is None:
+        waits = [(one.worst_wait, one) for one in known if one.worst_wait]
+        for_it = ((wait.wait_ns, one) for wait, one in waits if wait.for_rank == row.rank)
+        _, waiting = max(for_it, key=lambda found: found[0], default=(0, row))
     if (wait := waiting.worst_wait) is None:
         return told(state, f"rank {row.rank} waits for nobody, and nobody waits longest for it")
-    rows = (waiting, *_of_rank(state, wait.for_rank), row, *state.job.rows())
+    rows = (waiting, *(one for one in known if one.rank == wait.for_rank), row, *known)
     lines = body(state).height + head_height(state) - details_height(state.size.height)
     shown = list({one.rank: one for one in rows}.values())[: max(2, lines // LINES)]
     return _opening(state, wait, shown, only_streams=True)
 
 
 def _row(state: State) -> RankRow | None:
-    """That under the cursor."""
     return dict(enumerate(state.job.rows())).get(state.list_of(NAME).cursor)
-
-
-def _of_rank(state: State, rank: int | None) -> list[RankRow]:
-    return [one for one in state.job.rows() if one.rank == rank]
 
 
 def _opening(
@@ -106,47 +93,39 @@ def arrived(state: State) -> State:
     window, rows = state.job.window, state.job.wanted
     if window is None or not are_wanted(state):
         return replace(state, job=job)
-    session, hint = state.session, ""
+    session = state.session
     side, (view, *others) = session.sides[0], session.views
     begin, end = (side.begin + time for time in window)
     margin = (end - begin) // AROUND
     first = over(side, view, begin - margin, end + margin)
-    shown = [first]
-    if others:
-        later = _later_ns(session.sides, rows, as_recorded=_shares_clock(state))
-        shown += [
-            replace(view, begin=first.begin + ns, end=first.end + ns)
-            for view, ns in zip(others, later, strict=True)
-        ]
-        hint = f"one time axis: {_clocks(state, rows)}"
+    shares_clock = state.job.answer is not None and bool(state.job.answer.clocks.shared)
+    shown, hint = [first], f"one time axis: {_clocks(rows, shares_clock)}" if others else ""
+    zeros = _zeros_ns(session.sides, rows, as_recorded=shares_clock)
+    for view, zero in zip(others, zeros[1:], strict=True):
+        later = zeros[0] - zero
+        shown.append(replace(view, begin=first.begin + later, end=first.end + later))
     if state.job.only_streams:
-        shown = [
-            replace(view, arranged=replace(view.arranged, hidden=but_streams(side.lanes)))
-            for side, view in zip(session.sides, shown, strict=True)
-        ]
+        hidden = [but_streams(side.lanes) for side in session.sides]
+        both = zip(shown, hidden, strict=True)
+        shown = [replace(v, arranged=replace(v.arranged, hidden=n)) for v, n in both]
     session = session.go(tuple(shown))
     return replace(state, session=session, active=0, page=TIMELINE, hint=hint, job=job)
 
 
-def _shares_clock(state: State) -> bool:
-    return state.job.answer is not None and bool(state.job.answer.clocks.shared)
-
-
-def _later_ns(sides: Sequence[Side], rows: Sequence[RankRow], as_recorded: bool) -> list[int]:
-    """What to add to times of the first side for the same moment on each of the others."""
-    first, *others = [
+def _zeros_ns(sides: Sequence[Side], rows: Sequence[RankRow], as_recorded: bool) -> list[int]:
+    """The moment from which the times of each side count, by one clock."""
+    return [
         side.origin + side.trace.epoch_ns - (0 if as_recorded else row.offset_ns or 0)
         for side, row in zip(sides, rows, strict=True)
     ]
-    return [first - zero for zero in others]
 
 
-def _clocks(state: State, rows: Sequence[RankRow]) -> str:
+def _clocks(rows: Sequence[RankRow], are_shared: bool) -> str:
     """How sure it is that the windows show the same moments."""
     known = [row.uncertainty_ns for row in rows if row.uncertainty_ns is not None]
     *others, last = (str(row.rank) for row in rows)
     names = f"ranks {', '.join(others)} and {last}"
-    if _shares_clock(state):
+    if are_shared:
         return f"{names} share a clock"
     if len(known) < len(rows):
         return f"how far the clocks of {names} are apart is not known"
@@ -199,7 +178,9 @@ class RanksPage(ListPage):
     )
 
     def open(self, state: State) -> Outcome:
-        return asked(state)
+        if state.job.done >= 0:
+            return state
+        return replace(state, job=replace(state.job, done=0)), ReadRanks(state.job.paths)
 
     def missing(self, state: State) -> str:
         return "" if state.job.paths else NO_JOB
@@ -207,10 +188,9 @@ class RanksPage(ListPage):
     def rows(self, state: State) -> Rows:
         job = state.job
         if job.answer is None:
-            said = job.problem or f"reading {plural(len(job.paths), 'rank')}: {max(job.done, 0)}"
-            return no_rows(said)
-        found = job.rows()
-        glyphs = glyphs_for(state.ascii_only)
+            reading = f"reading {plural(len(job.paths), 'rank')}: {max(job.done, 0)}"
+            return no_rows(job.problem or reading)
+        found, glyphs = job.rows(), glyphs_for(state.ascii_only)
         unit = unit_of(row.step_ns for row in found)
         columns = [_titled(column, job.sort, unit) for column in COLUMNS]
 
@@ -228,8 +208,7 @@ class RanksPage(ListPage):
         return _opening(state, found.worst_wait, [found])
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        answer = state.job.answer
-        if answer is None:
+        if (answer := state.job.answer) is None:
             return ()
         most = max(ABOVE, size.height - BELOW - len(state.job.rows()) - 1)
         head = partial(_head, answer)
@@ -257,7 +236,7 @@ def _titled(column: ListColumn, sort: str, unit: Unit) -> ListColumn:
     title = column.title or STRIP
     of = f" {unit.name}" if column.title not in ("", "rank", "last") else ""
     mark = STANDS_OUT if column.title == sort else " " if of else ""
-    return ListColumn(f"{title}{of}{mark}", column.width, column.left, column.from_width)
+    return replace(column, title=f"{title}{of}{mark}")
 
 
 def _texts(row: RankRow, unit: Unit) -> list[str]:
@@ -275,9 +254,8 @@ def _strip(job: RankedJob, row: RankRow, width: int, levels: str) -> str:
     """A cell per step, or for several: the higher, the longer it waited there."""
     if job.strip is None:
         return ""
-    top = len(levels) - 1
-    shares = job.strip.shares(row.rank, width)
-    return "".join(levels[max(round(top * share), 1 if share > 0 else 0)] for share in shares)
+    shares, top = job.strip.shares(row.rank, width), len(levels) - 1
+    return "".join(levels[max(round(top * share), int(share > 0))] for share in shares)
 
 
 def _head(answer: JobAnswer, width: int, height: int) -> list[Said]:

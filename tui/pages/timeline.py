@@ -27,20 +27,12 @@ from fusetui.tui.state.memory import allocated_text
 from fusetui.tui.state.moving import ENDED, SECTION, looked_at
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.session import Range
-from fusetui.tui.state.state import (
-    TIMELINE,
-    Details,
-    Overlay,
-    Size,
-    State,
-    told,
-)
+from fusetui.tui.state.state import TIMELINE, Details, Overlay, Size, State, told
 
 
 def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:
     """The view after a click: on a slice it selects it, on the minimap it goes to its time."""
-    division = divided(width, height)
-    side, view = picture.side, picture.view
+    side, view, division = picture.side, picture.view, divided(width, height)
     column, index = x - division.gutter, y - division.axis + picture.top
     if 0 <= index < len(picture.places) and picture.places[index].depth == HIDDEN:
         return replace(view, arranged=Arrangement(pinned=view.arranged.pinned))
@@ -50,11 +42,9 @@ def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -
         return go(side, view, side.begin + (side.end - side.begin) * column // division.width)
     if index >= len(picture.places) or y >= division.axis + division.lanes:
         return None
-    lane = picture.places[index].idle_of
-    if lane is not None:
+    if (lane := picture.places[index].idle_of) is not None:
         time = view.begin + view.span * (2 * column + 1) // (2 * division.width)
-        gap = gap_of_time(side, lane.key[1], time)
-        return replace(view, selected=-1, gap=gap)
+        return replace(view, selected=-1, gap=gap_of_time(side, lane.key[1], time))
     return select(side, view, row_at(side, view, picture.places[index], division.width, column))
 
 
@@ -76,8 +66,8 @@ def chose(state: State, index: int, drag: Drag, division: Division) -> State:
     if drag.x < division.gutter:
         return state
     begin, end = sorted((drag.x, drag.to))
-    times = (division.time(view, begin), division.time(view, end + 1))
-    found = Range(index, times[0] + side.origin, times[1] + side.origin, drag.ended)
+    first, last = (division.time(view, at) + side.origin for at in (begin, end + 1))
+    found = Range(index, first, last, drag.ended)
     state = looked_at(state, index, replace(view, selected=-1, gap=None))
     now = replace(state, session=replace(state.session, time_range=found))
     return told(now, *ENDED) if drag.ended else now
@@ -130,14 +120,13 @@ class TimelinePage(Page):
         state = _refitted(before, state, size)
         tops = list(state.tops)
         same_screen = (before.page, before.size) == (state.page, state.size)
-        for n, side in enumerate(state.sides):
-            view, room = state.session.views[n], _room(state, size, n)
+        for n, (side, view) in enumerate(zip(state.sides, state.session.views, strict=True)):
             known = same_screen and n < len(before.sides) and before.sides[n].trace is side.trace
             same_lines = same_screen and _lines(before, n) == _lines(state, n)
             is_first = not same_lines and _is_at_first(before, n)
             if is_first or not known or before.session.views[n] != view:
                 top_of = first_top if is_first or not known else top_for
-                top = 0 if is_first else tops[n]
+                top, room = 0 if is_first else tops[n], _room(state, size, n)
                 tops[n] = top_of(side, view, places(side, view), top, room)
         now = tuple(tops)
         return state if now == state.tops else replace(state, tops=now)
@@ -197,16 +186,14 @@ def _refitted(before: State, state: State, size: Size) -> State:
     return state if now == state.fits else replace(state, session=session, fits=now)
 
 
-def _lines(state: State, index: int) -> tuple[int, int]:
-    if index >= len(state.sides):
-        return 0, 0
-    return len(state.sides[index].lanes), len(state.sides[index].counter_places)
+def _lines(state: State, index: int) -> list[tuple[int, int]]:
+    sides = state.sides[index : index + 1]
+    return [(len(side.lanes), len(side.counter_places)) for side in sides]
 
 
 def _timeline(state: State, index: int, width: int, height: int) -> Pane:
-    session = state.session
+    session, glyphs = state.session, glyphs_for(state.ascii_only, state.colorless)
     side, view = session.sides[index], session.views[index]
-    glyphs = glyphs_for(state.ascii_only, state.colorless)
     marked, chosen = session.marked[index], session.interval(index)
     path = side.critical if state.on_path else None
     picture = TimelinePicture(side, view, glyphs, state.tops[index], marked, chosen, path)
@@ -239,9 +226,9 @@ def _details(state: State) -> TextPicture:
     """The figures of the range of the active side, else the details of its selected slice."""
     side, row, gap = state.side, state.view.selected, state.view.gap
     glyphs = glyphs_for(state.ascii_only)
-    if state.time_range:
-        of_range = partial(range_lines, side, state.time_range, glyphs=glyphs)
-        return ruled((side, state.time_range), "range of time", glyphs.rule, of_range)
+    if found := state.time_range:
+        of_range = partial(range_lines, side, found, glyphs=glyphs)
+        return ruled((side, found), "range of time", glyphs.rule, of_range)
     if gap:
         of_gap = partial(gap_lines, side, gap, glyphs=glyphs)
         return ruled((side, gap), "idle time", glyphs.rule, of_gap)
@@ -252,8 +239,7 @@ def _details(state: State) -> TextPicture:
         told = ["slice", on, second, allocated_text(state, row)]
         return slice_details(state, row, "   ".join(filter(None, told)))
     said = hints_text(NOTHING, state), working(side.trace, "why the time went where it went")
-    lines = [*map(Said, said)]
-    return ruled(said, "nothing selected", glyphs.rule, lambda width, height: lines)
+    return ruled(said, "nothing selected", glyphs.rule, lambda *_: [*map(Said, said)])
 
 
 def _paged(state: State, pages: int) -> State:

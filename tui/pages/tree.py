@@ -243,8 +243,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return NO_MODULES.format(recorded_with("with_stack=True", state.side.trace.report.format))
 
     def chosen(self, state: State, index: int) -> State:
-        time = self.module(state)
-        if time is None:
+        if (time := self.module(state)) is None:
             return told(state, "this belongs to no module, so there is no call to show")
         return search.shown_row(state, self.subject(state), time.path)
 
@@ -257,8 +256,7 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return (Pane(BELOW, ruled(time, "", rule, partial(about, time))),)
 
     def follow(self, before: State, state: State) -> State:
-        now = before.list_of(self.name)
-        return state.with_list(self.name, replace(now, cursor=0, top=0, opened=None))
+        return state.with_list(self.name)
 
     def texts_of_table(self, tree: ModuleTree, nodes: Sequence[int]) -> dict[str, list[str]]:
         """What belongs to no module has its reason in place of a path."""

@@ -7,32 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from fusetui.analysis.why.model import IDLE, Finding, Gap, Unknown, Why
-from fusetui.report.why_answer import (
-    REASON_ROWS,
-    account_line,
-    account_lines,
-    account_parts,
-    answer,
-    breakdown_text,
-    ceiling_text,
-    main_reason,
-)
+from fusetui.report import why_answer as say
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.picture import (
-    Rows,
-    Said,
-    TextPicture,
-    cut,
-    folded,
-    no_rows,
-    row_parts,
-    ruled,
-    text,
-)
+from fusetui.tui.drawing.picture import Rows, Said, cut, folded, no_rows, row_parts, ruled, text
 from fusetui.tui.drawing.range_lines import gap_lines
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.answer import WORTH, inside, working
@@ -64,8 +45,7 @@ class WhyPage(ListPage):
     )
 
     def rows(self, state: State) -> Rows:
-        found = _why(state.side)
-        if found is None:
+        if (found := _why(state.side)) is None:
             return no_rows(working(state.side.trace, "why the time went where it went"))
         entries, glyphs = entries_of(found), glyphs_for(state.ascii_only)
         stakes = (getattr(one, "at_stake_ns", getattr(one, "dur_ns", None)) for one in entries)
@@ -97,8 +77,7 @@ class WhyPage(ListPage):
         return next((one for one in wanted if isinstance(one, str)), "")
 
     def chosen(self, state: State, index: int) -> State:
-        found = _why(state.side)
-        if found is None:
+        if (found := _why(state.side)) is None:
             return state
         match entries_of(found)[index]:
             case Finding(evidence=()):
@@ -126,35 +105,28 @@ class WhyPage(ListPage):
         shown = _answer(found, size.width, max(1, size.height - ROWS - _below(size)))
         return (Pane(len(shown), text(shown)),)
 
-    def below(self, state: State, size: Size) -> Sequence[Pane]:
-        return (Pane(_below(size), self._about(state)),)
-
     def copied(self, state: State) -> str:
         from fusetui.report.why import why_markdown  # rarely needed
 
         found = _why(state.side)
         return clip(why_markdown(found), MOST_COPIED) if found else ""
 
-    def _about(self, state: State) -> TextPicture:
+    def below(self, state: State, size: Size) -> Sequence[Pane]:
         side, glyphs, found = state.side, glyphs_for(state.ascii_only), _why(state.side)
         entry = self.under_cursor(state, _entries(side))
 
-        def about(width: int, height: int) -> list[Said]:
+        def lines(width: int, height: int) -> Sequence[Said]:
+            about: list[Said] = []
             match entry:
                 case Finding() as finding if found:
-                    return _about_finding(found, finding, width)
+                    about = _about_finding(found, finding, width)
                 case Gap() as gap if at := jumping.place_of_gap(side, gap):
-                    return gap_lines(side, at, width, height, glyphs)
-                case Unknown(_, missing, record_with):
-                    return _folded(
-                        f"Not recorded: {missing}. To record: {record_with}", width, "plain"
-                    )
-            return []
+                    about = gap_lines(side, at, width, height, glyphs)
+                case Unknown(_, missing, how):
+                    about = _folded(f"Not recorded: {missing}. To record: {how}", width, "plain")
+            return cut(about, height, glyphs.ellipsis)
 
-        def lines(width: int, height: int) -> Sequence[Said]:
-            return cut(about(width, height), height, glyphs.ellipsis)
-
-        return ruled((found, side, entry), "", glyphs.rule, lines)
+        return (Pane(_below(size), ruled((found, side, entry), "", glyphs.rule, lines)),)
 
 
 def _below(size: Size) -> int:
@@ -185,14 +157,14 @@ def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
     there is room the breakdown and the ceiling."""
     from fusetui.report.worth import doubt_text
 
-    text, first = doubt_text(found), _folded(answer(found), width, "title", " ")
+    text, first = doubt_text(found), _folded(say.answer(found), width, "title", " ")
     doubt = _folded(text, width, "plain", " ") if text else []
     left = height - len(first) - len(doubt)
     if left <= 0:  # the doubt stands beside each worth, in the room of rows if it must
         return [*first[:height], *doubt]
     first += doubt
     rest = [Said(f" {text}", "plain") for text in _account(found, width - 2, left)]
-    for text in (breakdown_text(found), ceiling_text(found)):
+    for text in (say.breakdown_text(found), say.ceiling_text(found)):
         more = _folded(text, width, before=" ")
         rest += more if len(rest) + len(more) <= left else []
     return [*first, *cut(rest, left)]
@@ -202,13 +174,13 @@ def _account(found: Why, width: int, height: int) -> list[str]:
     """A table, with fewer reasons on a low screen; on one that is lower still, a few lines."""
     if not found.devices:
         return []
-    most, lines = REASON_ROWS, account_lines(found, width)
+    most, lines = say.REASON_ROWS, say.account_lines(found, width)
     while len(lines) > height and most > 1:
         most = max(1, most - (len(lines) - height))
-        lines = account_lines(found, width, most)
+        lines = say.account_lines(found, width, most)
     if len(lines) > height:
-        lines = flow(account_parts(found), width)
-    return lines if len(lines) <= height else [account_line(found, width)]
+        lines = flow(say.account_parts(found), width)
+    return lines if len(lines) <= height else [say.account_line(found, width)]
 
 
 def _folded(text: str, width: int, look: str = "faint", before: str = "") -> list[Said]:
@@ -237,7 +209,7 @@ def _cells(found: Why, entry: Entry, unit: Unit) -> tuple[str, str, tuple[int, i
             spans = {one.device: one.span_ns for one in found.devices}
             part = ns, spans.get(entry.device, 0)
             start = duration(entry.start_ns)
-            text = f"idle from {start}: {IDLE[main_reason(entry)].short}, {inside(entry)}"
+            text = f"idle from {start}: {IDLE[say.main_reason(entry)].short}, {inside(entry)}"
             return unit.text(ns), percent(*part), part, text, "faint"
         case Unknown():
             text = f"not recorded: {entry.missing}; to record: {entry.record_with}"

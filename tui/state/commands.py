@@ -45,10 +45,10 @@ def obeyed(state: State, line: str) -> Outcome:
     verb, _, rest = line.strip().removeprefix(":").strip().partition(" ")
     if verb in COMMANDS and (state.sides or verb in WITHOUT_TRACE):
         return COMMANDS[verb](state, rest.strip())
-    word = clip(printable(verb), LONGEST)
     if verb in COMMANDS:
-        return told(state, f"{word} needs a trace, and none is open")
-    return told(state, f"{word or 'nothing'} is not a command: {', '.join(VERBS)}")
+        return told(state, f"{verb} needs a trace, and none is open")
+    word = clip(printable(verb), LONGEST) or "nothing"
+    return told(state, f"{word} is not a command: {', '.join(VERBS)}")
 
 
 def _goto(state: State, rest: str) -> State:
@@ -63,10 +63,9 @@ def _goto(state: State, rest: str) -> State:
 
 
 def _step(state: State, rest: str) -> State:
-    steps = steps_of(state.side.trace)
     if not NUMBER.fullmatch(rest):
         return told(state, "step takes a number: step 2")
-    if not len(steps):
+    if not len(steps := steps_of(state.side.trace)):
         return told(state, NO_STEPS)
     at = steps.place(int(rest))
     return shown_step(state, at) if at >= 0 else told(state, f"this trace has {steps.known}")
@@ -75,11 +74,10 @@ def _step(state: State, rest: str) -> State:
 def shown_step(state: State, at: int) -> State:
     side, steps = state.side, steps_of(state.side.trace)
     begin = int(steps.start[at]) - side.origin
-    window = over(side, state.view, begin, begin + int(steps.dur[at]))
-    there = shown(state, window)
+    there = shown(state, over(side, state.view, begin, begin + int(steps.dur[at])))
     if steps.printed:
-        said = f"{printable(steps.names[at])}, {at + 1} of {plural(len(steps), 'step')}"
-        return told(there, said)
+        name = printable(steps.names[at])
+        return told(there, f"{name}, {at + 1} of {plural(len(steps), 'step')}")
     name = steps.by if steps.are_iterations else steps.names[at]
     return told(there, f"step #{at + 1} of {len(steps)}: {printable(name)}")
 
@@ -116,18 +114,15 @@ def _cut(state: State, rest: str) -> Outcome:
         return told(state, "cut takes the name of a new file: cut part.json.gz")
     if side.trace.report.prefix:
         return told(state, "cut needs the whole trace, which is being read")
-    out, begin_ns = str(Path(rest).expanduser()), side.trace.begin_ns
-    path = state.paths[state.active]
-    effect = Cut(path, out, found.begin - begin_ns, found.end - begin_ns)
-    return told(state, f"cutting {duration(found.end - found.begin)}"), effect
+    begin, end = found.begin - side.trace.begin_ns, found.end - side.trace.begin_ns
+    effect = Cut(state.paths[state.active], str(Path(rest).expanduser()), begin, end)
+    return told(state, f"cutting {duration(end - begin)}"), effect
 
 
 def _record(state: State, rest: str) -> Outcome:
     if not rest:
         return told(state, "looking for programs that run"), Record()
-    if not NUMBER.fullmatch(rest):
-        return told(state, WRONG_PID)
-    return recorded(state, int(rest))
+    return recorded(state, int(rest)) if NUMBER.fullmatch(rest) else told(state, WRONG_PID)
 
 
 def _again(state: State, rest: str) -> Outcome:

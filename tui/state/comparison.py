@@ -86,10 +86,8 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
 
     def turned(self, index: int) -> tuple[Comparison, int]:
         """The line here opened, or closed, and where it is; an inner line closes the outer one."""
-        if self.found is None or index >= len(self._shown):
-            return self, index
-        place = self._shown[index][1]
-        if place not in self.found.inner:
+        place = dict(enumerate(n for _, n in self._shown)).get(index)
+        if self.found is None or place is None or place not in self.found.inner:
             return self, index
         now = replace(self, opened=self.opened ^ {place})
         return now, [n for _, n in now._shown].index(place)
@@ -103,10 +101,9 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
         """Marks the work of one line; both windows move together to keep the first row in sight."""
         if not self.lines:
             return self
-        drawn, views, pair = [], [], pair_of(self.lines[index])
-        for side, view, rows in zip(self.sides, self.views, pair, strict=True):
-            drawn.append([row for row in rows if side.lane_of(row) >= 0])
-            views.append(select(side, view, next(iter(drawn[-1]), -1)))
+        pair = zip(self.sides, pair_of(self.lines[index]), strict=True)
+        drawn = [[row for row in rows if side.lane_of(row) >= 0] for side, rows in pair]
+        views = [*map(select, self.sides, self.views, (next(iter(rows), -1) for rows in drawn))]
         first = 0 if drawn[0] else 1
         shift = views[first].begin - self.views[first].begin
         windows = [(before.begin + shift, before.end + shift) for before in self.views]

@@ -54,8 +54,7 @@ def step_by(state: State, by: int) -> State:
 
 
 def list_steps(state: State) -> State:
-    steps = steps_of(state.side.trace)
-    if not len(steps):
+    if not len(steps := steps_of(state.side.trace)):
         return told(state, NO_STEPS)
     middle = (state.view.begin + state.view.end) // 2 + state.side.origin
     hits = Hits("steps", state.active, steps.rows).nearest(state.side.trace, middle)
@@ -84,8 +83,7 @@ def _other_pass(origins: Origins, row: int) -> int:
         return int(backward.forward_of(op)[0])
     around = int(backward.made.over(op)[0])
     first = int(backward.made.rows[around]) if around >= 0 else int(op[0])
-    last = int(trace.end_row[first])
-    inside = np.flatnonzero((backward.forward >= first) & (backward.forward < last))
+    inside = (backward.forward >= first) & (backward.forward < trace.end_row[first])
     found = backward.rows[inside]
     return int(found[np.argmin(trace.start[found])]) if len(found) else -1
 

@@ -12,26 +12,16 @@ from fusetui.analysis.questions.chain import is_gpu
 from fusetui.text.figures import plural, size
 from fusetui.text.printable import printable
 from fusetui.tui.layout.frame import divided
-from fusetui.tui.layout.memory import (
-    MEMORY,
-    MemoryCells,
-    MemoryShown,
-    MemorySide,
-    MemoryView,
-    cells,
-)
+from fusetui.tui.layout.memory import MEMORY, MemoryShown, MemorySide, MemoryView, cells
 from fusetui.tui.layout.view import MIN_SPAN_NS
 from fusetui.tui.state.moving import viewed
-from fusetui.tui.state.replays import WHOLE
 from fusetui.tui.state.state import Outcome, Reading, ReadMemory, Refuse, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments
+    from fusetui.tui.layout.memory import MemoryCells
 
 NO_SNAPSHOT = "no memory snapshot is open: fusetui open TRACE --memory SNAPSHOT opens one"
-READING = "the memory events of the trace are being read"
-READ = "the memory events are read"
-NO_SEGMENTS = "a trace does not tell which segments there were: a snapshot does"
 
 
 class Window(NamedTuple):
@@ -57,24 +47,6 @@ def arrived(state: State, sides: tuple[MemorySide, ...]) -> State:
     return replace(now, page=MEMORY, reading=None)
 
 
-def is_there(state: State) -> bool:
-    """Whether a snapshot is open, or memory events of an open trace are."""
-    shown = state.memory
-    of_open = (side.trace is shown.trace for side in state.sides) if shown else ()
-    return shown is not None and (shown.trace is None or any(of_open))
-
-
-def ask(state: State) -> Outcome | None:
-    """Has the memory events of the active trace read, unless they or a snapshot are there."""
-    shown = state.memory
-    if shown is not None and (shown.trace is None or shown.trace is state.side.trace):
-        return None
-    if state.side.trace.report.prefix:
-        return told(state, WHOLE)
-    path = state.paths[state.active] if state.active < len(state.paths) else ""
-    return told(state, READING), ReadMemory((path,), False, state.side.trace, state.page)
-
-
 def of_trace(state: State, asked: ReadMemory, found: tuple[Moments, ...] | str) -> State:
     """They were read, or there are none; their page comes to the front where it was asked for."""
     if not state.sides or state.side.trace is not asked.trace:
@@ -85,7 +57,7 @@ def of_trace(state: State, asked: ReadMemory, found: tuple[Moments, ...] | str) 
     shown = MemoryShown((side,), (side.first_view(0),), by=next(iter(found[0].holders)))
     now = replace(state, memory=shown).with_list(MEMORY)
     if state.page != asked.page or state.overlay or state.prompt:
-        return told(now, READ, "memory memory")
+        return told(now, "the memory events are read", "memory memory")
     return in_sight(replace(now, page=MEMORY, hint=""))
 
 
@@ -112,14 +84,10 @@ def window(state: State, index: int | None = None) -> Window:
     shown = memory_of(state)
     index = shown.active if index is None else index
     if not why_apart(state, index):
-        return Window(_origin(state), state.view.begin, state.view.end, True)
-    view = shown.views[index]
-    return Window(shown.moments(index).position(0), view.begin, view.end, False)
-
-
-def _origin(state: State) -> int:
-    """That of the active trace, in ns since 1970."""
-    return state.side.trace.epoch_ns + state.side.origin
+        side, view = state.side, state.view  # ns since 1970
+        return Window(side.trace.epoch_ns + side.origin, view.begin, view.end, True)
+    own = shown.views[index]
+    return Window(shown.moments(index).position(0), own.begin, own.end, False)
 
 
 def why_apart(state: State, index: int = 0) -> str:
@@ -134,7 +102,8 @@ def why_apart(state: State, index: int = 0) -> str:
         return "the events of the snapshot have no times"
     if not state.side.trace.epoch_ns:
         return "the trace does not say when its clock began"
-    first, last = int(times[0]) - _origin(state), int(times[-1]) - _origin(state)
+    zero = state.side.trace.epoch_ns + state.side.origin
+    first, last = int(times[0]) - zero, int(times[-1]) - zero
     if last < state.side.begin or first > state.side.end:
         return "the snapshot was recorded at another time than the trace"
     return ""
@@ -176,11 +145,11 @@ def with_view(state: State, **fields: Any) -> State:
     return replace(state, memory=replace(shown, views=tuple(views)), hint="")
 
 
-def at_event(state: State, event: int) -> State:
-    """The cursor on an event, which is brought into sight."""
-    (moments, _), (zero, begin, end, _) = here(state), window(state)
+def step(state: State, by: int) -> State:
+    """The cursor so many events further, which is brought into sight."""
+    (moments, view), (zero, begin, end, _) = here(state), window(state)
     last = len(moments.history.events) - 1
-    event = max(min(moments.history.peak_index, 0), min(event, last))
+    event = max(min(moments.history.peak_index, 0), min(view.at + by, last))
     now, place = with_view(state, at=event), moments.position(event) - zero
     left = place - (end - begin) // 2
     return now if begin <= place < end else _windowed(now, left, left + end - begin)
@@ -206,12 +175,11 @@ def whole(state: State) -> State:
 
 def _most(state: State) -> tuple[int, int]:
     """The largest window."""
-    (moments, _), found = here(state), window(state)
-    begin, end = moments.position(0), moments.position(len(moments.positions) - 1) + 1
-    begin, end = begin - found.zero, end - found.zero
-    if found.is_shared:
-        return min(begin, state.side.begin), max(end, state.side.end)
-    return begin, end
+    (moments, _), (zero, _, _, is_shared) = here(state), window(state)
+    begin, last = moments.position(0) - zero, moments.position(len(moments.positions) - 1) - zero
+    if is_shared:
+        return min(begin, state.side.begin), max(last + 1, state.side.end)
+    return begin, last + 1
 
 
 def _windowed(state: State, begin: int, end: int) -> State:
@@ -233,10 +201,6 @@ def in_sight(state: State) -> State:
     if first == last or (view.at < 0 and not first):
         return state
     return with_view(state, at=min(max(view.at, first), last - 1))
-
-
-def step(state: State, by: int) -> State:
-    return at_event(state, here(state)[1].at + by)
 
 
 def beside(state: State, by: int) -> State:
@@ -262,7 +226,7 @@ def next_by(state: State, by: int) -> State:
 
 def turn_map(state: State) -> State:
     if here(state)[0].is_of_trace:
-        return told(state, NO_SEGMENTS)
+        return told(state, "a trace does not tell which segments there were: a snapshot does")
     return turned(state, is_map=not memory_of(state).is_map)
 
 

@@ -100,8 +100,7 @@ def set_mark(state: State, letter: str, note: str = "") -> State:
 
 
 def go_to(state: State, letter: str) -> State:
-    mark = state.session.bookmarks.get(letter)
-    if mark is None:
+    if (mark := state.session.bookmarks.get(letter)) is None:
         return told(state, f"there is no mark {letter}")
     there = brought(state, state.session.at_bookmark(letter), mark.side)
     return told(there, f"at mark {letter}{': ' * bool(mark.note)}{mark.note}", "undo back")

@@ -15,30 +15,18 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.view import Side
+from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.comparison import comparing, lines_of
 from fusetui.tui.state.moving import changed
 from fusetui.tui.state.session import carried, start
-from fusetui.tui.state.state import (
-    DIFF,
-    Chooser,
-    Compare,
-    Order,
-    Outcome,
-    Read,
-    Reading,
-    Refuse,
-    State,
-    Summarize,
-    laid_over,
-    told,
-)
+from fusetui.tui.state.state import DIFF, Chooser, Order, Outcome, Reading, State, overlaid, told
 
 
 def read(state: State, paths: Sequence[str]) -> Outcome:
     """Opens these traces; what is open stays until they are read."""
     wanted = tuple(paths)
-    return replace(state, wanted=wanted, reading=Reading(wanted[0]), hint=""), Read(wanted)
+    return replace(state, wanted=wanted, reading=Reading(wanted[0]), hint=""), effects.Read(wanted)
 
 
 def progressed(state: State, **known: Any) -> State:
@@ -84,7 +72,7 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
 def compared_anew(state: State) -> Outcome:
     """Starts comparing the sides; until the diff is there, its page says so."""
     begun = replace(state, comparison=comparing(state.sides, state.session.views))
-    return begun.with_list(DIFF), Compare(state.sides[0], state.sides[1], state.paths)
+    return begun.with_list(DIFF), effects.Compare(state.sides[0], state.sides[1], state.paths)
 
 
 def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
@@ -124,7 +112,7 @@ def failed(state: State, paths: Sequence[str], sentence: str) -> Outcome:
     if paths is not state.wanted:
         return state
     if not state.sides:
-        return state, Refuse(sentence)
+        return state, effects.Refuse(sentence)
     return told(replace(state, reading=None), printable(sentence))
 
 
@@ -144,7 +132,7 @@ def choose(state: State) -> Outcome:
         return told(state, "no trace was named to choose from", "command open FILE opens one")
     overlay = Chooser(tuple(offer.about or "..." for offer in state.offers))
     wanted = ((at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about)
-    return laid_over(state, overlay), Summarize(tuple(wanted))
+    return overlaid(state, overlay), effects.Summarize(tuple(wanted))
 
 
 def summarized(state: State, index: int, text: str) -> State:

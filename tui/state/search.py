@@ -27,7 +27,7 @@ from fusetui.tui.state.state import (
     Prompt,
     Search,
     State,
-    laid_over,
+    overlaid,
     told,
 )
 
@@ -118,14 +118,15 @@ def _to_first(state: State, found: SearchHits) -> State:
     longer than a time, the longest."""
     if found.wrong:
         return told(state, printable(found.wrong))
-    trace = state.side.trace
-    first = found.rows if len(found.rows) else found.extra
+    trace, first = state.side.trace, found.rows if len(found.rows) else found.extra
     if not len(first):
         missing = f": {found.missing}" if found.missing else ""
         return told(state, printable(f"nothing is found for {found.text}{missing}"))
-    hits, begin = Hits(found.text, state.active, first, searched=True), state.view.begin
-    is_longest = parse(found.text).is_of_longest
-    hits = hits.longest(trace) if is_longest else hits.nearest(trace, begin + state.side.origin)
+    hits = Hits(found.text, state.active, first, searched=True)
+    if parse(found.text).is_of_longest:
+        hits = replace(hits, at=int(trace.dur[first].argmax()))
+    else:
+        hits = hits.nearest(trace, state.view.begin + state.side.origin)
     return shown(state, hits.among(found.together, found.by_args))
 
 
@@ -166,7 +167,8 @@ def shown(state: State, hits: Hits) -> State:
         if not len(rows := replayed(trace, hits.row)):
             return told(state, "it was captured, and no kernel of this trace replays it")
         hits = replace(hits, rows=rows, at=0)
-    found = brought(state, state.session.hit(hits), hits.side)
+    session = replace(state.session.selected(hits.side, hits.row), hits=hits)
+    found = brought(state, session, hits.side)
     keys = ("next-hit next", "previous-hit previous", "hits list")
     return told(found, _place(hits), *keys)
 
@@ -190,7 +192,7 @@ def list_hits(state: State) -> State:
 
 
 def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
-    return laid_over(state, HitList(state.sides[hits.side], hits, steps), max(0, hits.at))
+    return overlaid(state, HitList(state.sides[hits.side], hits, steps), max(0, hits.at))
 
 
 _ask = partial(replace, prompt=Prompt.SEARCH, found=None, wanted_hit="")

@@ -37,9 +37,6 @@ class Bookmark(msgspec.Struct, frozen=True):
     side: int = 0
 
 
-Bookmarks = Mapping[str, Bookmark]
-
-
 class Range(msgspec.Struct, frozen=True):
     """[begin, end) on one side, in ns of the file; `ended` after the second press."""
 
@@ -78,13 +75,8 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
 
     def nearest(self, trace: Trace, time: int) -> Hits:
         """The first hit at or after a time (ns of the file), else the first."""
-        if not len(self.rows):
-            return self
         at = int(np.searchsorted(trace.start[self.rows], time, side="left"))
         return replace(self, at=at % len(self.rows))
-
-    def longest(self, trace: Trace) -> Hits:
-        return replace(self, at=int(trace.dur[self.rows].argmax())) if len(self.rows) else self
 
     def among(self, rows: Rows, by_args: Rows) -> Hits:
         """The same hit among more of them; see Found."""
@@ -107,7 +99,7 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
     future: tuple[Views, ...] = ()
     hits: Hits | None = None
     together: bool = True  # two windows move at once
-    bookmarks: Bookmarks = {}
+    bookmarks: Mapping[str, Bookmark] = {}  # by their letters
     time_range: Range | None = None
 
     def go(self, views: Views) -> ViewSession:
@@ -158,9 +150,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
             if rows:
                 now = now.selected(index, rows[0])
         return now
-
-    def hit(self, hits: Hits) -> ViewSession:
-        return replace(self.selected(hits.side, hits.row), hits=hits)
 
     def with_bookmark(self, letter: str, index: int, note: str = "") -> ViewSession:
         """A mark, by its letter, of what one side shows now."""
@@ -216,15 +205,13 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         sides = aligned(self.sides, diff)
         pairs = zip(first_views(sides), self.views, strict=True)
         views = tuple(replace(one, folds=own.folds, arranged=own.arranged) for one, own in pairs)
-        now = ViewSession(sides, views, NO_MARKS * len(sides), together=self.together)
-        return replace(now, bookmarks=self.bookmarks, time_range=self.time_range)
+        now = replace(self, sides=sides, views=views, marked=NO_MARKS * len(sides))
+        return replace(now, past=(), future=(), hits=None)
 
 
-def start(sides: tuple[Side, ...], lines: int | None = None) -> ViewSession:
+def start(sides: tuple[Side, ...], lines: int) -> ViewSession:
     """The first views, nothing selected; `lines`: for the lanes of each side."""
-    views = first_views(sides)
-    if lines is not None:
-        views = tuple(fitted(s, v, lines) for s, v in zip(sides, views, strict=True))
+    views = tuple(fitted(s, v, lines) for s, v in zip(sides, first_views(sides), strict=True))
     return ViewSession(sides, views, NO_MARKS * len(sides))
 
 
@@ -233,12 +220,12 @@ NewRows = Mapping[int, int]  # the new row of a row of the earlier trace; -1 sta
 
 def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
     """The session on other sides, which have all slices of its own sides."""
-    pairs = list(zip(session.sides, sides, strict=True))
-    rows = [same_rows(a.trace, b.trace, _used(session, n)) for n, (a, b) in enumerate(pairs)]
+    olds = session.sides
+    pairs = enumerate(zip(olds, sides, strict=True))
+    rows = [same_rows(a.trace, b.trace, _used(session, n)) for n, (a, b) in pairs]
 
     def now(views: Views) -> Views:
-        found = zip(pairs, views, rows, strict=True)
-        return tuple(viewed_as(old, new, view, known) for (old, new), view, known in found)
+        return tuple(map(viewed_as, olds, sides, views, rows))
 
     marked = zip(session.marked, rows, strict=True)
     return replace(

@@ -341,7 +341,7 @@ Order = Enum("Order", "STOP_READING QUIT INTERRUPT SUSPEND")
 Outcome = State | tuple[State, Effect | Order]  # the result of an action
 
 
-def laid_over(state: State, overlay: Overlay, cursor: int = 0) -> State:
+def overlaid(state: State, overlay: Overlay, cursor: int = 0) -> State:
     """Shows an overlay, the cursor of its list on this line."""
     return replace(state, overlay=overlay).with_list(OVERLAY, ListState(cursor))
 

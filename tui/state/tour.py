@@ -1,10 +1,11 @@
-"""The guided tour: its steps, as data, from which docs/tour.md is generated; where a person is in
-it, and when it goes on."""
+"""The guided tour: its steps, with their texts of tour.txt, from which docs/tour.md is generated;
+where a person is in it, and when it goes on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -37,8 +38,8 @@ def _has_zoomed(before: State, after: State) -> bool:
     return after.view.span * CLOSE <= after.side.end - after.side.begin
 
 
-def _selected(role: Role) -> Done:
-    return lambda before, after: after.page == TIMELINE and _role(after) == role
+def _selected(before: State, after: State, role: Role) -> bool:
+    return after.page == TIMELINE and _role(after) == role
 
 
 def _role(state: State) -> int:
@@ -56,94 +57,27 @@ def _has_closed(before: State, after: State) -> bool:
     return getattr(before.overlay, "is_slice", False) and not after.overlay
 
 
-def _at_hits(searched: bool) -> Done:
+def _at_hits(before: State, after: State, searched: bool) -> bool:
     """Hits are gone through that are new: of a search, or of the row of a table."""
-
-    def is_at_hits(before: State, after: State) -> bool:
-        hits = after.session.hits
-        return hits is not None and hits is not before.session.hits and hits.searched is searched
-
-    return is_at_hits
+    hits = after.session.hits
+    return hits is not None and hits is not before.session.hits and hits.searched is searched
 
 
-TEXTS = """
-Zoom
-Time runs from left to right: above the threads of the CPU, below the GPU. Three steps of a
-model were profiled. Press `{zoom-in}` until only one of them is in sight; `{zoom-out}` zooms
-out, `{pan-left}` and `{pan-right}` move.
-
-Walk through the lanes
-`{whole}` shows the whole trace again. `{lane-down}` selects a slice, and then one in the next
-lane; `{lane-up}` goes up. Press `{lane-down}` until a kernel on stream 7 is selected: work of
-the GPU.
-
-From kernel to kernel
-`{next}` selects the next slice on the same line, `{previous}` the one before; `{down}` and
-`{up}` change the line. The lines below describe what is selected. Press `{next}` to get to
-another kernel.
-
-Read a kernel name
-Below the lanes, the parts of the name are numbered and explained: what it computes, its tile,
-its data type. Press `{details}` for everything about this kernel, then `{close}` to close it.
-
-Where a kernel comes from
-A kernel was launched by a call on the CPU, and that call was made by an op. Press `{to-launch}`
-to go to the launch call, and `{to-launch}` again to the op. `{to-kernel}` leads back to the
-kernel.
-
-The module
-Which part of the model was that? Press `{modules}` for the tree of modules, with the GPU time
-of each. `{row-down}` and `{row-up}` move, `{turn}` opens a row.
-
-The longest gap
-The GPU is not always busy. Press `{next-gap}` to go to its longest gap. The lines below say why
-it waited, and what the CPU did meanwhile; `{next-gap}` again goes to the next gap.
-
-The tree
-Press `{tree}` for the tree of all that was called, each with the time of the CPU and of the GPU
-below it. `{turn}` opens a row, `{show}` shows it in the timeline.
-
-The kernels
-Press `{kernels}` for a table of the kernels, those that took longest first. Choose one with
-`{row-down}` and `{row-up}`; `{show}` shows it in the timeline, and `{next-hit}` the next time
-that it ran.
-
-Side by side
-The same model was compiled with torch.compile. Press `{choose}` for the list of traces,
-`{row-down}` to get to mlp-compiled, and `{beside}` to open it beside this one.
-
-Read the diff
-What changed, the largest change first: gelu and mul became one Triton kernel. Press
-`{row-down}` and `{row-up}` to read the rows; `{show}` shows what belongs to a row in both
-timelines.
-
-Search
-`{other-side}` changes the side that the keys act on. Press `{search}`, type a part of a name,
-such as `triton` or `gemm`, and press `Enter`; `{next-hit}` and `{previous-hit}` go through what
-was found.
-
-Copy
-Press `{copy}` to copy the full name, start and duration of the selected slice to the clipboard,
-over SSH too. On the page Why, `{why}`, it copies the whole answer as Markdown.
-
-That is all
-`{help}` lists all keys, `{command}` takes commands, and `{why}` says where the time went. Press
-`{quit}` to quit. Your own trace is next: fusetui trace.json.gz
-"""
+TEXTS = Path(__file__).with_name("tour.txt").read_text(encoding="utf-8")
 """The title of each step, and what it asks for."""
 DONE: tuple[tuple[str, Done], ...] = (
     ("w w", _has_zoomed),
-    ("0 J J J J J", _selected(Role.KERNEL)),
+    ("0 J J J J J", partial(_selected, role=Role.KERNEL)),
     ("full_stop", _at_another_kernel),
     ("i escape", _has_closed),
-    ("left_square_bracket left_square_bracket", _selected(Role.OP)),
+    ("left_square_bracket left_square_bracket", partial(_selected, role=Role.OP)),
     ("6", lambda before, after: after.page == "modules"),
     ("e", lambda before, after: bool(after.sides) and after.view.gap is not None),
     ("2", lambda before, after: after.page == "tree"),
-    ("3 j enter", _at_hits(searched=False)),
+    ("3 j enter", partial(_at_hits, searched=False)),
     ("o j b", lambda before, after: after.has_diff),
     ("j enter", lambda before, after: (before.page, after.page) == (DIFF, TIMELINE)),
-    ("slash g e m m enter", _at_hits(searched=True)),
+    ("slash g e m m enter", partial(_at_hits, searched=True)),
     ("y", lambda before, after: after.hint != before.hint and after.hint.startswith(COPIED)),
     ("q", lambda before, after: False),
 )

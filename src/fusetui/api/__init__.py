@@ -6,8 +6,7 @@ What is listed here stays as it is within a major version; docs/python.md descri
 from fusetui import Error
 from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.api.opened import Opened, decode, open, ranks  # noqa: A004
-from fusetui.tables.files import UnknownFormat
-from fusetui.tables.frames import MissingPackage
+from fusetui.tables.files import MissingPackage, UnknownFormat
 from fusetui.tables.public import Table
 from fusetui.tables.table import NoColumn
 from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError

@@ -9,13 +9,11 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from msgspec.structs import replace
-
 from fusetui import Error
 from fusetui.analysis.questions.launches import wants_capture
-from fusetui.analysis.questions.note import note_of
-from fusetui.commands.loading import captures_named, notices
+from fusetui.commands.loading import called, captures_named, notices
 from fusetui.commands.sources import is_shipped, one_trace
+from fusetui.report.output import notes_of
 from fusetui.tables.public import Table
 from fusetui.tables.sources import made
 from fusetui.text.figures import duration, plural
@@ -41,21 +39,18 @@ WIDTH, ROWS = 100, 5  # as HTML: of the account, of each table
 def read(source: Source, cached: bool, captured_by: Sequence[str]) -> tuple[Trace, tuple[str, ...]]:
     """The trace, joined with captures as on the command line, and what could not be read or joined.
     Raises Error."""
-    trace = _of_bytes(source) if isinstance(source, bytes) else _named(os.fspath(source), cached)
+    if isinstance(source, bytes):
+        trace = _of_bytes(source)
+    else:
+        name = os.fspath(source)
+        trace = called(open_trace(one_trace(name), cached=cached), name if is_shipped(name) else "")
     told, paths = [*notices(trace.report)], captures_named(captured_by)
     if paths or wants_capture(trace):
         from fusetui.analysis.serving.opening import said, with_captures  # many modules
 
         trace, joins = with_captures(trace, paths, lambda path: open_trace(path, cached=cached))
         told += said(joins)
-    return trace, (*told, *filter(None, (note_of(trace),)), *trace.notes)
-
-
-def _named(name: str, cached: bool) -> Trace:
-    trace = open_trace(one_trace(name), cached=cached)
-    if not is_shipped(name):
-        return trace
-    return replace(trace, report=replace(trace.report, named=name))  # not by the path of its file
+    return trace, (*told, *notes_of(trace))
 
 
 def _of_bytes(source: bytes) -> Trace:
@@ -64,10 +59,9 @@ def _of_bytes(source: bytes) -> Trace:
         path = Path(folder, "trace")
         path.write_bytes(source)
         try:
-            trace = open_trace(str(path), cached=False)
+            return called(open_trace(str(path), cached=False), BYTES)
         except TraceError as error:
             raise type(error)(str(error).replace(str(path), BYTES)) from None
-    return replace(trace, report=replace(trace.report, named=BYTES))
 
 
 def open(  # noqa: A001

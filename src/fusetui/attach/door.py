@@ -166,7 +166,9 @@ class Door:
                 return
             message = None if flags & socket.MSG_TRUNC else decoded(datagram)
             pid, user, _ = CREDENTIALS.unpack(extras[0][2]) if extras else (0, -1, -1)
-            if message is None or user != os.geteuid() or not _is_client(sender):
+            address = sender if isinstance(sender, bytes) else os.fsencode(sender or "")
+            is_client = Path(os.fsdecode(address.strip(b"\0"))).name.startswith(CLIENT)
+            if message is None or user != os.geteuid() or not is_client:
                 self.ignored += 1
             else:
                 yield Heard(pid, message, sender)
@@ -227,8 +229,3 @@ def taken(folder: str) -> str:
         f"Another daemon listens {where}: dynolog, or another fusetui. dynolog is asked by "
         "dyno gputrace --pids PID --duration-ms 500 --log-file /tmp/trace.json"
     )
-
-
-def _is_client(sender: str | bytes | None) -> bool:
-    name = sender if isinstance(sender, bytes) else os.fsencode(sender or "")
-    return Path(os.fsdecode(name.strip(b"\0"))).name.startswith(CLIENT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePath
 
@@ -45,16 +44,9 @@ def process(pid: int) -> Process | None:
     given = dict(entry.split("=", 1) for entry in entries if "=" in entry)
     named = {given.get(name, "") for name in ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID")}
     program = _program(command)
-    return Process(
-        pid=pid,
-        parent=parent,
-        started=started,
-        command=command,
-        program=program,
-        names=frozenset(named - {"", "none"} | {program}),
-        folder=given.get(FOLDER, "") if OPEN in given else None,
-        rank=given.get("RANK", ""),
-    )
+    names = frozenset(named - {"", "none"} | {program})
+    folder, rank = given.get(FOLDER, "") if OPEN in given else None, given.get("RANK", "")
+    return Process(pid, parent, started, command, program, names, folder, rank)
 
 
 def is_alive(one: Process) -> bool:
@@ -67,7 +59,8 @@ def is_alive(one: Process) -> bool:
 
 def with_torch() -> list[Process]:
     """Those with torch, without launchers, and forks, which have no thread that asks."""
-    every = {one.pid: one for one in _every() if has_torch(one.pid)}
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    every = {pid: one for pid in pids if (one := process(pid)) is not None and has_torch(pid)}
     return [
         one
         for one in every.values()
@@ -87,12 +80,6 @@ def age_s(one: Process) -> float:
     """Seconds since it was started."""
     up = float(Path("/proc/uptime").read_text().split()[0])
     return up - one.started / os.sysconf("SC_CLK_TCK")
-
-
-def _every() -> Iterator[Process]:
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (found := process(int(name))) is not None:
-            yield found
 
 
 def _stat(place: Path) -> tuple[str, int, int]:

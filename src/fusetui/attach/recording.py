@@ -123,12 +123,8 @@ class Recording:
         except OSError as error:
             return _failed(job, f"{self._folder} cannot be made: {error.strerror}"), ""
         takes = max(self._start - now, POLL_S) + self._wish.milliseconds / 1000 + POLL_S
-        told = replace(
-            job,
-            phase=RecordingPhase.TOLD,
-            file=written(file, own_pid),
-            due=time.monotonic() + takes,
-        )
+        place, due = written(file, own_pid), time.monotonic() + takes
+        told = replace(job, phase=RecordingPhase.TOLD, file=place, due=due)
         return told, configuration(self._wish, file, round(self._start * 1000))
 
     def _asks_again(self, job: AttachedProcess) -> AttachedProcess:
@@ -168,8 +164,6 @@ class Recording:
 NEVER_ASKED = (
     "it never asked: its torch has no door, or its folder of sockets was not there when it started"
 )
-
-
 NO_OPERATIONS = (
     "It holds no operations: the program did not compute then, or ended before they were written."
 )

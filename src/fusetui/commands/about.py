@@ -72,9 +72,9 @@ def run_samples(args: Namespace) -> int:
     if args.json:
         emit_json(SamplesDocument(samples, taught))
         return DONE
-    listed = [(SAMPLE, one) for one in samples] + [(LESSON, one) for one in taught]
-    lines = (line for kind, one in listed for line in lines_about(kind + one.name, one.shows))
-    emit("\n".join(lines))
+    for kind, some in ((SAMPLE, samples), (LESSON, taught)):
+        for one in some:
+            emit("\n".join(lines_about(kind + one.name, one.shows)))
     return DONE
 
 
@@ -145,7 +145,7 @@ def run_completion(args: Namespace) -> int:
 def run_mcp(args: Namespace) -> int:
     """Answers agents, by the Model Context Protocol, until standard input ends. Raises CommandError
     for a folder that is none, and MissingPackage."""
-    from fusetui.tables.frames import needed
+    from fusetui.tables.files import needed
 
     for folder in args.allow:
         if not os.path.isdir(folder):

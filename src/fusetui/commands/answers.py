@@ -9,6 +9,7 @@ import math
 import re
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -109,12 +110,8 @@ def run_ops(args: Namespace) -> int:
 
     loaded = load(args.trace, args.captured_by)
     groups = op_groups(loaded.trace, args.by)
-    return shown(
-        args,
-        loaded,
-        lambda: OpsDocument(args.by, groups),
-        lambda most: ops_text(groups, args.by, args.top, most),
-    )
+    text = partial(ops_text, groups, args.by, args.top)
+    return shown(args, loaded, lambda: OpsDocument(args.by, groups), text)
 
 
 def run_modules(args: Namespace) -> int:
@@ -131,12 +128,8 @@ def run_modules(args: Namespace) -> int:
     found = origins(trace)
     times, by_phase = module_times(found, args.expand), phases(found)
     stacks, form = len(trace.rows_of(Role.PYTHON)) > 0, trace.report.format
-    return shown(
-        args,
-        loaded,
-        lambda: ModulesDocument(**asdict(times), phases=by_phase),
-        lambda most: modules_text(times, by_phase, args.top, most, stacks=stacks, form=form),
-    )
+    text = partial(modules_text, times, by_phase, args.top, stacks=stacks, form=form)
+    return shown(args, loaded, lambda: ModulesDocument(**asdict(times), phases=by_phase), text)
 
 
 def run_lines(args: Namespace) -> int:
@@ -150,8 +143,7 @@ def run_lines(args: Namespace) -> int:
     idle = idle_causes(trace)
     times = function_times(origins(trace), args.file, idle, args.by == "line")
     say_why_no_lines(trace, args, bool(times.functions))
-    form = trace.report.format
-    text = lambda most: functions_text(times, args.top, most, form)  # noqa: E731
+    text = partial(functions_text, times, args.top, form=trace.report.format)
     return shown(args, loaded, lambda: times, text)
 
 
@@ -175,12 +167,8 @@ def run_launches(args: Namespace) -> int:
 
     trace, _ = loaded = load(args.trace, args.captured_by)
     found = thread_launches(trace), replays(trace), tuple(map(length_of, queues(trace)))
-    return shown(
-        args,
-        loaded,
-        lambda: LaunchesDocument(str(trace.begin_ns), *found),
-        lambda most: launches_text(*found, most),
-    )
+    document = partial(LaunchesDocument, str(trace.begin_ns), *found)
+    return shown(args, loaded, document, partial(launches_text, *found))
 
 
 def run_serving(args: Namespace) -> int:

@@ -9,7 +9,6 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -38,7 +37,14 @@ def run_cut(args: Namespace) -> int:
         raise CommandError(f"{args.trace} has nothing in that time.")
     name = "" if args.scrub else os.path.basename(trace.report.file)
     keys = {CUT_FROM: msgspec.to_builtins(_about(trace, part, name))}
-    _write(trace, part, args.out, keys, args.scrub)
+    with Bar(f"writing {args.out}", sys.stderr) as bar:
+        if args.scrub:
+            with TemporaryDirectory(prefix="fusetui-") as folder:
+                place = str(Path(folder) / "part.json")
+                save(place, texts_of(trace, part, keys))
+                scrub_file(place, args.out, bar.update)
+        else:
+            save(args.out, texts_of(trace, part, keys, bar.update))
     if not args.scrub:
         for sentence in secret_notices(trace):
             say(sentence)
@@ -55,17 +61,6 @@ def run_perfetto(args: Namespace) -> int:
     code = run_cut(args)
     emit("Open it at https://ui.perfetto.dev: it stays in your browser.")
     return code
-
-
-def _write(trace: Trace, part: Excerpt, out: str, keys: dict[str, Any], scrub: bool) -> None:
-    with Bar(f"writing {out}", sys.stderr) as bar:
-        if not scrub:
-            save(out, texts_of(trace, part, keys, bar.update))
-            return
-        with TemporaryDirectory(prefix="fusetui-") as folder:
-            place = str(Path(folder) / "part.json")
-            save(place, texts_of(trace, part, keys))
-            scrub_file(place, out, bar.update)
 
 
 def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
@@ -88,8 +83,12 @@ def _window(trace: Trace, args: Namespace) -> Window:
     if sum(given) != 1:
         which = "Say one part only" if any(given) else "Say which part"
         raise CommandError(f"{which}: --step N, --from T --to T, --around ROW or --steady.")
-    if args.around is not None:
-        return _around(trace, args.around)
+    if (row := args.around) is not None:
+        if row >= trace.recorded():
+            raise CommandError(f"There is no row {row}: the rows are 0 to {trace.recorded() - 1}.")
+        launched = trace.launch_index.rows[trace.launch_index.within(row, int(trace.end_row[row]))]
+        rows = np.append(launched, row)
+        return int(trace.start[rows].min()), int(trace.end[rows].max())
     if args.steady:
         return _steady(trace, args.step_by)
     return part_asked(trace, args) or (trace.begin_ns, trace.end_ns)
@@ -104,14 +103,6 @@ def part_asked(trace: Trace, args: Namespace) -> Window | None:
     return asked(Accounts(trace), selection_of(args)).window
 
 
-def _around(trace: Trace, row: int) -> Window:
-    if row >= trace.recorded():
-        raise CommandError(f"There is no row {row}: the rows are 0 to {trace.recorded() - 1}.")
-    launched = trace.launch_index.rows[trace.launch_index.within(row, int(trace.end_row[row]))]
-    rows = np.append(launched, row)
-    return int(trace.start[rows].min()), int(trace.end[rows].max())
-
-
 def _steady(trace: Trace, by: str | None) -> Window:
     """The step of median duration, the first left aside where there are others."""
     steps = steps_of(trace, by)
@@ -124,15 +115,10 @@ def _steady(trace: Trace, by: str | None) -> Window:
     return int(steps.start[at]), int(steps.end[at])
 
 
-KINDS = (
-    ("variable", "environment variable"),
-    ("secret", "secret"),
-    ("user", "user name"),
-    ("host", "host"),
-    ("mail", "e-mail account"),
-    ("command", "command line"),
-    ("dir", "folder"),
-)
+KINDS = {
+    **{"variable": "environment variable", "secret": "secret", "user": "user name"},
+    **{"host": "host", "mail": "e-mail account", "command": "command line", "dir": "folder"},
+}
 
 
 def run_convert(args: Namespace) -> int:
@@ -154,8 +140,6 @@ def run_convert(args: Namespace) -> int:
 
 
 def run_scrub(args: Namespace) -> int:
-    from fusetui.trace.scrub.document import scrub_file
-
     with Bar(f"scrubbing {args.trace}", sys.stderr) as bar:
         scrubbed = scrub_file(one_trace(args.trace), args.out, bar.update)
     path = printable(scrubbed.source.path)
@@ -165,7 +149,7 @@ def run_scrub(args: Namespace) -> int:
     if scrubbed.keys_lost:
         say(f"{path}: some keys around its events could not be read and are left out.")
     found = scrubbed.counts()
-    counts = [(found.get(kind, 0), words) for kind, words in KINDS]
+    counts = [(found.get(kind, 0), words) for kind, words in KINDS.items()]
     removed = ", ".join(plural(number, words) for number, words in counts if number) or "nothing"
     emit(f"{printable(args.out)}: {plural(scrubbed.events, 'event')}; removed: {removed}.")
     return UNUSABLE if scrubbed.source.cut else DONE

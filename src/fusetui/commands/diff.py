@@ -54,9 +54,14 @@ def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
         return _variants(a, baseline)
     if baseline is not None:
         raise CommandError("--baseline is for a single run folder: leave out the second trace.")
-    if os.path.isdir(a) and os.path.isdir(b):
-        return _by_name(a, b)
-    return [(a, b)]
+    if not (os.path.isdir(a) and os.path.isdir(b)):
+        return [(a, b)]
+    others = {os.path.basename(path): path for path in traces(b)}
+    found = [(path, others.get(os.path.basename(path))) for path in traces(a)]
+    pairs = [(one, other) for one, other in found if other is not None]
+    if not pairs:
+        raise CommandError(f"{a} and {b} have no file names in common.")
+    return pairs
 
 
 def _variants(folder: str, baseline: str | None) -> list[Pair]:
@@ -71,15 +76,6 @@ def _variants(folder: str, baseline: str | None) -> list[Pair]:
     if first is None:
         raise CommandError(f"{folder} has no variant {baseline}, only {', '.join(named)}.")
     return [(first, path) for path in found if path != first]
-
-
-def _by_name(a: str, b: str) -> list[Pair]:
-    others = {os.path.basename(path): path for path in traces(b)}
-    found = [(path, others.get(os.path.basename(path))) for path in traces(a)]
-    pairs = [(one, other) for one, other in found if other is not None]
-    if not pairs:
-        raise CommandError(f"{a} and {b} have no file names in common.")
-    return pairs
 
 
 def _verdict(

@@ -49,12 +49,15 @@ def one_form(args: Namespace, other: str) -> None:
 
 def _read(name: str, path: str) -> Trace:
     with Bar(f"reading {name}", sys.stderr) as bar:
-        trace = open_trace(path, bar.update)
-    if is_shipped(name):  # told by its name, and not by the path of its file
-        trace = replace(trace, report=replace(trace.report, named=name))
+        trace = called(open_trace(path, bar.update), name if is_shipped(name) else "")
     for sentence in notices(trace.report):
         say(sentence)
     return trace
+
+
+def called(trace: Trace, name: str) -> Trace:
+    """The trace, told by this name in place of the path of its file, if there is one."""
+    return replace(trace, report=replace(trace.report, named=name)) if name else trace
 
 
 def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
@@ -81,35 +84,31 @@ def captures_named(captured_by: Sequence[str]) -> list[str]:
 
 def notices(report: Report) -> Iterator[str]:
     """A sentence for each way in which the file is incomplete."""
-    skipped, unreadable = list(report.skipped), report.unreadable
+    file, skipped, unreadable = report.file, list(report.skipped), report.unreadable
     read = report.events - unreadable
     readable = f"{read} event{'' if read == 1 else 's'} could be read"
     is_cut = bool(skipped) and skipped[-1].reason == CUT_SHORT
     if report.changed:
-        yield f"{report.file} changed while it was read: the figures may mix two states of it."
+        yield f"{file} changed while it was read: the figures may mix two states of it."
     if report.prefix:
-        yield f"{report.file}: {report.missing}."
+        yield f"{file}: {report.missing}."
     elif report.cut:
-        yield (
-            f"{report.file}: {report.cut}, so it cannot be verified; what was unpacked is shown."
-        )
+        yield f"{file}: {report.cut}, so it cannot be verified; what was unpacked is shown."
     elif report.too_damaged >= 0:
-        yield (
-            f"{report.file} is too damaged to be read beyond byte {report.too_damaged}: {readable}."
-        )
+        yield f"{file} is too damaged to be read beyond byte {report.too_damaged}: {readable}."
     elif not report.complete:
         where = f" in the event at byte {skipped[-1].byte}" if is_cut else ""
-        yield f"{report.file} ends early{where}: {readable}."
+        yield f"{file} ends early{where}: {readable}."
     if is_cut:  # already reported
         del skipped[-1:]
         unreadable -= 1
     if skipped:
         first = skipped[0]
         yield (
-            f"{report.file}: {unreadable} of {report.events} events could not be read; the first "
-            f"is at byte {first.byte} ({first.reason})."
+            f"{file}: {unreadable} of {report.events} events could not be read; the first is at "
+            f"byte {first.byte} ({first.reason})."
         )
-    yield from remarks_of(report.file, report)
+    yield from remarks_of(file, report)
 
 
 def remarks_of(file: str, found: Report) -> Iterator[str]:

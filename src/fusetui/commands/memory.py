@@ -37,10 +37,13 @@ def run_memory(args: Namespace) -> int:
     """Raises CommandError for what was asked in a wrong way, TraceError for what is no snapshot."""
     if os.path.isdir(args.snapshot):
         return _folder(args)
-    if _is_trace(args.snapshot):
-        return _trace(args)
-    from fusetui.report.memory import memory_document, memory_text
+    from fusetui.report.memory import memory_document, memory_text, traced_text
 
+    if _is_trace(args.snapshot):
+        if args.b is not None:
+            raise CommandError(f"{args.snapshot} is a trace: only snapshots are compared.")
+        told, loaded = _traced(args.snapshot, args)
+        return shown(args, loaded, lambda: told, lambda most: traced_text(told, args.top, most))
     found = _answered(args.snapshot, args.at)
     if args.b is not None:
         from fusetui.analysis.memory.answer import versus
@@ -94,15 +97,6 @@ def _rows(path: str, args: Namespace) -> tuple[list[dict[str, Any]], str, int]:
 def _is_trace(path: str) -> bool:
     """Whether it is JSON, or ships with fusetui; what is no file at all is not."""
     return is_shipped(path) or glimpse(path, HEAD).lstrip()[:1] in (b"{", b"[")
-
-
-def _trace(args: Namespace) -> int:
-    from fusetui.report.memory import traced_text
-
-    if args.b is not None:
-        raise CommandError(f"{args.snapshot} is a trace: only snapshots are compared.")
-    found, loaded = _traced(args.snapshot, args)
-    return shown(args, loaded, lambda: found, lambda most: traced_text(found, args.top, most))
 
 
 def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTrace]:

@@ -17,8 +17,9 @@ from datetime import datetime
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fusetui import sample_traces
 from fusetui.commands import terminal
 from fusetui.commands.about import lines_about
 from fusetui.commands.errors import DONE, CommandError, say
@@ -34,12 +35,14 @@ from fusetui.commands.sources import (
     traces,
 )
 from fusetui.commands.terminal import has_terminal, needs_ascii
+from fusetui.report.output import emit
+from fusetui.sample_traces import lessons
+from fusetui.text.figures import size
 from fusetui.trace.cache.folder import cache_folder
 from fusetui.trace.formats import looks_like_a_trace
 from fusetui.trace.read.remote import is_remote
-
-if TYPE_CHECKING:
-    from fusetui.tui.state.offers import Offer
+from fusetui.tui.state.offers import Offer
+from fusetui.tui.state.tour import LESSONS
 
 SIDES = 2  # traces that are shown side by side
 NEWEST = 9  # traces, and as many runs
@@ -61,9 +64,6 @@ def run_tutor(args: Namespace) -> int:
     """A guided tour of the app, on a lesson. Raises CommandError if there is no terminal."""
     if not has_terminal():
         raise CommandError("fusetui tutor needs a terminal; docs/tour.md describes the same steps.")
-    from fusetui.sample_traces import lessons
-    from fusetui.tui.state.tour import LESSONS
-
     paths = [str(lessons.path(name)) for name in LESSONS]
     look = {"ascii_only": args.ascii, "theme": args.theme, "mouse": args.mouse}
     return show(paths, opened=1, tour=True, **look)
@@ -115,11 +115,7 @@ def is_snapshot(path: str) -> bool:
 
 def _found(name: str, every: bool) -> list[str]:
     """Every trace of a folder, or only the first, next to another trace."""
-    found = traces(name)
-    if name.endswith(".nsys-rep"):
-        from fusetui.commands.open import exported  # rarely needed
-
-        found = [exported(path) for path in found]
+    found = [*map(exported, traces(name))]
     if len(found) > 1 and not every:
         say(f"{name} contains {len(found)} traces; opening {found[0]}.")
     return found if every else found[:1]
@@ -160,8 +156,6 @@ def start(**look: Any) -> int:
     offers = list(found_in(Path()))
     if has_terminal():
         return show([], opened=0, offers=offers, **look)
-    from fusetui.report.output import emit
-
     lines = [line for offer in offers for line in lines_about(offer.label, offer.about)]
     emit("\n".join([*lines, "", HINT]))
     return DONE
@@ -169,7 +163,8 @@ def start(**look: Any) -> int:
 
 def found_in(folder: Path) -> Iterator[Offer]:
     """The newest traces and runs of a folder, then what ships with fusetui."""
-    yield from _traces(folder)
+    looked_at = (path for path in _by_age(folder)[:LOOKED_AT] if looks_like_a_trace(str(path)))
+    yield from map(_trace, islice(looked_at, NEWEST))
     runs = (path for path in (*listed(folder), *listed(folder / RUNS)) if is_run(str(path)))
     for path in heapq.nlargest(NEWEST, runs, key=changed):
         yield from _run(path)
@@ -191,25 +186,18 @@ def _inside(name: str) -> Iterator[Offer]:
         yield from map(_trace, sorted(map(Path, traces(name)), key=changed, reverse=True))
 
 
-def _traces(folder: Path) -> Iterator[Offer]:
-    from fusetui.trace.formats import looks_like_a_trace
-
-    files = [path for path in listed(folder) if path.name.endswith(ENDINGS) and path.is_file()]
-    newest = heapq.nlargest(LOOKED_AT, files, key=changed)
-    yield from map(_trace, [path for path in newest if looks_like_a_trace(str(path))][:NEWEST])
+def _by_age(folder: Path) -> list[Path]:
+    """The files that may be traces, the newest first."""
+    files = (path for path in listed(folder) if path.name.endswith(ENDINGS) and path.is_file())
+    return sorted(files, key=changed, reverse=True)
 
 
 def _trace(path: Path) -> Offer:
-    from fusetui.text.figures import size
-    from fusetui.tui.state.offers import Offer
-
     return Offer(str(path), (str(path),), f"{_when(path)}   {size(path.stat().st_size)}")
 
 
 def _run(path: Path) -> Iterator[Offer]:
     """The variants of a run; nothing if there is none, as after a capture that failed."""
-    from fusetui.tui.state.offers import Offer
-
     with suppress(CommandError):
         paths = tuple(traces(str(path)))
         names = ", ".join(Path(name).name.partition(".")[0] for name in paths)
@@ -217,11 +205,6 @@ def _run(path: Path) -> Iterator[Offer]:
 
 
 def _shipped() -> Iterator[Offer]:
-    from fusetui import sample_traces
-    from fusetui.sample_traces import lessons
-    from fusetui.tui.state.offers import Offer
-    from fusetui.tui.state.tour import LESSONS
-
     paths = tuple(str(lessons.path(name)) for name in LESSONS[:1])
     yield Offer("tutor", paths, "a guided tour of the app, in five minutes", is_tour=True)
     for prefix, shelf in ((LESSON, lessons), (SAMPLE, sample_traces)):
@@ -254,11 +237,7 @@ def run_watch(args: Namespace) -> int:
 
 def newest(folder: Path) -> Path | None:
     """The trace that was written last."""
-    files = (path for path in listed(folder) if path.name.endswith(ENDINGS) and path.is_file())
-    for path in sorted(files, key=changed, reverse=True):
-        if looks_like_a_trace(str(path)):
-            return path
-    return None
+    return next((path for path in _by_age(folder) if looks_like_a_trace(str(path))), None)
 
 
 def waited_for(folder: Path, shown: Path | None) -> Path:
@@ -276,17 +255,18 @@ def _state(path: Path | None) -> tuple[Path, float, int] | None:
     return None if path is None else (path, changed(path), path.stat().st_size)
 
 
-REPORT = ".nsys-rep"
-
-
 def exported(path: str) -> str:
     """The export of a report; of any other file, and where nothing can be exported, the path. Asks
     before it exports. Raises CommandError if nsys fails."""
-    if not path.endswith(REPORT) or not os.path.isfile(path) or (place := _place(path)) is None:
+    is_report = path.endswith(".nsys-rep") and os.path.isfile(path)
+    if not is_report or (place := _place(path)) is None:
         return path
     if not place.is_file():
         nsys = shutil.which("nsys")
-        if nsys is None or not sys.stdin.isatty() or not _wanted(path, place):
+        if nsys is None or not sys.stdin.isatty():
+            return path
+        say(f"{path} is a report of Nsight Systems. Export it with nsys to {place}? [y/N]")
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return path
         _export(nsys, path, place)
     return str(place)
@@ -301,11 +281,6 @@ def _place(path: str) -> Path | None:
     told = f"{os.path.realpath(path)}\0{state.st_size}\0{state.st_mtime_ns}"
     hashed = blake2b(os.fsencode(told), digest_size=8).hexdigest()
     return folder / "nsys" / f"{Path(path).stem}-{hashed}.sqlite"
-
-
-def _wanted(path: str, place: Path) -> bool:
-    say(f"{path} is a report of Nsight Systems. Export it with nsys to {place}? [y/N]")
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _export(nsys: str, path: str, place: Path) -> None:

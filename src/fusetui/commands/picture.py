@@ -1,21 +1,32 @@
-"""`picture`, `report`: what the app shows, as files that others open. None is written where one of
-them raises CommandError, or what it says beside that."""
+"""`picture`, `report`: what the app shows, as files that others open; `stacks`: its flame graphs as
+files of other tools. None is written where one of them raises CommandError, or what it says beside
+that."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import orjson
+
+from fusetui import __version__
 from fusetui.analysis.why.selection import Selection
-from fusetui.commands.cut import Window, part_asked
+from fusetui.commands.cut import part_asked
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import load
 from fusetui.report.output import emit
-from fusetui.text.figures import plural
+from fusetui.report.streams import write
+from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
-from fusetui.trace import Trace
 from fusetui.trace.new_file import check_new, new_file
+from fusetui.trace.program.modules import module_times
+from fusetui.trace.program.origin import origins
+from fusetui.tui.layout.figure_trees import module_tree
+from fusetui.tui.layout.flame import TIMES, Flame, flame_of
+from fusetui.tui.layout.op_tree import call_tree, frame_tree
 
 AS_TRACE = "fusetui cut writes it as a trace, of which any page can be drawn"
 TIMELINE, DIFF = "timeline", "diff"
@@ -39,7 +50,14 @@ def run_picture(args: Namespace) -> int:
     window = None if is_whole else part_asked(traces[0], args)
     if window and page != TIMELINE:
         raise CommandError(f"A part is drawn by --page timeline alone: {AS_TRACE}.")
-    svg = _drawn(traces, page, window, args)
+    from fusetui.tui.layout.view import short_label
+    from fusetui.tui.pictures import drawn, shown
+    from fusetui.tui.state.state import Size
+
+    labels = [short_label(trace.report.file) for trace in traces]
+    state = shown(traces, labels, page, Size(*args.size), window)
+    title = f"{' and '.join(labels)}: {page}"
+    svg = drawn(state, args.light is not False, title, pixels=args.pixels)
     if form == ".html":
         from fusetui.commands.web.html import document
 
@@ -51,20 +69,9 @@ def run_picture(args: Namespace) -> int:
     return max(one.code for one in loaded)
 
 
-def _drawn(traces: list[Trace], which: str, window: Window | None, args: Namespace) -> str:
-    from fusetui.tui.layout.view import short_label
-    from fusetui.tui.pictures import drawn, shown
-    from fusetui.tui.state.state import Size
-
-    labels = [short_label(trace.report.file) for trace in traces]
-    state = shown(traces, labels, which, Size(*args.size), window)
-    title = f"{' and '.join(labels)}: {which}"
-    return drawn(state, args.light is not False, title, pixels=args.pixels)
-
-
 def _rasterizer() -> Callable[[str], bytes]:
     """Makes a PNG of an SVG. Raises MissingPackage; CommandError without a font for its texts."""
-    from fusetui.tables.frames import needed
+    from fusetui.tables.files import needed
     from fusetui.tui.pictures import FAMILY
 
     drawn = needed("resvg_py", "A PNG", "picture").svg_to_bytes
@@ -87,9 +94,9 @@ def run_report(args: Namespace) -> int:
     traces = [one.trace for one in loaded]
     from fusetui.analysis.replay.worth import with_worth
     from fusetui.analysis.why.answer import why
-    from fusetui.commands.web.sections import Told, html_of
+    from fusetui.commands.web.sections import html_of
 
-    sides = [Told(trace, with_worth(trace, why(trace, Selection()))) for trace in traces]
+    sides = [(trace, with_worth(trace, why(trace, Selection()))) for trace in traces]
     found = None
     if len(traces) > 1:
         from fusetui.analysis.diff.compare import diff
@@ -103,3 +110,77 @@ def run_report(args: Namespace) -> int:
         place.write_bytes(content)
     emit(f"{printable(args.out)}: a report of {plural(len(traces), 'trace')}.")
     return max(one.code for one in loaded)
+
+
+def run_stacks(args: Namespace) -> int:
+    """Raises CommandError where no such time was recorded, and CannotWrite."""
+    if args.folded and args.speedscope:
+        raise CommandError("Use either --folded or --speedscope, not both.")
+    if args.out is not None:
+        check_new(args.out)
+    trace, code = load(args.trace, args.captured_by)
+    time = args.time.upper() if args.time else TIMES[not len(trace.gpu_rows)]
+    if args.of == "ops":
+        flame = flame_of(call_tree(trace), time)
+    elif args.of == "modules":
+        flame = flame_of(module_tree(module_times(found := origins(trace)), found), time)
+    else:
+        flame = flame_of(frame_tree(trace, origins(trace)), time)
+    if not flame.whole_ns:
+        raise CommandError(f"{trace.report.file} has no {time} time of {args.of}.")
+    if args.speedscope:
+        name = printable(Path(trace.report.file).name)
+        document = speedscope(flame, f"{name}: {time} time of {args.of}", name)
+        text = orjson.dumps(document).decode() + "\n"
+    else:
+        text = "".join(folded(flame))
+    if args.out is None:
+        write(text)
+        return code
+    with new_file(args.out) as place:
+        place.write_text(text, encoding="utf-8")
+    emit(f"{printable(args.out)}: {duration(flame.whole_ns)} of {time} time.")
+    return code
+
+
+SCHEMA = "https://www.speedscope.app/file-format-schema.json"
+BETWEEN = ";"
+
+
+def stacks(flame: Flame) -> Iterator[tuple[list[int], int]]:
+    """Those with any time, in the order of the tree: nodes from the outermost one on, and ns that
+    belong to none further inside."""
+    tree, own = flame.tree, flame.amount.copy()
+    inner = np.flatnonzero(tree.parent >= 0)
+    np.subtract.at(own, tree.parent[inner], flame.amount[inner])
+    for node in np.flatnonzero(own > 0).tolist():
+        yield flame.path(node), int(own[node])
+
+
+def folded(flame: Flame) -> Iterator[str]:
+    """A line for each stack, as flamegraph.pl and inferno read them: `a;b;c 1200`."""
+    labels = [label.replace(BETWEEN, ",") for label in _labels(flame)]
+    for nodes, ns in stacks(flame):
+        yield f"{BETWEEN.join(labels[node] for node in nodes)} {ns}\n"
+
+
+def speedscope(flame: Flame, name: str, trace: str) -> dict[str, Any]:
+    """A document of one profile in the file format of speedscope."""
+    labels = _labels(flame)
+    frames = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    found = list(stacks(flame))
+    weights = [ns for _, ns in found]
+    profile = {
+        **{"type": "sampled", "name": name, "unit": "nanoseconds"},
+        **{"startValue": 0, "endValue": sum(weights), "weights": weights},
+        "samples": [[frames[labels[node]] for node in nodes] for nodes, _ in found],
+    }
+    return {
+        **{"$schema": SCHEMA, "exporter": f"fusetui {__version__}", "name": trace},
+        "shared": {"frames": [{"name": label} for label in frames]},
+        "profiles": [profile],
+    }
+
+
+def _labels(flame: Flame) -> Sequence[str]:
+    return [flame.tree.label(node) for node in range(len(flame.amount))]

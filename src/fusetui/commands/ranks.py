@@ -6,14 +6,15 @@ import glob
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from fusetui.analysis.ranks.model import JobAnswer, LeftOut, RankRow, RankSummary
+from fusetui.analysis.ranks.model import JobAnswer
 from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError, say
 from fusetui.commands.loading import one_form
-from fusetui.commands.sources import ENDINGS, of_one_job
+from fusetui.commands.sources import ENDINGS, WHAT, of_one_job
 from fusetui.commands.tables import chosen, form_of, put
 from fusetui.report.output import Bar, emit, emit_json, width
 from fusetui.tables.sources import ranks_table
@@ -25,15 +26,13 @@ from fusetui.trace.read.remote import is_remote, matching
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.answer import Explained
 
-Row = TypeVar("Row", RankRow, LeftOut)
-
 
 def run_ranks(args: Namespace) -> int:
     """Raises CommandError and TraceError for what was asked in a wrong way."""
     one_form(args, "csv")
     if args.what_if:
         return _what_if(args)
-    paths, answer = _answered(args)
+    paths, _, answer = _explained(args)
     from fusetui.report.ranks import ranks_csv, ranks_document, ranks_text
 
     if args.json:
@@ -52,7 +51,7 @@ def show(args: Namespace) -> int:
         raise CommandError("Use --format csv for a table: --csv prints the whole answer.")
     if args.what_if:
         raise CommandError("ranks --what-if prints an answer, not a table.")
-    paths, answer = _answered(args)
+    paths, _, answer = _explained(args)
     put(chosen(ranks_table(answer), args), args, answer.notes)
     for left in answer.left_out:
         say(left.reason)
@@ -75,18 +74,19 @@ def _what_if(args: Namespace) -> int:
     return CANNOT_TELL if worth.why_not else _code(paths, answer)
 
 
-def _answered(args: Namespace) -> tuple[Sequence[str], JobAnswer]:
-    """The files, and what they tell. Raises CommandError where none of them is a rank."""
-    paths, _, answer = _explained(args)
-    return paths, answer
-
-
 def _explained(args: Namespace) -> tuple[Sequence[str], Explained, JobAnswer]:
-    """The answer is without passwords."""
+    """The files, and what they tell; the answer is without passwords. Raises CommandError where
+    none of them is a rank."""
     paths = files(args.paths)
     from fusetui.analysis.ranks.answer import explained
+    from fusetui.analysis.ranks.executors import executor_at, summarize
 
-    found = explained(_summaries(paths, args))
+    with Bar(f"reading {len(paths)} ranks", sys.stderr) as bar:
+        where = nullcontext() if args.on is None else executor_at(args.on)
+        with where as executor:
+            cached = not args.no_cache
+            summaries = summarize(paths, executor, cached=cached, progress=bar.update)
+    found = explained(summaries)
     answer = without_passwords(found.answer)
     if not answer.ranks and not args.json:
         reason, *more = (one.reason.rstrip(".") for one in answer.left_out)
@@ -112,12 +112,10 @@ def _code(paths: Sequence[str], answer: JobAnswer) -> int:
 
 def without_passwords(answer: JobAnswer) -> JobAnswer:
     """The answer without the passwords of URLs."""
-
-    def told(row: Row) -> Row:
-        return replace(row, path=without_credentials(row.path))
-
-    left = (replace(told(one), reason=without_credentials(one.reason)) for one in answer.left_out)
-    return replace(answer, ranks=tuple(map(told, answer.ranks)), left_out=tuple(left))
+    safe = without_credentials
+    ranks = tuple(replace(one, path=safe(one.path)) for one in answer.ranks)
+    left = (replace(one, path=safe(one.path), reason=safe(one.reason)) for one in answer.left_out)
+    return replace(answer, ranks=ranks, left_out=tuple(left))
 
 
 def files(names: Sequence[str]) -> list[str]:
@@ -137,19 +135,6 @@ def _behind(name: str) -> Iterator[str]:
     else:
         found = of_one_job(name)
     if not found:
-        raise CommandError(
-            f"{name} matches no trace (.json, .pftrace or .sqlite, plain, .gz or .zst)."
-        )
+        raise CommandError(f"{name} matches no trace {WHAT}.")
     for path in found:
         yield from [path] if is_remote(path) else processes_in(path)
-
-
-def _summaries(paths: Sequence[str], args: Namespace) -> Sequence[RankSummary | LeftOut]:
-    from fusetui.analysis.ranks.executors import executor_at, summarize
-
-    cached = not args.no_cache
-    with Bar(f"reading {len(paths)} ranks", sys.stderr) as bar:
-        if args.on is None:
-            return summarize(paths, cached=cached, progress=bar.update)
-        with executor_at(args.on) as executor:
-            return summarize(paths, executor, cached=cached, progress=bar.update)

@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from stat import S_ISDIR
+from time import monotonic as now
 from types import FrameType
 
 from fusetui.attach import processes
@@ -135,21 +135,16 @@ def follow(recording: Recording) -> None:
         while True:
             for pid, job in recording.jobs.items():
                 phase, at = known.get(pid, (None, 0.0))
-                grows = (
-                    phase is job.phase is RecordingPhase.WRITING
-                    and time.monotonic() - at > TOLD_AGAIN_S
-                )
+                grows = job.phase is RecordingPhase.WRITING and now() - at > TOLD_AGAIN_S
                 if phase is not job.phase or grows:
-                    known[pid] = job.phase, time.monotonic()
+                    known[pid] = job.phase, now()
                     say(line_of(job))
             if recording.is_done:
                 return
             recording.turn(TURN_S)
     except KeyboardInterrupt:
-        if any(
-            job.phase in (RecordingPhase.TOLD, RecordingPhase.WRITING)
-            for job in recording.jobs.values()
-        ):
+        phases = {job.phase for job in recording.jobs.values()}
+        if phases & {RecordingPhase.TOLD, RecordingPhase.WRITING}:
             say("The programs go on, and write what they were told to.")
         raise
 
@@ -160,9 +155,8 @@ def line_of(job: AttachedProcess) -> str:
     line = f"{job.process.program} {job.process.pid}{rank}: {job.phase.value}"
     if job.phase is RecordingPhase.FAILED:
         return f"{line}: {job.why}."
-    line += (
-        f", {size(job.size)}" if job.phase in (RecordingPhase.WRITING, RecordingPhase.WHOLE) else ""
-    )
+    if job.phase in (RecordingPhase.WRITING, RecordingPhase.WHOLE):
+        line += f", {size(job.size)}"
     line += f", in {os.path.relpath(job.file)}" if job.phase is RecordingPhase.WHOLE else ""
     return f"{line}. {job.why}".strip()
 
@@ -228,10 +222,10 @@ def _recorded(
     """What was recorded until the program ended: once, or whenever Enter was pressed."""
     asked: dict[int, Process] = {}
     found: list[Recording] = []
-    begun = time.monotonic()
+    begun = now()
     while child.poll() is None:
         wanted = list(asked.values())
-        is_time = time.monotonic() - begun >= args.after
+        is_time = now() - begun >= args.after
         if args.on_enter:
             typed = select.select([sys.stdin], [], [], 0)[0]
             is_time = bool(typed) and bool(sys.stdin.readline())

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from fusetui.commands.errors import CommandError, say
+from fusetui.text.figures import several
 
 SAMPLE, LESSON = "sample:", "lesson:"
 RECORD = "run.json"
@@ -15,6 +16,7 @@ SWEEP = "sweep.json"
 ENDINGS = tuple(
     f".{form}{packed}" for form in ("json", "pftrace", "sqlite") for packed in ("", ".gz", ".zst")
 )
+WHAT = "(.json, .pftrace or .sqlite, plain, .gz or .zst)"
 DEPTH = 2  # levels of folders
 LISTED = 10_000  # entries of a folder that are looked at
 FOLDERS = 500  # folders that are looked into, the newest first
@@ -25,11 +27,9 @@ def one_trace(name: str) -> str:
     """The file of a single trace. Raises CommandError for a folder with several."""
     found = traces(name)
     if len(found) > 1:
-        listed = ", ".join(os.path.relpath(path, name) for path in found[:6])
-        more = ", ..." if len(found) > 6 else ""
-        raise CommandError(
-            f"{name} is a folder with {len(found)} traces: choose one ({listed}{more})."
-        )
+        named = ", ".join(os.path.relpath(path, name) for path in found[:6])
+        named += ", ..." if len(found) > 6 else ""
+        raise CommandError(f"{name} is a folder with {len(found)} traces: choose one ({named}).")
     return found[0]
 
 
@@ -50,12 +50,8 @@ def only_below(name: str) -> str:
     """The one folder with traces below a folder without. Raises CommandError."""
     found = folders_below(name)
     if not found:
-        raise CommandError(
-            f"{name} is a folder without traces (.json, .pftrace or .sqlite, plain, .gz or .zst)."
-        )
+        raise CommandError(f"{name} is a folder without traces {WHAT}.")
     if len(found) > 1:
-        from fusetui.text.figures import several  # only for the message
-
         named = several(found, MOST_NAMED)
         raise CommandError(f"{name} holds {len(found)} folders with traces: name one ({named}).")
     return found[0]

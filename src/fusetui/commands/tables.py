@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Any
 
 from fusetui import Error
-from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.why.selection import Selection
 from fusetui.arguments import ROWS
@@ -20,12 +19,11 @@ from fusetui.commands.answers import given_peaks, say_why_no_lines
 from fusetui.commands.errors import DONE, CommandError, say
 from fusetui.commands.loading import load
 from fusetui.commands.why import selection_of
-from fusetui.report.output import emit, width, wrapped
+from fusetui.report.output import emit, notes_of, width, wrapped
 from fusetui.report.streams import write
 from fusetui.signals import Ended
 from fusetui.tables.drawn import listed, seen_first
-from fusetui.tables.files import TEXTS, format_of, save
-from fusetui.tables.frames import needed
+from fusetui.tables.files import TEXTS, format_of, needed, save
 from fusetui.tables.public import Table, table_of, with_files
 from fusetui.tables.sources import FILE, TABLES, TableRequest, made
 from fusetui.tables.sql import SqlTables
@@ -41,14 +39,21 @@ TABLE = "table"
 def show(args: Namespace) -> int:
     """The answer of a command as a table. Raises Error, also for what cannot be written."""
     form_of(args)
-    tables, codes, notes = [], [DONE], dict[str, None]()
+    given, tables, codes, notes = vars(args), [], [DONE], dict[str, None]()
+    asked = TableRequest(
+        by=given.get("by", "name"),
+        peaks=given_peaks(given.get("peak", ())),
+        expand=given.get("expand", False),
+        file=given.get("file"),
+        part=selection_of(args) if "step_by" in given else Selection(),
+    )
     for path in (args.trace, *args.others):
         trace, code = load(path, args.captured_by)
-        tables.append((trace.report.file, made(args.command, trace, _asked(args))))
+        tables.append((trace.report.file, made(args.command, trace, asked)))
         codes.append(code)
         if args.command == "lines":
             say_why_no_lines(trace, args, len(tables[-1][1]) > 0)
-        notes |= dict.fromkeys(filter(None, (note_of(trace), *trace.notes)))
+        notes |= dict.fromkeys(notes_of(trace))
     table = chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args)
     put(table, args, [*notes])
     return max(codes)
@@ -60,7 +65,17 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
     if form == TABLE and not args.output:
         emit("\n".join([_text(table, args, width()), *wrapped(notes)]))
         return
-    _write(table, args, form)
+    some = table.top(args.top) if args.top else table
+    if not args.output:  # not for people
+        for part in TEXTS[form](some):
+            write(part)
+    elif form == TABLE:
+        with new_file(args.output) as place:
+            place.write_text(f"{_text(some, args, Unseen(0))}\n", encoding="utf-8")
+    else:
+        save(some, args.output, form)
+    if args.output:
+        emit(f"{printable(args.output)}: {plural(len(some), 'row')}.")
     for note in notes:
         say(note)
 
@@ -83,17 +98,6 @@ def form_of(args: Namespace) -> str:
     return form
 
 
-def _asked(args: Namespace) -> TableRequest:
-    given = vars(args)
-    return TableRequest(
-        by=given.get("by", "name"),
-        peaks=given_peaks(given.get("peak", ())),
-        expand=given.get("expand", False),
-        file=given.get("file"),
-        part=selection_of(args) if "step_by" in given else Selection(),
-    )
-
-
 def chosen(table: Table, args: Namespace) -> Table:
     """The rows and columns that were asked for; `--where` and `--sort` may name other columns."""
     table = rows_asked(table, args, "--where")
@@ -107,21 +111,6 @@ def rows_asked(table: Table, asked: Any, option: str) -> Table:
     except WrongQuery as error:
         raise CommandError(f"{option}: {error}.") from None
     return table.sort(asked.sort) if asked.sort else table
-
-
-def _write(table: Table, args: Namespace, form: str) -> None:
-    """Prints what is not for people, or writes a file."""
-    table = table.top(args.top) if args.top else table
-    if not args.output:
-        for part in TEXTS[form](table):
-            write(part)
-        return
-    if form == TABLE:
-        with new_file(args.output) as place:
-            place.write_text(f"{_text(table, args, Unseen(0))}\n", encoding="utf-8")
-    else:
-        save(table, args.output, form)
-    emit(f"{printable(args.output)}: {plural(len(table), 'row')}.")
 
 
 def _text(table: Table, args: Namespace, wide: int) -> str:
@@ -156,12 +145,12 @@ def run_sql(args: Namespace) -> int:
     if at_prompt and args.output:
         raise CommandError("--output needs a query.")
     loaded = [load(name, args.captured_by) for name in names]
-    noted = [note for trace, _ in loaded for note in (note_of(trace), *trace.notes) if note]
+    notes = notes_of(*(trace for trace, _ in loaded))
 
     def answer(text: str) -> None:
         table = database.ask(text)
         args.columns = table.names  # all, in their order
-        put(table, args, [*dict.fromkeys(noted)])
+        put(table, args, notes)
 
     with SqlTables([(one.trace.report.file, one.trace) for one in loaded]) as database:
         if at_prompt:

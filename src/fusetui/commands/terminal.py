@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -166,32 +166,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     """The choices of this user. Raises WrongFile, and CommandError for a variable that is wrong."""
-    found = _from_file(environment.get(PLACE, ""))
-    theme = environment.get("FUSETUI_THEME") or found.theme
-    if theme not in THEMES:
-        raise CommandError(f"FUSETUI_THEME is {theme!r}; it can be auto, dark or light.")
-    return msgspec.structs.replace(found, theme=theme)
-
-
-def _from_file(place: str) -> Settings:
-    if place == "off":
-        return Settings()
-    if place:
-        path = Path(place)
-    else:
+    place = environment.get(PLACE, "")
+    path, table = Path(place), dict[str, Any]()
+    if not place:
         from platformdirs import user_config_path
 
         path = user_config_path("fusetui") / FILE
     try:
-        table = table_in(text_of(path), path)
+        table = {} if place == "off" else table_in(text_of(path), path)
     except FileNotFoundError:
         if place:
             raise CommandError(f"{path} does not exist: {PLACE} names it.") from None
-        return Settings()
-    return _checked(table, path)
-
-
-def _checked(table: Mapping[str, object], path: Path) -> Settings:
     names = Settings.__struct_fields__
     for name, value in table.items():
         if name not in names:
@@ -201,7 +186,11 @@ def _checked(table: Mapping[str, object], path: Path) -> Settings:
         except msgspec.ValidationError:
             wanted = "auto, dark or light" if name == "theme" else "true or false"
             raise CommandError(f"{path}: {name} is {value!r}; it can be {wanted}.") from None
-    return msgspec.convert(table, Settings)
+    found = msgspec.convert(table, Settings)
+    theme = environment.get("FUSETUI_THEME") or found.theme
+    if theme not in THEMES:
+        raise CommandError(f"FUSETUI_THEME is {theme!r}; it can be auto, dark or light.")
+    return msgspec.structs.replace(found, theme=theme)
 
 
 def ignored_colors(environment: Mapping[str, str]) -> Iterator[str]:

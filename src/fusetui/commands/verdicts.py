@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandError, say
+from fusetui.commands import errors
+from fusetui.commands.errors import CommandError, say
 from fusetui.text.printable import markdown, markdown_table, printable, without_credentials
 from fusetui.trace.new_file import new_file
 
@@ -26,21 +27,13 @@ ROOM = 200_000  # characters of a summary, of which GitHub takes one megabyte
 
 
 class Outcome(Enum):
-    """The level of the annotation and the element of JUnit; nothing for what passed."""
+    """The level of the annotation and the element of JUnit, nothing for what passed; and the exit
+    code. The most serious first: a file not fully read, a wrong answer, an unclear one."""
 
-    PASSED = "", ""
-    FAILED = "error", "failure"
-    CANNOT_TELL = "warning", "skipped"
-    UNUSABLE = "error", "error"
-
-
-# The most serious first: a file not fully read, then a wrong answer, then an unclear one.
-CODES = {
-    Outcome.UNUSABLE: UNUSABLE,
-    Outcome.FAILED: NO,
-    Outcome.CANNOT_TELL: CANNOT_TELL,
-    Outcome.PASSED: DONE,
-}
+    UNUSABLE = "error", "error", errors.UNUSABLE
+    FAILED = "error", "failure", errors.NO
+    CANNOT_TELL = "warning", "skipped", errors.CANNOT_TELL
+    PASSED = "", "", errors.DONE
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -80,12 +73,12 @@ def told(args: Namespace, cases: Sequence[Case], more: Iterable[str]) -> int:
         with new_file(args.junit, replace=True) as part:
             part.write_text(junit(args.command, cases), encoding="utf-8")
     found = {one.outcome for one in cases}
-    return next((code for outcome, code in CODES.items() if outcome in found), DONE)
+    return next((outcome.value[2] for outcome in Outcome if outcome in found), errors.DONE)
 
 
 def annotation(command: str, case: Case) -> str:
     """The workflow command that shows a case; a value ends neither its line nor itself."""
-    level, _ = case.outcome.value
+    level, *_ = case.outcome.value
     file = f"file={_property(case.file)}," if case.file else ""
     return f"::{level} {file}title={_property(f'fusetui {command}')}::{_data(case.said)}"
 
@@ -126,7 +119,7 @@ def junit(command: str, cases: Sequence[Case]) -> str:
     counts += f'skipped="{counted["skipped"]}"'
     tests = []
     for one in cases:
-        _, element = one.outcome.value
+        _, element, _ = one.outcome.value
         inside = f'<{element} message="{_xml(one.said)}"/>' if element else ""
         head = f'<testcase classname="fusetui.{command}" name="{_xml(one.name)}">'
         tests.append(f"{head}{inside}</testcase>\n")

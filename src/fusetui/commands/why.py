@@ -4,13 +4,14 @@ what a change would be worth; `path`: the critical path and what has time to spa
 from __future__ import annotations
 
 from argparse import Namespace
+from functools import partial
 
 from fusetui.analysis.why.model import Why
 from fusetui.analysis.why.selection import Selection
 from fusetui.commands.answers import shown
 from fusetui.commands.errors import CANNOT_TELL, CommandError
 from fusetui.commands.loading import load, one_form
-from fusetui.report.output import emit_json_of, emit_of, note_lines, width
+from fusetui.report.output import emit_json_of, emit_of, notes_of, width, wrapped
 from fusetui.text.figures import parse_time
 from fusetui.text.patterns import late
 from fusetui.trace import Trace
@@ -30,7 +31,15 @@ def run_why(args: Namespace) -> int:
     if args.other is not None:
         other, other_code = load(args.other, ())
         others = _with_worth(other, why(other, selection_of(args)), args)
-        _show_both((trace, other), (found, others), args)
+        from fusetui.analysis.why.versus import versus
+        from fusetui.report.versus import versus_document, versus_markdown, versus_text
+
+        both = versus(found, others)
+        if args.json:
+            emit_json_of(trace, versus_document(both, (trace, other)), other)
+        else:
+            text = versus_markdown(both) if args.markdown else versus_text(both, width())
+            emit_of(trace, text, other)
         return max(code, other_code)
     from fusetui.report.why import why_document, why_markdown, why_text
 
@@ -39,7 +48,7 @@ def run_why(args: Namespace) -> int:
     elif args.markdown:
         emit_of(trace, why_markdown(found))
     else:
-        emit_of(trace, why_text(found, width(), len(note_lines(trace)), args.all))
+        emit_of(trace, why_text(found, width(), len(wrapped(notes_of(trace))), args.all))
     return code
 
 
@@ -52,18 +61,6 @@ def _with_worth(trace: Trace, found: Why, args: Namespace) -> Why:
     return with_worth(trace, found, args.together, by=args.step_by, asked=asked)
 
 
-def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namespace) -> None:
-    from fusetui.analysis.why.versus import versus
-    from fusetui.report.versus import versus_document, versus_markdown, versus_text
-
-    both = versus(*found)
-    if args.json:
-        emit_json_of(traces[0], versus_document(both, traces), traces[1])
-    else:
-        text = versus_markdown(both) if args.markdown else versus_text(both, width())
-        emit_of(traces[0], text, traces[1])
-
-
 def run_gaps(args: Namespace) -> int:
     """Raises NotThere if the selected part is not in the trace, and CommandError."""
     from fusetui.analysis.why.selection import accounted
@@ -72,12 +69,8 @@ def run_gaps(args: Namespace) -> int:
 
     loaded = load(args.trace, args.captured_by)
     found, most = accounted(loaded.trace, selection_of(args)), None if args.all else args.top
-    return shown(
-        args,
-        loaded,
-        lambda: printed(found, GapsDocument),
-        lambda wide: gaps_text(found, most or None, wide),
-    )
+    text = partial(gaps_text, found, most or None)
+    return shown(args, loaded, lambda: printed(found, GapsDocument), text)
 
 
 def selection_of(args: Namespace) -> Selection:
@@ -117,10 +110,8 @@ def run_whatif(args: Namespace) -> int:
         curve = sweep(loaded.trace, args.sweep, args.step)
         code = shown(args, loaded, lambda: curve, lambda most: sweep_text(curve, most))
         return code if curve.points else CANNOT_TELL
-    found = whatif(loaded.trace, args.changes, args.step)
-    code = shown(
-        args, loaded, lambda: found, lambda most: whatif_text(found, most, args.steps == "all")
-    )
+    found, every = whatif(loaded.trace, args.changes, args.step), args.steps == "all"
+    code = shown(args, loaded, lambda: found, lambda most: whatif_text(found, most, every))
     return CANNOT_TELL if found.abstains else code
 
 

@@ -226,22 +226,17 @@ def sums(diff: Diff) -> list[str]:
 
 def _parts(parts: Sequence[Subtotal]) -> str:
     changed = [part for part in parts if part.change_ns]
-    named = [
-        f"{_part_name(part)} {duration(part.a_ns)} -> {duration(part.b_ns)} "
-        f"({signed_duration(part.change_ns)})"
-        for part in changed[:PARTS]
-    ]
+    named = []
+    for part in changed[:PARTS]:  # `backward, compiled`, with the place where there is one
+        words = [part.phase, part.name or ("" if part.phase else "elsewhere")]
+        name = clip(printable(" ".join(word for word in words if word)), PLACE)
+        name += " (compiled)" if part.compiled == "b" and part.phase + part.name else ""
+        times = f"{duration(part.a_ns)} -> {duration(part.b_ns)}"
+        named.append(f"{name} {times} ({signed_duration(part.change_ns)})")
     if rest := changed[PARTS:]:
         more = signed_duration(sum(part.change_ns for part in rest))
         named.append(f"{count(len(rest))} more {more}")
     return ", ".join(named) or "no change"
-
-
-def _part_name(part: Subtotal) -> str:
-    """`backward, compiled`, with the place where there is one."""
-    words = [part.phase, part.name or ("" if part.phase else "elsewhere")]
-    name = clip(printable(" ".join(word for word in words if word)), PLACE)
-    return f"{name} (compiled)" if part.compiled == "b" and part.phase + part.name else name
 
 
 def _thing(a: DiffSide, b: DiffSide) -> str:

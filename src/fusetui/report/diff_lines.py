@@ -67,9 +67,8 @@ class DiffLine(msgspec.Struct, frozen=True):
     @property
     def is_nothing(self) -> bool:
         """Whether all its figures would be zeros."""
-        figures = (self.a_ns, self.b_ns, self.change_ns)
-        both = self.a_ns is not None and self.b_ns is not None
-        return both and all(microseconds(ns) == microseconds(0) for ns in figures)
+        told = {microseconds(ns) for ns in (self.a_ns, self.b_ns, self.change_ns)}
+        return told == {microseconds(0)}
 
 
 def by_effect(found: Iterable[DiffLine]) -> list[DiffLine]:
@@ -187,7 +186,6 @@ def _kind(kind: RowKind, a_ns: int, b_ns: int) -> str:
 
 
 def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
-    """The reason, without repeating what the kind says already."""
     if times > 1 and (row.kind in TIMED or _kind(row.kind, a_ns, b_ns) == NOISE):
         return f"the same, {change(a_ns, b_ns)} time"
     if times > 1 and row.kind is RowKind.MOVED:

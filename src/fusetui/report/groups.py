@@ -48,7 +48,6 @@ class OpsDocument(msgspec.Struct, frozen=True):
     ops: Sequence[OpGroup]
 
 
-TITLES = {"name": "kernel", "shape": "kernel, op and inputs"}
 WIDEST = 60  # width that names with shapes get before figures do
 
 
@@ -58,6 +57,7 @@ def kernels_text(
     """The first `top` groups (0: all; at least one), how many are left out, and notices about
     missing figures."""
     whole = sum(group.total_ns for group in groups)
+    title = {"name": "kernel", "shape": "kernel, op and inputs"}.get(by, by)
     columns = [
         *times(total=0),
         Column(
@@ -74,7 +74,7 @@ def kernels_text(
         Column("B/s", spare=13, cell=lambda g: _rate(g.bytes, g.bytes_ns, "B/s")),
         Column("waves", False, 14, lambda g: known(g.waves, lambda n: significant(n, DIGITS), "")),
         *times(mean=6, min=10, p10=8, median=4, p90=7, max=11),
-        Column(TITLES.get(by, by), True, cell=lambda group: _label(group, by, width)),
+        Column(title, True, cell=lambda group: _label(group, by, width)),
     ]
     if by == "name":
         columns.append(Column("name", True, 15, lambda group: printable(group.name)))
@@ -119,7 +119,6 @@ def _table(
 
 
 def _label(group: KernelGroup, by: str, width: int) -> str:
-    """The text of the last column, which the table cuts to fit."""
     fields = asdict(group)
     if by == "name":
         return kernel_label(fields["name"], width)
@@ -146,9 +145,8 @@ def _rate(amount: int | None, ns: int, unit: str) -> str:
 
 
 def _device(device: DevicePeak) -> DeviceDocument:
-    peak = device.peak
-    peaks = None if peak is None else {k: round(r * TERA) for k, r in peak.teraflops.items()}
-    if peaks is not None and peak is not None and peak.bytes_per_s:
-        peaks[BANDWIDTH] = round(peak.bytes_per_s)
-    given = [] if peak is None else sorted(peak.given)
-    return DeviceDocument(exact_id(device.device), device.name, peaks, given)
+    if (peak := device.peak) is None:
+        return DeviceDocument(exact_id(device.device), device.name, None, [])
+    peaks = {kind: round(rate * TERA) for kind, rate in peak.teraflops.items()}
+    peaks |= {BANDWIDTH: round(peak.bytes_per_s)} if peak.bytes_per_s else {}
+    return DeviceDocument(exact_id(device.device), device.name, peaks, sorted(peak.given))

@@ -58,12 +58,7 @@ def speaks_unicode() -> bool:
 
 def emit_of(trace: Trace, text: str, *others: Trace) -> None:
     """Prints a table, followed by the notes of its traces, if any."""
-    emit("\n".join([text, *note_lines(trace, *others)]))
-
-
-def note_lines(*traces: Trace) -> list[str]:
-    """The lines that `emit_of` prints below a table."""
-    return wrapped(notes_of(*traces))
+    emit("\n".join([text, *wrapped(notes_of(trace, *others))]))
 
 
 def wrapped(notes: Sequence[str]) -> list[str]:

@@ -58,10 +58,8 @@ def modules_text(
     whether Python frames were recorded; `form`: the format of the trace."""
     said = NO_CALLS_IN_STACKS if stacks else NO_CALLS.format(recorded_with("with_stack=True", form))
     tree = list(_module_table(times, top, width, said))
-    parts = [
-        f"{phase.phase} {duration(phase.gpu_ns)} ({percent(phase.gpu_ns, times.gpu_ns)})"
-        for phase in phases
-    ]
+    shares = ((one, percent(one.gpu_ns, times.gpu_ns)) for one in phases)
+    parts = [f"{one.phase} {duration(one.gpu_ns)} ({share})" for one, share in shares]
     by_phase = [f"GPU time by phase: {', '.join(parts)}"] if parts else []
     none = _unclaimed(times.none, times.gpu_ns, "in no module or annotation")
     missing = _told(NO_MODULES, form, "with_stack=True", "record_function")
@@ -80,7 +78,6 @@ def functions_text(times: Functions, top: int, width: int, form: str) -> str:
 
 
 def _told(sentences: Sequence[str], form: str, *options: str) -> list[str]:
-    """With what records what is missing."""
     said = [recorded_with(option, form) for option in options]
     return [sentence.format(*said) for sentence in sentences]
 
@@ -192,7 +189,12 @@ def launches_text(
 ) -> str:
     if not threads:
         return "no launch calls in this trace"
-    rows = [row for thread in threads[:MOST] for row in _thread(thread)]
+    rows: list[CallRow] = []
+    for one in threads[:MOST]:
+        label = f"thread {one.thread} of process {one.process}"
+        each = one.calls if len(one.calls) > 1 else ()
+        rows.append(CallRow(one, one.span_ns, label))
+        rows += (CallRow(calls, one.span_ns, f"  {calls.name}") for calls in each)
     more = left_out(len(threads) - MOST, "thread", JSON_ALL)
     paragraphs = ["\n".join([table_of(CALL_COLUMNS, rows, width), *more])]
     by_graph = by_key(graphs, lambda r: (r.call, device_label(r.device), r.kernels))
@@ -202,11 +204,3 @@ def launches_text(
     if queues:
         paragraphs.append(table_of(QUEUE_COLUMNS, queues, width))
     return "\n\n".join(paragraphs)
-
-
-def _thread(thread: ThreadLaunches) -> Iterator[CallRow]:
-    """The thread, followed by its calls by name."""
-    yield CallRow(thread, thread.span_ns, f"thread {thread.thread} of process {thread.process}")
-    if len(thread.calls) > 1:
-        for calls in thread.calls:
-            yield CallRow(calls, thread.span_ns, f"  {calls.name}")

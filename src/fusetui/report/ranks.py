@@ -43,9 +43,11 @@ CSV = (
 
 def ranks_text(answer: JobAnswer, most: int, top: int) -> str:
     """Some forty lines: what was given, the ranks, who waits for whom and why, the collectives."""
-    late = answer.stragglers
+    late, head = answer.stragglers, list(headline(answer))
+    if (more := len(head) - MOST_HEAD) > 0:
+        head[MOST_HEAD:] = [f"... and {count(more)} more remarks like these (--json has all)"]
     sections = (
-        _wrapped(_head(answer), most),
+        _wrapped([*head, clocks_text(answer)], most),
         _ranks(answer, most, top),
         _wrapped([*map(partial(straggler_text, answer), late), *verdict_lines(answer)], most),
         _kinds(answer, most),
@@ -102,14 +104,6 @@ def _wrapped(sentences: Iterable[str], most: int) -> list[str]:
     return [*chain.from_iterable(lines)]
 
 
-def _head(answer: JobAnswer) -> Iterator[str]:
-    lines = list(headline(answer))
-    yield from lines[:MOST_HEAD]
-    if len(lines) > MOST_HEAD:
-        yield f"... and {count(len(lines) - MOST_HEAD)} more remarks like these (--json has all)"
-    yield clocks_text(answer)
-
-
 def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
     if not answer.ranks:
         return []
@@ -158,9 +152,7 @@ def _kinds(answer: JobAnswer, most: int) -> list[str]:
     columns = (
         Column("collective", left=True, cell=lambda kind: printable(kind.name)),
         Column("group", left=True, spare=1, cell=lambda kind: printable(kind.group) or "-"),
-        Column(
-            "ranks", cell=lambda kind: f"{kind.given}{f' of {kind.ranks}' if kind.ranks else ''}"
-        ),
+        Column("ranks", cell=lambda k: f"{k.given}{f' of {k.ranks}' if k.ranks else ''}"),
         Column("size", cell=lambda kind: known(kind.bytes, size)),
         Column("count", cell=lambda kind: count(kind.count)),
         Column("waits", cell=wait),

@@ -88,7 +88,6 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
 
 
 def _in_turn(found: JobVerdict) -> str:
-    """Another rank is late in each step."""
     every, late = found.waits_ns, plural(found.in_turn, "rank")
     mean, least, most = (
         duration(round(ns)) for ns in (sum(every) / len(every), min(every), max(every))
@@ -136,10 +135,8 @@ def _why(one: Straggler, steps: int) -> Iterator[str]:
 
 def headline(answer: JobAnswer) -> Iterator[str]:
     """What was given, and what of it takes part."""
-    size = answer.world_size
-    ranks = (
-        f"{count(answer.given)} of {plural(size, 'rank')}" if size else plural(answer.given, "rank")
-    )
+    size, given = answer.world_size, answer.given
+    ranks = f"{count(given)} of {plural(size, 'rank')}" if size else plural(given, "rank")
     yield f"{ranks}, {plural(answer.steps, 'step')}, {plural(answer.collectives, 'collective')}."
     if answer.missing:
         which = "It" if len(answer.missing) == 1 else "One of them"
@@ -164,11 +161,9 @@ def headline(answer: JobAnswer) -> Iterator[str]:
 
 
 def wait_text(row: RankRow) -> Iterator[str]:
-    worst = row.worst_wait
-    if worst is not None:
-        by = (
-            "a rank that clocks do not tell" if worst.for_rank is None else f"rank {worst.for_rank}"
-        )
+    if (worst := row.worst_wait) is not None:
+        unknown = "a rank that clocks do not tell"
+        by = unknown if worst.for_rank is None else f"rank {worst.for_rank}"
         yield (
             f"It waits longest in {printable(worst.name)}, {duration(worst.start_ns)} after its "
             f"trace begins: {duration(worst.wait_ns)} for {by}."
@@ -222,8 +217,7 @@ def numbers(ranks: Sequence[int]) -> str:
         else:
             runs.append([rank, rank])
     texts = [str(a) if a == b else f"{a} to {b}" for a, b in runs[:MOST_RANGES]]
-    more = len(runs) - MOST_RANGES
     text = ", ".join(texts[:-1]) + (" and " if texts[1:] else "") + texts[-1]
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {text}" + (
-        f", and {count(more)} more ranges" if more > 0 else ""
-    )
+    if (more := len(runs) - MOST_RANGES) > 0:
+        text += f", and {count(more)} more ranges"
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {text}"

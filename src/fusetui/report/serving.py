@@ -169,23 +169,18 @@ def _between(between: Between) -> Iterator[str]:
     parts = [("kernels", between.compute_ns), ("communication", between.communication_ns)]
     parts += [("copies", between.copy_ns), *between.idle.items()]
     told = ", ".join(f"{name.replace('_', ' ')} {duration(ns)}" for name, ns in parts if ns)
-    yield f"{_which(between)}: {told}."
+    total = duration(between.total_ns)
+    if between.median_ns is not None:
+        gaps, median = plural(between.count, "gap"), duration(between.median_ns)
+        which = f"Between passes of the model: {gaps}, the median {median}, {total} in all"
+    else:
+        sides = (between.before_ns or 0, "before"), (between.after_ns or 0, "after")
+        there = " and ".join(f"{duration(ns)} {where} it" for ns, where in sides if ns)
+        which = f"Around the pass of the model, {there} are recorded"
+    yield f"{which}: {told}."
     for one in between.doing[:DOINGS]:
         what = printable(FOLDERS.sub("", one.what[:LONGEST_NAME]))
         yield f"  {duration(one.dur_ns)} {one.kind}: {what}"
-
-
-def _which(between: Between) -> str:
-    total = duration(between.total_ns)
-    if between.median_ns is not None:
-        median = duration(between.median_ns)
-        return (
-            f"Between passes of the model: {plural(between.count, 'gap')}, the median {median},"
-            f" {total} in all"
-        )
-    sides = (between.before_ns or 0, "before"), (between.after_ns or 0, "after")
-    told = " and ".join(f"{duration(ns)} {where} it" for ns, where in sides if ns)
-    return f"Around the pass of the model, {told} are recorded"
 
 
 def _wrapped(texts: Iterable[str], width: int) -> str:

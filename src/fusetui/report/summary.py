@@ -45,10 +45,13 @@ def summary_text(
 ) -> str:
     """The text; without kernels, ops are listed. `cut_off`: work from before the recording is
     missing."""
-    blocks = [
-        "\n".join(cut(line, width) for line in _head(figures, cut_off)),
-        *_steps(figures, width),
-    ]
+    blocks = ["\n".join(cut(line, width) for line in _head(figures, cut_off))]
+    if steps := figures.steps:
+        columns = STEP_COLUMNS if figures.gpu_events else STEP_COLUMNS[:2]
+        labeled = zip(steps[:MOST], labels_of([step.name for step in steps]), strict=False)
+        by = printable(figures.steps_by or "")
+        what = f"\nNo step is annotated: each goes {by}." if by.startswith(UP_TO) else ""
+        blocks.append(table_of(columns, labeled, width) + _more(steps) + cut(what, width))
     if tracks := figures.tracks:
         blocks.append(table_of(LANE_COLUMNS, tracks[:MOST], width) + _more(tracks))
     if kernels:
@@ -91,16 +94,6 @@ def _gpu(figures: Summary, cut_off: bool) -> Iterator[str]:
         f"            {count(figures.gpu_events_linked)} linked to a launch call, "
         f"{count(figures.gpu_events_with_op)} to a CPU op"
     )
-
-
-def _steps(figures: Summary, width: int) -> Iterator[str]:
-    steps = figures.steps
-    columns = STEP_COLUMNS if figures.gpu_events else STEP_COLUMNS[:2]
-    if steps:
-        labeled = zip(steps[:MOST], labels_of([step.name for step in steps]), strict=False)
-        by = printable(figures.steps_by or "")
-        what = f"\nNo step is annotated: each goes {by}." if by.startswith(UP_TO) else ""
-        yield table_of(columns, labeled, width) + _more(steps) + cut(what, width)
 
 
 def _more(rows: Sequence[object]) -> str:

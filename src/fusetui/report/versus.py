@@ -74,7 +74,6 @@ def _moved(title: str, moved: Sequence[Moved], width: int) -> str:
 
 
 def _times(one: Change | Moved) -> tuple[str, str, str]:
-    """Of both sides, and their difference."""
     return duration(one.a_ns), duration(one.b_ns), signed_duration(one.b_ns - one.a_ns)
 
 

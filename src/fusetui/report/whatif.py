@@ -78,7 +78,9 @@ def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
         )
         blocks.append(table_of(columns, found.steps, width))
     if found.after_ns is not None and found.limit:
-        limit = limit_sentence(found.limit, "Then ", _in_a_row(found))
+        marks = "".join("x" if step.in_median else " " for step in found.steps).strip()
+        in_a_row = 1 if " " in marks else _counted(found)
+        limit = limit_sentence(found.limit, "Then ", in_a_row)
         blocks += [_wrapped([limit], width), rows_text(found.limit, width)]
     return "\n\n".join([*blocks, *_remarks(found, width)])
 
@@ -162,7 +164,6 @@ def limit_sentence(rows: Sequence[PathRow], then: str = "Then ", steps: int = 1)
 
 
 def _answer(found: WhatIf) -> str:
-    """What the changes are worth, in a sentence or two."""
     made = _made(found)
     of, before = _of(found.of), duration(found.before_ns)
     if found.between_ns is not None:
@@ -212,12 +213,6 @@ def _counted(found: WhatIf) -> int:
     return max(1, sum(step.in_median for step in found.steps))
 
 
-def _in_a_row(found: WhatIf) -> int:
-    """The same if no other step lies between them, else 1."""
-    marks = "".join("x" if step.in_median else " " for step in found.steps).strip()
-    return 1 if " " in marks else _counted(found)
-
-
 def _of(of: str) -> str:
     return "a step" if of == "step" else "the span"
 
@@ -229,9 +224,7 @@ def _wrapped(sentences: Sequence[str], width: int) -> str:
 SLACK_COLUMNS = (
     Column("to spare", cell=lambda slack: duration(slack.ns)),
     Column("kind", True, cell=lambda slack: slack.kind),
-    Column(
-        "could take so much longer and not move the end", True, cell=lambda s: printable(s.what)
-    ),
+    Column("could take so much longer and not move the end", True, 0, lambda s: printable(s.what)),
 )
 
 WHY: dict[Why, str] = {
@@ -277,18 +270,6 @@ def _job_answer(found: JobWhatIf) -> Iterator[str]:
         share = percent(found.residual_share, 1)
         yield f"Not understood: up to {share} of the time of a rank."
     yield _would_take(found, f"{_of(found.of)} of the job", found.before_ns, found.after_ns)
-    yield from _last(found)
-    rest = [str(row.rank) for row in found.ranks if not row.is_changed]
-    if rest and len(rest) < len(found.ranks):
-        which = "rank is" if len(rest) == 1 else "ranks are"
-        yield f"Unchanged {which} {several(rest, 4)}."
-    if found.uncertainty_ns:
-        clocks = duration(found.uncertainty_ns)
-        yield f"The clocks of the hosts leave up to {clocks} of that open."
-
-
-def _last(found: JobWhatIf) -> Iterator[str]:
-    """Which rank arrives last most often, before and then."""
     was = max(found.ranks, key=lambda row: row.last_before)
     then = max(found.ranks, key=lambda row: row.last_after)
     of = count(found.collectives)
@@ -299,3 +280,10 @@ def _last(found: JobWhatIf) -> Iterator[str]:
     else:
         who = "it still does" if then.rank == was.rank else f"rank {then.rank} does"
         yield f"then {who}, in {count(then.last_after)}."
+    rest = [str(row.rank) for row in found.ranks if not row.is_changed]
+    if rest and len(rest) < len(found.ranks):
+        which = "rank is" if len(rest) == 1 else "ranks are"
+        yield f"Unchanged {which} {several(rest, 4)}."
+    if found.uncertainty_ns:
+        clocks = duration(found.uncertainty_ns)
+        yield f"The clocks of the hosts leave up to {clocks} of that open."

@@ -57,7 +57,12 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
     that are printed `below`; or `everything`: all findings, each with what to try, and tables of
     kernels and modules."""
     most = UNBOUNDED if everything else MOST_LINES - below
-    account = account_lines(found, width) if found.devices else _threads(found, width)
+    if found.devices:
+        account = account_lines(found, width)
+    else:
+        busiest = sorted(found.cpu, key=lambda one: -(one.op_ns + one.python_ns))
+        threads = first_of(THREAD_COLUMNS, busiest, THREADS, width, "thread", JSON_ALL)
+        account = threads.split("\n") if busiest else []
     head = [printable(found.file), *folded(printable(answer(found)), width)]
     unknown = folded(printable(not_recorded(found)), width)[:MOST_UNKNOWN]
     paragraphs = [head, account, unknown]
@@ -107,12 +112,6 @@ GAP_COLUMNS = (
     Column("drained by", True, 1, lambda gap: printable(gap.drained_by or "")),
     Column("while", left=True, cell=lambda gap: printable(covered_by(gap))),
 )
-
-
-def _threads(found: Why, width: int) -> list[str]:
-    busiest = sorted(found.cpu, key=lambda one: -(one.op_ns + one.python_ns))
-    shown = first_of(THREAD_COLUMNS, busiest, THREADS, width, "thread", JSON_ALL)
-    return shown.split("\n") if busiest else []
 
 
 def _breakdown(found: Why, width: int, everything: bool) -> list[str]:

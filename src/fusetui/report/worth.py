@@ -58,20 +58,16 @@ def worth_part(found: Why, one: Finding) -> str:
         if one.worth_note == "some_steps":
             return "worth nothing to the median step"
         return "worth nothing: other work limits the time"
-    whole = _whole(found)
+    # What it is of, by its length unless the headline tells just that.
+    before, is_step, tells = found.worth_before_ns or 0, found.worth_of == "step", steps_tell(found)
+    told = median_step(found.steps).dur_ns if tells else totals(found.devices)["span"]
+    whole = "a step" if is_step and len(found.steps) > 1 else f"of the {found.worth_of}"
+    if is_step != tells or abs(before - told) > NEARLY * told:
+        length = duration(before)
+        whole = f"of a step of {length}" if is_step else f"of the {length} that CPU and GPU take"
     most = "at most " if one.worth_note == "at_most" else ""
     own = " if the CPU took no time between its calls" if one.worth_note == "own_time" else ""
     return f"worth {most}{figure} {whole} ({percent(one.worth_share or 0.0, 1)}){own}"
-
-
-def _whole(found: Why) -> str:
-    """What a worth is of, by its length unless the headline tells just that."""
-    before, is_step, tells = found.worth_before_ns or 0, found.worth_of == "step", steps_tell(found)
-    told = median_step(found.steps).dur_ns if tells else totals(found.devices)["span"]
-    if is_step != tells or abs(before - told) > NEARLY * told:
-        length = duration(before)
-        return f"of a step of {length}" if is_step else f"of the {length} that CPU and GPU take"
-    return "a step" if is_step and len(found.steps) > 1 else f"of the {found.worth_of}"
 
 
 def doubt(
@@ -80,12 +76,9 @@ def doubt(
     """What is not understood, where that is much."""
     if share <= DOUBTFUL:
         return
-    told = [
-        f"{percent(one.residual_share, 1)} of the time of {device_label(one.device)}"
-        for one in devices
-        if one.residual_share > DOUBTFUL
-    ]
-    if share > max((one.residual_share for one in devices), default=0.0):
+    shares = [(one.residual_share, device_label(one.device)) for one in devices]
+    told = [f"{percent(n, 1)} of the time of {device}" for n, device in shares if n > DOUBTFUL]
+    if share > max((n for n, _ in shares), default=0.0):
         told.append(f"{percent(share, 1)} of the time after {then}")
     yield f"Not understood: {several(told, 3)}. Nothing recorded explains these delays."
 

@@ -1,20 +1,26 @@
 """Tables as text and as files: CSV, TSV, Markdown, JSON, Parquet. No name is shortened, and each
-row is one line. A file is there once it is complete, or not at all.
+row is one line. A file is there once it is complete, or not at all. And as dataframes of packages
+that fusetui does not need itself, and by the Arrow PyCapsule interface
+(arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html).
 
 What a terminal would interpret is escaped as everywhere else, so a row is the same bytes in a file,
-a pipe and a terminal; JSON escapes it without loss.
+a pipe and a terminal; JSON escapes it without loss. For dataframes, integers and numbers are handed
+over where they lie, without a copy; texts are written once, in batches.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from fusetui import Error
-from fusetui.tables.frames import needed
-from fusetui.tables.table import AT_ONCE, ColumnTable, TableColumn
-from fusetui.text.printable import markdown, printable
+from fusetui.tables.table import AT_ONCE, ColumnTable, Kind, TableColumn
+from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.trace.new_file import new_file
 
 Line = Callable[[tuple[str, ...]], str]
@@ -34,9 +40,8 @@ def tsv_lines(table: ColumnTable) -> Iterator[str]:
 
 def markdown_lines(table: ColumnTable) -> Iterator[str]:
     """A table of GitHub's Markdown, numbers on the right."""
-    ruler = ["---" if column.kind == "text" else "---:" for column in table.columns]
-    for head in ([*map(markdown, table.names)], ruler):
-        yield f"| {' | '.join(head)} |\n"
+    left = [number for number, column in enumerate(table.columns) if column.kind == "text"]
+    yield "\n".join([*markdown_table([*map(markdown, table.names)], (), left), ""])
     yield from _rows(table, markdown, lambda row: f"| {' | '.join(row)} |\n")
 
 
@@ -94,13 +99,7 @@ def _csv(text: str) -> str:
     return '"' + shown.replace('"', '""') + '"'
 
 
-Lines = Callable[[ColumnTable], Iterator[str]]
-TEXTS: dict[str, Lines] = {
-    "csv": csv_lines,
-    "tsv": tsv_lines,
-    "markdown": markdown_lines,
-    "json": json_lines,
-}
+TEXTS = {"csv": csv_lines, "tsv": tsv_lines, "markdown": markdown_lines, "json": json_lines}
 """The formats that are text."""
 
 ENDINGS = {".csv": "csv", ".tsv": "tsv", ".md": "markdown", ".json": "json", ".parquet": "parquet"}
@@ -125,13 +124,111 @@ def save(table: ColumnTable, path: str, form: str | None = None, *, replace: boo
     or UnknownFormat, leaving nothing behind."""
     chosen = form or format_of(path)
     if chosen == "parquet":
-        _save_parquet(table, path, replace)
+        names = ("pyarrow", "pyarrow.parquet")
+        arrow, parquet = (needed(name, "Parquet", "parquet") for name in names)
+        with new_file(path, replace=replace) as part, part.open("wb") as file:
+            parquet.write_table(arrow.table(table), file)
         return
     with new_file(path, replace=replace) as part, part.open("w", encoding="utf-8", newline="") as f:
         f.writelines(TEXTS[chosen](table))
 
 
-def _save_parquet(table: ColumnTable, path: str, replace: bool) -> None:
-    arrow, parquet = (needed(name, "Parquet", "parquet") for name in ("pyarrow", "pyarrow.parquet"))
-    with new_file(path, replace=replace) as part, part.open("wb") as file:
-        parquet.write_table(arrow.table(table), file)
+BATCH = 1 << 16  # rows whose texts are written at once
+
+
+class MissingPackage(Error, ImportError):  # noqa: N818
+    """One plain sentence: which package to install."""
+
+
+def needed(package: str, what: str, extra: str = "") -> Any:
+    """An optional package. Raises MissingPackage."""
+    try:
+        return import_module(package)
+    except ImportError:
+        install = f"fusetui[{extra}]" if extra else package.split(".")[0]
+        raise MissingPackage(
+            f"{what} needs {package.split('.')[0]}: pip install '{install}'."
+        ) from None
+
+
+def to_polars(table: ColumnTable) -> Any:
+    """A polars.DataFrame, by Arrow. Raises MissingPackage."""
+    return needed("polars", "to_polars()").DataFrame(table)
+
+
+def to_pandas(table: ColumnTable) -> Any:
+    """A pandas.DataFrame. Columns of numbers are those of the table, without a copy; integers and
+    truths of which some may be missing are Int64 and boolean. Raises MissingPackage."""
+    pandas = needed("pandas", "to_pandas()")
+    text = "str" if int(pandas.__version__.split(".")[0]) >= 3 else object  # never its "None"
+
+    def values(column: TableColumn) -> Any:
+        if column.kind == "text":
+            texts = pandas.Series([*(column.texts or ()), None], dtype=text).array
+            return texts.take(np.where(column.there, column.values, len(texts) - 1))
+        if column.known is None:
+            return column.values
+        if column.kind == "float":
+            return np.where(column.known, column.values, np.nan)
+        kinds = {"int": pandas.arrays.IntegerArray, "bool": pandas.arrays.BooleanArray}
+        return kinds[column.kind](column.values, ~column.known)
+
+    named = {column.name: values(column) for column in table.columns}
+    return pandas.DataFrame(named, copy=False)
+
+
+def stream_of(table: ColumnTable) -> Any:
+    """A PyCapsule with an ArrowArrayStream."""
+    import nanoarrow
+    from nanoarrow.c_array_stream import CArrayStream
+
+    schema = schema_of((column.name, column.kind) for column in table.columns)
+    makers = [_maker(column) for column in table.columns]
+    batches = []
+    for begin in range(0, max(len(table), 1), BATCH):
+        part = slice(begin, min(begin + BATCH, len(table)))
+        arrays = [make(part) for make in makers]
+        length = part.stop - begin
+        batches.append(
+            nanoarrow.c_array_from_buffers(schema, length, [None], null_count=0, children=arrays)
+        )
+    stream = CArrayStream.from_c_arrays(batches, nanoarrow.c_schema(schema), move=True)
+    return stream.__arrow_c_stream__()
+
+
+def schema_of(columns: Iterable[tuple[str, Kind]]) -> Any:
+    """The schema of columns, by their names and kinds; it is known before there are any rows."""
+    import nanoarrow
+
+    return nanoarrow.struct({name: _type(kind) for name, kind in columns})
+
+
+def _type(kind: Kind) -> Any:
+    import nanoarrow
+
+    kinds = {"int": "int64", "float": "float64", "bool": "bool_", "text": "large_string"}
+    return getattr(nanoarrow, kinds[kind])()
+
+
+def _maker(column: TableColumn) -> Callable[[slice], Any]:
+    import nanoarrow
+
+    schema = _type(column.kind)
+    texts = [text.encode(errors="replace") for text in column.texts or ()]
+    lengths = np.array([len(text) for text in texts], dtype=np.int64)
+
+    def made(part: slice) -> Any:
+        values = np.ascontiguousarray(column.values[part])
+        known = None if column.known is None else column.known[part]
+        bits = None if known is None else np.packbits(known, bitorder="little")
+        nulls = 0 if known is None else int((~known).sum())
+        buffers: list[Any] = [bits, values]
+        if column.kind == "text":
+            ends = np.concatenate([[0], np.cumsum(lengths[values])])
+            written = b"".join([texts[number] for number in values.tolist()])
+            buffers = [bits, ends.astype(np.int64), written]
+        elif column.kind == "bool":
+            buffers = [bits, np.packbits(values.astype(np.bool_), bitorder="little")]
+        return nanoarrow.c_array_from_buffers(schema, len(values), buffers, nulls)
+
+    return made

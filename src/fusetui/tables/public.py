@@ -44,20 +44,20 @@ class Table(ColumnTable, frozen=True, eq=False):
 
     def to_pandas(self) -> pandas.DataFrame:
         """A dataframe of pandas; its columns of numbers are not copied. Raises MissingPackage."""
-        from fusetui.tables.frames import to_pandas
+        from fusetui.tables.files import to_pandas
 
         return to_pandas(self)
 
     def to_polars(self) -> polars.DataFrame:
         """A dataframe of polars. Raises MissingPackage."""
-        from fusetui.tables.frames import to_polars
+        from fusetui.tables.files import to_polars
 
         return to_polars(self)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """An ArrowArrayStream of int64, float64, bool and large_string, as a PyCapsule; another
         schema that is requested is not regarded."""
-        from fusetui.tables.frames import stream_of
+        from fusetui.tables.files import stream_of
 
         return stream_of(self)
 

@@ -58,7 +58,13 @@ def _decoded(trace: Trace, names: Values) -> list[TableColumn]:
     used = np.zeros(len(trace.names) + 1, dtype=np.bool_)
     used[names] = True
     found = [decode(name) if use else None for name, use in zip(trace.names, used, strict=False)]
-    return [_said(field, text, found, names) for field, text in SAYS.items()]
+    columns = []
+    for field, text in SAYS.items():
+        said = [text(one) if one else None for one in found]
+        numbers = {one: number for number, one in enumerate(dict.fromkeys(filter(None, said)))}
+        of_name = np.array([*(numbers.get(one, -1) if one else -1 for one in said), -1])
+        columns.append(_some(field, of_name[names], [*numbers]))
+    return columns
 
 
 SAYS: dict[str, Callable[[KernelName], str | None]] = {
@@ -68,18 +74,6 @@ SAYS: dict[str, Callable[[KernelName], str | None]] = {
     "dtype": lambda found: FROM_NAME["dtype"](found) or None,
     "collective": lambda found: found.collective,
 }
-
-
-def _said(
-    field: str,
-    text: Callable[[KernelName], str | None],
-    found: Sequence[KernelName | None],
-    names: Values,
-) -> TableColumn:
-    said = [text(one) if one else None for one in found]
-    numbers = {one: number for number, one in enumerate(dict.fromkeys(filter(None, said)))}
-    of_name = np.array([*(numbers.get(one, -1) if one else -1 for one in said), -1])
-    return _some(field, of_name[names], [*numbers])
 
 
 def _number(name: str, values: Values, known: Flags | None = None) -> TableColumn:
@@ -92,7 +86,6 @@ def _row(name: str, values: Values) -> TableColumn:
 
 
 def _text(name: str, values: Values, texts: Sequence[str]) -> TableColumn:
-    """The texts with these numbers."""
     return TableColumn(name, values.astype(np.int32), tuple(texts))
 
 

@@ -7,7 +7,7 @@ it. Ids are texts, because a trace may name a process or a device by any text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -52,16 +52,15 @@ def columns_of(table: str, by: str = "name") -> Specs:
 def _sections() -> dict[str, Specs]:
     """The parts of columns.txt by name."""
     text = Path(__file__).with_name("columns.txt").read_text(encoding="utf-8")
-    sections = (section.split("]\n", 1) for section in text.split("\n[")[1:])
-    return {name: tuple(_specs(lines)) for name, lines in sections}
-
-
-def _specs(lines: str) -> Iterator[Spec]:
     kinds: dict[str, Kind] = {kind: kind for kind in (*DTYPES, "text")}
-    for line in lines.strip().splitlines():
+
+    def spec(line: str) -> Spec:
         name, kind, meaning = line.split(maxsplit=2)
         known = kinds[kind.rstrip("?")]
-        yield Spec(name.rstrip("*"), known, meaning, kind.endswith("?"), name.endswith("*"))
+        return Spec(name.rstrip("*"), known, meaning, kind.endswith("?"), name.endswith("*"))
+
+    sections = (section.split("]\n", 1) for section in text.split("\n[")[1:])
+    return {name: tuple(map(spec, lines.strip().splitlines())) for name, lines in sections}
 
 
 Records = list[dict[str, Any]]
@@ -91,17 +90,13 @@ def ranks_table(answer: JobAnswer) -> Table:
     """A row for each rank, in the order of the answer."""
     records = []
     for row in answer.ranks:
-        worst = row.worst_wait
-        longest = worst and {
-            "wait_name": worst.name,
-            "wait_start_ns": worst.start_ns,
-            "wait_ns": worst.wait_ns,
-            "wait_rank": worst.for_rank,
-        }
-        reasons = () if row.idle_ns is None else IDLE
-        idle = {f"idle_{name}_ns": row.idle.get(name, 0) for name in reasons}
-        peak = {"memory_peak": row.memory_peak_bytes}
-        records.append({**msgspec.structs.asdict(row), **(longest or {}), **idle, **peak})
+        record = {**msgspec.structs.asdict(row), "memory_peak": row.memory_peak_bytes}
+        if (worst := row.worst_wait) is not None:
+            record |= {"wait_name": worst.name, "wait_start_ns": worst.start_ns}
+            record |= {"wait_ns": worst.wait_ns, "wait_rank": worst.for_rank}
+        if row.idle_ns is not None:
+            record |= {f"idle_{name}_ns": row.idle.get(name, 0) for name in IDLE}
+        records.append(record)
     return table_of("ranks", columns_of("ranks"), records)
 
 
@@ -146,7 +141,6 @@ def _lines(trace: Trace, asked: TableRequest) -> Records:
 
 
 def _gaps(trace: Trace, asked: TableRequest) -> Records:
-    """All of them."""
     from fusetui.analysis.why.selection import accounted
     from fusetui.report.why_answer import main_reason
 
@@ -165,7 +159,6 @@ def _gaps(trace: Trace, asked: TableRequest) -> Records:
 
 
 def _launches(trace: Trace, _: TableRequest) -> Records:
-    """Launch calls by thread and name."""
     from fusetui.analysis.questions.launches import thread_launches
 
     return [
@@ -179,6 +172,7 @@ def _collectives(trace: Trace, _: TableRequest) -> Records:
     from fusetui.analysis.questions.collectives import collectives_of
 
     found = collectives_of(trace)
+    each = zip(found.told, found.rows.tolist(), found.issued.tolist(), strict=True)
     return [
         {
             "collective": told.name,
@@ -194,9 +188,7 @@ def _collectives(trace: Trace, _: TableRequest) -> Records:
             "kernel": trace.name_of(row),
             "row": row,
         }
-        for told, row, issued in zip(
-            found.told, found.rows.tolist(), found.issued.tolist(), strict=True
-        )
+        for told, row, issued in each
     ]
 
 

@@ -4,10 +4,11 @@ variable of Python is in its reach."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
+from itertools import chain, count
 from threading import Thread
 from typing import Any, Final, Self
 
@@ -15,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.tables.frames import needed, schema_of
+from fusetui.tables.files import needed, schema_of
 from fusetui.tables.public import Table, renamed, with_files
 from fusetui.tables.sources import FILE, TABLES, columns_of, made
 from fusetui.tables.table import Kind, Spec, TableColumn, column_of
@@ -40,12 +41,7 @@ KINDS: Final[dict[str, Kind]] = {
     "boolean": "bool",
 }
 """What a column of an answer is, by its type in DuckDB; a text where it is none of these."""
-CASTS: Final[dict[Kind, str]] = {
-    "int": "BIGINT",
-    "float": "DOUBLE",
-    "bool": "BOOLEAN",
-    "text": "VARCHAR",
-}
+CASTS: Final = {"int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN", "text": "VARCHAR"}
 KIND = re.compile(r"^(?:\w+ )*Error: ", re.IGNORECASE)  # before a message of DuckDB
 PLACE = re.compile(r"\s*\n\s*LINE \d+: .*", re.DOTALL)  # behind it
 
@@ -93,27 +89,27 @@ class SqlTables:
         """The answer to one SELECT. Raises WrongSql; an interrupt ends the query."""
         if re.search("[\ud800-\udfff]", query):
             raise WrongSql("SQL: the query is not valid UTF-8.")
-        with self._sentences():
+        try:
             statements = self._connection.extract_statements(query)
             if len(statements) != 1:
                 raise WrongSql(f"SQL: one query is needed, not {len(statements) or 'none'}.")
             if (kind := statements[0].type.name) != "SELECT":
                 raise WrongSql(f"SQL: the tables are read-only: SELECT is possible, not {kind}.")
-            for name in self._named(query):
+            try:
+                names = set(self._connection.get_table_names(query))
+            except self._engine.Error:  # it cannot be bound: it may need whatever it names
+                names = set(re.findall(r"\w+", query))
+            lower = {one.lower() for one in names}
+            for name in (one for one in TABLES if one in lower):
                 self.table(name)
             return self._elsewhere(lambda: self._answer(query))
+        except self._engine.Error as error:
+            said = " ".join(KIND.sub("", PLACE.sub("", str(error))).split())
+            raise WrongSql(f"SQL: {said.rstrip('.!')}{'' if said.endswith('?') else '.'}") from None
 
     def interrupt(self) -> None:
         """Ends a query from another thread, which then raises WrongSql."""
         self._connection.interrupt()
-
-    def _named(self, query: str) -> list[str]:
-        """The tables that a query may need; those of one that cannot be bound are not known."""
-        try:
-            found = self._connection.get_table_names(query)
-        except self._engine.Error:
-            found = set(re.findall(r"\w+", query))
-        return [name for name in TABLES if name in {one.lower() for one in found}]
 
     def _answer(self, query: str) -> Table:
         relation = self._connection.sql(query)
@@ -146,14 +142,6 @@ class SqlTables:
             raise
         return ended.result()
 
-    @contextmanager
-    def _sentences(self) -> Iterator[None]:
-        try:
-            yield
-        except self._engine.Error as error:
-            said = " ".join(KIND.sub("", PLACE.sub("", str(error))).split())
-            raise WrongSql(f"SQL: {said.rstrip('.!')}{'' if said.endswith('?') else '.'}") from None
-
 
 class _Lazy:
     """Columns for DuckDB, and the rows once it needs them."""
@@ -172,11 +160,8 @@ def _apart(names: Sequence[str]) -> list[str]:
     """Names of columns, with a number behind those that came before: `a`, `a_1`."""
     found: dict[str, None] = {}
     for name in names:
-        alone, number = name, 0
-        while alone in found:
-            number += 1
-            alone = f"{name}_{number}"
-        found[alone] = None
+        ways = chain((name,), (f"{name}_{number}" for number in count(1)))
+        found[next(way for way in ways if way not in found)] = None
     return [*found]
 
 

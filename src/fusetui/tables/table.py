@@ -80,22 +80,12 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
     def to_numpy(self) -> NDArray[Any]:
         """Numbers as they are, a masked array where some may be missing; of texts an array of
         objects, with None for none."""
+        if self.texts is None and self.known is None:
+            return self.values
         if self.texts is None:
-            return (
-                self.values if self.known is None else np.ma.MaskedArray(self.values, ~self.known)
-            )
+            return np.ma.MaskedArray(self.values, ~self.there)
         found = np.array([*self.texts, None], dtype=object)[np.where(self.there, self.values, -1)]
         return np.asarray(found)
-
-    @property
-    def ranks(self) -> NDArray[Any]:
-        """Numbers in the order of the values: of texts, their places in the alphabet."""
-        if self.texts is None:
-            return self.values.astype(np.int8) if self.kind == "bool" else self.values
-        order = sorted(range(len(self.texts)), key=self.texts.__getitem__)
-        places = np.empty(len(order), dtype=np.int64)
-        places[order] = np.arange(len(order))
-        return places[self.values]
 
 
 class ColumnTable(msgspec.Struct, frozen=True, eq=False):
@@ -151,7 +141,10 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         otherwise; rows without a value last. Raises NoColumn."""
         column = self.column(name)
         down = column.kind != "text" if descending is None else descending
-        rows, ranks = np.arange(len(column)), column.ranks
+        rows, ranks = np.arange(len(column)), column.values
+        if (texts := column.texts) is not None:  # their places in the alphabet
+            places = np.argsort(sorted(range(len(texts)), key=texts.__getitem__))
+            ranks = places[column.values]
         order = np.argsort(ranks, kind="stable")
         if down:  # equal ones stay in their order
             order = rows[::-1][np.argsort(ranks[::-1], kind="stable")][::-1]
@@ -161,22 +154,18 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
 
 def column_of(spec: Spec, values: Sequence[Any]) -> TableColumn:
     """None stands for none, as does a number that the type cannot hold."""
+    numbers: dict[str, int] = {}
     if spec.kind == "text":
-        known = np.array([value is not None for value in values], dtype=np.bool_)
-        numbers: dict[str, int] = {}
-        texts = [numbers.setdefault(_text(value), len(numbers)) for value in values]
-        array = np.array(texts, dtype=np.int32)
-        return TableColumn(spec.name, array, tuple(numbers), _missing(spec, known))
-    fit = FIT[spec.kind]
-    made = [None if value is None else fit(value) for value in values]
-    known = np.array([value is not None for value in made], dtype=np.bool_)
-    made_ = np.array([value or 0 for value in made], dtype=DTYPES[spec.kind])
-    return TableColumn(spec.name, made_, None, _missing(spec, known))
-
-
-def _missing(spec: Spec, known: Flags) -> Flags | None:
-    """None for a column of which every row of every trace has a value."""
-    return known if spec.optional or not known.all() else None
+        of_text = [numbers.setdefault(_text(value), len(numbers)) for value in values]
+        array: Values = np.array(of_text, dtype=np.int32)
+    else:
+        fit = FIT[spec.kind]
+        values = [None if value is None else fit(value) for value in values]
+        array = np.array([value or 0 for value in values], dtype=DTYPES[spec.kind])
+    known = np.array([value is not None for value in values], dtype=np.bool_)
+    is_always_there = not spec.optional and known.all()
+    texts = tuple(numbers) if spec.kind == "text" else None
+    return TableColumn(spec.name, array, texts, None if is_always_there else known)
 
 
 def _text(value: object) -> str:

@@ -5,6 +5,7 @@ The text is printable: see `printable`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -79,14 +80,9 @@ def clip_apart(texts: Sequence[str], most: int, ellipsis: str = ELLIPSIS) -> lis
     >>> clip_apart(["gemm tile a", "gemm tile b", "softmax of a"], 7, "~")
     ['gem~e a', 'gem~e b', 'softma~']
     """
-    found = [clip(text, most, ellipsis) for text in texts]
-    of: dict[str, set[str]] = {}
-    for text, cut in zip(texts, found, strict=True):
-        of.setdefault(cut, set()).add(text)
-    return [
-        cut if len(of[cut]) == 1 else middle_clip(text, most, ellipsis)
-        for text, cut in zip(texts, found, strict=True)
-    ]
+    found = [(text, clip(text, most, ellipsis)) for text in texts]
+    times = Counter(cut for _, cut in {*found})
+    return [cut if times[cut] == 1 else middle_clip(text, most, ellipsis) for text, cut in found]
 
 
 def pad(text: str, cells: int, left: bool = True) -> str:

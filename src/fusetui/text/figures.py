@@ -157,7 +157,8 @@ def percent(part: float, whole: float, *, fine: bool = False) -> str:
         return _signed(percent(-part, whole, fine=fine), "-")
     if part in (0, whole):
         return "100 %" if part else "0 %"
-    one, all_ = _exact(part), _exact(whole)
+    # Fractions are slower than integers.
+    one, all_ = (n if isinstance(n, int) else _fraction(n) for n in (part, whole))
     tenths = _rounded(1000 * one, all_)
     if not tenths:
         return "<0.1 %"
@@ -204,11 +205,6 @@ def several(names: Sequence[str], most: int) -> str:
     """`a, b and 3 more`."""
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {count(len(names) - most)} more"
-
-
-def _exact(value: float) -> Number:
-    """Keeps integers as they are, because fractions are slower."""
-    return value if isinstance(value, int) else _fraction(value)
 
 
 def _fraction(value: float) -> Fraction:

@@ -60,7 +60,11 @@ def table(
     natural = [max(width(line[n]) for line in lines) for n in range(len(columns))]
     shown = list(range(len(columns)))
     if most is not None:
-        shown = _shown(columns, natural, most, least)
+        for number in sorted(shown, key=lambda n: -columns[n].spare):
+            needed = sum(natural[n] + len(GAP) for n in shown[:-1]) + min(natural[shown[-1]], least)
+            if not columns[number].spare or needed <= most:
+                break
+            shown.remove(number)
         if not isinstance(most, Unseen):
             rest = most - sum(natural[n] + len(GAP) for n in shown[:-1])
             natural[shown[-1]] = max(1, min(natural[shown[-1]], rest))
@@ -121,13 +125,3 @@ def left_out(number: int, noun: str, hint: str, share: str = "") -> list[str]:
     """The line after a table: `... and 3 more names with 20 % (--top 0 shows all)`; none for 0."""
     more = plural(number, f"more {noun}") + (f" with {share}" if share else "")
     return [f"... and {more} ({hint})"] if number > 0 else []
-
-
-def _shown(columns: Sequence[Column], natural: Sequence[int], most: int, least: int) -> list[int]:
-    shown = list(range(len(columns)))
-    for number in sorted(shown, key=lambda n: -columns[n].spare):
-        needed = sum(natural[n] + len(GAP) for n in shown[:-1]) + min(natural[shown[-1]], least)
-        if not columns[number].spare or needed <= most:
-            break
-        shown.remove(number)
-    return shown

@@ -18,7 +18,7 @@ from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.items import Vocabulary, WorkItems, items, settled
 from fusetui.analysis.diff.model import REPEATED, Diff, Row, RowKind
 from fusetui.analysis.diff.noise import FEWEST
-from fusetui.analysis.diff.regions import places
+from fusetui.analysis.diff.regions import ProgramPlaces
 from fusetui.analysis.diff.work import work_of
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
@@ -56,7 +56,8 @@ class Subject:
         if isinstance(document, list):
             document = {"traceEvents": document}
         depth = [int(trace.depth[op]) if op >= 0 else 0 for op in found.op.tolist()]
-        depth = [d + bool(where) for d, where in zip(depth, places(found), strict=True)]
+        places = ProgramPlaces(found).places
+        depth = [d + bool(where) for d, where in zip(depth, places, strict=True)]
         subject = cls(path, trace, document, settled(found, found)[0], depth)
         return subject if subject.candidates() else None
 

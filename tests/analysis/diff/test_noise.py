@@ -12,7 +12,8 @@ from tests.places import TRACES
 
 from fusetui.analysis.diff.compare import compared
 from fusetui.analysis.diff.model import Row, RowKind
-from fusetui.analysis.diff.noise import _student, beyond_noise, far_apart, noise_of
+from fusetui.analysis.diff.noise import _student, beyond_noise, noise_of
+from fusetui.analysis.diff.statistics import far_apart
 from fusetui.analysis.diff.work import Work, work_of
 from fusetui.trace import open_trace
 

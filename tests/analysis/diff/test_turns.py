@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fusetui.analysis.diff.compare import CutSteps, diff
+from fusetui.analysis.diff.compare import diff, limits_of
 from fusetui.analysis.diff.model import Answer, Diff
 from fusetui.analysis.diff.statistics import paired_interval, rejected_rounds
 from fusetui.report.diff import to_text
@@ -54,10 +54,9 @@ def answers(more: int) -> list[int]:
     for _ in range(200):
         both = noisy(chance, 1e5)
         added = noisy(chance, 1e5)[:, 1, :more]
-        cuts = [CutSteps(both[:, side], np.arange(PIECES)) for side in (0, 1)]
-        limits = np.maximum(cuts[0].limits, cuts[1].limits)
-        a, b = (np.minimum(cut.ns, limits).sum(axis=1) for cut in cuts)
-        b += np.minimum(added, CutSteps(added, np.arange(more)).limits).sum(axis=1)
+        limits = np.maximum(limits_of(both[:, 0]), limits_of(both[:, 1]))
+        a, b = (np.minimum(both[:, side], limits).sum(axis=1) for side in (0, 1))
+        b += np.minimum(added, limits_of(added)).sum(axis=1)
         interval = paired_interval(a, b)
         assert interval.low is not None
         assert interval.high is not None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace import Trace
 from fusetui.trace.cache.entry import columns_of, rest_of
+from fusetui.trace.model.events import Events
 
 Times = NDArray[np.int64]
 Spelled = Annotated[Times, "ns"]
@@ -25,7 +26,7 @@ class Record(msgspec.Struct):
     full: np.ndarray[Any, np.dtype[np.uint8]]
     bare: np.ndarray
     noted: Spelled
-    elements: object
+    elements: Events
 
 
 def test_a_column_is_known_by_its_type_in_any_spelling() -> None:
@@ -33,9 +34,9 @@ def test_a_column_is_known_by_its_type_in_any_spelling() -> None:
 
 
 def test_what_is_no_column_is_in_the_header() -> None:
-    assert rest_of(Record).__struct_fields__ == ("names",)
+    assert rest_of(Record).__struct_fields__ == ("names", "elements")
 
 
 def test_every_field_of_a_trace_is_in_one_place() -> None:
     rest = rest_of(Trace).__struct_fields__
-    assert sorted([*columns_of(Trace), *rest, "elements"]) == sorted(Trace.__struct_fields__)
+    assert sorted([*columns_of(Trace), *rest]) == sorted(Trace.__struct_fields__)

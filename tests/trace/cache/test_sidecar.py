@@ -20,8 +20,7 @@ from fusetui.analysis.why.model import Why
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache import entry_for
 from fusetui.trace.cache.folder import opened, own_files
-from fusetui.trace.model.arguments import arguments
-from fusetui.trace.model.events import Events
+from fusetui.trace.model.events import Events, arguments
 from fusetui.trace.program.backward import backward_ops, dependencies
 from fusetui.trace.read.document import Document
 
@@ -108,7 +107,7 @@ def test_nothing_is_kept_of_a_document_that_could_not_be_read(
 
     open_trace(path)
     with monkeypatch.context() as during:
-        during.setattr("fusetui.trace.read.document_text.room_for", no_room)
+        during.setattr("fusetui.trace.read.source.Stored.room", no_room)
         assert forward(open_trace(path)) == [-1]
     assert forward(open_trace(path)) == [0]
 

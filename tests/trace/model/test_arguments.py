@@ -10,7 +10,7 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.model.arguments import arguments, parsed
+from fusetui.trace.model.events import arguments, parsed
 
 Make = Callable[..., Any]
 NAMES = ("Input Dims", "Input type")

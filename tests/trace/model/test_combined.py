@@ -7,27 +7,27 @@ from pathlib import Path
 import numpy as np
 from tests.analysis.serving.servers import call, cpu, opened
 
-from fusetui.trace.model.arguments import arguments
-from fusetui.trace.model.joined import CombinedEvents, own_events
+from fusetui.trace.model.events import arguments
 from fusetui.trace.read.document_text import list_text
+from fusetui.trace.read.elements import Elements, combined
 from fusetui.trace.read.reread import Reread
 
 
-def combined(tmp_path: Path) -> CombinedEvents:
+def both_of(tmp_path: Path) -> Elements:
     a = opened(tmp_path / "a.json", [cpu("a", 0, 1), call("b", 5, 1, 1, x="one")])
     b = opened(tmp_path / "b.json", [call("c", 0, 1, 2, x="two"), call("d", 5, 1, 3, x="three")])
-    return CombinedEvents(a.elements, b.elements)
+    return combined(a.elements, b.elements)
 
 
 def test_elements_and_args_of_both(tmp_path: Path) -> None:
-    both = combined(tmp_path)
+    both = both_of(tmp_path)
     assert [both.element(n)["name"] for n in range(4)] == ["a", "b", "c", "d"]
     found = arguments(both, np.array([3, 1, 2]), ("x",))
     assert [found.distinct[n] for n in found.number] == [(b'"three"',), (b'"one"',), (b'"two"',)]
 
 
 def test_what_reads_the_text_itself_reads_the_right_document(tmp_path: Path) -> None:
-    both = combined(tmp_path)
+    both = both_of(tmp_path)
     texts = [bytes(list_text(both.text, stretch)) for stretch in both.stretches]
     assert [b'"one"' in text for text in texts] == [True, False]
     assert [b'"two"' in text for text in texts] == [False, True]
@@ -37,9 +37,9 @@ def test_what_reads_the_text_itself_reads_the_right_document(tmp_path: Path) -> 
 
 
 def test_three_documents(tmp_path: Path) -> None:
-    both = combined(tmp_path)
+    both = both_of(tmp_path)
     third = opened(tmp_path / "c.json", [call("e", 0, 1, 4, x="four")])
-    every = CombinedEvents(both, third.elements)
+    every = combined(both, third.elements)
     assert every.element(4)["name"] == "e"
     assert b'"four"' in bytes(list_text(every.text, every.stretches[2]))
-    assert own_events(every) is own_events(both)
+    assert every.own is both.own

@@ -101,19 +101,19 @@ def test_doubles() -> None:
 def test_packets_one_behind_the_other(contents: list[bytes], rest: bytes) -> None:
     whole = b"".join(packet((1, content)) for content in contents)
     data = whole + rest.replace(b"\x0a", b"")
-    found = packets(words_of(data), data)
-    places = zip(found.start.tolist(), found.end.tolist(), strict=True)
+    start, end, used, next_end = packets(words_of(data), data)
+    places = zip(start.tolist(), end.tolist(), strict=True)
     assert [data[at:end] for at, end in places] == [message([(1, each)]) for each in contents]
-    assert (found.rest, found.next_end < 0) == (len(whole), len(data) > len(whole))
+    assert (used, next_end < 0) == (len(whole), len(data) > len(whole))
 
 
 def test_packets_in_packets_are_none() -> None:
     inner = packet((1, b"x")) * 5
     data = packet((1, inner)) + inner
-    assert len(packets(words_of(data), data).start) == 6
+    assert len(packets(words_of(data), data)[0]) == 6
 
 
 def test_the_last_packet_may_be_cut() -> None:
     data = packet((1, b"abc")) + packet((1, b"x" * 50))[:20]
-    found = packets(words_of(data), data)
-    assert (len(found.start), found.rest, found.next_end) == (1, 7, 61)
+    start, _, used, next_end = packets(words_of(data), data)
+    assert (len(start), used, next_end) == (1, 7, 61)

@@ -33,7 +33,7 @@ def test_what_is_new_comes_once(buffer: Buffer, chunk: Chunk) -> None:
     ((cell, found),) = buffer.new()
     assert cell == 3
     assert found
-    assert found.columns.names == ["op"]
+    assert found.columns.names == ("op",)
     put(buffer.file, 5, None)
     assert list(buffer.new()) == [(5, None)]
     assert list(buffer.new()) == []

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.trace.read.chunks import PIECE, decode_list
-from fusetui.trace.read.digits import by_digits
 from fusetui.trace.read.events import decode_events
-from fusetui.trace.read.times import InexactTimes
+from fusetui.trace.read.times import InexactTimes, by_digits
 
 BASE = "1712195495519689"
 
@@ -69,7 +68,7 @@ def test_events_in_several_pieces() -> None:
         times = [1500][: len(events) - 40] + [int(f"{BASE}{n:03}") for n in range(40)]
         assert chunk.columns.start.tolist() == times
         assert chunk.columns.order.tolist() == list(range(len(events)))
-        assert chunk.columns.names[-40:] == [str(n) for n in range(40)]
+        assert chunk.columns.names[-40:] == tuple(str(n) for n in range(40))
 
 
 def test_repeated_labels_are_kept_once() -> None:

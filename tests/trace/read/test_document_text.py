@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fusetui.trace import CannotRead, open_trace
-from fusetui.trace.read.document import OpenFile
-from fusetui.trace.read.document_text import Filed, Held, text_of
+from fusetui.trace.read.document import Document, OpenFile
+from fusetui.trace.read.document_text import Filed, text_of
 from fusetui.trace.read.source import open_source, state_of
 
 Write = Callable[[str | bytes], Path]
@@ -88,7 +88,7 @@ def test_a_small_document_is_held(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"[0, 1, 2]"))
     text = text_of(open_source(str(path)))
     path.write_bytes(b"another")
-    assert isinstance(text, Held)
+    assert isinstance(text, Document)
     assert bytes(text.part(1, 5)) == b"0, 1"
 
 

@@ -33,8 +33,8 @@ def test_columns() -> None:
     assert columns.order.tolist() == [1, 3]
     assert columns.start.tolist() == [1500, 3000]
     assert columns.dur.tolist() == [2000, 0]
-    assert (columns.names, columns.categories) == (["a"], ["c", ""])
-    assert columns.threads == [(1, 2, None), ("x", None, None)]
+    assert (columns.names, columns.categories) == (("a",), ("c", ""))
+    assert columns.threads == ((1, 2, None), ("x", None, None))
     assert columns.correlation.tolist() == [-1, 9]
     assert columns.external_id.tolist() == [-1, 7]
     assert [(label.kind, label.value) for label in columns.labels] == [("thread_name", "main")]

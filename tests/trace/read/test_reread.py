@@ -9,7 +9,7 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.model.arguments import arguments
+from fusetui.trace.model.events import arguments
 from fusetui.trace.read.autograd import read_autograd
 from fusetui.trace.read.reread import Reread
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.places import TRACES
+from tests.trace.read.held import Held
 
 from fusetui.trace.model.events import Stretch
 from fusetui.trace.read import scanned
 from fusetui.trace.read.chunks import BOUNDARY, decode_list
-from fusetui.trace.read.document_text import Held
 from fusetui.trace.read.elements import args_in
 from fusetui.trace.read.gather import ChunkColumns
 from fusetui.trace.read.scanned import scanned as scan

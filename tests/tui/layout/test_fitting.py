@@ -13,7 +13,8 @@ from tests.tui.prepared import after, at, do, opened
 from fusetui.trace import Trace
 from fusetui.trace.layout.counters import Counter, curve_of
 from fusetui.trace.model.categories import Layer
-from fusetui.tui.layout.frame import busy_of, in_view, thumb
+from fusetui.tui.drawing.timeline import in_view
+from fusetui.tui.layout.frame import busy_of, thumb
 from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.places import places
 from fusetui.tui.pages.timeline import lanes_height

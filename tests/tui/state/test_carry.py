@@ -14,6 +14,8 @@ from fusetui.tui.layout.lanes import ALL, lanes_of
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.state.session import Hits, ViewSession, carried, same_rows, start
 
+LINES = 20  # for the lanes of each side
+
 Make = Callable[..., Any]
 
 
@@ -38,7 +40,7 @@ def now(session: ViewSession, trace: Trace) -> ViewSession:
 
 @pytest.fixture
 def session(part: Trace) -> ViewSession:
-    return start(make_sides([part], ["part"]))
+    return start(make_sides([part], ["part"]), LINES)
 
 
 def test_rows_are_found_by_their_place_in_the_file(part: Trace, more: Trace) -> None:

@@ -23,8 +23,7 @@ from fusetui.tui.layout.view import Side, View
 from fusetui.tui.pages import overlays
 from fusetui.tui.state.commands import obeyed
 from fusetui.tui.state.offers import Offer
-from fusetui.tui.state.state import TIMELINE, Chooser, Order, Read, Record
-from fusetui.tui.state.state import laid_over as overlaid
+from fusetui.tui.state.state import TIMELINE, Chooser, Order, Read, Record, overlaid
 
 
 @pytest.mark.parametrize(

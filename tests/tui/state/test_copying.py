@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusetui.trace import Trace
 from fusetui.tui.layout.view import Side, make_sides
-from fusetui.tui.pages.page import MOST_COPIED, names_text, slice_text, what_was_copied
+from fusetui.tui.pages.page import MOST_COPIED, slice_text, what_was_copied
 
 
 def test_a_slice_is_its_name_with_exact_times(
@@ -25,23 +25,27 @@ def test_the_start_counts_as_the_ruler_does(mlp: Trace) -> None:
     assert "start -200 ns" in slice_text(Side(mlp, (), mlp.begin_ns + 200, "late"), 0)
 
 
-def test_names_are_copied_once_each() -> None:
-    assert names_text(["k", "copy", "k"]) == "k\ncopy"
-
-
-def test_a_name_that_a_terminal_would_obey_is_copied_escaped() -> None:
-    assert names_text(["\x1b]0;x\x07\n\ud800"]) == r"\x1b]0;x\x07\n\ud800"
+def test_a_name_that_a_terminal_would_obey_is_copied_escaped(
+    trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
+) -> None:
+    side = make_sides([trace_of([event("\x1b]0;x\x07\n", 1000)])], ["one"])[0]
+    assert slice_text(side, 0).startswith(r"\x1b]0;x\x07\n   start 0 ns")
 
 
 @given(st.text())
-def test_what_is_copied_can_always_be_sent(name: str) -> None:
-    text = names_text([name])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_copied_can_always_be_sent(
+    trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]], name: str
+) -> None:
+    text = slice_text(make_sides([trace_of([event(name, 1000)])], ["one"])[0], 0)
     assert text.encode().decode() == text
     assert text.isprintable()
 
 
-def test_a_name_beyond_measure_is_cut_and_that_is_said() -> None:
-    text = names_text(["k" * MOST_COPIED * 2])
+def test_a_name_beyond_measure_is_cut_and_that_is_said(
+    trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
+) -> None:
+    text = slice_text(make_sides([trace_of([event("k" * MOST_COPIED * 2, 1000)])], ["one"])[0], 0)
     assert len(text) == MOST_COPIED
     assert "the first 50,000 characters" in what_was_copied(text)
 

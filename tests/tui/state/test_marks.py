@@ -11,18 +11,20 @@ from fusetui.tui.layout.moves import zoom_to
 from fusetui.tui.layout.view import Side, View, make_sides
 from fusetui.tui.state.session import start
 
+LINES = 20  # for the lanes of each side
+
 
 def test_a_mark_holds_when_the_trace_counts_from_elsewhere(mlp: Trace, side: Side) -> None:
-    session = start((side,)).selected(0, int(find(mlp, "gelu")[0])).with_bookmark("a", 0)
+    session = start((side,), LINES).selected(0, int(find(mlp, "gelu")[0])).with_bookmark("a", 0)
     shown = session.views[0]
-    later = start((Side(mlp, side.lanes, side.origin + 500, ""),))
+    later = start((Side(mlp, side.lanes, side.origin + 500, ""),), LINES)
     found = replace(later, bookmarks=session.bookmarks).at_bookmark("a").views[0]
     assert found.begin == shown.begin - 500
     assert (found.span, found.selected) == (shown.span, shown.selected)
 
 
 def test_going_to_a_mark_can_be_undone(side: Side, view: View) -> None:
-    first = start((side,)).with_bookmark("a", 0)
+    first = start((side,), LINES).with_bookmark("a", 0)
     moved = first.moved(0, zoom_to(side, view))
     there = moved.at_bookmark("a")
     assert there.views == first.views
@@ -30,7 +32,7 @@ def test_going_to_a_mark_can_be_undone(side: Side, view: View) -> None:
 
 
 def test_marks_stay_with_their_trace_when_sides_are_swapped(mlp: Trace) -> None:
-    session = start(make_sides([mlp, mlp], ["a", "b"])).with_bookmark("b", 1)
+    session = start(make_sides([mlp, mlp], ["a", "b"]), LINES).with_bookmark("b", 1)
     assert session.swapped().bookmarks["b"].side == 0
 
 

@@ -15,6 +15,8 @@ from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, make_sides
 from fusetui.tui.state.session import Range, pressed, start
 
+LINES = 20  # for the lanes of each side
+
 US = 1000
 
 
@@ -41,21 +43,21 @@ def test_a_third_press_starts_anew(side: Side) -> None:
 
 
 def test_until_it_is_ended_it_reaches_to_the_selection(side: Side) -> None:
-    begun = start((side,)).selected(0, int(find(side.trace, "gemm")[0])).ranged(0)
+    begun = start((side,), LINES).selected(0, int(find(side.trace, "gemm")[0])).ranged(0)
     assert begun.interval(0) == (60 * US, 240 * US)
     there = begun.selected(0, int(find(side.trace, "Gelu")[0]))
     assert there.interval(0) == (60 * US, 542 * US)
 
 
 def test_clearing_takes_the_range_first_and_the_selection_then(side: Side, view: View) -> None:
-    session = start((side,)).selected(0, 3).ranged(0)
+    session = start((side,), LINES).selected(0, 3).ranged(0)
     assert session.cleared().time_range is None
     assert session.cleared().views[0].selected == 3
     assert session.cleared().cleared().views[0].selected == -1
 
 
 def test_the_range_stays_with_its_trace_when_sides_are_swapped(mlp: Trace) -> None:
-    session = start(make_sides([mlp, mlp], ["a", "b"])).ranged(1)
+    session = start(make_sides([mlp, mlp], ["a", "b"]), LINES).ranged(1)
     assert session.swapped().interval(0) == session.interval(1)
 
 

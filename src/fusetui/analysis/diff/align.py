@@ -50,8 +50,7 @@ def align(a: WorkItems, b: WorkItems, places: Sequence[Sequence[object]]) -> lis
 
 
 def _aligned(a: WorkItems, b: WorkItems, of_a: range, of_b: range, at: Sequence[Int64s]) -> Lanes:
-    """Repeated blocks that only one side has are left out first, so that no piece of one block is
-    paired with that of another."""
+    """Without repeated blocks of one side alone, so that none is paired with parts of others."""
     lanes = [
         LaneWork(items.by_op[_slice(lane)], items.ns[_slice(lane)], np.array(lane, dtype=np.intp))
         for items, lane in ((a, of_a), (b, of_b))

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
 import numpy as np
 
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
@@ -181,21 +180,12 @@ def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Step
     return StepChange(a_ns, b_ns, *interval, turns, share_a, share_b)
 
 
-class CutSteps(msgspec.Struct, frozen=True, eq=False):
-    """The steps alike, cut where their pieces of work begin: `ns` is [steps, pieces + 1], the first
-    column what comes before all work; rows add up to steps. `column` is that of each item."""
-
-    ns: Int64s
-    column: Rows
-
-    @property
-    def limits(self) -> Int64s:
-        """The most that each piece takes where nothing interrupts it."""
-        if not len(self.ns):
-            return np.zeros(self.ns.shape[1], dtype=np.int64)
-        percentiles = np.percentile(self.ns, [25, 50], axis=0, method="lower")
-        quarter, middle = percentiles.astype(np.int64)
-        return np.asarray(middle + np.maximum(middle - quarter, middle // LEAST))
+def limits_of(ns: Int64s) -> Int64s:
+    """The most that each piece takes where nothing interrupts it; `ns` as in `_cut`."""
+    if not len(ns):
+        return np.zeros(ns.shape[1], dtype=np.int64)
+    quarter, middle = np.percentile(ns, [25, 50], axis=0, method="lower").astype(np.int64)
+    return np.asarray(middle + np.maximum(middle - quarter, middle // LEAST))
 
 
 def _undisturbed(
@@ -209,25 +199,27 @@ def _undisturbed(
     steps alike. A step whose work is not the usual one counts as it is.
     """
     cuts = _cut(a), _cut(b)
-    limits = [cut.limits for cut in cuts]
-    if all(len(cut.ns) for cut in cuts):
+    limits = [limits_of(ns) for ns, _ in cuts]
+    if all(len(ns) for ns, _ in cuts):
         one, other = pairs = pairs_of(groups)
         pairs = pairs[:, a.exact[one] == b.exact[other]]
         # with what comes before all work
-        in_a, in_b = (np.append(cut.column[of], 0) for cut, of in zip(cuts, pairs, strict=True))
+        in_a, in_b = (np.append(at[of], 0) for (_, at), of in zip(cuts, pairs, strict=True))
         limits[0][in_a] = limits[1][in_b] = np.maximum(limits[0][in_a], limits[1][in_b])
-    for of, cut, limit in zip((a, b), cuts, limits, strict=True):
+    for of, (ns, _), limit in zip((a, b), cuts, limits, strict=True):
         durations, whole = of.work.windows.dur, int(of.work.windows.dur.sum())
-        excess = np.maximum(cut.ns - limit, 0).sum(axis=1)
-        if len(cut.ns):
+        excess = np.maximum(ns - limit, 0).sum(axis=1)
+        if len(ns):
             durations[of.alike] -= excess
         yield durations, int(excess.sum()) / whole if whole else 0.0
 
 
-def _cut(items: WorkItems) -> CutSteps:
-    """No steps where pieces come in another order in some step, or begin outside of it."""
+def _cut(items: WorkItems) -> tuple[Int64s, Rows]:
+    """The steps alike (ns), cut where their pieces of work begin, and the column of each item:
+    [steps, pieces + 1], the first column what comes before all work; rows add up to steps. No steps
+    where pieces come in another order in some step, or begin outside of it."""
     work, size = items.work, len(items)
-    nothing = CutSteps(np.zeros((0, size + 1), dtype=np.int64), np.arange(1, size + 1))
+    nothing = np.zeros((0, size + 1), dtype=np.int64), np.arange(1, size + 1)
     if not len(items.alike) or not size:
         return nothing
     spans = [work.of_window(step) for step in items.alike.tolist()]
@@ -238,9 +230,7 @@ def _cut(items: WorkItems) -> CutSteps:
     first, last = work.windows.start[items.alike], work.windows.end[items.alike]
     edges = np.column_stack([first, begins[:, orders[0]], last])
     ns: Int64s = np.diff(edges, axis=1)
-    column = np.empty(size, dtype=np.intp)
-    column[orders[0]] = np.arange(1, size + 1)
-    return nothing if (ns < 0).any() else CutSteps(ns, column)
+    return nothing if (ns < 0).any() else (ns, np.argsort(orders[0]) + 1)
 
 
 def _take_turns(a: Work, b: Work) -> bool:

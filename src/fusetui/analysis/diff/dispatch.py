@@ -24,13 +24,10 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.op_names import is_compiler
 
-Label = Callable[[str], str]
-
 
 class Dispatch(msgspec.Struct, frozen=True, eq=False):
     """One kind of slice in each of the steps used; arrays of shape [steps]."""
 
-    label: str
     names: tuple[str, ...]
     count: Int64s
     ns: Int64s  # self time
@@ -66,24 +63,24 @@ def rows(a: WorkItems, b: WorkItems, without: tuple[Flags, Flags]) -> list[Row]:
     of_a, of_b = (
         _by_label(of, None if counts else told) for of, told in zip((a, b), without, strict=True)
     )
-    equal: list[Pair] = []
+    equal: dict[str, Pair] = {}
     changed: list[Row] = []
     for label in dict.fromkeys([*of_a, *of_b]):
         pair = of_a.get(label), of_b.get(label)
         if len({found.per_step if found else 0 for found in pair}) == 1:
-            equal.append(pair)
+            equal[label] = pair
         else:
             before, after = (found.share if found else RowShare() for found in pair)
             both = before.count and after.count
             why = f"{count(before.count)} -> {count(after.count)} a step" if both else ""
             adds_up = all(found.adds_up for found in pair if found)
-            changed.append(_row(pair, before, after, why, counts and adds_up))
+            changed.append(_row(label, before, after, why, counts and adds_up))
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
-    changed += [row for pair in equal for row in _once(a, b, pair)]
-    return changed + (_rest(equal) if counts else [])
+    changed += [row for label, pair in equal.items() for row in _once(a, b, label, pair)]
+    return changed + (_rest([*equal.values()]) if counts else [])
 
 
-def _once(a: WorkItems, b: WorkItems, pair: Pair) -> list[Row]:
+def _once(a: WorkItems, b: WorkItems, label: str, pair: Pair) -> list[Row]:
     """What occurs more or less often in one step only, and equally often in all others."""
     steps = len(b.work.windows)
     if steps < 3 or len(a.work.windows) != steps:
@@ -95,12 +92,11 @@ def _once(a: WorkItems, b: WorkItems, pair: Pair) -> list[Row]:
     (step,) = odd
     before, after = (found.share_in(step) if found else RowShare() for found in pair)
     why = f"{ONLY} {b.work.windows.labels[step]}"
-    return [_row(pair, before, after, why, counts=False)]
+    return [_row(label, before, after, why, counts=False)]
 
 
-def _row(pair: Pair, before: RowShare, after: RowShare, why: str, counts: bool) -> Row:
+def _row(label: str, before: RowShare, after: RowShare, why: str, counts: bool) -> Row:
     kind = RowKind.REMOVED if after.count < before.count else RowKind.ADDED
-    label = next(found.label for found in pair if found)
     return row_of(kind, CPU + label, before, after, why, counts=counts)
 
 
@@ -153,13 +149,12 @@ def _by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispa
             sums = summed(step, ns[part], len(work.windows))
             names = tuple(trace.names[n] for n in np.unique(trace.name[every]).tolist())
             here = tuple(every[step == items.window].tolist())
-            found[label] = Dispatch(
-                label, names, counts, sums, items.usual, here, every, step, adds_up
-            )
+            usual = items.usual
+            found[label] = Dispatch(names, counts, sums, usual, here, every, step, adds_up)
     return found
 
 
-def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
+def _populations(work: Work) -> Iterator[tuple[Rows, Callable[[str], str], Int64s, bool]]:
     """Rows that are not work, how to label them, their self times, whether these are in the sum."""
     trace = work.trace
     own = self_ns(trace)

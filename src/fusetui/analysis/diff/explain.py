@@ -200,6 +200,4 @@ def _launch_ranks(items: WorkItems) -> list[int]:
     trace = items.trace
     launch = trace.launch[items.row] if items.work.gpu else np.full(len(items), -1)
     called = np.where(launch >= 0, trace.start[launch], trace.start[items.row])
-    ranks = np.empty(len(items), dtype=np.intp)
-    ranks[np.lexsort((trace.start[items.row], called))] = np.arange(len(items))
-    return ranks.tolist()
+    return [*np.argsort(np.lexsort((trace.start[items.row], called))).tolist()]

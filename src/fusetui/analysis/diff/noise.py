@@ -9,14 +9,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.statistics import (
-    ENOUGH,
-    FLOOR_NS,
-    FLOOR_PERCENT,
-    median,
-    middle_half,
-    wider,
-)
+from fusetui.analysis.diff.statistics import ENOUGH, FLOOR_PERCENT, far_apart, median, wider
 from fusetui.trace.model.arrays import Flags, Floats, Int64s
 
 LEVEL = 0.05  # how likely it is that any row of a diff is told where nothing changed
@@ -97,16 +90,6 @@ def beyond_noise(a: Int64s, b: Int64s, resolution_ns: int, noise: Noise | None =
         columns = np.flatnonzero(found)
         found[columns] = _excludes_one(a[:, columns], b[:, columns], resolution_ns, noise)
     return found
-
-
-def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Flags:
-    """The medians differ by more than 5 %, 100 ns and the tick of the clock, and the middle halves
-    of the samples do not overlap."""
-    of_a, of_b = median(a), median(b)
-    floor = np.maximum(of_a, of_b) * FLOOR_PERCENT // 100
-    far = np.abs(of_b - of_a) > np.maximum(floor, max(FLOOR_NS, resolution_ns))
-    (low_a, high_a), (low_b, high_b) = middle_half(a), middle_half(b)
-    return np.asarray(far & ((low_a > high_b) | (low_b > high_a)))
 
 
 def _excludes_one(a: Int64s, b: Int64s, tick: int, noise: Noise) -> Flags:

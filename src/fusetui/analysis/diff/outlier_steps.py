@@ -24,8 +24,7 @@ IDLE, IDLE_BESIDE = 0.01, 0.03
 work too, whose launches take some: in a step of 0.5 ms, a copy costs 2 %."""
 
 MOST, TOGETHER = 0.75, 4
-"""Both sides vary alike where the differences of so many kernels, step by step, vary by so much
-less than their times."""
+"""Both sides vary alike where differences of so many kernels vary by so much less than times."""
 
 SHOWN = 5  # at most this many such kernels are reported
 

@@ -66,15 +66,25 @@ _NODE = late(r"autograd::engine::|(?:\w+Backward\d*|torch::autograd::CppNode<.*)
 
 
 class ProgramPlaces:
-    """Per item of a side: its sort of work, its phase, and the module or annotation around it;
-    `at` has the latter two, with stars for the numbers of places: indices of modules shift."""
+    """Per item of a side: its sort of work; its place, the innermost module, else the innermost
+    annotation, around its launch; and its phase, by the frames of autograd around it and by the
+    annotations of optimizers. `at` has the latter two, with stars for the numbers of places:
+    indices of modules shift."""
 
     def __init__(self, items: WorkItems) -> None:
         self.items = items
-        roles = items.trace.role[items.row].tolist()
-        self.sorts = [*map(_sort, roles, items.names, items.op_names)]
-        self.phases = _phases(items)
-        self.places = places(items)
+        trace, hosts = items.trace, hosts_of(items.trace, items.row)
+        self.sorts = [*map(_sort, trace.role[items.row].tolist(), items.names, items.op_names)]
+        module = _around(trace, hosts, Layer.PYTHON, is_module)
+        rows = np.where(module >= 0, module, _around(trace, hosts, Layer.ANNOTATIONS, _is_note))
+        names = [trace.name_of(n) if n >= 0 else "" for n in rows.tolist()]
+        self.places = [name.removeprefix(MODULE_PREFIX) for name in names]
+        # "" in a trace without a backward pass
+        back = _below(items, hosts, lambda name: _NODE.match(name) is not None)
+        steps = _around(trace, hosts, Layer.ANNOTATIONS, lambda name: name.startswith("Optimizer."))
+        phases = np.where(back, "backward", np.where(hosts >= 0, "forward", ""))
+        phases = np.where(steps >= 0, "optimizer", phases)
+        self.phases = [*phases.tolist()] if back.any() else [""] * len(items)
         starred = (_NUMBER.sub("*", place) for place in self.places)
         self.at = list(zip(self.phases, starred, strict=True))
         self._inside: list[bool] = _below(items, items.op, is_compiler).tolist()
@@ -90,29 +100,8 @@ class ProgramPlaces:
         return known.layout or None if known is not None else None
 
 
-def places(items: WorkItems) -> list[str]:
-    """Per item the innermost nn.Module frame around its launch, else the innermost annotation."""
-    trace, hosts = items.trace, hosts_of(items.trace, items.row)
-
-    def is_note(name: str) -> bool:
-        return not (name.startswith((STEP_PREFIX, MODULE_PREFIX)) or is_compiler(name))
-
-    module = _around(trace, hosts, Layer.PYTHON, is_module)
-    note = _around(trace, hosts, Layer.ANNOTATIONS, is_note)
-    rows = np.where(module >= 0, module, note).tolist()
-    return [trace.name_of(n).removeprefix(MODULE_PREFIX) if n >= 0 else "" for n in rows]
-
-
-def _phases(items: WorkItems) -> list[str]:
-    """Per item the part of a training step that it belongs to; "" in a trace without a backward
-    pass: by the frames of autograd around it, and by the annotations of optimizers."""
-    trace, hosts = items.trace, hosts_of(items.trace, items.row)
-    back = _below(items, hosts, lambda name: _NODE.match(name) is not None)
-    if not back.any():
-        return [""] * len(items)
-    optimizes = _around(trace, hosts, Layer.ANNOTATIONS, lambda name: name.startswith("Optimizer."))
-    found = np.where(back, "backward", np.where(hosts >= 0, "forward", ""))
-    return [*np.where(optimizes >= 0, "optimizer", found).tolist()]
+def _is_note(name: str) -> bool:
+    return not (name.startswith((STEP_PREFIX, MODULE_PREFIX)) or is_compiler(name))
 
 
 def _below(items: WorkItems, rows: NDArray[np.integer], test: Callable[[str], bool]) -> Flags:
@@ -134,14 +123,12 @@ def _around(trace: Trace, hosts: Int32s, layer: Layer, test: Callable[[str], boo
 
 
 T = TypeVar("T")
-Key = tuple[str, ...]
 
 MAIN = ("GEMM", "convolution", "attention", "communication")  # compilers leave these as they are
 MOVES = ("copy", "fill")  # kernels that stand for nothing else: a copy more is a copy more
 LIKE = 0.9  # nearly as much on both sides: the one with less has this share of the other
 FACTOR, MOST = 2.0, 0.8
-"""Pairs in order are believed when the times of so many are as far apart as those of all, but for
-this factor."""
+"""Pairs in order are believed when MOST times are as far apart as all are, but for this factor."""
 
 
 def by_region(a: ProgramPlaces, b: ProgramPlaces, groups: list[WorkGroup]) -> list[WorkGroup]:
@@ -157,7 +144,7 @@ def by_region(a: ProgramPlaces, b: ProgramPlaces, groups: list[WorkGroup]) -> li
             sorted(group.b[0] for group in groups if not group.a),
         )
 
-        def key(program: ProgramPlaces, item: int, parts: int = parts) -> Key | None:
+        def key(program: ProgramPlaces, item: int, parts: int = parts) -> tuple[str, ...] | None:
             where = (program.phases[item], program.places[item])[:parts]
             return (*where, program.sorts[item]) if program.sorts[item] != OTHER else None
 
@@ -244,8 +231,7 @@ def _without(sides: Sides, found: Sequence[WorkGroup]) -> Sides:
 
 
 def surplus(a: WorkItems, b: WorkItems, aligned: Sequence[Lanes]) -> list[WorkGroup]:
-    """One group for all blocks that occur as often: a layer has work in the forward and in the
-    backward pass, and on several lanes."""
+    """One group for all blocks that occur as often: a layer has some in each pass, on each lane."""
     blocks = (block for lanes in aligned for block in lanes.blocks)
     alike = by_key(blocks, lambda block: (block.a, block.b))
     return [_group((a, b)[found[0].side], found) for found in alike.values()]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
 
 FEW_STEPS = 5
 """A verdict needs this many steps on each side. n samples enclose the true median with a
@@ -31,6 +31,15 @@ def middle_half(samples: Int64s) -> tuple[Int64s, Int64s]:
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
     return ordered[last // 4], ordered[last - last // 4]
+
+
+def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Flags:
+    """The medians differ by more than 5 %, 100 ns and a tick; the middle halves do not overlap."""
+    of_a, of_b = median(a), median(b)
+    floor = np.maximum(of_a, of_b) * FLOOR_PERCENT // 100
+    far = np.abs(of_b - of_a) > np.maximum(floor, max(FLOOR_NS, resolution_ns))
+    (low_a, high_a), (low_b, high_b) = middle_half(a), middle_half(b)
+    return np.asarray(far & ((low_a > high_b) | (low_b > high_a)))
 
 
 def resolution(*samples: Int64s) -> int:

@@ -39,8 +39,7 @@ def told(diff: Diff) -> Diff:
 
 
 def _story(diff: Diff) -> str:
-    """`a step takes 37.86 ms more: +14.2 ms copies in the compiled backward, ...`; each term with
-    its sign, the largest first."""
+    """`a step takes 37.86 ms more: +14.2 ms copies in the compiled backward, ...`; by size."""
     change, step = diff.accounting.step_ns, max(diff.step.a_ns or 0, diff.step.b_ns or 0)
     if diff.step.a_ns is None or diff.step.b_ns is None:
         return ""
@@ -178,9 +177,9 @@ def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Subtotal,
     """The largest change first."""
     found = []
     for (name, phase), rows in by_key((row for row in diff.rows if row.counts), key).items():
-        each = [(row.a_ns, row.b_ns, row.a_count, row.b_count) for row in rows]
         compiled = "".join(side for side in "ab" if any(side in row.compiled for row in rows))
-        a_ns, b_ns, a_count, b_count = map(sum, zip(*each, strict=True))
+        each = zip(*((r.a_ns, r.b_ns, r.a_count, r.b_count) for r in rows), strict=True)
+        a_ns, b_ns, a_count, b_count = map(sum, each)
         found.append(Subtotal(name, phase, a_ns, b_ns, a_count, b_count, compiled))
     return tuple(sorted(found, key=lambda part: (-abs(part.change_ns), part.name)))
 

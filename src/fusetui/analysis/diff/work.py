@@ -63,9 +63,8 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
     if step_by is not None and not len(steps):
         raise NoStepsError(f"{label} has no annotation like {step_by}.")
     named = step_by is not None or steps.by == PROFILED
-    passes_ = None if named else _served(trace, label)
-    if passes_ is not None:
-        return passes_
+    if not named and (found := _served(trace, label)) is not None:
+        return found
     if not len(steps):
         return _whole(trace, label)
     what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
@@ -78,7 +77,7 @@ def _served(trace: Trace, label: str) -> Windows | None:
     """From the first kernel of each pass of the model to that of the next, so that a step is what a
     token costs; the last pass, whose next is not there, only if it is the only one. None unless
     they hold most of the GPU's time."""
-    if not len(server_steps(trace)):
+    if not server_steps(trace).asked:
         return None
     ran = [interval_of(trace, one.model) for one in passes(trace) if len(one.model)]
     begin = np.array([one.begin_ns for one in ran], dtype=np.int64)
@@ -176,8 +175,7 @@ def _renumbered(numbers: Rows, kept: Rows | list[int], count: int) -> Rows:
 
 
 def in_common(a: Work, b: Work) -> tuple[Work, Work]:
-    """Of two traces with equally many steps: the steps that both use. A step left out on one side
-    has nothing to be compared with."""
+    """Of two traces with equally many steps, those that both use: others have no counterpart."""
     common = {*a.places} & {*b.places}
     if a.found != b.found or not common:
         return a, b

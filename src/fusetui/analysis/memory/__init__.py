@@ -4,9 +4,7 @@
 
     history.histories(snapshot)   what was allocated, active and reserved after each event
     evidence.evidence(stacks)     what the frames of each stack say
-    categories.phases(...)        forward, backward and steps of the optimizer
     categories.categories(...)    what kind each allocation is; unknown without evidence
-    evidence.held_at(...)         what lives at a moment, each byte in one row
 
 Bytes are those asked for. An event is a row of Events, -1 the time before the first. Answers are
 frozen records without a sentence in them.

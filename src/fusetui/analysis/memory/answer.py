@@ -88,8 +88,7 @@ def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
     """`at`: one of AT, or a Unix time in us. Raises NoMoment."""
     found = known(snapshot)
     events = events_at([one.history for one in found], at)
-    devices = tuple(map(_device, found, events))
-    return MemoryAnswer(snapshot.path, str(at), devices)
+    return MemoryAnswer(snapshot.path, str(at), tuple(map(_device, found, events)))
 
 
 def events_at(histories: Sequence[History], at: str | int) -> list[int]:
@@ -99,27 +98,18 @@ def events_at(histories: Sequence[History], at: str | int) -> list[int]:
     ends = [len(one.events) - 1 for one in histories]
     if at == "end":
         return ends
-    if at == "oom":
-        return _failures(histories, ends)
-    if all(one.time_us(BEFORE) is None for one in histories):
+    failed, time = [list[int]() for _ in histories], 0 if at == "oom" else int(at)
+    if at == "oom":  # the last of each device; of the others the same time, if it is known
+        failed = [one.failures[-1:].tolist() for one in histories]
+        pairs = zip(histories, failed, strict=True)
+        time = max((one.time_us(rows[0]) or -1 for one, rows in pairs if rows), default=0)
+        if not any(failed):
+            raise NoMoment("it has no event of memory that ran out.")
+    elif all(one.time_us(BEFORE) is None for one in histories):
         raise NoMoment("its events have no times.")
-    return [_event_by(one, int(at)) for one in histories]
-
-
-def _failures(histories: Sequence[History], ends: list[int]) -> list[int]:
-    """The last `oom` of each device; of the others the same time, if it is known."""
-    failed = [one.failures[-1:].tolist() for one in histories]
-    pairs = list(zip(histories, failed, strict=True))
-    if not any(failed):
-        raise NoMoment("it has no event of memory that ran out.")
-    time = max(one.time_us(rows[0]) or -1 for one, rows in pairs if rows)
-    others = ends if time < 0 else [_event_by(one, time) for one in histories]
+    until = (np.searchsorted(one.events.time_us, time, side="right") for one in histories)
+    others = ends if at == "oom" and time < 0 else [int(place) - 1 for place in until]
     return [rows[0] if rows else other for rows, other in zip(failed, others, strict=True)]
-
-
-def _event_by(history: History, time_us: int) -> int:
-    """The last event until a time."""
-    return int(np.searchsorted(history.events.time_us, time_us, side="right")) - 1
 
 
 def totals(history: History, event: int) -> dict[str, Any]:
@@ -256,15 +246,16 @@ def _changed(number: int, a: DeviceMemory | None, b: DeviceMemory | None, by: By
 
 def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
     """The one whose peak is farthest from the median first. Only figures are kept of each."""
-    found = [_rank(answer.file, one) for answer in answers for one in answer.devices]
+    found = []
+    for answer in answers:
+        for one in answer.devices:
+            figures = one.peak_allocated_bytes, one.peak_reserved_bytes, one.allocated_end_bytes
+            first = [(share.category, share.bytes) for share in one.categories[:1]]
+            category, size = first[0] if first else (None, 0)
+            found.append(
+                MemoryRank(answer.file, one.device, *figures, category, size, one.ooms_count, 0)
+            )
     middle = median_low([one.peak_allocated_bytes for one in found]) if found else 0
     placed = (replace(one, from_median_bytes=one.peak_allocated_bytes - middle) for one in found)
     odd = sorted(placed, key=lambda one: (-abs(one.from_median_bytes), one.file, one.device))
     return tuple(odd)
-
-
-def _rank(file: str, one: DeviceMemory) -> MemoryRank:
-    figures = one.peak_allocated_bytes, one.peak_reserved_bytes, one.allocated_end_bytes
-    first = one.categories[0] if one.categories else None
-    largest: tuple[Category | None, int] = (first.category, first.bytes) if first else (None, 0)
-    return MemoryRank(file, one.device, *figures, *largest, one.ooms_count, 0)

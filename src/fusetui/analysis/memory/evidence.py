@@ -106,15 +106,10 @@ def evidence(stacks: Stacks) -> Evidence:
     call = _first(marks & (FrameRole.CALL | FrameRole.BACKWARD) != 0, stacks)
     found = np.bitwise_or.reduceat(marks, stacks.start[:-1])
     in_triton = np.append(marks, 0)[np.minimum(python, len(marks))] & FrameRole.TRITON != 0
-    return Evidence(
-        stacks,
-        marks=np.append(found, 0),
-        own=_frame_at(_first(marks & FrameRole.OWN != 0, stacks), stacks),
-        called=_frame_at(inner, stacks),
-        python=_frame_at(python, stacks),
-        in_step=np.append(step < call, False),
-        in_triton=np.append(in_triton, False),
-    )
+    places = _first(marks & FrameRole.OWN != 0, stacks), inner, python
+    own, called, python = (_frame_at(one, stacks) for one in places)
+    in_step, in_triton = np.append(step < call, False), np.append(in_triton, False)
+    return Evidence(stacks, np.append(found, 0), own, called, python, in_step, in_triton)
 
 
 def _marks(frame: Frame) -> int:

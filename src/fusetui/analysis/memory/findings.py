@@ -92,8 +92,7 @@ def _leaks(known: Known) -> Iterator[MemoryFinding]:
 def _fragmentation(history: History, failed: tuple[OutOfMemory, ...]) -> Iterator[MemoryFinding]:
     """Where memory ran out for it; or holes, when the most was taken or at the end."""
     if failed:
-        pieces = [one for one in failed if one.reason == "fragmented"]
-        for one in pieces[-1:]:
+        for one in [one for one in failed if one.reason == "fragmented"][-1:]:
             yield MemoryFinding(
                 rule="fragmentation",
                 bytes=one.inactive_bytes,

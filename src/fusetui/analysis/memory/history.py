@@ -19,7 +19,6 @@ from fusetui.trace.snapshot.columns import (
     BlockState,
     MemoryAction,
     MemoryEvents,
-    Segments,
     Snapshot,
 )
 
@@ -168,24 +167,20 @@ def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> Hi
         occupied = lives
     allocated, active = lives.sums(), occupied.sums()
     difference = int(allocated[-1] - held(blocks, kept).sum())
-    reserved = _reserved(events, snapshot.segments, segments)
+    given, taken = (np.isin(events.action, actions) for actions in (GIVEN, TAKEN))
+    change = np.append(0, np.where(given, events.size, 0) - np.where(taken, events.size, 0))
+    change[0] = snapshot.segments.total_size[segments].sum() - change.sum()
+    reserved = np.cumsum(change)
     if difference:
         unrecorded += _missing(events, MemoryAction.ALLOC)
         unrecorded += _missing(events, *FREED) if not unrecorded else ()
-    unrecorded += _unrecorded_segments(events, snapshot.segments, segments, active > reserved)
-    return History(
-        snapshot,
-        device,
-        events,
-        segments,
-        lives,
-        occupied,
-        allocated,
-        active,
-        reserved,
-        difference,
-        unrecorded,
-    )
+    # the same of what the device gave and took
+    gone, left = events.addr[taken], snapshot.segments.address[segments]
+    again = len(distinct(gone)) < len(gone) or np.isin(gone, left).any()
+    unrecorded += _missing(events, *GIVEN)[:1] if again else ()
+    unrecorded += _missing(events, *TAKEN)[:1] if (active > reserved).any() else ()
+    known = lives, occupied, allocated, active, reserved, difference, unrecorded
+    return History(snapshot, device, events, segments, *known)
 
 
 def _missing(events: MemoryEvents, *actions: MemoryAction) -> tuple[MemoryAction, ...]:
@@ -206,16 +201,6 @@ def _unrecorded_end(
     return (MemoryAction.FREE_COMPLETED,) if over.any() and not len(completed) else ()
 
 
-def _unrecorded_segments(
-    events: MemoryEvents, segments: Segments, rows: Rows, over: Flags
-) -> tuple[MemoryAction, ...]:
-    """The same of what the device gave and took; `over`: more was in use than reserved."""
-    taken = events.addr[np.isin(events.action, TAKEN)]
-    again = len(distinct(taken)) < len(taken) or np.isin(taken, segments.address[rows]).any()
-    given = _missing(events, *GIVEN)[:1] if again else ()
-    return given + (_missing(events, *TAKEN)[:1] if over.any() else ())
-
-
 def lives_of(events: MemoryEvents, blocks: Blocks, kept: Rows, end: MemoryAction) -> Lives:
     """`kept`: the blocks that live at the end; `end`: the events that end a life."""
     count = len(events)
@@ -233,37 +218,17 @@ def lives_of(events: MemoryEvents, blocks: Blocks, kept: Rows, end: MemoryAction
     born = order[begins]
     found = np.concatenate([events.addr[early], blocks.address[unnamed], events.addr[born]])
     died = np.concatenate([early, np.full(len(unnamed), count), ends[begins]])
-    block = _blocks_at(blocks, kept, found)
-    block[died < count] = -1
+    kept = kept[np.argsort(blocks.address[kept], kind="stable")]
+    known = np.append(blocks.address[kept], -1)
+    place = np.searchsorted(known[:-1], found)
+    is_there = (known[place] == found) & (died == count)
+    block = np.where(is_there, np.append(kept, -1)[place], -1).astype(np.int32)
     stack = np.full(len(found), -1, np.int32)
     stack[before:] = events.stack[born]
     stack[:before] = np.where(block[:before] < 0, -1, np.append(blocks.stack, -1)[block[:before]])
-    return Lives(
-        address=found,
-        size=np.concatenate([events.size[early], held(blocks, unnamed), events.size[born]]),
-        born=np.concatenate([np.full(before, BEFORE), born]),
-        died=died,
-        stack=stack,
-        block=block,
-        events=count,
-    )
-
-
-def _blocks_at(blocks: Blocks, kept: Rows, addresses: Int64s) -> Int32s:
-    """The block that begins at each address, else -1."""
-    kept = kept[np.argsort(blocks.address[kept], kind="stable")]
-    known = np.append(blocks.address[kept], -1)
-    place = np.searchsorted(known[:-1], addresses)
-    rows = np.append(kept, -1).astype(np.int32)
-    return np.where(known[place] == addresses, rows[place], -1).astype(np.int32)
-
-
-def _reserved(events: MemoryEvents, segments: Segments, rows: Rows) -> Int64s:
-    change = np.zeros(len(events) + 1, np.int64)
-    change[1:] += np.where(np.isin(events.action, GIVEN), events.size, 0)
-    change[1:] -= np.where(np.isin(events.action, TAKEN), events.size, 0)
-    change[0] = segments.total_size[rows].sum() - change.sum()
-    return np.cumsum(change)
+    size = np.concatenate([events.size[early], held(blocks, unnamed), events.size[born]])
+    begun = np.concatenate([np.full(before, BEFORE), born])
+    return Lives(found, size, begun, died, stack, block, count)
 
 
 def blank(kind: type[T], rows: int, **given: Any) -> T:

@@ -146,9 +146,8 @@ def is_expandable(history: History) -> bool:
     settings = snapshot.settings
     asked = str(settings.get("PYTORCH_CUDA_ALLOC_CONF", "")).replace(" ", "").lower()
     on = settings.get("expandable_segments") is True or "expandable_segments:true" in asked
-    mapped = np.isin(
-        history.events.action, (MemoryAction.SEGMENT_MAP, MemoryAction.SEGMENT_UNMAP)
-    ).any()
+    maps = MemoryAction.SEGMENT_MAP, MemoryAction.SEGMENT_UNMAP
+    mapped = np.isin(history.events.action, maps).any()
     return bool(on or mapped or snapshot.segments.is_expandable[history.segments].any())
 
 
@@ -180,10 +179,9 @@ class Stretches:
         place = bisect_right(self.order, pages.address)
         beside = [self.at[address] for address in self.order[max(place - 1, 0) : place + 1]]
         for one in beside:
-            touches = (one.address + one.size, pages.address + pages.size)
-            if not one.is_expandable or one.stream != pages.stream:
-                continue
-            if pages.address == touches[0] or one.address == touches[1]:
+            is_like = one.is_expandable and one.stream == pages.stream
+            ends = one.address + one.size, pages.address + pages.size
+            if is_like and (pages.address == ends[0] or one.address == ends[1]):
                 del self.at[one.address]
                 self.order.remove(one.address)
                 first, size = min(one.address, pages.address), one.size + pages.size

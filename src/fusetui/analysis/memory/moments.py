@@ -97,10 +97,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The moment of each range [first, last] at which most is allocated, the first of them."""
         most = self.history.allocated
         pairs = zip((first + 1).tolist(), (last + 2).tolist(), strict=True)
-        found: Int64s = np.array(
-            [begin + int(most[begin:end].argmax()) - 1 for begin, end in pairs]
-        )
-        return found
+        return np.array([begin + int(most[begin:end].argmax()) - 1 for begin, end in pairs])
 
     def held(self, by: str, event: int) -> HeldGroups:
         """Who holds what lives; `number` is a row of `names`."""
@@ -129,9 +126,8 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         place = np.searchsorted(found, numbers)
         size = summed(place, self.history.lives.size[rows], len(found))
         order = np.argsort(-size, kind="stable")
-        return HeldGroups(
-            found[order], size[order], np.bincount(place, minlength=len(found))[order]
-        )
+        blocks = np.bincount(place, minlength=len(found))
+        return HeldGroups(found[order], size[order], blocks[order])
 
 
 def moments(known: Known) -> Moments:
@@ -233,18 +229,15 @@ def placed(moments: Moments, event: int) -> PlacedBlocks:
     """What lies where after an event."""
     history, events = moments.history, once(moments, _of_segments)
     changed = int(np.searchsorted(events, event, side="right"))
-    there = layout(
-        history, event, _segments(moments, int(events[changed - 1]) if changed else BEFORE)
-    )
+    since = int(events[changed - 1]) if changed else BEFORE
+    there = layout(history, event, _segments(moments, since))
     lives, count = history.occupied, len(there.segments)
     rows = np.flatnonzero(there.lives >= 0)
     rows = rows[np.argsort(lives.address[rows], kind="stable")]
     of = there.lives[rows]
-    used = summed(of, lives.size[rows], count)
+    used, holes = summed(of, lives.size[rows], count), summed(there.segment, there.size, count)
     kinds = np.append(moments.kinds, UNKNOWN)[_same(history.lives, lives, rows)]
-    return PlacedBlocks(
-        history, there, rows, of, kinds, used, summed(there.segment, there.size, count)
-    )
+    return PlacedBlocks(history, there, rows, of, kinds, used, holes)
 
 
 def _of_segments(moments: Moments) -> Rows:
@@ -266,5 +259,4 @@ def _same(lives: Lives, occupied: Lives, rows: Rows) -> Rows:
     known, wanted = np.append(lives.address[early], -1), occupied.address[rows]
     place = np.searchsorted(known[:-1], wanted)
     before = np.where(known[place] == wanted, np.append(early, -1)[place], -1)
-    found: Rows = np.where(occupied.born[rows] == BEFORE, before, of_event[occupied.born[rows]])
-    return found
+    return np.where(occupied.born[rows] == BEFORE, before, of_event[occupied.born[rows]])

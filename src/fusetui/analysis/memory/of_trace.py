@@ -149,18 +149,10 @@ def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
     lives = lives_of(events, blocks, np.flatnonzero(rest), MemoryAction.FREE_REQUESTED)
     sums, stacks = lives.sums(), Stacks((), no_rows.astype(np.int32), np.zeros(1, np.int64))
     tables = segments, blocks, (events,), annotations, stacks
-    return History(
-        Snapshot(trace.report.file, 0, *tables, strings=trace.names, pools=(), settings={}),
-        device[2],
-        events,
-        segments=no_rows,
-        lives=lives,
-        occupied=lives,
-        allocated=sums,
-        active=sums,
-        reserved=np.append(reserved[:1], reserved),
-        difference_end_bytes=int(sums[-1] - allocated[-1]),
-    )
+    snapshot = Snapshot(trace.report.file, 0, *tables, strings=trace.names, pools=(), settings={})
+    known = lives, lives, sums, sums, np.append(reserved[:1], reserved)
+    difference = int(sums[-1] - allocated[-1])
+    return History(snapshot, device[2], events, no_rows, *known, difference)
 
 
 def _names_around(

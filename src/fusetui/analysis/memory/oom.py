@@ -82,30 +82,17 @@ def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
     largest = int(there.size[usable].max(initial=0))
     inactive = int(there.size.sum())
     surely = inactive - int(np.minimum(there.slack, there.size).sum())
-    need = -(-asked // PAGE) * PAGE
+    need, is_on = -(-asked // PAGE) * PAGE, is_expandable(history)
     fits = {need <= free + most, need <= free + least}
-    is_on = is_expandable(history)
     told = free >= 0 and len(fits) == 1 and not is_on and not rounds_up(history)
     would_fit = fits.pop() if told else None
-    reserved = int(history.reserved[event + 1])
-    stack = int(events.stack[event])
-    return OutOfMemory(
-        event,
-        history.time_us(event),
-        found.code(stack) if stack >= 0 else None,
-        asked,
-        free if free >= 0 else None,
-        int(history.allocated[event + 1]),
-        reserved,
-        inactive,
-        largest,
-        most,
-        _inactive(there, like),
-        is_on,
-        _reason(asked, free, (inactive, surely), largest, reserved, would_fit),
-        would_fit,
-        *_pinned(history, found, there),
-    )
+    reserved, stack = int(history.reserved[event + 1]), int(events.stack[event])
+    place = found.code(stack) if stack >= 0 else None
+    about = event, history.time_us(event), place, asked, free if free >= 0 else None
+    held = int(history.allocated[event + 1]), reserved, inactive, largest, most
+    why = _reason(asked, free, (inactive, surely), largest, reserved, would_fit), would_fit
+    pinned = _pinned(history, found, there)
+    return OutOfMemory(*about, *held, _inactive(there, like), is_on, *why, *pinned)
 
 
 def _reason(

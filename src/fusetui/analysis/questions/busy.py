@@ -91,24 +91,17 @@ def _sorted_by_device(trace: Trace, rows: Rows) -> tuple[Rows, Rows]:
 
 def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Which of these GPU rows communicate between devices, by their names; shape of `rows`."""
-    named = np.zeros((2, len(trace.names)), dtype=np.bool_)
-    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
-        name = trace.names[number]
-        named[:, number] = is_collective(name), is_between_devices(name)
-    found: NDArray[np.bool_] = named[
-        (trace.role[rows] != Role.KERNEL).astype(np.intp), trace.name[rows]
-    ]
-    return found
+    kernel = trace.role[rows] == Role.KERNEL
+    moves = trace.matching(rows, is_between_devices)
+    return np.where(kernel, trace.matching(rows, is_collective), moves)
 
 
 def effective_ns(trace: Trace) -> Int64s:
     """For each of `trace.gpu_rows`, its end minus the later of its start and the latest end of an
-    event that started earlier on its stream, at least 0 (ns).
-
-    With programmatic dependent launch a kernel starts before its predecessor has ended, and waits
-    for it. The effective durations of a stream add up to its busy time, exactly: of events that
-    start together, the longest comes first.
-    """
+    event that started earlier on its stream, at least 0 (ns). With programmatic dependent launch a
+    kernel starts before its predecessor has ended, and waits for it. The effective durations of a
+    stream add up to its busy time, exactly: of events that start together, the longest comes
+    first."""
     rows = trace.gpu_rows
     effective = trace.dur[rows]
     stream = trace.thread_of_track[trace.track[rows]]

@@ -26,10 +26,8 @@ def ancestors(trace: Trace, row: int) -> list[int]:
 
 
 def host_of(trace: Trace, row: int) -> int:
-    """Where a GPU row comes from: its launch call, else its op, else -1.
-
-    For an annotation on a stream it is the CPU annotation with the same External id.
-    """
+    """Where a GPU row comes from: its launch call, else its op, else -1. For an annotation on a
+    stream it is the CPU annotation with the same External id."""
     if trace.role[row] == Role.GPU_ANNOTATION:
         rows = trace.rows_of(Role.ANNOTATION)
         same = trace.external_id[rows] == trace.external_id[row]
@@ -41,10 +39,8 @@ def host_of(trace: Trace, row: int) -> int:
 
 def launch_chain(trace: Trace, row: int) -> list[int]:
     """For a GPU row: launch call, ops around it, then the annotations around those, innermost
-    first.
-
-    For a CPU row: what is around it, likewise. [] for a kernel whose launch was not recorded.
-    """
+    first. For a CPU row: what is around it, likewise. [] for a kernel whose launch was not
+    recorded."""
     host = host_of(trace, row) if is_gpu(trace, row) else int(trace.parent[row])
     if host < 0 and is_gpu(trace, row):
         return []
@@ -68,11 +64,8 @@ def around(trace: Trace, row: int, layer: Layer) -> list[int]:
 
 
 def launched_under(trace: Trace, row: int) -> NDArray[np.intp]:
-    """GPU rows launched by the calls under a CPU row, in time order.
-
-    Under an op or a call: in its subtree. Under an annotation or a Python frame: on the same
-    thread, while it lasted.
-    """
+    """GPU rows launched by the calls under a CPU row, in time order. Under an op or a call: in its
+    subtree. Under an annotation or a Python frame: on the same thread, while it lasted."""
     index = trace.launch_index
     found = np.sort(np.concatenate([index.rows[part] for part in _parts_under(trace, row)]))
     by_time: NDArray[np.intp] = found[np.argsort(trace.start[found], kind="stable")]
@@ -122,19 +115,15 @@ def replayed(trace: Trace, row: int) -> NDArray[np.intp]:
 
 def launch_latency_ns(trace: Trace, row: int) -> int | None:
     """From the start of the launch call to the start of the GPU event; may be negative (clocks).
-
-    None if the launch was not recorded.
-    """
+    None if the launch was not recorded."""
     launch = int(trace.launch[row])
     return int(trace.start[row] - trace.start[launch]) if launch >= 0 else None
 
 
 def queue_delay_ns(trace: Trace, row: int) -> int | None:
-    """How long a GPU event, once launched, waited for earlier work of its stream; else None.
-
-    The part of the time from the end of the launch call to the start of the event during which an
-    earlier event of the same stream was still running.
-    """
+    """How long a GPU event, once launched, waited for earlier work of its stream; else None. The
+    part of the time from the end of the launch call to the start of the event during which an
+    earlier event of the same stream was still running."""
     launch = int(trace.launch[row])
     if launch < 0:
         return None

@@ -27,12 +27,12 @@ from fusetui.analysis.questions.process_groups import (
 )
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.patterns import late
-from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import arguments, parsed
 
-COMMS = "record_param_comms"
+COMMS = late(r"record_param_comms\Z")
 ANNOTATION = late(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
 ON_CPU = late(r"(?:gloo|mpi|ucc):\w{1,64}\Z")
 ARGS = (
@@ -88,7 +88,7 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
     launch = trace.launch[rows].astype(np.intp)
     issued = np.where(launch >= 0, trace.start[launch], trace.start[rows])
     thread = np.where(launch >= 0, trace.thread_of_track[trace.track[launch]], -1)
-    every = _named(trace, Role.OP, re.compile(COMMS + r"\Z"))
+    every = _named(trace, Role.OP, COMMS)
     comms = _around(trace, every, thread, issued)
     marks = _around(trace, _named(trace, Role.ANNOTATION, ANNOTATION), thread, issued)
     args = _args(trace, (rows, comms, marks), "transfers")
@@ -133,13 +133,8 @@ def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
     rows = _named(trace, Role.ANNOTATION, ON_CPU)
     (args,) = _args(trace, (rows,))
     told = [_told(trace, -1, int(row), [{}, {}, own]) for row, own in zip(rows, args, strict=True)]
-    host = _issuing_ops(trace, rows, [one.name for one in told])
-    issued = np.where(host >= 0, trace.start[host], trace.start[rows])
-    return IssuedCollectives(tuple(told), rows, issued, host)
-
-
-def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
-    """The n-th `c10d::` op of a name issued its n-th annotation, if there are equally many."""
+    # The n-th `c10d::` op of a name issued its n-th annotation, if there are equally many.
+    names = [one.name for one in told]
     ops = _named(trace, Role.OP, re.compile(r"c10d::\w{1,64}\Z"))
     kinds = np.array([collective_name(trace.name_of(int(row))) for row in ops] or [""])[: len(ops)]
     of_row = np.array([*names, ""])[:-1]
@@ -148,7 +143,8 @@ def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
         here, there = np.flatnonzero(of_row == name), ops[kinds == name]
         if len(here) == len(there):
             host[here[np.argsort(trace.start[rows[here]], kind="stable")]] = there
-    return host
+    issued = np.where(host >= 0, trace.start[host], trace.start[rows])
+    return IssuedCollectives(tuple(told), rows, issued, host)
 
 
 def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
@@ -194,7 +190,10 @@ def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> 
         return _recorded(trace, first)
     if isinstance(on_kernel.get("func"), str):
         return _of_nccl(trace, on_kernel)
-    group = _only_group(trace)
+    # The only group of several ranks that the file lists; without any, one of all ranks.
+    listed = [one for one in groups_of_file(trace.keys).values() if one.size > 1]
+    group = listed[0] if listed else ProcessGroup("", (), world_size(trace.keys))
+    group = UNKNOWN_GROUP if len(listed) > 1 else group
     inferred = [ONE_GROUP] if group != UNKNOWN_GROUP and not group.name else []
     kernel = decode(trace.name_of(row)) if row >= 0 else None
     name = trace.name_of(mark) if mark >= 0 else ""
@@ -210,14 +209,6 @@ def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> 
     if name in OUTPUT and moved >= 0:
         moved = _number(moved * group.size) if group.size else -1
     return KnownCollective(name, group, dtype, moved, inferred=tuple(inferred))
-
-
-def _only_group(trace: Trace) -> ProcessGroup:
-    """The only group of several ranks that the file lists; without any, one of all ranks."""
-    listed = [one for one in groups_of_file(trace.keys).values() if one.size > 1]
-    if len(listed) > 1:
-        return UNKNOWN_GROUP
-    return listed[0] if listed else ProcessGroup("", (), world_size(trace.keys))
 
 
 def _recorded(trace: Trace, args: dict[str, Any]) -> KnownCollective:

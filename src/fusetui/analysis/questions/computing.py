@@ -19,13 +19,11 @@ from fusetui.trace.model.op_names import HELPERS, WHOLE, is_frame, is_metadata, 
 
 
 def computing_ops(trace: Trace) -> Rows:
-    """The rows of the ops that correspond to kernels; none lies inside another one.
-
-    These are the innermost ops, except for views, allocations, and the frames of autograd and
-    torch.compile. A copy or fill that an op calls is part of it, and so is its twin (the
-    `aten::mul` in an `aten::mul_`). So `aten::linear` counts once: as the `aten::addmm` in it,
-    which copies the bias itself.
-    """
+    """The rows of the ops that correspond to kernels; none lies inside another one. These are the
+    innermost ops, except for views, allocations, and the frames of autograd and torch.compile. A
+    copy or fill that an op calls is part of it, and so is its twin (the `aten::mul` in an
+    `aten::mul_`). So `aten::linear` counts once: as the `aten::addmm` in it, which copies the bias
+    itself."""
 
     def named(test: Callable[[str], bool]) -> Flags:
         flags: Flags = trace.named(test)[trace.name]
@@ -91,11 +89,8 @@ class Tallies(msgspec.Struct, frozen=True):
 
 
 def tallies(trace: Trace) -> Tallies:
-    """Counts every step of a trace.
-
-    Kernels, memcpys and memsets belong to the step that launched them, CPU ops (those of
-    `computing_ops`) to the one in which they start.
-    """
+    """Counts every step of a trace. Kernels, memcpys and memsets belong to the step that launched
+    them, CPU ops (those of `computing_ops`) to the one in which they start."""
     steps, rows = steps_of(trace), trace.gpu_rows
     groups, on_gpu = launched_in_steps(trace), len(rows) > 0
     if not on_gpu:

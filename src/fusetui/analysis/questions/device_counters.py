@@ -48,24 +48,16 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
     def mean(self, begin: Int64s, end: Int64s) -> NDArray[np.float64]:
         """The mean over each [begin, end) in ns of the file, weighted by time; at `begin` where
         that is empty. nan where part of it is not covered. Shape [n]."""
-        first, last = self._at(begin), self._at(np.maximum(end - 1, begin))
-        covered = (first >= 0) & (np.maximum(end - 1, begin) < self._until[last])
+        time, value, until = self.counter.time, self.counter.value, np.maximum(end - 1, begin)
+        first, last = (time.searchsorted(times, side="right") - 1 for times in (begin, until))
+        covered = (first >= 0) & (until < self._until[last])
         covered &= self._gaps[last] == self._gaps[first]
-        length = np.maximum(end - begin, 1)
-        sums = self._sum(end, last) - self._sum(begin, first)
-        means = np.where(end > begin, sums / length, self.counter.value[first])
+        before, sums = (  # the integral from the first value
+            self._before[at] + (times - time[at]) * value[at]
+            for times, at in ((begin, first), (end, last))
+        )
+        means = np.where(end > begin, (sums - before) / np.maximum(end - begin, 1), value[first])
         return np.where(covered, means, np.nan)
-
-    def _at(self, times: Int64s) -> NDArray[np.intp]:
-        """The last value at or before each time, -1 for none."""
-        found: NDArray[np.intp] = self.counter.time.searchsorted(times, side="right") - 1
-        return found
-
-    def _sum(self, times: Int64s, at: NDArray[np.intp]) -> NDArray[np.float64]:
-        """The integral from the first value to each time."""
-        since = times - self.counter.time[at]
-        found: NDArray[np.float64] = self._before[at] + since * self.counter.value[at]
-        return found
 
     @cached_property
     def _until(self) -> Int64s:

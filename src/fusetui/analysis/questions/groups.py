@@ -22,10 +22,10 @@ from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import Jobs, inputs_of_ops, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
-from fusetui.trace.model.arguments import Arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows, distinct, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Arguments, parsed
 from fusetui.trace.model.ids import LARGEST, Id, exact_id
 from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.program.regions import label_of
@@ -124,7 +124,7 @@ def input_keys(found: Arguments) -> Keys:
             of_args[number] = numbers.setdefault((dims, types), len(numbers))
     distinct = [*numbers, (b"", b"")]  # the last is that of -1
 
-    def fields(number: int) -> Fields:
+    def fields(number: int) -> dict[str, Any]:
         """`shapes` and `dtypes` as in JSON: lists, None if nothing was recorded."""
         each = map(parsed, distinct[number])
         dims, types = (_plain(value) if isinstance(value, list) else None for value in each)
@@ -145,21 +145,16 @@ def _plain(value: Any, levels: int = DEEPEST) -> Any:
     return value if isinstance(value, str | float) else None
 
 
-Fields = dict[str, Any]
-
-
 class Keys(msgspec.Struct, frozen=True, eq=False):
     """`number[n]` is the group of kernel n; `fields` maps a number to what identifies the group."""
 
     number: NDArray[np.integer]
-    fields: Callable[[int], Fields]
+    fields: Callable[[int], dict[str, Any]]
 
 
 def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGroup, ...]:
     """All kernels grouped by one of GROUPINGS, the largest total first; steps in time order.
-
-    `known` are the jobs of all kernels.
-    """
+    `known` are the jobs of all kernels."""
     rows = known.rows
     if not len(rows):
         return ()
@@ -191,7 +186,7 @@ def _by_shape(trace: Trace, known: Jobs) -> Keys:
     columns = (trace.name[known.rows], op, given.number)
     first, number = distinct_rows(columns)
 
-    def fields(group: int) -> Fields:
+    def fields(group: int) -> dict[str, Any]:
         name, op, shapes = (int(column[first[group]]) for column in columns)
         return {
             "name": trace.names[name],
@@ -223,7 +218,7 @@ def _by_label(
 def _by_stream(trace: Trace, known: Jobs) -> Keys:
     """By stream; its sub-rows are combined."""
 
-    def fields(thread: int) -> Fields:
+    def fields(thread: int) -> dict[str, Any]:
         track = trace.first_track(thread)
         return {"device": exact_id(track.pid), "stream": exact_id(track.tid)}
 

@@ -85,9 +85,8 @@ def is_replay(name: str) -> bool:
 def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
     """The launch calls of every thread that has any, the largest total first."""
     rows, events = launch_calls(trace)
-    thread = trace.thread_of_track[trace.track[rows]]
     spans, found = _spans(trace), []
-    by_thread = grouped(thread, trace.dur[rows])
+    by_thread = grouped(trace.thread_of_track[trace.track[rows]], trace.dur[rows])
     for number, key in enumerate(by_thread.keys.tolist()):
         places = by_thread.places(number)
         own, span = rows[places], spans[key]

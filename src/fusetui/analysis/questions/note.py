@@ -32,10 +32,7 @@ class Whole(msgspec.Struct, frozen=True):
 
 def note_of(trace: Trace) -> str:
     """A printable line that says that the trace is reconstructed, not recorded, or a part of a
-    longer one; else "".
-
-    Any output with figures of the trace must include it.
-    """
+    longer one; else "". Any output with figures of the trace must include it."""
     return " ".join(_notes(trace))
 
 

@@ -124,12 +124,10 @@ def parse(text: str) -> Query:
     >>> parse("family:gemm and dur > 50us").terms[1]
     Bound(field='dur', above=True, value=50000, excluded=False)
     """
-    ways = written_ways(text, _is_sign)
+    ways = written_ways(
+        text, lambda field, sign: field in TIMES or (field in FIELDS and sign in ("=", "!="))
+    )
     return Query(tuple(tuple(map(_term, way)) for way in ways))
-
-
-def _is_sign(field: str, sign: str) -> bool:
-    return field in TIMES or (field in FIELDS and "=" in sign and sign not in COMPARED)
 
 
 def _term(part: Written) -> Term:

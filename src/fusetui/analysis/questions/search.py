@@ -25,11 +25,11 @@ from fusetui.gpu.kernel_names.record import tile_words
 from fusetui.text.figures import count
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
-from fusetui.trace.model.arguments import arguments
 from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.events import arguments
 
 Hits = tuple[Rows, float]
 """Rows in time order, and the share of those that may be hits that was looked at."""
@@ -72,10 +72,8 @@ def texts_of(trace: Trace) -> NameTexts:
 
 
 def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
-    """The rows for which the query holds but for terms about args, in time order.
-
-    Raises WrongQuery when a pattern takes too long.
-    """
+    """The rows for which the query holds but for terms about args, in time order. Raises WrongQuery
+    when a pattern takes too long."""
     return _united(trace, [_rows_of(trace, texts, way) for way in query.ways])
 
 
@@ -116,10 +114,8 @@ def _after_another(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hit
 
 def by_words(trace: Trace, texts: NameTexts, query: Query, named: Rows) -> Iterator[Hits]:
     """Rows that are not `named`: of which names do not say all words of the query, but args do, as
-    by_args finds them. Python frames are left out: they have no args of interest.
-
-    Raises WrongQuery when a pattern takes too long.
-    """
+    by_args finds them. Python frames are left out: they have no args of interest. Raises WrongQuery
+    when a pattern takes too long."""
     is_left = trace.role != Role.PYTHON
     is_left[named] = False
 
@@ -134,10 +130,8 @@ def by_words(trace: Trace, texts: NameTexts, query: Query, named: Rows) -> Itera
 
 
 def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
-    """The rows for which the terms about args hold too, as the file is read.
-
-    Raises WrongQuery when a pattern takes too long.
-    """
+    """The rows for which the terms about args hold too, as the file is read. Raises WrongQuery when
+    a pattern takes too long."""
 
     def found(way: Sequence[Term]) -> Iterator[Hits]:
         rows = _in_order(trace, _rows_of(trace, texts, way))

@@ -38,11 +38,9 @@ class StepFigures(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What `summary` shows, with the fields in the order of `summary --json`.
-
-    Starts are in ns after `base_ns`, the time in the file of its first slice. That is a string,
-    because times since 1970 exceed what a double represents exactly.
-    """
+    """What `summary` shows, with the fields in the order of `summary --json`. Starts are in ns
+    after `base_ns`, the time in the file of its first slice. That is a string, because times since
+    1970 exceed what a double represents exactly."""
 
     file: str
     bytes: int

@@ -16,11 +16,9 @@ from fusetui.trace.model.columns import Trace
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of at least one duration in nanoseconds, rounded down to integers.
-
-    Percentiles are interpolated between the two nearest durations, as with numpy's "linear" method;
-    the median of an even count is the mean of the middle two.
-    """
+    """Statistics of at least one duration in nanoseconds, rounded down to integers. Percentiles are
+    interpolated between the two nearest durations, as with numpy's "linear" method; the median of
+    an even count is the mean of the middle two."""
 
     count: int
     total_ns: int
@@ -146,11 +144,9 @@ def self_ns(trace: Trace) -> Int64s:
 
 def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
     """For each row, the time (ns) and the number of kernels launched in its subtree; shape
-    [slices].
-
-    Memcpys and memsets count in the time. A launch counts at its call; if only its op is known, at
-    that op; that of a node of a graph which was joined with its capture, at the captured call.
-    """
+    [slices]. Memcpys and memsets count in the time. A launch counts at its call; if only its op is
+    known, at that op; that of a node of a graph which was joined with its capture, at the captured
+    call."""
     rows = trace.gpu_rows
     host = np.where(trace.asked[rows] >= 0, trace.asked[rows], trace.op[rows])
     subrow = np.array([t.subrow > 0 for t in trace.tracks] or [False])[trace.track]
@@ -163,10 +159,8 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
 
 def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     """For each row, whether it lies, at any depth, inside another one of its name; rows are sorted.
-
     Of rows with one name, in order, those lie inside an earlier one that come before the end of its
-    subtree.
-    """
+    subtree."""
     by_name = np.argsort(trace.name[rows], kind="stable")
     ordered = rows[by_name]
     name = trace.name[ordered].astype(np.int64) * (len(trace) + 1)

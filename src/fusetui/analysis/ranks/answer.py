@@ -9,20 +9,11 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.analysis.ranks import model
 from fusetui.analysis.ranks.blame import caused_by, charges_of
 from fusetui.analysis.ranks.clocks import Clocks, clocks_of
 from fusetui.analysis.ranks.groups import with_groups, with_peers
 from fusetui.analysis.ranks.matching import RankJob, job_of, match, steps_of
-from fusetui.analysis.ranks.model import (
-    CLASSES,
-    ClockAnswer,
-    HostClock,
-    JobAnswer,
-    LeftOut,
-    RankRow,
-    RankSummary,
-    WorstWait,
-)
 from fusetui.analysis.ranks.pipeline import balance, outliers, pipeline_of
 from fusetui.analysis.ranks.stragglers import JobFacts, replayable, stragglers_of, verdict_of
 from fusetui.analysis.ranks.waits import kinds_of, sums_of_ranks, waits_of
@@ -38,7 +29,7 @@ class Explained(msgspec.Struct, frozen=True, eq=False):
     """The answer, and what it is made from."""
 
     facts: JobFacts
-    answer: JobAnswer
+    answer: model.JobAnswer
 
 
 class Strip(msgspec.Struct, frozen=True, eq=False):
@@ -57,7 +48,7 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
         return tuple((np.maximum.reduceat(row, first) / most).tolist())
 
 
-def explained(found: Iterable[RankSummary | LeftOut]) -> Explained:
+def explained(found: Iterable[model.RankSummary | model.LeftOut]) -> Explained:
     """Everything about the job that most of these ranks are of."""
     job = job_of(found)
     job = replace(job, ranks=with_peers(with_groups(job.ranks)))
@@ -86,12 +77,12 @@ def strip_of(found: Explained) -> Strip:
     return Strip(tuple(one.rank for one in matched.ranks), steps.names or (ALL,), waited)
 
 
-def _answer(facts: JobFacts) -> JobAnswer:
+def _answer(facts: JobFacts) -> model.JobAnswer:
     job, matched, waits = facts.job, facts.matched, facts.waits
     stragglers, rows = tuple(stragglers_of(facts)), _rows(facts)
     first = {one.rank: place for place, one in enumerate(stragglers)}
     rows.sort(key=lambda row: (first.get(row.rank, len(first)), -row.caused_ns, row.rank))
-    return JobAnswer(
+    return model.JobAnswer(
         world_size=job.world_size or None,
         given=len(job.ranks),
         missing=job.missing,
@@ -115,7 +106,7 @@ def _answer(facts: JobFacts) -> JobAnswer:
     )
 
 
-def _rows(facts: JobFacts) -> list[RankRow]:
+def _rows(facts: JobFacts) -> list[model.RankRow]:
     matched, sums, caused, clocks = facts.matched, facts.sums, facts.caused, facts.clocks
     figures = [_figures(one) for one in matched.ranks]
     columns = [np.array([own[name] for own in figures], dtype=np.float64) for name in ACCOUNT]
@@ -126,7 +117,7 @@ def _rows(facts: JobFacts) -> list[RankRow]:
     if figures:  # to cause less than others is no distinction
         stand_out[-1] &= caused.total > np.median(caused.total)
     return [
-        RankRow(
+        model.RankRow(
             rank=one.rank,
             path=one.path,
             host=one.host,
@@ -150,7 +141,7 @@ def _rows(facts: JobFacts) -> list[RankRow]:
     ]
 
 
-def _figures(one: RankSummary) -> dict[str, Any]:
+def _figures(one: model.RankSummary) -> dict[str, Any]:
     """The medians over the steps, else the figures of the device's span or of the trace."""
     steps = one.step_end - one.step_start
     step_ns = int(np.median(steps)) if len(steps) else one.end_ns - one.begin_ns
@@ -158,12 +149,12 @@ def _figures(one: RankSummary) -> dict[str, Any]:
     if not len(account):
         return {**dict.fromkeys(ACCOUNT), "step_ns": step_ns, "idle": {}}
     each = list(map(int, account))
-    idle = {name: ns for name, ns in zip(CLASSES[5:], each[5:], strict=True) if ns}
+    idle = {name: ns for name, ns in zip(model.CLASSES[5:], each[5:], strict=True) if ns}
     step_ns = step_ns if len(steps) else each[0]
     return {**dict(zip(ACCOUNT, each, strict=False)), "step_ns": step_ns, "idle": idle}
 
 
-def _worst(facts: JobFacts, row: int) -> WorstWait | None:
+def _worst(facts: JobFacts, row: int) -> model.WorstWait | None:
     if row < 0:
         return None
     matched, waits = facts.matched, facts.waits
@@ -171,14 +162,14 @@ def _worst(facts: JobFacts, row: int) -> WorstWait | None:
     last, since = int(waits.last[place]), matched.ranks[matched.rank[row]].begin_ns
     whom = matched.ranks[last].rank if last >= 0 else None
     start_ns, wait_ns = int(matched.start[row]) - since, int(waits.wait[row])
-    return WorstWait(matched.names[place], start_ns, wait_ns, whom)
+    return model.WorstWait(matched.names[place], start_ns, wait_ns, whom)
 
 
-def _clocks(job: RankJob, clocks: Clocks) -> ClockAnswer:
+def _clocks(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
     bounded = len(clocks.half) and bool(np.isfinite(clocks.half).all())
     hosts = clocks.hosts
     own = [np.flatnonzero(hosts.of_rank == n) for n in range(len(hosts.names))]
-    return ClockAnswer(
+    return model.ClockAnswer(
         reference_rank=job.ranks[clocks.reference].rank if job.ranks else None,
         shared=clocks.shared,
         feasible=not clocks.refused,
@@ -186,7 +177,7 @@ def _clocks(job: RankJob, clocks: Clocks) -> ClockAnswer:
         refused=clocks.refused,
         guessed=hosts.why if hosts.guessed and len(hosts.names) > 1 else "",
         hosts=tuple(
-            HostClock(
+            model.HostClock(
                 host=name,
                 ranks=len(ranks),
                 by=by,

@@ -167,16 +167,10 @@ class _Chains:
     def _after_loose(self, pairs: _Pairs, gap: Floats) -> tuple[_Pairs, Floats]:
         """Where a rank comes from a collective that is not matched, what it did since then alone
         is its own; how long it waited there, and for whom, is not known."""
-        since = np.maximum(self._loose[pairs.late], self._loose[pairs.other])
-        found = since > 0
-        some = pairs.some(found)
-        start = self._waits.start
-        late, other = (
-            np.where(self._loose[rows] > 0, start[rows] - self._loose[rows], 0)
-            for rows in (some.late, some.other)
-        )
-        both = (self._loose[some.late] > 0) & (self._loose[some.other] > 0)
-        own = np.where(both, late - other, 0).astype(np.float64)
+        late, other = self._loose[pairs.late], self._loose[pairs.other]
+        found = (late > 0) | (other > 0)
+        some, both = pairs.some(found), (late > 0) & (other > 0)
+        own = np.where(both, gap - (late - other), 0.0)[found]
         self._charge(some, own)
         self._nobody(some, OUTSIDE, gap[found] - own)
         return pairs.some(~found), gap[~found]

@@ -16,7 +16,6 @@ as 1.4826 times their median absolute deviation, is the uncertainty.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -46,14 +45,6 @@ class Ends(msgspec.Struct, frozen=True, eq=False):
         return ~np.isnan(self.offset)
 
 
-class _Points(NamedTuple):
-    """An end per collective and host, the median of its ranks; `end` in ns after the first."""
-
-    collective: Rows
-    host: Rows
-    end: Floats
-
-
 def ends_of(matched: Matched, host: Rows, hosts: int, zero: int) -> Ends:
     """The offsets of all hosts that meet `zero`, directly or through others."""
     rows = np.flatnonzero(np.repeat(matched.named(NAMES), matched.counts))
@@ -68,24 +59,23 @@ def ends_of(matched: Matched, host: Rows, hosts: int, zero: int) -> Ends:
     key = matched.of_row[rows] * ranks + host[matched.rank[rows]]
     distinct, which = np.unique(key, return_inverse=True)
     end = _medians((matched.end[rows] - at_ns).astype(np.float64), which, len(distinct))
-    points = _Points(distinct // ranks, distinct % ranks, end)
     for _ in range(ROUNDS):
         before = found.known
-        _extend(points, found, len(matched))
+        _extend(distinct // ranks, distinct % ranks, end, found)
         if (found.known == before).all():
             break
     return found
 
 
-def _extend(points: _Points, found: Ends, collectives: int) -> None:
-    """Adds the hosts that share enough collectives with known ones to `found`, in place."""
-    known = found.known[points.host]
-    there = points.end - np.nan_to_num(found.offset)[points.host]
-    there -= found.drift[points.host] * points.end / 1e9
-    center = _medians(there[known], points.collective[known], collectives)
-    new = np.flatnonzero(~known & ~np.isnan(center[points.collective]))
-    host, time = points.host[new], points.end[new]
-    apart = time - center[points.collective[new]]
+def _extend(collective: Rows, host: Rows, end: Floats, found: Ends) -> None:
+    """Adds the hosts that share enough collectives with known ones to `found`, in place. Given is
+    an end per collective and host, the median of its ranks, in ns after the first."""
+    known = found.known[host]
+    there = end - np.nan_to_num(found.offset)[host] - found.drift[host] * end / 1e9
+    center = _medians(there[known], collective[known], int(collective.max()) + 1)
+    new = np.flatnonzero(~known & ~np.isnan(center[collective]))
+    host, time = host[new], end[new]
+    apart = time - center[collective[new]]
     hosts = len(found.offset)
     enough = np.bincount(host, minlength=hosts) >= FEWEST
     slope = _slopes(apart, time, host, hosts)
@@ -191,8 +181,7 @@ def _guessed(ranks: Sequence[RankSummary]) -> HostClocks | None:
 
 
 def _apart(matched: Matched, rows: Rows, host: Rows) -> tuple[float, Rows]:
-    """How long before the last start on a host a synchronous collective ended there, at most; and
-    the rows of that end and that start."""
+    """How long before its last start on a host a collective ended there, at most; and both rows."""
     key = matched.of_row[rows] * len(matched.ranks) + host[matched.rank[rows]]
     by_start = rows[np.lexsort((matched.start[rows], key))]
     by_end = rows[np.lexsort((matched.end[rows], key))]

@@ -98,7 +98,7 @@ def _kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
 def _alike(ranks: Sequence[RankSummary], unknown: Sequence[Rows]) -> Iterator[list[Rows]]:
     """The rows of each rank that are the same place of the program: of all steps with the same
     collectives, those that are the n-th there."""
-    places: dict[tuple[object, ...], list[list[int]]] = {}
+    alike: dict[object, list[list[list[int]]]] = {}
     steps: dict[object, dict[int, list[int]]] = {}
     for rank, (one, rows) in enumerate(zip(ranks, unknown, strict=True)):
         keys = [*step_keys(one), None]
@@ -110,15 +110,10 @@ def _alike(ranks: Sequence[RankSummary], unknown: Sequence[Rows]) -> Iterator[li
             rank: tuple((ranks[rank].name_of(n), ranks[rank].collectives.size[n]) for n in rows)
             for rank, rows in by_rank.items()
         }
-        first = programs.get(0)
-        if len(by_rank) < len(ranks) or any(own != first for own in programs.values()):
-            continue
-        for n in range(len(by_rank[0])):
-            own = places.setdefault((first, n), [[] for _ in ranks])
-            for rank, listed in by_rank.items():
-                own[rank].append(listed[n])
-    for found in places.values():
-        yield [np.array(numbers, dtype=np.intp) for numbers in found]
+        if len(by_rank) == len(ranks) and len({*programs.values()}) == 1:
+            alike.setdefault(programs[0], []).append([by_rank[n] for n in range(len(ranks))])
+    for found in alike.values():  # [steps, ranks, collectives], by place
+        yield from map(list, np.array(found, dtype=np.intp).T)
 
 
 def _fitting(ranks: Sequence[RankSummary], kinds: list[_KindOfGroup], places: list[Rows]) -> int:

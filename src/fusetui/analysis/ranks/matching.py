@@ -218,9 +218,7 @@ def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose:
     first, counts = bounds[:-1], np.diff(bounds)
     begin = np.minimum.reduceat(flat.column("start")[order], first) if len(first) else first
     by_time = np.argsort(begin, kind="stable")
-    place = np.empty(len(first), dtype=np.intp)
-    place[by_time] = np.arange(len(first))
-    rows = order[np.argsort(np.repeat(place, counts), kind="stable")]
+    rows = order[np.argsort(np.repeat(np.argsort(by_time), counts), kind="stable")]
     starts = np.concatenate(([0], np.cumsum(counts[by_time])))
     heads = rows[starts[:-1]]
     keys = [flat.keys[key] for key in flat.key[heads].tolist()]

@@ -34,8 +34,7 @@ class Pipeline(msgspec.Struct, frozen=True):
 
 
 def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
-    """None for a job in which no more than half of the time in collectives is that of sends and
-    receives: it is no pipeline."""
+    """None where sends and receives take at most half of the time in collectives: no pipeline."""
     spans = [_in_sends(one) for one in matched.ranks]
     every = (one.collectives for one in matched.ranks)
     if 2 * sum(spans) <= sum(union_length(own.start, own.end) for own in every):

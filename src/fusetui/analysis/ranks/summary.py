@@ -10,32 +10,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions import process_groups
 from fusetui.analysis.questions.busy import communicates
+from fusetui.analysis.questions.chain import rows_between
 from fusetui.analysis.questions.collectives import IssuedCollectives, collectives_of
 from fusetui.analysis.questions.memory import memory_peaks
 from fusetui.analysis.questions.note import note_of
-from fusetui.analysis.questions.process_groups import (
-    UNKNOWN_GROUP,
-    ProcessGroup,
-    groups_of_file,
-    world_size,
-)
-from fusetui.analysis.ranks import naming
-from fusetui.analysis.ranks.model import (
-    CLASSES,
-    MOST_COLLECTIVES,
-    MOST_KERNELS,
-    MOST_PLACES,
-    VERSION,
-    Collectives,
-    KernelRuns,
-    LeftOut,
-    PlaceTime,
-    RankSummary,
-    decoded,
-    encoded,
-    packed,
-)
+from fusetui.analysis.ranks import model, naming
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import CacheRecord, record_for
@@ -55,7 +36,7 @@ class KeptSummary(msgspec.Struct, frozen=True):
     data: bytes
 
 
-def summary_of(path: str, cached: bool = True) -> RankSummary | LeftOut:
+def summary_of(path: str, cached: bool = True) -> model.RankSummary | model.LeftOut:
     """The summary of the trace at a path or URL; a second time it is read from the cache."""
     record = record_for(path, KEPT_AS) if cached else None
     known = _kept(record, path)
@@ -64,52 +45,53 @@ def summary_of(path: str, cached: bool = True) -> RankSummary | LeftOut:
     try:
         found = summarized(open_trace(path, cached=False, alone=True), path)
     except TraceError as error:
-        return LeftOut(path, None, str(error))
+        return model.LeftOut(path, None, str(error))
     if record is not None:
-        record.store(KeptSummary(encoded(found)))
+        record.store(KeptSummary(model.encoded(found)))
     return found
 
 
-def known_summary(path: str) -> RankSummary | None:
+def known_summary(path: str) -> model.RankSummary | None:
     """The summary from the cache, None if it is not there."""
     return _kept(record_for(path, KEPT_AS), path)
 
 
-def _kept(record: CacheRecord | None, path: str) -> RankSummary | None:
+def _kept(record: CacheRecord | None, path: str) -> model.RankSummary | None:
     with suppress(msgspec.MsgspecError):
         if record is not None and (kept := record.load(KeptSummary)) is not None:
-            return msgspec.structs.replace(decoded(kept.data), path=path)
+            return msgspec.structs.replace(model.decoded(kept.data), path=path)
     return None
 
 
-def summarized(trace: Trace, path: str) -> RankSummary:
+def summarized(trace: Trace, path: str) -> model.RankSummary:
     """The summary of an open trace; `path` is where it lies."""
     found = collectives_of(trace)
-    most = slice(MOST_COLLECTIVES)
+    most = slice(model.MOST_COLLECTIVES)
     found = IssuedCollectives(*(column[most] for column in msgspec.structs.astuple(found)))
     device, spans, base = _device(trace), steps_of(trace), trace.epoch_ns
     steps = device.over(spans.start, spans.end) if device and len(spans) else []
     groups = list(dict.fromkeys(one.group for one in found.told))
-    if UNKNOWN_GROUP in groups:
-        groups = list(dict.fromkeys((*groups, *groups_of_file(trace.keys).values())))
+    if process_groups.UNKNOWN_GROUP in groups:
+        of_file = process_groups.groups_of_file(trace.keys).values()
+        groups = list(dict.fromkeys((*groups, *of_file)))
     names = list(dict.fromkeys(one.name for one in found.told))
     begin = _before(trace, found)
     listed, host = trace.keys.get("deviceProperties"), trace.keys.get("host_name")
     rank, rank_by = naming.rank_of(trace.keys, path)
-    report, all_used = trace.report, len(found.rows) < MOST_COLLECTIVES
+    report, all_used = trace.report, len(found.rows) < model.MOST_COLLECTIVES
     lost = f"{report.unreadable} of {report.events} events could not be read"
     damage = (
         report.cut or report.missing,
         lost if report.unreadable else "",
-        "" if all_used else f"only its first {MOST_COLLECTIVES} collectives are used",
+        "" if all_used else f"only its first {model.MOST_COLLECTIVES} collectives are used",
         _several_processes(trace),
     )
-    return RankSummary(
-        version=VERSION,
+    return model.RankSummary(
+        version=model.VERSION,
         path=path,
         rank=rank,
         rank_by=rank_by,
-        world_size=world_size(trace.keys),
+        world_size=process_groups.world_size(trace.keys),
         host=host[:200] if isinstance(host, str) else "",
         devices=len(listed) if isinstance(listed, list) else 0,
         device=device.pid if device and isinstance(device.pid, int) else -1,
@@ -161,19 +143,20 @@ def _before(trace: Trace, found: IssuedCollectives) -> Int64s:
 def _table(found: Sequence[DeviceAccount]) -> Int64s:
     """Accounts as rows of CLASSES."""
     rows = [
-        [getattr(one, f"{name}_ns", one.idle.get(name, 0)) for name in CLASSES] for one in found
+        [getattr(one, f"{name}_ns", one.idle.get(name, 0)) for name in model.CLASSES]
+        for one in found
     ]
-    return np.array(rows, dtype=np.int64).reshape(-1, len(CLASSES))
+    return np.array(rows, dtype=np.int64).reshape(-1, len(model.CLASSES))
 
 
 def _columns(
     trace: Trace,
     found: IssuedCollectives,
-    groups: Sequence[ProcessGroup],
+    groups: Sequence[process_groups.ProcessGroup],
     names: Sequence[str],
     device: Device | None,
     begin: Int64s,
-) -> Collectives:
+) -> model.Collectives:
     """`begin`: of the time before each, whose account is kept."""
     group, name = ({value: n for n, value in enumerate(values)} for values in (groups, names))
     rows = [
@@ -185,26 +168,26 @@ def _columns(
         covered[:] = [one.compute_ns for one in device.over(start, end)]
     fields = ("group", "name", "sequence", "size", "peer")
     told = np.array(rows, dtype=np.int64).reshape(-1, len(fields)).T.copy()
-    return Collectives(
+    return model.Collectives(
         **dict(zip(fields, told, strict=True)),
         issued=found.issued + base,
         start=start + base,
         end=end + base,
         covered=covered,
-        before=packed(_table(device.over(begin, start) if device else [])),
+        before=model.packed(_table(device.over(begin, start) if device else [])),
     )
 
 
-def _kernels(trace: Trace) -> tuple[KernelRuns, ...]:
+def _kernels(trace: Trace) -> tuple[model.KernelRuns, ...]:
     rows = trace.rows_of(Role.KERNEL)
     counts = np.bincount(trace.name[rows], minlength=len(trace.names))
     total = summed(trace.name[rows], trace.dur[rows], len(trace.names))
     first = np.zeros(len(trace.names), dtype=np.intp)
     first[trace.name[rows[::-1]]] = rows[::-1]
-    names = np.argsort(-total, kind="stable")[: min(MOST_KERNELS, np.count_nonzero(counts))]
+    names = np.argsort(-total, kind="stable")[: min(model.MOST_KERNELS, np.count_nonzero(counts))]
     comm = communicates(trace, first[names])
     return tuple(
-        KernelRuns(trace.names[n][:400], int(counts[n]), int(total[n]), bool(moves))
+        model.KernelRuns(trace.names[n][:400], int(counts[n]), int(total[n]), bool(moves))
         for n, moves in zip(names.tolist(), comm, strict=True)
     )
 
@@ -213,11 +196,12 @@ KINDS = {Layer.ANNOTATIONS: "annotation", Layer.OPS: "op", Layer.PYTHON: "frame"
 MOST_NAMES = 5  # of each kind, those with the most time
 
 
-def places_before(trace: Trace, found: IssuedCollectives, begin: Int64s) -> tuple[PlaceTime, ...]:
-    """The slices in which the issuing thread was longest, from `begin` until the collective was
-    issued; of the longest stretches."""
+def places_before(
+    trace: Trace, found: IssuedCollectives, begin: Int64s
+) -> tuple[model.PlaceTime, ...]:
+    """Where the issuing thread was longest from `begin` to the issue; of the longest stretches."""
     length = found.issued - begin
-    longest = np.argsort(-length, kind="stable")[:MOST_PLACES]
+    longest = np.argsort(-length, kind="stable")[: model.MOST_PLACES]
     wanted = np.sort(longest[length[longest] > 0])
     threads = _threads(trace, found)
     by_thread: dict[int, list[Track]] = {}
@@ -244,7 +228,9 @@ def _threads(trace: Trace, found: IssuedCollectives) -> NDArray[np.int32]:
     return thread
 
 
-def _on_track(trace: Trace, track: Track, number: int, begin: int, end: int) -> Iterator[PlaceTime]:
+def _on_track(
+    trace: Trace, track: Track, number: int, begin: int, end: int
+) -> Iterator[model.PlaceTime]:
     rows = _touching(trace, track, begin, end)
     if not len(rows):
         return
@@ -258,18 +244,16 @@ def _on_track(trace: Trace, track: Track, number: int, begin: int, end: int) -> 
     for at in np.argsort(-ns, kind="stable")[:MOST_NAMES].tolist():
         name = trace.names[int(names[at])][:200]
         if ns[at] > 0 and not name.startswith(STEP_PREFIX):
-            yield PlaceTime(number, KINDS[track.layer], name, int(ns[at]))
+            yield model.PlaceTime(number, KINDS[track.layer], name, int(ns[at]))
 
 
 def _touching(trace: Trace, track: Track, begin: int, end: int) -> Rows:
     """The rows of a track that overlap [begin, end), in their order."""
-    start = trace.start[track.rows]
-    first, last = np.searchsorted(start, (begin, end)).tolist()
-    rows = np.arange(track.first_row + first, track.first_row + last)
+    first, last = rows_between(trace, track, [begin, end])
     outer: list[int] = []
-    row = track.first_row + first - 1
+    row = first - 1
     while row >= track.first_row:  # what contains the begin: the slice before it, or its parents
         outer.append(row)
         row = int(trace.parent[row])
     around = np.array(outer[::-1], dtype=np.intp)
-    return np.concatenate((around[trace.end[around] > begin], rows))
+    return np.concatenate((around[trace.end[around] > begin], np.arange(first, last)))

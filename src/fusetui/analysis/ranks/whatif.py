@@ -8,7 +8,7 @@ wait for all, clocks are known well enough, and the same replay without a change
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -180,12 +180,20 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
     bounds = all(isinstance(each.change, Unsynced) for each in asked)
     certain = all(part.is_certain for part in parts) and not max(shares)
     uncertainty = round(_uncertainty(facts))
+    (was, waited), (then, waits) = (
+        _arrivals(facts, *one) for one in ((meetings, same.arrived), (left, found.arrived))
+    )
+    columns = zip(*(column.tolist() for column in (was, then, waited, waits)), strict=True)
+    ranks = [
+        RankThen(one.rank, part.is_changed, *told)
+        for one, part, told in zip(facts.matched.ranks, parts, columns, strict=True)
+    ]
     return msgspec.structs.replace(
         nothing,
         steps=tuple(StepEffect(*one) for one in steps),
         before_ns=median(old[counted]),
         after_ns=median(new[counted]),
-        ranks=tuple(_ranks(facts, parts, (meetings, same.arrived), (left, found.arrived))),
+        ranks=tuple(ranks),
         inferred_waits=sum(part.graph.inferred_waits for part in parts),
         uncertainty_ns=uncertainty,
         certainty="bound" if bounds and certain and not uncertainty else "estimate",
@@ -205,18 +213,6 @@ def _bounds(
         found.append(bounds_of(graph, own, part.ends) + common - recorded)
     bounds = np.stack(found)
     return np.append(bounds[:, 0].min(), bounds[:, 1:].max(axis=0))
-
-
-Arrived = tuple[Meetings, Int64s]
-
-
-def _ranks(
-    facts: JobFacts, parts: Sequence[RankGraph], before: Arrived, after: Arrived
-) -> Iterator[RankThen]:
-    was, then = (_arrivals(facts, *one) for one in (before, after))
-    columns = (column.tolist() for column in (was[0], then[0], was[1], then[1]))
-    for part, one, *told in zip(parts, facts.matched.ranks, *columns, strict=True):
-        yield RankThen(one.rank, part.is_changed, *told)
 
 
 def _arrivals(facts: JobFacts, meetings: Meetings, arrived: Int64s) -> tuple[Int64s, Int64s]:
@@ -252,8 +248,7 @@ def asked_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[Asked, ...]:
 def parts_of(
     facts: JobFacts, asked: Sequence[Asked], cached: bool = False
 ) -> tuple[list[RankGraph], Meetings, tuple[str, ...]]:
-    """Of each rank in turn, of whose trace no more is kept; how they meet; and notes. Raises
-    Abstain and WrongChange."""
+    """What is kept of each trace; how they meet; and notes. Raises Abstain and WrongChange."""
     matched, waits = facts.matched, facts.waits
     shift, node = waits.start - matched.start, np.zeros(len(matched.rank), dtype=np.intp)
     zero = int(waits.start.min())

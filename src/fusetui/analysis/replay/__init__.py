@@ -3,14 +3,11 @@
     whatif.whatif(trace, changes, step)  steps before and after, what limits them -> WhatIf
     path.path(trace)                     what the time goes to, what has time to spare -> Path
 
-    changes.parse_change(text)           `kernel:gemm x0.5`, `loader`, ... -> Change
     build.graph_of(trace)                graph.py: what each piece of work waits for -> Graph
     apply.changed(trace, graph, changes) that with changes -> Graph, and notes
     replay.replay(graph)                 when each node begins and ends -> Times; of a graph without
                                          a change this is the recording, to the nanosecond
-    replay.slices_of(trace, graph, times)  when each slice of the trace would run
-    replay.route_to, slack_of            the critical path to a node; each node's time to spare
 
 `once(trace, graph_of)` keeps the graph with its trace. Times are in ns; those of a graph and of its
-Times count from `Graph.origin_ns`. Answers are frozen records without a sentence in them.
+Times count from `Graph.origin_ns`.
 """

@@ -35,6 +35,9 @@ from fusetui.trace.model.intervals import Cover
 
 GRAPH_NS = 10_000  # what a call that launches a graph is assumed to take where the trace has none
 
+COLUMNS = ("dur", "unexplained", "source", "lag", "residual", "gone")
+"""Of a graph, those that changes write."""
+
 
 class Draft:
     """A graph that is being changed: its columns as copies."""
@@ -42,9 +45,8 @@ class Draft:
     def __init__(self, trace: Trace, graph: Graph, latest: bool) -> None:
         """`latest`: of a change that gives a range the later end."""
         self.trace, self.graph, self.latest = trace, graph, latest
-        self.dur, self.unexplained = graph.dur.copy(), graph.unexplained.copy()
-        self.source, self.lag = graph.source.copy(), graph.lag.copy()
-        self.residual, self.gone = graph.residual.copy(), graph.gone.copy()
+        columns = (getattr(graph, name).copy() for name in COLUMNS)
+        self.dur, self.unexplained, self.source, self.lag, self.residual, self.gone = columns
         self.paces = list(graph.paces)
         self.notes = list[str]()
 
@@ -118,16 +120,9 @@ class Draft:
         early = (self.lag < 0) & (kind[self.source] == Node.ITEM)
         early &= self.lag >= -graph.lasted[self.source]  # else the clocks differ
         self.lag = np.where(early, np.maximum(self.lag, -self.dur[self.source]), self.lag)
-        return msgspec.structs.replace(
-            graph,
-            dur=self.dur,
-            unexplained=np.minimum(self.unexplained, self.dur),
-            source=self.source,
-            lag=self.lag,
-            residual=self.residual,
-            gone=self.gone,
-            paces=tuple(self.paces),
-        )
+        self.unexplained = np.minimum(self.unexplained, self.dur)
+        changed = {name: getattr(self, name) for name in COLUMNS}
+        return msgspec.structs.replace(graph, paces=tuple(self.paces), **changed)
 
 
 def changed(
@@ -338,13 +333,11 @@ def _on_device(change: OnDevice, draft: Draft) -> None:
         raise WrongChange(f"The least time of no kernel is known both here and on {change.name}.")
     draft.notes += ["host_unchanged"] if known.all() else ["host_unchanged", "unscaled"]
     ratio, least = every[:, row[known]]
-
-    def scaled(own: Floats) -> Floats:
-        ends = own * ratio, own + (ratio - 1) * np.minimum(least, own)
-        found: Floats = np.maximum(*ends) if draft.latest else np.minimum(*ends)
-        return found
-
-    draft.scale(draft.items[known], scaled)
+    limit = np.maximum if draft.latest else np.minimum
+    draft.scale(
+        draft.items[known],
+        lambda own: limit(own * ratio, own + (ratio - 1) * np.minimum(least, own)),
+    )
 
 
 MAKERS: dict[type[Change], Callable[[Any, Draft], None]] = {

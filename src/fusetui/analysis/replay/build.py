@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,6 @@ from fusetui.analysis.replay.items import (
     syncs_of,
 )
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.host import matching
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
@@ -70,7 +70,9 @@ class GraphDraft:
         target, source, explained = (c[~empty] for c in (*pairs, explained))
         number = ordinals(target)
         join = len(self.kind) + np.arange(len(target))
-        self._grow(len(target))
+        more = GraphDraft(len(target))
+        for name, column in vars(self).items():
+            setattr(self, name, np.concatenate((column, getattr(more, name)), axis=-1))
         first = number == 0
         self.connect(1, join, source, explained)
         self.connect(0, join[~first], join[~first] - 1)
@@ -81,11 +83,6 @@ class GraphDraft:
         self.began[join] = self.ended[join] = self.began[target]
         self.chain[join] = self.chain[target]
         self.place[join] = target - 0.5 + number / (2 * number.max(initial=0) + 2)
-
-    def _grow(self, number: int) -> None:
-        more = GraphDraft(number)
-        for name, column in vars(self).items():
-            setattr(self, name, np.concatenate((column, getattr(more, name)), axis=-1))
 
     def late(self, nodes: Rows) -> Int64s:
         source, explained = self.source[:, nodes], self.explained[:, nodes]
@@ -122,9 +119,11 @@ def graph_of(trace: Trace) -> Graph:
     is_first &= events.item != events.target
     events = WaitPairs(*(column[is_first] for column in events))
     stream = np.searchsorted(items.bounds, events.target, side="right") - 1
-    pairs = WaitPairs(layout.item[events.target], layout.item[events.item])
-    draft.joined(0, pairs, switch[stream])
-    _late_returns(draft, trace)
+    draft.joined(0, WaitPairs(*(layout.item[one] for one in events)), switch[stream])
+    waiting = np.flatnonzero(draft.kind == Node.WAIT)
+    waiting = waiting[trace.matching(draft.row[waiting].astype(np.intp), SYNCHRONIZES.search)]
+    lasted = draft.ended[waiting] - draft.began[waiting]
+    draft.unexplained[waiting] = np.maximum(lasted - RETURN_NS, 0)
     tracks = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
     device_of = {number: one.pid for number, one in tracks if one.layer is Layer.STREAM}
     chains = [Chain(thread) for thread in hosts.threads.tolist()]
@@ -160,19 +159,15 @@ def _lay_hosts(
     number = np.searchsorted(hosts.bounds, np.arange(len(cut)), side="right") - 1
     draft.kind[cut], draft.row[cut], draft.chain[cut] = hosts.kind, hosts.row, number
     draft.began[cut], draft.ended[cut] = over - origin, hosts.end - origin
-    draft.kind[cut - 1], draft.chain[cut - 1], draft.ended[cut - 1] = (
-        Node.HOST,
-        number,
-        hosts.begin - origin,
-    )
+    draft.kind[cut - 1], draft.chain[cut - 1] = Node.HOST, number
+    draft.ended[cut - 1] = hosts.begin - origin
     draft.kind[layout.tail], draft.chain[layout.tail] = Node.HOST, np.arange(threads)
     draft.ended[layout.tail] = hosts.last - origin
     ready = cut[batches[waited]]
     draft.connect(1, ready, np.zeros(len(ready), dtype=np.intp), draft.began[ready])
     inside = np.concatenate((cut, cut - 1, layout.tail))
     draft.connect(0, inside, inside - 1)
-    first = np.append(0, layout.tail[:-1] + 1)[:threads]
-    first = np.where(np.arange(threads) == 0, 1, first)
+    first = np.append(1, layout.tail[:-1] + 1)[:threads]
     draft.connect(0, first, np.zeros(threads, dtype=np.intp))
     segments = np.concatenate((cut - 1, layout.tail))
     draft.began[segments] = draft.ended[segments - 1]
@@ -220,8 +215,7 @@ def _switches(items: Items, latency: Int64s) -> Int64s:
     """The usual switch of each stream: the median from the end of an item to the start of the next
     one, of those that had been launched long enough before and start soon."""
     found = np.zeros(len(items.streams), dtype=np.int64)
-    for k in range(len(found)):
-        own = slice(items.bounds[k], items.bounds[k + 1])
+    for k, own in enumerate(starmap(slice, pairwise(items.bounds.tolist()))):
         start, end, ready = items.start[own], items.end[own], (items.given + latency)[own]
         after = (start[1:] - end[:-1])[ready[1:] <= end[:-1]]
         after = np.sort(after[after <= SHORT_NS])
@@ -240,14 +234,6 @@ def _latency(trace: Trace) -> Int64s:
         usual = np.where(line.latency_ns > 0, line.latency_ns, few)
         found[number] = usual[line.number(line.events)]
     return found
-
-
-def _late_returns(draft: GraphDraft, trace: Trace) -> None:
-    """Synchronizations that last longer than what is known to be waited for."""
-    waits = np.flatnonzero(draft.kind == Node.WAIT)
-    waits = waits[matching(trace, draft.row[waits].astype(np.intp), SYNCHRONIZES.search)]
-    lasted = draft.ended[waits] - draft.began[waits]
-    draft.unexplained[waits] = np.maximum(lasted - RETURN_NS, 0)
 
 
 def _settled(draft: GraphDraft, origin: int, chains: tuple[Chain, ...], inferred: int) -> Graph:

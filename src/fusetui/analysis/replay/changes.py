@@ -126,12 +126,9 @@ def _other(what: str, rest: str) -> Change | None:
         return FusedKernels(int(rest) if rest else None)
     if what == "graph":
         return Graphed(rest)
-    if what == "loader":
-        number = rest.removeprefix("workers=")
-        if not rest:
-            return Loaded()
-        if number != rest and number.isdecimal() and 0 < int(number) <= MOST_WORKERS:
-            return Loaded(int(number))
+    if what == "loader" and (found := re.fullmatch(r"(?:workers=(\d{1,99}))?", rest)):
+        number = int(found[1] or 1)
+        return Loaded(number) if 0 < number <= MOST_WORKERS else None
     if what == "no-sync" and rest:
         return Unsynced(rest)
     if what == "device" and rest:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.why.facts import loader_rows
-from fusetui.analysis.why.host import Host, host_kinds, matching
+from fusetui.analysis.why.host import Host, host_kinds
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
@@ -60,11 +60,13 @@ def hosts_of(trace: Trace) -> Hosts:
     threads = distinct(thread[trace.track[launches]]) if len(launches) else _busiest(trace)
     handed = np.array([*_handoffs(trace, threads)], dtype=np.int64).reshape(-1, 5).T
     threads = distinct(np.concatenate((threads, *handed[:2]))).astype(np.intp)
-    waits = waiting_calls(trace)
+    waits = np.flatnonzero(host_kinds(trace) == Host.SYNC)
+    waits = distinct(np.concatenate((waits, trace.rows_named(FREES.search, Role.CALL))))
     asking, other, idle, begun, ended = handed
-    batches = _batches(trace)
+    loads = loader_rows(trace)
+    loads = loads[trace.matching(loads, WORKERS.search)]
     cuts = [
-        batches,
+        (*_calls(trace, loads, Node.HANDOFF)[:4], np.full(len(loads), -1)),
         _cut(asking, begun, ended, Node.HANDOFF),
         _cut(other, idle, begun, Node.HANDOFF),
         _cut(other, ended, ended, Node.MARK),
@@ -90,24 +92,9 @@ def hosts_of(trace: Trace) -> Hosts:
         if b > a:
             first[k] = min(first[k], begin[heads[a]])
             last[k] = max(last[k], ends[b - 1])
-    return Hosts(
-        threads=threads,
-        first=first,
-        last=last,
-        bounds=bounds,
-        begin=begin[heads],
-        end=ends,
-        kind=kind[most].astype(np.uint8),
-        row=row[most],
-        cut_of_row=cut_of_row[:-1],
-        handoffs=numbers[len(batches[0]) :][: handed[:3].size].reshape(3, -1),
-        batches=numbers[: len(batches[0])],
-    )
-
-
-def waiting_calls(trace: Trace) -> Rows:
-    waits: Rows = np.flatnonzero(host_kinds(trace) == Host.SYNC)
-    return distinct(np.concatenate((waits, trace.rows_named(FREES.search, Role.CALL))))
+    cuts_of = begin[heads], ends, kind[most].astype(np.uint8), row[most], cut_of_row[:-1]
+    handoffs = numbers[len(loads) :][: handed[:3].size].reshape(3, -1)
+    return Hosts(threads, first, last, bounds, *cuts_of, handoffs, numbers[: len(loads)])
 
 
 def _calls(trace: Trace, rows: Rows, kind: Node) -> Cut:
@@ -121,20 +108,13 @@ def _cut(thread: NDArray[np.integer], begin: Int64s, end: Int64s, kind: Node) ->
 
 def _marks(trace: Trace) -> Iterator[Cut]:
     """Where steps begin and end, on the thread of their annotations, and where batches arrive."""
-    steps = steps_of(trace)
-    thread = trace.thread_of_track[trace.track[steps.rows]]
-    for times in (steps.start, steps.end):
-        yield _cut(thread, times, times, Node.MARK)
-    loads = loader_rows(trace)
-    ends = trace.end[loads]
-    yield _cut(trace.thread_of_track[trace.track[loads]], ends, ends, Node.MARK)
-
-
-def _batches(trace: Trace) -> Cut:
-    rows = loader_rows(trace)
-    rows = rows[matching(trace, rows, WORKERS.search)]
-    thread = trace.thread_of_track[trace.track[rows]]
-    return _cut(thread, trace.start[rows], trace.end[rows], Node.HANDOFF)
+    steps, loads = steps_of(trace), loader_rows(trace)
+    for rows, times in (
+        (steps.rows, steps.start),
+        (steps.rows, steps.end),
+        (loads, trace.end[loads]),
+    ):
+        yield _cut(trace.thread_of_track[trace.track[rows]], times, times, Node.MARK)
 
 
 def _overlapping(threads: NDArray[np.integer], begin: Int64s, end: Int64s) -> Rows:
@@ -172,17 +152,15 @@ def _busiest(trace: Trace) -> Rows:
     return np.zeros(0, dtype=np.intp)
 
 
-Handoff = tuple[int, int, int, int, int]
-"""A thread that waits for another one; since when that was idle, when it began and ended (ns)."""
-
-
-def _handoffs(trace: Trace, threads: NDArray[np.integer]) -> Iterator[Handoff]:
+def _handoffs(
+    trace: Trace, threads: NDArray[np.integer]
+) -> Iterator[tuple[int, int, int, int, int]]:
     """What each thread of an engine does while the busiest other thread of its process does
-    nothing; none where both work at the same time."""
+    nothing: that thread and its own, since when it was idle, and when it began and ended (ns).
+    None where both work at the same time."""
     ops, thread = _outermost(trace)
-    process = np.zeros(len(trace.tracks), dtype=np.int64)
+    process, engines = np.zeros(len(trace.tracks), dtype=np.int64), engines_of(trace)
     process[trace.thread_of_track] = trace.process_of_track
-    engines = engines_of(trace)
     time = np.bincount(thread, trace.dur[ops] + 1, minlength=len(process))
     time[engines] = 0
     for other in engines.tolist():
@@ -203,7 +181,7 @@ def engines_of(trace: Trace) -> Rows:
     """The threads whose ops mostly run backward."""
     ops, thread = _outermost(trace)
     own = trace.role[ops] == Role.OP
-    back = own & matching(trace, ops, NODE.match)
+    back = own & trace.matching(ops, NODE.match)
     every, those = (np.bincount(thread, (trace.dur[ops] + 1) * which) for which in (own, back))
     return np.flatnonzero((2 * those > every) & (every > 0))
 

@@ -14,13 +14,11 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.hosts import FREES, Hosts
-from fusetui.analysis.why.host import matching
 from fusetui.text.patterns import late
-from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.joined import own_events
+from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.model.memo import once
 from fusetui.trace.program.backward import dependencies
 
@@ -74,10 +72,9 @@ class WaitPairs(NamedTuple):
 
 
 def items_of(trace: Trace, hosts: Hosts) -> Items:
-    gpu = trace.gpu_rows
-    stream = trace.thread_of_track[trace.track[gpu]]
-    rows = gpu[np.lexsort((trace.end[gpu], trace.start[gpu], stream))]
-    stream = trace.thread_of_track[trace.track[rows]]
+    gpu, stream = trace.gpu_rows, trace.thread_of_track[trace.track[trace.gpu_rows]]
+    order = np.lexsort((trace.end[gpu], trace.start[gpu], stream))
+    rows, stream = gpu[order], stream[order]
     start, end, launch = trace.start[rows], trace.end[rows], trace.launch[rows]
     known = (launch >= 0) & (trace.start[launch] <= start)
     cut = np.where(known, hosts.cut_of_row[launch], -1)
@@ -113,11 +110,11 @@ def syncs_of(trace: Trace, items: Items) -> Syncs:
     rows = rows[trace.correlation[rows] > 0]
     place = np.full(len(trace.tracks) + 1, -1)
     place[items.streams] = np.arange(len(items.streams))
-    of_event = matching(trace, rows, re.compile("Event").search)
+    of_event = trace.matching(rows, re.compile("Event").search)
     awaited, number = np.full((2, len(rows)), -1)
     events = np.flatnonzero(of_event)
     if len(events):
-        told = arguments(own_events(trace.elements), trace.order[rows[events]], WAITS_ON)
+        told = arguments(trace.elements.own, trace.order[rows[events]], WAITS_ON)
         keys = ((str(track.pid), str(track.tid)) for track in trace.tracks)
         tracks = dict(zip(keys, trace.thread_of_track.tolist(), strict=True))
         for at, which in zip(events.tolist(), told.number.tolist(), strict=True):
@@ -141,18 +138,16 @@ def awaited_by_calls(
     rows, begin, end = hosts.row[cuts], hosts.begin[cuts], hosts.end[cuts]
     process = trace.process_of_track[trace.track[rows]]
     whole, event, syncing = (
-        matching(trace, rows, test.search) for test in (OF_DEVICE, OF_EVENT, SYNCHRONIZES)
+        trace.matching(rows, test.search) for test in (OF_DEVICE, OF_EVENT, SYNCHRONIZES)
     )
-    own = np.flatnonzero(items.cut >= 0)
-    own = own[hosts.kind[items.cut[own]] == Node.WAIT]
-    skew = np.where(matching(trace, items.rows[own], TO_DEVICE.search), 0, SKEW_NS)
+    own = np.flatnonzero(np.append(hosts.kind, 0)[items.cut] == Node.WAIT)
+    skew = np.where(trace.matching(items.rows[own], TO_DEVICE.search), 0, SKEW_NS)
     own = own[items.end[own] <= hosts.end[items.cut[own]] + skew]  # else it only fills a buffer
     found = [WaitPairs(items.cut[own], own)]
     told = np.full((2, len(trace)), -1)  # by call: a stream, and the call since when
-    streams = np.where(syncs.of_event, syncs.awaited, syncs.stream)
-    since = np.where(syncs.of_event, syncs.recorded, syncs.call)
-    known = (syncs.call >= 0) & (since >= 0)
-    told[:, syncs.call[known]] = streams[known], since[known]
+    since = np.where(syncs.of_event, (syncs.awaited, syncs.recorded), (syncs.stream, syncs.call))
+    known = (syncs.call >= 0) & (since[1] >= 0)
+    told[:, syncs.call[known]] = since[:, known]
     stream, since = told[:, rows]
     is_told = syncing & ~whole & (stream >= 0)
     asking = syncing & ~whole & ~is_told
@@ -254,7 +249,6 @@ def freeing(hosts: Hosts, items: Items) -> Iterator[WaitPairs]:
 
 
 def by_target(pairs: list[WaitPairs]) -> WaitPairs:
-    none = np.empty(0, dtype=np.intp)
-    target, item = map(np.concatenate, zip(WaitPairs(none, none), *pairs, strict=True))
+    target, item = map(np.concatenate, zip(np.empty((2, 0), dtype=np.intp), *pairs, strict=True))
     order = np.argsort(target, kind="stable")
     return WaitPairs(target[order], item[order])

@@ -174,8 +174,8 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
             shift = -graph.origin_ns - offset
             for kinds in LAYERS[1:]:
                 placed = Cover(rest.start - shift, rest.end - shift)
-                slices = together([line.slices(k).touching(*placed) for k in kinds]).parts()
-                (start, end), place = pieces(placed, Cover(slices.start, slices.end))
+                slices = together([line.slices(k).touching(*placed[:2]) for k in kinds]).parts()
+                (start, end, _), place = pieces(placed, Cover(slices.start, slices.end))
                 known = start < end
                 start, end, place = start[known], end[known], place[known]
                 row = slices.rows[slices.end.searchsorted(start, side="right")]
@@ -221,31 +221,26 @@ def _slack(trace: Trace, graph: Graph, route: Route) -> Iterator[Slack]:
     effective[trace.gpu_rows] = effective_ns(trace)
     parts = host_parts(trace, graph, graph.nodes(Node.HOST))
     in_op = (parts.row >= 0) & (trace.role[parts.row] == Role.OP)
-    found = list[Slack]()
+    found, end = list[Slack](), int(graph.ended.max())
     kinds: tuple[tuple[Literal["kernel", "op"], Rows, Rows, Int64s], ...] = (
         ("kernel", items, graph.row[items].astype(np.intp), effective[graph.row[items]]),
         ("op", parts.node[in_op], parts.row[in_op], parts.ns[in_op]),
     )
-    end = int(graph.ended.max())
     for kind, nodes, rows, ns in kinds:
-        name = [_family(one) if kind == "kernel" else one for one in trace.names]
+        decoded = map(decode, trace.names) if kind == "kernel" else [None] * len(trace.names)
+        families = ((one.op or one.family) if one else "" for one in decoded)
+        name = [own or name for own, name in zip(families, trace.names, strict=True)]
         numbers = {text: n for n, text in enumerate(dict.fromkeys(name))}
         of_name = np.array([numbers[text] for text in name] or [0])
         group = of_name[trace.name[rows]]
         sums = np.bincount(group, ns, minlength=len(numbers))
-        texts = list(numbers)
+        texts = [*numbers]
         for number in np.argsort(-sums, kind="stable")[:MOST_GROUPS].tolist():
             extra = summed(nodes[group == number], ns[group == number], len(graph))
             if extra.any():
-                on_path = bool(extra[route.node].any())
-                spare = 0 if on_path else _spare(graph, extra, end)
+                spare = 0 if extra[route.node].any() else _spare(graph, extra, end)
                 found.append(Slack(texts[number], kind, spare))
     yield from sorted(found, key=lambda one: (-one.ns, one.kind, one.what))
-
-
-def _family(name: str) -> str:
-    kernel = decode(name)
-    return (kernel.op or kernel.family if kernel else "") or name
 
 
 def _spare(graph: Graph, extra: Int64s, end: int) -> int:

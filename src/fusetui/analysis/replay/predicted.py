@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from fusetui.analysis.replay.apply import changed
 from fusetui.analysis.replay.build import graph_of
@@ -32,6 +32,7 @@ from fusetui.trace.model.categories import CPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.memo import memo, once
 
+WHOLE = ("report", "keys", "names", "categories", "elements")
 SAME = ("name", "cat", "role", "correlation", "external_id", "order")
 
 
@@ -54,23 +55,17 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         return place
 
     def trace_of(self, trace: Trace) -> Trace:
-        place, tree = self.place_in(trace), self.tree
+        place = self.place_in(trace)
         sizes = [len(track) for track in self.tracks]
         return Trace(
-            report=trace.report,
-            keys=trace.keys,
-            names=trace.names,
-            categories=trace.categories,
             tracks=self.tracks,
             start=self.start,
             dur=self.dur,
             track=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
-            parent=tree.parent,
-            end_row=tree.end_row,
-            depth=tree.depth,
             launch=place[trace.launch[self.rows]],
             op=place[trace.op[self.rows]],
-            elements=trace.elements,
+            **asdict(self.tree),
+            **{field: getattr(trace, field) for field in WHOLE},
             **{column: getattr(trace, column)[self.rows] for column in SAME},
         )
 
@@ -181,14 +176,11 @@ def marks_of(trace: Trace) -> Marks:
             if number == one.thread and track.layer in CPU_LAYERS:
                 start = trace.start[track.rows] - graph.origin_ns
                 end = trace.end[track.rows] - graph.origin_ns
-                begin = route.begin[here]
-                ns[track.rows] += _until(begin, route_ns[here], end)
-                ns[track.rows] -= _until(begin, route_ns[here], start)
+                spent = route.begin[here], route_ns[here]
+                ns[track.rows] += _until(*spent, end) - _until(*spent, start)
                 spare[track.rows] = _least(graph, nodes, slack, start, end)
-    span = int(route_ns.sum())
-    is_on = (ns > 0) & (2 * ns >= trace.dur)
-    stops, begin = _stops(trace, graph, route)
-    return Marks(ns, spare, is_on, stops, begin, span, route.unknown_share)
+    is_on, stops = (ns > 0) & (2 * ns >= trace.dur), _stops(trace, graph, route)
+    return Marks(ns, spare, is_on, *stops, int(route_ns.sum()), route.unknown_share)
 
 
 def _until(begin: Int64s, ns: Int64s, times: Int64s) -> Int64s:
@@ -219,11 +211,10 @@ def _stops(trace: Trace, graph: Graph, route: Route) -> tuple[Rows, Int64s]:
     called = np.isin(graph.kind[node], (Node.ITEM, Node.LAUNCH, Node.WAIT))
     parts = host_parts(trace, graph, node[~called])
     known = parts.row >= 0
-    inside = parts.row[known]
-    begins = graph.began[parts.node[known]] + graph.origin_ns
-    rows = np.concatenate((graph.row[node[called]].astype(np.intp), inside.astype(np.intp)))
+    inside, begins = parts.row[known], graph.began[parts.node[known]] + graph.origin_ns
+    rows = np.append(graph.row[node[called]], inside).astype(np.intp)
     at = route.begin[real[called]] + graph.origin_ns
-    at = np.concatenate((at, np.maximum(trace.start[inside], begins)))
+    at = np.append(at, np.maximum(trace.start[inside], begins))
     order = np.argsort(at, kind="stable")
     first = order[np.sort(np.unique(rows[order], return_index=True)[1])]
     return rows[first], at[first]

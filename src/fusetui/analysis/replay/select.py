@@ -16,7 +16,7 @@ from fusetui.analysis.replay.changes import Named, NothingLikeIt, WrongChange
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.hosts import engines_of
 from fusetui.analysis.why.account import line_of, waiting_frames
-from fusetui.analysis.why.host import Host, matching
+from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
 from fusetui.gpu.roofline.row import KernelJob
@@ -75,27 +75,21 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
     for roles in INSIDE[what]:
         rows = rows_like(trace, pattern, *roles)
         if what == "module":
-            rows = _with_backward(trace, graph, rows)
+            every = origins(trace)
+            backward, rows = every.backward, np.intersect1d(rows, every.regions.rows)
+            known = np.flatnonzero(backward.forward >= 0)
+            own = inside(trace, graph, covers(trace, graph, rows), backward.forward[known])
+            rows = np.concatenate((rows, backward.rows[known[own]]))
         rows = rows[_chain_of_track(trace, graph)[trace.track[rows]] >= 0]
         if len(rows):
             return rows
     raise NothingLikeIt(f"{NOTHING[what]} on a thread that is replayed matches {pattern}.")
 
 
-def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
-    every = origins(trace)
-    backward, rows = every.backward, np.intersect1d(rows, every.regions.rows)
-    known = np.flatnonzero(backward.forward >= 0)
-    own = inside(trace, graph, covers(trace, graph, rows), backward.forward[known])
-    return np.concatenate((rows, backward.rows[known[own]]))
-
-
 def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
     """For each track the number of its thread's chain, -1 for none."""
     chain = np.full(len(trace.tracks) + 1, -1)
-    for number, one in enumerate(graph.chains):
-        if not one.is_stream:
-            chain[one.thread] = number
+    chain[[one.thread for one in graph.chains if not one.is_stream]] = np.arange(len(graph.paces))
     return chain[trace.thread_of_track]
 
 
@@ -144,7 +138,7 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
             whole = Cover(np.array([begin]), np.array([end]))
             if framed:
                 frames = line.slices(Host.PYTHON)
-                asks = frames.only(matching(trace, frames.rows, RUNS_BACKWARD.search))
+                asks = frames.only(trace.matching(frames.rows, RUNS_BACKWARD.search))
                 waits = joined(waiting_frames(trace, line), union(*asks[1:]))
                 free = without(common(whole, line.covers[Host.PYTHON]), waits)
             else:
@@ -157,7 +151,7 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, i
     """Begin and end (ns of the file), and the chains of the thread and of those that run backward
     for it, of each step, of one, or of the outermost slices like a pattern; without steps, of all
     that a process launches. Raises WrongChange."""
-    process_of = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
+    steps, process_of = steps_of(trace), np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     process_of[trace.thread_of_track] = trace.process_of_track
     threads = np.array([one.thread for one in graph.chains if not one.is_stream], dtype=np.intp)
     engine = np.isin(threads, engines_of(trace))
@@ -166,7 +160,6 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, i
         own = (threads == thread) | (engine & (process_of[threads] == process_of[thread]))
         return np.flatnonzero(own)
 
-    steps = steps_of(trace)
     if pattern.isdecimal():
         place = steps.place(int(pattern))
         if place < 0:

@@ -116,10 +116,9 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     was, route = route_to(graph, graph.recorded), route_to(made, times)
     share = max([one.residual_share for one in devices] + [route.unknown_share])
     told = between is None and share <= UNKNOWN
-    bounds = all(isinstance(one, Unsynced) for one in asked)
-    is_bound = bounds and is_certain(trace, was.unknown_share, route.unknown_share)
-    is_late = max(late_share(graph, was), late_share(made, route)) > LITTLE
-    late: list[Note] = ["late_unexplained"] * is_late
+    is_bound = all(isinstance(one, Unsynced) for one in asked)
+    is_bound = is_bound and is_certain(trace, was.unknown_share, route.unknown_share)
+    late = ["late_unexplained"] * (max(late_share(graph, was), late_share(made, route)) > LITTLE)
     names = labels_of(steps.names)
     counted = np.isin(np.arange(len(before)), tells).tolist()
     each = zip(names, before.tolist(), after.tolist(), counted, strict=True) if len(steps) else ()

@@ -137,9 +137,8 @@ def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
         return "note"
     if wanted is None:
         return "warm_up" if finding.rule in ("warm-up", "recompilation") else "no_change"
-    if isinstance(wanted, Hurried):
-        return "own_time"
-    return "at_most" if isinstance(wanted, Unawaited) else None
+    told: dict[type[Any], WorthNote] = {Hurried: "own_time", Unawaited: "at_most"}
+    return told.get(type(wanted))
 
 
 def _missing(trace: Trace, found: Why, asked: bool) -> WorthNote | None:

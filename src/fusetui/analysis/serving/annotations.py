@@ -30,11 +30,11 @@ from fusetui.analysis.serving.captures import (
 )
 from fusetui.analysis.serving.join import graft
 from fusetui.trace.load import build
-from fusetui.trace.model.arguments import parsed
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import GRAPH_ANNOTATION
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.events import parsed
 from fusetui.trace.model.joined import ANNOTATIONS, CERTAIN, Join, Joined
 from fusetui.trace.read import Callbacks, read
 from fusetui.trace.read.memory import file_in_memory
@@ -62,7 +62,9 @@ def with_annotations(trace: Trace, files: Sequence[str]) -> tuple[Trace, tuple[J
 
     Raises TraceError if a named file cannot be read.
     """
-    each = _replays(trace) if wants_capture(trace) else []
+    each = nodes_of_replays(trace) if wants_capture(trace) else []
+    if isinstance(trace, Joined):  # those that were not joined before
+        each = [rows for rows in each if (trace.captured[rows] < 0).all()]
     if not each:
         return trace, ()
     by_node: dict[int, Any] = {}
@@ -141,27 +143,17 @@ def path_named(annotation: Any) -> str:
     return next((one for one in named if one), "")
 
 
-def _replays(trace: Trace) -> list[Rows]:
-    """The nodes of each replay that was not joined before."""
-    each = nodes_of_replays(trace)
-    joined = trace.captured if isinstance(trace, Joined) else None
-    return each if joined is None else [rows for rows in each if (joined[rows] < 0).all()]
-
-
 def _named_by(args: dict[str, Any], by_node: Mapping[int, Any]) -> tuple[str, str]:
     """The path of a node with these args, and where it stands."""
     if path := path_named(by_node.get(_node(args))):
         return path, FILE
-    path = path_named({name: args[name] for name in NAMES})
-    return path or path_named(_unpacked(args[SOME_ANNOTATION])), ARGS
-
-
-def _unpacked(annotation: Any) -> Any:
-    """torch writes a list as text."""
-    if isinstance(annotation, str) and annotation.startswith(("[", "{")):
+    if path := path_named({name: args[name] for name in NAMES}):
+        return path, ARGS
+    annotation = args[SOME_ANNOTATION]
+    if isinstance(annotation, str) and annotation.startswith(("[", "{")):  # a list as text
         with suppress(msgspec.DecodeError, RecursionError):
-            return msgspec.json.decode(annotation)
-    return annotation
+            annotation = msgspec.json.decode(annotation)
+    return path_named(annotation), ARGS
 
 
 def _node(args: dict[str, Any]) -> int:

@@ -35,11 +35,9 @@ AMOUNTS = {"new_tokens": "new tokens", "kv_tokens": "tokens that attention reads
 GRAPHS = {Mode.GRAPH: "graphs", Mode.PIECEWISE: "piecewise graphs", Mode.NOTHING: "nothing"}
 
 
-Passes = Sequence[Pass]
-Devices = Sequence[Device]
-
-
-def outliers(trace: Trace, steps: Passes, devices: Devices) -> dict[int, tuple[str, ...]]:
+def outliers(
+    trace: Trace, steps: Sequence[Pass], devices: Sequence[Device]
+) -> dict[int, tuple[str, ...]]:
     """By the index of each outlier, what explains it; () if nothing that was recorded does."""
     spans = [interval_of(trace, step.rows).span_ns for step in steps]
     found = {}
@@ -72,7 +70,9 @@ def _causes(trace: Trace, steps: Sequence[Pass], n: int, excess: int, usual: Mod
             yield "the prefill before it was still running"
 
 
-def _parts(trace: Trace, step: Pass, usual: Pass, excess: int, devices: Devices) -> Iterator[str]:
+def _parts(
+    trace: Trace, step: Pass, usual: Pass, excess: int, devices: Sequence[Device]
+) -> Iterator[str]:
     """What more it was asked to do than the step of the median time, and where its time went that
     that one does not take, the largest part first: by the classes of both steps' accounts, whose
     differences add up to the excess."""

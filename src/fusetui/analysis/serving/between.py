@@ -23,14 +23,11 @@ from fusetui.trace.model.columns import Trace
 
 HOST = "host_"
 KINDS = (
-    ("detokenizing", re.compile(r"detoken|tokeniz", re.I)),
-    ("sampling", re.compile(r"sampl|logits|argmax|top_?k|top_?p", re.I)),
-    ("scheduler", re.compile(r"schedul|get_next_batch|event_loop", re.I)),
-    (
-        "input preparation",
-        re.compile(r"prepare|_inputs?\b|metadata|forward_batch|block_table", re.I),
-    ),
-    ("copies to the host", re.compile(r"\.cpu\b|\bcpu\(|tolist|\bitem\b|_local_scalar|to\(", re.I)),
+    ("detokenizing", r"detoken|tokeniz"),
+    ("sampling", r"sampl|logits|argmax|top_?k|top_?p"),
+    ("scheduler", r"schedul|get_next_batch|event_loop"),
+    ("input preparation", r"prepare|_inputs?\b|metadata|forward_batch|block_table"),
+    ("copies to the host", r"\.cpu\b|\bcpu\(|tolist|\bitem\b|_local_scalar|to\("),
 )
 """What the CPU does, by the words of the servers' own functions; the first that fits."""
 LONGEST_NAME = 400
@@ -129,6 +126,6 @@ def _kind(gap: Gap) -> str:
     """By the frame, else by the op, else by the annotation."""
     for text in (gap.frame, gap.op, gap.annotation):
         for kind, pattern in KINDS:
-            if text and pattern.search(text[:LONGEST_NAME]):
+            if text and re.search(pattern, text[:LONGEST_NAME], re.IGNORECASE):
                 return kind
     return "other"

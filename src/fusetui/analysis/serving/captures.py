@@ -29,11 +29,10 @@ from fusetui.analysis.questions.launches import (
 from fusetui.analysis.serving.parts import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.text.patterns import LONGEST_NAME
-from fusetui.trace.model.arguments import Arguments, arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.joined import own_events
+from fusetui.trace.model.events import Arguments, arguments, parsed
 from fusetui.trace.model.memo import memo
 
 NODES = re.compile(
@@ -82,7 +81,10 @@ def captures(trace: Trace) -> tuple[tuple[Capture, ...], int]:
     every = sorted(both, key=lambda span: int(trace.start[span[0]]))
     last = {end: begin for begin, end in every if end >= 0}  # no other one begins before the end
     spans = [(begin, end) for begin, end in every if last.get(end) == begin]
-    calls, waits = _calls(trace, NODES), _calls(trace, FORKS)
+    calls, waits = (
+        rows[np.argsort(trace.start[rows], kind="stable")]
+        for rows in (outer_calls(trace, NODES), outer_calls(trace, FORKS))
+    )
     calls = calls[~np.isin(calls, trace.launch[trace.gpu_rows])]
     own = [_between(trace, calls, begin, end) for begin, end in spans]
     names = iter(_kernels(trace, np.concatenate([np.empty(0, np.intp), *own])))
@@ -93,12 +95,6 @@ def captures(trace: Trace) -> tuple[tuple[Capture, ...], int]:
         kernels = tuple(islice(names, len(rows)))
         found.append(Capture(rows, kernels, size, mode, bool(last > first)))
     return tuple(found), len(every) - len(spans)
-
-
-def _calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
-    """In order of time."""
-    rows = outer_calls(trace, wanted)
-    return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
 def _between(trace: Trace, calls: Rows, begin: int, end: int) -> Rows:
@@ -134,27 +130,22 @@ def size_of(there: Trace, capture: Capture) -> CaptureSize:
     """For how much a graph was captured.
 
     An annotation around the capture counts tokens in vLLM, and in a decode of SGLang requests; in
-    other modes of SGLang, some versions count requests and some tokens. The rows of most of the
-    matrix products count tokens.
+    other modes of SGLang, some versions count requests and some tokens. The rows of more
+    than half of the matrix products count tokens.
     """
     size = capture.size
     if size is not None and capture.mode.startswith(TOKENS):
         return CaptureSize(tokens=size)
     if size is not None and capture.mode in REQUESTS:
         return CaptureSize(requests=size)
-    tokens = _rows_of_products(there, capture)
-    if size is None or not tokens or tokens % max(size, 1):
-        return CaptureSize(tokens=tokens)
-    return CaptureSize(requests=None if tokens == size else size, tokens=tokens)
-
-
-def _rows_of_products(there: Trace, capture: Capture) -> int | None:
-    """The number of rows that more than half of the products of the graph have."""
     ops = np.unique(there.op[capture.calls])
     ops = ops[[op >= 0 and there.name_of(op) in PRODUCTS for op in ops.tolist()]]
     products = map(matmul, inputs_by_op(there, ops).values())
     rows = Counter(product.m for product in products if product).most_common(1)
-    return next((size for size, count in rows if 2 * count > len(ops)), None)
+    tokens = next((m for m, count in rows if 2 * count > len(ops)), None)
+    if size is None or not tokens or tokens % max(size, 1):
+        return CaptureSize(tokens=tokens)
+    return CaptureSize(requests=None if tokens == size else size, tokens=tokens)
 
 
 NODE_ID, GRAPH_ID, SOME_ANNOTATION = "graph node id", "graph id", "annotation"
@@ -190,9 +181,8 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
 
 def bare_launches(trace: Trace) -> int:
     """How many graph launches have no event: the profiler did not record the nodes of graphs."""
-    launch = trace.launch[trace.gpu_rows]
-    events = np.bincount(launch[launch >= 0], minlength=len(trace))
-    return int((graph_calls(trace) & (events == 0)).sum())
+    calls = np.flatnonzero(graph_calls(trace))
+    return int((~np.isin(calls, trace.launch[trace.gpu_rows])).sum())
 
 
 def numbers_nodes(trace: Trace) -> bool:
@@ -205,7 +195,7 @@ def numbers_nodes(trace: Trace) -> bool:
 def node_args(trace: Trace) -> tuple[Rows, Arguments]:
     """The nodes of all replays, and their NODE_ARGS; read once for all who ask."""
     rows = np.concatenate(nodes_of_replays(trace))
-    events = own_events(trace.elements)
+    events = trace.elements.own
     return rows, arguments(events, trace.order[rows], NODE_ARGS, keep_as="nodes")
 
 

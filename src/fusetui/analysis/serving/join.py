@@ -25,7 +25,8 @@ from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.joined import CERTAIN, LIKELY, CombinedEvents, Join, Joined
+from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
+from fusetui.trace.read.elements import combined
 
 KEPT = (Role.ANNOTATION, Role.PYTHON, Role.OP)
 """What is taken from a capture, where it contains a captured call, besides the calls."""
@@ -77,18 +78,16 @@ def _again_in_other_orders(
     of the graph. There the names of all kernels must agree."""
     for column, by_kind in ((trace.start, True), (trace.order, False)):
         rest = [n for n, one in enumerate(chosen) if one.problem]
-        again = [_in_order(own[n], column) for n in rest]
+        again = []
+        for nodes in (own[n] for n in rest):
+            order = np.argsort(column[nodes.rows], kind="stable")
+            again.append(replace(nodes, rows=nodes.rows[order], numbered=False))
         if all((again[at].rows == own[n].rows).all() for at, n in enumerate(rest)):
             continue
         found = _chosen(trace, there, again, whole)
         for at, n in enumerate(rest):
             if found[at].capture >= 0 and (by_kind or BY_KIND not in found[at].likely):
                 own[n], chosen[n] = again[at], found[at]
-
-
-def _in_order(nodes: Nodes, column: NDArray[np.integer]) -> Nodes:
-    order = np.argsort(column[nodes.rows], kind="stable")
-    return replace(nodes, rows=nodes.rows[order], numbered=False)
 
 
 def _chosen(trace: Trace, there: Trace, own: list[Nodes], whole: Sequence[Capture]) -> list[Chosen]:
@@ -184,7 +183,7 @@ def _with_rows(trace: Trace, there: Trace, taken: Rows, place: NDArray[np.int32]
     captured, joins = _captured(trace)
     more |= {
         **{"names": names, "categories": categories, "tracks": tracks, "joins": joins},
-        "elements": CombinedEvents(trace.elements, there.elements),
+        "elements": combined(trace.elements, there.elements),
         "captured": np.append(captured, np.full(len(taken), -1, dtype=np.int32)),
         "roles": np.append(trace.source_role, there.source_role[taken]),
     }

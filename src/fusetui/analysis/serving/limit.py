@@ -61,7 +61,7 @@ def cache_of(
 
 def _of_attention(inputs: Inputs, tokens: int) -> int:
     """Bytes of a token in the cache of one layer; 0 if the shapes do not tell."""
-    tensors = [inputs.tensor(place) for place in range(len(inputs.dims))]
+    tensors = map(inputs.tensor, range(len(inputs.dims)))
     known = [(t.shape, t.dtype) if t is not None else ((), None) for t in tensors]
     queries = {shape[1:] for shape, _ in known if len(shape) == 3}
     pairs = {a for a, b in itertools.pairwise(known) if a == b and len(a[0]) == 4}
@@ -81,8 +81,7 @@ def _of_config(model: ModelConfig, shapes: Shapes) -> KeysAndValues:
         return KeysAndValues(missing=LACKS)
     if model.is_latent:
         return KeysAndValues(missing="the cache of latent attention has a layout of its own")
-    ranks = _ranks(shapes, model)
-    if ranks is None:
+    if (ranks := _ranks(shapes, model)) is None:
         width = (model.heads + 2 * model.kv_heads) * model.depth
         other = (
             "no matrix product of the step is the projection of the configuration to q, k and v"

@@ -167,8 +167,7 @@ def _in_order(named: Sequence[str], trace: Trace) -> list[str]:
         with suppress(OSError):
             folder, name = os.path.split(path)
             files.append(File(folder or ".", name, _state(os.stat(path))))
-    likely = candidates(files, _batches(trace), _kernels(trace))
-    first = set(map(os.path.realpath, likely))
+    first = set(map(os.path.realpath, _likely(files, trace)))
     return sorted(named, key=lambda path: os.path.realpath(path) not in first)
 
 
@@ -179,21 +178,17 @@ def _found(trace: Trace) -> list[str]:
         return []
     tracks = np.unique(trace.track[graph_calls(trace)]).tolist()
     files = same_process(trace.report.path, {trace.tracks[track].pid for track in tracks})
-    return candidates(files, _batches(trace), _kernels(trace)) if files else []
+    return _likely(files, trace) if files else []
 
 
-def _batches(trace: Trace) -> list[int]:
-    """Of all steps, in requests and in tokens: captures count either."""
+def _likely(files: Sequence[File], trace: Trace) -> list[str]:
+    """Those that may hold what the trace replays: by the sizes of its steps, in requests and in
+    tokens, as captures count either, and by the names of a few kernels."""
     asked = [one for one in server_steps(trace).asked if one]
-    both = dict.fromkeys(size for one in asked for size in (one.batch, one.new_tokens))
-    return [size for size in both if size]
-
-
-def _kernels(trace: Trace) -> list[str]:
-    """Names of a few kernels that graphs launched."""
+    sizes = dict.fromkeys(size for one in asked for size in (one.batch, one.new_tokens))
     rows = [row for nodes in replays(trace) for row in nodes.rows[:SOME].tolist()]
     names = dict.fromkeys(trace.name_of(r) for r in rows if trace.role[r] == Role.KERNEL)
-    return list(names)[:SOME]
+    return candidates(files, [size for size in sizes if size], list(names)[:SOME])
 
 
 def said(joins: Sequence[Join]) -> list[str]:

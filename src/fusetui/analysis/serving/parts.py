@@ -26,10 +26,10 @@ from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.inputs import Inputs, inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.products import matmul
-from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import arguments, parsed
 
 WEIGHTS = {
     **dict.fromkeys(("aten::mm", "aten::linear", "aten::_scaled_mm", "aten::_int_mm"), 1),
@@ -105,10 +105,7 @@ def inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:
     if not len(ops):
         return {}
     given = arguments(trace.elements, trace.order[ops], INPUTS)
-    args = [
-        {name: parsed(text) for name, text in zip(INPUTS, texts, strict=True)}
-        for texts in given.distinct
-    ]
+    args = [dict(zip(INPUTS, map(parsed, texts), strict=True)) for texts in given.distinct]
     found = {}
     for op, number in zip(ops.tolist(), given.number.tolist(), strict=True):
         inputs = inputs_of(trace.name_of(op), args[number]) if number >= 0 else None

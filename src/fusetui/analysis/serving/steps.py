@@ -164,9 +164,6 @@ class ServerSteps(msgspec.Struct, frozen=True, eq=False):
     steps: Steps
     asked: tuple[Requested | None, ...]  # None: the annotation has a form that is not known
 
-    def __len__(self) -> int:
-        return len(self.steps)
-
 
 def server_steps(trace: Trace) -> ServerSteps:
     """The steps of the server, none if no annotation is one; those inside add what they know."""
@@ -234,7 +231,7 @@ def trains(trace: Trace) -> bool:
 def passes(trace: Trace) -> tuple[Pass, ...]:
     """All steps in time order; without any, all replays, unless they are parts of training."""
     steps = server_steps(trace)
-    if not len(steps):
+    if not steps.asked:
         return () if trains(trace) else tuple(_of_replay(trace, one) for one in replays(trace))
     launched, called = by_launch_time(trace)
     graph, kinds, unknown = graph_calls(trace), _kinds(trace), Requested(ServerPhase.UNKNOWN)

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.devices import Devices, Named
-from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds, matching
+from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import Int32s, Int64s, distinct
+from fusetui.trace.model.arrays import Int64s, distinct
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
@@ -52,45 +52,38 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def lines(self) -> tuple[Devices, ...]:
         """All devices, on as many lines of time as they need."""
-        return self._lines(range(len(self._processes)))
+        return self._lines([*self._processes])
 
     def lines_of(self, pid: str | None) -> tuple[Devices, ...]:
         """Only those that people call so, likewise; None for all."""
-        own = [n for n, one in enumerate(self.devices) if pid in (None, str(one.pid))]
-        return self.lines if len(own) == len(self.devices) else self._lines(own)
+        own = [n for n, device in self._processes.items() if pid in (None, str(device.pid))]
+        return self.lines if len(own) == len(self._processes) else self._lines(own)
 
     def as_one(self) -> Devices:
         """All devices as if they were one, by the name of the first one; there must be one."""
         everywhere = np.zeros(len(self.trace.tracks), dtype=np.int32)
-        named = [self._named[int(self._processes[0])]]
+        named = [*self._processes.values()][:1]
         return Devices(self.trace, self.threads, named, everywhere, as_one=True)
 
     @cached_property
-    def _processes(self) -> Int32s:
-        """The number of each device among all processes."""
-        trace = self.trace
-        tracks = np.flatnonzero(np.bincount(trace.track[trace.gpu_rows]))
-        processes = trace.process_of_track[tracks]
-        first = np.unique(processes, return_index=True)[1]
-        return processes[np.sort(first)]
+    def _processes(self) -> dict[int, Named]:
+        """The devices by their numbers among all processes."""
+        trace, known, found = self.trace, device_properties(self.trace), dict[int, Named]()
+        for track in np.flatnonzero(np.bincount(trace.track[trace.gpu_rows])).tolist():
+            pid = trace.tracks[track].pid
+            name = known.get(pid, {}).get("name")
+            found[int(trace.process_of_track[track])] = Named(
+                pid, name if isinstance(name, str) else ""
+            )
+        return found
 
-    @cached_property
-    def _named(self) -> dict[int, Named]:
-        known, numbers = device_properties(self.trace), self.trace.process_of_track.tolist()
-        names = [(track.pid, known.get(track.pid, {}).get("name")) for track in self.trace.tracks]
-        each = [Named(pid, name if isinstance(name, str) else "") for pid, name in names]
-        return dict(zip(reversed(numbers), reversed(each), strict=True))  # the first of each
-
-    def _lines(self, chosen: Sequence[int]) -> tuple[Devices, ...]:
-        """`chosen`: places in `_processes`."""
-        trace, most = self.trace, TimeLine(self.trace).most
-        processes = self._processes[np.array(chosen, dtype=np.intp)]
-        lines = []
+    def _lines(self, processes: Sequence[int]) -> tuple[Devices, ...]:
+        trace, most, lines = self.trace, TimeLine(self.trace).most, []
         for at in range(0, len(processes), most):
             own = processes[at : at + most]
             number = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
             number[own] = np.arange(len(own))  # by process
-            named = [self._named[process] for process in own.tolist()]
+            named = [self._processes[process] for process in own]
             lines.append(Devices(trace, self.threads, named, number[trace.process_of_track]))
         return tuple(lines)
 
@@ -143,16 +136,14 @@ def cpu_accounts(
 ) -> tuple[ThreadAccount, ...]:
     """Each thread in the order of the lanes; if there is a window [begin, end), in ns of the file,
     only its part."""
-    found: dict[int, ThreadAccount] = {}
-    for line in accounts.threads:
-        found |= _by_track(accounts.trace, line, window)
-    return tuple(found[track] for track in sorted(found))
+    by_track = [one for line in accounts.threads for one in _accounts(accounts.trace, line, window)]
+    return tuple(account for _, account in sorted(by_track, key=lambda one: one[0]))
 
 
-def _by_track(
+def _accounts(
     trace: Trace, line: Threads, window: tuple[int, int] | None
-) -> dict[int, ThreadAccount]:
-    # The first track, first start and last end of each thread.
+) -> Iterator[tuple[int, ThreadAccount]]:
+    """Of each thread, by its first track."""
     firsts = np.array([track.first_row for track in trace.tracks])
     ends = np.maximum.reduceat(trace.end, firsts)
     on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
@@ -172,22 +163,20 @@ def _by_track(
     noted, waited = split[Host.ANNOTATION] - inside, split[Host.SYNC] + waits + inside
     nothing = noted + split[Host.NOTHING]
     columns = (end - begin, op, split[Host.PYTHON] - waits, waited, nothing, noted, inside)
-    found = {}
     for at, figures in zip(track.tolist(), np.stack(columns).T.tolist(), strict=True):
-        own = trace.tracks[at]
-        found[at] = ThreadAccount(exact_id(own.pid), exact_id(own.tid), own.label, *figures)
-    return found
+        one = trace.tracks[at]
+        yield at, ThreadAccount(exact_id(one.pid), exact_id(one.tid), one.label, *figures)
 
 
 def _collectives(trace: Trace, line: Threads) -> Cover:
     """The time in which a collective runs on the CPU: an annotation that lasts until it is done."""
     marks = line.slices(Host.ANNOTATION)
-    return union(*marks.only(matching(trace, marks.rows, ON_CPU.match))[1:])
+    return union(*marks.only(trace.matching(marks.rows, ON_CPU.match))[1:])
 
 
 def waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is that of a function that waits."""
     frames = line.slices(Host.PYTHON)
-    waits = union(*frames.only(matching(trace, frames.rows, WAITS.search))[1:])
+    waits = union(*frames.only(trace.matching(frames.rows, WAITS.search))[1:])
     parts = frames.only(waits.place_of(frames.start) >= 0).parts()  # and what they call
-    return union(*parts.only(matching(trace, parts.rows, WAITS.search))[1:])
+    return union(*parts.only(trace.matching(parts.rows, WAITS.search))[1:])

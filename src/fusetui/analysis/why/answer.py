@@ -18,9 +18,9 @@ from fusetui.analysis.why.selection import Question, Selection, account_of, aske
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline import many
 from fusetui.text.printable import printable
-from fusetui.trace.model.arguments import KeptArguments, joined
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Arguments, joined
 from fusetui.trace.program import backward
 from fusetui.trace.program.modules import Modules, module_times
 from fusetui.trace.read.reread import Aside, Reread, StretchArgs
@@ -36,6 +36,7 @@ def explained(question: Question) -> tuple[Why, Facts]:
     with args_read(question.accounts.trace):
         found = account_of(question)
     facts = Facts(question.accounts, question.lines, question.window)
+    lacks = lacks_of(facts)
     findings, wanted, unknown, below = findings_of(facts)
     modules = module_times(facts.kernels.origins) if question.is_whole else None
     answers = msgspec.structs.replace(
@@ -43,7 +44,7 @@ def explained(question: Question) -> tuple[Why, Facts]:
         findings=findings,
         wanted=wanted,
         cannot_tell=on_this_device(
-            facts.trace, (*found.cannot_tell, *_without_ceiling(facts), *unknown)
+            facts.trace, (*found.cannot_tell, *_without_ceiling(facts.kernels, lacks), *unknown)
         ),
         ceiling=facts.kernels.ceiling if found.devices else None,
         modules=modules.modules if modules else None,
@@ -52,21 +53,16 @@ def explained(question: Question) -> tuple[Why, Facts]:
         families=facts.kernels.family_ns,
         below=below,
         left_out=int(facts.steady is not facts),
-        lacks=lacks_of(facts),
+        lacks=lacks,
     )
     return answers, facts
 
 
-def _without_ceiling(facts: Facts) -> list[Unknown]:
-    trace, kernels = facts.trace, facts.kernels
-    if not kernels.is_kernel.any():
-        return []
-    if not (trace.role == Role.OP).any():
-        return [Unknown("ceiling", "CPU ops", "ProfilerActivity.CPU")]
-    of_ops = (trace.op[kernels.rows] >= 0).any()
-    if of_ops and (kernels.jobs.inputs.number < 0).all():
-        return [Unknown("ceiling", "input shapes", "record_shapes=True")]
-    return []
+def _without_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Unknown]:
+    of_ops = (kernels.trace.op[kernels.rows] >= 0).any()
+    needs = ("CPU ops", "input shapes") if of_ops else ("CPU ops",)
+    found = [Unknown("ceiling", what, lacks[what]) for what in needs if what in lacks]
+    return found[:1] if kernels.is_kernel.any() else []
 
 
 MOST_SHARES = 10  # kernels, and modules
@@ -110,7 +106,7 @@ def args_read(trace: Trace) -> Iterator[None]:
     sequence numbers of ops if any may have run backward, are kept with the events: `many.jobs`,
     `memory.memory_peaks` and `backward.backward_ops` find them there."""
     events, rows = trace.elements, trace.rows_of(Role.KERNEL)
-    if not len(rows) or events.recall(many.KEPT_AS, KeptArguments) is not None:
+    if not len(rows) or events.recall(many.KEPT_AS, Arguments) is not None:
         yield
         return
     events.warm()  # once for both processes

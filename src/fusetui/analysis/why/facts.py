@@ -23,6 +23,7 @@ from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NOTHING, Cover, counted, joined, union, without
+from fusetui.trace.model.memo import memo
 
 NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 
@@ -43,6 +44,7 @@ COMPILER = late(
 that run only when something is compiled."""
 
 
+@memo()
 def loader_rows(trace: Trace) -> Rows:
     """The slices in which a batch is fetched, on any thread."""
     return trace.rows_named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
@@ -222,17 +224,13 @@ class Facts:
         return launching(self.trace, self.accounts.threads, launch, known)
 
     @cached_property
-    def loader_rows(self) -> Rows:
-        return loader_rows(self.trace)
-
-    @cached_property
     def compiler_rows(self) -> Rows:
         """The slices in which something is compiled, on any thread."""
         return self.trace.rows_named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
 
     @cached_property
     def loading(self) -> Cover:
-        return self.while_launching(self.loader_rows)
+        return self.while_launching(loader_rows(self.trace))
 
     @cached_property
     def compiling(self) -> Cover:

@@ -12,15 +12,15 @@ from enum import IntEnum
 from functools import cached_property, partial
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.text.patterns import LONGEST_NAME, late
+from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
-    Counted,
     Cover,
     Reach,
     common,
@@ -30,6 +30,7 @@ from fusetui.trace.model.intervals import (
     union,
     without,
 )
+from fusetui.trace.model.memo import memo
 
 FARTHEST = 1 << 62  # ns on one line of time
 
@@ -71,12 +72,7 @@ CALLS = (Host.SYNC, Host.ALLOC, Host.CALL)
 LAYERS = (CALLS, (Host.PYTHON, Host.OP), (Host.ANNOTATION,))
 """Kinds among which the innermost slice counts; of several with the same bounds, that of the last
 kind."""
-KINDS = {
-    Role.CALL: Host.CALL,
-    Role.OP: Host.OP,
-    Role.PYTHON: Host.PYTHON,
-    Role.ANNOTATION: Host.ANNOTATION,
-}
+KINDS = {role: Host[role.name] for role in (Role.CALL, Role.OP, Role.PYTHON, Role.ANNOTATION)}
 
 SYNC = late(r"Synchronize|\A[a-z]+Memcpy(?!.*Async)")
 """Calls that wait for the device, including blocking copies, but not sets, which are asynchronous
@@ -97,22 +93,14 @@ def host_kinds(trace: Trace) -> NDArray[np.int8]:
     by_role = np.array([KINDS.get(role, Host.NOTHING) for role in Role], dtype=np.int8)
     found: NDArray[np.int8] = by_role[trace.role]
     calls = np.flatnonzero(found == Host.CALL)
-    found[calls[matching(trace, calls, ALLOC.search)]] = Host.ALLOC
-    found[calls[matching(trace, calls, SYNC.search)]] = Host.SYNC
+    found[calls[trace.matching(calls, ALLOC.search)]] = Host.ALLOC
+    found[calls[trace.matching(calls, SYNC.search)]] = Host.SYNC
     events = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
     copying = np.zeros(len(trace), dtype=np.bool_)
-    copying[trace.launch[events[matching(trace, events, PAGEABLE.search)]]] = True
+    copying[trace.launch[events[trace.matching(events, PAGEABLE.search)]]] = True
     calls = calls[copying[calls] & (found[calls] == Host.CALL)]
-    found[calls[matching(trace, calls, COPIES_LATER.search)]] = Host.SYNC
+    found[calls[trace.matching(calls, COPIES_LATER.search)]] = Host.SYNC
     return found
-
-
-def matching(trace: Trace, rows: Rows, test: Callable[[str], object]) -> Flags:
-    """Which of these rows have a name that passes a test; it is made once for each name."""
-    passes = np.zeros(len(trace.names), dtype=np.bool_)
-    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
-        passes[number] = bool(test(trace.names[number][:LONGEST_NAME]))
-    return passes[trace.name[rows]]
 
 
 class Slices(NamedTuple):
@@ -144,65 +132,59 @@ class Slices(NamedTuple):
 
 
 def together(slices: Sequence[Slices]) -> Slices:
-    """Slices of several kinds as one; of those with the same bounds, in the order of the kinds."""
+    """Slices of several kinds as one; of those with the same bounds, in the order of the kinds.
+    Fast for a few sorted parts, which np.lexsort is not."""
     rows, start, end = map(np.concatenate, zip(*slices, strict=True))
-    order = _in_order(start, end)
-    return Slices(rows[order], start[order], end[order])
-
-
-def _in_order(start: Int64s, end: Int64s) -> Rows:
-    """By (start, -duration), stable. Fast for a few sorted parts, which np.lexsort is not."""
     order = np.argsort(start, kind="stable")
     same = np.diff(start[order]) == 0
     tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
     some = order[tied]
     order[tied] = some[np.lexsort((start[some] - end[some], start[some]))]
-    return order
+    return Slices(rows[order], start[order], end[order])
 
 
-class Threads:
+class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Some threads of a trace, on one line of time."""
 
-    def __init__(self, trace: Trace, kinds: NDArray[np.int8], tracks: Flags) -> None:
-        """`kinds`: see host_kinds; `tracks`: which tracks belong to the threads, shape [tracks]."""
-        self._trace = trace
-        self._kinds = kinds
-        self._line = TimeLine(trace)
-        self._number = np.zeros(len(tracks), dtype=np.int64)
-        self._number[tracks] = np.unique(trace.thread_of_track[tracks], return_inverse=True)[1]
-        self.tracks = tracks
-        self._slices: dict[Host, Slices] = {}
+    trace: Trace
+    kinds: NDArray[np.int8]  # see host_kinds
+    tracks: Flags  # which belong to the threads; shape [tracks]
+
+    @cached_property
+    def _number(self) -> Int64s:
+        found = np.zeros(len(self.tracks), dtype=np.int64)
+        threads = self.trace.thread_of_track[self.tracks]
+        found[self.tracks] = np.unique(threads, return_inverse=True)[1]
+        return found
 
     def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
         """Where times (ns of the file) of the threads of these tracks lie (see Line.at)."""
-        return self._line.at(self._number[tracks], times)
+        return TimeLine(self.trace).at(self._number[tracks], times)
 
-    def parts(self, stretches: Counted, cover: Cover) -> Counted:
+    def parts(self, stretches: Cover, cover: Cover) -> Cover:
         """The parts of stretches of the line that lie in a cover in times of the file."""
-        since = self._line.since(stretches.start)
-        own = Cover(stretches.start - since, stretches.end - since)
-        (start, end), place = pieces(own, cover)
-        return Counted(start + since[place], end + since[place], stretches.number[place])
+        since = TimeLine(self.trace).since(stretches.start)
+        own = Cover(stretches.start - since, stretches.end - since, stretches.number)
+        found, place = pieces(own, cover)
+        return Cover(found.start + since[place], found.end + since[place], found.number)
 
+    @memo(len(Host))
     def slices(self, kind: Host) -> Slices:
-        """The slices of one kind; made once."""
-        if kind not in self._slices:
-            rows = self.own(np.flatnonzero(self._kinds == kind))
-            start, end = self.bounds(rows)
-            longer_later = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
-            if ((start[1:] < start[:-1]) | longer_later).any():
-                order = _in_order(start, end)
-                rows, start, end = rows[order], start[order], end[order]
-            self._slices[kind] = Slices(rows, start, end)
-        return self._slices[kind]
+        """The slices of one kind."""
+        rows = self.own(np.flatnonzero(self.kinds == kind))
+        found = Slices(rows, *self.bounds(rows))
+        start, end = found.start, found.end
+        longer_later = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
+        in_order = not ((start[1:] < start[:-1]) | longer_later).any()
+        return found if in_order else together([found])
 
     def own(self, rows: Rows) -> Rows:
-        return rows if self.tracks.all() else rows[self.tracks[self._trace.track[rows]]]
+        return rows if self.tracks.all() else rows[self.tracks[self.trace.track[rows]]]
 
     def bounds(self, rows: Rows) -> tuple[Int64s, Int64s]:
         """Starts and ends of slices of these threads on the line."""
-        start = self.on_line(self._trace.track[rows], self._trace.start[rows])
-        return start, start + self._trace.dur[rows]
+        start = self.on_line(self.trace.track[rows], self.trace.start[rows])
+        return start, start + self.trace.dur[rows]
 
     @cached_property
     def covers(self) -> tuple[Cover, ...]:
@@ -240,7 +222,7 @@ class Threads:
         """The time in which a slice of each kind is the innermost one of these."""
         every = together(slices)
         rows, start, end = every.parts() if (every.start[1:] < every.end[:-1]).any() else every
-        found = self._kinds[rows]
+        found = self.kinds[rows]
         return tuple(union(start[found == kind], end[found == kind]) for kind in kinds)
 
 

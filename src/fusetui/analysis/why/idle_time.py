@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.devices import AFTER, HOST, Devices, Gaps, Reasons
-from fusetui.analysis.why.host import Host, Slices, Threads, launching, matching, running
+from fusetui.analysis.why.host import Host, Slices, Threads, launching, running
 from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
@@ -39,19 +39,15 @@ def longest_gaps(
     for line in lines:
         gaps, why = line.idle_in(window)
         number += len(gaps)
-        which = longest(gaps, most)
+        lasted, least = gaps.end - gaps.begin, 0
+        if most is not None and most < len(gaps):
+            least = np.partition(lasted, -most)[-most]
+        among = np.flatnonzero(lasted >= least)
+        which = among[np.lexsort((gaps.begin[among], -lasted[among]))][:most]
         rows = zip(gaps.event[which].tolist(), gaps.launch[which].tolist(), strict=True)
         found += zip(told_of(line, gaps, why, which), rows, strict=True)
     found.sort(key=lambda one: (-one[0].dur_ns, one[0].start_ns))
     return tuple(gap for gap, _ in found[:most]), number, tuple(rows for _, rows in found[:most])
-
-
-def longest(gaps: Gaps, most: int | None) -> Rows:
-    lasted, least = gaps.end - gaps.begin, 0
-    if most is not None and most < len(gaps):
-        least = np.partition(lasted, -most)[-most]
-    among = np.flatnonzero(lasted >= least)
-    return among[np.lexsort((gaps.begin[among], -lasted[among]))][:most]
 
 
 def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
@@ -142,11 +138,11 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
 
 def idle_times(line: Devices) -> tuple[IdleTime, ...]:
     gaps = line.gaps
-    number = line.number(gaps.event)
+    number, numbers = line.number(gaps.event), np.arange(len(line) + 1)
     order = np.lexsort((gaps.begin, gaps.begin - gaps.end, number))
-    gap = _places(number, len(line))
+    gap = number.searchsorted(numbers)
     order = order[np.arange(len(order)) - gap[number] < LONGEST]
-    told, own = tuple(told_of(line, gaps, line.reasons, order)), _places(number[order], len(line))
+    told, own = tuple(told_of(line, gaps, line.reasons, order)), number[order].searchsorted(numbers)
     reasons = _reasons(line)
     return tuple(
         IdleTime(
@@ -161,10 +157,6 @@ def idle_times(line: Devices) -> tuple[IdleTime, ...]:
     )
 
 
-def _places(number: NDArray[np.integer], length: int) -> Rows:
-    return number.searchsorted(np.arange(length + 1))
-
-
 def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
     trace = line.trace
     found: list[list[Pieces]] = [[] for _ in IDLE]
@@ -176,7 +168,7 @@ def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
             waiting = Cover(placed(gaps.begin), placed(gaps.called))
             back = gaps.begin[own] - waiting.start
             for kind, cover in enumerate((*threads.covers, outside(joined(*threads.covers)))):
-                (start, end), place = pieces(waiting, cover)
+                (start, end, _), place = pieces(waiting, cover)
                 piece = number[own[place]], start + back[place], end + back[place]
                 found[HOST + kind].append(piece)
     every = np.arange(len(line))
@@ -216,7 +208,7 @@ def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Rows:
     """The op, the annotation, the module and the frame that covered most of each stretch
     [begin, end) of a line of time (ns): rows of shape [4, stretches], -1 for none."""
     frames = line.slices(Host.PYTHON)
-    calls = matching(trace, frames.rows, is_module)
+    calls = trace.matching(frames.rows, is_module)
     kinds = (line.slices(Host.OP), line.slices(Host.ANNOTATION))
     every = (*kinds, frames.only(calls), frames.only(~calls))
     return np.stack([most_of(trace, slices, begin, end) for slices in every])

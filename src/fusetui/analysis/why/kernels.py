@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.model import Ceiling, Shorter
-from fusetui.gpu.kernel_names import KernelName, decode
-from fusetui.gpu.roofline.inputs import Amount
+from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.patterns import LONGEST_NAME
+from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
-from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Arguments
 from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.program.origin import Credit, Origins, origins
 
@@ -67,11 +67,6 @@ class Bounds(NamedTuple):
     at_stake_ns: Int64s  # 0 where the bound is not known
     least_ns: Int64s  # by the data sheet; -1: not known
     assumed: Flags
-
-
-def _bound_ns(job: KernelJob) -> float | None:
-    times = (job.attainable.compute_ns, job.attainable.memory_ns)
-    return max((ns for ns in times if ns is not None), default=None)
 
 
 MANY_SMS = 1 << 20  # more is no number of multiprocessors
@@ -171,7 +166,9 @@ class Kernels:
     def bounded(self) -> Bounds:
         """The bounds of these rows; unknown for what is not a kernel."""
         known, near = self.jobs, share_known(self.trace, self.jobs)
-        bound = np.maximum(np.nan_to_num(known.of_each(_bound_ns)), SHORTEST)
+        compute = known.of_each(lambda job: job.attainable.compute_ns)
+        memory = known.of_each(lambda job: job.attainable.memory_ns)
+        bound = np.fmax(np.fmax(compute, memory), SHORTEST)
         least = np.nan_to_num(known.of_each(lambda job: job.limits.least_ns))
         bound_ns, least_ns = (
             self._of(known.rows, np.where(near, ns, -1).astype(np.int64), -1)
@@ -202,11 +199,6 @@ class Kernels:
         """The number of the job of each, -1 for none."""
         return self._of(self.jobs.rows, self.jobs.number.astype(np.int64), -1)
 
-    def amount_of(self, row: int) -> Amount | None:
-        place = int(np.searchsorted(self.rows, row))
-        number = int(self.job_numbers[place])
-        return self.jobs.distinct[number].amount if number >= 0 else None
-
     @cached_property
     def jobs(self) -> Jobs:
         return jobs(self.trace)
@@ -215,7 +207,7 @@ class Kernels:
     def inputs(self) -> Arguments:
         """The inputs of the op of each row, for kernels only (see many.INPUTS)."""
         found = self.jobs.inputs
-        return Arguments(self._of(self.jobs.rows, found.number, -1), found.distinct)
+        return Arguments(self._of(self.jobs.rows, found.number, -1), found.texts)
 
     @cached_property
     def blocks(self) -> Int64s:
@@ -266,6 +258,11 @@ class Kernels:
             after = np.concatenate((end[order][:-1] <= start[order][1:], [True]))
             found[order] = before & after
         return found
+
+    def mainly(self, which: Flags, ns: Int64s) -> tuple[str, Flags]:
+        """The name with most of this time among these, in short, and those that have it."""
+        name = int(np.bincount(self._name[which], ns[which]).argmax())
+        return printable(short_name(self.trace.names[name])), which & (self._name == name)
 
     def without(self, which: Flags | Rows) -> Shorter:
         """They take no time."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui import Error
 from fusetui.analysis.why.account import Accounts, cpu_accounts
@@ -150,11 +151,9 @@ def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, .
     """With what records it, by what recorded the trace: of a GPU the activity of its kind, or ""
     where nothing shows that there is one."""
     activity, form = gpu_activity(trace), trace.report.writer
-    options = ((one, activity if one.record_with == ON_GPU else one.record_with) for one in unknown)
-    return tuple(
-        msgspec.structs.replace(one, record_with=recorded_with(option, form))
-        for one, option in options
-    )
+    options = [activity if one.record_with == ON_GPU else one.record_with for one in unknown]
+    each = zip(unknown, options, strict=True)
+    return tuple(replace(one, record_with=recorded_with(option, form)) for one, option in each)
 
 
 def _unknown(trace: Trace) -> list[Unknown]:

@@ -87,21 +87,18 @@ def versus(a: Why, b: Why) -> Versus:
         totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)
     )
     steps = [working(one.steps) if both else () for one in (a, b)]
+    paths, others = ({m.path: m.gpu_self_ns for m in side.modules or ()} for side in (a, b))
     known = [name for name in ("span", *CLASSES, *IDLE) if before[name] or after[name]]
     return Versus(
         a=a,
         b=b,
         change_of="median step" if both else "span",
         change=tuple(Change(name, before[name], after[name]) for name in known),
-        modules=_moved(_module_ns(a), _module_ns(b), counts),
+        modules=_moved(paths, others, counts),
         families=_moved(a.families, b.families, counts),
         findings=compared(a, b, steps),
         is_sure=max(map(len, steps)) >= FEWEST,
     )
-
-
-def _module_ns(found: Why) -> dict[str, int]:
-    return {one.path: one.gpu_self_ns for one in found.modules or ()}
 
 
 def _moved(a: dict[str, int], b: dict[str, int], counts: Sequence[int]) -> tuple[Moved, ...]:
@@ -112,10 +109,9 @@ def _moved(a: dict[str, int], b: dict[str, int], counts: Sequence[int]) -> tuple
     return tuple(sorted(moved, key=lambda one: -abs(one.b_ns - one.a_ns)))
 
 
-class StepNoise(NamedTuple):
-    length: float  # as a share of the median
-    idle: float  # ns of a median step that are idle in one step, and not in another
-    busy: float  # the same of any other class of the account
+StepNoise = tuple[float, float, float]
+"""By how much steps differ in length, as a share of the median; in idle time, in ns of a median
+step; and in any other class of the account, likewise."""
 
 
 class RuleSide(NamedTuple):
@@ -151,12 +147,15 @@ def _side(rule: Rule, why: Why, other: Why, steps: int, noise: StepNoise | None)
     span = sum(one.span_ns for one in why.devices)
     busy = sum(one.busy_ns for one in why.devices)
     least = min(LEAST_SHARE * span, LEAST_OF_BUSY * busy if rule.of_kernels else span) / parts
-    lack = None if found else _lack(rule, why, other)
+    told = [(one.missing, one.record_with) for one in why.cannot_tell if one.rule == rule.id]
+    # What both sides lack, the other one did without.
+    lacks = [what for what in rule.needs if what in why.lacks and what not in other.lacks]
+    told += [(what, why.lacks[what]) for what in lacks]
+    lack = told[0] if told and not found else None
     ns = sum(one.at_stake_ns or 0 for one in found) + why.below.get(rule.id, 0)
     is_note = bool(found) and not any(one.at_stake_ns for one in found)
     known = None if lack or is_note else ns // parts
-    own = noise and (noise.busy if rule.of_kernels else noise.idle)
-    usual = hypot(noise.length * ns / parts, own) if noise and own is not None else None
+    usual = hypot(noise[0] * ns / parts, noise[1 + rule.of_kernels]) if noise else None
     return RuleSide(bool(found), known, least, usual, lack)
 
 
@@ -169,14 +168,7 @@ def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
     usual, low, high = np.quantile(spans, (0.5, *USUAL))
     least, most = np.quantile(shares, USUAL, axis=0)
     *busy, idle = ((most - least) * usual).tolist()
-    return StepNoise(float((high - low) / usual), idle, max(busy))
-
-
-def _lack(rule: Rule, why: Why, other: Why) -> tuple[str, str] | None:
-    """What the rule needs and lacks here; what both sides lack, the other one did without."""
-    told = ((one.missing, one.record_with) for one in why.cannot_tell if one.rule == rule.id)
-    lacks = (what for what in rule.needs if what in why.lacks and what not in other.lacks)
-    return next(told, None) or next(((what, why.lacks[what]) for what in lacks), None)
+    return float((high - low) / usual), idle, max(busy)
 
 
 def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import capture_calls, graph_calls
 from fusetui.analysis.why.devices import events_in_order
-from fusetui.analysis.why.host import Host, matching
+from fusetui.analysis.why.host import Host
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
@@ -97,7 +97,7 @@ def warm_up(
         before = joined(before, cover)
     if slow_first_step(spans):
         first = Cover(np.array([trace.begin_ns]), spans.end[:1])
-        part = Once("the rest of the first step", np.empty(0, dtype=np.intp), *first)
+        part = Once("the rest of the first step", np.empty(0, dtype=np.intp), *first[:2])
         found.append((part, without(first, before)))
     return tuple(found)
 
@@ -110,7 +110,7 @@ def _parts(trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows)
     calls = np.flatnonzero((kinds == Host.ALLOC) & (trace.dur > LONG_NS))
     yield _part(trace, "allocations", calls[~recurring(trace, spans, calls)])
     calls = trace.rows_of(Role.CALL)
-    calls = calls[(trace.dur[calls] > LONG_NS) & matching(trace, calls, ONCE.search)]
+    calls = calls[(trace.dur[calls] > LONG_NS) & trace.matching(calls, ONCE.search)]
     yield _part(trace, "calls that set something up", calls[~recurring(trace, spans, calls)])
     yield _part(trace, "first calls of ops", _first_ops(trace))
 

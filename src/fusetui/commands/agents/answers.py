@@ -23,6 +23,7 @@ from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import secret_notices
 from fusetui.commands.tables import rows_asked
 from fusetui.tables.drawn import seen_first
+from fusetui.tables.public import Table
 from fusetui.tables.sources import TableRequest, made
 from fusetui.tables.table import ColumnTable
 from fusetui.text.patterns import late
@@ -49,7 +50,15 @@ def paged(
     """The head, and as many items as `most` tokens hold. Raises CommandError if that is not even
     one, or if the cursor is not one of this question."""
     digest = blake2b(repr(question).encode(), digest_size=6).hexdigest()
-    begin = _begin(cursor, items.total, digest)
+    begin = 0
+    if cursor is not None:
+        place = CURSOR.fullmatch(cursor)
+        if place is None or place[2] != digest or not 0 < int(place[1]) < items.total:
+            raise CommandError(
+                "This cursor is not one of this question, or the trace has changed since: repeat "
+                "the arguments that it came with, or ask without a cursor."
+            )
+        begin = int(place[1])
     answer: dict[str, Any] = {**safe(head), items.key: [], "total": items.total}
     answer |= {"cursor": None, "tokens": 0}
     room = most * CHARACTERS - len(text_of(answer)) - WIDEST
@@ -68,18 +77,6 @@ def paged(
         )
     answer["tokens"] = -(-len(text_of(answer)) // CHARACTERS)
     return answer
-
-
-def _begin(cursor: str | None, total: int, digest: str) -> int:
-    if cursor is None:
-        return 0
-    found = CURSOR.fullmatch(cursor)
-    if found is None or found[2] != digest or not 0 < int(found[1]) < total:
-        raise CommandError(
-            "This cursor is not one of this question, or the trace has changed since: repeat the "
-            "arguments that it came with, or ask without a cursor."
-        )
-    return int(found[1])
 
 
 def safe(value: Any) -> Any:
@@ -136,14 +133,16 @@ class Answerer:
         if "columns" in TOOLS[name].takes:
             head, items = self._table(getattr(asked, "table", name), traces[0], asked)
         elif name == "sql":
-            table = self._opener.answer((*key, asked.query), lambda: _sql(asked, traces))
+            table = self._opener.answers.get((*key, asked.query), lambda: _sql(asked, traces))
             head, items = _rows(traces[0], name, table)
             head["notes"] = [*dict.fromkeys(note for one in traces for note in one.notes)]
         elif traces:
             make = WITH_TRACES[name]
-            head, items = self._opener.answer(key, lambda: make(asked, *traces))
+            head, items = self._opener.answers.get(key, lambda: make(asked, *traces))
         elif name == "decode":
-            head, items = _decode(asked.names)
+            from fusetui.gpu.kernel_names import decoded
+
+            head, items = {}, _all("names", [*map(decoded, asked.names)])
         else:
             files, notes = self._opener.folders.listed()
             head, items = {"notes": notes}, _all("traces", files)
@@ -153,7 +152,7 @@ class Answerer:
         by, step = getattr(asked, "by", "name"), getattr(asked, "step", None)
         options = TableRequest(by=by, part=Selection(step=step))
         key = name, by, step, opened.state
-        whole = self._opener.answer(key, lambda: made(name, opened.trace, options))
+        whole = self._opener.answers.get(key, lambda: made(name, opened.trace, options))
         return _rows(opened, name, _chosen(whole, asked))
 
 
@@ -165,16 +164,14 @@ def _rows(opened: OpenTrace, name: str, table: ColumnTable) -> Answer:
     return head, PagedItems("rows", len(table), rest)
 
 
-def _chosen(table: Any, asked: Any) -> ColumnTable:
+def _chosen(table: Table, asked: Any) -> ColumnTable:
     """As the options of the command line of the same names."""
     table = rows_asked(table, asked, "where")
     table = table.top(asked.top) if asked.top else table
-    if not asked.columns:
-        table = seen_first(table)
-    elif asked.columns != "*":
-        table = table.select(dict.fromkeys(map(str.strip, asked.columns.split(","))))
-    found: ColumnTable = table
-    return found
+    if asked.columns == "*":
+        return table
+    names = asked.columns and map(str.strip, asked.columns.split(","))
+    return table.select(names) if names else seen_first(table)
 
 
 def _all(key: str, items: Sequence[object]) -> PagedItems:
@@ -250,12 +247,6 @@ def _sql(asked: Any, traces: Sequence[OpenTrace]) -> ColumnTable:
     if len(table) > MOST_ROWS:
         raise CommandError(f"The query has more than {MOST_ROWS:,} rows: add up, or set a LIMIT.")
     return table
-
-
-def _decode(names: Sequence[str]) -> Answer:
-    from fusetui.gpu.kernel_names import decoded
-
-    return {}, _all("names", [*map(decoded, names)])
 
 
 WITH_TRACES: dict[str, Callable[..., Answer]] = {"open": _open, "why": _why, "diff": _diff}

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from fusetui import sample_traces
 from fusetui.analysis.questions.launches import wants_capture
-from fusetui.analysis.questions.note import note_of
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import notices
 from fusetui.commands.sources import ENDINGS, LESSON, SAMPLE, is_shipped, one_trace
+from fusetui.report.output import notes_of
 from fusetui.sample_traces import lessons
 from fusetui.text.figures import several
 from fusetui.trace.load import open_trace
@@ -72,7 +72,8 @@ class Opener:
 
     def __init__(self, folders: Folders) -> None:
         self.folders = folders
-        self._traces, self._answers = Recent(TRACES), Recent(ANSWERS)
+        self._traces = Recent(TRACES)
+        self.answers = Recent(ANSWERS)  # that are kept for their next pages
         self._names = dict[str, str]()  # of traces, by the places that they were read at last
 
     def open(self, name: str, stop: Stop = never) -> OpenTrace:
@@ -87,10 +88,6 @@ class Opener:
         opened: OpenTrace = self._traces.get(state, lambda: self._read(name, state, file, stop))
         return opened if opened.name == name else replace(opened, name=name)
 
-    def answer(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """An answer that is kept for its next page."""
-        return self._answers.get(key, make)
-
     def told(self, sentence: str) -> str:
         """A sentence with the names of traces, where it has the places that they were read at."""
         for place, name in sorted(self._names.items(), key=lambda one: -len(one[0])):
@@ -103,8 +100,7 @@ class Opener:
         if wants_capture(trace):
             trace, more = self._joined(trace, is_shipped(name), stop)
             told += more
-        notes = (*told, *filter(None, (note_of(trace),)), *trace.notes)
-        return OpenTrace(name, state, trace, tuple(dict.fromkeys(notes)), file)
+        return OpenTrace(name, state, trace, tuple(dict.fromkeys(told + notes_of(trace))), file)
 
     def _trace(self, name: str, path: str, file: OpenFile, stop: Stop) -> Trace:
         """What an open file holds. Where the system does not give the file by its number, or a

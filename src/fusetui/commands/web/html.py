@@ -66,8 +66,6 @@ class ColumnHead(NamedTuple):
 
 
 Cell = Figure | str
-
-
 Rows = Iterable[Sequence[Cell]]
 
 
@@ -86,19 +84,19 @@ def table(caption: str, heads: Sequence[ColumnHead], rows: Rows, last: Rows = ()
     )
 
 
-def column_table(found: ColumnTable, by: str, most: int) -> str:
+def column_table(found: ColumnTable, most: int) -> str:
     """The first rows of an answer as a table, with the columns that people see first."""
     shown = seen_first(found.top(most))
-    means = {spec.name: spec.meaning for spec in columns_of(found.name, by)}
+    means = {spec.name: spec.meaning for spec in columns_of(found.name)}
     heads = [
         ColumnHead(without_unit(column.name), means.get(column.name, ""), column.kind != "text")
         for column in shown.columns
     ]
-    columns = [
-        told if column.kind == "text" else [*map(Figure, told, column.to_list())]
-        for column in shown.columns
-        for told in [texts(column, LONGEST)]
-    ]
+    columns: list[Sequence[Cell]] = []
+    for column in shown.columns:
+        told = texts(column, LONGEST)
+        is_text = column.kind == "text"
+        columns.append(told if is_text else [*map(Figure, told, column.to_list())])
     size = plural(len(found), "row")
     of = f"the first {len(shown)} of {size}" if len(shown) < len(found) else size
     return table(f"{found.name}: {of}", heads, zip(*columns, strict=True))
@@ -114,7 +112,5 @@ def _field(value: Cell, is_head: bool) -> str:
     if isinstance(value, str):
         tag = 'th scope="row"' if is_head else "td"
         return f"<{tag}>{text(value)}</{tag[:2]}>"
-    exact = (
-        "" if value.exact is None else f'<data value="{value.exact!r}">{text(value.text)}</data>'
-    )
-    return f'<td class="figure">{exact}</td>'
+    exact = f'<data value="{value.exact!r}">{text(value.text)}</data>'
+    return f'<td class="figure">{"" if value.exact is None else exact}</td>'

@@ -63,7 +63,7 @@ def _families() -> tuple[tuple[tuple[str, ...], Callable[[str], KernelName | Non
         (("bmm_", "gemm_"), fp8.decode_trtllm),
         ((), rocm.decode_miopen),
         ((), attention.decode),
-        (("cutlass", "void cutlass"), cutlass.decode_cxx),
+        (("void cutlass::device_kernel<", "cutlass::device_kernel<"), cutlass.decode_cxx),
         ((), cudnn.decode),
         ((), libraries.decode_cub),
         ((), rocm.decode_ck),

@@ -118,8 +118,7 @@ def _applied(name: str, start: int) -> tuple[str | None, int]:
     """The functor at `start` and where its name ends; a wrapped lambda is named after the function
     that it is in, and if that only launches a kernel, after the functor that it was given."""
     if name.startswith("__nv_", start):
-        pointer = _POINTER.search(name, start, start + 1500)
-        if pointer is None:
+        if (pointer := _POINTER.search(name, start, start + 1500)) is None:
             return None, start
         start = pointer.start("function")
         if pointer["word"].startswith(_LAUNCHERS) and name.startswith("<", pointer.end()):
@@ -171,8 +170,7 @@ def _elementwise_short(name: str, match: re.Match[str], fields: dict[str, Any]) 
 
 def _opaque_short(name: str, match: re.Match[str], op: str) -> str:
     """Copies of opaque bytes name only the size of the type: `index_put 4B`."""
-    accessed = _ACCESSED.search(name, match.start("functor"), match.end() + 300)
-    if accessed is not None:
+    if accessed := _ACCESSED.search(name, match.start("functor"), match.end() + 300):
         return f"{operation_word(accessed[1]).lstrip('_')} {accessed[2]}B"
     one_type = _FIRST_TYPE.match(name, match.end())
     dtype = cxx_type(one_type[1]) if one_type else None
@@ -191,8 +189,7 @@ def _access(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | No
 
 
 def decode_reduction(name: str) -> KernelName | None:
-    match = _REDUCTION.match(name)
-    if match is None:
+    if (match := _REDUCTION.match(name)) is None:
         return None
     spans, _ = split_args(name, match.end(), limit=8)
     args = [name[slice(*span)] for span in spans]
@@ -253,8 +250,7 @@ _XPU_FUNCTOR = late(r"at::native::xpu::(\w+Functor\w*)")
 
 
 def decode_other(name: str) -> KernelName | None:
-    sign = signature(name)
-    if sign is None:
+    if (sign := signature(name)) is None:
         return None
     free = sign.scope in ("", "(anonymous namespace)::") and _FREE_BASES.fullmatch(sign.base)
     of_xpu = sign.scope.startswith("at::native::xpu::")
@@ -305,8 +301,7 @@ def _decode_foreach(name: str, sign: Signature) -> KernelName:
 def decode_xpu(name: str) -> KernelName | None:
     if name == "gemm_kernel" or name.startswith("gen_conv"):
         return build(name, "xpu", f"onednn {name[:40]}", [(0, len(name), "a kernel of oneDNN")])
-    sign = signature(name)
-    if sign is None or not sign.scope.startswith("at::native::xpu::"):
+    if (sign := signature(name)) is None or not sign.scope.startswith("at::native::xpu::"):
         return None
     functor = _XPU_FUNCTOR.search(name, sign.end, sign.end + 200)
     op = "elementwise" if "ElementwiseKernel" in sign.base else None

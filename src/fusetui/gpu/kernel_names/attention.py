@@ -76,16 +76,9 @@ def decode(name: str) -> KernelName | None:
 
 def _record(match: re.Match[str], types: Meaning, *words: str | None, **more: Any) -> KernelName:
     fields = {**fields_of(match, types), **more}
-    head = fields.get("head_dim")
-    short = spaced(
-        "attn",
-        fields.get("pass_"),
-        fields.get("dtype_a"),
-        tile_words(fields["tile_m"], fields["tile_n"]),
-        f"d{head}" if head else None,
-        "causal" if fields.get("causal") else None,
-        *words,
-    )
+    head, tile = fields.get("head_dim"), tile_words(fields["tile_m"], fields["tile_n"])
+    known = (fields.get("pass_"), fields.get("dtype_a"), tile, f"d{head}" if head else None)
+    short = spaced("attn", *known, "causal" if fields.get("causal") else None, *words)
     parts = explain(match, _MEANINGS)
     return build(match.string, "flash-attn", short, parts, op="attention", **fields)
 
@@ -93,15 +86,9 @@ def _record(match: re.Match[str], types: Meaning, *words: str | None, **more: An
 def _flash2(match: re.Match[str]) -> KernelName:
     flags, kernel = _flags(match), match["kernel"]
     what = kernel.removeprefix(f"flash_{match['pass']}_").removesuffix("kernel").strip("_")
-    return _record(
-        match,
-        cxx_type,
-        what[:20],
-        *(word for word in ("local", "dropout") if flags.get(word)),
-        pass_=match["pass"],
-        causal=flags.get("causal"),
-        local=flags.get("local") or None,
-    )
+    words = (what[:20], *(word for word in ("local", "dropout") if flags.get(word)))
+    fields = {"causal": flags.get("causal"), "local": flags.get("local") or None}
+    return _record(match, cxx_type, *words, pass_=match["pass"], **fields)
 
 
 _FLAGS: Final = {
@@ -123,43 +110,24 @@ def _flags(match: re.Match[str]) -> dict[str, bool]:
 def _decode_flash3(name: str) -> KernelName | None:
     if "flash::" not in name[:120]:
         return None
-    match = _FLASH3.search(name, 0, 3000)
-    if match is None or match["pass"] == "Bwd":
+    if (match := _FLASH3.search(name, 0, 3000)) is None or match["pass"] == "Bwd":
         other = _FLASH_CLASS.search(name, 0, 300)
         return build(name, "flash-attn", f"attn {other[1]}", op="attention") if other else None
-    flags = {name: match[name] == "true" for name in ("causal", "local")}
-    return _record(
-        match,
-        cxx_type,
-        "fa3",
-        f"s{match['stages']}",
-        "local" if flags["local"] else None,
-        pass_="fwd",
-        cluster="x".join(match.group("x", "y", "z")),
-        causal=flags.get("causal"),
-        local=flags.get("local") or None,
-    )
+    local = match["local"] == "true" or None
+    words = ("fa3", f"s{match['stages']}", "local" if local else None)
+    fields = {"pass_": "fwd", "causal": match["causal"] == "true", "local": local}
+    return _record(match, cxx_type, *words, cluster="x".join(match.group("x", "y", "z")), **fields)
 
 
 def _mem_eff(match: re.Match[str]) -> KernelName:
-    return _record(
-        match,
-        CUTLASS.get,
-        *match["rest"].split("_"),
-        None if match["aligned"] == "aligned" else "notaligned",
-        f"sm{match['cc']}",
-        pass_="fwd" if match["pass"] == "F" else "bwd",
-    )
+    loads = None if match["aligned"] == "aligned" else "notaligned"
+    words = (*match["rest"].split("_"), loads, f"sm{match['cc']}")
+    return _record(match, CUTLASS.get, *words, pass_="fwd" if match["pass"] == "F" else "bwd")
 
 
 def _trtllm(match: re.Match[str]) -> KernelName:
-    return _record(
-        match,
-        TRTLLM_TYPES.get,
-        "local" if match["window"] else None,
-        "gen" if match["tail"].endswith("ForGen") else None,
-        f"sm{match['cc']}",
-        head_dim=int(match["qk"] or match["head_dim"]),
-        causal=True if "Causal" in match["rest"] else None,
-        local=True if match["window"] else None,
-    )
+    local, generates = match["window"] is not None, match["tail"].endswith("ForGen")
+    words = ("local" if local else None, "gen" if generates else None, f"sm{match['cc']}")
+    fields = {"causal": True if "Causal" in match["rest"] else None, "local": local or None}
+    head_dim = int(match["qk"] or match["head_dim"])
+    return _record(match, TRTLLM_TYPES.get, *words, head_dim=head_dim, **fields)

@@ -88,17 +88,12 @@ _SMALL_MEANINGS: Final = {
 
 def decode_tuned(name: str) -> KernelName | None:
     """The record of a hand-tuned kernel: `ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_..._tn`."""
-    match = _TUNED.fullmatch(name)
-    if match is None:
+    if (match := _TUNED.fullmatch(name)) is None:
         return None
     stages = _STAGES.search(match["rest"])
-    fields = {
-        "op": "gemm",
-        **fields_of(match),
-        **_tuned_types(match),
-        **(fields_of(stages) if stages else {}),
-        "epilogue": "relu" if "_relu" in match["rest"] else None,
-    }
+    fields = {"op": "gemm", **fields_of(match), **_tuned_types(match)}
+    fields |= fields_of(stages) if stages else {}
+    fields["epilogue"] = "relu" if "_relu" in match["rest"] else None
     parts = explain(match, _TUNED_MEANINGS, _tuned_word)
     extra = [word for word in match["rest"].split("_") if word.startswith(_VARIANTS)]
     word = "gemm3m" if match["acc"][0] == "g" else "gemm"
@@ -138,14 +133,10 @@ def decode_nvjet(name: str) -> KernelName | None:
     words, types = match["rest"].split("_"), match["types"]
     letters = (types[0], types[0 if len(types) == 3 else 1], types[-2], types[-1])
     keys = ("dtype_a", "dtype_b", "dtype_acc", "dtype_out")
-    fields: dict[str, Any] = {
-        "op": "gemm",
-        **fields_of(match),
-        **{key: _NVJET_TYPES.get(letter) for key, letter in zip(keys, letters, strict=True)},
-        "layout": match["layout"][:2].lower(),
-        "split_k": True if "splitK" in words else None,
-        "epilogue": epilogue_of(match["rest"]),
-    }
+    fields = {"op": "gemm", **fields_of(match), "layout": match["layout"][:2].lower()}
+    fields |= zip(keys, map(_NVJET_TYPES.get, letters), strict=True)
+    fields["split_k"] = True if "splitK" in words else None
+    fields["epilogue"] = epilogue_of(match["rest"])
     parts = explain(match, _NVJET_MEANINGS, _NVJET_WORDS.get)
     words = [word for word in words if word in ("2cta", "splitK", "badd")]
     short = gemm_label("gemm", fields, fields["cluster"], *words)
@@ -155,8 +146,7 @@ def decode_nvjet(name: str) -> KernelName | None:
 def decode_small(name: str) -> KernelName | None:
     """The record of a matrix-vector product, a dot product, the second pass of split-K, ..."""
     sign = signature(name)
-    fields = _small_fields(name, sign) if sign else None
-    if sign is None or fields is None:
+    if sign is None or (fields := _small_fields(name, sign)) is None:
         return None
     role = fields.get("role")
     text = "adds up the partial sums of a split K" if role else _SMALL_MEANINGS[fields.get("op")]

@@ -50,8 +50,6 @@ _XMMA_MEANINGS: Final = {
 
 
 def decode_xmma(name: str) -> KernelName | None:
-    if "_xmma_" not in name[:12]:
-        return None
     match = _XMMA.match(name)
     if match is None and (head := _XMMA_HEAD.match(name)):
         op = "conv" if head["pass"] else "gemm"
@@ -211,20 +209,15 @@ def _tuned(name: str, match: re.Match[str]) -> KernelName:
 
 def _attention(name: str, match: re.Match[str]) -> KernelName:
     cluster = re.search(r"_cga(\d{1,6}x\d{1,6}x\d{1,6})", match["rest"])
-    fields: dict[str, Any] = {
-        "op": "attention",
-        "pass_": "fwd" if match["pass"] == "fprop" else "bwd",
-        "cluster": cluster[1] if cluster else None,
-        **fields_of(match),
-    }
-    tail = match["rest"].rpartition("knob_")[2]
-    short = f"attention {fields['pass_']} cudnn sm{match['cc']} {tail}"
+    way, tail = "fwd" if match["pass"] == "fprop" else "bwd", match["rest"].rpartition("knob_")[2]
+    fields = {"op": "attention", "pass_": way, **fields_of(match)}
+    fields["cluster"] = cluster[1] if cluster else None
+    short = f"attention {way} cudnn sm{match['cc']} {tail}"
     return build(name, "cudnn", short, explain(match, _PASS), **fields)
 
 
 def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
-    found = cutlass.decode2_at(name, match.end(), "cudnn")
-    if found is not None:
+    if found := cutlass.decode2_at(name, match.end(), "cudnn"):
         return found
     if "ReduceSplitK<" in name[match.end() : match.end() + 80]:
         short = "splitk-reduce of conv"
@@ -234,8 +227,7 @@ def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
 
 
 def _decode_cxx(name: str) -> KernelName | None:
-    sign = signature(name)
-    if sign is None:
+    if (sign := signature(name)) is None:
         return None
     base = sign.base
     own = base.startswith(_BASES) or "convolve_sgemm" in base

@@ -20,7 +20,7 @@ scalemax, epiVs16n and forwardCompat are additions of cuBLAS.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from fusetui.text.patterns import late
 
@@ -162,17 +162,11 @@ def decode2(name: str) -> KernelName | None:
 
 def decode2_at(name: str, start: int, family: str) -> KernelName | None:
     """The record of the procedural name at `start`; cuDNN wraps such names in its namespaces."""
-    match = _BODY.match(name, start)
-    if match is None:
+    if (match := _BODY.match(name, start)) is None:
         return None
     kind, middle = match["kind"], match["rest"].split("_")
-    fields = {
-        "op": "gemm" if kind == "gemm" else "conv",
-        **({} if kind == "gemm" else {"pass_": kind}),
-        **_types2(match),
-        **fields_of(match),
-        "epilogue": epilogue_of(match["rest"]),
-    }
+    fields: dict[str, Any] = {"op": "gemm"} if kind == "gemm" else {"op": "conv", "pass_": kind}
+    fields |= {**_types2(match), **fields_of(match), "epilogue": epilogue_of(match["rest"])}
     words = [middle[1] if kind != "gemm" and match["rest"] else None]
     words += [f"a{fields['align']}" if fields["align"] else None]
     words += [word for word in ("wmma", "simt") if match["class"].startswith(word)]
@@ -208,8 +202,7 @@ def decode3(name: str) -> KernelName | None:
     `cutlass3x_sm90_tensorop_s64x128x16gemm_bf16_bf16_f32_void_bf16_128x128x64_..._align8_...`."""
     match = _NAME3.fullmatch(name)
     if match is None:
-        head = _HEAD3.fullmatch(name)
-        if head is None or "gemm" not in head["after"]:
+        if (head := _HEAD3.fullmatch(name)) is None or "gemm" not in head["after"]:
             return None
         short, parts = f"gemm sm{head['cc']} {head['after']}", explain(head, _MEANINGS3)
         return build(name, "cutlass3", short, parts, op="gemm", **fields_of(head))
@@ -229,9 +222,7 @@ def decode3(name: str) -> KernelName | None:
     return build(name, "cutlass3", short, explain(match, _MEANINGS3, _WORDS3.get), **fields)
 
 
-def decode_cxx(name: str) -> KernelName | None:
-    if not name.startswith(("void cutlass::device_kernel<", "cutlass::device_kernel<")):
-        return None
+def decode_cxx(name: str) -> KernelName:
     head = name[:3000]
     match = next((found for pattern in _SHAPED if (found := pattern.search(head))), None)
     if match is None:

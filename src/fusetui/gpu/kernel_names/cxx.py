@@ -57,8 +57,7 @@ def signature(name: str) -> Signature | None:
     """
     if name.startswith("_Z"):
         return _mangled(name)
-    match = _HEAD.match(name, _skip_return(name))
-    if match is None:
+    if (match := _HEAD.match(name, _skip_return(name))) is None:
         return None
     args = match.end() if match[3] else -1
     return Signature(match[1], match[2], *match.span(2), args)

@@ -90,8 +90,7 @@ _FORM_FIELDS: Final = {
 
 def decode_trtllm(name: str) -> KernelName | None:
     """The record of a product of TensorRT-LLM: `bmm_Bfloat16_E2m1E2m1_Fp32_t128x16x512_...`."""
-    match = _TRTLLM.match(name)
-    if match is None:
+    if (match := _TRTLLM.match(name)) is None:
         return None
     fields = {"op": "gemm", **fields_of(match, TRTLLM_TYPES.get)}
     fields["dtype_b"] = fields["dtype_b"] or fields["dtype_a"]
@@ -103,8 +102,7 @@ def decode_trtllm(name: str) -> KernelName | None:
 
 def decode_deep_gemm(name: str) -> KernelName | None:
     """The record of a DeepGEMM kernel: `void deep_gemm::sm90_fp8_gemm_1d2d_impl<...>(...)`."""
-    sign = signature(name)
-    if sign is None or not sign.scope.startswith("deep_gemm::"):
+    if (sign := signature(name)) is None or not sign.scope.startswith("deep_gemm::"):
         return None
     spans: list[Span] = split_args(name, sign.args)[0] if sign.args > 0 else []
     target = re.match(r"sm(\d{2,3})_", sign.base)
@@ -113,14 +111,8 @@ def decode_deep_gemm(name: str) -> KernelName | None:
     what = "a matrix product" if op else "a kernel"
     parts: list[Part] = [(sign.start, sign.end, f"{what} of DeepGEMM")]
     form, texts = _FORMS.get(sign.base), [name[slice(*span)] for span in spans]
-    if (
-        form
-        and len(texts) >= form.least
-        and all(
-            re.fullmatch(pattern, texts[place])
-            for place, pattern in ((0, form.first), *((place, _NUMBER) for place in form.places))
-        )
-    ):
+    fits = form and len(texts) >= form.least and re.fullmatch(form.first, texts[0])
+    if form and fits and all(re.fullmatch(_NUMBER, texts[place]) for place in form.places):
         for place, (key, meaning) in zip(form.places, _FORM_FIELDS.items(), strict=True):
             fields[key] = int(texts[place].rstrip("u")) or None
             parts.append((*spans[place], meaning))

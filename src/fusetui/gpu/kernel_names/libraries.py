@@ -175,8 +175,7 @@ _AITER_ATTENTION = late(
 
 
 def decode(name: str) -> KernelName | None:
-    sign = signature(name)
-    if sign is None:
+    if (sign := signature(name)) is None:
         return None
     qualified = sign.scope + sign.base
     library = next((one for one in _LIBRARIES if compiled(one.begins).match(qualified)), None)
@@ -186,22 +185,15 @@ def decode(name: str) -> KernelName | None:
     if family == "flash-attn-ln" and _LAYER_NORM_OF_APEX.match(name, sign.end):
         family = "apex"
     argument = name[sign.end : sign.end + 100].partition("(")[0] if library.argument else ""
-    fields = _fields(library, qualified + argument, sign)
+    fields: dict[str, Any] = {}
+    if not sign.mangled or family == "aiter":
+        op = op_by(library.ops, qualified + argument)
+        way = op_by(library.ways or {}, qualified + argument) if op else None
+        fields = {"op": op, "pass_": way}
+    if family == "aiter" and (match := _AITER_ATTENTION.match(sign.base)):
+        fields |= {**fields_of(match, str), "causal": True if match[3] else None}
     parts = [(sign.start, sign.end, f"the kernel's own name; library: {family}")]
     return build(name, family, _short(name, sign), parts, **fields)
-
-
-def _fields(library: Library, qualified: str, sign: Signature) -> dict[str, Any]:
-    if sign.mangled and library.family != "aiter":
-        return {}
-    op = op_by(library.ops, qualified)
-    fields: dict[str, Any] = {"op": op}
-    if op is not None:
-        fields["pass_"] = op_by(library.ways or {}, qualified)
-    match = _AITER_ATTENTION.match(sign.base) if library.family == "aiter" else None
-    if match is not None:
-        fields |= {**fields_of(match, str), "causal": True if match[3] else None}
-    return fields
 
 
 def _decode_apex(name: str, sign: Signature) -> KernelName | None:
@@ -223,8 +215,7 @@ def _short(name: str, sign: Signature) -> str:
     base = sign.base.removesuffix("_kernel").removesuffix("Kernel")
     base = base.replace("embedding_backward_codegen", "emb_bwd")
     base = base.replace("embedding_codegen_forward", "emb_fwd")
-    tensors = _CUTE_DSL.match(base)
-    if tensors is not None:
+    if tensors := _CUTE_DSL.match(base):
         return f"cute {tensors['name']} {tensors['rest']}"
     shown = space if space.lower() not in base.lower() and space != "(anonymous namespace)" else ""
     return callee_text(name, sign, f"{shown} {base}".strip())
@@ -244,10 +235,8 @@ def decode_cub(name: str) -> KernelName | None:
     if sign is None or not ("cub::" in sign.scope or sign.scope.startswith("rocprim::")):
         return None
     word, span = sign.base, (sign.start, sign.end)
-    if word == "trampoline_kernel":
-        match = _SELECTOR.search(name, sign.end, sign.end + 400)
-        if match is not None:
-            word, span = match["what"], match.span("what")
+    if word == "trampoline_kernel" and (match := _SELECTOR.search(name, span[1], span[1] + 400)):
+        word, span = match["what"], match.span("what")
     op = op_by(_CUB_RULES, word)
     types = map(cxx_type, _CUB_TYPE.findall(name[span[1] : span[1] + 160]))
     shown = "*".join(dict.fromkeys(dtype for dtype in types if dtype and dtype != "bool"))
@@ -268,16 +257,14 @@ _OTHER_RULES: Final = {
 
 def decode_other(name: str) -> KernelName | None:
     """The record of a kernel whose words determine the operation, or of a copy or fill of ROCm."""
-    match = _RUNTIME.fullmatch(name)
-    if match is not None:
+    if match := _RUNTIME.fullmatch(name):
         op = match[1]
         parts = [(*match.span(1), f"{op}: a job of the runtime, done by a kernel")]
         return build(name, "other", f"{op} buffer (rocclr)", parts, op=op)
     sign = signature(name)
     if sign is None or sign.mangled or sign.scope not in ("", "(anonymous namespace)::"):
         return None
-    found = op_by(_OTHER_RULES, sign.base)
-    if found is None or not ("(" in name or found == "moe"):
+    if (found := op_by(_OTHER_RULES, sign.base)) is None or not ("(" in name or found == "moe"):
         return None
     parts = [(sign.start, sign.end, f"its name says {found}")]
     return build(name, "other", sign.base, parts, op=found)

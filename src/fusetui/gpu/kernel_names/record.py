@@ -263,7 +263,11 @@ def annotate(name: str, parts: Sequence[Part], width: int, ends: Sequence[str]) 
     signs = SIGNS if len(parts) <= len(SIGNS) else [str(n + 1) for n in range(len(parts))]
     for sign, (start, end, _) in zip(signs, parts, strict=False):
         marks[start:end] = _mark(sign, end - start, ends)
-    text, under = _escaped(name, marks)
+    if not name.isprintable():  # the marks stay below what they mark
+        shown = [printable(character) for character in name]
+        marks = [mark.ljust(len(text), mark) for text, mark in zip(shown, marks, strict=True)]
+        name = "".join(shown)
+    text, under = name, "".join(marks)
     starts = range(0, max(1, len(text)), width)  # a name may be empty
     lines = [(text[at : at + width], under[at : at + width]) for at in starts]
     legend = [f"{sign} {text}" for sign, (_, _, text) in zip(signs, parts, strict=False)]
@@ -276,12 +280,3 @@ def _mark(sign: str, width: int, ends: Sequence[str]) -> list[str]:
     if width <= len(sign) + 1:
         return list(sign[:width].ljust(width, middle))
     return list(left + sign.center(width - 2, middle) + right)
-
-
-def _escaped(name: str, marks: Sequence[str]) -> tuple[str, str]:
-    """The printable name, and its marks at the same positions."""
-    if name.isprintable():
-        return name, "".join(marks)
-    shown = [printable(character) for character in name]
-    under = [mark.ljust(len(text), mark) for text, mark in zip(shown, marks, strict=True)]
-    return "".join(shown), "".join(under)

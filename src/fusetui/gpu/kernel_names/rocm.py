@@ -151,8 +151,7 @@ def decode_miopen(name: str) -> KernelName | None:
     """The record of a MIOpen kernel: `igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt...`."""
     if name.startswith("igemm_"):
         return _decode_igemm(name)
-    prefix = next(filter(name.startswith, _MIOPEN), None)
-    if prefix is None:
+    if (prefix := next(filter(name.startswith, _MIOPEN), None)) is None:
         return None
     fields = dict(zip(("op", "pass_", "algo"), _MIOPEN[prefix].split("."), strict=False))
     parts = [(0, len(prefix), f"MIOpen: {fields['op'] or 'a helper'}")]
@@ -162,23 +161,18 @@ def decode_miopen(name: str) -> KernelName | None:
 
 
 def _decode_igemm(name: str) -> KernelName | None:
-    match = _IGEMM.fullmatch(name)
-    if match is None:
+    if (match := _IGEMM.fullmatch(name)) is None:
         return None
-    fields = {
-        "op": "conv",
-        "pass_": _IGEMM_PASSES[match["pass"]],
-        **from_gfx(_IGEMM_TARGETS.get(match["target"])),
-        **fields_of(match, named("fp32 fp16 bf16 int8").get),
-    }
+    fields = {"op": "conv", **fields_of(match, named("fp32 fp16 bf16 int8").get)}
+    fields |= from_gfx(_IGEMM_TARGETS.get(match["target"]))
+    fields["pass_"] = _IGEMM_PASSES[match["pass"]]
     more = (f"w{match['wave']}", "gkgs" if match["rest"].endswith("_gkgs") else None)
     short = gemm_label(fields["pass_"], fields, *more)
     return build(name, "miopen", short, explain(match, _MEANINGS), **fields)
 
 
 def decode_ck(name: str) -> KernelName | None:
-    sign = signature(name)
-    if sign is None or not sign.scope.startswith(("ck::", "ck_tile::")):
+    if (sign := signature(name)) is None or not sign.scope.startswith(("ck::", "ck_tile::")):
         return None
     fields = _ck_operation(name, sign)
     parts: list[Part] = [(sign.start, sign.end, "a kernel of Composable Kernel")]

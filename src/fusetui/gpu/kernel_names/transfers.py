@@ -70,8 +70,7 @@ def decode_nccl(name: str) -> KernelName | None:
     if rccl := _RCCL.match(name):
         parts = [(*rccl.span(), "can be any collective")]
         return build(name, "nccl", "rccl any", parts, op="comm")
-    match = _NAME.match(name) or _OLD_NAME.match(name)
-    if match is None:
+    if (match := _NAME.match(name) or _OLD_NAME.match(name)) is None:
         return None
     collective = _COLLECTIVES.get(match["what"])
     what = f"the collective: {collective}" if collective else "can be any collective"
@@ -101,8 +100,7 @@ def decode_copy(name: str) -> KernelName | None:
         kind = fill["kind"]
         parts = [(*fill.span("kind"), f"fills {_MEMORY.get(kind, kind)}")] if kind else []
         return build(name, "memset", spaced("memset", kind), parts, op="memset")
-    match = _COPY.fullmatch(name)
-    if match is None:
+    if (match := _COPY.fullmatch(name)) is None:
         return None
     source, target, direction = match["source"], match["target"], match["direction"]
     parts = explain(match, {"direction": "{}: D is the GPU (device), H the host"})

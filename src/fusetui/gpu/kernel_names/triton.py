@@ -151,8 +151,7 @@ def _greedy(text: str) -> tuple[str, ...]:
     ops: list[str] = []
     at, size = 0, len(text)
     while at < size:
-        op = _longest(text, at)
-        if op is None or (ops and op <= ops[-1]):
+        if (op := _longest(text, at)) is None or (ops and op <= ops[-1]):
             return ()
         ops.append(op)
         at += len(op) + 1
@@ -246,15 +245,10 @@ def decode_written(name: str) -> KernelName | None:
     """The record of a hand-written Triton kernel that follows a public library's convention."""
     if _IDENTIFIER.fullmatch(name) is None:
         return None
-    match = _OGS.fullmatch(name)
-    if match is None:
+    if (match := _OGS.fullmatch(name)) is None:
         return _decode_plain(name) if _HABITS.fullmatch(name) else None
-    fields = {
-        "op": "gemm",
-        **fields_of(match, _OGS_TYPES.get),
-        "split_k": int(match["split"]) if int(match["split"]) > 1 else None,
-        "epilogue": match["epilogue"],
-    }
+    fields = {"op": "gemm", **fields_of(match, _OGS_TYPES.get), "epilogue": match["epilogue"]}
+    fields["split_k"] = int(match["split"]) if int(match["split"]) > 1 else None
     short = gemm_label("gemm", fields, "ogs", match["layouts"])
     return build(name, "triton", short, explain(match, _OGS_MEANINGS), **fields)
 

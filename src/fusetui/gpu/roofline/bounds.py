@@ -82,13 +82,8 @@ def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> 
         compute = amount.flop / rate * NS
     if amount.bytes and peak.bytes_per_s:
         memory = amount.bytes / peak.bytes_per_s * NS
-    return Limits(
-        compute_ns=compute,
-        memory_ns=memory,
-        cached=amount.bytes is not None and amount.bytes <= _IN_CACHE * peak.cache_bytes,
-        bound=_bound(amount, compute, memory),
-        kind=kind,
-    )
+    cached = amount.bytes is not None and amount.bytes <= _IN_CACHE * peak.cache_bytes
+    return Limits(compute, memory, cached, _bound(amount, compute, memory), kind)
 
 
 def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str | None:
@@ -109,7 +104,10 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
         return f"{dtype}_plain" if kernel.dtype_acc == dtype else None
     if dtype == "fp16" and "fp16_acc16" in peak.teraflops:
         return {"fp16": "fp16_acc16", "fp32": "fp16"}.get(kernel.dtype_acc or "")
-    return _narrow(kernel) or ("fp8" if dtype.startswith("fp8") else dtype)
+    words = [(dtype or "").split("_")[0] for dtype in (kernel.dtype_a, kernel.dtype_b)]
+    if all(word in _BITS for word in words):  # mxfp4 x mxfp8 runs as fp8
+        return f"fp{max(_BITS[word] for word in words)}"
+    return "fp8" if dtype.startswith("fp8") else dtype
 
 
 def on_plain_cores(kernel: KernelName) -> bool:
@@ -118,14 +116,6 @@ def on_plain_cores(kernel: KernelName) -> bool:
         return False
     no_cores = kernel.math is None and kernel.mma is None
     return no_cores and _PLAIN_CORES["fp32"].search(kernel.name) is not None
-
-
-def _narrow(kernel: KernelName) -> str | None:
-    """The rate of two operands below 16 bits: mxfp4 x mxfp8 runs as fp8."""
-    words = [(dtype or "").split("_")[0] for dtype in (kernel.dtype_a, kernel.dtype_b)]
-    if any(word not in _BITS for word in words):
-        return None
-    return f"fp{max(_BITS[word] for word in words)}"
 
 
 def _bound(amount: Amount, compute: float | None, memory: float | None) -> str | None:

@@ -147,13 +147,9 @@ def inputs_of(op: str, args: dict[str, Any]) -> Inputs | None:
     dims = args.get("Input Dims")
     if not isinstance(dims, list) or not dims:
         return None
-    return Inputs(
-        op=op,
-        dims=tuple(_shape(entry) for entry in dims),
-        types=_words(args.get("Input type")),
-        strides=tuple(_shape(entry) for entry in _list(args.get("Input Strides"))),
-        values=_words(args.get("Concrete Inputs")),
-    )
+    types, values = _words(args.get("Input type")), _words(args.get("Concrete Inputs"))
+    strides = tuple(map(_shape, _list(args.get("Input Strides"))))
+    return Inputs(op, tuple(map(_shape, dims)), types, strides, values)
 
 
 def total_bytes(*tensors: Tensor | None) -> int | None:

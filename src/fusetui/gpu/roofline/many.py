@@ -20,10 +20,10 @@ from fusetui.gpu.roofline.bounds import blocks_of
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak, peak_of
 from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arguments import Arguments, arguments, arguments_of, parsed
 from fusetui.trace.model.arrays import distinct, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import Arguments, arguments, arguments_of, parsed
 from fusetui.trace.model.ids import Id
 
 Rows = NDArray[np.intp]
@@ -120,7 +120,7 @@ def _of_each(ops: NDArray[np.integer], found: Arguments) -> Arguments:
     asked, place = np.unique(ops, return_inverse=True)
     number = np.full(len(asked), -1, dtype=np.int32)
     number[asked >= 0] = found.number
-    return Arguments(number[place], found.distinct)
+    return Arguments(number[place], found.texts)
 
 
 def args_asked(trace: Trace, rows: Rows) -> tuple[Question, Question]:
@@ -134,8 +134,7 @@ def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     for name in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
         kernel = decode(trace.names[name])
         counted[name] = kernel is not None and kernel.op == "gemm" and bool(kernel.tile_m)
-    found: NDArray[np.bool_] = counted[trace.name[rows]]
-    return found
+    return counted[trace.name[rows]]
 
 
 def _alike(
@@ -145,16 +144,10 @@ def _alike(
     if not len(rows):
         return rows, rows
     launch = trace.launch[rows]
-    columns = (
-        trace.name[rows],
-        trace.name[trace.op[rows]],
-        inputs,
-        own,
-        trace.process_of_track[trace.track[rows]],
-        np.where(launch >= 0, trace.name[launch], -1),
-        _beside(trace, rows),
-    )
-    return distinct_rows(columns)
+    call, op = np.where(launch >= 0, trace.name[launch], -1), trace.name[trace.op[rows]]
+    process = trace.process_of_track[trace.track[rows]]
+    known = trace.name[rows], op, inputs, own, process, call, _beside(trace, rows)
+    return distinct_rows(known)
 
 
 def _beside(trace: Trace, rows: Rows) -> Int64s:
@@ -171,8 +164,7 @@ def _beside(trace: Trace, rows: Rows) -> Int64s:
         sets = [names[first[which] + n] for n in range(count)]
         number[which] = used + distinct_rows(sets)[1]
         used = int(number[which].max()) + 1
-    found: Int64s = number[np.searchsorted(owners, _owner(trace, rows))]
-    return found
+    return number[np.searchsorted(owners, _owner(trace, rows))]
 
 
 def _owner(trace: Trace, rows: Rows) -> Int64s:
@@ -191,8 +183,7 @@ def blocks_of_each(trace: Trace, found: Jobs) -> Int64s:
     by_thread = np.array([name in IN_THREADS for name in trace.names] or [False])
     launch = trace.launch[found.rows]
     in_threads = (launch >= 0) & by_thread[trace.name[launch]]
-    blocks: Int64s = np.where(in_threads, *(table[found.launches.number] for table in tables[::-1]))
-    return blocks
+    return np.where(in_threads, *(table[found.launches.number] for table in tables[::-1]))
 
 
 def _args(names: tuple[str, ...], found: Arguments, number: int) -> dict[str, Any]:

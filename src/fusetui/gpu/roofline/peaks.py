@@ -183,12 +183,11 @@ def peak_of(properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS
     of arithmetic (FLOP/s) and as BANDWIDTH (bytes/s); with them an unknown device has those limits,
     and a cache as large as the largest in the table.
     """
-    name = properties.get("name")
     found = _listed(properties)
-    if found is not None:
-        found = msgspec.structs.replace(found, device=str(name))
-    elif not name:
-        found = _nameless(properties)
+    if not properties.get("name"):  # as some versions of ROCm have it
+        chip = tuple(properties.get(key) for key in ("computeMajor", "computeMinor", "numSms"))
+        names = (name for name, own, gb in NAMELESS if own == chip and _has_memory(properties, gb))
+        found = next((_listed({**properties, "name": name}) for name in names), None)
     if not given:
         return found
     found = found or Peak("", 0, 0, max(peak.cache_mb for peak in PEAKS), {})
@@ -206,18 +205,9 @@ def _listed(properties: Mapping[str, Any]) -> Peak | None:
     if not isinstance(name, str):
         return None
     peak = next((peak for peak in PEAKS if re.search(peak.pattern, name)), None)
-    fits = peak is not None and sms == peak.sms and _has_memory(properties, peak.memory_gb)
-    return peak if fits else None
-
-
-def _nameless(properties: Mapping[str, Any]) -> Peak | None:
-    """The entry of a device that some versions of ROCm give no name, by what else is recorded."""
-    chip = tuple(properties.get(key) for key in ("computeMajor", "computeMinor", "numSms"))
-    for name, own, bounds in NAMELESS:
-        if chip == own and _has_memory(properties, bounds):
-            found = _listed({**properties, "name": name})
-            return msgspec.structs.replace(found, device=name) if found else None
-    return None
+    if peak is None or sms != peak.sms or not _has_memory(properties, peak.memory_gb):
+        return None
+    return msgspec.structs.replace(peak, device=name)
 
 
 def _has_memory(properties: Mapping[str, Any], bounds: tuple[int, int] | None) -> bool:

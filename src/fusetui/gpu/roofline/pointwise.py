@@ -78,8 +78,7 @@ def _amount_of(inputs: Inputs) -> Amount | None:
     if stem not in _TENSORS:
         return None
     read = [t for n in range(_TENSORS[stem]) if (t := inputs.tensor(n)) is not None and t.shape]
-    shape = broadcast([tensor.shape for tensor in read])
-    if shape is None:
+    if (shape := broadcast([tensor.shape for tensor in read])) is None:
         return None
     written = Tensor(shape, read[0].dtype if in_place else _out_type(inputs, stem, read))
     return _amount(read, written) if not in_place or read[0].shape == shape else None

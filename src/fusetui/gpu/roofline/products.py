@@ -39,8 +39,7 @@ _BETA: Final = 3
 
 def matmul(inputs: Inputs) -> Amount | None:
     """The product that an op of the matmul family computes; None for other ops or odd shapes."""
-    places = _OPERANDS.get(inputs.op)
-    if places is None:
+    if (places := _OPERANDS.get(inputs.op)) is None:
         return None
     a, b = inputs.tensor(places[0]), inputs.tensor(places[1])
     sizes = _sizes(inputs.op, a, b) if a and b else None
@@ -78,16 +77,16 @@ def _sizes(op: str, a: Tensor, b: Tensor) -> tuple[int, int, int, int] | None:
 
 
 def _product_bytes(inputs: Inputs, a: Tensor, b: Tensor, out: Shape) -> int | None:
-    if out[0] > 1 and not inputs.strided(*_OPERANDS[inputs.op][:2]):
+    one, other, _ = _OPERANDS[inputs.op]
+    if out[0] > 1 and not inputs.strided(one, other):
         return None  # one matrix may be repeated for the whole batch
-    parts = (total_bytes(a, b), _added_bytes(inputs), Tensor(out, _out_type(inputs, a, b)).bytes)
-    return None if None in parts else sum(part or 0 for part in parts)
+    added, found = _added_bytes(inputs), total_bytes(a, b, Tensor(out, _out_type(inputs, a, b)))
+    return None if added is None or found is None else found + added
 
 
 def _added_bytes(inputs: Inputs) -> int | None:
     """What is read beside A and B: a bias unless beta is 0, the scales of scaled products."""
-    place = _OPERANDS[inputs.op][2]
-    if place is None:
+    if (place := _OPERANDS[inputs.op][2]) is None:
         return 0
     added = inputs.tensor(place)
     optional = [added] if added else []
@@ -106,16 +105,13 @@ def _out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
         if inputs.tensor(2) is None or inputs.tensor(3) is None:
             return None  # releases before 2.5 have another order of arguments
         return a.dtype if inputs.value(6) == "" else inputs.numbered_type(6)
-    place = _OUT_ARGUMENT.get(inputs.op)
-    if place is None or place >= len(inputs.dims):
+    if (place := _OUT_ARGUMENT.get(inputs.op)) is None or place >= len(inputs.dims):
         return a.dtype if a.dtype == b.dtype else None
     out = inputs.tensor(place)
     return out.dtype if out else inputs.numbered_type(place)
 
 
-class _ConvPlaces(NamedTuple):
-    """Positions of the arguments of a forward convolution; None if there is no such argument."""
-
+class _ConvPlaces(NamedTuple):  # of the arguments of a forward convolution
     stride: int
     padding: int
     dilation: int
@@ -124,16 +120,13 @@ class _ConvPlaces(NamedTuple):
 
 
 _CONVS: Final = {
+    **{f"aten::{op}": _ConvPlaces(3, 4, 5) for op in ("conv1d", "conv2d", "conv3d")},
+    **{f"aten::{maker}_convolution_relu": _ConvPlaces(3, 4, 5) for maker in ("cudnn", "miopen")},
     "aten::convolution": _ConvPlaces(3, 4, 5, transposed=6),
     "aten::_convolution": _ConvPlaces(3, 4, 5, transposed=6),
     "aten::convolution_overrideable": _ConvPlaces(3, 4, 5, transposed=6),
-    "aten::conv1d": _ConvPlaces(3, 4, 5),
-    "aten::conv2d": _ConvPlaces(3, 4, 5),
-    "aten::conv3d": _ConvPlaces(3, 4, 5),
     "aten::cudnn_convolution": _ConvPlaces(3, 2, 4, bias=None),
-    "aten::cudnn_convolution_relu": _ConvPlaces(3, 4, 5),
     "aten::miopen_convolution": _ConvPlaces(4, 3, 5),
-    "aten::miopen_convolution_relu": _ConvPlaces(3, 4, 5),
     "aten::miopen_depthwise_convolution": _ConvPlaces(4, 3, 5),
     "aten::_conv_depthwise2d": _ConvPlaces(4, 5, 6, bias=3),
 }
@@ -165,8 +158,7 @@ def _conv_forward(inputs: Inputs, places: _ConvPlaces) -> Amount | None:
         return None
     if places.transposed is not None and inputs.flag(places.transposed) is not False:
         return None
-    image = _image(inputs, x.shape, weight.shape, places)
-    if image is None:
+    if (image := _image(inputs, x.shape, weight.shape, places)) is None:
         return None
     out = Tensor((x.shape[0], weight.shape[0], *image), x.dtype)
     bias = inputs.tensor(places.bias) if places.bias is not None else None
@@ -191,8 +183,7 @@ def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
     ranks = {len(grad.shape), len(x.shape), len(weight.shape)}
     if len(ranks) > 1 or max(ranks) < 3:
         return False
-    recorded = inputs.flag(_TRANSPOSED)
-    if recorded is not None:
+    if (recorded := inputs.flag(_TRANSPOSED)) is not None:
         return not recorded
     return grad.shape[1] == weight.shape[0] != x.shape[1]
 
@@ -204,19 +195,12 @@ def _conv_amount(
     if len(positions.shape) < 3 or len(positions.shape) != len(weight.shape):
         return None
     points = positions.shape[0] * math.prod(positions.shape[2:])
-    return Amount(
-        kind="conv",
-        shapes=(shown[0].shape, shown[1].shape),
-        dtype=shown[0].dtype,
-        flop=2 * points * math.prod(weight.shape),
-        bytes=moved,
-    )
+    flop, shapes = 2 * points * math.prod(weight.shape), (shown[0].shape, shown[1].shape)
+    return Amount(kind="conv", shapes=shapes, dtype=shown[0].dtype, flop=flop, bytes=moved)
 
 
-class _Sdpa(NamedTuple):
-    """Positions of an op's arguments; the head axis is 1 in [B, H, S, D], 2 in [B, S, H, D]."""
-
-    head_axis: int
+class _Sdpa(NamedTuple):  # positions of an op's arguments
+    head_axis: int  # 1 in [B, H, S, D], 2 in [B, S, H, D]
     causal: int
     backward: bool = False
     none: tuple[int, ...] = ()  # arguments that would change the amount
@@ -245,8 +229,7 @@ _ATTENTIONS: Final = {
 def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
     """The attention that an op computes; `causal` is what the kernel's name says. None for other
     ops, and for batches of sequences of different lengths, which are not recorded."""
-    places = _ATTENTIONS.get(inputs.op)
-    if places is None:
+    if (places := _ATTENTIONS.get(inputs.op)) is None:
         return None
     first = 1 if places.backward else 0
     known = [t for t in (inputs.tensor(first + n) for n in range(3)) if t and len(t.shape) == 4]
@@ -259,13 +242,12 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
     same = q[0] == k[0] == v[0] and k[1:3] == v[1:3] and q[3] == k[3]
     if not same or k[1] == 0 or q[1] % k[1]:  # several heads of Q may share one of K and V
         return None
-    return Amount(
-        kind="attention",
-        shapes=tuple(tensor.shape for tensor in known),
-        dtype=known[0].dtype,
-        flop=_attention_flop(q, k, v, places.backward, _causal(inputs, places, causal)),
-        bytes=_attention_bytes(inputs, places, known),
-    )
+    is_causal = _causal(inputs, places, causal)
+    products = 3 * q[3] + 2 * v[3] if places.backward else q[3] + v[3]
+    full = 2 * math.prod(q[:3]) * k[2] * products
+    flop = full if is_causal is False else full // 2 if is_causal and q[2] == k[2] else None
+    moved, shapes = _attention_bytes(inputs, places, known), tuple(t.shape for t in known)
+    return Amount(kind="attention", shapes=shapes, dtype=known[0].dtype, flop=flop, bytes=moved)
 
 
 def _causal(inputs: Inputs, places: _Sdpa, named: bool | None) -> bool | None:
@@ -278,17 +260,6 @@ def _causal(inputs: Inputs, places: _Sdpa, named: bool | None) -> bool | None:
         return {"0": False, "1": True, "2": True}.get(number) if number else named
     recorded = inputs.flag(places.causal)
     return named if recorded is None else recorded
-
-
-def _attention_flop(
-    q: Shape, k: Shape, v: Shape, backward: bool, causal: bool | None
-) -> int | None:
-    batch, heads, rows, depth = q
-    if causal is None or (causal and rows != k[2]):
-        return None
-    products = 3 * depth + 2 * v[3] if backward else depth + v[3]
-    full = 2 * batch * heads * rows * k[2] * products
-    return full // 2 if causal else full
 
 
 def _attention_bytes(inputs: Inputs, places: _Sdpa, known: list[Tensor]) -> int | None:

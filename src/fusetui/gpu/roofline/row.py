@@ -46,7 +46,6 @@ _AROUND: Final = late(r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]ostpro
 class KernelJob(msgspec.Struct, frozen=True):
     """What a kernel computed and what its device allows, independent of the time it took."""
 
-    op: str
     amount: Amount
     tiles: Tiles | None
     limits: Limits = Limits()
@@ -69,23 +68,17 @@ def job_of(
     trace: Trace, row: int, op_args: Args, own_args: Callable[[], Args], peak: Peak | None
 ) -> KernelJob | None:
     """What a kernel computed, from the args of its op and its own; None as in `work_of`."""
-    op = trace.name_of(int(trace.op[row]))
-    inputs = inputs_of(op, op_args)
-    kernel = decode(trace.name_of(row))
+    inputs, name = inputs_of(trace.name_of(int(trace.op[row])), op_args), trace.name_of(row)
+    kernel = decode(name)
     amount = amount_of(inputs, kernel) if inputs else None
     if amount is None or not _did_the_work(trace, row, amount.kind):
         return None
-    found = KernelJob(op=op, amount=amount, tiles=_tiles(trace, row, amount, own_args))
+    known = amount, _tiles(trace, row, amount, own_args)
     if peak is None:
-        return found
-    name, reached = trace.name_of(row), attainable(peak)
-    near = limits(amount, kernel, name, peak)
-    return msgspec.structs.replace(
-        found,
-        limits=near,
-        attainable=limits(amount, kernel, name, reached),
-        assumed=is_assumed(peak, BANDWIDTH if near.bound == "memory" else near.kind),
-    )
+        return KernelJob(*known)
+    near, reached = (limits(amount, kernel, name, one) for one in (peak, attainable(peak)))
+    assumed = is_assumed(peak, BANDWIDTH if near.bound == "memory" else near.kind)
+    return KernelJob(*known, near, reached, assumed)
 
 
 def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
@@ -194,9 +187,13 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
         return ()
     properties = properties_of(trace, row)
     kernel, unit = decode(trace.name_of(row)), "CU" if _is_amd(properties) else "SM"
-    job = work_of(trace, row)
-    last = _last_wave(job.tiles, unit) if job and job.tiles else ""
-    return tuple(filter(None, (_generations(kernel, properties), last)))
+    device, named = device_generation(properties), kernel.arch_name if kernel else None
+    job, found = work_of(trace, row), []
+    if named and device and named != device:
+        found.append(f"{_article(named)} {named} kernel on {_article(device)} {device} GPU")
+    if job and job.tiles and (last := _last_wave(job.tiles, unit)):
+        found.append(last)
+    return tuple(found)
 
 
 def tiles_text(tiles: Tiles | None) -> str:
@@ -233,15 +230,6 @@ def _last_wave(tiles: Tiles, unit: str) -> str:
     if tiles.waves <= 1 or unused < _NOTABLE:
         return ""
     return f"the last wave leaves {percent(unused, 1)} of the {unit}s' time unused"
-
-
-def _generations(kernel: KernelName | None, properties: dict[str, Any]) -> str:
-    """`an Ampere kernel on a Hopper GPU`, if the name and the device differ."""
-    device = device_generation(properties)
-    named = kernel.arch_name if kernel else None
-    if named is None or device is None or named == device:
-        return ""
-    return f"{_article(named)} {named} kernel on {_article(device)} {device} GPU"
 
 
 def device_generation(properties: dict[str, Any]) -> str | None:

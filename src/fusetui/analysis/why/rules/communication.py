@@ -29,7 +29,6 @@ from fusetui.text.figures import count, duration, percent, quantity, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
 from fusetui.trace.model.memo import memo
 
@@ -83,7 +82,25 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
     for at, (row, own) in enumerate(zip(rows.tolist(), place[rows].tolist(), strict=True)):
         key = _key(found.told[own]) if own >= 0 else (_kernel(trace.name_of(row)), "", 0, "", False)
         number[at] = kinds.setdefault(key, len(kinds))
-    return tuple(_kinds(trace, rows, number, sizes, list(kinds)))
+    dur, device = trace.dur[rows], trace.process_of_track[trace.track[rows]]
+    equal = distinct_rows((number, sizes, trace.name[rows], device))[1]
+    fastest = np.full(int(equal.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(fastest, equal, dur)
+    many = np.bincount(equal)[equal] >= FEWEST
+    waits = np.where(many & (sizes >= 0), dur - fastest[equal], 0)
+    each = [(key, np.flatnonzero(number == n)) for key, n in kinds.items()]
+    return tuple(
+        Transfers(
+            *key,
+            rows=rows[own],
+            total_ns=int(dur[own].sum()),
+            fastest_ns=int(fastest[equal[own]].sum()),
+            waits_ns=int(waits[own].sum()),
+            bytes=int(sizes[own].sum()) if (sizes[own] >= 0).all() else None,
+            median_ns=int(np.median(dur[own])),
+        )
+        for key, own in each
+    )
 
 
 def _key(told: KnownCollective) -> Key:
@@ -99,29 +116,6 @@ def _kernel(name: str) -> str:
     kernel = decode(name)
     known = kernel and (kernel.collective or kernel.short)
     return printable((known or name)[:LONGEST_NAME])
-
-
-def _kinds(
-    trace: Trace, rows: Rows, number: Rows, sizes: Int64s, keys: Sequence[Key]
-) -> Iterator[Transfers]:
-    dur = trace.dur[rows]
-    device = trace.process_of_track[trace.track[rows]]
-    _, equal = distinct_rows((number, sizes, trace.name[rows], device))
-    fastest = np.full(int(equal.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(fastest, equal, dur)
-    many = np.bincount(equal)[equal] >= FEWEST
-    waits = np.where(many & (sizes >= 0), dur - fastest[equal], 0)
-    for n, key in enumerate(keys):
-        own = number == n
-        yield Transfers(
-            *key,
-            rows=rows[own],
-            total_ns=int(dur[own].sum()),
-            fastest_ns=int(fastest[equal[own]].sum()),
-            waits_ns=int(waits[own].sum()),
-            bytes=int(sizes[own].sum()) if (sizes[own] >= 0).all() else None,
-            median_ns=int(np.median(dur[own])),
-        )
 
 
 def told_apart(kinds: Sequence[Transfers]) -> bool:
@@ -219,7 +213,7 @@ def _apart(kernels: Kernels, which: Flags) -> tuple[int, int]:
     for device in kernels.devices:
         cover = kernels.cover(which, device)
         whole += cover.ns
-        hidden += int(kernels.cover(kernels.computes, device).within(*cover).sum())
+        hidden += int(kernels.cover(kernels.computes, device).within(*cover[:2]).sum())
     return whole - hidden, hidden
 
 

@@ -13,12 +13,7 @@ from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Shorter
 from fusetui.analysis.why.rules import Claim, Rule, claimed_by, of_work, subject
 from fusetui.analysis.why.rules.fusion import unfused_attention
-from fusetui.analysis.why.rules.products import (
-    alignment,
-    few_blocks,
-    is_unaligned,
-    no_tensor_cores,
-)
+from fusetui.analysis.why.rules.products import alignment, few_blocks, is_unaligned, no_tensor_cores
 from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, percent, plural, significant
@@ -48,8 +43,12 @@ CAUSES = (alignment, few_blocks, no_tensor_cores, unfused_attention)
     of_kernels=True,
 )
 def far_from_peak(facts: Facts) -> Iterator[Claim]:
-    kernels, far = facts.kernels, far_of(facts)
-    taken, least, number = kernels.ns(far), int(kernels.bounded.bound_ns[far].sum()), int(far.sum())
+    kernels, bound = facts.kernels, facts.kernels.bounded.bound_ns
+    far = (bound >= 0) & (NEAR * kernels.effective_ns > bound)
+    far &= (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
+    far &= kernels.of_jobs(lambda job: float(job.amount.kind in KINDS)) == 1
+    far = far & ~claimed_by(facts, *CAUSES) if far.any() else far
+    taken, least, number = kernels.ns(far), int(bound[far].sum()), int(far.sum())
     one = number == 1
     if taken:
         yield Claim(
@@ -57,36 +56,19 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
             f"{'reaches' if one else 'reach'} an estimated {percent(least, taken)} of what is "
             f"attainable for {'its' if one else 'their'} shapes{'' if one else _most(facts, far)}.",
             at_stake_ns=taken - least,
-            wanted=_to_bound(kernels, far),
+            wanted=Shorter(kernels.rows[far], kernels.bounded.at_stake_ns[far]),
             kernels=far,
             remedy=_remedy(facts, far),
             why_likely="Less may be attainable for this shape than for the best one.",
         )
 
 
-def far_of(facts: Facts) -> Flags:
-    kernels = facts.kernels
-    bound, taken = kernels.bounded.bound_ns, kernels.effective_ns
-    slow = (bound >= 0) & (NEAR * taken > bound) & (taken >= SHORTEST_NS)
-    counts = kernels.of_jobs(lambda job: float(job.amount.kind in KINDS)) == 1
-    found: Flags = slow & counts & kernels.alone
-    return found & ~claimed_by(facts, *CAUSES) if found.any() else found
-
-
-def _to_bound(kernels: Kernels, which: Flags) -> Shorter:
-    return Shorter(kernels.rows[which], kernels.bounded.at_stake_ns[which])
-
-
 def _most(facts: Facts, far: Flags) -> str:
-    kernels, trace = facts.kernels, facts.trace
-    names, stake = trace.name[kernels.rows], kernels.bounded.at_stake_ns
-    name = int(np.bincount(names[far], stake[far]).argmax())
-    own = far & (names == name)
+    kernels = facts.kernels
+    name, own = kernels.mainly(far, kernels.bounded.at_stake_ns)
     taken, least = kernels.ns(own), int(kernels.bounded.bound_ns[own].sum())
-    return (
-        f", most of all {count(int(own.sum()))} x "
-        f"{printable(short_name(trace.names[name]))}, {duration(taken)} at {percent(least, taken)}"
-    )
+    times = f"{count(int(own.sum()))} x {name}"
+    return f", most of all {times}, {duration(taken)} at {percent(least, taken)}"
 
 
 def _remedy(facts: Facts, far: Flags) -> str:
@@ -142,7 +124,7 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
             f"{of_work(facts, taken)} and reach {percent(least, taken)} of what is attainable; "
             "others of the same type in this trace are built for this one.",
             at_stake_ns=taken - least,
-            wanted=_to_bound(kernels, old),
+            wanted=Shorter(kernels.rows[old], kernels.bounded.at_stake_ns[old]),
             kernels=old,
             part_of="far-from-peak" if claimed_by(facts, far_from_peak)[old].all() else None,
             why_likely="There may be no newer kernel for these shapes and layouts.",
@@ -166,8 +148,7 @@ def _built_for(kernel: KernelName) -> int:
 
 def _dtypes(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
     """A number per element type that a kernel multiplies, by its name."""
-    numbers: dict[str | None, int] = {}
-    trace = kernels.trace
+    trace, numbers = kernels.trace, dict[str | None, int]()
     table = np.zeros(len(trace.names), dtype=np.int64)
     for name in distinct(trace.name[kernels.rows]).tolist():
         kernel = decode(trace.names[name])

@@ -19,8 +19,8 @@ from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
 from fusetui.text.figures import count, plural
-from fusetui.trace.model.arguments import parsed
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct
+from fusetui.trace.model.events import parsed
 from fusetui.trace.model.memo import memo
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
@@ -109,10 +109,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
             "read and written too.",
         )
     elif is_worth(facts, taken, of_kernels=True):
-        yield Claim(
-            text=f"{text}. {_without(kernels, runs)}",
-            rows=the_most(first, runs.ns),
-        )
+        yield Claim(text=f"{text}. {_without(kernels, runs)}", rows=the_most(first, runs.ns))
 
 
 def inside_of(begin: Rows, end: Rows, number: int) -> Flags:

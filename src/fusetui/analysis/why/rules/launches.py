@@ -15,7 +15,6 @@ from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Hurried, Shorter
 from fusetui.analysis.why.rules import Claim, Rule, of_span, why_likely
 from fusetui.analysis.why.warming import LONG_NS
-from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, distinct
@@ -67,7 +66,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         f"{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
         wanted=Hurried(outside(joined(facts.explained, _busy(facts)))),
-        rows=heaviest(facts, which),
+        rows=the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0)),
         remedy=unseen or (REPLAYED if facts.is_replayed else None),
         why_likely=why_likely(facts),
     )
@@ -117,11 +116,6 @@ def _busy(facts: Facts) -> Cover:
     return union(facts.idle.begin[facts.busy_cpu], facts.idle.called[facts.busy_cpu])
 
 
-def heaviest(facts: Facts, which: Flags) -> tuple[int, ...]:
-    """The launches that end the longest of some gaps."""
-    return the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0))
-
-
 @Rule(
     remedy="Do this work ahead, in workers of the data loader or in a thread while the GPU runs, "
     "or do it on the GPU. Graphs do not help: nothing is launched meanwhile.",
@@ -129,18 +123,18 @@ def heaviest(facts: Facts, which: Flags) -> tuple[int, ...]:
     by_launches=True,
 )
 def cpu_work(facts: Facts) -> Iterator[Claim]:
-    by_kind = facts.late[:, facts.busy_cpu].sum(axis=1)
+    which = facts.busy_cpu
+    by_kind = facts.late[:, which].sum(axis=1)
     at_stake = int(by_kind.sum())
     if not at_stake:
         return
-    gaps = plural(int(facts.busy_cpu.sum()), "gap")
+    gaps = plural(int(which.sum()), "gap")
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake)} in {gaps} of more than {duration(WORK_NS)} "
-        f"while the CPU launches nothing for it{without(facts)}: "
-        f"{doing(facts, by_kind, facts.busy_cpu)}.",
+        f"while the CPU launches nothing for it{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
         wanted=Hurried(without_cover(_busy(facts), facts.explained)),
-        rows=heaviest(facts, facts.busy_cpu),
+        rows=the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0)),
         remedy=unseen_remedy(facts, by_kind),
         why_likely=why_likely(facts),
     )
@@ -253,7 +247,8 @@ LEAST_SHARE = 0.02  # of the span: the kernels, and the gaps before them
 def optimizer_launches(facts: Facts) -> Iterator[Claim]:
     kernels, trace = facts.kernels, facts.trace
     inside = kernels.is_kernel & kernels.in_optimizer
-    single = inside & ~kernels.flags(is_of_many)
+    many = kernels.flags(lambda one: one.op in ("foreach", "optimizer"))  # parameters at once
+    single = inside & ~many & ~kernels.flags(lambda one: "multi_tensor" in one.name)
     calls = len(distinct(kernels.module[single]))
     number, taken = int(single.sum()), kernels.ns(single)
     if number < FEWEST * max(1, calls) or 2 * number < np.count_nonzero(inside):
@@ -269,8 +264,3 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
             f"{percent(together - taken, together)} of it idle.",
             kernels=single,
         )
-
-
-def is_of_many(kernel: KernelName) -> bool:
-    """A kernel of a foreach or fused optimizer works on many parameters."""
-    return kernel.op in ("foreach", "optimizer") or "multi_tensor" in kernel.name

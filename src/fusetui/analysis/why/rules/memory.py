@@ -4,14 +4,13 @@ that are copied, cast or transposed for other kernels to use."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Iterator
 
 import numpy as np
 
 from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import PAGEABLE, matching
+from fusetui.analysis.why.host import PAGEABLE
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Unawaited
 from fusetui.analysis.why.rules import (
@@ -25,7 +24,6 @@ from fusetui.analysis.why.rules import (
     subject,
 )
 from fusetui.analysis.why.rules.fusion import fusable_run
-from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, quantity
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -94,7 +92,7 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
                 text=f"torch reserves {quantity(peak.reserved, 'B')} of the {quantity(size, 'B')} "
                 f"of GPU {pid}, but allocates no more than {quantity(peak.allocated, 'B')} at "
                 f"once: {percent(unused, peak.reserved)} of it is fragments or left from an "
-                "earlier phase.",
+                "earlier phase."
             )
 
 
@@ -151,21 +149,21 @@ def _remedy(kernels: Kernels, copies: Flags) -> str:
     """What helps against those that take a tenth of the time. Some names do not tell whether they
     convert."""
     joins = kernels.flags(lambda kernel: "CatArray" in kernel.name)
-    casts = kernels.flags(_casts)
+    casts = kernels.flags(
+        lambda one: (
+            "cast" in one.short.split()
+            or (one.functor is not None and not one.functor.startswith("direct_copy"))
+        )
+    )
     same = kernels.flags(lambda kernel: "nocast" in kernel.name) | ~kernels.is_kernel
     parts = {CASTS: ~joins & ~same, COPIES: ~joins & ~casts, JOINS: joins}
     least = LEAST_PART * kernels.ns(copies)
     return f"{'; '.join(text for text, own in parts.items() if kernels.ns(copies & own) >= least)}."
 
 
-def _casts(kernel: KernelName) -> bool:
-    named = kernel.functor is not None and not kernel.functor.startswith("direct_copy")
-    return named or "cast" in kernel.short.split()
-
-
 def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
     copies: Flags = kernels.trace.role[kernels.rows] == Role.MEMCPY
-    return copies & matching(kernels.trace, kernels.rows, kind.search)
+    return copies & kernels.trace.matching(kernels.rows, kind.search)
 
 
 def _asked_by(facts: Facts, copies: Flags) -> str:
@@ -210,12 +208,6 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
         )
 
 
-LIBRARIES: Final[dict[str, Callable[[KernelName], bool]]] = {
-    "cuDNN": lambda kernel: (kernel.op, kernel.family) == ("copy", "cudnn"),
-    "MIOpen": lambda kernel: (kernel.op, kernel.family) == ("copy", "miopen"),
-}
-
-
 @Rule(
     remedy="model.to(memory_format=torch.channels_last), and the same for its inputs, if the "
     "convolutions want NHWC, as the fast ones of 16-bit types and TF32 do"
@@ -224,8 +216,11 @@ LIBRARIES: Final[dict[str, Callable[[KernelName], bool]]] = {
 )
 def layout_changes(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    for library, matches in LIBRARIES.items():
-        found = kernels.flags(matches)
+    libraries = {
+        "cuDNN": kernels.flags(lambda one: (one.op, one.family) == ("copy", "cudnn")),
+        "MIOpen": kernels.flags(lambda one: (one.op, one.family) == ("copy", "miopen")),
+    }
+    for library, found in libraries.items():
         at_stake = kernels.ns(found)
         if at_stake:
             yield Claim(

@@ -19,12 +19,11 @@ from fusetui.analysis.why.rules import (
     of_work,
     subject,
 )
-from fusetui.gpu.kernel_names import KernelName, short_name
+from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.text.figures import count, duration
-from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Floats, Int64s
+from fusetui.trace.model.arrays import Flags
 
 UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
 WIDE = ("fp64", "c64", "c128")
@@ -69,7 +68,8 @@ def is_unaligned(kernel: KernelName) -> bool:
 
 
 def _shape(kernels: Kernels, which: Flags) -> str:
-    amount = kernels.amount_of(kernels.heaviest(which)[0])
+    number = kernels.job_numbers[kernels.rows.searchsorted(kernels.heaviest(which)[0])]
+    amount = kernels.jobs.distinct[number].amount if number >= 0 else None
     if amount is None or not (amount.m and amount.n and amount.k):
         return ""
     shape = f"{count(amount.m)} x {count(amount.k)} by {count(amount.k)} x {count(amount.n)}"
@@ -93,14 +93,20 @@ HALF = (
 )
 def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    plain = plain_of(kernels)
+    plain, convolutions = kernels.flags(on_plain_cores), kernels.flags(lambda one: one.op == "conv")
+    if (convolutions & kernels.flags(lambda one: "tf32" in one.name)).any():
+        plain &= ~convolutions  # where TF32 is allowed, cuDNN has chosen these kernels
     if not plain.any():
         return
     if kernels.peak is None:
         raise CannotTell("a device of the table of peaks", PROPERTIES)
     name, ratio = _faster(kernels.peak)
     if name:
-        each = _saved_ns(kernels, plain, ratio)
+        # By the same work at the faster rate, but no faster than its bytes can be moved.
+        taken = kernels.effective_ns[plain]
+        memory = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns)[plain])
+        least = np.ceil(np.maximum(taken * ratio, memory)).astype(np.int64)
+        each = np.maximum(taken - least, 0)
         yield Claim(
             text=f"{subject(int(plain.sum()), 'float32 product', 'take')} "
             f"{of_work(facts, kernels.ns(plain))} on the plain cores; this device multiplies "
@@ -111,24 +117,6 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
             remedy=HALF if name == "float16" else None,
             why_likely="Small products gain less.",
         )
-
-
-def plain_of(kernels: Kernels) -> Flags:
-    """The products on plain cores; no convolutions where others use TF32: then cuDNN may use it,
-    and has chosen these kernels."""
-    plain = kernels.flags(on_plain_cores)
-    convolutions = kernels.flags(lambda kernel: kernel.op == "conv")
-    allowed = (convolutions & kernels.flags(lambda kernel: "tf32" in kernel.name)).any()
-    return plain & ~convolutions if allowed else plain
-
-
-def _saved_ns(kernels: Kernels, plain: Flags, ratio: float) -> Int64s:
-    """By the same work at the faster rate, but no faster than its bytes can be moved."""
-    each = kernels.effective_ns[plain]
-    memory = kernels.of_jobs(lambda job: job.limits.memory_ns)[plain]
-    least = np.ceil(np.maximum(each * ratio, np.nan_to_num(memory))).astype(np.int64)
-    found: Int64s = np.maximum(each - least, 0)
-    return found
 
 
 def _faster(peak: Peak) -> tuple[str, float]:
@@ -173,9 +161,10 @@ OF_WORK: Final[dict[str, Callable[[KernelName], object]]] = {
 def few_blocks(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     few = _candidates(kernels)
-    taken, each = kernels.ns(few), _without_block_ns(kernels, few)
+    taken = kernels.ns(few)
     if not taken:
         return
+    each = kernels.effective_ns[few] * (1 - kernels.blocks[few] / kernels.sms[few])
     at_stake = int(each.sum())
     yield Claim(
         text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter of the multiprocessors or "
@@ -194,27 +183,17 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
 def _widest(kernels: Kernels, few: Flags) -> str:
     """`64 to 128 blocks on 304 in NAME`, of the name with the most time; `in 50 x NAME` if there
     are others."""
-    names = kernels.trace.name[kernels.rows]
-    name = int(np.bincount(names[few], kernels.effective_ns[few]).argmax())
-    own = few & (names == name)
+    name, own = kernels.mainly(few, kernels.effective_ns)
     least, most = int(kernels.blocks[own].min()), int(kernels.blocks[own].max())
     blocks = count(most) if least == most else f"{count(least)} to {count(most)}"
     times = "" if (own == few).all() else f"{count(int(own.sum()))} x "
-    return (
-        f"{blocks} blocks on {count(int(kernels.sms[own].max()))} in "
-        f"{times}{printable(short_name(kernels.trace.names[name]))}"
-    )
+    return f"{blocks} blocks on {count(int(kernels.sms[own].max()))} in {times}{name}"
 
 
 def _remedy(kernels: Kernels, few: Flags) -> str:
     ns = {text: kernels.ns(few & kernels.flags(matches)) for text, matches in OF_WORK.items()}
     most = max(ns, key=lambda text: ns[text])
     return most if 2 * ns[most] > kernels.ns(few) else LARGER
-
-
-def _without_block_ns(kernels: Kernels, few: Flags) -> Floats:
-    idle = 1 - kernels.blocks[few] / kernels.sms[few]
-    return kernels.effective_ns[few] * idle
 
 
 def _candidates(kernels: Kernels) -> Flags:

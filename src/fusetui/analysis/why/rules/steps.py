@@ -4,7 +4,6 @@ kernels ran, where counters were recorded."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,9 +66,7 @@ def _alike(facts: Facts) -> tuple[Rows, Int64s]:
     plain = kernels.of_jobs(lambda job: float(job.amount.kind in KINDS)) == 1
     places = np.flatnonzero((step >= 0) & plain & kernels.alone & ~kernels.communicates)
     job, by_start = kernels.job_numbers[places], np.argsort(kernels.start[places], kind="stable")
-    within = np.empty(
-        len(places), dtype=np.int64
-    )  # how many of its job its step launched before it
+    within = np.empty(len(places), np.int64)  # how many of its job its step launched before it
     within[by_start] = ordinals(distinct_rows((job, step[places]))[1][by_start])
     group = distinct_rows((job, within))[1]
     order = np.lexsort((kernels.effective_ns[places], group))
@@ -137,14 +134,6 @@ AT_THE_TOP = 0.97  # of the highest power
 CAPPED = 0.2  # of the time in which the device computes
 
 
-class Slower(NamedTuple):
-    places: Rows  # in Kernels
-    ns: Int64s  # by how much
-    clock: Floats  # MHz
-    highest: Floats  # MHz, of the runs of the same kernel
-    kernels: int
-
-
 @Rule(
     remedy="Look for what lowers the clock ({nvidia:nvidia-smi -q -d PERFORMANCE|amd:amd-smi metric"
     "|:the limits of power and temperature}); lock it to compare measurements.",
@@ -155,18 +144,17 @@ class Slower(NamedTuple):
 def clock_drop(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     clock = over_kernels(kernels, CLOCK)
-    found = slower_runs(kernels, clock)
-    at_stake = int(found.ns.sum())
+    slower, ns, highest, number = slower_runs(kernels, clock)
+    at_stake = int(ns.sum())
     if not at_stake:
         return
-    own = found.ns > 0
-    low, high = np.median(found.clock[own]), np.median(found.highest[own])
+    low, high = np.median(clock[slower]), np.median(highest)
     yield Claim(
-        text=f"{plural(int(own.sum()), 'run')} of {plural(found.kernels, 'kernel')} took longer "
+        text=f"{plural(len(slower), 'run')} of {plural(number, 'kernel')} took longer "
         f"while the SM clock was lower, {count(round(low))} instead of {count(round(high))} MHz "
         f"(medians): an estimated {of_work(facts, at_stake)}.",
         at_stake_ns=at_stake,
-        rows=the_most(kernels.rows[found.places[own]], found.ns[own]),
+        rows=the_most(kernels.rows[slower], ns),
         why_likely="What lowers the clock may slow these kernels in other ways, too.",
         part_of="power-capped",
     )
@@ -217,14 +205,15 @@ def over_kernels(kernels: Kernels, kind: str) -> Floats:
     return found
 
 
-def slower_runs(kernels: Kernels, clock: Floats) -> Slower:
+def slower_runs(kernels: Kernels, clock: Floats) -> tuple[Rows, Int64s, Floats, int]:
     """Of each kernel with the same name, shapes and blocks that ran often enough at clocks that
-    differ: by how much a run took longer than the median at the highest clock, but no more than
-    the clock explains; nothing unless the durations follow the clock by rank."""
+    differ: by how much a run took longer (ns) than the median at the highest clock (MHz, the next
+    array), but no more than the clock explains; nothing unless the durations follow the clock by
+    rank. First come the places in Kernels of those that did, last the number of kernels."""
     places = np.flatnonzero(kernels.computes & kernels.alone & ~np.isnan(clock))
     ns, highest, found = np.zeros(len(places), dtype=np.int64), np.zeros(len(places)), 0
     if not len(places):
-        return Slower(places, ns, clock[places], highest, found)
+        return places, ns, highest, found
     work = (kernels.trace.name[kernels.rows[places]], kernels.job_numbers[places])
     group = distinct_rows((*work, kernels.blocks[places], kernels.device[places]))[1]
     order, ends = np.argsort(group, kind="stable"), np.cumsum(np.bincount(group)).tolist()
@@ -234,7 +223,8 @@ def slower_runs(kernels: Kernels, clock: Floats) -> Slower:
         lost = _lost(took, clock[places[own]])
         found += bool(lost.any())
         ns[own], highest[own] = lost, clock[places[own]].max()
-    return Slower(places, ns, clock[places], highest, found)
+    slow = ns > 0
+    return places[slow], ns[slow], highest[slow], found
 
 
 def _lost(took: Int64s, clock: Floats) -> Int64s:

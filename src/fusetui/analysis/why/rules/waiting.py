@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.why.causes import frame_text
-from fusetui.analysis.why.facts import LOADER, Facts
-from fusetui.analysis.why.host import Host, matching, running
+from fusetui.analysis.why.facts import LOADER, Facts, loader_rows
+from fusetui.analysis.why.host import Host, running
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Unawaited, Unmade
 from fusetui.analysis.why.rules import Claim, Rule, of_span, why_likely
@@ -40,7 +40,7 @@ MOST_OF_IT = 0.5  # of the time; a frame with at least this share is named
     "batches ahead; move heavy transforms to the GPU.",
 )
 def data_loading(facts: Facts) -> Iterator[Claim]:
-    rows, names = facts.loader_rows, facts.trace.names
+    rows, names = loader_rows(facts.trace), facts.trace.names
     waited = facts.idle_during(rows)
     if waited:
         used = distinct(facts.trace.name[rows]).tolist()
@@ -64,7 +64,7 @@ def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
         for line, _, placed in facts.launched():
             gaps = union(placed(idle.begin), placed(idle.end))
             waiting = common(gaps, union(*line.bounds(line.own(rows))))
-            inner, start, end = line.slices(kind).touching(*waiting).parts()
+            inner, start, end = line.slices(kind).touching(*waiting[:2]).parts()
             np.add.at(found, trace.name[inner], waiting.within(start, end))
         for number in np.argsort(-found, kind="stable")[: np.count_nonzero(found)].tolist():
             name, ns = trace.names[number], int(found[number])
@@ -252,7 +252,7 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     if not at_stake:
         return
     heaviest = facts.heaviest(rows)
-    frees = int(np.count_nonzero(matching(facts.trace, rows, FREES.search)))
+    frees = int(np.count_nonzero(facts.trace.matching(rows, FREES.search)))
     name = facts.trace.name_of(heaviest[0])
     alike = int(np.count_nonzero(facts.trace.name[rows] == facts.trace.name[heaviest[0]]))
     yield Claim(
