@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import weakref
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -11,7 +13,7 @@ import pytest
 from tests.tui.conftest import mlp_events
 
 from fusetui.trace import Trace
-from fusetui.tui import performing
+from fusetui.tui import loading, performing
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.moves import next_line, next_slice, select_first
 from fusetui.tui.layout.view import Side, View
@@ -54,3 +56,27 @@ async def test_an_open_trace_is_not_looked_at_again(tmp_path: Path) -> None:
     finally:
         performing.thaw()
     assert gc.get_freeze_count() <= before
+
+
+async def test_what_is_no_longer_shown_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A preview that refers to itself, once the whole trace is there."""
+
+    class Preview:
+        itself: object
+
+    shown: list[weakref.ref[Preview]] = []
+
+    def load(paths: Sequence[str], post: Callable[[object], None], *_: object) -> None:
+        preview = Preview()
+        preview.itself = preview
+        shown.append(weakref.ref(preview))
+        post(lambda state: state)
+
+    monkeypatch.setattr(loading, "load", load)
+    app = FusetuiApp(AppOptions(("trace.json",), alone=False))
+    try:
+        async with app.run_test():
+            await app.workers.wait_for_complete()
+            assert [one() for one in shown] == [None]
+    finally:
+        performing.thaw()

@@ -53,10 +53,6 @@ def _at_another_kernel(before: State, after: State) -> bool:
     return moved and _role(before) == _role(after) == Role.KERNEL
 
 
-def _has_closed(before: State, after: State) -> bool:
-    return getattr(before.overlay, "is_slice", False) and not after.overlay
-
-
 def _at_hits(before: State, after: State, searched: bool) -> bool:
     """Hits are gone through that are new: of a search, or of the row of a table."""
     hits = after.session.hits
@@ -69,7 +65,7 @@ DONE: tuple[tuple[str, Done], ...] = (
     ("w w", _has_zoomed),
     ("0 J J J J J", partial(_selected, role=Role.KERNEL)),
     ("full_stop", _at_another_kernel),
-    ("i escape", _has_closed),
+    ("i escape", lambda was, now: getattr(was.overlay, "is_slice", False) and not now.overlay),
     ("left_square_bracket left_square_bracket", partial(_selected, role=Role.OP)),
     ("6", lambda before, after: after.page == "modules"),
     ("e", lambda before, after: bool(after.sides) and after.view.gap is not None),
