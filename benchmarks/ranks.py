@@ -170,13 +170,23 @@ def memory(pid: int) -> int:
     return total + sum(memory(int(child)) for child in children)
 
 
+def waited_for(found: dict[str, Any], count: int) -> list[int]:
+    """The ranks that the others wait for longest. What is planted is less than the share of a step
+    from which `ranks` calls one a straggler."""
+    return sorted(row["rank"] for row in sorted(found["ranks"], key=caused)[-count:])
+
+
+def caused(row: dict[str, Any]) -> int:
+    return int(row["caused_ns"] or 0)
+
+
 def problems(found: dict[str, Any], planted: Planted) -> list[str]:
     """What of the planted was not found."""
     rows = {row["rank"]: row for row in found["ranks"]}
     zero = planted.offsets[found["clocks"]["reference_rank"]]
     told = []
-    if sorted(one["rank"] for one in found["stragglers"])[:3] != list(planted.late):
-        told.append(f"late ranks {[one['rank'] for one in found['stragglers']]}")
+    if (late := waited_for(found, len(planted.late))) != list(planted.late):
+        told.append(f"late ranks {late}")
     for rank, offset in enumerate(planted.offsets):
         row = rows.get(rank)
         if rank == planted.cut:
@@ -256,7 +266,7 @@ def beside_hta(python: str, folder: Path, planted: Planted) -> list[tuple[str, s
     few = [*planted.late, *(rank for rank in others if rank != planted.cut)][:FEW]
     files = [str(folder / f"rank{rank}.json") for rank in sorted(few)]
     ours = used([*FUSETUI, "ranks", *files, "--json"])
-    late = [one["rank"] for one in json.loads(ours.output)["stragglers"]]
+    late = waited_for(json.loads(ours.output), len(planted.late))
     theirs = used([python, "-c", HTA, *files])
     version, told = json.loads(theirs.output.splitlines()[-1])
     named = told if isinstance(told, str) else _late([sorted(few)[place] for place in told])
