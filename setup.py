@@ -1,9 +1,9 @@
 """What pyproject.toml cannot say: what depends on the place of the repository, which no file of it
-knows, and the part that is compiled.
+knows, and the parts that are compiled.
 
 With FUSETUI_URL set, there are the URLs of the project, and the links of the README are absolute.
-The scanner (trace/read/scan.c) is left out where there is no compiler, or with FUSETUI_PURE set:
-then Python reads the same.
+What is written in C is left out where there is no compiler, or with FUSETUI_PURE set: then Python
+computes the same.
 
 FUSETUI_URL=https://... FUSETUI_PURE=1 python -m build
 """
@@ -55,13 +55,16 @@ def metadata() -> dict[str, object]:
 if __name__ == "__main__":
     from setuptools import Extension, setup
 
-    scanner = Extension(
-        "fusetui.trace.read.scan", ["trace/read/scan.c"], py_limited_api=True, optional=True
-    )
+    compiled = [
+        Extension(
+            f"fusetui.{source[:-2].replace('/', '.')}", [source], py_limited_api=True, optional=True
+        )
+        for source in ("trace/read/scan.c", "trace/layout/nested.c")
+    ]
     pure = bool(os.environ.get("FUSETUI_PURE"))
     setup(
         **metadata(),
         long_description_content_type="text/markdown",
-        ext_modules=[] if pure else [scanner],
+        ext_modules=[] if pure else compiled,
         options={} if pure else {"bdist_wheel": {"py_limited_api": "cp311"}},
     )

@@ -18,6 +18,11 @@ import numpy as np
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.intervals import as_one, overlapping, rows_of, small_ones
 
+try:
+    from fusetui.trace.layout import nested
+except ImportError:  # it could not be compiled where this was installed
+    nested = None  # type: ignore[assignment]
+
 
 class Nesting(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [rows of the track]; parents and ends count from the track's first row."""
@@ -29,6 +34,8 @@ class Nesting(msgspec.Struct, frozen=True, eq=False):
 
 def nest(start: Int64s, end: Int64s) -> Nesting:
     """Rows sorted by (start, -duration) that nest perfectly -> their tree."""
+    if nested is not None:
+        return _compiled(np.array([0, len(start)]), start, end)[0]
     rows = np.arange(len(start))
     ends = np.maximum(rows + 1, np.searchsorted(start, end, side="left"))
     depth = rows - np.cumsum(np.bincount(ends, minlength=len(start) + 1))[:-1]  # open before each
@@ -43,6 +50,8 @@ def nest_tracks(
     Track n has the rows [bounds[n], bounds[n + 1]), sorted by (start, -duration), which nest
     perfectly; the trees of some tracks may be given.
     """
+    if nested is not None:
+        return _compiled(bounds, start, end)[0]
     parent = np.full(len(start), -1, dtype=np.int32)
     end_row = np.arange(1, len(start) + 1, dtype=np.int32)
     depth = np.zeros(len(start), dtype=np.int32)
@@ -52,18 +61,38 @@ def nest_tracks(
         end_row[rows] = tree.end_row + first
         depth[rows] = tree.depth
 
-    nested = overlapping(bounds, start, end)
-    small = np.setdiff1d(small_ones(bounds, nested), [*known], assume_unique=True)
+    tangled = overlapping(bounds, start, end)
+    small = np.setdiff1d(small_ones(bounds, tangled), [*known], assume_unique=True)
     if len(small):
         rows, begins = rows_of(bounds, small)
         tree = nest(*as_one(begins, start[rows], end[rows]))
         first = rows - np.arange(len(rows))
         put(rows, first, tree, rows[tree.parent])
-    for track in np.setdiff1d(nested, small, assume_unique=True).tolist():
+    for track in np.setdiff1d(tangled, small, assume_unique=True).tolist():
         here = slice(int(bounds[track]), int(bounds[track + 1]))
         tree = known.get(track) or nest(start[here], end[here])
         put(here, here.start, tree, tree.parent + here.start)
     return Nesting(depth, parent, end_row)
+
+
+def _compiled(
+    bounds: Int64s, start: Int64s, end: Int64s, call: Flags | None = None
+) -> tuple[Nesting, Rows]:
+    """The trees of all tracks, by nested.c, and the rows that are not inside their parent."""
+    calls = np.zeros(len(start), dtype=np.bool_) if call is None else call
+    tree = Nesting(*(np.empty(len(start), dtype=np.int32) for _ in range(3)))
+    crossing = np.empty(len(start), dtype=np.bool_)
+    nested.trees(
+        np.ascontiguousarray(bounds),
+        np.ascontiguousarray(start),
+        np.ascontiguousarray(end),
+        np.ascontiguousarray(calls),
+        tree.depth,
+        tree.parent,
+        tree.end_row,
+        crossing,
+    )
+    return tree, np.flatnonzero(crossing)
 
 
 def rows_by_depth(depth: Int32s | Int64s) -> tuple[Rows, list[int]]:
@@ -83,14 +112,17 @@ def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> tuple[Int32s
     runtime calls: two with equal times are neighbors, not parent and child.
     """
     subrow = np.zeros(len(start), dtype=np.int32)
-    tree = None if flat else nest(start, end)
-    if tree:  # rows that are not inside their parent
+    tree = None
+    if flat:  # rows that begin before an earlier one has ended
+        crossing = np.flatnonzero(start[1:] < np.maximum.accumulate(end)[:-1]) + 1
+    elif nested is not None:
+        tree, crossing = _compiled(np.array([0, len(start)]), start, end, call)
+    else:  # rows that are not inside their parent
+        tree = nest(start, end)
         inside = np.flatnonzero(tree.parent >= 0)
         over = tree.parent[inside]
         same = (start[inside] == start[over]) & (end[inside] == end[over])
         crossing = inside[(end[inside] > end[over]) | (call[inside] & call[over] & same)]
-    else:  # rows that begin before an earlier one has ended
-        crossing = np.flatnonzero(start[1:] < np.maximum.accumulate(end)[:-1]) + 1
     if not len(crossing):
         return subrow, tree
     # Runs of rows that overlap each other, of which one crosses.

@@ -19,8 +19,8 @@ def overlapping(bounds: Int64s, start: Int64s, end: Int64s) -> Rows:
     """The tracks in which a slice starts before the previous one has ended; in all others nothing
     is nested. Track n has the rows [bounds[n], bounds[n + 1])."""
     early = np.flatnonzero(start[1:] < end[:-1]) + 1
-    track = np.searchsorted(bounds, early, side="right") - 1
-    return distinct(track[early > bounds[track]])
+    first = np.searchsorted(early, bounds[:-1], side="right")
+    return np.flatnonzero(np.searchsorted(early, bounds[1:], side="left") > first)
 
 
 def small_ones(bounds: Int64s, tracks: Rows) -> Rows:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 FEWEST_FORKED = 16 << 20  # bytes of a document that are worth a second process
 FEWEST_STARTED = 64 << 20  # the same if that process has to import everything
-MOST = 4  # processes; more of them would wait for memory, not for a core
+EACH = 8 << 20  # bytes that are worth one process more
+MOST = 16  # processes: so many decode in less time than it takes to join their columns
 NUMBER_SIZE = 4  # bytes of an extent's number in a pipe
 SOON = 0.05  # seconds that a turn waits for reports at most
 STUCK = 10.0  # seconds without reports after which workers are given up
@@ -94,8 +95,8 @@ class Workers(ExitStack):
         self._buffers: list[Buffer] = []
         self._workers: list[int] = []
         self._forks = may_fork()
-        cores = min(core_count(), MOST)
         fewest = FEWEST_FORKED if self._forks else FEWEST_STARTED
+        cores = min(core_count(), MOST, max(2, size // EACH))
         # Only Linux has files in memory and pipes that can be waited for: others decode alone.
         shares = hasattr(os, "memfd_create") and hasattr(os, "pread") and hasattr(select, "poll")
         if shares and cores > 1 and size >= fewest:

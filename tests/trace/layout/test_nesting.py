@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fusetui.trace.layout.nesting import arrange, nest
+from fusetui.trace.layout import nesting
+from fusetui.trace.layout.nesting import arrange, nest, nest_tracks
 
 Span = tuple[int, int]  # start, end
 
@@ -108,6 +110,45 @@ def test_parents(rows: list[Span]) -> None:
 def test_what_nests_stays_on_one_row(rows: list[Span]) -> None:
     if not any(crosses(a, b) for n, a in enumerate(rows) for b in rows[n + 1 :]):
         assert not any(subrows(rows))
+
+
+compiled = pytest.mark.skipif(nesting.nested is None, reason="nothing was compiled")
+
+
+@compiled
+@given(spans, st.lists(st.booleans(), min_size=14, max_size=14), st.booleans())
+def test_subrows_do_not_depend_on_what_is_compiled(
+    rows: list[Span], calls: list[bool], flat: bool
+) -> None:
+    found = subrows(rows, calls[: len(rows)], flat)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "nested", None)
+        assert subrows(rows, calls[: len(rows)], flat) == found
+
+
+@compiled
+@given(st.lists(spans, max_size=4))
+def test_trees_do_not_depend_on_what_is_compiled(tracks: list[list[Span]]) -> None:
+    kept = [
+        [row for row, place in zip(rows, subrows(rows), strict=True) if not place]
+        for rows in tracks
+    ]
+    bounds = np.cumsum([0, *map(len, kept)])
+    start, end = columns([row for rows in kept for row in rows])
+    found = nest_tracks(bounds, start, end, {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nesting, "nested", None)
+        slow = nest_tracks(bounds, start, end, {})
+    for name in ("depth", "parent", "end_row"):
+        assert getattr(found, name).tolist() == getattr(slow, name).tolist()
+
+
+@compiled
+@pytest.mark.parametrize("bounds", [[0, 1], [0, 3], [1, 2], [0, 2, 1, 2], []])
+def test_bounds_that_are_none_are_refused(bounds: list[int]) -> None:
+    times = np.zeros(2, dtype=np.int64)
+    with pytest.raises(ValueError, match="columns of one length"):
+        nest_tracks(np.array(bounds, dtype=np.int64), times, times, {})
 
 
 def chain(parents: list[int], row: int) -> list[int]:
