@@ -53,6 +53,8 @@ def open_trace(
         return trace
     if known is None:
         entry.store(trace)
+        if len(trace) > MANY and (kept := entry.trace(text_of)):
+            trace = replace(kept, elements=trace.elements)  # pages that the system may drop
     trace.elements.keeper = entry
     return trace
 

@@ -34,7 +34,7 @@ from fusetui.tui.drawing.chrome import parts
 from fusetui.tui.helper_client import ALONE, SNAPSHOTS, Beside, Cancelled, NotBeside, Start, beside
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
-from fusetui.tui.layout.lanes import names_of
+from fusetui.tui.layout.lanes import FIRST_LINES, names_of
 from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
@@ -83,7 +83,12 @@ def load(
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
         only = paths[0] if len(traces) == len(paths) == 1 else ""
-        post(TracesLoaded(paths, _sides(traces, paths), notices, *read_kept(only)))
+        sides = _sides(traces, paths)
+        post(TracesLoaded(paths, sides, notices, *read_kept(only)))
+        for lane in (lane for side in sides for lane in side.lanes):
+            if cancelled():
+                return
+            lane.prepare()
         for trace in traces:
             if not trace.elements.text.at_hand:
                 trace.elements.warm()
@@ -152,11 +157,11 @@ def _joined(
 
 
 def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
-    """Everything that drawing needs is computed here, not in the thread that draws."""
+    """What the first picture needs is computed here, not in the thread that draws."""
     sides = make_sides(traces, [short_label(path) for path in paths[: len(traces)]])
     for side in sides:
         for lane in side.lanes:
-            lane.prepare()
+            lane.prepare(FIRST_LINES)
         for make in (busy_of, shares, parts):
             once(side.trace, make)
         _ = side.quiet, side.trace.launch_index

@@ -25,7 +25,7 @@ LAYER_LABELS = {
     **{Layer.DEVICE: "device", Layer.OTHER: "other"},
 }
 MOST = 1000  # lanes
-PREPARED = 500  # lines
+FIRST_LINES, MOST_LINES = 8, 500  # lines of a lane that are made before it is shown, and soon after
 NORMAL_LINES = {Layer.OPS: 6, Layer.ANNOTATIONS: 3, Layer.STREAM: 3, Layer.PYTHON: 4}
 LITTLE = 100  # a lane of another program says little when busy for less than 1 / LITTLE
 FOLDED, ALL = 1, 1 << 20  # how many lines of a lane are shown at most
@@ -51,8 +51,9 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
     def lines(self) -> Lines:
         return Lines(self.trace, self.tracks, self.kinds)
 
-    def prepare(self) -> None:
-        _ = [*islice(self.lines, PREPARED)]
+    def prepare(self, most: int = MOST_LINES) -> None:
+        """Makes its first lines, which a frame would make otherwise."""
+        _ = [*islice(self.lines, most)]
 
     @property
     def some(self) -> int:
