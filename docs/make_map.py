@@ -86,12 +86,15 @@ def _sections() -> Iterator[str]:
     for name, inner in ROOMS.items():
         for room in (name, *(f"{name}/{one}" for one in inner)):
             folder = PACKAGE / room
+            if not folder.is_dir():  # a room of one file
+                yield f"## {room}\n\n{_said(folder.with_suffix('.py'))}\n"
+                continue
             yield f"## {room}\n\n{_said(folder / '__init__.py')}\n"
             yield "| file | what |\n|---|---|"
             own = folder if inner and room == name else None
             paths = sorted(folder.glob("*.py") if own else folder.rglob("*.py"))
             for path in paths:
-                if path.name != "__init__.py":
+                if path.name != "__init__.py" and not (own and path.stem in inner):
                     yield f"| `{path.relative_to(folder).as_posix()}` | {_said(path)} |"
             yield ""
 

@@ -4,7 +4,7 @@ Their kernel names and most kernel times were published; README.md says which, a
 other times come from. Its table is the list of them. Needs no torch.
 """
 
-from fusetui.sample_traces.table import Shelf
+from fusetui.sample_traces import Shelf
 
 _SHELF = Shelf(__name__, "reconstructed, not recorded: ")
 names, describe, path = _SHELF.names, _SHELF.describe, _SHELF.path

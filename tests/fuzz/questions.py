@@ -45,7 +45,7 @@ from fusetui.report.summary import kernels_text, ops_text, summary_text
 from fusetui.text.printable import printable_lines
 from fusetui.text.tables import TOP_ALL
 from fusetui.trace import Trace
-from fusetui.trace.cells.raster import Lines, cells, edges
+from fusetui.trace.cells import Lines, cells, edges
 from fusetui.trace.layout.counters import counters, curve_of, values
 from fusetui.trace.model.categories import Role
 

@@ -1,9 +1,13 @@
-"""What a CPU op does, by its name: compute, move data, describe tensors, or wrap other ops."""
+"""What a CPU op does, by its name: compute, move data, describe tensors, or wrap other ops; and the
+names of all ATen ops."""
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from fusetui.text.patterns import late
 
@@ -51,6 +55,16 @@ WHOLE: Final = words(
 
 _AUTOGRAD = late(r"(?:detach_?|\w+Backward\d*|torch::autograd::\w+)\Z")
 """Frames of the backward pass around the ops that compute."""
+
+
+@cache
+def aten_ops() -> frozenset[str]:
+    """The operator packets of the namespaces aten, prims, inductor, quantized_decomposed,
+    _c10d_functional, symm_mem, rngprims, mkldnn and higher_order of PyTorch 2.13, as
+    torch._C._dispatch_get_all_op_names() gives them. Of the in-place twins only copy_, which writes
+    a result back, reaches the name of a kernel."""
+    listed = Path(__file__).with_name("aten_ops.json").read_bytes()
+    return frozenset(msgspec.json.decode(listed, type=list[str]))
 
 
 @cache

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from fusetui.trace.model.aten_ops import ATEN_OPS
+from fusetui.trace.model.op_names import aten_ops
 from fusetui.trace.scrub.secrets import (
     INSIDE,
     Placeholders,
@@ -33,8 +33,8 @@ PUBLIC = re.compile(r"(?:aten::|cuda[A-Z]|hip[A-Z]|cu[A-Z])\w+")
 
 @cache
 def common_words() -> frozenset[str]:
-    parts = {part for name in ATEN_OPS for part in PART.findall(name) + name.split("_")}
-    operators = frozenset(word.lower() for word in (*ATEN_OPS, *parts))
+    parts = {part for name in aten_ops() for part in PART.findall(name) + name.split("_")}
+    operators = frozenset(word.lower() for word in (*aten_ops(), *parts))
     return operators | words_of("common_words.txt")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from fusetui.analysis.ranks.naming import looks_like_a_rank
+from fusetui.analysis.questions.process_groups import looks_like_a_rank
 from fusetui.text.printable import without_credentials
 
 if TYPE_CHECKING:

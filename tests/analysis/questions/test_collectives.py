@@ -14,7 +14,7 @@ from fusetui.analysis.questions.collectives import (
     collectives_of,
     element_size,
 )
-from fusetui.analysis.ranks.naming import rank_of
+from fusetui.analysis.questions.process_groups import rank_of
 from fusetui.analysis.ranks.summary import summarized
 from fusetui.trace import Trace
 

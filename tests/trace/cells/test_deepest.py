@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusetui.trace import Trace
-from fusetui.trace.cells import raster as module
-from fusetui.trace.cells.raster import deepest, edges
+from fusetui.trace import cells as module
+from fusetui.trace.cells import deepest, edges
 
 Make = Callable[..., Any]
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fusetui.trace import Trace
-from fusetui.trace.cells.raster import MANY, NONE, Line, Lines, cells, edges, row_in
+from fusetui.trace.cells import MANY, NONE, Line, Lines, cells, edges, row_in
 
 Make = Callable[..., Any]
 Slice = tuple[int, int, int]

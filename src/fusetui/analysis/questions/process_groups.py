@@ -1,12 +1,20 @@
-"""The process groups of a distributed job, as a rank recorded them."""
+"""Which rank of a distributed job a trace is of, and the process groups, as it recorded them."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+from fusetui.text.patterns import late
+
+IN_NAME = late(r"rank[ _.=-]?(\d{1,6})", re.IGNORECASE)
+OF_TORCH = late(r"\.pt\.trace\.json(?:\.gz|\.zst)?\Z")
+RECORDED, NAMED, ORDERED = "distributedInfo", "the file's name", "the order of the files"
 
 
 class ProcessGroup(msgspec.Struct, frozen=True):
@@ -32,6 +40,21 @@ def world_size(keys: Mapping[str, Any]) -> int:
     """How many ranks the job has, 0 if it was not recorded."""
     size = distributed_info(keys).get("world_size")
     return size if type(size) is int and 0 < size < 1 << 24 else 0
+
+
+def rank_of(keys: Mapping[str, Any], path: str) -> tuple[int, str]:
+    """The rank, -1 if nothing says it, and where it comes from."""
+    rank = distributed_info(keys).get("rank")
+    if type(rank) is int and 0 <= rank < 1 << 24:
+        return rank, RECORDED
+    found = IN_NAME.findall(os.path.basename(path))
+    return (int(found[-1]), NAMED) if found else (-1, ORDERED)
+
+
+def looks_like_a_rank(path: str) -> bool:
+    """Whether a file is named as torch or a person names the traces of ranks."""
+    name = os.path.basename(path)
+    return IN_NAME.search(name) is not None or OF_TORCH.search(name) is not None
 
 
 def group_of(name: object, description: object, ranks: object, size: object) -> ProcessGroup:

@@ -19,9 +19,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import POINT_TO_POINT
-from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, ProcessGroup
+from fusetui.analysis.questions.process_groups import ORDERED, RECORDED, UNKNOWN_GROUP, ProcessGroup
 from fusetui.analysis.ranks.model import LeftOut, RankSummary
-from fusetui.analysis.ranks.naming import ORDERED, RECORDED
 from fusetui.text.figures import duration
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, ordinals
 

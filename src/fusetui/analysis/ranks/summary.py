@@ -16,7 +16,8 @@ from fusetui.analysis.questions.chain import rows_between
 from fusetui.analysis.questions.collectives import IssuedCollectives, collectives_of
 from fusetui.analysis.questions.memory import memory_peaks
 from fusetui.analysis.questions.note import note_of
-from fusetui.analysis.ranks import model, naming
+from fusetui.analysis.questions.process_groups import rank_of
+from fusetui.analysis.ranks import model
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import CacheRecord, record_for
@@ -77,7 +78,7 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
     names = list(dict.fromkeys(one.name for one in found.told))
     begin = _before(trace, found)
     listed, host = trace.keys.get("deviceProperties"), trace.keys.get("host_name")
-    rank, rank_by = naming.rank_of(trace.keys, path)
+    rank, rank_by = rank_of(trace.keys, path)
     report, all_used = trace.report, len(found.rows) < model.MOST_COLLECTIVES
     lost = f"{report.unreadable} of {report.events} events could not be read"
     damage = (

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from fusetui.text.patterns import late
-from fusetui.trace.model.aten_ops import ATEN_OPS
+from fusetui.trace.model.op_names import aten_ops
 
 from .record import MAX_SHORT, KernelName, Part, build, explain, fields_of, gemm_label, op_by
 from .vocabulary import named
@@ -114,7 +114,7 @@ _FIRST_WORD = late("_*[a-z0-9]+")
 def _by_first_word() -> dict[str, tuple[str, ...]]:
     """Operators that begin with the same word, the longest first."""
     found: dict[str, list[str]] = {}
-    for op in ATEN_OPS:
+    for op in aten_ops():
         word = _FIRST_WORD.match(op)
         found.setdefault(word[0] if word else op, []).append(op)
     return {word: tuple(sorted(ops, key=len, reverse=True)) for word, ops in found.items()}
@@ -185,10 +185,10 @@ def _extend(op: str, rests: list[_Split]) -> _Split | None:
     for (custom, odd, letters, count), ops in rests:
         if ops and op >= ops[0]:
             continue
-        if op in ATEN_OPS:
+        if op in aten_ops():
             return (custom, odd, letters, count + 1), (op, *ops)
         # A custom operator begins with the name of its library, hardly with another operator.
-        odd += op.partition("_")[0] in ATEN_OPS
+        odd += op.partition("_")[0] in aten_ops()
         return (custom + 1, odd, letters + len(op), count + 1), (op, *ops)
     return None
 

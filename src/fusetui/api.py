@@ -1,4 +1,7 @@
-"""An open trace: its tables, its answers, and what could not be read."""
+"""fusetui in Python: `import fusetui as ft; t = ft.open("trace.json.gz")`.
+
+What is listed here stays as it is within a major version; docs/python.md describes it.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,44 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fusetui import Error
 from fusetui.analysis.questions.launches import wants_capture
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.commands.loading import called, captures_named, notices
 from fusetui.commands.sources import is_shipped, one_trace
 from fusetui.report.output import notes_of
+from fusetui.tables.files import MissingPackage, UnknownFormat
 from fusetui.tables.public import Table
 from fusetui.tables.sources import made
+from fusetui.tables.table import NoColumn
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable, printable_lines
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
 from fusetui.trace.model.report import Report
+from fusetui.trace.new_file import CannotWrite
 
 if TYPE_CHECKING:
     from fusetui.analysis.diff.model import Diff
     from fusetui.analysis.ranks.model import JobAnswer
     from fusetui.analysis.why.model import Why
     from fusetui.gpu.kernel_names import KernelName
+
+__all__ = [
+    "CannotRead",
+    "CannotWrite",
+    "Error",
+    "MissingPackage",
+    "NoColumn",
+    "NotATrace",
+    "Opened",
+    "Table",
+    "TraceError",
+    "UnknownFormat",
+    "WrongQuery",
+    "decode",
+    "open",
+    "ranks",
+]
 
 Source = str | os.PathLike[str] | bytes
 """A path, a URL, `sample:NAME`, `lesson:NAME`, a folder with one trace; or the bytes of a file."""
