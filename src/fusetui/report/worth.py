@@ -64,7 +64,10 @@ def worth_part(found: Why, one: Finding) -> str:
     whole = "a step" if is_step and len(found.steps) > 1 else f"of the {found.worth_of}"
     if is_step != tells or abs(before - told) > NEARLY * told:
         length = duration(before)
-        whole = f"of a step of {length}" if is_step else f"of the {length} that CPU and GPU take"
+        ends = " from end to end" if tells else ""  # the headline's is from begin to end
+        whole = (
+            f"of a step of {length}{ends}" if is_step else f"of the {length} that CPU and GPU take"
+        )
     most = "at most " if one.worth_note == "at_most" else ""
     own = " if the CPU took no time between its calls" if one.worth_note == "own_time" else ""
     return f"worth {most}{figure} {whole} ({percent(one.worth_share or 0.0, 1)}){own}"
