@@ -70,7 +70,7 @@ def build(raw: Raw) -> Trace:
         give_back()
     order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
     tracks = layout.tracks
-    tree = nest_tracks(layout.bounds, start, start + dur, layout.trees)
+    tree = nest_tracks(layout.bounds, start, start + dur)
     others = {name: name for name in ("correlation", "external_id", "name", "order")}
     others["cat"] = "category"
     takes = {own: partial(getattr(raw, name).take, order) for own, name in others.items()}

@@ -8,7 +8,7 @@ computed with plain numpy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -42,13 +42,11 @@ def nest(start: Int64s, end: Int64s) -> Nesting:
     return Nesting(depth.astype(np.int32), _parents(depth), ends.astype(np.int32))
 
 
-def nest_tracks(
-    bounds: Int64s, start: Int64s, end: Int64s, known: Mapping[int, Nesting]
-) -> Nesting:
+def nest_tracks(bounds: Int64s, start: Int64s, end: Int64s) -> Nesting:
     """The trees of all tracks; rows count from the first row of the trace.
 
     Track n has the rows [bounds[n], bounds[n + 1]), sorted by (start, -duration), which nest
-    perfectly; the trees of some tracks may be given.
+    perfectly.
     """
     if nested is not None:
         return _compiled(bounds, start, end)[0]
@@ -62,7 +60,7 @@ def nest_tracks(
         depth[rows] = tree.depth
 
     tangled = overlapping(bounds, start, end)
-    small = np.setdiff1d(small_ones(bounds, tangled), [*known], assume_unique=True)
+    small = small_ones(bounds, tangled)
     if len(small):
         rows, begins = rows_of(bounds, small)
         tree = nest(*as_one(begins, start[rows], end[rows]))
@@ -70,7 +68,7 @@ def nest_tracks(
         put(rows, first, tree, rows[tree.parent])
     for track in np.setdiff1d(tangled, small, assume_unique=True).tolist():
         here = slice(int(bounds[track]), int(bounds[track + 1]))
-        tree = known.get(track) or nest(start[here], end[here])
+        tree = nest(start[here], end[here])
         put(here, here.start, tree, tree.parent + here.start)
     return Nesting(depth, parent, end_row)
 
@@ -104,19 +102,18 @@ def rows_by_depth(depth: Int32s | Int64s) -> tuple[Rows, list[int]]:
     return order, bounds.tolist()
 
 
-def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> tuple[Int32s, Nesting | None]:
+def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Int32s:
     """The sub-row of each row, 0 where nothing overlaps without nesting; rows are sorted by (start,
-    -duration). Also the tree of the rows, if it is known because all of them nest.
+    -duration).
 
     `flat`: slices may not lie inside each other either (kernels of one stream). `call` marks
     runtime calls: two with equal times are neighbors, not parent and child.
     """
     subrow = np.zeros(len(start), dtype=np.int32)
-    tree = None
     if flat:  # rows that begin before an earlier one has ended
         crossing = np.flatnonzero(start[1:] < np.maximum.accumulate(end)[:-1]) + 1
     elif nested is not None:
-        tree, crossing = _compiled(np.array([0, len(start)]), start, end, call)
+        _, crossing = _compiled(np.array([0, len(start)]), start, end, call)
     else:  # rows that are not inside their parent
         tree = nest(start, end)
         inside = np.flatnonzero(tree.parent >= 0)
@@ -124,7 +121,7 @@ def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> tuple[Int32s
         same = (start[inside] == start[over]) & (end[inside] == end[over])
         crossing = inside[(end[inside] > end[over]) | (call[inside] & call[over] & same)]
     if not len(crossing):
-        return subrow, tree
+        return subrow
     # Runs of rows that overlap each other, of which one crosses.
     latest = np.maximum.accumulate(end)
     firsts = np.concatenate(([0], np.flatnonzero(start[1:] >= latest[:-1]) + 1, [len(start)]))
@@ -132,7 +129,7 @@ def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> tuple[Int32s
     for rows in map(slice, firsts[hit].tolist(), firsts[hit + 1].tolist()):
         slices = map(Slice, start[rows].tolist(), end[rows].tolist(), call[rows].tolist())
         subrow[rows] = first_fit(slices, flat)
-    return subrow, None
+    return subrow
 
 
 def _parents(depth: Int64s) -> Int32s:

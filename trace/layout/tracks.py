@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_numbers
-from fusetui.trace.layout.nesting import Nesting, arrange
+from fusetui.trace.layout.nesting import arrange
 from fusetui.trace.model.arrays import Int32s, Int64s, Kinds, Rows, each, in_threads
 from fusetui.trace.model.categories import (
     CPU_LAYERS,
@@ -54,7 +54,6 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     role: Kinds
     tracks: tuple[Track, ...]
     bounds: Rows  # where the rows of each track begin, then their number
-    trees: dict[int, Nesting]  # by index in `tracks`, where already known
 
 
 def lay_out(raw: Raw) -> Layout:
@@ -67,7 +66,7 @@ def lay_out(raw: Raw) -> Layout:
     columns |= {"start": raw.start, "dur": raw.dur}
     takes = {name: partial(column.take, order) for name, column in columns.items()}
     group, roles, start, dur = each(takes, len(order)).values()
-    subrow, trees = _subrows(keys, group, start, dur, roles)
+    subrow = _subrows(keys, group, start, dur, roles)
     if subrow.any():
         again = np.lexsort((subrow, group))
         order, subrow, group, roles = order[again], subrow[again], group[again], roles[again]
@@ -79,8 +78,7 @@ def lay_out(raw: Raw) -> Layout:
         replace(keys[number // depth], subrow=number % depth, first_row=first, end_row=last)
         for number, (first, last) in zip(present.tolist(), pairwise(bounds.tolist()), strict=True)
     )
-    known = {int(np.searchsorted(present, key * depth)): tree for key, tree in trees.items()}
-    return Layout(order, start, dur, track, roles, tracks, bounds, known)
+    return Layout(order, start, dur, track, roles, tracks, bounds)
 
 
 def _sorted(group: NDArray[np.int16] | Int32s, raw: Raw, rank: NDArray[np.int8]) -> Rows:
@@ -150,8 +148,8 @@ def _number(value: Id) -> int:
 
 def _subrows(
     keys: Sequence[Track], group: Int32s, start: Int64s, dur: Int64s, roles: Kinds
-) -> tuple[Int32s, dict[int, Nesting]]:
-    """The sub-row of each sorted row, and the trees of tracks without sub-rows, where known."""
+) -> Int32s:
+    """The sub-row of each sorted row."""
     call, end = roles == Role.CALL, start + dur
     bounds = np.searchsorted(group, np.arange(len(keys) + 1))
     flat = np.array([key.layer is Layer.STREAM for key in keys], dtype=np.bool_)
@@ -162,20 +160,18 @@ def _subrows(
         if len(small):
             rows, begins = rows_of(bounds, small)
             numbers = as_one(begins, start[rows], end[rows])
-            subrow[rows] = arrange(*numbers, call[rows], kind)[0]
+            subrow[rows] = arrange(*numbers, call[rows], kind)
             tangled = np.setdiff1d(tangled, small, assume_unique=True)
     slices = [slice(int(bounds[n]), int(bounds[n + 1])) for n in tangled]
 
-    def arranged(number: int) -> tuple[Int32s, Nesting | None]:
+    def arranged(number: int) -> Int32s:
         here = slices[number]
         return arrange(start[here], end[here], call[here], bool(flat[tangled[number]]))
 
     found = in_threads(arranged, [here.stop - here.start for here in slices])
-    for here, (part, _) in zip(slices, found, strict=True):
-        if part.any():
-            subrow[here] = part
-    trees = zip(tangled.tolist(), found, strict=True)
-    return subrow, {key: tree for key, (_, tree) in trees if tree}
+    for here, part in zip(slices, found, strict=True):
+        subrow[here] = part
+    return subrow
 
 
 def small_unique(keys: Int64s | Int32s) -> tuple[Rows, Int32s]:

@@ -25,7 +25,7 @@ def columns(rows: list[Span]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 def subrows(rows: list[Span], calls: list[bool] | None = None, flat: bool = False) -> list[int]:
     call = np.array(calls if calls is not None else [False] * len(rows), dtype=np.bool_)
-    return [int(place) for place in arrange(*columns(rows), call, flat)[0]]
+    return [int(place) for place in arrange(*columns(rows), call, flat)]
 
 
 def contains(outer: Span, inner: Span) -> bool:
@@ -135,10 +135,10 @@ def test_trees_do_not_depend_on_what_is_compiled(tracks: list[list[Span]]) -> No
     ]
     bounds = np.cumsum([0, *map(len, kept)])
     start, end = columns([row for rows in kept for row in rows])
-    found = nest_tracks(bounds, start, end, {})
+    found = nest_tracks(bounds, start, end)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nesting, "nested", None)
-        slow = nest_tracks(bounds, start, end, {})
+        slow = nest_tracks(bounds, start, end)
     for name in ("depth", "parent", "end_row"):
         assert getattr(found, name).tolist() == getattr(slow, name).tolist()
 
@@ -148,7 +148,7 @@ def test_trees_do_not_depend_on_what_is_compiled(tracks: list[list[Span]]) -> No
 def test_bounds_that_are_none_are_refused(bounds: list[int]) -> None:
     times = np.zeros(2, dtype=np.int64)
     with pytest.raises(ValueError, match="columns of one length"):
-        nest_tracks(np.array(bounds, dtype=np.int64), times, times, {})
+        nest_tracks(np.array(bounds, dtype=np.int64), times, times)
 
 
 def chain(parents: list[int], row: int) -> list[int]:

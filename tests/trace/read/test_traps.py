@@ -114,7 +114,7 @@ def test_subrows_are_the_first_that_fit(slices: list[tuple[int, int, bool]], fla
     start = np.array([s[0] for s in rows], dtype=np.int64)
     end = start + np.array([s[1] for s in rows], dtype=np.int64)
     call = np.array([s[2] for s in rows])
-    found = arrange(start, end, call, flat)[0].tolist()
+    found = arrange(start, end, call, flat).tolist()
     stacks: dict[int, list[tuple[int, int, bool]]] = {}
     for row, number in zip(
         zip(start.tolist(), end.tolist(), call.tolist(), strict=True), found, strict=True

@@ -94,7 +94,7 @@ def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
         tracks,
         start[rows],
         end[rows] - start[rows],
-        nest_tracks(edges, start[rows], end[rows], {}),
+        nest_tracks(edges, start[rows], end[rows]),
         np.stack(bounds)[:, : len(ends.edges)] + graph.origin_ns,
     )
 
@@ -127,7 +127,7 @@ def _laid_out(
         track = trace.tracks[lane[at]]
         subrow = np.full(len(own), track.subrow)
         if track.layer is Layer.STREAM:
-            subrow = arrange(start[own], end[own], own < 0, True)[0]
+            subrow = arrange(start[own], end[own], own < 0, True)
         for number in distinct(subrow).tolist():
             parts.append(own[subrow == number])
             until = at + len(parts[-1])
