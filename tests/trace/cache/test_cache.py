@@ -67,6 +67,22 @@ def entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
+def test_a_large_trace_is_mapped_once_it_is_kept(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(TEXT, encoding="utf-8")
+    alone = open_trace(str(path), cached=False)
+    monkeypatch.setattr("fusetui.trace.load.MANY", 0)
+    mapped = open_trace(str(path))
+    same(mapped, alone)
+    assert alone.start.flags.writeable
+    assert not mapped.start.flags.writeable
+    monkeypatch.setenv("FUSETUI_CACHE_MB", "0")  # it is removed again at once
+    entries(folder)[0].unlink()
+    same(open_trace(str(path)), alone)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_again(tmp_path: Path, folder: Path, packed: bool, never_read: Callable[[], None]) -> None:
     path = tmp_path / "t.json"
