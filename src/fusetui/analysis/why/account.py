@@ -18,7 +18,7 @@ from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Int64s, distinct
-from fusetui.trace.model.categories import CPU_LAYERS
+from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, common, union
@@ -177,6 +177,6 @@ def _collectives(trace: Trace, line: Threads) -> Cover:
 def waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is that of a function that waits."""
     frames = line.slices(Host.PYTHON)
-    waits = union(*frames.only(trace.matching(frames.rows, WAITS.search))[1:])
-    parts = frames.only(waits.place_of(frames.start) >= 0).parts()  # and what they call
+    waits = union(*line.bounds(line.own(trace.rows_named(WAITS.search, Role.PYTHON))))
+    parts = frames.begun_in(waits)[0].parts()  # and what they call
     return union(*parts.only(trace.matching(parts.rows, WAITS.search))[1:])
