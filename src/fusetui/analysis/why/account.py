@@ -4,7 +4,7 @@ one class."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import msgspec
@@ -40,10 +40,15 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         """All CPU threads, on as many lines of time as they need."""
         trace = self.trace
         most, thread = TimeLine(trace).most, trace.thread_of_track
-        tracks = np.bincount(trace.track[self.kinds != Host.NOTHING])
-        chosen = distinct(thread[np.flatnonzero(tracks)])
-        parts = (chosen[at : at + most] for at in range(0, len(chosen), most))
-        return tuple(Threads(trace, self.kinds, np.isin(thread, part)) for part in parts)
+        firsts = [track.first_row for track in trace.tracks]
+        kinds = np.minimum.reduceat(self.kinds, firsts) if firsts else self.kinds
+        chosen = distinct(thread[kinds != Host.NOTHING])
+        parts = [np.isin(thread, chosen[n : n + most]) for n in range(0, len(chosen), most)]
+        if len(parts) == 1:
+            return (Threads(trace, self.kinds, parts[0]),)
+        other = np.int8(Host.NOTHING)
+        kinds = (np.where(own[trace.track], self.kinds, other) for own in parts)
+        return tuple(map(partial(Threads, trace), kinds, parts))
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:

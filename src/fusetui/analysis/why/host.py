@@ -156,7 +156,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Some threads of a trace, on one line of time."""
 
     trace: Trace
-    kinds: NDArray[np.int8]  # see host_kinds
+    kinds: NDArray[np.int8]  # see host_kinds; NOTHING of other threads
     tracks: Flags  # which belong to the threads; shape [tracks]
 
     @cached_property
@@ -180,7 +180,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     @memo(len(Host))
     def slices(self, kind: Host) -> Slices:
         """The slices of one kind."""
-        rows = self.own(np.flatnonzero(self.kinds == kind))
+        rows = np.flatnonzero(self.kinds == kind)
         found = Slices(rows, *self.bounds(rows))
         start, end = found.start, found.end
         longer_later = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
@@ -188,12 +188,12 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found if in_order else together([found])
 
     def own(self, rows: Rows) -> Rows:
-        return rows if self.tracks.all() else rows[self.tracks[self.trace.track[rows]]]
+        return rows[self.tracks[self.trace.track[rows]]]
 
     def bounds(self, rows: Rows) -> tuple[Int64s, Int64s]:
         """Starts and ends of slices of these threads on the line."""
         line = TimeLine(self.trace)
-        start = (self._number * line.length - line.begin_ns)[self.trace.track[rows]]
+        start = (self._number * line.length - line.begin_ns).take(self.trace.track[rows])
         start += self.trace.start[rows]
         return start, start + self.trace.dur[rows]
 
