@@ -38,7 +38,8 @@ def rows_of(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
 
 def ranges(first: Rows, sizes: Rows) -> Rows:
     """The numbers from each `first` on, so many of each, one after the other."""
-    return np.arange(sizes.sum()) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
+    found: Rows = np.arange(sizes.sum()) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
+    return found
 
 
 def as_one(begins: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:

@@ -47,8 +47,8 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         if len(parts) == 1:
             return (Threads(trace, self.kinds, parts[0]),)
         other = np.int8(Host.NOTHING)
-        kinds = (np.where(own[trace.track], self.kinds, other) for own in parts)
-        return tuple(map(partial(Threads, trace), kinds, parts))
+        own = [np.where(part[trace.track], self.kinds, other) for part in parts]
+        return tuple(map(partial(Threads, trace), own, parts))
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
