@@ -1,5 +1,5 @@
-"""Some args of some events, and the sequence numbers of all, in one pass over the document, which a
-second process may share.
+"""Some args of some events, and the sequence numbers of all, in one pass over the document, which
+other processes may share.
 
 Decoding a list takes about as long for ten args as for one, so what several answers need is decoded
 together.
@@ -24,8 +24,6 @@ from fusetui.trace.read.memory import file_in_memory
 from fusetui.trace.read.workers import NUMBER_SIZE, forked, may_fork, taken
 
 T = TypeVar("T")
-
-FEWEST = 2  # tasks that are worth a process
 MOST = 4  # processes beside the caller, which has something else to do first
 
 
@@ -79,7 +77,7 @@ class Aside(ExitStack, Generic[T]):
         super().__init__()
         self._count, self._task = count, task
         self._children: dict[int, IO[bytes]] = {}  # where each puts its results
-        others = min(workers.core_count() - 1, count // FEWEST, MOST)
+        others = min(workers.core_count() - 1, count, MOST)
         if is_worth_it and others > 0 and may_fork():
             with suppress(OSError):  # no more processes or files
                 self._start(others)

@@ -4,7 +4,7 @@ one class."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -43,12 +43,9 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         firsts = [track.first_row for track in trace.tracks]
         kinds = np.minimum.reduceat(self.kinds, firsts) if firsts else self.kinds
         chosen = distinct(thread[kinds != Host.NOTHING])
-        parts = [np.isin(thread, chosen[n : n + most]) for n in range(0, len(chosen), most)]
-        if len(parts) == 1:
-            return (Threads(trace, self.kinds, parts[0]),)
-        other = np.int8(Host.NOTHING)
-        own = [np.where(part[trace.track], self.kinds, other) for part in parts]
-        return tuple(map(partial(Threads, trace), own, parts))
+        parts = (chosen[at : at + most] for at in range(0, len(chosen), most))
+        alone = len(chosen) <= most
+        return tuple(Threads(trace, self.kinds, np.isin(thread, part), alone) for part in parts)
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:

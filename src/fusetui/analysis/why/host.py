@@ -113,7 +113,7 @@ class Slices(NamedTuple):
     end: Int64s
 
     def only(self, which: Flags | Rows) -> Slices:
-        which = np.flatnonzero(which) if which.dtype == np.bool_ else which
+        which = np.flatnonzero(which) if which.dtype == np.bool_ else which  # once, for all three
         return Slices(self.rows[which], self.start[which], self.end[which])
 
     def begun_in(self, cover: Cover) -> tuple[Slices, Rows]:
@@ -156,8 +156,9 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Some threads of a trace, on one line of time."""
 
     trace: Trace
-    kinds: NDArray[np.int8]  # see host_kinds; NOTHING of other threads
+    kinds: NDArray[np.int8]  # see host_kinds
     tracks: Flags  # which belong to the threads; shape [tracks]
+    alone: bool  # there are no other threads
 
     @cached_property
     def _number(self) -> Int64s:
@@ -180,7 +181,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     @memo(len(Host))
     def slices(self, kind: Host) -> Slices:
         """The slices of one kind."""
-        rows = np.flatnonzero(self.kinds == kind)
+        rows = self.own(np.flatnonzero(self.kinds == kind))
         found = Slices(rows, *self.bounds(rows))
         start, end = found.start, found.end
         longer_later = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
@@ -188,7 +189,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found if in_order else together([found])
 
     def own(self, rows: Rows) -> Rows:
-        return rows[self.tracks[self.trace.track[rows]]]
+        return rows if self.alone else rows[self.tracks[self.trace.track[rows]]]
 
     def bounds(self, rows: Rows) -> tuple[Int64s, Int64s]:
         """Starts and ends of slices of these threads on the line."""

@@ -53,13 +53,11 @@ MOST_ROWS = 5  # rows of evidence for one finding
 
 def the_most(rows: NDArray[np.integer], ns: Int64s, among: int = 1000) -> tuple[int, ...]:
     """The rows with the most time, each once; -1 means none."""
-    if all_ := among >= len(rows):
-        found = rows[np.argsort(-ns, kind="stable")]
-    else:
-        longest = np.flatnonzero(ns >= np.partition(ns, -among)[-among])
-        found = rows[longest[np.argsort(-ns[longest], kind="stable")]]
+    few = np.flatnonzero(ns >= np.partition(ns, -among)[-among]) if among < len(ns) else slice(None)
+    found = rows[few][np.argsort(-ns[few], kind="stable")]
     most = tuple(dict.fromkeys(found[found >= 0].tolist()))[:MOST_ROWS]
-    return most if all_ or len(most) == MOST_ROWS else the_most(rows, ns, len(rows))
+    enough = len(most) == MOST_ROWS or among >= len(ns)
+    return most if enough else the_most(rows, ns, len(ns))
 
 
 SHORTEST = 2_000  # no kernel is expected to take fewer nanoseconds than this

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -258,9 +257,5 @@ def is_assumed(peak: Peak, kind: str | None) -> bool:
 
 def _measured(peak: Peak) -> dict[str, float]:
     """The measured figures, except for kinds that the user gave, which they do not describe."""
-    return {k: v for k, v in _figures(peak.device).items() if k not in peak.given}
-
-
-@cache
-def _figures(device: str) -> Mapping[str, float]:
-    return next((figures for name, figures, _ in MEASURED if re.search(name, device)), {})
+    on_device = (figures for name, figures, _ in MEASURED if re.search(name, peak.device))
+    return {k: v for k, v in next(on_device, {}).items() if k not in peak.given}
