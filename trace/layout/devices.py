@@ -79,7 +79,7 @@ def other_accelerator(trace: Trace) -> tuple[str, int]:
     """What an accelerator that is no GPU is called, "" if none was used, and the number of its
     events. The ranges of CUPTI's counters are of a GPU."""
     kinds = [role(name) is Role.DEVICE and not CUDA.match(name) for name in trace.categories]
-    rows = np.flatnonzero(np.array(kinds or [False])[trace.cat])
+    rows = np.flatnonzero(np.array(kinds)[trace.cat]) if any(kinds) else np.empty(0, np.intp)
     if not len(rows):
         return "", 0
     name = device_properties(trace).get(trace.track_of(int(rows[0])).pid, {}).get("name")

@@ -169,14 +169,14 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         fits = np.zeros(len(self.names), dtype=np.bool_)
         for number in np.flatnonzero(self._names_of[list(roles)].any(axis=0)).tolist():
             fits[number] = bool(test(self.names[number][:LONGEST_NAME]))
-        rows = self.rows_of(*roles) if fits.any() else np.empty(0, dtype=np.intp)
-        return rows[fits[self.name[rows]]]
+        rows = np.flatnonzero(fits[self.name]) if fits.any() else np.empty(0, dtype=np.intp)
+        return rows[np.isin(self.role[rows], roles)]
 
     @cached_property
     def _names_of(self) -> Flags:
         """Which names the slices of each role have; shape [roles, names]."""
         found = np.zeros((len(Role), len(self.names)), dtype=np.bool_)
-        found[self.role, self.name] = True
+        found.reshape(-1)[self.role * np.intp(len(self.names)) + self.name] = True
         return found
 
     def matching(self, rows: NDArray[np.integer], test: Callable[[str], object]) -> Flags:

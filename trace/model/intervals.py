@@ -33,8 +33,13 @@ def rows_of(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
     """The rows of these tracks, and where each track begins in that list, then its length."""
     sizes = np.diff(bounds)[tracks]
     begins = np.concatenate(([0], np.cumsum(sizes)))
-    inside = np.arange(begins[-1]) - np.repeat(begins[:-1], sizes)
-    return np.repeat(bounds[tracks], sizes) + inside, begins
+    return ranges(bounds[tracks], sizes), begins
+
+
+def ranges(first: Rows, sizes: Rows) -> Rows:
+    """The numbers from each `first` on, so many of each, one after the other."""
+    found: Rows = np.arange(sizes.sum()) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
+    return found
 
 
 def as_one(begins: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
@@ -87,8 +92,9 @@ def union(start: Int64s, end: Int64s) -> Cover:
     """The time that intervals cover, which may be in any order; shape [n]."""
     if not len(start):
         return Cover(start, end)
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], end[order]
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
     latest = np.maximum.accumulate(end)
     first = np.concatenate(([True], start[1:] > latest[:-1]))
     last = np.concatenate((first[1:], [True]))
@@ -155,7 +161,7 @@ def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
     last = np.searchsorted(cover.start, stretches.end, side="left")
     sizes = np.where(stretches.end > stretches.start, last - first, 0)
     stretch = np.repeat(np.arange(len(sizes)), sizes)
-    part = np.arange(len(stretch)) - np.repeat(np.cumsum(sizes) - sizes - first, sizes)
+    part = ranges(first, sizes)
     start = np.maximum(stretches.start[stretch], cover.start[part])
     end = np.minimum(stretches.end[stretch], cover.end[part])
     number = stretches.number

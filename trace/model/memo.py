@@ -24,7 +24,7 @@ def memo(most: int = 1) -> Callable[[Function], Function]:
             results = vars(owner).setdefault(RESULTS, {}).setdefault(make, {})
             if asked not in results:
                 value = make(owner, *asked)
-                for oldest in list(results)[: len(results) + 1 - most]:
+                for oldest in list(results)[: max(0, len(results) + 1 - most)]:
                     results.pop(oldest, None)
                 results[asked] = value
                 return value

@@ -43,11 +43,15 @@ class Credit(msgspec.Struct, frozen=True, eq=False):
 
 
 class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Of the work of one trace. Built once; takes a second per GB if there is a backward pass."""
+    """Of the work of one trace, each part computed when it is first needed."""
 
     trace: Trace
     line: ThreadLine
-    backward: Backward
+
+    @cached_property
+    def backward(self) -> Backward:
+        """Takes a second per GB if there is a backward pass; see backward_ops."""
+        return backward_ops(self.trace)
 
     @cached_property
     def regions(self) -> Spans:
@@ -101,8 +105,7 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def origins(trace: Trace) -> Origins:
-    """The origins of a trace. May read the file again (see backward_ops)."""
-    return Origins(trace, ThreadLine(trace), backward_ops(trace))
+    return Origins(trace, ThreadLine(trace))
 
 
 def hosts_of(trace: Trace, rows: Integers) -> Int32s:

@@ -47,9 +47,11 @@ def regions(trace: Trace, line: ThreadLine) -> Spans:
     parts = trace.named(
         lambda name: not name.startswith(STEP_PREFIX) and COLLECTIVE.match(name) is None
     )
-    chosen = (trace.source_role == Role.ANNOTATION) & parts[trace.name]
-    chosen |= (trace.source_role == Role.PYTHON) & trace.named(is_module)[trace.name]
-    return Spans(trace, line, np.flatnonzero(chosen & cpu_rows(trace)))
+    notes = np.flatnonzero(trace.source_role == Role.ANNOTATION)
+    calls = np.flatnonzero(trace.named(is_module)[trace.name])
+    calls = calls[trace.source_role[calls] == Role.PYTHON]
+    rows = np.concatenate((notes[parts[trace.name[notes]]], calls))
+    return Spans(trace, line, rows[cpu_rows(trace, rows)])
 
 
 def frames(trace: Trace, line: ThreadLine, wanted: Flags | None = None) -> Spans:
@@ -169,7 +171,7 @@ class Spans:
         return Reach(self._end)
 
 
-def cpu_rows(trace: Trace, rows: Integers | None = None) -> Flags:
-    """Of each of `rows` (default: of the trace): does it lie on a CPU thread."""
+def cpu_rows(trace: Trace, rows: Integers) -> Flags:
+    """Of each of `rows`: does it lie on a CPU thread."""
     of_track = np.array([t.layer in ON_CPU for t in trace.tracks] or [False])
-    return of_track[trace.track if rows is None else trace.track[rows]]
+    return of_track[trace.track[rows]]

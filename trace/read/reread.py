@@ -1,5 +1,5 @@
-"""Some args of some events, and the sequence numbers of all, in one pass over the document, which a
-second process may share.
+"""Some args of some events, and the sequence numbers of all, in one pass over the document, which
+other processes may share.
 
 Decoding a list takes about as long for ten args as for one, so what several answers need is decoded
 together.
@@ -12,7 +12,8 @@ import pickle
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import Generic, NamedTuple, TypeVar
+from functools import partial
+from typing import IO, Generic, NamedTuple, TypeVar
 
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.events import NOTHING, Arguments, Events, Numbered, Wanted, digest
@@ -23,6 +24,7 @@ from fusetui.trace.read.memory import file_in_memory
 from fusetui.trace.read.workers import NUMBER_SIZE, forked, may_fork, taken
 
 T = TypeVar("T")
+MOST = 4  # processes beside the caller, which has something else to do first
 
 
 class StretchArgs(NamedTuple):
@@ -63,36 +65,36 @@ class Reread(Wanted):
 
 
 class Aside(ExitStack, Generic[T]):
-    """The results of the tasks 0 to `count` - 1; a second process works through them while the
+    """The results of the tasks 0 to `count` - 1; other processes work through them while the
     caller does something else first.
 
-    The process is forked if this is the only thread and there is a second core; else, and where it
-    fails, the caller does all tasks in `results`. `task` must be pure, and its results small: they
-    are pickled. Use as a context manager: at its end the process is stopped.
+    They are forked if this is the only thread and there are other cores; else, and where they
+    fail, the caller does all tasks in `results`. `task` must be pure, and its results small: they
+    are pickled. Use as a context manager: at its end the processes are stopped.
     """
 
     def __init__(self, count: int, task: Callable[[int], T], is_worth_it: bool = True) -> None:
         super().__init__()
         self._count, self._task = count, task
-        self._child = 0
-        if is_worth_it and may_fork() and workers.core_count() > 1:
+        self._children: dict[int, IO[bytes]] = {}  # where each puts its results
+        others = min(workers.core_count() - 1, count, MOST)
+        if is_worth_it and others > 0 and may_fork():
             with suppress(OSError):  # no more processes or files
-                self._start()
+                self._start(others)
 
     def results(self) -> dict[int, T]:
-        """Takes part in the rest, and waits for the other process."""
-        found: dict[int, T] = {}
-        if self._child:
-            found = {number: self._task(number) for number in taken(self._given, seconds=0)}
-            self._wait()
-            self._file.seek(0)
+        """Takes part in the rest, and waits for the other processes."""
+        given = taken(self._given, seconds=0) if self._children else ()
+        found = {number: self._task(number) for number in given}
+        while self._children:
+            file = self._wait()
+            file.seek(0)
             with suppress(OSError, EOFError, pickle.UnpicklingError):  # it ended early
-                found |= pickle.load(self._file)  # no other process can write to it
+                found |= pickle.load(file)  # no other process can write to it
         return found | {n: self._task(n) for n in range(self._count) if n not in found}
 
-    def _start(self) -> None:
+    def _start(self, others: int) -> None:
         """Raises OSError."""
-        self._file = self.enter_context(file_in_memory())
         self._given, give = os.pipe()
         self.callback(os.close, self._given)
         for end in (self._given, give):
@@ -101,20 +103,24 @@ class Aside(ExitStack, Generic[T]):
             for number in range(self._count):
                 os.write(give, number.to_bytes(NUMBER_SIZE, "little"))
         os.close(give)
-        self._child = forked(self._work)
         self.callback(self._stop)
+        for _ in range(others):
+            file = self.enter_context(file_in_memory())
+            self._children[forked(partial(self._work, file))] = file
 
     def _stop(self) -> None:
-        if self._child:
-            os.kill(self._child, signal.SIGKILL)
+        while self._children:
+            os.kill(next(reversed(self._children)), signal.SIGKILL)
             self._wait()
 
-    def _work(self) -> None:
+    def _work(self, file: IO[bytes]) -> None:
         done = {number: self._task(number) for number in taken(self._given)}
-        pickle.dump(done, self._file, protocol=pickle.HIGHEST_PROTOCOL)
-        self._file.flush()
+        pickle.dump(done, file, protocol=pickle.HIGHEST_PROTOCOL)
+        file.flush()
 
-    def _wait(self) -> None:
+    def _wait(self) -> IO[bytes]:
+        """For the last one of the processes: the file that it filled."""
+        child, file = self._children.popitem()
         with suppress(ChildProcessError):
-            os.waitpid(self._child, 0)
-        self._child = 0
+            os.waitpid(child, 0)
+        return file

@@ -1,4 +1,4 @@
-"""What the findings need of the args is read in one pass, by two processes if it can be."""
+"""What the findings need of the args is read in one pass, by several processes if it can be."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from msgspec.structs import replace
 from tests.laptops import needs_fork
 from tests.places import TRACES
 
+from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import args_read, why
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.rules import answer_early
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import open_trace
 from fusetui.trace.program.backward import backward_ops
 from fusetui.trace.read import workers
 from fusetui.trace.read.document import Document
+from fusetui.trace.read.document_text import Filed
 
 TRACE = TRACES / "mi250_minitoy.json.gz"
 FORWARD_ONLY = TRACES / "h100_bert-small.json.gz"
@@ -45,7 +49,7 @@ def test_nothing_is_read_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @needs_fork
 @pytest.mark.parametrize("path", [TRACE, FORWARD_ONLY])
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", [1, 2, 4])
 def test_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch, cores: int, path: Path) -> None:
     with monkeypatch.context() as without:
         without.setattr(why_module, "args_read", lambda _: nullcontext())
@@ -54,3 +58,16 @@ def test_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch, cores: int, p
     monkeypatch.setattr(workers, "core_count", lambda: cores)
     found = why(open_trace(str(path), cached=False))
     assert replace(found, wanted=()) == replace(expected, wanted=())  # arrays are not compared
+
+
+@pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name)
+def test_the_rules_that_are_answered_early_read_nothing(
+    monkeypatch: pytest.MonkeyPatch, path: Path
+) -> None:
+    def fail(*_: object) -> bytes:
+        raise AssertionError("something is read")
+
+    trace = open_trace(str(path), cached=False)
+    for kind in (Document, Filed):
+        monkeypatch.setattr(kind, "part", fail)
+    answer_early(Facts(Accounts(trace)))

@@ -43,6 +43,19 @@ def test_a_result_is_computed_once_for_each_of_the_last_arguments() -> None:
     assert asked == [1, 2, 3, 1, 3]
 
 
+def test_as_many_results_are_kept_as_may_be() -> None:
+    asked: list[int] = []
+    owner, numbers = Owner(), list(range(7))
+
+    @memo(len(numbers))
+    def same(owner: Owner, number: int) -> int:
+        asked.append(number)
+        return number
+
+    assert [same(owner, number) for number in numbers * 2] == numbers * 2
+    assert asked == numbers
+
+
 def shown(trace: Trace) -> object:
     return details(explained(opened(trace)).side, int(trace.gpu_rows[0]), 80, 12, UNICODE)
 

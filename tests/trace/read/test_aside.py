@@ -46,6 +46,16 @@ def test_two_processes_share_the_tasks() -> None:
 
 @needs_fork
 @pytest.mark.usefixtures("two_cores")
+def test_several_processes_share_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "core_count", lambda: 4)
+    with Aside(TASKS, slow_square) as every:
+        found = every.results()
+    assert squares(found) == EXPECTED
+    assert len({process for _, process in found.values()}) == 4
+
+
+@needs_fork
+@pytest.mark.usefixtures("two_cores")
 def test_the_other_process_works_while_this_one_does_something_else() -> None:
     with Aside(TASKS, slow_square) as both:
         time.sleep(0.02 * TASKS)

@@ -21,6 +21,7 @@ from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
+from fusetui.trace.model.intervals import ranges
 
 LATE_NO_LONGER = 0.01  # of the lateness at the collective where the wait is
 MOST_BACK = 4096  # collectives that a chain is followed back through
@@ -88,7 +89,7 @@ def charges_of(
     first, until = (np.searchsorted(wait, matched.of_row[rows], side) for side in ("left", "right"))
     counts = until - first
     row = np.repeat(rows, counts)
-    at = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(row))
+    at = ranges(first, counts)
     ns: Floats = np.asarray(amount[row] * share[at], dtype=np.float64)
     whom = np.maximum(owner[at] - ranks, -1) + 1
     lost = np.asarray(np.bincount(whom, weights=ns, minlength=NOBODY + 1)[1:], dtype=np.float64)

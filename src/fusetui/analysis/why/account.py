@@ -18,7 +18,7 @@ from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Int64s, distinct
-from fusetui.trace.model.categories import CPU_LAYERS
+from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, common, union
@@ -40,10 +40,12 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         """All CPU threads, on as many lines of time as they need."""
         trace = self.trace
         most, thread = TimeLine(trace).most, trace.thread_of_track
-        tracks = np.bincount(trace.track[self.kinds != Host.NOTHING])
-        chosen = distinct(thread[np.flatnonzero(tracks)])
+        firsts = [track.first_row for track in trace.tracks]
+        kinds = np.minimum.reduceat(self.kinds, firsts) if firsts else self.kinds
+        chosen = distinct(thread[kinds != Host.NOTHING])
         parts = (chosen[at : at + most] for at in range(0, len(chosen), most))
-        return tuple(Threads(trace, self.kinds, np.isin(thread, part)) for part in parts)
+        alone = len(chosen) <= most
+        return tuple(Threads(trace, self.kinds, np.isin(thread, part), alone) for part in parts)
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
@@ -177,6 +179,6 @@ def _collectives(trace: Trace, line: Threads) -> Cover:
 def waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is that of a function that waits."""
     frames = line.slices(Host.PYTHON)
-    waits = union(*frames.only(trace.matching(frames.rows, WAITS.search))[1:])
-    parts = frames.only(waits.place_of(frames.start) >= 0).parts()  # and what they call
+    waits = union(*line.bounds(line.own(trace.rows_named(WAITS.search, Role.PYTHON))))
+    parts = frames.begun_in(waits)[0].parts()  # and what they call
     return union(*parts.only(trace.matching(parts.rows, WAITS.search))[1:])

@@ -13,7 +13,7 @@ from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text
 from fusetui.analysis.why.model import Breakdown, Share, Unknown, Why
-from fusetui.analysis.why.rules import findings_of, lacks_of
+from fusetui.analysis.why.rules import answer_early, findings_of, lacks_of
 from fusetui.analysis.why.selection import Question, Selection, account_of, asked, on_this_device
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline import many
@@ -35,7 +35,8 @@ def explained(question: Question) -> tuple[Why, Facts]:
     """All answers, and what was computed for them."""
     with args_read(question.accounts.trace):
         found = account_of(question)
-    facts = Facts(question.accounts, question.lines, question.window)
+        facts = Facts(question.accounts, question.lines, question.window)
+        answer_early(facts)
     lacks = lacks_of(facts)
     findings, wanted, unknown, below = findings_of(facts)
     modules = module_times(facts.kernels.origins) if question.is_whole else None

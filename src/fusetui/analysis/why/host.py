@@ -17,16 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.text.patterns import late
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
+    FOREVER,
     Cover,
     Reach,
     common,
     innermost,
     joined,
     pieces,
+    ranges,
     union,
     without,
 )
@@ -110,8 +112,14 @@ class Slices(NamedTuple):
     start: Int64s
     end: Int64s
 
-    def only(self, which: Flags) -> Slices:
+    def only(self, which: Flags | Rows) -> Slices:
+        which = np.flatnonzero(which) if which.dtype == np.bool_ else which  # once, for all three
         return Slices(self.rows[which], self.start[which], self.end[which])
+
+    def begun_in(self, cover: Cover) -> tuple[Slices, Rows]:
+        """The slices that start inside a cover, and how many do in each of its intervals."""
+        first, last = (self.start.searchsorted(times) for times in cover[:2])
+        return self.only(ranges(first, last - first)), last - first
 
     def parts(self) -> Slices:
         """When each is the innermost one: parts that do not overlap, in order."""
@@ -126,9 +134,10 @@ class Slices(NamedTuple):
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
         """The slices that lie at least partly in one of some stretches."""
-        ended = np.sort(end).searchsorted(self.start, side="right")
-        begun = np.sort(begin).searchsorted(self.end, side="left")
-        return self.only(ended < begun)
+        # Of n stretches that ended before a slice starts: whether n + 1 begin before it ends.
+        ended = np.append(self.start.searchsorted(np.sort(end)), len(self.start))
+        begun = np.repeat(np.append(np.sort(begin), FOREVER), np.diff(ended, prepend=0))
+        return self.only(begun < self.end)
 
 
 def together(slices: Sequence[Slices]) -> Slices:
@@ -149,6 +158,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     trace: Trace
     kinds: NDArray[np.int8]  # see host_kinds
     tracks: Flags  # which belong to the threads; shape [tracks]
+    alone: bool  # there are no other threads
 
     @cached_property
     def _number(self) -> Int64s:
@@ -179,11 +189,13 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found if in_order else together([found])
 
     def own(self, rows: Rows) -> Rows:
-        return rows if self.tracks.all() else rows[self.tracks[self.trace.track[rows]]]
+        return rows if self.alone else rows[self.tracks[self.trace.track[rows]]]
 
     def bounds(self, rows: Rows) -> tuple[Int64s, Int64s]:
         """Starts and ends of slices of these threads on the line."""
-        start = self.on_line(self.trace.track[rows], self.trace.start[rows])
+        line = TimeLine(self.trace)
+        start = (self._number * line.length - line.begin_ns).take(self.trace.track[rows])
+        start += self.trace.start[rows]
         return start, start + self.trace.dur[rows]
 
     @cached_property
@@ -208,14 +220,11 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         start inside an op can start later than the innermost one, and there are few of them."""
         ops, frames = self.slices(Host.OP), self.slices(Host.PYTHON)
         whole = union(*ops[1:])
-        inside = whole.place_of(frames.start)
-        around = distinct(inside[inside >= 0])
-        if not len(around):
+        inside, counts = frames.begun_in(whole)
+        if not len(inside.rows):
             return whole
-        part = Cover(whole.start[around], whole.end[around])
-        found = self._innermost(
-            [frames.only(inside >= 0), ops.only(part.place_of(ops.start) >= 0)], (Host.PYTHON,)
-        )
+        part = Cover(whole.start[counts > 0], whole.end[counts > 0])
+        found = self._innermost([inside, ops.begun_in(part)[0]], (Host.PYTHON,))
         return without(whole, common(part, *found))
 
     def _innermost(self, slices: Sequence[Slices], kinds: Sequence[Host]) -> tuple[Cover, ...]:

@@ -207,10 +207,10 @@ DEEPEST = 2000  # how many slices around one moment are examined; Python itself 
 def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Rows:
     """The op, the annotation, the module and the frame that covered most of each stretch
     [begin, end) of a line of time (ns): rows of shape [4, stretches], -1 for none."""
-    frames = line.slices(Host.PYTHON)
+    kinds = (Host.OP, Host.ANNOTATION, Host.PYTHON)
+    *others, frames = (line.slices(kind).touching(begin, end) for kind in kinds)
     calls = trace.matching(frames.rows, is_module)
-    kinds = (line.slices(Host.OP), line.slices(Host.ANNOTATION))
-    every = (*kinds, frames.only(calls), frames.only(~calls))
+    every = (*others, frames.only(calls), frames.only(~calls))
     return np.stack([most_of(trace, slices, begin, end) for slices in every])
 
 

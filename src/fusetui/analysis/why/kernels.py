@@ -51,12 +51,13 @@ def by_text(
 MOST_ROWS = 5  # rows of evidence for one finding
 
 
-def the_most(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
+def the_most(rows: NDArray[np.integer], ns: Int64s, among: int = 1000) -> tuple[int, ...]:
     """The rows with the most time, each once; -1 means none."""
-    found = rows[np.argsort(-ns, kind="stable")]
-    found = found[found >= 0]
-    first = np.sort(np.unique(found, return_index=True)[1])
-    return tuple(found[first[:MOST_ROWS]].tolist())
+    few = np.flatnonzero(ns >= np.partition(ns, -among)[-among]) if among < len(ns) else slice(None)
+    found = rows[few][np.argsort(-ns[few], kind="stable")]
+    most = tuple(dict.fromkeys(found[found >= 0].tolist()))[:MOST_ROWS]
+    enough = len(most) == MOST_ROWS or among >= len(ns)
+    return most if enough else the_most(rows, ns, len(ns))
 
 
 SHORTEST = 2_000  # no kernel is expected to take fewer nanoseconds than this
@@ -123,11 +124,16 @@ class Kernels:
         found = by_text(self.trace, rows, ns, lambda name: getattr(decode(name), "family", ""))
         return {name: ns for name, (_, ns) in found.items() if ns}
 
-    def _of(self, rows: Rows, values: NDArray[Any], missing: float) -> NDArray[Any]:
-        """The values of some rows of the trace for these, in their order."""
-        found = np.full(len(self.trace), missing, dtype=values.dtype)
-        found[rows] = values
+    @cached_property
+    def _place(self) -> NDArray[np.int32]:
+        """The place of each among the rows of the jobs, -1 for none."""
+        found = np.full(len(self.trace), -1, dtype=np.int32)
+        found[self.jobs.rows] = np.arange(len(self.jobs.rows))
         return found[self.rows]
+
+    def _of(self, values: NDArray[Any], missing: float) -> NDArray[Any]:
+        """The values of the rows of the jobs for these, in their order."""
+        return np.append(values, values.dtype.type(missing))[self._place]
 
     @cached_property
     def in_order(self) -> Rows:
@@ -171,16 +177,14 @@ class Kernels:
         bound = np.fmax(np.fmax(compute, memory), SHORTEST)
         least = np.nan_to_num(known.of_each(lambda job: job.limits.least_ns))
         bound_ns, least_ns = (
-            self._of(known.rows, np.where(near, ns, -1).astype(np.int64), -1)
+            self._of(np.where(near, ns, -1).astype(np.int64), -1)
             for ns in (np.rint(bound), np.floor(least))
         )
         return Bounds(
             bound_ns=bound_ns,
             at_stake_ns=np.where(bound_ns >= 0, np.maximum(self.effective_ns - bound_ns, 0), 0),
             least_ns=least_ns,
-            assumed=self._of(
-                known.rows, near & (known.of_each(lambda job: float(job.assumed)) == 1), False
-            ),
+            assumed=self._of(near & (known.of_each(lambda job: float(job.assumed)) == 1), False),
         )
 
     @cached_property
@@ -197,7 +201,7 @@ class Kernels:
     @cached_property
     def job_numbers(self) -> Int64s:
         """The number of the job of each, -1 for none."""
-        return self._of(self.jobs.rows, self.jobs.number.astype(np.int64), -1)
+        return self._of(self.jobs.number.astype(np.int64), -1)
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -207,12 +211,12 @@ class Kernels:
     def inputs(self) -> Arguments:
         """The inputs of the op of each row, for kernels only (see many.INPUTS)."""
         found = self.jobs.inputs
-        return Arguments(self._of(self.jobs.rows, found.number, -1), found.texts)
+        return Arguments(self._of(found.number, -1), found.texts)
 
     @cached_property
     def blocks(self) -> Int64s:
         """How many blocks each was launched with, 0 where that is not known."""
-        return self._of(self.jobs.rows, blocks_of_each(self.trace, self.jobs), 0)
+        return self._of(blocks_of_each(self.trace, self.jobs), 0)
 
     @cached_property
     def sms(self) -> Int64s:
@@ -224,7 +228,7 @@ class Kernels:
 
     def of_jobs(self, value: Callable[[KernelJob], float | None]) -> NDArray[np.float64]:
         """A figure of each row by its job, nan for none."""
-        return self._of(self.jobs.rows, self.jobs.of_each(value), np.nan)
+        return self._of(self.jobs.of_each(value), np.nan)
 
     @cached_property
     def peak(self) -> Peak | None:

@@ -88,7 +88,8 @@ def warm_up(
     `kinds`: see host_kinds; `compiling`: the slices in which something is compiled."""
     found: list[tuple[Once, Cover]] = []
     before = NOTHING
-    waiting = np.flatnonzero((kinds == Host.SYNC) & launching[trace.track])
+    waiting = np.flatnonzero(kinds == Host.SYNC)
+    waiting = waiting[launching[trace.track[waiting]]]
     waits = union(trace.start[waiting], trace.end[waiting])
     for part in _parts(trace, kinds, spans, compiling):
         own = launching[trace.track[part.rows]]

@@ -88,6 +88,7 @@ class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     of_kernels: bool = False  # about the work of the device, not about its idle time
     once: bool = False  # about what happens once, however many steps are recorded
     without_gpu: bool = False  # needs no GPU events
+    reads: bool = False  # what only the file has; those of kernels may read args
     find: Callable[[Facts], Iterable[Claim]] = lambda _: ()  # raises CannotTell
 
     def __call__(self, find: Callable[[Facts], Iterable[Claim]]) -> Rule:
@@ -223,6 +224,13 @@ class Answers(NamedTuple):
     wanted: tuple[Wanted | None, ...]  # of each finding
     unknown: tuple[Unknown, ...]
     below: dict[str, int]
+
+
+def answer_early(facts: Facts) -> None:
+    """The rules that need nothing but columns, while another process reads the file."""
+    for rule in all_rules():
+        if not (rule.of_kernels or rule.reads):
+            claims_of(facts, rule)
 
 
 def findings_of(facts: Facts) -> Answers:

@@ -69,6 +69,7 @@ UNUSED = 0.2  # of what is reserved was never allocated at once
     remedy="{nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and }"
     "torch.{intel:xpu|:cuda}.empty_cache() once between phases of different sizes.",
     thresholds={"nearly_full": NEARLY_FULL, "unused": UNUSED},
+    reads=True,
 )
 def memory_headroom(facts: Facts) -> Iterator[Claim]:
     if facts.window:
