@@ -18,7 +18,7 @@ from fusetui.trace.model.joined import rows_there
 from fusetui.trace.program.modules import Unclaimed, cpu_ns, gpu_figures, unclaimed
 from fusetui.trace.program.origin import Credit, Origins
 from fusetui.trace.program.own_code import Function, function_of, is_in, is_own
-from fusetui.trace.program.regions import Spans, cpu_rows, frames
+from fusetui.trace.program.regions import Spans, frames, python_rows
 
 Idle = tuple[Integers, Int64s]
 """Rows of CPU threads, and how long (ns) a device was idle because of each; equal shapes."""
@@ -118,8 +118,7 @@ def _lines(found: Origins, file: str | None) -> tuple[Mapping[int, Function], Fu
     """The lines of the requested functions from which others were called, and the frames that they
     called. torch 2.14 and later record the line (`CallFrom`: `file.py:42`)."""
     trace = found.trace
-    rows = rows_there(trace, Role.PYTHON)
-    rows = rows[cpu_rows(trace, rows)]
+    rows = python_rows(trace)
     read = arguments(trace.elements, trace.order[rows], (CALLED_FROM,), "callers")
     lines = [_line_of(text) for (text,) in read.distinct]
     asked = [line is not None and _is_asked(line[0], file) for line in lines]

@@ -22,7 +22,15 @@ from fusetui.trace.model.arrays import Flags, Int32s, Integers, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.backward import Backward, backward_ops
-from fusetui.trace.program.regions import Spans, ThreadLine, cpu_rows, frames, is_module, regions
+from fusetui.trace.program.regions import (
+    Spans,
+    ThreadLine,
+    cpu_rows,
+    frames,
+    is_module,
+    python_rows,
+    regions,
+)
 
 
 class Nowhere(StrEnum):
@@ -128,8 +136,8 @@ def module_of(found: Origins, rows: Integers | None = None) -> Int32s:
 
 
 def frame_of(found: Origins, rows: Integers | None = None) -> Int32s:
-    """The same for the innermost Python frame."""
-    return _span_of(found, found.frames, rows)
+    """The same for the innermost Python frame, of a function or a module."""
+    return _span_of(found, Spans(found.trace, found.line, python_rows(found.trace)), rows)
 
 
 def _span_of(found: Origins, spans: Spans, rows: Integers | None) -> Int32s:

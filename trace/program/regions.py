@@ -60,9 +60,14 @@ def frames(trace: Trace, line: ThreadLine, wanted: Flags | None = None) -> Spans
     chosen = trace.named(lambda name: not is_module(name))
     if wanted is not None:
         chosen[:-1] &= wanted[: len(trace.names)]
-    rows = rows_there(trace, Role.PYTHON)
-    rows = rows[cpu_rows(trace, rows)]
+    rows = python_rows(trace)
     return Spans(trace, line, rows[chosen[trace.name[rows]]])
+
+
+def python_rows(trace: Trace) -> Rows:
+    """The Python frames of functions and of modules."""
+    rows = rows_there(trace, Role.PYTHON)
+    return rows[cpu_rows(trace, rows)]
 
 
 FARTHEST = 1 << 62

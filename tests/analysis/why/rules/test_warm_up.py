@@ -32,6 +32,17 @@ def test_the_first_launch_of_a_kernel(found: Ask, event: Make) -> None:
     assert found("slow-launches", events) == []
 
 
+def test_what_is_not_named_is_told_as_a_sum(found: Ask, event: Make) -> None:
+    """10 ms in a first launch, and 200 us, less than 5 %, in an allocation."""
+    events = [*launch(event, 0, 5, "before"), *launch(event, 100, 10_000)]
+    events += [event("cudaMalloc", 10_200, 200, cat="cuda_runtime"), *launch(event, 10_450, 5)]
+    (finding,) = found("warm-up", [*events, *launch(event, 10_500, 5)])
+    assert finding.at_stake_ns == 10_200_000
+    assert "10 ms in first launches of kernels (1 x cudaLaunchKernel), 200 us in the rest." in (
+        finding.text
+    )
+
+
 @pytest.mark.parametrize(("load", "certainty"), [(3_000, "likely"), (300, "certain")])
 def test_what_is_left_of_a_cold_start_is_likely_to_be_cold(
     found: Ask, event: Make, load: int, certainty: str

@@ -103,9 +103,12 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
         return
     longest = sorted(waited, key=lambda n: -waited[n])[:SHOWN]
     shown = [n for n in longest if waited[n] >= FEWEST_SHARE * whole]
-    named = ", ".join(f"{duration(waited[n])} in {_part(facts, n, len(shown) == 1)}" for n in shown)
+    parts = [f"{duration(waited[n])} in {_part(facts, n, len(shown) == 1)}" for n in shown]
+    if rest := whole - sum(waited[n] for n in shown):
+        parts.append(f"{duration(rest)} in the rest")
     yield Claim(
-        text=f"Warm-up: the GPU waits {of_span(facts, whole)} for what happens once: {named}. What "
+        text=f"Warm-up: the GPU waits {of_span(facts, whole)} for what happens once: "
+        f"{', '.join(parts)}. What "
         "is said of launches, loading and compilation leaves it out.",
         at_stake_ns=whole,
         rows=facts.heaviest(np.concatenate([facts.warm_up[n][0].rows for n in shown])),
