@@ -45,8 +45,7 @@ def nest(start: Int64s, end: Int64s) -> Nesting:
 def nest_tracks(bounds: Int64s, start: Int64s, end: Int64s) -> Nesting:
     """The trees of all tracks; rows count from the first row of the trace.
 
-    Track n has the rows [bounds[n], bounds[n + 1]), sorted by (start, -duration), which nest
-    perfectly.
+    Track n has those from bounds[n] on; sorted by (start, -duration), they nest perfectly.
     """
     if nested is not None:
         return _compiled(bounds, start, end)[0]
@@ -80,16 +79,9 @@ def _compiled(
     calls = np.zeros(len(start), dtype=np.bool_) if call is None else call
     tree = Nesting(*(np.empty(len(start), dtype=np.int32) for _ in range(3)))
     crossing = np.empty(len(start), dtype=np.bool_)
-    nested.trees(
-        np.ascontiguousarray(bounds),
-        np.ascontiguousarray(start),
-        np.ascontiguousarray(end),
-        np.ascontiguousarray(calls),
-        tree.depth,
-        tree.parent,
-        tree.end_row,
-        crossing,
-    )
+    flat = np.ascontiguousarray
+    given = flat(bounds), flat(start), flat(end), flat(calls)
+    nested.trees(*given, tree.depth, tree.parent, tree.end_row, crossing)
     return tree, np.flatnonzero(crossing)
 
 
@@ -103,8 +95,7 @@ def rows_by_depth(depth: Int32s | Int64s) -> tuple[Rows, list[int]]:
 
 
 def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Int32s:
-    """The sub-row of each row, 0 where nothing overlaps without nesting; rows are sorted by (start,
-    -duration).
+    """The sub-row of each row, 0 where nothing crosses; rows are sorted by (start, -duration).
 
     `flat`: slices may not lie inside each other either (kernels of one stream). `call` marks
     runtime calls: two with equal times are neighbors, not parent and child.

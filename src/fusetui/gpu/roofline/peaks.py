@@ -7,7 +7,7 @@ where that is faster; `fp32` and `fp64` are the plain cores, `fp32_matrix` and `
 matrix ones. `fp16_plain` and `bf16_plain` are the plain cores too: a SIMT hgemm runs on them. One
 GCD of an MI250 is one device.
 
-The sheet of a device is named above its entry. Pages that have the figures of many of them:
+Sheets are named in peaks.txt. Pages that have the figures of many devices:
 
 * https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md, "TFLOPS
   comparison table", "Accelerator memory size and speed" and "Caches", with a link to the maker's
@@ -22,7 +22,8 @@ The sheet of a device is named above its entry. Pages that have the figures of m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -67,104 +68,27 @@ class Peak(msgspec.Struct, frozen=True):
         return found * TERA if found else None
 
 
-def _rates(text: str) -> dict[str, float]:
-    """TFLOP/s by kind of arithmetic; `half` is fp16 and bf16."""
-    rates = {kind: float(rate) for kind, _, rate in (word.partition("=") for word in text.split())}
-    half = rates.pop("half", None)
-    return {**({"fp16": half, "bf16": half} if half else {}), **rates}
+def _peaks() -> Iterator[Peak]:
+    """The devices of peaks.txt, which says how it is written."""
+    sets: dict[str, str] = {}
+    for line in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines():
+        name, colon, figures = line.partition(": ")
+        if line.startswith("#") or not line:
+            continue
+        if colon:
+            sets[name] = figures
+        else:
+            pattern, sms, bandwidth, cache, words = filter(None, map(str.strip, line.split("  ")))
+            every = " ".join(sets.get(word, word) for word in words.split()).split()
+            rates = dict(word.split("=") for word in every)
+            least, _, most = rates.pop("memory", "").partition("-")
+            half = {kind: rates["half"] for kind in ("fp16", "bf16") if "half" in rates}
+            teraflops = {k: float(v) for k, v in {**half, **rates}.items() if k != "half"}
+            gb = (int(least), int(most)) if most else None
+            yield Peak(pattern, int(sms), float(bandwidth), float(cache), teraflops, gb)
 
 
-_A100 = _rates(
-    "half=312 fp64=9.7 fp64_matrix=19.5 fp32=19.5 fp16_plain=78 bf16_plain=39 tf32=156 int8=624"
-)
-_H100 = _rates(
-    "half=989.4 fp64=33.5 fp64_matrix=66.9 fp32=66.9 fp16_plain=133.8 bf16_plain=133.8 "
-    "tf32=494.7 fp8=1978.9 int8=1978.9"
-)
-_H100_NVL = _rates("half=835.5 fp64=30 fp64_matrix=60 fp32=60 tf32=417.5 fp8=1670.5 int8=1670.5")
-_H100_PCIE = _rates("half=756 fp64=25.6 fp64_matrix=51.2 fp32=51.2 tf32=378 fp8=1513 int8=1513")
-_B200 = _rates("half=2250 fp64=40 fp64_matrix=40 fp32=80 tf32=1125 fp8=4500 int8=4500")
-_B300 = _rates("half=2250 fp64=1.25 fp64_matrix=1.25 fp32=75 tf32=1125 fp8=4500")
-_A30 = _rates("half=165 fp64=5.2 fp64_matrix=10.3 fp32=10.3 tf32=82 int8=330")
-_MI300X = _rates(
-    "half=1307.4 fp64=81.7 fp64_matrix=163.4 fp32=163.4 fp32_matrix=163.4 tf32=653.7 "
-    "fp8=2614.9 int8=2614.9"
-)
-_MI300A = _rates(
-    "half=980.6 fp64=61.3 fp64_matrix=122.6 fp32=122.6 fp32_matrix=122.6 tf32=490.3 "
-    "fp8=1961.2 int8=1961.2"
-)
-_MI250X = _rates("half=191.5 fp64=23.9 fp64_matrix=47.9 fp32=23.9 fp32_matrix=47.9 int8=191.5")
-_MI250 = _rates("half=181 fp64=22.6 fp64_matrix=45.3 fp32=22.6 fp32_matrix=45.3 int8=181")
-_MI100 = _rates("fp16=184.6 bf16=92.3 fp32=23.1 fp32_matrix=46.1 fp64=11.5")
-
-# The first pattern that fits decides. The comment above an entry names its sheet.
-PEAKS: Final = (
-    # NVIDIA HGX B200 and DGX B200 data sheets (an eighth of the system), Blackwell brief
-    Peak(r"\bB200\b", 148, 8000, 126, _B200),
-    # NVIDIA HGX B300 data sheet (an eighth of the system)
-    Peak(r"\bB300\b", 148, 8000, 126, _B300),
-    # NVIDIA H200 Tensor Core GPU data sheet
-    Peak(r"\bH200 NVL\b", 132, 4800, 50, _H100_NVL),
-    Peak(r"\bH200\b", 132, 4800, 50, _H100),
-    # NVIDIA GH200 Grace Hopper Superchip data sheet, with 96 GB of HBM3 (480 GB are the CPU's)
-    Peak(r"\bGH200 480GB$", 132, 4000, 60, _H100),
-    # NVIDIA H100 Tensor Core GPU data sheet, Hopper architecture white paper
-    Peak(r"\bH100 PCIe\b", 114, 2039, 50, _H100_PCIE),
-    Peak(r"\bH100 NVL\b", 132, 3938, 50, _H100_NVL),
-    Peak(r"\bH100 (80GB HBM3|SXM)", 132, 3352, 50, _H100),
-    # NVIDIA A100 Tensor Core GPU data sheet, Ampere architecture white paper
-    Peak(r"\bA100 80GB PCIe\b", 108, 1935, 40, _A100),
-    Peak(r"\bA100-SXM4-80GB\b", 108, 2039, 40, _A100),
-    Peak(r"\bA100-(SXM4|PCIE)-40GB\b", 108, 1555, 40, _A100),
-    # the same: its 40 GB modules under their board number
-    Peak(r"\bA100-PG50[69]", 108, 1555, 40, _A100, (38, 44)),
-    # NVIDIA A30 data sheet
-    Peak(r"\bA30$", 56, 933, 24, _A30),
-    # NVIDIA A10 data sheet
-    Peak(r"\bA10$", 72, 600, 6, _rates("half=125 fp32=31.2 tf32=62.5 int8=250")),
-    # NVIDIA A10G data sheet (AWS): half the tensor rate of an A10
-    Peak(r"\bA10G$", 80, 600, 6, _rates("half=70 fp32=35 tf32=35 int8=140")),
-    # NVIDIA A40 data sheet
-    Peak(r"\bA40$", 84, 696, 6, _rates("half=149.7 fp32=37.4 tf32=74.8 int8=299.3")),
-    # NVIDIA L4 data sheet
-    Peak(r"\bL4$", 58, 300, 48, _rates("half=121 fp32=30.3 tf32=60 fp8=242.5 int8=242.5")),
-    # NVIDIA L40S data sheet
-    Peak(r"\bL40S$", 142, 864, 96, _rates("half=362.05 fp32=91.6 tf32=183 fp8=733 int8=733")),
-    # NVIDIA L40 data sheet
-    Peak(r"\bL40$", 142, 864, 96, _rates("half=181.05 fp32=90.5 tf32=90.5 fp8=362 int8=362")),
-    # NVIDIA T4 data sheet
-    Peak(r"\bT4$", 40, 320, 4, _rates("fp16=65 fp16_plain=16.3 fp32=8.1 int8=130")),
-    # NVIDIA V100 data sheet; DGX Station data sheet (500 TFLOPS for four V100)
-    Peak(r"\bV100S-PCIE", 80, 1134, 6, _rates("fp16=130 fp32=16.4 fp64=8.2")),
-    Peak(r"\bV100-PCIE", 80, 900, 6, _rates("fp16=112 fp16_plain=28.3 fp32=14 fp64=7")),
-    Peak(r"\bV100-(SXM2|DGXS)", 80, 900, 6, _rates("fp16=125 fp16_plain=31.3 fp32=15.7 fp64=7.8")),
-    # NVIDIA Tesla P100 data sheet; Quadro GP100 data sheet
-    Peak(r"\bP100-SXM2", 56, 732, 4, _rates("fp16=21.2 fp16_plain=21.2 fp32=10.6 fp64=5.3")),
-    Peak(r"\bGP100$", 56, 717, 4, _rates("fp16=20.7 fp16_plain=20.7 fp32=10.3 fp64=5.2")),
-    # NVIDIA RTX Blackwell GPU architecture white paper
-    Peak(r"\bRTX 5090$", 170, 1792, 96, _rates("half=209.5 fp16_acc16=419 fp32=104.8 tf32=104.8")),
-    # NVIDIA Ada GPU architecture white paper
-    Peak(r"\bRTX 4090$", 128, 1008, 72, _rates("half=165.2 fp16_acc16=330.3 fp32=82.6 tf32=82.6")),
-    # NVIDIA Ampere GA102 GPU architecture white paper
-    Peak(r"\bRTX 3090$", 82, 936, 6, _rates("half=71 fp16_acc16=142 fp32=35.6 tf32=35.6")),
-    # NVIDIA Turing GPU architecture white paper, Founders Edition
-    Peak(r"\bRTX 2080 Ti$", 68, 616, 5.5, _rates("fp16=56.9 fp16_acc16=113.8 fp32=14.2")),
-    # AMD Instinct MI355X data sheet; MI350X data sheet
-    Peak(r"\bMI355X\b", 256, 8000, 256, _rates("half=2516.6 fp8=5033.2 int8=5033.2 fp32=157.3")),
-    Peak(r"\bMI350X\b", 256, 8000, 256, _rates("half=2306.9 fp8=4613.7 int8=4613.7 fp32=144.2")),
-    # AMD Instinct MI325X data sheet; MI300X data sheet; MI300A data sheet
-    Peak(r"\bMI325X\b", 304, 6000, 256, _MI300X),
-    Peak(r"\bMI300X\b", 304, 5325, 256, _MI300X),
-    Peak(r"\bMI300A\b", 228, 5325, 256, _MI300A),
-    # AMD Instinct MI250X and MI250 data sheets, half of each; MI210 data sheet
-    Peak(r"\bMI250X\b", 110, 1638.4, 8, _MI250X),
-    Peak(r"\bMI250\b", 104, 1638.4, 8, _MI250),
-    Peak(r"\bMI210\b", 104, 1638.4, 8, _MI250),
-    # AMD Instinct MI100 data sheet
-    Peak(r"\bMI100\b", 120, 1228.8, 8, _MI100),
-)
-
+PEAKS: Final = tuple(_peaks())
 
 NAMELESS: Final = (
     ("AMD Instinct MI325X", (9, 4, 304), (230, 280)),
