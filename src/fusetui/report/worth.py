@@ -64,7 +64,8 @@ def worth_part(found: Why, one: Finding) -> str:
     whole = "a step" if is_step and len(found.steps) > 1 else f"of the {found.worth_of}"
     if is_step != tells or abs(before - told) > NEARLY * told:
         length = duration(before)
-        ends = " from end to end" if tells else ""  # the headline's is from begin to end
+        # The headline's is from begin to end; of the only step no other ended before.
+        ends = " from end to end" if tells and len(found.steps) > 1 else ""
         whole = (
             f"of a step of {length}{ends}" if is_step else f"of the {length} that CPU and GPU take"
         )

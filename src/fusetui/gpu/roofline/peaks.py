@@ -78,14 +78,15 @@ def _peaks() -> Iterator[Peak]:
         if colon:
             sets[name] = figures
         else:
-            pattern, sms, bandwidth, cache, words = filter(None, map(str.strip, line.split("  ")))
+            pattern, sms, *memory, words = filter(None, map(str.strip, line.split("  ")))
+            bandwidth, cache = (float(one) if "." in one else int(one) for one in memory)
             every = " ".join(sets.get(word, word) for word in words.split()).split()
             rates = dict(word.split("=") for word in every)
             least, _, most = rates.pop("memory", "").partition("-")
             half = {kind: rates["half"] for kind in ("fp16", "bf16") if "half" in rates}
             teraflops = {k: float(v) for k, v in {**half, **rates}.items() if k != "half"}
             gb = (int(least), int(most)) if most else None
-            yield Peak(pattern, int(sms), float(bandwidth), float(cache), teraflops, gb)
+            yield Peak(pattern, int(sms), bandwidth, cache, teraflops, gb)
 
 
 PEAKS: Final = tuple(_peaks())
