@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from tests.tui.conftest import mlp_events
 
+from fusetui.trace import cells
+from fusetui.trace.cells import _line as line_of
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.chrome import parts
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
+from fusetui.tui.layout.lanes import FIRST_LINES
 from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, op_tree
 from fusetui.tui.loading import TracesLoaded, load
 from fusetui.tui.state import reading
@@ -52,6 +55,31 @@ def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
     assert whole.answer is not None
     made = [make for tree in trees for make in tree.keywords["piece"]]
     assert made == [FRAMES, call_tree, callers_tree, op_tree]
+
+
+def test_deep_lines_are_made_after_the_first_picture_and_before_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "deep.json"
+    deep = [
+        {"ph": "X", "cat": "cpu_op", "name": "f", "pid": 1, "tid": 1, "ts": n, "dur": 100 - 2 * n}
+        for n in range(20)
+    ]
+    path.write_text(json.dumps({"traceEvents": deep}))
+    made: list[Any] = []
+    before: list[int] = []
+
+    def counted(*given: Any) -> cells.Line:
+        made.append(given)
+        return line_of(*given)
+
+    def post(message: object) -> None:
+        if isinstance(message, TracesLoaded):
+            before.append(len(made))
+
+    monkeypatch.setattr(cells, "_line", counted)
+    load([str(path)], post, lambda: False)
+    assert (before, len(made)) == ([FIRST_LINES], 20)
 
 
 def test_a_cancelled_load_says_nothing_more(tmp_path: Path) -> None:

@@ -140,14 +140,6 @@ def test_moments(trace_of: Callable[..., Trace], at: str | int, held: int) -> No
     assert found.at_allocated_bytes == sum(one.bytes for one in found.by_op) == held
 
 
-def test_times_are_counted_from_the_begin_of_the_trace(trace_of: Callable[..., Trace]) -> None:
-    """1.4 us apart, though 2 microseconds begin in between."""
-    (found,) = memory_of_trace(trace_of([op("aten::mm", 99.7, 10), event(101.1, 100, 300)]))
-    assert found.peak_time_us is not None
-    assert found.start_time_us is not None
-    assert found.peak_time_us - found.start_time_us == 1
-
-
 def test_an_event_that_is_lost_is_a_contradiction(trace_of: Callable[..., Trace]) -> None:
     assert told(trace_of, PLANTED).difference_end_bytes == 0
     assert told(trace_of, (PLANTED[0], *PLANTED[2:])).difference_end_bytes == -50

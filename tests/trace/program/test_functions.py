@@ -96,10 +96,10 @@ def test_backward_work_belongs_to_the_function_that_went_forward(
     assert trace.name_of(row) == "my_model.py(42): forward"
 
 
-def test_a_module_without_a_frame_of_its_own_launches_too(
+def test_a_module_launches_without_a_function_in_between(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
-    """`forward` may be compiled, so that no frame of Python lies between."""
+    """No frame of a function lies between the module and the launch."""
     frames = [frame(event, "a.py(3): f", 0, 200), frame(event, "nn.Module: Lin_0", 10, 100)]
     trace = trace_of([*frames, *launched(1, 20, 300, dur=5), *launched(2, 150, 310, dur=7)])
     found = frame_of(origins(trace))[trace.gpu_rows]

@@ -94,8 +94,9 @@ def _kind(device: Device) -> str:
 def _told(trace: Trace, device: Device, history: History, event: int) -> TracedMemory:
     names, events = (*trace.names, NO_OP), history.events
     op, around = (int(column[event]) for column in (events.stack, events.user_metadata))
+    start = (trace.epoch_ns + trace.begin_ns) // 1000
     return TracedMemory(
-        **totals(history, event) | {"start_time_us": start_us(trace)},
+        **totals(history, event) | {"start_time_us": start},
         kind=_kind(device),
         process=device[0],
         place=names[op] if event != BEFORE and op < len(trace.names) else None,
@@ -105,11 +106,6 @@ def _told(trace: Trace, device: Device, history: History, event: int) -> TracedM
             for one in held_at(history, event, names.__getitem__)
         ),
     )
-
-
-def start_us(trace: Trace) -> int:
-    """The begin of a trace; its events are whole microseconds from there on."""
-    return (trace.epoch_ns + trace.begin_ns) // 1000
 
 
 def _sampled(trace: Trace) -> dict[Device, list[Sampled]]:
@@ -142,7 +138,7 @@ def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
         action=np.where(change < 0, MemoryAction.FREE_REQUESTED, MemoryAction.ALLOC),
         addr=address,
         size=np.abs(change),
-        time_us=start_us(trace) + (time - trace.begin_ns) // 1000,
+        time_us=(trace.epoch_ns + time) // 1000,
         stack=np.where(op < 0, len(trace.names), op),
         user_metadata=_names_around(trace, device[0], threads, time, Layer.ANNOTATIONS),
     )
