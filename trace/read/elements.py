@@ -13,7 +13,7 @@ import numpy as np
 import orjson
 from msgspec.structs import replace
 
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Floats, Int64s
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import (
     BETWEEN,
@@ -30,7 +30,7 @@ from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document_text import Joint, list_text
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.repair import loads
-from fusetui.trace.read.samples import samples
+from fusetui.trace.read.samples import TOTALED, samples
 from fusetui.trace.read.scanned import scanned_args
 
 SEEN, SHORT = 256, 1 << 16  # how many elements are kept, and bytes of the longest of them
@@ -138,29 +138,33 @@ def args_in(
     places: Sequence[int],
     names: tuple[str, ...],
     sequences: bool = False,
-) -> tuple[Numbered, Int64s] | None:
-    """Some args of some elements, see `Events.args`; and with `sequences` the place, sequence
-    number and thread of each element that has one (see autograd.py), shape [numbered, 3].
+) -> tuple[Numbered, Int64s, Floats | None] | None:
+    """Some args of some elements, see `Events.args`; with `sequences` the place, sequence number
+    and thread of each element that has one (see autograd.py), shape [numbered, 3]; and what
+    `totals_in` gives, where it costs nothing.
 
     None if the stretch does not decode as a list of ordinary events.
     """
     if stretch.places is not None:
         return None
     try:
-        if found := scanned_args(text, stretch, places, names, sequences):
+        totals = TOTALED if stretch.samples else ()
+        if found := scanned_args(text, stretch, places, names, sequences, totals):
             return found
         listed = list_text(text, stretch)
         with_sequences = sequences and NUMBER.encode() in listed
         wanted = bool(places) and any(name.encode() in listed for name in names)
         if not (with_sequences or wanted):
-            return numbered([BETWEEN * (len(names) - 1)] * len(places), len(names)), NO_NUMBERS
+            blank = [BETWEEN * (len(names) - 1)] * len(places)
+            return numbered(blank, len(names)), NO_NUMBERS, None
         decode, nothing = _decoder(names)
         events = decode(listed)
     except (OSError, TraceError, *UNDECODABLE):
         return None
     each = (msgspec.structs.astuple(events[place].args or nothing) for place in places)
     texts = (BETWEEN.join(args[: len(names)]) for args in each)
-    return numbered(texts, len(names)), numbers_of(enumerate(events if with_sequences else ()))
+    sequence = numbers_of(enumerate(events if with_sequences else ()))
+    return numbered(texts, len(names)), sequence, None
 
 
 @cache

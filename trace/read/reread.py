@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import IO, Generic, NamedTuple, TypeVar
 
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Floats, Int64s
 from fusetui.trace.model.events import NOTHING, Arguments, Events, Numbered, Wanted, digest
 from fusetui.trace.read import workers
 from fusetui.trace.read.autograd import NO_NUMBERS, Autograd, autograd_of, numbers_in
@@ -30,6 +30,7 @@ MOST = 4  # processes beside the caller, which has something else to do first
 class StretchArgs(NamedTuple):
     args: Numbered
     sequence: Int64s  # see numbers_of
+    totals: Floats | None = None  # see totals_in
 
 
 class Reread(Wanted):
@@ -50,7 +51,7 @@ class Reread(Wanted):
         places = self.places(stretch)
         found = args_in(self._events.text, own, places, self.names, self._numbered)
         if found is not None:
-            return StretchArgs(found[0], found[1] + (first, 0, 0))
+            return StretchArgs(found[0], found[1] + (first, 0, 0), found[2])
         args = self._events.args(stretch, places, self.names) if places else NOTHING
         sequence = numbers_in(self._events, own, first) if self._numbered else NO_NUMBERS
         return StretchArgs(args, sequence)

@@ -46,6 +46,9 @@ class MemoryArgs(msgspec.Struct, gc=False):
     reserved: int | None = msgspec.field(default=None, name="Total Reserved")
 
 
+TOTALED = MemoryArgs.__struct_encode_fields__
+
+
 class Totaled(msgspec.Struct, gc=False):
     """Any event."""
 

@@ -689,7 +689,8 @@ enum { MOST_ARGS = 32 }; /* that may be asked for at once */
 
 typedef struct {
     Span names[MOST_ARGS], values[MOST_ARGS]; /* a value: absent if its length is 0 */
-    Py_ssize_t count;
+    Py_ssize_t count, named; /* asked for, and with those of memory events behind them */
+    Span name, phase;
     int64_t sequence, thread; /* -1: absent */
     char *joined;             /* the values with a 0 between them */
     Py_ssize_t room;
@@ -713,7 +714,7 @@ static int asked_args(Text *text, Asked *asked, int numbered) {
         if (!key(text, &name, &escaped) || escaped) return 0;
         const char *first = text->at;
         if (!(numbered ? numbered_arg(text, name, asked) : value(text))) return 0;
-        for (Py_ssize_t n = 0; n < asked->count; n++) {
+        for (Py_ssize_t n = 0; n < asked->named; n++) {
             if (!named(name, asked->names[n].at, asked->names[n].length)) continue;
             if (asked->values[n].length) return 0; /* given twice */
             asked->values[n] = (Span){first, text->at - first};
@@ -723,10 +724,24 @@ static int asked_args(Text *text, Asked *asked, int numbered) {
     return next(text, '}');
 }
 
+enum { LONGEST_ESCAPED = 48 }; /* bytes: so a name of 8 characters may be written */
+
+/* What tells a memory event from others. */
+static int kind_of(Text *text, Span key, Asked *asked) {
+    int escaped;
+    int64_t ignored;
+    if (NAMED(key, "ph")) return plain(text, &asked->phase);
+    if (NAMED(key, "ts")) return time_of(text, &ignored);
+    if (!NAMED(key, "name")) return value(text);
+    return next(text, '"') && string(text, &asked->name, &escaped)
+           && !(escaped && asked->name.length <= LONGEST_ESCAPED);
+}
+
 static int asked_event(Text *text, Asked *asked, int numbered) {
     int seen = 0, escaped;
     Span name;
-    for (Py_ssize_t n = 0; n < asked->count; n++) asked->values[n].length = 0;
+    for (Py_ssize_t n = 0; n < asked->named; n++) asked->values[n].length = 0;
+    asked->name.length = asked->phase.length = 0;
     asked->sequence = asked->thread = -1;
     if (!next(text, '{')) return 0;
     do {
@@ -734,7 +749,7 @@ static int asked_event(Text *text, Asked *asked, int numbered) {
         if (!key(text, &name, &escaped) || escaped) return 0;
         if (NAMED(name, "args")) {
             if (seen++ || !asked_args(text, asked, numbered)) return 0;
-        } else if (!value(text)) {
+        } else if (!(asked->named > asked->count ? kind_of(text, name, asked) : value(text))) {
             return 0;
         }
         blanks(text);
@@ -767,8 +782,29 @@ typedef struct {
     int32_t *numbers;    /* for each of them */
     int64_t *sequences;  /* place, sequence number, thread of each event that has one */
     Py_ssize_t found, room;
+    double *totals; /* of each memory event the args behind those asked for; nan for none */
+    Py_ssize_t filled, size;
     Table texts;
 } Answers;
+
+static int totals(const Asked *asked, Answers *answers) {
+    Py_ssize_t width = asked->named - asked->count;
+    if (!width || !NAMED(asked->name, "[memory]")) return DONE;
+    if (!NAMED(asked->phase, "i") && !NAMED(asked->phase, "I")) return DONE;
+    if (answers->filled + width > answers->size) {
+        Py_ssize_t size = answers->size ? answers->size * 2 : 4096;
+        if (!grown((void **)&answers->totals, size, sizeof(double))) return FAILED;
+        answers->size = size;
+    }
+    for (Py_ssize_t n = asked->count; n < asked->named; n++) {
+        Span each = asked->values[n];
+        Text text = {each.at, each.at + each.length, 0};
+        int64_t found;
+        if (each.length && !(integer(&text, &found) && text.at == text.end)) return UNKNOWN;
+        answers->totals[answers->filled++] = each.length ? (double)found : Py_NAN;
+    }
+    return DONE;
+}
 
 static int all_asked(Text *text, Asked *asked, int numbered, Answers *answers) {
     Py_ssize_t next_asked = 0;
@@ -792,6 +828,8 @@ static int all_asked(Text *text, Asked *asked, int numbered, Answers *answers) {
             row[1] = asked->sequence;
             row[2] = asked->thread < 0 ? 0 : asked->thread;
         }
+        int done = totals(asked, answers);
+        if (done != DONE) return done;
         place++;
         blanks(text);
         if (!next(text, ',')) break;
@@ -800,13 +838,14 @@ static int all_asked(Text *text, Asked *asked, int numbered, Answers *answers) {
     return text->at == text->end && next_asked == answers->count ? DONE : UNKNOWN;
 }
 
-static int names_of(PyObject *tuple, Asked *asked) {
-    asked->count = PyTuple_Size(tuple);
-    if (asked->count < 1 || asked->count > MOST_ARGS) {
+static int names_of(PyObject *tuple, Asked *asked, Py_ssize_t totals) {
+    asked->named = PyTuple_Size(tuple);
+    asked->count = asked->named - totals;
+    if (totals < 0 || asked->count < 1 || asked->named > MOST_ARGS) {
         if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "1 to 32 names");
         return 0;
     }
-    for (Py_ssize_t n = 0; n < asked->count; n++) {
+    for (Py_ssize_t n = 0; n < asked->named; n++) {
         char *name;
         PyObject *item = PyTuple_GetItem(tuple, n);
         if (!item || PyBytes_AsStringAndSize(item, &name, &asked->names[n].length)) return 0;
@@ -819,29 +858,33 @@ static PyObject *arguments(PyObject *module, PyObject *given) {
     Py_buffer buffer, places;
     PyObject *names, *found = NULL;
     int numbered, done = FAILED;
+    Py_ssize_t totals;
     Asked asked;
     Answers answers;
     (void)module;
     memset(&asked, 0, sizeof asked);
     memset(&answers, 0, sizeof answers);
-    if (!PyArg_ParseTuple(given, "y*y*O!p", &buffer, &places, &PyTuple_Type, &names, &numbered))
+    if (!PyArg_ParseTuple(given, "y*y*O!np", &buffer, &places, &PyTuple_Type, &names, &totals,
+                          &numbered))
         return NULL;
     answers.places = places.buf;
     answers.count = places.len / (Py_ssize_t)sizeof(int64_t);
-    if (names_of(names, &asked)
+    if (names_of(names, &asked, totals)
         && (!answers.count || grown((void **)&answers.numbers, answers.count, sizeof(int32_t)))) {
         Text text = {buffer.buf, (const char *)buffer.buf + buffer.len, 0};
         done = buffer.len < INT32_MAX ? all_asked(&text, &asked, numbered, &answers) : UNKNOWN;
     }
     if (done == DONE)
-        found = Py_BuildValue("(NNN)", bytes_of(answers.numbers, answers.count, sizeof(int32_t)),
+        found = Py_BuildValue("(NNNN)", bytes_of(answers.numbers, answers.count, sizeof(int32_t)),
                               texts(&answers.texts),
-                              bytes_of(answers.sequences, answers.found, 3 * sizeof(int64_t)));
+                              bytes_of(answers.sequences, answers.found, 3 * sizeof(int64_t)),
+                              bytes_of(answers.totals, answers.filled, sizeof(double)));
     else if (done == UNKNOWN) found = Py_NewRef(Py_None);
     else if (!PyErr_Occurred()) PyErr_NoMemory();
     freed_with_copies(&answers.texts);
     PyMem_Free(answers.numbers);
     PyMem_Free(answers.sequences);
+    PyMem_Free(answers.totals);
     PyMem_Free(asked.joined);
     PyBuffer_Release(&places);
     PyBuffer_Release(&buffer);

@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.arrays import Floats, Int32s, Int64s
 from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.events import EVERYWHERE, NOWHERE, Numbered, Stretch, Text
 from fusetui.trace.model.ids import Id
@@ -56,20 +56,30 @@ def scanned(text: bytes | memoryview) -> ChunkColumns | None:
 
 
 def scanned_args(
-    text: Text, stretch: Stretch, places: Sequence[int], names: tuple[str, ...], sequences: bool
-) -> tuple[Numbered, Int64s] | None:
-    """As `args_in`; None if Python has to look at the text."""
-    if scan is None or not 0 < len(names) <= scan.MOST_ARGS or not (places or sequences):
+    text: Text,
+    stretch: Stretch,
+    places: Sequence[int],
+    names: tuple[str, ...],
+    sequences: bool,
+    totals: tuple[str, ...],
+) -> tuple[Numbered, Int64s, Floats | None] | None:
+    """As `args_in`, of memory events the args `totals`; None if Python has to look at the text."""
+    most = 0 if scan is None else scan.MOST_ARGS - len(totals)
+    if scan is None or not 0 < len(names) <= most or not (places or sequences):
         return None
-    part = text.part(stretch.start, stretch.end)
     found = scan.arguments(
-        part, np.array(places, dtype=np.int64), tuple(map(str.encode, names)), sequences
+        text.part(stretch.start, stretch.end),
+        np.array(places, dtype=np.int64),
+        tuple(map(str.encode, (*names, *totals))),
+        len(totals),
+        sequences,
     )
     if found is None:
         return None
-    number, texts, numbers = found
-    sequence = np.frombuffer(numbers, np.int64).reshape(-1, 3)
-    return (np.frombuffer(number, np.int32), tuple(texts)), sequence
+    number, texts, sequence, every = found
+    rows = np.frombuffer(every).reshape(-1, len(totals)) if totals else None
+    numbers = np.frombuffer(sequence, np.int64).reshape(-1, 3)
+    return (np.frombuffer(number, np.int32), tuple(texts)), numbers, rows
 
 
 def _listed(texts: Sequence[bytes], quote: bytes = b"") -> bytes:

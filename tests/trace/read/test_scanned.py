@@ -20,6 +20,7 @@ from fusetui.trace.read import scanned
 from fusetui.trace.read.chunks import BOUNDARY, decode_list
 from fusetui.trace.read.elements import args_in
 from fusetui.trace.read.gather import ChunkColumns
+from fusetui.trace.read.samples import totals_in
 from fusetui.trace.read.scanned import scanned as scan
 
 pytestmark = pytest.mark.skipif(scanned.scan is None, reason="the scanner was not compiled")
@@ -157,6 +158,44 @@ def test_args(values: Sequence[str], end: str, monkeypatch: pytest.MonkeyPatch) 
     found = args(text, places, ("a", "b"))
     monkeypatch.setattr(scanned, "scan", None)
     assert found == args(text, places, ("a", "b"))
+
+
+TOTALED = [
+    '"ph":"i","name":"[memory]","ts":1.5,"args":{"Device Type":1,"Total Reserved":12345678901}',
+    '"args":{"Device Id":0,"Total Allocated":-4,"Device Type":0},"name":"[memory]","ph":"I"',
+    '"ph":"i","name":"[memory]"',
+    '"ph":"X","name":"[memory]","args":{"Total Allocated":1}',
+    '"ph":"i","name":"memory","args":{"Total Allocated":1}',
+    '"ph":"C","name":"a long name with a \\"quote\\", and no memory event","args":{"n":1}',
+    '"ph":"i","name":"memory","ph":"X","name":"[memory]","ph":"i"',
+]
+ODD = [  # Python looks at them
+    '"ph":"i","name":"\\u005bmemory]","args":{"Device Id":2}',
+    '"ph":"i","name":"[memory]","ts":"1"',
+    '"ph":"i","name":"[memory]","args":{"Device Id":1.0}',
+    '"ph":"i","name":"[memory]","args":{"Device Id":null}',
+    '"ph":"i","name":"[memory]","args":{"Device Id":"0"}',
+    '"ph":"i","name":"[memory]","args":{"Device Id":1,"Device Id":2}',
+    '"ph":"i","name":"[memory]","args":{"Total Allocated":1234567890123456789}',
+    '"ph":"i","name":7',
+]
+
+
+@given(st.lists(st.sampled_from(TOTALED), min_size=1, max_size=6))
+def test_totals_of_memory_events(events: list[str]) -> None:
+    text = Held(",".join(f"{{{each}}}" for each in events).encode())
+    stretch = Stretch(0, len(text), len(events), samples=1)
+    found = args_in(text, stretch, [], ("a",), sequences=True)
+    assert found is not None
+    assert np.array_equal(found[2], totals_in(text, stretch), equal_nan=True)
+
+
+@pytest.mark.parametrize("event", ODD)
+def test_odd_memory_events_are_left_to_python(event: str) -> None:
+    text = Held(f"{{{TOTALED[0]}}},{{{event}}}".encode())
+    found = args_in(text, Stretch(0, len(text), 2, samples=1), [], ("a",), sequences=True)
+    assert found is not None
+    assert found[2] is None
 
 
 def test_args_that_cannot_be_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

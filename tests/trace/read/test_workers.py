@@ -112,7 +112,7 @@ def test_no_helper_outlives_a_failure(file: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         open_trace(str(file), fail)
-    assert children() == before
+    assert children() <= before
 
 
 @pytest.mark.usefixtures("two_cores")
@@ -140,7 +140,7 @@ def test_no_helper_outlives_a_stop(file: Path, beside_a_thread: bool) -> None:
     else:
         with suppress(NothingRead):
             stopped()
-    assert children() == before
+    assert children() <= before
 
 
 @pytest.mark.usefixtures("two_cores")

@@ -53,11 +53,11 @@ def memory_peaks(trace: Trace) -> MemoryPeaks:
     return found
 
 
-def peaks_in(events: Events, number: int) -> StretchPeaks:
-    """Reads one stretch."""
+def peaks_in(events: Events, number: int, totals: Floats | None = None) -> StretchPeaks:
+    """Reads one stretch, unless what `totals_in` gives of it is known."""
     if not events.stretches[number].samples:
         return StretchPeaks()
-    totals = totals_in(events.text, events.stretches[number])
+    totals = totals_in(events.text, events.stretches[number]) if totals is None else totals
     totals = _one_by_one(events, number) if totals is None else totals
     gpus = totals[
         np.logical_or.reduce([totals[:, 0] == kind for kind in GPUS]) & (totals[:, DEVICE] >= 0)

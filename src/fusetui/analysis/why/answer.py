@@ -115,7 +115,9 @@ def args_read(trace: Trace) -> Iterator[None]:
     again = Reread(events, *joined(many.args_asked(trace, rows)), numbered)
 
     def both(stretch: int) -> tuple[StretchArgs, memory.StretchPeaks]:
-        return again.part(stretch), memory.peaks_in(events, stretch)
+        part = again.part(stretch)
+        peaks = memory.peaks_in(events, stretch, part.totals)
+        return part._replace(totals=None), peaks
 
     size = sum(stretch.end - stretch.start for stretch in events.stretches)
     with Aside(again.stretches, both, size >= WORTH_A_PROCESS) as aside:
