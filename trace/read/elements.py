@@ -17,6 +17,7 @@ from fusetui.trace.model.arrays import Floats, Int64s
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import (
     BETWEEN,
+    NOTHING,
     Events,
     Keeper,
     Numbered,
@@ -147,8 +148,10 @@ def args_in(
     """
     if stretch.places is not None:
         return None
+    totals = TOTALED if stretch.samples else ()
+    if not (places or sequences or totals):
+        return NOTHING, NO_NUMBERS, None
     try:
-        totals = TOTALED if stretch.samples else ()
         if found := scanned_args(text, stretch, places, names, sequences, totals):
             return found
         listed = list_text(text, stretch)

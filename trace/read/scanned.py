@@ -65,7 +65,7 @@ def scanned_args(
 ) -> tuple[Numbered, Int64s, Floats | None] | None:
     """As `args_in`, of memory events the args `totals`; None if Python has to look at the text."""
     most = 0 if scan is None else scan.MOST_ARGS - len(totals)
-    if scan is None or not 0 < len(names) <= most or not (places or sequences or totals):
+    if scan is None or not 0 < len(names) <= most:
         return None
     found = scan.arguments(
         text.part(stretch.start, stretch.end),
