@@ -21,6 +21,8 @@ EVERYWHERE = (-(2**63), 2**63 - 1)
 NOWHERE = (2**63 - 1, -(2**63))
 BETWEEN = b"\0"  # Separates the texts of args; it cannot occur in JSON text
 
+Question = tuple[Int64s, tuple[str, ...]]
+"""Of which events (indices in traceEvents) which args are asked for."""
 Numbered = tuple[Int32s, tuple[bytes, ...]]
 """Of each wanted event of a stretch the index of its args in the texts, -1 for none; and these,
 distinct, each the texts of the args, joined by BETWEEN."""
@@ -186,7 +188,7 @@ class Wanted:
         places: list[int] = (self._ordered[rows] - self.firsts[stretch]).tolist()
         return places
 
-    def together(self, parts: Iterable[Numbered], asked: bytes) -> Arguments:
+    def together(self, parts: Iterable[Numbered], asked: bytes = b"") -> Arguments:
         """From all stretches, in order."""
         number = np.full(len(self._ordered), -1, dtype=np.int32)
         numbers: dict[bytes, int] = {}
@@ -198,17 +200,23 @@ class Wanted:
 
 
 def arguments_of(
-    events: Events, asked: Sequence[tuple[Int64s, tuple[str, ...]]], keep_as: str = ""
+    events: Events, asked: Sequence[Question], keep_as: str = ""
 ) -> tuple[Arguments, ...]:
     """Several such questions, answered by one pass over the file."""
-    together, names = joined(asked)
-    every = arguments(events, together, names, keep_as)
+    return parted(arguments(events, *joined(asked), keep_as), asked)
+
+
+def parted(every: Arguments, asked: Sequence[Question]) -> tuple[Arguments, ...]:
+    """The answer to each of the questions that were `joined`."""
+    if len(asked) == 1:
+        return (every,)
+    _, names = joined(asked)
     bounds = np.cumsum([0, *(len(orders) for orders, _ in asked)]).tolist()
     each = zip(asked, pairwise(bounds), strict=True)
     return tuple(_only(every, slice(*rows), map(names.index, some)) for (_, some), rows in each)
 
 
-def joined(asked: Sequence[tuple[Int64s, tuple[str, ...]]]) -> tuple[Int64s, tuple[str, ...]]:
+def joined(asked: Sequence[Question]) -> Question:
     """Several questions as one: all orders, and all names."""
     names = tuple(dict.fromkeys(name for _, some in asked for name in some))
     return np.concatenate([orders for orders, _ in asked]), names

@@ -16,7 +16,7 @@ from functools import partial
 from typing import IO, Generic, NamedTuple, TypeVar
 
 from fusetui.trace.model.arrays import Floats, Int64s
-from fusetui.trace.model.events import NOTHING, Arguments, Events, Numbered, Wanted, digest
+from fusetui.trace.model.events import NOTHING, Arguments, Events, Numbered, Wanted
 from fusetui.trace.read import workers
 from fusetui.trace.read.autograd import NO_NUMBERS, Autograd, autograd_of, numbers_in
 from fusetui.trace.read.elements import args_in
@@ -43,7 +43,6 @@ class Reread(Wanted):
         super().__init__(events, orders, names)
         self.stretches = len(events.stretches)
         self._events, self._numbered = events, numbered
-        self._asked = digest(orders, names)
 
     def part(self, stretch: int) -> StretchArgs:
         """Reads one stretch; blank for what cannot be read any more."""
@@ -58,7 +57,7 @@ class Reread(Wanted):
 
     def args(self, parts: Sequence[StretchArgs]) -> Arguments:
         """From the parts of all stretches, in order."""
-        return self.together((part.args for part in parts), self._asked)
+        return self.together(part.args for part in parts)
 
     def autograd(self, parts: Sequence[StretchArgs]) -> Autograd:
         """From the parts of all stretches, in order; the flows, if needed, are read now."""

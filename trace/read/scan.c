@@ -690,6 +690,7 @@ enum { MOST_ARGS = 32 }; /* that may be asked for at once */
 typedef struct {
     Span names[MOST_ARGS], values[MOST_ARGS]; /* a value: absent if its length is 0 */
     Py_ssize_t count, named; /* asked for, and with those of memory events behind them */
+    uint64_t lengths;        /* bit n % 64: some name has n bytes */
     Span name, phase;
     int64_t sequence, thread; /* -1: absent */
     char *joined;             /* the values with a 0 between them */
@@ -714,7 +715,7 @@ static int asked_args(Text *text, Asked *asked, int numbered) {
         if (!key(text, &name, &escaped) || escaped) return 0;
         const char *first = text->at;
         if (!(numbered ? numbered_arg(text, name, asked) : value(text))) return 0;
-        for (Py_ssize_t n = 0; n < asked->named; n++) {
+        for (Py_ssize_t n = 0; asked->lengths >> (name.length & 63) & 1 && n < asked->named; n++) {
             if (!named(name, asked->names[n].at, asked->names[n].length)) continue;
             if (asked->values[n].length) return 0; /* given twice */
             asked->values[n] = (Span){first, text->at - first};
@@ -850,6 +851,7 @@ static int names_of(PyObject *tuple, Asked *asked, Py_ssize_t totals) {
         PyObject *item = PyTuple_GetItem(tuple, n);
         if (!item || PyBytes_AsStringAndSize(item, &name, &asked->names[n].length)) return 0;
         asked->names[n].at = name;
+        asked->lengths |= UINT64_C(1) << (asked->names[n].length & 63);
     }
     return 1;
 }

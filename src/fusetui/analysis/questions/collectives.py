@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -30,8 +30,10 @@ from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.events import arguments, parsed
+from fusetui.trace.model.events import Question, arguments, parsed
+from fusetui.trace.model.memo import once
 
+KEPT_AS = "transfers"
 COMMS = late(r"record_param_comms\Z")
 ANNOTATION = late(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
 ON_CPU = late(r"(?:gloo|mpi|ucc):\w{1,64}\Z")
@@ -81,8 +83,19 @@ def collectives_of(trace: Trace) -> IssuedCollectives:
     return IssuedCollectives(tuple(told[n] for n in order), rows[order], issued[order], host[order])
 
 
-def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
-    """The kernels that communicate, in the order of the trace."""
+class _Issued(NamedTuple):
+    """The kernels that communicate, in the order of the trace; arrays of shape [n]."""
+
+    rows: Rows
+    launch: Rows
+    issued: Int64s
+    thread: Rows
+    comms: Rows  # the op around each launch, -1 for none
+    marks: Rows  # the annotation around it
+    every: Rows  # all ops that communicate
+
+
+def _issued(trace: Trace) -> _Issued:
     gpu = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     rows = gpu[trace.role[gpu] == Role.KERNEL]
     launch = trace.launch[rows].astype(np.intp)
@@ -91,7 +104,20 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
     every = _named(trace, Role.OP, COMMS)
     comms = _around(trace, every, thread, issued)
     marks = _around(trace, _named(trace, Role.ANNOTATION, ANNOTATION), thread, issued)
-    args = _args(trace, (rows, comms, marks), "transfers")
+    return _Issued(rows, launch, issued, thread, comms, marks, every)
+
+
+def args_asked(trace: Trace) -> Question:
+    """What `collectives_on_gpu` reads: indices in traceEvents, and names of args."""
+    found = once(trace, _issued)
+    rows = np.concatenate((found.rows, found.comms, found.marks))
+    return trace.order[rows[rows >= 0]], ARGS
+
+
+def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
+    """The kernels that communicate, in the order of the trace."""
+    rows, launch, issued, thread, comms, marks, every = once(trace, _issued)
+    args = _args(trace, (rows, comms, marks), KEPT_AS)
     known: dict[tuple[int, ...], KnownCollective] = {}
     told = []
     for row, mark, *own in zip(rows.tolist(), marks.tolist(), *args, strict=True):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from fusetui.analysis.questions import memory
+from fusetui.analysis.questions import collectives, memory
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
@@ -20,7 +20,7 @@ from fusetui.gpu.roofline import many
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.events import Arguments, joined
+from fusetui.trace.model.events import Arguments, digest, joined, parted
 from fusetui.trace.program import backward
 from fusetui.trace.program.modules import Modules, module_times
 from fusetui.trace.read.reread import Aside, Reread, StretchArgs
@@ -103,16 +103,21 @@ WORTH_A_PROCESS = 32 << 20  # bytes to decode
 
 @contextmanager
 def args_read(trace: Trace) -> Iterator[None]:
-    """At the end, the args of all kernels and their ops, the most memory that torch used, and the
-    sequence numbers of ops if any may have run backward, are kept with the events: `many.jobs`,
-    `memory.memory_peaks` and `backward.backward_ops` find them there."""
+    """At the end, the args of all kernels, of their ops and of collectives, the most memory that
+    torch used, and the sequence numbers of ops if any may have run backward, are kept with the
+    events: `many.jobs`, `collectives_on_gpu`, `memory_peaks` and `backward_ops` find them there."""
     events, rows = trace.elements, trace.rows_of(Role.KERNEL)
     if not len(rows) or events.recall(many.KEPT_AS, Arguments) is not None:
         yield
         return
     events.warm()  # once for both processes
     numbered = backward.may_run_backward(trace)
-    again = Reread(events, *joined(many.args_asked(trace, rows)), numbered)
+    several = {
+        many.KEPT_AS: joined(many.args_asked(trace, rows)),
+        collectives.KEPT_AS: collectives.args_asked(trace),
+    }
+    asked = {name: question for name, question in several.items() if len(question[0])}
+    again = Reread(events, *joined(list(asked.values())), numbered)
 
     def both(stretch: int) -> tuple[StretchArgs, memory.StretchPeaks]:
         part = again.part(stretch)
@@ -124,7 +129,9 @@ def args_read(trace: Trace) -> Iterator[None]:
         yield
         found = aside.results()
     parts, peaks = zip(*(found[stretch] for stretch in range(again.stretches)), strict=True)
-    events.keep(many.KEPT_AS, again.args(parts))
+    each = parted(again.args(parts), list(asked.values()))
+    for (name, question), args in zip(asked.items(), each, strict=True):
+        events.keep(name, msgspec.structs.replace(args, asked=digest(*question)))
     events.keep(memory.KEPT_AS, memory.peaks_of(peaks))
     if numbered:
         events.keep(backward.KEPT_AS, again.autograd(parts))

@@ -23,12 +23,11 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import distinct, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.events import Arguments, arguments, arguments_of, parsed
+from fusetui.trace.model.events import Arguments, Question, arguments, arguments_of, parsed
 from fusetui.trace.model.ids import Id
 
 Rows = NDArray[np.intp]
 Int64s = NDArray[np.int64]
-Question = tuple[Int64s, tuple[str, ...]]
 
 KEPT_AS: Final = "inputs"
 INPUTS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
