@@ -152,16 +152,23 @@ def _head(state: State) -> TextPicture:
         line = partial(reading_line, reading, glyphs=glyphs_for(state.ascii_only))
         return TextPicture(reading, lambda width, height: [Said(f" {line(width - 2)}")])
     if state.memory and not state.sides:
-        return text([Said(f" {memory_head(one)}", "title") for one in state.memory.sides])
+        opened = state.memory.sides
+        return TextPicture(opened, lambda w, _: [_title(memory_head(one, w - 2)) for one in opened])
     sides, second = [state.sides[n] for n in state.shown], state.second
     marks = AGAIN if len(sides) == 2 else ("",) * len(sides)
-    said = [Said(f" {second.said}", "warning")] if second else []
+    cut = glyphs_for(state.ascii_only).ellipsis
 
     def lines(width: int, height: int) -> list[Said]:
-        heads = zip(marks, sides, strict=True)
-        return [*(Said(f" {mark}{head(side, width - 4)}", "title") for mark, side in heads), *said]
+        each = zip(marks, sides, strict=True)
+        heads = [_title(f"{mark}{head(side, width - 4)}") for mark, side in each]
+        said = [Said(f" {clip(second.said, width - 2, cut)}", "warning")] if second else []
+        return [*heads, *said]
 
     return TextPicture((*sides, second), lines)
+
+
+def _title(text: str) -> Said:
+    return Said(f" {text}", "title")
 
 
 def _tour(state: State, lines: int) -> list[Pane]:

@@ -216,10 +216,10 @@ async def test_diff(path: str, size: tuple[int, int], matches_screen: Matches) -
 
 
 async def test_keys(path: str, matches_screen: Matches) -> None:
-    async with opened([path], (100, 93)) as (app, pilot):
+    async with opened([path], (100, 94)) as (app, pilot):
         await pilot.press("question_mark")
         await pilot.pause()
-        matches_screen("keys-100x93", screen(app))
+        matches_screen("keys-100x94", screen(app))
 
 
 async def test_all_details(path: str, matches_screen: Matches) -> None:

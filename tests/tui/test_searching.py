@@ -239,7 +239,7 @@ def test_every_search_gives_one_plain_sentence(mlp: Trace, text: str) -> None:
         ("step:x", "step: is followed by the number of a step"),
         ("dur<-5us", "dur< takes a time with its unit"),
         ("step:9", "nothing found: this trace has the steps 3 to 4"),
-        ("stream:99", "nothing found: the streams of this trace are 7"),
+        ("stream:99", "nothing found: the only stream of this trace is 7"),
         ("famly:gemm", "nothing found: famly is no field, so famly:gemm was looked for as a word"),
         ("family>gemm", "only dur and at are compared: family:gemm looks for family"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fusetui.text.patterns import late
-from fusetui.trace.model.categories import GPU_LAYERS, Layer, Role, role
+from fusetui.trace.model.categories import GPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import Id
@@ -77,21 +77,22 @@ def device_names(trace: Trace) -> list[str]:
 
 def other_accelerator(trace: Trace) -> tuple[str, int]:
     """What an accelerator that is no GPU is called, "" if none was used, and the number of its
-    events. The ranges of CUPTI's counters are of a GPU."""
-    kinds = [role(name) is Role.DEVICE and not CUDA.match(name) for name in trace.categories]
-    rows = np.flatnonzero(np.array(kinds)[trace.cat]) if any(kinds) else np.empty(0, np.intp)
-    if not len(rows):
-        return "", 0
-    name = device_properties(trace).get(trace.track_of(int(rows[0])).pid, {}).get("name")
+    events. The ranges of CUPTI's counters are of a GPU: of them there is only the number."""
+    rows = trace.rows_of(Role.DEVICE)
+    of_gpu = np.array([bool(CUDA.match(name)) for name in trace.categories], dtype=np.bool_)
+    other = rows[~of_gpu[trace.cat[rows]]]
+    if not len(other):
+        return "", len(rows)
+    name = device_properties(trace).get(trace.track_of(int(other[0])).pid, {}).get("name")
     known = name if isinstance(name, str) else ""
-    return known or trace.category_of(int(rows[0])).partition("_")[0].upper(), len(rows)
+    return known or trace.category_of(int(other[0])).partition("_")[0].upper(), len(other)
 
 
 def gpu_activity(trace: Trace) -> str:
     """The activity that records GPU events and their launches, "" where nothing shows a GPU."""
     if any(XPU.match(name) for name in trace.categories):
         return "ProfilerActivity.XPU"
-    listed = bool(_list(trace.keys.get("deviceProperties"))) and not other_accelerator(trace)[1]
+    listed = bool(_list(trace.keys.get("deviceProperties"))) and not other_accelerator(trace)[0]
     used = len(trace.gpu_rows) or any(CUDA.match(name) for name in trace.categories)
     return "ProfilerActivity.CUDA" if listed or used else ""
 

@@ -10,7 +10,7 @@ import msgspec
 from fusetui.analysis.questions.busy import gpu_times
 from fusetui.analysis.questions.note import note_of
 from fusetui.text.cutting import clip, joined
-from fusetui.text.figures import count, duration, percent, plural, several, size
+from fusetui.text.figures import duration, percent, plural, several, size
 from fusetui.text.printable import printable, without_credentials
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import steps_of
@@ -49,7 +49,7 @@ def parts(trace: Trace) -> list[str]:
         duration(trace.end_ns - trace.begin_ns),
         _busy(trace) if on_gpu and whole else "",
         f"looks like a secret: {printable(several(secrets, 2))}" if secrets else "",
-        f"{count(trace.recorded())} slices",
+        plural(trace.recorded(), "slice"),
         plural(on_gpu, "GPU event") if on_gpu else "no GPU events" * whole,
     ]
     return [part for part in told if part]

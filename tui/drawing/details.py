@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import (
     ancestors,
@@ -136,14 +137,18 @@ def details(side: Side, row: int, width: int, height: int, glyphs: Glyphs) -> li
     tells_more = found is not None and (len(found.regions) or len(found.frames))
     program = [program_line(found, row)] if found and tells_more else []
     marked = _annotated(trace, row, width, glyphs)
-    if marked.legend:  # the name, the marks below it, and lines that explain them
-        legend = max(1 - len(program), height - 6 - len(program))
-        text, under = marked.lines[0]
+    names = [narrow(text) for text, _ in marked.lines]
+    legend = max(1 - len(program), height - 6 - len(program))
+    room = 1 if marked.legend and legend > 0 else max(1, height - 5)
+    name = [Said(text, "plain") for text in names[:room]]
+    if room < len(names):
+        more = clip(names[room - 1], width - len(glyphs.ellipsis), "") + glyphs.ellipsis
+        name[-1] = Said(more, "plain")
+    name += [Said("")] * (bool(marked.legend) * (room - len(name)))
+    if marked.legend and legend > 0:  # the marks below the name, and lines that explain them
         meanings = [Said(line) for line in flow(marked.legend, width)[:legend]]
         blanks = [Said("")] * (legend - len(meanings))
-        name = [Said(narrow(text), "plain"), Said(under, "warning"), *meanings, *blanks]
-    else:
-        name = [Said(narrow(text), "plain") for text, _ in marked.lines[: max(1, height - 5)]]
+        name += [Said(marked.lines[0][1], "warning"), *meanings, *blanks]
     lines = [title(trace, row, width, glyphs), *name]
     ran = while_it_ran(trace, row, side.device_counters)
     facts = flow([*_facts(trace, row, glyphs), *ran], width)
@@ -251,7 +256,11 @@ def _forward(trace: Trace, program: Program) -> str:
     return f"backward of {trace.name_of(op)}" if op >= 0 else ""
 
 
-_program = memo(64)(program_of)
+@memo(64)
+def _program(found: Origins, row: int) -> Program:
+    """Where it comes from: nothing is inside itself."""
+    known = program_of(found, row)
+    return replace(known, regions=tuple(over for over in known.regions if over != row))
 
 
 def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
@@ -355,4 +364,4 @@ def _shapes(args: dict[str, Any], glyphs: Glyphs) -> str:
     if not isinstance(dims, Sequence) or isinstance(dims, str):
         return ""
     tensors = islice((dim for dim in dims if dim), MOST)
-    return " x ".join(value_text(dim, glyphs.ellipsis) for dim in tensors)
+    return ", ".join(value_text(dim, glyphs.ellipsis) for dim in tensors)

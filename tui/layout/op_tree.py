@@ -153,7 +153,8 @@ def _by_path(trace: Trace, rows: Rows, under: Amounts, deepest: int) -> OpTree:
 
 
 def callers_tree(trace: Trace) -> OpTree:
-    """Ops and calls of one name, then what calls them, and what calls that: self time of the op."""
+    """Ops and calls of one name, then what calls them, and what calls that: self time of the op,
+    and GPU time of the innermost op around a launch; that of a call outside of ops is its own."""
     rows = _rows_on(trace, Layer.OPS)
     ops, node = np.unique(trace.name[rows].astype(np.int64), return_inverse=True)
     of_row = np.full(len(trace), -1, dtype=np.int64)
@@ -168,8 +169,12 @@ def callers_tree(trace: Trace) -> OpTree:
         above = trace.parent[callers]
     under, inner = gpu_under(trace), np.flatnonzero(trace.parent >= 0)
     own = under[0].copy(), under[1].copy()  # without what was launched under the rows in it
+    calls = trace.rows_of(Role.CALL)
+    calls = calls[trace.op[calls] >= 0]
     for found, amount in zip(own, under, strict=True):
         np.subtract.at(found, trace.parent[inner], amount[inner])
+        np.add.at(found, trace.op[calls], found[calls])
+        found[calls] = 0
     return levels.tree("callers", of_row, own)
 
 

@@ -136,7 +136,7 @@ def flame_or_why(state: State) -> Flame | str:
     if tree == "ops" and (said := awaited(state, "path")):
         return said
     flame = _flame(side, tree, time)
-    return flame if flame.whole_ns else f"there is no {TIME[time]} {WHAT[tree]}"
+    return flame if flame.whole_ns else f"{TIME[time]} {WHAT[tree]}: none"
 
 
 @memo(6)

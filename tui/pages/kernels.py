@@ -196,7 +196,7 @@ def narrow_to(state: State) -> State:
     if table.role is Role.OP:
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
     if group < 0 or table.by == "name":
-        return told(state, "a group is opened: by name each row is one kernel already")
+        return told(state, "only groups open: by name each row is one kernel already")
     only = Only(table.by, int(table.numbers[group]), table.label(group))
     return _with_view(state, KernelView("name", state.kernels.sort, (*state.kernels.only, only)))
 
@@ -213,10 +213,6 @@ def sort(state: State, by: int) -> State:
     return replace(state, kernels=view).with_list(NAME)
 
 
-def instances(state: State) -> State:
-    return search.listed(state, PAGE.hits(state)) if len(shown_table(state)) else state
-
-
 _action = partial(action, section="In the kernels", where=on(NAME))
 _ONLY = "the kernels of the group, by name"
 KernelsPage.actions = (
@@ -224,5 +220,4 @@ KernelsPage.actions = (
     _action("narrow", "Only these", "space l right", _ONLY, narrow_to),
     _action("widen", "All again", "h left", "back to the groups", widen),
     *sort_actions(_action, "", sort, said="its title has a star"),
-    _action("instances", "Instances", "T", "of the group, as a list", instances),
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from fusetui.text.cutting import joined
 from fusetui.text.figures import count, percent, plural, signed_size, size
 from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, ruled, text
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
@@ -50,13 +51,14 @@ def pictures() -> ModuleType:
     return drawing
 
 
-def memory_head(side: MemorySide) -> str:
-    of_devices = [
-        f"{one.title}: peak {size(int(one.history.allocated.max()))} allocated, "
-        f"{size(int(one.history.reserved.max()))} reserved, {_events(one)}"
-        for one in side.moments
-    ]
-    return "   ".join([narrow(side.label), *of_devices])
+def memory_head(side: MemorySide, width: int) -> str:
+    """As many parts as fit."""
+    parts = [narrow(side.label)]
+    for one in side.moments:
+        allocated, reserved = one.history.allocated.max(), one.history.reserved.max()
+        peak = f"peak {size(int(allocated))} allocated, {size(int(reserved))} reserved"
+        parts += [f"{one.title}: {peak}", _events(one)]
+    return joined(parts, width)
 
 
 def _events(moments: Moments) -> str:
@@ -185,7 +187,7 @@ class MemoryPage(ListPage):
         name = f"{'AB'[index]} {of.label}" if len(shown.sides) == 2 else of.label
         if len(of.moments) > 1 or moments.is_of_trace:
             name += f"   {narrow(moments.title)}"
-            name += f", one of {len(of.moments)}" if len(of.moments) > 1 else ""
+            name += f" (one of {len(of.moments)} devices)" if len(of.moments) > 1 else ""
         said = pictures().cursor_line(moments, at, found.zero, name, size.width)
         token = "title" if index == shown.active else "faint"
 

@@ -15,7 +15,7 @@ from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.tui.drawing.details import all_details, on_path_text, raw_lines
-from fusetui.tui.drawing.picture import Rows, Said, TextPicture, row_parts, text
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, folded, row_parts, text
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
@@ -69,7 +69,8 @@ def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
     def lines(width: int, height: int) -> list[Said | list[Styled]]:
         title = f"{glyphs.rule * 3} {said(found)} ".ljust(width, glyphs.rule)
         if found is None:
-            return [Said(title, "title"), *(Said(f" {line}") for line in HELP)]
+            told = folded(HELP, width - 2, "plain", " ")
+            return [Said(title, "title"), *cut(told, height - 1, glyphs.ellipsis)]
         shown: list[Said | list[Styled]] = [Said(title, "title")]
         unit = unit_of(one.ns for one in found.names)
         if found.names:

@@ -21,6 +21,7 @@ from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, TextPicture,
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
+from fusetui.tui.state import search
 from fusetui.tui.state.action import Action, a_trace, action, nothing
 from fusetui.tui.state.screen import size_of
 from fusetui.tui.state.state import COPIED, Details, Outcome, Overlay, Size, State
@@ -209,6 +210,13 @@ def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]
             return state
         return listing.chosen(state, state.list_of(listing.name).cursor)
 
+    def instances(state: State) -> Outcome:
+        """The slices that Enter would lead to, as a list; else what was searched for."""
+        found = choose(state)
+        hits = found.session.hits if isinstance(found, State) else None
+        same = hits is None or hits is state.session.hits or not find(state)
+        return search.list_hits(state) if same or hits is None else search.listed(state, hits)
+
     listed = partial(action, section=LISTS, where=lambda s: find(s) is not None, needs=nothing)
     down, up = (partial(move, pages=by) for by in (1, -1))
     first, last = (partial(move, rows=by) for by in (-ENDLESS, ENDLESS))
@@ -220,6 +228,7 @@ def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]
         listed("first", "First row", "g home", "of the list", first),
         listed("last", "Last row", "G end", "of the list", last),
         listed("show", "Show", "enter", "the row in the timeline; open a trace", choose),
+        listed("instances", "Instances", "T", "what the row leads to, as a list", instances),
     )
 
 

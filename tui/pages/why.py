@@ -88,7 +88,8 @@ class WhyPage(ListPage):
                 at = jumping.place_of_gap(state.side, gap)
                 return jumping.at_gap(state, at) if at else state
             case Unknown(_, missing, record_with):
-                return told(state, printable(f"not recorded: {missing}; {record_with} does"))
+                how = f"; {record_with} does" if record_with else ""
+                return told(state, printable(f"not recorded: {missing}{how}"))
 
     def described(self, state: State) -> Overlay | str:
         match self.under_cursor(state, _entries(state.side)):
@@ -123,7 +124,8 @@ class WhyPage(ListPage):
                 case Gap() as gap if at := jumping.place_of_gap(side, gap):
                     about = gap_lines(side, at, width, height, glyphs)
                 case Unknown(_, missing, how):
-                    about = _folded(f"Not recorded: {missing}. To record: {how}", width, "plain")
+                    more = f" To record: {how}" if how else ""
+                    about = _folded(f"Not recorded: {missing}.{more}", width, "plain")
             return cut(about, height, glyphs.ellipsis)
 
         return (Pane(_below(size), ruled((found, side, entry), "", glyphs.rule, lines)),)
@@ -212,7 +214,8 @@ def _cells(found: Why, entry: Entry, unit: Unit) -> tuple[str, str, tuple[int, i
             text = f"idle from {start}: {IDLE[say.main_reason(entry)].short}, {inside(entry)}"
             return unit.text(ns), percent(*part), part, text, "faint"
         case Unknown():
-            text = f"not recorded: {entry.missing}; to record: {entry.record_with}"
+            how = f"; to record: {entry.record_with}" if entry.record_with else ""
+            text = f"not recorded: {entry.missing}{how}"
             return "", "", (0, WHOLE), text, "faint"
 
 

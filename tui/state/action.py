@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from fusetui.text.patterns import late
 from fusetui.tui.state.state import TIMELINE, Outcome, State, told
@@ -118,8 +119,15 @@ MADE: dict[str, Action] = {}  # by their names, which sentences use: a person ma
 
 
 def perform(action: Action, state: State) -> Outcome:
-    missing = action.needs(state)
-    return told(state, missing) if missing else action.run(state)
+    """The outcome, without a sentence that an earlier action left if this one changed anything."""
+    if missing := action.needs(state):
+        return told(state, missing)
+    outcome = action.run(state)
+    now, *effects = outcome if isinstance(outcome, tuple) else (outcome,)
+    if now is state or now.hint is not state.hint or now.hint_keys is not state.hint_keys:
+        return outcome
+    now = replace(now, hint="", hint_keys=())
+    return (now, effects[0]) if effects else now
 
 
 def applies(action: Action, state: State) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from fusetui.text.cutting import clip
-from fusetui.text.figures import duration, parse_time, plural, tick
+from fusetui.text.figures import duration, parse_time, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
@@ -31,7 +31,7 @@ NUMBER = late(r"[0-9]{1,9}")
 LETTER = late(r"[A-Za-z]")
 LONGEST_NOTE = 200  # characters
 LONGEST = 30  # characters of a wrong word that are repeated
-NO_RANGE = "this needs a range of time: {range} at its begin and at its end"
+NO_RANGE = "this needs a range of time: {range} at its beginning and at its end"
 RECORDED = late(r"_([0-9]{1,9})\.json\Z")  # how libkineto ends the names of its traces
 WRONG_PID = "record takes the PID of a program, or nothing to list them: record 1234"
 NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
@@ -55,11 +55,11 @@ def _goto(state: State, rest: str) -> State:
     side, ns = state.side, parse_time(rest)
     if ns is None:
         return told(state, "goto takes a time with its unit: goto 12.5ms")
+    ends = {duration(time): time for time in (side.begin, side.end)}  # as they are told
+    ns = ends.get(duration(ns), ns)
     if side.begin <= ns <= side.end:
         return shown(state, at_time(side, state.view, ns))
-    unit = max(1, (side.end - side.begin) // 100)
-    begin, end = (tick(time, unit) for time in (side.begin, side.end))
-    return told(state, f"the trace goes from {begin} to {end}")
+    return told(state, f"the trace goes from {' to '.join(ends)}")
 
 
 def _step(state: State, rest: str) -> State:

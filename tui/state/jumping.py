@@ -17,11 +17,9 @@ from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.commands import NO_STEPS, shown_step
-from fusetui.tui.state.moving import SECTION, brought, shown
+from fusetui.tui.state.moving import NOTHING, SECTION, brought, shown
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import State, told
-
-NOTHING = "nothing is selected", "down/up select a slice"
 
 
 def same_name(state: State, by: int) -> State:

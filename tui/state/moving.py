@@ -25,6 +25,7 @@ P = ParamSpec("P")
 Move = Callable[Concatenate[Side, View, P], View]
 SECTION = "In the timeline"
 STARTED = "the range starts here: move, then", "range end it", "deselect drop it"
+NOTHING = "nothing is selected", "down/up select a slice"
 ENDED = "a range", "details all figures of the range", "range another range", "deselect clear it"
 
 
@@ -45,6 +46,18 @@ def shown(state: State, view: View) -> State:
 def move(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
     def run(state: State) -> State:
         return viewed(state, step(state.side, state.view, *numbers, **named))
+
+    return run
+
+
+def led(step: Move[[]], nowhere: str) -> Run:
+    """From the selected slice to another one, or a sentence where there is none."""
+
+    def run(state: State) -> State:
+        if state.view.selected < 0:
+            return told(state, *NOTHING)
+        view = step(state.side, state.view)
+        return told(state, nowhere) if view is state.view else viewed(state, view)
 
     return run
 
@@ -118,6 +131,8 @@ _here = partial(action, section=SECTION, where=on_timeline)
 _up, _down = (move(moves.next_line, by) for by in (-1, 1))
 _lane_up, _lane_down = (move(moves.next_lane, by) for by in (-1, 1))
 _right = move(moves.pan, 90)
+_to_kernel = led(moves.to_kernel, "no GPU event is known to be launched by this")
+_to_launch = led(moves.to_launch, "nothing recorded is around this, and no launch of it")
 _MARK = "then a letter: this window and selection; :mark a NOTE"
 _SIDE = "of two traces: what the keys act on"
 _LINK = "whether both traces move at once"
@@ -135,8 +150,8 @@ ACTIONS = (
     _here("lane-up", "Previous lane", "K", "the first line of the one before", _lane_up),
     _here("next", "Next slice", ".", "on the same line", move(moves.next_slice, 1)),
     _here("previous", "Previous slice", ",", "on the same line", move(moves.next_slice, -1)),
-    _here("to-kernel", "To the kernel", "]", "from a launch or op", move(moves.to_kernel)),
-    _here("to-launch", "To the launch", "[", "then the ops around", move(moves.to_launch)),
+    _here("to-kernel", "To the kernel", "]", "from a launch or op", _to_kernel),
+    _here("to-launch", "To the launch", "[", "then the ops around", _to_launch),
     _here("zoom-to", "Zoom to the slice", "enter z", "half of the width", move(moves.zoom_to)),
     _here("center", "Center the slice", "f", "without changing the zoom", move(moves.center)),
     _here("whole", "Whole trace", "0", "show everything", move(moves.fit)),

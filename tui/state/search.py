@@ -176,7 +176,8 @@ def shown(state: State, hits: Hits) -> State:
 def shown_row(state: State, row: int, what: str = "") -> State:
     """Selects one slice of the active side, as the only hit; `what`: else its name."""
     what = what or state.side.trace.name_of(row)
-    return shown(state, Hits(what, state.active, np.array([row]), 0))
+    now = shown(state, Hits(what, state.active, np.array([row]), 0))
+    return told(now, printable(what)) if now.hint == f"1 of 1: {printable(what)}" else now
 
 
 def step(state: State, by: int) -> State:
@@ -200,5 +201,5 @@ ACTIONS = (
     action("search", "Search", "/", "names, families, shapes: family:gemm dur>50us", _ask),
     action("next-hit", "Next hit", "n", "of the search, in order of time", partial(step, by=1)),
     action("previous-hit", "Previous hit", "N", "of the search", partial(step, by=-1)),
-    action("hits", "List of hits", "T", "of the search, or of the row of a table", list_hits),
+    action("hits", "List of hits", "T", "of the search", list_hits),
 )

@@ -187,10 +187,11 @@ def _kind(kind: RowKind, a_ns: int, b_ns: int) -> str:
 
 def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
     if times > 1 and (row.kind in TIMED or _kind(row.kind, a_ns, b_ns) == NOISE):
-        return f"the same, {change(a_ns, b_ns)} time"
+        return f"the same work, {change(a_ns, b_ns)} time"
     if times > 1 and row.kind is RowKind.MOVED:
         return ELSEWHERE
-    return printable(row.why.removeprefix(SAME) if row.kind is RowKind.SAME else row.why)
+    why = row.why.removeprefix(SAME).removeprefix(", ") if row.kind is RowKind.SAME else row.why
+    return printable(why)
 
 
 def _sign(a_ns: int, b_ns: int) -> str:

@@ -177,7 +177,8 @@ def _answer(found: WhatIf) -> str:
     if found.certainty != "bound" and number > 1 and found.after_range_ns:
         low, high = map(duration, found.after_range_ns)
         idle = " and those without GPU work" if number < len(found.steps) - 1 else ""
-        text += f" It is the median of {plural(number, 'step')}, the first{idle} left out, "
+        which = "median" if number % 2 else "lower median" if number > 2 else "shorter"
+        text += f" It is the {which} of {plural(number, 'step')}, the first{idle} left out, "
         text += f"of which each takes {low} to {high} then."
     return text
 

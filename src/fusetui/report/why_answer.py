@@ -9,8 +9,10 @@ from typing import Final
 from fusetui.analysis.why.model import CLASSES as PARTS
 from fusetui.analysis.why.model import (
     IDLE,
+    LISTED_DEVICE,
     Gap,
     Share,
+    Unknown,
     Why,
     median_step,
     steps_tell,
@@ -65,6 +67,12 @@ def answer(found: Why) -> str:
         if found.ends_early:
             return f"The file ends before any GPU event: this is what {threads} did."
         name, events = found.accelerator
+        if events and not name:
+            ranges = plural(events, "range")
+            return (
+                f"No GPU events were recorded but {ranges} of CUPTI's counters: this is what "
+                f"{threads} did."
+            )
         if events:
             return (
                 f"The account is of GPUs, and the trace has {plural(events, 'event')} of {name} "
@@ -112,7 +120,7 @@ def brief_answer(found: Why, with_reason: bool = True) -> str:
         return answer(found)
     what, sums = headline(found)
     busy, idle = sums["span"] - sums["idle"], sums["idle"]
-    works = "the GPU is" if len(found.devices) == 1 else "GPUs are"
+    works = "the GPU is" if len(found.devices) == 1 else "the GPUs are"
     longer = f" busy for at least {duration(busy)}"
     least = "at least " if unrecorded(found) else ""
     works += longer if cut_off(found) else f" {least}{percent(busy, sums['span'])} busy"
@@ -309,7 +317,8 @@ def ceiling_text(found: Why) -> str:
 
 
 def not_recorded(found: Why) -> str:
-    """What was not recorded, and the option that records it, in one line; else "".
+    """What was not recorded, and the option that records it, and whether the device is unknown, in
+    one line; else "".
 
     `Not recorded: input shapes (record_shapes=True), memory events (profile_memory=True).`
     """
@@ -317,7 +326,10 @@ def not_recorded(found: Why) -> str:
         f"{one.missing} ({one.record_with})" for one in found.cannot_tell if one.record_with
     )
     where = " in what was read" if found.ends_early else ""
-    return f"Not recorded{where}: {', '.join(lacks)}." if lacks else ""
+    told = [f"Not recorded{where}: {', '.join(lacks)}."] if lacks else []
+    if Unknown("ceiling", LISTED_DEVICE, "") in found.cannot_tell:
+        told.append("The table of peaks does not have this device.")
+    return " ".join(told)
 
 
 def covered_by(gap: Gap) -> str:

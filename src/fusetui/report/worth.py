@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from fusetui.analysis.why.model import (
     DOUBTFUL,
@@ -42,14 +43,22 @@ NONE = {
 
 
 def worth_text(found: Why, one: Finding) -> str:
-    """`At stake 491 ms, worth 402 ms of the step (33 %).`, why there is no worth, or nothing."""
-    if one.worth_ns is None or one.at_stake_ns is None:
-        return WITHOUT.get(one.worth_note or "", "")
+    """`At stake 491 ms, worth 402 ms of the step (33 %).`, why there is no worth, or nothing; first
+    of which other finding it is a part."""
+    wholes = (n for n, other in enumerate(found.findings, 1) if other.rule == one.part_of)
+    part = "".join(f"Part of finding {n}. " for n in islice(wholes, 1))
+    if one.at_stake_ns is None:
+        return part + WITHOUT.get(one.worth_note or "", "")
     steps = len(found.steps) if found.worth_of == "step" else 1
-    stake = f"At stake {duration(one.at_stake_ns)}{' in all' if steps > 1 else ''}"
+    ns = duration(one.at_stake_ns)
+    stake = f"At stake {ns}{' in all' if steps > 1 else ''}"
+    if one.worth_ns is None:
+        is_told = any(f" {ns}{end}" in f" {one.text}" for end in " .,;:")
+        why = WITHOUT.get(one.worth_note or "", "")
+        return f"{part}{'' if is_told else f'{stake}. '}{why}".rstrip()
     more = one.worth_note == "own_time" and one.worth_ns * steps > MORE * one.at_stake_ns
     why = ", as what else it does would then run beside the GPU" if more else ""
-    return f"{stake}, {worth_part(found, one)}{why}."
+    return f"{part}{stake}, {worth_part(found, one)}{why}."
 
 
 def worth_part(found: Why, one: Finding) -> str:

@@ -280,6 +280,24 @@ def test_what_is_worth_nothing(trace_of: TraceOf) -> None:
     )
 
 
+def test_a_finding_within_another_says_so(trace_of: TraceOf) -> None:
+    trace = trace_of(gpu_bound())
+    inner = replace(finding("inner"), part_of="outer")
+    found = said(trace, (finding("outer"), shorter(20)(trace)), (inner, shorter(10)(trace)))
+    first, second = (worth_text(found, one) for one in found.findings)
+    assert first.startswith("At stake ")
+    assert second.startswith("Part of finding 1. At stake ")
+
+
+def test_what_is_at_stake_is_told_where_a_worth_is_not_known(trace_of: TraceOf) -> None:
+    trace = trace_of(gpu_bound())
+    found = said(trace, (finding(), None))
+    (one,) = found.findings
+    assert worth_text(found, one).startswith("At stake 1 us. What it is worth is unknown: ")
+    told = replace(one, text="1 us is lost")
+    assert worth_text(found, told).startswith("What it is worth is unknown: ")
+
+
 def test_a_part_has_none(trace_of: TraceOf) -> None:
     trace = trace_of(gpu_bound())
     found = why(trace, Selection(from_ns=0, to_ns=100_000))

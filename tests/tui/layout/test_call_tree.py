@@ -11,7 +11,7 @@ from tests.tui.explainable import training
 
 from fusetui.analysis.questions.totals import gpu_under, op_totals, self_ns
 from fusetui.trace import Trace
-from fusetui.trace.model.categories import Layer
+from fusetui.trace.model.categories import Layer, Role
 from fusetui.tui.layout.op_tree import MEASURES, OpTree, call_tree, callers_tree
 
 Path = tuple[str, ...]
@@ -88,6 +88,17 @@ def test_a_preorder_of_any_sort(trace: Trace, make: object, sort: str) -> None:
         if sort != "name":
             figures = [int(tree.figures[sort][one]) for one in shown]
             assert figures == sorted(figures, reverse=True)
+
+
+def test_gpu_time_from_the_ops_up_is_that_of_ops_and_not_of_their_launch_calls(mlp: Trace) -> None:
+    tree, calls = callers_tree(mlp), mlp.rows_of(Role.CALL)
+    gpu = dict(zip(paths_of(tree).values(), tree.figures["GPU"].tolist(), strict=False))
+    gpu = {path[0]: ns for path, ns in gpu.items() if len(path) == 1}
+    own = Counter[str]()
+    for row in mlp.gpu_rows.tolist():
+        own[mlp.name_of(int(mlp.op[row]))] += int(mlp.dur[row])
+    assert {name: ns for name, ns in gpu.items() if ns} == own
+    assert not any(gpu[mlp.name_of(row)] for row in calls.tolist())
 
 
 def test_an_op_inside_one_of_its_name_adds_nothing_to_the_total(trace_of: Opener) -> None:

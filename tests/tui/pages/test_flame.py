@@ -96,4 +96,4 @@ def test_frames_that_are_not_known_yet(mlp: Trace) -> None:
 
 def test_a_trace_without_frames_says_so(mlp: Trace) -> None:
     state = shown(mlp, "flame-tree", "flame-tree")
-    assert "there is no GPU time launched by Python frames" in drawn(state)
+    assert "GPU time launched by Python frames by call path: none" in drawn(state)

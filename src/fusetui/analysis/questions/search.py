@@ -308,4 +308,5 @@ def _other_streams(trace: Trace, text: str) -> str:
         return "this trace has no streams"
     listed = ", ".join(sorted(streams, key=lambda tid: (len(tid), tid))[:MOST_STREAMS])
     more = ", ..." if len(streams) > MOST_STREAMS else ""
-    return f"the streams of this trace are {listed}{more}"
+    which = "only stream of this trace is" if len(streams) == 1 else "streams of this trace are"
+    return f"the {which} {listed}{more}"

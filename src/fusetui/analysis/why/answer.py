@@ -12,7 +12,7 @@ from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text
-from fusetui.analysis.why.model import Breakdown, Share, Unknown, Why
+from fusetui.analysis.why.model import LISTED_DEVICE, Breakdown, Share, Unknown, Why
 from fusetui.analysis.why.rules import answer_early, findings_of, lacks_of
 from fusetui.analysis.why.selection import Question, Selection, account_of, asked, on_this_device
 from fusetui.gpu.kernel_names import decode
@@ -62,8 +62,9 @@ def explained(question: Question) -> tuple[Why, Facts]:
 def _without_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Unknown]:
     of_ops = (kernels.trace.op[kernels.rows] >= 0).any()
     needs = ("CPU ops", "input shapes") if of_ops else ("CPU ops",)
-    found = [Unknown("ceiling", what, lacks[what]) for what in needs if what in lacks]
-    return found[:1] if kernels.is_kernel.any() else []
+    lacking = [what for what in needs if what in lacks][:1]
+    lacking += [LISTED_DEVICE] if LISTED_DEVICE in lacks else []
+    return [Unknown("ceiling", what, lacks[what]) for what in lacking if kernels.is_kernel.any()]
 
 
 MOST_SHARES = 10  # kernels, and modules

@@ -174,12 +174,15 @@ class Together(msgspec.Struct, frozen=True):
     saved_ns: int
 
 
+LISTED_DEVICE = "a device of the table of peaks"
+
+
 class Unknown(msgspec.Struct, frozen=True):
     """What is unknown, because something was not recorded."""
 
     rule: str
     missing: str
-    record_with: str  # "" where nothing shows that the program used a GPU
+    record_with: str  # "" where nothing shows a GPU, or it is not one of the table of peaks
 
 
 class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -244,7 +247,7 @@ class Why(WhyDocument, frozen=True, kw_only=True):
     ends_early: bool  # the file: what was not recorded may be in the rest of it
     module_times: Modules | None = None  # with what belongs to no module
     breakdown: Breakdown | None = None
-    accelerator: tuple[str, int] = ("", 0)  # one that is no GPU, and the number of its events
+    accelerator: tuple[str, int] = ("", 0)  # see other_accelerator
     families: dict[str, int] = {}  # effective ns of kernels by family, "" for unknown names
     below: dict[str, int] = {}  # by rule, ns at stake that are too little for a finding
     wanted: tuple[Wanted | None, ...] = ()  # of each finding, what would be done about it

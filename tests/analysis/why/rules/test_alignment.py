@@ -26,6 +26,16 @@ def test_it_speaks(found: Ask) -> None:
     assert finding.certainty == "likely"
 
 
+def test_what_has_no_bound_does_not_count_as_time_to_save(found: Ask) -> None:
+    """The same product, and one whose shapes were not recorded."""
+    events = work(*[("aten::mm", ALIGN1, 1_000)] * 2, args=SHAPES)
+    events[3].pop("args")
+    (finding,) = found("alignment", events, **A100)
+    assert finding.at_stake_ns == 1_000_000 - 506_657
+    assert finding.text.startswith("2 matrix products take 2 ms")
+    assert "1 ms of it, whose work is known, would take an estimated 493.3 us" in finding.text
+
+
 def test_without_shapes_it_is_a_note(found: Ask) -> None:
     (finding,) = found("alignment", work(("aten::mm", ALIGN1, 1_000)), **A100)
     assert finding.at_stake_ns is None

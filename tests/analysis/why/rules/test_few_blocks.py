@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .conftest import Ask
+import pytest
+
+from .conftest import Ask, Lack
 from .work import A100, ADD, ROWS, SGEMM, Event, work
 
 NORM = "void at::native::batch_norm_backward_kernel<float, float, float, int>()"
@@ -83,5 +85,17 @@ def test_what_memory_bounds_is_silent(found: Ask) -> None:
     assert found("few-blocks", events, **A100) == []
 
 
-def test_an_unknown_device_is_silent(found: Ask) -> None:
+def test_no_kernel_beats_the_bandwidth(found: Ask) -> None:
+    """Adding tensors of 420 MB takes 617.1 us at 2,039 GB/s; a quarter of 1.4 ms is less."""
+    large = ROWS | {"Input Dims": [[10_240, 10_240]] * 2}
+    events = work(("aten::add", ADD, 1_400), args=large)
+    events[-1]["args"] |= {"grid": [27, 1, 1], "block": [512, 1, 1]}
+    (finding,) = found("few-blocks", events, **A100)
+    assert finding.at_stake_ns == pytest.approx(1_400_000 - 3 * 4 * 10_240**2 / 2_039, abs=1)
+    assert "would save 782.9 us at most" in finding.text
+
+
+def test_an_unknown_device_is_told(found: Ask, lacking: Lack) -> None:
     assert found("few-blocks", kernel(54, 100)) == []
+    (lack,) = lacking("few-blocks", kernel(54, 100))
+    assert lack.missing == "the number of multiprocessors"

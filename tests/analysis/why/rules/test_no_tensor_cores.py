@@ -41,6 +41,16 @@ def test_devices_of_compute_capability_7_have_float16(
     assert "GradScaler" in finding.try_
 
 
+def test_where_tf32_is_no_faster_it_is_no_advice(found: Ask) -> None:
+    """An A10G multiplies bfloat16 twice as fast as float32 and TF32."""
+    a10g = {"deviceProperties": [{"id": 0, "name": "NVIDIA A10G", "numSms": 80}]}
+    (finding,) = found("no-tensor-cores", work(("aten::mm", SGEMM, 80)), **a10g)
+    assert "multiplies bfloat16 2 times as fast" in finding.text
+    assert finding.try_ is not None
+    assert "autocast to bfloat16" in finding.try_
+    assert "TF32" not in finding.try_
+
+
 def test_float16_without_tensor_cores_is_no_advice(found: Ask) -> None:
     """A Quadro GP100 multiplies float16 twice as fast, on its plain cores."""
     assert found("no-tensor-cores", work(("aten::mm", SGEMM, 80)), **GP100) == []

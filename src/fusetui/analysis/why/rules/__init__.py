@@ -33,7 +33,7 @@ import numpy as np
 from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text
-from fusetui.analysis.why.model import Finding, Unknown, Wanted
+from fusetui.analysis.why.model import LISTED_DEVICE, Finding, Unknown, Wanted
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
@@ -115,10 +115,16 @@ def lacks_of(facts: Facts) -> dict[str, str]:
         "input shapes": ((kernels.jobs.inputs.number >= 0).any(), "record_shapes=True"),
         "launch configurations": ((kernels.blocks > 0).any(), activity),
         "the number of multiprocessors": ((kernels.sms > 0).any(), PROPERTIES),
-        "a device of the table of peaks": (kernels.peak is not None, PROPERTIES),
+        LISTED_DEVICE: (kernels.peak is not None, properties_asked(facts)),
     }
     lacking = {what: with_ for what, (is_there, with_) in recorded.items() if not is_there}
     return {what: recorded_with(with_, form) for what, with_ in lacking.items()}
+
+
+def properties_asked(facts: Facts) -> str:
+    """What would tell which device it is; blank for a known one, which may not be in the table."""
+    is_named = any("name" in each for each in device_properties(facts.trace).values())
+    return "" if is_named else PROPERTIES
 
 
 def of_span(facts: Facts, ns: int) -> str:

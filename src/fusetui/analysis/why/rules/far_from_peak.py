@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.model import Shorter
+from fusetui.analysis.why.model import LISTED_DEVICE, Shorter
 from fusetui.analysis.why.rules import Claim, Rule, claimed_by, of_work, subject
 from fusetui.analysis.why.rules.fusion import unfused_attention
 from fusetui.analysis.why.rules.products import alignment, few_blocks, is_unaligned, no_tensor_cores
@@ -36,7 +36,7 @@ CAUSES = (alignment, few_blocks, no_tensor_cores, unfused_attention)
 
 
 @Rule(
-    needs=("input shapes", "a device of the table of peaks"),
+    needs=("input shapes", LISTED_DEVICE),
     remedy="Other sizes or layouts (multiples of 64, contiguous inputs, channels_last), another "
     f"backend of attention (torch.nn.attention.sdpa_kernel), {LIBRARIES}.",
     thresholds={"near": NEAR, "shortest_ns": SHORTEST_NS},
@@ -54,7 +54,7 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
         yield Claim(
             text=f"{subject(number, 'kernel', 'take')} {of_work(facts, taken)} and "
             f"{'reaches' if one else 'reach'} an estimated {percent(least, taken)} of what is "
-            f"attainable for {'its' if one else 'their'} shapes{'' if one else _most(facts, far)}.",
+            f"attainable for {'its' if one else 'their'} shapes{_most(facts, far)}.",
             at_stake_ns=taken - least,
             wanted=Shorter(kernels.rows[far], kernels.bounded.at_stake_ns[far]),
             kernels=far,
@@ -66,6 +66,8 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
 def _most(facts: Facts, far: Flags) -> str:
     kernels = facts.kernels
     name, own = kernels.mainly(far, kernels.bounded.at_stake_ns)
+    if int(far.sum()) == 1:
+        return f": {name}"
     taken, least = kernels.ns(own), int(kernels.bounded.bound_ns[own].sum())
     times = f"{count(int(own.sum()))} x {name}"
     return f", most of all {times}, {duration(taken)} at {percent(least, taken)}"
@@ -91,13 +93,14 @@ def _remedy(facts: Facts, far: Flags) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
+OLD = " built for an earlier generation of GPUs"
 FAR = 2  # times the bound
 SM = late(r"sm(\d{1,3})\d\Z")
 NATIVE = {12: 8}  # compute capabilities that have the matrix instructions of an earlier one
 
 
 @Rule(
-    needs=("input shapes", "a device of the table of peaks"),
+    needs=("input shapes", LISTED_DEVICE),
     remedy="A newer {nvidia:cuBLAS or cuDNN|:library}, aligned sizes and contiguous inputs"
     '{compile:; or torch.compile(mode="max-autotune"), which measures several kernels}.',
     thresholds={"far": FAR},
@@ -117,12 +120,13 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     old = slow & kernels.flags(lambda kernel: _built_for(kernel) < (major or 0))
     newer = kernels.flags(lambda kernel: _built_for(kernel) == major)
     old &= np.isin(_dtypes(kernels), _dtypes(kernels)[newer])
-    taken, least = kernels.ns(old), int(kernels.bounded.bound_ns[old].sum())
+    taken, least, number = kernels.ns(old), int(kernels.bounded.bound_ns[old].sum()), int(old.sum())
     if taken:
         yield Claim(
-            text=f"{plural(int(old.sum()), 'kernel')} built for an earlier generation of GPUs take "
-            f"{of_work(facts, taken)} and reach {percent(least, taken)} of what is attainable; "
-            "others of the same type in this trace are built for this one.",
+            text=f"{subject(number, 'kernel', 'take', OLD)} {of_work(facts, taken)} and "
+            f"{'reaches' if number == 1 else 'reach'} {percent(least, taken)} of what is "
+            f"attainable{_most(facts, old)}; others of the same type in this trace are built for "
+            "this one.",
             at_stake_ns=taken - least,
             wanted=Shorter(kernels.rows[old], kernels.bounded.at_stake_ns[old]),
             kernels=old,
@@ -162,7 +166,7 @@ MOST_WAVES = 4
 
 
 @Rule(
-    needs=("input shapes", "launch configurations", "a device of the table of peaks"),
+    needs=("input shapes", "launch configurations", LISTED_DEVICE),
     remedy="Other sizes of the batch or of a layer, or a kernel with other tiles"
     '{compile: (torch.compile(mode="max-autotune") measures several)}, split-K or stream-K.',
     thresholds={"mostly": MOSTLY, "most_waves": MOST_WAVES},

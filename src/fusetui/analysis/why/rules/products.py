@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.model import Shorter
+from fusetui.analysis.why.model import LISTED_DEVICE, Shorter
 from fusetui.analysis.why.rules import (
     PROPERTIES,
     CannotTell,
@@ -17,12 +17,13 @@ from fusetui.analysis.why.rules import (
     Rule,
     is_worth,
     of_work,
+    properties_asked,
     subject,
 )
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak
-from fusetui.text.figures import count, duration
+from fusetui.text.figures import count, duration, plural
 from fusetui.trace.model.arrays import Flags
 
 UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
@@ -42,15 +43,18 @@ def alignment(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     unaligned = kernels.flags(is_unaligned)
     taken, at_stake = kernels.ns(unaligned), int(kernels.bounded.at_stake_ns[unaligned].sum())
+    known = kernels.ns(unaligned & (kernels.bounded.bound_ns >= 0))
     if not taken:
         return
     text = (
         f"{subject(int(unaligned.sum()), 'matrix product', 'take')} {of_work(facts, taken)} in "
         f"kernels for tensors that are not aligned to 16 bytes{_shape(kernels, unaligned)}"
     )
-    if (kernels.bounded.bound_ns[unaligned] >= 0).any():
+    if known:
+        those = "it" if int(unaligned.sum()) == 1 else "they"
+        those = those if known == taken else f"{duration(known)} of it, whose work is known,"
         yield Claim(
-            text=f"{text}; at the attainable rate they would take an estimated "
+            text=f"{text}; at the attainable rate {those} would take an estimated "
             f"{duration(at_stake)} less.",
             at_stake_ns=at_stake,
             wanted=Shorter(kernels.rows[unaligned], kernels.bounded.at_stake_ns[unaligned]),
@@ -82,10 +86,12 @@ HALF = (
     "10 bits of mantissa, and small gradients vanish without its loss scaling."
 )
 """The remedy where there is neither TF32 nor bfloat16."""
+BFLOAT16 = "autocast to bfloat16: inputs are rounded to 7 bits of mantissa."
+"""Where TF32 is no faster."""
 
 
 @Rule(
-    needs=("a device of the table of peaks",),
+    needs=(LISTED_DEVICE,),
     remedy='torch.set_float32_matmul_precision("high") uses TF32'
     "{nvidia: (torch.backends.cudnn.allow_tf32 for convolutions)}: inputs are rounded to 10 bits "
     "of mantissa. autocast to bfloat16 rounds to 7.",
@@ -99,7 +105,7 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
     if not plain.any():
         return
     if kernels.peak is None:
-        raise CannotTell("a device of the table of peaks", PROPERTIES)
+        raise CannotTell(LISTED_DEVICE, properties_asked(facts))
     name, ratio = _faster(kernels.peak)
     if name:
         # By the same work at the faster rate, but no faster than its bytes can be moved.
@@ -114,7 +120,7 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
             at_stake_ns=int(each.sum()),
             wanted=Shorter(kernels.rows[plain], each),
             kernels=plain,
-            remedy=HALF if name == "float16" else None,
+            remedy={"float16": HALF, "bfloat16": BFLOAT16}.get(name),
             why_likely="Small products gain less.",
         )
 
@@ -160,16 +166,20 @@ OF_WORK: Final[dict[str, Callable[[KernelName], object]]] = {
 )
 def few_blocks(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
+    if (kernels.blocks > 0).any() and not (kernels.sms > 0).any():
+        raise CannotTell("the number of multiprocessors", PROPERTIES)
     few = _candidates(kernels)
     taken = kernels.ns(few)
     if not taken:
         return
-    each = kernels.effective_ns[few] * (1 - kernels.blocks[few] / kernels.sms[few])
+    ns, least = kernels.effective_ns[few], kernels.bounded.least_ns[few]
+    # No more than by the rates of the data sheet, where these are known.
+    each = np.minimum(ns * (1 - kernels.blocks[few] / kernels.sms[few]), ns - np.maximum(least, 0))
     at_stake = int(each.sum())
     yield Claim(
         text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter of the multiprocessors or "
-        f"more without a block, with nothing beside them, for {of_work(facts, taken)}: "
-        f"{_widest(kernels, few)}. Spread over all of them, they could save "
+        f"more without a block while nothing else runs, for {of_work(facts, taken)}: "
+        f"{_widest(kernels, few)}. Blocks on all of the multiprocessors would save "
         f"{duration(at_stake)} at most.",
         at_stake_ns=at_stake,
         wanted=Shorter(kernels.rows[few], each.astype(np.int64)),
@@ -185,9 +195,10 @@ def _widest(kernels: Kernels, few: Flags) -> str:
     are others."""
     name, own = kernels.mainly(few, kernels.effective_ns)
     least, most = int(kernels.blocks[own].min()), int(kernels.blocks[own].max())
-    blocks = count(most) if least == most else f"{count(least)} to {count(most)}"
+    blocks = "" if least == most else f"{count(least)} to "
     times = "" if (own == few).all() else f"{count(int(own.sum()))} x "
-    return f"{blocks} blocks on {count(int(kernels.sms[own].max()))} in {times}{name}"
+    sms = count(int(kernels.sms[own].max()))
+    return f"{blocks}{plural(most, 'block')} on {sms} in {times}{name}"
 
 
 def _remedy(kernels: Kernels, few: Flags) -> str:
