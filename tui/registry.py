@@ -23,7 +23,17 @@ from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
 from fusetui.tui.state.action import Action, action, all_keys_text, anything_open, chosen, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
-from fusetui.tui.state.state import CopyText, Help, Order, Outcome, Replayed, State, overlaid, told
+from fusetui.tui.state.state import (
+    PAIRED,
+    CopyText,
+    Help,
+    Order,
+    Outcome,
+    Replayed,
+    State,
+    overlaid,
+    told,
+)
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
@@ -59,6 +69,12 @@ def turned_to(page: Page, state: State) -> Outcome:
     if missing := page.why_not(state):
         return told(state, missing)
     return page.ask(state) or page.open(replace(state, page=page.name, hint=""))
+
+
+def other_side(state: State) -> Outcome:
+    """The page about the other one of two traces."""
+    now = moving.other_side(state)
+    return turned_to(page_of(now), now)
 
 
 def copy(state: State) -> Outcome:
@@ -97,6 +113,11 @@ ACTIONS: tuple[Action, ...] = (
     *list_actions(list_of),
     *(_opened(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
     *search.ACTIONS,
+    _opened(
+        *("other-trace", "Other trace", "tab shift+tab", "of two, on pages about one"),
+        other_side,
+        where=lambda s: len(s.sides) == 2 and not s.overlay and s.page not in PAIRED,
+    ),
     _opened("details", "All details", "i", "of the slice, or of the range", details),
     _opened("copy", "Copy", "y", "a slice, or a row of a table", copy),
     *commands.ACTIONS,

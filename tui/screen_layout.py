@@ -154,17 +154,16 @@ def _head(state: State) -> TextPicture:
     if state.memory and not state.sides:
         opened = state.memory.sides
         return TextPicture(opened, lambda w, _: [_title(memory_head(one, w - 2)) for one in opened])
-    sides, second = [state.sides[n] for n in state.shown], state.second
-    marks = AGAIN if len(sides) == 2 else ("",) * len(sides)
-    cut = glyphs_for(state.ascii_only).ellipsis
+    sides, second = {n: state.sides[n] for n in state.told_sides}, state.second
+    marks, cut = AGAIN * (len(state.sides) == 2), glyphs_for(state.ascii_only).ellipsis
 
     def lines(width: int, height: int) -> list[Said]:
-        each = zip(marks, sides, strict=True)
+        each = (("".join(marks[n : n + 1]), side) for n, side in sides.items())
         heads = [_title(f"{mark}{head(side, width - 4)}") for mark, side in each]
         said = [Said(f" {clip(second.said, width - 2, cut)}", "warning")] if second else []
         return [*heads, *said]
 
-    return TextPicture((*sides, second), lines)
+    return TextPicture((*sides.items(), second), lines)
 
 
 def _title(text: str) -> Said:

@@ -170,6 +170,7 @@ CASES = {
     "redo": Case(*CLOSE, *do("undo")),
     "deselect": Case(LINEAR),
     "other-side": Case(*do("timeline"), LINEAR, sides=2),
+    "other-trace": Case(*do("kernels"), sides=2),
     "page-down": Case(size=LOW),
     "page-up": Case(*do("page-down"), size=LOW),
     "range": Case(LINEAR),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.arrays import Flags
 from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, text
@@ -129,7 +130,9 @@ class TreeListPage(ListPage, Generic[Tree]):
         measure = tree.measure(self.sort(state, tree))
         whole, (what, of) = tree.whole(measure), self.heading(state, tree, measure)
         figure = duration(whole) if measure in tree.units else count(whole)
-        return (Pane(1, text([Said(f" {what}   share of the {figure} {of}", "plain")])),)
+        ellipsis = glyphs_for(state.ascii_only).ellipsis
+        said = clip(f"{what}   share of the {figure} {of}", size.width - 1, ellipsis)
+        return (Pane(1, text([Said(f" {said}", "plain")])),)
 
     def subject(self, state: State) -> int:
         tree, node = self.tree(state), self.node(state)

@@ -22,7 +22,8 @@ def too_small(size: Size) -> str:
 
 def head_height(state: State) -> int:
     snapshots = len(state.memory.sides) if state.memory else 1
-    return 1 if state.reading else state.timelines or snapshots
+    lines = len(state.told_sides) + (state.second is not None)
+    return 1 if state.reading else lines or snapshots
 
 
 def tour_lines(state: State, width: int | None = None) -> int:

@@ -16,7 +16,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
-from fusetui.tui.layout.memory import MemoryShown, OverlayLines
+from fusetui.tui.layout.memory import MEMORY, MemoryShown, OverlayLines
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
@@ -91,6 +91,7 @@ class Prompt(Enum):
 
 
 TIMELINE, DIFF = "timeline", "diff"  # the pages that the state itself opens
+PAIRED = frozenset({TIMELINE, DIFF, "ranks", MEMORY})  # pages about both of two traces
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -189,6 +190,11 @@ class State(msgspec.Struct, frozen=True, eq=False):
     def shown(self) -> tuple[int, ...]:
         """The sides that have a timeline: all, or that of which a replay is shown."""
         return (self.active,) if self.second else tuple(range(len(self.sides)))
+
+    @property
+    def told_sides(self) -> tuple[int, ...]:
+        """The sides that the page is about."""
+        return self.shown if self.page in PAIRED else (self.active,) * bool(self.sides)
 
     @property
     def timelines(self) -> int:
