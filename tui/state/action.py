@@ -119,14 +119,15 @@ MADE: dict[str, Action] = {}  # by their names, which sentences use: a person ma
 
 
 def perform(action: Action, state: State) -> Outcome:
-    """The outcome, without a sentence that an earlier action left if this one changed anything."""
+    """The outcome, without a sentence that an earlier action left, if this one changed anything and
+    the sentence does not tell what other keys do now."""
     if missing := action.needs(state):
         return told(state, missing)
     outcome = action.run(state)
     now, *effects = outcome if isinstance(outcome, tuple) else (outcome,)
-    if now is state or now.hint is not state.hint or now.hint_keys is not state.hint_keys:
+    if now is state or now.hint is not state.hint or now.hint_keys:
         return outcome
-    now = replace(now, hint="", hint_keys=())
+    now = replace(now, hint="")
     return (now, effects[0]) if effects else now
 
 

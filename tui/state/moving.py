@@ -248,7 +248,7 @@ def unfold(state: State) -> State:
     every, fits = (ALL,) * len(side.lanes), state.fits[state.active]
     if view.folds != every:
         nothing = replace(view.arranged, hidden=frozenset())
-        return viewed(state, replace(view, folds=every, arranged=nothing))
+        return told(viewed(state, replace(view, folds=every, arranged=nothing)), "")
     return viewed(state, replace(view, folds=fits, arranged=Arrangement(side.quiet)))
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from tests.laptops import needs_fork
@@ -29,6 +30,13 @@ def slow_square(number: int) -> tuple[int, int]:
     return number * number, os.getpid()
 
 
+def once_there_are(files: int, folder: Path) -> None:
+    """Waits for others, who leave files there."""
+    deadline = time.monotonic() + 60
+    while len(os.listdir(folder)) < files and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
 def squares(found: dict[int, tuple[int, int]]) -> list[int]:
     return [found[number][0] for number in range(TASKS)]
 
@@ -38,28 +46,33 @@ EXPECTED = [number * number for number in range(TASKS)]
 
 @needs_fork
 @pytest.mark.usefixtures("two_cores")
-def test_two_processes_share_the_tasks() -> None:
-    with Aside(TASKS, slow_square) as both:
-        found = both.results()
-    assert squares(found) == EXPECTED
-    assert len({process for _, process in found.values()}) == 2
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_share_the_tasks(
+    processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them does its second task before each has done one."""
+    monkeypatch.setattr(workers, "core_count", lambda: processes)
 
+    def square(number: int) -> tuple[int, int]:
+        (tmp_path / str(os.getpid())).touch()
+        once_there_are(processes, tmp_path)
+        return slow_square(number)
 
-@needs_fork
-@pytest.mark.usefixtures("two_cores")
-def test_several_processes_share_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "core_count", lambda: 4)
-    with Aside(TASKS, slow_square) as every:
+    with Aside(TASKS, square) as every:
         found = every.results()
     assert squares(found) == EXPECTED
-    assert len({process for _, process in found.values()}) == 4
+    assert len({process for _, process in found.values()}) == processes
 
 
 @needs_fork
 @pytest.mark.usefixtures("two_cores")
-def test_the_other_process_works_while_this_one_does_something_else() -> None:
-    with Aside(TASKS, slow_square) as both:
-        time.sleep(0.02 * TASKS)
+def test_the_other_process_works_while_this_one_does_something_else(tmp_path: Path) -> None:
+    def square(number: int) -> tuple[int, int]:
+        (tmp_path / str(number)).touch()
+        return slow_square(number)
+
+    with Aside(TASKS, square) as both:
+        once_there_are(TASKS, tmp_path)
         found = both.results()
     assert squares(found) == EXPECTED
     assert os.getpid() not in {process for _, process in found.values()}
