@@ -47,8 +47,7 @@ def run_summary(args: Namespace) -> int:
     from fusetui.analysis.questions.summary import summary
 
     trace, _ = loaded = load(args.trace, args.captured_by)
-    for sentence in secret_notices(trace):
-        say(sentence)
+    say(*secret_notices(trace))
     figures = summary(trace)
 
     def text(most: int) -> str:  # imports the decoders of kernel names, which --json does not need

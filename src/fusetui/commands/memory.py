@@ -137,8 +137,7 @@ def _folder(args: Namespace) -> int:
         emit_json(MemoryRanksDocument(found, tuple(left)))
     elif found:
         emit(ranks_text(found, args.top, width()))
-    for one in left:
-        say(one.reason)
+    say(*(one.reason for one in left))
     return UNUSABLE if left else DONE
 
 

@@ -134,8 +134,8 @@ def show(
     wrong."""
     settings = terminal.user_settings()
     theme = theme if theme != "auto" else settings.theme
-    for sentence in terminal.ignored_colors(os.environ) if theme == "auto" else ():
-        say(sentence)
+    if theme == "auto":
+        say(*terminal.ignored_colors(os.environ))
     light, typed = terminal.background(theme, os.environ)
     terminal.prepare(os.environ)
     from fusetui.tui import app  # imports Textual, which reads the environment

@@ -76,8 +76,7 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
         save(some, args.output, form)
     if args.output:
         emit(f"{printable(args.output)}: {plural(len(some), 'row')}.")
-    for note in notes:
-        say(note)
+    say(*notes)
 
 
 run_slices = run_steps = show
