@@ -129,10 +129,7 @@ def sizes(parent: Int64s, level: Int64s) -> Int64s:
 def by_name(names: Sequence[str]) -> Int64s:
     """For each name, how many come before it; shape [names]. No array of texts is made: each would
     take as much memory as the longest."""
-    order = sorted(range(len(names)), key=names.__getitem__)
-    found = np.empty(len(names), dtype=np.int64)
-    found[order] = np.arange(len(names))
-    return found
+    return np.argsort(np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64))
 
 
 def by_level(level: Int64s) -> list[Rows]:

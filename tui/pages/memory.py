@@ -199,13 +199,10 @@ class MemoryPage(ListPage):
         return Pane(1, text([Said(said, token)])), Pane(lines, picture, pointed)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        (moments, view), row = (
-            here(state),
-            None if memory_of(state).is_map else self.row(state),
-        )
+        moments, view = here(state)
+        row = None if memory_of(state).is_map else self.row(state)
         identity = moments, view.at, row, state.list_of(MEMORY).cursor, window(state).zero
         rule, height = glyphs_for(state.ascii_only).rule, self._below(size)
-
         about = ruled(identity, "", rule, lambda width, lines: self._about(state, width)[:lines])
         return (Pane(height, about),)
 

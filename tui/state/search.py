@@ -20,16 +20,7 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action
 from fusetui.tui.state.moving import brought
 from fusetui.tui.state.session import Hits, still_there
-from fusetui.tui.state.state import (
-    OVERLAY,
-    HitList,
-    Outcome,
-    Prompt,
-    Search,
-    State,
-    overlaid,
-    told,
-)
+from fusetui.tui.state.state import OVERLAY, HitList, Outcome, Prompt, Search, State, overlaid, told
 
 LARGE = 200_000  # slices: more are searched in a thread, so that no key waits
 

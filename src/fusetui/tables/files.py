@@ -151,11 +151,6 @@ def needed(package: str, what: str, extra: str = "") -> Any:
         ) from None
 
 
-def to_polars(table: ColumnTable) -> Any:
-    """A polars.DataFrame, by Arrow. Raises MissingPackage."""
-    return needed("polars", "to_polars()").DataFrame(table)
-
-
 def to_pandas(table: ColumnTable) -> Any:
     """A pandas.DataFrame. Columns of numbers are those of the table, without a copy; integers and
     truths of which some may be missing are Int64 and boolean. Raises MissingPackage."""
