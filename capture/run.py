@@ -47,8 +47,7 @@ class Runner:
         self._progress = progress
         self._first_answer: Answer | None = None
         self._public = texts().scrub if options.scrub else str
-        names = [trial.name for trial in job.trials]
-        self._guesses = parse_for(options.expect, names)
+        self._guesses = parse_for(options.expect, [trial.name for trial in job.trials])
         self._snapshots = takes_snapshots(options, device.kind)
 
     def run(self, folder: Path, where: Path) -> RunRecord:

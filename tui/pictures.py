@@ -42,8 +42,7 @@ def shown(
     screen = Size(size.width, size.height + 2)  # with the bar of pages and the keys
     screen = replace(screen, height=screen.height - 1 + tabs_height(screen))
     state = State(size=screen, keymap=dict.fromkeys(registry.BY_ACTION, ()))  # nobody presses any
-    outcome = registry.arrived(state, make_sides(traces, names))
-    state = _settled(state, outcome)
+    state = _settled(state, registry.arrived(state, make_sides(traces, names)))
     for side in state.sides:
         for piece in pieces(side.trace, never):
             state = _settled(state, learned(state, side.trace, piece))

@@ -198,8 +198,7 @@ def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     opened = (level < levels - 1) & (np.arange(len(level)) < len(times))
     shape = parent, level, sizes(parent, level), row
     threads, sorts = np.zeros(len(level), dtype=np.bool_), (*figures, "name")
-    more = times, none, modules.gpu_ns
-    return ModuleTree(*shape, figures, sorts, "CPU", threads, opened, *more)
+    return ModuleTree(*shape, figures, sorts, "CPU", threads, opened, times, none, modules.gpu_ns)
 
 
 def _parents(level: Int64s) -> Int64s:

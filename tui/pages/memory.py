@@ -126,8 +126,7 @@ class MemoryPage(ListPage):
             name = f"{'  ' * row.level}{mark} {pictures().row_text(moments, row, zero)}"
             return row_parts(columns, [*figures, name], width)
 
-        identity = found, columns, zero
-        return Rows(identity, len(found), partial(titles, columns), formatted)
+        return Rows((found, columns, zero), len(found), partial(titles, columns), formatted)
 
     def _segments(self, state: State) -> Rows:
         """A line for each segment, by address."""
@@ -141,8 +140,7 @@ class MemoryPage(ListPage):
             *parts, (last, _) = row_parts(SEGMENTS, [*figures, ""], width)
             return [*parts, *pictures().segment_cells(found, index, len(last), glyphs)]
 
-        count = len(found.segments)
-        return Rows((found, glyphs), count, partial(titles, SEGMENTS), formatted)
+        return Rows((found, glyphs), len(found.segments), partial(titles, SEGMENTS), formatted)
 
     def _both(self, state: State, row: MemoryRow) -> list[str]:
         """Of A and of B, and the difference; of what lies below a holder only its own side."""
@@ -167,8 +165,7 @@ class MemoryPage(ListPage):
         lines = max(3, (size.height - self._below(size)) * part // of // sides - (sides > 1))
         panes = [pane for n in range(sides) for pane in self._side(state, n, lines, size)]
         glyphs = glyphs_for(state.ascii_only, state.colorless)
-        legend = pictures().legend(moments, view.at, glyphs, size.width)
-        panes.append(Pane(1, text([legend])))
+        panes.append(Pane(1, text([pictures().legend(moments, view.at, glyphs, size.width)])))
         why = memory.why_apart(state) if state.sides else ""
         said = [f" its axis of time is its own: {why}"] if why else []
         if moments.is_of_trace and moments.history.difference_end_bytes:

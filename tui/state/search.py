@@ -160,8 +160,7 @@ def shown(state: State, hits: Hits) -> State:
         hits = replace(hits, rows=rows, at=0)
     session = replace(state.session.selected(hits.side, hits.row), hits=hits)
     found = brought(state, session, hits.side)
-    keys = ("next-hit next", "previous-hit previous", "hits list")
-    return told(found, _place(hits), *keys)
+    return told(found, _place(hits), "next-hit next", "previous-hit previous", "hits list")
 
 
 def shown_row(state: State, row: int, what: str = "") -> State:

@@ -168,8 +168,7 @@ def divided(given: Sequence[str]) -> tuple[list[str], str]:
 
 def _converse(database: SqlTables, answer: Callable[[str], None]) -> None:
     """Until the end of input. Nothing that was typed is kept."""
-    columns = {name: [spec.name for spec in database.columns(name)] for name in TABLES}
-    _complete(columns)
+    _complete({name: [spec.name for spec in database.columns(name)] for name in TABLES})
     emit(HELP)
     for text in _typed():
         try:

@@ -168,8 +168,7 @@ def to_pandas(table: ColumnTable) -> Any:
         kinds = {"int": pandas.arrays.IntegerArray, "bool": pandas.arrays.BooleanArray}
         return kinds[column.kind](column.values, ~column.known)
 
-    named = {column.name: values(column) for column in table.columns}
-    return pandas.DataFrame(named, copy=False)
+    return pandas.DataFrame({column.name: values(column) for column in table.columns}, copy=False)
 
 
 def stream_of(table: ColumnTable) -> Any:

@@ -223,8 +223,7 @@ def _comparable(
         batch: int | None = getattr(asked, unit)
         if batch is not None and all(each[n] is not None for n in matching):
             return each, batch
-    either = [size.requests if size.tokens is None else size.tokens for size in sizes]
-    return either, None
+    return [size.requests if size.tokens is None else size.tokens for size in sizes], None
 
 
 def _size(
