@@ -189,9 +189,8 @@ class MemoryPage(ListPage):
         def pointed(state: State, x: int, y: int) -> State:
             division = divided(size.width, size.height)
             now = replace(state, memory=replace(memory_of(state), active=index))
-            events = memory.drawn(now, index).events
             column = max(0, min(x - division.gutter, division.width - 1))
-            return with_view(now, at=int(events[column]))
+            return with_view(now, at=int(memory.drawn(now, index).events[column]))
 
         return Pane(1, text([Said(said, token)])), Pane(lines, picture, pointed)
 

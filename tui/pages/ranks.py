@@ -227,10 +227,9 @@ class RanksPage(ListPage):
 
 
 def _titled(column: ListColumn, sort: str, unit: Unit) -> ListColumn:
-    title = column.title or STRIP
     of = f" {unit.name}" if column.title not in ("", "rank", "last") else ""
     mark = STANDS_OUT if column.title == sort else " " if of else ""
-    return replace(column, title=f"{title}{of}{mark}")
+    return replace(column, title=f"{column.title or STRIP}{of}{mark}")
 
 
 def _texts(row: RankRow, unit: Unit) -> list[str]:

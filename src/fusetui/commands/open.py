@@ -64,9 +64,8 @@ def run_tutor(args: Namespace) -> int:
     """A guided tour of the app, on a lesson. Raises CommandError if there is no terminal."""
     if not has_terminal():
         raise CommandError("fusetui tutor needs a terminal; docs/tour.md describes the same steps.")
-    paths = [str(lessons.path(name)) for name in LESSONS]
     look = {"ascii_only": args.ascii, "theme": args.theme, "mouse": args.mouse}
-    return show(paths, opened=1, tour=True, **look)
+    return show([str(lessons.path(name)) for name in LESSONS], opened=1, tour=True, **look)
 
 
 def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> int:

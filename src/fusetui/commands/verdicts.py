@@ -101,9 +101,8 @@ def summary(command: str, cases: Sequence[Case], more: Iterable[str]) -> str:
         ]
         for one in cases
     ]
-    table = markdown_table(["verdict", command, "why"], rows, [0, 1, 2])
     parts, left = [f"### fusetui {command}", ""], ROOM
-    for part in chain(table, [""], more):
+    for part in chain(markdown_table(["verdict", command, "why"], rows, [0, 1, 2]), [""], more):
         left -= len(part)
         if left < 0:
             parts += ["", "There is more, which this page has no room for."]

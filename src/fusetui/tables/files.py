@@ -61,9 +61,8 @@ def _rows(
     """The lines of many rows at once; each distinct text is quoted once."""
     quoted = [[*map(quote, column.texts or ())] for column in table.columns]
     for begin in range(0, len(table), AT_ONCE):
-        part = slice(begin, begin + AT_ONCE)
         values = [
-            _values(column.take(part), texts, missing)
+            _values(column.take(slice(begin, begin + AT_ONCE)), texts, missing)
             for column, texts in zip(table.columns, quoted, strict=True)
         ]
         yield "".join(map(line, zip(*values, strict=True)))
