@@ -60,9 +60,8 @@ def told(args: Namespace, cases: Sequence[Case], more: Iterable[str]) -> int:
     """Writes what was asked for; the exit code of the cases. `more` is Markdown for the summary.
     Raises CommandError and CannotWrite for files that cannot be written."""
     if args.github:
-        for one in cases:
-            if one.outcome is not Outcome.PASSED:
-                say(annotation(args.command, one))
+        failing = (one for one in cases if one.outcome is not Outcome.PASSED)
+        say(*(annotation(args.command, one) for one in failing))
         if path := os.environ.get(SUMMARY):
             try:
                 with open(path, "a", encoding="utf-8") as file:
