@@ -166,8 +166,7 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
         return BELONGS_NOWHERE[self.none[node - len(self.times)].why]
 
     def kind(self, node: int) -> SliceKind:
-        is_annotation = self.times[node].kind == "annotation"
-        return SliceKind.ANNOTATION if is_annotation else SliceKind.PYTHON
+        return SliceKind.ANNOTATION if self.times[node].kind == "annotation" else SliceKind.PYTHON
 
     def key(self, sort: str) -> Int64s:
         """What belongs to no module comes last, whatever its figure."""

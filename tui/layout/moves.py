@@ -96,8 +96,7 @@ def gap_of_time(side: Side, pid: Id, time: int) -> GapAt | None:
 
 def edge(side: Side, view: View, which: int) -> View:
     """The start (-1) or the end (+1) of the trace, at the same zoom."""
-    begin = side.begin if which < 0 else side.end - view.span
-    return _within(side, view, begin, view.span)
+    return _within(side, view, side.begin if which < 0 else side.end - view.span, view.span)
 
 
 def next_slice(side: Side, view: View, step: int) -> View:

@@ -54,8 +54,7 @@ def show(args: Namespace) -> int:
         if args.command == "lines":
             say_why_no_lines(trace, args, len(tables[-1][1]) > 0)
         notes |= dict.fromkeys(notes_of(trace))
-    table = chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args)
-    put(table, args, [*notes])
+    put(chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args), args, [*notes])
     return max(codes)
 
 

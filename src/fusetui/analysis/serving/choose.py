@@ -185,8 +185,7 @@ def choose(
                 found[at] = Chosen(problem=problem)
             continue
         for (_, asked), own in by_key(same, steps.__getitem__).items():
-            chosen = _of_step(len(own), matching, sizes, asked)
-            for at, one in zip(own, chosen, strict=True):
+            for at, one in zip(own, _of_step(len(own), matching, sizes, asked), strict=True):
                 found[at] = one
     return found
 
