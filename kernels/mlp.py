@@ -62,8 +62,7 @@ class FusedGemm(_Rewritten):
         self.projections = geglu_projections
 
     def forward(self, x: Tensor) -> Tensor:
-        gate, up = self.gate_proj.weight, self.up_proj.weight
-        return self.down_proj(self.projections(x, gate, up))
+        return self.down_proj(self.projections(x, self.gate_proj.weight, self.up_proj.weight))
 
 
 class Liger(_Rewritten):

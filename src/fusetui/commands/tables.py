@@ -227,8 +227,7 @@ def _complete(columns: Mapping[str, Sequence[str]]) -> None:
         import readline
 
         def complete(text: str, state: int) -> str | None:
-            line, end = readline.get_line_buffer(), readline.get_endidx()
-            found = completions(text, line, end, columns)
+            found = completions(text, readline.get_line_buffer(), readline.get_endidx(), columns)
             return found[state] if state < len(found) else None
 
         readline.set_completer(complete)
