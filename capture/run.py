@@ -47,8 +47,7 @@ class Runner:
         self._progress = progress
         self._first_answer: Answer | None = None
         self._public = texts().scrub if options.scrub else str
-        names = [trial.name for trial in job.trials]
-        self._guesses = parse_for(options.expect, names)
+        self._guesses = parse_for(options.expect, [trial.name for trial in job.trials])
         self._snapshots = takes_snapshots(options, device.kind)
 
     def run(self, folder: Path, where: Path) -> RunRecord:
@@ -91,8 +90,7 @@ class Runner:
         if len(steps) < 2:
             failed = [f"{one.name}: {one.failed}" for one in made if isinstance(one, Failed)]
             raise CaptureError(" ".join(["--compare needs two variants that run.", *failed]))
-        names = " and ".join(steps)
-        with self._progress.phase(f"profiling {names} in turns"), parent_only():
+        with self._progress.phase(f"profiling {' and '.join(steps)} in turns"), parent_only():
             forget_counts()
             with memory_history(self._snapshots, folder / "turns.pickle"):
                 recorder.record(steps, self._options, self._device.kind, folder)
@@ -149,11 +147,10 @@ class Runner:
 
     def _profiled(self, ready: Ready, folder: Path) -> Measured:
         (parts, measured), kind = ready, self._device.kind
-        path = folder / f"{measured.name}.json.gz"
         with self._progress.phase(f"profiling {measured.name}"), parent_only():
             forget_counts()
             with memory_history(self._snapshots, folder / f"{measured.name}.pickle"):
-                recorder.record_one(parts, self._options, kind, path)
+                recorder.record_one(parts, self._options, kind, folder / f"{measured.name}.json.gz")
             return self._read(measured, folder)
 
     def _read(self, measured: Measured, folder: Path) -> Measured:

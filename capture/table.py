@@ -113,8 +113,7 @@ def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
         found = {row["variant"]: row for row in point}
         lines.append([sizes, *(_entry(found.get(name), _first(point)) for name in names)])
     failed = (f"{row['variant']}: {row['failed']}" for row in rows if row["failed"])
-    failures = dict.fromkeys(map(printable, failed))
-    return "\n".join([table(columns, lines), *failures])
+    return "\n".join([table(columns, lines), *dict.fromkeys(map(printable, failed))])
 
 
 def sweep_chart(rows: Sequence[Row], axes: Sequence[str], *, ascii_only: bool = False) -> str:

@@ -38,6 +38,9 @@ class _Rewritten(nn.Module):  # type: ignore[misc]
         self.gate_proj, self.up_proj = mlp.gate_proj, mlp.up_proj
         self.down_proj = mlp.down_proj
 
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(self.gelu_mul(self.gate_proj(x), self.up_proj(x)))
+
 
 class Fused(_Rewritten):
     """Our own Triton kernel for gelu(gate) * up between the three GEMMs."""
@@ -47,9 +50,6 @@ class Fused(_Rewritten):
 
         super().__init__(mlp)
         self.gelu_mul = gelu_mul
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(self.gelu_mul(self.gate_proj(x), self.up_proj(x)))
 
 
 class FusedGemm(_Rewritten):
@@ -62,8 +62,7 @@ class FusedGemm(_Rewritten):
         self.projections = geglu_projections
 
     def forward(self, x: Tensor) -> Tensor:
-        gate, up = self.gate_proj.weight, self.up_proj.weight
-        return self.down_proj(self.projections(x, gate, up))
+        return self.down_proj(self.projections(x, self.gate_proj.weight, self.up_proj.weight))
 
 
 class Liger(_Rewritten):
@@ -72,9 +71,6 @@ class Liger(_Rewritten):
     def __init__(self, mlp: nn.Module) -> None:
         super().__init__(mlp)
         self.gelu_mul = import_module("liger_kernel.ops.geglu").LigerGELUMulFunction.apply
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(self.gelu_mul(self.gate_proj(x), self.up_proj(x)))
 
 
 def _variants() -> dict[str, Variant]:

@@ -142,9 +142,8 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     warm(origins)
     if why.module_times and not cancelled():
         tree = module_tree(why.module_times, origins)
-        lists = answer_lists(why, tree, trace)
         keys = keys_of(trace, facts.kernels.jobs, origins)
-        yield Insight(idle, AnswerPage(why, tree, lists, keys, origins))
+        yield Insight(idle, AnswerPage(why, tree, answer_lists(why, tree, trace), keys, origins))
     if not cancelled():
         yield {FRAMES: frame_tree(trace, origins)}
     if any(one is not None for one in wanted) and not cancelled():

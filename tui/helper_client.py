@@ -71,8 +71,7 @@ class Cancelled(Exception):  # noqa: N818
 
 def request_for(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> Request:
     names = zlib.crc32("\0".join(trace.names).encode(errors="surrogatepass"))
-    total_ns = int(trace.dur.sum())
-    return Request(path, len(trace), trace.begin_ns, total_ns, names, captured_by)
+    return Request(path, len(trace), trace.begin_ns, int(trace.dur.sum()), names, captured_by)
 
 
 class Beside:

@@ -49,10 +49,9 @@ def user_keymap(actions: Sequence[Action]) -> Keymap:
 
 def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
     """The keys in the text of a file. Raises KeymapError, which names the line."""
-    table = table_in(text, path)
     named = {action.name: action for action in actions}
     found: dict[str, tuple[str, ...]] = {}
-    for name, value in table.items():
+    for name, value in table_in(text, path).items():
         try:
             if name not in named:
                 raise ValueError(_unknown(name, named))

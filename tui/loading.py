@@ -305,8 +305,7 @@ def replay(asked: effects.Replay, post: Post, cancelled: Stop, start: Start = No
         post(partial(tell, found=SELECTED))
         return
     with beside(start, trace) as helper:
-        of_file = state.paths[state.active], trace
-        for found in helper.answers(of_file, cancelled, replayed=change):
+        for found in helper.answers((state.paths[state.active], trace), cancelled, replayed=change):
             if isinstance(found, tuple):
                 found = second_of(trace, found, replayed_sentence(worth))
             if not cancelled():

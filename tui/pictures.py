@@ -30,10 +30,6 @@ from fusetui.tui.state.state import Compare, Outcome, Size, State
 Window = tuple[int, int]  # begin and end in ns of the file
 
 
-class NoPage(Error):  # noqa: N818
-    """One plain sentence: what a page lacks."""
-
-
 def shown(
     traces: Sequence[Trace],
     names: Sequence[str],
@@ -42,18 +38,17 @@ def shown(
     window: Window | None = None,
 ) -> State:
     """A page of the app with these traces read and explained, in so many cells and lines; `window`:
-    what the timeline of the first shows. Raises NoPage where the app would not show it."""
+    what the timeline of the first shows. Raises Error where the app would not show it."""
     screen = Size(size.width, size.height + 2)  # with the bar of pages and the keys
     screen = replace(screen, height=screen.height - 1 + tabs_height(screen))
     state = State(size=screen, keymap=dict.fromkeys(registry.BY_ACTION, ()))  # nobody presses any
-    outcome = registry.arrived(state, make_sides(traces, names))
-    state = _settled(state, outcome)
+    state = _settled(state, registry.arrived(state, make_sides(traces, names)))
     for side in state.sides:
         for piece in pieces(side.trace, never):
             state = _settled(state, learned(state, side.trace, piece))
     state = _settled(state, registry.turned_to(registry.BY_NAME[page], state))
     if state.page != page:
-        raise NoPage(f"{state.hint[:1].upper()}{state.hint[1:]}.")
+        raise Error(f"{state.hint[:1].upper()}{state.hint[1:]}.")
     if window:
         begin, end = (time - state.side.origin for time in window)
         state = _settled(state, moving.viewed(state, over(state.side, state.view, begin, end)))

@@ -188,8 +188,7 @@ def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     if state.reading is None or not state.reading.shown:
         taken = tabs_height(state.size) + len(sides) + tour_lines(state) + 1
         size = replace(state.size, height=state.size.height - taken)
-        lines = timeline.lanes_height(size, len(sides))
-        return _as_asked(reading.opened(state, sides, lines))
+        return _as_asked(reading.opened(state, sides, timeline.lanes_height(size, len(sides))))
     now = reading.replaced(state, sides)
     for page in PAGES:
         now = page.follow(state, now)

@@ -153,8 +153,7 @@ class Canvas(Widget, inherit_bindings=False):
         """Down, or with Shift to the right; some terminals send the event of that then."""
         is_back = isinstance(event, events.MouseScrollUp | events.MouseScrollLeft)
         shifted = event.shift or isinstance(event, events.MouseScrollRight | events.MouseScrollLeft)
-        lines = -WHEEL if is_back else WHEEL
-        self.post_message(Moused(event.y, Turn(event.x, lines, shifted)))
+        self.post_message(Moused(event.y, Turn(event.x, -WHEEL if is_back else WHEEL, shifted)))
 
     on_mouse_scroll_up = on_mouse_scroll_right = on_mouse_scroll_left = on_mouse_scroll_down
 

@@ -113,8 +113,7 @@ def when(moments: Moments, event: int, zero: int) -> str:
 def cursor_line(moments: Moments, event: int, zero: int, name: str, width: int) -> str:
     """What is allocated at the cursor, to the byte."""
     history = moments.history
-    whole = int(history.allocated[event + 1])
-    parts = [narrow(name), f"{plural(whole, 'byte')} allocated"]
+    parts = [narrow(name), f"{plural(int(history.allocated[event + 1]), 'byte')} allocated"]
     parts += [when(moments, event, zero)] if len(moments.times) or event == BEFORE else []
     reserved = int(history.reserved[event + 1])
     parts += [f"{size(reserved)} reserved"] if reserved > 0 else []

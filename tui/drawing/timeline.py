@@ -113,8 +113,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         side, view, glyphs = self.side, self.view, self.glyphs
         label, parts = place.label, list[Styled]()
         if place.depth == HIDDEN:
-            text = clip(label, division.whole, glyphs.ellipsis)
-            return _across(text, "faint", division, bar)
+            return _across(clip(label, division.whole, glyphs.ellipsis), "faint", division, bar)
         if place.idle_of is not None:  # blank until it is known why the device was idle
             device = side.insight.device(place.idle_of.key[1])
             if side.insight.idle is not None and device >= 0:

@@ -129,10 +129,7 @@ def sizes(parent: Int64s, level: Int64s) -> Int64s:
 def by_name(names: Sequence[str]) -> Int64s:
     """For each name, how many come before it; shape [names]. No array of texts is made: each would
     take as much memory as the longest."""
-    order = sorted(range(len(names)), key=names.__getitem__)
-    found = np.empty(len(names), dtype=np.int64)
-    found[order] = np.arange(len(names))
-    return found
+    return np.argsort(np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64))
 
 
 def by_level(level: Int64s) -> list[Rows]:
@@ -169,8 +166,7 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
         return BELONGS_NOWHERE[self.none[node - len(self.times)].why]
 
     def kind(self, node: int) -> SliceKind:
-        is_annotation = self.times[node].kind == "annotation"
-        return SliceKind.ANNOTATION if is_annotation else SliceKind.PYTHON
+        return SliceKind.ANNOTATION if self.times[node].kind == "annotation" else SliceKind.PYTHON
 
     def key(self, sort: str) -> Int64s:
         """What belongs to no module comes last, whatever its figure."""
@@ -201,8 +197,7 @@ def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     opened = (level < levels - 1) & (np.arange(len(level)) < len(times))
     shape = parent, level, sizes(parent, level), row
     threads, sorts = np.zeros(len(level), dtype=np.bool_), (*figures, "name")
-    more = times, none, modules.gpu_ns
-    return ModuleTree(*shape, figures, sorts, "CPU", threads, opened, *more)
+    return ModuleTree(*shape, figures, sorts, "CPU", threads, opened, times, none, modules.gpu_ns)
 
 
 def _parents(level: Int64s) -> Int64s:

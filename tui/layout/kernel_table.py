@@ -103,8 +103,7 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def full_name(self, group: int) -> str:
         """The name as the trace has it, else the label."""
-        fields = self.fields(int(self.numbers[group]))
-        return str(fields.get("name") or self.label(group))
+        return str(self.fields(int(self.numbers[group])).get("name") or self.label(group))
 
     def kind(self, group: int) -> SliceKind:
         return kind_of(int(self.role), self.trace.name_of(self.longest(group)))

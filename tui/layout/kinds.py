@@ -14,6 +14,7 @@ from fusetui.gpu.kernel_names import decode, short_name
 from fusetui.gpu.kinds import kind_of_kernel
 from fusetui.text.patterns import late
 from fusetui.text.printable import is_printable
+from fusetui.trace.model.arrays import summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import once
@@ -145,7 +146,6 @@ def shares(trace: Trace) -> tuple[KindShare, ...]:
     of, rows = "GPU", trace.gpu_rows
     if not len(rows):
         of, rows = "device", trace.rows_of(Role.DEVICE)
-    sums = np.zeros(len(KINDS), dtype=np.int64)
-    np.add.at(sums, once(trace, numbers_of)[rows], trace.dur[rows])
+    sums = summed(once(trace, numbers_of)[rows], trace.dur[rows], len(KINDS))
     order = [n for n in np.argsort(-sums, kind="stable").tolist() if sums[n]]
     return tuple(KindShare(KINDS[n], int(sums[n]), int(sums.sum()), of) for n in order)

@@ -123,8 +123,7 @@ def heights(
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Of each line from top to bottom: how full each cell is, from 0 to `top`, and the category of
     which it holds most; `most` bytes are as high as all lines."""
-    found = cells(moments, begin, end, width)
-    ends = np.cumsum(found.amounts[[*FROM_BELOW]], axis=0)
+    ends = np.cumsum(cells(moments, begin, end, width).amounts[[*FROM_BELOW]], axis=0)
     most = max(most, 1)
     full = np.ceil(ends[-1] / most * (lines * top)).astype(np.int64)
     floors = np.arange(lines)[::-1, None]

@@ -53,8 +53,7 @@ def at_time(side: Side, view: View, time: int) -> View:
 def over(side: Side, view: View, begin: int, end: int) -> View:
     """A window over this stretch of time, with a little around it."""
     margin = (end - begin) // 20
-    span = _span(side, end - begin + 2 * margin)
-    return _within(side, view, begin - margin, span)
+    return _within(side, view, begin - margin, _span(side, end - begin + 2 * margin))
 
 
 def select(side: Side, view: View, row: int) -> View:
@@ -97,8 +96,7 @@ def gap_of_time(side: Side, pid: Id, time: int) -> GapAt | None:
 
 def edge(side: Side, view: View, which: int) -> View:
     """The start (-1) or the end (+1) of the trace, at the same zoom."""
-    begin = side.begin if which < 0 else side.end - view.span
-    return _within(side, view, begin, view.span)
+    return _within(side, view, side.begin if which < 0 else side.end - view.span, view.span)
 
 
 def next_slice(side: Side, view: View, step: int) -> View:
@@ -196,8 +194,7 @@ def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
     for place in candidates:
         if place.line is None or not in_sight(side, view, place.line):
             continue
-        moment = np.array([time, time + 1])
-        row = where_rows(side, place, moment)[0] if place.where else -1
+        row = where_rows(side, place, np.array([time, time + 1]))[0] if place.where else -1
         near = int(place.line.rows[slice_near(place.line, time)])
         return select(side, view, row if row >= 0 else near)
     return view

@@ -185,7 +185,6 @@ def _with_stream(side: Side, view: View, lines: int) -> View:
     idle = (n for n, p in enumerate(shown) if p.idle_of and p.idle_of.key[1] == device)
     last = own[-1]
     tall = Counter(p.lane for p in shown[: own[0]] if p.line)
-    folds = list(view.folds)
     for wanted in (next(idle, last), last):
         folds, excess = list(view.folds), wanted + 1 - lines
         for lane, height in tall.most_common():

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import is_gpu
 from fusetui.trace.layout.steps import Steps
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.columns import Trace
 
 MOST = 50  # names that are listed
@@ -73,8 +73,7 @@ def found_of(
 def _by_name(trace: Trace, rows: Rows, in_args: bool = False) -> tuple[Sequence[NameHits], int]:
     """The longest first, and how many there are."""
     numbers, first, inverse = np.unique(trace.name[rows], return_index=True, return_inverse=True)
-    sums = np.zeros(len(numbers), dtype=np.int64)
-    np.add.at(sums, inverse, trace.dur[rows])
+    sums = summed(inverse, trace.dur[rows], len(numbers))
     counts = np.bincount(inverse, minlength=len(numbers))
     found = [
         NameHits(int(trace.role[row]), trace.name_of(row), int(counts[n]), int(sums[n]), in_args)

@@ -211,8 +211,7 @@ def _identity(state: State) -> Hashable:
 
 def _timeline(state: State, shown: Comparison, index: int, width: int, height: int) -> Pane:
     side, view, marked = shown.sides[index], shown.views[index], shown.marked[index]
-    glyphs = glyphs_for(state.ascii_only, state.colorless)
-    picture = TimelinePicture(side, view, glyphs, 0, marked)
+    picture = TimelinePicture(side, view, glyphs_for(state.ascii_only, state.colorless), 0, marked)
 
     def pointed(state: State, x: int, y: int) -> State:
         view = clicked(picture, width, height, x, y)

@@ -128,8 +128,7 @@ class MemoryPage(ListPage):
             name = f"{'  ' * row.level}{mark} {pictures().row_text(moments, row, zero)}"
             return row_parts(columns, [*figures, name], width)
 
-        identity = found, columns, zero
-        return Rows(identity, len(found), partial(titles, columns), formatted)
+        return Rows((found, columns, zero), len(found), partial(titles, columns), formatted)
 
     def _segments(self, state: State) -> Rows:
         """A line for each segment, by address."""
@@ -143,8 +142,7 @@ class MemoryPage(ListPage):
             *parts, (last, _) = row_parts(SEGMENTS, [*figures, ""], width)
             return [*parts, *pictures().segment_cells(found, index, len(last), glyphs)]
 
-        count = len(found.segments)
-        return Rows((found, glyphs), count, partial(titles, SEGMENTS), formatted)
+        return Rows((found, glyphs), len(found.segments), partial(titles, SEGMENTS), formatted)
 
     def _both(self, state: State, row: MemoryRow) -> list[str]:
         """Of A and of B, and the difference; of what lies below a holder only its own side."""
@@ -169,8 +167,7 @@ class MemoryPage(ListPage):
         lines = max(3, (size.height - self._below(size)) * part // of // sides - (sides > 1))
         panes = [pane for n in range(sides) for pane in self._side(state, n, lines, size)]
         glyphs = glyphs_for(state.ascii_only, state.colorless)
-        legend = pictures().legend(moments, view.at, glyphs, size.width)
-        panes.append(Pane(1, text([legend])))
+        panes.append(Pane(1, text([pictures().legend(moments, view.at, glyphs, size.width)])))
         why = memory.why_apart(state) if state.sides else ""
         said = [f" its axis of time is its own: {why}"] if why else []
         if moments.is_of_trace and moments.history.difference_end_bytes:
@@ -194,20 +191,16 @@ class MemoryPage(ListPage):
         def pointed(state: State, x: int, y: int) -> State:
             division = divided(size.width, size.height)
             now = replace(state, memory=replace(memory_of(state), active=index))
-            events = memory.drawn(now, index).events
             column = max(0, min(x - division.gutter, division.width - 1))
-            return with_view(now, at=int(events[column]))
+            return with_view(now, at=int(memory.drawn(now, index).events[column]))
 
         return Pane(1, text([Said(said, token)])), Pane(lines, picture, pointed)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        (moments, view), row = (
-            here(state),
-            None if memory_of(state).is_map else self.row(state),
-        )
+        moments, view = here(state)
+        row = None if memory_of(state).is_map else self.row(state)
         identity = moments, view.at, row, state.list_of(MEMORY).cursor, window(state).zero
         rule, height = glyphs_for(state.ascii_only).rule, self._below(size)
-
         about = ruled(identity, "", rule, lambda width, lines: self._about(state, width)[:lines])
         return (Pane(height, about),)
 

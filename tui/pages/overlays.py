@@ -74,8 +74,7 @@ def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
         shown: list[Said | list[Styled]] = [Said(title, "title")]
         unit = unit_of(one.ns for one in found.names)
         if found.names:
-            heading = f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name"
-            shown.append(Said(heading, "title"))
+            shown.append(Said(f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", "title"))
         for one in found.names[: max(0, height - 2)]:
             part, bar, where = "", "", IN_ARGS
             if not one.in_args:

@@ -16,7 +16,6 @@ from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.moves import over
 from fusetui.tui.layout.text_layout import ListColumn, room, titles
-from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import ListPage, Pane, next_of, sort_actions
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.offers import RANK_SORTS, RankedJob
@@ -100,7 +99,10 @@ def arrived(state: State) -> State:
     first = over(side, view, begin - margin, end + margin)
     shares_clock = state.job.answer is not None and bool(state.job.answer.clocks.shared)
     shown, hint = [first], f"one time axis: {_clocks(rows, shares_clock)}" if others else ""
-    zeros = _zeros_ns(session.sides, rows, as_recorded=shares_clock)
+    zeros = [  # the moments from which the times of the sides count, by one clock
+        side.origin + side.trace.epoch_ns - (0 if shares_clock else row.offset_ns or 0)
+        for side, row in zip(session.sides, rows, strict=True)
+    ]
     for view, zero in zip(others, zeros[1:], strict=True):
         later = zeros[0] - zero
         shown.append(replace(view, begin=first.begin + later, end=first.end + later))
@@ -110,14 +112,6 @@ def arrived(state: State) -> State:
         shown = [replace(v, arranged=replace(v.arranged, hidden=n)) for v, n in both]
     session = session.go(tuple(shown))
     return replace(state, session=session, active=0, page=TIMELINE, hint=hint, job=job)
-
-
-def _zeros_ns(sides: Sequence[Side], rows: Sequence[RankRow], as_recorded: bool) -> list[int]:
-    """The moment from which the times of each side count, by one clock."""
-    return [
-        side.origin + side.trace.epoch_ns - (0 if as_recorded else row.offset_ns or 0)
-        for side, row in zip(sides, rows, strict=True)
-    ]
 
 
 def _clocks(rows: Sequence[RankRow], are_shared: bool) -> str:
@@ -233,10 +227,9 @@ class RanksPage(ListPage):
 
 
 def _titled(column: ListColumn, sort: str, unit: Unit) -> ListColumn:
-    title = column.title or STRIP
     of = f" {unit.name}" if column.title not in ("", "rank", "last") else ""
     mark = STANDS_OUT if column.title == sort else " " if of else ""
-    return replace(column, title=f"{title}{of}{mark}")
+    return replace(column, title=f"{column.title or STRIP}{of}{mark}")
 
 
 def _texts(row: RankRow, unit: Unit) -> list[str]:

@@ -187,8 +187,7 @@ def _refitted(before: State, state: State, size: Size) -> State:
 
 
 def _lines(state: State, index: int) -> list[tuple[int, int]]:
-    sides = state.sides[index : index + 1]
-    return [(len(side.lanes), len(side.counter_places)) for side in sides]
+    return [(len(side.lanes), len(side.counter_places)) for side in state.sides[index : index + 1]]
 
 
 def _timeline(state: State, index: int, width: int, height: int) -> Pane:

@@ -107,8 +107,7 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
         first = 0 if drawn[0] else 1
         shift = views[first].begin - self.views[first].begin
         windows = [(before.begin + shift, before.end + shift) for before in self.views]
-        moved = _windowed(views, windows)
-        return replace(self, views=moved, marked=tuple(map(frozenset, drawn)))
+        return replace(self, views=_windowed(views, windows), marked=tuple(map(frozenset, drawn)))
 
 
 def _windowed(views: Sequence[View], windows: Sequence[Interval]) -> Views:

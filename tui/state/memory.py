@@ -134,8 +134,7 @@ def drawn(state: State, index: int) -> MemoryCells:
 
 def turned(state: State, **fields: Any) -> State:
     """Other fields of what is open; the cursor of the list on its first row."""
-    now = replace(state, memory=replace(memory_of(state), **fields), hint="")
-    return now.with_list(MEMORY)
+    return replace(state, memory=replace(memory_of(state), **fields), hint="").with_list(MEMORY)
 
 
 def with_view(state: State, **fields: Any) -> State:

@@ -107,9 +107,8 @@ def answered(state: State, character: str) -> State:
 
 def set_mark(state: State, letter: str, note: str = "") -> State:
     session = state.session.with_bookmark(letter, state.active, note)
-    keys = f"to-mark and {letter} go back to it"
     sentence = f"mark {letter} is set{': ' * bool(note)}{note}"
-    return told(replace(state, session=session), sentence, keys)
+    return told(replace(state, session=session), sentence, f"to-mark and {letter} go back to it")
 
 
 def go_to(state: State, letter: str) -> State:

@@ -20,16 +20,7 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action
 from fusetui.tui.state.moving import brought
 from fusetui.tui.state.session import Hits, still_there
-from fusetui.tui.state.state import (
-    OVERLAY,
-    HitList,
-    Outcome,
-    Prompt,
-    Search,
-    State,
-    overlaid,
-    told,
-)
+from fusetui.tui.state.state import OVERLAY, HitList, Outcome, Prompt, Search, State, overlaid, told
 
 LARGE = 200_000  # slices: more are searched in a thread, so that no key waits
 
@@ -169,8 +160,7 @@ def shown(state: State, hits: Hits) -> State:
         hits = replace(hits, rows=rows, at=0)
     session = replace(state.session.selected(hits.side, hits.row), hits=hits)
     found = brought(state, session, hits.side)
-    keys = ("next-hit next", "previous-hit previous", "hits list")
-    return told(found, _place(hits), *keys)
+    return told(found, _place(hits), "next-hit next", "previous-hit previous", "hits list")
 
 
 def shown_row(state: State, row: int, what: str = "") -> State:

@@ -284,9 +284,8 @@ def _arranged(old: Side, new: Side, before: Arrangement) -> Arrangement:
     now = {n: numbers[lane.key] for n, lane in enumerate(old.lanes) if lane.key in numbers}
     by_hand = {now[n] for n in before.hidden - old.quiet if n in now}
     shown = {now[n] for n in old.quiet - before.hidden if n in now}
-    hidden = frozenset((new.quiet | by_hand) - shown)
     pinned = tuple(now[n] for n in before.pinned if n in now)
-    return replace(before, hidden=hidden, pinned=pinned)
+    return replace(before, hidden=frozenset((new.quiet | by_hand) - shown), pinned=pinned)
 
 
 def _hits(hits: Hits | None, sides: Sequence[Side], rows: Sequence[NewRows]) -> Hits | None:

@@ -47,8 +47,7 @@ def run_summary(args: Namespace) -> int:
     from fusetui.analysis.questions.summary import summary
 
     trace, _ = loaded = load(args.trace, args.captured_by)
-    for sentence in secret_notices(trace):
-        say(sentence)
+    say(*secret_notices(trace))
     figures = summary(trace)
 
     def text(most: int) -> str:  # imports the decoders of kernel names, which --json does not need
@@ -94,8 +93,7 @@ def run_kernels(args: Namespace) -> int:
     def text(most: int) -> str:
         if not groups:
             return "\n".join(wrap(why_no_kernels(trace), most))
-        said = peak_notices(trace, known, given)
-        return kernels_text(groups, args.by, args.top, most, said)
+        return kernels_text(groups, args.by, args.top, most, peak_notices(trace, known, given))
 
     def document() -> KernelsDocument:
         return kernels_json(groups, args.by, peaks_of_devices(trace, given))
@@ -140,8 +138,7 @@ def run_lines(args: Namespace) -> int:
     from fusetui.trace.program.origin import origins
 
     trace, _ = loaded = load(args.trace, args.captured_by)
-    idle = idle_causes(trace)
-    times = function_times(origins(trace), args.file, idle, args.by == "line")
+    times = function_times(origins(trace), args.file, idle_causes(trace), args.by == "line")
     say_why_no_lines(trace, args, bool(times.functions))
     text = partial(functions_text, times, args.top, form=trace.report.format)
     return shown(args, loaded, lambda: times, text)
@@ -181,8 +178,7 @@ def run_serving(args: Namespace) -> int:
     given = given_peaks(args.peak)
     config = read_config(args.model_config) if args.model_config else None
     loaded = load(args.trace, args.captured_by)
-    trace = with_device(loaded.trace, args.device)
-    found = serving(trace, config, given)
+    found = serving(with_device(loaded.trace, args.device), config, given)
     return shown(args, loaded, lambda: serving_json(found), lambda most: serving_text(found, most))
 
 

@@ -46,8 +46,7 @@ def run_cut(args: Namespace) -> int:
         else:
             save(args.out, texts_of(trace, part, keys, bar.update))
     if not args.scrub:
-        for sentence in secret_notices(trace):
-            say(sentence)
+        say(*secret_notices(trace))
     clipped = int(part.clipped.sum())
     emit(
         f"{printable(args.out)}: {count(len(part.rows))} of {plural(trace.recorded(), 'slice')}, "
@@ -131,8 +130,7 @@ def run_convert(args: Namespace) -> int:
         say(f"{path} is too damaged to be read beyond byte {raw.too_damaged}.")
     else:
         _say_where_it_ends(path, raw.cut, not raw.complete)
-    for sentence in remarks_of(path, raw):
-        say(sentence)
+    say(*remarks_of(path, raw))
     if raw.skipped:
         _say_what_is_lost(path, raw.unreadable, raw.skipped[0].byte, raw.skipped[0].reason)
     emit(f"{printable(args.out)}: {plural(raw.events - raw.unreadable, 'event')}.")

@@ -90,9 +90,8 @@ def _verdict(
         for pair, one in zip(pairs, found, strict=True)
         if not set(pair).intersection(doubtful)
     ]
-    for one in cases:
-        if one.outcome.value[0] and not args.github:
-            say(one.said)
+    if not args.github:
+        say(*(one.said for one in cases if one.outcome.value[0]))
     return told(args, [*cases, *map(unread, doubtful)], map(to_markdown, found))
 
 

@@ -38,12 +38,13 @@ def guarded(command: Callable[[], int]) -> int:
         return signals.code_of(interrupt)
 
 
-def say(sentence: str) -> None:
-    """Writes a message to stderr, on one line. It is not an error if stderr cannot be written."""
+def say(*sentences: str) -> None:
+    """Writes messages to stderr, each on one line. That stderr cannot be written is no error."""
     from fusetui.text.printable import printable, without_credentials  # only messages need them
 
-    with suppress(OSError):
-        print(printable(without_credentials(sentence)), file=sys.stderr, flush=True)
+    for sentence in sentences:
+        with suppress(OSError):
+            print(printable(without_credentials(sentence)), file=sys.stderr, flush=True)
 
 
 def _code_of(command: Callable[[], int]) -> int:

@@ -50,8 +50,7 @@ def one_form(args: Namespace, other: str) -> None:
 def _read(name: str, path: str) -> Trace:
     with Bar(f"reading {name}", sys.stderr) as bar:
         trace = called(open_trace(path, bar.update), name if is_shipped(name) else "")
-    for sentence in notices(trace.report):
-        say(sentence)
+    say(*notices(trace.report))
     return trace
 
 
@@ -71,8 +70,7 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
         are_annotations = all(path.startswith(BY_ANNOTATIONS) for path in paths)
         option = "--annotations" if are_annotations else "--captured-by"
         say(f"{trace.report.file} replays no graph: {option} changes nothing.")
-    for sentence in said(joins):
-        say(sentence)
+    say(*said(joins))
     return trace
 
 

@@ -113,8 +113,7 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTra
     except NoMoment as missing:
         raise CommandError(f"{path}: {missing}") from None
     if not devices:
-        what = no_events(trace)
-        raise CommandError(f"{path} has {what}. A snapshot tells more: docs/memory.md.")
+        raise CommandError(f"{path} has {no_events(trace)}. A snapshot tells more: docs/memory.md.")
     return TracedMemoryDocument(trace.report.file, args.at, devices), loaded
 
 
@@ -137,8 +136,7 @@ def _folder(args: Namespace) -> int:
         emit_json(MemoryRanksDocument(found, tuple(left)))
     elif found:
         emit(ranks_text(found, args.top, width()))
-    for one in left:
-        say(one.reason)
+    say(*(one.reason for one in left))
     return UNUSABLE if left else DONE
 
 

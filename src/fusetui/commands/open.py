@@ -64,9 +64,8 @@ def run_tutor(args: Namespace) -> int:
     """A guided tour of the app, on a lesson. Raises CommandError if there is no terminal."""
     if not has_terminal():
         raise CommandError("fusetui tutor needs a terminal; docs/tour.md describes the same steps.")
-    paths = [str(lessons.path(name)) for name in LESSONS]
     look = {"ascii_only": args.ascii, "theme": args.theme, "mouse": args.mouse}
-    return show(paths, opened=1, tour=True, **look)
+    return show([str(lessons.path(name)) for name in LESSONS], opened=1, tour=True, **look)
 
 
 def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> int:
@@ -134,8 +133,8 @@ def show(
     wrong."""
     settings = terminal.user_settings()
     theme = theme if theme != "auto" else settings.theme
-    for sentence in terminal.ignored_colors(os.environ) if theme == "auto" else ():
-        say(sentence)
+    if theme == "auto":
+        say(*terminal.ignored_colors(os.environ))
     light, typed = terminal.background(theme, os.environ)
     terminal.prepare(os.environ)
     from fusetui.tui import app  # imports Textual, which reads the environment

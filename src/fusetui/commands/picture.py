@@ -36,7 +36,7 @@ ROWS = (200, 100, 50, 20, 5)  # of each of its tables: as many as keep it below 
 
 
 def run_picture(args: Namespace) -> int:
-    """A page of the app as an SVG, a PNG or an HTML document. Raises NoPage or NotThere."""
+    """A page of the app as an SVG, a PNG or an HTML document. Raises Error."""
     form = Path(args.out).suffix.lower()
     if form not in (".svg", ".png", ".html"):
         raise CommandError(f"{args.out} must end in .svg, .png or .html.")

@@ -53,8 +53,7 @@ def show(args: Namespace) -> int:
         raise CommandError("ranks --what-if prints an answer, not a table.")
     paths, _, answer = _explained(args)
     put(chosen(ranks_table(answer), args), args, answer.notes)
-    for left in answer.left_out:
-        say(left.reason)
+    say(*(left.reason for left in answer.left_out))
     return _code(paths, answer)
 
 

@@ -69,8 +69,7 @@ def _doors(stack: ExitStack, wanted: list[Process]) -> tuple[list[Door], list[Pr
             failed[folder] = error
     if failed and not doors:
         raise next(iter(failed.values()))
-    for why in failed.values():
-        say(str(why))
+    say(*map(str, failed.values()))
     return list(doors.values()), [one for one in wanted if one.folder in doors]
 
 

@@ -54,8 +54,7 @@ def show(args: Namespace) -> int:
         if args.command == "lines":
             say_why_no_lines(trace, args, len(tables[-1][1]) > 0)
         notes |= dict.fromkeys(notes_of(trace))
-    table = chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args)
-    put(table, args, [*notes])
+    put(chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args), args, [*notes])
     return max(codes)
 
 
@@ -76,8 +75,7 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
         save(some, args.output, form)
     if args.output:
         emit(f"{printable(args.output)}: {plural(len(some), 'row')}.")
-    for note in notes:
-        say(note)
+    say(*notes)
 
 
 run_slices = run_steps = show
@@ -169,8 +167,7 @@ def divided(given: Sequence[str]) -> tuple[list[str], str]:
 
 def _converse(database: SqlTables, answer: Callable[[str], None]) -> None:
     """Until the end of input. Nothing that was typed is kept."""
-    columns = {name: [spec.name for spec in database.columns(name)] for name in TABLES}
-    _complete(columns)
+    _complete({name: [spec.name for spec in database.columns(name)] for name in TABLES})
     emit(HELP)
     for text in _typed():
         try:
@@ -230,8 +227,7 @@ def _complete(columns: Mapping[str, Sequence[str]]) -> None:
         import readline
 
         def complete(text: str, state: int) -> str | None:
-            line, end = readline.get_line_buffer(), readline.get_endidx()
-            found = completions(text, line, end, columns)
+            found = completions(text, readline.get_line_buffer(), readline.get_endidx(), columns)
             return found[state] if state < len(found) else None
 
         readline.set_completer(complete)

@@ -60,9 +60,8 @@ def told(args: Namespace, cases: Sequence[Case], more: Iterable[str]) -> int:
     """Writes what was asked for; the exit code of the cases. `more` is Markdown for the summary.
     Raises CommandError and CannotWrite for files that cannot be written."""
     if args.github:
-        for one in cases:
-            if one.outcome is not Outcome.PASSED:
-                say(annotation(args.command, one))
+        failing = (one for one in cases if one.outcome is not Outcome.PASSED)
+        say(*(annotation(args.command, one) for one in failing))
         if path := os.environ.get(SUMMARY):
             try:
                 with open(path, "a", encoding="utf-8") as file:
@@ -101,9 +100,8 @@ def summary(command: str, cases: Sequence[Case], more: Iterable[str]) -> str:
         ]
         for one in cases
     ]
-    table = markdown_table(["verdict", command, "why"], rows, [0, 1, 2])
     parts, left = [f"### fusetui {command}", ""], ROOM
-    for part in chain(table, [""], more):
+    for part in chain(markdown_table(["verdict", command, "why"], rows, [0, 1, 2]), [""], more):
         left -= len(part)
         if left < 0:
             parts += ["", "There is more, which this page has no room for."]

@@ -30,11 +30,10 @@ def run_why(args: Namespace) -> int:
     found = _with_worth(trace, why(trace, selection_of(args)), args)
     if args.other is not None:
         other, other_code = load(args.other, ())
-        others = _with_worth(other, why(other, selection_of(args)), args)
         from fusetui.analysis.why.versus import versus
         from fusetui.report.versus import versus_document, versus_markdown, versus_text
 
-        both = versus(found, others)
+        both = versus(found, _with_worth(other, why(other, selection_of(args)), args))
         if args.json:
             emit_json_of(trace, versus_document(both, (trace, other)), other)
         else:

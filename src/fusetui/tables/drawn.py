@@ -82,8 +82,7 @@ def _text(column: TableColumn, value: object, longest: int | None) -> str:
     if isinstance(value, int):
         return duration(value) if column.name.endswith("_ns") else count(value)
     if isinstance(value, float):
-        is_share = column.name.startswith("share")
-        return percent(value, 1) if is_share else significant(value, DIGITS)
+        return percent(value, 1) if column.name.startswith("share") else significant(value, DIGITS)
     shown = printable(str(value))
     return shown if longest is None else middle_clip(shown, longest)
 

@@ -61,9 +61,8 @@ def _rows(
     """The lines of many rows at once; each distinct text is quoted once."""
     quoted = [[*map(quote, column.texts or ())] for column in table.columns]
     for begin in range(0, len(table), AT_ONCE):
-        part = slice(begin, begin + AT_ONCE)
         values = [
-            _values(column.take(part), texts, missing)
+            _values(column.take(slice(begin, begin + AT_ONCE)), texts, missing)
             for column, texts in zip(table.columns, quoted, strict=True)
         ]
         yield "".join(map(line, zip(*values, strict=True)))
@@ -151,11 +150,6 @@ def needed(package: str, what: str, extra: str = "") -> Any:
         ) from None
 
 
-def to_polars(table: ColumnTable) -> Any:
-    """A polars.DataFrame, by Arrow. Raises MissingPackage."""
-    return needed("polars", "to_polars()").DataFrame(table)
-
-
 def to_pandas(table: ColumnTable) -> Any:
     """A pandas.DataFrame. Columns of numbers are those of the table, without a copy; integers and
     truths of which some may be missing are Int64 and boolean. Raises MissingPackage."""
@@ -173,8 +167,7 @@ def to_pandas(table: ColumnTable) -> Any:
         kinds = {"int": pandas.arrays.IntegerArray, "bool": pandas.arrays.BooleanArray}
         return kinds[column.kind](column.values, ~column.known)
 
-    named = {column.name: values(column) for column in table.columns}
-    return pandas.DataFrame(named, copy=False)
+    return pandas.DataFrame({column.name: values(column) for column in table.columns}, copy=False)
 
 
 def stream_of(table: ColumnTable) -> Any:

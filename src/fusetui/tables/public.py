@@ -50,9 +50,9 @@ class Table(ColumnTable, frozen=True, eq=False):
 
     def to_polars(self) -> polars.DataFrame:
         """A dataframe of polars. Raises MissingPackage."""
-        from fusetui.tables.files import to_polars
+        from fusetui.tables.files import needed
 
-        return to_polars(self)
+        return needed("polars", "to_polars()").DataFrame(self)  # by Arrow
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """An ArrowArrayStream of int64, float64, bool and large_string, as a PyCapsule; another

@@ -135,8 +135,7 @@ def _lines(trace: Trace, asked: TableRequest) -> Records:
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
-    by_line = asked.by == "line"
-    times = function_times(origins(trace), asked.file, idle_causes(trace), by_line)
+    times = function_times(origins(trace), asked.file, idle_causes(trace), asked.by == "line")
     return _plain(times.functions)
 
 

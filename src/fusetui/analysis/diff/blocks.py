@@ -139,12 +139,8 @@ class Repeat(msgspec.Struct, frozen=True, eq=False):
 
 def repeat(a: Int64s, b: Int64s) -> Repeat | None:
     """What A has more often than B: the block that explains most of A, the smallest of equals."""
-    found: Repeat | None = None
-    for block in _blocks(a):
-        one = _more(block, a, b)
-        if one is not None and (found is None or one.size * one.more > found.size * found.more):
-            found = one
-    return found
+    found = filter(None, (_more(block, a, b) for block in _blocks(a)))
+    return max(found, key=lambda one: one.size * one.more, default=None)
 
 
 def _blocks(keys: Int64s) -> Iterator[Int64s]:

@@ -228,8 +228,7 @@ def _cut(items: WorkItems) -> tuple[Int64s, Rows]:
     if (orders != orders[0]).any():
         return nothing
     first, last = work.windows.start[items.alike], work.windows.end[items.alike]
-    edges = np.column_stack([first, begins[:, orders[0]], last])
-    ns: Int64s = np.diff(edges, axis=1)
+    ns: Int64s = np.diff(np.column_stack([first, begins[:, orders[0]], last]), axis=1)
     return nothing if (ns < 0).any() else (ns, np.argsort(orders[0]) + 1)
 
 

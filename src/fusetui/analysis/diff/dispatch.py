@@ -91,8 +91,7 @@ def _once(a: WorkItems, b: WorkItems, label: str, pair: Pair) -> list[Row]:
         return []
     (step,) = odd
     before, after = (found.share_in(step) if found else RowShare() for found in pair)
-    why = f"{ONLY} {b.work.windows.labels[step]}"
-    return [_row(label, before, after, why, counts=False)]
+    return [_row(label, before, after, f"{ONLY} {b.work.windows.labels[step]}", counts=False)]
 
 
 def _row(label: str, before: RowShare, after: RowShare, why: str, counts: bool) -> Row:
@@ -149,8 +148,7 @@ def _by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispa
             sums = summed(step, ns[part], len(work.windows))
             names = tuple(trace.names[n] for n in np.unique(trace.name[every]).tolist())
             here = tuple(every[step == items.window].tolist())
-            usual = items.usual
-            found[label] = Dispatch(names, counts, sums, usual, here, every, step, adds_up)
+            found[label] = Dispatch(names, counts, sums, items.usual, here, every, step, adds_up)
     return found
 
 

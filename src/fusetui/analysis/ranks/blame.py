@@ -196,9 +196,8 @@ class _Chains:
         self._nobody(pairs.some(strange), UNTOLD, left[strange])
         goes_on = ~bubble & ~strange
         missing = ~self._matched.whole[one[goes_on]]
-        weight = pairs.weight[goes_on]
         late, other = waits.latest[one[goes_on]], waits.latest[two[goes_on]]
-        found = _Pairs(pairs.wait[goes_on], late, other, weight)
+        found = _Pairs(pairs.wait[goes_on], late, other, pairs.weight[goes_on])
         moved = left[goes_on] - self._gap(found)
         self._nobody(found.some(missing), OUTSIDE, moved[missing])
         self._nobody(found.some(~missing), TRANSFER, moved[~missing])

@@ -48,8 +48,7 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
         min(span / max(len(one.steps), 1), float(np.mean(one.accounts[:, EXPOSED]))) / step_ns
         for span, one in zip(spans, matched.ranks, strict=True)
     ]
-    numbers = [one.rank for one in matched.ranks]
-    slow = tuple(_slow(accounts, numbers, stage_of, LEAST * step_ns))
+    slow = tuple(_slow(accounts, [one.rank for one in matched.ranks], stage_of, LEAST * step_ns))
     return Pipeline(stage_of, stages, float(np.mean(shares)), slow)
 
 

@@ -100,8 +100,7 @@ class OfRanks(msgspec.Struct, frozen=True, eq=False):
 def sums_of_ranks(matched: Matched, waits: Waits) -> OfRanks:
     ranks = len(matched.ranks)
     moves = matched.point_to_point[matched.of_row]
-    rank, alone = matched.rank, waits.alone
-    waited, bubble = (summed(rank[of], alone[of], ranks) for of in (~moves, moves))
+    waited, bubble = (summed(matched.rank[of], waits.alone[of], ranks) for of in (~moves, moves))
     worst = np.full(ranks, -1, dtype=np.intp)
     by_wait = np.lexsort((-np.arange(len(waits.wait)), waits.wait))  # of equals the first
     by_wait = by_wait[(waits.wait[by_wait] > 0) & ~moves[by_wait]]

@@ -117,8 +117,7 @@ class Abstain(Exception):  # noqa: N818
 
 def job_whatif(facts: JobFacts, texts: Sequence[str], *, cached: bool = True) -> JobWhatIf:
     """What changes are worth. Raises WrongChange, and TraceError for a rank that is gone."""
-    ranks = tuple(one.rank for one in facts.matched.ranks)
-    asked = asked_of(texts, ranks)
+    asked = asked_of(texts, tuple(one.rank for one in facts.matched.ranks))
     of: Literal["step", "span"] = "step" if any(o.steps for o in facts.matched.ranks) else "span"
     texts, count = tuple(texts), len(facts.matched)
     nothing = JobWhatIf(texts, of, "", (), None, None, count, (), 0.0, 0, 0, "estimate", ())
@@ -285,14 +284,12 @@ def parts_of(
         notes += told
         share = max((device.residual_share for device in residuals_of(trace)), default=0.0)
         ends, certain = step_ends(trace, graph), is_certain(trace, share)
-        part = RankGraph(graph, made, ends, trace.epoch_ns, bool(own), share, certain)
-        parts.append(part)
+        parts.append(RankGraph(graph, made, ends, trace.epoch_ns, bool(own), share, certain))
     for text in missing.keys() - known:
         raise missing[text]
     notes = [note for note in dict.fromkeys(notes) if note != "other_ranks_unchanged"]
     shift -= shift.min()
-    meetings = Meetings(matched.of_row, matched.rank, node, shift, transfer)
-    return parts, meetings, tuple(notes)
+    return parts, Meetings(matched.of_row, matched.rank, node, shift, transfer), tuple(notes)
 
 
 def _nodes(trace: Trace, graph: Graph, places: Rows) -> Rows:

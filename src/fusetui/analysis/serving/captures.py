@@ -92,8 +92,7 @@ def captures(trace: Trace) -> tuple[tuple[Capture, ...], int]:
     for (begin, end), rows in zip(spans, own, strict=True):
         size, mode = _annotated(trace, begin)
         first, last = np.searchsorted(trace.start[waits], trace.start[[begin, end]])
-        kernels = tuple(islice(names, len(rows)))
-        found.append(Capture(rows, kernels, size, mode, bool(last > first)))
+        found.append(Capture(rows, tuple(islice(names, len(rows))), size, mode, bool(last > first)))
     return tuple(found), len(every) - len(spans)
 
 
@@ -195,8 +194,7 @@ def numbers_nodes(trace: Trace) -> bool:
 def node_args(trace: Trace) -> tuple[Rows, Arguments]:
     """The nodes of all replays, and their NODE_ARGS; read once for all who ask."""
     rows = np.concatenate(nodes_of_replays(trace))
-    events = trace.elements.own
-    return rows, arguments(events, trace.order[rows], NODE_ARGS, keep_as="nodes")
+    return rows, arguments(trace.elements.own, trace.order[rows], NODE_ARGS, keep_as="nodes")
 
 
 def _node_ids(trace: Trace, first: int) -> Int64s | None:

@@ -185,8 +185,7 @@ def choose(
                 found[at] = Chosen(problem=problem)
             continue
         for (_, asked), own in by_key(same, steps.__getitem__).items():
-            chosen = _of_step(len(own), matching, sizes, asked)
-            for at, one in zip(own, chosen, strict=True):
+            for at, one in zip(own, _of_step(len(own), matching, sizes, asked), strict=True):
                 found[at] = one
     return found
 
@@ -223,8 +222,7 @@ def _comparable(
         batch: int | None = getattr(asked, unit)
         if batch is not None and all(each[n] is not None for n in matching):
             return each, batch
-    either = [size.requests if size.tokens is None else size.tokens for size in sizes]
-    return either, None
+    return [size.requests if size.tokens is None else size.tokens for size in sizes], None
 
 
 def _size(

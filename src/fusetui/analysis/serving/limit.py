@@ -93,8 +93,7 @@ def _of_config(model: ModelConfig, shapes: Shapes) -> KeysAndValues:
     said = "as the configuration says of the model"
     remark = f"keys and values are taken to be {model.type_name}, {said}"
     if model.full_layers < model.layers:
-        without = model.layers - model.full_layers
-        remark += f"; {without} layers with a window are not counted"
+        remark += f"; {model.layers - model.full_layers} layers with a window are not counted"
     return KeysAndValues(each * model.full_layers, model.full_layers, "config", remark=remark)
 
 

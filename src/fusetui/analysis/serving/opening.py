@@ -242,8 +242,7 @@ def _listed(folder: str) -> tuple[list[File], list[str]]:
 def same_process(path: str, pids: Collection[Id]) -> list[File]:
     """The files beside a trace that events of these processes are in, the nearest in time first."""
     own, files = {str(pid) for pid in pids}, files_beside(path)
-    every = _looked_at(files, "pids", lambda file: _processes(file.path))
-    each = zip(files, every, strict=True)
+    each = zip(files, _looked_at(files, "pids", lambda file: _processes(file.path)), strict=True)
     return [file for file, seen in each if not own.isdisjoint(seen.pids or ())]
 
 

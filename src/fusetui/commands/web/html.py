@@ -95,8 +95,7 @@ def column_table(found: ColumnTable, most: int) -> str:
     columns: list[Sequence[Cell]] = []
     for column in shown.columns:
         told = texts(column, LONGEST)
-        is_text = column.kind == "text"
-        columns.append(told if is_text else [*map(Figure, told, column.to_list())])
+        columns.append(told if column.kind == "text" else [*map(Figure, told, column.to_list())])
     size = plural(len(found), "row")
     of = f"the first {len(shown)} of {size}" if len(shown) < len(found) else size
     return table(f"{found.name}: {of}", heads, zip(*columns, strict=True))
