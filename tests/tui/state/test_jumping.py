@@ -112,3 +112,29 @@ def test_recomputed_work_is_not_of_the_op_whose_backward_runs_it(trace_of: Make)
 def test_what_has_no_other_pass_says_so(mlp: Trace) -> None:
     state = after(opened(mlp), explained, at("aten::gelu"), *do("other-pass"))
     assert "no op of the other pass" in state.hint
+
+
+def test_what_leads_nowhere_says_so(mlp: Trace) -> None:
+    state = opened(mlp)
+    assert after(state, *do("to-launch")).hint == "nothing is selected"
+    kernel = after(state, at("gemm"))
+    assert "no GPU event is known to be launched" in after(kernel, *do("to-kernel")).hint
+    assert not after(kernel, *do("to-launch")).hint
+
+
+def test_a_message_goes_with_the_next_key_that_changes_something(mlp: Trace) -> None:
+    told = after(opened(mlp), at("gemm"), *do("copy"))
+    assert told.hint.startswith("copied")
+    assert after(told, *do("end", "next")).hint == ""
+    ranged = after(told, *do("range"))
+    assert after(ranged, *do("pan-right")).hint == ranged.hint != ""  # its keys do something now
+
+
+def test_the_slices_of_a_row_are_listed(mlp: Trace) -> None:
+    """As Enter would lead to them, on the page of the table."""
+    tree = after(opened(mlp), *do("tree", "last"))
+    state, shown = after(tree, *do("instances")), after(tree, *do("show")).session.hits
+    assert isinstance(state.overlay, HitList)
+    assert state.page == "tree"
+    assert shown is not None
+    assert state.overlay.hits.rows.tolist() == shown.rows.tolist()
