@@ -153,8 +153,11 @@ def by_section() -> Iterator[tuple[str, list[Action]]]:
 
 
 def help_sections(state: State) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
-    for section, actions in by_section():
-        yield section, tuple((all_keys_text(a, state), a.title, a.help) for a in actions)
+    """Those of the page first; what needs a replay that is drawn after what needs none."""
+    own = {one.section for one in page_of(state).actions}
+    for section, actions in sorted(by_section(), key=lambda both: both[0] not in own):
+        ordered = sorted(actions, key=lambda one: one in replays.SECOND)
+        yield section, tuple((all_keys_text(a, state), a.title, a.help) for a in ordered)
 
 
 def _as_asked(outcome: Outcome) -> Outcome:

@@ -120,7 +120,7 @@ class WhyPage(ListPage):
             about: list[Said] = []
             match entry:
                 case Finding() as finding if found:
-                    about = _about_finding(found, finding, width)
+                    about = _about_finding(found, finding, width, height, glyphs.ellipsis)
                 case Gap() as gap if at := jumping.place_of_gap(side, gap):
                     about = gap_lines(side, at, width, height, glyphs)
                 case Unknown(_, missing, how):
@@ -189,15 +189,21 @@ def _folded(text: str, width: int, look: str = "faint", before: str = "") -> lis
     return folded([printable(text)], max(20, min(width - 2, WIDEST)), look, before)
 
 
-def _about_finding(found: Why, finding: Finding, width: int) -> list[Said]:
+def _about_finding(
+    found: Why, finding: Finding, width: int, height: int, ellipsis: str
+) -> list[Said]:
+    """Where there is little room, its text and the doubt are cut: what it is worth, and what to try
+    stay."""
     from fusetui.report.worth import worth_text
 
-    lines = _folded(finding.text, width, "plain")
-    if text := worth_text(found, finding):
-        lines += _folded(text, width, "strong")
-    if finding.why_likely:
-        lines += _folded(f"Likely, not certain: {finding.why_likely}", width)
-    return lines + (_folded(f"Try: {finding.try_}", width, "good") if finding.try_ else [])
+    worth, tried = worth_text(found, finding), f"Try: {finding.try_}" if finding.try_ else ""
+    likely = f"Likely, not certain: {finding.why_likely}" if finding.why_likely else ""
+    parts = ((finding.text, "plain"), (worth, "strong"), (likely, "faint"), (tried, "good"))
+    lines, gain, doubt, way = (_folded(text, width, token) if text else [] for text, token in parts)
+    if len([*lines, *gain, *doubt, *way]) > height:
+        doubt = [*cut(doubt, 1, ellipsis)]
+        lines = [*cut(lines, max(1, height - len([*gain, *doubt, *way])), ellipsis)]
+    return [*lines, *gain, *doubt, *way]
 
 
 def _cells(found: Why, entry: Entry, unit: Unit) -> tuple[str, str, tuple[int, int], str, str]:

@@ -186,8 +186,11 @@ def test_totals_of_memory_events(events: list[str]) -> None:
     text = Held(",".join(f"{{{each}}}" for each in events).encode())
     stretch = Stretch(0, len(text), len(events), samples=1)
     found = args_in(text, stretch, [], ("a",), sequences=True)
+    expected = totals_in(text, stretch)
     assert found is not None
-    assert np.array_equal(found[2], totals_in(text, stretch), equal_nan=True)
+    assert found[2] is not None
+    assert expected is not None
+    assert np.array_equal(found[2], expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("event", ODD)

@@ -92,8 +92,8 @@ def test_a_preorder_of_any_sort(trace: Trace, make: object, sort: str) -> None:
 
 def test_gpu_time_from_the_ops_up_is_that_of_ops_and_not_of_their_launch_calls(mlp: Trace) -> None:
     tree, calls = callers_tree(mlp), mlp.rows_of(Role.CALL)
-    gpu = dict(zip(paths_of(tree).values(), tree.figures["GPU"].tolist(), strict=False))
-    gpu = {path[0]: ns for path, ns in gpu.items() if len(path) == 1}
+    each = zip(paths_of(tree).values(), tree.figures["GPU"].tolist(), strict=True)
+    gpu = {path[0]: ns for path, ns in each if len(path) == 1}
     own = Counter[str]()
     for row in mlp.gpu_rows.tolist():
         own[mlp.name_of(int(mlp.op[row]))] += int(mlp.dur[row])
