@@ -181,14 +181,13 @@ def _begins(words: Words, event: Fields, rows: Rows, places: Places) -> Begins:
     args = _of(event.repeated[4], rows, len(event.whole))
     sync = np.zeros(len(rows), np.bool_)
     sync[args.message[_keyed(words, args, b"\x52", b"cuda_sync_kind", b"\x32")]] = True
-    external = _integers(words, args, len(rows), b"External id", b"external id")
     return Begins(
         **_placed(places, rows),
         track=event.value[11][rows],
         name=event.value[10][rows],
         category=event.value[3][rows],
         correlation=_integers(words, args, len(rows), b"correlation"),
-        external_id=external,
+        external_id=_integers(words, args, len(rows), b"External id", b"external id"),
         is_sync=sync & (event.at[3][rows] < 0),
         args=args,
     )

@@ -215,8 +215,7 @@ def _labels(trace: Trace, regions: Spans, expanded: bool) -> tuple[tuple[str, ..
     names = trace.name[regions.rows]
     of_name = np.zeros(len(trace.names) + 1, dtype=np.intp)
     for name in np.flatnonzero(np.bincount(names)).tolist():
-        label = label_of(trace.names[name], expanded)
-        of_name[name] = numbers.setdefault(label, len(numbers))
+        of_name[name] = numbers.setdefault(label_of(trace.names[name], expanded), len(numbers))
     return tuple(numbers), of_name[names]
 
 

@@ -172,10 +172,9 @@ def decoded(
 
 def stretches_of(events: Sequence[int], samples: Sequence[int]) -> tuple[Stretch, ...]:
     """Stretches with so many elements each, and so many of them that hold values."""
-    counts = zip(events, samples, strict=True)
     return tuple(
         Stretch(number * SPACE, (number + 1) * SPACE, count, values)
-        for number, (count, values) in enumerate(counts)
+        for number, (count, values) in enumerate(zip(events, samples, strict=True))
     )
 
 

@@ -103,8 +103,7 @@ class Gathering:
         ValueError if one is not a number (see times.py); then nothing was added.
         """
         count, first = len(events), self.phases.total()
-        phases = [event.ph for event in events]
-        kinds = self._kinds.ids(phases, count)
+        kinds = self._kinds.ids([event.ph for event in events], count)
         counts = dict(zip(self._kinds, np.bincount(kinds).tolist(), strict=False))
         is_slice = kinds == self._kinds["X"]
         slices = [*compress(events, is_slice.tolist())]

@@ -108,8 +108,7 @@ class _Reading:
         body = find_body(source)
         if source.taken is None:
             self._workers.release(len(source.document), whole=True)
-        tried = self._decode(source)
-        chunks = self._joined(source, body, tried)
+        chunks = self._joined(source, body, self._decode(source))
         prefix = None if _is_whole(source, body, chunks) else self._prefix(chunks)
         if prefix is None:
             callbacks.progress(source.size, source.size)

@@ -227,8 +227,7 @@ def _graphed(change: Graphed, draft: Draft) -> None:
     item, number = draft.items, 0
     launch = trace.launch[graph.row[item]]
     for begin, stop, chains in select.ranges_of(trace, graph, change.pattern):
-        of = np.isin(graph.chain[calls], chains)
-        own = np.flatnonzero((start >= begin) & (end <= stop) & of)
+        own = np.flatnonzero((start >= begin) & (end <= stop) & np.isin(graph.chain[calls], chains))
         own = own[np.argsort(start[own], kind="stable")]
         launches = own[graph.kind[calls[own]] == Node.LAUNCH]
         if len(launches) < 2:

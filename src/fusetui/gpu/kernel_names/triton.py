@@ -174,8 +174,7 @@ def _best(text: str) -> tuple[str, ...]:
     best: dict[int, list[_Split]] = {len(text) + 1: [((0, 0, 0, 0), ())]}
     for start in range(len(text) - 1, -1, -1):
         if not start or text[start - 1] == "_":
-            ends = _ends(text, start)
-            splits = (_extend(text[start:end], best.get(end + 1, [])) for end in ends)
+            splits = (_extend(text[start:end], best.get(end + 1, [])) for end in _ends(text, start))
             best[start] = sorted(filter(None, splits))
     return best[0][0][1] if best.get(0) else (text,)
 
@@ -259,8 +258,7 @@ def _decode_plain(name: str) -> KernelName:
     fields: dict[str, Any] = {"op": op}
     sizes = [size for pattern in _BLOCKS if (size := pattern.search(name))]
     if op == "gemm" and len(sizes) == len(_BLOCKS):
-        tile = (int(size[1]) for size in sizes)
-        fields |= zip(("tile_m", "tile_n", "tile_k"), tile, strict=True)
+        fields |= zip(("tile_m", "tile_n", "tile_k"), (int(size[1]) for size in sizes), strict=True)
     if op in ("attention", "elementwise", "norm"):
         fields["pass_"] = op_by(_WAYS, stem)
     parts = [(*size.span(1), "tile size of one block") for size in sizes]
