@@ -176,8 +176,7 @@ def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
 def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
     """Slices of a role whose whole name matches, by start."""
     rows = trace.rows_named(pattern.match, role)
-    found: Rows = rows[np.argsort(trace.start[rows], kind="stable")]
-    return found
+    return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
 def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Rows:
