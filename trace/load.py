@@ -79,7 +79,6 @@ def build(raw: Raw) -> Trace:
     launch = launch_calls(role, correlation, start)
     cpu_op = enclosing_ops(role, layout.track, tree.parent, tree.depth)
     adopt_overlapping(tracks, start, start + dur, tree.parent, cpu_op)
-    op = gpu_ops(role, launch, cpu_op, correlation, external_id)
     linked = launch >= 0
     return Trace(
         report=_report(raw, int((start[linked] < start[launch[linked]]).sum())),
@@ -92,7 +91,7 @@ def build(raw: Raw) -> Trace:
         role=role,
         track=layout.track,
         launch=launch,
-        op=op,
+        op=gpu_ops(role, launch, cpu_op, correlation, external_id),
         elements=raw.elements,
         **sorted_,
         **asdict(tree),

@@ -141,9 +141,8 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
     ends = time[rows[STAGE]] + np.clip(dur, -1, LIMIT_NS)
     staged = readable(STAGE, stage.whole & (dur >= 0) & (ends <= LIMIT_NS))
     counter = fields(words, *within(COUNTER), {4: VARINT}, {2: BYTES})
-    counted = readable(COUNTER, counter.whole)
     places = {n: (outer[rows[n]], end[rows[n]] + first, time[rows[n]]) for n in CONTENTS}
-    counters, damaged = _counters(words, counter, counted, places[COUNTER])
+    counters, damaged = _counters(words, counter, readable(COUNTER, counter.whole), places[COUNTER])
     lost.append((damaged, "a damaged value"))
     told = (Skipped(byte, what) for at, what in lost for byte in at[:MOST_LISTED].tolist())
     return TracePiece(

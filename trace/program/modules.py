@@ -59,7 +59,6 @@ def module_times(found: Origins, expanded: bool = False) -> Modules:
     paths = paths_of(trace, found.regions, expanded)
     credit = found.credit(found.regions, trace.gpu_rows)
     columns = _columns(found, paths, credit)
-    order = _preorder(paths, columns["gpu_ns"], columns["cpu_ns"])
     kinds = np.zeros(len(paths), dtype=np.bool_)
     kinds[paths.of_place] = trace.named(is_module)[trace.name[found.regions.rows]]
     times = [
@@ -70,7 +69,7 @@ def module_times(found: Origins, expanded: bool = False) -> Modules:
             level=int(paths.level[number]),
             **{name: int(column[number]) for name, column in columns.items()},
         )
-        for number in order
+        for number in _preorder(paths, columns["gpu_ns"], columns["cpu_ns"])
     ]
     return Modules(tuple(times), *unclaimed(trace, credit))
 

@@ -223,9 +223,8 @@ def _in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
     at = steps.place(number_of(term.text))
     if at < 0:
         return np.zeros(len(rows), dtype=np.bool_)
-    gpu = np.isin(rows, trace.gpu_rows)
     launched = np.isin(rows, launched_in_steps(trace)[at])
-    return np.where(gpu, launched, steps.at(trace.start[rows]) == at)
+    return np.where(np.isin(rows, trace.gpu_rows), launched, steps.at(trace.start[rows]) == at)
 
 
 def number_of(text: str) -> int:

@@ -90,13 +90,12 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
         return StepEnds(-1, none.astype(np.int64), none, none)
     thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
     chains = [n for n in range(len(graph.paces)) if graph.chains[n].thread == thread]
-    node = graph.node_of(trace, Node.ITEM)
     rows, called = by_launch_time(trace)
     places = np.arange(len(rows))
     groups = [places[own] for own in steps.slices_of(called)]
     number = np.repeat(np.arange(1, len(groups) + 1), [len(own) for own in groups])
     edges = np.append(steps.start[:1], steps.end) - graph.origin_ns
-    launched = node[rows[np.concatenate([none, *groups])]]
+    launched = graph.node_of(trace, Node.ITEM)[rows[np.concatenate([none, *groups])]]
     return StepEnds((*chains, -1)[0], edges, launched, number)
 
 

@@ -241,6 +241,5 @@ def _decode_cxx(name: str) -> KernelName | None:
         fields |= {"op": "conv", "algo": "winograd"}
     if fields["op"] == "conv":  # what an engine multiplies: `dgrad_engine<float, 512, ...>`
         fields["dtype_a"] = next(map(cxx_type, argument_texts(name, sign, 1)), None)
-    parts = [(sign.start, sign.end, "a kernel of cuDNN")]
     short = callee_text(name, sign, base.replace("_kernel", "").removesuffix("Kernel"))
-    return build(name, "cudnn", short, parts, **fields)
+    return build(name, "cudnn", short, [(sign.start, sign.end, "a kernel of cuDNN")], **fields)
