@@ -10,6 +10,7 @@ import numpy as np
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.joined import without_times
 from fusetui.trace.program.origin import Credit, Nowhere, Origins, hosts_of
 from fusetui.trace.program.regions import Spans, is_module, label_of
@@ -112,9 +113,8 @@ def cpu_ns(trace: Trace, spans: Spans) -> Int64s:
 
 def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
     """Each path before its children, largest first."""
-    inside: dict[int, list[int]] = {}
-    for number in np.lexsort((np.arange(len(paths)), -cpu, -gpu)).tolist():
-        inside.setdefault(int(paths.parent[number]), []).append(number)
+    by_time = np.lexsort((np.arange(len(paths)), -cpu, -gpu)).tolist()
+    inside = by_key(by_time, paths.parent.tolist().__getitem__)
     order: list[int] = []
     waiting = inside.get(-1, [])[::-1]
     while waiting:

@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from fusetui.text.patterns import late
+from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import aten_ops
 
 from .record import MAX_SHORT, KernelName, Part, build, explain, fields_of, gemm_label, op_by
@@ -113,10 +114,7 @@ _FIRST_WORD = late("_*[a-z0-9]+")
 
 def _by_first_word() -> dict[str, tuple[str, ...]]:
     """Operators that begin with the same word, the longest first."""
-    found: dict[str, list[str]] = {}
-    for op in aten_ops():
-        word = _FIRST_WORD.match(op)
-        found.setdefault(word[0] if word else op, []).append(op)
+    found = by_key(aten_ops(), lambda op: (_FIRST_WORD.match(op) or [op])[0])
     return {word: tuple(sorted(ops, key=len, reverse=True)) for word, ops in found.items()}
 
 
