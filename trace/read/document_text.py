@@ -122,8 +122,7 @@ class Joint(NamedTuple):
 
 def text_of(source: Source) -> Text:
     """The text of a document that was just read; small ones, and parts, are held unpacked."""
-    file = source.file
-    return source.document if file is None else Filed(source.path, file, source.state)
+    return source.document if source.file is None else Filed(source.path, source.file, source.state)
 
 
 def list_text(text: Text, stretch: Stretch) -> bytearray:

@@ -167,8 +167,7 @@ class _Reading:
 
     def _is_due(self, reached: int) -> bool:
         """Whether it is time for a preview: the next one is due, and the end is still far."""
-        callbacks = self._callbacks
-        if not callbacks.preview or self._likely < WORTH_A_LOOK or callbacks.stop():
+        if self._likely < WORTH_A_LOOK or not self._callbacks.preview or self._callbacks.stop():
             return False
         return self._look <= reached <= self._likely // 2
 
