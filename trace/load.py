@@ -69,7 +69,6 @@ def build(raw: Raw) -> Trace:
     if is_large:
         give_back()
     order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
-    tracks = layout.tracks
     tree = nest_tracks(layout.bounds, start, start + dur)
     others = {name: name for name in ("correlation", "external_id", "name", "order")}
     others["cat"] = "category"
@@ -78,21 +77,20 @@ def build(raw: Raw) -> Trace:
     correlation, external_id = sorted_["correlation"], sorted_["external_id"]
     launch = launch_calls(role, correlation, start)
     cpu_op = enclosing_ops(role, layout.track, tree.parent, tree.depth)
-    adopt_overlapping(tracks, start, start + dur, tree.parent, cpu_op)
-    op = gpu_ops(role, launch, cpu_op, correlation, external_id)
+    adopt_overlapping(layout.tracks, start, start + dur, tree.parent, cpu_op)
     linked = launch >= 0
     return Trace(
         report=_report(raw, int((start[linked] < start[launch[linked]]).sum())),
         keys=raw.keys,
         names=raw.names,
         categories=raw.categories,
-        tracks=tracks,
+        tracks=layout.tracks,
         start=start,
         dur=dur,
         role=role,
         track=layout.track,
         launch=launch,
-        op=op,
+        op=gpu_ops(role, launch, cpu_op, correlation, external_id),
         elements=raw.elements,
         **sorted_,
         **asdict(tree),

@@ -39,8 +39,7 @@ def launch_calls(role: Kinds, correlation: Int64s, start: Int64s) -> Int32s:
     last = np.searchsorted(keys, correlation[events], side="right") - 1
     found = last >= first
     several = np.flatnonzero(last > first)
-    until = start[events[several]]
-    last[several] = last_before(start[calls], first[several], last[several], until)
+    last[several] = last_before(start[calls], first[several], last[several], start[events[several]])
     launch[events[found]] = calls[last[found]]
     return launch
 

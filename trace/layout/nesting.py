@@ -90,8 +90,7 @@ def rows_by_depth(depth: Int32s | Int64s) -> tuple[Rows, list[int]]:
     deepest = int(depth.max(initial=-1))
     small = depth.astype(np.int16) if deepest < 1 << 15 else depth  # sorts in linear time
     order = np.argsort(small, kind="stable")
-    bounds = np.searchsorted(small[order], np.arange(deepest + 2, dtype=small.dtype))
-    return order, bounds.tolist()
+    return order, np.searchsorted(small[order], np.arange(deepest + 2, dtype=small.dtype)).tolist()
 
 
 def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Int32s:

@@ -150,8 +150,7 @@ def by_launch_time(trace: Trace) -> tuple[Rows, Int64s]:
 def main_thread(trace: Trace, rows: Rows) -> Rows:
     """Of one row or more those on the thread with most of them; sub-rows count as their thread."""
     thread = trace.thread_of_track[trace.track[rows]]
-    counts = np.bincount(thread)[thread]
-    same: Rows = rows[thread == thread[int(np.argmax(counts))]]
+    same: Rows = rows[thread == thread[int(np.argmax(np.bincount(thread)[thread]))]]
     return same
 
 

@@ -96,8 +96,7 @@ def _sorted(group: NDArray[np.int16] | Int32s, raw: Raw, rank: NDArray[np.int8])
     run = np.cumsum(np.concatenate(([True], ~equal)))
     among = np.flatnonzero(np.concatenate((equal, [False])) | np.concatenate(([False], equal)))
     rows = order[among]
-    keys = (raw.external_id[rows], rank[rows], -raw.dur[rows], run[among])
-    order[among] = rows[np.lexsort(keys)]
+    order[among] = rows[np.lexsort((raw.external_id[rows], rank[rows], -raw.dur[rows], run[among]))]
     return order
 
 
@@ -159,8 +158,7 @@ def _subrows(
         small = small_ones(bounds, tangled[flat[tangled] == kind])
         if len(small):
             rows, begins = rows_of(bounds, small)
-            numbers = as_one(begins, start[rows], end[rows])
-            subrow[rows] = arrange(*numbers, call[rows], kind)
+            subrow[rows] = arrange(*as_one(begins, start[rows], end[rows]), call[rows], kind)
             tangled = np.setdiff1d(tangled, small, assume_unique=True)
     slices = [slice(int(bounds[n]), int(bounds[n + 1])) for n in tangled]
 

@@ -32,8 +32,7 @@ def small_ones(bounds: Int64s, tracks: Rows) -> Rows:
 def rows_of(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
     """The rows of these tracks, and where each track begins in that list, then its length."""
     sizes = np.diff(bounds)[tracks]
-    begins = np.concatenate(([0], np.cumsum(sizes)))
-    return ranges(bounds[tracks], sizes), begins
+    return ranges(bounds[tracks], sizes), np.concatenate(([0], np.cumsum(sizes)))
 
 
 def ranges(first: Rows, sizes: Rows) -> Rows:
@@ -67,8 +66,7 @@ class Cover(NamedTuple):
 
     def within(self, begin: Int64s, end: Int64s) -> Int64s:
         """How much of it lies in each [begin, end) (ns); shape of `begin`."""
-        times = np.stack((begin, end))
-        before, until = covered_until(self.start, self.end, times, self.number)
+        before, until = covered_until(self.start, self.end, np.stack((begin, end)), self.number)
         covered: Int64s = until - before
         return covered
 

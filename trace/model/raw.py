@@ -108,8 +108,7 @@ def with_directions(raw: Raw) -> Raw:
     numbers = {name: number for number, name in enumerate(raw.names)}
     full = np.repeat(np.array(plain, np.int32)[:, None], len(found.distinct) + 1, axis=1)
     for (place, number), (texts_at, texts) in product(enumerate(plain), enumerate(found.distinct)):
-        known = _full(raw.names[number], texts)
-        full[place, texts_at] = numbers.setdefault(known, len(numbers))
+        full[place, texts_at] = numbers.setdefault(_full(raw.names[number], texts), len(numbers))
     renamed = raw.name.copy()
     renamed[rows] = full[np.searchsorted(plain, raw.name[rows]), found.number]
     return replace(raw, name=renamed, names=tuple(numbers))

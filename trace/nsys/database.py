@@ -92,8 +92,7 @@ class Export:
 
     def integers(self, table: str, columns: Sequence[str], rest: str = "") -> NDArray[np.int64]:
         """As `rows`, of integers only; shape [columns, rows]."""
-        values = chain.from_iterable(self.rows(table, columns, rest))
-        flat = np.fromiter(values, np.int64)
+        flat = np.fromiter(chain.from_iterable(self.rows(table, columns, rest)), np.int64)
         return flat[: len(flat) // len(columns) * len(columns)].reshape(-1, len(columns)).T
 
     def records(self, table: str, *columns: str) -> list[tuple[Any, ...]]:

@@ -135,12 +135,11 @@ def keys_of(db: Export, begin: int, end: int) -> dict[str, Any]:
     ]
     version = dict(db.records("META_DATA_EXPORT", "name", "value")).get("EXPORT_PRODUCT_VERSION")
     capture = dict(db.records("META_DATA_CAPTURE", "name", "value"))
-    base = _base(db, begin, end)
     found = {
         "deviceProperties": devices,
         "nsight_systems_version": version,
         "host_name": capture.get("DEVICE_DISPLAY_NAME"),
-        "baseTimeNanoseconds": base,
+        "baseTimeNanoseconds": _base(db, begin, end),
     }
     return {key: value for key, value in found.items() if value not in (None, [])}
 

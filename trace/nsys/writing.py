@@ -162,5 +162,4 @@ def _metric(row: Row, source: EventTable, known: BatchContext) -> bytes:
     kind, number, value = row[FIELDS.index("owner")], row[FIELDS.index("name")], row[-1]
     name, gpu = known.metrics.get((kind, number), f"metric {number}"), kind & 255
     head = {"ph": "C", "name": name, "pid": gpu, "tid": 0, "id": f"GPU {gpu}"}
-    args = encode({"value": value})
-    return b'%b,"ts":%b,"args":%b}' % (encode(head)[:-1], micros(row[1]), args)
+    return b'%b,"ts":%b,"args":%b}' % (encode(head)[:-1], micros(row[1]), encode({"value": value}))

@@ -137,10 +137,9 @@ def index(
     dur = np.where(has_end, (ends.time[end] if len(ends.time) else 0) - begins.time, -1)
     order, bounds, places = _stretches((begins, stages, counters))
     firsts = np.stack([np.searchsorted(numbers, bounds[:-1]) for numbers in order[:2]], 1)
-    flows = _flows(stages)
     return PacketIndex(
         tables=tables,
-        layout=StretchLayout(len(begins.at), dur, has_end, flows, bounds, places, firsts),
+        layout=StretchLayout(len(begins.at), dur, has_end, _flows(stages), bounds, places, firsts),
         begins=begins,
         stages=stages,
         counters=counters,
@@ -192,8 +191,7 @@ def _flows(stages: Stages) -> GraphFlows:
     place = np.searchsorted(ids[:-1], waits.value)
     known = ids[place] == waits.value
     source, target = by_id[place[known]], waits.message[known]
-    ends = stages.time[source] + stages.dur[source]
-    return GraphFlows(source, target, ends, stages.time[target])
+    return GraphFlows(source, target, stages.time[source] + stages.dur[source], stages.time[target])
 
 
 def _stretches(

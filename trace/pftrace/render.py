@@ -254,8 +254,7 @@ class PacketWriter:
         leaving = self._ends(flows.source[here], flows.leaves[here])
         arriving = self._ends(flows.target[here], flows.arrives[here])
         for number, (one, other) in enumerate(zip(leaving, arriving, strict=True), first):
-            both = (b"s", one, b""), (b"f", other, b',"bp":"e"')
-            for phase, end, more in both:
+            for phase, end, more in (b"s", one, b""), (b"f", other, b',"bp":"e"'):
                 text = b'{"ph":"%s","id":%d,%s,"cat":"ac2g","name":"ac2g"%s}'
                 yield text % (phase, FIRST_FLOW + number, end, more)
 

@@ -141,9 +141,8 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
     ends = time[rows[STAGE]] + np.clip(dur, -1, LIMIT_NS)
     staged = readable(STAGE, stage.whole & (dur >= 0) & (ends <= LIMIT_NS))
     counter = fields(words, *within(COUNTER), {4: VARINT}, {2: BYTES})
-    counted = readable(COUNTER, counter.whole)
     places = {n: (outer[rows[n]], end[rows[n]] + first, time[rows[n]]) for n in CONTENTS}
-    counters, damaged = _counters(words, counter, counted, places[COUNTER])
+    counters, damaged = _counters(words, counter, readable(COUNTER, counter.whole), places[COUNTER])
     lost.append((damaged, "a damaged value"))
     told = (Skipped(byte, what) for at, what in lost for byte in at[:MOST_LISTED].tolist())
     return TracePiece(
@@ -181,14 +180,13 @@ def _begins(words: Words, event: Fields, rows: Rows, places: Places) -> Begins:
     args = _of(event.repeated[4], rows, len(event.whole))
     sync = np.zeros(len(rows), np.bool_)
     sync[args.message[_keyed(words, args, b"\x52", b"cuda_sync_kind", b"\x32")]] = True
-    external = _integers(words, args, len(rows), b"External id", b"external id")
     return Begins(
         **_placed(places, rows),
         track=event.value[11][rows],
         name=event.value[10][rows],
         category=event.value[3][rows],
         correlation=_integers(words, args, len(rows), b"correlation"),
-        external_id=external,
+        external_id=_integers(words, args, len(rows), b"External id", b"external id"),
         is_sync=sync & (event.at[3][rows] < 0),
         args=args,
     )

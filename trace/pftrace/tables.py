@@ -89,8 +89,7 @@ class Tables:
             self._processes.setdefault(uuid, (_value(one, 1), _text(one, 6)))
         if thread := found.get(4):
             one = _message(thread[1])
-            ids = _value(one, 1), _value(one, 2)
-            self._threads.setdefault(uuid, (*ids, _text(one, 5)))
+            self._threads.setdefault(uuid, (_value(one, 1), _value(one, 2), _text(one, 5)))
 
     def _interned(self, number: int, entry: bytes) -> None:
         table = self._texts.get(number)

@@ -102,9 +102,8 @@ def function_times(
 def _functions(found: Origins, file: str | None) -> tuple[Mapping[int, Function], FunctionCalls]:
     """The requested functions, by the numbers of their names, and their frames."""
     trace = found.trace
-    rows = rows_there(trace, Role.PYTHON)
     functions: dict[int, Function] = {}
-    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
+    for number in np.flatnonzero(np.bincount(trace.name[rows_there(trace, Role.PYTHON)])).tolist():
         function = function_of(trace.names[number])
         if function and _is_asked(function.file, file):
             functions[number] = function

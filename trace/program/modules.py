@@ -10,6 +10,7 @@ import numpy as np
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.joined import without_times
 from fusetui.trace.program.origin import Credit, Nowhere, Origins, hosts_of
 from fusetui.trace.program.regions import Spans, is_module, label_of
@@ -59,7 +60,6 @@ def module_times(found: Origins, expanded: bool = False) -> Modules:
     paths = paths_of(trace, found.regions, expanded)
     credit = found.credit(found.regions, trace.gpu_rows)
     columns = _columns(found, paths, credit)
-    order = _preorder(paths, columns["gpu_ns"], columns["cpu_ns"])
     kinds = np.zeros(len(paths), dtype=np.bool_)
     kinds[paths.of_place] = trace.named(is_module)[trace.name[found.regions.rows]]
     times = [
@@ -70,7 +70,7 @@ def module_times(found: Origins, expanded: bool = False) -> Modules:
             level=int(paths.level[number]),
             **{name: int(column[number]) for name, column in columns.items()},
         )
-        for number in order
+        for number in _preorder(paths, columns["gpu_ns"], columns["cpu_ns"])
     ]
     return Modules(tuple(times), *unclaimed(trace, credit))
 
@@ -113,9 +113,8 @@ def cpu_ns(trace: Trace, spans: Spans) -> Int64s:
 
 def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
     """Each path before its children, largest first."""
-    inside: dict[int, list[int]] = {}
-    for number in np.lexsort((np.arange(len(paths)), -cpu, -gpu)).tolist():
-        inside.setdefault(int(paths.parent[number]), []).append(number)
+    by_time = np.lexsort((np.arange(len(paths)), -cpu, -gpu)).tolist()
+    inside = by_key(by_time, paths.parent.tolist().__getitem__)
     order: list[int] = []
     waiting = inside.get(-1, [])[::-1]
     while waiting:
@@ -215,8 +214,7 @@ def _labels(trace: Trace, regions: Spans, expanded: bool) -> tuple[tuple[str, ..
     names = trace.name[regions.rows]
     of_name = np.zeros(len(trace.names) + 1, dtype=np.intp)
     for name in np.flatnonzero(np.bincount(names)).tolist():
-        label = label_of(trace.names[name], expanded)
-        of_name[name] = numbers.setdefault(label, len(numbers))
+        of_name[name] = numbers.setdefault(label_of(trace.names[name], expanded), len(numbers))
     return tuple(numbers), of_name[names]
 
 

@@ -113,8 +113,7 @@ class Spans:
     @cached_property
     def parent(self) -> Rows:
         """For each span the index of the innermost other span around it, or -1."""
-        before = np.arange(len(self)) - 1
-        return self._reach.last(before, np.maximum(self._end - 1, self._start))
+        return self._reach.last(np.arange(len(self)) - 1, np.maximum(self._end - 1, self._start))
 
     @cached_property
     def place_of(self) -> Int32s:

@@ -145,7 +145,6 @@ def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
     still_open = [(mark, last) for mark in chain.from_iterable(stacks.values())]
     pairs = sorted([*pairs, *still_open], key=lambda pair: pair[0].order)
     counts = {"unfinished": len(still_open), "unmatched_ends": unmatched}
-    report = msgspec.structs.replace(raw.report, **counts)
     begins = [begin for begin, _ in pairs]
     names, categories, threads = (
         Interner({key: n for n, key in enumerate(table)})
@@ -167,7 +166,7 @@ def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
         names=tuple(names),
         categories=tuple(categories),
         threads=tuple(threads),
-        report=report,
+        report=msgspec.structs.replace(raw.report, **counts),
     )
 
 

@@ -122,8 +122,7 @@ class Joint(NamedTuple):
 
 def text_of(source: Source) -> Text:
     """The text of a document that was just read; small ones, and parts, are held unpacked."""
-    file = source.file
-    return source.document if file is None else Filed(source.path, file, source.state)
+    return source.document if source.file is None else Filed(source.path, source.file, source.state)
 
 
 def list_text(text: Text, stretch: Stretch) -> bytearray:
@@ -172,10 +171,9 @@ def decoded(
 
 def stretches_of(events: Sequence[int], samples: Sequence[int]) -> tuple[Stretch, ...]:
     """Stretches with so many elements each, and so many of them that hold values."""
-    counts = zip(events, samples, strict=True)
     return tuple(
         Stretch(number * SPACE, (number + 1) * SPACE, count, values)
-        for number, (count, values) in enumerate(counts)
+        for number, (count, values) in enumerate(zip(events, samples, strict=True))
     )
 
 

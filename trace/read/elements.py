@@ -174,16 +174,13 @@ def args_in(
 def _decoder(names: tuple[str, ...]) -> tuple[Callable[[bytearray], list[Any]], msgspec.Struct]:
     """A decoder for a list of events that extracts only these args, as their texts, and the values
     of sequence numbers; and what an event without args has."""
-    blank = msgspec.Raw(b"")
     fields = [
-        *((f"arg{n}", msgspec.Raw, (blank, name)) for n, name in enumerate(names)),
-        *((field, Any, (None, name)) for field, name in (("number", NUMBER), ("thread", THREAD))),
+        *((f"arg{n}", name, msgspec.Raw, msgspec.Raw(b"")) for n, name in enumerate(names)),
+        ("number", NUMBER, Any, None),
+        ("thread", THREAD, Any, None),
     ]
-    args = msgspec.defstruct(
-        "SomeArgs",
-        [(f, kind, msgspec.field(default=d, name=name)) for f, kind, (d, name) in fields],
-        gc=False,
-    )
+    own = [(f, kind, msgspec.field(default=blank, name=key)) for f, key, kind, blank in fields]
+    args = msgspec.defstruct("SomeArgs", own, gc=False)
     event = msgspec.defstruct("SomeEvent", [("args", args | None, None)], gc=False)
     return msgspec.json.Decoder(list[event]).decode, args()  # type: ignore[valid-type]
 

@@ -89,7 +89,7 @@ class Gathering:
     def __init__(self) -> None:
         self.phases: Counter[str] = Counter()
         self._kinds, self._names, self._categories, self._lanes = (Interner() for _ in range(4))
-        self._parts: list[tuple[NDArray[Any], ...]] = []
+        self._parts: list[dict[str, NDArray[Any]]] = []
         self._on_gpu: list[bool] = []  # by category
         self._labels = Labels()
         self._marks: list[Mark] = []
@@ -103,8 +103,7 @@ class Gathering:
         ValueError if one is not a number (see times.py); then nothing was added.
         """
         count, first = len(events), self.phases.total()
-        phases = [event.ph for event in events]
-        kinds = self._kinds.ids(phases, count)
+        kinds = self._kinds.ids([event.ph for event in events], count)
         counts = dict(zip(self._kinds, np.bincount(kinds).tolist(), strict=False))
         is_slice = kinds == self._kinds["X"]
         slices = [*compress(events, is_slice.tolist())]
@@ -127,19 +126,19 @@ class Gathering:
         args = [event.args or NO_ARGS for event in slices]
         category = self._categories.ids([e.cat for e in slices], len(slices))
         self._parts.append(
-            (
-                start,
-                dur,
-                self._names.ids([e.name for e in slices], len(slices)),
-                category,
-                self._threads(slices, args, category),
-                _integers([a.correlation for a in args]),
-                np.maximum(
+            {
+                "start": start,
+                "dur": dur,
+                "name": self._names.ids([e.name for e in slices], len(slices)),
+                "category": category,
+                "thread": self._threads(slices, args, category),
+                "correlation": _integers([a.correlation for a in args]),
+                "external_id": np.maximum(
                     _integers([a.external_id for a in args]),
                     _integers([a.external_id_2021 for a in args]),
                 ),
-                numbers[is_slice],
-            )
+                "order": numbers[is_slice],
+            }
         )
         self.phases.update(counts)
         self._marks += marks
@@ -150,23 +149,14 @@ class Gathering:
         """Of all that was added."""
         if not self._parts:
             self.add([])
-        start, dur, name, category, thread, *others = map(
-            np.concatenate, zip(*self._parts, strict=True)
-        )
+        parts = self._parts
         return ChunkColumns(
             phases=+self.phases,
             names=tuple(self._names),
             categories=tuple(self._categories),
             threads=tuple((plain_id(pid), plain_id(tid), on) for pid, tid, on in self._lanes),
             labels=tuple(self._labels.all),
-            start=start,
-            dur=dur,
-            name=name,
-            category=category,
-            thread=thread,
-            correlation=others[0],
-            external_id=others[1],
-            order=others[2],
+            **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
             marks=tuple(self._marks),
             reach=self._reach,
         )

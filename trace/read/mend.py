@@ -185,8 +185,7 @@ def _first_event(text: bytes) -> ExactEvent | None:
 
 
 def _event(start: int, end: int, event: ExactEvent) -> Chunk:
-    place = np.array([[0, start, end]], dtype=np.int64)
-    return Chunk(start, end, 1, gather([event]), places=place)
+    return Chunk(start, end, 1, gather([event]), places=np.array([[0, start, end]], dtype=np.int64))
 
 
 def _unreadable(start: int, end: int, reason: str, after: int = -1) -> Chunk:

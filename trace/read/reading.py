@@ -108,8 +108,7 @@ class _Reading:
         body = find_body(source)
         if source.taken is None:
             self._workers.release(len(source.document), whole=True)
-        tried = self._decode(source)
-        chunks = self._joined(source, body, tried)
+        chunks = self._joined(source, body, self._decode(source))
         prefix = None if _is_whole(source, body, chunks) else self._prefix(chunks)
         if prefix is None:
             callbacks.progress(source.size, source.size)
@@ -168,8 +167,7 @@ class _Reading:
 
     def _is_due(self, reached: int) -> bool:
         """Whether it is time for a preview: the next one is due, and the end is still far."""
-        callbacks = self._callbacks
-        if not callbacks.preview or self._likely < WORTH_A_LOOK or callbacks.stop():
+        if self._likely < WORTH_A_LOOK or not self._callbacks.preview or self._callbacks.stop():
             return False
         return self._look <= reached <= self._likely // 2
 

@@ -237,8 +237,7 @@ def _is_missing(error: Exception) -> bool:
     names the cause: only an answer of the server tells that a file is not there."""
     if not isinstance(error, FileNotFoundError):
         return False
-    cause = error.__cause__
-    return cause is None or getattr(cause, "status", None) in GONE
+    return error.__cause__ is None or getattr(error.__cause__, "status", None) in GONE
 
 
 def _unreadable(url: str, error: Exception, done: int = 0) -> CannotRead:

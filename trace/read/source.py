@@ -291,8 +291,7 @@ def _copied(file: IO[bytes], path: str) -> IO[bytes]:
 
 def _has_event(begin: Document) -> bool:
     """Whether the beginning has something like an event, or may hold events that are no text."""
-    head = b"".join(first_pieces(begin, packing_of(begin[:4]), HEAD))
-    if may_hold_events(head):
+    if may_hold_events(b"".join(first_pieces(begin, packing_of(begin[:4]), HEAD))):
         return True
     last = b""
     for piece in first_pieces(begin, packing_of(begin[:4]), PATIENCE):

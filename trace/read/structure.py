@@ -80,8 +80,7 @@ def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
 def first_bytes(text: bytes | memoryview, begins: Places, ends: Places) -> Places:
     """The position of the first non-blank byte of each element, or its end if all are blank."""
     bright = np.flatnonzero(np.frombuffer(bytes(text).translate(BLANKS), dtype=np.uint8) == 0)
-    found = np.append(bright, len(text))[np.searchsorted(bright, begins)]
-    places: Places = np.minimum(found, ends)
+    places: Places = np.minimum(np.append(bright, len(text))[np.searchsorted(bright, begins)], ends)
     return places
 
 

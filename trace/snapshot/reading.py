@@ -38,8 +38,7 @@ def read_snapshot(path: str, progress: Progress = silent) -> Snapshot:
     tables = SnapshotTables()
     try:
         with without_collector():
-            root = Machine(data, tables, progress).run()
-            return _snapshot(path, size, root, tables)
+            return _snapshot(path, size, Machine(data, tables, progress).run(), tables)
     except Wrong as wrong:
         raise NotATrace(f"{path} is not a readable memory snapshot: {wrong}.") from None
 
@@ -151,8 +150,7 @@ def _blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
 def _stacks(tables: SnapshotTables) -> Stacks:
     lengths = np.fromiter((len(one) // 4 for one in tables.stacks), np.int64, len(tables.stacks))
     start: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    frame = np.frombuffer(b"".join(tables.stacks), np.int32)
-    return Stacks(tuple(tables.frames), frame, start)
+    return Stacks(tuple(tables.frames), np.frombuffer(b"".join(tables.stacks), np.int32), start)
 
 
 def _plain(value: Any, depth: int = 8) -> Any:

@@ -322,8 +322,7 @@ class Memo:
         """The codes of what has these numbers."""
         if len(numbers) and int(numbers.max()) >= len(self.codes):
             raise Wrong("it refers to what it does not hold")
-        found: Int32s = np.frombuffer(self.codes, np.int32)[numbers]
-        return found
+        return np.frombuffer(self.codes, np.int32)[numbers]
 
     def take(self, size: int) -> None:
         """Counts bytes that objects take in Python. Raises Wrong if they are too many."""

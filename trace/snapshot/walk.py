@@ -45,8 +45,7 @@ class Walk:
         return count
 
     def byte(self) -> NDArray[np.uint8]:
-        found: NDArray[np.uint8] = self._bytes[self.at]
-        return found
+        return self._bytes[self.at]
 
     def ends(self, nexts: Int64s, put: int, opcode: bytes) -> Int64s:
         """Where the last opcode of each is, before the next event or the next batch of the list.
@@ -59,8 +58,7 @@ class Walk:
         batch = self._bytes[brace - 1] == ord("(")
         last = brace - np.where(batch, 3, 1)
         self.ok &= (self._bytes[last] == ord("u")) & (~batch | (self._bytes[brace - 2] == ord("e")))
-        found: Int64s = last
-        return found
+        return last
 
     def pass_key(self, raw: bytes, among: Flags | bool = True) -> None:
         """Passes these bytes, at most 7."""

@@ -91,10 +91,9 @@ def lines(diff: Diff) -> list[DiffLine]:
 def regions(diff: Diff) -> tuple[list[Region], list[DiffLine]]:
     """The compiled parts of the program that have many lines, and the lines of all else."""
     work = (row for row in diff.rows if row.counts and not row.on_cpu)
-    places = by_key(work, lambda row: (row.phase, row.where))
     found: list[Region] = []
     folded: set[int] = set()
-    for (phase, where), rows in places.items():
+    for (phase, where), rows in by_key(work, lambda row: (row.phase, row.where)).items():
         inner = tuple(_lines(rows))
         if any(row.compiled for row in rows) and len(inner) >= MANY_LINES:
             found.append(Region(_region(f"{phase} {where}".strip(), rows), inner))

@@ -108,8 +108,7 @@ def memory_text(found: MemoryAnswer, by: By, top: int, width: int) -> str:
         lines += ["", *folded(_waste(device), width)]
         lines += [""] if device.findings else []
         for number, one in enumerate(device.findings, 1):
-            text = f"{number}. {finding_text(one)} Try: {remedy(one)}."
-            lines += folded(text, width, "   ")
+            lines += folded(f"{number}. {finding_text(one)} Try: {remedy(one)}.", width, "   ")
     return "\n".join(lines if found.devices else [*lines, "It holds no memory of any device."])
 
 

@@ -191,9 +191,8 @@ def launches_text(
         return "no launch calls in this trace"
     rows: list[CallRow] = []
     for one in threads[:MOST]:
-        label = f"thread {one.thread} of process {one.process}"
         each = one.calls if len(one.calls) > 1 else ()
-        rows.append(CallRow(one, one.span_ns, label))
+        rows.append(CallRow(one, one.span_ns, f"thread {one.thread} of process {one.process}"))
         rows += (CallRow(calls, one.span_ns, f"  {calls.name}") for calls in each)
     more = left_out(len(threads) - MOST, "thread", JSON_ALL)
     paragraphs = ["\n".join([table_of(CALL_COLUMNS, rows, width), *more])]

@@ -107,7 +107,6 @@ def _wrapped(sentences: Iterable[str], most: int) -> list[str]:
 def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
     if not answer.ranks:
         return []
-    refused = answer.clocks.refused
 
     def figure(name: str, each: Callable[[RankRow], int] = lambda _: 1) -> Callable[[RankRow], str]:
         def text(row: RankRow) -> str:
@@ -117,7 +116,7 @@ def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
         return text
 
     def wait(name: str) -> Callable[[RankRow], str]:
-        return (lambda _: "-") if refused else figure(name, lambda row: row.steps)
+        return (lambda _: "-") if answer.clocks.refused else figure(name, lambda row: row.steps)
 
     def clock(row: RankRow) -> str:
         if row.uncertainty_ns is None or answer.clocks.shared:

@@ -112,8 +112,7 @@ def _amounts(limit: Limit) -> Iterator[str]:
         computed = "" if limit.compute_ns is None else f" ({duration(limit.compute_ns)})"
         flop = f" and compute {quantity(limit.flop, 'FLOP')}{computed}" if limit.flop else ""
         moved, took = _read(limit.weight_bytes, limit)
-        products = plural(limit.products, "matrix product")
-        yield f"{products} read {moved} of weights{took}{flop}."
+        yield f"{plural(limit.products, 'matrix product')} read {moved} of weights{took}{flop}."
     if limit.kv_bytes is not None and limit.kv_bytes_per_token is not None:
         source = "the shapes of attention" if limit.kv_source == "attention" else "config.json"
         yield (

@@ -88,8 +88,7 @@ def _gpu(figures: Summary, cut_off: bool) -> Iterator[str]:
         f"communication {duration(figures.gpu_comm_ns)}, "
         f"copies {duration(figures.gpu_copy_ns)}"
     )
-    kernels = plural(figures.kernels, "kernel")
-    yield f"GPU events  {count(figures.gpu_events)}, of which {kernels}"
+    yield f"GPU events  {count(figures.gpu_events)}, of which {plural(figures.kernels, 'kernel')}"
     yield (
         f"            {count(figures.gpu_events_linked)} linked to a launch call, "
         f"{count(figures.gpu_events_with_op)} to a CPU op"

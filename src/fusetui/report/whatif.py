@@ -67,8 +67,7 @@ NOTHING = 2000  # a smaller part of the time is no change
 
 def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
     """The answer, then what limits the steps; with `every_step` all steps, not only the median."""
-    said = [*doubt(found.devices, found.residual_share), _answer(found)]
-    blocks = [_wrapped(said, width)]
+    blocks = [_wrapped([*doubt(found.devices, found.residual_share), _answer(found)], width)]
     if every_step and found.steps and found.after_ns is not None:
         columns = (
             Column("before", cell=lambda step: duration(step.before_ns)),
@@ -200,8 +199,7 @@ def replayed_sentence(found: WhatIf) -> str:
     how = "at best" if found.certainty == "bound" else "an estimate"
     unsure = f", {percent(found.residual_share, 1)} not understood" * found.is_doubtful
     told = f"{duration(before)} -> {duration(after)} ({worth(before, after)}{unsure}), {how}"
-    made = _made(found)
-    return f"replayed, not recorded: {found.of} {told}, with {made}"
+    return f"replayed, not recorded: {found.of} {told}, with {_made(found)}"
 
 
 def worth(before: int, after: int) -> str:
@@ -268,8 +266,7 @@ def _job_answer(found: JobWhatIf) -> Iterator[str]:
         yield f"{told}: {WHY[found.why_not]}."
         return
     if found.residual_share > DOUBTFUL:
-        share = percent(found.residual_share, 1)
-        yield f"Not understood: up to {share} of the time of a rank."
+        yield f"Not understood: up to {percent(found.residual_share, 1)} of the time of a rank."
     yield _would_take(found, f"{_of(found.of)} of the job", found.before_ns, found.after_ns)
     was = max(found.ranks, key=lambda row: row.last_before)
     then = max(found.ranks, key=lambda row: row.last_after)
@@ -286,5 +283,4 @@ def _job_answer(found: JobWhatIf) -> Iterator[str]:
         which = "rank is" if len(rest) == 1 else "ranks are"
         yield f"Unchanged {which} {several(rest, 4)}."
     if found.uncertainty_ns:
-        clocks = duration(found.uncertainty_ns)
-        yield f"The clocks of the hosts leave up to {clocks} of that open."
+        yield f"The clocks of the hosts leave up to {duration(found.uncertainty_ns)} of that open."

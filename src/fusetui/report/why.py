@@ -79,8 +79,7 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
     room = min(_room(paragraphs, most) - 1, (ALL_GAPS if everything else GAPS) + 2)
     gaps = listed(found)[: room - 2]
     if room >= FEWEST_GAPS + 2 and gaps:
-        listing = gaps_table(gaps, width)
-        paragraphs.insert(4, ["longest gaps", *listing.split("\n")])
+        paragraphs.insert(4, ["longest gaps", *gaps_table(gaps, width).split("\n")])
     lines = "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph).split("\n")
     return "\n".join(cut(line, width) for line in lines[:most])
 

@@ -84,8 +84,7 @@ def table_of(
 ) -> str:
     """A table with a row for each record, without columns that are `blank` in every row."""
     rows = [[column.cell(record) for column in columns] for record in records]
-    some = range(len(columns))
-    kept = [n for n in some if blank is None or any(row[n] != blank for row in rows)]
+    kept = [n for n in range(len(columns)) if blank is None or any(row[n] != blank for row in rows)]
     return table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], most, least)
 
 

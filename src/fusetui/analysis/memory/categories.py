@@ -53,8 +53,7 @@ class Known(msgspec.Struct, frozen=True, eq=False):
 
 def phases(history: History, found: Evidence) -> Phases:
     """Where an optimizer runs the model itself (a closure), that is no part of its step."""
-    events = history.events
-    stack, count = events.stack, len(events)
+    stack, count = history.events.stack, len(history.events)
     annotated = _annotated(history, OPTIMIZER)
     phase = np.where(stack >= 0, TrainingPhase.OTHER, TrainingPhase.UNKNOWN).astype(np.int64)
     inside = np.zeros(count + 1, np.int64)

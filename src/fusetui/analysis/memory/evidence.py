@@ -93,8 +93,7 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
 
 def evidence(stacks: Stacks) -> Evidence:
     """Looks at each distinct frame once."""
-    of_frames = np.array([_marks(frame) for frame in stacks.frames], np.int64)
-    marks = of_frames[stacks.frame]
+    marks = np.array([_marks(frame) for frame in stacks.frames], np.int64)[stacks.frame]
     if not len(stacks):
         none, no = np.full(1, -1), np.zeros(1, np.bool_)
         return Evidence(stacks, np.zeros(1, np.int64), none, none, none, no, no)

@@ -146,8 +146,7 @@ def private(history: History) -> Flags:
     lives, snapshot = history.lives, history.snapshot
     is_private = np.array([*(any(pair) for pair in snapshot.pools), False], np.bool_)
     of_events = np.append(is_private[history.events.pool], False)[lives.born]  # BEFORE: the last
-    of_segments = is_private[snapshot.segments.pool]
-    of_blocks = np.append(of_segments[snapshot.blocks.segment], False)
+    of_blocks = np.append(is_private[snapshot.segments.pool][snapshot.blocks.segment], False)
     return np.where(lives.block >= 0, of_blocks[lives.block], of_events)
 
 

@@ -109,8 +109,7 @@ def _rests(
     lives = history.occupied
     start, born = lives.address[rows], lives.born[rows]
     first = lives.next_in_use(start, born, limit) - start - sizes
-    now = np.full(len(rows), event)
-    last = lives.next_in_use(start, now, limit) - start - sizes
+    last = lives.next_in_use(start, np.full(len(rows), event), limit) - start - sizes
     gap = np.where(born == BEFORE, np.minimum(first, last), first)
     unsplit = gap <= UNSPLIT
     return np.where(unsplit, np.maximum(gap, 0), 0), ~unsplit & (born == BEFORE)
@@ -126,8 +125,7 @@ def segments_at(history: History, event: int) -> tuple[Segment, ...]:
     for address, size, stream, pool, is_large, is_expandable in each:
         kind = pool_of(snapshot, pool), bool(is_large), bool(is_expandable)
         found.add(Segment(address, size, stream, *kind))
-    done = events.action[event + 1 :]
-    later = np.flatnonzero(np.isin(done, (*GIVEN, *TAKEN)))
+    later = np.flatnonzero(np.isin(events.action[event + 1 :], (*GIVEN, *TAKEN)))
     for row in reversed((later + event + 1).tolist()):
         action, address, size = (int(of[row]) for of in (events.action, events.addr, events.size))
         if action in GIVEN:

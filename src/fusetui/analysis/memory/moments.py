@@ -165,8 +165,7 @@ def _holders(lives: Lives, keys: Keys, names: dict[str, int]) -> dict[str, Int64
     for by, (each, named) in keys.items():
         found = distinct(each[each >= 0])
         own = [number(named(key)) for key in found.tolist()]
-        place = np.searchsorted(found, each)
-        numbers[by] = np.where(each < 0, without, np.array([*own, 0])[place])
+        numbers[by] = np.where(each < 0, without, np.array([*own, 0])[np.searchsorted(found, each)])
     return numbers
 
 

@@ -19,6 +19,7 @@ from fusetui.trace.layout.links import enclosing_rows
 from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import LARGEST, Id
 from fusetui.trace.snapshot.columns import (
     Annotations,
@@ -127,9 +128,7 @@ def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
     """What was there before, and is not freed, is one block of the rest of the first total."""
     time = np.array([one[0] for one in rows], np.int64)
     address, change, allocated, reserved = np.array([one[2] for one in rows], np.int64).T
-    threads: dict[Id, list[int]] = {}
-    for place, (_, thread, _) in enumerate(rows):
-        threads.setdefault(thread, []).append(place)
+    threads = by_key(range(len(rows)), lambda place: rows[place][1])
     op = _names_around(trace, device[0], threads, time, Layer.OPS)
     events = blank(
         MemoryEvents,

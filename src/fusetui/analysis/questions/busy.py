@@ -91,9 +91,8 @@ def _sorted_by_device(trace: Trace, rows: Rows) -> tuple[Rows, Rows]:
 
 def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
     """Which of these GPU rows communicate between devices, by their names; shape of `rows`."""
-    kernel = trace.role[rows] == Role.KERNEL
     moves = trace.matching(rows, is_between_devices)
-    return np.where(kernel, trace.matching(rows, is_collective), moves)
+    return np.where(trace.role[rows] == Role.KERNEL, trace.matching(rows, is_collective), moves)
 
 
 def effective_ns(trace: Trace) -> Int64s:
@@ -162,7 +161,6 @@ def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
     """The figures of the window from begin_ns to before end_ns."""
     gpu = trace.gpu_rows
     rows, start, end = _touching(trace, gpu, begin_ns, end_ns)
-    named = _names(trace, rows, end - start) if len(gpu) else _ops(trace, begin_ns, end_ns)
     starting = (trace.role[rows] == Role.KERNEL) & (trace.start[rows] >= begin_ns)
     stream = trace.thread_of_track[trace.track[rows]]
     streams = [(trace.first_track(n), stream == n) for n in distinct(stream).tolist()]
@@ -176,7 +174,7 @@ def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
             StreamTime(track.label, int(own.sum()), union_length(start[own], end[own]))
             for track, own in streams
         ),
-        names=named,
+        names=_names(trace, rows, end - start) if len(gpu) else _ops(trace, begin_ns, end_ns),
     )
 
 

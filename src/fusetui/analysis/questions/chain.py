@@ -45,8 +45,7 @@ def launch_chain(trace: Trace, row: int) -> list[int]:
     if host < 0 and is_gpu(trace, row):
         return []
     inner = [host, *ancestors(trace, host)] if host >= 0 else []
-    outer = around(trace, inner[-1] if inner else row, Layer.ANNOTATIONS)
-    return inner + outer
+    return inner + around(trace, inner[-1] if inner else row, Layer.ANNOTATIONS)
 
 
 def around(trace: Trace, row: int, layer: Layer) -> list[int]:
@@ -57,8 +56,7 @@ def around(trace: Trace, row: int, layer: Layer) -> list[int]:
     for track in trace.tracks:
         if (track.layer, track.pid, track.tid, track.subrow) == (layer, own.pid, own.tid, 0):
             start, end = trace.start[row : row + 1], trace.end[row : row + 1]
-            found = enclosing_rows(track, trace.start, trace.end, trace.parent, start, end)
-            over = int(found[0])
+            over = int(enclosing_rows(track, trace.start, trace.end, trace.parent, start, end)[0])
             return [over, *ancestors(trace, over)] if over >= 0 else []
     return []
 

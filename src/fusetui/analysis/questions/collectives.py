@@ -176,8 +176,7 @@ def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
 def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
     """Slices of a role whose whole name matches, by start."""
     rows = trace.rows_named(pattern.match, role)
-    found: Rows = rows[np.argsort(trace.start[rows], kind="stable")]
-    return found
+    return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
 def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Rows:
@@ -240,11 +239,10 @@ def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> 
 def _recorded(trace: Trace, args: dict[str, Any]) -> KnownCollective:
     name = collective_name(str(args["Collective name"]))
     words = ("Process Group Name", "Process Group Description", "Process Group Ranks", "Group size")
-    group = _with_ranks(trace, group_of(*map(args.get, words)))
     dtype = args.get("dtype")
     return KnownCollective(
         name=name,
-        group=group,
+        group=_with_ranks(trace, group_of(*map(args.get, words))),
         dtype=dtype if isinstance(dtype, str) else "",
         bytes=_moved(name, args, dtype),
         sequence=_number(args.get("Seq")),

@@ -26,8 +26,7 @@ def computing_ops(trace: Trace) -> Rows:
     itself."""
 
     def named(test: Callable[[str], bool]) -> Flags:
-        flags: Flags = trace.named(test)[trace.name]
-        return flags
+        return trace.named(test)[trace.name]
 
     real = (trace.role == Role.OP) & named(lambda n: not (is_metadata(n) or is_frame(n)))
     helps = real & named(lambda name: stem(name) in HELPERS)
@@ -45,15 +44,13 @@ def within(trace: Trace, rows: Rows) -> Flags:
     change = np.zeros(len(trace) + 1, dtype=np.int64)
     np.add.at(change, rows + 1, 1)
     np.subtract.at(change, trace.end_row[rows], 1)
-    found: Flags = np.cumsum(change[:-1]) > 0
-    return found
+    return np.cumsum(change[:-1]) > 0
 
 
 def _inside(trace: Trace, flags: Flags) -> NDArray[np.int64]:
     """For each row, how many of the flagged rows lie inside it, at any depth."""
     before = np.concatenate(([0], np.cumsum(flags, dtype=np.int64)))
-    found: NDArray[np.int64] = before[trace.end_row] - before[1:]
-    return found
+    return before[trace.end_row] - before[1:]
 
 
 def _twins(trace: Trace) -> Flags:

@@ -202,8 +202,7 @@ def _names_with(texts: NameTexts, term: Word) -> Flags:
 
 def _on_op(trace: Trace, rows: Rows, term: Word) -> Flags:
     named, op = trace.named(term.holds), trace.op[rows]
-    flags: Flags = named[np.where(op >= 0, trace.name[op], -1)]
-    return flags
+    return named[np.where(op >= 0, trace.name[op], -1)]
 
 
 def _on_stream(trace: Trace, rows: Rows, term: Word) -> Flags:
@@ -224,10 +223,8 @@ def _in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
     at = steps.place(number_of(term.text))
     if at < 0:
         return np.zeros(len(rows), dtype=np.bool_)
-    gpu = np.isin(rows, trace.gpu_rows)
     launched = np.isin(rows, launched_in_steps(trace)[at])
-    flags: Flags = np.where(gpu, launched, steps.at(trace.start[rows]) == at)
-    return flags
+    return np.where(np.isin(rows, trace.gpu_rows), launched, steps.at(trace.start[rows]) == at)
 
 
 def number_of(text: str) -> int:

@@ -47,8 +47,7 @@ class Groups(msgspec.Struct, frozen=True, eq=False):
         """A column added up by group."""
         if not len(self):
             return amount[:0]
-        found: NDArray[Any] = np.add.reduceat(amount[self.order], self.begins[:-1])
-        return found
+        return np.add.reduceat(amount[self.order], self.begins[:-1])
 
 
 def grouped(keys: NDArray[np.integer], within: Int64s) -> Groups:

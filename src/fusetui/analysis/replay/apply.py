@@ -205,9 +205,8 @@ def _fused(change: FusedKernels, draft: Draft) -> None:
     moved = runs.moved[chosen]
     if np.isnan(moved).any():
         draft.notes.append("some_runs_keep_their_time")
-    heads = node[rows[runs.begin[chosen]]]
     fused = np.where(np.isnan(moved), 1.0, moved) * runs.ns[chosen].astype(np.float64)
-    draft.scale(heads, lambda own: fused)
+    draft.scale(node[rows[runs.begin[chosen]]], lambda own: fused)
     others = rows[inside_of(runs.begin[chosen] + 1, runs.end[chosen], len(rows))]
     calls = trace.launch[others]
     alone = np.bincount(trace.launch[trace.gpu_rows] + 1, minlength=len(trace) + 1)[1:] == 1
@@ -227,8 +226,7 @@ def _graphed(change: Graphed, draft: Draft) -> None:
     item, number = draft.items, 0
     launch = trace.launch[graph.row[item]]
     for begin, stop, chains in select.ranges_of(trace, graph, change.pattern):
-        of = np.isin(graph.chain[calls], chains)
-        own = np.flatnonzero((start >= begin) & (end <= stop) & of)
+        own = np.flatnonzero((start >= begin) & (end <= stop) & np.isin(graph.chain[calls], chains))
         own = own[np.argsort(start[own], kind="stable")]
         launches = own[graph.kind[calls[own]] == Node.LAUNCH]
         if len(launches) < 2:

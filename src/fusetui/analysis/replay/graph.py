@@ -57,8 +57,7 @@ class Pace(NamedTuple):
     def changed(self, cover: Cover, factor: float) -> Pace:
         """As much slower or faster during a cover."""
         times = distinct(np.concatenate((self.times, cover.start, cover.end)))
-        place = np.searchsorted(self.times, times, side="right") - 1
-        rate = np.append(self.rate, 1.0)[place]
+        rate = np.append(self.rate, 1.0)[np.searchsorted(self.times, times, side="right") - 1]
         return Pace(times, np.where(cover.place_of(times) >= 0, rate * factor, rate))
 
 

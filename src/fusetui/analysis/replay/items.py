@@ -125,8 +125,7 @@ def syncs_of(trace: Trace, items: Items) -> Syncs:
     numbers = trace.correlation[calls]
     call = first_with(numbers, calls, trace.correlation[rows])
     recorded = np.where(number > 0, first_with(numbers, calls, number), -1)
-    own = place[trace.thread_of_track[trace.track[rows]]]
-    return Syncs(call, own, awaited, recorded, of_event)
+    return Syncs(call, place[trace.thread_of_track[trace.track[rows]]], awaited, recorded, of_event)
 
 
 def awaited_by_calls(

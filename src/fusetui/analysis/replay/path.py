@@ -255,7 +255,6 @@ def _spare(graph: Graph, extra: Int64s, end: int) -> int:
         late = int(times.end[last]) - end
         if late <= 0:
             return int(longer.sum())
-        route = route_to(slower, times, last)
-        slope = int(extra[distinct(route.node)].sum())
+        slope = int(extra[distinct(route_to(slower, times, last).node)].sum())
         factor = max(0.0, factor - late / slope)
     return 0

@@ -72,8 +72,7 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
             if graph.chains[chain].thread == number and track.layer in CPU_LAYERS:
                 for column in (start, end):
                     recorded = column[track.rows] - graph.origin_ns
-                    moved = times_at(graph, times, chain, recorded)
-                    column[track.rows] = moved + graph.origin_ns
+                    column[track.rows] = times_at(graph, times, chain, recorded) + graph.origin_ns
     return start, end
 
 
@@ -91,13 +90,12 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
         return StepEnds(-1, none.astype(np.int64), none, none)
     thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
     chains = [n for n in range(len(graph.paces)) if graph.chains[n].thread == thread]
-    node = graph.node_of(trace, Node.ITEM)
     rows, called = by_launch_time(trace)
     places = np.arange(len(rows))
     groups = [places[own] for own in steps.slices_of(called)]
     number = np.repeat(np.arange(1, len(groups) + 1), [len(own) for own in groups])
     edges = np.append(steps.start[:1], steps.end) - graph.origin_ns
-    launched = node[rows[np.concatenate([none, *groups])]]
+    launched = graph.node_of(trace, Node.ITEM)[rows[np.concatenate([none, *groups])]]
     return StepEnds((*chains, -1)[0], edges, launched, number)
 
 
@@ -145,8 +143,7 @@ def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
     """From the origin to the end of a node, if not given the last, by the edge that ends last of
     each."""
     last = last_of(graph, times) if last is None else last
-    ends = times.end[graph.source] + graph.lag + graph.residual
-    slot = np.argmax(ends, axis=0)
+    slot = np.argmax(times.end[graph.source] + graph.lag + graph.residual, axis=0)
     before = graph.source[slot, np.arange(len(graph))].tolist()
     found, node = list[int](), last
     while node:
@@ -188,8 +185,7 @@ def late_share(graph: Graph, route: Route) -> float:
 def slack_of(graph: Graph, times: Times) -> Int64s:
     """How much longer each node could take without moving the last end of the replay (ns); shape
     [nodes]. A pass from the end to the beginning."""
-    end = int(times.end.max())
-    latest = [end] * len(graph)
+    latest = [int(times.end.max())] * len(graph)
     lag = graph.lag + graph.residual
     for at in range(len(graph) - 1, 0, -BLOCK):
         own = slice(max(1, at - BLOCK + 1), at + 1)

@@ -110,8 +110,7 @@ def inside(trace: Trace, graph: Graph, within: Covers, rows: NDArray[np.integer]
     for number, cover in within.items():
         own = np.flatnonzero(chain == number)
         place = cover.place_of(trace.start[rows[own]] - graph.origin_ns)
-        ends = trace.end[rows[own]] - graph.origin_ns
-        found[own] = (place >= 0) & (ends <= cover.end[place])
+        found[own] = (place >= 0) & (trace.end[rows[own]] - graph.origin_ns <= cover.end[place])
     return found
 
 

@@ -178,7 +178,6 @@ def _collectives(trace: Trace, line: Threads) -> Cover:
 
 def waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is that of a function that waits."""
-    frames = line.slices(Host.PYTHON)
     waits = union(*line.bounds(line.own(trace.rows_named(WAITS.search, Role.PYTHON))))
-    parts = frames.begun_in(waits)[0].parts()  # and what they call
+    parts = line.slices(Host.PYTHON).begun_in(waits)[0].parts()  # and what they call
     return union(*parts.only(trace.matching(parts.rows, WAITS.search))[1:])

@@ -122,8 +122,7 @@ def args_read(trace: Trace) -> Iterator[None]:
 
     def both(stretch: int) -> tuple[StretchArgs, memory.StretchPeaks]:
         part = again.part(stretch)
-        peaks = memory.peaks_in(events, stretch, part.totals)
-        return part._replace(totals=None), peaks
+        return part._replace(totals=None), memory.peaks_in(events, stretch, part.totals)
 
     size = sum(stretch.end - stretch.start for stretch in events.stretches)
     with Aside(again.stretches, both, size >= WORTH_A_PROCESS) as aside:

@@ -109,8 +109,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         return times if len(self) == 1 else TimeLine(self.trace).at(number, times)
 
     def bounds_on(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
-        number = self.number(rows)
-        start = self.on_line(number, self.trace.start[rows])
+        start = self.on_line(self.number(rows), self.trace.start[rows])
         return start, start + self.trace.dur[rows]
 
     @cached_property
@@ -143,8 +142,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         start, end = self.bounds_on(events)
         latest = np.maximum.accumulate(end, out=end)
         ending = np.flatnonzero(start[1:] > latest[:-1]) + 1
-        number = self.number(events[ending])
-        ending = ending[number == self.number(events[ending - 1])]
+        ending = ending[self.number(events[ending]) == self.number(events[ending - 1])]
         last = events[latest.searchsorted(latest[ending - 1])]
         del start, end, latest
         return self._linked(trace.end[last], trace.start[events[ending]], events[ending], last)
@@ -250,8 +248,7 @@ class Devices(msgspec.Struct, frozen=True, eq=False, dict=True):
         if window is None:
             return self.gaps, self.reasons
         every = self.with_lead(window[0])
-        order = np.argsort(self.number(every.event), kind="stable")
-        inside = every.only(order).within(*window)
+        inside = every.only(np.argsort(self.number(every.event), kind="stable")).within(*window)
         return inside, self.reasons_of(inside)
 
     @cached_property

@@ -77,8 +77,7 @@ class Facts:
         return self.inside(rows)
 
     def inside(self, rows: Rows) -> Rows:
-        trace = self.trace
-        return rows[(trace.end[rows] > self.begin_ns) & (trace.start[rows] < self.end_ns)]
+        return rows[(self.trace.end[rows] > self.begin_ns) & (self.trace.start[rows] < self.end_ns)]
 
     @cached_property
     def steady(self) -> Facts:

@@ -171,8 +171,7 @@ def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
                 (start, end, _), place = pieces(waiting, cover)
                 piece = number[own[place]], start + back[place], end + back[place]
                 found[HOST + kind].append(piece)
-    every = np.arange(len(line))
-    found[AFTER].append((every, line.end_ns, np.full(len(line), trace.end_ns)))
+    found[AFTER].append((np.arange(len(line)), line.end_ns, np.full(len(line), trace.end_ns)))
     reasons: list[list[ReasonTimes]] = [[] for _ in line.named]
     for name, those in zip(IDLE, found, strict=True):
         for n, times in _of_each(name, those):
@@ -193,8 +192,7 @@ def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, ReasonTi
     first, last = np.append(True, new)[: len(start)], np.append(new, True)[: len(start)]
     number, start, end = number[first], start[first], end[last]
     lasted = end - start
-    cuts = np.flatnonzero(np.diff(number, prepend=-1, append=-1))
-    for a, b in pairwise(cuts.tolist()):
+    for a, b in pairwise(np.flatnonzero(np.diff(number, prepend=-1, append=-1)).tolist()):
         before = np.concatenate(([0], np.cumsum(lasted[a:b])))
         yield int(number[a]), ReasonTimes(name, start[a:b], end[a:b], before)
 

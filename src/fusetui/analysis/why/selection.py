@@ -141,8 +141,7 @@ def _accounts(
     found: list[list[DeviceAccount]] = [[] for _ in begin]
     for line in lines:
         number = np.tile(np.arange(len(line)), len(begin))
-        accounts = line.at(number, *np.repeat((begin, end), len(line), axis=1))
-        for place, one in enumerate(accounts):
+        for place, one in enumerate(line.at(number, *np.repeat((begin, end), len(line), axis=1))):
             found[place // len(line)].append(one)
     return tuple(map(tuple, found))
 

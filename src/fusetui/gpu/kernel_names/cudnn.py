@@ -220,8 +220,7 @@ def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
     if found := cutlass.decode2_at(name, match.end(), "cudnn"):
         return found
     if "ReduceSplitK<" in name[match.end() : match.end() + 80]:
-        short = "splitk-reduce of conv"
-        return build(name, "cudnn", short, op="reduction", role="splitk_reduce")
+        return build(name, "cudnn", "splitk-reduce of conv", op="reduction", role="splitk_reduce")
     op = op_by(_IN_CUTLASS, name[match.start() : match.end() + 160])
     return build(name, "cudnn", f"cudnn {name[match.end() :][:40]}", op=op)
 
@@ -242,6 +241,5 @@ def _decode_cxx(name: str) -> KernelName | None:
         fields |= {"op": "conv", "algo": "winograd"}
     if fields["op"] == "conv":  # what an engine multiplies: `dgrad_engine<float, 512, ...>`
         fields["dtype_a"] = next(map(cxx_type, argument_texts(name, sign, 1)), None)
-    parts = [(sign.start, sign.end, "a kernel of cuDNN")]
     short = callee_text(name, sign, base.replace("_kernel", "").removesuffix("Kernel"))
-    return build(name, "cudnn", short, parts, **fields)
+    return build(name, "cudnn", short, [(sign.start, sign.end, "a kernel of cuDNN")], **fields)

@@ -156,8 +156,7 @@ def decode_miopen(name: str) -> KernelName | None:
     fields = dict(zip(("op", "pass_", "algo"), _MIOPEN[prefix].split("."), strict=False))
     parts = [(0, len(prefix), f"MIOpen: {fields['op'] or 'a helper'}")]
     word = name.partition("(")[0].removeprefix("MIOpen")
-    known = {key: text for key, text in fields.items() if text}
-    return build(name, "miopen", word, parts, **known)
+    return build(name, "miopen", word, parts, **{key: text for key, text in fields.items() if text})
 
 
 def _decode_igemm(name: str) -> KernelName | None:

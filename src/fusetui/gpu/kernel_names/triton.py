@@ -24,6 +24,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from fusetui.text.patterns import late
+from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import aten_ops
 
 from .record import MAX_SHORT, KernelName, Part, build, explain, fields_of, gemm_label, op_by
@@ -113,10 +114,7 @@ _FIRST_WORD = late("_*[a-z0-9]+")
 
 def _by_first_word() -> dict[str, tuple[str, ...]]:
     """Operators that begin with the same word, the longest first."""
-    found: dict[str, list[str]] = {}
-    for op in aten_ops():
-        word = _FIRST_WORD.match(op)
-        found.setdefault(word[0] if word else op, []).append(op)
+    found = by_key(aten_ops(), lambda op: (_FIRST_WORD.match(op) or [op])[0])
     return {word: tuple(sorted(ops, key=len, reverse=True)) for word, ops in found.items()}
 
 
@@ -174,8 +172,7 @@ def _best(text: str) -> tuple[str, ...]:
     best: dict[int, list[_Split]] = {len(text) + 1: [((0, 0, 0, 0), ())]}
     for start in range(len(text) - 1, -1, -1):
         if not start or text[start - 1] == "_":
-            ends = _ends(text, start)
-            splits = (_extend(text[start:end], best.get(end + 1, [])) for end in ends)
+            splits = (_extend(text[start:end], best.get(end + 1, [])) for end in _ends(text, start))
             best[start] = sorted(filter(None, splits))
     return best[0][0][1] if best.get(0) else (text,)
 
@@ -259,8 +256,7 @@ def _decode_plain(name: str) -> KernelName:
     fields: dict[str, Any] = {"op": op}
     sizes = [size for pattern in _BLOCKS if (size := pattern.search(name))]
     if op == "gemm" and len(sizes) == len(_BLOCKS):
-        tile = (int(size[1]) for size in sizes)
-        fields |= zip(("tile_m", "tile_n", "tile_k"), tile, strict=True)
+        fields |= zip(("tile_m", "tile_n", "tile_k"), (int(size[1]) for size in sizes), strict=True)
     if op in ("attention", "elementwise", "norm"):
         fields["pass_"] = op_by(_WAYS, stem)
     parts = [(*size.span(1), "tile size of one block") for size in sizes]

@@ -110,8 +110,7 @@ def share_known(trace: Trace, found: Jobs) -> NDArray[np.bool_]:
 
 def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
     """The recorded inputs (INPUTS) of each of these ops; `ops` are rows, -1 for none."""
-    asked = distinct(ops[ops >= 0])
-    return _of_each(ops, arguments(trace.elements, trace.order[asked], INPUTS))
+    return _of_each(ops, arguments(trace.elements, trace.order[distinct(ops[ops >= 0])], INPUTS))
 
 
 def _of_each(ops: NDArray[np.integer], found: Arguments) -> Arguments:
@@ -145,8 +144,7 @@ def _alike(
     launch = trace.launch[rows]
     call, op = np.where(launch >= 0, trace.name[launch], -1), trace.name[trace.op[rows]]
     process = trace.process_of_track[trace.track[rows]]
-    known = trace.name[rows], op, inputs, own, process, call, _beside(trace, rows)
-    return distinct_rows(known)
+    return distinct_rows((trace.name[rows], op, inputs, own, process, call, _beside(trace, rows)))
 
 
 def _beside(trace: Trace, rows: Rows) -> Int64s:
@@ -188,5 +186,4 @@ def blocks_of_each(trace: Trace, found: Jobs) -> Int64s:
 def _args(names: tuple[str, ...], found: Arguments, number: int) -> dict[str, Any]:
     if number < 0:
         return {}
-    texts = found.distinct[number]
-    return {name: parsed(text) for name, text in zip(names, texts, strict=True)}
+    return {name: parsed(text) for name, text in zip(names, found.distinct[number], strict=True)}

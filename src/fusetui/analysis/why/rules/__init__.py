@@ -280,8 +280,7 @@ def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTell | None]
 
 
 def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
-    at_stake = claim.at_stake_ns or 0
-    return not claim.is_little and is_worth(facts, at_stake, rule.of_kernels)
+    return not claim.is_little and is_worth(facts, claim.at_stake_ns or 0, rule.of_kernels)
 
 
 def claimed_by(facts: Facts, *rules: Rule) -> Flags:

@@ -60,14 +60,13 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
     if not facts.is_late:
         yield Claim(text="", at_stake_ns=at_stake, is_little=True)
         return
-    unseen = unseen_remedy(facts, by_kind)
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake)} for the CPU to launch the next kernel"
         f"{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
         wanted=Hurried(outside(joined(facts.explained, _busy(facts)))),
         rows=the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0)),
-        remedy=unseen or (REPLAYED if facts.is_replayed else None),
+        remedy=unseen_remedy(facts, by_kind) or (REPLAYED if facts.is_replayed else None),
         why_likely=why_likely(facts),
     )
 

@@ -175,8 +175,7 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
 
 def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
     trace = facts.trace
-    by_name = np.bincount(trace.name[calls], ns, len(trace.names))
-    name = int(by_name.argmax())
+    name = int(np.bincount(trace.name[calls], ns, len(trace.names)).argmax())
     own = trace.name[calls] == name
     op = int(np.bincount(trace.op[calls[own]] + 1, ns[own]).argmax()) - 1
     called = printable(trace.names[name][:200])
@@ -247,8 +246,7 @@ OFTEN_STEPS = 0.5  # of the steps after the first one: calls of a name in fewer 
 def allocation(facts: Facts) -> Iterator[Claim]:
     rows = facts.inside(np.flatnonzero(facts.accounts.kinds == Host.ALLOC))
     rows = _in_many_steps(facts, rows[recurring(facts.trace, facts.spans, rows)])
-    cover = facts.while_launching(rows)
-    at_stake = int(facts.host_under(cover)[Host.ALLOC].sum())
+    at_stake = int(facts.host_under(facts.while_launching(rows))[Host.ALLOC].sum())
     if not at_stake:
         return
     heaviest = facts.heaviest(rows)
