@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -182,5 +183,9 @@ def is_assumed(peak: Peak, kind: str | None) -> bool:
 
 def _measured(peak: Peak) -> dict[str, float]:
     """The measured figures, except for kinds that the user gave, which they do not describe."""
-    on_device = (figures for name, figures, _ in MEASURED if re.search(name, peak.device))
-    return {k: v for k, v in next(on_device, {}).items() if k not in peak.given}
+    return {k: v for k, v in _on_device(peak.device).items() if k not in peak.given}
+
+
+@lru_cache(maxsize=64)  # every job asks
+def _on_device(device: str) -> Mapping[str, float]:
+    return next((figures for name, figures, _ in MEASURED if re.search(name, device)), {})
