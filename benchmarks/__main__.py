@@ -61,7 +61,8 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "generate": [[*at("h100_owlv2"), big, "--megabytes", "420"]],
         "presses": [[*at("h100_transformer_step"), "--put"]],
         "screen": [["--put", *at("h100_owlv2"), big]],
-        "keys": [["--put", *at("h100_owlv2", "mtia_inference")]],
+        "generate_snapshot": [[str(Path(big).parent / GENERATED)]],
+        "keys": [["--put", *at("h100_owlv2", "mtia_inference"), *snapshots_of(traces, big)]],
         "trees": [[big, "--write", "docs/benchmarks.md"]],
         "cutting": [[*at("h100_owlv2"), "--into", "docs/benchmarks.md"]],
         "decode": [[str(traces / NAMES["kernel_names"])]],
@@ -97,7 +98,7 @@ def main() -> int:
         if unknown := wanted - {*known}:
             sys.exit(f"no such benchmark here: {', '.join(sorted(unknown))}")
         for name, lines in known.items():
-            if wanted and name not in wanted and not (name == "generate" and wanted & LARGE):
+            if wanted and name not in wanted and not wanted & MADE_FOR.get(name, set()):
                 continue
             for line in lines:
                 print(f"== {name}", flush=True)
@@ -109,8 +110,14 @@ def main() -> int:
     return bool(failed)
 
 
-LARGE = {"screen", "trees"}
-"""What needs the large trace that `generate` makes."""
+def snapshots_of(traces: Path, big: str) -> list[str]:
+    """A real one, and the one that generate_snapshot.py makes."""
+    return [str(traces.parent / "snapshots" / SNAPSHOT), str(Path(big).parent / GENERATED)]
+
+
+MADE_FOR = {"generate": {"screen", "trees"}, "generate_snapshot": {"keys"}}
+"""What makes a file, and what needs it."""
+SNAPSHOT, GENERATED = "gpt_fullstep_ctx256.pickle", "generated_100_mb.pickle"
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.snapshots import MB, Machine
 
+from fusetui.analysis.memory import layout as layouts
 from fusetui.analysis.memory.history import histories
 from fusetui.analysis.memory.layout import layout, waste
 from fusetui.trace.snapshot.reading import read_snapshot
@@ -40,7 +41,11 @@ def run(machine: Machine, seed: int) -> dict[int, Held]:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("expandable", [False, True])
-def test_any_moment(tmp_path: Path, seed: int, expandable: bool) -> None:
+def test_any_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, expandable: bool
+) -> None:
+    """By moments that were looked at before, too, of which one in seven is kept."""
+    monkeypatch.setattr(layouts, "EVERY", 7)
     machine = Machine(total=200 * MB, expandable=expandable)
     seen = run(machine, seed)
     history = histories(read_snapshot(str(machine.write(tmp_path / "a.pickle"))))[0]

@@ -90,7 +90,7 @@ class Lives(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found
 
 
-class History(msgspec.Struct, frozen=True, eq=False):
+class History(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Of one device. Sums are of shape [events + 1]: before the first event, then after each."""
 
     snapshot: Snapshot

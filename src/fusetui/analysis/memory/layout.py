@@ -9,6 +9,7 @@ off, up to 1 MB, by what followed it when it was allocated. Where that was befor
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.memory.history import BEFORE, GIVEN, TAKEN, UNSPLIT, History
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.memo import once
 from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 
 ROUND = 512
@@ -116,26 +118,45 @@ def _rests(
 
 
 def segments_at(history: History, event: int) -> tuple[Segment, ...]:
-    """Those of the end, with what events did to them undone, by address."""
-    snapshot, events, segments = history.snapshot, history.events, history.snapshot.segments
-    found = Stretches()
+    """Those of the end, with what events did to them undone, by address; or those of a later moment
+    that was looked at before."""
+    changes, known = once(history, segment_log)
+    number = int(np.searchsorted(changes, event, side="right"))
+    last = min(one for one in [*known] if one >= number)
+    found = Stretches(known[last])
+    for at in range(last - 1, number - 1, -1):
+        _undo(history, int(changes[at]), found)
+        if at % EVERY == 0:
+            known[at] = found.segments
+    return found.segments
+
+
+EVERY = 1000  # events that change segments; what there was before one of them is kept
+
+
+def segment_log(history: History) -> tuple[Rows, dict[int, tuple[Segment, ...]]]:
+    """The events that change segments, and the segments by how many of these were before."""
+    segments, changes = history.snapshot.segments, np.isin(history.events.action, (*GIVEN, *TAKEN))
     columns = (segments.address, segments.total_size, segments.stream, segments.pool)
     flags = (segments.is_large, segments.is_expandable)
     each = zip(*(of[history.segments].tolist() for of in (*columns, *flags)), strict=True)
+    found = Stretches()
     for address, size, stream, pool, is_large, is_expandable in each:
-        kind = pool_of(snapshot, pool), bool(is_large), bool(is_expandable)
+        kind = pool_of(history.snapshot, pool), bool(is_large), bool(is_expandable)
         found.add(Segment(address, size, stream, *kind))
-    later = np.flatnonzero(np.isin(events.action[event + 1 :], (*GIVEN, *TAKEN)))
-    for row in reversed((later + event + 1).tolist()):
-        action, address, size = (int(of[row]) for of in (events.action, events.addr, events.size))
-        if action in GIVEN:
-            found.cut(address, size)
-        else:
-            is_page = action == MemoryAction.SEGMENT_UNMAP
-            pool = pool_of(snapshot, int(events.pool[row]))
-            one = Segment(address, size, int(events.stream[row]), pool, size > PAGE, is_page)
-            found.join(one) if is_page else found.add(one)
-    return tuple(found.at[address] for address in found.order)
+    return np.flatnonzero(changes), {int(changes.sum()): found.segments}
+
+
+def _undo(history: History, row: int, found: Stretches) -> None:
+    events = history.events
+    action, address, size = (int(of[row]) for of in (events.action, events.addr, events.size))
+    if action in GIVEN:
+        found.cut(address, size)
+        return
+    is_page = action == MemoryAction.SEGMENT_UNMAP
+    pool = pool_of(history.snapshot, int(events.pool[row]))
+    one = Segment(address, size, int(events.stream[row]), pool, size > PAGE, is_page)
+    found.join(one) if is_page else found.add(one)
 
 
 def is_expandable(history: History) -> bool:
@@ -163,9 +184,13 @@ def pool_of(snapshot: Snapshot, pool: int) -> tuple[int, int]:
 class Stretches:
     """Segments by address, in order."""
 
-    def __init__(self) -> None:
-        self.at: dict[int, Segment] = {}
-        self.order: list[int] = []
+    def __init__(self, segments: Iterable[Segment] = ()) -> None:
+        self.at = {one.address: one for one in segments}
+        self.order = sorted(self.at)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return tuple(map(self.at.__getitem__, self.order))
 
     def add(self, one: Segment) -> None:
         if one.address not in self.at:

@@ -14,8 +14,8 @@ import numpy as np
 
 from fusetui.analysis.memory.categories import CATEGORIES, NUMBER, UNKNOWN, Known
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK
-from fusetui.analysis.memory.history import BEFORE, GIVEN, TAKEN, History, Lives
-from fusetui.analysis.memory.layout import Segment, SegmentLayout, layout, segments_at
+from fusetui.analysis.memory.history import BEFORE, History, Lives
+from fusetui.analysis.memory.layout import Segment, SegmentLayout, layout, segment_log, segments_at
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, summed
 from fusetui.trace.model.intervals import covered_until
 from fusetui.trace.model.memo import memo, once
@@ -226,7 +226,7 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
 @memo(2)
 def placed(moments: Moments, event: int) -> PlacedBlocks:
     """What lies where after an event."""
-    history, events = moments.history, once(moments, _of_segments)
+    history, (events, _) = moments.history, once(moments.history, segment_log)
     changed = int(np.searchsorted(events, event, side="right"))
     since = int(events[changed - 1]) if changed else BEFORE
     there = layout(history, event, _segments(moments, since))
@@ -237,11 +237,6 @@ def placed(moments: Moments, event: int) -> PlacedBlocks:
     used, holes = summed(of, lives.size[rows], count), summed(there.segment, there.size, count)
     kinds = np.append(moments.kinds, UNKNOWN)[_same(history.lives, lives, rows)]
     return PlacedBlocks(history, there, rows, of, kinds, used, holes)
-
-
-def _of_segments(moments: Moments) -> Rows:
-    """The events that change which segments there are."""
-    return np.flatnonzero(np.isin(moments.history.events.action, (*GIVEN, *TAKEN)))
 
 
 @memo(2)
