@@ -48,11 +48,11 @@ class WhyPage(ListPage):
         if (found := _why(state.side)) is None:
             return no_rows(working(state.side.trace, "why the time went where it went"))
         entries, glyphs = entries_of(found), glyphs_for(state.ascii_only)
-        stakes = (getattr(one, "at_stake_ns", getattr(one, "dur_ns", None)) for one in entries)
-        unit = unit_of(ns for ns in stakes if ns is not None)
+        asked = (getattr(one, "at_stake_ns", getattr(one, "dur_ns", None)) for one in entries)
+        unit = unit_of(stakes := [ns for ns in asked if ns is not None])
         worth = (ListColumn("worth", 10),) if found.worth_of else ()
         columns = (
-            ListColumn(f"{unit.name} at stake", 11),
+            ListColumn(f"{unit.name} at stake" if stakes else "at stake", 11),
             ListColumn("share", 7),
             *worth,
             ListColumn("", BAR, left=True, from_width=110),

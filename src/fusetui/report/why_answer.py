@@ -70,7 +70,7 @@ def answer(found: Why) -> str:
         if events and not name:
             ranges = plural(events, "range")
             return (
-                f"No GPU events were recorded but {ranges} of CUPTI's counters: this is what "
+                f"No GPU events were recorded, only {ranges} of CUPTI's counters: this is what "
                 f"{threads} did."
             )
         if events:

@@ -47,3 +47,24 @@ def test_another_accelerator_is_named(trace_of: Make, event: Make) -> None:
     found = why(trace_of([event("aten::mul"), work], **ARTEMIS))
     assert "the trace has 1 event of ARTEMIS instead" in answer(found)
     assert "CUDA" not in not_recorded(found)
+
+
+def test_ranges_of_counters_are_no_gpu_events_but_of_a_gpu(trace_of: Make, event: Make) -> None:
+    work = event("gemm", 0, 5, cat="cuda_profiler_range", pid=0, tid=0)
+    found = why(trace_of([event("aten::mul"), work], **GPU))
+    assert answer(found).startswith("No GPU events were recorded, only 1 range of CUPTI's counters")
+    assert "GPU events (ProfilerActivity.CUDA)" in not_recorded(found)
+
+
+def test_a_device_that_the_table_of_peaks_lacks(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
+    """Nothing records more of it; without properties these are asked for."""
+    devices = ([{"id": 0, "name": name}] for name in ("NVIDIA A100", "NVIDIA Foo"))
+    known, unknown = (
+        not_recorded(why(trace_of(launched(1, 0, 10), deviceProperties=one))) for one in devices
+    )
+    assert "table of peaks" not in known
+    assert "The table of peaks does not have this device." in unknown
+    assert "deviceProperties" not in known + unknown
+    assert "deviceProperties" in not_recorded(why(trace_of(launched(1, 0, 10))))
