@@ -60,7 +60,8 @@ def test_a_device_that_the_table_of_peaks_lacks(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
     """Nothing records more of it; without properties these are asked for."""
-    devices = ([{"id": 0, "name": name}] for name in ("NVIDIA A100-SXM4-80GB", "NVIDIA Foo"))
+    names = "NVIDIA A100-SXM4-80GB", "NVIDIA Foo"
+    devices = ([{"id": 0, "name": name, "numSms": 108}] for name in names)
     known, unknown = (
         not_recorded(why(trace_of(launched(1, 0, 10), deviceProperties=one))) for one in devices
     )
