@@ -26,6 +26,7 @@ from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.text.tables import GAP, Column, Unseen, cut, table
 from fusetui.trace.layout.steps import UP_TO
+from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import device_label
 
 CLASSES: Final = {
@@ -322,11 +323,11 @@ def not_recorded(found: Why) -> str:
 
     `Not recorded: input shapes (record_shapes=True), memory events (profile_memory=True).`
     """
-    lacks = dict.fromkeys(
-        f"{one.missing} ({one.record_with})" for one in found.cannot_tell if one.record_with
-    )
+    by = by_key((one for one in found.cannot_tell if one.record_with), lambda one: one.record_with)
+    lacks = [f"{', '.join({one.missing: 0 for one in own})} ({how})" for how, own in by.items()]
+    between = "; " if any(", " in text for text in lacks) else ", "
     where = " in what was read" if found.ends_early else ""
-    told = [f"Not recorded{where}: {', '.join(lacks)}."] if lacks else []
+    told = [f"Not recorded{where}: {between.join(lacks)}."] if lacks else []
     if Unknown("ceiling", LISTED_DEVICE, "") in found.cannot_tell:
         told.append("The table of peaks does not have this device.")
     return " ".join(told)
