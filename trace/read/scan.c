@@ -364,6 +364,18 @@ static int arg_of(Span key) {
     }
 }
 
+/* Other args whose values Python decodes: it refuses numbers out of range, also within a list. */
+static int is_decoded(Span key) {
+    return NAMED(key, "name") || NAMED(key, "labels") || NAMED(key, "sort_index");
+}
+
+/* A value that it decodes for certain: an integer that is not long, a string, true, false or null. */
+static int plainly(Text *text) {
+    int64_t ignored;
+    if (text->at >= text->end || *text->at == '{' || *text->at == '[') return 0;
+    return *text->at == '-' || is_digit(text) ? integer(text, &ignored) : scalar(text);
+}
+
 static int args(Text *text, Event *event) {
     int seen = 0, escaped;
     Span name;
@@ -382,7 +394,7 @@ static int args(Text *text, Event *event) {
             event->odd_device = !integer(text, &found);
             if (event->odd_device) {
                 text->at = first;
-                if (!value(text)) return 0;
+                if (!plainly(text)) return 0;
             } else {
                 event->device = found >= 0 && found < (INT64_C(1) << 31) ? found : -1;
             }
@@ -390,7 +402,7 @@ static int args(Text *text, Event *event) {
             if (!integer(text, &found)) return 0;
             if (arg == CORRELATION) event->correlation = found;
             else if (found > event->external) event->external = found;
-        } else if (!value(text)) {
+        } else if (!(is_decoded(name) ? plainly(text) : value(text))) {
             return 0;
         }
         blanks(text);
