@@ -155,11 +155,11 @@ def _head(state: State) -> TextPicture:
         opened = state.memory.sides
         return TextPicture(opened, lambda w, _: [_title(memory_head(one, w - 2)) for one in opened])
     sides, second = {n: state.sides[n] for n in state.told_sides}, state.second
-    marks, cut = AGAIN * (len(state.sides) == 2), glyphs_for(state.ascii_only).ellipsis
+    marks = AGAIN if len(state.sides) == 2 else ("",) * len(state.sides)
+    cut = glyphs_for(state.ascii_only).ellipsis
 
     def lines(width: int, height: int) -> list[Said]:
-        each = (("".join(marks[n : n + 1]), side) for n, side in sides.items())
-        heads = [_title(f"{mark}{head(side, width - 4)}") for mark, side in each]
+        heads = [_title(f"{marks[n]}{head(side, width - 4)}") for n, side in sides.items()]
         said = [Said(f" {clip(second.said, width - 2, cut)}", "warning")] if second else []
         return [*heads, *said]
 

@@ -21,7 +21,7 @@ EVERYWHERE = (-(2**63), 2**63 - 1)
 NOWHERE = (2**63 - 1, -(2**63))
 BETWEEN = b"\0"  # Separates the texts of args; it cannot occur in JSON text
 
-Question = tuple[Int64s, tuple[str, ...]]
+ArgsQuestion = tuple[Int64s, tuple[str, ...]]
 """Of which events (indices in traceEvents) which args are asked for."""
 Numbered = tuple[Int32s, tuple[bytes, ...]]
 """Of each wanted event of a stretch the index of its args in the texts, -1 for none; and these,
@@ -200,13 +200,13 @@ class Wanted:
 
 
 def arguments_of(
-    events: Events, asked: Sequence[Question], keep_as: str = ""
+    events: Events, asked: Sequence[ArgsQuestion], keep_as: str = ""
 ) -> tuple[Arguments, ...]:
     """Several such questions, answered by one pass over the file."""
     return parted(arguments(events, *joined(asked), keep_as), asked)
 
 
-def parted(every: Arguments, asked: Sequence[Question]) -> tuple[Arguments, ...]:
+def parted(every: Arguments, asked: Sequence[ArgsQuestion]) -> tuple[Arguments, ...]:
     """The answer to each of the questions that were `joined`."""
     if len(asked) == 1:
         return (every,)
@@ -216,7 +216,7 @@ def parted(every: Arguments, asked: Sequence[Question]) -> tuple[Arguments, ...]
     return tuple(_only(every, slice(*rows), map(names.index, some)) for (_, some), rows in each)
 
 
-def joined(asked: Sequence[Question]) -> Question:
+def joined(asked: Sequence[ArgsQuestion]) -> ArgsQuestion:
     """Several questions as one: all orders, and all names."""
     names = tuple(dict.fromkeys(name for _, some in asked for name in some))
     return np.concatenate([orders for orders, _ in asked]), names

@@ -21,7 +21,7 @@ from fusetui.tui.state.action import action, on
 from fusetui.tui.state.offers import RANK_SORTS, RankedJob
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import body, head_height
-from fusetui.tui.state.state import TIMELINE, Outcome, ReadRanks, Size, State, told
+from fusetui.tui.state.state import RANKS, TIMELINE, Outcome, ReadRanks, Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer, RankRow, WorstWait
@@ -68,7 +68,7 @@ def beside_others(state: State) -> Outcome:
 
 
 def _row(state: State) -> RankRow | None:
-    return dict(enumerate(state.job.rows())).get(state.list_of(NAME).cursor)
+    return dict(enumerate(state.job.rows())).get(state.list_of(RANKS).cursor)
 
 
 def _opening(
@@ -126,7 +126,6 @@ def _clocks(rows: Sequence[RankRow], are_shared: bool) -> str:
     return f"the clocks of {names} are known to {duration(sum(sorted(known)[-2:]))}"
 
 
-NAME = "ranks"
 COLUMNS = (
     ListColumn("rank", 6),
     ListColumn("last", 10, from_width=60),
@@ -149,7 +148,7 @@ def _sort(state: State, by: int) -> State:
     return replace(state, job=replace(state.job, sort=next_of([*RANK_SORTS], state.job.sort, by)))
 
 
-_action = partial(action, section="In the ranks", where=on(NAME))
+_action = partial(action, section="In the ranks", where=on(RANKS))
 _AXIS = "at its longest wait, on one time axis"
 _MANY = "as many as the screen has room for, on one time axis"
 
@@ -157,7 +156,7 @@ _MANY = "as many as the screen has room for, on one time axis"
 class RanksPage(ListPage):
     """Enter opens a rank where it waits longest."""
 
-    name, title, key = NAME, "Ranks", "7"
+    name, title, key = RANKS, "Ranks", "7"
     is_table = True
     help = "which rank of a job is late, and who waits for it"
     hints = (

@@ -166,8 +166,9 @@ def shown(state: State, hits: Hits) -> State:
 def shown_row(state: State, row: int, what: str = "") -> State:
     """Selects one slice of the active side, as the only hit; `what`: else its name."""
     what = what or state.side.trace.name_of(row)
-    now = shown(state, Hits(what, state.active, np.array([row]), 0))
-    return told(now, printable(what)) if now.hint == f"1 of 1: {printable(what)}" else now
+    only = Hits(what, state.active, np.array([row]), 0)
+    now = shown(state, only)
+    return told(now, printable(what)) if now.session.hits is only else now
 
 
 def step(state: State, by: int) -> State:

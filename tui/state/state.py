@@ -90,8 +90,8 @@ class Prompt(Enum):
         return self in (Prompt.SET_MARK, Prompt.GO_TO_MARK)
 
 
-TIMELINE, DIFF = "timeline", "diff"  # the pages that the state itself opens
-PAIRED = frozenset({TIMELINE, DIFF, "ranks", MEMORY})  # pages about both of two traces
+TIMELINE, DIFF, RANKS = "timeline", "diff", "ranks"  # pages that the state itself knows
+PAIRED = frozenset({TIMELINE, DIFF, RANKS, MEMORY})  # pages about both of two traces
 
 
 class Size(msgspec.Struct, frozen=True):

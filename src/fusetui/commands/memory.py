@@ -100,7 +100,7 @@ def _is_trace(path: str) -> bool:
 
 
 def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTrace]:
-    from fusetui.analysis.memory.of_trace import memory_of_trace
+    from fusetui.analysis.memory.of_trace import memory_of_trace, start_us
     from fusetui.report.memory import TracedMemoryDocument
     from fusetui.report.memory_words import no_events
 
@@ -108,7 +108,7 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTra
         raise CommandError(f"{path} is a trace, which tells the op that allocated: leave --by out.")
     trace, _ = loaded = load(path)
     try:
-        at = _moment(args.at, (trace.epoch_ns + trace.begin_ns) // 1000)
+        at = _moment(args.at, start_us(trace))
         devices = memory_of_trace(trace, at)
     except NoMoment as missing:
         raise CommandError(f"{path}: {missing}") from None

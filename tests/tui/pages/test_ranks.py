@@ -23,11 +23,10 @@ from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import rank
 from fusetui.tui.pages import ranks
-from fusetui.tui.pages.ranks import NAME, NO_JOB
-from fusetui.tui.registry import arrived
+from fusetui.tui.pages.ranks import NO_JOB
 from fusetui.tui.state import reading
 from fusetui.tui.state.offers import RANK_SORTS, job_of_paths, offers_of
-from fusetui.tui.state.state import OVERLAY, Chooser, Read, ReadRanks, Size, State
+from fusetui.tui.state.state import NO_JOB, OVERLAY, RANKS, Chooser, Read, ReadRanks, Size, State
 
 Screen = Callable[[str, str], None]
 
@@ -205,7 +204,7 @@ def test_the_list_of_traces_offers_the_job(paths: tuple[str, ...]) -> None:
     sides = make_sides([open_trace(paths[0])], ["rank0"])
     opened_now = arrived(outcome[0], sides)
     assert isinstance(opened_now, tuple)
-    assert (opened_now[0].page, opened_now[1]) == (NAME, ReadRanks(paths))
+    assert (opened_now[0].page, opened_now[1]) == (RANKS, ReadRanks(paths))
 
 
 def test_files_that_are_no_ranks_are_not_offered() -> None:

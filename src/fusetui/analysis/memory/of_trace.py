@@ -95,9 +95,8 @@ def _kind(device: Device) -> str:
 def _told(trace: Trace, device: Device, history: History, event: int) -> TracedMemory:
     names, events = (*trace.names, NO_OP), history.events
     op, around = (int(column[event]) for column in (events.stack, events.user_metadata))
-    start = (trace.epoch_ns + trace.begin_ns) // 1000
     return TracedMemory(
-        **totals(history, event) | {"start_time_us": start},
+        **totals(history, event) | {"start_time_us": start_us(trace)},
         kind=_kind(device),
         process=device[0],
         place=names[op] if event != BEFORE and op < len(trace.names) else None,
@@ -107,6 +106,10 @@ def _told(trace: Trace, device: Device, history: History, event: int) -> TracedM
             for one in held_at(history, event, names.__getitem__)
         ),
     )
+
+
+def start_us(trace: Trace) -> int:
+    return (trace.epoch_ns + trace.begin_ns) // 1000
 
 
 def _sampled(trace: Trace) -> dict[Device, list[Sampled]]:

@@ -30,7 +30,7 @@ from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.events import Question, arguments, parsed
+from fusetui.trace.model.events import ArgsQuestion, arguments, parsed
 from fusetui.trace.model.memo import once
 
 KEPT_AS = "transfers"
@@ -107,7 +107,7 @@ def _issued(trace: Trace) -> _Issued:
     return _Issued(rows, launch, issued, thread, comms, marks, every)
 
 
-def args_asked(trace: Trace) -> Question:
+def args_asked(trace: Trace) -> ArgsQuestion:
     """What `collectives_on_gpu` reads: indices in traceEvents, and names of args."""
     found = once(trace, _issued)
     rows = np.concatenate((found.rows, found.comms, found.marks))

@@ -23,7 +23,7 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import distinct, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.events import Arguments, Question, arguments, arguments_of, parsed
+from fusetui.trace.model.events import ArgsQuestion, Arguments, arguments, arguments_of, parsed
 from fusetui.trace.model.ids import Id
 
 Rows = NDArray[np.intp]
@@ -121,7 +121,7 @@ def _of_each(ops: NDArray[np.integer], found: Arguments) -> Arguments:
     return Arguments(number[place], found.texts)
 
 
-def args_asked(trace: Trace, rows: Rows) -> tuple[Question, Question]:
+def args_asked(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQuestion]:
     """What is read of their args and of their ops': indices in traceEvents, and names of args."""
     ops = distinct(trace.op[rows])
     return (trace.order[ops[ops >= 0]], INPUTS), (trace.order[rows], LAUNCH)
