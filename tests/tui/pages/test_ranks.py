@@ -24,9 +24,10 @@ from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import rank
 from fusetui.tui.pages import ranks
 from fusetui.tui.pages.ranks import NO_JOB
+from fusetui.tui.registry import arrived
 from fusetui.tui.state import reading
 from fusetui.tui.state.offers import RANK_SORTS, job_of_paths, offers_of
-from fusetui.tui.state.state import NO_JOB, OVERLAY, RANKS, Chooser, Read, ReadRanks, Size, State
+from fusetui.tui.state.state import OVERLAY, RANKS, Chooser, Read, ReadRanks, Size, State
 
 Screen = Callable[[str, str], None]
 
