@@ -21,6 +21,7 @@ import orjson
 from fusetui import kernels
 from fusetui.report.output import emit, speaks_unicode
 from fusetui.text.printable import printable
+from fusetui.trace.new_file import replaced_file
 
 from .errors import CaptureError, Progress, sentence, tell
 from .folder import (
@@ -318,11 +319,8 @@ def _show_guesses(runs: Runs) -> bool:
 
 def _replace(path: Path, content: bytes) -> None:
     """Writes a file completely or not at all. Raises CaptureError."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        part.write_bytes(content)
-        part.replace(path)
+        with replaced_file(path) as file:
+            file.write(content)
     except OSError as error:
-        with suppress(OSError):
-            part.unlink()
         raise CaptureError(f"Cannot write {path}: {error.strerror}.") from error

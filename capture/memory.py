@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import platform
 import sys
 from collections.abc import Iterator
@@ -46,8 +47,8 @@ def memory_history(is_wanted: bool, path: Path, failed: Path | None = None) -> I
         places = (Path(f"{name}.pickle") for name in numbered(wanted.pop()))
         with suppress(Exception):  # the error itself is told by torch
             place = next(place for place in places if not os.path.lexists(place))
-            with new_file(str(place)) as part:
-                memory._dump_snapshot(str(part))
+            with new_file(str(place)) as file:
+                pickle.dump(memory._snapshot(), file)
             tell(f"GPU memory ran out: fusetui memory {place} tells why.")
 
     has_unwinder = sys.platform == "linux" and platform.machine() == "x86_64"

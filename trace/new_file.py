@@ -1,16 +1,27 @@
-"""Files that are there once they are complete."""
+"""New files, which appear under their name once they are complete.
+
+Every writer of fusetui creates its files here. A file is written under a temporary
+name that nobody can predict, and is created exclusively and without following links:
+nobody else who may write to the folder can place a file or a link there first.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.source import reason
 
 EXISTS = "{} exists already: give another name, or move it away."
+TEMPORARY_SUFFIX = ".part"
+
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL
+_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class CannotWrite(TraceError):  # noqa: N818
@@ -18,32 +29,73 @@ class CannotWrite(TraceError):  # noqa: N818
 
 
 @contextmanager
-def new_file(path: str, *, replace: bool = False) -> Iterator[Path]:
-    """The name of a file to create, which gets its own name when the block ends. Raises CannotWrite
-    for what the system refuses, also within the block, and leaves nothing behind."""
+def new_file(path: str, *, replace: bool = False) -> Iterator[IO[bytes]]:
+    """A file open for writing, which gets its name when the block ends.
+
+    With `replace` it takes the place of a regular file of that name. Raises
+    CannotWrite for what the system refuses, also within the block, and leaves
+    nothing behind.
+    """
     check_new(path, replace=replace)
-    part = Path(f"{path}.{os.getpid()}.part")
     try:
-        yield part
-        if replace:
-            part.replace(path)
-            return
-        try:
-            os.link(part, path)
-        except FileExistsError:
-            raise CannotWrite(EXISTS.format(path)) from None  # by now
-        except OSError:  # a file system without hard links
-            part.rename(path)
+        with temporary_file(Path(path), mode=0o666) as (file, temporary):
+            yield file
+            file.close()
+            if replace:
+                temporary.replace(path)
+            else:
+                _publish(temporary, path)
     except OSError as error:
         raise CannotWrite(f"{path} cannot be written: {reason(error)}.") from None
+
+
+@contextmanager
+def replaced_file(place: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the place of whatever is at `place` when the block ends.
+
+    Others see the old file or the complete new one, which only this user can read.
+    Raises OSError, leaving nothing unfinished.
+    """
+    with temporary_file(place, mode=0o600) as (file, temporary):
+        yield file
+        file.close()
+        temporary.replace(place)
+
+
+@contextmanager
+def temporary_file(place: Path, *, mode: int) -> Iterator[tuple[IO[bytes], Path]]:
+    """A file beside `place`, and its path, which is gone when the block ends.
+
+    The block renames the file to keep it. `mode` holds its permissions, of which the
+    umask takes some away. Raises OSError.
+    """
+    random_part = secrets.token_hex(4)
+    temporary = place.with_name(f"{place.name}.{random_part}{TEMPORARY_SUFFIX}")
+    file = os.fdopen(os.open(temporary, _CREATE | _SAFELY, mode), "w+b")
+    try:
+        yield file, temporary
     finally:
+        with suppress(OSError):  # the block closes it to hear of a full disk
+            file.close()
         with suppress(OSError):
-            part.unlink()
+            temporary.unlink()
 
 
 def check_new(path: str, *, replace: bool = False) -> None:
-    """Raises CannotWrite unless a file of this name can be created, or replaced: no device is."""
+    """Raises CannotWrite unless a file of this name can be created, or replaced: no
+    device is."""
     if os.path.lexists(path) and not (replace and os.path.isfile(path)):
         raise CannotWrite(EXISTS.format(path))
     if not os.path.isdir(os.path.dirname(path) or "."):
         raise CannotWrite(f"{path} cannot be written: there is no such folder.")
+
+
+def _publish(temporary: Path, path: str) -> None:
+    """Gives a complete file its name. Raises OSError, and CannotWrite if another file
+    has got that name meanwhile."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise CannotWrite(EXISTS.format(path)) from None
+    except OSError:  # a file system without hard links
+        temporary.rename(path)

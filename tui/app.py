@@ -26,6 +26,8 @@ from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
 from fusetui.tui.ending import Ending
 from fusetui.tui.keymap import Keymap, user_keymap
 from fusetui.tui.loading import TracesLoaded
+from fusetui.tui.palette import ID as PALETTE_ID
+from fusetui.tui.palette import Palette
 from fusetui.tui.performing import Answered, Performing
 from fusetui.tui.state import commands, memory, moving, reading, search
 from fusetui.tui.state.action import Action, Run, all_keys_text, applies, perform
@@ -227,6 +229,10 @@ class FusetuiApp(Ending):
     def on_resize(self, event: events.Resize) -> None:
         if (size := Size(*event.size)) != self.state.size:
             self.do(partial(replace, size=size))
+
+    def action_command_palette(self) -> None:
+        if not Palette.is_open(self):
+            self.push_screen(Palette(id=PALETTE_ID))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         for action in registry.ACTIONS:

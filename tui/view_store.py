@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui.text.printable import printable
-from fusetui.trace.cache.folder import replace_whole
+from fusetui.trace.new_file import replaced_file
 from fusetui.tui.layout.lanes import ALL, FOLDED, Arrangement, Lane
 from fusetui.tui.layout.view import Side, first_view
 from fusetui.tui.state.session import Bookmark
@@ -158,7 +158,8 @@ def _place(path: str) -> Path | None:
 def _write(place: Path, content: bytes) -> None:
     """Others see the old file or the complete new one; of too many files the oldest go."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace_whole(place, lambda file: file.write(content), ".part")
+    with replaced_file(place) as file:
+        file.write(content)
     ours = sorted(place.parent.glob("[0-9a-f]*.json"), key=lambda file: file.stat().st_mtime_ns)
     for old in ours[:-MOST]:
         old.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """The lines of capture that only a GPU runs, run without one: tests/fake_gpu.py stands in."""
 
 import json
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -125,7 +126,11 @@ def test_a_loop_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def history(calls: Mapping[str, int], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def history(
+    calls: Mapping[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> list[Any]:
     """What is asked of torch's memory history, and the observers of memory that ran out."""
     found: list[Any] = []
 
@@ -137,7 +142,13 @@ def history(calls: Mapping[str, int], monkeypatch: pytest.MonkeyPatch) -> list[A
         found.append(enabled)
 
     monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", recorded)
+
+    def snapshot() -> object:
+        found.append("snapshot")
+        return pickle.loads(trained(tmp_path_factory.mktemp("memory")).read_bytes())
+
     monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", dump)
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", snapshot)
     attach = "_cuda_attach_out_of_memory_observer"
     monkeypatch.setattr(torch._C, attach, found.append, raising=False)
     return found
@@ -180,7 +191,7 @@ def test_a_loop_that_runs_out_of_memory(
     runs_out(history, tmp_path / "a")
     ran_out = history[1]
     ran_out(0, 1, 2, 3)
-    assert history == ["all", ran_out, "dump", None]
+    assert history == ["all", ran_out, "snapshot", None]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a-oom-2.pickle", "a-oom.pickle"]
     assert read_snapshot(str(tmp_path / "a-oom-2.pickle")).segments
     assert "fusetui memory " in capsys.readouterr().err
@@ -189,11 +200,10 @@ def test_a_loop_that_runs_out_of_memory(
 def test_an_observer_that_fails_hides_no_error(
     history: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(path: str) -> None:
-        Path(path).write_bytes(b"half")
+    def fails() -> None:
         raise OSError("no space")
 
-    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", fails)
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", fails)
     runs_out(history, tmp_path / "a")
     assert [*tmp_path.iterdir()] == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,31 @@ def test_a_report_is_exported_once(
     assert Path(place).is_relative_to(tmp_path / "cache")
     answered(monkeypatch, "")
     assert exported(report) == place
+
+
+def test_a_link_of_another_user_in_the_cache_is_not_opened(
+    report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path)
+    answered(monkeypatch, "y\n")
+    place = Path(exported(report))
+    place.unlink()
+    (tmp_path / "foreign.sqlite").write_bytes(b"foreign")
+    place.symlink_to(tmp_path / "foreign.sqlite")
+    answered(monkeypatch, "y\n")
+    assert Path(exported(report)).read_bytes() == b"a report"
+    assert (tmp_path / "foreign.sqlite").read_bytes() == b"foreign"
+
+
+def test_an_export_of_another_user_is_not_opened(
+    report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path)
+    answered(monkeypatch, "y\n")
+    exported(report)
+    monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+    answered(monkeypatch, "\n")
+    assert exported(report) == report
 
 
 def test_only_if_the_user_wants_it(

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from fusetui import cli
 from fusetui.attach import recording
 from fusetui.commands import open as opening
 from fusetui.commands.errors import guarded
+from fusetui.signals import ENDED, Ended
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the door is Linux's")
 FAKE = str(ROOT / "tests/attach/fake_job.py")
@@ -100,5 +102,26 @@ def test_watch_waits_for_the_newest_trace(monkeypatch: pytest.MonkeyPatch, tmp_p
             (tmp_path / "c.json").write_text("[1]")
 
     monkeypatch.setattr("time.sleep", sleep)
+    monkeypatch.setattr(opening, "has_terminal", lambda: True)
     assert opening.waited_for(tmp_path, old) == new
     assert turns == 4
+
+
+def test_watch_ends_when_its_terminal_is_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr(opening, "has_terminal", lambda: False)
+    with pytest.raises(Ended):
+        opening.waited_for(tmp_path, None)
+
+
+def test_watch_ends_with_the_signal_that_ended_its_app(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trace = tmp_path / "a.json"
+    monkeypatch.setattr(opening, "has_terminal", lambda: True)
+    monkeypatch.setattr(opening, "waited_for", lambda folder, shown: trace)
+    monkeypatch.setattr(opening, "browse", lambda names: ENDED + signal.SIGTERM)
+    code = opening.run_watch(Namespace(folder=str(tmp_path)))
+    assert code == ENDED + signal.SIGTERM

@@ -44,7 +44,8 @@ SIZES = ((80, 24), (100, 30), (40, 10), (200, 50), (20, 5), (1, 1), (300, 80))
 LEAVING = ("q", "ctrl+c")
 KEYS = tuple(key for action in ACTIONS for key in action.keys if key not in LEAVING)
 OTHER_KEYS = ("tab", "backspace", "b", "e", "A", "delete", "f5", "é", "ctrl+d", "ctrl+a")
-"""Not ctrl+p: the palette is Textual's, whose list fails when it is paged before it is laid out."""
+PALETTE_KEYS = ("ctrl+p", "enter", "escape", "down", "pagedown", "w", "h", "y")
+LONGEST_BURST = 5  # keys of the palette that are pressed without waiting in between
 
 TEXTS = ("a", "aten", "Mm", "", "\x00", "[red]", "(", "*", "ProfilerStep", "é", "\u202e", "gemm")
 TIMES = ("0ns", "-1ns", "12.5ms", "999999s", "5 us", "1e3", "1.5", "999999999999999999s")
@@ -91,8 +92,10 @@ def _step(rnd: Random) -> Step:
     share = rnd.random()
     if share < 0.75:
         return "key", rnd.choice(KEYS)
-    if share < 0.8:
+    if share < 0.79:
         return "key", rnd.choice(OTHER_KEYS)
+    if share < 0.8:
+        return "burst", "ctrl+p", *rnd.choices(PALETTE_KEYS, k=rnd.randint(1, LONGEST_BURST))
     if share < 0.86:
         return "type", "slash", rnd.choice((*TEXTS, *words.NAMES))
     if share < 0.91:
@@ -165,6 +168,8 @@ async def _do(app: FusetuiApp, pilot: Pilot[int], step: Step, paths: Sequence[Pa
     match step:
         case "key", key:
             await pilot.press(key)
+        case "burst", *keys:
+            await pilot.press(*keys)
         case "type", key, text:
             await pilot.press(key)
             for char in text.format(trace=paths[0], other=paths[1]):

@@ -20,6 +20,7 @@ import msgspec
 
 from fusetui.text.figures import amount
 from fusetui.text.patterns import late
+from fusetui.trace.new_file import TEMPORARY_SUFFIX, replaced_file
 from fusetui.trace.read.document import read_at
 
 PLACE = "FUSETUI_CACHE"  # the environment variable that holds the folder, or `off`
@@ -30,14 +31,13 @@ STALE = 3600  # seconds after which an unfinished file is considered abandoned
 
 MAGIC = b"fusetui\x1a"
 """The first bytes of every entry of any version, also while it is being written."""
-SUFFIX = ".part"
 BESIDE = (
     *("autograd", "callers", "captured", "dependencies", "graphs", "inputs", "memory", "nodes"),
     *("ranks", "sizes", "transfers"),
 )
 """What may be kept beside an entry: the last part of the names of such files."""
 _ENTRY = late(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")
-_UNFINISHED = late(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
+_UNFINISHED = late(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(TEMPORARY_SUFFIX)}")
 
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _CAREFULLY = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -68,6 +68,15 @@ def cache_folder() -> Path | None:
     return folder if folder.is_absolute() else None
 
 
+def is_own_file(place: Path) -> bool:
+    """Whether there is a regular file of this user at `place`, itself and not a link to one."""
+    try:
+        _regular(os.lstat(place))
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
 def open_own(place: Path) -> Iterator[IO[bytes]]:
     """Opens the file at an entry's place, if it is a regular file of this user. Raises OSError.
@@ -83,29 +92,11 @@ def open_own(place: Path) -> Iterator[IO[bytes]]:
 def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Others see the old file or the complete new one; a file of this name that is not an entry is
     kept. Raises OSError, leaving nothing unfinished."""
-
-    def checked(out: IO[bytes]) -> None:
-        _regular(os.fstat(out.fileno()))  # some file systems give every file to one user
-        write(out)
-
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if _may_replace(place):
-        replace_whole(place, checked, SUFFIX)
-
-
-def replace_whole(place: Path, write: Callable[[IO[bytes]], object], suffix: str) -> None:
-    """Writes to a temporary name, then renames. Raises OSError, leaving nothing unfinished."""
-    import tempfile  # not needed when a trace comes from the cache
-
-    handle, name = tempfile.mkstemp(suffix, f"{place.name}.", place.parent)
-    try:
-        with os.fdopen(handle, "wb") as out:
+        with replaced_file(place) as out:
+            _regular(os.fstat(out.fileno()))  # some file systems give every file to one user
             write(out)
-        os.replace(name, place)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 def make_room(folder: Path) -> None:
@@ -140,7 +131,7 @@ def own_files(folder: Folder) -> Iterator[OwnFile]:
     with os.scandir(folder) as found:
         for item in found:
             finished = _ENTRY.fullmatch(item.name) is not None
-            if finished or item.name.endswith(SUFFIX):
+            if finished or item.name.endswith(TEMPORARY_SUFFIX):
                 with suppress(OSError):  # it is gone, or we may not read it
                     state = _stat(folder, item.name)
                     if _is_own(folder, item.name, state):

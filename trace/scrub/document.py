@@ -166,7 +166,7 @@ def save(out: str, texts: Iterator[bytes]) -> None:
     """Writes the texts to a new file, compressed as its name says. Raises CannotWrite, leaving
     nothing behind."""
     check_target(out)
-    with new_file(out) as part, part.open("xb") as file:
+    with new_file(out) as file:
         packed: Any = file  # not given by name, which it would contain
         if out.endswith(".gz"):
             packed = igzip_threaded.open(file, "wb", LEVEL, threads=1)

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -37,8 +38,9 @@ from fusetui.commands.sources import (
 from fusetui.commands.terminal import has_terminal, needs_ascii
 from fusetui.report.output import emit
 from fusetui.sample_traces import lessons
+from fusetui.signals import ENDED, HUNG_UP, Ended
 from fusetui.text.figures import size
-from fusetui.trace.cache.folder import cache_folder
+from fusetui.trace.cache.folder import cache_folder, is_own_file
 from fusetui.trace.formats import looks_like_a_trace
 from fusetui.trace.read.remote import is_remote
 from fusetui.tui.state.offers import Offer
@@ -219,7 +221,8 @@ LOOK_S = 0.5  # between two looks; a file that is the same in both is whole
 
 
 def run_watch(args: Namespace) -> int:
-    """Runs until it is interrupted. Raises CommandError without a terminal or a folder."""
+    """Runs until it is interrupted; returns the exit code of the signal that ended it.
+    Raises CommandError without a terminal or a folder."""
     folder = Path(args.folder)
     if not folder.is_dir():
         raise CommandError(f"{folder} is no folder.")
@@ -230,7 +233,9 @@ def run_watch(args: Namespace) -> int:
         beside = f", to open it beside {shown.name}" if shown else ""
         say(f"Waiting for a new trace in {folder}{beside} (Ctrl+C ends this).")
         new = waited_for(folder, shown)
-        browse([str(one) for one in (shown, new) if one is not None])
+        code = browse([str(path) for path in (shown, new) if path is not None])
+        if code >= ENDED:
+            return code
         shown = new
 
 
@@ -248,6 +253,8 @@ def waited_for(folder: Path, shown: Path | None) -> Path:
             return found[0]
         last = found
         time.sleep(LOOK_S)
+        if not has_terminal():
+            raise Ended(HUNG_UP)  # a terminal may go away without a signal, as with nohup
 
 
 def _state(path: Path | None) -> tuple[Path, float, int] | None:
@@ -255,12 +262,15 @@ def _state(path: Path | None) -> tuple[Path, float, int] | None:
 
 
 def exported(path: str) -> str:
-    """The export of a report; of any other file, and where nothing can be exported, the path. Asks
-    before it exports. Raises CommandError if nsys fails."""
+    """The export of a report; of any other file, and where nothing can be exported, the path.
+
+    Asks before it exports. An export of another user in a shared cache folder is not
+    used. Raises CommandError if nsys fails.
+    """
     is_report = path.endswith(".nsys-rep") and os.path.isfile(path)
     if not is_report or (place := _place(path)) is None:
         return path
-    if not place.is_file():
+    if not is_own_file(place):
         nsys = shutil.which("nsys")
         if nsys is None or not sys.stdin.isatty():
             return path
@@ -277,25 +287,29 @@ def _place(path: str) -> Path | None:
     if folder is None:
         return None
     state = os.stat(path)
-    told = f"{os.path.realpath(path)}\0{state.st_size}\0{state.st_mtime_ns}"
-    hashed = blake2b(os.fsencode(told), digest_size=8).hexdigest()
+    identity = f"{os.path.realpath(path)}\0{state.st_size}\0{state.st_mtime_ns}"
+    hashed = blake2b(os.fsencode(identity), digest_size=8).hexdigest()
     return folder / "nsys" / f"{Path(path).stem}-{hashed}.sqlite"
 
 
 def _export(nsys: str, path: str, place: Path) -> None:
-    part = place.with_suffix(".part.sqlite")
-    command = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output"]
+    """Has nsys write the export into a new folder that only this user can enter, then
+    moves it to `place`. Raises CommandError."""
+    options = ("export", "--type", "sqlite", "--force-overwrite", "true", "--output")
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(
-            [*command, str(part), os.path.abspath(path)], stdout=sys.stderr, check=False
-        )
-        if done.returncode == 0:
-            part.replace(place)
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as private:
+            export = Path(private, place.name)
+            done = subprocess.run(
+                [nsys, *options, str(export), os.path.abspath(path)],
+                stdout=sys.stderr,
+                check=False,
+            )
+            if done.returncode != 0:
+                raise CommandError(
+                    f"nsys could not export {path}: it ended with {done.returncode}."
+                )
+            export.replace(place)
     except OSError as error:
         raise CommandError(f"nsys cannot export {path}: {error.strerror}.") from None
-    finally:
-        part.unlink(missing_ok=True)
-    if done.returncode != 0:
-        raise CommandError(f"nsys could not export {path}: it ended with {done.returncode}.")
     say(f"{place} is the export; it stays there until you remove it.")

@@ -63,8 +63,8 @@ def run_picture(args: Namespace) -> int:
 
         style = "body{margin:0}svg{max-width:100%;height:auto}"
         svg = document(f"fusetui: {args.trace}", svg, style, light=args.light is not False)
-    with new_file(args.out) as place:
-        place.write_bytes(rasterizer(svg) if rasterizer else svg.encode())
+    with new_file(args.out) as file:
+        file.write(rasterizer(svg) if rasterizer else svg.encode())
     emit(f"{printable(args.out)}: the page {page}.")
     return max(one.code for one in loaded)
 
@@ -106,8 +106,8 @@ def run_report(args: Namespace) -> int:
         content = html_of(sides, found, args.light, most).encode()
         if len(content) < LARGEST:
             break
-    with new_file(args.out) as place:
-        place.write_bytes(content)
+    with new_file(args.out) as file:
+        file.write(content)
     emit(f"{printable(args.out)}: a report of {plural(len(traces), 'trace')}.")
     return max(one.code for one in loaded)
 
@@ -137,8 +137,8 @@ def run_stacks(args: Namespace) -> int:
     if args.out is None:
         write(text)
         return code
-    with new_file(args.out) as place:
-        place.write_text(text, encoding="utf-8")
+    with new_file(args.out) as file:
+        file.write(text.encode())
     emit(f"{printable(args.out)}: {duration(flame.whole_ns)} of {time} time.")
     return code
 

@@ -69,8 +69,8 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
         for part in TEXTS[form](some):
             write(part)
     elif form == TABLE:
-        with new_file(args.output) as place:
-            place.write_text(f"{_text(some, args, Unseen(0))}\n", encoding="utf-8")
+        with new_file(args.output) as file:
+            file.write(f"{_text(some, args, Unseen(0))}\n".encode())
     else:
         save(some, args.output, form)
     if args.output:

@@ -69,8 +69,8 @@ def told(args: Namespace, cases: Sequence[Case], more: Iterable[str]) -> int:
             except OSError as error:
                 raise CommandError(f"{SUMMARY} cannot be written: {error.strerror}.") from None
     if args.junit is not None:
-        with new_file(args.junit, replace=True) as part:
-            part.write_text(junit(args.command, cases), encoding="utf-8")
+        with new_file(args.junit, replace=True) as file:
+            file.write(junit(args.command, cases).encode())
     found = {one.outcome for one in cases}
     return next((outcome.value[2] for outcome in Outcome if outcome in found), errors.DONE)
 

@@ -125,11 +125,11 @@ def save(table: ColumnTable, path: str, form: str | None = None, *, replace: boo
     if chosen == "parquet":
         names = ("pyarrow", "pyarrow.parquet")
         arrow, parquet = (needed(name, "Parquet", "parquet") for name in names)
-        with new_file(path, replace=replace) as part, part.open("wb") as file:
+        with new_file(path, replace=replace) as file:
             parquet.write_table(arrow.table(table), file)
         return
-    with new_file(path, replace=replace) as part, part.open("w", encoding="utf-8", newline="") as f:
-        f.writelines(TEXTS[chosen](table))
+    with new_file(path, replace=replace) as file:
+        file.writelines(text.encode() for text in TEXTS[chosen](table))
 
 
 BATCH = 1 << 16  # rows whose texts are written at once

@@ -1,0 +1,34 @@
+"""The command palette: Textual's, which closes once however fast keys arrive."""
+
+from __future__ import annotations
+
+from textual import on
+from textual.await_complete import AwaitComplete
+from textual.command import CommandPalette
+from textual.widgets import Input
+
+ID = "--command-palette"
+"""The id that Textual's own palette has, so that its styles apply."""
+
+
+class Palette(CommandPalette):
+    """Ignores what arrives between its end and its last frame.
+
+    Textual's palette handles a second Enter while it closes: it runs the command once
+    more and closes whatever screen is below it, and the app fails if there is none.
+    """
+
+    _is_closing = False
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        """Closes the palette the first time, and does nothing afterwards."""
+        if self._is_closing:
+            return AwaitComplete.nothing()
+        self._is_closing = True
+        return super().dismiss(result)
+
+    @on(Input.Submitted)
+    def _ignore_while_closing(self, message: Input.Submitted) -> None:
+        if self._is_closing:
+            message.stop()
+            message.prevent_default()
