@@ -46,6 +46,7 @@ def test_the_variable_comes_first(file: Path) -> None:
         ("theme", "is not valid TOML"),
         ("theme = " + "[" * 100_000, "is nested too deeply."),
         ("#" * ((1 << 20) + 1), "is larger than 1 MiB."),
+        ("theme = " + "9" * 5000, "contains a number with too many digits."),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(file: Path, text: str, sentence: str) -> None:

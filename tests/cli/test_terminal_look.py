@@ -84,13 +84,26 @@ def test_ascii_by_the_locale(environment: dict[str, str], expected: bool) -> Non
     assert needs_ascii(environment, "utf-8") is expected
 
 
+def test_colors_that_textual_does_not_know_are_ignored() -> None:
+    environment = {"TERM": "xterm", "TEXTUAL_COLOR_SYSTEM": "nope"}
+    prepare(environment)
+    assert environment == {"TERM": "xterm"}
+
+
 def test_ascii_where_the_stream_has_nothing_else() -> None:
     assert needs_ascii({"LANG": "en_US.UTF-8"}, "ascii")
 
 
 @pytest.mark.parametrize(
     ("value", "light"),
-    [("15;0", False), ("0;15", True), ("0;default;15", True), ("15;8", False), ("", None)],
+    [
+        ("15;0", False),
+        ("0;15", True),
+        ("0;default;15", True),
+        ("15;8", False),
+        ("", None),
+        ("9" * 5000, None),
+    ],
 )
 def test_the_background_by_a_variable(value: str, light: bool | None) -> None:
     assert light_by_variable(value) is light

@@ -137,6 +137,7 @@ def database_of(name: str) -> list[str]:
         ("select 1; select 2", "SQL: one query is needed, not 2."),
         ("select 'a'::int", "SQL: Could not convert string 'a' to INT32."),
         ("select '\udc80'", "SQL: the query is not valid UTF-8."),
+        ("select unhex('\U0001f600')", "SQL: the query fails, with a message that is not UTF-8."),
         ("select " + "(" * 9000 + "1" + ")" * 9000, "SQL: Max expression depth"),
     ],
 )

@@ -205,11 +205,15 @@ def run_run(args: Namespace) -> int:
     return child.returncode if child.returncode >= 0 else ENDED - child.returncode
 
 
+def _may_hold_folders(where: str) -> bool:
+    return os.path.isdir(where) and os.access(where, os.W_OK | os.X_OK)
+
+
 @contextmanager
 def sockets() -> Iterator[str]:
     """A private folder for sockets, whose path is short enough for libkineto."""
     where = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
-    if len(os.fsencode(where)) > LONGEST_FOLDER - 20 or not os.access(where, os.W_OK):
+    if len(os.fsencode(where)) > LONGEST_FOLDER - 20 or not _may_hold_folders(where):
         where = "/tmp"
     with tempfile.TemporaryDirectory(None, "fusetui-", where, ignore_cleanup_errors=True) as made:
         yield made

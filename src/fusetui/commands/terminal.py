@@ -28,6 +28,11 @@ from fusetui.text.toml import table_in, text_of
 
 TRUECOLOR = {"alacritty", "contour", "direct", "foot", "ghostty", "kitty", "rio", "wezterm"}
 """Parts of TERM of terminals that have true color, all of them by their documentation."""
+COLOR_SYSTEM = "TEXTUAL_COLOR_SYSTEM"
+COLOR_SYSTEMS = {"auto", "standard", "256", "truecolor", "windows"}
+"""What that variable may hold, as Rich names them (rich.console.COLOR_SYSTEMS)."""
+COLOR_NUMBER = late(r"[0-9]{1,3}")
+LIGHT_COLORS = {7, *range(9, 16)}  # of the 16 of a terminal
 MANY_COLORS = {"screen", "tmux", "256color"}  # those that have 256
 PATIENCE = 1.0  # seconds; a terminal that answers does so within one round trip
 QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
@@ -49,8 +54,10 @@ def prepare(environment: MutableMapping[str, str]) -> None:
     for name in ("COLUMNS", "LINES"):
         environment.pop(name, None)
     known = color_system(environment)
-    if known and not environment.get("TEXTUAL_COLOR_SYSTEM"):
-        environment["TEXTUAL_COLOR_SYSTEM"] = known
+    if environment.get(COLOR_SYSTEM) not in COLOR_SYSTEMS:
+        environment.pop(COLOR_SYSTEM, None)  # Textual would fail with what it does not know
+    if known and COLOR_SYSTEM not in environment:
+        environment[COLOR_SYSTEM] = known
 
 
 def color_system(environment: Mapping[str, str]) -> str:
@@ -93,7 +100,7 @@ def background(theme: str, environment: Mapping[str, str]) -> tuple[bool, str]:
 def light_by_variable(value: str) -> bool | None:
     """`15;0`, as rxvt and Konsole set it, are the text's and the background's of 16 colors."""
     last = value.rpartition(";")[2]
-    return int(last) in (7, *range(9, 16)) if last.isdecimal() else None
+    return int(last) in LIGHT_COLORS if COLOR_NUMBER.fullmatch(last) else None
 
 
 def may_ask(environment: Mapping[str, str]) -> bool:
@@ -197,7 +204,7 @@ def ignored_colors(environment: Mapping[str, str]) -> Iterator[str]:
     """A sentence if COLORFGBG says nothing; `default`, of rxvt, is a color that is none of 16."""
     text = environment.get(COLORS, "")
     last = text.rpartition(";")[2]
-    if text and last != "default" and not last.isdecimal():
+    if text and last != "default" and not COLOR_NUMBER.fullmatch(last):
         yield (
             f"{COLORS} is {text!r} and is ignored: it should name the colors of text and "
             "background, as in 15;0; --theme light or dark decides."

@@ -106,6 +106,8 @@ class SqlTables:
         except self._engine.Error as error:
             said = " ".join(KIND.sub("", PLACE.sub("", str(error))).split())
             raise WrongSql(f"SQL: {said.rstrip('.!')}{'' if said.endswith('?') else '.'}") from None
+        except UnicodeDecodeError:  # DuckDB quotes bytes of the query in what it reports
+            raise WrongSql("SQL: the query fails, with a message that is not UTF-8.") from None
 
     def interrupt(self) -> None:
         """Ends a query from another thread, which then raises WrongSql."""

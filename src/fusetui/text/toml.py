@@ -41,3 +41,5 @@ def table_in(text: str, path: object) -> dict[str, Any]:
         raise WrongFile(f"{path} is not valid TOML: {error}.") from None
     except RecursionError:
         raise WrongFile(f"{path} is nested too deeply.") from None
+    except ValueError:  # of int(), which takes 4,300 digits
+        raise WrongFile(f"{path} contains a number with too many digits.") from None
