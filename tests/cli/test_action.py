@@ -97,12 +97,12 @@ class Runner:
         path = Path(filled(step["with"]["path"], values))
         key = self.cache / filled(step["with"]["key"], values)
         if step["uses"].startswith("actions/cache/save@"):
-            shutil.copytree(path, key)
+            shutil.copytree(path, key, symlinks=True)  # as tar has them
         else:
             assert step["uses"].startswith("actions/cache/restore@")
             folder = self.cache / filled(step["with"]["restore-keys"], values)
             for newest in sorted(folder.glob("*"))[-1:]:
-                shutil.copytree(newest, path)
+                shutil.copytree(newest, path, symlinks=True)
 
     def _shell(self, step: Values, values: Values, job: Path) -> tuple[int, str, dict[str, str]]:
         assert step["shell"] == "bash"
@@ -111,7 +111,12 @@ class Runner:
         output.write_text("")
         own = {name: filled(text, values) for name, text in step.get("env", {}).items()}
         files = {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(job / "summary.md")}
-        where = {"RUNNER_TEMP": str(job), "GITHUB_ACTION_PATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+        where = {
+            "GITHUB_ACTIONS": "true",
+            "RUNNER_TEMP": str(job),
+            "GITHUB_ACTION_PATH": str(ROOT),
+            "PATH": "/usr/bin:/bin",
+        }
         ran = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
             env={**where, **files, **own, "PYTHONPATH": str(ROOT / "src"), "HOME": str(job)},
@@ -177,3 +182,39 @@ def test_what_is_not_whole_becomes_no_baseline(runner: Runner, trace_file: File)
     again = runner.run("push", trace=str(path))
     assert (again.code, again.outputs["verdict"]) == (2, "unusable")
     assert runner.run("push", trace=str(path)).outputs["verdict"] == "passed"
+
+
+def test_a_baseline_that_is_a_link_is_stored_as_a_file(
+    runner: Runner, trace_file: File, tmp_path: Path
+) -> None:
+    """The target of the link is not there in the next job."""
+    target = trace_file("target.json", steps=8)
+    link = tmp_path / "newest.json"
+    link.symlink_to(target)
+    assert runner.run("push", trace=str(link)).outputs["verdict"] == "no-baseline"
+    (stored,) = runner.cache.glob("*/*/*/*/*.json")
+    assert stored.is_file()
+    assert not stored.is_symlink()
+    slower = trace_file("slower.json", 2, steps=8)
+    assert runner.run("pull_request", trace=str(slower)).outputs["verdict"] == "failed"
+
+
+def test_a_dangling_link_that_an_older_version_stored_is_reported_and_replaced(
+    runner: Runner, trace_file: File
+) -> None:
+    path = trace_file(steps=8)
+    runner.run("push", trace=str(path))
+    (stored,) = runner.cache.glob("*/*/*/*/*.json")
+    stored.unlink()
+    stored.symlink_to("/nowhere/a.json")
+    again = runner.run("push", trace=str(path))
+    assert "::warning title=fusetui::The stored baseline is a link" in again.log
+    assert runner.run("push", trace=str(path)).outputs["verdict"] == "passed"
+
+
+def test_the_name_of_a_trace_is_no_workflow_command(runner: Runner) -> None:
+    outcome = runner.run("push", trace="::add-mask::error")
+    assert outcome.code == 2
+    messages = [line for line in outcome.log.splitlines() if "add-mask" in line]
+    assert messages
+    assert not any(line.startswith("::add-mask") for line in messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,12 @@ NOWHERE = "Standard output is closed: the result cannot be written anywhere."
 
 class CommandError(Error):
     """One plain sentence for the user: what is wrong and what to do."""
+
+
+GITHUB = "GITHUB_ACTIONS"
+"""The environment variable that GitHub sets where it runs lines of a log as commands."""
+WORKFLOW_COMMANDS = ("::", "##[")
+"""What such lines begin with: a message may begin with the name of a file that does."""
 
 
 OUR_SENTENCES = Error | streams.OutputError
@@ -43,8 +50,16 @@ def say(*sentences: str) -> None:
     from fusetui.text.printable import printable, without_credentials  # only messages need them
 
     for sentence in sentences:
-        with suppress(OSError):
-            print(printable(without_credentials(sentence)), file=sys.stderr, flush=True)
+        line = printable(without_credentials(sentence))
+        is_command = line.lstrip().startswith(WORKFLOW_COMMANDS)
+        print_line(f"| {line}" if is_command and GITHUB in os.environ else line)
+
+
+def print_line(line: str) -> None:
+    """Writes a line without control characters to stderr, as it is. That stderr cannot be
+    written is no error."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _code_of(command: Callable[[], int]) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fusetui.commands import errors
-from fusetui.commands.errors import CommandError, say
+from fusetui.commands.errors import CommandError, print_line
 from fusetui.text.printable import markdown, markdown_table, printable, without_credentials
 from fusetui.trace.new_file import new_file
 
@@ -60,8 +60,9 @@ def told(args: Namespace, cases: Sequence[Case], more: Iterable[str]) -> int:
     """Writes what was asked for; the exit code of the cases. `more` is Markdown for the summary.
     Raises CommandError and CannotWrite for files that cannot be written."""
     if args.github:
-        failing = (one for one in cases if one.outcome is not Outcome.PASSED)
-        say(*(annotation(args.command, one) for one in failing))
+        for case in cases:
+            if case.outcome is not Outcome.PASSED:
+                print_line(annotation(args.command, case))
         if path := os.environ.get(SUMMARY):
             try:
                 with open(path, "a", encoding="utf-8") as file:
