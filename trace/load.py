@@ -99,9 +99,15 @@ def build(raw: Raw) -> Trace:
 
 def _report(raw: Raw, negative_delays: int) -> Report:
     origin, report = converted_from(raw.keys), raw.report
+    names_of_processes = (
+        label.value
+        for label in raw.labels
+        if label.kind in ("process_name", "process_labels") and isinstance(label.value, str)
+    )
     return replace(
         report,
         negative_delays=negative_delays,
+        process_names=tuple(dict.fromkeys(names_of_processes)),
         remarks=(*report.remarks, *origin.remarks),
         cut_ends=report.cut_ends or origin.cut_ends,
         converted_from=origin.format,

@@ -253,3 +253,13 @@ def test_names_are_printable(fusetui: Run, tmp_path: Path) -> None:
     out = fusetui("memory", machine.write(tmp_path / "a.pickle")).out
     assert "\x1b" not in out
     assert json.loads(fusetui("memory", tmp_path / "a.pickle", "--json").out)
+
+
+def test_a_snapshot_with_a_secret_is_warned_of(fusetui: Run, tmp_path: Path) -> None:
+    machine = Machine(total=1 << 30)
+    with machine.annotated("load hf_" + "aB3dE5gH7jK9" * 3):
+        train(machine, 2)
+    outcome = fusetui("memory", str(machine.write(tmp_path / "a.pickle")))
+    assert outcome.code == 0
+    assert "contains what looks like a secret (a Hugging Face token)" in outcome.err
+    assert "hf_" not in outcome.err

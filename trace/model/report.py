@@ -56,6 +56,7 @@ class Report(msgspec.Struct, frozen=True):
     cut_ends: int = 0  # GPU events that may have lasted longer: the writer ended them at the next
     converted_from: str = ""  # the format that this JSON was converted from
     named: str = ""  # what the user called it where that is not its path: sample:NAME
+    process_names: tuple[str, ...] = ()  # names and labels of processes, each once
     pending: bool = False  # changes lie in a file beside it that is not read
 
     @property

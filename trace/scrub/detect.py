@@ -106,6 +106,18 @@ BARE = r"""(?x)
     """
 """`password hunter2`, `machine x login y password z`, `api-key X`."""
 
+COMMAND_OPTION = r"""(?x)
+    (?<![\w.-])
+    (?: (?P<name>sshpass) (?:\s{1,4}+-[ev])? \s{1,4}+-p\s{0,4}+
+      | mysql(?:dump|admin)?+
+        (?:\s{1,4}+-(?!p)[^\s]{1,60}+ (?:\s{1,4}+[^\s-][^\s]{0,60}+)?+){0,9}+
+        \s{1,4}+-p
+    )
+    (?: (?P<quote>["'`])(?P<quoted>[^"'`]{1,400}) | (?P<plain>[^\s"'`;|&]{1,400}+) )
+    """
+"""A password as an option of one letter: `sshpass -p X`, `mysql -u ada -pX`."""
+COMMAND_PASSWORD = "password"  # what such a password is called in the warning
+
 COMPARED = (
     r"""(?P<quote>["'`])(?P<value>[^\s"'`<]{4,200})(?P=quote)\s{0,2}[!=]{2,3}\s{0,2}"""
     rf"(?P<name>{NAME})"
@@ -126,7 +138,7 @@ OF_CODE = ("aten::", "void ", "_Z", "<built-in", "nn.Module", "torch/", "cuda", 
 def named_in(text: str) -> Iterator[Place]:
     """Those in a text, from left to right; none overlaps another."""
     done = -1
-    for place in sorted({*_settings(text), *_bare(text)}):
+    for place in sorted({*_settings(text), *_bare(text), *_command_options(text)}):
         if place[0] >= done:
             yield place
             done = place[1]
@@ -203,6 +215,15 @@ def _bare(text: str) -> Iterator[Place]:
                 yield *found.span("value"), found["name"]
 
 
+def _command_options(text: str) -> Iterator[Place]:
+    if "sshpass" not in text and "mysql" not in text:
+        return
+    for match in compiled(COMMAND_OPTION).finditer(text):
+        begin, end = match.span("quoted" if match["quote"] else "plain")
+        if not is_trivial(text[begin:end]) and not is_placeholder(text[begin:end]):
+            yield begin, end, COMMAND_PASSWORD
+
+
 def _is_bare(name: str, value: str, quoted: bool) -> bool:
     """Whether what follows a name after a blank is its value, not the rest of a sentence."""
     if is_trivial(value):
@@ -217,7 +238,8 @@ def _is_bare(name: str, value: str, quoted: bool) -> bool:
 def secrets_of(trace: Trace) -> tuple[str, ...]:
     """What looks like a secret in the keys and names of a trace: what it is called, not its
     value."""
-    return secrets_in(trace.keys, (*trace.names, *(track.label for track in trace.tracks)))
+    lanes = (track.label for track in trace.tracks)
+    return secrets_in(trace.keys, (*trace.names, *lanes, *trace.report.process_names))
 
 
 def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:

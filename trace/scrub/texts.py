@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from functools import lru_cache
+from urllib.parse import unquote
 
 from fusetui.text.patterns import compiled, late
 from fusetui.trace.scrub.detect import (
@@ -120,6 +121,27 @@ ACCOUNT = late(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
 ROUNDS = 8  # more than three were never needed
 
 
+ENCODED = late(r"(?<![^\s\"'`<>])[^\s\"'`<>%]{0,2000}+%[0-9A-Fa-f]{2}[^\s\"'`<>]{0,8000}+")
+"""A run of characters with an escape of a URL in it."""
+
+
+MAX_DECODINGS = 4  # of a text that was encoded again and again
+
+
+def scrub_encoded(text: str, scrub: Callable[[str], str]) -> str:
+    """A text whose URL-encoded runs reveal no more than `scrub` leaves of them once they are
+    decoded. A run in which it changes something stays decoded."""
+
+    def shorten(match: re.Match[str]) -> str:
+        decoded = match[0]
+        for _ in range(MAX_DECODINGS):
+            decoded = unquote(decoded)
+        scrubbed = scrub(decoded)
+        return match[0] if scrubbed == decoded else scrubbed
+
+    return ENCODED.sub(shorten, text) if "%" in text else text
+
+
 def scrub_commands(text: str, given: Placeholders) -> str:
     """A text without the arguments of command lines."""
 
@@ -220,6 +242,9 @@ class Texts:
         return found if found == text else _settled(found, self._by_form)
 
     def _by_form(self, text: str) -> str:
+        return self._by_decoded_form(scrub_encoded(text, self._by_decoded_form))
+
+    def _by_decoded_form(self, text: str) -> str:
         self._learn_names(text)
         text = scrub_urls(text, self.given, self.names)
         text = scrub_secrets(text, self.names)

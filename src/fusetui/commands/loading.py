@@ -120,9 +120,13 @@ def remarks_of(file: str, found: Report) -> Iterator[str]:
 
 def secret_notices(trace: Trace) -> Iterator[str]:
     """A sentence if the trace holds what looks like a secret; it does not contain its value."""
-    if found := secrets_of(trace):
-        named = printable(several(found, 4))
+    if secrets := secrets_of(trace):
         yield (
-            f"{trace.report.file} contains what looks like a secret ({named}): remove it with "
-            "fusetui scrub before you share the trace."
+            f"{secret_sentence(trace.report.file, secrets)}: remove it with fusetui scrub before "
+            "you share the trace."
         )
+
+
+def secret_sentence(file: str, secrets: Sequence[str]) -> str:
+    """The beginning of a warning, without its end: what `file` contains."""
+    return f"{file} contains what looks like a secret ({printable(several(secrets, 4))})"

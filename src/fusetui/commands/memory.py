@@ -13,7 +13,7 @@ from fusetui.analysis.memory.answer import AT, MemoryAnswer, NoMoment, memory
 from fusetui.analysis.questions.note import note_of
 from fusetui.commands.answers import shown
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
-from fusetui.commands.loading import LoadedTrace, load
+from fusetui.commands.loading import LoadedTrace, load, secret_sentence
 from fusetui.commands.sources import is_shipped
 from fusetui.commands.tables import chosen, form_of, put
 from fusetui.report.output import Bar, emit, emit_json, width
@@ -24,6 +24,7 @@ from fusetui.text.patterns import late
 from fusetui.trace import TraceError
 from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import glimpse
+from fusetui.trace.scrub.detect import secrets_in
 from fusetui.trace.snapshot.reading import read_snapshot
 
 if TYPE_CHECKING:
@@ -159,6 +160,8 @@ def _paths(args: Namespace) -> list[str]:
 def _answered(path: str, at: str) -> MemoryAnswer:
     with Bar(f"reading {path}", sys.stderr) as bar:
         snapshot = read_snapshot(path, bar.update)
+    if secrets := secrets_in(snapshot.settings, snapshot.strings):
+        say(f"{secret_sentence(path, secrets)}: remember that before you share the snapshot.")
     firsts = [int(one.time_us[0]) for one in snapshot.events if len(one)]
     try:
         return memory(snapshot, _moment(at, min(firsts, default=-1)))

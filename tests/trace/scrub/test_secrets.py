@@ -8,6 +8,7 @@ import pytest
 
 from fusetui.trace.scrub.detect import secrets_in, tokens_in
 from fusetui.trace.scrub.secrets import Secrecy, is_secret, secrecy
+from fusetui.trace.scrub.texts import Texts
 
 TOKENS = {
     "a Hugging Face token": "hf_" + "aB3dE5gH7jK9" * 3,
@@ -84,6 +85,51 @@ def test_secrets_are_named_once_and_never_told() -> None:
     found = secrets_in(keys, ["aten::mm", "run WANDB_API_KEY=0123abcd", "thread 3"])
     assert found == ("HF_TOKEN", "a GitHub token", "WANDB_API_KEY")
     assert not any(value in str(found) for value in (token, "qwertyuiop", "0123abcd"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sshpass -p hunter22 ssh gpu",
+        "sshpass -phunter22 ssh gpu",
+        "sshpass -e -p 'hunter22' scp a b",
+        "mysql -phunter22",
+        "mysqldump -u root -h db -phunter22 x",
+    ],
+)
+def test_a_password_as_an_option_of_one_letter(command: str) -> None:
+    assert secrets_in({}, [command]) == ("password",)
+    assert "hunter22" not in Texts().scrub(command)
+
+
+@pytest.mark.parametrize(
+    "command", ["ssh -p 2222 gpu", "mkdir -p logs", "mysql -u root -p", "sshpass -f file ssh gpu"]
+)
+def test_other_options_of_one_letter_are_no_passwords(command: str) -> None:
+    assert secrets_in({}, [command]) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "private"),
+    [
+        ("%5C%5Cnas01%5Cshare%5Cx.bin", "nas01"),
+        ("url=https%3A%2F%2Fgpu7.corp.example.com%2Fdata", "gpu7"),
+        ("host%3Dgpu7.corp.example.com", "gpu7"),
+        ("host%253Dgpu7.corp.example.com", "gpu7"),
+        ("addr%3D10.1.2.3%26port%3D80", "10.1.2.3"),
+        ("mail%3Aada%40gpu7.corp.example.com", "ada"),
+    ],
+)
+def test_what_is_private_in_a_url_encoded_text(text: str, private: str) -> None:
+    assert private not in Texts().scrub(text)
+
+
+def test_a_url_encoded_text_without_private_data_is_kept() -> None:
+    assert Texts().scrub("progress%3A 50%25 of%20it") == "progress%3A 50%25 of%20it"
+
+
+def test_many_encodings_of_a_text_take_no_recursion() -> None:
+    assert isinstance(Texts().scrub("a%" + "25" * 3000), str)
 
 
 def test_a_trace_without_secrets_has_none() -> None:

@@ -45,6 +45,16 @@ def test_a_token_in_the_name_of_an_event_or_a_lane_is_told(
     assert secrets_of(trace_of([event(), thread])) == ("a Hugging Face token",)
 
 
+@pytest.mark.parametrize("kind", ["process_name", "process_labels"])
+def test_a_token_in_the_name_of_a_process_is_reported(
+    trace_of: Open, event: Callable[..., dict[str, object]], kind: str
+) -> None:
+    value = f"python train.py --token {TOKEN}"
+    key = "name" if kind == "process_name" else "labels"
+    process = {"ph": "M", "name": kind, "pid": 1, "tid": 0, "args": {key: value}}
+    assert "a Hugging Face token" in secrets_of(trace_of([event(), process]))
+
+
 def test_nothing_is_said_of_a_trace_without_secrets(
     trace_of: Open, event: Callable[..., dict[str, object]]
 ) -> None:
