@@ -57,6 +57,7 @@ class Report(msgspec.Struct, frozen=True):
     converted_from: str = ""  # the format that this JSON was converted from
     named: str = ""  # what the user called it where that is not its path: sample:NAME
     process_names: tuple[str, ...] = ()  # names and labels of processes, each once
+    damaged_keys: tuple[str, ...] = ()  # text around the events that is no JSON
     pending: bool = False  # changes lie in a file beside it that is not read
 
     @property

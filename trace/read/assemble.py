@@ -18,7 +18,7 @@ from fusetui.trace.model.events import EVERYWHERE, Stretch
 from fusetui.trace.model.raw import Raw, Thread
 from fusetui.trace.model.report import Prefix, Report, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
-from fusetui.trace.read.body import Body, tail_of
+from fusetui.trace.read.body import Body, Keys, tail_of
 from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.document_text import text_of
 from fusetui.trace.read.elements import Elements
@@ -49,6 +49,7 @@ def assemble(
     last = chunks[-1] if chunks else None
     closed = last is not None and last.after != -1
     tail = tail_of(source.document, last.after, body.bare) if last and closed else None
+    after = tail.keys if tail else Keys()
     unread = (Skipped(tail.unread, tail.what),) if tail and tail.unread >= 0 else ()
     events = sum(chunk.events for chunk in chunks) + len(unread)
     phases = sum((c.phases for c in columns), Counter[str]())
@@ -78,6 +79,7 @@ def assemble(
         negative_durations=int((dur < 0).sum()),
         prefix=prefix,
         too_damaged=last.end if last and last.too_damaged else -1,
+        damaged_keys=tuple(filter(None, (body.head.damaged, after.damaged))),
     )
     raw = Raw(
         report=report,
@@ -94,7 +96,7 @@ def assemble(
         correlation=joined["correlation"],
         external_id=joined["external_id"],
         order=order,
-        keys={**body.head, **(tail.keys if tail else {})},
+        keys={**body.head.values, **after.values},
     )
     marks = [
         msgspec.structs.replace(mark, order=mark.order + first)

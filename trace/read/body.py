@@ -45,7 +45,14 @@ class Body(msgspec.Struct, frozen=True):
 
     start: int
     bare: bool  # the document is the array itself
-    head: dict[str, Any]
+    head: Keys
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """The keys around the events that could be read, and the text of those that could not."""
+
+    values: dict[str, Any] = {}
+    damaged: str = ""  # the first MiB of what is not JSON, which may hold secrets
 
 
 def find_body(source: Source) -> Body:
@@ -55,7 +62,7 @@ def find_body(source: Source) -> Body:
     first = blanks.start if blanks else 0
     opening = document[first : first + 1]
     if opening == b"[":
-        return Body(first + 1, bare=True, head={})
+        return Body(first + 1, bare=True, head=Keys())
     if opening != b"{":
         begin = ascii(document[first : first + 12].decode("utf-8", "replace"))
         raise NotATrace(f"{source.path} is not the JSON of a trace: it begins with {begin}.")
@@ -120,19 +127,20 @@ def pieces(text: bytes) -> dict[str, Any]:
     return found
 
 
-def read_keys(text: bytes) -> dict[str, Any]:
+def read_keys(text: bytes) -> Keys:
     """The keys of one object, all but traceEvents; of a damaged one the few that matter most."""
-    found = keys_of(text)
-    found = pieces(text) if found is None else found
-    found.pop("traceEvents", None)
-    return found
+    values = keys_of(text)
+    if values is None:
+        return Keys(pieces(text), text[:WINDOW].decode("utf-8", "replace"))
+    values.pop("traceEvents", None)
+    return Keys(values)
 
 
 class Tail(msgspec.Struct, frozen=True):
     """`closed`: the object of the document was. `unread`: the byte where something begins that is
     not read though it may hold events, or -1; `what`: what that is."""
 
-    keys: dict[str, Any]
+    keys: Keys
     closed: bool
     unread: int = -1
     what: str = SECOND_TRACE
@@ -142,25 +150,25 @@ def tail_of(document: Document, after: int, bare: bool) -> Tail:
     """What begins at `after`, behind the bracket that closes the events; `bare`: as of Body."""
     text = document[after : after + MOST]
     if bare:
-        return Tail({}, True, _other_document(document, after))
+        return Tail(Keys(), True, _other_document(document, after))
     end = text if after + MOST >= len(document) else document[-WINDOW:]
     closed = end.strip(BLANKS).endswith(b"}")
     if end is not text:  # too long to be the keys of a trace
-        return Tail({}, closed, _other_document(document, after))
+        return Tail(Keys(), closed, _other_document(document, after))
     keys = keys_of(b"{" + text.strip(BLANKS).removeprefix(b","))
     if keys is not None:
         if not isinstance(keys.pop("traceEvents", None), list):
-            return Tail(keys, closed)
+            return Tail(Keys(keys), closed)
         again = EVENTS_KEY.search(text)
-        return Tail(keys, closed, after + (again.start() if again else 0), SECOND_LIST)
+        return Tail(Keys(keys), closed, after + (again.start() if again else 0), SECOND_LIST)
     is_object, length = _object_in(text)  # what follows it is not JSON
     if not is_object:
-        return Tail(pieces(text), closed, _other_document(document, after))
-    keys = keys_of(b"{" + text[:length].strip(BLANKS).removeprefix(b","))
-    keys = pieces(text) if keys is None else keys
+        damaged = text[:WINDOW].decode("utf-8", "replace")
+        return Tail(Keys(pieces(text), damaged), closed, _other_document(document, after))
+    known = read_keys(b"{" + text[:length].strip(BLANKS).removeprefix(b","))
     behind = text[length:].lstrip(BLANKS)
     place = after + len(text) - len(behind) if OTHER_DOCUMENT.match(behind) else -1
-    return Tail(keys, closed, place)
+    return Tail(known, closed, place)
 
 
 def is_end(document: Document, after: int) -> bool:

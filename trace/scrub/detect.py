@@ -239,7 +239,9 @@ def secrets_of(trace: Trace) -> tuple[str, ...]:
     """What looks like a secret in the keys and names of a trace: what it is called, not its
     value."""
     lanes = (track.label for track in trace.tracks)
-    return secrets_in(trace.keys, (*trace.names, *lanes, *trace.report.process_names))
+    report = trace.report
+    texts = (*trace.names, *lanes, *report.process_names, *report.damaged_keys)
+    return secrets_in(trace.keys, texts)
 
 
 def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ class ScrubbedDocument:
             if isinstance(found := parse(text), Pairs):
                 return found
         self.keys_lost = True
-        least: Pairs = parse(dumps(read_keys(text[:LARGEST])).encode())
+        least: Pairs = parse(dumps(read_keys(text[:LARGEST]).values).encode())
         return least
 
     def _members(self, keys: Pairs) -> list[str]:

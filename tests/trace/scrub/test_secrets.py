@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fusetui.trace.scrub.detect import secrets_in, tokens_in
+from fusetui.trace import open_trace
+from fusetui.trace.scrub.detect import secrets_in, secrets_of, tokens_in
 from fusetui.trace.scrub.secrets import Secrecy, is_secret, secrecy
 from fusetui.trace.scrub.texts import Texts
 
@@ -126,6 +128,22 @@ def test_what_is_private_in_a_url_encoded_text(text: str, private: str) -> None:
 
 def test_a_url_encoded_text_without_private_data_is_kept() -> None:
     assert Texts().scrub("progress%3A 50%25 of%20it") == "progress%3A 50%25 of%20it"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"env": {"HF_TOKEN": "qwertyuiop12", "x": 1e}, "traceEvents": [EVENT]}',
+        '{"traceEvents": [EVENT], "env": {"HF_TOKEN": "qwertyuiop12", "x": 1e}}',
+    ],
+)
+def test_a_secret_beside_a_key_that_cannot_be_parsed(tmp_path: Path, text: str) -> None:
+    event = (
+        '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 9}'
+    )
+    path = tmp_path / "a.json"
+    path.write_text(text.replace("EVENT", event))
+    assert "HF_TOKEN" in secrets_of(open_trace(str(path)))
 
 
 def test_many_encodings_of_a_text_take_no_recursion() -> None:
