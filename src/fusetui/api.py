@@ -101,14 +101,19 @@ def open(  # noqa: A001
 
 def ranks(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> JobAnswer:
     """Everything that is known about the job that these traces are of: files, folders, patterns or
-    URLs. A file that is no rank is in its `left_out`. Raises Error."""
+    URLs. A file that is no rank is in its `left_out`. Raises Error if no file can be used."""
     from fusetui.analysis.ranks.answer import explained
     from fusetui.analysis.ranks.executors import summarize
     from fusetui.commands.ranks import files, without_passwords
 
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
-    found = explained(summarize(files([os.fspath(path) for path in given])))
-    return without_passwords(found.answer)
+    if not given:
+        raise Error("ranks needs the traces of a job: files, folders, patterns or URLs.")
+    explanation = explained(summarize(files([os.fspath(path) for path in given])))
+    answer = without_passwords(explanation.answer)
+    if not answer.ranks:
+        raise Error(answer.left_out[0].reason)
+    return answer
 
 
 def decode(name: str) -> KernelName | None:

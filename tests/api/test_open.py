@@ -159,6 +159,15 @@ def test_ranks(tmp_path: Path) -> None:
         ft.ranks(str(tmp_path / "*.json"))
 
 
+def test_ranks_of_what_is_no_trace_raise(tmp_path: Path) -> None:
+    with pytest.raises(ft.Error, match="no such file"):
+        ft.ranks(str(tmp_path / "nope"))
+    with pytest.raises(ft.Error, match="needs the traces of a job"):
+        ft.ranks([])
+    some = ft.ranks([sample_traces.path("mlp-eager"), tmp_path / "nope"])
+    assert (some.given, len(some.left_out)) == (1, 1)
+
+
 def test_decode() -> None:
     found = ft.decode("ampere_sgemm_128x64_tn")
     assert found is not None

@@ -132,6 +132,28 @@ def test_select_and_top() -> None:
     assert [*table().select(["ok", "name"]).top(1)] == [{"ok": True, "name": "b"}]
 
 
+def test_one_column_is_selected_by_its_name() -> None:
+    assert table().select("name").names == ("name",)
+    assert table().select("ok", "name").names == ("ok", "name")
+
+
+def test_the_top_of_a_negative_number_is_an_error() -> None:
+    with pytest.raises(ValueError, match="not -1"):
+        table().top(-1)
+
+
+def test_rows_by_number_and_slice() -> None:
+    rows = [*table()]
+    assert table()[0] == rows[0]
+    assert table()[-1] == rows[-1]
+    assert [*table()[:2]] == rows[:2]
+    assert [*table()[::-1]] == rows[::-1]
+    with pytest.raises(IndexError):
+        table()[len(rows)]
+    with pytest.raises(TypeError):
+        table()[1.5]  # type: ignore[call-overload]
+
+
 def test_several_files() -> None:
     file = Spec("file", "text", "", first=True)
     both = with_files([("x", table()), ("y", table(ROWS[0]))], file)

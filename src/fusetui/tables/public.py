@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 from msgspec.structs import replace
@@ -20,10 +20,29 @@ class Table(ColumnTable, frozen=True, eq=False):
     """Named columns of equal length. Dataframes take it as it is, by the Arrow PyCapsule interface;
     iteration gives each row as a dict."""
 
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        """A column as numpy has it: numbers as an array, a masked one where some may be missing;
-        texts as an array of objects, with None for none. Raises NoColumn."""
-        return self.column(name).to_numpy()
+    @overload
+    def __getitem__(self, key: str) -> NDArray[Any]: ...
+    @overload
+    def __getitem__(self, key: SupportsIndex) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, key: slice) -> Table: ...
+
+    def __getitem__(
+        self, key: str | SupportsIndex | slice
+    ) -> NDArray[Any] | dict[str, Any] | Table:
+        """A column by its name, a row by its number, or some rows by a slice.
+
+        A column is as numpy has it: numbers as an array, a masked one where some may be missing;
+        texts as an array of objects, with None for none. A row is a dict, as iteration gives it; a
+        negative number counts from the end. Raises NoColumn, IndexError and TypeError.
+        """
+        if isinstance(key, str):
+            return self.column(key).to_numpy()
+        if isinstance(key, slice):
+            return self.take(key)
+        number = range(len(self))[key]  # raises as a list does
+        (row,) = self.take(slice(number, number + 1))
+        return row
 
     def __repr__(self) -> str:
         from fusetui.tables.drawn import drawn

@@ -123,9 +123,11 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         known = f": did you mean {near[0]}?" if near else f", only {', '.join(self.names)}."
         raise NoColumn(f"{self.name} has no column {name}{known}")
 
-    def select(self, names: Iterable[str]) -> Self:
-        """These columns, in this order, each once. Raises NoColumn."""
-        columns = tuple(map(self.column, dict.fromkeys(names)))
+    def select(self, names: str | Iterable[str], *more: str) -> Self:
+        """These columns, in this order, each once: `select("name")`, `select("name", "count")` or
+        `select(["name", "count"])`. Raises NoColumn."""
+        asked = (names, *more) if isinstance(names, str) else (*names, *more)
+        columns = tuple(map(self.column, dict.fromkeys(asked)))
         return replace(self, columns=columns, first=frozenset(c.name for c in columns))
 
     def take(self, rows: Rows | slice) -> Self:
@@ -133,8 +135,10 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         return replace(self, columns=tuple(column.take(rows) for column in self.columns))
 
     def top(self, number: int) -> Self:
-        """The first rows."""
-        return self.take(slice(0, max(number, 0)))
+        """The first rows. Raises ValueError for a negative number."""
+        if number < 0:
+            raise ValueError(f"top takes the number of rows, not {number}.")
+        return self.take(slice(0, number))
 
     def sort(self, name: str, *, descending: bool | None = None) -> Self:
         """By one column, texts from a to z and others from the largest on, unless `descending` says
