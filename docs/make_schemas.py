@@ -30,6 +30,7 @@ from fusetui.report.memory import MemoryDocument, MemoryRanksDocument, TracedMem
 from fusetui.report.ranks import RanksDocument
 from fusetui.report.versus import VersusDocument
 from fusetui.report.why import GapsDocument
+from fusetui.tables.sources import columns_of
 from fusetui.trace.program.functions import Functions
 
 ROOT = Path(__file__).parents[1]
@@ -57,11 +58,13 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "whatif": (WhatIf, Sweep),
     "path": (CriticalPath,),
 }
+ROWS = ("steps", "slices")
+"""Commands whose document holds the rows of the table of that name (tables/columns.txt)."""
 WITHOUT_NOTE = {"decode", "samples", "ranks", "diff"}
 
 
 def main() -> None:
-    for command in sys.argv[1:] or DOCUMENTS:
+    for command in sys.argv[1:] or (*DOCUMENTS, *ROWS):
         text = json.dumps(schema_of(command), indent=1, ensure_ascii=False)
         (TARGET / f"{command}.json").write_text(text + "\n", encoding="utf-8")
         print(f"{command}: {len(text):,} bytes")
@@ -72,6 +75,8 @@ def schema_of(command: str) -> dict[str, Any]:
     them as `$defs`."""
     described = descriptions(PAGE.read_text(encoding="utf-8"), command)
     head = {"$schema": DIALECT, "title": f"fusetui {command} --json"}
+    if command in ROWS:
+        return {**head, **rows_schema(command, described)}
     documents = DOCUMENTS[command]
     _, parts = msgspec.json.schema_components(documents)
     for part in parts.values():
@@ -95,6 +100,29 @@ def schema_of(command: str) -> dict[str, Any]:
     top = parts.pop(first.__name__)
     del top["description"]
     return {**head, **top, **({"$defs": parts} if parts else {})}
+
+
+JSON_TYPES = {"int": "integer", "float": "number", "bool": "boolean", "text": "string"}
+
+
+def rows_schema(command: str, described: dict[str, str]) -> dict[str, Any]:
+    """The schema of the rows of a table, from the columns that are declared for it."""
+    properties: dict[str, Any] = {}
+    for column in columns_of(command):
+        kind = JSON_TYPES[column.kind]
+        is_optional = column.optional
+        properties[column.name] = {
+            "type": [kind, "null"] if is_optional else kind,
+            "description": column.meaning,
+        }
+    row = {"type": "object", "properties": properties, "required": [*properties]}
+    rows = {"type": "array", "items": row, "description": described[command]}
+    texts = {key: {"type": "string", "description": described[key]} for key in ("base_ns", "note")}
+    return {
+        "type": "object",
+        "properties": {**texts, command: rows},
+        "required": ["base_ns", command],
+    }
 
 
 def descriptions(page: str, command: str) -> dict[str, str]:

@@ -138,12 +138,12 @@ COMMANDS = (
     Command(
         "steps",
         "The steps, with the kernels that each launched.",
-        (TRACE, NO_CACHE, *GRAPHS, TOP, *TABLE),
+        (*ANSWER, TOP, *TABLE),
     ),
     Command(
         "slices",
         "All slices of a trace, each with its lane, its op and its step.",
-        (TRACE, NO_CACHE, *GRAPHS, TOP, *TABLE),
+        (*ANSWER, TOP, *TABLE),
         "For example every GEMM longer than 50 us: --where 'family = gemm and dur > 50us'.",
     ),
     Command(

@@ -3,6 +3,7 @@ traces at once; `sql`: SQL over them, from the command line, a pipe or a prompt.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -29,8 +30,9 @@ from fusetui.tables.sources import FILE, TABLES, TableRequest, made
 from fusetui.tables.sql import SqlTables
 from fusetui.tables.table import Spec
 from fusetui.text.figures import plural
-from fusetui.text.printable import printable
+from fusetui.text.printable import json_lines, printable
 from fusetui.text.tables import Unseen
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.new_file import check_new, new_file
 
 TABLE = "table"
@@ -78,7 +80,29 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
     say(*notes)
 
 
-run_slices = run_steps = show
+def run_rows(args: Namespace) -> int:
+    """`steps` and `slices`: a table, or with --json a document with all rows. Raises as `show`."""
+    if not args.json:
+        return show(args)
+    if args.others:
+        raise CommandError("--json is about one trace: use --format json for several.")
+    trace, code = load(args.trace, args.captured_by)
+    write_document(args.command, made(args.command, trace), trace)
+    return code
+
+
+run_steps = run_slices = run_rows
+
+
+def write_document(name: str, table: Table, trace: Trace) -> None:
+    """Prints `{"base_ns": ..., NAME: [a row, ...]}` row by row, as slices may be many."""
+    head = {"base_ns": str(trace.begin_ns)}
+    if notes := notes_of(trace):
+        head["note"] = " ".join(notes)
+    write(json_lines(json.dumps(head))[:-1] + f', "{name}": ')
+    for part in TEXTS["json"](table):
+        write(part)
+    write("}\n")
 
 
 def form_of(args: Namespace) -> str:
