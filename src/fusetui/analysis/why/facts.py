@@ -16,7 +16,7 @@ from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
-from fusetui.analysis.why.warming import Once, slow_first_step, warm_up
+from fusetui.analysis.why.warming import Once, StepTimes, slow_first_step, step_times, warm_up
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
@@ -83,9 +83,10 @@ class Facts:
     def steady(self) -> Facts:
         """These facts, or where the first step is much longer than the others, those of the GPU
         work after it: what the rules about kernels look at."""
-        if self.window or not slow_first_step(self.spans):
+        times = self.step_times
+        if self.window or times is None or not slow_first_step(self.spans, times):
             return self
-        begin_ns = int(self.spans.end[0])
+        begin_ns = int(times.end[0])
         ends = self.trace.end[self.gpu_rows[self.trace.end[self.gpu_rows] > begin_ns]]
         if not len(ends):
             return self
@@ -156,10 +157,21 @@ class Facts:
         return steps_of(self.trace)
 
     @cached_property
+    def step_times(self) -> StepTimes | None:
+        """When each of these runs, as far as that is known; see warming.step_times."""
+        return step_times(self.trace, self.spans)
+
+    @cached_property
     def warm_up(self) -> tuple[tuple[Once, Cover], ...]:
         """What happens once, and when; see warming.warm_up."""
-        kinds, rows = self.accounts.kinds, self.compiler_rows
-        return warm_up(self.trace, kinds, self.launching, self.spans, rows)
+        return warm_up(
+            self.trace,
+            kinds=self.accounts.kinds,
+            launching=self.launching,
+            spans=self.spans,
+            times=self.step_times,
+            compiling=self.compiler_rows,
+        )
 
     @cached_property
     def warming(self) -> Cover:

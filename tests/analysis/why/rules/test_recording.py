@@ -30,6 +30,42 @@ def test_an_ordinary_first_step_is_silent(found: Ask, event: Make) -> None:
     assert found("recording", steps(event, 150, 110, 120)) == []
 
 
+def enqueued(event: Make, launched: Make, *works: int, first: int = 20) -> list[dict[str, Any]]:
+    """Steps that only enqueue work for the GPU: the first takes `first` us, all others 10. Their
+    kernels take `works` us and run one after the other from 100 us on."""
+    events = steps(event, first, *[10] * (len(works) - 1))
+    starts = [100 + sum(works[:n]) for n in range(len(works))]
+    for n, (ts, dur) in enumerate(zip(starts, works, strict=True)):
+        call = 1 if n == 0 else first + 10 * (n - 1) + 1
+        events += launched(n + 1, call, ts, dur)
+    return events
+
+
+def test_steps_that_only_enqueue_are_compared_by_their_work(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Annotations of 20 and 10 us; work up to 320 us after the begin, then of 300 us each."""
+    assert found("recording", enqueued(event, launched, 220, 300, 300, 300)) == []
+
+
+def test_a_slow_first_step_by_its_work(found: Ask, event: Make, launched: Make) -> None:
+    """Work up to 1,000 us after the begin, then of 300 us each."""
+    (finding,) = found("recording", enqueued(event, launched, 900, 300, 300, 300, first=10))
+    assert finding.text == (
+        "The first step, up to the end of the work that it launches, takes 1 ms, 3.3 times as long "
+        "as the median of the others (300 us)."
+    )
+
+
+def test_what_is_not_linked_has_no_length_by_its_work(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """The launch call of the first step is not known."""
+    events = enqueued(event, launched, 220, 300, 300, 300)
+    lost = [one for one in events if not (one["cat"] == "cuda_runtime" and one["ts"] == 1)]
+    assert not any("first step" in one.text for one in found("recording", lost))
+
+
 def test_a_slow_first_step_of_an_optimizer(found: Ask, event: Make) -> None:
     """The steps end with the optimizer: 300, 100 and 120 us."""
     ends = [300, 400, 520]

@@ -94,11 +94,14 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
 
 
 def _first_step(facts: Facts) -> Iterator[Note]:
-    first, others = first_step(facts.spans) or (0, 0)
+    times = facts.step_times
+    first, others = first_step(facts.spans, times) or (0, 0)
     if others and first >= SLOW_FIRST * others:
+        until = ", up to the end of the work that it launches," if times and times.by_work else ""
         yield (
-            f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} times "
-            f"as long as the median of the others ({duration(round(others))}).",
+            f"The first step{until} takes {duration(first)}, "
+            f"{quantity(first / others, digits=2)} times as long as the median of the others "
+            f"({duration(round(others))}).",
             "Look at the later steps (--step), or warm up for longer before recording.",
             tuple(facts.spans.rows[:1].tolist()),
         )
