@@ -121,6 +121,39 @@ def test_three_steps_are_not_few(found: Ask, event: Make) -> None:
     assert found("recording", steps(event, 110, 120, 110)) == []
 
 
+def launches_alone(event: Make, calls: int) -> list[dict[str, Any]]:
+    return [
+        event("cudaLaunchKernel", 10 * n, 5, cat="cuda_runtime", args={"correlation": n + 1})
+        for n in range(calls)
+    ]
+
+
+def test_launches_without_any_gpu_event(found: Ask, event: Make) -> None:
+    """The activity of CUDA was on: what is missing is what CUPTI delivers."""
+    (finding,) = found("recording", [*launches_alone(event, 3), event("aten::mm", 0, 30)])
+    assert finding.text.startswith("3 launch calls (cudaLaunchKernel) were recorded, but no GPU ")
+    assert finding.try_ is not None
+    assert "hold CUPTI" in finding.try_
+    assert "ProfilerActivity" not in finding.try_
+    assert len(finding.evidence) == 3
+
+
+def test_launches_with_gpu_events_are_not_alone(found: Ask, event: Make, launched: Make) -> None:
+    assert found("recording", [*launches_alone(event, 3), *launched(9, 50, 60)]) == []
+
+
+def test_calls_that_launch_nothing_need_no_gpu_event(found: Ask, event: Make) -> None:
+    """As in a run on the CPU of a program that looks for a GPU."""
+    assert found("recording", [event("cudaGetDeviceCount", 0, 5, cat="cuda_runtime")]) == []
+
+
+def test_what_is_launched_while_a_graph_is_captured_runs_later(found: Ask, event: Make) -> None:
+    begin = event("cudaStreamBeginCapture", 0, 5, cat="cuda_runtime")
+    end = event("cudaStreamEndCapture", 90, 5, cat="cuda_runtime")
+    launch = event("cudaLaunchKernel", 20, 5, cat="cuda_runtime", args={"correlation": 1})
+    assert found("recording", [begin, launch, end]) == []
+
+
 def test_stacks_beside_a_gpu_that_waits(found: Ask, event: Make, launched: Make) -> None:
     frame = event("/a.py(1): f", 20, 60, cat="python_function")
     (finding,) = found("recording", [*launched(1, 0, 5), frame, *launched(2, 90, 95)])

@@ -44,14 +44,47 @@ CAPTURED = 0.5  # of the steps
 )
 def recording(facts: Facts) -> Iterator[Claim]:
     steps = list(_captures(facts)) or _few_steps(facts)
-    notes = [*_unlinked(facts), *_first_step(facts), *steps, *_stacks(facts), *_graphs(facts)]
+    notes = [
+        *_nothing_but_launches(facts),
+        *_unlinked(facts),
+        *_first_step(facts),
+        *steps,
+        *_stacks(facts),
+        *_graphs(facts),
+    ]
     if notes:
         texts, remedies, rows = zip(*notes, strict=True)
         yield Claim(" ".join(texts), rows=tuple(chain(*rows)), remedy=" ".join(remedies))
 
 
+WITHOUT_GPU_EVENTS = (
+    "Read the warnings that the profiler prints when it starts. Close other profilers and "
+    "debuggers, as only one can trace the GPU{nvidia: (Nsight, DCGM, cuda-gdb hold CUPTI)}; allow "
+    "tracing{nvidia: (NVreg_RestrictProfilingToAdminUsers=0, in a container --cap-add=SYS_ADMIN)}; "
+    "in WSL update the driver of Windows, or record on Linux."
+)
+"""The remedy where launches were recorded, and nothing that they launched."""
+
 Note = tuple[str, str, tuple[int, ...]]
 """A sentence, its remedy, and its evidence."""
+
+
+def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
+    """Of a whole file: else the GPU events may be in what is missing of it."""
+    trace = facts.trace
+    launches = _launches(facts)
+    if len(trace.gpu_rows) or not len(launches) or not trace.report.complete:
+        return
+    names = Counter(trace.name_of(row) for row in launches.tolist())
+    name = printable(names.most_common(1)[0][0])
+    mostly = "mostly " if len(names) > 1 else ""
+    yield (
+        f"{plural(len(launches), 'launch call')} ({mostly}{name}) "
+        f"{'was' if len(launches) == 1 else 'were'} recorded, but no GPU event: the profiler "
+        "traced the calls, and received nothing from the GPU.",
+        WITHOUT_GPU_EVENTS,
+        the_most(launches, trace.dur[launches]),
+    )
 
 
 def _stacks(facts: Facts) -> Iterator[Note]:
