@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.cpu_compute import COMPUTES_SHARE, cpu_compute_rows
 from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.kernels import Kernels, the_most
@@ -22,7 +23,7 @@ from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import NOTHING, Cover, counted, joined, union, without
+from fusetui.trace.model.intervals import NOTHING, Cover, counted, joined, outside, union, without
 from fusetui.trace.model.memo import memo
 
 NO_ROWS: Rows = np.empty(0, dtype=np.intp)
@@ -194,9 +195,35 @@ class Facts:
         return found
 
     @cached_property
+    def computing_ns(self) -> Int64s:
+        """For how long the launching thread computed on the CPU in the host part of each gap,
+        without what is explained (ns, of shape [gaps]); see cpu_compute."""
+        idle, rows = self.idle, cpu_compute_rows(self.trace)
+        found = np.zeros(len(idle), dtype=np.int64)
+        if not len(rows):
+            return found
+        for line, own, placed in self.launched(idle.called > idle.begin):
+            edges = placed(idle.begin), placed(idle.called)
+            computing = union(*line.bounds(line.own(rows)))
+            parts = line.parts(counted(*edges), outside(self.explained))
+            until = np.pad(computing.within(parts.start, parts.end).cumsum(), (1, 0))
+            first, last = (parts.start.searchsorted(times) for times in edges)
+            found[own] = until[last] - until[first]
+        return found
+
+    @cached_property
+    def computing_gaps(self) -> Flags:
+        """The gaps of whose host part the launching thread spent at least COMPUTES_SHARE computing
+        on the CPU: tensors in the memory of the host stand between two launches."""
+        least_ns = COMPUTES_SHARE * self.late.sum(axis=0)
+        found: Flags = (self.computing_ns >= least_ns) & (self.computing_ns > 0)
+        return found
+
+    @cached_property
     def busy_cpu(self) -> Flags:
-        """The gaps in which the launching thread did other work than to launch. Their `late` part
-        is longer than a sequence of ops takes, and not made of many small slices."""
+        """The gaps in which the launching thread did other work than to launch: it computed on
+        the CPU, or their `late` part is longer than a sequence of ops takes, and not made of
+        many small slices."""
         idle, late_ns = self.idle, self.late.sum(axis=0)
         long, slices = (late_ns > WORK_NS) & (idle.launch >= 0), np.zeros(len(idle), dtype=np.int64)
         for line, own, placed in self.launched(long):
@@ -204,7 +231,7 @@ class Facts:
             for kind in (*CALLS, Host.OP, Host.PYTHON):
                 slices[own] += np.diff(line.slices(kind).start.searchsorted(edges), axis=0)[0]
         found: Flags = long & ((late_ns > SLICE_NS * slices) | (late_ns > LONG_WORK_NS))
-        return found
+        return found | self.computing_gaps
 
     @cached_property
     def is_late(self) -> bool:

@@ -138,6 +138,15 @@ def test_launches_without_any_gpu_event(found: Ask, event: Make) -> None:
     assert len(finding.evidence) == 3
 
 
+def test_ranges_of_counters_take_the_place_of_kernels(found: Ask, event: Make) -> None:
+    ranges = event("gemm", 0, 5, cat="cuda_profiler_range", pid=0, tid=0)
+    (finding,) = found("recording", [*launches_alone(event, 1), ranges])
+    assert finding.text.startswith("1 launch call (cudaLaunchKernel) was recorded, but no GPU ")
+    assert finding.text.endswith("received only ranges of counters from the GPU.")
+    assert finding.try_ is not None
+    assert finding.try_.startswith("Record without profiler_metrics")
+
+
 def test_launches_with_gpu_events_are_not_alone(found: Ask, event: Make, launched: Make) -> None:
     assert found("recording", [*launches_alone(event, 3), *launched(9, 50, 60)]) == []
 

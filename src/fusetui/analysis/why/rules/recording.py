@@ -64,6 +64,11 @@ WITHOUT_GPU_EVENTS = (
     "in WSL update the driver of Windows, or record on Linux."
 )
 """The remedy where launches were recorded, and nothing that they launched."""
+WITHOUT_COUNTERS = (
+    "Record without profiler_metrics: where torch.profiler records ranges of counters, it records "
+    "no kernels."
+)
+"""Likewise, where ranges of counters were recorded."""
 
 Note = tuple[str, str, tuple[int, ...]]
 """A sentence, its remedy, and its evidence."""
@@ -78,11 +83,13 @@ def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
     names = Counter(trace.name_of(row) for row in launches.tolist())
     name = printable(names.most_common(1)[0][0])
     mostly = "mostly " if len(names) > 1 else ""
+    has_counters = len(trace.rows_of(Role.DEVICE)) > 0
+    received = "only ranges of counters" if has_counters else "nothing"
     yield (
         f"{plural(len(launches), 'launch call')} ({mostly}{name}) "
         f"{'was' if len(launches) == 1 else 'were'} recorded, but no GPU event: the profiler "
-        "traced the calls, and received nothing from the GPU.",
-        WITHOUT_GPU_EVENTS,
+        f"traced the calls, and received {received} from the GPU.",
+        WITHOUT_COUNTERS if has_counters else WITHOUT_GPU_EVENTS,
         the_most(launches, trace.dur[launches]),
     )
 
