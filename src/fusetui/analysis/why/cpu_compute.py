@@ -34,7 +34,7 @@ CREATES = words(
 
 
 BY_ITSELF = 0.9
-"""Of the duration of an op: what spends less of it by itself is made of other ops, such as views."""
+"""Of the duration of an op: one that spends less of it by itself is made of others, as of views."""
 
 
 @memo()

@@ -27,7 +27,7 @@ from fusetui.analysis.why.rules import Claim, Rule, of_span, of_work
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import count, duration, percent, quantity, size
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import union
 from fusetui.trace.model.memo import memo
@@ -36,6 +36,8 @@ Key = tuple[str, str, int, str, bool]  # the first fields of Transfers
 
 PAIR = 2  # ranks, whose only group of several is both
 FEWEST = 3  # equal transfers, the fastest of which tells the waiting of the others
+FAR_LONGER = 5  # times what its bytes explain, or the median of others: a transfer that waits
+DOMINATES = 0.5  # of the exposed time: waiting, or one transfer, is what it is about
 UNNAMED = frozenset({"", "undefined"})
 LONGEST_NAME = 40  # characters
 LONGEST_GROUP = 24
@@ -50,7 +52,7 @@ class Transfers(msgspec.Struct, frozen=True, eq=False):
     rows: Rows
     total_ns: int  # of the kernels
     fastest_ns: int  # if each took as long as the fastest equal one
-    waits_ns: int  # what the others of at least FEWEST equal ones took longer
+    waits_ns: Int64s  # by row, what it took longer than equal ones, or than its bytes explain
     bytes: int | None  # as nccl-tests counts the size; None unless that of each is known
     median_ns: int
 
@@ -89,18 +91,42 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
     many = np.bincount(equal)[equal] >= FEWEST
     waits = np.where(many & (sizes >= 0), dur - fastest[equal], 0)
     each = [(key, np.flatnonzero(number == n)) for key, n in kinds.items()]
+    for _, own in each:
+        for own_device in distinct(device[own]).tolist():
+            alike = own[device[own] == own_device]
+            longer = dur[alike] - explained_ns(dur[alike], sizes[alike])
+            far = (longer > 0) & (dur[alike] >= FAR_LONGER * (dur[alike] - longer)) & ~many[alike]
+            waits[alike[far]] = longer[far]
     return tuple(
         Transfers(
             *key,
             rows=rows[own],
             total_ns=int(dur[own].sum()),
             fastest_ns=int(fastest[equal[own]].sum()),
-            waits_ns=int(waits[own].sum()),
+            waits_ns=waits[own],
             bytes=int(sizes[own].sum()) if (sizes[own] >= 0).all() else None,
             median_ns=int(np.median(dur[own])),
         )
         for key, own in each
     )
+
+
+def explained_ns(dur: Int64s, sizes: Int64s) -> Int64s:
+    """Of transfers of one kind on one device, the most that its bytes explain of the duration of
+    each, by the others: as long as one of no fewer bytes took, or as long as one of fewer bytes
+    took, by the ratio of their sizes, as large transfers are no slower for each byte. Its own
+    duration where fewer than FEWEST others tell. `sizes` in bytes, -1 unknown; ns, shape [n]."""
+    known = np.flatnonzero(sizes > 0)
+    found = dur.copy()
+    if len(known) <= FEWEST:
+        return found
+    order = known[np.lexsort((dur[known], sizes[known]))]
+    ns = dur[order].astype(np.float64)
+    of_larger = np.append(np.minimum.accumulate(ns[::-1])[::-1][1:], np.inf)
+    per_byte = np.append(np.inf, np.minimum.accumulate(ns / sizes[order])[:-1])
+    explained = np.minimum(of_larger, per_byte * sizes[order])
+    found[order] = np.minimum(dur[order], np.ceil(explained).astype(np.int64))
+    return found
 
 
 def _key(told: KnownCollective) -> Key:
@@ -149,6 +175,18 @@ def moved(kind: Transfers) -> str:
 TOLD = 3  # kinds that are named
 NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
 """The remedy where no kernel computes."""
+WAITS = (
+    "Compare the ranks (fusetui ranks) to find the one that arrives last, and why: no overlap "
+    "shortens waiting for another rank."
+)
+"""The remedy where most of the time is waiting."""
+MAY_WAIT = (
+    "Compare the ranks (fusetui ranks): where another rank arrives later, no overlap helps. "
+    "record_shapes=True records the sizes of collectives, which show whether this one moves more "
+    "data; then send less, or overlap it."
+)
+"""The remedy where one transfer of unknown size takes most of the time."""
+MAY_MOVE_MORE = "What the longest transfer does, moving data or waiting, was not recorded."
 
 
 @Rule(
@@ -156,7 +194,7 @@ NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
     "prefetching, or a stream of its own|:one half of the batch computes while the other "
     "communicates; in tensor parallelism an all-reduce fused with the norm that follows, or fewer "
     "ranks}. Waiting for another rank cannot be solved here: compare the ranks.",
-    thresholds={"fewest": FEWEST},
+    thresholds={"fewest": FEWEST, "far_longer": FAR_LONGER, "dominates": DOMINATES},
     of_kernels=True,
 )
 def exposed_communication(facts: Facts) -> Iterator[Claim]:
@@ -192,19 +230,73 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
             ". Process groups were not recorded: bytes and bandwidth hold for groups of all "
             f"{count(guessed[0].ranks)} ranks"
         )
-    waits = sum(kind.waits_ns for kind in transfers_of(facts))
+    waits = sum(int(kind.waits_ns.sum()) for kind in transfers_of(facts))
     if waits:
         text += (
             f"; measured by the fastest of equal transfers, {duration(waits)} of all communication "
             "is waiting for other ranks or contention"
         )
+    longest = _longest(facts, exposed_ns)
+    waits_exposed_ns = sum(
+        int(np.minimum(kind.waits_ns, exposed_ns[kind.rows]).sum()) for kind in kinds
+    )
+    remedy = None if kernels.computes.any() else NO_COMPUTE
+    why_likely = None
+    if longest is not None and longest.exposed_ns >= DOMINATES * total:
+        text += f". {longest.text}"
+        remedy = MAY_WAIT
+        why_likely = MAY_MOVE_MORE
+        if longest.waits:
+            remedy, why_likely = WAITS, None
+    elif waits_exposed_ns >= DOMINATES * total:
+        remedy = WAITS
     yield Claim(
         text=f"{text}.",
         at_stake_ns=total,
         wanted="comm x0",
         rows=the_most(rows, exposed_ns[rows]),
-        remedy=None if kernels.computes.any() else NO_COMPUTE,
+        remedy=remedy,
+        why_likely=why_likely,
     )
+
+
+class LongTransfer(msgspec.Struct, frozen=True):
+    """One transfer that takes far longer than others of its kind."""
+
+    exposed_ns: int
+    waits: bool  # longer than its bytes explain; False where sizes are not known
+    text: str
+
+
+def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
+    """The transfer with the most exposed time, if it takes FAR_LONGER than its bytes explain or,
+    where sizes are not known, than the median of at least FEWEST others."""
+    trace = facts.trace
+    kinds = [kind for kind in transfers_of(facts) if len(kind.rows) > FEWEST]
+    if not kinds:
+        return None
+    kind = max(kinds, key=lambda one: int(exposed_ns[one.rows].max()))
+    place = int(exposed_ns[kind.rows].argmax())
+    dur_ns = int(trace.dur[kind.rows[place]])
+    waits_ns = int(kind.waits_ns[place])
+    median_ns = int(np.median(np.delete(trace.dur[kind.rows], place)))
+    one = f"One {kind.name} alone takes {duration(dur_ns)}"
+    exposed = int(exposed_ns[kind.rows[place]])
+    if waits_ns and dur_ns >= FAR_LONGER * (dur_ns - waits_ns):
+        explained = duration(dur_ns - waits_ns)
+        text = (
+            f"{one}, of which its bytes explain {explained} by the others of its kind: it waits "
+            "for another rank"
+        )
+        return LongTransfer(exposed_ns=exposed, waits=True, text=text)
+    if kind.bytes is not None or dur_ns < FAR_LONGER * median_ns or not median_ns:
+        return None
+    text = (
+        f"{one}, {count(round(dur_ns / median_ns))} times the median of the others "
+        f"({duration(median_ns)}): it waits for another rank, or moves more data; sizes were not "
+        "recorded"
+    )
+    return LongTransfer(exposed_ns=exposed, waits=False, text=text)
 
 
 def _apart(kernels: Kernels, which: Flags) -> tuple[int, int]:
