@@ -33,15 +33,16 @@ CREATES = words(
 """Ops that make a tensor of nothing, or fill one, by their stems."""
 
 
-BY_ITSELF = 0.9
+BY_ITSELF = 0.5
 """Of the duration of an op: one that spends less of it by itself is made of others, as of views."""
 
 
 @memo()
 def cpu_compute_rows(trace: Trace) -> Rows:
     """The ops of ATen that compute on the CPU, on any thread: they take at least COMPUTES_NS, spend
-    it by themselves, and neither they nor an op of ATen around them launch work of the GPU. (Inside
-    of an op that launches, tensors without data are computed with, to find out shapes.) Sorted."""
+    most of it by themselves, and neither they nor an op of ATen around them launch work of the GPU.
+    (Ops inside of one that launches may compute with tensors without data, for their shapes.)
+    Sorted rows."""
     ops = trace.rows_of(Role.OP)
     ops = ops[trace.matching(ops, _is_of_aten)]
     ops = ops[~_in_launching_ops(trace, ops)[ops]]

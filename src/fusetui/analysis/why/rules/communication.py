@@ -237,9 +237,10 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
             "is waiting for other ranks or contention"
         )
     longest = _longest(facts, exposed_ns)
-    waits_exposed_ns = sum(
-        int(np.minimum(kind.waits_ns, exposed_ns[kind.rows]).sum()) for kind in kinds
-    )
+    waits_exposed_ns = 0  # at least: as if compute hid waiting first
+    for kind in kinds:
+        moves_ns = facts.trace.dur[kind.rows] - kind.waits_ns
+        waits_exposed_ns += int(np.maximum(exposed_ns[kind.rows] - moves_ns, 0).sum())
     remedy = None if kernels.computes.any() else NO_COMPUTE
     why_likely = None
     if longest is not None and longest.exposed_ns >= DOMINATES * total:
