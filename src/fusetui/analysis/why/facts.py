@@ -17,7 +17,7 @@ from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
-from fusetui.analysis.why.warming import Once, StepTimes, slow_first_step, step_times, warm_up
+from fusetui.analysis.why.warming import Once, StepExtents, slow_first_step, step_extents, warm_up
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
@@ -84,7 +84,7 @@ class Facts:
     def steady(self) -> Facts:
         """These facts, or where the first step is much longer than the others, those of the GPU
         work after it: what the rules about kernels look at."""
-        times = self.step_times
+        times = self.step_extents
         if self.window or times is None or not slow_first_step(self.spans, times):
             return self
         begin_ns = int(times.end[0])
@@ -158,9 +158,9 @@ class Facts:
         return steps_of(self.trace)
 
     @cached_property
-    def step_times(self) -> StepTimes | None:
-        """When each of these runs, as far as that is known; see warming.step_times."""
-        return step_times(self.trace, self.spans)
+    def step_extents(self) -> StepExtents | None:
+        """When each of these runs, as far as that is known; see warming.step_extents."""
+        return step_extents(self.trace, self.spans)
 
     @cached_property
     def warm_up(self) -> tuple[tuple[Once, Cover], ...]:
@@ -170,7 +170,7 @@ class Facts:
             kinds=self.accounts.kinds,
             launching=self.launching,
             spans=self.spans,
-            times=self.step_times,
+            times=self.step_extents,
             compiling=self.compiler_rows,
         )
 

@@ -44,15 +44,15 @@ def enqueued(event: Make, launched: Make, *works: int, first: int = 20) -> list[
 def test_steps_that_only_enqueue_are_compared_by_their_work(
     found: Ask, event: Make, launched: Make
 ) -> None:
-    """Annotations of 20 and 10 us; work up to 320 us after the begin, then of 300 us each."""
+    """Annotations of 20 and 10 us; work of 220 us, then of 300 us each."""
     assert found("recording", enqueued(event, launched, 220, 300, 300, 300)) == []
 
 
 def test_a_slow_first_step_by_its_work(found: Ask, event: Make, launched: Make) -> None:
-    """Work up to 1,000 us after the begin, then of 300 us each."""
+    """900 us of work, then 300 us each."""
     (finding,) = found("recording", enqueued(event, launched, 900, 300, 300, 300, first=10))
     assert finding.text == (
-        "The first step, up to the end of the work that it launches, takes 1 ms, 3.3 times as long "
+        "The first step, up to the end of the work that it launches, takes 900 us, 3 times as long "
         "as the median of the others (300 us)."
     )
 

@@ -179,7 +179,7 @@ def test_the_capture_of_a_graph_is_no_advice_to_capture_graphs(
     """From 100 to 900 us a graph is captured."""
     capture = [
         event(name, 100, 5, cat="cuda_runtime"),
-        event("aten::mm", 110, 700),
+        event("capture_model", 110, 700),
         event(name.replace("Begin", "End"), 890, 10, cat="cuda_runtime"),
     ]
     events = [*launch(event, 0, 5), *capture, *launch(event, 910, 5)]
