@@ -37,6 +37,13 @@ def test_a_run_without_gpu_events_beside_a_gpu_does(trace_of: Make, event: Make)
     )
 
 
+def test_where_launches_were_recorded_no_activity_is_missing(trace_of: Make, event: Make) -> None:
+    launch = event("cudaLaunchKernel", cat="cuda_runtime", args={"correlation": 1})
+    found = why(trace_of([event("aten::mul"), launch], **GPU))
+    assert "ProfilerActivity" not in not_recorded(found)
+    assert {one.record_with for one in found.cannot_tell if one.missing == "GPU events"} == {""}
+
+
 def test_a_run_on_xpu_is_told_its_own_activity(trace_of: Make, event: Make) -> None:
     call = event("urQueueFinish", cat="xpu_runtime")
     assert "GPU events (ProfilerActivity.XPU)" in not_recorded(why(trace_of([call])))

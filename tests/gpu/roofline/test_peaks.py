@@ -42,9 +42,50 @@ def test_known(name: str, sms: int, bf16: float, bandwidth: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "sms", "fp16", "bandwidth"),
+    [
+        ("NVIDIA GeForce RTX 3070", 46, 40.6, 448),
+        ("NVIDIA GeForce RTX 3080", 68, 59.5, 760),
+        ("NVIDIA GeForce RTX 4080", 76, 97.5, 716.8),
+        ("NVIDIA GeForce RTX 4080 Laptop GPU", 58, 67.7, 432),
+        ("NVIDIA RTX A4000", 48, 76.7, 448),
+        ("NVIDIA RTX A5000", 64, 111.1, 768),
+        ("NVIDIA RTX A6000", 84, 154.8, 768),
+        ("NVIDIA RTX 6000 Ada Generation", 142, 364.2, 960),
+        ("Tesla P100-PCIE-16GB", 56, 18.7, 732),
+        ("GeForce RTX 2070", 36, 31.5, 448),
+        ("NVIDIA GeForce RTX 2070 SUPER", 40, 36.2, 448),
+        ("NVIDIA GeForce RTX 2080", 46, 42.4, 448),
+    ],
+)
+def test_known_workstations(name: str, sms: int, fp16: float, bandwidth: float) -> None:
+    peak = peak_of(device(name, sms))
+    assert peak is not None
+    assert (peak.teraflops["fp16"], peak.gigabytes_per_s) == (fp16, bandwidth)
+
+
+@pytest.mark.parametrize(("size", "known"), [(12_487_294_976, True), (8_589_934_592, False)])
+def test_an_rtx_3060_with_8_gb_has_slower_memory(size: int, known: bool) -> None:
+    found = peak_of(device("NVIDIA GeForce RTX 3060", 28, totalGlobalMem=size))
+    assert (found is not None) is known
+
+
+def test_rates_of_geforce_tensor_cores_double_that_of_the_plain_ones() -> None:
+    """With sums in fp32 on Ampere and Ada; of workstation cards they are four times as fast, and
+    TF32 twice."""
+    for peak in PEAKS:
+        if peak.pattern.startswith(r"\bRTX") and "tf32" in peak.teraflops:
+            rates, is_geforce = peak.teraflops, "fp16_acc16" in peak.teraflops
+            assert rates["fp16"] / rates["fp32"] == pytest.approx(2 if is_geforce else 4, rel=0.01)
+            assert rates["tf32"] / rates["fp32"] == pytest.approx(1 if is_geforce else 2, rel=0.01)
+
+
+@pytest.mark.parametrize(
     ("name", "sms"),
     [
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", 16),
+        ("NVIDIA GeForce RTX 3060 Laptop GPU", 30),
+        ("NVIDIA GeForce RTX 3080", 70),
         ("AMD Instinct MI300X", 38),
         ("NVIDIA GH200 144G HBM3e", 132),
         ("NVIDIA GeForce RTX 4090 D", 114),

@@ -34,6 +34,12 @@ GRAPH = late(r"GraphLaunch", re.IGNORECASE)
 BEGINS_CAPTURE, ENDS_CAPTURE = late(r"StreamBeginCapture"), late(r"StreamEndCapture")
 
 
+def launched_without_events(trace: Trace) -> bool:
+    """Whether calls that launch kernels or graphs were recorded, and no GPU event at all: recording
+    the GPU was asked for."""
+    return not len(trace.gpu_rows) and len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
+
+
 class Calls(msgspec.Struct, frozen=True):
     """Launch calls of one name on one thread."""
 

@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.cpu_compute import COMPUTES_SHARE, cpu_compute_rows
 from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
-from fusetui.analysis.why.warming import Once, slow_first_step, warm_up
+from fusetui.analysis.why.warming import Once, StepExtents, slow_first_step, step_extents, warm_up
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import NOTHING, Cover, counted, joined, union, without
+from fusetui.trace.model.intervals import NOTHING, Cover, counted, joined, outside, union, without
 from fusetui.trace.model.memo import memo
 
 NO_ROWS: Rows = np.empty(0, dtype=np.intp)
@@ -83,9 +84,10 @@ class Facts:
     def steady(self) -> Facts:
         """These facts, or where the first step is much longer than the others, those of the GPU
         work after it: what the rules about kernels look at."""
-        if self.window or not slow_first_step(self.spans):
+        times = self.step_extents
+        if self.window or times is None or not slow_first_step(self.spans, times):
             return self
-        begin_ns = int(self.spans.end[0])
+        begin_ns = int(times.end[0])
         ends = self.trace.end[self.gpu_rows[self.trace.end[self.gpu_rows] > begin_ns]]
         if not len(ends):
             return self
@@ -156,10 +158,21 @@ class Facts:
         return steps_of(self.trace)
 
     @cached_property
+    def step_extents(self) -> StepExtents | None:
+        """When each of these runs, as far as that is known; see warming.step_extents."""
+        return step_extents(self.trace, self.spans)
+
+    @cached_property
     def warm_up(self) -> tuple[tuple[Once, Cover], ...]:
         """What happens once, and when; see warming.warm_up."""
-        kinds, rows = self.accounts.kinds, self.compiler_rows
-        return warm_up(self.trace, kinds, self.launching, self.spans, rows)
+        return warm_up(
+            self.trace,
+            kinds=self.accounts.kinds,
+            launching=self.launching,
+            spans=self.spans,
+            times=self.step_extents,
+            compiling=self.compiler_rows,
+        )
 
     @cached_property
     def warming(self) -> Cover:
@@ -182,9 +195,35 @@ class Facts:
         return found
 
     @cached_property
+    def computing_ns(self) -> Int64s:
+        """For how long the launching thread computed on the CPU in the host part of each gap,
+        without what is explained (ns, of shape [gaps]); see cpu_compute."""
+        idle, rows = self.idle, cpu_compute_rows(self.trace)
+        found = np.zeros(len(idle), dtype=np.int64)
+        if not len(rows):
+            return found
+        for line, own, placed in self.launched(idle.called > idle.begin):
+            edges = placed(idle.begin), placed(idle.called)
+            computing = union(*line.bounds(line.own(rows)))
+            parts = line.parts(counted(*edges), outside(self.explained))
+            until = np.pad(computing.within(parts.start, parts.end).cumsum(), (1, 0))
+            first, last = (parts.start.searchsorted(times) for times in edges)
+            found[own] = until[last] - until[first]
+        return found
+
+    @cached_property
+    def computing_gaps(self) -> Flags:
+        """The gaps of whose host part the launching thread spent at least COMPUTES_SHARE computing
+        on the CPU: tensors in the memory of the host stand between two launches."""
+        least_ns = COMPUTES_SHARE * self.late.sum(axis=0)
+        found: Flags = (self.computing_ns >= least_ns) & (self.computing_ns > 0)
+        return found
+
+    @cached_property
     def busy_cpu(self) -> Flags:
-        """The gaps in which the launching thread did other work than to launch. Their `late` part
-        is longer than a sequence of ops takes, and not made of many small slices."""
+        """The gaps in which the launching thread did other work than to launch: it computed on
+        the CPU, or their `late` part is longer than a sequence of ops takes, and not made of
+        many small slices."""
         idle, late_ns = self.idle, self.late.sum(axis=0)
         long, slices = (late_ns > WORK_NS) & (idle.launch >= 0), np.zeros(len(idle), dtype=np.int64)
         for line, own, placed in self.launched(long):
@@ -192,7 +231,7 @@ class Facts:
             for kind in (*CALLS, Host.OP, Host.PYTHON):
                 slices[own] += np.diff(line.slices(kind).start.searchsorted(edges), axis=0)[0]
         found: Flags = long & ((late_ns > SLICE_NS * slices) | (late_ns > LONG_WORK_NS))
-        return found
+        return found | self.computing_gaps
 
     @cached_property
     def is_late(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui import Error
+from fusetui.analysis.questions.launches import launched_without_events
 from fusetui.analysis.why.account import Accounts, cpu_accounts
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
@@ -146,10 +147,16 @@ def _accounts(
     return tuple(map(tuple, found))
 
 
+def activity_to_add(trace: Trace) -> str:
+    """The activity that would record the GPU, "" where nothing shows that there is one, or where it
+    was recorded already: launches without any GPU event."""
+    return "" if launched_without_events(trace) else gpu_activity(trace)
+
+
 def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:
-    """With what records it, by what recorded the trace: of a GPU the activity of its kind, or ""
-    where nothing shows that there is one."""
-    activity, form = gpu_activity(trace), trace.report.writer
+    """With what records it, by what recorded the trace: of a GPU the activity of its kind; see
+    activity_to_add."""
+    activity, form = activity_to_add(trace), trace.report.writer
     options = [activity if one.record_with == ON_GPU else one.record_with for one in unknown]
     each = zip(unknown, options, strict=True)
     return tuple(replace(one, record_with=recorded_with(option, form)) for one, option in each)

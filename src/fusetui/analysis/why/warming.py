@@ -12,7 +12,7 @@ from fusetui.analysis.questions.launches import capture_calls, graph_calls
 from fusetui.analysis.why.devices import events_in_order
 from fusetui.analysis.why.host import Host
 from fusetui.text.patterns import late
-from fusetui.trace.layout.steps import Steps
+from fusetui.trace.layout.steps import PROFILED, Steps, by_launch_time
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -45,18 +45,69 @@ class Once(msgspec.Struct, frozen=True, eq=False):
     end: Int64s
 
 
-def first_step(spans: Steps) -> tuple[int, float] | None:
+class StepExtents(msgspec.Struct, frozen=True, eq=False):
+    """When each step runs; ns of the file, shape [steps]."""
+
+    start: Int64s
+    end: Int64s
+    by_work: bool  # up to the end of the GPU work that it launched, else as it was annotated
+
+
+def step_extents(trace: Trace, spans: Steps) -> StepExtents | None:
+    """As annotated, if by time the steps hold at least half of the GPU's work (see
+    model.steps_tell). Else they only enqueue it, and each lasts from the end of the work of those
+    before it, or from its start if that is later, to the end of the work that it launched; the
+    first from the start of its work. None where a step launched none that is known."""
+    if not len(spans) or _hold_the_work(trace, spans):
+        return StepExtents(start=spans.start, end=spans.end, by_work=False)
+    called = by_launch_time(trace)
+    last_ends = np.empty(len(spans), dtype=np.int64)
+    for number, places in enumerate(spans.slices_of(called[1])):
+        launched = called[0][places]
+        if not len(launched):
+            return None
+        last_ends[number] = trace.end[launched].max()
+    end = np.maximum.accumulate(last_ends)
+    first_work = called[0][spans.slices_of(called[1])[0]]
+    before = np.append(trace.start[first_work].min(), end[:-1])
+    start = np.maximum(spans.start, before)
+    return StepExtents(start=start, end=np.maximum(end, start), by_work=True)
+
+
+def _hold_the_work(trace: Trace, spans: Steps) -> bool:
+    """Also where there is no GPU work."""
+    rows = trace.gpu_rows
+    device = trace.process_of_track[trace.track[rows]]
+    whole_ns = inside_ns = 0
+    for number in distinct(device).tolist():
+        own = rows[device == number]
+        busy = union(trace.start[own], trace.end[own])
+        whole_ns += busy.ns
+        inside_ns += int(busy.within(spans.start, spans.end).sum())
+    return 2 * inside_ns >= whole_ns
+
+
+def first_step(spans: Steps, times: StepExtents | None) -> tuple[int, float] | None:
     """The length of the first step and the median of the others (ns); None if there are too few, or
     if their work differs by design, as in a server."""
-    if len(spans) < FEWEST or spans.are_of_server:
+    if times is None or len(spans) < FEWEST or spans.are_of_server:
         return None
-    length = spans.end - spans.start
+    length = times.end - times.start
     return int(length[0]), float(np.median(length[1:]))
 
 
-def slow_first_step(spans: Steps) -> bool:
-    found = first_step(spans)
+def slow_first_step(spans: Steps, times: StepExtents | None) -> bool:
+    found = first_step(spans, times)
     return found is not None and found[0] > SLOW_FIRST * found[1] > 0
+
+
+def earlier_steps_are_missing(spans: Steps) -> bool:
+    """Whether the program had run steps before the recording, by the number of the first one: the
+    profiler counts from 0, programs count from 0 or 1."""
+    if not spans.printed:
+        return False
+    first_number = 0 if spans.by == PROFILED else 1
+    return spans.numbers[0] > first_number
 
 
 def recurring(trace: Trace, spans: Steps, calls: Rows) -> Flags:
@@ -81,11 +132,17 @@ def recurring(trace: Trace, spans: Steps, calls: Rows) -> Flags:
 
 
 def warm_up(
-    trace: Trace, kinds: NDArray[np.int8], launching: Flags, spans: Steps, compiling: Rows
+    trace: Trace,
+    kinds: NDArray[np.int8],
+    launching: Flags,
+    spans: Steps,
+    times: StepExtents | None,
+    compiling: Rows,
 ) -> tuple[tuple[Once, Cover], ...]:
     """What happens once, and when on the threads that launch (`launching`: their tracks); disjoint.
     The last part is the first step, with all before it, if it is much longer than the others.
-    `kinds`: see host_kinds; `compiling`: the slices in which something is compiled."""
+    `kinds`: see host_kinds; `times`: of the steps; `compiling`: the slices in which something is
+    compiled."""
     found: list[tuple[Once, Cover]] = []
     before = NOTHING
     waiting = np.flatnonzero(kinds == Host.SYNC)
@@ -96,7 +153,7 @@ def warm_up(
         cover = without(union(part.start[own], part.end[own]), waits)
         found.append((part, without(cover, before)))
         before = joined(before, cover)
-    if slow_first_step(spans):
+    if slow_first_step(spans, times):
         first = Cover(np.array([trace.begin_ns]), spans.end[:1])
         part = Once("the rest of the first step", np.empty(0, dtype=np.intp), *first[:2])
         found.append((part, without(first, before)))

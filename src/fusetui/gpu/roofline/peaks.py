@@ -125,6 +125,33 @@ def peak_of(properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS
     )
 
 
+FIRST_WITH_TENSOR_CORES: Final = (7, 0)  # compute capability
+FIRST_WITH_TF32: Final = (8, 0)  # and bfloat16
+TURING: Final = (7, 5)
+TURING_WITHOUT_TENSOR_CORES: Final = re.compile(
+    r"\bGTX 16\d0|\bMX[45]\d0|\bT(?:400|500|550|600|1000|1200)\b|\bQuadro T\d+|\bTU11[67]"
+)
+"""Devices with the chips TU116 and TU117: compute capability 7.5, but no tensor cores."""
+
+
+def tensor_core_types(properties: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """What the tensor cores of an NVIDIA device multiply in place of float32, by its compute
+    capability: CUDA C++ programming guide, "Tensor core data types". () for a device without tensor
+    cores, None where its compute capability was not recorded."""
+    major, minor = properties.get("computeMajor"), properties.get("computeMinor")
+    if type(major) is not int or type(minor) is not int:
+        return None
+    capability = (major, minor)
+    if capability >= FIRST_WITH_TF32:
+        return ("TF32", "bfloat16")
+    if capability < FIRST_WITH_TENSOR_CORES:
+        return ()
+    name = str(properties.get("name"))
+    if capability == TURING and TURING_WITHOUT_TENSOR_CORES.search(name):
+        return ()
+    return ("float16",)
+
+
 def _listed(properties: Mapping[str, Any]) -> Peak | None:
     name, sms = properties.get("name"), properties.get("numSms")
     if not isinstance(name, str):

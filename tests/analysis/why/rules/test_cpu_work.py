@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from .conftest import Ask, Lack
 
 Make = Callable[..., Any]
@@ -42,6 +44,105 @@ def test_the_wait_after_a_synchronization_is_part_of_it(
     events = [*launched(1, 0, 5), wait, event("work", 500, 9_000), *launched(2, 9_995, 10_000)]
     (finding,) = found("drained-by-sync", events)
     assert finding.part_of == "cpu-work"
+
+
+def around(launched: Make, *between: dict[str, Any]) -> list[dict[str, Any]]:
+    """A gap from 15 us to 500 us, whose host part ends at 490 us."""
+    return [*launched(1, 0, 5), *between, *launched(2, 490, 500)]
+
+
+def test_a_tensor_that_is_filled_on_the_cpu(found: Ask, event: Make, launched: Make) -> None:
+    """Of 475 us aten::normal_ takes 400 us in aten::randn, and launches nothing."""
+    ops = [event("aten::randn", 20, 420), event("aten::normal_", 30, 400)]
+    events = around(launched, *ops)
+    (finding,) = found("cpu-work", events)
+    assert finding.at_stake_ns == 475_000
+    assert "in 1 gap while the CPU launches nothing for it" in finding.text
+    assert finding.try_ == (
+        "aten::normal_ computes on the CPU: create the tensor on the device instead, as in "
+        'torch.randn(..., device="cuda"). Graphs do not help: nothing is launched meanwhile.'
+    )
+    assert found("host-bound", events) == []
+
+
+def test_a_product_in_the_memory_of_the_host(found: Ask, event: Make, launched: Make) -> None:
+    """A quarter of the host part, and a bit more."""
+    (finding,) = found("cpu-work", around(launched, event("aten::bmm", 100, 125)))
+    assert finding.try_ is not None
+    assert finding.try_.startswith(
+        'aten::bmm computes on the CPU: keep its inputs on the GPU (.to("cuda")) instead of'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "dur"),
+    [
+        ("aten::bmm", 118),  # less than a quarter of the gap
+        ("aten::normal_", 99),  # as short as dispatching may take
+        ("aten::empty_strided", 400),  # allocates
+        ("aten::select", 400),  # describes
+        ("aten::to", 400),
+        ("autograd::engine::evaluate_function: AddmmBackward0", 400),  # its launches come later
+        ("triton_poi_fused_add_0", 400),  # launches of Triton are not in every trace
+    ],
+)
+def test_the_way_to_a_launch_is_no_computing(
+    found: Ask, event: Make, launched: Make, name: str, dur: int
+) -> None:
+    events = around(launched, event(name, 20, dur))
+    assert found("cpu-work", events) == []
+    assert len(found("host-bound", events)) == 1
+
+
+def test_an_op_that_launches_does_not_compute_on_the_cpu(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """470 us in aten::bmm before its launch call."""
+    events = [*launched(1, 0, 5), event("aten::bmm", 20, 480), *launched(2, 490, 505)]
+    assert found("cpu-work", events) == []
+    assert len(found("host-bound", events)) == 1
+
+
+def test_an_op_whose_launch_has_no_event_does_not_compute_on_the_cpu(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    lost = event("cudaLaunchKernel", 100, 5, cat="cuda_runtime", args={"correlation": 77})
+    events = around(launched, event("aten::bmm", 20, 400), lost)
+    assert found("cpu-work", events) == []
+
+
+def test_an_op_that_only_calls_others_does_not_compute(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Ten views of 40 us in an op of 401 us: 1 us of its own."""
+    views = [event("aten::view", 20 + 40 * n, 40) for n in range(10)]
+    assert found("cpu-work", around(launched, event("aten::stack", 20, 401), *views)) == []
+
+
+def test_an_op_inside_one_that_launches_is_on_the_way_to_it(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """As DTensor does: aten::mul of tensors without data in aten::mul, then the launch."""
+    ops = [event("aten::mul", 20, 480), event("aten::mul", 50, 350)]
+    events = [*launched(1, 0, 5), *ops, *launched(2, 490, 505)]
+    assert found("cpu-work", events) == []
+
+
+def test_what_spends_most_of_its_time_in_other_ops_is_made_of_them(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """aten::unflatten_dense_tensors makes views, which take 250 of its 400 us; then 150."""
+    whole = event("aten::unflatten_dense_tensors", 20, 400)
+    for views_us, findings in ((250, 0), (150, 1)):
+        views = event("aten::narrow", 100, views_us)
+        assert len(found("cpu-work", around(launched, whole, views))) == findings
+
+
+def test_an_op_of_another_thread_does_not_compute_for_this_one(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    events = around(launched, event("aten::normal_", 20, 400, tid=9))
+    assert found("cpu-work", events) == []
 
 
 def test_without_launches_it_cannot_tell(lacking: Lack, event: Make) -> None:

@@ -34,6 +34,89 @@ def test_equal_transfers_tell_waiting_apart(found: Ask) -> None:
     assert "35 us of all communication is waiting" in finding.text
 
 
+def of_sizes(*transfers: tuple[int, int | None]) -> list[Event]:
+    """(dur, elements of 4 bytes) of one all_reduce after the other, beside a kernel that computes
+    before them."""
+    found: list[Event] = []
+    ts = 2_000
+    for dur, elements in transfers:
+        one = reduce(ts, dur, elements)
+        if elements is not None:
+            one["args"] |= {"dtype": "Float"}
+        found.append(one)
+        ts += dur + 10
+    return [*work(("aten::add", ADD, 100)), *found]
+
+
+def test_a_transfer_of_unknown_size_that_takes_most_may_wait(found: Ask) -> None:
+    """900 of 930 us; the median of the others is 10 us."""
+    events = of_sizes((10, None), (10, None), (10, None), (900, None))
+    (finding,) = found("exposed-communication", events)
+    assert finding.text.endswith(
+        "One all_reduce alone takes 900 us, 90 times the median of the others (10 us): it waits "
+        "for another rank, or moves more data; sizes were not recorded."
+    )
+    assert finding.certainty == "likely"
+    assert finding.try_ is not None
+    assert finding.try_.startswith("Compare the ranks")
+    assert "record_shapes=True" in finding.try_
+
+
+def test_a_transfer_that_takes_longer_than_its_bytes_explain_waits(found: Ask) -> None:
+    """Twice the bytes of what took 10 us take 20 us at most, and took 900."""
+    events = of_sizes((10, 1_000), (12, 1_000), (15, 1_500), (900, 2_000))
+    (finding,) = found("exposed-communication", events)
+    assert "880 us of all communication is waiting" in finding.text
+    assert finding.text.endswith(
+        "One all_reduce alone takes 900 us, of which its bytes explain 20 us by the others of its "
+        "kind: it waits for another rank."
+    )
+    assert finding.certainty == "certain"
+    assert finding.try_ is not None
+    assert "no overlap shortens waiting" in finding.try_
+
+
+def test_a_smaller_transfer_takes_no_longer_than_a_larger_one(found: Ask) -> None:
+    events = of_sizes((40, 9_000), (42, 8_000), (41, 8_500), (900, 1_000))
+    (finding,) = found("exposed-communication", events)
+    assert "its bytes explain 40 us" in finding.text
+
+
+def test_a_transfer_of_more_bytes_is_explained_by_them(found: Ask) -> None:
+    """Ninety times as long for a hundred times the bytes."""
+    events = of_sizes((10, 1_000), (11, 1_001), (12, 1_002), (900, 100_000))
+    (finding,) = found("exposed-communication", events)
+    assert "waits" not in finding.text
+    assert "waiting" not in finding.text
+    assert finding.try_ is not None
+    assert finding.try_.startswith("Overlap it")
+
+
+def test_a_long_transfer_among_few_or_slower_ones_is_not_told_apart(found: Ask) -> None:
+    """Two others tell nothing, nor does a median of a quarter."""
+    for durations in ((10, 10, 900), (225, 225, 225, 900)):
+        events = of_sizes(*((dur, None) for dur in durations))
+        (finding,) = found("exposed-communication", events)
+        assert "alone takes" not in finding.text
+        assert finding.certainty == "certain"
+
+
+def test_a_long_transfer_that_is_not_most_of_the_time_is_not_told_apart(found: Ask) -> None:
+    """100 of 210 us."""
+    events = of_sizes(*[(10, None)] * 11, (100, None))
+    (finding,) = found("exposed-communication", events)
+    assert "alone takes" not in finding.text
+
+
+def test_where_most_is_waiting_overlap_is_no_advice(found: Ask) -> None:
+    """10, 15 and 40 us for the same, beside work: 35 of 65 us of waiting; then 4 of 34."""
+    for durations, first in (((10, 15, 40), "Compare the ranks"), ((10, 12, 12), "Overlap it")):
+        events = of_sizes(*((dur, 99) for dur in durations))
+        (finding,) = found("exposed-communication", events)
+        assert finding.try_ is not None
+        assert finding.try_.startswith(first)
+
+
 def test_several_process_groups_are_told_apart(found: Ask) -> None:
     """By their descriptions, else by their numbers."""
     transfers = [

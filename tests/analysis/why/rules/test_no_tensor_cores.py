@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .conftest import Ask, Lack
-from .work import A100, SGEMM, work
+from .work import A100, ADD, SGEMM, work
 
 V100 = {"deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-16GB", "numSms": 80}]}
 T4 = {"deviceProperties": [{"id": 0, "name": "Tesla T4", "numSms": 40}]}
@@ -80,6 +80,64 @@ def test_a_convolution_beside_others_in_tf32_is_a_choice_of_cudnn(found: Ask) ->
     assert finding.text.startswith("2 float32 products take 160 us")
     (finding,) = found("no-tensor-cores", work(*kernels, ("aten::conv2d", tf32, 80)), **A100)
     assert finding.text.startswith("1 float32 product takes 80 us")
+
+
+def unlisted(major: int, minor: int, name: str = "NVIDIA Foo") -> dict[str, Any]:
+    properties = {"id": 0, "name": name, "numSms": 10, "computeMajor": major, "computeMinor": minor}
+    return {"deviceProperties": [properties]}
+
+
+@pytest.mark.parametrize(
+    ("capability", "multiplied", "remedy"),
+    [
+        ((7, 0), "float16", "GradScaler"),
+        ((7, 5), "float16", "GradScaler"),
+        ((8, 0), "TF32 and bfloat16", "set_float32_matmul_precision"),
+        ((8, 6), "TF32 and bfloat16", "set_float32_matmul_precision"),
+        ((12, 0), "TF32 and bfloat16", "set_float32_matmul_precision"),
+    ],
+)
+def test_a_device_without_a_known_peak_gets_advice_without_a_figure(
+    found: Ask, lacking: Lack, capability: tuple[int, int], multiplied: str, remedy: str
+) -> None:
+    events, device = work(("aten::mm", SGEMM, 80)), unlisted(*capability)
+    (finding,) = found("no-tensor-cores", events, **device)
+    assert finding.at_stake_ns is None
+    assert f"multiply {multiplied}." in finding.text
+    assert finding.try_ is not None
+    assert remedy in finding.try_
+    assert len(lacking("no-tensor-cores", events, **device)) == 1
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "name"),
+    [
+        (6, 1, "NVIDIA Foo"),
+        (7, 5, "NVIDIA GeForce GTX 1660 SUPER"),
+        (7, 5, "NVIDIA T1000"),
+        (7, 5, "Quadro T2000"),
+    ],
+)
+def test_a_device_without_tensor_cores_is_silent(
+    found: Ask, lacking: Lack, major: int, minor: int, name: str
+) -> None:
+    events, device = work(("aten::mm", SGEMM, 80)), unlisted(major, minor, name)
+    assert found("no-tensor-cores", events, **device) == []
+    assert lacking("no-tensor-cores", events, **device) == []
+
+
+def test_few_products_of_an_unlisted_device_are_silent(found: Ask) -> None:
+    """1 of 100 us."""
+    events = work(("aten::mm", SGEMM, 1), ("aten::add", ADD, 99))
+    assert found("no-tensor-cores", events, **unlisted(8, 6)) == []
+
+
+def test_the_compute_capability_of_another_maker_is_not_that_of_cuda(
+    found: Ask, lacking: Lack
+) -> None:
+    events, device = work(("aten::mm", SGEMM, 80)), unlisted(9, 4, "AMD Foo")
+    assert found("no-tensor-cores", events, **device) == []
+    assert len(lacking("no-tensor-cores", events, **device)) == 1
 
 
 def test_an_unknown_device_cannot_be_told(lacking: Lack) -> None:

@@ -34,21 +34,33 @@ def regions(event: Make, *names: str) -> list[dict[str, Any]]:
     return [event(f"Torch-Compiled Region: {name}", 20 + n, 1) for n, name in enumerate(names)]
 
 
-def test_several_regions_are_graph_breaks(found: Ask, event: Make, launched: Make) -> None:
+def test_several_regions_may_be_graph_breaks(found: Ask, event: Make, launched: Make) -> None:
     events = [*launched(1, 0, 5), *regions(event, "0/0", "1/0", "2/1"), *launched(2, 90, 95)]
     (finding,) = found("recompilation", events)
     assert finding.at_stake_ns is None
     assert finding.certainty == "likely"
     assert finding.text.startswith("A step runs 3 compiled regions (Torch-Compiled Region: 0/0, ")
+    assert "Either graph breaks divide the program, or its functions are compiled" in finding.text
 
 
-def test_a_function_that_goes_on_behind_a_break_is_certain(
+def test_functions_that_are_compiled_one_by_one_are_silent(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Stacks were recorded, and no function continues after a break."""
+    frame = event("layernorm.py(16): rms_forward", 20, 5, cat="python_function")
+    parts = regions(event, "0/0", "1/0", "2/1", "3/1")
+    assert found("recompilation", [*launched(1, 0, 5), *parts, frame, *launched(2, 90, 95)]) == []
+
+
+def test_a_function_that_continues_after_a_break_is_certain(
     found: Ask, event: Make, launched: Make
 ) -> None:
     resumed = event("m.py(9): torch_dynamo_resume_in_forward_at_9", 20, 5, cat="python_function")
     events = [*launched(1, 0, 5), *regions(event, "0/0", "1/0"), resumed, *launched(2, 90, 95)]
     (finding,) = found("recompilation", events)
     assert finding.certainty == "certain"
+    assert "graph breaks divide the program" in finding.text
+    assert finding.text.endswith("torch_dynamo_resume_in_forward_at_9 (m.py:9) continues.")
 
 
 def test_one_region_again_and_again_is_silent(found: Ask, event: Make, launched: Make) -> None:

@@ -30,6 +30,42 @@ def test_an_ordinary_first_step_is_silent(found: Ask, event: Make) -> None:
     assert found("recording", steps(event, 150, 110, 120)) == []
 
 
+def enqueued(event: Make, launched: Make, *works: int, first: int = 20) -> list[dict[str, Any]]:
+    """Steps that only enqueue work for the GPU: the first takes `first` us, all others 10. Their
+    kernels take `works` us and run one after the other from 100 us on."""
+    events = steps(event, first, *[10] * (len(works) - 1))
+    starts = [100 + sum(works[:n]) for n in range(len(works))]
+    for n, (ts, dur) in enumerate(zip(starts, works, strict=True)):
+        call = 1 if n == 0 else first + 10 * (n - 1) + 1
+        events += launched(n + 1, call, ts, dur)
+    return events
+
+
+def test_steps_that_only_enqueue_are_compared_by_their_work(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Annotations of 20 and 10 us; work of 220 us, then of 300 us each."""
+    assert found("recording", enqueued(event, launched, 220, 300, 300, 300)) == []
+
+
+def test_a_slow_first_step_by_its_work(found: Ask, event: Make, launched: Make) -> None:
+    """900 us of work, then 300 us each."""
+    (finding,) = found("recording", enqueued(event, launched, 900, 300, 300, 300, first=10))
+    assert finding.text == (
+        "The first step, up to the end of the work that it launches, takes 900 us, 3 times as long "
+        "as the median of the others (300 us)."
+    )
+
+
+def test_what_is_not_linked_has_no_length_by_its_work(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """The launch call of the first step is not known."""
+    events = enqueued(event, launched, 220, 300, 300, 300)
+    lost = [one for one in events if not (one["cat"] == "cuda_runtime" and one["ts"] == 1)]
+    assert not any("first step" in one.text for one in found("recording", lost))
+
+
 def test_a_slow_first_step_of_an_optimizer(found: Ask, event: Make) -> None:
     """The steps end with the optimizer: 300, 100 and 120 us."""
     ends = [300, 400, 520]
@@ -83,6 +119,48 @@ def test_one_step_of_a_server_is_not_few(found: Ask, event: Make, launched: Make
 
 def test_three_steps_are_not_few(found: Ask, event: Make) -> None:
     assert found("recording", steps(event, 110, 120, 110)) == []
+
+
+def launches_alone(event: Make, calls: int) -> list[dict[str, Any]]:
+    return [
+        event("cudaLaunchKernel", 10 * n, 5, cat="cuda_runtime", args={"correlation": n + 1})
+        for n in range(calls)
+    ]
+
+
+def test_launches_without_any_gpu_event(found: Ask, event: Make) -> None:
+    """The activity of CUDA was on: what is missing is what CUPTI delivers."""
+    (finding,) = found("recording", [*launches_alone(event, 3), event("aten::mm", 0, 30)])
+    assert finding.text.startswith("3 launch calls (cudaLaunchKernel) were recorded, but no GPU ")
+    assert finding.try_ is not None
+    assert "hold CUPTI" in finding.try_
+    assert "ProfilerActivity" not in finding.try_
+    assert len(finding.evidence) == 3
+
+
+def test_ranges_of_counters_take_the_place_of_kernels(found: Ask, event: Make) -> None:
+    ranges = event("gemm", 0, 5, cat="cuda_profiler_range", pid=0, tid=0)
+    (finding,) = found("recording", [*launches_alone(event, 1), ranges])
+    assert finding.text.startswith("1 launch call (cudaLaunchKernel) was recorded, but no GPU ")
+    assert finding.text.endswith("received only ranges of counters from the GPU.")
+    assert finding.try_ is not None
+    assert finding.try_.startswith("Record without profiler_metrics")
+
+
+def test_launches_with_gpu_events_are_not_alone(found: Ask, event: Make, launched: Make) -> None:
+    assert found("recording", [*launches_alone(event, 3), *launched(9, 50, 60)]) == []
+
+
+def test_calls_that_launch_nothing_need_no_gpu_event(found: Ask, event: Make) -> None:
+    """As in a run on the CPU of a program that looks for a GPU."""
+    assert found("recording", [event("cudaGetDeviceCount", 0, 5, cat="cuda_runtime")]) == []
+
+
+def test_what_is_launched_while_a_graph_is_captured_runs_later(found: Ask, event: Make) -> None:
+    begin = event("cudaStreamBeginCapture", 0, 5, cat="cuda_runtime")
+    end = event("cudaStreamEndCapture", 90, 5, cat="cuda_runtime")
+    launch = event("cudaLaunchKernel", 20, 5, cat="cuda_runtime", args={"correlation": 1})
+    assert found("recording", [begin, launch, end]) == []
 
 
 def test_stacks_beside_a_gpu_that_waits(found: Ask, event: Make, launched: Make) -> None:

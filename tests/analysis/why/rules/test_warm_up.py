@@ -110,6 +110,45 @@ def test_calls_in_the_first_step(found: Ask, event: Make, call: str) -> None:
     assert found("allocation", in_steps(event, 2, 0, 0, call=call)) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "first", "certainty"),
+    [
+        ("ProfilerStep#", 0, "certain"),
+        ("ProfilerStep#", 2, "likely"),
+        ("my step ", 0, "certain"),
+        ("my step ", 1, "certain"),
+        ("my step ", 7, "likely"),
+    ],
+)
+def test_what_earlier_steps_did_is_not_known(
+    found: Ask, event: Make, name: str, first: int, certainty: str
+) -> None:
+    """Two calls in the first recorded step, and none later."""
+    events = in_steps(event, 2, 0, 0, call="cudaFree")
+    for one in events:
+        if one["name"].startswith("ProfilerStep#"):
+            one["name"] = f"{name}{first + int(one['name'].removeprefix('ProfilerStep#'))}"
+    (finding,) = found("warm-up", events)
+    assert finding.certainty == certainty
+    doubt = f"The recording begins with {name}{first}: earlier steps may have done the same."
+    assert finding.why_likely == (doubt if certainty == "likely" else None)
+
+
+def test_a_first_step_that_only_enqueues_longer_is_no_warm_up(found: Ask, event: Make) -> None:
+    """Annotations of 300, 100, 100 and 100 us, whose work takes 5 ms each and never waits."""
+    events, begin = [], 0
+    for n, dur in enumerate((300, 100, 100, 100)):
+        args = {"correlation": n + 1}
+        events += [
+            event(f"ProfilerStep#{n}", begin, dur, cat="user_annotation"),
+            event("cudaLaunchKernel", begin + 5, 5, cat="cuda_runtime", args=args),
+            event("k", 10 + 5000 * n, 5000, cat="kernel", pid=0, tid=7, args=args),
+        ]
+        begin += dur
+    assert found("warm-up", events) == []
+    assert found("recording", events) == []
+
+
 @pytest.mark.parametrize("call", ["cudaStreamCreateWithPriority", "cudaFree"])
 def test_calls_that_recur_are_no_warm_up(found: Ask, event: Make, call: str) -> None:
     assert found("warm-up", in_steps(event, 2, 1, 1, call=call)) == []
@@ -140,7 +179,7 @@ def test_the_capture_of_a_graph_is_no_advice_to_capture_graphs(
     """From 100 to 900 us a graph is captured."""
     capture = [
         event(name, 100, 5, cat="cuda_runtime"),
-        event("aten::mm", 110, 700),
+        event("capture_model", 110, 700),
         event(name.replace("Begin", "End"), 890, 10, cat="cuda_runtime"),
     ]
     events = [*launch(event, 0, 5), *capture, *launch(event, 910, 5)]

@@ -34,6 +34,7 @@ from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text
 from fusetui.analysis.why.model import LISTED_DEVICE, Finding, Unknown, Wanted
+from fusetui.analysis.why.selection import activity_to_add
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
@@ -106,7 +107,7 @@ def lacks_of(facts: Facts) -> dict[str, str]:
     trace, kernels, activity = facts.trace, facts.kernels, gpu_activity(facts.trace)
     form = trace.report.writer
     if not len(facts.gpu_rows):
-        return {"GPU events": recorded_with(activity, form)}
+        return {"GPU events": recorded_with(activity_to_add(trace), form)}
     recorded = {
         "launch calls": (facts.has_launches, activity),
         "CPU ops": ((trace.role == Role.OP).any(), "ProfilerActivity.CPU"),

@@ -1,154 +1,52 @@
 """Collectives and transfers of one rank: what they moved, at what bandwidth, what hides them, how
 small they are, what they slow down.
-
-A kernel that communicates spins while it waits for the other ranks, so one rank alone bounds the
-bandwidth: over all of the kernels' time from below, and as if each had taken as long as the fastest
-of equal transfers (collective, group, type, bytes, kernel, device) from above.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.collectives import (
     ON_CPU,
-    ONE_GROUP,
-    KnownCollective,
-    bus_factor,
-    collectives_on_gpu,
 )
 from fusetui.analysis.why.facts import LATE, Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rules import Claim, Rule, of_span, of_work
-from fusetui.gpu.kernel_names import decode
-from fusetui.text.figures import count, duration, percent, quantity, size
+from fusetui.analysis.why.transfers import (
+    FAR_LONGER,
+    FEWEST,
+    Transfers,
+    kind_text,
+    moved,
+    told_apart,
+    transfers_of,
+)
+from fusetui.text.figures import count, duration, percent, size
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows
+from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import union
-from fusetui.trace.model.memo import memo
 
-Key = tuple[str, str, int, str, bool]  # the first fields of Transfers
-
-PAIR = 2  # ranks, whose only group of several is both
-FEWEST = 3  # equal transfers, the fastest of which tells the waiting of the others
-UNNAMED = frozenset({"", "undefined"})
-LONGEST_NAME = 40  # characters
-LONGEST_GROUP = 24
-
-
-class Transfers(msgspec.Struct, frozen=True, eq=False):
-    name: str
-    group: str  # what the process group is called, "" if that is not known
-    ranks: int  # of the group, 0 if that is not known
-    dtype: str  # "" if it is not known
-    is_guessed: bool  # that the group is of all ranks, of which there are more than two
-    rows: Rows
-    total_ns: int  # of the kernels
-    fastest_ns: int  # if each took as long as the fastest equal one
-    waits_ns: int  # what the others of at least FEWEST equal ones took longer
-    bytes: int | None  # as nccl-tests counts the size; None unless that of each is known
-    median_ns: int
-
-    @property
-    def bus_bytes_per_s(self) -> tuple[float, float] | None:
-        """The lower and the upper figure; None where nccl-tests defines none."""
-        factor = bus_factor(self.name, self.ranks) if self.ranks else None
-        if not self.bytes or not factor or not self.fastest_ns:
-            return None
-        moved = self.bytes * factor * 1e9
-        return moved / self.total_ns, moved / self.fastest_ns
-
-    @property
-    def is_range(self) -> bool:
-        return self.bus_bytes_per_s is not None and self.fastest_ns < self.total_ns
-
-
-@memo()
-def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
-    trace, rows = facts.trace, facts.kernels.rows[facts.kernels.communicates]
-    if not len(rows):
-        return ()
-    found = collectives_on_gpu(trace)
-    place = np.full(len(trace), -1, dtype=np.intp)
-    place[found.rows] = np.arange(len(found.rows))
-    kinds: dict[Key, int] = {}
-    sizes = np.array([one.bytes for one in found.told] + [-1], dtype=np.int64)[place[rows]]
-    number = np.empty(len(rows), dtype=np.intp)
-    for at, (row, own) in enumerate(zip(rows.tolist(), place[rows].tolist(), strict=True)):
-        key = _key(found.told[own]) if own >= 0 else (_kernel(trace.name_of(row)), "", 0, "", False)
-        number[at] = kinds.setdefault(key, len(kinds))
-    dur, device = trace.dur[rows], trace.process_of_track[trace.track[rows]]
-    equal = distinct_rows((number, sizes, trace.name[rows], device))[1]
-    fastest = np.full(int(equal.max()) + 1, np.iinfo(np.int64).max)
-    np.minimum.at(fastest, equal, dur)
-    many = np.bincount(equal)[equal] >= FEWEST
-    waits = np.where(many & (sizes >= 0), dur - fastest[equal], 0)
-    each = [(key, np.flatnonzero(number == n)) for key, n in kinds.items()]
-    return tuple(
-        Transfers(
-            *key,
-            rows=rows[own],
-            total_ns=int(dur[own].sum()),
-            fastest_ns=int(fastest[equal[own]].sum()),
-            waits_ns=int(waits[own].sum()),
-            bytes=int(sizes[own].sum()) if (sizes[own] >= 0).all() else None,
-            median_ns=int(np.median(dur[own])),
-        )
-        for key, own in each
-    )
-
-
-def _key(told: KnownCollective) -> Key:
-    group = next((n for n in (told.group.description, told.group.name) if n not in UNNAMED), "")
-    dtype = told.dtype.lower().removeprefix("c10::")
-    name = printable(told.name[:LONGEST_NAME])
-    ranks = told.group.size
-    guessed = ONE_GROUP in told.inferred and ranks > PAIR
-    return name, printable(group[:LONGEST_GROUP]), ranks, printable(dtype[:LONGEST_NAME]), guessed
-
-
-def _kernel(name: str) -> str:
-    kernel = decode(name)
-    known = kernel and (kernel.collective or kernel.short)
-    return printable((known or name)[:LONGEST_NAME])
-
-
-def told_apart(kinds: Sequence[Transfers]) -> bool:
-    """Whether their process groups have to be named: there are several, or two kinds differ in
-    nothing else."""
-    several = len({kind.group for kind in kinds} - {""}) > 1
-    return several or len({(kind.name, kind.dtype) for kind in kinds}) < len(kinds)
-
-
-def kind_text(kind: Transfers, with_group: bool) -> str:
-    """`15 all_reduce`, or `15 all_reduce (dp)`."""
-    group = f" ({kind.group})" if with_group and kind.group else ""
-    return f"{count(len(kind.rows))} {kind.name}{group}"
-
-
-def moved(kind: Transfers) -> str:
-    """` (306.7 MB of float in 46.76 ms, 6.56 GB/s to 9.16 GB/s of bus bandwidth)`; "" where the
-    size is not known."""
-    if kind.bytes is None:
-        return ""
-    dtype = f" of {kind.dtype}" if kind.dtype else ""
-    rates = kind.bus_bytes_per_s
-    text = f"{size(kind.bytes)}{dtype} in {duration(kind.total_ns)}"
-    if rates is None:
-        return f" ({text})"
-    low, high = (quantity(rate, "B/s", 3) for rate in rates)
-    rate = f"{low} to {high}" if kind.is_range and low != high else f"at least {low}"
-    return f" ({text}, {rate} of bus bandwidth)"
-
-
+DOMINATES = 0.5  # of the exposed time: waiting, or one transfer, is what it is about
 TOLD = 3  # kinds that are named
 NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
 """The remedy where no kernel computes."""
+WAITS = (
+    "Compare the ranks (fusetui ranks) to find the one that arrives last, and why: no overlap "
+    "shortens waiting for another rank."
+)
+"""The remedy where most of the time is waiting."""
+MAY_WAIT = (
+    "Compare the ranks (fusetui ranks): where another rank arrives later, no overlap helps. "
+    "record_shapes=True records the sizes of collectives, which show whether this one moves more "
+    "data; then send less, or overlap it."
+)
+"""The remedy where one transfer of unknown size takes most of the time."""
+MAY_MOVE_MORE = "What the longest transfer does, moving data or waiting, was not recorded."
 
 
 @Rule(
@@ -156,7 +54,7 @@ NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
     "prefetching, or a stream of its own|:one half of the batch computes while the other "
     "communicates; in tensor parallelism an all-reduce fused with the norm that follows, or fewer "
     "ranks}. Waiting for another rank cannot be solved here: compare the ranks.",
-    thresholds={"fewest": FEWEST},
+    thresholds={"fewest": FEWEST, "far_longer": FAR_LONGER, "dominates": DOMINATES},
     of_kernels=True,
 )
 def exposed_communication(facts: Facts) -> Iterator[Claim]:
@@ -192,19 +90,74 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
             ". Process groups were not recorded: bytes and bandwidth hold for groups of all "
             f"{count(guessed[0].ranks)} ranks"
         )
-    waits = sum(kind.waits_ns for kind in transfers_of(facts))
+    waits = sum(int(kind.waits_ns.sum()) for kind in transfers_of(facts))
     if waits:
         text += (
             f"; measured by the fastest of equal transfers, {duration(waits)} of all communication "
             "is waiting for other ranks or contention"
         )
+    longest = _longest(facts, exposed_ns)
+    waits_exposed_ns = 0  # at least: as if compute hid waiting first
+    for kind in kinds:
+        moves_ns = facts.trace.dur[kind.rows] - kind.waits_ns
+        waits_exposed_ns += int(np.maximum(exposed_ns[kind.rows] - moves_ns, 0).sum())
+    remedy = None if kernels.computes.any() else NO_COMPUTE
+    why_likely = None
+    if longest is not None and longest.exposed_ns >= DOMINATES * total:
+        text += f". {longest.text}"
+        remedy = MAY_WAIT
+        why_likely = MAY_MOVE_MORE
+        if longest.waits:
+            remedy, why_likely = WAITS, None
+    elif waits_exposed_ns >= DOMINATES * total:
+        remedy = WAITS
     yield Claim(
         text=f"{text}.",
         at_stake_ns=total,
         wanted="comm x0",
         rows=the_most(rows, exposed_ns[rows]),
-        remedy=None if kernels.computes.any() else NO_COMPUTE,
+        remedy=remedy,
+        why_likely=why_likely,
     )
+
+
+class LongTransfer(msgspec.Struct, frozen=True):
+    """One transfer that takes far longer than others of its kind."""
+
+    exposed_ns: int
+    waits: bool  # longer than its bytes explain; False where sizes are not known
+    text: str
+
+
+def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
+    """The transfer with the most exposed time, if it takes FAR_LONGER than its bytes explain or,
+    where sizes are not known, than the median of at least FEWEST others."""
+    trace = facts.trace
+    kinds = [kind for kind in transfers_of(facts) if len(kind.rows) > FEWEST]
+    if not kinds:
+        return None
+    kind = max(kinds, key=lambda one: int(exposed_ns[one.rows].max()))
+    place = int(exposed_ns[kind.rows].argmax())
+    dur_ns = int(trace.dur[kind.rows[place]])
+    waits_ns = int(kind.waits_ns[place])
+    median_ns = int(np.median(np.delete(trace.dur[kind.rows], place)))
+    one = f"One {kind.name} alone takes {duration(dur_ns)}"
+    exposed = int(exposed_ns[kind.rows[place]])
+    if waits_ns and dur_ns >= FAR_LONGER * (dur_ns - waits_ns):
+        explained = duration(dur_ns - waits_ns)
+        text = (
+            f"{one}, of which its bytes explain {explained} by the others of its kind: it waits "
+            "for another rank"
+        )
+        return LongTransfer(exposed_ns=exposed, waits=True, text=text)
+    if kind.bytes is not None or dur_ns < FAR_LONGER * median_ns or not median_ns:
+        return None
+    text = (
+        f"{one}, {count(round(dur_ns / median_ns))} times the median of the others "
+        f"({duration(median_ns)}): it waits for another rank, or moves more data; sizes were not "
+        "recorded"
+    )
+    return LongTransfer(exposed_ns=exposed, waits=False, text=text)
 
 
 def _apart(kernels: Kernels, which: Flags) -> tuple[int, int]:

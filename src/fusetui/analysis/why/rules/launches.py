@@ -9,6 +9,7 @@ import numpy as np
 
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.causes import held, holders, label, module_text
+from fusetui.analysis.why.cpu_compute import COMPUTES_NS, COMPUTES_SHARE, CREATES, cpu_compute_rows
 from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
 from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.kernels import the_most
@@ -16,11 +17,13 @@ from fusetui.analysis.why.model import Hurried, Shorter
 from fusetui.analysis.why.rules import Claim, Rule, of_span, why_likely
 from fusetui.analysis.why.warming import LONG_NS
 from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import Cover, joined, outside, union
 from fusetui.trace.model.intervals import without as without_cover
+from fusetui.trace.model.op_names import stem
 from fusetui.trace.model.report import recorded_with
 
 WORDS = {
@@ -118,7 +121,13 @@ def _busy(facts: Facts) -> Cover:
 @Rule(
     remedy="Do this work ahead, in workers of the data loader or in a thread while the GPU runs, "
     "or do it on the GPU. Graphs do not help: nothing is launched meanwhile.",
-    thresholds={"work_ns": WORK_NS, "slice_ns": SLICE_NS, "long_work_ns": LONG_WORK_NS},
+    thresholds={
+        "work_ns": WORK_NS,
+        "slice_ns": SLICE_NS,
+        "long_work_ns": LONG_WORK_NS,
+        "computes_ns": COMPUTES_NS,
+        "computes_share": COMPUTES_SHARE,
+    },
     by_launches=True,
 )
 def cpu_work(facts: Facts) -> Iterator[Claim]:
@@ -128,15 +137,41 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     if not at_stake:
         return
     gaps = plural(int(which.sum()), "gap")
+    late_ns = facts.late[:, which].sum(axis=0)
+    longer = f" of more than {duration(WORK_NS)}" if (late_ns > WORK_NS).all() else ""
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake)} in {gaps} of more than {duration(WORK_NS)} "
+        text=f"The GPU waits {of_span(facts, at_stake)} in {gaps}{longer} "
         f"while the CPU launches nothing for it{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
         wanted=Hurried(without_cover(_busy(facts), facts.explained)),
-        rows=the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0)),
-        remedy=unseen_remedy(facts, by_kind),
+        rows=the_most(facts.idle.launch[which], late_ns),
+        remedy=_computing_remedy(facts, at_stake) or unseen_remedy(facts, by_kind),
         why_likely=why_likely(facts),
     )
+
+
+NO_LAUNCHES = "Graphs do not help: nothing is launched meanwhile."
+PLAIN_NAME = late(r"[A-Za-z0-9_:.]{1,100}")
+
+
+def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
+    """Where COMPUTES_SHARE of the time is computing on the CPU: what to do about the op with the
+    most."""
+    if int(facts.computing_ns[facts.busy_cpu].sum()) < COMPUTES_SHARE * at_stake_ns:
+        return None
+    rows, ns = held(facts, facts.busy_cpu, facts.explained, LAYERS)
+    computes = np.isin(rows, cpu_compute_rows(facts.trace))
+    if not computes.any():
+        return None
+    names = facts.trace.name[rows[computes]]
+    name = facts.trace.names[int(np.bincount(names, ns[computes]).argmax())]
+    called = name if PLAIN_NAME.fullmatch(name) else "The op"
+    device = "{intel:xpu|:cuda}"
+    if stem(name) in CREATES:
+        how = f'create the tensor on the device instead, as in torch.randn(..., device="{device}")'
+    else:
+        how = f'keep its inputs on the GPU (.to("{device}")) instead of in the memory of the host'
+    return f"{called} computes on the CPU: {how}. {NO_LAUNCHES}"
 
 
 SLOW_NS = LONG_NS

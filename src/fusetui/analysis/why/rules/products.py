@@ -19,11 +19,13 @@ from fusetui.analysis.why.rules import (
     of_work,
     properties_asked,
     subject,
+    tags_of,
 )
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.bounds import on_plain_cores
-from fusetui.gpu.roofline.peaks import Peak
+from fusetui.gpu.roofline.peaks import Peak, tensor_core_types
 from fusetui.text.figures import count, duration, plural
+from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags
 
 UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
@@ -105,7 +107,8 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
     if not plain.any():
         return
     if kernels.peak is None:
-        raise CannotTell(LISTED_DEVICE, properties_asked(facts))
+        yield from _by_compute_capability(facts, plain)
+        return
     name, ratio = _faster(kernels.peak)
     if name:
         # By the same work at the faster rate, but no faster than its bytes can be moved.
@@ -123,6 +126,32 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
             remedy={"float16": HALF, "bfloat16": BFLOAT16}.get(name),
             why_likely="Small products gain less.",
         )
+
+
+def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
+    """A note about a device that the table of peaks lacks. Raises CannotTell, except of a device
+    without tensor cores: how much faster they are is unknown."""
+    kernels, trace = facts.kernels, facts.trace
+    devices = device_properties(trace)
+    types = {tensor_core_types(properties) for properties in devices.values()}
+    if len(types) != 1 or None in types or "nvidia" not in tags_of(facts):
+        raise CannotTell(LISTED_DEVICE, properties_asked(facts))
+    (multiplied,) = types
+    if not multiplied:
+        return
+    taken_ns = kernels.ns(plain)
+    if is_worth(facts, taken_ns, of_kernels=True):
+        first = next(iter(devices.values()))
+        capability = f"{first['computeMajor']}.{first['computeMinor']}"
+        products = subject(int(plain.sum()), "float32 product", "take")
+        yield Claim(
+            text=f"{products} {of_work(facts, taken_ns)} on the plain cores; the tensor cores of "
+            f"this device (compute capability {capability}) multiply {' and '.join(multiplied)}. "
+            "How much faster they are is unknown: the table of peaks does not have this device.",
+            kernels=plain,
+            remedy=HALF if multiplied == ("float16",) else None,
+        )
+    raise CannotTell(LISTED_DEVICE, properties_asked(facts))
 
 
 def _faster(peak: Peak) -> tuple[str, float]:

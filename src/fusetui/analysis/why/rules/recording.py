@@ -44,14 +44,54 @@ CAPTURED = 0.5  # of the steps
 )
 def recording(facts: Facts) -> Iterator[Claim]:
     steps = list(_captures(facts)) or _few_steps(facts)
-    notes = [*_unlinked(facts), *_first_step(facts), *steps, *_stacks(facts), *_graphs(facts)]
+    notes = [
+        *_nothing_but_launches(facts),
+        *_unlinked(facts),
+        *_first_step(facts),
+        *steps,
+        *_stacks(facts),
+        *_graphs(facts),
+    ]
     if notes:
         texts, remedies, rows = zip(*notes, strict=True)
         yield Claim(" ".join(texts), rows=tuple(chain(*rows)), remedy=" ".join(remedies))
 
 
+WITHOUT_GPU_EVENTS = (
+    "Read the warnings that the profiler prints when it starts. Close other profilers and "
+    "debuggers, as only one can trace the GPU{nvidia: (Nsight, DCGM, cuda-gdb hold CUPTI)}; allow "
+    "tracing{nvidia: (NVreg_RestrictProfilingToAdminUsers=0, in a container --cap-add=SYS_ADMIN)}; "
+    "in WSL update the driver of Windows, or record on Linux."
+)
+"""The remedy where launches were recorded, and nothing that they launched."""
+WITHOUT_COUNTERS = (
+    "Record without profiler_metrics: where torch.profiler records ranges of counters, it records "
+    "no kernels."
+)
+"""Likewise, where ranges of counters were recorded."""
+
 Note = tuple[str, str, tuple[int, ...]]
 """A sentence, its remedy, and its evidence."""
+
+
+def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
+    """Of a whole file: else the GPU events may be in what is missing of it."""
+    trace = facts.trace
+    launches = _launches(facts)
+    if len(trace.gpu_rows) or not len(launches) or not trace.report.complete:
+        return
+    names = Counter(trace.name_of(row) for row in launches.tolist())
+    name = printable(names.most_common(1)[0][0])
+    mostly = "mostly " if len(names) > 1 else ""
+    has_counters = len(trace.rows_of(Role.DEVICE)) > 0
+    received = "only ranges of counters" if has_counters else "nothing"
+    yield (
+        f"{plural(len(launches), 'launch call')} ({mostly}{name}) "
+        f"{'was' if len(launches) == 1 else 'were'} recorded, but no GPU event: the profiler "
+        f"traced the calls, and received {received} from the GPU.",
+        WITHOUT_COUNTERS if has_counters else WITHOUT_GPU_EVENTS,
+        the_most(launches, trace.dur[launches]),
+    )
 
 
 def _stacks(facts: Facts) -> Iterator[Note]:
@@ -94,11 +134,14 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
 
 
 def _first_step(facts: Facts) -> Iterator[Note]:
-    first, others = first_step(facts.spans) or (0, 0)
+    times = facts.step_extents
+    first, others = first_step(facts.spans, times) or (0, 0)
     if others and first >= SLOW_FIRST * others:
+        until = ", up to the end of the work that it launches," if times and times.by_work else ""
         yield (
-            f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} times "
-            f"as long as the median of the others ({duration(round(others))}).",
+            f"The first step{until} takes {duration(first)}, "
+            f"{quantity(first / others, digits=2)} times as long as the median of the others "
+            f"({duration(round(others))}).",
             "Look at the later steps (--step), or warm up for longer before recording.",
             tuple(facts.spans.rows[:1].tolist()),
         )

@@ -14,8 +14,16 @@ from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rules import Claim, Rule, of_span, of_work
-from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
+from fusetui.analysis.why.warming import (
+    LONG_NS,
+    LONG_OP_NS,
+    OFTEN,
+    SLOW_FIRST,
+    TIMES,
+    earlier_steps_are_missing,
+)
 from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.intervals import counted
 
@@ -112,7 +120,16 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
         "is said of launches, loading and compilation leaves it out.",
         at_stake_ns=whole,
         rows=facts.heaviest(np.concatenate([facts.warm_up[n][0].rows for n in shown])),
+        why_likely=_why_warm_up_is_likely(facts),
     )
+
+
+def _why_warm_up_is_likely(facts: Facts) -> str | None:
+    """None where the recording begins with the first step, or nothing numbers the steps."""
+    if not earlier_steps_are_missing(facts.spans):
+        return None
+    first = printable(facts.spans.names[0])
+    return f"The recording begins with {first}: earlier steps may have done the same."
 
 
 def _part(facts: Facts, number: int, alone: bool) -> str:

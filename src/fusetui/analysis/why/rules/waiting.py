@@ -78,6 +78,7 @@ RESUMES = late(r"torch_dynamo_resume_in_")
 """Dynamo's name for the function that continues after a graph break."""
 SEVERAL = 3  # compiled regions per step; two may be two functions, such as a model and its loss
 SHOWN = 3
+LONGEST_FRAME = 100  # characters
 
 
 @Rule(
@@ -102,20 +103,37 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
 
 
 def _graph_breaks(facts: Facts) -> Iterator[Claim]:
-    rows = facts.inside(facts.trace.rows_named(REGION.match, Role.ANNOTATION, Role.OP))
-    resumed = len(facts.trace.rows_named(RESUMES.search, Role.PYTHON)) > 0
-    first, several = _of_a_step(facts, rows)
-    if several < (2 if resumed else SEVERAL):
+    """Only the function that continues after a break proves one. Where stacks were recorded and
+    show none, several regions are functions that were compiled one by one."""
+    trace = facts.trace
+    resumed = facts.inside(trace.rows_named(RESUMES.search, Role.PYTHON))
+    if facts.has_stacks and not len(resumed):
         return
-    names = ", ".join(printable(facts.trace.name_of(row)) for row in first[:SHOWN].tolist())
+    regions = facts.inside(trace.rows_named(REGION.match, Role.ANNOTATION, Role.OP))
+    first, regions_per_step = _of_a_step(facts, regions)
+    if regions_per_step < (2 if len(resumed) else SEVERAL):
+        return
+    names = ", ".join(printable(trace.name_of(row)) for row in first[:SHOWN].tolist())
+    more = ", ..." if regions_per_step > SHOWN else ""
+    text = f"A step runs {count(regions_per_step)} compiled regions ({names}{more})"
+    if len(resumed):
+        continues = frame_text(trace.name_of(int(resumed[0])), most=LONGEST_FRAME)
+        text += (
+            ": graph breaks divide the program, and nothing is fused across them. After a break "
+            f"{continues} continues."
+        )
+    else:
+        text += (
+            ", and nothing is fused across them. Either graph breaks divide the program, or its "
+            "functions are compiled one by one: without Python stacks the trace does not show "
+            "which."
+        )
     yield Claim(
-        text=f"A step runs {count(several)} compiled regions ({names}"
-        f"{', ...' if several > SHOWN else ''}): graph breaks divide the program, and nothing is "
-        "fused across them.",
+        text=text,
         rows=tuple(first.tolist()),
         remedy='TORCH_LOGS="graph_breaks" names each break and its cause; '
         "torch.compile(fullgraph=True) makes it an error.",
-        why_likely=None if resumed else "Separately compiled functions look the same.",
+        why_likely=None if len(resumed) else "Separately compiled functions look the same.",
     )
 
 
