@@ -59,9 +59,17 @@ NOTES = {
     "in time is not known, and what follows it may start too early in the replay.",
     "late_unexplained": "Some GPU events begin late, and nothing recorded explains why: they are "
     "taken to begin as late after the change, which is wrong if they wait for what it changes.",
+    "batches_unknown": "Workers load the batches, and the recording does not show when each batch "
+    "would be ready after the change. At best, a call that returned at once never waits, and the "
+    "workers begin a batch as soon as the thread takes an earlier one.",
+    "loader_never_waits": "Workers load the batches: this is an upper bound of what faster loading "
+    "can gain, because no call waits for a batch.",
+    "same_work_later": "The work does not take longer: the last of these steps ends no later than "
+    "before. The steps before it end earlier, so that it begins earlier.",
     "no_waits": "Only calls that launch were recorded: the CPU is taken never to wait for the GPU, "
     "which may be wrong.",
 }
+WITH_THE_ANSWER = ("same_work_later",)  # notes that stand beside the times
 NOTHING = 2000  # a smaller part of the time is no change
 
 
@@ -86,7 +94,8 @@ def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
 
 def _remarks(found: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
     for note in () if isinstance(found, Path) else found.notes:
-        yield _wrapped([NOTES[note]], width)
+        if note not in WITH_THE_ANSWER:
+            yield _wrapped([NOTES[note]], width)
     if found.inferred_waits:
         calls = plural(found.inferred_waits, "waiting call")
         told = f"Of {calls} the trace does not say what for: that was inferred from the times."
@@ -172,6 +181,12 @@ def _answer(found: WhatIf) -> str:
     if found.after_ns is None:
         return f"What {made} would be worth cannot be told: too little of the time is understood."
     text = _would_take(found, of, found.before_ns, found.after_ns)
+    if found.latest_ns is not None:
+        text += (
+            f" If no batch is ready earlier than recorded, it takes {duration(found.latest_ns)}."
+        )
+    for note in WITH_THE_ANSWER:
+        text += f" {NOTES[note]}" * (note in found.notes)
     number = _counted(found)
     if found.certainty != "bound" and number > 1 and found.after_range_ns:
         low, high = map(duration, found.after_range_ns)

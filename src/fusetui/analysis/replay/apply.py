@@ -23,7 +23,8 @@ from fusetui.analysis.replay.changes import (
     Unsynced,
     WrongChange,
 )
-from fusetui.analysis.replay.graph import NEVER, Graph, Node
+from fusetui.analysis.replay.graph import NEVER, NO_BATCHES, Graph, Node
+from fusetui.analysis.replay.hosts import worker_rows
 from fusetui.analysis.replay.select import Covers
 from fusetui.analysis.why.facts import loader_rows
 from fusetui.analysis.why.kernels import Kernels
@@ -31,7 +32,7 @@ from fusetui.analysis.why.rules.fusion import inside_of, runs_of
 from fusetui.trace.model.arrays import Floats, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Cover
+from fusetui.trace.model.intervals import NOTHING, Cover
 
 GRAPH_NS = 10_000  # what a call that launches a graph is assumed to take where the trace has none
 
@@ -48,6 +49,7 @@ class Draft:
         columns = (getattr(graph, name).copy() for name in COLUMNS)
         self.dur, self.unexplained, self.source, self.lag, self.residual, self.gone = columns
         self.paces = list(graph.paces)
+        self.batches = graph.batches
         self.notes = list[str]()
 
     @property
@@ -122,7 +124,9 @@ class Draft:
         self.lag = np.where(early, np.maximum(self.lag, -self.dur[self.source]), self.lag)
         self.unexplained = np.minimum(self.unexplained, self.dur)
         changed = {name: getattr(self, name) for name in COLUMNS}
-        return msgspec.structs.replace(graph, paces=tuple(self.paces), **changed)
+        return msgspec.structs.replace(
+            graph, paces=tuple(self.paces), batches=self.batches, **changed
+        )
 
 
 def changed(
@@ -264,10 +268,19 @@ def _unsynced(change: Unsynced, draft: Draft) -> None:
 
 
 def _loaded(change: Loaded, draft: Draft) -> None:
-    """A worker fetches every nth batch, one after the other, from the first one on."""
-    graph, found = draft.graph, select.covers(draft.trace, draft.graph, loader_rows(draft.trace))
+    """Where workers load batches already, no call waits for one. Else a worker fetches every nth
+    batch, one after the other, from the first one on."""
+    trace, graph = draft.trace, draft.graph
+    found = select.covers(trace, graph, loader_rows(trace))
     if not found:
         raise NothingLikeIt("No thread that launches work loads data.")
+    with_workers = select.covers(trace, graph, worker_rows(trace))
+    if with_workers:
+        draft.batches = NO_BATCHES
+        draft.notes.append("loader_never_waits")
+        found = _without(found, with_workers)
+        if not found:
+            return
     if all(len(cover.start) < 2 for cover in found.values()):
         unknown = "when a worker would have begun it is not known"
         raise WrongChange(f"Only one batch is loaded: {unknown}.")
@@ -283,6 +296,16 @@ def _loaded(change: Loaded, draft: Draft) -> None:
         ends = nodes[np.searchsorted(graph.began[nodes], cover.end)]
         free = graph.lag[1, ends] == NEVER
         draft.source[1, ends[free]], draft.lag[1, ends[free]] = 0, ready[free]
+
+
+def _without(covers: Covers, others: Covers) -> Covers:
+    """Those intervals of covers in which nothing of others lies."""
+    found: Covers = {}
+    for chain, cover in covers.items():
+        within = others.get(chain, NOTHING).within(cover.start, cover.end)
+        if not within.all():
+            found[chain] = Cover(cover.start[within == 0], cover.end[within == 0])
+    return found
 
 
 def _communication(draft: Draft) -> Rows:

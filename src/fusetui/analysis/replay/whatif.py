@@ -33,6 +33,7 @@ from fusetui.trace.model.memo import once
 
 UNKNOWN = 0.20  # above this share that is not understood there is no answer; see DOUBTFUL
 MANY = 100  # launches
+SAME = 2000  # times that differ by a smaller part than 1 / SAME of them are the same
 LITTLE = 0.001  # of the critical path: so much that begins late for no known reason is not told
 
 Note = Literal[
@@ -49,6 +50,9 @@ Note = Literal[
     "events_unknown",  # for which streams wait, unless that made a GPU event late
     "late_unexplained",  # GPU events on the critical path that something not recorded made late
     "no_waits",  # were recorded: threads are taken not to wait for the device
+    "batches_unknown",  # when workers of a data loader have batches ready after the change
+    "loader_never_waits",  # no call for a batch that workers load waits for it
+    "same_work_later",  # steps are longer only because the one before them ends earlier
 ]
 
 
@@ -80,6 +84,9 @@ class WhatIf(msgspec.Struct, frozen=True):
     certainty: Literal["bound", "estimate"]
     limit: tuple[PathRow, ...]  # the critical path after the change
     notes: tuple[str, ...]  # see Note
+    latest_ns: int | None = None
+    """As `after_ns`, if workers of a data loader have each batch ready as late as the recording
+    allows; None where that is the same."""
 
     @property
     def abstains(self) -> bool:
@@ -101,28 +108,38 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     if place is not None and place < 0:
         raise NothingLikeIt(f"There is no step {step}, but {steps.known}.")
     made, notes = changed(trace, graph, asked)
-    times = replay(made)
-    before = lengths_of(trace, graph, graph.recorded)
-    after = lengths_of(trace, made, times)
+    times, ends = replay(made), step_ends(trace, graph)
+    bounds = bounds_of(graph, graph.recorded, ends), bounds_of(made, times, ends)
+    before, after = map(np.diff, bounds)
+    batches_late = np.diff(bounds_of(made, replay(made, late=True), ends))
     tells = told_steps(trace)
     places = tells if place is None else np.array([place])
+    latest = median(batches_late[places])
     between = None
     if is_range(asked):
         other = changed(trace, graph, asked, latest=True)[0]
-        most = lengths_of(trace, other, replay(other))
-        low, high = sorted((median(after[places]), median(most[places])))
-        between = low, high
+        most = median(lengths_of(trace, other, replay(other))[places])
+        batches_late = lengths_of(trace, other, replay(other, late=True))
+        found = median(after[places]), most, latest, median(batches_late[places])
+        between = min(found), max(found)
     devices = residuals_of(trace)
     was, route = route_to(graph, graph.recorded), route_to(made, times)
     share = max([one.residual_share for one in devices] + [route.unknown_share])
     told = between is None and share <= UNKNOWN
     is_bound = all(isinstance(one, Unsynced) for one in asked)
     is_bound = is_bound and is_certain(trace, was.unknown_share, route.unknown_share)
+    never_waits = "loader_never_waits" in notes
+    is_open = not never_waits and differs(median(after[places]), latest)
     late = ["late_unexplained"] * (max(late_share(graph, was), late_share(made, route)) > LITTLE)
     names = labels_of(steps.names)
     counted = np.isin(np.arange(len(before)), tells).tolist()
     each = zip(names, before.tolist(), after.tolist(), counted, strict=True) if len(steps) else ()
     every = [StepEffect(name, old, new if told else None, own) for name, old, new, own in each]
+    longer = median(after[places]) > median(before[places])
+    if longer and bounds[1][places[-1] + 1] <= bounds[0][places[-1] + 1]:
+        late.append("same_work_later")
+    if is_open:
+        late.append("batches_unknown")
     before, after = before[places], after[places]
     return WhatIf(
         changes=tuple(changes),
@@ -137,15 +154,21 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         between_ns=between if share <= UNKNOWN else None,
         residual_share=share,
         inferred_waits=graph.inferred_waits,
-        certainty="bound" if is_bound else "estimate",
+        certainty="bound" if is_bound or never_waits or is_open else "estimate",
         limit=_limit(trace, made, times, places),
         notes=tuple(dict.fromkeys((*_notes(trace), *late, *notes))),
+        latest_ns=latest if told and is_open else None,
     )
 
 
 def lengths_of(trace: Trace, graph: Graph, times: Times, by: str | None = None) -> Int64s:
     """From the end of each step to the end of the next one; without steps, the length of all."""
     return np.diff(bounds_of(graph, times, step_ends(trace, graph, by)))
+
+
+def differs(ns: int, other_ns: int) -> bool:
+    """Whether a time is so much more or less than another one that an answer says so."""
+    return abs(ns - other_ns) * SAME > max(ns, other_ns)
 
 
 def told_steps(trace: Trace, by: str | None = None) -> Rows:
