@@ -177,7 +177,17 @@ def _answer(found: WhatIf) -> str:
     if found.between_ns is not None:
         least, most = map(duration, found.between_ns)
         times = f"{least} to {most}" if least != most else f"{least} at both ends of the range"
-        return f"With {made}, {of} of {before} would take {times}."
+        share = percent(found.scaled_share or 0.0, 1)
+        scaled = f"Kernels that are scaled take {share} of the critical path."
+        return f"With {made}, {of} of {before} would take {times}. {scaled}"
+    if found.scales_little:
+        share = percent(found.scaled_share or 0.0, 1)
+        known = "those whose least time is known on both devices"
+        rest = f"The rest decides how long {of} takes, and how long that takes there is not known."
+        return (
+            f"Inconclusive: {made} scales only kernels, and {known} take {share} of the critical "
+            f"path. {rest}"
+        )
     if found.after_ns is None:
         return f"What {made} would be worth cannot be told: too little of the time is understood."
     text = _would_take(found, of, found.before_ns, found.after_ns)

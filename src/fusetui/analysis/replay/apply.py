@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ from fusetui.analysis.replay.changes import (
     Unsynced,
     WrongChange,
 )
-from fusetui.analysis.replay.graph import NEVER, NO_BATCHES, Graph, Node
+from fusetui.analysis.replay.graph import NEVER, NO_BATCHES, Batches, Graph, Node
 from fusetui.analysis.replay.hosts import worker_rows
 from fusetui.analysis.replay.select import Covers
 from fusetui.analysis.why.facts import loader_rows
@@ -86,6 +86,22 @@ class Draft:
         self.unlink(1, waits)
         self.dur[waits] -= self.unexplained[waits]
         self.unexplained[waits] = 0
+
+    def wait_for_no_batch(self, covers: Covers) -> None:
+        """Of calls for a batch during covers, whose workers have it ready then."""
+        batches, graph = self.batches, self.graph
+        ready = graph.began[batches.node]
+        kept = np.ones(len(ready), dtype=np.bool_)
+        for chain, cover in covers.items():
+            own = np.flatnonzero(graph.chain[batches.node] == chain)
+            place = cover.place_of(ready[own] - batches.waited[own])
+            kept[own] = (place < 0) | (ready[own] > cover.end[place])
+        self.batches = Batches(
+            node=batches.node[kept],
+            waited=batches.waited[kept],
+            unsure=batches.unsure[kept],
+            loader=batches.loader[kept],
+        )
 
     def hurry(self, covers: Covers, factor: float) -> None:
         """What threads do during covers takes so much of its time."""
@@ -173,6 +189,7 @@ def _hosts(change: Scaled, draft: Draft) -> None:
     draft.hurry(covers, factor)
     if not factor:
         draft.remove(select.called_in(trace, graph, covers))
+        draft.wait_for_no_batch(covers)
     own = graph.nodes(Node.LAUNCH, Node.WAIT, rows=rows)
     draft.dur[own] = np.rint(draft.dur[own] * factor).astype(np.int64)
 
@@ -344,19 +361,36 @@ def _overlapped(change: Overlapped, draft: Draft) -> None:
     draft.unlink(0, behind[~kept])
 
 
+class Scalable(NamedTuple):
+    """The kernels whose least time is known on both devices; arrays of shape [kernels]."""
+
+    nodes: Rows
+    ratio: Floats  # how many times as long the least time is on the other device
+    least: Floats  # see select.on_device
+
+
+def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
+    """What another device would scale. Raises WrongChange."""
+    items = graph.nodes(Node.ITEM)
+    every = np.full((2, len(trace)), np.nan)
+    every[:, trace.gpu_rows] = select.on_device(kernels_of(trace), device)
+    ratio, least = every[:, graph.row[items]]
+    known = ~np.isnan(ratio)
+    if not known.any():
+        raise WrongChange(f"The least time of no kernel is known both here and on {device}.")
+    return Scalable(nodes=items[known], ratio=ratio[known], least=least[known])
+
+
 def _on_device(change: OnDevice, draft: Draft) -> None:
     """Each kernel keeps how many times as long as its least time it takes, or how much longer."""
-    trace, row = draft.trace, draft.graph.row[draft.items]
-    every = np.full((2, len(trace)), np.nan)
-    every[:, trace.gpu_rows] = select.on_device(kernels_of(trace), change.name)
-    known = ~np.isnan(every[0, row])
-    if not known.any():
-        raise WrongChange(f"The least time of no kernel is known both here and on {change.name}.")
-    draft.notes += ["host_unchanged"] if known.all() else ["host_unchanged", "unscaled"]
-    ratio, least = every[:, row[known]]
+    found = scalable(draft.trace, draft.graph, change.name)
+    draft.notes.append("host_unchanged")
+    if len(found.nodes) < len(draft.items):
+        draft.notes.append("unscaled")
+    ratio, least = found.ratio, found.least
     limit = np.maximum if draft.latest else np.minimum
     draft.scale(
-        draft.items[known],
+        found.nodes,
         lambda own: limit(own * ratio, own + (ratio - 1) * np.minimum(least, own)),
     )
 
