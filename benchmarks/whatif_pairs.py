@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -31,30 +32,69 @@ PAIRS = (
 def told(found: WhatIf) -> str:
     least, most = found.between_ns or (found.after_ns, found.after_ns)
     if least is None or most is None:
-        return "no answer"
+        return "inconclusive"
     return duration(least) if least == most else f"{duration(least)} to {duration(most)}"
 
 
-def row(folder: Path, name: str, change: str, twin: str | None) -> str:
+class Pair(NamedTuple):
+    """A prediction beside the recording with the change. `recorded_ns`: None if there is none."""
+
+    name: str
+    change: str
+    found: WhatIf
+    recorded_ns: int | None
+
+    @property
+    def times(self) -> tuple[int, int] | None:
+        """The range that was predicted (ns), None if it was inconclusive."""
+        number = self.found.after_ns
+        return self.found.between_ns or (None if number is None else (number, number))
+
+    @property
+    def error(self) -> float | None:
+        """From the recording to the nearest end of the range, as a part of the recording."""
+        if self.recorded_ns is None or self.times is None:
+            return None
+        nearest = min(max(self.recorded_ns, self.times[0]), self.times[1])
+        return (nearest - self.recorded_ns) / self.recorded_ns
+
+
+def pair(folder: Path, name: str, change: str, twin: str | None) -> Pair:
     found = whatif(open_trace(str(folder / f"{name}.json.gz")), [change])
-    cells = [name, f"`{change}`", duration(found.before_ns), told(found), "not recorded yet", ""]
+    recorded = None
     if twin is not None:
         # a change that changes nothing measures the step as the replay does
         recorded = whatif(open_trace(str(folder / f"{twin}.json.gz")), ["op:/./ x1"]).before_ns
-        least, most = found.between_ns or (found.after_ns or 0, found.after_ns or 0)
-        nearest = min(max(recorded, least), most)
-        cells[4:] = [duration(recorded), f"{100 * (nearest - recorded) / recorded:+.1f} %"]
+    return Pair(name, change, found, recorded)
+
+
+def row(one: Pair) -> str:
+    share, error = one.found.scaled_share, one.error
+    cells = [
+        one.name,
+        f"`{one.change}`",
+        "" if share is None else f"{100 * share:.0f} %",
+        duration(one.found.before_ns),
+        told(one.found),
+        "not recorded yet" if one.recorded_ns is None else duration(one.recorded_ns),
+        "" if error is None else f"{100 * error:+.1f} %",
+    ]
     return f"| {' | '.join(cells)} |"
+
+
+HEAD = "| recording | change | scaled | step | predicted | recorded | error |"
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    head = "| recording | change | step | told | recorded | error |\n" + "| --- " * 6 + "|"
-    rows = [row(folder, *pair) for pair in PAIRS]
-    with_twin = sum(twin is not None for *_, twin in PAIRS)
-    held = sum("| +0.0 % |" in one for one in rows)
-    said = f"What was told holds the recording in {held} of {with_twin} pairs."
-    table = "\n".join([head, *rows, "", said])
+    pairs = [pair(folder, *one) for one in PAIRS]
+    answered = [one for one in pairs if one.error is not None]
+    held = sum(one.error == 0 for one in answered)
+    without = sum(one.times is None for one in pairs)
+    said = f"The predicted range contained the measured time in {held} of {len(answered)} pairs"
+    said += f"; {without} were inconclusive."
+    rows = [HEAD, "| --- " * HEAD.count(" | ") + "| --- |", *map(row, pairs), "", said]
+    table = "\n".join(rows)
     print(table)
     if "--print" not in sys.argv:
         put(PAGE, "real pairs", table + "\n", __file__)

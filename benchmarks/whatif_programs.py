@@ -22,7 +22,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
-from tests.analysis.replay.cases import CHANGES, cases
+from tests.analysis.replay.cases import CHANGES, LOADING, cases
 from tests.analysis.replay.changes import changed
 from tests.analysis.replay.invented import KINDS, invented
 from tests.analysis.replay.judge import Verdict, by_command, figures, judged
@@ -56,7 +56,15 @@ def main() -> int:
     sys.stdout.write(text)
     if not options.print:
         put(PAGE, "invented programs", text, __file__)
-    return 0 if all(not one.quiet.wrong for one in results if KINDS[one.kind].settled) else 1
+    return 0 if all(map(is_as_promised, results)) else 1
+
+
+def is_as_promised(result: Result) -> bool:
+    """Whether a prediction is exact where the definition settles it; with workers that load
+    batches, whether its median step is right, or not below what is told as the time at best."""
+    if result.kind in LOADING:
+        return result.quiet.abstained or result.quiet.is_right
+    return not (KINDS[result.kind].settled and result.quiet.wrong)
 
 
 def _options() -> argparse.Namespace:
@@ -75,13 +83,14 @@ def tried(kind: str, seed: int, change: str, folder: Path) -> Result:
     noisy = judged(program, words, by_command, folder, chance)
     recorded, others = simulate(program, chance), Residuals(seed, draw=1, **SIZES)
     after, _ = figures(simulate(changed(program, *words), others), recorded)
-    other = None if noisy.abstained else noisy.prediction.after / after - 1
+    is_number = not (noisy.abstained or noisy.is_bound)
+    other = noisy.prediction.after / after - 1 if is_number else None
     return Result(kind, seed, change, quiet, noisy, other)
 
 
 def tell(result: Result) -> None:
     """What is not exact, on stderr."""
-    said = "; ".join(result.quiet.wrong[:3])
+    said = "" if result.quiet.is_bound else "; ".join(result.quiet.wrong[:3])
     if result.quiet.abstained:
         said = f"exit code {result.quiet.prediction.refused}: {result.quiet.prediction.said[:300]}"
     if said:
@@ -103,16 +112,20 @@ def _errors(values: Iterable[float]) -> list[str]:
 
 def _figures_of(results: Sequence[Result]) -> list[str]:
     told = [one for one in results if not one.quiet.abstained]
-    exact = sum(not one.quiet.wrong for one in told)
-    worst = max((abs(one.quiet.error) for one in told), default=0.0)
-    same = [one.noisy for one in results if not one.noisy.abstained]
+    numbers = [one.quiet for one in told if not one.quiet.is_bound]
+    exact = sum(not one.wrong for one in numbers)
+    bounds = [one.quiet for one in told if one.quiet.is_bound]
+    held = sum(one.is_right for one in bounds)
+    worst = max((abs(one.error) for one in numbers), default=0.0)
+    same = [one.noisy for one in results if not (one.noisy.abstained or one.noisy.is_bound)]
     moved = [one.after / one.before - 1 for one in same]
     other = [one.other for one in results if one.other is not None]
     silent = sum(one.noisy.abstained for one in results)
     return [
         str(len(results)),
-        f"{exact} of {len(told)}",
-        _share(worst) if told else "",
+        f"{exact} of {len(numbers)}",
+        f"{held} of {len(bounds)}" if bounds else "",
+        _share(worst) if numbers else "",
         _share(median(map(abs, moved))) if moved else "",
         *_errors(one.error for one in same),
         _errors(other)[0],
@@ -121,7 +134,7 @@ def _figures_of(results: Sequence[Result]) -> list[str]:
 
 
 HEADS = (
-    *("cases", "exact", "worst", "usual change"),
+    *("cases", "exact", "at best", "worst", "usual change"),
     *("mean error", "90 %", "largest", "mean, other residuals", "abstains"),
 )
 

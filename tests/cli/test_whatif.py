@@ -47,6 +47,17 @@ def said(found: WhatIf) -> str:
     return " ".join(whatif_text(found, 100).split())
 
 
+def test_a_loader_with_workers_gives_a_bound() -> None:
+    notes = ("batches_unknown",)
+    text = said(answer(certainty="bound", latest_ns=95_000, notes=notes))
+    assert text.startswith(
+        "With loader, a step of 100 us would take 80 us at best (20.0 % less). If no batch is "
+        "ready earlier than recorded, it takes 95 us."
+    )
+    assert "Workers load the batches" in text
+    assert "no batch is ready" not in said(answer())
+
+
 def test_keys(fusetui: Run) -> None:
     found = fusetui("whatif", LESSON, "family:gemm x0.5", "--json").json
     assert set(found) >= KEYS

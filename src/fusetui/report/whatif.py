@@ -59,9 +59,17 @@ NOTES = {
     "in time is not known, and what follows it may start too early in the replay.",
     "late_unexplained": "Some GPU events begin late, and nothing recorded explains why: they are "
     "taken to begin as late after the change, which is wrong if they wait for what it changes.",
+    "batches_unknown": "Workers load the batches, and the recording does not show when each batch "
+    "would be ready after the change. At best, a call that returned at once never waits, and the "
+    "workers begin a batch as soon as the thread takes an earlier one.",
+    "loader_never_waits": "Workers load the batches: this is an upper bound of what faster loading "
+    "can gain, because no call waits for a batch.",
+    "same_work_later": "The work does not take longer: the last of these steps ends no later than "
+    "before. The steps before it end earlier, so that it begins earlier.",
     "no_waits": "Only calls that launch were recorded: the CPU is taken never to wait for the GPU, "
     "which may be wrong.",
 }
+WITH_THE_ANSWER = ("same_work_later",)  # notes that stand beside the times
 NOTHING = 2000  # a smaller part of the time is no change
 
 
@@ -86,7 +94,8 @@ def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
 
 def _remarks(found: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
     for note in () if isinstance(found, Path) else found.notes:
-        yield _wrapped([NOTES[note]], width)
+        if note not in WITH_THE_ANSWER:
+            yield _wrapped([NOTES[note]], width)
     if found.inferred_waits:
         calls = plural(found.inferred_waits, "waiting call")
         told = f"Of {calls} the trace does not say what for: that was inferred from the times."
@@ -168,10 +177,26 @@ def _answer(found: WhatIf) -> str:
     if found.between_ns is not None:
         least, most = map(duration, found.between_ns)
         times = f"{least} to {most}" if least != most else f"{least} at both ends of the range"
-        return f"With {made}, {of} of {before} would take {times}."
+        share = percent(found.scaled_share or 0.0, 1)
+        scaled = f"Kernels that are scaled take {share} of the critical path."
+        return f"With {made}, {of} of {before} would take {times}. {scaled}"
+    if found.scales_little:
+        share = percent(found.scaled_share or 0.0, 1)
+        known = "those whose least time is known on both devices"
+        rest = f"The rest decides how long {of} takes, and how long that takes there is not known."
+        return (
+            f"Inconclusive: {made} scales only kernels, and {known} take {share} of the critical "
+            f"path. {rest}"
+        )
     if found.after_ns is None:
         return f"What {made} would be worth cannot be told: too little of the time is understood."
     text = _would_take(found, of, found.before_ns, found.after_ns)
+    if found.latest_ns is not None:
+        text += (
+            f" If no batch is ready earlier than recorded, it takes {duration(found.latest_ns)}."
+        )
+    for note in WITH_THE_ANSWER:
+        text += f" {NOTES[note]}" * (note in found.notes)
     number = _counted(found)
     if found.certainty != "bound" and number > 1 and found.after_range_ns:
         low, high = map(duration, found.after_range_ns)

@@ -25,7 +25,9 @@ CHANGES = {
 }
 
 FORWARD = frozenset({"host-bound", "GPU-bound", "mixed", "switches", "overlapping", "threads"})
-TRAINING = frozenset({"training", "training, no stacks", "slow loader", "workers"})
+LOADING = frozenset({"workers", "batches ready", "batches waited for", "some batches waited for"})
+"""Kinds in which workers load batches."""
+TRAINING = LOADING | {"training", "training, no stacks", "slow loader"}
 ONLY = {
     "module x0": FORWARD,
     "graph": FORWARD | {"graphs"},

@@ -179,8 +179,8 @@ def _graphed(host: Host, pattern: str, usual: int) -> tuple[Host, ...]:
 
 
 def _loaded(host: Host, workers: int) -> tuple[Host, ...]:
-    """Batches are made beside the thread, by so many workers or by those that are there already."""
-    return (replace(host, workers=host.workers or workers),) if isinstance(host, Next) else (host,)
+    """Batches are made beside the thread, by so many workers, or by so many more."""
+    return (replace(host, workers=host.workers + workers),) if isinstance(host, Next) else (host,)
 
 
 def _fused(host: Host) -> tuple[Host, ...]:

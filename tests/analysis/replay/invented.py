@@ -63,6 +63,8 @@ class Sizes:
     item: tuple[int, int] = (3, 60)
 
 
+LONG_STEP_US, HANDING_US = 20_000, (80, 160)
+LONG = Sizes(own=(300, 1200), item=(30, 300))
 HOST_BOUND = Sizes(own=(10, 40), item=(2, 12))
 GPU_BOUND = Sizes(own=(1, 4), item=(30, 120))
 
@@ -74,6 +76,8 @@ class Maker:
         self.chance, self.sizes = random.Random(seed), sizes
         self.event = self.pair = 0
         self.loaded: set[str] = set()
+        loader = random.Random(f"{seed} loader")
+        self.workers, self.ahead = loader.randint(1, 4), loader.randint(1, 3)
 
     def ns(self, between: tuple[int, int]) -> int:
         return self.chance.randrange(between[0] * 1000, between[1] * 1000, 100)
@@ -201,6 +205,19 @@ def _workers(make: Maker) -> tuple[Host, ...]:
     return Next(make.ns((800, 2500)), workers=2, delay=3000), *make.training()[1:]
 
 
+def _batches(make: Maker, slowest: float) -> tuple[Host, ...]:
+    """Workers make batches. Each takes up to `slowest` times as long as it may so that the thread
+    waits for none; to take one over, the thread needs up to twice as long as at least."""
+    batch_us = int(slowest * make.workers * LONG_STEP_US)
+    batch = Next(
+        ns=make.ns((LONG_STEP_US // 4, batch_us)),
+        workers=make.workers,
+        ahead=make.ahead,
+        delay=make.ns(HANDING_US),
+    )
+    return batch, *make.training()[1:], make.item()
+
+
 def _chains(make: Maker) -> tuple[Host, ...]:
     """Products, and modules of pointwise ops that hand large tensors on."""
 
@@ -272,6 +289,9 @@ KINDS = {
     "overlapping": Kind(_plain, GPU_BOUND, Machine(switch=-900), settled=False),
     "slow loader": Kind(_slow_loader, Sizes(), settled=False),
     "workers": Kind(_workers, Sizes(), settled=False),
+    "batches ready": Kind(lambda make: _batches(make, 0.5), LONG, settled=False),
+    "batches waited for": Kind(lambda make: _batches(make, 3.0), LONG, settled=False),
+    "some batches waited for": Kind(lambda make: _batches(make, 1.5), LONG, settled=False),
     "events, not recorded": Kind(_waits, Sizes(), SILENT, settled=False),
     "streams, not recorded": Kind(_streams, Sizes(), SILENT, settled=False),
 }

@@ -22,6 +22,7 @@ from tests.analysis.replay.simulator import Residuals, Slice, simulate
 from fusetui.cli import main
 
 NOTHING, ABSTAINS = 2, 3
+SAME = 1 / 2000  # of a time: a smaller difference is none
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Prediction:
     of: str = ""
     steps: Mapping[str, tuple[int, int]] | None = None
     certainty: str = ""
+    notes: tuple[str, ...] = ()
     refused: int = 0
     said: str = ""
 
@@ -50,7 +52,14 @@ def by_command(path: Path, changes: Sequence[str]) -> Prediction:
         raise RuntimeError(f"exit code {code}: {err.strip()[-2000:]}")
     found = json.loads(out)
     steps = {step["name"]: (step["before_ns"], step["after_ns"]) for step in found["steps"]}
-    return Prediction(found["before_ns"], found["after_ns"], found["of"], steps, found["certainty"])
+    return Prediction(
+        before=found["before_ns"],
+        after=found["after_ns"],
+        of=found["of"],
+        steps=steps,
+        certainty=found["certainty"],
+        notes=tuple(found["notes"]),
+    )
 
 
 def _command_line(*arguments: str) -> tuple[object, str, str]:
@@ -80,6 +89,18 @@ class Verdict:
     @property
     def abstained(self) -> bool:
         return bool(self.prediction.refused)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the prediction is the time at best, and says that the data loader is why."""
+        return bool({"batches_unknown", "loader_never_waits"} & set(self.prediction.notes))
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the median step is right, or not below the time at best where that is told."""
+        if self.is_bound:
+            return self.prediction.after <= self.after
+        return abs(self.error) < SAME
 
     @property
     def error(self) -> float:

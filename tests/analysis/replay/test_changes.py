@@ -302,10 +302,10 @@ def test_nothing_is_changed(trace_of: Callable[..., Any]) -> None:
 
 
 def test_workers_do_not_hurry(us: Us) -> None:
-    """Three batches: the first is there after 10, the others are waited for until 150 and 300, so
-    that a faster op only waits longer, but for the last one."""
+    """Three batches: the first is there after 10 us, the thread waits for the others for 90 and
+    100 ms, so that a faster op only waits longer, but for the last one."""
     events = []
-    for at, lasted in ((0, 10), (60, 90), (200, 100)):
+    for at, lasted in ((0, 10), (60, 90_000), (90_110, 100_000)):
         name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
         events += [host(name, at, lasted, "user_annotation"), host("aten::mm", at + lasted, 50)]
-    assert us(events, "op:aten::mm x0.5") == (350, 325)
+    assert us(events, "op:aten::mm x0.5") == (190_160, 190_135)

@@ -19,6 +19,14 @@ FLOP = 2 * 4096**3
 A100, H100 = 312e12, 989.4e12  # FLOP/s of bf16
 
 
+A100_DEVICE = {
+    "id": 0,
+    "name": "NVIDIA A100-SXM4-80GB",
+    "numSms": 108,
+    "totalGlobalMem": 85_000_000_000,
+}
+
+
 @pytest.fixture
 def moved(trace_of: Callable[..., Trace]) -> Callable[..., WhatIf]:
     """Of a product of two matrices that takes 1000 us on an A100, 5 after its launch; `shapes`:
@@ -36,9 +44,7 @@ def moved(trace_of: Callable[..., Trace]) -> Callable[..., WhatIf]:
             launch | {"args": launch["args"] | {"External id": 1}},
             kernel(5, 1000, 1, GEMM, args={"correlation": 1, "device": 0, "stream": 7}),
         ]
-        a100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "numSms": 108}
-        a100 |= {"totalGlobalMem": 85_000_000_000}
-        trace = trace_of(events, deviceProperties=[a100])
+        trace = trace_of(events, deviceProperties=[A100_DEVICE])
         return whatif(trace, [f"device={device}"])
 
     return ask
@@ -63,6 +69,35 @@ def test_without_a_least_time_on_both_there_is_no_answer(
     """A V100 multiplies no bf16 on its tensor cores."""
     with pytest.raises(WrongChange, match="least time of no kernel is known both here and on"):
         moved(device, shapes=shapes)
+
+
+def test_little_that_is_scaled_decides_nothing(trace_of: Callable[..., Trace]) -> None:
+    """The product takes 10 us of each 200: the CPU decides, of which nothing is known."""
+    args = {"External id": 1, "Input Dims": [[512, 512]] * 2, "Input type": ["c10::BFloat16"] * 2}
+    args["Input Strides"] = [[512, 1]] * 2
+    events = []
+    for number in range(1, 4):
+        at = 200 * number
+        launch = call("cudaLaunchKernel", at + 180, 2, number)
+        own = {"External id": number}
+        events += [
+            host("aten::mm", at, 190, args=args | own),
+            launch | {"args": launch["args"] | own},
+            kernel(at + 185, 10, number, GEMM),
+        ]
+    trace = trace_of(events, deviceProperties=[A100_DEVICE])
+    found = whatif(trace, ["device=H100 80GB HBM3"])
+    assert found.scaled_share == pytest.approx(10 / 595, rel=0.05)
+    assert found.scales_little
+    assert found.abstains
+    assert (found.after_ns, found.between_ns) == (None, None)
+    assert whatif_text(found, 200).startswith("Inconclusive: device=H100 80GB HBM3 scales only")
+
+
+def test_the_share_that_is_scaled_is_told(moved: Callable[..., WhatIf]) -> None:
+    found = moved("H100 80GB HBM3")
+    assert found.scaled_share == pytest.approx(1000 / 1005)
+    assert "take 99.5 % of the critical path" in " ".join(whatif_text(found, 200).split())
 
 
 def test_equal_ends_are_said_to_be_that(moved: Callable[..., WhatIf]) -> None:

@@ -15,7 +15,15 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times, in_order
+from fusetui.analysis.replay.graph import (
+    NEVER,
+    Batches,
+    Graph,
+    Node,
+    Times,
+    in_order,
+    reordered,
+)
 from fusetui.analysis.replay.replay import replay, route_to
 from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 
@@ -65,9 +73,11 @@ class _Places(NamedTuple):
         return np.append(0, np.arange(self.begins[rank], self.begins[rank + 1]))
 
 
-def replayed(graphs: Sequence[Graph], meetings: Meetings) -> ChangedTimes | None:
+def replayed(
+    graphs: Sequence[Graph], meetings: Meetings, *, late: bool = False
+) -> ChangedTimes | None:
     """All ranks at once; None if their collectives wait for each other in a circle. The graphs are
-    such in which collectives last as long as their transfers."""
+    such in which collectives last as long as their transfers. `late`: see replay."""
     places, usual = _places(graphs, meetings), np.zeros(len(graphs), dtype=np.int64)
     usual[meetings.rank] = meetings.shift
     whole = _joined(graphs, meetings, places, usual)
@@ -81,8 +91,9 @@ def replayed(graphs: Sequence[Graph], meetings: Meetings) -> ChangedTimes | None
     source = rank_of[whole.source[:, order]]
     if (source >= np.arange(len(order)))[:, 1:].any():
         return None
-    whole = msgspec.structs.replace(whole, source=source, **sorted_)
-    found = replay(whole)
+    began, batches = whole.began[order], reordered(whole.batches, rank_of)
+    whole = msgspec.structs.replace(whole, source=source, began=began, batches=batches, **sorted_)
+    found = replay(whole, late=late)
     share = route_to(whole, found).unknown_share
     begin, end = found.begin[rank_of], found.end[rank_of]
     begin[places.item] = begin[places.arrival]
@@ -141,4 +152,18 @@ def _joined(graphs: Sequence[Graph], meetings: Meetings, places: _Places, usual:
     latest = meetings.last(began[arrival] - meetings.shift)
     began[join], began[item] = latest[joined], latest
     lasted[item] = np.maximum(ends - latest, 0)
-    return msgspec.structs.replace(graphs[0], **new)
+    return msgspec.structs.replace(graphs[0], batches=_batches(graphs, places), **new)
+
+
+def _batches(graphs: Sequence[Graph], places: _Places) -> Batches:
+    """Those of all ranks; each rank has loaders of its own."""
+    every = [graph.batches for graph in graphs]
+    most = 1 + max((int(one.loader.max(initial=0)) for one in every), default=0)
+    node = [one.node + places.begins[rank] - 1 for rank, one in enumerate(every)]
+    loader = [one.loader + rank * most for rank, one in enumerate(every)]
+    return Batches(
+        node=np.concatenate(node),
+        waited=np.concatenate([one.waited for one in every]),
+        unsure=np.concatenate([one.unsure for one in every]),
+        loader=np.concatenate(loader),
+    )

@@ -30,7 +30,7 @@ from fusetui.analysis.replay.changes import (
 from fusetui.analysis.replay.graph import Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.replay import StepEnds, bounds_of, step_ends
-from fusetui.analysis.replay.whatif import UNKNOWN, StepEffect, is_certain, median
+from fusetui.analysis.replay.whatif import UNKNOWN, StepEffect, differs, is_certain, median
 from fusetui.trace.layout.steps import labels_of
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Int64s, Rows, summed
@@ -170,13 +170,20 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
     nothing = msgspec.structs.replace(nothing, residual_share=max(shares))
     if max(shares) > UNKNOWN:
         return msgspec.structs.replace(nothing, why_not="not_understood")
+    made = [part.made for part in parts]
     before = _bounds(facts, parts, recorded, [part.graph for part in parts])
-    after = _bounds(facts, parts, found.times, [part.made for part in parts])
+    after = _bounds(facts, parts, found.times, made)
     old, new = np.diff(before), np.diff(after)
+    latest = new
+    if any(len(graph.batches.node) for graph in made):
+        late = replayed(made, left, late=True)
+        latest = np.diff(_bounds(facts, parts, late.times, made)) if late else new
     names = labels_of(facts.matched.ranks[0].steps)
     counted = [len(old) == 1, *[True] * (len(old) - 1)]  # before the first none ended
     steps = zip(names, old.tolist(), new.tolist(), counted, strict=True) if names else ()
     bounds = all(isinstance(each.change, Unsynced) for each in asked)
+    never_waits = "loader_never_waits" in notes
+    is_open = not never_waits and differs(median(new[counted]), median(latest[counted]))
     certain = all(part.is_certain for part in parts) and not max(shares)
     uncertainty = round(_uncertainty(facts))
     (was, waited), (then, waits) = (
@@ -195,8 +202,10 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
         ranks=tuple(ranks),
         inferred_waits=sum(part.graph.inferred_waits for part in parts),
         uncertainty_ns=uncertainty,
-        certainty="bound" if bounds and certain and not uncertainty else "estimate",
-        notes=notes,
+        certainty="bound"
+        if never_waits or is_open or (bounds and certain and not uncertainty)
+        else "estimate",
+        notes=(*notes, *["batches_unknown"] * is_open),
     )
 
 

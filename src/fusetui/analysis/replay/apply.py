@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,7 +23,8 @@ from fusetui.analysis.replay.changes import (
     Unsynced,
     WrongChange,
 )
-from fusetui.analysis.replay.graph import NEVER, Graph, Node
+from fusetui.analysis.replay.graph import NEVER, NO_BATCHES, Batches, Graph, Node
+from fusetui.analysis.replay.hosts import worker_rows
 from fusetui.analysis.replay.select import Covers
 from fusetui.analysis.why.facts import loader_rows
 from fusetui.analysis.why.kernels import Kernels
@@ -31,7 +32,7 @@ from fusetui.analysis.why.rules.fusion import inside_of, runs_of
 from fusetui.trace.model.arrays import Floats, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Cover
+from fusetui.trace.model.intervals import NOTHING, Cover
 
 GRAPH_NS = 10_000  # what a call that launches a graph is assumed to take where the trace has none
 
@@ -48,6 +49,7 @@ class Draft:
         columns = (getattr(graph, name).copy() for name in COLUMNS)
         self.dur, self.unexplained, self.source, self.lag, self.residual, self.gone = columns
         self.paces = list(graph.paces)
+        self.batches = graph.batches
         self.notes = list[str]()
 
     @property
@@ -84,6 +86,22 @@ class Draft:
         self.unlink(1, waits)
         self.dur[waits] -= self.unexplained[waits]
         self.unexplained[waits] = 0
+
+    def wait_for_no_batch(self, covers: Covers) -> None:
+        """Of calls for a batch during covers, whose workers have it ready then."""
+        batches, graph = self.batches, self.graph
+        ready = graph.began[batches.node]
+        kept = np.ones(len(ready), dtype=np.bool_)
+        for chain, cover in covers.items():
+            own = np.flatnonzero(graph.chain[batches.node] == chain)
+            place = cover.place_of(ready[own] - batches.waited[own])
+            kept[own] = (place < 0) | (ready[own] > cover.end[place])
+        self.batches = Batches(
+            node=batches.node[kept],
+            waited=batches.waited[kept],
+            unsure=batches.unsure[kept],
+            loader=batches.loader[kept],
+        )
 
     def hurry(self, covers: Covers, factor: float) -> None:
         """What threads do during covers takes so much of its time."""
@@ -122,7 +140,9 @@ class Draft:
         self.lag = np.where(early, np.maximum(self.lag, -self.dur[self.source]), self.lag)
         self.unexplained = np.minimum(self.unexplained, self.dur)
         changed = {name: getattr(self, name) for name in COLUMNS}
-        return msgspec.structs.replace(graph, paces=tuple(self.paces), **changed)
+        return msgspec.structs.replace(
+            graph, paces=tuple(self.paces), batches=self.batches, **changed
+        )
 
 
 def changed(
@@ -169,6 +189,7 @@ def _hosts(change: Scaled, draft: Draft) -> None:
     draft.hurry(covers, factor)
     if not factor:
         draft.remove(select.called_in(trace, graph, covers))
+        draft.wait_for_no_batch(covers)
     own = graph.nodes(Node.LAUNCH, Node.WAIT, rows=rows)
     draft.dur[own] = np.rint(draft.dur[own] * factor).astype(np.int64)
 
@@ -264,10 +285,19 @@ def _unsynced(change: Unsynced, draft: Draft) -> None:
 
 
 def _loaded(change: Loaded, draft: Draft) -> None:
-    """A worker fetches every nth batch, one after the other, from the first one on."""
-    graph, found = draft.graph, select.covers(draft.trace, draft.graph, loader_rows(draft.trace))
+    """Where workers load batches already, no call waits for one. Else a worker fetches every nth
+    batch, one after the other, from the first one on."""
+    trace, graph = draft.trace, draft.graph
+    found = select.covers(trace, graph, loader_rows(trace))
     if not found:
         raise NothingLikeIt("No thread that launches work loads data.")
+    with_workers = select.covers(trace, graph, worker_rows(trace))
+    if with_workers:
+        draft.batches = NO_BATCHES
+        draft.notes.append("loader_never_waits")
+        found = _without(found, with_workers)
+        if not found:
+            return
     if all(len(cover.start) < 2 for cover in found.values()):
         unknown = "when a worker would have begun it is not known"
         raise WrongChange(f"Only one batch is loaded: {unknown}.")
@@ -283,6 +313,16 @@ def _loaded(change: Loaded, draft: Draft) -> None:
         ends = nodes[np.searchsorted(graph.began[nodes], cover.end)]
         free = graph.lag[1, ends] == NEVER
         draft.source[1, ends[free]], draft.lag[1, ends[free]] = 0, ready[free]
+
+
+def _without(covers: Covers, others: Covers) -> Covers:
+    """Those intervals of covers in which nothing of others lies."""
+    found: Covers = {}
+    for chain, cover in covers.items():
+        within = others.get(chain, NOTHING).within(cover.start, cover.end)
+        if not within.all():
+            found[chain] = Cover(cover.start[within == 0], cover.end[within == 0])
+    return found
 
 
 def _communication(draft: Draft) -> Rows:
@@ -321,19 +361,36 @@ def _overlapped(change: Overlapped, draft: Draft) -> None:
     draft.unlink(0, behind[~kept])
 
 
+class Scalable(NamedTuple):
+    """The kernels whose least time is known on both devices; arrays of shape [kernels]."""
+
+    nodes: Rows
+    ratio: Floats  # how many times as long the least time is on the other device
+    least: Floats  # see select.on_device
+
+
+def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
+    """What another device would scale. Raises WrongChange."""
+    items = graph.nodes(Node.ITEM)
+    every = np.full((2, len(trace)), np.nan)
+    every[:, trace.gpu_rows] = select.on_device(kernels_of(trace), device)
+    ratio, least = every[:, graph.row[items]]
+    known = ~np.isnan(ratio)
+    if not known.any():
+        raise WrongChange(f"The least time of no kernel is known both here and on {device}.")
+    return Scalable(nodes=items[known], ratio=ratio[known], least=least[known])
+
+
 def _on_device(change: OnDevice, draft: Draft) -> None:
     """Each kernel keeps how many times as long as its least time it takes, or how much longer."""
-    trace, row = draft.trace, draft.graph.row[draft.items]
-    every = np.full((2, len(trace)), np.nan)
-    every[:, trace.gpu_rows] = select.on_device(kernels_of(trace), change.name)
-    known = ~np.isnan(every[0, row])
-    if not known.any():
-        raise WrongChange(f"The least time of no kernel is known both here and on {change.name}.")
-    draft.notes += ["host_unchanged"] if known.all() else ["host_unchanged", "unscaled"]
-    ratio, least = every[:, row[known]]
+    found = scalable(draft.trace, draft.graph, change.name)
+    draft.notes.append("host_unchanged")
+    if len(found.nodes) < len(draft.items):
+        draft.notes.append("unscaled")
+    ratio, least = found.ratio, found.least
     limit = np.maximum if draft.latest else np.minimum
     draft.scale(
-        draft.items[known],
+        found.nodes,
         lambda own: limit(own * ratio, own + (ratio - 1) * np.minimum(least, own)),
     )
 

@@ -8,8 +8,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.replay.graph import AS_RECORDED, NEVER, Chain, Graph, Node, in_order
-from fusetui.analysis.replay.hosts import Hosts, hosts_of
+from fusetui.analysis.replay.graph import (
+    AS_RECORDED,
+    NEVER,
+    Batches,
+    Chain,
+    Graph,
+    Node,
+    in_order,
+    reordered,
+)
+from fusetui.analysis.replay.hosts import HANDING_NS, Hosts, hosts_of
 from fusetui.analysis.replay.items import (
     SHORT_NS,
     SYNCHRONIZES,
@@ -32,7 +41,6 @@ from fusetui.trace.model.columns import Trace
 LATE_NS = 5_000
 """An item that starts so much later than is understood may wait for what was not recorded."""
 LATENCY_NS = 100_000  # no launch usually takes longer than this to start its item
-WAITED = 2  # times as long as the shortest, the wait of a thread for workers that load batches
 RETURN_NS = 100_000
 """A synchronization that returns later than this after what it waited for waits for more."""
 
@@ -128,7 +136,14 @@ def graph_of(trace: Trace) -> Graph:
     device_of = {number: one.pid for number, one in tracks if one.layer is Layer.STREAM}
     chains = [Chain(thread) for thread in hosts.threads.tolist()]
     chains += [Chain(number, True, device_of[number]) for number in items.streams.tolist()]
-    return _settled(draft, origin, tuple(chains), inferred + len(untold.target))
+    waited = hosts.end[hosts.batches] - hosts.begin[hosts.batches]
+    batches = Batches(
+        node=layout.cut[hosts.batches],
+        waited=waited,
+        unsure=np.minimum(waited, HANDING_NS),
+        loader=draft.chain[layout.cut[hosts.batches]],
+    )
+    return _settled(draft, origin, tuple(chains), batches, inferred + len(untold.target))
 
 
 def _layout(hosts: Hosts, items: Items) -> NodeOrder:
@@ -150,12 +165,6 @@ def _lay_hosts(
     np.maximum.at(over, waits.target, items.end[waits.item])
     over = np.minimum(over, hosts.end)
     over = np.where(hosts.kind == Node.HANDOFF, hosts.end, over)
-    batches = distinct(hosts.batches[hosts.batches >= 0])
-    batches = batches[hosts.kind[batches] == Node.HANDOFF]
-    lasted = hosts.end[batches] - hosts.begin[batches]
-    usual = lasted.min(initial=np.iinfo(np.int64).max)
-    waited = lasted // WAITED > usual  # else the batch was there
-    over[batches] = np.where(waited, hosts.end[batches] - usual, hosts.begin[batches])
     number = np.searchsorted(hosts.bounds, np.arange(len(cut)), side="right") - 1
     draft.kind[cut], draft.row[cut], draft.chain[cut] = hosts.kind, hosts.row, number
     draft.began[cut], draft.ended[cut] = over - origin, hosts.end - origin
@@ -163,8 +172,6 @@ def _lay_hosts(
     draft.ended[cut - 1] = hosts.begin - origin
     draft.kind[layout.tail], draft.chain[layout.tail] = Node.HOST, np.arange(threads)
     draft.ended[layout.tail] = hosts.last - origin
-    ready = cut[batches[waited]]
-    draft.connect(1, ready, np.zeros(len(ready), dtype=np.intp), draft.began[ready])
     inside = np.concatenate((cut, cut - 1, layout.tail))
     draft.connect(0, inside, inside - 1)
     first = np.append(1, layout.tail[:-1] + 1)[:threads]
@@ -236,7 +243,9 @@ def _latency(trace: Trace) -> Int64s:
     return found
 
 
-def _settled(draft: GraphDraft, origin: int, chains: tuple[Chain, ...], inferred: int) -> Graph:
+def _settled(
+    draft: GraphDraft, origin: int, chains: tuple[Chain, ...], batches: Batches, inferred: int
+) -> Graph:
     """In an order in which sources come first, with the lags and residuals of all edges."""
     size, source, explained = len(draft.kind), draft.source, draft.explained
     order = in_order(draft.began, draft.ended, draft.place, source)
@@ -250,6 +259,9 @@ def _settled(draft: GraphDraft, origin: int, chains: tuple[Chain, ...], inferred
     lag[0, (lag[0] == NEVER) & (lag[1] == NEVER)] = 0
     for join in np.flatnonzero(kind == Node.JOIN).tolist():  # each may need the one before
         began[join] = ended[join] = (ended[source[:, join]] + lag[:, join]).max()
+    residual = _residuals(kind, began, ended, source, lag)
+    batches = reordered(batches, rank)
+    residual[:, batches.node] = 0
     return Graph(
         origin_ns=origin,
         chains=chains,
@@ -260,12 +272,13 @@ def _settled(draft: GraphDraft, origin: int, chains: tuple[Chain, ...], inferred
         unexplained=draft.unexplained[order],
         source=source,
         lag=lag,
-        residual=_residuals(kind, began, ended, source, lag),
+        residual=residual,
         began=began,
         lasted=ended - began,
         gone=np.zeros(size, dtype=np.bool_),
         paces=(AS_RECORDED,) * sum(not chain.is_stream for chain in chains),
         inferred_waits=inferred,
+        batches=batches,
     )
 
 

@@ -17,6 +17,8 @@ with the lag NEVER is none. What has more than two sources begins after JOINs, w
     ITEM                  the item before on the stream,  the HOST before its launch call
                           and events (JOINs)
 
+A HANDOFF at which workers hand over a batch also waits for that: see Batches.
+
 A lag is what is understood: latency of a launch, the usual switch from item to item, or less, even
 less than nothing, where the recording shows it. A residual is what was recorded beyond that.
 """
@@ -80,6 +82,24 @@ class Node(IntEnum):
     ITEM = 7  # a kernel, copy or set
 
 
+class Batches(msgspec.Struct, frozen=True, eq=False):
+    """The HANDOFFs at which workers of a data loader hand over batches, in the order of their
+    nodes. Arrays of shape [batches], times in ns as recorded."""
+
+    node: Rows
+    waited: Int64s  # from the begin of the call until the HANDOFF
+    unsure: Int64s  # how much of that may have been the thread's own work, not waiting
+    loader: Int32s  # those of one number wait for the same workers
+
+
+NO_BATCHES = Batches(
+    node=np.empty(0, dtype=np.intp),
+    waited=np.empty(0, dtype=np.int64),
+    unsure=np.empty(0, dtype=np.int64),
+    loader=np.empty(0, dtype=np.int32),
+)
+
+
 class Chain(msgspec.Struct, frozen=True):
     """Nodes that follow each other: those of a thread or of a stream."""
 
@@ -113,6 +133,7 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     gone: Flags  # taken out by a change
     paces: tuple[Pace, ...]  # of the threads, which come first among the chains
     inferred_waits: int  # of calls and streams for what the trace does not say
+    batches: Batches = NO_BATCHES
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -135,6 +156,18 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
         found, nodes = np.zeros(len(trace) + 1, dtype=np.intp), self.nodes(kind)
         found[self.row[nodes]] = nodes
         return found
+
+
+def reordered(batches: Batches, rank: NDArray[np.integer]) -> Batches:
+    """The same with nodes that have other places. `rank`: the new place of each node."""
+    node = rank[batches.node]
+    order = np.argsort(node, kind="stable")
+    return Batches(
+        node=node[order].astype(np.intp),
+        waited=batches.waited[order],
+        unsure=batches.unsure[order],
+        loader=batches.loader[order],
+    )
 
 
 def in_order(

@@ -3,6 +3,8 @@ for the device, and handoffs between the thread of a program and those that run 
 
 Backward is run by threads of the engine while the thread that asked for it records no op. Such a
 stretch is no time of its own: the engine begins when it does, and it goes on when they have ended.
+
+A thread that asks a data loader with workers for a batch waits until that is ready, or not at all.
 """
 
 from __future__ import annotations
@@ -27,6 +29,12 @@ from fusetui.trace.program.backward import NODE
 
 FREES = late(r"\A(?:cuda|hip)Free\Z")  # waits for the device
 WORKERS = late(r"MultiProcessing")
+AT_ONCE_NS = 1_000_000
+"""The longest time (ns) that the shortest call for a batch may take if it is to show what a call
+takes whose batch is ready. Where all calls take longer, that is not known."""
+HANDING_NS = 10_000_000
+"""Taking over a batch that is ready may take so long (ns): its tensors are opened one by one. What
+a call takes beyond that is waiting."""
 APART = 0.95  # of the time of an engine: when the thread that asked for backward does nothing
 
 
@@ -45,7 +53,7 @@ class Hosts(msgspec.Struct, frozen=True, eq=False):
     cut_of_row: Rows  # of each call the cut that it is, or is part of, else -1; shape [slices]
     handoffs: Rows  # the cuts in which a thread waits for another one, in which that waits for
     # being asked, and with which it has ended; shape [3, handoffs]
-    batches: Rows  # the cuts in which a thread may wait for workers that load batches
+    batches: Rows  # the cuts in which a thread waits for workers that load batches, in order
 
 
 Cut = tuple[NDArray[np.integer], Int64s, Int64s, NDArray[np.integer], NDArray[np.integer]]
@@ -63,10 +71,11 @@ def hosts_of(trace: Trace) -> Hosts:
     waits = np.flatnonzero(host_kinds(trace) == Host.SYNC)
     waits = distinct(np.concatenate((waits, trace.rows_named(FREES.search, Role.CALL))))
     asking, other, idle, begun, ended = handed
-    loads = loader_rows(trace)
-    loads = loads[trace.matching(loads, WORKERS.search)]
+    loads = worker_rows(trace)
+    waited = waits_for_batches(trace, loads)
+    thread_of_load = thread[trace.track[loads]]
     cuts = [
-        (*_calls(trace, loads, Node.HANDOFF)[:4], np.full(len(loads), -1)),
+        _cut(thread_of_load, trace.start[loads], trace.start[loads] + waited, Node.HANDOFF),
         _cut(asking, begun, ended, Node.HANDOFF),
         _cut(other, idle, begun, Node.HANDOFF),
         _cut(other, ended, ended, Node.MARK),
@@ -94,7 +103,30 @@ def hosts_of(trace: Trace) -> Hosts:
             last[k] = max(last[k], ends[b - 1])
     cuts_of = begin[heads], ends, kind[most].astype(np.uint8), row[most], cut_of_row[:-1]
     handoffs = numbers[len(loads) :][: handed[:3].size].reshape(3, -1)
-    return Hosts(threads, first, last, bounds, *cuts_of, handoffs, numbers[: len(loads)])
+    batches = distinct(numbers[: len(loads)])
+    batches = batches[(batches >= 0) & ~np.isin(batches, handoffs)]
+    batches = batches[cuts_of[2][batches] == Node.HANDOFF]  # else a call lies in the wait
+    return Hosts(threads, first, last, bounds, *cuts_of, handoffs, batches)
+
+
+def worker_rows(trace: Trace) -> Rows:
+    """The slices in which a batch is asked for that workers load, on any thread."""
+    rows = loader_rows(trace)
+    return rows[trace.matching(rows, WORKERS.search)]
+
+
+def waits_for_batches(trace: Trace, rows: Rows) -> Int64s:
+    """How long each call for a batch may have waited (ns): what it took beyond the shortest call of
+    its thread, which returned at once. Where even that took longer than AT_ONCE_NS, all of it."""
+    waited = np.zeros(len(rows), dtype=np.int64)
+    thread = trace.thread_of_track[trace.track[rows]]
+    lasted = trace.end[rows] - trace.start[rows]
+    for number in distinct(thread).tolist():
+        own = np.flatnonzero(thread == number)
+        shortest = int(lasted[own].min())
+        usual = shortest if shortest <= AT_ONCE_NS else 0
+        waited[own] = lasted[own] - usual
+    return waited
 
 
 def _calls(trace: Trace, rows: Rows, kind: Node) -> Cut:

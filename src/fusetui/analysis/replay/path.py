@@ -134,7 +134,8 @@ def _by_node(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
     kernel = trace.role[row] == Role.KERNEL
     lag = route.part == LAG
     launched = lag & items & (graph.kind[np.roll(node, 1)] == Node.HOST)  # by the node before
-    loads = lag & np.isin(kind, (Node.MARK, Node.HANDOFF)) & (ns > 0)
+    by_worker = np.isin(node, graph.batches.node)
+    loads = lag & (by_worker | (kind == Node.MARK)) & (ns > 0)
     groups: tuple[tuple[Kind, bool, Rows], ...] = (
         ("kernel", True, np.flatnonzero(own & items & kernel & ~moves)),
         ("copy", True, np.flatnonzero(own & items & ~kernel & ~moves)),

@@ -17,19 +17,62 @@ from fusetui.trace.model.ids import Id
 BLOCK = 1 << 16  # nodes that are objects of Python at a time
 
 
-def replay(graph: Graph) -> Times:
-    """The times of all nodes: a single pass, in which each waits for its two sources."""
+def replay(graph: Graph, *, late: bool = False) -> Times:
+    """The times of all nodes: a single pass, in which each waits for its two sources.
+
+    When a batch is ready after a change is not known, but for its bounds, see Ready.
+    `late`: as late as may be, not as early. Without a change both are the recording."""
     ends = [0]
-    append = ends.append
     lag = graph.lag + graph.residual
-    for at in range(1, len(graph), BLOCK):
-        own = slice(at, at + BLOCK)
+    ready, batches, begin = Ready(late), graph.batches, 1
+    columns = (batches.node, batches.waited, batches.unsure, batches.loader)
+    for node, waited, unsure, loader in zip(*(c.tolist() for c in columns), strict=True):
+        _replay_some(graph, lag, begin, node + 1, ends)
+        recorded = int(graph.began[node])
+        ends[node] = ready.handed_over(ends[node], recorded, waited, unsure, loader)
+        begin = node + 1
+    _replay_some(graph, lag, begin, len(graph), ends)
+    end = np.array(ends, dtype=np.int64)
+    return Times(end - graph.dur, end)
+
+
+def _replay_some(graph: Graph, lag: Int64s, begin: int, stop: int, ends: list[int]) -> None:
+    """Adds the ends of the nodes from `begin` to `stop` to those of all before."""
+    append = ends.append
+    for at in range(begin, stop, BLOCK):
+        own = slice(at, min(at + BLOCK, stop))
         columns = (*graph.source[:, own], *lag[:, own], graph.dur[own])
         for a, b, after_a, after_b, dur in zip(*(c.tolist() for c in columns), strict=True):
             first, second = ends[a] + after_a, ends[b] + after_b
             append((first if first > second else second) + dur)
-    end = np.array(ends, dtype=np.int64)
-    return Times(end - graph.dur, end)
+
+
+class Ready:
+    """When batches are ready, in the course of a replay.
+
+    A worker begins a batch when it has made the one before and the thread has taken an earlier one.
+    So a batch is ready at most as much earlier than recorded as the thread was ever earlier at
+    taking one before, and at most as much later. It had become ready when a call that waited went
+    on; or at the latest when a call that returned at once was made."""
+
+    def __init__(self, late: bool) -> None:
+        self._late = late
+        self._most_early: dict[int, int] = {}  # ns by loader
+        self._most_late: dict[int, int] = {}
+
+    def handed_over(self, asked: int, recorded: int, waited: int, unsure: int, loader: int) -> int:
+        """When the thread has a batch for which it asks at `asked` (ns after the origin).
+        `recorded`: when it had it in the recording; for the rest see Batches."""
+        if self._late:
+            begin = max(asked + unsure, recorded + self._most_late.get(loader, 0))
+        else:
+            ready = recorded - self._most_early.get(loader, 0)
+            if waited == unsure:  # it may not have waited at all
+                ready = min(ready, asked + waited)
+            begin = max(asked, ready)
+        self._most_early[loader] = max(self._most_early.get(loader, 0), recorded - begin)
+        self._most_late[loader] = max(self._most_late.get(loader, 0), begin - recorded)
+        return begin
 
 
 def last_of(graph: Graph, times: Times) -> int:
@@ -152,8 +195,11 @@ def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
     nodes = np.array(found[::-1], dtype=np.intp)
     own = slot[nodes]
     since = times.end[graph.source[own, nodes]]
+    understood = since + graph.lag[own, nodes]
+    batches = np.isin(nodes, graph.batches.node)
+    understood[batches] = times.begin[nodes[batches]]  # the thread waits for the loader
     late = times.end[nodes] - np.minimum(graph.unexplained, graph.dur)[nodes]
-    begins = (since, since + graph.lag[own, nodes], times.begin[nodes], late)
+    begins = (since, understood, times.begin[nodes], late)
     begin = np.append(np.stack(begins, axis=1).reshape(-1), times.end[last])
     begin = np.minimum.accumulate(begin[::-1])[::-1]  # the next may begin before one has ended
     begin[0] = 0
@@ -187,6 +233,7 @@ def slack_of(graph: Graph, times: Times) -> Int64s:
     [nodes]. A pass from the end to the beginning."""
     latest = [int(times.end.max())] * len(graph)
     lag = graph.lag + graph.residual
+    lag[0, graph.batches.node] += graph.batches.unsure
     for at in range(len(graph) - 1, 0, -BLOCK):
         own = slice(max(1, at - BLOCK + 1), at + 1)
         columns = (*graph.source[:, own], *lag[:, own], graph.dur[own])

@@ -10,13 +10,21 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.replay.apply import changed, is_range
+from fusetui.analysis.replay.apply import changed, is_range, scalable
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.changes import NothingLikeIt, Unsynced, WrongChange, parse_change
+from fusetui.analysis.replay.changes import (
+    NothingLikeIt,
+    OnDevice,
+    Unsynced,
+    WrongChange,
+    parse_change,
+)
 from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.items import WAITS_EVENT
 from fusetui.analysis.replay.path import PathRow, residuals_of, rows_of
 from fusetui.analysis.replay.replay import (
+    OWN,
+    Route,
     bounds_of,
     late_share,
     replay,
@@ -33,6 +41,10 @@ from fusetui.trace.model.memo import once
 
 UNKNOWN = 0.20  # above this share that is not understood there is no answer; see DOUBTFUL
 MANY = 100  # launches
+SAME = 2000  # times that differ by a smaller part than 1 / SAME of them are the same
+LEAST_SCALED = 0.5
+"""Of the critical path: another device has to scale so much of it, or the rest decides, of which
+nothing is known there. docs/whatif.md has the recordings that this comes from."""
 LITTLE = 0.001  # of the critical path: so much that begins late for no known reason is not told
 
 Note = Literal[
@@ -49,6 +61,9 @@ Note = Literal[
     "events_unknown",  # for which streams wait, unless that made a GPU event late
     "late_unexplained",  # GPU events on the critical path that something not recorded made late
     "no_waits",  # were recorded: threads are taken not to wait for the device
+    "batches_unknown",  # when workers of a data loader have batches ready after the change
+    "loader_never_waits",  # no call for a batch that workers load waits for it
+    "same_work_later",  # steps are longer only because the one before them ends earlier
 ]
 
 
@@ -80,11 +95,22 @@ class WhatIf(msgspec.Struct, frozen=True):
     certainty: Literal["bound", "estimate"]
     limit: tuple[PathRow, ...]  # the critical path after the change
     notes: tuple[str, ...]  # see Note
+    latest_ns: int | None = None
+    """As `after_ns`, if workers of a data loader have each batch ready as late as the recording
+    allows; None where that is the same."""
+    scaled_share: float | None = None
+    """How much of the critical path, as recorded or after the change, are kernels that another
+    device scales, whichever is more; None of other changes."""
 
     @property
     def abstains(self) -> bool:
-        """Whether too little of the recording is understood for an answer."""
-        return self.residual_share > UNKNOWN
+        """Whether too little of the recording is understood, or scaled, for an answer."""
+        return self.residual_share > UNKNOWN or self.scales_little
+
+    @property
+    def scales_little(self) -> bool:
+        """Whether another device scales too little of the time for an answer."""
+        return self.scaled_share is not None and self.scaled_share < LEAST_SCALED
 
     @property
     def is_doubtful(self) -> bool:
@@ -101,28 +127,45 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     if place is not None and place < 0:
         raise NothingLikeIt(f"There is no step {step}, but {steps.known}.")
     made, notes = changed(trace, graph, asked)
-    times = replay(made)
-    before = lengths_of(trace, graph, graph.recorded)
-    after = lengths_of(trace, made, times)
+    times, ends = replay(made), step_ends(trace, graph)
+    bounds = bounds_of(graph, graph.recorded, ends), bounds_of(made, times, ends)
+    before, after = map(np.diff, bounds)
+    batches_late = np.diff(bounds_of(made, replay(made, late=True), ends))
     tells = told_steps(trace)
     places = tells if place is None else np.array([place])
-    between = None
+    latest = median(batches_late[places])
+    between, scaled_share = None, None
     if is_range(asked):
         other = changed(trace, graph, asked, latest=True)[0]
-        most = lengths_of(trace, other, replay(other))
-        low, high = sorted((median(after[places]), median(most[places])))
-        between = low, high
+        other_times = replay(other)
+        most = median(lengths_of(trace, other, other_times)[places])
+        batches_late = lengths_of(trace, other, replay(other, late=True))
+        found = median(after[places]), most, latest, median(batches_late[places])
+        nodes = [scalable(trace, graph, o.name).nodes for o in asked if isinstance(o, OnDevice)]
+        scaled_share = max(
+            share_of(np.concatenate(nodes), route_to(*replayed))
+            for replayed in ((graph, graph.recorded), (made, times), (other, other_times))
+        )
+        if scaled_share >= LEAST_SCALED:
+            between = min(found), max(found)
     devices = residuals_of(trace)
     was, route = route_to(graph, graph.recorded), route_to(made, times)
     share = max([one.residual_share for one in devices] + [route.unknown_share])
-    told = between is None and share <= UNKNOWN
+    told = not is_range(asked) and share <= UNKNOWN
     is_bound = all(isinstance(one, Unsynced) for one in asked)
     is_bound = is_bound and is_certain(trace, was.unknown_share, route.unknown_share)
+    never_waits = "loader_never_waits" in notes
+    is_open = not never_waits and differs(median(after[places]), latest)
     late = ["late_unexplained"] * (max(late_share(graph, was), late_share(made, route)) > LITTLE)
     names = labels_of(steps.names)
     counted = np.isin(np.arange(len(before)), tells).tolist()
     each = zip(names, before.tolist(), after.tolist(), counted, strict=True) if len(steps) else ()
     every = [StepEffect(name, old, new if told else None, own) for name, old, new, own in each]
+    longer = median(after[places]) > median(before[places])
+    if longer and bounds[1][places[-1] + 1] <= bounds[0][places[-1] + 1]:
+        late.append("same_work_later")
+    if is_open:
+        late.append("batches_unknown")
     before, after = before[places], after[places]
     return WhatIf(
         changes=tuple(changes),
@@ -137,15 +180,28 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         between_ns=between if share <= UNKNOWN else None,
         residual_share=share,
         inferred_waits=graph.inferred_waits,
-        certainty="bound" if is_bound else "estimate",
+        certainty="bound" if is_bound or never_waits or is_open else "estimate",
         limit=_limit(trace, made, times, places),
         notes=tuple(dict.fromkeys((*_notes(trace), *late, *notes))),
+        latest_ns=latest if told and is_open else None,
+        scaled_share=scaled_share,
     )
 
 
 def lengths_of(trace: Trace, graph: Graph, times: Times, by: str | None = None) -> Int64s:
     """From the end of each step to the end of the next one; without steps, the length of all."""
     return np.diff(bounds_of(graph, times, step_ends(trace, graph, by)))
+
+
+def share_of(nodes: Rows, route: Route) -> float:
+    """How much of a critical path is what these nodes do."""
+    own = (route.part == OWN) & np.isin(route.node, nodes)
+    return float(route.ns[own].sum() / max(int(route.ns.sum()), 1))
+
+
+def differs(ns: int, other_ns: int) -> bool:
+    """Whether a time is so much more or less than another one that an answer says so."""
+    return abs(ns - other_ns) * SAME > max(ns, other_ns)
 
 
 def told_steps(trace: Trace, by: str | None = None) -> Rows:

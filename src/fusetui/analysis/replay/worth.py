@@ -18,6 +18,7 @@ from fusetui.analysis.replay.select import covers
 from fusetui.analysis.replay.whatif import (
     LITTLE,
     UNKNOWN,
+    differs,
     events_unknown,
     is_certain,
     leaves_waits_out,
@@ -63,7 +64,7 @@ def with_worth(
         findings = (replace(f, worth_note=missing if w and missing else n) for f, w, n in every)
         return replace(found, findings=tuple(findings))
     graph = once(trace, graph_of)
-    before = _told(trace, graph, graph.recorded, by)
+    before = _told(trace, graph, graph.recorded, graph.recorded, by)
     told, unknown = list[Finding](), [one.residual_share for one in residuals_of(trace)]
     for finding, change, note in zip(found.findings, wanted, notes, strict=True):
         after = _after(trace, graph, [change], by) if change is not None else note
@@ -94,14 +95,20 @@ def with_worth(
 
 class Then(NamedTuple):
     lengths: Int64s  # without steps, that of all
+    latest: Int64s  # the same, if batches come as late as the recording allows
     unknown: float  # the share of the critical path that is not understood
     is_late: bool  # of that, where more may wait for other work than is known
 
 
-def _told(trace: Trace, graph: Graph, times: Times, by: str | None) -> Then:
-    lengths = lengths_of(trace, graph, times, by)[told_steps(trace, by)]
-    route = route_to(graph, times)
-    return Then(lengths, route.unknown_share, late_share(graph, route) > LITTLE)
+def _told(trace: Trace, graph: Graph, times: Times, late: Times, by: str | None) -> Then:
+    """`late`: the times if batches come as late as the recording allows."""
+    places, route = told_steps(trace, by), route_to(graph, times)
+    return Then(
+        lengths=lengths_of(trace, graph, times, by)[places],
+        latest=lengths_of(trace, graph, late, by)[places],
+        unknown=route.unknown_share,
+        is_late=late_share(graph, route) > LITTLE,
+    )
 
 
 def _with(
@@ -116,6 +123,8 @@ def _with(
         note = "some_steps" if mean * NOTHING > whole else note
     elif note == "at_most" and not is_certain(trace, before.unknown, then.unknown):
         note = None
+    if note is None and differs(median(then.lengths), median(then.latest)):
+        note = "at_most"
     return replace(finding, worth_ns=saved, worth_share=saved / max(whole, 1), worth_note=note)
 
 
@@ -165,7 +174,7 @@ def _after(
         except WrongChange:
             return "not_found"
     made = draft.finished()
-    then = _told(trace, made, replay(made), by)
+    then = _told(trace, made, replay(made), replay(made, late=True), by)
     return then if then.unknown <= UNKNOWN else "unclear"
 
 

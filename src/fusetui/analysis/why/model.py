@@ -18,7 +18,8 @@ from fusetui.trace.program.modules import Modules, ModuleTime
 
 Certainty = Literal["certain", "likely"]
 WorthNote = Literal[
-    "at_most",  # the change is a bound, and nothing was inferred: it cannot save more
+    "at_most",  # it cannot save more: the change is a bound, and nothing was inferred; or when
+    # workers of a data loader have their batches ready after it is not known
     "own_time",  # if the threads that launch took no time between their calls
     "no_change",  # what would mend it is no change of recorded work
     "warm_up",  # it happens once, however many steps there are
