@@ -42,6 +42,7 @@ class ExportFile(msgspec.Struct, frozen=True, eq=False):
     data: bytes | None = None
     is_cut: bool = False  # pages are missing at its end (sqlite.org/fileformat.html)
     process: int | None = None  # the pid of the only process that is read
+    owner: int = NONE  # the globalPid of GPU events that name none; see tables.with_owner
 
 
 class Export:
@@ -51,6 +52,7 @@ class Export:
     def __init__(self, place: ExportFile, stop: Stop = never) -> None:
         """Raises CannotRead."""
         self.path, self.process = place.path, place.process
+        self.owner = place.owner
         self.damage: list[str] = []
         self.stopped = False
         self._stop = stop
@@ -90,9 +92,11 @@ class Export:
             late = "interrupt" in str(error)
             self.damaged(table, "it takes too long to read" if late else str(error))
 
-    def integers(self, table: str, columns: Sequence[str], rest: str = "") -> NDArray[np.int64]:
+    def integers(
+        self, table: str, columns: Sequence[str], rest: str = "", values: Sequence[int] = ()
+    ) -> NDArray[np.int64]:
         """As `rows`, of integers only; shape [columns, rows]."""
-        flat = np.fromiter(chain.from_iterable(self.rows(table, columns, rest)), np.int64)
+        flat = np.fromiter(chain.from_iterable(self.rows(table, columns, rest, values)), np.int64)
         return flat[: len(flat) // len(columns) * len(columns)].reshape(-1, len(columns)).T
 
     def records(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
@@ -127,6 +131,13 @@ class Export:
         sentence = f"Table {table} is damaged ({why}): only its rows before that are read."
         if not self.stopped and sentence not in self.damage:
             self.damage.append(sentence)
+
+    def hidden(self, table: str, rows: int) -> None:
+        """So many rows are there, but not where their rowids say; or fewer of them."""
+        found = f"{rows:,} of its rows are not found" if rows > 0 else f"{-rows:,} rows too many"
+        self.damage.append(
+            f"Table {table} is damaged: {found} by their numbers: its figures may be wrong."
+        )
 
 
 def _connected(place: ExportFile) -> sqlite3.Connection:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -163,7 +163,6 @@ def _text(data: bytes) -> str:
 
 
 FIRST_FLOW = 1 << 40  # the number of the first arrow between nodes of graphs, as torch has it
-BETWEEN = b",\n"
 
 
 class PacketWriter:
@@ -178,14 +177,14 @@ class PacketWriter:
         self.part = part
         self._args = SliceArgs()
 
-    def write(self, number: int) -> bytes:
+    def write(self, number: int) -> Iterable[bytes]:
         """The elements of one stretch."""
         events = len(self._layout.bounds)
         if number == 0:
-            return BETWEEN.join(map(label_text, self._columns.labels))
+            return map(label_text, self._columns.labels)
         if number < events:
-            return BETWEEN.join(self._events(number - 1))
-        return BETWEEN.join(self._flows((number - events) * EACH))
+            return self._events(number - 1)
+        return self._flows((number - events) * EACH)
 
     def _events(self, number: int) -> list[bytes]:
         start, end = self._layout.places[number].tolist()
