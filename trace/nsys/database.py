@@ -54,6 +54,7 @@ class Export:
         self.path, self.process = place.path, place.process
         self.owner = place.owner
         self.damage: list[str] = []
+        self._damaged: set[str] = set()  # tables
         self.stopped = False
         self._stop = stop
         self._until = time.thread_time() + SECONDS + SECONDS_A_BYTE * place.size
@@ -64,7 +65,8 @@ class Export:
                 self._connection = unless_read.enter_context(closing(_connected(place)))
                 _prepare(self._connection, place)
                 self._connection.set_progress_handler(self._is_over, OFTEN)
-                self.tables = self._tables()
+                self._columns = self._tables()
+                self.tables = {name: frozenset(own) for name, own in self._columns.items()}
                 unless_read.pop_all()
         except FAILURES as error:
             raise CannotRead(f"{place.path} is a damaged SQLite database ({error}).") from None
@@ -112,14 +114,19 @@ class Export:
             return str(missing)
         return f"""iif(typeof("{column}") in ({types}), "{column}", {missing})"""
 
-    def _tables(self) -> dict[str, frozenset[str]]:
+    def header(self, table: str) -> str:
+        """An expression that is always 0, for which SQLite reads the header of a row to its end: so
+        it finds damage in a row of which only some columns are asked for."""
+        return f'typeof("{self._columns[table][-1]}") is null'
+
+    def _tables(self) -> dict[str, tuple[str, ...]]:
         """The columns of each table with rows of its own, without those that are computed."""
         ask = self._connection.execute
         asked = "select name from sqlite_master where type = 'table' and rootpage > 0"
         names = [name for (name,) in ask(asked) if isinstance(name, str) and '"' not in name]
         infos = {name: list(ask(f'pragma table_xinfo("{name}")')) for name in names}
         return {
-            name: frozenset(str(row[1]) for row in rows if row[6] == 0 and '"' not in str(row[1]))
+            name: tuple(str(row[1]) for row in rows if row[6] == 0 and '"' not in str(row[1]))
             for name, rows in infos.items()
         }
 
@@ -128,9 +135,11 @@ class Export:
         return self.stopped or time.thread_time() > self._until
 
     def damaged(self, table: str, why: str) -> None:
-        sentence = f"Table {table} is damaged ({why}): only its rows before that are read."
-        if not self.stopped and sentence not in self.damage:
-            self.damage.append(sentence)
+        if not self.stopped and table not in self._damaged:
+            self._damaged.add(table)
+            self.damage.append(
+                f"Table {table} is damaged ({why}): only its rows before that are read."
+            )
 
     def hidden(self, table: str, rows: int) -> None:
         """So many rows are there, but not where their rowids say; or fewer of them."""

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from fusetui.trace.nsys.database import NONE, Export
+from fusetui.trace.read.document_text import shared_name
 
 NVTX = "NVTX_EVENTS"
 SHOWN = "ifnull(eventType in (34, 35, 37, 59, 60, 65, 66, 68, 70, 71), 0)"
@@ -126,7 +127,10 @@ def domains_of(db: Export) -> dict[Domain, str]:
     if not db.has(NVTX, "eventType", "domainId", "text"):
         return {}
     columns = (f"({db.integer(NVTX, 'globalTid')}) >> 24", "domainId", "text")
-    return {(process, domain): name for process, domain, name in db.rows(NVTX, columns, DOMAINS)}
+    return {
+        (process, domain): shared_name(name, domain)
+        for process, domain, name in db.rows(NVTX, columns, DOMAINS)
+    }
 
 
 def _json(text: str) -> Any:

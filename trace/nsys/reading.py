@@ -262,15 +262,16 @@ def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
     """
     source = batches.source
     damage_before = len(db.damage)
-    parts = []
-    ids = []
-    for number in range(batches.count):
+    parts = [np.empty((len(FIELDS), 0), np.int64)]
+    ids = [np.empty(0, np.int32)]
+    counts = [0] * batches.count
+    for number in _with_rows(db, batches):
         found, text = _batch_of(db, batches, number, texts)
         parts.append(found)
         ids.append(text)
+        counts[number] = len(text)
         if len(db.damage) > damage_before or db.stopped:
             break
-    counts = [len(text) for text in ids] + [0] * (batches.count - len(ids))
     columns = np.concatenate(parts, axis=1)
     every = db.rows(
         source.table,
@@ -291,6 +292,19 @@ def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
     )
 
 
+def _with_rows(db: Export, batches: Batches) -> Iterator[int]:
+    """The batches that have rows, in ascending order: rowids may be far apart."""
+    number = 0
+    while True:
+        yield number
+        _, last = batches.bounds(number)
+        next_row = db.rows(batches.source.table, ("min(rowid)",), "where rowid > ?", (last,))
+        (rowid,) = next(next_row, (None,))
+        if rowid is None or rowid <= last:
+            return
+        number = batches.number_of(rowid)
+
+
 def _batch_of(
     db: Export, batches: Batches, number: int, texts: Interner
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
@@ -299,8 +313,8 @@ def _batch_of(
     source = batches.source
     asked = fields(db, source)
     bounds = batches.bounds(number)
-    columns = [asked[name] for name in FIELDS]
-    found = db.integers(source.table, columns, batches.condition, bounds)
+    columns = [*(asked[name] for name in FIELDS), db.header(source.table)]
+    found = db.integers(source.table, columns, batches.condition, bounds)[:-1]
     text = np.full(found.shape[1], NO_TEXT, np.int32)
     if source.is_nvtx and db.has(NVTX, "text"):
         payload = db.typed(NVTX, "jsonText", "'text'", "NULL")  # its pages may be damaged

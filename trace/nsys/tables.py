@@ -305,6 +305,10 @@ class Batches(msgspec.Struct, frozen=True):
         begin = self.first + number * self.rows
         return begin, LAST if number == self.count - 1 else begin + self.rows - 1
 
+    def number_of(self, rowid: int) -> int:
+        """The batch that has this row."""
+        return min((rowid - self.first) // self.rows, self.count - 1)
+
     @property
     def condition(self) -> str:
         """What follows the columns of a query for one batch; its values are `bounds`."""

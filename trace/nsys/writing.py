@@ -25,7 +25,7 @@ from fusetui.trace.nsys.tables import (
     with_owner,
     words_of,
 )
-from fusetui.trace.read.document_text import label_text, micros
+from fusetui.trace.read.document_text import label_text, micros, shared_name
 
 MOST_HEADS = 1 << 16
 Row = tuple[Any, ...]
@@ -45,7 +45,11 @@ class BatchContext:
             self.words, self.who = words_of(db), Processes(db, sources)
             self.labels = list(map(label_text, self.who.labels(self.words.strings)))
             self.domains = nvtx.domains_of(db)
-            self.metrics = {(k, n): name for k, n, name in metrics if isinstance(name, str)}
+            self.metrics = {
+                (kind, number): shared_name(name, number)
+                for kind, number, name in metrics
+                if isinstance(name, str)
+            }
         self.lane, self.head = cache(self._lane), lru_cache(MOST_HEADS)(self._head)
 
     def _lane(self, source: EventTable, owner: int, *where: int) -> tuple[bytes, int, int | None]:
