@@ -211,7 +211,7 @@ class PacketWriter:
         first += self._layout.begins
         here = slice(first, first + len(stages.at))
         sizes = (stages.dur, stages.launch, stages.launch_size)
-        arrays = (columns.category[here], columns.thread[here], *sizes)
+        arrays = (columns.category[here], columns.written[here], *sizes)
         each = zip(*(array.tolist() for array in arrays), strict=True)
         extra = grouped(piece.data, stages.extra, len(stages.at))
         rows = zip(self._heads(here, stages.time), each, extra, strict=True)
@@ -224,7 +224,7 @@ class PacketWriter:
     def _heads(self, here: slice, time: Int64s) -> Iterator[bytes]:
         """Category, name, lane and start of some slices."""
         columns = self._columns
-        arrays = (columns.category[here], columns.name[here], columns.thread[here])
+        arrays = (columns.category[here], columns.name[here], columns.written[here])
         starts = (time - self._tables.base).tolist()
         rows = zip(*(array.tolist() for array in arrays), starts, strict=True)
         for category, name, thread, start in rows:
@@ -258,7 +258,7 @@ class PacketWriter:
                 yield text % (phase, FIRST_FLOW + number, end, more)
 
     def _ends(self, rows: Int64s, time: Int64s) -> Iterator[bytes]:
-        thread = self._columns.thread[self._layout.begins + rows]
+        thread = self._columns.written[self._layout.begins + rows]
         start = (time - self._tables.base).tolist()
         for of, ns in zip(thread.tolist(), start, strict=True):
             yield place(self._columns.threads[of], ns)
