@@ -113,3 +113,12 @@ def test_what_is_whole_stays_as_it_is(tmp_path: Path) -> None:
 def test_a_value_is_written_as_it_was_read() -> None:
     text = '{"a": [], "b": {}, "c": [1.50, -0, "x\\"y", null, true, [[2]]], "c": {"d": 1e400}}'
     assert write(parse(text.encode())) == text
+
+
+def test_of_an_event_with_a_bracket_too_many(written: Callable[[bytes], bytes]) -> None:
+    events = [event(n, args={"External id": n, "Ev Idx": n}) for n in range(30)]
+    content = json.dumps({"traceEvents": events}, indent=2)
+    opened = '"args": {\n        "External id": 20,'
+    assert opened in content
+    found = json.loads(written(content.replace(opened, '"aid": 20,').encode()))
+    assert len(found["traceEvents"]) >= 28

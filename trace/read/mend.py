@@ -109,12 +109,14 @@ class Mender:
         return None
 
     def _read_window(self, window: ByteWindow) -> Chunk:
-        start, end = window.start, window.start + int(window.ends[-1])
-        end = window.after - 1 if window.after != -1 else self._next(end)
+        start, last = window.start, window.start + int(window.ends[-1])
+        end = window.after - 1 if window.after != -1 else self._next(last)
         if not window.text:
             return _unreadable(start, end, f"longer than {LONGEST >> 20} MB", window.after)
         events = window.text[: int(window.ends[-1])].strip(SEPARATORS)
-        plain = decode_list(events, start, end, window.after) if PHASE in events else None
+        # Behind the last event may be a bracket too many: then the bytes of the chunk are no list.
+        is_list = PHASE in events and not self._document[last:end].strip(SEPARATORS)
+        plain = decode_list(events, start, end, window.after) if is_list else None
         return plain or self._read_batch(window, end)
 
     def _read_batch(self, window: ByteWindow, end: int) -> Chunk:
