@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,10 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     elif scanned.scan is None:
         pytest.skip("there is no compiled scanner")
 
+    numbers = count()
+
     def open_events(events: list[dict[str, Any]]) -> Trace:
-        path = tmp_path / "a.json"
+        path = tmp_path / f"{next(numbers)}.json"
         path.write_text(json.dumps({"traceEvents": events}))
         return open_trace(str(path), cached=False)
 
@@ -37,7 +40,8 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def memory_event(ts: float, total: int, **form: Any) -> dict[str, Any]:
-    args = {"Device Type": 1, "Device Id": 0, "Total Allocated": total, "Total Reserved": 4096}
+    totals = {"Total Allocated": total, "Total Reserved": 4096}
+    args = {"Device Type": 1, "Device Id": 0, "Bytes": 512, "Addr": 4096, **totals}
     return {**form, "cat": INSTANT, "name": "[memory]", **HERE, "ts": ts, "args": args}
 
 
