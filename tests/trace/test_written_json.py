@@ -37,7 +37,11 @@ def cut_file(path: str, out: str) -> None:
     save(out, texts_of(trace, part_of(trace, trace.begin_ns, trace.end_ns), {}))
 
 
-WRITERS = {"convert": convert_file, "cut": cut_file, "scrub": scrub_file}
+WRITERS: dict[str, Callable[[str, str], object]] = {
+    "convert": convert_file,
+    "cut": cut_file,
+    "scrub": scrub_file,
+}
 
 
 @pytest.fixture(params=WRITERS)
