@@ -66,16 +66,25 @@ def document(keys: Mapping[str, Any], pieces: Iterable[bytes]) -> Iterator[bytes
 def _text(events: Events, stretch: Stretch) -> bytes:
     """The elements of a stretch, with commas between them."""
     if stretch.places is None:
-        return bytes(list_text(events.text, stretch)[1:-1]).strip(b" \t\r\n,")
+        return in_utf8(bytes(list_text(events.text, stretch)[1:-1]).strip(b" \t\r\n,"))
     parts = (bytes(events.text.part(start, end)) for _, start, end in stretch.places.tolist())
     return b",\n".join(text for text in map(_mended, parts) if text)
+
+
+def in_utf8(text: bytes) -> bytes:
+    """Text of a file; bytes in it that are not UTF-8 become U+FFFD, as they are shown."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return text.decode("utf-8", "replace").encode()
+    return text
 
 
 def _mended(text: bytes) -> bytes:
     """One element as JSON; b"" if it cannot be read."""
     with suppress(*UNDECODABLE):
         decode_raw(b"[" + text + b"]")
-        return text
+        return in_utf8(text)
     with suppress(RecursionError, ValueError):
         return write(loads(text)).encode()
     return b""

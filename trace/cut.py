@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fusetui.trace.convert import document
+from fusetui.trace.convert import document, in_utf8
 from fusetui.trace.layout.steps import CLIPPED, clipped_before
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
@@ -26,8 +26,9 @@ from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document_text import list_text, micros
-from fusetui.trace.read.events import decode_raw
+from fusetui.trace.read.events import decode_raw, phase_of
 from fusetui.trace.read.times import exact_nanoseconds
+from fusetui.trace.scrub.values import Digits, write
 
 FAR, FAR_NS = 10, 1_000_000_000  # times as long as the window, or a second
 PAIRED = frozenset("BEbeSFnT")
@@ -49,6 +50,7 @@ class Head(msgspec.Struct, gc=False):
     """What decides whether an element is kept."""
 
     ph: str = ""
+    cat: Any = ""
     ts: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -155,7 +157,7 @@ def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
         others = slices[number] < stretch.events
         is_whole = len(places) == slices[number] and not part.clipped[places].any()
         if is_whole and part.first_ns <= before and after <= part.last_ns:
-            yield bytes(_read(events.text, stretch)[1:-1])
+            yield in_utf8(bytes(_read(events.text, stretch)[1:-1]))
         elif len(places) or (others and before < part.last_ns and after > part.first_ns):
             yield _of_stretch(trace, part, stretch, int(firsts[number]), places)
         progress(number + 1, len(events.stretches))
@@ -175,14 +177,14 @@ def _of_stretch(trace: Trace, part: Excerpt, stretch: Stretch, first: int, place
         found = _rewritten_each(trace, part, numbers, rows)
         found |= _others_one_by_one(trace, part, stretch, first, found)
         return b",\n".join(text for _, text in sorted(found.items()))
-    phases = [head.ph for head in heads]
+    phases = [phase_of(head.ph, head.cat) for head in heads]
     alone = [n for n, ph in enumerate(phases) if ph not in ("X", "M") and ph not in PAIRED]
     as_written = [n for n in alone if _is_inside(bytes(heads[n].ts), part)]
     as_written += [n for n, ph in enumerate(phases) if ph == "M"]
     anew = clipped | np.array([phases[n] != "X" for n in numbers.tolist()], dtype=np.bool_)
     as_written += numbers[~anew].tolist()
     texts = decode_raw(listed) if as_written else []
-    found = {number: bytes(texts[number]) for number in as_written}
+    found = {number: in_utf8(bytes(texts[number])) for number in as_written}
     found |= _rewritten_each(trace, part, numbers[anew], rows[anew])
     return b",\n".join(text for _, text in sorted(found.items()))
 
@@ -217,9 +219,11 @@ def _others_one_by_one(
             continue
         element = trace.elements.own.element(first + number)
         phase = element.get("ph")
+        if isinstance(phase, str):
+            phase = phase_of(phase, element.get("cat"))
         is_other = isinstance(phase, str) and phase not in PAIRED | {"X", ""}
         if is_other and (phase == "M" or _is_inside(str(element.get("ts")).encode(), part)):
-            found[number] = msgspec.json.encode(element)
+            found[number] = write(element).encode()
     return found
 
 
@@ -231,5 +235,9 @@ def _rewritten(trace: Trace, part: Excerpt, row: int) -> bytes:
     element = trace.elements.own.element(int(trace.order[row]))
     track = trace.track_of(row)
     known = {"pid": track.pid, "tid": track.tid, "name": trace.name_of(row), **element}
-    times = {"ts": msgspec.Raw(micros(start)), "dur": msgspec.Raw(micros(max(end - start, 0)))}
-    return msgspec.json.encode({**known, "ph": "X", **times})
+    times = {"ts": _digits(start), "dur": _digits(max(end - start, 0))}
+    return write({**known, "ph": "X", **times}).encode()
+
+
+def _digits(ns: int) -> Digits:
+    return Digits(micros(ns).decode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from fusetui.analysis.replay.path import PathRow
 from fusetui.analysis.replay.whatif import StepEffect, Sweep, SweepPoint, WhatIf
 from fusetui.analysis.why.model import DeviceResidual
+from fusetui.cli import run as run_command
 from fusetui.report.whatif import limit_sentence, rows_text, sweep_text, whatif_text
 
 Run = Callable[..., Any]
@@ -149,3 +151,10 @@ def test_a_sweep(times: list[int], knee: float | None, sentence: str) -> None:
 def test_what_is_not_understood_after_the_change() -> None:
     found = answer(residual_share=0.125)
     assert said(found).startswith("Not understood: 13 % of the time after the change. Nothing")
+
+
+def test_the_path_of_a_trace_without_slices(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"traceEvents": []}')
+    assert run_command(["path", str(path)]) == 0
+    assert "no critical path" in capsys.readouterr().out

@@ -42,6 +42,7 @@ class ExportFile(msgspec.Struct, frozen=True, eq=False):
     data: bytes | None = None
     is_cut: bool = False  # pages are missing at its end (sqlite.org/fileformat.html)
     process: int | None = None  # the pid of the only process that is read
+    owner: int = NONE  # the globalPid of GPU events that name none; see tables.with_owner
 
 
 class Export:
@@ -51,7 +52,9 @@ class Export:
     def __init__(self, place: ExportFile, stop: Stop = never) -> None:
         """Raises CannotRead."""
         self.path, self.process = place.path, place.process
+        self.owner = place.owner
         self.damage: list[str] = []
+        self._damaged: set[str] = set()  # tables
         self.stopped = False
         self._stop = stop
         self._until = time.thread_time() + SECONDS + SECONDS_A_BYTE * place.size
@@ -62,7 +65,8 @@ class Export:
                 self._connection = unless_read.enter_context(closing(_connected(place)))
                 _prepare(self._connection, place)
                 self._connection.set_progress_handler(self._is_over, OFTEN)
-                self.tables = self._tables()
+                self._columns = self._tables()
+                self.tables = {name: frozenset(own) for name, own in self._columns.items()}
                 unless_read.pop_all()
         except FAILURES as error:
             raise CannotRead(f"{place.path} is a damaged SQLite database ({error}).") from None
@@ -90,9 +94,11 @@ class Export:
             late = "interrupt" in str(error)
             self.damaged(table, "it takes too long to read" if late else str(error))
 
-    def integers(self, table: str, columns: Sequence[str], rest: str = "") -> NDArray[np.int64]:
+    def integers(
+        self, table: str, columns: Sequence[str], rest: str = "", values: Sequence[int] = ()
+    ) -> NDArray[np.int64]:
         """As `rows`, of integers only; shape [columns, rows]."""
-        flat = np.fromiter(chain.from_iterable(self.rows(table, columns, rest)), np.int64)
+        flat = np.fromiter(chain.from_iterable(self.rows(table, columns, rest, values)), np.int64)
         return flat[: len(flat) // len(columns) * len(columns)].reshape(-1, len(columns)).T
 
     def records(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
@@ -108,14 +114,19 @@ class Export:
             return str(missing)
         return f"""iif(typeof("{column}") in ({types}), "{column}", {missing})"""
 
-    def _tables(self) -> dict[str, frozenset[str]]:
+    def header(self, table: str) -> str:
+        """An expression that is always 0, for which SQLite reads the header of a row to its end: so
+        it finds damage in a row of which only some columns are asked for."""
+        return f'typeof("{self._columns[table][-1]}") is null'
+
+    def _tables(self) -> dict[str, tuple[str, ...]]:
         """The columns of each table with rows of its own, without those that are computed."""
         ask = self._connection.execute
         asked = "select name from sqlite_master where type = 'table' and rootpage > 0"
         names = [name for (name,) in ask(asked) if isinstance(name, str) and '"' not in name]
         infos = {name: list(ask(f'pragma table_xinfo("{name}")')) for name in names}
         return {
-            name: frozenset(str(row[1]) for row in rows if row[6] == 0 and '"' not in str(row[1]))
+            name: tuple(str(row[1]) for row in rows if row[6] == 0 and '"' not in str(row[1]))
             for name, rows in infos.items()
         }
 
@@ -124,9 +135,18 @@ class Export:
         return self.stopped or time.thread_time() > self._until
 
     def damaged(self, table: str, why: str) -> None:
-        sentence = f"Table {table} is damaged ({why}): only its rows before that are read."
-        if not self.stopped and sentence not in self.damage:
-            self.damage.append(sentence)
+        if not self.stopped and table not in self._damaged:
+            self._damaged.add(table)
+            self.damage.append(
+                f"Table {table} is damaged ({why}): only its rows before that are read."
+            )
+
+    def hidden(self, table: str, rows: int) -> None:
+        """So many rows are there, but not where their rowids say; or fewer of them."""
+        found = f"{rows:,} of its rows are not found" if rows > 0 else f"{-rows:,} rows too many"
+        self.damage.append(
+            f"Table {table} is damaged: {found} by their numbers: its figures may be wrong."
+        )
 
 
 def _connected(place: ExportFile) -> sqlite3.Connection:

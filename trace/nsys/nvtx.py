@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from fusetui.trace.nsys.database import NONE, Export
+from fusetui.trace.read.document_text import shared_name
 
 NVTX = "NVTX_EVENTS"
 SHOWN = "ifnull(eventType in (34, 35, 37, 59, 60, 65, 66, 68, 70, 71), 0)"
@@ -31,6 +32,8 @@ OP = re.compile(
 that have no library. Other names are those of record_function."""
 
 PAYLOADS = ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue")
+Domain = tuple[int, int]
+"""A process, as the upper bits of a globalTid, and the number of one of its domains."""
 SIZES = re.compile(r", sizes = (\[.*?\])(?:, input_op_ids = .*)?\Z", re.DOTALL)
 
 
@@ -66,9 +69,11 @@ SEQUENCE = f"iif({_NUMBERED}, {_after('seq')}, {NONE})"
 def nvtx_fields(db: Export) -> dict[str, str]:
     """The expressions that say more than those of other tables."""
     has_text = db.has(NVTX, "text")
-    mark = MARKS if db.has(NVTX, "eventType") else "0"
+    mark = f"ifnull({MARKS}, 0)" if db.has(NVTX, "eventType") else "0"
+    end = db.integer(NVTX, "end")
     torch = f"iif({_IS_TORCH}, iif({_NUMBERED}, {NUMBERED}, {TORCH}), {PLAIN})" if has_text else "0"
     return {
+        "end": f"""iif({mark} and "end" is null, {db.integer(NVTX, "start")}, {end})""",
         "external": f"iif({_IS_TORCH}, {_after('op_id')}, {NONE})" if has_text else str(NONE),
         "kind": f"iif({mark}, {MARK}, {torch})",
     }
@@ -91,10 +96,14 @@ def more_fields(db: Export) -> tuple[str, ...]:
 
 
 def args_of(
-    row: Sequence[Any], external: int, strings: Mapping[int, str], domains: Mapping[int, str]
+    row: Sequence[Any],
+    external: int,
+    process: int,
+    strings: Mapping[int, str],
+    domains: Mapping[Domain, str],
 ) -> dict[str, Any]:
     """The args of a range as torch writes them, and its payload: that of NCCL says bytes and
-    peer."""
+    peer. `process` is that of the range, see Domain."""
     sequence, sized, payload, payload_id, domain, value = row
     args: dict[str, Any] = {}
     if external != NONE:
@@ -103,8 +112,8 @@ def args_of(
         args["Sequence number"] = sequence
     if sized and (found := SIZES.search(sized)) and (sizes := _json(found[1])) is not None:
         args["Input Dims"] = sizes
-    if domain in domains:
-        args["domain"] = domains[domain]
+    if (process, domain) in domains:
+        args["domain"] = domains[process, domain]
     if payload or payload_id in strings:
         found_there = _json(payload or strings[payload_id])
         args |= found_there if isinstance(found_there, dict) else {"payload": found_there}
@@ -113,11 +122,15 @@ def args_of(
     return args
 
 
-def domains_of(db: Export) -> dict[int, str]:
-    """The names of domains; NCCL has one of its own."""
+def domains_of(db: Export) -> dict[Domain, str]:
+    """The names of domains; NCCL has one of its own. Each process numbers its own domains."""
     if not db.has(NVTX, "eventType", "domainId", "text"):
         return {}
-    return dict(db.rows(NVTX, ("domainId", "text"), DOMAINS))
+    columns = (f"({db.integer(NVTX, 'globalTid')}) >> 24", "domainId", "text")
+    return {
+        (process, domain): shared_name(name, domain)
+        for process, domain, name in db.rows(NVTX, columns, DOMAINS)
+    }
 
 
 def _json(text: str) -> Any:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -28,13 +27,14 @@ from fusetui.trace.nsys.processes import Processes, keys_of
 from fusetui.trace.nsys.tables import (
     FIELDS,
     GRAPHS,
+    PID,
     Batches,
     EventTable,
     Words,
     fields,
     plan,
     present,
-    shown,
+    with_owner,
     words_of,
 )
 from fusetui.trace.nsys.writing import writer
@@ -51,6 +51,7 @@ from fusetui.trace.read.unpack import Damaged, TooLarge, limit_for, too_large, u
 
 TIMES = {"start", "timestamp", "rawTimestamp"}
 """A table with one of these columns holds events, whatever they are."""
+OWNERS = ("globalTid", "globalPid")  # the columns that say whose a row is
 WITH_LOG, WITHOUT = b"\2\2", b"\1\1"
 """Bytes 18 and 19 of a database with a write-ahead log, which one in memory cannot have."""
 
@@ -62,7 +63,7 @@ def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Ra
     of the tables would be launches without their kernels.
     """
     place, cut = _place(stored)
-    place = replace(place, process=process)
+    place = with_owner(replace(place, process=process))
     with without_collector(), closing(Export(place, callbacks.stop)) as db:
         raw = _read(db, place, stored, callbacks.progress)
         if process is not None and not len(raw.start):
@@ -80,7 +81,7 @@ def text(path: str, file: OpenFile, state: State) -> Text:
 
 def processes(path: str) -> list[int]:
     """The pids of the processes that have work of a GPU. Raises CannotRead or OSError."""
-    with closing(Export(place_of(path, os.stat(path).st_size))) as db:
+    with closing(Export(with_owner(place_of(path, os.stat(path).st_size)))) as db:
         return Processes(db, present(db)).working
 
 
@@ -110,9 +111,8 @@ def _read(
     check_durations(place.path, dur)
     counts, values = [len(labels)], [0]
     for part in parts:
-        own = part.batches.counts(part.columns["row"])
-        counts += own
-        values += own if part.source.is_metrics else [0] * len(own)
+        counts += part.counts
+        values += part.counts if part.source.is_metrics else [0] * len(part.counts)
     metrics, unreadable = sum(values), sum(part.unreadable for part in parts)
     phases = Counter(X=len(start) - unfinished, B=unfinished, M=len(labels), C=metrics)
     problem = partial(_problem, place.path, stored.state) if place.data is None else str
@@ -178,13 +178,27 @@ def _problem(path: str, state: State) -> str:
 
 
 def _left_out(db: Export) -> dict[str, int]:
-    """The rows of events that have no place in a trace, by table."""
+    """The rows of events that have no place in a trace, by table; only those of the process that is
+    read, where a table says whose its rows are."""
     read = {source.table for source in present(db)}
-    asked = {t: "" for t, columns in db.tables.items() if t not in read and columns & TIMES}
-    if NVTX in read and db.has(NVTX, "eventType"):
-        asked[NVTX] = f"where not {SHOWN} and not ifnull({DECLARED}, 0)"
-    found = {t: sum(n or 0 for (n,) in db.rows(t, ("sum(1)",), r)) for t, r in asked.items()}
-    return {table: count for table, count in found.items() if count}
+    counts: dict[str, int] = {}
+    for table, columns in db.tables.items():
+        conditions = [_of_process(db, table)]
+        if table == NVTX and NVTX in read and db.has(NVTX, "eventType"):
+            conditions.append(f"not {SHOWN} and not ifnull({DECLARED}, 0)")
+        elif table in read or not columns & TIMES:
+            continue
+        asked = f"where {' and '.join(conditions)}"
+        counts[table] = sum(n or 0 for (n,) in db.rows(table, ("sum(1)",), asked))
+    return {table: count for table, count in counts.items() if count}
+
+
+def _of_process(db: Export, table: str) -> str:
+    """The condition for a row to be one of the process that is read."""
+    owner = next((column for column in OWNERS if db.has(table, column)), None)
+    if db.process is None or owner is None:
+        return "1"
+    return f"(({db.integer(table, owner)}) >> 24) & {PID} = {db.process}"
 
 
 def _remarks(parts: Sequence[TableEvents], words: Words, unreadable: int) -> Iterator[str]:
@@ -229,6 +243,7 @@ class TableEvents(msgspec.Struct, frozen=True, eq=False):
     batches: Batches
     columns: dict[str, NDArray[np.int64]]  # FIELDS
     text: NDArray[np.int32]  # into the texts of ranges, NO_TEXT for none
+    counts: list[int]  # events of each batch
     unreadable: int  # rows that should be events
 
     @property
@@ -240,23 +255,84 @@ class TableEvents(msgspec.Struct, frozen=True, eq=False):
 
 
 def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
-    """Reads the events of a table as far as that is possible."""
+    """Reads the events of a table as far as that is possible.
+
+    They are read batch by batch, as they are when their args are asked for: in a damaged table a
+    row that one query finds may be hidden from another.
+    """
+    source = batches.source
+    damage_before = len(db.damage)
+    parts = [np.empty((len(FIELDS), 0), np.int64)]
+    ids = [np.empty(0, np.int32)]
+    counts = [0] * batches.count
+    for number in _with_rows(db, batches):
+        found, text = _batch_of(db, batches, number, texts)
+        parts.append(found)
+        ids.append(text)
+        counts[number] = len(text)
+        if len(db.damage) > damage_before or db.stopped:
+            break
+    columns = np.concatenate(parts, axis=1)
+    every = db.rows(
+        source.table,
+        (f"sum({batches.is_sound})", "sum(1)"),
+        f"where {batches.is_shown}",
+    )
+    readable, rows = next(every, (None, None))
+    lost = (rows or 0) - (readable or 0)
+    hidden = (readable or 0) - columns.shape[1]
+    if hidden and len(db.damage) == damage_before:
+        db.hidden(source.table, hidden)
+    return TableEvents(
+        batches=batches,
+        columns=dict(zip(FIELDS, columns, strict=True)),
+        text=np.concatenate(ids),
+        counts=counts,
+        unreadable=lost,
+    )
+
+
+def _with_rows(db: Export, batches: Batches) -> Iterator[int]:
+    """The batches that have rows, in ascending order: rowids may be far apart."""
+    number = 0
+    while True:
+        yield number
+        _, last = batches.bounds(number)
+        next_row = db.rows(batches.source.table, ("min(rowid)",), "where rowid > ?", (last,))
+        (rowid,) = next(next_row, (None,))
+        if rowid is None or rowid <= last:
+            return
+        number = batches.number_of(rowid)
+
+
+def _batch_of(
+    db: Export, batches: Batches, number: int, texts: Interner
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The columns of the events of one batch, shape [FIELDS, events], and their texts, up to the
+    first row that is out of order: nowhere in a sound table."""
     source = batches.source
     asked = fields(db, source)
-    rest = f"where {batches.readable} order by rowid"
-    found = db.integers(source.table, [asked[name] for name in FIELDS], rest)
+    bounds = batches.bounds(number)
+    columns = [*(asked[name] for name in FIELDS), db.header(source.table)]
+    found = db.integers(source.table, columns, batches.condition, bounds)[:-1]
     text = np.full(found.shape[1], NO_TEXT, np.int32)
     if source.is_nvtx and db.has(NVTX, "text"):
-        text = texts.ids(chain.from_iterable(db.rows(NVTX, (BASE,), rest)))
+        payload = db.typed(NVTX, "jsonText", "'text'", "NULL")  # its pages may be damaged
+        rows = db.rows(NVTX, (BASE, f"length({payload})"), batches.condition, bounds)
+        text = texts.ids(name for name, _ in rows)
         text[text == texts.get(None, NO_TEXT)] = NO_TEXT
-    falls = np.flatnonzero(found[0, 1:] <= found[0, :-1])  # nowhere in a sound table
-    whole = min(int(falls[0]) + 1 if len(falls) else found.shape[1], len(text))
+    whole = min(_ascending(found[0], bounds[0]), len(text))
     if whole < found.shape[1]:
-        db.damaged(source.table, f"row {whole + 1} is out of order")
-    columns = dict(zip(FIELDS, np.ascontiguousarray(found[:, :whole]), strict=True))
-    condition = f"where {shown(db, source)} and not ({batches.readable})"
-    lost = sum(n or 0 for (n,) in db.rows(source.table, ("sum(1)",), condition))
-    return TableEvents(batches, columns, text[:whole], lost)
+        db.damaged(source.table, "its rows are out of order")
+    return found[:, :whole], text[:whole]
+
+
+def _ascending(rowids: NDArray[np.int64], least: int) -> int:
+    """How many of them ascend from `least` on."""
+    if len(rowids) and rowids[0] < least:
+        return 0
+    falls = np.flatnonzero(rowids[1:] <= rowids[:-1])
+    return int(falls[0]) + 1 if len(falls) else len(rowids)
 
 
 def slices_of(

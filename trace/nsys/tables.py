@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
+from msgspec.structs import replace
 
 from fusetui.trace.model.categories import GPU_ROLES, role
-from fusetui.trace.nsys.database import NONE, Export
+from fusetui.trace.nsys.database import NONE, Export, ExportFile
 from fusetui.trace.nsys.nvtx import NVTX, SHOWN, nvtx_fields
+from fusetui.trace.read.document_text import MAX_SHARED_NAME, shared_name
 from fusetui.trace.read.times import LIMIT_NS
 
 CUPTI, METRICS, GRAPHS = "CUPTI_ACTIVITY_KIND_", "GPU_METRICS", "cuda_graph"
@@ -197,7 +198,7 @@ def fields(db: Export, source: EventTable) -> dict[str, str]:
         "row": "rowid",
         "start": integer(source.times_by[0]),
         "end": integer(source.times_by[1]),
-        "owner": integer(source.owner_by),
+        "owner": db.typed(table, source.owner_by, "'integer'", db.owner if source.on_gpu else NONE),
         **{name: integer(f"{name}Id") for name in ("device", "context", "stream", "correlation")},
         "external": str(NONE),
         "name": integer(next((c for c in source.name_by if c in known), "")),
@@ -247,9 +248,37 @@ def present(db: Export) -> list[EventTable]:
     return [one for one in SOURCES if db.has(one.table, *one.times_by, *needs.get(one.table, ()))]
 
 
+def with_owner(place: ExportFile) -> ExportFile:
+    """The same place, with the process of GPU events that name none: the only one of the file, if a
+    table of them has no globalPid. Raises CannotRead."""
+    with closing(Export(place)) as db:
+        return replace(place, owner=_only_process(db))
+
+
+def _only_process(db: Export) -> int:
+    """The globalPid of the process that called CUDA, if there is one only; NONE otherwise, and if
+    every table names the processes of its events."""
+    tables = [source for source in present(db) if not source.is_metrics]
+    if all(db.has(source.table, source.owner_by) for source in tables if source.on_gpu):
+        return NONE
+    keys: set[int] = set()
+    for source in tables:
+        if source.table.startswith(CUPTI) and db.has(source.table, source.owner_by):
+            key = f"distinct ({db.integer(source.table, source.owner_by)}) >> 24"
+            keys.update(number for (number,) in db.rows(source.table, (key,)))
+    keys.discard(NONE >> 24)
+    return keys.pop() << 24 if len(keys) == 1 else NONE
+
+
 def _texts(db: Export, table: str, column: str) -> dict[int, str]:
-    rows = db.records(table, "id", column)
-    return {n: text for n, text in rows if isinstance(n, int) and isinstance(text, str)}
+    """The texts of a table by their numbers, each decoded once. Of a very long one SQLite gives the
+    beginning only, see `shared_name`."""
+    if not db.has(table, "id", column):
+        return {}
+    text = db.typed(table, column, "'text'", "NULL")
+    columns = (db.integer(table, "id"), f"substr({text}, 1, {MAX_SHARED_NAME + 1})")
+    rows = db.rows(table, columns)
+    return {n: shared_name(text, n) for n, text in rows if n != NONE and text is not None}
 
 
 ROWS, MOST = 1 << 12, 1 << 16  # of a batch, where rowids have no gaps; batches of a table
@@ -264,18 +293,26 @@ class Batches(msgspec.Struct, frozen=True):
     first: int
     rows: int
     count: int
-    readable: str  # the condition for a row to be an event
+    is_shown: str  # the condition for a row to be an event of what is read
+    is_sound: str  # and for such an event to have times that can be
+
+    @property
+    def readable(self) -> str:
+        return f"{self.is_shown} and {self.is_sound}"
 
     def bounds(self, number: int) -> tuple[int, int]:
         """The first and the last rowid."""
         begin = self.first + number * self.rows
         return begin, LAST if number == self.count - 1 else begin + self.rows - 1
 
-    def counts(self, row: NDArray[np.int64]) -> list[int]:
-        """How many of some rows are in each batch."""
-        place = (row.view(np.uint64) - np.uint64(self.first % 2**64)) // np.uint64(self.rows)
-        most = np.minimum(place, np.uint64(self.count - 1)).astype(np.int64)
-        return np.bincount(most, minlength=self.count).tolist()  # type: ignore[no-any-return]
+    def number_of(self, rowid: int) -> int:
+        """The batch that has this row."""
+        return min((rowid - self.first) // self.rows, self.count - 1)
+
+    @property
+    def condition(self) -> str:
+        """What follows the columns of a query for one batch; its values are `bounds`."""
+        return f"where rowid between ? and ? and {self.readable} order by rowid"
 
 
 def plan(db: Export, sources: Sequence[EventTable]) -> list[Batches]:
@@ -287,6 +324,14 @@ def plan(db: Export, sources: Sequence[EventTable]) -> list[Batches]:
         if first is not None:
             span = max((LAST if last is None else last) - first, 0)
             rows = max(ROWS, span // MOST + 1)
-            readable = f"{shown(db, source)} and {_sound(source)}"
-            found.append(Batches(source, first, rows, span // rows + 1, readable))
+            found.append(
+                Batches(
+                    source=source,
+                    first=first,
+                    rows=rows,
+                    count=span // rows + 1,
+                    is_shown=shown(db, source),
+                    is_sound=_sound(source),
+                )
+            )
     return found

@@ -3,7 +3,7 @@ torch.profiler writes them, times exact."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import cache, lru_cache
 from typing import Any
@@ -22,9 +22,10 @@ from fusetui.trace.nsys.tables import (
     fields,
     plan,
     present,
+    with_owner,
     words_of,
 )
-from fusetui.trace.read.document_text import label_text, micros
+from fusetui.trace.read.document_text import label_text, micros, shared_name
 
 MOST_HEADS = 1 << 16
 Row = tuple[Any, ...]
@@ -35,15 +36,20 @@ class BatchContext:
     """What every batch needs; worked out once."""
 
     def __init__(self, place: ExportFile) -> None:
-        with closing(Export(place)) as db:
+        self.place = place if place.owner != NONE else with_owner(place)
+        with closing(Export(self.place)) as db:
             sources = present(db)
             metrics = db.records("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
             # Of each stretch but the first, which has the metadata events.
             self.batches = [(one, n) for one in plan(db, sources) for n in range(one.count)]
             self.words, self.who = words_of(db), Processes(db, sources)
-            self.labels = b",\n".join(map(label_text, self.who.labels(self.words.strings)))
+            self.labels = list(map(label_text, self.who.labels(self.words.strings)))
             self.domains = nvtx.domains_of(db)
-            self.metrics = {(k, n): name for k, n, name in metrics if isinstance(name, str)}
+            self.metrics = {
+                (kind, number): shared_name(name, number)
+                for kind, number, name in metrics
+                if isinstance(name, str)
+            }
         self.lane, self.head = cache(self._lane), lru_cache(MOST_HEADS)(self._head)
 
     def _lane(self, source: EventTable, owner: int, *where: int) -> tuple[bytes, int, int | None]:
@@ -58,21 +64,27 @@ class BatchContext:
         return encode({"cat": category, "name": name})[1:-1]
 
 
-def writer(place: ExportFile) -> Callable[[int], bytes]:
+def writer(place: ExportFile) -> Callable[[int], Iterable[bytes]]:
     """Writes stretch after stretch, each from a connection of its own: in any process and thread.
     Raises TraceError."""
     once = cache(lambda: BatchContext(place))
 
-    def write(number: int) -> bytes:
+    def write(number: int) -> Iterable[bytes]:
         known = once()
         if number == 0:
             return known.labels
         batches, batch = known.batches[number - 1]
-        one = _metric if batches.source.is_metrics else _slice
-        with closing(Export(place)) as db:
-            return b",\n".join(one(row, batches.source, known) for row in _rows(db, batches, batch))
+        return _elements(known, batches, batch)
 
     return write
+
+
+def _elements(known: BatchContext, batches: Batches, number: int) -> Iterator[bytes]:
+    source = batches.source
+    one = _metric if source.is_metrics else _slice
+    with closing(Export(known.place)) as db:
+        for row in _rows(db, batches, number):
+            yield one(row, source, known)
 
 
 def _rows(db: Export, batches: Batches, number: int) -> Iterator[Row]:
@@ -84,9 +96,8 @@ def _rows(db: Export, batches: Batches, number: int) -> Iterator[Row]:
         more = ("value",)
     else:
         more = tuple(db.integer(source.table, column) for column in source.args)
-    rest = f"where rowid between ? and ? and {batches.readable} order by rowid"
     columns = (*(asked[name] for name in FIELDS), *more)
-    return db.rows(source.table, columns, rest, batches.bounds(number))
+    return db.rows(source.table, columns, batches.condition, batches.bounds(number))
 
 
 def _slice(row: Row, source: EventTable, known: BatchContext) -> bytes:
@@ -98,7 +109,7 @@ def _slice(row: Row, source: EventTable, known: BatchContext) -> bytes:
     if source.is_nvtx:
         title, *said = more
         head = known.head(source, kind, number, title)
-        args |= nvtx.args_of(said, external, known.words.strings, known.domains)
+        args |= nvtx.args_of(said, external, owner >> 24, known.words.strings, known.domains)
     else:
         head = known.head(source, kind, number, None)
         if gpu is not None:

@@ -34,7 +34,8 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
     labels: tuple[Label, ...]
     name: Int32s
     category: Int32s
-    thread: Int32s
+    thread: Int32s  # of GPU work that of the stream it ran on
+    written: Int32s  # the thread that the file says: a lane for display may be none of the streams
 
 
 def columns_of(index: PacketIndex) -> Columns:
@@ -73,7 +74,7 @@ def columns_of(index: PacketIndex) -> Columns:
     by_kind = (stages.kind * MOST_KINDS + memory)[~own]
     stage_names[~own] = numbered(by_kind, named_by_kind, names)
     is_work = np.array([role(name) in GPU_ROLES for name in categories] or [False])[stage_kinds]
-    lane, labels = _lanes(index, is_work, threads)
+    written, lane, labels = _lanes(index, is_work, threads)
     return Columns(
         names=tuple(names),
         categories=tuple(categories),
@@ -82,15 +83,20 @@ def columns_of(index: PacketIndex) -> Columns:
         name=np.concatenate((named, stage_names)).astype(np.int32),
         category=np.concatenate((kinds, stage_kinds)).astype(np.int32),
         thread=np.concatenate((on, lane)).astype(np.int32),
+        written=np.concatenate((on, written)).astype(np.int32),
     )
 
 
-def _lanes(index: PacketIndex, is_work: Flags, threads: Interner) -> tuple[Int64s, list[Label]]:
-    """The lane of each event of a GPU, as a number in `threads`; and the names of all lanes."""
-    gpus, queues = Interner(), Interner()
+def _lanes(
+    index: PacketIndex, is_work: Flags, threads: Interner
+) -> tuple[Int64s, Int64s, list[Label]]:
+    """The lane of each event of a GPU as the file says it, and that of the stream it ran on, as
+    numbers in `threads`; and the names of all lanes."""
+    gpus, queues, streams = Interner(), Interner(), Interner()
     gpu = numbered(index.stages.gpu, lambda key: key, gpus)
     queue = numbered(index.stages.queue, lambda key: key, queues)
-    gpu_keys, queue_keys = list(gpus), list(queues)
+    stream = numbered(index.stages.stream, lambda key: key, streams)
+    gpu_keys, queue_keys, stream_keys = list(gpus), list(queues), list(streams)
     labels: list[Label] = []
 
     def lane(key: int) -> Lane:
@@ -102,4 +108,14 @@ def _lanes(index: PacketIndex, is_work: Flags, threads: Interner) -> tuple[Int64
             labels.append(Label("thread_name", device, tid, name))
         return device, tid, device if work and 0 <= device < 1 << 31 else None
 
-    return numbered((gpu * len(queue_keys) + queue) * 2 + is_work, lane, threads), labels
+    def lane_of_stream(key: int) -> Lane:
+        lane_key, of_stream = divmod(key, len(stream_keys))
+        device, tid, of_device = lane(lane_key)
+        ran_on = stream_keys[of_stream]
+        is_moved = lane_key % 2 and ran_on >= 0
+        return device, ran_on if is_moved else tid, of_device
+
+    place = (gpu * len(queue_keys) + queue) * 2 + is_work
+    written = numbered(place, lane, threads)
+    real = numbered(place * len(stream_keys) + stream, lane_of_stream, threads)
+    return written, real, labels

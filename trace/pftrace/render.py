@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -163,7 +163,6 @@ def _text(data: bytes) -> str:
 
 
 FIRST_FLOW = 1 << 40  # the number of the first arrow between nodes of graphs, as torch has it
-BETWEEN = b",\n"
 
 
 class PacketWriter:
@@ -178,14 +177,14 @@ class PacketWriter:
         self.part = part
         self._args = SliceArgs()
 
-    def write(self, number: int) -> bytes:
+    def write(self, number: int) -> Iterable[bytes]:
         """The elements of one stretch."""
         events = len(self._layout.bounds)
         if number == 0:
-            return BETWEEN.join(map(label_text, self._columns.labels))
+            return map(label_text, self._columns.labels)
         if number < events:
-            return BETWEEN.join(self._events(number - 1))
-        return BETWEEN.join(self._flows((number - events) * EACH))
+            return self._events(number - 1)
+        return self._flows((number - events) * EACH)
 
     def _events(self, number: int) -> list[bytes]:
         start, end = self._layout.places[number].tolist()
@@ -212,7 +211,7 @@ class PacketWriter:
         first += self._layout.begins
         here = slice(first, first + len(stages.at))
         sizes = (stages.dur, stages.launch, stages.launch_size)
-        arrays = (columns.category[here], columns.thread[here], *sizes)
+        arrays = (columns.category[here], columns.written[here], *sizes)
         each = zip(*(array.tolist() for array in arrays), strict=True)
         extra = grouped(piece.data, stages.extra, len(stages.at))
         rows = zip(self._heads(here, stages.time), each, extra, strict=True)
@@ -225,7 +224,7 @@ class PacketWriter:
     def _heads(self, here: slice, time: Int64s) -> Iterator[bytes]:
         """Category, name, lane and start of some slices."""
         columns = self._columns
-        arrays = (columns.category[here], columns.name[here], columns.thread[here])
+        arrays = (columns.category[here], columns.name[here], columns.written[here])
         starts = (time - self._tables.base).tolist()
         rows = zip(*(array.tolist() for array in arrays), starts, strict=True)
         for category, name, thread, start in rows:
@@ -259,7 +258,7 @@ class PacketWriter:
                 yield text % (phase, FIRST_FLOW + number, end, more)
 
     def _ends(self, rows: Int64s, time: Int64s) -> Iterator[bytes]:
-        thread = self._columns.thread[self._layout.begins + rows]
+        thread = self._columns.written[self._layout.begins + rows]
         start = (time - self._tables.base).tolist()
         for of, ns in zip(thread.tolist(), start, strict=True):
             yield place(self._columns.threads[of], ns)

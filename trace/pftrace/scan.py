@@ -71,6 +71,7 @@ class Stages(Placed, frozen=True, eq=False):
     name: Int64s  # -1 if absent
     correlation: Int64s  # 0 if absent
     memory: Int64s  # kind of it, 0 if absent
+    stream: Int64s  # that it ran on, -1 if absent: the queue may be a lane for display
     launch: Int64s  # its place in the piece, -1 if absent
     launch_size: Int64s
     extra: Repeated  # in the bytes of the piece
@@ -203,6 +204,7 @@ def _stages(words: Words, stage: Fields, rows: Rows, places: Places, dur: Int64s
         },
         correlation=_numbers(words, extra, len(rows), b"correlation"),
         memory=_numbers(words, extra, len(rows), b"memory kind"),
+        stream=_numbers(words, extra, len(rows), b"stream id", missing=-1),
         launch=stage.at[21][rows],
         launch_size=stage.value[21][rows],
         extra=extra,
@@ -254,9 +256,10 @@ def _integers(words: Words, args: Repeated, count: int, *keys: bytes) -> Int64s:
     return found
 
 
-def _numbers(words: Words, extra: Repeated, count: int, key: bytes) -> Int64s:
-    """The text of this extra as a number, 0 where there is none: torch leaves out zeros. Behind
-    `process_id` any key may follow, also this one, with another meaning."""
+def _numbers(words: Words, extra: Repeated, count: int, key: bytes, missing: int = 0) -> Int64s:
+    """The text of this extra as a number, -1 if it is none, `missing` where it is absent: torch
+    leaves out zeros of most. Behind `process_id` any key may follow, also this one, with another
+    meaning."""
     until = np.full(count, np.iinfo(np.int64).max)
     ends = np.flatnonzero(_keyed(words, extra, b"\x0a", b"process_id", b"\x12"))
     until[extra.message[ends[::-1]]] = extra.at[ends[::-1]]
@@ -273,6 +276,6 @@ def _numbers(words: Words, extra: Repeated, count: int, key: bytes) -> Int64s:
         inside = place < size
         number = np.where(inside, number * 10 + digit, number)
         plain &= ~inside | ((digit >= 0) & (digit < 10))
-    found = np.zeros(count, np.int64)
+    found = np.full(count, missing, np.int64)
     found[extra.message[rows]] = np.where(plain, number, -1)
     return found

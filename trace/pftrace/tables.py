@@ -13,6 +13,7 @@ from fusetui.trace.model.raw import Label, Thread
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.pftrace.scan import CLOCK, TRACK
 from fusetui.trace.pftrace.wire import decoded
+from fusetui.trace.read.document_text import MAX_SHARED_NAME, shared_name
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.times import LIMIT_NS
 
@@ -27,6 +28,7 @@ EXPORTER = ("arch", "process_id", "process_name")
 """What the extras of every event say of the process that exported; the keys of an annotation
 follow."""
 NOTHING = 0, b""
+MAX_BYTES_A_CHARACTER = 4  # of UTF-8
 MOST, MOST_NAMES = 1 << 16, 1 << 20  # packets of tables, and names of one
 
 
@@ -95,12 +97,14 @@ class Tables:
         table = self._texts.get(number)
         if table is not None:
             found = _message(entry)
-            table.setdefault(_value(found, 1), _text(found, 2))
+            key = _value(found, 1)
+            if key not in table:
+                table[key] = _shared(found, key)
         elif number == COUNTERS:
             found = _message(entry)
             parts = (part for field, _, part in decoded(found.get(2, NOTHING)[1]) if field == 1)
             specs = [_message(part) for part in parts]
-            names = {_value(spec, 1): _text(spec, 2) for spec in specs}
+            names = {_value(spec, 1): _shared(spec, _value(spec, 1)) for spec in specs}
             self.counters.setdefault(_value(found, 1), (_value(found, 3), names))
 
     def threads(self) -> dict[int, tuple[Thread, str]]:
@@ -165,6 +169,12 @@ def _value(message: Message, number: int) -> int:
 
 def _text(message: Message, number: int) -> str:
     return message.get(number, NOTHING)[1].decode("utf-8", "replace")
+
+
+def _shared(message: Message, key: int) -> str:
+    """The text of an entry, which many events may have; only what is kept of it is decoded."""
+    text = message.get(2, NOTHING)[1][: MAX_BYTES_A_CHARACTER * (MAX_SHARED_NAME + 1)]
+    return shared_name(text.decode("utf-8", "replace"), key)
 
 
 def key_and_text(extra: bytes) -> tuple[str, str]:

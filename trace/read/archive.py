@@ -30,7 +30,9 @@ from fusetui.trace.read.unpack import (
     zstd_stream,
 )
 
-ENDINGS = (".json", ".json.gz", ".json.zst", ".sqlite")
+FORMS = (".json", ".pftrace", ".sqlite")
+ENDINGS = tuple(f"{form}{packed}" for form in FORMS for packed in ("", ".gz", ".zst"))
+SETTINGS = ("server_args.json",)  # SGLang writes them beside its traces
 CHECKPOINT = "data.pkl"  # torch.save writes one into its zip
 SHOWN = 4  # names in a message
 LOCAL = struct.Struct("<4s5H3I2H")
@@ -108,6 +110,9 @@ class Archive:
 
     def _only_trace(self, entries: list[ZipInfo]) -> ZipInfo:
         found = [one for one in entries if _is_trace(one.filename)]
+        if len(found) > 1:
+            beside = [one for one in found if one.filename.rpartition("/")[2] not in SETTINGS]
+            found = beside or found
         if len(found) == 1:
             return found[0]
         if found:
@@ -122,7 +127,7 @@ class Archive:
                 f"{self._path} is a file of torch.save: record a trace with torch.profiler and "
                 "prof.export_chrome_trace."
             )
-        raise NotATrace(f"{self._path} is a zip file without a trace ({', '.join(ENDINGS)}).")
+        raise NotATrace(f"{self._path} is a zip file without a trace ({', '.join(FORMS)}).")
 
 
 def _is_trace(name: str) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
-from functools import cached_property, lru_cache
+from functools import cached_property
+from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
@@ -27,8 +28,12 @@ from fusetui.trace.read.source import Source, State, state_of, stored_in, unpack
 from fusetui.trace.read.unpack import packing_of
 
 T = TypeVar("T")
-SPACE = 1 << 22  # bytes between the places of two stretches, whatever their texts are long
-KEPT = 4  # texts
+SPACE = 1 << 22  # between the places of two stretches, whatever their texts are long
+KEPT = 4  # texts of stretches
+MAX_KEPT_BYTES = 1 << 25  # of one of them
+MAX_SHARED_NAME = 1 << 15  # characters
+"""A name in a table of names is stored once and stands in every event that has it, as JSON has no
+such table: the text of a stretch is a name as many times as it has events."""
 
 
 class Filed:
@@ -81,8 +86,7 @@ class Filed:
 class Rendered:
     """The text of events that a file does not hold as JSON, written where somebody looks at it: so
     args, counters, memory and searches are read from every format in one way. `write(number)` gives
-    the elements of traceEvents in stretch `number` as JSON, with commas between them and no
-    brackets.
+    the elements of traceEvents in stretch `number` as JSON, one by one.
 
     `problem` says why that is not possible any more, in one sentence, "" if it is. `write` raises
     TraceError or OSError, and may be called in another process after a fork.
@@ -90,15 +94,36 @@ class Rendered:
 
     at_hand = True
 
-    def __init__(self, write: Callable[[int], bytes], problem: Callable[[], str]) -> None:
-        self._write = lru_cache(maxsize=KEPT)(write)
+    def __init__(self, write: Callable[[int], Iterable[bytes]], problem: Callable[[], str]) -> None:
+        self._write = write
+        self._kept: dict[tuple[int, int], bytes] = {}
         self.problem = problem
 
     def part(self, start: int, end: int) -> bytes:
-        """The text of the stretch that begins at `start`; b"" if `end` is no later."""
+        """The text of the stretch that begins at `start` and has `end` - `start` elements.
+
+        Damage may hide an event from the second look at it, or show one more: an empty element
+        stands for what is missing, so that each of the others keeps its index.
+        """
         if problem := self.problem():
             raise CannotRead(f"{problem}.")
-        return self._write(start // SPACE) if end > start else b""
+        count = end - start
+        if count <= 0:
+            return b""
+        found = self._kept.get((start, end))
+        if found is None:
+            elements = list(islice(self._write(start // SPACE), count))
+            missing = count - len(elements)
+            found = b",\n".join(elements + [b"{}"] * missing)
+            self._keep((start, end), found)
+        return found
+
+    def _keep(self, place: tuple[int, int], text: bytes) -> None:
+        if len(text) > MAX_KEPT_BYTES:
+            return
+        if len(self._kept) >= KEPT:
+            self._kept.pop(next(iter(self._kept)), None)
+        self._kept[place] = text
 
 
 class Joint(NamedTuple):
@@ -170,11 +195,18 @@ def decoded(
 
 
 def stretches_of(events: Sequence[int], samples: Sequence[int]) -> tuple[Stretch, ...]:
-    """Stretches with so many elements each, and so many of them that hold values."""
+    """Stretches of Rendered, with so many elements each, and so many of them that hold values."""
     return tuple(
-        Stretch(number * SPACE, (number + 1) * SPACE, count, values)
+        Stretch(number * SPACE, number * SPACE + count, count, values)
         for number, (count, values) in enumerate(zip(events, samples, strict=True))
     )
+
+
+def shared_name(name: str, number: int) -> str:
+    """A text of a table of names, of a very long one its beginning and its number there."""
+    if len(name) <= MAX_SHARED_NAME:
+        return name
+    return f"{name[:MAX_SHARED_NAME]}... (name {number})"
 
 
 def label_text(label: Label) -> bytes:

@@ -25,6 +25,7 @@ class Args(msgspec.Struct, gc=False):
     labels: Any = None
     sort_index: Any = None
     device: Any = None
+    original_stream: int = -1  # of a GPU event that was moved to a lane for display
 
 
 class Event(msgspec.Struct, gc=False):
@@ -82,6 +83,7 @@ class LooseArgs(msgspec.Struct, gc=False):
     labels: Any = None
     sort_index: Any = None
     device: Any = None
+    original_stream: Any = None
 
 
 AnyEvent = Event | ExactEvent
@@ -94,11 +96,19 @@ PHASES_OF_PAIRS = frozenset("BEbeSF")
 PHASES_OF_SAMPLES = frozenset("CiI")
 """Phases of values at one time: counters, and instant events, which torch uses for memory."""
 
+INSTANT = "cpu_instant_event"
+"""The category of instant events of a CPU. torch's Python exporter writes them as slices (ph X)."""
+
 decode_events = msgspec.json.Decoder(list[Event]).decode
 decode_exact = msgspec.json.Decoder(list[ExactEvent]).decode
 decode_loose = msgspec.json.Decoder(list[LooseEvent]).decode
 decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 decode_args = msgspec.json.Decoder(LooseArgs).decode
+
+
+def phase_of(phase: str, category: object) -> str:
+    """The phase of an event, as it is meant."""
+    return "i" if phase == "X" and category == INSTANT else phase
 
 
 def coerced(event: LooseEvent) -> ExactEvent:
@@ -123,6 +133,7 @@ def coerced(event: LooseEvent) -> ExactEvent:
         id2=event.id2,
         scope=event.scope,
     )
+    phase = phase_of(phase, found.cat)
     if phase == "X" or phase in PHASES_OF_PAIRS:
         start = exact_nanoseconds(bytes(found.ts))
         if phase == "X" and start + exact_nanoseconds(bytes(found.dur)) > LIMIT_NS:
@@ -156,6 +167,7 @@ def _args(text: bytes) -> Args | None:
         labels=None if args.labels is None else _text(args.labels),
         sort_index=args.sort_index,
         device=args.device,
+        original_stream=integer(args.original_stream),
     )
 
 

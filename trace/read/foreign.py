@@ -14,7 +14,15 @@ from fusetui.text.patterns import late
 
 HEAD = 1 << 16  # bytes of a document that are looked at
 RECORD = "record with torch.profiler and prof.export_chrome_trace"
-CONVERT = "convert it with Perfetto's traceconv (traceconv json IN OUT.json)"
+ON_AMD = f"{RECORD}, which has the kernels of AMD GPUs too"
+CONVERT = "convert it with Perfetto's trace_processor (trace_processor convert json IN OUT.json)"
+COMPILE_LOG = late(rb"[VDIWEC][01][0-9][0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]+ ")
+"""The first words of a line that TORCH_LOGS or TORCH_TRACE writes (torch/_logging)."""
+STACKS = late(rb"[^\n{}\[\]<>\0]{1,4096};[^\n\0]{1,65536} [0-9]+\r?(?:\n|\Z)")
+"""The first line of Brendan Gregg's folded stacks, as export_stacks writes them."""
+TIMELINE = late(rb"\s*\[\s*\[\s*(?:-?[0-9]+\s*[,\]])")
+"""Lists in a list, as export_memory_timeline writes them: no element is an event."""
+TAR_MARK = slice(257, 262)  # bytes (POSIX.1-1988, ustar)
 FIRST_PACKET = 128  # bytes: that of torch has fewer
 SQLITE = b"SQLite format 3\0"
 PLANE = late(
@@ -115,6 +123,19 @@ def _varint(head: bytes, at: int) -> tuple[int, int]:
     return 0, at
 
 
+def _is_timeline_page(head: bytes) -> bool:
+    return _is_page(head) and b"GPU Memory Timeline HTML" in head[:4096]
+
+
+def _is_page(head: bytes) -> bool:
+    return head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html"))
+
+
+def _is_flight_recording(head: bytes) -> bool:
+    """What the flight recorder of torch.distributed dumps of each rank."""
+    return is_pickle(head) and b"pg_config" in head
+
+
 SYSTEMS: ForeignFormat = (
     "a report of Nsight Systems",
     "run nsys export --type sqlite on it, and open the .sqlite that this gives",
@@ -128,8 +149,13 @@ FORMATS: tuple[ForeignFormat, ...] = (
         _starts(b"NVR\0"),
     ),
     (
-        "a database of rocprofv3",
-        f"run rocpd convert -i IN.db --output-format pftrace, then {CONVERT}",
+        "a database of RPD (rocmProfileData)",
+        ON_AMD,
+        _database_with(b"rocpd_api"),
+    ),
+    (
+        "a database of rocprofv3 (rocpd)",
+        ON_AMD,
         _database_with(b"rocpd_"),
     ),
     (
@@ -139,6 +165,12 @@ FORMATS: tuple[ForeignFormat, ...] = (
     ),
     ("a SQLite database", RECORD, _starts(SQLITE)),
     ("a memory snapshot of PyTorch", "fusetui memory FILE answers it", is_snapshot),
+    (
+        "a dump of the flight recorder of torch.distributed",
+        "it holds collectives without the work of GPUs; torchfrtrace reads it, and for a timeline "
+        f"{RECORD}",
+        _is_flight_recording,
+    ),
     ("a pickle file", RECORD, is_pickle),
     (
         "a TensorBoard event file",
@@ -147,8 +179,8 @@ FORMATS: tuple[ForeignFormat, ...] = (
     ),
     (
         "an XPlane file of JAX or TensorFlow",
-        "open the .trace.json.gz next to it, or record with "
-        "jax.profiler.trace(DIR, create_perfetto_trace=True)",
+        "fusetui reads the GPU work of PyTorch; open this in XProf (pip install xprof, then "
+        "xprof --logdir DIR)",
         lambda head: PLANE.match(head) is not None,
     ),
     (
@@ -158,12 +190,12 @@ FORMATS: tuple[ForeignFormat, ...] = (
     ),
     (
         "the JSON of rocprofv3",
-        f"run rocprofv3 with --output-format pftrace, then {CONVERT}",
+        ON_AMD,
         lambda head: head.lstrip()[:1] == b"{" and b'"rocprofiler-sdk-tool"' in head[:256],
     ),
     (
         "a table of rocprof",
-        f"run rocprofv3 with --output-format pftrace, then {CONVERT}",
+        ON_AMD,
         lambda head: TABLE.match(head) is not None,
     ),
     (
@@ -172,8 +204,49 @@ FORMATS: tuple[ForeignFormat, ...] = (
         _starts(b"version https://git-lfs"),
     ),
     (
+        "a tar archive",
+        "unpack it with tar -xf, and open the trace or the folder",
+        lambda head: head[TAR_MARK] == b"ustar",
+    ),
+    (
+        "compressed with bzip2",
+        "unpack it with bunzip2; fusetui reads plain, .gz and .zst",
+        lambda head: head[:3] == b"BZh" and head[4:10] == b"1AY&SY",
+    ),
+    (
+        "compressed with xz",
+        "unpack it with xz -d; fusetui reads plain, .gz and .zst",
+        _starts(b"\xfd7zXZ\0"),
+    ),
+    (
+        "a 7z archive",
+        "unpack it, and open the trace or the folder",
+        _starts(b"7z\xbc\xaf\x27\x1c"),
+    ),
+    (
+        "text in UTF-16",
+        "write it as UTF-8 (iconv -f UTF-16 -t UTF-8 IN > OUT.json)",
+        _starts(b"\xff\xfe", b"\xfe\xff"),
+    ),
+    (
+        "a log of torch.compile",
+        "tlparse makes pages of it; for a timeline " + RECORD,
+        lambda head: COMPILE_LOG.match(head) is not None,
+    ),
+    (
+        "a file of stacks (export_stacks)",
+        f"it has sums without times, for a flame graph; {RECORD}",
+        lambda head: STACKS.match(head) is not None,
+    ),
+    (
+        "a memory timeline of torch.profiler",
+        "record a memory snapshot with torch.cuda.memory._dump_snapshot, which fusetui memory "
+        "answers",
+        lambda head: TIMELINE.match(head) is not None or _is_timeline_page(head),
+    ),
+    (
         "a web page",
         "the download gave a page, perhaps one to log in, not the file",
-        lambda head: head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html")),
+        _is_page,
     ),
 )

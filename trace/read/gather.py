@@ -16,7 +16,14 @@ from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.events import EVERYWHERE, NOWHERE
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, SliceColumns, Thread
-from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, AnyEvent, Args, ExactEvent
+from fusetui.trace.read.events import (
+    INSTANT,
+    NO_ARGS,
+    PHASES_OF_PAIRS,
+    AnyEvent,
+    Args,
+    ExactEvent,
+)
 from fusetui.trace.read.times import (
     LIMIT_NS,
     InexactTimes,
@@ -104,6 +111,8 @@ class Gathering:
         """
         count, first = len(events), self.phases.total()
         kinds = self._kinds.ids([event.ph for event in events], count)
+        instants = [n for n, e in enumerate(events) if e.cat == INSTANT and e.ph == "X"]
+        kinds[instants] = self._kinds["i"]
         counts = dict(zip(self._kinds, np.bincount(kinds).tolist(), strict=False))
         is_slice = kinds == self._kinds["X"]
         slices = [*compress(events, is_slice.tolist())]
@@ -169,10 +178,14 @@ class Gathering:
         self._on_gpu += [role(name) in GPU_ROLES for name in new]
         on_gpu = np.array(self._on_gpu, np.bool_)[category]
         devices: Iterable[int | None] = repeat(None)
+        tids = [event.tid for event in slices]
         if on_gpu.any():
+            for place in np.flatnonzero(on_gpu).tolist():
+                if (stream := args[place].original_stream) >= 0:
+                    tids[place] = stream
             said = zip([a.device for a in args], on_gpu.tolist(), strict=True)
             devices = [_device(d) if is_gpu and d is not None else None for d, is_gpu in said]
-        lanes = zip([e.pid for e in slices], [e.tid for e in slices], devices, strict=False)
+        lanes = zip([event.pid for event in slices], tids, devices, strict=False)
         return self._lanes.ids(lanes, len(slices))
 
     def _note(self, others: Sequence[AnyEvent], counts: Mapping[str, int]) -> None:

@@ -35,6 +35,7 @@ CLOSE = late(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
 EVENT_START = late(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
 ANY_START = late(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
 AROUND = 1 << 10  # bytes before a start that tell whether it is that of an element
+NO_PLACES = np.empty((0, 3), dtype=np.int64)
 SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user waits
 HURRY = 1.0  # seconds after which no further gap is read the slow way
 FAR_AWAY = 1 << 62  # byte
@@ -108,12 +109,14 @@ class Mender:
         return None
 
     def _read_window(self, window: ByteWindow) -> Chunk:
-        start, end = window.start, window.start + int(window.ends[-1])
-        end = window.after - 1 if window.after != -1 else self._next(end)
+        start, last = window.start, window.start + int(window.ends[-1])
+        end = window.after - 1 if window.after != -1 else self._next(last)
         if not window.text:
             return _unreadable(start, end, f"longer than {LONGEST >> 20} MB", window.after)
         events = window.text[: int(window.ends[-1])].strip(SEPARATORS)
-        plain = decode_list(events, start, end, window.after) if PHASE in events else None
+        # Behind the last event may be a bracket too many: then the bytes of the chunk are no list.
+        is_list = PHASE in events and not self._document[last:end].strip(SEPARATORS)
+        plain = decode_list(events, start, end, window.after) if is_list else None
         return plain or self._read_batch(window, end)
 
     def _read_batch(self, window: ByteWindow, end: int) -> Chunk:
@@ -189,7 +192,17 @@ def _event(start: int, end: int, event: ExactEvent) -> Chunk:
 
 
 def _unreadable(start: int, end: int, reason: str, after: int = -1) -> Chunk:
-    return Chunk(start, end, 1, gather([]), 1, (Skipped(start, reason),), after=after)
+    """One element that is no event: there is no place whose text could be read as one."""
+    return Chunk(
+        start,
+        end,
+        1,
+        gather([]),
+        1,
+        (Skipped(start, reason),),
+        places=NO_PLACES,
+        after=after,
+    )
 
 
 class Starts:

@@ -17,7 +17,7 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.read.batch import event_in
 from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document_text import decoded, list_text
-from fusetui.trace.read.events import ExactEvent
+from fusetui.trace.read.events import ExactEvent, phase_of
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
 
@@ -29,6 +29,7 @@ class Coded(msgspec.Struct, gc=False):
     """Any event; only the few that hold values are decoded further."""
 
     ph: str = ""
+    cat: Any = ""
     name: str = ""
     pid: Id = None
     tid: Id = None
@@ -53,6 +54,7 @@ class Totaled(msgspec.Struct, gc=False):
     """Any event."""
 
     ph: str = ""
+    cat: Any = ""
     name: str = ""
     ts: int | float = 0
     args: MemoryArgs | None = None
@@ -131,4 +133,4 @@ def _is_sample(event: Coded | ExactEvent) -> bool:
 
 
 def _is_memory(event: Coded | ExactEvent | Totaled) -> bool:
-    return event.name == MEMORY and event.ph in ("i", "I")
+    return event.name == MEMORY and phase_of(event.ph, event.cat) in ("i", "I")

@@ -339,11 +339,12 @@ static void freed_with_copies(Table *table) {
 /* ---- events ---- */
 
 enum { PH = 1, CAT = 2, NAME = 4, PID = 8, TID = 16, TS = 32, DUR = 64, ARGS = 128 };
-enum { CORRELATION = 1, EXTERNAL = 2, EXTERNAL_2021 = 4, DEVICE = 8 };
+enum { CORRELATION = 1, EXTERNAL = 2, EXTERNAL_2021 = 4, DEVICE = 8, ORIGINAL = 16 };
 
 typedef struct {
     unsigned char phase; /* ASCII, not 0 */
     Span name, category, pid, tid, whole;
+    Span original; /* the stream of an event that was moved to another lane, of no length: absent */
     int64_t start, dur, correlation, external, device; /* -1: absent */
     int odd_device;
 } Event;
@@ -360,6 +361,7 @@ static int arg_of(Span key) {
         if (NAMED(key, "correlation")) return CORRELATION;
         if (NAMED(key, "External id")) return EXTERNAL;
         return NAMED(key, "external id") ? EXTERNAL_2021 : 0;
+    case 15: return NAMED(key, "original_stream") ? ORIGINAL : 0;
     default: return 0;
     }
 }
@@ -398,6 +400,10 @@ static int args(Text *text, Event *event) {
             } else {
                 event->device = found >= 0 && found < (INT64_C(1) << 31) ? found : -1;
             }
+        } else if (arg == ORIGINAL) {
+            event->original.at = text->at;
+            if (!integer(text, &found) || found < 0) return 0;
+            event->original.length = text->at - event->original.at;
         } else if (arg) {
             if (!integer(text, &found)) return 0;
             if (arg == CORRELATION) event->correlation = found;
@@ -457,7 +463,7 @@ static int event_at(Text *text, Event *event) {
     int seen = 0, escaped;
     Span name;
     *event = (Event){.name = {"", 0}, .category = {"", 0}, .pid = {"null", 4}, .tid = {"null", 4},
-                     .correlation = -1, .external = -1, .device = -1};
+                     .original = {"", 0}, .correlation = -1, .external = -1, .device = -1};
     event->whole.at = text->at;
     if (!next(text, '{')) return 0;
     do {
@@ -502,7 +508,7 @@ static int32_t lane_of(Columns *columns, const Event *event, int on_gpu) {
     Lane lane;
     memset(&lane, 0, sizeof lane);
     lane.pid = number_of(&columns->ids, event->pid);
-    lane.tid = number_of(&columns->ids, event->tid);
+    lane.tid = number_of(&columns->ids, on_gpu && event->original.length ? event->original : event->tid);
     lane.device = on_gpu ? event->device : -1;
     if (lane.pid < 0 || lane.tid < 0) return -1;
     return kept_number(&columns->lanes, (Span){(char *)&lane, sizeof lane});
@@ -566,8 +572,12 @@ static int label(Columns *columns, const Event *event) {
     return DONE;
 }
 
-static int add(Columns *columns, const Event *event, PyObject *ask) {
+/* torch's Python exporter writes instants as slices that last until the next one (INSTANT). */
+static const char INSTANT[] = "cpu_instant_event";
+
+static int add(Columns *columns, Event *event, PyObject *ask) {
     int done = DONE;
+    if (event->phase == 'X' && NAMED(event->category, INSTANT)) event->phase = 'i';
     if (event->phase == 'X') {
         done = slice(columns, event, ask);
     } else if (strchr("BEbeSF", event->phase)) { /* their ids are looked at by Python */
@@ -703,7 +713,7 @@ typedef struct {
     Span names[MOST_ARGS], values[MOST_ARGS]; /* a value: absent if its length is 0 */
     Py_ssize_t count, named; /* asked for, and with those of memory events behind them */
     uint64_t lengths;        /* bit n % 64: some name has n bytes */
-    Span name, phase;
+    Span name, phase, category;
     int64_t sequence, thread; /* -1: absent */
     char *joined;             /* the values with a 0 between them */
     Py_ssize_t room;
@@ -744,6 +754,7 @@ static int kind_of(Text *text, Span key, Asked *asked) {
     int escaped;
     int64_t ignored;
     if (NAMED(key, "ph")) return plain(text, &asked->phase);
+    if (NAMED(key, "cat")) return plain(text, &asked->category);
     if (NAMED(key, "ts")) return time_of(text, &ignored);
     if (!NAMED(key, "name")) return value(text);
     return next(text, '"') && string(text, &asked->name, &escaped)
@@ -754,7 +765,7 @@ static int asked_event(Text *text, Asked *asked, int numbered) {
     int seen = 0, escaped;
     Span name;
     for (Py_ssize_t n = 0; n < asked->named; n++) asked->values[n].length = 0;
-    asked->name.length = asked->phase.length = 0;
+    asked->name.length = asked->phase.length = asked->category.length = 0;
     asked->sequence = asked->thread = -1;
     if (!next(text, '{')) return 0;
     do {
@@ -803,7 +814,9 @@ typedef struct {
 static int totals(const Asked *asked, Answers *answers) {
     Py_ssize_t width = asked->named - asked->count;
     if (!width || !NAMED(asked->name, "[memory]")) return DONE;
-    if (!NAMED(asked->phase, "i") && !NAMED(asked->phase, "I")) return DONE;
+    int is_instant = NAMED(asked->phase, "i") || NAMED(asked->phase, "I")
+                     || (NAMED(asked->phase, "X") && NAMED(asked->category, INSTANT));
+    if (!is_instant) return DONE;
     if (answers->filled + width > answers->size) {
         Py_ssize_t size = answers->size ? answers->size * 2 : 4096;
         if (!grown((void **)&answers->totals, size, sizeof(double))) return FAILED;

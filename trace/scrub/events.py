@@ -65,7 +65,7 @@ class EventCutter:
             return JsonPiece(chunk.start, chunk.end, len(chunk.places), chunk.places[:, 1:])
         text = self._document[chunk.start : chunk.end]
         count = chunk.events - chunk.unreadable
-        if is_utf8(text):
+        if is_utf8(text) and _is_list_of(text.strip(SEPARATORS), chunk.events):
             start = chunk.start + len(text) - len(text.lstrip(SEPARATORS))
             return JsonPiece(start, chunk.start + len(text.rstrip(SEPARATORS)), count)
         found = split(text + b"]")
@@ -81,6 +81,14 @@ class EventCutter:
         if chunk.too_damaged:
             self.lost.append((chunk.end, "too damaged to continue from here"))
             self.lost_in_all += 1
+
+
+def _is_list_of(text: bytes, count: int) -> bool:
+    """Whether this is so many JSON values with commas between them."""
+    try:
+        return len(decode_raw(b"[%b]" % text)) == count
+    except UNDECODABLE:
+        return False
 
 
 def texts_of(document: Document, piece: JsonPiece) -> Iterator[bytes]:

@@ -6,8 +6,10 @@ Numbers keep the digits they were written with, and repeated keys stay repeated.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -26,6 +28,12 @@ torch.profiler.tensorboard_trace_handler."""
 
 class Digits(str):
     """A number as it is written."""
+
+    __slots__ = ()
+
+
+class Written(str):
+    """A piece of JSON."""
 
     __slots__ = ()
 
@@ -57,19 +65,47 @@ def _parse(text: bytes) -> Any:
 
 
 def write(value: Any) -> str:
-    """The JSON of a parsed value. Raises RecursionError."""
-    match value:
-        case Digits():
-            return value
-        case Pairs():
-            return f"{{{', '.join(f'{json.dumps(k)}: {write(v)}' for k, v in value)}}}"
-        case dict():
-            return write(Pairs(value.items()))
-        case list():
-            return f"[{', '.join(map(write, value))}]"
-        case Decimal():  # of repair.loads
-            return str(value) if value.is_finite() else f'"{value}"'
-    return json.dumps(value)
+    """The JSON of a parsed value, however deep it is; without numbers that JSON has not, and only
+    ASCII, so that a lone surrogate is an escape."""
+    parts: list[str] = []
+    todo: list[Any] = [value]
+    while todo:
+        one = todo.pop()
+        match one:
+            case Written():
+                parts.append(one)
+            case Digits():
+                parts.append(str(one))
+            case Pairs():
+                todo += reversed(_object_parts(one))
+            case dict():
+                todo += reversed(_object_parts(one.items()))
+            case list() | tuple():
+                todo += reversed(_list_parts(one))
+            case Decimal() if one.is_finite():  # of repair.loads
+                parts.append(str(one))
+            case Decimal():
+                parts.append(f'"{one}"')
+            case float() if not math.isfinite(one):
+                parts.append(f'"{one}"')
+            case _:
+                parts.append(json.dumps(one))
+    return "".join(parts)
+
+
+def _object_parts(pairs: Iterable[tuple[str, Any]]) -> list[Any]:
+    parts: list[Any] = [Written("{")]
+    for number, (key, value) in enumerate(pairs):
+        between = ", " if number else ""
+        parts += (Written(f"{between}{json.dumps(key)}: "), value)
+    return [*parts, Written("}")]
+
+
+def _list_parts(values: Iterable[Any]) -> list[Any]:
+    parts: list[Any] = [Written("[")]
+    for number, value in enumerate(values):
+        parts += (Written(", " if number else ""), value)
+    return [*parts, Written("]")]
 
 
 class Values:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+import msgspec
+
 from fusetui.commands.errors import CommandError, say
 from fusetui.text.figures import several
 
@@ -20,6 +22,7 @@ WHAT = "(.json, .pftrace or .sqlite, plain, .gz or .zst)"
 DEPTH = 2  # levels of folders
 LISTED = 10_000  # entries of a folder that are looked at
 FOLDERS = 500  # folders that are looked into, the newest first
+MAX_SETTINGS_BYTES = 1 << 20  # of a file that is looked at to find out whether it is a trace
 MOST_NAMED = 3  # folders listed in a message
 
 
@@ -115,12 +118,26 @@ def _inside(folder: Path) -> list[Path]:
         if not (path.is_file() or path.is_dir()):
             say(f"{path} is left out: it is no regular file, or a link that leads nowhere.")
     found = [path for path in found if path.is_file()]
+    if len(found) > 1:
+        found = [path for path in found if not _is_other_json(path)] or found
     if not is_run(str(folder)):
         return found
     from fusetui.capture.record import why_not
 
     # A link could lead anywhere: a run folder may come from somebody else.
     return [path for path in found if why_not(folder, path.name) is None]
+
+
+def _is_other_json(path: Path) -> bool:
+    """Whether a small file is whole JSON and no trace, as the settings that a server writes beside
+    its traces. Damaged files stay: reading them says what is wrong."""
+    try:
+        if path.suffix != ".json" or path.stat().st_size > MAX_SETTINGS_BYTES:
+            return False
+        keys = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return False
+    return "traceEvents" not in keys
 
 
 def folders_below(name: str) -> list[str]:

@@ -124,7 +124,10 @@ def sweep_text(found: Sweep, width: int) -> str:
 
 def path_text(found: Path, width: int) -> str:
     """The critical path, and what has time to spare."""
-    said = [*doubt(found.devices, found.residual_share), limit_sentence(found.rows, "")]
+    limit = "There is no critical path: the trace has no slices."
+    if found.rows:
+        limit = limit_sentence(found.rows, "")
+    said = [*doubt(found.devices, found.residual_share), limit]
     blocks = [_wrapped(said, width), rows_text(found.rows, width)]
     if found.slack:
         blocks.append(table_of(SLACK_COLUMNS, found.slack, width))

@@ -5,12 +5,16 @@ from __future__ import annotations
 import gzip
 import os
 import sqlite3
+import tracemalloc
 import zipfile
 from contextlib import closing
 from pathlib import Path
+from random import Random
 from threading import Thread
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from tests.trace.nsys.export import MACHINE, call, kernel, process, span, thread, write
 
@@ -19,7 +23,10 @@ from fusetui.trace.formats import processes_in
 from fusetui.trace.layout.counters import counters
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Layer, Role
+from fusetui.trace.model.events import arguments
 from fusetui.trace.read import source
+from fusetui.trace.read.document_text import Rendered, stretches_of
+from fusetui.trace.read.elements import Elements
 
 
 @pytest.fixture
@@ -375,3 +382,121 @@ def test_rowids_far_apart_make_no_empty_stretches(path: Path) -> None:
     trace = open_trace(str(path), cached=False)
     assert len(trace.elements.stretches) == 2
     assert [one["correlation"] for one in args(trace, Role.KERNEL)] == [1, 2]
+
+
+def test_each_process_numbers_its_own_domains(path: Path) -> None:
+    declared = {"eventType": 75, "domainId": 1}
+    ranges = [
+        span(0, 0, "NCCL", 7, **declared),
+        span(0, 0, "cuBLAS", 8, **declared),
+        span(0, 9, "a", 7, domainId=1),
+        span(0, 9, "b", 8, domainId=1),
+        span(0, 9, "c", 9, domainId=1),
+    ]
+    trace = opened(path, NVTX_EVENTS=ranges)
+    domains = {trace.name_of(row): trace.args_of(row).get("domain") for row in range(len(trace))}
+    assert domains == {"a": "NCCL", "b": "cuBLAS", "c": None}
+
+
+@pytest.mark.parametrize("kind", [34, 65])
+def test_a_mark_without_an_end_lasts_no_time(path: Path, kind: int) -> None:
+    ranges = [span(5, None, "here", eventType=kind), span(1, 40, "closed")]
+    trace = opened(path, NVTX_EVENTS=ranges)
+    dur = {trace.name_of(row): int(trace.dur[row]) for row in range(len(trace))}
+    assert dur == {"here": 0, "closed": 39}
+    assert trace.report.unfinished == 0
+    here = trace.elements.element(0)
+    assert (here["ph"], here["dur"]) == ("X", 0.0)
+
+
+def without_owners(path: Path) -> Trace:
+    """The export, with a table of kernels as nsys writes it without globalPid."""
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("alter table CUPTI_ACTIVITY_KIND_KERNEL drop column globalPid")
+        db.commit()
+    return open_trace(str(path), cached=False)
+
+
+def test_kernels_without_a_process_are_those_of_the_only_one(path: Path) -> None:
+    marked = [span(0, 90, "another process draws", pid=8)]
+    calls = [call(n, n + 5, n) for n in (1, 2)]
+    work = [kernel(20 * n, 20 * n + 10, n) for n in (1, 2)]
+    write(path, RUNTIME=calls, KERNEL=work, NVTX_EVENTS=marked)
+    trace = without_owners(path)
+    assert (trace.launch[trace.gpu_rows] >= 0).all()
+    assert [one["correlation"] for one in args(trace, Role.KERNEL)] == [1, 2]
+    assert lanes(trace, Layer.STREAM) == [(0, 7)]
+    assert len(open_trace(f"{path}#7", cached=False).gpu_rows) == 2
+
+
+def test_kernels_without_a_process_are_of_none_where_there_are_two(path: Path) -> None:
+    calls = [call(1, 6, 1, pid=pid) for pid in (7, 8)]
+    write(path, RUNTIME=calls, KERNEL=[kernel(10, 20, 1)])
+    trace = without_owners(path)
+    assert (trace.launch[trace.gpu_rows] < 0).all()
+
+
+def test_rows_that_are_not_read_are_counted_for_one_process(path: Path) -> None:
+    calls = [{"start": 0, "end": 1, "globalTid": thread(pid, pid)} for pid in (7, 7, 8)]
+    ranges = [span(0, 9, "a", pid=pid, eventType=40) for pid in (7, 8, 8, 8)]
+    work = [kernel(0, 9, pid=7), kernel(0, 9, pid=8)]
+    trace = opened(path, KERNEL=work, OSRT_API=calls, NVTX_EVENTS=ranges)
+    assert trace.report.left_out == {"OSRT_API": 3, "NVTX_EVENTS": 4}
+    own = open_trace(f"{path}#7", cached=False)
+    assert own.report.left_out == {"OSRT_API": 2, "NVTX_EVENTS": 1}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_read_again_of_damaged_tables_is_what_was_counted(path: Path, seed: int) -> None:
+    """A row that one query finds may be hidden from another, where the page that leads to it is
+    damaged."""
+    count = 3000
+    write(
+        path,
+        NVTX_EVENTS=[span(n * 10, n * 10 + 9, f"aten::mm, op_id = {n + 1}") for n in range(count)],
+        RUNTIME=[call(n * 10, n * 10 + 5, n + 1) for n in range(count)],
+        KERNEL=[kernel(n * 10 + 20, n * 10 + 25, n + 1) for n in range(count)],
+    )
+    rnd = Random(seed)
+    data = bytearray(path.read_bytes())
+    for _ in range(30):
+        data[rnd.randrange(1 << 14, len(data))] = rnd.randrange(256)
+    path.write_bytes(data)
+    trace = open_trace(str(path), cached=False)
+    found = arguments(trace.elements, trace.order, ("correlation", "Record function id"))
+    assert len(found.number) == len(trace)
+    for stretch in trace.elements.stretches:
+        text = trace.elements.text.part(stretch.start, stretch.end)
+        elements = msgspec.json.decode(b"[" + bytes(text) + b"]")
+        assert len(elements) == stretch.events
+        assert all(elements) or not trace.report.complete
+    assert len(trace) == 3 * count or not trace.report.complete
+    assert trace.report.complete or "damaged" in " ".join(trace.report.remarks)
+
+
+def test_an_element_that_is_not_found_again_leaves_the_others_in_their_places() -> None:
+    texts = [b'{"args":{"a":1}}', b'{"args":{"a":2}}', b'{"args":{"a":3}}']
+    stretches = stretches_of([0, 5, 2], [0, 0, 0])[1:]
+    elements = Elements(Rendered(lambda number: texts, lambda: ""), stretches)
+    found = [elements.element(order).get("args") for order in range(7)]
+    assert found == [{"a": 1}, {"a": 2}, {"a": 3}, None, None, {"a": 1}, {"a": 2}]
+    wanted = arguments(elements, np.arange(7), ("a",))
+    assert [wanted.distinct[n][0] if n >= 0 else b"" for n in wanted.number.tolist()] == [
+        *(b"1", b"2", b"3", b"", b"", b"1", b"2"),
+    ]
+
+
+def test_a_name_that_many_kernels_share_is_held_once(path: Path) -> None:
+    name = "gemm<" + "x" * 3_000_000
+    strings = {1: name, 2: "cudaLaunchKernel", 3: f"{name}>"}
+    work = [kernel(n * 10, n * 10 + 5, n + 1, demangledName=1 + 2 * (n % 2)) for n in range(400)]
+    write(path, strings, KERNEL=work)
+    tracemalloc.start()
+    trace = open_trace(str(path), cached=False)
+    found = arguments(trace.elements, trace.order, ("correlation",))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20 * len(name)
+    assert len(found.texts) == 400
+    assert [text[:5] for text in trace.names] == ["gemm<", "gemm<"]
+    assert all(text.endswith(f"(name {n})") for text, n in zip(trace.names, (1, 3), strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,22 @@ LAUNCH: pftraces.Field = (
 KERNEL = pftraces.stage(
     4000, 500, 1, (20, 3), LAUNCH, extras=(("device id", "0"), ("correlation", "7"))
 )
+
+
+def test_a_name_that_many_kernels_share_is_held_once(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "gemm<" + "x" * 3_000_000
+    monkeypatch.setitem(pftraces.NAMES, 3, name)
+    work = [pftraces.stage(4000 + 10 * n, 5, 1, (20, 3), LAUNCH) for n in range(400)]
+    tracemalloc.start()
+    trace = make(*work)
+    assert args(trace, trace.names[0])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 20 * len(name)
+    assert trace.names[0].startswith("gemm<xx")
+    assert trace.names[0].endswith("... (name 3)")
 
 
 @pytest.fixture

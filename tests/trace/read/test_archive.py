@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests import pftraces
 
 from fusetui.sample_traces import lessons
 from fusetui.trace import CannotRead, NotATrace, open_trace
@@ -48,6 +49,21 @@ def test_a_zip_with_one_trace_opens(tmp_path: Path, name: str) -> None:
     assert (trace.start == plain.start).all()
     row = int(plain.gpu_rows[0])
     assert trace.args_of(row) == plain.args_of(row)
+
+
+def test_a_zip_with_a_pftrace(tmp_path: Path) -> None:
+    content = b"".join((*pftraces.head(), pftraces.stage(4000, 500, 1, (20, 3))))
+    path = zipped(tmp_path / "a.zip", "a.pftrace", content=content)
+    trace = open_trace(str(path), cached=False)
+    assert (trace.report.format, trace.names) == ("pftrace", ("sgemm",))
+
+
+def test_settings_beside_the_trace_of_a_zip(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("run/trace.json", TRACE)
+        archive.writestr("run/server_args.json", '{"model_path": "m"}')
+    assert len(open_trace(str(path), cached=False)) == len(open_trace(str(LESSON)))
 
 
 def test_a_zip_with_a_compressed_trace(tmp_path: Path) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
+import lzma
 import pickle
 import sqlite3
 import struct
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -19,6 +23,15 @@ TRACE = gzip.decompress(LESSON.read_bytes())
 EVENT = struct.pack("<QI", 24, 0) + b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2" + bytes(4)
 PLANE = b"\x0a\x80\x04\x08\x01\x12\x0d/device:GPU:0" + bytes(500)
 PACKET = b"\x0a\x04\x18\x01\x40\x02"
+
+
+def tar_file() -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        entry = tarfile.TarInfo("trace.json")
+        entry.size = len(TRACE)
+        archive.addfile(entry, io.BytesIO(TRACE))
+    return buffer.getvalue()
 
 
 def message(path: Path) -> str:
@@ -37,7 +50,8 @@ def database(path: Path, table: str) -> None:
     ("table", "what", "instead"),
     [
         ("CUPTI_ACTIVITY_KIND_KERNEL", "Nsight Systems", "nsys export"),
-        ("rocpd_kernel_dispatch", "rocprofv3", "rocpd convert"),
+        ("rocpd_kernel_dispatch", "rocprofv3", "torch.profiler"),
+        ("rocpd_api", "RPD", "torch.profiler"),
         ("people", "a SQLite database", "torch.profiler"),
     ],
 )
@@ -60,12 +74,29 @@ def test_databases(tmp_path: Path, table: str, what: str, instead: str) -> None:
         ),
         (pickle.dumps({"a": 1}), "a pickle file", "torch.profiler"),
         (EVENT, "TensorBoard", ".pt.trace.json"),
-        (PLANE, "XPlane", "create_perfetto_trace"),
-        (PACKET * 9, "Perfetto", "traceconv json"),
-        (PACKET, "Perfetto", "traceconv json"),
-        (b'{"rocprofiler-sdk-tool": []}', "JSON of rocprofv3", "pftrace"),
-        (b'"Kind","Agent_Id","Queue_Id"\n', "table of rocprof", "pftrace"),
-        (b"Index,KernelName,gpu-id\n", "table of rocprof", "pftrace"),
+        (PLANE, "XPlane", "xprof --logdir"),
+        (PACKET * 9, "Perfetto", "trace_processor convert json"),
+        (PACKET, "Perfetto", "trace_processor convert json"),
+        (b'{"rocprofiler-sdk-tool": []}', "JSON of rocprofv3", "torch.profiler"),
+        (b'"Kind","Agent_Id","Queue_Id"\n', "table of rocprof", "torch.profiler"),
+        (b"Index,KernelName,gpu-id\n", "table of rocprof", "torch.profiler"),
+        (tar_file(), "a tar archive", "tar -xf"),
+        (bz2.compress(TRACE), "bzip2", "bunzip2"),
+        (lzma.compress(TRACE), "xz", "xz -d"),
+        (TRACE.decode().encode("utf-16"), "UTF-16", "iconv"),
+        (
+            pickle.dumps({"version": "2.10", "pg_config": {}, "entries": []}, protocol=2),
+            "flight recorder",
+            "torchfrtrace",
+        ),
+        (b"V1128 16:45:29.098000 22614 torch/_dynamo/utils.py:2350] {}\n", "compile", "tlparse"),
+        (b"run_forward;aten::mm;cudaLaunchKernel 120\nmain 4\n", "stacks", "torch.profiler"),
+        (b"[[1790857026, 1790857027], [[0, 8], [0, 16]]]", "memory timeline", "fusetui memory"),
+        (
+            b'<html>\n<head><meta charset="utf-8" /><title>GPU Memory Timeline HTML</title></head>',
+            "memory timeline",
+            "fusetui memory",
+        ),
         (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS", "git lfs pull"),
         (b"\n<!DOCTYPE html><html>", "a web page", "log in"),
     ],
@@ -91,7 +122,11 @@ def test_reports_of_nsight_systems_are_known_by_their_name(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "content", [TRACE, b"hello", b"", b"\x0a", b"\x0a\xff", b"\n\n[]", b"\x80"]
+    "content",
+    [
+        *(TRACE, b"hello", b"", b"\x0a", b"\x0a\xff", b"\n\n[]", b"\x80"),
+        *(b"[[]]", b"a; b", b"BZh9", b"V1128 no time", b'[{"ph": "X", "name": "a;b 1"}]'),
+    ],
 )
 def test_nothing_else_is_taken_for_one(content: bytes) -> None:
     assert foreign("trace.json", content) is None
