@@ -16,6 +16,7 @@ LOADING = Fault("loading", 1500.0)
 TOKENS = Fault("tokens", 0.15)
 SYNC = Fault("sync", 60.0)
 SMALL = Fault("gemm", 0.045)
+GARBAGE = Fault("gc", 3000.0)
 BEGIN = Fault("begin", 6000.0)
 TINY = Fault("gemm", 0.003)
 SLOW_STAGE = Fault("gemm", 0.25)
@@ -26,6 +27,9 @@ MANY = Shape(dp=8, tp=8, hosts=8, steps=3, layers=1, norm=True)
 PIPE = Shape(dp=1, pp=4, layers=1, steps=3)
 PIPES = Shape(dp=2, pp=4, layers=1, steps=3)
 CPU = Shape(dp=4, gloo=True, scale=10.0, steps=4, layers=2)
+FORWARD_TENSOR = Shape(dp=4, tp=2, overlap=True, forward_only=True)
+FORWARD_TENSOR_SMALL = FORWARD_TENSOR._replace(dp=2)
+FORWARD_TENSOR_WIDE = FORWARD_TENSOR._replace(dp=2, tp=4)
 PLAIN = Shape()
 DDP = Shape(overlap=True)
 FSDP = Shape(sharded=True)
@@ -73,6 +77,18 @@ CASES = (
     Case("tensor in data", "tp2dp4-tokens", TENSOR, "rank", TOKENS),
     Case("tensor in data", "tp2dp4-loading", TENSOR, "rank", LOADING),
     Case("tensor in data", "tp4dp2-sync", Shape(dp=2, tp=4), "rank", SYNC),
+    Case("tensor forward, overlapped", "fw-tp2dp2-loading", FORWARD_TENSOR_SMALL, "rank", LOADING),
+    Case("tensor forward, overlapped", "fw-tp2dp4-loading", FORWARD_TENSOR, "rank", LOADING),
+    Case("tensor forward, overlapped", "fw-tp4dp2-loading", FORWARD_TENSOR_WIDE, "rank", LOADING),
+    Case("tensor forward, overlapped", "fw-tp2dp2-gc", FORWARD_TENSOR_SMALL, "rank", GARBAGE),
+    Case("tensor forward, overlapped", "fw-tp2dp4-gc", FORWARD_TENSOR, "rank", GARBAGE),
+    Case("tensor forward, overlapped", "fw-tp4dp2-gc", FORWARD_TENSOR_WIDE, "rank", GARBAGE),
+    Case("tensor forward, overlapped", "fw-tp2dp2-gemm", FORWARD_TENSOR_SMALL, "rank", GEMM),
+    Case("tensor forward, overlapped", "fw-tp2dp4-gemm", FORWARD_TENSOR, "rank", GEMM),
+    Case("tensor forward, overlapped", "fw-tp4dp2-gemm", FORWARD_TENSOR_WIDE, "rank", GEMM),
+    Case("tensor forward, overlapped", "fw-tp2dp2-balanced", FORWARD_TENSOR_SMALL),
+    Case("tensor forward, overlapped", "fw-tp2dp4-balanced", FORWARD_TENSOR),
+    Case("tensor forward, overlapped", "fw-tp4dp2-balanced", FORWARD_TENSOR_WIDE),
     Case("tensor in data, two hosts", "tp8dp2-gemm", FAR, "rank", GEMM, apart=1000),
     Case("tensor in data, two hosts", "tp8dp2-loading", FAR, "rank", LOADING, apart=5000),
     Case("64 ranks on 8 hosts", "many-gemm", MANY, "rank", GEMM, apart=700),

@@ -49,6 +49,7 @@ CAUSES = {
     "gemm": r"kernels|aten::mm|compute",
     "tokens": r"kernels|aten::mm|compute",
     "loading": r"DataLoader|annotat",
+    "gc": r"nothing was recorded on the launching thread|idle in annotated code",
     "begin": r"before the window",
     "sync": r"check_overflow|annotat|ynchroniz|nothing was recorded on the launching thread",
 }

@@ -94,7 +94,9 @@ def test_waits_that_compute_covers_cost_nothing() -> None:
         one = rank(number, times, size=4, steps=[(0, 700)], host="h")
         covered = one.collectives.covered.copy()
         covered[0] = (140 - late) * US
-        ranks.append(replace(one, collectives=replace(one.collectives, covered=covered)))
+        stalled = one.collectives.end - one.collectives.start - covered
+        columns = replace(one.collectives, covered=covered, stalled=stalled)
+        ranks.append(replace(one, collectives=columns))
     (found,) = answer_of(ranks).stragglers
     assert (found.rank, found.caused_ns, found.reason.late_ns) == (1, 100 * US, 100 * US)
 

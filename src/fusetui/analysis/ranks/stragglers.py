@@ -216,8 +216,10 @@ class _Meanwhile:
         if not len(self._accounts[rank]):
             return None
         own: Int64s = self._accounts[rank][self._matched.row[row]].copy()
-        before = self._previous[row]  # what ran beside the collective before counts too
-        own[COMPUTE] += self._matched.covered[before] if before >= 0 else 0
+        before = self._previous[row]  # what ran since the inputs of that one were computed counts
+        if before >= 0:
+            own[COMPUTE] += self._matched.covered[before] + self._matched.ahead[before]
+            own[COMPUTE] -= self._matched.ahead[row]
         return own
 
     def _places_before(self, row: int) -> dict[Key, int] | None:
