@@ -128,7 +128,8 @@ class _Rank:
         self.step: float | None = None
         self.arrived: tuple[object, ...] | None = None
         self.started = self.called = self.waited = self.stood = self.bubble = 0.0
-        self.waits: list[tuple[float, float]] = []  # in collectives that compute will join
+        # In collectives that compute will join, by their streams.
+        self.waits: defaultdict[object, list[tuple[float, float]]] = defaultdict(list)
 
     def join(self, end: float, waits: Sequence[tuple[float, float]]) -> None:
         """Compute stands still until `end`; these waits count from where it stopped."""
@@ -196,7 +197,7 @@ def _advance(
     elif isinstance(op, Pause):
         rank.cpu += op.us
     elif isinstance(op, Join):
-        rank.join(rank.pending, rank.waits)
+        rank.join(rank.pending, [wait for waits in rank.waits.values() for wait in waits])
         rank.waits.clear()
     elif isinstance(op, Sync):
         end = max(rank.cpu + 8, rank.compute + 4, rank.pending + 4)
@@ -246,14 +247,13 @@ def _meet(
     rank.arrived = None
     end = _end(job, op, key, number, starts[key])
     rank.streams[where], rank.pending = end, max(rank.pending, end)
-    wait = (rank.started, max(starts[key].values()))
     if isinstance(op, Exchange):
         rank.bubble += end - max(rank.started, rank.compute)
         rank.join(end, [])
-    elif op.joined:
-        rank.join(end, [wait])
     else:
-        rank.waits.append(wait)
+        rank.waits[where].append((rank.started, max(starts[key].values())))
+        if op.joined:  # and so all that ran before it on its stream
+            rank.join(end, rank.waits.pop(where))
     if job.gloo:
         rank.cpu = max(rank.cpu, end + 5)
     _record(rank, op, end)

@@ -191,13 +191,13 @@ QUEUED_NS = 10_000
 
 def ready_of(trace: Trace, found: IssuedCollectives) -> Int64s:
     """When each collective could have started, in ns of the file: its start, or where it was queued
-    behind another one on its stream, the end of the last kernel that was launched before it on the
-    stream with the most compute. Arrays of shape [collectives].
+    behind another one on its stream while compute went on, the end of the last kernel that was
+    launched before it on the stream with the most compute. Arrays of shape [collectives].
 
     Where one launch starts several kernels, as a CUDA graph does, their order is not known, and
-    ready is the start."""
+    ready is the start; also where no kernel was launched between the two collectives."""
     ready: Int64s = trace.start[found.rows].copy()
-    queued = _queued(trace, found)
+    queued, behind = _queued(trace, found)
     kernels = trace.rows_of(Role.KERNEL)
     computes = kernels[~communicates(trace, kernels) & (trace.launch[kernels] >= 0)]
     if not len(queued) or not len(computes):
@@ -207,24 +207,28 @@ def ready_of(trace: Trace, found: IssuedCollectives) -> Int64s:
     launched = trace.start[trace.launch[computes]]
     order = np.argsort(launched, kind="stable")
     ends = np.maximum.accumulate(trace.end[computes[order]])
-    kernels_before = np.searchsorted(launched[order], found.issued[queued])
-    inputs = np.where(kernels_before > 0, ends[np.maximum(kernels_before - 1, 0)], trace.begin_ns)
+    kernels_before = np.searchsorted(launched[order], found.issued)
+    computed_between = kernels_before[queued] > kernels_before[behind]
+    queued = queued[computed_between]
+    inputs = ends[kernels_before[queued] - 1]
     ready[queued] = np.minimum(ready[queued], np.maximum(inputs, found.issued[queued]))
     return ready
 
 
-def _queued(trace: Trace, found: IssuedCollectives) -> Rows:
-    """Which collectives have a launch of their own and were queued behind another one."""
+def _queued(trace: Trace, found: IssuedCollectives) -> tuple[Rows, Rows]:
+    """Which collectives have a launch of their own and were queued behind another one, and behind
+    which."""
     track, start, end = (column[found.rows] for column in (trace.track, trace.start, trace.end))
     order = np.lexsort((start, track))
     since = start[order[1:]] - end[order[:-1]]
     follows = (track[order[1:]] == track[order[:-1]]) & (since >= 0) & (since <= QUEUED_NS)
-    places = order[1:][follows]
+    places, behind = order[1:][follows], order[:-1][follows]
     launches = trace.launch[trace.gpu_rows]
     runs = np.bincount(launches[launches >= 0], minlength=len(trace.start))
     host = found.host[places]
     on_gpu = trace.launch[found.rows[places]] >= 0
-    return np.sort(places[on_gpu & (runs[np.maximum(host, 0)] == 1)])
+    alone = on_gpu & (runs[np.maximum(host, 0)] == 1)
+    return places[alone], behind[alone]
 
 
 def _stalled(trace: Trace, found: IssuedCollectives, ready: Int64s) -> Int64s:
