@@ -119,9 +119,7 @@ class _Chains:
         self._before = _latest(matched.rank, ends, everything, matched.rank, starts)
         lasts = waits.end - waits.ready
         binds = matched.stalled >= np.minimum(MIN_STALL_NS, lasts / 2)
-        self._released_by = _latest(
-            matched.rank, ends, np.flatnonzero(binds), matched.rank, ready
-        )
+        self._released_by = _latest(matched.rank, ends, np.flatnonzero(binds), matched.rank, ready)
         self._place = _places_of_kinds(matched, self._kind, waits.start)
         self._root = _roots(matched, waits, self._before)
         self._loose = _loose(matched, waits, clocks, self._before)
@@ -313,7 +311,7 @@ def _roots(matched: Matched, waits: Waits, before: Rows) -> Rows:
 
 LEAST = 0.02  # of a step: nobody who holds up others for less is called a straggler
 QUARTER = 25  # percent of the steps in which a straggler may be in time
-ALMOST_ALL = 0.8  # of the waiting that ranks cause: then it is one rank's, in however few steps
+ALMOST_ALL = 0.8  # of the waiting in steps in which a rank is late: then it is that rank's
 AS_LONG = 0.1
 """The others are the ranks that wait for it at least this part as long as the one that waits
 longest: in a job of many groups not everyone is held up."""
@@ -325,6 +323,7 @@ class Caused(msgspec.Struct, frozen=True, eq=False):
     total: Int64s  # [ranks]
     waiters: Int64s  # [ranks]
     by_step: Floats  # [ranks, steps]
+    is_late: Flags  # [ranks, steps]: by at least LEAST of a step
     straggles: Flags  # [ranks]: who holds up the others
     every_step: Floats  # [steps]: for whomever, the mean over the other ranks
 
@@ -347,10 +346,20 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
     by_step: Floats = np.asarray(sums, dtype=np.float64).reshape(ranks, count) / waiters[:, None]
     total = np.bincount(charges.owner[kept], weights=charges.ns[kept], minlength=ranks) / waiters
     mean, least = by_step.sum(axis=1) / count, LEAST * steps.length_ns
-    # By enough in at least three of four steps, or almost all of the waiting.
+    is_late: Flags = np.asarray((by_step >= least) & (by_step > 0))
+    in_late_steps = np.where(is_late, by_step, 0.0).sum(axis=1)
+    # By enough in at least three of four steps, or almost all of the waiting in late steps.
     often: Flags = (np.percentile(by_step, QUARTER, axis=1) if ranks else mean) >= least
-    straggles: Flags = (mean >= least) & (mean > 0) & (often | (mean >= ALMOST_ALL * mean.sum()))
+    alone = (in_late_steps > 0) & (in_late_steps >= ALMOST_ALL * in_late_steps.sum())
+    straggles: Flags = (mean >= least) & (mean > 0) & (often | alone)
     inside = step >= 0
     every = np.bincount(step[inside], weights=charges.ns[inside], minlength=count)
     every_step: Floats = np.asarray(every / max(ranks - 1, 1), dtype=np.float64)
-    return Caused(np.rint(total).astype(np.int64), waiters, by_step, straggles, every_step)
+    return Caused(
+        total=np.rint(total).astype(np.int64),
+        waiters=waiters,
+        by_step=by_step,
+        is_late=is_late,
+        straggles=straggles,
+        every_step=every_step,
+    )

@@ -233,7 +233,10 @@ def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose:
         first=starts,
         rank=flat.rank[rows],
         row=flat.row[rows],
-        **{name: flat.column(name)[rows] for name in ("start", "end", "covered", "ready", "ahead", "stalled")},
+        **{
+            name: flat.column(name)[rows]
+            for name in ("start", "end", "covered", "ready", "ahead", "stalled")
+        },
         names=tuple(name for name, _ in keys),
         groups=tuple(group for _, group in keys),
         bytes=flat.column("size")[heads],

@@ -270,9 +270,16 @@ class Slow(msgspec.Struct, frozen=True):
 StragglerCause = Literal["inside", "outside", "untold"]
 
 
+class LateStep(msgspec.Struct, frozen=True):
+    """A step in which a rank holds up the others."""
+
+    name: str
+    caused_ns: int  # as in RankRow, in this step
+
+
 class Straggler(msgspec.Struct, frozen=True):
     """A rank that others wait for. `cause`: inside (it was recorded), outside (it was not), untold
-    (what was recorded does not explain the delay)."""
+    (what was recorded does not explain the delay). `reason` is that of the late steps alone."""
 
     rank: int
     last_count: int
@@ -285,6 +292,7 @@ class Straggler(msgspec.Struct, frozen=True):
     what_if: MeanStepChange | None = None
     slower: float | None = None  # by how much its kernels take longer than the same of others
     slow: Slow | None = None
+    late_steps: tuple[LateStep, ...] = ()  # () in a job without steps
 
 
 class JobVerdict(msgspec.Struct, frozen=True):

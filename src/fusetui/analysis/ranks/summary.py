@@ -186,7 +186,7 @@ def _columns(
 
 
 QUEUED_NS = 10_000
-"""A collective that starts within this time after another one on its stream ended was queued there."""
+"""A collective that starts so soon after another one on its stream ended was queued there."""
 
 
 def ready_of(trace: Trace, found: IssuedCollectives) -> Int64s:

@@ -173,7 +173,9 @@ _OPERATIONS: Final = named(
     softmax_fw=softmax.fwd softmax_bw=softmax.bwd"""
 )
 _SCOPES: Final = ("cudnn::", "cask_", "cudnn_", "cutlass_cudnn", "cutlass__5x")
-_BASES: Final = tuple(named("fft2d_ im2col4d_ flip_filter nchwTo nhwcTo wgrad_alg wgrad2d_ dgrad bn_fw bn_bw"))
+_BASES: Final = tuple(
+    named("fft2d_ im2col4d_ flip_filter nchwTo nhwcTo wgrad_alg wgrad2d_ dgrad bn_fw bn_bw")
+)
 
 
 def decode(name: str) -> KernelName | None:

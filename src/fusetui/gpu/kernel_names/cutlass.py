@@ -45,7 +45,7 @@ _BODY = late(
     rf"(?P<math>tf32|bf16|f16|fastaccum|xor|and)?"
     r"(?P<kind>gemm|fprop|dgrad|wgrad)(?P<rest>(?:_[A-Za-z0-9]+)*?)_(?P<tile_m>\d{1,4})"
     r"x(?P<tile_n>\d{1,4})(?:_(?P<tile_k>\d{1,4})x(?P<stages>\d{1,3}))?"
-    r"_(?P<layout>[ntch]{2}|n?[a-z0-9]*hw[a-z0-9]*)(?P<stride>_unity_stride)?"
+    r"_(?P<layout>[ntch]{2}|n?[a-z0-9]*hw[a-z0-9]*)(?![A-Za-z0-9])(?P<stride>_unity_stride)?"
     r"(?:_align(?P<align>\d{1,3}))?"
 )
 _CLASSES: Final = {
@@ -241,7 +241,7 @@ def decode_cxx(name: str) -> KernelName:
 
 
 _CXX2 = late(
-    rf"(?:void )?cutlass::Kernel2?<(?:cutlass::)?(?P<scope>gemm|conv)::kernel::(?P<kernel>\w{{1,80}})<"
+    r"(?:void )?cutlass::Kernel2?<(?:cutlass::)?(?P<scope>gemm|conv)::kernel::(?P<kernel>\w{1,80})<"
 )
 MAX_TILE_CHARACTERS = 200  # from the kernel's name to its tile
 _THREADBLOCK = late(
