@@ -244,7 +244,8 @@ def _stalled(trace: Trace, found: IssuedCollectives, ready: Int64s) -> Int64s:
     ends = np.maximum.accumulate(trace.end[computes[order]])
     kernels_before = np.searchsorted(starts, end)
     last_end = np.where(kernels_before > 0, ends[np.maximum(kernels_before - 1, 0)], ready)
-    return end - np.clip(last_end, ready, end)
+    stalled: Int64s = end - np.clip(last_end, ready, end)
+    return stalled
 
 
 def _kernels(trace: Trace) -> tuple[model.KernelRuns, ...]:
