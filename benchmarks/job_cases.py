@@ -9,13 +9,16 @@ from typing import NamedTuple
 
 from benchmarks.job_maker import Collective, Exchange, Job, Kernel, Op, Played, Slice, played
 from benchmarks.job_programs import Fault, Shape, programs
-from benchmarks.job_traces import Clock, Recording, write
+from benchmarks.job_traces import FIRST_STEP, Clock, Recording, write
 
 GEMM = Fault("gemm", 0.12)
 LOADING = Fault("loading", 1500.0)
 TOKENS = Fault("tokens", 0.15)
 SYNC = Fault("sync", 60.0)
 SMALL = Fault("gemm", 0.045)
+GARBAGE = Fault("gc", 3000.0)
+SELDOM = Fault("loading", 4000.0, steps=(2, 5))
+SELDOM_SLOW = Fault("gemm", 0.6, steps=(2, 5))
 BEGIN = Fault("begin", 6000.0)
 TINY = Fault("gemm", 0.003)
 SLOW_STAGE = Fault("gemm", 0.25)
@@ -26,7 +29,14 @@ MANY = Shape(dp=8, tp=8, hosts=8, steps=3, layers=1, norm=True)
 PIPE = Shape(dp=1, pp=4, layers=1, steps=3)
 PIPES = Shape(dp=2, pp=4, layers=1, steps=3)
 CPU = Shape(dp=4, gloo=True, scale=10.0, steps=4, layers=2)
+FORWARD_TENSOR = Shape(dp=4, tp=2, overlap=True, forward_only=True)
+FORWARD_TENSOR_SMALL = FORWARD_TENSOR._replace(dp=2)
+FORWARD_TENSOR_WIDE = FORWARD_TENSOR._replace(dp=2, tp=4)
+BOTH_TENSOR = FORWARD_TENSOR._replace(forward_only=False)
+BOUND_TENSOR = FORWARD_TENSOR._replace(data_us=1700.0)
 PLAIN = Shape()
+LONG = Shape(dp=4, steps=8)
+LONG_TENSOR = FORWARD_TENSOR_SMALL._replace(steps=8)
 DDP = Shape(overlap=True)
 FSDP = Shape(sharded=True)
 
@@ -55,6 +65,9 @@ CASES = (
     Case("straggler, one host", "dp-sync", PLAIN, "rank", SYNC),
     Case("straggler, one host", "dp-sometimes", PLAIN, "rank", LOADING._replace(steps=(0, 2, 3))),
     Case("straggler, one host", "dp-small", PLAIN, "rank", SMALL),
+    Case("late in 2 of 8 steps", "few-loading", LONG, "rank", SELDOM),
+    Case("late in 2 of 8 steps", "few-tp2dp2-loading", LONG_TENSOR, "rank", SELDOM),
+    Case("late in 2 of 8 steps", "few-gemm", LONG, "rank", SELDOM_SLOW),
     Case("late before the window", "dp-begin", PLAIN, "rank", BEGIN),
     Case("late before the window", "tp2dp4-begin", TENSOR, "rank", BEGIN),
     Case("gradients overlapped", "ddp-gemm", DDP, "rank", GEMM),
@@ -73,6 +86,25 @@ CASES = (
     Case("tensor in data", "tp2dp4-tokens", TENSOR, "rank", TOKENS),
     Case("tensor in data", "tp2dp4-loading", TENSOR, "rank", LOADING),
     Case("tensor in data", "tp4dp2-sync", Shape(dp=2, tp=4), "rank", SYNC),
+    Case("tensor forward, overlapped", "fw-tp2dp2-loading", FORWARD_TENSOR_SMALL, "rank", LOADING),
+    Case("tensor forward, overlapped", "fw-tp2dp4-loading", FORWARD_TENSOR, "rank", LOADING),
+    Case("tensor forward, overlapped", "fw-tp4dp2-loading", FORWARD_TENSOR_WIDE, "rank", LOADING),
+    Case("tensor forward, overlapped", "fw-tp2dp2-gc", FORWARD_TENSOR_SMALL, "rank", GARBAGE),
+    Case("tensor forward, overlapped", "fw-tp2dp4-gc", FORWARD_TENSOR, "rank", GARBAGE),
+    Case("tensor forward, overlapped", "fw-tp4dp2-gc", FORWARD_TENSOR_WIDE, "rank", GARBAGE),
+    Case("tensor forward, overlapped", "fw-tp2dp2-gemm", FORWARD_TENSOR_SMALL, "rank", GEMM),
+    Case("tensor forward, overlapped", "fw-tp2dp4-gemm", FORWARD_TENSOR, "rank", GEMM),
+    Case("tensor forward, overlapped", "fw-tp4dp2-gemm", FORWARD_TENSOR_WIDE, "rank", GEMM),
+    Case("tensor forward, overlapped", "fw-tp2dp2-balanced", FORWARD_TENSOR_SMALL),
+    Case("tensor forward, overlapped", "fw-tp2dp4-balanced", FORWARD_TENSOR),
+    Case("tensor forward, overlapped", "fw-tp4dp2-balanced", FORWARD_TENSOR_WIDE),
+    Case("tensor, overlapped", "both-tp2dp4-loading", BOTH_TENSOR, "rank", LOADING),
+    Case("tensor, overlapped", "both-tp2dp4-gc", BOTH_TENSOR, "rank", GARBAGE),
+    Case("tensor, overlapped", "both-tp2dp4-gemm", BOTH_TENSOR, "rank", GEMM),
+    Case("tensor, overlapped", "both-tp2dp4-balanced", BOTH_TENSOR),
+    Case("tensor forward, slow links", "bound-tp2dp4-loading", BOUND_TENSOR, "rank", LOADING),
+    Case("tensor forward, slow links", "bound-tp2dp4-gemm", BOUND_TENSOR, "rank", GEMM),
+    Case("tensor forward, slow links", "bound-tp2dp4-balanced", BOUND_TENSOR),
     Case("tensor in data, two hosts", "tp8dp2-gemm", FAR, "rank", GEMM, apart=1000),
     Case("tensor in data, two hosts", "tp8dp2-loading", FAR, "rank", LOADING, apart=5000),
     Case("64 ranks on 8 hosts", "many-gemm", MANY, "rank", GEMM, apart=700),
@@ -140,6 +172,7 @@ class Truth(NamedTuple):
     bubble: float
     cause: str
     apart_us: float
+    late_steps: Sequence[int] = ()  # the numbers of the steps with the fault, () for all
 
 
 def make(case: Case, seed: int, folder: Path) -> Truth:
@@ -172,6 +205,7 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         1e3 * sum(whole.bubble) / shape.ranks / shape.steps / _step(shape, whole.slices),
         case.fault.kind if case.fault else "",
         case.apart,
+        [FIRST_STEP + step for step in case.fault.steps] if case.fault else [],
     )
 
 

@@ -69,6 +69,12 @@ class Cpu(NamedTuple):
     backward: bool = False
 
 
+class Pause(NamedTuple):
+    """The Python thread does nothing that is recorded, as in a collection of garbage."""
+
+    us: float
+
+
 class Join(NamedTuple):
     """Later kernels wait for all collectives so far."""
 
@@ -84,7 +90,7 @@ class Step(NamedTuple):
     """A profiler step begins (the one before ends); the last one of a program ends it."""
 
 
-Op = Kernel | Collective | Exchange | Cpu | Join | Sync | Step
+Op = Kernel | Collective | Exchange | Cpu | Pause | Join | Sync | Step
 
 
 class Slice(NamedTuple):
@@ -122,16 +128,16 @@ class _Rank:
         self.step: float | None = None
         self.arrived: tuple[object, ...] | None = None
         self.started = self.called = self.waited = self.stood = self.bubble = 0.0
-        self.waits: list[tuple[float, float]] = []  # in collectives that compute will join
+        # In collectives that compute will join, by their streams.
+        self.waits: defaultdict[object, list[tuple[float, float]]] = defaultdict(list)
 
-    def join(self, end: float) -> None:
-        """Compute stands still until `end`; the waits so far count from where it stopped."""
+    def join(self, end: float, waits: Sequence[tuple[float, float]]) -> None:
+        """Compute stands still until `end`; these waits count from where it stopped."""
         at = self.compute
-        self.stood += max(0.0, max((last for _, last in self.waits), default=at) - at)
-        for start, last in sorted(self.waits):
+        self.stood += max(0.0, max((last for _, last in waits), default=at) - at)
+        for start, last in sorted(waits):
             self.waited += max(0.0, last - max(at, start))
             at = max(at, last)
-        self.waits.clear()
         self.compute = max(self.compute, end)
 
     def add(self, kind: str, what: Op, start: float, end: float, **more: object) -> None:
@@ -188,8 +194,11 @@ def _advance(
     elif isinstance(op, Cpu):
         rank.add("cpu", op, rank.cpu, rank.cpu + op.us)
         rank.cpu += op.us + 2
+    elif isinstance(op, Pause):
+        rank.cpu += op.us
     elif isinstance(op, Join):
-        rank.join(rank.pending)
+        rank.join(rank.pending, [wait for waits in rank.waits.values() for wait in waits])
+        rank.waits.clear()
     elif isinstance(op, Sync):
         end = max(rank.cpu + 8, rank.compute + 4, rank.pending + 4)
         rank.add("cpu", op, rank.cpu, end)
@@ -240,10 +249,11 @@ def _meet(
     rank.streams[where], rank.pending = end, max(rank.pending, end)
     if isinstance(op, Exchange):
         rank.bubble += end - max(rank.started, rank.compute)
+        rank.join(end, [])
     else:
-        rank.waits.append((rank.started, max(starts[key].values())))
-    if isinstance(op, Exchange) or op.joined:
-        rank.join(end)
+        rank.waits[where].append((rank.started, max(starts[key].values())))
+        if op.joined:  # and so all that ran before it on its stream
+            rank.join(end, rank.waits.pop(where))
     if job.gloo:
         rank.cpu = max(rank.cpu, end + 5)
     _record(rank, op, end)

@@ -7,7 +7,18 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from benchmarks.job_maker import Collective, Cpu, Exchange, Group, Join, Kernel, Op, Step, Sync
+from benchmarks.job_maker import (
+    Collective,
+    Cpu,
+    Exchange,
+    Group,
+    Join,
+    Kernel,
+    Op,
+    Pause,
+    Step,
+    Sync,
+)
 
 GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute"
 FLASH = "void flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4>, false>(Flash_fwd_params)"
@@ -34,8 +45,10 @@ FORWARD = (
 
 
 class Fault(NamedTuple):
-    """What is planted into a rank: `kind` is gemm, loading, tokens, sync, or begin (before the
-    window); `amount` is a share of the kernels' time, or us: per step, or once."""
+    """What is planted into a rank: `kind` is gemm, loading, tokens, sync, gc (Python pauses
+    before some layer of the forward or backward pass, and nothing of it is recorded), or begin
+    (before the window);
+    `amount` is a share of the kernels' time, or us: per step, or once."""
 
     kind: str
     amount: float
@@ -53,11 +66,13 @@ class Shape(NamedTuple):
     layers: int = 3
     microbatches: int = 8
     overlap: bool = False  # gradients are reduced during the backward pass, as DDP does
+    forward_only: bool = False  # tensor parallelism communicates in the forward pass alone
     sharded: bool = False  # parameters are gathered, gradients reduce-scattered, as FSDP does
     batched: bool = False  # sends and receives
     norm: bool = False  # the norm of gradients is reduced over all ranks
     gloo: bool = False
     scale: float = 1.0  # of all kernels
+    data_us: float = 260.0  # a reduction of gradients on one host
 
     @property
     def ranks(self) -> int:
@@ -91,6 +106,7 @@ class _Writer:
     def __init__(self, shape: Shape, rank: int, seed: int, fault: Fault | None) -> None:
         self.shape, self.rank, self.fault = shape, rank, fault
         self.chance = random.Random(f"{seed} rank {rank}")
+        self.pauses = random.Random(f"{seed} pauses of rank {rank}")
         mine = [group for group in shape.groups() if rank in group.ranks]
         self.world = mine[0]
         self.by = {group.about.partition("_")[0]: group for group in mine}
@@ -124,16 +140,22 @@ class _Writer:
         yield Step()
 
     def passes(self) -> Iterator[Op]:
-        for _ in range(self.shape.layers):
+        places = 2 * self.shape.layers  # layers of both passes
+        pause_at = self.pauses.randrange(places) if self.planted.kind == "gc" else places
+        for layer in range(self.shape.layers):
             yield from self.gathered()
+            if layer == pause_at:
+                yield Pause(self.planted.amount)
             yield from self.layer(backward=False)
         for layer in range(self.shape.layers):
             yield from self.gathered()
+            if layer + self.shape.layers == pause_at:
+                yield Pause(self.planted.amount)
             yield from self.layer(backward=True)
             if self.shape.sharded:
                 yield self.reduced("_reduce_scatter_base", 190, layer)
             elif self.shape.overlap:
-                yield self.reduced("allreduce", 260, layer)
+                yield self.reduced("allreduce", self.shape.data_us, layer)
 
     def pipelined(self) -> Iterator[Op]:
         """One forward, one backward, as Megatron's schedule without interleaving."""
@@ -180,7 +202,7 @@ class _Writer:
                     yield self.kernel(
                         op, name, us * (1 if name == GEMM else 1 + backward), backward
                     )
-            elif "TENSOR" in self.by:
+            elif "TENSOR" in self.by and not (backward and self.shape.forward_only):
                 tensor = self.by["TENSOR"]
                 yield Collective("allreduce", tensor, ACTIVATIONS, 45.0, backward=backward)
                 if self.planted.kind == "sync":
@@ -221,7 +243,7 @@ class _Writer:
             return
         if not (self.shape.overlap or self.shape.sharded):
             for layer in range(self.shape.layers):
-                yield self.reduced("allreduce", 260, layer)
+                yield self.reduced("allreduce", self.shape.data_us, layer)
         yield Join()
 
 

@@ -25,6 +25,7 @@ DEVICE, MEMORY, DEVICES = "NVIDIA H100 80GB HBM3", 85_017_493_504, 8
 COMPUTE_STREAM, FIRST_STREAM = 7, 20
 BACKWARD_TID = 900
 LISTED = 30
+FIRST_STEP = 3  # the number of the first one that is recorded
 ARGS = "(ncclDevKernelArgsStorage<4096ul>)"
 KERNELS = {
     "allreduce": f"ncclDevKernel_AllReduce_Sum_bf16_RING_LL{ARGS}",
@@ -130,7 +131,7 @@ class _Writer:
         self.number = 0
         self.seq: dict[tuple[object, ...], int] = {}
         self.external: dict[int, int] = {}
-        self.steps = 3
+        self.steps = FIRST_STEP
         self.streams: dict[object, int] = {}
 
     def events(self, slices: Sequence[Slice]) -> Iterator[dict[str, Any]]:

@@ -43,12 +43,13 @@ REASONS = re.compile(
     r"cannot be told|cannot tell|do not tell|does not tell|is not told|outside the given ranks|"
     r"no rank stands out|are refused"
 )
-LONGER = re.compile(r"([\d.,]+) (ns|us|ms|s) a step (?:longer|more)\b")
+LONGER = re.compile(r"([\d.,]+) (ns|us|ms|s) a (late )?step (?:longer|more)\b")
 WOULD = re.compile(r"would take ([\d.,]+) (ns|us|ms|s)\b")
 CAUSES = {
     "gemm": r"kernels|aten::mm|compute",
     "tokens": r"kernels|aten::mm|compute",
     "loading": r"DataLoader|annotat",
+    "gc": r"nothing was recorded on the launching thread|idle in annotated code",
     "begin": r"before the window",
     "sync": r"check_overflow|annotat|ynchroniz|nothing was recorded on the launching thread",
 }
@@ -120,6 +121,7 @@ def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
     if not _near(told, truth):
         return Judged(WRONG, f"others wait {told / 1e3:.0f} us, not {truth.planted / 1e3:.0f}")
     more = list(_reasons(truth, found["stragglers"][0]["text"]))
+    more += _other_steps(truth, found["stragglers"][0])
     return Judged(WRONG, "; ".join(more)) if more else Judged(RIGHT, "")
 
 
@@ -128,11 +130,27 @@ def _reasons(truth: Truth, text: str) -> Iterator[str]:
     if re.search(r"Meanwhile|It spends", text) and not re.search(CAUSES[truth.cause], text):
         yield f"not {truth.cause}: {text}"
     for told in LONGER.finditer(text):
-        if _ns(told) > (1 + 2 * NEAR) * truth.planted:
+        each = truth.planted
+        if told[3] and not truth.late_steps:
+            continue  # a pause shows in the steps in which compute has nothing queued
+        if told[3]:  # of a late step
+            each *= truth.steps / len(truth.late_steps)
+        if _ns(told) > (1 + 2 * NEAR) * each:
             yield f"{told[0]}, {truth.planted / 1e3:.0f} us were planted"
     would = WOULD.search(text)
     if would and abs(_ns(would) - truth.ordinary) > 2 * NEAR * truth.planted:
         yield f"{would[0]}, not {truth.ordinary / 1e3:.0f} us"
+
+
+def _other_steps(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
+    """Where a fault is planted into some of the steps, these are named, and no other."""
+    if not truth.late_steps:
+        return
+    named = [int(step["name"].partition("#")[2]) for step in straggler["late_steps"]]
+    if named != list(truth.late_steps):
+        yield f"late in steps {named}, not {truth.late_steps}"
+    elif f"late in only {len(named)} of {truth.steps} steps" not in straggler["text"]:
+        yield f"does not say that it is late in some steps only: {straggler['text']}"
 
 
 def _near(told: float, truth: Truth) -> bool:

@@ -245,6 +245,9 @@ def summary(one: RankSummary, rank: int) -> RankSummary:
         start=start,
         end=end,
         covered=which,
+        ready=start,
+        ahead=which,
+        stalled=end - start,
         before=packed(np.zeros((EACH, len(CLASSES)), dtype=np.int64)),
     )
     return replace(

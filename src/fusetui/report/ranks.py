@@ -14,6 +14,7 @@ import msgspec
 from fusetui.analysis.ranks.model import (
     JobAnswer,
     KindOfCollective,
+    LateStep,
     MeanStepChange,
     RankRow,
     Reason,
@@ -68,6 +69,7 @@ class StragglerDocument(msgspec.Struct, frozen=True):
     stage: int | None
     text: str
     reason: Reason
+    late_steps: tuple[LateStep, ...]
     what_if: MeanStepChange | None
 
 

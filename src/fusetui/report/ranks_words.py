@@ -18,6 +18,7 @@ CLASSES_SAID = {
 }
 PLACES = ("frame", "annotation", "op")
 MOST_RANGES = 6
+MAX_STEPS_NAMED = 6
 ENOUGH = 0.5  # of a delay: a place that explains so much of it is named
 SLOWER = 0.01  # a smaller difference between kernels is none
 
@@ -32,11 +33,16 @@ def straggler_text(answer: JobAnswer, one: Straggler) -> str:
     of_given = "" if answer.is_whole else f" of the {count(answer.given)} ranks given"
     whom = "the others" if one.waiters == others else plural(one.waiters, "other")
     waits = "waits" if one.waiters == 1 < others else "wait"
-    sentences = [
+    last = (
         f"Rank {one.rank} arrives last{of_given} in {count(one.last_count)} of "
-        f"{plural(one.of, 'collective')}; {whom} {waits} {_each(one.caused_ns, steps)} for it.",
-        *_why(one, steps),
-    ]
+        f"{plural(one.of, 'collective')}; {whom} {waits} {_each(one.caused_ns, steps)} for it"
+    )
+    late = len(one.late_steps)
+    if 0 < late < steps:
+        sentences = [f"{last} on average.", _late_steps(one, steps)]
+        sentences += _why(one, late, "a late step")
+    else:
+        sentences = [f"{last}.", *_why(one, steps, "a step")]
     replayed = one.what_if
     if replayed is not None and replayed.would_be_ns < replayed.step_ns:
         saved = replayed.step_ns - replayed.would_be_ns
@@ -45,6 +51,15 @@ def straggler_text(answer: JobAnswer, one: Straggler) -> str:
             f"instead of {duration(replayed.step_ns)} ({percent(saved, replayed.step_ns)} less)."
         )
     return " ".join(sentences)
+
+
+def _late_steps(one: Straggler, steps: int) -> str:
+    """In which of its steps a rank is late, and by how much."""
+    every = [step.caused_ns for step in one.late_steps]
+    named = several([printable(step.name) for step in one.late_steps], MAX_STEPS_NAMED)
+    least, most = duration(min(every)), duration(max(every))
+    long = least if least == most else f"{least} to {most}"
+    return f"It is late in only {len(every)} of {plural(steps, 'step')}: {named} ({long})."
 
 
 def _slow_text(rank: int, slow: Slow, each: str) -> str:
@@ -100,11 +115,11 @@ def _in_turn(found: JobVerdict) -> str:
     )
 
 
-def _each(ns: int, steps: int) -> str:
-    return f"{duration(ns // steps)} a step" if steps > 1 else duration(ns)
+def _each(ns: int, steps: int, each: str = "a step") -> str:
+    return f"{duration(ns // steps)} {each}" if steps > 1 else duration(ns)
 
 
-def _why(one: Straggler, steps: int) -> Iterator[str]:
+def _why(one: Straggler, steps: int, each: str) -> Iterator[str]:
     if one.cause == "outside" and one.reason.begins_after_ns is not None:
         what = "Its step begins" if one.reason.has_step else "Its trace begins"
         yield (
@@ -118,7 +133,7 @@ def _why(one: Straggler, steps: int) -> Iterator[str]:
     excess, slower = one.reason.excess, one.slower or 0
     largest = excess[0]
     if largest.kind == "class" and (said := CLASSES_SAID.get(largest.name)):
-        yield f"Meanwhile {said} {_each(largest.ns, steps)} longer than on the median rank."
+        yield f"Meanwhile {said} {_each(largest.ns, steps, each)} longer than on the median rank."
         if largest.name == "compute" and slower >= SLOWER:
             yield (
                 f"The same kernels, as many of them, take {percent(slower, 1)} longer: a lower "
@@ -129,7 +144,7 @@ def _why(one: Straggler, steps: int) -> Iterator[str]:
     enough = [place for place in excess if place.ns >= ENOUGH * one.reason.inside_ns]
     by_kind = [place for kind in PLACES for place in enough if place.kind == kind]
     for place in by_kind[:1]:  # the innermost that explains most of the delay
-        more = _each(place.ns, steps)
+        more = _each(place.ns, steps, each)
         yield f"It spends {more} more than the median rank in {printable(place.name)}."
 
 

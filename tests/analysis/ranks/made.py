@@ -183,6 +183,9 @@ def collectives(
         start=start,
         end=_column([end + clock for _, end in times]),
         covered=np.zeros(len(times), dtype=np.int64),
+        ready=start,
+        ahead=np.zeros(len(times), dtype=np.int64),
+        stalled=_column([end - start for start, end in times]),
         before=packed(accounts),
     )
 

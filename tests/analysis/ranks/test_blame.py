@@ -72,7 +72,21 @@ def test_a_rank_that_alone_is_late_in_few_steps_has_a_name() -> None:
             own.append((1000 * step + 500 + late, 1000 * step + 990))
     steps = [(1000 * step, 1000 * step + 1000) for step in range(8)]
     answer = answer_of([rank(n, own, size=4, steps=steps, host="h") for n, own in enumerate(times)])
-    assert [(one.rank, one.caused_ns) for one in answer.stragglers] == [(2, 400 * US)]
+    (found,) = answer.stragglers
+    assert (found.rank, found.caused_ns) == (2, 400 * US)
+    late = [(step.name, step.caused_ns) for step in found.late_steps]
+    assert late == [("ProfilerStep#3", 200 * US), ("ProfilerStep#6", 200 * US)]
+    assert found.reason.late_ns == 400 * US
+    assert (
+        "the others wait 50 us a step for it on average. It is late in only 2 of 8 steps: "
+        "ProfilerStep#3, ProfilerStep#6 (200 us)." in texts_of(answer)[0]
+    )
+
+
+def test_of_a_rank_that_is_late_in_every_step_no_steps_are_named() -> None:
+    answer = answer_of(tensor_in_data(20))
+    assert len(answer.stragglers[0].late_steps) == 4
+    assert "only" not in texts_of(answer)[0]
 
 
 def test_one_rank_that_is_early_makes_no_other_late() -> None:
@@ -94,7 +108,9 @@ def test_waits_that_compute_covers_cost_nothing() -> None:
         one = rank(number, times, size=4, steps=[(0, 700)], host="h")
         covered = one.collectives.covered.copy()
         covered[0] = (140 - late) * US
-        ranks.append(replace(one, collectives=replace(one.collectives, covered=covered)))
+        stalled = one.collectives.end - one.collectives.start - covered
+        columns = replace(one.collectives, covered=covered, stalled=stalled)
+        ranks.append(replace(one, collectives=columns))
     (found,) = answer_of(ranks).stragglers
     assert (found.rank, found.caused_ns, found.reason.late_ns) == (1, 100 * US, 100 * US)
 

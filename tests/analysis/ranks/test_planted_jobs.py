@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from tests.scripts import benchmark
 
+from fusetui.analysis.ranks.summary import summary_of
+
 jobs = benchmark("rank_jobs")
 
 
@@ -109,7 +111,24 @@ def test_nobody_is_to_be_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["dp-loading", "ddp-gemm", "hosts-1ms", "tp2dp4-gemm", "pp4-slow", "flips", "pp4"]
+    "name",
+    [
+        "dp-loading",
+        "ddp-gemm",
+        "hosts-1ms",
+        "tp2dp4-gemm",
+        "pp4-slow",
+        "flips",
+        "pp4",
+        "fw-tp2dp2-gc",
+        "fw-tp2dp4-loading",
+        "fw-tp4dp2-gemm",
+        "fw-tp2dp2-balanced",
+        "both-tp2dp4-loading",
+        "bound-tp2dp4-gemm",
+        "few-loading",
+        "few-tp2dp2-loading",
+    ],
 )
 def test_the_culprit_is_named_and_nobody_else(name: str) -> None:
     _, one = jobs.trial(jobs.case_of(name), 0)
@@ -119,3 +138,15 @@ def test_the_culprit_is_named_and_nobody_else(name: str) -> None:
 def test_clocks_that_contradict_each_other_are_refused() -> None:
     _, one = jobs.trial(jobs.case_of("torn"), 0)
     assert one.verdict == jobs.CANNOT
+
+
+def test_a_queued_collective_is_ready_when_its_inputs_were_computed(tmp_path: Path) -> None:
+    """Gradients take longer to reduce than to compute: each reduction but the first is queued."""
+    jobs.make(jobs.case_of("bound-tp2dp4-balanced"), 0, tmp_path)
+    columns = summary_of(str(tmp_path / "rank0.json"), cached=False).collectives
+    queued = columns.ready < columns.start
+    assert queued.any()
+    assert (columns.ahead[queued] > 0).any()
+    assert (columns.end[:-1][queued[1:]] <= columns.start[1:][queued[1:]]).all()
+    assert (columns.ahead[~queued] == 0).all()
+    assert (columns.stalled <= columns.end - columns.ready).all()

@@ -131,3 +131,17 @@ def test_unknown_operands_are_not_called_by_the_type_of_the_sums(says: Says) -> 
         dtype_acc="fp32",
         short="gemm ->bf16 128x128x128 tn s6 2x1",
     )
+
+
+def test_a_product_in_ordinary_cores(says: Says) -> None:
+    found = says(
+        "void sgemm_32x32x32_NT_vec<int>(int)",
+        family="cublas-aux",
+        op="gemm",
+        dtype_a="fp32",
+        tile_m=32,
+        tile_k=32,
+        layout="nt",
+    )
+    ((start, end, _),) = found.parts
+    assert found.name[start:end] == "NT"

@@ -30,7 +30,24 @@ def test_tuned_convolution(says: Says) -> None:
         ("void cudnn::detail::dgrad2d_alg1_1<float, 0>(int)", "conv", "dgrad"),
         ("void implicit_convolve_sgemm<float, float, 1024>(int)", "conv", None),
         ("void cudnn::ops::nchwToNhwcKernel<float, float>(int)", "copy", None),
-        ("void fft2d_r2c_32x32<float, false>(float2*)", None, None),
+        ("void fft2d_r2c_32x32<float, false>(float2*)", "conv", None),
+        (
+            "_Z15fft2d_r2c_32x32IfLb0ELj1ELb0EEvP6float2PKT_iiiiiiiiiN5cudnn15reduced_divisorEb4int2ii",
+            "conv",
+            None,
+        ),
+        ("void flip_filter<float, float>(T2 *, const T1 *, int, int, int, int)", "copy", None),
+        (
+            "void cudnn::cnn::im2col4d_kernel<float, long>(cudnn::cnn::im2col4d_params)",
+            "copy",
+            None,
+        ),
+        ("void im2col4d_kernel<float, int>(im2col4d_params, int)", "copy", None),
+        (
+            "void cudnn::ops::scalePackedTensor_kernel<float, float>(long, float*, float)",
+            "elementwise",
+            None,
+        ),
         ("void cask_cudnn::computeOffsetsKernel<false, false>(int)", None, None),
     ],
 )

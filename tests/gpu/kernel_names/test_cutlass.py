@@ -221,3 +221,38 @@ def test_a_long_scope_is_cut_between_names(says: Says) -> None:
         op="gemm",
         short="gemm cuda::fp8_ptp128c::GemmKernel",
     )
+
+
+def test_a_convolution_without_alignment(says: Says) -> None:
+    body = "cutlass_tensorop_s1688fprop_optimized_tf32_64x64_16x10_nhwc"
+    for name in (body, f"{body}_align4"):
+        says(name, family="cutlass2", op="conv", pass_="fprop", tile_k=16, stages=10, layout="nhwc")
+
+
+def test_inside_a_mangled_wrapper(says: Says) -> None:
+    body = "cutlass_tensorop_s1688fprop_optimized_tf32_64x64_16x10_nhwc_align4"
+    says(
+        f"_ZN13cutlass_cudnn6KernelI{len(body)}{body}EEvNT_6ParamsE",
+        family="cudnn",
+        op="conv",
+        pass_="fprop",
+        align=4,
+    )
+
+
+def test_a_product_of_2x_in_cxx(says: Says) -> None:
+    block = "cutlass::gemm::threadblock::MmaPipelined<cutlass::gemm::GemmShape<128, 128, 32>, int>"
+    says(
+        f"void cutlass::Kernel<cutlass::gemm::kernel::Gemm<{block}, int, int, false> >(int)",
+        family="cutlass2",
+        op="gemm",
+        tile_m=128,
+        tile_n=128,
+        tile_k=32,
+        dtype_a=None,
+    )
+
+
+def test_a_kernel_of_2x_whose_name_does_not_say_what_it_does(says: Says) -> None:
+    says("void cutlass::Kernel<cutlass::gemm::kernel::Other<int> >(int)", op=None, tile_m=None)
+    assert decode("void cutlass::Kernel<my::Gemm<int> >(int)") is None

@@ -152,7 +152,7 @@ def inductor() -> Iterator[Written]:
         name = f"fused_{'_'.join(ops)}_{number}"
         found = {"fused_ops": list(ops)}
         for word, kind in kinds.items():
-            op = {"op": "elementwise"} if word == "poi" else {}
+            op = {"op": "elementwise" if word == "poi" else "reduction"}
             yield Written(
                 f"triton_{word}_{name}",
                 {"family": "inductor-triton", "kernel_category": kind} | found | op,

@@ -20,7 +20,7 @@ import numpy as np
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, ordinals
 from fusetui.trace.model.intervals import ranges
 
 LATE_NO_LONGER = 0.01  # of the lateness at the collective where the wait is
@@ -28,6 +28,7 @@ MOST_BACK = 4096  # collectives that a chain is followed back through
 EARLY = 2
 """A rank is charged at most so many times its lateness after the median of the others: what is
 beyond that is another rank's being early."""
+MIN_STALL_NS = 10_000  # of compute, or half of the collective: then compute waited for its end
 NOISE = 0.1  # of the largest part of a lateness: smaller parts are no reason
 TRANSFER, UNTOLD, OUTSIDE, BUBBLE = range(4)
 """What no rank is charged with: a longer transfer; one of several ranks that clocks do not tell
@@ -72,11 +73,13 @@ def charges_of(
     asked = none if clocks.refused else np.flatnonzero(~matched.point_to_point)
     late, usual = waits.latest[asked], waits.usual[asked]
     lateness = (waits.start[late] - waits.start[usual]).astype(np.float64)
-    pairs = _Pairs(asked, late, usual, np.ones(len(asked))).some(lateness > 0)
+    # What was queued behind another collective started late because that one ended late.
+    counted = (lateness > 0) & (waits.ready[late] == waits.start[late])
+    pairs = _Pairs(asked, late, usual, np.ones(len(asked))).some(counted)
     if not len(pairs.wait):
         return Charges(none, none, np.empty(0), none, none, np.zeros(NOBODY))
     limit = np.zeros(len(matched))
-    limit[pairs.wait] = lateness[lateness > 0]
+    limit[pairs.wait] = lateness[counted]
     stages = [-1 - n if stage is None else stage for n, stage in enumerate(stage_of)] or [0] * ranks
     chains = _Chains(matched, waits, clocks, limit, np.array(stages))
     chains.follow(pairs)
@@ -110,8 +113,15 @@ class _Chains:
         keys = list(zip(matched.names, matched.bytes.tolist(), matched.size.tolist(), strict=True))
         numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
         self._kind = np.array([numbers[key] for key in keys], dtype=np.intp)
-        begin = int(waits.start.min())
-        self._before = _latest(matched.rank, waits.end - begin, matched.rank, waits.start - begin)
+        begin = int(min(waits.start.min(), waits.ready.min()))
+        ends, starts, ready = waits.end - begin, waits.start - begin, waits.ready - begin
+        everything = np.arange(len(matched.rank))
+        self._before = _latest(matched.rank, ends, everything, matched.rank, starts)
+        lasts = waits.end - waits.ready
+        binds = matched.stalled >= np.minimum(MIN_STALL_NS, lasts / 2)
+        self._released_by = _latest(matched.rank, ends, np.flatnonzero(binds), matched.rank, ready)
+        self._place = _places_of_kinds(matched, self._kind, waits.start)
+        self._root = _roots(matched, waits, self._before)
         self._loose = _loose(matched, waits, clocks, self._before)
         self._told = waits.last >= 0
         self._own = np.zeros(len(matched.rank))
@@ -150,20 +160,51 @@ class _Chains:
         self._nobody(pairs.some(unlike), BUBBLE, gap[unlike])
         pairs, gap = pairs.some(~over & ~unlike), gap[~over & ~unlike]
         pairs, gap = self._after_loose(pairs, gap)
+        pairs, gap, released = self._since_release(pairs, gap)
         late, other = self._before[pairs.late], self._before[pairs.other]
         begins = (late < 0) | (other < 0)
         self._charge(pairs.some(begins), gap[begins])
         pairs, gap, late, other = pairs.some(~begins), gap[~begins], late[~begins], other[~begins]
         one, two = self._matched.of_row[late], self._matched.of_row[other]
         left = (self._waits.end[late] - self._waits.end[other]).astype(np.float64)
-        covered = self._matched.covered[other] - self._matched.covered[late]
+        passed = self._computed_through(other, pairs.other)
+        passed -= self._computed_through(late, pairs.late)
         same = one == two
-        carried = np.where(same, np.clip(covered, 0, gap), 0.0)
+        carried = np.where(same, np.clip(passed, 0, gap), 0.0)
         self._charge(pairs, gap - left - carried)
         before = _Pairs(pairs.wait, late, other, pairs.weight)
         through = self._through(before.some(same), carried[same])
         self._nobody(pairs.some(same), TRANSFER, left[same])
-        return through + self._across(before.some(~same), one[~same], two[~same], left[~same])
+        across = self._across(before.some(~same), one[~same], two[~same], left[~same])
+        return released + through + across
+
+    def _since_release(self, pairs: _Pairs, gap: Floats) -> tuple[_Pairs, Floats, _Pairs]:
+        """Where the compute of both ranks last waited for the same collective, or for ones at the
+        same place of their programs, what took longer since its end is the late rank's own,
+        whatever ran beside it. The pairs where that is not so, their gaps, and where the rest of
+        the others goes on."""
+        late, other = self._released_by[pairs.late], self._released_by[pairs.other]
+        known = (late >= 0) & (other >= 0)
+        one, two = self._matched.of_row[late], self._matched.of_row[other]
+        alike = (self._kind[one] == self._kind[two]) & (self._place[late] == self._place[other])
+        alike &= known & ~self._matched.point_to_point[one]
+        some, late, other = pairs.some(alike), late[alike], other[alike]
+        one, two = one[alike], two[alike]
+        left = (self._waits.end[late] - self._waits.end[other]).astype(np.float64)
+        self._charge(some, gap[alike] - left)
+        same = one == two
+        self._nobody(some.some(same), TRANSFER, left[same])
+        before = _Pairs(some.wait, late, other, some.weight).some(~same)
+        rest = self._across(before, one[~same], two[~same], left[~same])
+        return pairs.some(~alike), gap[~alike], rest
+
+    def _computed_through(self, before: Rows, row: Rows) -> Floats:
+        """ns that a rank computed from when the collective before was ready to its end, or to when
+        this one was ready, if that was earlier; less by as much as it was ready before that end."""
+        matched, waits = self._matched, self._waits
+        computed = matched.covered[before] + matched.ahead[before] - matched.ahead[row]
+        early = waits.end[before] - np.minimum(waits.end[before], waits.ready[row])
+        return np.asarray(np.maximum(computed, 0) + early, dtype=np.float64)
 
     def _after_loose(self, pairs: _Pairs, gap: Floats) -> tuple[_Pairs, Floats]:
         """Where a rank comes from a collective that is not matched, what it did since then alone
@@ -196,7 +237,8 @@ class _Chains:
         self._nobody(pairs.some(strange), UNTOLD, left[strange])
         goes_on = ~bubble & ~strange
         missing = ~self._matched.whole[one[goes_on]]
-        late, other = waits.latest[one[goes_on]], waits.latest[two[goes_on]]
+        late = waits.latest[self._root[one[goes_on]]]
+        other = waits.latest[self._root[two[goes_on]]]
         found = _Pairs(pairs.wait[goes_on], late, other, pairs.weight[goes_on])
         moved = left[goes_on] - self._gap(found)
         self._nobody(found.some(missing), OUTSIDE, moved[missing])
@@ -204,8 +246,8 @@ class _Chains:
         return found
 
     def _gap(self, pairs: _Pairs) -> Floats:
-        start = self._waits.start
-        return (start[pairs.late] - start[pairs.other]).astype(np.float64)
+        ready = self._waits.ready
+        return (ready[pairs.late] - ready[pairs.other]).astype(np.float64)
 
     def _charge(self, pairs: _Pairs, ns: Floats) -> None:
         """To the late rank, or to nobody where clocks do not tell that it was last."""
@@ -227,23 +269,49 @@ def _loose(matched: Matched, waits: Waits, clocks: Clocks, before: Rows) -> Int6
         return none
     end = clocks.common(matched.loose_rank, matched.loose_end)
     begin = min(int(waits.start.min()), int(end.min()))
-    found = _latest(matched.loose_rank, end - begin, matched.rank, waits.start - begin)
+    every = np.arange(len(end))
+    found = _latest(matched.loose_rank, end - begin, every, matched.rank, waits.start - begin)
     since = np.where(before >= 0, waits.end[before], begin)
     return np.where((found >= 0) & (end[found] > since), end[found], none)
 
 
-def _latest(own: Rows, ends: Int64s, rank: Rows, starts: Int64s) -> Rows:
-    """For each start the last of the ends on the same rank that is not after it; -1 for none."""
+def _latest(own: Rows, ends: Int64s, among: Rows, rank: Rows, starts: Int64s) -> Rows:
+    """For each start the last of the ends `among` those given that is on the same rank and not
+    after it; -1 for none."""
+    if not len(among):
+        return np.full(len(starts), -1, dtype=np.intp)
     span = int(max(ends.max(), starts.max())) + 1
-    order = np.argsort(own * span + ends, kind="stable")
-    at = np.searchsorted((own * span + ends)[order], rank * span + starts, "right") - 1
-    found = order[np.maximum(at, 0)]
+    keys = own[among] * span + ends[among]
+    order = np.argsort(keys, kind="stable")
+    at = np.searchsorted(keys[order], rank * span + starts, "right") - 1
+    found = among[order[np.maximum(at, 0)]]
     return np.where((at >= 0) & (own[found] == rank), found, -1)
+
+
+def _places_of_kinds(matched: Matched, kind: Rows, start: Int64s) -> Rows:
+    """For each row, how many collectives of its kind its rank started before."""
+    order = np.lexsort((start, kind[matched.of_row], matched.rank))
+    kinds = int(kind.max(initial=0)) + 1
+    places = np.empty(len(order), dtype=np.intp)
+    places[order] = ordinals((matched.rank * kinds + kind[matched.of_row])[order])
+    return places
+
+
+def _roots(matched: Matched, waits: Waits, before: Rows) -> Rows:
+    """For each collective itself; or where its last rank had it queued behind another one, the
+    root of that one, whose end it followed."""
+    queued = waits.ready[waits.latest] < waits.start[waits.latest]
+    ahead = before[waits.latest]
+    root = np.arange(len(matched))
+    root = np.where(queued & (ahead >= 0), matched.of_row[ahead], root)
+    while (root[root] != root).any():
+        root = root[root]
+    return root
 
 
 LEAST = 0.02  # of a step: nobody who holds up others for less is called a straggler
 QUARTER = 25  # percent of the steps in which a straggler may be in time
-ALMOST_ALL = 0.8  # of the waiting that ranks cause: then it is one rank's, in however few steps
+ALMOST_ALL = 0.8  # of the waiting in steps in which a rank is late: then it is that rank's
 AS_LONG = 0.1
 """The others are the ranks that wait for it at least this part as long as the one that waits
 longest: in a job of many groups not everyone is held up."""
@@ -255,6 +323,7 @@ class Caused(msgspec.Struct, frozen=True, eq=False):
     total: Int64s  # [ranks]
     waiters: Int64s  # [ranks]
     by_step: Floats  # [ranks, steps]
+    is_late: Flags  # [ranks, steps]: by at least LEAST of a step
     straggles: Flags  # [ranks]: who holds up the others
     every_step: Floats  # [steps]: for whomever, the mean over the other ranks
 
@@ -277,10 +346,20 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
     by_step: Floats = np.asarray(sums, dtype=np.float64).reshape(ranks, count) / waiters[:, None]
     total = np.bincount(charges.owner[kept], weights=charges.ns[kept], minlength=ranks) / waiters
     mean, least = by_step.sum(axis=1) / count, LEAST * steps.length_ns
-    # By enough in at least three of four steps, or almost all of the waiting.
+    is_late: Flags = np.asarray((by_step >= least) & (by_step > 0))
+    in_late_steps = np.where(is_late, by_step, 0.0).sum(axis=1)
+    # By enough in at least three of four steps, or almost all of the waiting in late steps.
     often: Flags = (np.percentile(by_step, QUARTER, axis=1) if ranks else mean) >= least
-    straggles: Flags = (mean >= least) & (mean > 0) & (often | (mean >= ALMOST_ALL * mean.sum()))
+    alone = (in_late_steps > 0) & (in_late_steps >= ALMOST_ALL * in_late_steps.sum())
+    straggles: Flags = (mean >= least) & (mean > 0) & (often | alone)
     inside = step >= 0
     every = np.bincount(step[inside], weights=charges.ns[inside], minlength=count)
     every_step: Floats = np.asarray(every / max(ranks - 1, 1), dtype=np.float64)
-    return Caused(np.rint(total).astype(np.int64), waiters, by_step, straggles, every_step)
+    return Caused(
+        total=np.rint(total).astype(np.int64),
+        waiters=waiters,
+        by_step=by_step,
+        is_late=is_late,
+        straggles=straggles,
+        every_step=every_step,
+    )

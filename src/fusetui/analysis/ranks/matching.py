@@ -42,6 +42,9 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     start: Int64s
     end: Int64s
     covered: Int64s  # ns of each in which the rank computed
+    ready: Int64s  # see Collectives, as the following
+    ahead: Int64s
+    stalled: Int64s
     names: tuple[str, ...]  # of shape [collectives], as the following
     groups: tuple[ProcessGroup, ...]
     bytes: Int64s  # -1 if not known
@@ -230,7 +233,10 @@ def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose:
         first=starts,
         rank=flat.rank[rows],
         row=flat.row[rows],
-        **{name: flat.column(name)[rows] for name in ("start", "end", "covered")},
+        **{
+            name: flat.column(name)[rows]
+            for name in ("start", "end", "covered", "ready", "ahead", "stalled")
+        },
         names=tuple(name for name, _ in keys),
         groups=tuple(group for _, group in keys),
         bytes=flat.column("size")[heads],

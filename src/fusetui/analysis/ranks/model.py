@@ -16,7 +16,7 @@ from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Int64s
 
-VERSION = 5  # incremented with every change of what a summary holds or means
+VERSION = 6  # incremented with every change of what a summary holds or means
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
 """The classes of an account, in the order of the rows of `accounts` and `before`."""
@@ -59,6 +59,9 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
     start: Int64s
     end: Int64s
     covered: Int64s  # ns between start and end in which the device computed
+    ready: Int64s  # when its inputs were computed: before its start where its stream was busy
+    ahead: Int64s  # ns between ready and start in which the device computed
+    stalled: Int64s  # ns before its end, and since ready, in which the device computed nothing
     before: bytes  # the account from the end of the collective before; see `packed`
 
     def __len__(self) -> int:
@@ -267,9 +270,16 @@ class Slow(msgspec.Struct, frozen=True):
 StragglerCause = Literal["inside", "outside", "untold"]
 
 
+class LateStep(msgspec.Struct, frozen=True):
+    """A step in which a rank holds up the others."""
+
+    name: str
+    caused_ns: int  # as in RankRow, in this step
+
+
 class Straggler(msgspec.Struct, frozen=True):
     """A rank that others wait for. `cause`: inside (it was recorded), outside (it was not), untold
-    (what was recorded does not explain the delay)."""
+    (what was recorded does not explain the delay). `reason` is that of the late steps alone."""
 
     rank: int
     last_count: int
@@ -282,6 +292,7 @@ class Straggler(msgspec.Struct, frozen=True):
     what_if: MeanStepChange | None = None
     slower: float | None = None  # by how much its kernels take longer than the same of others
     slow: Slow | None = None
+    late_steps: tuple[LateStep, ...] = ()  # () in a job without steps
 
 
 class JobVerdict(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ from fusetui.analysis.ranks.model import (
     CLASSES,
     Excess,
     JobVerdict,
+    LateStep,
     MeanStepChange,
     RankSummary,
     Reason,
@@ -84,7 +85,7 @@ def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
 
 def _held_up(facts: JobFacts, rank: int) -> Straggler:
     ranks, replay = facts.matched.ranks, facts.replay
-    reason = reason_of(facts.matched, facts.charges, facts.clocks, rank)
+    reason = reason_of(facts, rank)
     largest = reason.excess[0].ns if reason.excess else 0
     cause: StragglerCause = "inside" if largest >= ENOUGH * reason.inside_ns else "untold"
     if reason.outside_ns > reason.inside_ns:
@@ -92,7 +93,21 @@ def _held_up(facts: JobFacts, rank: int) -> Straggler:
     others = [other for other in ranks if other is not ranks[rank]]
     slower = slower_kernels(ranks[rank], others) if cause == "inside" else None
     replayed = None if isinstance(replay, str) else what_if(facts.matched, replay, rank)
-    return _straggler(facts, rank, cause, reason, stage=None, slower=slower, what_if=replayed)
+    names, by_step = facts.steps.names, facts.caused.by_step[rank]
+    late_steps = tuple(
+        LateStep(names[step], round(float(by_step[step])))
+        for step in (np.flatnonzero(facts.caused.is_late[rank]).tolist() if names else ())
+    )
+    return _straggler(
+        facts,
+        rank,
+        cause,
+        reason,
+        stage=None,
+        slower=slower,
+        what_if=replayed,
+        late_steps=late_steps,
+    )
 
 
 def _straggler(
@@ -130,14 +145,18 @@ def verdict_of(facts: JobFacts, anyone: bool) -> JobVerdict:
     return JobVerdict(stages, "nobody")
 
 
-def reason_of(matched: Matched, charges: Charges, clocks: Clocks, rank: int) -> Reason:
-    """What `rank`, an index, did before the collectives for which it was late by its own work."""
+def reason_of(facts: JobFacts, rank: int) -> Reason:
+    """What `rank`, an index, did before the collectives for which it was late by its own work, in
+    the steps in which it holds up the others."""
+    matched, charges, clocks = facts.matched, facts.charges, facts.clocks
     meanwhile = _Meanwhile(matched)
     excess: Counter[Key] = Counter()
     inside = outside = 0
     begins: tuple[int | None, int | None, bool] = None, None, False
     earliest = matched.row[matched.rank == rank].min(initial=np.iinfo(np.intp).max)
-    mine = matched.rank[charges.own] == rank
+    step = facts.steps.of_row[charges.own]
+    in_late_step = facts.caused.is_late[rank][np.maximum(step, 0)] & (step >= 0)
+    mine = (matched.rank[charges.own] == rank) & in_late_step
     for row, late in zip(charges.own[mine].tolist(), charges.own_ns[mine].tolist(), strict=True):
         place = matched.of_row[row]
         rows = np.arange(matched.first[place], matched.first[place + 1])
@@ -216,8 +235,10 @@ class _Meanwhile:
         if not len(self._accounts[rank]):
             return None
         own: Int64s = self._accounts[rank][self._matched.row[row]].copy()
-        before = self._previous[row]  # what ran beside the collective before counts too
-        own[COMPUTE] += self._matched.covered[before] if before >= 0 else 0
+        before = self._previous[row]  # what ran since the inputs of that one were computed counts
+        if before >= 0:
+            own[COMPUTE] += self._matched.covered[before] + self._matched.ahead[before]
+            own[COMPUTE] -= self._matched.ahead[row]
         return own
 
     def _places_before(self, row: int) -> dict[Key, int] | None:

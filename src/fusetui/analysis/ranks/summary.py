@@ -164,9 +164,12 @@ def _columns(
         (group[one.group], name[one.name], one.sequence, one.bytes, one.peer) for one in found.told
     ]
     start, end, base = trace.start[found.rows], trace.end[found.rows], trace.epoch_ns
-    covered = np.zeros_like(start)
+    ready = ready_of(trace, found)
+    covered, ahead = np.zeros((2, len(start)), dtype=np.int64)
     if device:
         covered[:] = [one.compute_ns for one in device.over(start, end)]
+        ahead[:] = [one.compute_ns for one in device.over(ready, start)]
+    stalled = _stalled(trace, found, ready)
     fields = ("group", "name", "sequence", "size", "peer")
     told = np.array(rows, dtype=np.int64).reshape(-1, len(fields)).T.copy()
     return model.Collectives(
@@ -175,8 +178,74 @@ def _columns(
         start=start + base,
         end=end + base,
         covered=covered,
+        ready=ready + base,
+        ahead=ahead,
+        stalled=stalled,
         before=model.packed(_table(device.over(begin, start) if device else [])),
     )
+
+
+QUEUED_NS = 10_000
+"""A collective that starts so soon after another one on its stream ended was queued there."""
+
+
+def ready_of(trace: Trace, found: IssuedCollectives) -> Int64s:
+    """When each collective could have started, in ns of the file: its start, or where it was queued
+    behind another one on its stream while compute went on, the end of the last kernel that was
+    launched before it on the stream with the most compute. Arrays of shape [collectives].
+
+    Where one launch starts several kernels, as a CUDA graph does, their order is not known, and
+    ready is the start; also where no kernel was launched between the two collectives."""
+    ready: Int64s = trace.start[found.rows].copy()
+    queued, behind = _queued(trace, found)
+    kernels = trace.rows_of(Role.KERNEL)
+    computes = kernels[~communicates(trace, kernels) & (trace.launch[kernels] >= 0)]
+    if not len(queued) or not len(computes):
+        return ready
+    busy = summed(trace.track[computes], trace.dur[computes], len(trace.tracks))
+    computes = computes[trace.track[computes] == np.argmax(busy)]
+    launched = trace.start[trace.launch[computes]]
+    order = np.argsort(launched, kind="stable")
+    ends = np.maximum.accumulate(trace.end[computes[order]])
+    kernels_before = np.searchsorted(launched[order], found.issued)
+    computed_between = kernels_before[queued] > kernels_before[behind]
+    queued = queued[computed_between]
+    inputs = ends[kernels_before[queued] - 1]
+    ready[queued] = np.minimum(ready[queued], np.maximum(inputs, found.issued[queued]))
+    return ready
+
+
+def _queued(trace: Trace, found: IssuedCollectives) -> tuple[Rows, Rows]:
+    """Which collectives have a launch of their own and were queued behind another one, and behind
+    which."""
+    track, start, end = (column[found.rows] for column in (trace.track, trace.start, trace.end))
+    order = np.lexsort((start, track))
+    since = start[order[1:]] - end[order[:-1]]
+    follows = (track[order[1:]] == track[order[:-1]]) & (since >= 0) & (since <= QUEUED_NS)
+    places, behind = order[1:][follows], order[:-1][follows]
+    launches = trace.launch[trace.gpu_rows]
+    runs = np.bincount(launches[launches >= 0], minlength=len(trace.start))
+    host = found.host[places]
+    on_gpu = trace.launch[found.rows[places]] >= 0
+    alone = on_gpu & (runs[np.maximum(host, 0)] == 1)
+    return places[alone], behind[alone]
+
+
+def _stalled(trace: Trace, found: IssuedCollectives, ready: Int64s) -> Int64s:
+    """For how many ns before the end of each collective, and since it was ready, no kernel that
+    computes ran: at most so long its inputs' consumers can have waited for it."""
+    end = trace.end[found.rows]
+    kernels = trace.rows_of(Role.KERNEL)
+    computes = kernels[~communicates(trace, kernels)]
+    if not len(computes):
+        return end - ready
+    order = np.argsort(trace.start[computes], kind="stable")
+    starts = trace.start[computes[order]]
+    ends = np.maximum.accumulate(trace.end[computes[order]])
+    kernels_before = np.searchsorted(starts, end)
+    last_end = np.where(kernels_before > 0, ends[np.maximum(kernels_before - 1, 0)], ready)
+    stalled: Int64s = end - np.clip(last_end, ready, end)
+    return stalled
 
 
 def _kernels(trace: Trace) -> tuple[model.KernelRuns, ...]:

@@ -21,6 +21,7 @@ class Waits(msgspec.Struct, frozen=True, eq=False):
 
     start: Int64s  # [rows]
     end: Int64s  # [rows]
+    ready: Int64s  # [rows]: see Collectives
     wait: Int64s  # [rows]: never longer than the collective itself
     alone: Int64s  # [rows]: what of it neither compute nor an earlier wait of the same rank covers
     latest: Rows  # [collectives]: the row that starts last
@@ -32,9 +33,10 @@ class Waits(msgspec.Struct, frozen=True, eq=False):
 def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     start = clocks.common(matched.rank, matched.start)
     end = clocks.common(matched.rank, matched.end)
+    ready = start - (matched.start - matched.ready)
     first, counts = matched.first[:-1], matched.counts
     if not len(matched):
-        return Waits(start, end, start, start, first, first, first, start)
+        return Waits(start, end, start, start, start, first, first, first, start)
     by_start = np.lexsort((start, matched.of_row))
     latest, second = by_start[matched.first[1:] - 1], by_start[matched.first[1:] - 2]
     lead = start[latest] - start[second]
@@ -46,8 +48,9 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     return Waits(
         start=start,
         end=end,
+        ready=ready,
         wait=wait,
-        alone=_alone(matched, latest, start, end - start, wait),
+        alone=_alone(matched, latest, end, wait),
         latest=latest,
         usual=by_start[first + (counts - 2) // 2],
         last=np.where(told, matched.rank[latest], UNTOLD),
@@ -55,22 +58,23 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     )
 
 
-def _alone(matched: Matched, latest: Rows, start: Int64s, length: Int64s, wait: Int64s) -> Int64s:
-    """How much longer a rank does nothing but wait than the one that starts last, which computes
-    while the data moves if it can. Of waits in several groups at once the earlier has the moment;
-    what a rank computes while a collective runs it computes at first."""
-    rank, covered = matched.rank, matched.covered
-    hidden = np.repeat(covered[latest], matched.counts)
-    start = start + np.minimum(covered, wait)
-    wait = np.where(wait > 0, np.clip(wait + hidden - covered, 0, length - covered), 0)
-    order = np.lexsort((start, rank))
-    span = int((start + wait).max() - start.min()) + 1
+def _alone(matched: Matched, latest: Rows, end: Int64s, wait: Int64s) -> Int64s:
+    """For how many ns a rank stands still, because of each collective, before the rank that starts
+    it last does. That one computes while the data moves if it can. Of waits in several groups at
+    once the earlier one has the moment."""
+    rank = matched.rank
+    stalled = np.minimum(matched.stalled, matched.end - matched.start)
+    still = end - stalled
+    lead = np.repeat(still[latest], matched.counts) - still
+    wait = np.where(wait > 0, np.clip(lead, 0, stalled), 0)
+    order = np.lexsort((still, rank))
+    span = int((still + wait).max() - still.min()) + 1
     own = rank[order] * span
-    begin = own + start[order] - start.min()
+    begin = own + still[order] - still.min()
     until = begin + wait[order]
-    covered = np.maximum.accumulate(np.concatenate((own[:1], until[:-1])))
+    waited = np.maximum.accumulate(np.concatenate((own[:1], until[:-1])))
     found = np.empty_like(wait)
-    found[order] = np.maximum(until - np.maximum(begin, covered), 0)
+    found[order] = np.maximum(until - np.maximum(begin, waited), 0)
     return found
 
 

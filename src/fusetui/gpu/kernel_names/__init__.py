@@ -64,6 +64,7 @@ def _families() -> tuple[tuple[tuple[str, ...], Callable[[str], KernelName | Non
         ((), rocm.decode_miopen),
         ((), attention.decode),
         (("void cutlass::device_kernel<", "cutlass::device_kernel<"), cutlass.decode_cxx),
+        (("void cutlass::Kernel", "cutlass::Kernel"), cutlass.decode_cxx2),
         ((), cudnn.decode),
         ((), libraries.decode_cub),
         ((), rocm.decode_ck),

@@ -225,10 +225,11 @@ _OPERATIONS: Final = {
     "loss": r"NLLCriterion|nll_loss|_loss_",
     "copy": r"CatArrayBatchedCopy",
     "norm": r"batch_norm|layer_norm|group_norm|LayerNorm|GroupNorm|GammaBetaBackward|RowwiseMoments"
+    r"|cuCompute(?:Part)?GradGammaBeta"
     r"|Compute(?:Backward)?FusedParams|ComputeInternalGradients",
     "rng": r"dropout|distribution_",
     "upsample": r"upsample_",
-    "pool": r"_pool_|_pool\dd_|max_pool|avg_pool|AdaptiveAvgPool|AdaptiveMaxPool",
+    "pool": r"_pool_|_pool\dd_|max_pool|avg_pool|average_pool|AdaptiveAvgPool|AdaptiveMaxPool",
     "conv": r"conv_depthwise",
     "embedding": r"EmbeddingBag|embedding_",
     "sort": r"SortKVInPlace|gatherTopK|computeBlockwiseWithinKCounts|sort_postprocess"

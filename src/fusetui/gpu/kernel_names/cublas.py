@@ -75,6 +75,10 @@ _NVJET_WORDS: Final = {
     "splitK": "K is split over blocks; a splitKreduce_kernel follows",
 }
 
+_VECTOR_TILE = late(
+    r"(?P<acc>[sdchz])gemm_(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
+    r"_(?P<layout>[NTC]{2})(?P<vec>_vec)?"
+)
 _GEMV = late(r"gemv(?:\d[TN]|NSP|[TN])\w*_kernel\w*")
 _SMALL_N = late(r"gemmSN_(?P<layout>[NT]{2})_kernel\w*")
 _SMALL = late(r"(?:magma_[sdchz]gemm|[sdchz]gemm_largek_|gemmk1_kernel|gemmSN_)\w*")
@@ -152,7 +156,7 @@ def decode_small(name: str) -> KernelName | None:
     text = "adds up the partial sums of a split K" if role else _SMALL_MEANINGS[fields.get("op")]
     parts = [(sign.start, sign.end, text)]
     if "layout" in fields:
-        start = sign.start + len("gemmSN_")
+        start = sign.start + sign.base.index(f"_{fields['layout'].upper()}") + 1
         parts = [(start, start + 2, vocabulary.layout_meaning(fields["layout"]))]
     word = "splitk-reduce" if role else sign.base.replace("_kernel", "")
     short = callee_text(name, sign, "gemvx" if word == "kernel" else word)
@@ -165,6 +169,11 @@ def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
         return {"op": "reduction", "role": "splitk_reduce"}
     if _GEMV.fullmatch(base) or (base == "kernel" and sign.scope.endswith("gemvx::")):
         return {"op": "gemv"}
+    if match := _VECTOR_TILE.fullmatch(base):
+        dtype = vocabulary.ACCUMULATORS[match["acc"]]
+        types = dict.fromkeys(("dtype_a", "dtype_b", "dtype_acc", "dtype_out"), dtype)
+        tile = {key: int(match[key]) for key in ("tile_m", "tile_n", "tile_k")}
+        return {"op": "gemm", "layout": match["layout"].lower(), **types, **tile}
     if match := _SMALL_N.fullmatch(base):
         return {"op": "gemm", "layout": match["layout"].lower()}
     if _SMALL.fullmatch(base):

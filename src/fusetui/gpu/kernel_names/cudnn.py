@@ -168,11 +168,14 @@ _VARIANTS: Final = named("splitK stridedB small medium large interior xregs nhwc
 _OPERATIONS: Final = named(
     """bn_fw=norm.fwd bn_bw=norm.bwd ToNhwcKernel=copy ToNchwKernel=copy wgrad_alg=conv.wgrad
     wgrad2d_=conv.wgrad dgrad_alg=conv.dgrad dgrad_engine=conv.dgrad dgrad2d_=conv.dgrad
+    fft2d_=conv im2col4d_=copy flip_filter=copy scalePackedTensor_=elementwise
     convolve_sgemm=conv conv2d_grouped_direct=conv.fprop pooling_fw=pool.fwd pooling_bw=pool.bwd
     softmax_fw=softmax.fwd softmax_bw=softmax.bwd"""
 )
 _SCOPES: Final = ("cudnn::", "cask_", "cudnn_", "cutlass_cudnn", "cutlass__5x")
-_BASES: Final = tuple(named("fft2d_ nchwTo nhwcTo wgrad_alg wgrad2d_ dgrad bn_fw bn_bw"))
+_BASES: Final = tuple(
+    named("fft2d_ im2col4d_ flip_filter nchwTo nhwcTo wgrad_alg wgrad2d_ dgrad bn_fw bn_bw")
+)
 
 
 def decode(name: str) -> KernelName | None:
@@ -239,6 +242,8 @@ def _decode_cxx(name: str) -> KernelName | None:
         fields["op"] = "conv"
     if "winograd" in (sign.scope + base).lower():
         fields |= {"op": "conv", "algo": "winograd"}
+    if base.startswith("fft2d_"):  # a transform of the FFT convolution, from or to frequencies
+        fields["algo"] = "fft"
     if fields["op"] == "conv":  # what an engine multiplies: `dgrad_engine<float, 512, ...>`
         fields["dtype_a"] = next(map(cxx_type, argument_texts(name, sign, 1)), None)
     short = callee_text(name, sign, base.replace("_kernel", "").removesuffix("Kernel"))

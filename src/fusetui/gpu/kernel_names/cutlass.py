@@ -38,13 +38,15 @@ from .vocabulary import (
 
 _TYPE = "|".join(sorted(CUTLASS, key=len, reverse=True))
 _WRAPPER = late(rf"(?:void )?(?:{SCOPE}cutlass::Kernel2?<)?{SCOPE}(?=cutlass_)")
+_MANGLED_WRAPPER = late(r"_ZN\d{1,3}cutlass\w{0,40}?\d{1,3}Kernel2?I\d{1,4}(?=cutlass_)")
 _BODY = late(
     r"cutlass_(?:(?P<cc>\d{2,3})_)?(?P<class>wmma_tensorop|s?p?tensorop|simt)_"
     rf"(?:(?P<c>{_TYPE})_)?(?P<acc>g[cz]|[shdicz])?(?P<mma>\d{{1,6}})?"
     rf"(?P<math>tf32|bf16|f16|fastaccum|xor|and)?"
     r"(?P<kind>gemm|fprop|dgrad|wgrad)(?P<rest>(?:_[A-Za-z0-9]+)*?)_(?P<tile_m>\d{1,4})"
     r"x(?P<tile_n>\d{1,4})(?:_(?P<tile_k>\d{1,4})x(?P<stages>\d{1,3}))?"
-    r"_(?P<layout>[ntch]{2}|n?[a-z0-9]*hw[a-z0-9]*)(?P<stride>_unity_stride)?_align(?P<align>\d{1,3})"
+    r"_(?P<layout>[ntch]{2}|n?[a-z0-9]*hw[a-z0-9]*)(?![A-Za-z0-9])(?P<stride>_unity_stride)?"
+    r"(?:_align(?P<align>\d{1,3}))?"
 )
 _CLASSES: Final = {
     "simt": "ordinary cores multiply",
@@ -156,8 +158,10 @@ _SHAPED_MEANINGS: Meanings = {
 
 
 def decode2(name: str) -> KernelName | None:
-    wrapper = _WRAPPER.match(name)
-    return decode2_at(name, wrapper.end(), "cutlass2") if wrapper else None
+    wrapper = _WRAPPER.match(name) or _MANGLED_WRAPPER.match(name)
+    if wrapper is None:
+        return None
+    return decode2_at(name, wrapper.end(), "cudnn" if "cudnn" in wrapper[0] else "cutlass2")
 
 
 def decode2_at(name: str, start: int, family: str) -> KernelName | None:
@@ -168,7 +172,7 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
     fields: dict[str, Any] = {"op": "gemm"} if kind == "gemm" else {"op": "conv", "pass_": kind}
     fields |= {**_types2(match), **fields_of(match), "epilogue": epilogue_of(match["rest"])}
     words = [middle[1] if kind != "gemm" and match["rest"] else None]
-    words += [f"a{fields['align']}" if fields["align"] else None]
+    words += [f"a{fields['align']}" if fields.get("align") else None]
     words += [word for word in ("wmma", "simt") if match["class"].startswith(word)]
     words += ["planar" if "_planar" in match["rest"] else None]
     short = gemm_label(fields.get("pass_") or "gemm", fields, *words)
@@ -234,6 +238,36 @@ def decode_cxx(name: str) -> KernelName:
     words = (fields["cluster"], "blockwise" if "blockwise" in head else None)
     short = gemm_label("gemm", fields, *words)
     return build(name, "cutlass3", short, explain(match, _SHAPED_MEANINGS), **fields)
+
+
+_CXX2 = late(
+    r"(?:void )?cutlass::Kernel2?<(?:cutlass::)?(?P<scope>gemm|conv)::kernel::(?P<kernel>\w{1,80})<"
+)
+MAX_TILE_CHARACTERS = 200  # from the kernel's name to its tile
+_THREADBLOCK = late(
+    r"::threadblock::(?:ImplicitGemm|Mma)\w{0,40}<cutlass::gemm::GemmShape<"
+    r"(?P<tile_m>\d{1,4}), ?(?P<tile_n>\d{1,4}), ?(?P<tile_k>\d{1,4})>"
+)
+
+
+def decode_cxx2(name: str) -> KernelName | None:
+    """The record of a kernel of 2.x that was written as C++ and has no procedural name:
+    `void cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::gemm::threadblock::MmaPipelined<
+    cutlass::gemm::GemmShape<128, 128, 32>, ...`."""
+    match = _CXX2.match(name)
+    if match is None:
+        return None
+    kernel = match["kernel"]
+    if match["scope"] == "conv":
+        op = "conv" if "Convolution" in kernel else None
+    else:
+        op = "gemm" if "Gemm" in kernel else "gemv" if "Gemv" in kernel else None
+    block = _THREADBLOCK.search(name, match.end() - 1, match.end() + MAX_TILE_CHARACTERS)
+    if op is None or block is None:
+        return build(name, "cutlass2", f"{op or 'cutlass'} {kernel}", op=op)
+    fields = {"op": op, **fields_of(block)}
+    short = gemm_label(op, fields, kernel)
+    return build(name, "cutlass2", short, explain(block, _OUTPUT), **fields)
 
 
 def _inner(target: str) -> str:

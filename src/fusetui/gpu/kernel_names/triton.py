@@ -56,6 +56,15 @@ _CATEGORIES: Final = {
 }
 
 
+_KIND_OF_CATEGORY: Final = {
+    "pointwise": "elementwise",
+    "reduction": "reduction",
+    "persistent_reduction": "reduction",
+    "split_scan": "scan",
+}
+"""What a kernel of a category does, whatever is fused into it; a template, see above."""
+
+
 def decode_inductor(name: str) -> KernelName | None:
     if not name.startswith("triton_"):
         match = _CPP.fullmatch(name) if "cpp_fused" in name[:40] else None
@@ -79,8 +88,7 @@ def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
         parts.append((start, start + len(op), f"operator {op[:80]}; the list is alphabetical"))
         start += len(op) + 1
     parts.append((*match.span("number"), "counts the kernels of one graph; differs between runs"))
-    # Pointwise kernels and templates do what the category says; a reduction may do more.
-    does = "elementwise" if category == "pointwise" else None
+    does = _KIND_OF_CATEGORY.get(category or "")
     if category == "template":
         fit = (of for pattern, of in _TEMPLATES if any(map(pattern.fullmatch, ops or ())))
         does = next(fit, None)
