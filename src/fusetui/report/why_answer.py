@@ -10,6 +10,8 @@ from fusetui.analysis.why.model import CLASSES as PARTS
 from fusetui.analysis.why.model import (
     IDLE,
     LISTED_DEVICE,
+    NEGLIGIBLE_SHARE,
+    CpuWork,
     Gap,
     Share,
     Unknown,
@@ -41,6 +43,7 @@ SHORT_CLASSES: Final = {**CLASSES, "exposed_comm": "exposed comm", "exposed_copy
 """The same where there is less room."""
 
 REASON_ROWS = 4
+NEGLIGIBLE_HEADING = f"negligible findings, each below {percent(NEGLIGIBLE_SHARE, 1)} of the time"
 LISTED_NS = 1_000
 """Shorter gaps are not listed beside findings: some profilers leave 1 ns between any two events."""
 
@@ -351,6 +354,7 @@ def named(name: str) -> str:
 
 TOLD = 3  # in a sentence
 LONGEST_TOLD = 48
+LEAST_TOLD = 0.01  # of the CPU time; an op or function with less is not named in a sentence
 BUSY = 0.8  # from this share of the time asked about on, the GPU itself is the limit
 
 
@@ -362,6 +366,8 @@ def is_limit(found: Why) -> bool:
 
 def breakdown_parts(found: Why) -> list[tuple[str, tuple[Share, ...], int]]:
     """By what the time is divided, its parts, and the time that their shares are of."""
+    if (work := found.cpu_work) is not None:
+        return [(what, shares, work.whole_ns) for what, shares in cpu_parts(work)]
     if (known := found.breakdown) is None:
         return []
     by_kernel = ("kernel", known.kernels, known.kernels_ns)
@@ -373,6 +379,8 @@ def breakdown_text(found: Why, width: int = 0) -> str:
     """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %, ...`; ""
     where the GPU is not the limit. Names are cut, unless nobody sees that."""
     longest = width if isinstance(width, Unseen) else LONGEST_TOLD
+    if found.cpu_work is not None:
+        return _cpu_text(found.cpu_work, longest)
     if found.breakdown is None or not found.breakdown.kernels or not is_limit(found):
         return ""
     told = []
@@ -380,6 +388,27 @@ def breakdown_text(found: Why, width: int = 0) -> str:
         parts = (f"{cut(one.name, longest)} {percent(one.ns, whole)}" for one in some[:TOLD])
         told.append(f"by {what}: {', '.join(parts)}")
     return f"GPU time {'; '.join(told)}."
+
+
+def cpu_parts(found: CpuWork) -> list[tuple[str, tuple[Share, ...]]]:
+    """The time of CPU threads by op, by function, and where they wait; without what is empty."""
+    parts = (
+        ("op", found.ops),
+        ("function", found.functions),
+        ("wait", found.waits),
+    )
+    return [part for part in parts if part[1]]
+
+
+def _cpu_text(found: CpuWork, longest: int) -> str:
+    """`CPU time by op: aten::mm 45 %, ...; by function: work (a.py:7) 30 %, ...`."""
+    told = []
+    for what, some in cpu_parts(found):
+        large = [one for one in some[:TOLD] if one.ns >= LEAST_TOLD * found.whole_ns]
+        shares = (f"{cut(one.name, longest)} {percent(one.ns, found.whole_ns)}" for one in large)
+        if large:
+            told.append(f"by {what}: {', '.join(shares)}")
+    return f"CPU time {'; '.join(told)}." if told else ""
 
 
 def main_reason(gap: Gap) -> str:
