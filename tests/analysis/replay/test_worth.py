@@ -285,7 +285,7 @@ def test_what_is_unknown_comes_before_what_gains_nothing(trace_of: TraceOf) -> N
         (finding("shorter"), shorter(5)(trace)),
     ]
     found = said(trace, *each)
-    assert [one.rule for one in found.findings] == ["none", "shorter", "own time", "nothing"]
+    assert [one.rule for one in found.findings] == ["shorter", "none", "own time", "nothing"]
     own_time = found.findings[2]
     assert own_time.worth_ns == 40_000
     assert "its calls, as what else it does would then run beside" in worth_text(found, own_time)

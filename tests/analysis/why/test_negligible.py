@@ -1,4 +1,4 @@
-"""Findings about less time than is worth a look: under their own heading, where all are asked for."""
+"""Negligible findings: under their own heading, and only where all findings are asked for."""
 
 from __future__ import annotations
 

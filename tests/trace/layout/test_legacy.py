@@ -86,13 +86,3 @@ def test_other_slices_keep_what_their_category_tells(
 ) -> None:
     (found,) = roles(legacy(("aten::add", pid, 0, 10), **keys)).values()
     assert found == (Role.PYTHON if keys else Role.OTHER)
-
-
-def test_what_torch_exports_today(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    with torch.autograd.profiler.profile(use_kineto=False) as profile:
-        torch.ones(4) + 1
-    path = tmp_path / "legacy.json"
-    profile.export_chrome_trace(str(path))
-    found = roles(open_trace(str(path)))
-    assert found["CPU functions aten::add"] == Role.OP

@@ -114,8 +114,8 @@ def test_compilation(found: Ask, event: Make) -> None:
     (finding,) = found("cpu-compilation", compiling(event))
     assert finding.at_stake_ns == 120_000
     assert finding.text == (
-        "torch.compile or Triton compiles for 120 us (40 % of the 300 us recorded): 2 compilations, "
-        "in 2 of 3 steps."
+        "torch.compile or Triton compiles for 120 us (40 % of the 300 us recorded): 2 "
+        "compilations, in 2 of 3 steps."
     )
 
 

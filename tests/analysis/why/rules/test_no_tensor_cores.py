@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .conftest import Ask, Lack
-from .work import A100, SGEMM, work
+from .work import A100, ADD, SGEMM, work
 
 V100 = {"deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-16GB", "numSms": 80}]}
 T4 = {"deviceProperties": [{"id": 0, "name": "Tesla T4", "numSms": 40}]}
