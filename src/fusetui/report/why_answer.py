@@ -11,7 +11,6 @@ from fusetui.analysis.why.model import (
     IDLE,
     LISTED_DEVICE,
     NEGLIGIBLE_SHARE,
-    CpuWork,
     Gap,
     Share,
     Unknown,
@@ -21,6 +20,7 @@ from fusetui.analysis.why.model import (
     totals,
     working,
 )
+from fusetui.report.cpu_words import cpu_parts, cpu_text
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells
 from fusetui.text.figures import count, duration, percent, plural, unit_of
@@ -354,7 +354,6 @@ def named(name: str) -> str:
 
 TOLD = 3  # in a sentence
 LONGEST_TOLD = 48
-LEAST_TOLD = 0.01  # of the CPU time; an op or function with less is not named in a sentence
 BUSY = 0.8  # from this share of the time asked about on, the GPU itself is the limit
 
 
@@ -380,7 +379,7 @@ def breakdown_text(found: Why, width: int = 0) -> str:
     where the GPU is not the limit. Names are cut, unless nobody sees that."""
     longest = width if isinstance(width, Unseen) else LONGEST_TOLD
     if found.cpu_work is not None:
-        return _cpu_text(found.cpu_work, longest)
+        return cpu_text(found.cpu_work, longest)
     if found.breakdown is None or not found.breakdown.kernels or not is_limit(found):
         return ""
     told = []
@@ -388,27 +387,6 @@ def breakdown_text(found: Why, width: int = 0) -> str:
         parts = (f"{cut(one.name, longest)} {percent(one.ns, whole)}" for one in some[:TOLD])
         told.append(f"by {what}: {', '.join(parts)}")
     return f"GPU time {'; '.join(told)}."
-
-
-def cpu_parts(found: CpuWork) -> list[tuple[str, tuple[Share, ...]]]:
-    """The time of CPU threads by op, by function, and where they wait; without what is empty."""
-    parts = (
-        ("op", found.ops),
-        ("function", found.functions),
-        ("wait", found.waits),
-    )
-    return [part for part in parts if part[1]]
-
-
-def _cpu_text(found: CpuWork, longest: int) -> str:
-    """`CPU time by op: aten::mm 45 %, ...; by function: work (a.py:7) 30 %, ...`."""
-    told = []
-    for what, some in cpu_parts(found):
-        large = [one for one in some[:TOLD] if one.ns >= LEAST_TOLD * found.whole_ns]
-        shares = (f"{cut(one.name, longest)} {percent(one.ns, found.whole_ns)}" for one in large)
-        if large:
-            told.append(f"by {what}: {', '.join(shares)}")
-    return f"CPU time {'; '.join(told)}." if told else ""
 
 
 def main_reason(gap: Gap) -> str:
