@@ -13,6 +13,7 @@ where none does, and nothing if there is no C.
 | torch2 | unless the trace comes from a version of torch before 2.0 |
 | segments | for devices of NVIDIA, likewise: expandable_segments |
 | training | if there is backward work or an optimizer, or no op was recorded |
+| scaler | in training, unless before torch 2.0: torch.amp.GradScaler |
 | serving | in steps of vLLM and SGLang |
 
 A rule is a question with its threshold, what it needs, and a function that answers it; here is also
@@ -209,6 +210,7 @@ def tags_of(facts: Facts) -> frozenset[str]:
     has_torch_2 = not is_before_torch_2(trace)
     compiles = has_torch_2 and (vendor != "nvidia" or major >= TRITON)
     trains = facts.trace.rows_named(BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL)
+    is_training = len(trains) > 0 or not (trace.role == Role.OP).any()
     found = {
         vendor: True,
         "compile": compiles,
@@ -216,7 +218,8 @@ def tags_of(facts: Facts) -> frozenset[str]:
         "pdl": vendor == "nvidia" and major >= HOPPER,
         "torch2": has_torch_2,
         "segments": has_torch_2 and vendor == "nvidia",
-        "training": len(trains) > 0 or not (trace.role == Role.OP).any(),
+        "training": is_training,
+        "scaler": is_training and has_torch_2,
         "serving": facts.spans.are_of_server,
     }
     return frozenset(tag for tag, holds in found.items() if holds and tag)

@@ -82,8 +82,8 @@ def _shape(kernels: Kernels, which: Flags) -> str:
 
 
 HALF = (
-    "torch.autocast('cuda', dtype=torch.float16){training: with torch.amp.GradScaler}: inputs are "
-    "rounded to 10 bits of mantissa"
+    "torch.autocast('cuda', dtype=torch.float16){scaler: with torch.amp.GradScaler|training: with "
+    "torch.cuda.amp.GradScaler}: inputs are rounded to 10 bits of mantissa"
     "{training:, and small gradients vanish without its loss scaling|:, and values beyond 65,504 "
     "overflow}."
 )
