@@ -125,7 +125,10 @@ PART = (
     argument("--to T", "Only up to this time.", dest="end"),
     argument("--device D", "Only the GPU with this number."),
     STEP_BY,
-    flag("--all", "List all gaps, not only the longest; `why` prints all findings too."),
+    flag(
+        "--all",
+        "List all gaps, not only the longest; `why` prints all findings too, also negligible ones.",
+    ),
     RANGE,
 )
 """The part of a trace that a question is about."""

@@ -12,7 +12,7 @@ from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.model import IDLE, Ceiling, DeviceAccount, Finding, Gap, ThreadAccount
 from fusetui.analysis.why.rules import Rule, all_rules, said
 
-DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "training"})
+DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "torch2", "segments", "training"})
 """Of the section about a rule: training on a recent NVIDIA GPU."""
 
 PAGE = (ROOT / "docs" / "why.md").read_text(encoding="utf-8")

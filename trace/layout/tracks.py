@@ -28,6 +28,8 @@ from fusetui.trace.model.categories import (
     GPU_LAYERS,
     LAYER_ORDER,
     LAYERS,
+    LEGACY_CPU,
+    LEGACY_GPU,
     NO_OPS,
     Layer,
     Role,
@@ -105,8 +107,21 @@ def _roles(raw: Raw) -> Kinds:
     by_category = [role(category) for category in raw.categories]
     roles = np.array(by_category or [Role.OTHER], dtype=np.uint8)[raw.category]
     noted = np.array([name.startswith(NO_OPS) for name in raw.names] or [False])[raw.name]
+    _add_legacy_roles(raw, roles)
     roles[noted & (roles == Role.OP)] = Role.ANNOTATION
     return roles
+
+
+def _add_legacy_roles(raw: Raw, roles: Kinds) -> None:
+    """Gives slices without a category their role where the process tells it; see LEGACY_CPU."""
+    uncategorized = np.array([not category for category in raw.categories] or [True])[raw.category]
+    pids = [pid for pid, _, _ in raw.threads]
+    on_cpu = np.array([pid == LEGACY_CPU for pid in pids] or [False])[raw.thread] & uncategorized
+    on_gpu = np.array([pid == LEGACY_GPU for pid in pids] or [False])[raw.thread] & uncategorized
+    roles[on_cpu] = Role.OP
+    is_name_of_op = np.zeros(max(1, len(raw.names)), dtype=np.bool_)
+    is_name_of_op[raw.name[on_cpu]] = True
+    roles[on_gpu] = np.where(is_name_of_op[raw.name[on_gpu]], Role.GPU_ANNOTATION, Role.KERNEL)
 
 
 def _groups(raw: Raw, roles: Kinds) -> tuple[list[Track], Int32s]:

@@ -99,6 +99,13 @@ NO_OPS = (
 steps, optimizers, loaders and replicas, and `## forward ##` of its examples."""
 
 
+LEGACY_CPU, LEGACY_GPU = "CPU functions", "CUDA functions"
+"""The processes of torch's older exporter (`EventList.export_chrome_trace` of
+`torch.autograd.profiler`), whose slices have no category. The second one has the time on the GPU
+between two CUDA events around an op, under the name of that op, or kernels by their own names if
+nvprof had recorded them."""
+
+
 def role(category: str) -> Role:
     """The role of a category, in any case, as that has changed over the years. Every *_runtime and
     *_driver is a call."""

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from fusetui.analysis.why.model import IDLE, Finding, Gap, Unknown, Why
+from fusetui.analysis.why.model import (
+    IDLE,
+    Finding,
+    Gap,
+    Unknown,
+    Why,
+    considerable,
+    negligible,
+)
 from fusetui.report import why_answer as say
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
@@ -30,7 +39,14 @@ BAR = 10  # cells
 WHOLE = 10**9  # that a share is of
 ROWS, BELOW = 6, 7  # lines that the list and the pane below it have at least
 
-Entry = Finding | Gap | Unknown
+
+class Heading(NamedTuple):
+    """A row that names what follows."""
+
+    text: str
+
+
+Entry = Finding | Gap | Unknown | Heading
 
 
 class WhyPage(ListPage):
@@ -73,7 +89,9 @@ class WhyPage(ListPage):
 
     def change(self, state: State) -> str:
         found, cursor = _why(state.side), state.list_of(self.name).cursor
-        wanted = found.wanted[cursor : cursor + 1] if found else ()  # below the findings are gaps
+        if found is None or cursor >= len(considerable(found)):  # gaps, and what is negligible
+            return ""
+        wanted = found.wanted[cursor : cursor + 1]
         return next((one for one in wanted if isinstance(one, str)), "")
 
     def chosen(self, state: State, index: int) -> State:
@@ -90,6 +108,8 @@ class WhyPage(ListPage):
             case Unknown(_, missing, record_with):
                 how = f"; {record_with} does" if record_with else ""
                 return told(state, printable(f"not recorded: {missing}{how}"))
+            case Heading():
+                return told(state, "this row is a heading")
 
     def described(self, state: State) -> Overlay | str:
         match self.under_cursor(state, _entries(state.side)):
@@ -136,9 +156,12 @@ def _below(size: Size) -> int:
 
 
 def entries_of(found: Why) -> tuple[Entry, ...]:
-    """Findings, the longest gaps, and once each what was not recorded."""
+    """Findings, the longest gaps, once each what was not recorded, and last what is negligible,
+    under a heading."""
     unknown = {(one.missing, one.record_with): one for one in found.cannot_tell}
-    return (*found.findings, *found.gaps, *unknown.values())
+    entries: tuple[Entry, ...] = (*considerable(found), *found.gaps, *unknown.values())
+    some = negligible(found)
+    return (*entries, Heading(say.NEGLIGIBLE_HEADING), *some) if some else entries
 
 
 def _entries(side: Side) -> tuple[Entry, ...]:
@@ -223,6 +246,8 @@ def _cells(found: Why, entry: Entry, unit: Unit) -> tuple[str, str, tuple[int, i
             how = f"; to record: {entry.record_with}" if entry.record_with else ""
             text = f"not recorded: {entry.missing}{how}"
             return "", "", (0, WHOLE), text, "faint"
+        case Heading(text):
+            return "", "", (0, WHOLE), text, "strong"
 
 
 def _evidence(state: State, finding: Finding) -> Hits:

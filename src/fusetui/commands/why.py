@@ -45,7 +45,7 @@ def run_why(args: Namespace) -> int:
     if args.json:
         emit_json_of(trace, why_document(found, trace))
     elif args.markdown:
-        emit_of(trace, why_markdown(found))
+        emit_of(trace, why_markdown(found, args.all))
     else:
         emit_of(trace, why_text(found, width(), len(wrapped(notes_of(trace))), args.all))
     return code

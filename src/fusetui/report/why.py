@@ -8,9 +8,19 @@ from itertools import chain
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.analysis.why.model import IDLE, Finding, Gap, Share, Why, WhyDocument
+from fusetui.analysis.why.model import (
+    IDLE,
+    Finding,
+    Gap,
+    Share,
+    Why,
+    WhyDocument,
+    considerable,
+    negligible,
+)
 from fusetui.report import printed
 from fusetui.report.why_answer import (
+    NEGLIGIBLE_HEADING,
     account_columns,
     account_lines,
     account_rows,
@@ -86,7 +96,7 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
 
 def _lacks_first(found: Why, lines: Sequence[str]) -> bool:
     """Whether the first finding is not among these lines."""
-    return bool(found.findings) and not any(line.startswith("1. ") for line in lines)
+    return bool(considerable(found)) and not any(line.startswith("1. ") for line in lines)
 
 
 def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:
@@ -115,11 +125,12 @@ GAP_COLUMNS = (
 
 def _breakdown(found: Why, width: int, everything: bool) -> list[str]:
     """What the GPU's time goes to: a sentence where the GPU is the limit, or tables."""
-    if not everything or found.breakdown is None:
-        return folded(breakdown_text(found, width), width)
+    if not everything or not (found.breakdown or found.cpu_work):
+        return folded(printable(breakdown_text(found, width)), width)
     lines: list[str] = []
+    of = "CPU time" if found.cpu_work else "GPU time"
     for what, parts, whole in breakdown_parts(found):
-        columns = [*map(Column, ("GPU time", "share", "count")), Column(what, left=True)]
+        columns = [*map(Column, (of, "share", "count")), Column(what, left=True)]
         lines += ["", *table(columns, _shares(parts, whole), width).split("\n")]
     return lines[1:]
 
@@ -136,11 +147,12 @@ def _findings(found: Why, room: int, width: int, everything: bool = False) -> li
     unsure = folded(doubt_text(found), width)
     ceiling = [*folded(told, width), *unsure]
     if everything:
-        return _fitting(found, ceiling, len(found.findings), room, width)[0]
+        lines = _fitting(found, ceiling, len(found.findings), room, width)[0]
+        return [*lines, *_negligible(found, width)]
     for above, remedy in ((ceiling, 1), (ceiling, 0), (unsure, 1), (unsure, 0)):
         lines, shown = _fitting(found, above, remedy, room, width)
-        if shown or not found.findings:
-            return lines
+        if shown or not considerable(found):
+            return _with_left_out(found, lines, room)
     # No worth is told without the doubt about it.
     return _fitting(found, [], 0, 1 if unsure else room, width)[0]
 
@@ -150,15 +162,32 @@ def _fitting(
 ) -> tuple[list[str], int]:
     """The findings that fit below these lines, the first `remedies` with what to try, and how many
     they are."""
-    lines = [*above]
-    for number, one in enumerate(found.findings, 1):
+    lines, findings = [*above], considerable(found)
+    for number, one in enumerate(findings, 1):
         text = _claim(found, one, number <= remedies)
         more = folded(printable(f"{number}. {text}"), width, "   ")
-        rest = len(found.findings) - number
+        rest = len(findings) - number
         if len(lines) + len(more) > room - bool(rest):
             return [*lines, *left_out(rest + 1, "finding", TEXT_ALL)], number - 1
         lines += more
-    return lines, len(found.findings)
+    return lines, len(findings)
+
+
+def _negligible(found: Why, width: int) -> list[str]:
+    """The findings below the floor, under a heading of their own."""
+    some = negligible(found)
+    lines = ["", NEGLIGIBLE_HEADING] if some else []
+    for number, one in enumerate(some, len(considerable(found)) + 1):
+        lines += folded(printable(f"{number}. {_claim(found, one)}"), width, "   ")
+    return lines
+
+
+def _with_left_out(found: Why, lines: list[str], room: int) -> list[str]:
+    """With how many negligible findings are not shown, if there is room for one more line."""
+    some = negligible(found)
+    if not some or len(lines) >= room:
+        return lines
+    return [*lines, f"({plural(len(some), 'negligible finding')} left out; {TEXT_ALL})"]
 
 
 def _claim(found: Why, one: Finding, tried: bool = True) -> str:
@@ -187,17 +216,25 @@ def gaps_table(gaps: Sequence[Gap], width: int) -> str:
     return table_of(columns, gaps, width)
 
 
-def why_markdown(found: Why) -> str:
-    """The answer, the account, the ceiling, the findings and the longest gaps."""
+def why_markdown(found: Why, everything: bool = False) -> str:
+    """The answer, the account, the ceiling, the findings and the longest gaps; with `everything`
+    also the negligible findings."""
     lines = [f"**{markdown(found.file)}**: {markdown(answer(found))}", ""]
     lines += [*_account(found), ""]
-    for what, parts, whole in breakdown_parts(found) if is_limit(found) else ():
+    of = "CPU time" if found.cpu_work else "GPU time"
+    for what, parts, whole in breakdown_parts(found) if found.cpu_work or is_limit(found) else ():
         rows = [[markdown(name), *figures] for *figures, name in _shares(parts[:SHARES], whole)]
-        lines += [*markdown_table([what, "GPU time", "share", "count"], rows, [0]), ""]
+        lines += [*markdown_table([what, of, "share", "count"], rows, [0]), ""]
     for text in filter(None, (ceiling_text(found), replayed_text(found), doubt_text(found))):
         lines += [markdown(text), ""]
-    lines += [f"{n}. {markdown(_claim(found, one))}" for n, one in enumerate(found.findings, 1)]
-    lines += [""] if found.findings else []
+    findings = considerable(found)
+    lines += [f"{n}. {markdown(_claim(found, one))}" for n, one in enumerate(findings, 1)]
+    lines += [""] if findings else []
+    if everything and (some := negligible(found)):
+        lines += [f"{NEGLIGIBLE_HEADING.capitalize()}:", ""]
+        numbered = enumerate(some, len(findings) + 1)
+        lines += [f"{n}. {markdown(_claim(found, one))}" for n, one in numbered]
+        lines += [""]
     if gaps := listed(found)[:MOST_GAPS]:
         columns = [GAP_COLUMNS[n] for n in (0, 1, 3, 6)]
         rows = [[markdown(column.cell(gap)) for column in columns] for gap in gaps]

@@ -10,6 +10,7 @@ from fusetui.analysis.why.model import CLASSES as PARTS
 from fusetui.analysis.why.model import (
     IDLE,
     LISTED_DEVICE,
+    NEGLIGIBLE_SHARE,
     Gap,
     Share,
     Unknown,
@@ -19,6 +20,7 @@ from fusetui.analysis.why.model import (
     totals,
     working,
 )
+from fusetui.report.cpu_words import cpu_parts, cpu_text
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells
 from fusetui.text.figures import count, duration, percent, plural, unit_of
@@ -41,6 +43,7 @@ SHORT_CLASSES: Final = {**CLASSES, "exposed_comm": "exposed comm", "exposed_copy
 """The same where there is less room."""
 
 REASON_ROWS = 4
+NEGLIGIBLE_HEADING = f"negligible findings, each below {percent(NEGLIGIBLE_SHARE, 1)} of the time"
 LISTED_NS = 1_000
 """Shorter gaps are not listed beside findings: some profilers leave 1 ns between any two events."""
 
@@ -362,6 +365,8 @@ def is_limit(found: Why) -> bool:
 
 def breakdown_parts(found: Why) -> list[tuple[str, tuple[Share, ...], int]]:
     """By what the time is divided, its parts, and the time that their shares are of."""
+    if (work := found.cpu_work) is not None:
+        return [(what, shares, work.whole_ns) for what, shares in cpu_parts(work)]
     if (known := found.breakdown) is None:
         return []
     by_kernel = ("kernel", known.kernels, known.kernels_ns)
@@ -373,6 +378,8 @@ def breakdown_text(found: Why, width: int = 0) -> str:
     """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %, ...`; ""
     where the GPU is not the limit. Names are cut, unless nobody sees that."""
     longest = width if isinstance(width, Unseen) else LONGEST_TOLD
+    if found.cpu_work is not None:
+        return cpu_text(found.cpu_work, longest)
     if found.breakdown is None or not found.breakdown.kernels or not is_limit(found):
         return ""
     told = []

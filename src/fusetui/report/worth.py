@@ -116,6 +116,8 @@ def replayed_text(found: Why) -> str:
     if (both := found.together) is None:
         return ""
     which = f"first {both.findings} findings" if both.findings > 1 else "first finding"
+    if any(one.worth_ns is None for one in found.findings[: both.findings]):
+        which += " that can be replayed"
     times = f"{duration(both.before_ns)} would take {duration(both.after_ns)}"
     whole = "a step" if found.worth_of == "step" else "the span"
     return f"With the {which} mended, {whole} of {times}."

@@ -219,8 +219,9 @@ def test_what_limits_the_time_is_not_told_where_it_is_not_known(trace_of: TraceO
         assert "worth 10 us" not in lines or "Not understood" in lines
 
 
-def test_the_most_worth_comes_first(trace_of: TraceOf) -> None:
-    """Then what has none by what is at stake; notes last. Each keeps its change."""
+def test_the_largest_gain_comes_first(trace_of: TraceOf) -> None:
+    """Where it is unknown, the upper bound counts in its place; notes come last. Each finding keeps
+    its change."""
     trace = trace_of(gpu_bound())
     each = [
         (finding("note", None), None),
@@ -230,12 +231,51 @@ def test_the_most_worth_comes_first(trace_of: TraceOf) -> None:
         (finding("large"), shorter(10)(trace)),
     ]
     found = said(trace, *each)
-    rules = ["large", "small", "more", "none", "note"]
+    rules = ["more", "large", "none", "small", "note"]
     assert [one.rule for one in found.findings] == rules
-    assert [one is None for one in found.wanted] == [False, False, True, True, True]
+    assert [one is None for one in found.wanted] == [True, False, True, False, True]
+    assert found.findings[1].worth_ns == 50_000
+    assert found.findings[3].worth_ns == 5_000
 
 
-def test_what_is_unknown_comes_before_what_is_worth_nothing(trace_of: TraceOf) -> None:
+def test_an_upper_bound_counts_with_its_part_of_a_step(trace_of: TraceOf) -> None:
+    """Of three steps: 24 us in all are 8 us a step, less than the 10 us that are gained in each."""
+    trace = trace_of(stepped(100, 100, 100))
+    gained = finding("gained", 30_000), shorter(10)(trace)
+    for at_stake_ns, rules in ((24_000, ["gained", "unknown"]), (33_000, ["unknown", "gained"])):
+        found = said(trace, gained, (finding("unknown", at_stake_ns), None))
+        assert [one.rule for one in found.findings] == rules
+
+
+def test_no_upper_bound_counts_with_more_than_the_step(trace_of: TraceOf) -> None:
+    """Both exceed the span, so the one with more time comes first, with any gain beside it."""
+    trace = trace_of(gpu_bound())
+    whole = said(trace, (finding(), shorter(10)(trace))).worth_before_ns
+    assert whole is not None
+    each = (finding("more", 3 * whole), None), (finding("much", 2 * whole), None)
+    found = said(trace, *each, (finding("gained"), shorter(10)(trace)))
+    assert [one.rule for one in found.findings] == ["more", "much", "gained"]
+    gained = replace(found.findings[2], worth_ns=whole, at_stake_ns=4 * whole)
+    ranked = sorted([*found.findings[:2], gained], key=lambda one: worth._rank(one, 1, 1, whole))
+    assert [one.rule for one in ranked] == ["gained", "more", "much"]
+
+
+def test_negligible_findings_come_after_notes(trace_of: TraceOf) -> None:
+    trace = trace_of(gpu_bound())
+    little = replace(finding("little"), negligible=True)
+    found = said(trace, (little, shorter(10)(trace)), (finding("note", None), None))
+    assert [one.rule for one in found.findings] == ["note", "little"]
+
+
+def test_what_is_replayed_together_is_named_by_what_can_be(trace_of: TraceOf) -> None:
+    """The first finding has no change that can be replayed."""
+    trace = trace_of(gpu_bound())
+    each = (finding("unknown", 99_000), None), (finding("known"), shorter(10)(trace))
+    text = replayed_text(said(trace, *each, together=1))
+    assert text.startswith("With the first finding that can be replayed mended, ")
+
+
+def test_what_is_unknown_comes_before_what_gains_nothing(trace_of: TraceOf) -> None:
     """And a CPU that takes no time counts with what is at stake, though it is worth 40."""
     trace = trace_of(synced())
     each = [
@@ -245,11 +285,10 @@ def test_what_is_unknown_comes_before_what_is_worth_nothing(trace_of: TraceOf) -
         (finding("shorter"), shorter(5)(trace)),
     ]
     found = said(trace, *each)
-    assert [one.rule for one in found.findings] == ["shorter", "own time", "none", "nothing"]
-    assert found.findings[1].worth_ns == 40_000
-    assert "its calls, as what else it does would then run beside" in (
-        worth_text(found, found.findings[1])
-    )
+    assert [one.rule for one in found.findings] == ["shorter", "none", "own time", "nothing"]
+    own_time = found.findings[2]
+    assert own_time.worth_ns == 40_000
+    assert "its calls, as what else it does would then run beside" in worth_text(found, own_time)
 
 
 def test_where_calls_that_wait_were_left_out_nothing_has_a_worth(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,10 +14,11 @@ from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.rules import all_rules, said, tags_of
+from fusetui.analysis.why.versions import SINCE, TORCH_2, with_versions
 from fusetui.report.whatif import NOTES
 from fusetui.trace import Trace
 
-DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "training"})
+DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "torch2", "segments", "training"})
 FOREIGN = {
     "amd": re.compile(r"nvidia|\bcuda[A-Z]|CUDA_|cuBLAS|cuDNN|CUPTI|Hopper|_CTAS|expandable"),
     "intel": re.compile(
@@ -64,7 +65,8 @@ def test_what_is_said_of_every_device_names_no_vendor() -> None:
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
 def test_without_a_compiler_no_remedy_is_to_compile(rule: Any) -> None:
-    if rule.id != "recompilation":  # which finds a compiler at work
+    if rule.id not in ("recompilation", "cpu-compilation", "first-compiled-kernels"):
+        # which find a compiler at work
         assert "torch.compile" not in said(rule.remedy, DEFAULT - {"compile", "graphs"})
 
 
@@ -79,16 +81,62 @@ def test_inference_has_no_optimizer_and_no_buckets() -> None:
     [
         (
             device(name="NVIDIA H100 80GB HBM3", computeMajor=9),
-            {"nvidia", "compile", "graphs", "pdl"},
+            {"nvidia", "segments", "compile", "graphs", "pdl"},
         ),
-        (device(name="Quadro GP100", computeMajor=6), {"nvidia"}),
+        (device(name="Quadro GP100", computeMajor=6), {"nvidia", "segments"}),
         (device(name="AMD Radeon Graphics", computeMajor=9), {"amd", "compile", "graphs"}),
         ({"roctracer_version": 4.1}, {"amd", "compile", "graphs"}),
         (device(name="Intel(R) Data Center GPU Max 1550"), {"intel", "compile"}),
     ],
 )
 def test_the_device_decides(tags: Callable[..., Any], keys: Any, expected: set[str]) -> None:
-    assert tags(OPS, **keys) == expected
+    assert tags(OPS, **keys) == {"torch2", *expected}
+
+
+def of_2021(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With categories as torch wrote them before 2.0."""
+    categories = {"cpu_op": "Operator", "cuda_runtime": "Runtime", "kernel": "Kernel"}
+    return [{**one, "cat": categories[one["cat"]]} for one in events]
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
+def test_a_trace_from_before_torch_2_gets_no_setting_of_torch_2(
+    tags: Callable[..., Any], rule: Any
+) -> None:
+    if rule.id in ("recompilation", "cpu-compilation", "first-compiled-kernels"):
+        return  # which find torch 2.0 at work
+    text = said(rule.remedy, tags(of_2021(OPS), **device(name="Tesla V100", computeMajor=7)))
+    for setting, since in SINCE.items():
+        is_upgrade = "After an update to torch 2.0: " in text
+        assert since < TORCH_2 or setting not in text or is_upgrade, setting
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "expected"),
+    [
+        ("aten::add", {}, "torch.compile fuses. Needs torch 2.0 for torch.compile."),
+        ("aten::add", {"baseTimeNanoseconds": 1_700_000_000}, "torch.compile fuses."),
+        ("Torch-Compiled Region: 0/0", {}, "torch.compile fuses."),
+    ],
+)
+def test_the_version_that_a_setting_needs_is_named_where_it_is_unknown(
+    trace_of: Callable[..., Trace],
+    event: Callable[..., Any],
+    name: str,
+    keys: Any,
+    expected: str,
+) -> None:
+    trace = trace_of([event(name, 0, 10)], **keys)
+    assert with_versions("torch.compile fuses.", trace) == expected
+
+
+def test_settings_of_one_version_are_named_together(
+    trace_of: Callable[..., Trace], event: Callable[..., Any]
+) -> None:
+    text = with_versions("torch.compile, fused=True, TORCH_LOGS.", trace_of([event()]))
+    assert text.endswith(
+        " Needs torch 2.0 for torch.compile and fused=True, torch 2.1 for TORCH_LOGS."
+    )
 
 
 @pytest.mark.parametrize(

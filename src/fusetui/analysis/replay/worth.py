@@ -49,6 +49,10 @@ from fusetui.trace.model.memo import once
 MOST = 6_000_000
 """Nodes that are replayed for all findings of a trace, unless that is asked for: about 2 s."""
 NODES = 3  # of a GPU event and its launch
+HAPPEN_ONCE = ("warm-up", "recompilation", "first-compiled-kernels")
+"""Rules about what happens once, however many steps were recorded."""
+RANK_OF_GAINS, RANK_OF_NO_GAIN, RANK_OF_NOTES, RANK_OF_NEGLIGIBLE = range(4)
+"""In which order findings come: those that save time, those that save none, notes, negligible."""
 RUNS = 4  # of one change as long as to make the graph, and what is known of it, takes
 
 
@@ -74,7 +78,9 @@ def with_worth(
         else:
             told.append(replace(finding, worth_note=after))
     steps = len(steps_of(trace, by))
-    order = sorted(range(len(told)), key=lambda n: _by_worth(told[n], max(steps, 1)))
+    whole_ns = median(before.lengths)
+    counts = max(steps, 1), max(len(found.devices), 1)
+    order = sorted(range(len(told)), key=lambda n: _rank(told[n], *counts, whole_ns))
     first = [wanted[n] for n in order if told[n].worth_ns is not None][:together]
     both, made = _after(trace, graph, first, by) if first else None, None
     if isinstance(both, Then):
@@ -86,7 +92,7 @@ def with_worth(
         findings=tuple(told[n] for n in order),
         wanted=tuple(wanted[n] for n in order),
         worth_of="step" if steps else "span",
-        worth_before_ns=median(before.lengths),
+        worth_before_ns=whole_ns,
         residuals=residuals_of(trace),
         residual_share=max(unknown),
         together=made,
@@ -128,16 +134,28 @@ def _with(
     return replace(finding, worth_ns=saved, worth_share=saved / max(whole, 1), worth_note=note)
 
 
-def _by_worth(finding: Finding, steps: int) -> tuple[int, int, int]:
-    """The most worth first, then those of which it is unknown by what is at stake, then what is
-    worth nothing; notes last. A CPU that takes no time at all also hides what other findings are
-    about: that counts with what is at stake."""
-    worth, stake = finding.worth_ns, finding.at_stake_ns
+def _rank(finding: Finding, steps: int, devices: int, whole_ns: int) -> tuple[int, int, int]:
+    """The key by which findings are sorted: the largest estimated gain first; where that is
+    unknown, the upper bound counts in its place, as the part of one step and one device, and no
+    more than that step or span (`whole_ns`). Then come those that gain nothing, then
+    notes, and negligible ones last.
+
+    A CPU that takes no time at all also hides what other findings are about: such a gain counts
+    with no more than its upper bound.
+    """
+    bound_ns = min((finding.at_stake_ns or 0) // (steps * devices), whole_ns)
+    if finding.at_stake_ns is None:
+        return RANK_OF_NOTES, 0, 0
+    if finding.negligible:
+        return RANK_OF_NEGLIGIBLE, 0, -finding.at_stake_ns
+    if finding.worth_ns is None:
+        return RANK_OF_GAINS, -bound_ns, -finding.at_stake_ns
+    if (finding.worth_share or 0.0) * NOTHING <= 1:
+        return RANK_OF_NO_GAIN, 0, -finding.at_stake_ns
+    gain_ns = finding.worth_ns
     if finding.worth_note == "own_time":
-        worth = min(worth or 0, (stake or 0) // steps)
-    nothing = worth is not None and (finding.worth_share or 0.0) * NOTHING <= 1
-    tier = 3 if stake is None else 2 if nothing else int(worth is None)
-    return tier, -(worth or 0), -(stake or 0)
+        gain_ns = min(gain_ns, finding.at_stake_ns // steps)
+    return RANK_OF_GAINS, -gain_ns, -finding.at_stake_ns
 
 
 def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
@@ -145,7 +163,7 @@ def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
     if finding.at_stake_ns is None:
         return "note"
     if wanted is None:
-        return "warm_up" if finding.rule in ("warm-up", "recompilation") else "no_change"
+        return "warm_up" if finding.rule in HAPPEN_ONCE else "no_change"
     told: dict[type[Any], WorthNote] = {Hurried: "own_time", Unawaited: "at_most"}
     return told.get(type(wanted))
 

@@ -10,9 +10,10 @@ import msgspec
 from fusetui.analysis.questions import collectives, memory
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.causes import module_text
+from fusetui.analysis.why.cpu_work import cpu_work
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text
-from fusetui.analysis.why.model import LISTED_DEVICE, Breakdown, Share, Unknown, Why
+from fusetui.analysis.why.model import LISTED_DEVICE, Breakdown, CpuWork, Share, Unknown, Why
 from fusetui.analysis.why.rules import answer_early, findings_of, lacks_of
 from fusetui.analysis.why.selection import Question, Selection, account_of, asked, on_this_device
 from fusetui.gpu.kernel_names import decode
@@ -51,12 +52,17 @@ def explained(question: Question) -> tuple[Why, Facts]:
         modules=modules.modules if modules else None,
         module_times=modules,
         breakdown=breakdown_of(facts.kernels, modules) if found.devices else None,
+        cpu_work=None if found.devices else _cpu_work(facts),
         families=facts.kernels.family_ns,
         below=below,
         left_out=int(facts.steady is not facts),
         lacks=lacks,
     )
     return answers, facts
+
+
+def _cpu_work(facts: Facts) -> CpuWork:
+    return cpu_work(facts.accounts, facts.whole)
 
 
 def _without_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Unknown]:

@@ -17,7 +17,14 @@ from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
-from fusetui.analysis.why.warming import Once, StepExtents, slow_first_step, step_extents, warm_up
+from fusetui.analysis.why.warming import (
+    TIMES,
+    Once,
+    StepExtents,
+    slow_first_step,
+    step_extents,
+    warm_up,
+)
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
@@ -43,6 +50,11 @@ COMPILER = late(
 )
 """Annotations of torch/_dynamo/utils.py (dynamo_timed), and frames of Dynamo, Inductor and Triton
 that run only when something is compiled."""
+
+
+COMPILED = late(r"\Atriton_[a-z]{3}_fused")
+"""How the names begin that Inductor gives to the kernels that it generates."""
+COMPILING_NS = 100_000_000  # unrecorded time; in less of it nothing is compiled
 
 
 @memo()
@@ -100,10 +112,18 @@ class Facts:
 
     @cached_property
     def span_ns(self) -> int:
-        """Of each device from its first to its last event, or the window, added up."""
+        """Of each device from its first to its last event, or the window, added up; without a
+        device, what was recorded."""
+        if not self.devices:
+            return self.end_ns - self.begin_ns
         if self.window:
             return len(self.devices) * (self.end_ns - self.begin_ns)
         return sum(int((line.end_ns - line.begin_ns).sum()) for line in self.lines)
+
+    @cached_property
+    def whole(self) -> Cover:
+        """The window, or all that was recorded."""
+        return Cover(np.array([self.begin_ns]), np.array([self.end_ns]))
 
     @cached_property
     def idle(self) -> Idle:
@@ -184,8 +204,46 @@ class Facts:
 
     @cached_property
     def explained(self) -> Cover:
-        """The time that data-loading, recompilation and warm-up claim."""
+        """The time that data-loading, recompilation, warm-up and first-compiled-kernels claim."""
+        idle, first = self.idle, self.before_first_runs
+        compiling = union(idle.begin[first], idle.called[first])
+        return joined(self._claimed_by_slices, compiling)
+
+    @cached_property
+    def _claimed_by_slices(self) -> Cover:
         return joined(self.loading, self.compiling, self.warming)
+
+    @cached_property
+    def before_first_runs(self) -> Rows:
+        """The gaps that end with the first run of a kernel that torch.compile generated, and in
+        which a compiler probably ran unrecorded: long ones, compared with those before later runs
+        of that kernel too, for most of which nothing was recorded of the launching thread."""
+        trace, idle = self.trace, self.idle
+        events = idle.event
+        is_compiled = trace.matching(events, COMPILED.match) & (trace.role[events] == Role.KERNEL)
+        places = np.flatnonzero(is_compiled)
+        unrecorded_ns = self.unclaimed_ns[Host.NOTHING]
+        all_runs = trace.rows_of(Role.KERNEL)
+        all_runs = all_runs[np.isin(trace.name[all_runs], trace.name[events[places]])]
+        all_runs = all_runs[np.argsort(trace.start[all_runs], kind="stable")]
+        first_runs = all_runs[np.unique(trace.name[all_runs], return_index=True)[1]]
+        is_first = np.isin(events[places], first_runs)
+        longest_later_ns = np.zeros(len(trace.names), dtype=np.int64)
+        later = places[~is_first]
+        np.maximum.at(longest_later_ns, trace.name[events[later]], unrecorded_ns[later])
+        first = places[is_first]
+        is_long = unrecorded_ns[first] >= COMPILING_NS
+        is_long &= unrecorded_ns[first] >= TIMES * longest_later_ns[trace.name[events[first]]]
+        is_long &= 2 * unrecorded_ns[first] > idle.host[:, first].sum(axis=0)
+        found: Rows = first[is_long]
+        return found
+
+    @cached_property
+    def unclaimed_ns(self) -> Int64s:
+        """The host parts of gaps, [Host, gaps], without data loading, recorded compilation and
+        warm-up."""
+        found: Int64s = self.idle.host - self.host_under(self._claimed_by_slices)
+        return found
 
     @cached_property
     def late(self) -> Int64s:

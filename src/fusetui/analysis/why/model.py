@@ -137,6 +137,19 @@ class Breakdown(msgspec.Struct, frozen=True):
     modules_ns: int
 
 
+class CpuWork(msgspec.Struct, frozen=True):
+    """What the time of the threads that run ops (of all, if none does) goes to where there is no
+    GPU event: by name, the longest first, how long each was the innermost slice (ns)."""
+
+    whole_ns: int  # of all ops, runtime calls, functions and waits
+    ops: tuple[Share, ...]  # and runtime calls
+    functions: tuple[Share, ...]
+    waits: tuple[Share, ...]
+
+
+NEGLIGIBLE_SHARE = 0.005
+"""Of the span, or of the steps together where those are shorter. A finding with a smaller upper
+bound is negligible: it comes last, and only where all findings are asked for."""
 NOTHING = 2000  # a smaller part of the time is worth nothing
 DOUBTFUL = 0.05  # from this share on that is not understood, an answer by a replay begins with that
 
@@ -164,6 +177,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     worth_ns: int | None = None  # of a step, else of the span, saved by a replay with its change
     worth_share: float | None = None
     worth_note: WorthNote | None = "left_out"
+    negligible: bool = False  # its upper bound is below NEGLIGIBLE_SHARE of the time
 
 
 class Together(msgspec.Struct, frozen=True):
@@ -207,6 +221,7 @@ class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
     together: Together | None = None
     cannot_tell: tuple[Unknown, ...]
     cpu: tuple[ThreadAccount, ...]
+    cpu_work: CpuWork | None = None  # None with GPU events
 
 
 class Shorter(msgspec.Struct, frozen=True, eq=False):
@@ -254,6 +269,16 @@ class Why(WhyDocument, frozen=True, kw_only=True):
     wanted: tuple[Wanted | None, ...] = ()  # of each finding, what would be done about it
     left_out: int = 0  # first steps of which rules about kernels do not speak
     lacks: dict[str, str] = {}  # what was not recorded, and what records it: see recorded.py
+
+
+def considerable(found: Why) -> tuple[Finding, ...]:
+    """The findings that are not negligible, which come first."""
+    return tuple(one for one in found.findings if not one.negligible)
+
+
+def negligible(found: Why) -> tuple[Finding, ...]:
+    """The findings below the floor, which come last."""
+    return tuple(one for one in found.findings if one.negligible)
 
 
 CLASSES = ("compute", "exposed_comm", "exposed_copy", "idle")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.idle_time import IdleTime, idle_times
-from fusetui.analysis.why.model import IDLE, Why
+from fusetui.analysis.why.model import IDLE, Why, considerable
 from fusetui.commands.web.html import (
     Cell,
     ColumnHead,
@@ -112,7 +112,7 @@ def _findings(found: Why) -> Iterator[str]:
     about_all = (ceiling_text(found), replayed_text(found), doubt_text(found))
     yield from (f"<p>{text(said)}</p>" for said in about_all if said)
     items = []
-    for one in found.findings:
+    for one in considerable(found):
         said = " ".join(filter(None, (one.text, worth_text(found, one))))
         tried = f'<br><span class="faint">Try: {text(one.try_)}</span>' if one.try_ else ""
         items.append(f"<li>{text(said)}{tried}</li>")

@@ -84,7 +84,8 @@ def test_attention(found: Ask) -> None:
     events = work(("aten::_flash_attention_forward", FLASH, 1_500), args=args)
     (finding,) = found("far-from-peak", events, **A100)
     assert finding.at_stake_ns == 1_500_000 - 1_013_562
-    assert finding.try_ == "Another backend of attention (torch.nn.attention.sdpa_kernel)."
+    assert finding.try_ is not None
+    assert finding.try_.startswith("Another backend of attention (torch.nn.attention.sdpa_kernel).")
 
 
 def test_a_softmax_far_from_the_bandwidth(found: Ask) -> None:

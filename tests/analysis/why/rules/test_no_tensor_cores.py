@@ -34,11 +34,20 @@ def test_devices_of_compute_capability_7_have_float16(
     found: Ask, device: dict[str, Any], saved: int
 ) -> None:
     """V100: 15.7 of 125 TFLOP/s; T4: 8.1 of 65; RTX 2080 Ti: 14.2 of 56.9."""
-    (finding,) = found("no-tensor-cores", work(("aten::mm", SGEMM, 80)), **device)
+    products = ("aten::mm", SGEMM, 80), ("AddmmBackward0", ADD, 1)
+    (finding,) = found("no-tensor-cores", work(*products), **device)
     assert finding.at_stake_ns == saved
     assert "multiplies float16" in finding.text
     assert finding.try_ is not None
     assert "GradScaler" in finding.try_
+
+
+def test_no_gradient_is_scaled_in_inference(found: Ask) -> None:
+    (finding,) = found("no-tensor-cores", work(("aten::mm", SGEMM, 80)), **V100)
+    assert finding.try_ is not None
+    assert "dtype=torch.float16): inputs are rounded to 10 bits" in finding.try_
+    assert "GradScaler" not in finding.try_
+    assert "gradients" not in finding.try_
 
 
 def test_where_tf32_is_no_faster_it_is_no_advice(found: Ask) -> None:

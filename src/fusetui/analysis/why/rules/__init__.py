@@ -10,7 +10,10 @@ where none does, and nothing if there is no C.
 | compile | if torch.compile has a code generator for the device |
 | graphs | if besides there are graphs: torch.cuda.graph |
 | pdl | on Hopper and later: programmatic dependent launch |
+| torch2 | unless the trace comes from a version of torch before 2.0 |
+| segments | for devices of NVIDIA, likewise: expandable_segments |
 | training | if there is backward work or an optimizer, or no op was recorded |
+| scaler | in training, unless before torch 2.0: torch.amp.GradScaler |
 | serving | in steps of vLLM and SGLang |
 
 A rule is a question with its threshold, what it needs, and a function that answers it; here is also
@@ -33,8 +36,15 @@ import numpy as np
 from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text
-from fusetui.analysis.why.model import LISTED_DEVICE, Finding, Unknown, Wanted
+from fusetui.analysis.why.model import (
+    LISTED_DEVICE,
+    NEGLIGIBLE_SHARE,
+    Finding,
+    Unknown,
+    Wanted,
+)
 from fusetui.analysis.why.selection import activity_to_add
+from fusetui.analysis.why.versions import is_before_torch_2, with_versions
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
@@ -198,14 +208,19 @@ def tags_of(facts: Facts) -> frozenset[str]:
         vendor = "amd"
     majors = [one.get("computeMajor") for one in device_properties(trace).values()]
     major = min((one for one in majors if isinstance(one, int)), default=HOPPER)
-    compiles = vendor != "nvidia" or major >= TRITON
+    has_torch_2 = not is_before_torch_2(trace)
+    compiles = has_torch_2 and (vendor != "nvidia" or major >= TRITON)
     trains = facts.trace.rows_named(BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL)
+    is_training = len(trains) > 0 or not (trace.role == Role.OP).any()
     found = {
         vendor: True,
         "compile": compiles,
         "graphs": compiles and vendor != "intel",
         "pdl": vendor == "nvidia" and major >= HOPPER,
-        "training": len(trains) > 0 or not (trace.role == Role.OP).any(),
+        "torch2": has_torch_2,
+        "segments": has_torch_2 and vendor == "nvidia",
+        "training": is_training,
+        "scaler": is_training and has_torch_2,
         "serving": facts.spans.are_of_server,
     }
     return frozenset(tag for tag, holds in found.items() if holds and tag)
@@ -224,8 +239,8 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 class Answers(NamedTuple):
-    """What the rules find, the most time at stake first and notes last; what they cannot tell; and
-    by rule the time at stake (ns) that is too little for a finding."""
+    """What the rules find, the largest upper bound first, then notes, then what is negligible; what
+    they cannot tell; and by rule the time at stake (ns) that is too little for a finding."""
 
     findings: tuple[Finding, ...]
     wanted: tuple[Wanted | None, ...]  # of each finding
@@ -259,9 +274,26 @@ def findings_of(facts: Facts) -> Answers:
         wholes = [other.at_stake_ns or 0 for other, _ in found if other.rule == one.part_of]
         if (one.at_stake_ns or 0) > max(wholes, default=-1):
             found[n] = msgspec.structs.replace(one, part_of=None), wanted
-    found.sort(key=lambda both: (both[0].at_stake_ns is None, -(both[0].at_stake_ns or 0)))
+    least_ns = NEGLIGIBLE_SHARE * _compared_time_ns(facts)
+    for n, (one, wanted) in enumerate(found):
+        if one.at_stake_ns is not None and one.at_stake_ns < least_ns:
+            found[n] = msgspec.structs.replace(one, negligible=True), wanted
+    found.sort(key=lambda both: _by_upper_bound(both[0]))
     findings, changes = zip(*found, strict=True) if found else ((), ())
     return Answers(findings, changes, tuple(unknown), below)
+
+
+def _by_upper_bound(finding: Finding) -> tuple[bool, bool, int]:
+    return finding.negligible, finding.at_stake_ns is None, -(finding.at_stake_ns or 0)
+
+
+def _compared_time_ns(facts: Facts) -> int:
+    """What an upper bound is compared with to see whether it is negligible: the span, or the steps
+    together if those are shorter, added up over the devices."""
+    if facts.window is not None or not len(facts.spans):
+        return facts.span_ns
+    steps_ns = int((facts.spans.end - facts.spans.start).sum())
+    return min(facts.span_ns, max(1, len(facts.devices)) * steps_ns)
 
 
 @memo(MANY)
@@ -304,7 +336,7 @@ def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Fi
         share=claim.at_stake_ns / facts.span_ns if known and claim.at_stake_ns else None,
         why_likely=claim.why_likely,
         evidence=claim.rows or (() if which is None else facts.kernels.heaviest(which)),
-        try_=said(claim.remedy or rule.remedy, tags),
+        try_=with_versions(said(claim.remedy or rule.remedy, tags), facts.trace),
         part_of=claim.part_of,
         thresholds=rule.thresholds,
     )

@@ -38,7 +38,7 @@ CAUSES = (alignment, few_blocks, no_tensor_cores, unfused_attention)
 @Rule(
     needs=("input shapes", LISTED_DEVICE),
     remedy="Other sizes or layouts (multiples of 64, contiguous inputs, channels_last), another "
-    f"backend of attention (torch.nn.attention.sdpa_kernel), {LIBRARIES}.",
+    f"backend of attention{{torch2: (torch.nn.attention.sdpa_kernel)}}, {LIBRARIES}.",
     thresholds={"near": NEAR, "shortest_ns": SHORTEST_NS},
     of_kernels=True,
 )
@@ -85,7 +85,9 @@ def _remedy(facts: Facts, far: Flags) -> str:
     ways = {
         f"sizes that are multiples of {MULTIPLE}": any(side and side % MULTIPLE for side in sides),
         "the memory format channels_last": any(not NHWC.search(names[name]) for name in layouts),
-        "another backend of attention (torch.nn.attention.sdpa_kernel)": "attention" in kinds,
+        "another backend of attention{torch2: (torch.nn.attention.sdpa_kernel)}": (
+            "attention" in kinds
+        ),
         "contiguous inputs": bool(kinds & {"softmax", "norm"}),
         LIBRARIES: bool(kinds & {"matmul", "conv"}),
     }

@@ -260,7 +260,8 @@ FARTHEST = 6  # kernels between a product and the softmax
 
 @Rule(
     needs=("CPU ops",),
-    remedy='torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
+    remedy="{torch2:|:After an update to torch 2.0: }"
+    'torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
     "transformers); its sums are rounded in another order.",
     thresholds={"farthest": FARTHEST},
     of_kernels=True,

@@ -274,7 +274,8 @@ LEAST_SHARE = 0.02  # of the span: the kernels, and the gaps before them
 
 @Rule(
     needs=("launch calls", "CPU ops", "annotations"),
-    remedy="optimizer(..., fused=True), or foreach=True if there is no fused one.",
+    remedy="optimizer(..., {torch2:fused=True), or foreach=True if there is no fused one"
+    "|:foreach=True)}.",
     thresholds={"fewest": FEWEST, "short_ns": SHORT_NS, "least_share": LEAST_SHARE},
     of_kernels=True,
 )

@@ -39,8 +39,8 @@ CHECKPOINT = "CheckpointFunctionBackward"
 
 @Rule(
     needs=("Python frames and modules",),
-    remedy="As far as memory allows, checkpoint fewer modules, or keep the results of their "
-    "products: torch.utils.checkpoint.create_selective_checkpoint_contexts.",
+    remedy="As far as memory allows, checkpoint fewer modules{torch2:, or keep the results of "
+    "their products: torch.utils.checkpoint.create_selective_checkpoint_contexts}.",
     of_kernels=True,
 )
 def recompute(facts: Facts) -> Iterator[Claim]:
@@ -66,7 +66,7 @@ UNUSED = 0.2  # of what is reserved was never allocated at once
 
 
 @Rule(
-    remedy="{nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and }"
+    remedy="{segments:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and }"
     "torch.{intel:xpu|:cuda}.empty_cache() once between phases of different sizes.",
     thresholds={"nearly_full": NEARLY_FULL, "unused": UNUSED},
     reads=True,

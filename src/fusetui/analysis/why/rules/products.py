@@ -84,8 +84,10 @@ def _shape(kernels: Kernels, which: Flags) -> str:
 
 
 HALF = (
-    "torch.autocast('cuda', dtype=torch.float16) with torch.amp.GradScaler: inputs are rounded to "
-    "10 bits of mantissa, and small gradients vanish without its loss scaling."
+    "torch.autocast('cuda', dtype=torch.float16){scaler: with torch.amp.GradScaler|training: with "
+    "torch.cuda.amp.GradScaler}: inputs are rounded to 10 bits of mantissa"
+    "{training:, and small gradients vanish without its loss scaling|:, and values beyond 65,504 "
+    "overflow}."
 )
 """The remedy where there is neither TF32 nor bfloat16."""
 BFLOAT16 = "autocast to bfloat16: inputs are rounded to 7 bits of mantissa."

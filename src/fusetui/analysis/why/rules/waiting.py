@@ -256,8 +256,8 @@ OFTEN_STEPS = 0.5  # of the steps after the first one: calls of a name in fewer 
 
 @Rule(
     remedy="Let the caching allocator keep its memory: no torch.{intel:xpu|:cuda}.empty_cache() "
-    "in the loop, {nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, "
-    "}and room to spare.",
+    "in the loop, {segments:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against "
+    "fragmentation, }and room to spare.",
     thresholds={"often": OFTEN, "often_steps": OFTEN_STEPS},
     by_launches=True,
 )

@@ -1,0 +1,258 @@
+"""Traces without GPU events: what the threads of the CPU spend their time on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fusetui.analysis.questions.collectives import ON_CPU
+from fusetui.analysis.why.cpu_work import ByKind, NamedTime, by_kind, longest
+from fusetui.analysis.why.facts import Facts, loader_rows
+from fusetui.analysis.why.host import Host
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rules import STACKS, Claim, Rule, is_worth
+from fusetui.analysis.why.rules.waiting import ITSELF, MORE_WORKERS, WORKERS, recompilation
+from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.patterns import late
+from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Rows, distinct
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.intervals import Cover, common, joined, union, without
+
+MOST_OF_IT = 0.5  # of the time of a cause; a name with at least this share is told
+MAIN = 0.8  # of the time of all ops; the thread that runs as much is the program
+LEAST_OWN = 0.10  # of what was recorded; an op or function with a shorter own time is no finding
+
+
+def _profiled(facts: Facts) -> str | None:
+    """Why times of the CPU are only likely; None where no Python stacks were recorded."""
+    return STACKS if facts.has_stacks else None
+
+
+def _cover(facts: Facts, rows: Rows) -> Cover:
+    """When any of these rows runs, within the window (ns of the file)."""
+    return common(union(facts.trace.start[rows], facts.trace.end[rows]), facts.whole)
+
+
+def _recorded(facts: Facts, ns: int) -> str:
+    """`480 ms (60 % of the 800 ms recorded)`."""
+    whole_ns = facts.span_ns
+    return f"{duration(ns)} ({percent(ns, whole_ns)} of the {duration(whole_ns)} recorded)"
+
+
+def _longest_of(trace_times: ByKind, facts: Facts) -> list[NamedTime]:
+    """Ops, functions and waits by name, the longest first."""
+    found = longest(facts.trace, trace_times.ops)
+    found += longest(facts.trace, trace_times.functions)
+    found += longest(facts.trace, trace_times.waits, with_caller=True)
+    return sorted(found, key=lambda one: -one.share.ns)
+
+
+@Rule(
+    without_gpu=True,
+    needs=("annotations", "Python frames and modules"),
+    remedy="DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...) prepares "
+    "batches ahead in other processes; make each sample cheaper, or prepare it once beforehand.",
+)
+def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
+    rows = loader_rows(facts.trace)
+    cover = _cover(facts, rows)
+    if facts.devices or not cover.ns:
+        return
+    mostly = ""
+    for one in _longest_of(by_kind(facts.accounts, cover), facts):
+        if one.share.ns >= MOST_OF_IT * cover.ns and not ITSELF.search(one.share.name):
+            mostly = f", {duration(one.share.ns)} of it in {one.share.name}"
+            break
+    used = distinct(facts.trace.name[rows]).tolist()
+    has_workers = any(WORKERS.search(facts.trace.names[number]) for number in used)
+    yield Claim(
+        text=f"The program waits {_recorded(facts, cover.ns)} for the data loader{mostly}.",
+        at_stake_ns=cover.ns,
+        rows=the_most(rows, facts.trace.dur[rows]),
+        remedy=MORE_WORKERS if has_workers else None,
+        why_likely=_profiled(facts),
+    )
+
+
+READS = late(r"\Aaten::(?:item|_local_scalar_dense|is_nonzero)\Z")
+"""Ops that read one value of a tensor: `.item()`, `float(tensor)`, `if tensor:`."""
+
+
+@Rule(
+    without_gpu=True,
+    needs=("CPU ops",),
+    remedy="Keep .item(), float(tensor) and `if tensor:` out of inner loops: compute with whole "
+    "tensors, or read many values at once with .tolist().",
+)
+def cpu_scalars(facts: Facts) -> Iterator[Claim]:
+    trace = facts.trace
+    rows = facts.inside(trace.rows_named(READS.search, Role.OP))
+    cover = _cover(facts, rows)
+    if facts.devices or not cover.ns:
+        return
+    is_read = np.zeros(len(trace), dtype=np.bool_)
+    is_read[rows] = True
+    parent = trace.parent[rows]
+    outer = rows[~((parent >= 0) & is_read[parent])]
+    yield Claim(
+        text=f"{plural(len(outer), 'call')} that read{'s' if len(outer) == 1 else ''} one value of "
+        f"a tensor ({_names(facts, outer)}) take{'s' if len(outer) == 1 else ''} "
+        f"{_recorded(facts, cover.ns)}. On a GPU, such a call also waits for all work before it.",
+        at_stake_ns=cover.ns,
+        rows=the_most(outer, trace.dur[outer]),
+        why_likely=_profiled(facts),
+    )
+
+
+def _names(facts: Facts, rows: Rows) -> str:
+    """`aten::item`, or `mostly aten::item` if there are several names."""
+    counts = np.bincount(facts.trace.name[rows])
+    most = printable(facts.trace.names[int(counts.argmax())])
+    return f"mostly {most}" if np.count_nonzero(counts) > 1 else most
+
+
+@Rule(
+    without_gpu=True,
+    needs=("runtime calls",),
+    remedy="Record the GPU too (ProfilerActivity.{intel:XPU|:CUDA}) to see whether it works "
+    "meanwhile; keep .item(), copies to the CPU and synchronize() out of the loop.",
+)
+def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
+    trace = facts.trace
+    rows = facts.inside(np.flatnonzero(facts.accounts.kinds == Host.SYNC))
+    cover = _cover(facts, rows)
+    if facts.devices or not is_worth(facts, cover.ns, of_kernels=False):
+        return
+    yield Claim(
+        text=f"CPU threads wait {_recorded(facts, cover.ns)} in {plural(len(rows), 'call')} that "
+        f"wait{'s' if len(rows) == 1 else ''} for a GPU ({_names(facts, rows)}). What it did "
+        "meanwhile was not recorded.",
+        rows=the_most(rows, trace.dur[rows]),
+    )
+
+
+COMPILES = late(
+    r"_compile\.compile_inner \(dynamo_timed\)\Z|torch/_dynamo/convert_frame\.py\(\d+\): _compile\Z"
+)
+"""One for each compilation of a region by Dynamo: an op, and with stacks also a frame."""
+
+
+@Rule(
+    without_gpu=True,
+    needs=("annotations", "Python frames and modules"),
+    remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
+    "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
+    once=True,
+)
+def cpu_compilation(facts: Facts) -> Iterator[Claim]:
+    if facts.devices:
+        return
+    rows = facts.inside(facts.compiler_rows)
+    cover = _cover(facts, rows)
+    if cover.ns:
+        yield Claim(
+            text=f"torch.compile or Triton compiles for {_recorded(facts, cover.ns)}"
+            f"{_compilations(facts)}.",
+            at_stake_ns=cover.ns,
+            rows=the_most(rows, facts.trace.dur[rows]),
+            why_likely=_profiled(facts),
+        )
+    yield from recompilation.find(facts)  # without a GPU, nothing but graph breaks
+
+
+def _compilations(facts: Facts) -> str:
+    """`: 4 compilations, in 3 of 8 steps`; blank where they cannot be counted."""
+    trace = facts.trace
+    rows = facts.inside(trace.rows_named(COMPILES.search, Role.OP, Role.ANNOTATION, Role.PYTHON))
+    covers = union(trace.start[rows], trace.end[rows])
+    if not len(rows):
+        return ""
+    text = f": {plural(len(covers.start), 'compilation')}"
+    steps = facts.spans
+    if len(steps) > 1:
+        touched = int(np.count_nonzero(covers.within(steps.start, steps.end)))
+        text += f", in {count(touched)} of {plural(len(steps), 'step')}"
+    return text
+
+
+def _explained(facts: Facts) -> Cover:
+    """What the other rules of this file claim."""
+    causes = (
+        loader_rows(facts.trace),
+        facts.compiler_rows,
+        facts.trace.rows_named(READS.search, Role.OP),
+    )
+    return joined(*(_cover(facts, rows) for rows in causes))
+
+
+@Rule(
+    without_gpu=True,
+    needs=("Python frames and modules",),
+    remedy="Record with with_stack=True, or put record_function() around parts of the program, to "
+    "see what the CPU did.",
+    thresholds={"least_own": LEAST_OWN, "main": MAIN},
+)
+def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
+    """Of the thread that runs nearly all ops: others, such as workers, wait for work."""
+    trace = facts.trace
+    ops = facts.inside(trace.rows_of(Role.OP))
+    if facts.devices or not len(ops):
+        return
+    thread = trace.thread_of_track[trace.track]
+    ns_of_thread = np.bincount(thread[ops], trace.dur[ops])
+    busiest = int(ns_of_thread.argmax())
+    if ns_of_thread[busiest] < MAIN * ns_of_thread.sum():
+        return
+    is_work = np.isin(trace.role, (Role.OP, Role.CALL, Role.PYTHON))
+    rows = facts.inside(np.flatnonzero(is_work & (thread == busiest)))
+    span = Cover(trace.start[rows].min(keepdims=True), trace.end[rows].max(keepdims=True))
+    collectives = trace.rows_named(ON_CPU.match, Role.ANNOTATION)
+    known = joined(_cover(facts, rows), _explained(facts), _cover(facts, collectives))
+    ns = without(common(span, facts.whole), known).ns
+    label = printable(trace.track_of(int(rows[0])).label)
+    yield Claim(
+        text=f"For {_recorded(facts, ns)}, nothing was recorded of {label} between its ops: it ran "
+        "Python or other code, or waited.",
+        at_stake_ns=ns,
+        is_little=ns < LEAST_OWN * facts.span_ns,
+    )
+
+
+WAIT_REMEDY = "Let it run while other work does, or wait for less: look at what it waits for."
+
+
+@Rule(
+    without_gpu=True,
+    needs=("CPU ops", "Python frames and modules"),
+    remedy="Look at where it is called and how often (fusetui ops, fusetui lines): fewer calls on "
+    "larger tensors, or a cheaper way to compute the same.",
+    thresholds={"least_own": LEAST_OWN},
+)
+def cpu_hot(facts: Facts) -> Iterator[Claim]:
+    """The op, the function and the wait with the longest own time, except what other findings are
+    about."""
+    if facts.devices:
+        return
+    trace = facts.trace
+    found = by_kind(facts.accounts, without(facts.whole, _explained(facts)))
+    waits = longest(trace, found.waits, with_caller=True)
+    for one in (*longest(trace, found.ops)[:1], *longest(trace, found.functions)[:1]):
+        yield _hot(facts, one, "takes", ", without what it calls", None)
+    for one in waits[:1]:
+        yield _hot(facts, one, "waits", "", WAIT_REMEDY)
+
+
+def _hot(facts: Facts, one: NamedTime, verb: str, apart: str, remedy: str | None) -> Claim:
+    """Of several threads at once, with no more than the time in which any of them runs it."""
+    ns = min(one.share.ns, _cover(facts, one.own.rows).ns)
+    return Claim(
+        text=f"{one.share.name} {verb} {_recorded(facts, ns)} in "
+        f"{plural(one.share.count, 'call')}{apart}.",
+        at_stake_ns=ns,
+        rows=the_most(one.own.rows, one.own.ns),
+        remedy=remedy,
+        why_likely=_profiled(facts),
+        is_little=ns < LEAST_OWN * facts.span_ns,
+    )
