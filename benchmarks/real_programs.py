@@ -1,7 +1,7 @@
 """Whether programs of ten kinds are recorded rightly at the first try, or refused with the true
 reason: writes the table of docs/attach.md.
 
-    python -P benchmarks/real_programs.py [--only KIND ...] [--way run record app] [--jobs N] [--write]
+    python -P benchmarks/real_programs.py [--only KIND ...] [--way WAY ...] [--jobs N] [--write]
 
 Each program is a process of its own, as users write it, on the CPU. It is recorded in three ways:
 `fusetui run`, `fusetui record` of the program that runs already, and `:record` of the app, whose
@@ -198,7 +198,11 @@ KINDS = (
     Kind("server loop", HEAD + SERVER),
     Kind("forked workers", HEAD + FORKS, reason="forks? of .* cannot be recorded"),
     Kind("its own torch.profiler, once", HEAD + OWN_PROFILER),
-    Kind("its own torch.profiler, always", HEAD + ALWAYS_PROFILED, reason="it profiles itself"),
+    Kind(
+        "its own torch.profiler, always",
+        HEAD + ALWAYS_PROFILED,
+        reason="it profiles itself|its own torch.profiler cancelled",
+    ),
     Kind("Jupyter kernel", HEAD + JUPYTER),
     Kind("no torch", NO_TORCH, reason="no process of it asked|has not loaded torch|No process"),
 )
@@ -267,7 +271,7 @@ def _last(said: str) -> str:
 
 def _command(kind: Kind, place: Path) -> list[str]:
     """The program as its user starts it; its files are written."""
-    file = place / "train.py"
+    file = place / f"{place.name}.py"  # a name of its own, for --job
     if kind.name.startswith("Jupyter"):
         notebook = place / "notebook.ipynb"
         maker = kind.source.removeprefix(HEAD).replace("SETUP", repr(HEAD))
@@ -322,7 +326,7 @@ def _record(kind: Kind, place: Path) -> Outcome:
     """With `fusetui record`, by the job's name or, without torch, by its PID."""
     out = place / "traces"
     with sockets() as sock, _running(kind, place, sock) as child:
-        name = "ipykernel_launcher" if kind.name.startswith("Jupyter") else "train.py"
+        name = "ipykernel_launcher" if kind.name.startswith("Jupyter") else f"{place.name}.py"
         wanted = ["--pid", str(child.pid)] if kind.name == "no torch" else ["--job", name]
         line = [*FUSETUI, "record", "--no-open", *wanted, "--out", str(out)]
         done = subprocess.run(line, capture_output=True, text=True, cwd=place)

@@ -240,9 +240,12 @@ def asked_and_told(found: Recording, fake: FakeJob) -> tuple[Path, str]:
     return told_file(told), told
 
 
+@pytest.mark.parametrize("last", [TAIL, EMPTY])
 def test_a_trace_without_operations_is_recorded_again_and_longer(
-    sock: Path, tmp_path: Path
+    last: str, sock: Path, tmp_path: Path
 ) -> None:
+    """The first with operations shows how the program begins to compute: there is one more, which
+    is kept if it has operations too."""
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
         found = Recording([door], tmp_path, Wish(500), [this(sock)])
         first, told = asked_and_told(found, fake)
@@ -255,8 +258,14 @@ def test_a_trace_without_operations_is_recorded_again_and_longer(
         assert "ACTIVITIES_DURATION_MSECS=1000" in told
         second.write_text(TAIL)
         found.turn(0)
+        assert only(found).phase is RecordingPhase.WAITED_FOR
+        assert "recording it once more" in only(found).why
+        third, _ = asked_and_told(found, fake)
+        third.write_text(last)
+        found.turn(0)
     assert only(found).phase is RecordingPhase.WHOLE
-    assert list(tmp_path.iterdir()) == [second]
+    assert only(found).file == (third if last == TAIL else second)
+    assert list(tmp_path.iterdir()) == [only(found).file]
 
 
 def test_a_trace_of_kernels_alone_holds_operations(sock: Path, tmp_path: Path) -> None:

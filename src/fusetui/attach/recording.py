@@ -41,6 +41,7 @@ STEPS_S = 600.0  # within which the optimizer steps that were asked for must beg
 OWN_PROFILER_S = 120.0
 """Seconds that `record` waits for the end of the program's own profiling."""
 MAX_ATTEMPTS = 6  # of `record`, where a trace has no operations
+MAX_CANCELLED = 4  # attempts that the program's own profiler cancelled
 RESTS_S = (0.0, 0.0, 0.0, 5.0, 10.0, 20.0, 30.0)
 """Seconds that a program is left alone before attempts 2, 3, ...; the last, before all others."""
 LONGEST_RETRY_MS = 4_000  # each attempt without operations doubles the time, up to this
@@ -73,7 +74,8 @@ FINAL = (RecordingPhase.IDLE, RecordingPhase.WHOLE, RecordingPhase.FAILED)
 
 class AttachedProcess(Struct, frozen=True):
     """One process. `file`: where its trace will be; `size`: bytes written; `why`: a sentence about
-    what failed, or the trace lacks, or why it is recorded again. Times are those of
+    what failed, or the trace lacks, or why it is recorded again; `before`: a clause about what
+    became of the attempt before. Times are those of
     `time.monotonic`: `told_at`, when it was asked to record; `due`, when it must be free again;
     `heard_at`, its last message; `grown_at`, when its file grew. `profiles_itself`: it said that
     it records, and nobody had asked it to."""
@@ -90,6 +92,7 @@ class AttachedProcess(Struct, frozen=True):
     heard_at: float = 0.0
     grown_at: float = 0.0
     why: str = ""
+    before: str = ""
 
     @property
     def is_done(self) -> bool:
@@ -123,6 +126,8 @@ class Recording:
         self._place = _identity(self._folder)
         self.attempt = 1
         self._empty_attempts = 0
+        self._cancelled_attempts = 0
+        self._is_confirming = False  # records once more after attempts without operations
         self.jobs = {one.pid: AttachedProcess(one) for one in wanted}
         self._previous: list[AttachedProcess] = []  # those recorded in the attempt before
         self._first_begun = self._begun = time.monotonic()
@@ -141,7 +146,7 @@ class Recording:
         for pid, job in self.jobs.items():
             if not job.is_settled:
                 self.jobs[pid] = self._looked(job)
-        if not self.is_done and all(job.is_settled for job in self.jobs.values()):
+        if all(job.is_settled for job in self.jobs.values()):
             self._end_attempt()
 
     def _hear(self, door: Door, heard: Heard) -> None:
@@ -280,8 +285,8 @@ class Recording:
 
     def _looked_at_waiting(self, job: AttachedProcess, alive: bool) -> AttachedProcess:
         now = time.monotonic()
-        if not alive and self.attempt > 1:
-            return _failed(job, f"it ended before it could be recorded again. {job.why}")
+        if not alive and job.before:
+            return _failed(job, f"it ended before it could be recorded again: {job.before}")
         if not alive:
             return _failed(job, "it ended before it asked")
         if not job.has_asked:
@@ -303,7 +308,10 @@ class Recording:
         whole = [job for job in jobs if job.phase is RecordingPhase.WHOLE]
         again = [job for job in jobs if job.phase in RETRIED and is_alive(job.process)]
         needed = again if not whole else [job for job in again if job.process.rank]
-        if needed and self.attempt < self._attempts:
+        is_hopeless = self._cancelled_attempts >= MAX_CANCELLED
+        goes_on = self.attempt < self._attempts and not is_hopeless and not self._is_confirming
+        if goes_on and (needed or self._is_beginning(whole)):
+            self._is_confirming = not needed
             self._keep_better(whole)
             self._begin_attempt(jobs)
             return
@@ -312,23 +320,33 @@ class Recording:
                 self.jobs[job.process.pid] = self._given_up(job, whole)
         self._restore_better()
 
+    def _is_beginning(self, whole: Sequence[AttachedProcess]) -> bool:
+        """Whether the traces are the first with operations after some without: they show how the
+        program begins to compute, and another one shows it at work."""
+        return bool(self._empty_attempts) and any(is_alive(job.process) for job in whole)
+
     def _begin_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
         rest_s = RESTS_S[min(self.attempt, len(RESTS_S)) - 1]
         self.attempt += 1
         self._rests_until = time.monotonic() + rest_s
         self._begun, self._start = time.monotonic(), 0.0
-        self._empty_attempts += any(job.phase is RecordingPhase.EMPTY for job in jobs)
+        phases = {job.phase for job in jobs}
+        self._empty_attempts += RecordingPhase.EMPTY in phases
+        self._cancelled_attempts += RecordingPhase.CANCELLED in phases
         again = f"Attempt {self.attempt} of {self._attempts}"
         for job in jobs:
             if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
                 continue
             because = f"{_capital(job.why)}. " if job.phase in RETRIED else ""
+            if self._is_confirming:
+                because = "It has begun to compute: recording it once more. "
             self.jobs[job.process.pid] = AttachedProcess(
                 process=job.process,
                 has_asked=True,
                 profiles_itself=job.profiles_itself,
                 heard_at=job.heard_at,
                 why=f"{because}{again}",
+                before=job.why if job.phase in RETRIED else "",
             )
 
     def _given_up(self, job: AttachedProcess, whole: Sequence[AttachedProcess]) -> AttachedProcess:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -50,7 +50,7 @@ def run_record(args: Namespace) -> int:
         if ignored := sum(door.ignored for door in doors):
             say(f"{plural(ignored, 'message')} of other users or of wrong sizes ignored.")
         jobs = list(recording.jobs.values())
-        say(*forks_left_out(jobs))
+        say(*forks_left_out(recording.jobs))
         files = opened(jobs, folder) if args.open else whole(jobs)
     if files and not (args.open and has_terminal()):
         emit("\n".join(files))
@@ -62,9 +62,9 @@ def are_recorded(jobs: Iterable[AttachedProcess]) -> bool:
     return all(job.phase is not RecordingPhase.FAILED for job in jobs)
 
 
-def forks_left_out(jobs: Iterable[AttachedProcess]) -> list[str]:
-    """A sentence if forks of these processes run: they cannot be recorded."""
-    forks = forks_of([job.process.pid for job in jobs])
+def forks_left_out(pids: Collection[int]) -> list[str]:
+    """A sentence if forks of the processes with these PIDs run: they cannot be recorded."""
+    forks = forks_of(pids)
     if not forks:
         return []
     pids = several([str(one.pid) for one in forks], NAMED_PIDS)
