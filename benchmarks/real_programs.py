@@ -225,6 +225,8 @@ def main() -> None:
             outcomes = [tries[kind.name, way].result() for way in given.way]
             rows.append(f"| {kind.name} | {' | '.join(outcomes)} |")
             print(rows[-1], file=sys.stderr, flush=True)
+    if given.write:
+        rows = _with_rows_of_page(rows)
     head = f"| program | {' | '.join(NAMES[way] for way in given.way)} |\n"
     head += f"|---|{'---|' * len(given.way)}\n"
     table = head + "\n".join(rows) + "\n"
@@ -235,6 +237,13 @@ def main() -> None:
 
 OUTCOME = re.compile(r": (not )?recorded[,:]")  # in a line about a process
 NAMES = {"run": "`fusetui run`", "record": "`fusetui record`", "app": "`:record` in the app"}
+
+
+def _with_rows_of_page(rows: Sequence[str]) -> list[str]:
+    """These rows, and for the other kinds those that the page has, in the order of KINDS."""
+    page = PAGE.read_text(encoding="utf-8").splitlines()
+    found = {row.split(" | ")[0]: row for row in (*page, *rows) if row.startswith("| ")}
+    return [found[f"| {kind.name}"] for kind in KINDS if f"| {kind.name}" in found]
 
 
 @dataclass(frozen=True)
@@ -258,15 +267,12 @@ def tried(kind: Kind, way: str) -> str:
         is_refused = outcome.code != 0 and not traces
         if is_refused and re.search(kind.reason, outcome.said):
             return "refused, true reason"
-        return f"WRONG: code {outcome.code}, {len(traces)} traces: {_last(outcome.said)}"
+        print(f"{kind.name}, {way}: {outcome.said}", file=sys.stderr)
+        return f"**not refused rightly**: exit code {outcome.code}, {len(traces)} traces"
     if outcome.code == 0 and len(right) == len(traces) == wanted:
         return "recorded" if wanted == 1 else f"recorded, {wanted} of {wanted}"
-    found = f"{len(right)} of {wanted} right, {len(traces)} traces"
-    return f"WRONG: code {outcome.code}, {found}: {_last(outcome.said)}"
-
-
-def _last(said: str) -> str:
-    return " / ".join(said.strip().splitlines()[-3:]).replace("|", " ")
+    print(f"{kind.name}, {way}: {outcome.said}", file=sys.stderr)
+    return f"**{len(right)} of {wanted} right**, exit code {outcome.code}"
 
 
 def _command(kind: Kind, place: Path) -> list[str]:

@@ -35,6 +35,7 @@ def sock(
 
     for name in ("IMPORTING_S", "POLL_S", "PATIENCE_S"):
         monkeypatch.setattr(recording, name, 0.0)
+    monkeypatch.setattr(recording, "RESTS_S", (0.0,))
     monkeypatch.setattr(recording, "TOGETHER_S", 60.0)
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         yield Path(folder)
@@ -263,6 +264,9 @@ def test_a_trace_without_operations_is_recorded_again_and_longer(
         third, _ = asked_and_told(found, fake)
         third.write_text(last)
         found.turn(0)
+        while not found.is_done:  # it stopped again, until all attempts are used
+            asked_and_told(found, fake)[0].write_text(EMPTY)
+            found.turn(0)
     assert only(found).phase is RecordingPhase.WHOLE
     assert only(found).file == (third if last == TAIL else second)
     assert list(tmp_path.iterdir()) == [only(found).file]

@@ -18,7 +18,14 @@ from msgspec.structs import replace
 
 from fusetui import Error
 from fusetui.attach.door import SAFE, ConfigRequest, Door, Heard, Wish, configuration, written
-from fusetui.attach.processes import Process, age_s, is_alive, is_ancestor, is_fork
+from fusetui.attach.processes import (
+    Process,
+    age_s,
+    forks_of,
+    is_alive,
+    is_ancestor,
+    is_fork,
+)
 from fusetui.attach.trace_file import (
     FileState,
     contents_of,
@@ -41,6 +48,7 @@ STEPS_S = 600.0  # within which the optimizer steps that were asked for must beg
 OWN_PROFILER_S = 120.0
 """Seconds that `record` waits for the end of the program's own profiling."""
 MAX_ATTEMPTS = 6  # of `record`, where a trace has no operations
+MAX_FORK_ATTEMPTS = 6  # where forks of the program run: the operations may be in these
 MAX_CANCELLED = 4  # attempts that the program's own profiler cancelled
 RESTS_S = (0.0, 0.0, 0.0, 5.0, 10.0, 20.0, 30.0)
 """Seconds that a program is left alone before attempts 2, 3, ...; the last, before all others."""
@@ -127,8 +135,10 @@ class Recording:
         self.attempt = 1
         self._empty_attempts = 0
         self._cancelled_attempts = 0
-        self._is_confirming = False  # records once more after attempts without operations
+        self._was_empty = False  # whether the attempt before had no operations
         self.jobs = {one.pid: AttachedProcess(one) for one in wanted}
+        self.forks: dict[int, Process] = {}
+        """By PID, those that ran at the end of an attempt: they cannot be recorded."""
         self._previous: list[AttachedProcess] = []  # those recorded in the attempt before
         self._first_begun = self._begun = time.monotonic()
         self._rests_until = 0.0  # time.monotonic before which nobody is told to record
@@ -305,13 +315,14 @@ class Recording:
     def _end_attempt(self) -> None:
         """All are settled: begins the next attempt, or ends the recording."""
         jobs = list(self.jobs.values())
+        self.forks |= {one.pid: one for one in forks_of(self.jobs)}
         whole = [job for job in jobs if job.phase is RecordingPhase.WHOLE]
         again = [job for job in jobs if job.phase in RETRIED and is_alive(job.process)]
         needed = again if not whole else [job for job in again if job.process.rank]
         is_hopeless = self._cancelled_attempts >= MAX_CANCELLED
-        goes_on = self.attempt < self._attempts and not is_hopeless and not self._is_confirming
+        attempts = min(self._attempts, MAX_FORK_ATTEMPTS) if self.forks else self._attempts
+        goes_on = self.attempt < attempts and not is_hopeless
         if goes_on and (needed or self._is_beginning(whole)):
-            self._is_confirming = not needed
             self._keep_better(whole)
             self._begin_attempt(jobs)
             return
@@ -323,7 +334,7 @@ class Recording:
     def _is_beginning(self, whole: Sequence[AttachedProcess]) -> bool:
         """Whether the traces are the first with operations after some without: they show how the
         program begins to compute, and another one shows it at work."""
-        return bool(self._empty_attempts) and any(is_alive(job.process) for job in whole)
+        return self._was_empty and any(is_alive(job.process) for job in whole)
 
     def _begin_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
         rest_s = RESTS_S[min(self.attempt, len(RESTS_S)) - 1]
@@ -331,14 +342,15 @@ class Recording:
         self._rests_until = time.monotonic() + rest_s
         self._begun, self._start = time.monotonic(), 0.0
         phases = {job.phase for job in jobs}
-        self._empty_attempts += RecordingPhase.EMPTY in phases
+        self._was_empty = RecordingPhase.EMPTY in phases
+        self._empty_attempts += self._was_empty
         self._cancelled_attempts += RecordingPhase.CANCELLED in phases
         again = f"Attempt {self.attempt} of {self._attempts}"
         for job in jobs:
             if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
                 continue
             because = f"{_capital(job.why)}. " if job.phase in RETRIED else ""
-            if self._is_confirming:
+            if job.phase is RecordingPhase.WHOLE and not self._was_empty:
                 because = "It has begun to compute: recording it once more. "
             self.jobs[job.process.pid] = AttachedProcess(
                 process=job.process,

@@ -14,7 +14,7 @@ from time import monotonic as now
 
 from fusetui.attach import processes
 from fusetui.attach.door import CannotListen, Door, Wish
-from fusetui.attach.processes import OPEN, Process, forks_of, has_torch, is_fork, process
+from fusetui.attach.processes import OPEN, Process, has_torch, is_fork, process
 from fusetui.attach.recording import (
     FORKED,
     AttachedProcess,
@@ -50,7 +50,7 @@ def run_record(args: Namespace) -> int:
         if ignored := sum(door.ignored for door in doors):
             say(f"{plural(ignored, 'message')} of other users or of wrong sizes ignored.")
         jobs = list(recording.jobs.values())
-        say(*forks_left_out(recording.jobs))
+        say(*forks_left_out(recording.forks.values()))
         files = opened(jobs, folder) if args.open else whole(jobs)
     if files and not (args.open and has_terminal()):
         emit("\n".join(files))
@@ -62,14 +62,13 @@ def are_recorded(jobs: Iterable[AttachedProcess]) -> bool:
     return all(job.phase is not RecordingPhase.FAILED for job in jobs)
 
 
-def forks_left_out(pids: Collection[int]) -> list[str]:
-    """A sentence if forks of the processes with these PIDs run: they cannot be recorded."""
-    forks = forks_of(pids)
+def forks_left_out(forks: Collection[Process]) -> list[str]:
+    """A sentence about these forks, if there are any: they cannot be recorded."""
     if not forks:
         return []
     pids = several([str(one.pid) for one in forks], NAMED_PIDS)
     return [
-        f"{plural(len(forks), 'fork')} of {forks[0].program} cannot be recorded ({pids}): a fork "
+        f"{plural(len(forks), 'fork')} of {next(iter(forks)).program} cannot be recorded ({pids}): a fork "
         "has no thread of libkineto. To record workers, start them with spawn: "
         'multiprocessing.set_start_method("spawn"), DataLoader(multiprocessing_context="spawn").'
     ]

@@ -37,7 +37,6 @@ LOOK_S = 1.0  # between two looks at the processes of the program
 GROUP_PATIENCE_S = 30.0
 """Seconds after the first question of a process for which all others of its group are awaited."""
 ATTEMPTS = 12  # of a recording without operations: the program may load its data for minutes
-FORK_ATTEMPTS = 6  # of a program with forks, in which the operations may be
 OWN_PROFILER_S = 600.0  # that the program's own profiler is waited for
 
 
@@ -158,18 +157,17 @@ class _Watched:
     def _record(self, group: list[Process]) -> None:
         self._is_time = False
         self._missing = _missing_ranks(group)
-        self._forks = forks_left_out([one.pid for one in group])
         recording = Recording(
             [self._door],
             self._folder,
             self._wish,
             group,
-            attempts=FORK_ATTEMPTS if self._forks else ATTEMPTS,
+            attempts=ATTEMPTS,
             own_profiler_s=OWN_PROFILER_S,
         )
         follow(recording)
         self.jobs += recording.jobs.values()
-        self._forks = forks_left_out(recording.jobs) or self._forks
+        self._forks = forks_left_out(recording.forks.values()) or self._forks
 
     def report(self) -> bool:
         """Says what was not recorded, and why; returns whether all was that was wanted."""
