@@ -66,9 +66,10 @@ def forks_left_out(forks: Collection[Process]) -> list[str]:
     """A sentence about these forks, if there are any: they cannot be recorded."""
     if not forks:
         return []
+    program = next(iter(forks)).program
     pids = several([str(one.pid) for one in forks], NAMED_PIDS)
     return [
-        f"{plural(len(forks), 'fork')} of {next(iter(forks)).program} cannot be recorded ({pids}): a fork "
+        f"{plural(len(forks), 'fork')} of {program} cannot be recorded ({pids}): a fork "
         "has no thread of libkineto. To record workers, start them with spawn: "
         'multiprocessing.set_start_method("spawn"), DataLoader(multiprocessing_context="spawn").'
     ]
