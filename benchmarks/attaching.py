@@ -28,7 +28,8 @@ from benchmarks.pages import put
 from fusetui.attach.door import Door, Wish
 from fusetui.attach.processes import FOLDER, OPEN, QUIET, process
 from fusetui.attach.recording import Recording
-from fusetui.commands.record import TURN_S, sockets
+from fusetui.commands.record import TURN_S
+from fusetui.commands.run import sockets
 from fusetui.text.figures import signed_percent
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "attach.md"

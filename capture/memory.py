@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+<<<<<<< HEAD
 import pickle
 import platform
 import sys
+=======
+>>>>>>> h/attach
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +20,9 @@ from .folder import numbered
 from .options import Options
 
 ENTRIES = 100_000  # the newest; torch would keep all of them in memory
+STACKS = "python"
+"""Frames of C++, which "all" adds, take torch minutes to name when a snapshot is written, and only
+Linux on x86-64 has them."""
 
 
 def takes_snapshots(options: Options, kind: str) -> bool:
@@ -51,9 +57,7 @@ def memory_history(is_wanted: bool, path: Path, failed: Path | None = None) -> I
                 pickle.dump(memory._snapshot(), file)
             tell(f"GPU memory ran out: fusetui memory {place} tells why.")
 
-    has_unwinder = sys.platform == "linux" and platform.machine() == "x86_64"
-    stacks = "all" if has_unwinder else "python"  # other machines refuse frames of C++
-    memory._record_memory_history(stacks=stacks, max_entries=ENTRIES)
+    memory._record_memory_history(stacks=STACKS, max_entries=ENTRIES)
     torch._C._cuda_attach_out_of_memory_observer(ran_out)
     try:
         yield

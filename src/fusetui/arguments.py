@@ -183,7 +183,7 @@ MODULES = {
     **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
     **{"serving": "answers", "check": "answers", "tutor": "open", "watch": "open"},
     **dict.fromkeys(("gaps", "whatif", "path"), "why"),
-    **{"run": "record", "capture": "record", "report": "picture", "stacks": "picture"},
+    **{"capture": "record", "report": "picture", "stacks": "picture"},
     **dict.fromkeys(("slices", "steps", "sql"), "tables"),
     **dict.fromkeys(("perfetto", "convert", "scrub"), "cut"),
     **dict.fromkeys(("decode", "samples", "schema", "help", "completion", "mcp"), "about"),

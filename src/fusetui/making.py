@@ -125,7 +125,7 @@ RECORDING = (
             argument(
                 "--after S",
                 "Record once this many seconds have passed; by default, as soon as torch is "
-                "loaded and a few seconds have passed.",
+                "loaded by all processes. A trace without operations is recorded again.",
                 type=seconds,
                 default=0.0,
             ),
@@ -133,8 +133,9 @@ RECORDING = (
             *RECORDED,
             argument("program -- COMMAND", "The program.", nargs=REMAINDER),
         ),
-        "The program is not changed. It keeps its output, gets your signals, and its exit code is "
-        "that of this command. Once it has ended, its trace is opened.",
+        "The program is not changed. It keeps its output and gets your signals. The exit code is "
+        "the program's, or 1 if that is 0 and a process was not recorded. Once it has ended, its "
+        "trace is opened.",
     ),
     Command(
         "record",

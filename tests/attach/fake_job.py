@@ -1,6 +1,7 @@
 """A process of torch as its daemon sees it: the socket of libkineto, its questions and its file.
 
-As a program, it asks until it was told, writes a trace, and exits with 7.
+As a program, it asks until it was told, writes a trace, and exits with 7, or as CODE says. Given a
+time in seconds, it asks that long and exits with 0.
 """
 
 from __future__ import annotations
@@ -60,15 +61,17 @@ def told_file(configuration: str) -> Path:
 
 
 def main() -> int:
+    asks_s = float(sys.argv[1]) if sys.argv[1:] else 0.0
+    until = time.monotonic() + (asks_s or 60)
     with FakeJob(Path(os.environ["KINETO_IPC_SOCKET_DIR"])) as fake:
-        for _ in range(100):
+        while time.monotonic() < until:
             fake.ask()
             time.sleep(0.03)
             if told := [text for text in fake.answers() if text]:
                 told_file(told[0]).write_text(TAIL)
                 time.sleep(0.5)
-                return 7
-    return 1
+                return int(os.environ.get("CODE", "7"))
+    return 0 if asks_s else 1
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -15,10 +17,11 @@ from msgspec.structs import replace
 from tests.attach.fake_job import TAIL, FakeJob, question, told_file
 
 from fusetui.attach import door as doors
-from fusetui.attach import recording
+from fusetui.attach import processes, recording
 from fusetui.attach.door import CannotListen, Door, Wish
 from fusetui.attach.processes import Process, process
 from fusetui.attach.recording import AttachedProcess, CannotRecord, Recording, RecordingPhase
+from fusetui.commands.record import trace_folder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the door is Linux's")
 
@@ -32,6 +35,7 @@ def sock(
 
     for name in ("IMPORTING_S", "POLL_S", "PATIENCE_S"):
         monkeypatch.setattr(recording, name, 0.0)
+    monkeypatch.setattr(recording, "RESTS_S", (0.0,))
     monkeypatch.setattr(recording, "TOGETHER_S", 60.0)
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         yield Path(folder)
@@ -87,7 +91,7 @@ def test_a_process_that_was_not_asked_for_gets_no_answer(sock: Path, tmp_path: P
 
 def test_a_trace_replaces_no_other_and_its_folder_is_private(sock: Path, tmp_path: Path) -> None:
     out, files = tmp_path / "a" / "b", []
-    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake, trace_folder(out):
         for _ in range(3):
             found = Recording([door], out, Wish(0), [this(sock)])
             fake.ask()
@@ -120,7 +124,7 @@ def test_several_begin_together(sock: Path, tmp_path: Path) -> None:
 def test_what_is_no_whole_trace_is_not_taken(what: str, sock: Path, tmp_path: Path) -> None:
     """The job says that it is done; a link is not followed."""
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
-        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+        found = Recording([door], tmp_path, Wish(0), [this(sock)], attempts=1)
         fake.ask()
         found.turn(1)
         file = told_file(fake.answers()[0])
@@ -132,9 +136,12 @@ def test_what_is_no_whole_trace_is_not_taken(what: str, sock: Path, tmp_path: Pa
         fake.ask()
         found.turn(1)
         assert only(found).phase is RecordingPhase.FAILED
-        assert {"link": "no file"}.get(what, "no whole trace") in only(found).why.replace(
-            "not a", "no"
-        )
+        expected = {
+            "nothing": "wrote no file",
+            "half": "(20 bytes) does not end as a trace does",
+            "link": "is not a file of yours",
+        }
+        assert expected[what] in only(found).why
 
 
 def test_a_process_that_dies(sock: Path, tmp_path: Path) -> None:
@@ -220,3 +227,241 @@ def test_a_second_daemon_is_told_so_and_a_dead_one_replaced(sock: Path) -> None:
 def test_libkineto_is_not_told_other_folders(name: str, tmp_path: Path) -> None:
     with pytest.raises(CannotRecord, match="--out"):
         Recording([], tmp_path / name, Wish(), [])
+
+
+EMPTY = '{"traceEvents": [],"traceName": "x" }'
+
+
+def asked_and_told(found: Recording, fake: FakeJob) -> tuple[Path, str]:
+    """The process asks and is told: the file that it must write, and the configuration."""
+    fake.ask()
+    found.turn(1)
+    told = fake.answers()[-1]
+    assert told
+    return told_file(told), told
+
+
+@pytest.mark.parametrize("last", [TAIL, EMPTY])
+def test_a_trace_without_operations_is_recorded_again_and_longer(
+    last: str, sock: Path, tmp_path: Path
+) -> None:
+    """The first with operations shows how the program begins to compute: there is one more, which
+    is kept if it has operations too."""
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+        first, told = asked_and_told(found, fake)
+        assert "ACTIVITIES_DURATION_MSECS=500" in told
+        first.write_text(EMPTY)
+        found.turn(0)
+        assert only(found).phase is RecordingPhase.WAITED_FOR
+        assert "no operations in that time. Attempt 2 of 6" in only(found).why
+        second, told = asked_and_told(found, fake)
+        assert "ACTIVITIES_DURATION_MSECS=1000" in told
+        second.write_text(TAIL)
+        found.turn(0)
+        assert only(found).phase is RecordingPhase.WAITED_FOR
+        assert "recording it once more" in only(found).why
+        third, _ = asked_and_told(found, fake)
+        third.write_text(last)
+        found.turn(0)
+        while not found.is_done:  # it stopped again, until all attempts are used
+            asked_and_told(found, fake)[0].write_text(EMPTY)
+            found.turn(0)
+    assert only(found).phase is RecordingPhase.WHOLE
+    assert only(found).file == (third if last == TAIL else second)
+    assert list(tmp_path.iterdir()) == [only(found).file]
+
+
+def test_a_trace_of_kernels_alone_holds_operations(sock: Path, tmp_path: Path) -> None:
+    """As of CUDA graphs that are launched by other threads."""
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+        file, _ = asked_and_told(found, fake)
+        file.write_text('{"traceEvents": [{"cat": "kernel"}],"traceName": "x" }')
+        found.turn(0)
+    assert only(found).phase is RecordingPhase.WHOLE
+
+
+def test_a_program_that_never_computes_is_not_recorded(sock: Path, tmp_path: Path) -> None:
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(500), [this(sock)], attempts=2)
+        for _ in range(2):
+            asked_and_told(found, fake)[0].write_text(EMPTY)
+            found.turn(0)
+    assert only(found).phase is RecordingPhase.FAILED
+    assert only(found).why == "it ran no operations in that time in 2 attempts"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_end_of_its_own_profiling_is_waited_for(sock: Path, tmp_path: Path) -> None:
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+        fake.ask(kind=1)
+        found.turn(1)
+        assert only(found).phase is RecordingPhase.WAITED_FOR
+        assert "profiles itself" in only(found).why
+        assert fake.answers() == [""]
+        asked_and_told(found, fake)[0].write_text(TAIL)
+        found.turn(0)
+    assert only(found).phase is RecordingPhase.WHOLE
+    assert not only(found).why.startswith("It profiles")
+
+
+def test_profiling_that_does_not_end_is_the_reason(sock: Path, tmp_path: Path) -> None:
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(0), [this(sock)], own_profiler_s=0.0)
+        fake.ask(kind=1)
+        found.turn(1)
+    assert only(found).phase is RecordingPhase.FAILED
+    assert "profiles itself with torch.profiler" in only(found).why
+
+
+def test_what_its_own_profiler_cancelled_is_recorded_again(sock: Path, tmp_path: Path) -> None:
+    """libkineto then leaves the empty file that it began with, and the process is free again."""
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(0), [this(sock)], attempts=2)
+        for attempt in (1, 2):
+            file, _ = asked_and_told(found, fake)
+            file.with_name(f"{file.name}.tmp").touch()
+            fake.ask()
+            found.turn(1)
+            if attempt == 1:
+                assert only(found).phase is RecordingPhase.WAITED_FOR
+                assert "own torch.profiler cancelled" in only(found).why
+            assert fake.answers() == [""]
+    assert only(found).phase is RecordingPhase.FAILED
+    assert "profiles itself with torch.profiler" in only(found).why
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ("nothing", "there is no file"),
+        ("empty", "is empty"),
+        ("garbage", "does not begin as a trace does"),
+        ("half", "does not end as a trace does"),
+        ("sparse", "is sparse: parts of it were never written"),
+    ],
+)
+def test_a_process_that_stops_asking_is_given_up(
+    left: str, said: str, sock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what it left is said. As long as it asks, it is waited for."""
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+        file, _ = asked_and_told(found, fake)
+        if left != "nothing":
+            file.write_text({"garbage": "x" * 99 + TAIL, "half": TAIL[:20]}.get(left, ""))
+        if left == "sparse":
+            file.write_text("{")
+            with file.open("r+b") as opened:
+                opened.seek(1 << 30)
+                opened.write(TAIL.encode())
+        found.turn(0)
+        assert not only(found).is_done
+        monkeypatch.setattr(recording, "SILENCE_S", 0.0)
+        found.turn(0)
+    assert only(found).phase is RecordingPhase.FAILED
+    assert only(found).why.startswith("it stopped asking")
+    assert said in only(found).why
+
+
+def test_a_recording_that_never_ends_is_given_up(
+    sock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks on and says that it records, and its file does not grow."""
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(0), [this(sock)])
+        file, _ = asked_and_told(found, fake)
+        file.write_text(TAIL[:20])
+        fake.ask(kind=1)
+        found.turn(1)
+        assert not only(found).is_done
+        monkeypatch.setattr(recording, "STALLED_S", 0.0)
+        found.turn(0)
+    assert "its recording does not end, and train_" in only(found).why
+
+
+def test_a_folder_that_was_replaced_is_not_used(sock: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir(mode=0o700)
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], out, Wish(0), [this(sock)])
+        out.rename(tmp_path / "kept")
+        out.mkdir()
+        fake.ask()
+        found.turn(1)
+        assert fake.answers() == [""]
+    assert "removed or replaced meanwhile" in only(found).why
+
+
+def test_who_only_starts_others_is_left_out(sock: Path, tmp_path: Path) -> None:
+    """Without an error; a process beside it without operations is one."""
+    with subprocess.Popen(["sleep", "30"]) as child, closing(Door(str(sock))) as door:
+        own = replace(this(sock))
+        started = replace(own, pid=child.pid, parent=own.pid)
+        found = Recording([door], tmp_path, Wish(0), [own, started], attempts=1)
+        traced = tmp_path / "train_1.json"
+        empty = AttachedProcess(own, RecordingPhase.EMPTY, why=recording.NO_OPERATIONS)
+        whole = AttachedProcess(started, RecordingPhase.WHOLE, traced)
+        found.jobs = {own.pid: empty, child.pid: whole}
+        found.turn(0)
+        assert found.jobs[own.pid].phase is RecordingPhase.IDLE
+        found.jobs = {
+            own.pid: replace(whole, process=own),
+            child.pid: replace(empty, process=started),
+        }
+        found.turn(0)
+        assert found.jobs[child.pid].phase is RecordingPhase.FAILED
+        child.kill()
+
+
+def test_a_rank_without_operations_has_all_recorded_again(sock: Path, tmp_path: Path) -> None:
+    """Traces of ranks are of the same time, so that those of the first attempt give way."""
+    ranks = [replace(this(sock), rank="0"), replace(this(sock), pid=os.getppid(), rank="1")]
+    parent = process(os.getppid())
+    assert parent is not None
+    ranks[1] = replace(ranks[1], started=parent.started)
+    with closing(Door(str(sock))) as door:
+        found = Recording([door], tmp_path, Wish(0), ranks, attempts=2)
+        files = [tmp_path / "first.json", tmp_path / "second.json"]
+        for file in files:
+            file.write_text(TAIL)
+        empty = AttachedProcess(ranks[1], RecordingPhase.EMPTY, why=recording.NO_OPERATIONS)
+        whole = AttachedProcess(ranks[0], RecordingPhase.WHOLE, files[0])
+        found.jobs = {ranks[0].pid: whole, ranks[1].pid: empty}
+        found.turn(0)
+        assert {job.phase for job in found.jobs.values()} == {RecordingPhase.WAITED_FOR}
+        found.jobs = {
+            ranks[0].pid: replace(whole, file=files[1]),
+            ranks[1].pid: empty,
+        }
+        found.turn(0)
+    assert found.jobs[ranks[0].pid].file == files[1]
+    assert found.jobs[ranks[1].pid].phase is RecordingPhase.FAILED
+    assert list(tmp_path.iterdir()) == [files[1]]
+
+
+def test_files_that_are_sent_along_are_not_taken(sock: Path, tmp_path: Path) -> None:
+    """Anybody could use up all descriptors otherwise."""
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        fake.socket.connect(f"{sock}/dynolog")
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            sent = question(os.getpid())
+            socket.send_fds(fake.socket, [sent], [fake.socket.fileno()] * 9)
+            (heard,) = door.heard()
+            assert heard.pid == os.getpid()
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_process_that_cannot_be_looked_at_has_not_ended(
+    sock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: Path) -> tuple[str, int, int, int]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    own = this(sock)
+    monkeypatch.setattr(processes, "_stat", refused)
+    assert processes.is_alive(own)

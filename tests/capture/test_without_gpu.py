@@ -161,6 +161,21 @@ def test_a_snapshot_of_each_variant(history: list[Any], tmp_path: Path) -> None:
     assert read_snapshot(str(tmp_path / "a" / "eager.pickle")).segments
 
 
+def test_stacks_of_allocations_are_those_of_python(
+    history: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch takes minutes to name frames of C++."""
+    asked: list[object] = []
+
+    def recorded(enabled: str | None = "all", **options: Any) -> None:
+        if enabled:
+            asked.append(options["stacks"])
+
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", recorded)
+    record(tmp_path / "a", ["eager"], memory=True)
+    assert asked == ["python"]
+
+
 def test_no_snapshot_is_recorded_unless_asked_for(
     history: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,7 +16,9 @@ from tests.places import ROOT
 from fusetui import cli
 from fusetui.attach import recording
 from fusetui.commands import open as opening
-from fusetui.commands.errors import guarded
+from fusetui.commands import run as running
+from fusetui.commands.errors import CommandError, guarded
+from fusetui.commands.record import trace_folder
 from fusetui.signals import ENDED, Ended
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the door is Linux's")
@@ -125,3 +127,115 @@ def test_watch_ends_with_the_signal_that_ended_its_app(
     monkeypatch.setattr(opening, "browse", lambda names: ENDED + signal.SIGTERM)
     code = opening.run_watch(Namespace(folder=str(tmp_path)))
     assert code == ENDED + signal.SIGTERM
+
+
+def test_a_program_that_ends_well_and_was_not_recorded_is_an_error(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The reason is true, and no folder is left. Its own failure comes first."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["run", "--", "true"]) == 1
+    assert "no process of it asked to be recorded" in capfd.readouterr().err
+    assert cli.run(["run", "--", "sh", "-c", "exit 3"]) == 3
+    line = ["run", "--after", "60", "--", sys.executable, FAKE, "0.2"]
+    assert cli.run(line) == 1
+    assert "--after says 60 s" in capfd.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_ranks_are_named(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("IMPORTING_S", "POLL_S"):
+        monkeypatch.setattr(recording, name, 0.0)
+    monkeypatch.setattr(running, "GROUP_PATIENCE_S", 0.0)
+    ranks = {"RANK": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3", "CODE": "0"}
+    for name, value in ranks.items():
+        monkeypatch.setenv(name, value)
+    line = ["run", "--no-open", "--out", str(tmp_path / "out"), "--", sys.executable, FAKE]
+    assert cli.run(line) == 1
+    assert "Not recorded: rank 5, 6." in capfd.readouterr().err
+    (trace,) = (tmp_path / "out").iterdir()
+    assert trace.name.startswith("fake_job-rank4_")
+
+
+def test_the_code_of_the_program_where_children_are_ignored(tmp_path: Path) -> None:
+    """The system keeps no codes then; the program itself ignores its children as before."""
+    code = "import signal, sys; sys.exit(7 + (signal.getsignal(signal.SIGCHLD) != signal.SIG_IGN))"
+    line = ["-m", "fusetui", "run", "--", sys.executable, "-c", code]
+    start = f"import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); {EXECUTE}"
+    done = subprocess.run([sys.executable, "-c", start, *line], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 7
+
+
+EXECUTE = "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+
+
+@pytest.mark.parametrize("command", ["run --on-enter -- touch started", "run -- sh -c 'exit 5'"])
+def test_a_closed_input(command: str, tmp_path: Path) -> None:
+    """Nothing is started where Enter could not be read; otherwise it makes no difference."""
+    line = f"exec {sys.executable} -m fusetui {command} <&-"
+    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True)
+    if "--on-enter" in command:
+        assert done.returncode == 2
+        assert "standard input, which is closed" in done.stderr
+    else:
+        assert done.returncode == 5
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_while_recording_does_not_leave_the_program_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It goes on and is waited for; then the error is told."""
+    monkeypatch.chdir(tmp_path)
+
+    def fails(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(running._Watched, "record_until_end", fails)
+    with pytest.raises(RuntimeError):
+        cli.run(["run", "--", "sh", "-c", "sleep 0.3; touch done"])
+    assert [one.name for one in tmp_path.iterdir()] == ["done"]
+
+
+def test_a_folder_is_made_at_once_and_private(tmp_path: Path) -> None:
+    out = tmp_path / "a" / "out"
+    with trace_folder(out):
+        assert out.stat().st_mode & 0o777 == 0o700
+        with trace_folder(out):  # own, private, there already
+            pass
+        assert out.is_dir()
+    assert not out.exists()  # it was made, and is empty
+    with trace_folder(out):
+        (out / "trace.json").touch()
+    assert out.is_dir()
+
+
+@pytest.mark.parametrize("mode", [0o707, 0o777, 0o770])
+def test_a_folder_that_others_can_write_to_is_refused(
+    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fusetui.commands.record._is_private_group", lambda group: False)
+    tmp_path.chmod(mode)
+    with pytest.raises(CommandError, match="chmod go-w"), trace_folder(tmp_path):
+        pass
+    tmp_path.chmod(0o755)
+    with trace_folder(tmp_path):
+        pass
+
+
+def test_what_is_no_own_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to(tmp_path / "absent")
+    for name in ("file", "dangling"):
+        with pytest.raises(CommandError, match=name), trace_folder(tmp_path / name):
+            pass
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user can be played only by root")
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, 65534)
+    with pytest.raises(CommandError, match="another user"), trace_folder(tmp_path):
+        pass

@@ -12,7 +12,7 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -112,6 +112,8 @@ def written(file: Path, pid: int) -> Path:
 
 
 CREDENTIALS = struct.Struct("=iii")  # PID, user, group: filled in by the system
+CREDENTIALS_ROOM = socket.CMSG_LEN(CREDENTIALS.size) if hasattr(socket, "CMSG_LEN") else 0
+"""Bytes that are read beside a datagram: these, and no files, which anybody may send along."""
 ABSTRACT = f"\0{DAEMON}\0"
 
 
@@ -161,11 +163,11 @@ class Door:
         """What was sent since, of this user's processes, at most 1,000 messages."""
         for _ in range(1000):
             try:
-                datagram, extras, flags, sender = self._socket.recvmsg(DATAGRAM, 256)
+                datagram, extras, flags, sender = self._socket.recvmsg(DATAGRAM, CREDENTIALS_ROOM)
             except OSError:
                 return
             message = None if flags & socket.MSG_TRUNC else decoded(datagram)
-            pid, user, _ = CREDENTIALS.unpack(extras[0][2]) if extras else (0, -1, -1)
+            pid, user = _credentials(extras)
             address = sender if isinstance(sender, bytes) else os.fsencode(sender or "")
             is_client = Path(os.fsdecode(address.strip(b"\0"))).name.startswith(CLIENT)
             if message is None or user != os.geteuid() or not is_client:
@@ -203,6 +205,16 @@ class Door:
                     os.unlink(self._address)
                 else:
                     raise CannotListen(taken(self.folder))
+
+
+def _credentials(extras: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
+    """PID and user of the sender as the system says; (0, -1) if it does not."""
+    for level, kind, data in extras:
+        is_credentials = (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS)
+        if is_credentials and len(data) == CREDENTIALS.size:
+            pid, user, _ = CREDENTIALS.unpack(data)
+            return pid, user
+    return 0, -1
 
 
 def check_folder(folder: str) -> None:

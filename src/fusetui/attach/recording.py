@@ -1,15 +1,16 @@
-"""One recording of some processes: whom to tell what, and how far the trace of each is."""
+"""One recording of some processes: whom to tell what, how far the trace of each is, and when to
+record again. A trace without operations, one that the program's own profiler cancelled, and one of
+a group that a process missed are recorded again, a limited number of times."""
 
 from __future__ import annotations
 
 import enum
-import mmap
 import os
 import re
 import select
-import stat
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,17 +18,43 @@ from msgspec.structs import replace
 
 from fusetui import Error
 from fusetui.attach.door import SAFE, ConfigRequest, Door, Heard, Wish, configuration, written
-from fusetui.attach.processes import Process, age_s, is_alive
+from fusetui.attach.processes import (
+    Process,
+    age_s,
+    forks_of,
+    is_alive,
+    is_ancestor,
+    is_fork,
+)
+from fusetui.attach.trace_file import (
+    FileState,
+    contents_of,
+    extras_in,
+    inspected,
+    partial_file,
+    removed_if_own,
+)
 
 IMPORTING_S = 6.0
 """Age below which a process may still import: it would record that, and nothing else."""
 POLL_S = 5.0  # between two questions of a process
 PATIENCE_S = 3 * POLL_S  # after which a process is taken to never ask
 TOGETHER_S = POLL_S + 2.5  # until several begin at once: all have asked, and warmed up for a second
+SILENCE_S = 60.0
+"""A process that asked before and has not for this many seconds is given up."""
+STALLED_S = 300.0
+"""Seconds without growth of its file after which a recording that does not end is given up."""
+STEPS_S = 600.0  # within which the optimizer steps that were asked for must begin
+OWN_PROFILER_S = 120.0
+"""Seconds that `record` waits for the end of the program's own profiling."""
+MAX_ATTEMPTS = 6  # of `record`, where a trace has no operations
+MAX_FORK_ATTEMPTS = 6  # where forks of the program run: the operations may be in these
+MAX_CANCELLED = 4  # attempts that the program's own profiler cancelled
+RESTS_S = (0.0, 0.0, 0.0, 5.0, 10.0, 20.0, 30.0)
+"""Seconds that a program is left alone before attempts 2, 3, ...; the last, before all others."""
+LONGEST_RETRY_MS = 4_000  # each attempt without operations doubles the time, up to this
+MIN_FREE_BYTES = 1 << 20  # on a disk that is not called full
 NUMBERS = tuple(f"-{number}" for number in range(2, 1000))  # of a program that is recorded again
-TAIL = 8 * 1024  # bytes at the end of a trace that are looked at
-MARKS = {"stack": b'"python_function"', "shapes": b'"Input Dims"', "memory": b'"[memory]"'}
-"""What a trace holds if that was recorded."""
 
 
 class CannotRecord(Error):  # noqa: N818
@@ -35,48 +62,86 @@ class CannotRecord(Error):  # noqa: N818
 
 
 class RecordingPhase(enum.Enum):
-    """How far a process is; the last two are final."""
+    """How far a process is; the last two, and IDLE, are final. EMPTY, MISSED and CANCELLED end an
+    attempt: the process is recorded again, or becomes FAILED."""
 
     WAITED_FOR = "waiting for it to ask"
     TOLD = "recording"
     WRITING = "writing"
+    EMPTY = "no operations"
+    MISSED = "too late"
+    CANCELLED = "cancelled"
+    IDLE = "left out"
     WHOLE = "recorded"
     FAILED = "not recorded"
 
 
+RETRIED = (RecordingPhase.EMPTY, RecordingPhase.MISSED, RecordingPhase.CANCELLED)
+FINAL = (RecordingPhase.IDLE, RecordingPhase.WHOLE, RecordingPhase.FAILED)
+
+
 class AttachedProcess(Struct, frozen=True):
-    """One process. `file`: where its trace will be; `size`: bytes written; `due`: when it must be
-    free again (`time.monotonic`); `why`: a sentence about what failed, or the trace lacks."""
+    """One process. `file`: where its trace will be; `size`: bytes written; `why`: a sentence about
+    what failed, or the trace lacks, or why it is recorded again; `before`: a clause about what
+    became of the attempt before. Times are those of
+    `time.monotonic`: `told_at`, when it was asked to record; `due`, when it must be free again;
+    `heard_at`, its last message; `grown_at`, when its file grew. `profiles_itself`: it said that
+    it records, and nobody had asked it to."""
 
     process: Process
     phase: RecordingPhase = RecordingPhase.WAITED_FOR
     file: Path = Path()
     size: int = 0
     has_asked: bool = False
+    is_free: bool = False
+    profiles_itself: bool = False
+    told_at: float = 0.0
     due: float = 0.0
+    heard_at: float = 0.0
+    grown_at: float = 0.0
     why: str = ""
+    before: str = ""
 
     @property
     def is_done(self) -> bool:
-        return self.phase in (RecordingPhase.WHOLE, RecordingPhase.FAILED)
+        return self.phase in FINAL
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this attempt is over."""
+        return self.is_done or self.phase in RETRIED
 
 
 class Recording:
-    """Records each of some processes once; several begin together. Traces go to `folder`, which is
-    made when it is needed, and replace no others. Raises CannotRecord if libkineto cannot be told
-    its name."""
+    """Records each of some processes; several begin together. Traces go to `folder`, which exists,
+    and replace no others. `attempts`: how often a process without operations is recorded at most;
+    `own_profiler_s`: seconds that the program's own profiler is waited for. Raises CannotRecord if
+    libkineto cannot be told the name of the folder."""
 
     def __init__(
-        self, doors: Sequence[Door], folder: Path, wish: Wish, wanted: Iterable[Process]
+        self,
+        doors: Sequence[Door],
+        folder: Path,
+        wish: Wish,
+        wanted: Iterable[Process],
+        *,
+        attempts: int = MAX_ATTEMPTS,
+        own_profiler_s: float = OWN_PROFILER_S,
     ) -> None:
         self._doors, self._folder, self._wish = doors, folder.absolute(), wish
-        if not SAFE.fullmatch(str(self._folder)):
-            raise CannotRecord(
-                f"Traces cannot be written to {folder}: libkineto takes paths of letters, digits "
-                "and . _ - + : , @ ~ only. Give another --out."
-            )
+        self._attempts, self._own_profiler_s = attempts, own_profiler_s
+        check_name(folder)
+        self._place = _identity(self._folder)
+        self.attempt = 1
+        self._empty_attempts = 0
+        self._cancelled_attempts = 0
+        self._was_empty = False  # whether the attempt before had no operations
         self.jobs = {one.pid: AttachedProcess(one) for one in wanted}
-        self._begun = time.monotonic()
+        self.forks: dict[int, Process] = {}
+        """By PID, those that ran at the end of an attempt: they cannot be recorded."""
+        self._previous: list[AttachedProcess] = []  # those recorded in the attempt before
+        self._first_begun = self._begun = time.monotonic()
+        self._rests_until = 0.0  # time.monotonic before which nobody is told to record
         self._start = 0.0  # when several begin, in seconds since 1970
 
     @property
@@ -89,113 +154,287 @@ class Recording:
             for heard in door.heard():
                 self._hear(door, heard)
         for pid, job in self.jobs.items():
-            if not job.is_done:
+            if not job.is_settled:
                 self.jobs[pid] = self._looked(job)
+        if all(job.is_settled for job in self.jobs.values()):
+            self._end_attempt()
 
     def _hear(self, door: Door, heard: Heard) -> None:
         job = self.jobs.get(heard.pid)
         if job is None:
             return
-        text, job = "", replace(job, has_asked=True)
-        if isinstance(heard.message, ConfigRequest) and heard.message.is_free:
-            if job.phase is RecordingPhase.WAITED_FOR:
+        text = ""
+        job = replace(job, has_asked=True, heard_at=time.monotonic())
+        if isinstance(heard.message, ConfigRequest):
+            is_waited_for = job.phase is RecordingPhase.WAITED_FOR
+            job = replace(job, is_free=heard.message.is_free)
+            if is_waited_for and heard.message.is_free:
                 job, text = self._told(job, heard.message.pids[0])
-            else:
+            elif is_waited_for:
+                job = replace(job, profiles_itself=True, why=WAITS_FOR_PROFILER)
+            elif heard.message.is_free:
                 job = self._asks_again(job)
         if door.answer(heard, text) or not text:
             self.jobs[heard.pid] = job
 
     def _told(self, job: AttachedProcess, own_pid: int) -> tuple[AttachedProcess, str]:
-        """What a process is told that would record now; nothing while it may be importing."""
-        if age_s(job.process) < IMPORTING_S:
+        """What a process is told that would record now; nothing while it may be importing, or
+        while others of its group are not free."""
+        if age_s(job.process) < IMPORTING_S or time.monotonic() < self._rests_until:
             return job, ""
-        alone, now = len(self.jobs) == 1, time.time()
-        if not alone and not self._start:
+        is_alone, now = len(self.jobs) == 1, time.time()
+        if not is_alone and not self._start:
+            if self.attempt > 1 and not self._are_free():
+                return job, ""
             self._start = now + TOGETHER_S
-        if not alone and now > self._start - 1:
-            return _failed(job, "it asked only after the others had begun"), ""
-        rank = f"-rank{job.process.rank}" if job.process.rank.isdecimal() else ""
-        stem = re.sub(r"[^A-Za-z0-9_.-]", "-", job.process.program.removesuffix(".py"))
-        names = (self._folder / f"{stem}{again}{rank}.json" for again in ("", *NUMBERS))
-        file = next(name for name in names if not os.path.lexists(written(name, own_pid)))
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            return _failed(job, f"{self._folder} cannot be made: {error.strerror}"), ""
-        takes = max(self._start - now, POLL_S) + self._wish.milliseconds / 1000 + POLL_S
-        place, due = written(file, own_pid), time.monotonic() + takes
-        told = replace(job, phase=RecordingPhase.TOLD, file=place, due=due)
-        return told, configuration(self._wish, file, round(self._start * 1000))
+        if not is_alone and now > self._start - 1:
+            return replace(job, phase=RecordingPhase.MISSED, why=TOO_LATE), ""
+        if self._place != _identity(self._folder):
+            return _failed(job, f"{self._folder} was removed or replaced meanwhile"), ""
+        wish = self._wish_now()
+        waits_s = max(self._start - now, POLL_S)
+        told_at = time.monotonic()
+        file = self._new_file(job.process, own_pid)
+        told = replace(
+            job,
+            phase=RecordingPhase.TOLD,
+            file=written(file, own_pid),
+            why="",
+            told_at=told_at,
+            grown_at=told_at,
+            due=told_at + waits_s + wish.milliseconds / 1000 + POLL_S,
+        )
+        return told, configuration(wish, file, round(self._start * 1000))
+
+    def _wish_now(self) -> Wish:
+        """What is asked for in this attempt: longer where there were no operations before."""
+        longest = max(self._wish.milliseconds, LONGEST_RETRY_MS)
+        milliseconds = min(self._wish.milliseconds << min(self._empty_attempts, 12), longest)
+        return replace(self._wish, milliseconds=milliseconds)
+
+    def _are_free(self) -> bool:
+        """Whether all that still run have said in this attempt that they would record now; after
+        some time the others are not waited for."""
+        if time.monotonic() - self._begun > self._own_profiler_s:
+            return True
+        return all(job.is_free or job.is_settled for job in self.jobs.values())
+
+    def _new_file(self, one: Process, own_pid: int) -> Path:
+        """What the process is told, so that it writes a file that is not there yet."""
+        rank = f"-rank{one.rank}" if one.rank.isdecimal() else ""
+        stem = re.sub(r"[^A-Za-z0-9_.-]", "-", one.program.removesuffix(".py"))
+        for again in ("", *NUMBERS):
+            name = self._folder / f"{stem}{again}{rank}.json"
+            file = written(name, own_pid)
+            if not os.path.lexists(file) and not os.path.lexists(partial_file(file)):
+                return name
+        raise CannotRecord(f"{self._folder} holds too many traces of {stem}: give another --out.")
 
     def _asks_again(self, job: AttachedProcess) -> AttachedProcess:
         """It is free again: its trace is there by now, or never will be."""
-        if job.is_done or time.monotonic() < job.due or (self._wish.steps and not job.size):
+        if job.is_settled or time.monotonic() < job.due:
+            return job
+        if self._wish.steps and not job.size and time.monotonic() < job.told_at + STEPS_S:
             return job
         looked = self._looked(job)
-        if looked.is_done:
+        if looked.is_settled:
             return looked
-        disk, because = os.statvfs(self._folder), f"it may not see or write {self._folder}"
-        if disk.f_bavail * disk.f_frsize < 1 << 20:
-            because = "the disk is full"
-        return _failed(job, f"it stopped, and there is no whole trace: {because}")
+        found = inspected(job.file)
+        disk = os.statvfs(self._folder)
+        if disk.f_bavail * disk.f_frsize < MIN_FREE_BYTES:
+            return _failed(job, f"{NO_TRACE}: the disk is full")
+        if self._wish.steps and found.state in (FileState.ABSENT, FileState.EMPTY):
+            return _failed(job, f"it made no optimizer step within {STEPS_S:.0f} s")
+        if found.state is FileState.EMPTY:
+            removed_if_own(found.path)
+            return replace(job, phase=RecordingPhase.CANCELLED, profiles_itself=True, why=CANCELLED)
+        if found.state is FileState.ABSENT:
+            if self._is_seen_by(job.process):
+                return replace(job, phase=RecordingPhase.CANCELLED, why=IGNORED)
+            return _failed(job, f"{NO_TRACE}: it may not see or write {self._folder}")
+        return _failed(job, f"{NO_TRACE}: {contents_of(found)}")
+
+    def _is_seen_by(self, one: Process) -> bool:
+        """Whether the process has the same folder at this path: a container may have another."""
+        with suppress(OSError):
+            theirs = os.stat(f"/proc/{one.pid}/root{self._folder}")
+            return (theirs.st_dev, theirs.st_ino) == self._place
+        return False
 
     def _looked(self, job: AttachedProcess) -> AttachedProcess:
-        alive = is_alive(job.process)
+        alive, now = is_alive(job.process), time.monotonic()
         if job.phase is RecordingPhase.WAITED_FOR:
-            waited = time.monotonic() - self._begun
-            if not alive:
-                return _failed(job, "it ended before it asked")
-            old = age_s(job.process) > IMPORTING_S + PATIENCE_S
-            is_late = not job.has_asked and waited > PATIENCE_S and old
-            return _failed(job, NEVER_ASKED) if is_late else job
-        found = _stat(job.file) or _stat(job.file.with_name(job.file.name + ".tmp"))
-        if found is not None and not (stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()):
+            return self._looked_at_waiting(job, alive)
+        found = inspected(job.file)
+        if found.state is FileState.STRANGE:
             return _failed(job, f"{job.file.name} is not a file of yours")
-        if found is not None and found.st_size:
-            job = replace(job, phase=RecordingPhase.WRITING, size=found.st_size)
-        if _is_whole(job.file):
-            return replace(job, phase=RecordingPhase.WHOLE, why=missing(job.file, self._wish))
+        if found.size and found.size != job.size:
+            job = replace(job, phase=RecordingPhase.WRITING, size=found.size, grown_at=now)
+        if found.state is FileState.WHOLE:
+            return self._taken(job)
         if not alive:
-            left = f", {job.size:,} bytes of it" * (job.size > 0)
+            left = f", {job.size:,} bytes of it" if job.size else ""
             return _failed(job, f"it ended before its trace was written{left}")
+        if now - max(job.heard_at, job.grown_at, job.due) > SILENCE_S:
+            return _failed(
+                job, f"it stopped asking {SILENCE_S:.0f} s ago, and {contents_of(found)}"
+            )
+        if now - max(job.grown_at, job.due) > STALLED_S and not self._wish.steps:
+            return _failed(job, f"its recording does not end, and {contents_of(found)}")
         return job
+
+    def _taken(self, job: AttachedProcess) -> AttachedProcess:
+        """A job whose trace is whole."""
+        held = extras_in(job.file)
+        if held is None:
+            removed_if_own(job.file)
+            return replace(job, phase=RecordingPhase.EMPTY, why=NO_OPERATIONS)
+        absent = sorted(self._wish.extras - held)
+        why = f"It holds no {' and no '.join(absent)}: this torch does not record that."
+        return replace(job, phase=RecordingPhase.WHOLE, why=why if absent else "")
+
+    def _looked_at_waiting(self, job: AttachedProcess, alive: bool) -> AttachedProcess:
+        now = time.monotonic()
+        if not alive and job.before:
+            return _failed(job, f"it ended before it could be recorded again: {job.before}")
+        if not alive:
+            return _failed(job, "it ended before it asked")
+        if not job.has_asked:
+            old = age_s(job.process) > IMPORTING_S + PATIENCE_S
+            if now - self._begun > PATIENCE_S and old:
+                return _failed(job, FORKED if is_fork(job.process) else NEVER_ASKED)
+        elif job.profiles_itself and not job.is_free:
+            if now - self._first_begun > self._own_profiler_s:
+                return _failed(job, PROFILES_ITSELF)
+            if self._start and time.time() > self._start:
+                return replace(job, phase=RecordingPhase.MISSED, why=PROFILES_ITSELF)
+        if job.heard_at and now - job.heard_at > SILENCE_S:
+            return _failed(job, _silent())
+        return job
+
+    def _end_attempt(self) -> None:
+        """All are settled: begins the next attempt, or ends the recording."""
+        jobs = list(self.jobs.values())
+        self.forks |= {one.pid: one for one in forks_of(self.jobs)}
+        whole = [job for job in jobs if job.phase is RecordingPhase.WHOLE]
+        again = [job for job in jobs if job.phase in RETRIED and is_alive(job.process)]
+        needed = again if not whole else [job for job in again if job.process.rank]
+        is_hopeless = self._cancelled_attempts >= MAX_CANCELLED
+        attempts = min(self._attempts, MAX_FORK_ATTEMPTS) if self.forks else self._attempts
+        goes_on = self.attempt < attempts and not is_hopeless
+        if goes_on and (needed or self._is_beginning(whole)):
+            self._keep_better(whole)
+            self._begin_attempt(jobs)
+            return
+        for job in jobs:
+            if job.phase in RETRIED:
+                self.jobs[job.process.pid] = self._given_up(job, whole)
+        self._restore_better()
+
+    def _is_beginning(self, whole: Sequence[AttachedProcess]) -> bool:
+        """Whether the traces are the first with operations after some without: they show how the
+        program begins to compute, and another one shows it at work."""
+        return self._was_empty and any(is_alive(job.process) for job in whole)
+
+    def _begin_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
+        rest_s = RESTS_S[min(self.attempt, len(RESTS_S)) - 1]
+        self.attempt += 1
+        self._rests_until = time.monotonic() + rest_s
+        self._begun, self._start = time.monotonic(), 0.0
+        phases = {job.phase for job in jobs}
+        self._was_empty = RecordingPhase.EMPTY in phases
+        self._empty_attempts += self._was_empty
+        self._cancelled_attempts += RecordingPhase.CANCELLED in phases
+        again = f"Attempt {self.attempt} of {self._attempts}"
+        for job in jobs:
+            if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
+                continue
+            because = f"{_capital(job.why)}. " if job.phase in RETRIED else ""
+            if job.phase is RecordingPhase.WHOLE and not self._was_empty:
+                because = "It has begun to compute: recording it once more. "
+            self.jobs[job.process.pid] = AttachedProcess(
+                process=job.process,
+                has_asked=True,
+                profiles_itself=job.profiles_itself,
+                heard_at=job.heard_at,
+                why=f"{because}{again}",
+                before=job.why if job.phase in RETRIED else "",
+            )
+
+    def _given_up(self, job: AttachedProcess, whole: Sequence[AttachedProcess]) -> AttachedProcess:
+        """The last word on a process without a trace."""
+        if job.phase is RecordingPhase.EMPTY:
+            starts_others = any(is_ancestor(job.process, one.process) for one in whole)
+            if starts_others and not job.process.rank:
+                return replace(job, phase=RecordingPhase.IDLE, why=ONLY_STARTS)
+            times = f" in {self.attempt} attempts" if self.attempt > 1 else ""
+            itself = f"; {PROFILES_ITSELF}" if job.profiles_itself else ""
+            return _failed(job, f"{job.why}{times}{itself}")
+        return _failed(job, PROFILES_ITSELF if job.profiles_itself else job.why)
+
+    def _keep_better(self, whole: list[AttachedProcess]) -> None:
+        """Of two attempts, keeps the traces of the one that recorded more; the later of equals."""
+        worse, better = self._previous, whole
+        if len(whole) < len(self._previous):
+            worse, better = whole, self._previous
+        kept = {job.file for job in better}
+        for job in worse:
+            if job.file not in kept:
+                removed_if_own(job.file)
+        self._previous = better
+
+    def _restore_better(self) -> None:
+        """Ends with the jobs of the attempt that recorded more."""
+        whole = [job for job in self.jobs.values() if job.phase is RecordingPhase.WHOLE]
+        self._keep_better(whole)
+        for job in whole:
+            self.jobs[job.process.pid] = _failed(job, NOT_TOGETHER)
+        for job in self._previous:
+            self.jobs[job.process.pid] = job
 
 
 NEVER_ASKED = (
     "it never asked: its torch has no door, or its folder of sockets was not there when it started"
 )
-NO_OPERATIONS = (
-    "It holds no operations: the program did not compute then, or ended before they were written."
+FORKED = (
+    "it is a fork, and a fork has no thread of libkineto: start workers with spawn "
+    '(multiprocessing.set_start_method("spawn"))'
 )
+NO_TRACE = "it stopped, and there is no whole trace"
+NO_OPERATIONS = "it ran no operations in that time"
+TOO_LATE = "it asked only after the others had begun"
+PROFILES_ITSELF = "it profiles itself with torch.profiler, which cancels any other recording"
+WAITS_FOR_PROFILER = "It profiles itself with torch.profiler: waiting until that has ended"
+CANCELLED = "its own torch.profiler cancelled the recording"
+IGNORED = "libkineto took the request and wrote no file"
+NOT_TOGETHER = "it was recorded in an attempt that others missed"
+ONLY_STARTS = "it runs no operations; those that it started do"
 
 
-def missing(file: Path, wish: Wish) -> str:
-    """A sentence about what was asked for and is not in a trace; "" if all of it is."""
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        if text.find(b'"cpu_op"') < 0:
-            return NO_OPERATIONS
-        absent = [extra for extra in sorted(wish.extras) if text.find(MARKS[extra]) < 0]
-    return f"It holds no {' and no '.join(absent)}: this torch does not record that." * bool(absent)
+def check_name(folder: Path) -> None:
+    """Raises CannotRecord if libkineto cannot be told the name of this folder."""
+    if not SAFE.fullmatch(str(folder.absolute())):
+        raise CannotRecord(
+            f"Traces cannot be written to {folder}: libkineto takes paths of letters, digits "
+            "and . _ - + : , @ ~ only. Give another --out."
+        )
 
 
 def _failed(job: AttachedProcess, why: str) -> AttachedProcess:
     return replace(job, phase=RecordingPhase.FAILED, why=why)
 
 
-def _stat(file: Path) -> os.stat_result | None:
-    try:
-        return file.lstat()
-    except OSError:
-        return None
+def _silent() -> str:
+    return f"it stopped asking {SILENCE_S:.0f} s ago"
 
 
-def _is_whole(file: Path) -> bool:
-    """Whether it ends as libkineto ends a trace. No link is followed."""
-    try:
-        number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False
-    with open(number, "rb") as opened:
-        opened.seek(max(os.fstat(number).st_size - TAIL, 0))
-        tail = opened.read(TAIL).rstrip()
-    return tail.endswith(b"}") and b'"traceName"' in tail
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    """Device and inode of a folder; (0, 0) if there is none."""
+    with suppress(OSError):
+        found = os.stat(folder)
+        return found.st_dev, found.st_ino
+    return 0, 0

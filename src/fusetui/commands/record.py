@@ -1,39 +1,37 @@
-"""`record`: traces of programs that run, started with their door open, and on to the app; `run`:
-starts a program with its door open, and records it while it runs; `capture`: a run folder."""
+"""`record`: traces of programs that run, started with their door open, and on to the app; and what
+`run` does the same way. `capture`: a run folder."""
 
 from __future__ import annotations
 
 import os
-import select
-import signal
-import subprocess
-import sys
-import tempfile
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from stat import S_ISDIR
 from time import monotonic as now
-from types import FrameType
 
 from fusetui.attach import processes
-from fusetui.attach.door import LONGEST_FOLDER, CannotListen, Door, Wish
-from fusetui.attach.processes import FOLDER, LAUNCHERS, OPEN, QUIET, Process, has_torch, process
-from fusetui.attach.recording import AttachedProcess, Recording, RecordingPhase
+from fusetui.attach.door import CannotListen, Door, Wish
+from fusetui.attach.processes import OPEN, Process, has_torch, is_fork, process
+from fusetui.attach.recording import (
+    FORKED,
+    AttachedProcess,
+    Recording,
+    RecordingPhase,
+    check_name,
+)
 from fusetui.commands.errors import DONE, NO, CommandError, say
 from fusetui.commands.terminal import has_terminal
 from fusetui.report.output import emit
-from fusetui.signals import ENDED, handled, numbers_of
 from fusetui.text.figures import plural, several, size
 
 TURN_S = 0.2
 TOLD_AGAIN_S = 5.0  # until the size of a file that grows is told again
 MOST_S = 600.0
 HOW = f"Start it with fusetui run -- COMMAND, or with {OPEN}=1 (docs/attach.md)."
-PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-OF_TERMINALS = (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT))
+NAMED_PIDS = 5  # of forks, in a message
 
 
 def run_record(args: Namespace) -> int:
@@ -44,18 +42,37 @@ def run_record(args: Namespace) -> int:
             f"--steps records one process, and these are {len(wanted)}: each would begin at a step "
             "of its own. With --seconds all begin together."
         )
-    folder = folder_for(args.out)
     with ExitStack() as stack:
         doors, wanted = _doors(stack, wanted)
+        folder = stack.enter_context(trace_folder(args.out))
         recording = Recording(doors, folder, wish, wanted)
         follow(recording)
         if ignored := sum(door.ignored for door in doors):
             say(f"{plural(ignored, 'message')} of other users or of wrong sizes ignored.")
-    jobs = list(recording.jobs.values())
-    files = opened(jobs, folder) if args.open else whole(jobs)
+        jobs = list(recording.jobs.values())
+        say(*forks_left_out(recording.forks.values()))
+        files = opened(jobs, folder) if args.open else whole(jobs)
     if files and not (args.open and has_terminal()):
         emit("\n".join(files))
-    return DONE if len(files) == len(jobs) else NO
+    return DONE if files and are_recorded(jobs) else NO
+
+
+def are_recorded(jobs: Iterable[AttachedProcess]) -> bool:
+    """Whether each has a trace, or only starts those that have one."""
+    return all(job.phase is not RecordingPhase.FAILED for job in jobs)
+
+
+def forks_left_out(forks: Collection[Process]) -> list[str]:
+    """A sentence about these forks, if there are any: they cannot be recorded."""
+    if not forks:
+        return []
+    program = next(iter(forks)).program
+    pids = several([str(one.pid) for one in forks], NAMED_PIDS)
+    return [
+        f"{plural(len(forks), 'fork')} of {program} cannot be recorded ({pids}): a fork "
+        "has no thread of libkineto. To record workers, start them with spawn: "
+        'multiprocessing.set_start_method("spawn"), DataLoader(multiprocessing_context="spawn").'
+    ]
 
 
 def _doors(stack: ExitStack, wanted: list[Process]) -> tuple[list[Door], list[Process]]:
@@ -108,35 +125,82 @@ def _with_door(pid: int) -> Process:
         raise CommandError(f"The door of process {pid} ({found.program}) is closed. {HOW}")
     if not has_torch(pid):
         raise CommandError(f"Process {pid} ({found.program}) has not loaded torch.")
+    if found.only_helps:
+        raise CommandError(
+            f"Process {pid} ({found.program}) only starts or compiles for others: "
+            "record these, by --job NAME."
+        )
+    if is_fork(found):
+        raise CommandError(f"Process {pid} ({found.program}) cannot be recorded: {FORKED}.")
     return found
 
 
-def folder_for(out: Path | None) -> Path:
-    """A new folder, or this user's own, for the traces. Raises CommandError for any other."""
+@contextmanager
+def trace_folder(out: Path | None) -> Iterator[Path]:
+    """A folder for traces, made at once with mode 0700, or one that is there and is this user's
+    alone to write. One that was made and stays empty is removed. Raises CommandError for any other,
+    CannotRecord for a name that libkineto cannot be told."""
     folder = out or Path(f"recorded-{datetime.now():%Y%m%d-%H%M%S}")
+    check_name(folder)
+    is_made = False
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700)
+        is_made = True
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise CommandError(f"{folder} cannot be made: {error.strerror}.") from None
+    try:
+        _check_owner(folder)
+        yield folder
+    finally:
+        if is_made:
+            with suppress(OSError):  # it holds traces
+                folder.rmdir()
+
+
+def _check_owner(folder: Path) -> None:
+    """Raises CommandError unless it is a folder of this user that no other one can write to."""
     try:
         found = folder.stat()
-    except FileNotFoundError:
-        return folder
     except OSError as error:
         raise CommandError(f"{folder} cannot be written: {error.strerror}.") from None
-    if not S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o002:
-        raise CommandError(
-            f"{folder} is not yours, or everybody can write to it: give another --out."
-        )
-    return folder
+    if not S_ISDIR(found.st_mode):
+        raise CommandError(f"{folder} is no folder: give another --out.")
+    if found.st_uid != os.geteuid():
+        raise CommandError(f"{folder} belongs to another user: give another --out.")
+    others_write = found.st_mode & 0o002
+    group_writes = found.st_mode & 0o020 and not _is_private_group(found.st_gid)
+    if others_write or group_writes:
+        raise CommandError(f"Other users can write to {folder}: chmod go-w {folder}")
+
+
+def _is_private_group(group: int) -> bool:
+    """Whether a group is this user's own: it is named as the user is, and has no other member."""
+    import grp
+    import pwd
+
+    try:
+        user = pwd.getpwuid(os.geteuid())
+        entry = grp.getgrgid(group)
+    except KeyError:
+        return False
+    is_own = user.pw_gid == group and entry.gr_name == user.pw_name
+    return is_own and set(entry.gr_mem) <= {user.pw_name}
 
 
 def follow(recording: Recording) -> None:
     """Records until all is done, and says what is new; if interrupted, that programs go on."""
-    known: dict[int, tuple[RecordingPhase, float]] = {}
+    known: dict[int, tuple[object, float]] = {}  # what was said last of each process, and when
     try:
         while True:
             for pid, job in recording.jobs.items():
-                phase, at = known.get(pid, (None, 0.0))
+                news = job.phase, job.why
+                before, at = known.get(pid, (None, 0.0))
                 grows = job.phase is RecordingPhase.WRITING and now() - at > TOLD_AGAIN_S
-                if phase is not job.phase or grows:
-                    known[pid] = job.phase, now()
+                if before != news or grows:
+                    known[pid] = news, now()
                     say(line_of(job))
             if recording.is_done:
                 return
@@ -152,8 +216,10 @@ def line_of(job: AttachedProcess) -> str:
     """`train.py 1234 (rank 0): recorded, 2.3 MB, in train-rank0_1234.json.`"""
     rank = f" (rank {job.process.rank})" if job.process.rank else ""
     line = f"{job.process.program} {job.process.pid}{rank}: {job.phase.value}"
-    if job.phase is RecordingPhase.FAILED:
+    if job.phase in (RecordingPhase.FAILED, RecordingPhase.IDLE):
         return f"{line}: {job.why}."
+    if job.phase is RecordingPhase.WAITED_FOR and job.why:
+        return f"{line}. {job.why}."
     if job.phase in (RecordingPhase.WRITING, RecordingPhase.WHOLE):
         line += f", {size(job.size)}"
     line += f", in {os.path.relpath(job.file)}" if job.phase is RecordingPhase.WHOLE else ""
@@ -177,6 +243,7 @@ def opened(jobs: Sequence[AttachedProcess], folder: Path) -> list[str]:
     return files
 
 
+<<<<<<< HEAD
 def run_run(args: Namespace) -> int:
     """Returns the program's exit code; 128 and the number of the signal that ended it. Raises
     CommandError, CannotListen and CannotRecord before the program is started."""
@@ -258,6 +325,8 @@ def passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
         yield
 
 
+=======
+>>>>>>> h/attach
 def run_capture(args: Namespace) -> int:
     """Returns 1 if a guess was wrong or a variant failed. Raises CaptureError or CommandError."""
     from fusetui.capture import command

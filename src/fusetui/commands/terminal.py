@@ -44,8 +44,10 @@ ANSWERS = late(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + DONE.pattern)
 
 
 def has_terminal() -> bool:
-    """Whether all are terminals: the app reads from standard input, draws on standard error."""
-    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    """Whether all are terminals: the app reads from standard input, draws on standard error. A
+    stream that was closed before the start is None."""
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def prepare(environment: MutableMapping[str, str]) -> None:

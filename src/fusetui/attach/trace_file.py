@@ -1,0 +1,147 @@
+"""The file that libkineto writes for a recording, while it grows and once it is whole. It is the
+file of another program: no link is followed, and what is read of it is bounded."""
+
+from __future__ import annotations
+
+import enum
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from fusetui.text.figures import size
+
+HEAD_BYTES, TAIL_BYTES = 64, 8 * 1024  # at both ends of a trace, that are looked at
+CHUNK_BYTES = 1 << 20  # that are searched at once
+OPERATIONS = (b'"cpu_op"', b'"cat": "kernel"', b'"cat": "gpu_memcpy"')
+"""A trace with one of these holds work; with CUDA graphs there may be kernels alone."""
+MARKS = {"stack": b'"python_function"', "shapes": b'"Input Dims"', "memory": b'"[memory]"'}
+"""What a trace holds if that was recorded."""
+OVERLAP_BYTES = 32  # of two chunks: more than the longest of these texts
+
+
+class FileState(enum.Enum):
+    """What is there."""
+
+    ABSENT = "there is no file"
+    EMPTY = "is empty"
+    PARTIAL = "does not end as a trace does"
+    GARBAGE = "does not begin as a trace does"
+    SPARSE = "is sparse: parts of it were never written"
+    STRANGE = "is not a file of yours"
+    UNREADABLE = "cannot be read"
+    WHOLE = "is whole"
+
+
+class TraceFile(Struct, frozen=True):
+    """`path`: the trace, or the file that libkineto renames to it; `size`: its bytes."""
+
+    path: Path
+    state: FileState
+    size: int = 0
+
+
+def partial_file(file: Path) -> Path:
+    """What libkineto writes and then renames to `file`."""
+    return file.with_name(f"{file.name}.tmp")
+
+
+def inspected(file: Path) -> TraceFile:
+    """What there is of this trace. It reads its two ends. What libkineto has not renamed yet is
+    partial."""
+    found = _inspected(file)
+    if found.state is not FileState.ABSENT:
+        return found
+    partial = _inspected(partial_file(file))
+    is_whole = partial.state is FileState.WHOLE
+    return replace(partial, state=FileState.PARTIAL) if is_whole else partial
+
+
+def _inspected(path: Path) -> TraceFile:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        entry = path.lstat()
+        if not stat.S_ISREG(entry.st_mode) or entry.st_uid != os.geteuid():
+            return TraceFile(path, FileState.STRANGE)
+        number = os.open(path, flags)
+    except FileNotFoundError:
+        return TraceFile(path, FileState.ABSENT)
+    except OSError:
+        return TraceFile(path, FileState.UNREADABLE)
+    try:
+        opened = os.fstat(number)
+        if not os.path.samestat(entry, opened):
+            return TraceFile(path, FileState.PARTIAL, opened.st_size)
+        return TraceFile(path, _state(number, opened.st_size), opened.st_size)
+    except OSError:
+        return TraceFile(path, FileState.UNREADABLE, entry.st_size)
+    finally:
+        os.close(number)
+
+
+def _state(number: int, byte_count: int) -> FileState:
+    if not byte_count:
+        return FileState.EMPTY
+    if _has_hole(number, byte_count):
+        return FileState.SPARSE
+    if not os.pread(number, HEAD_BYTES, 0).lstrip().startswith(b"{"):
+        return FileState.GARBAGE
+    tail = os.pread(number, TAIL_BYTES, max(byte_count - TAIL_BYTES, 0)).rstrip()
+    is_whole = tail.endswith(b"}") and b'"traceName"' in tail
+    return FileState.WHOLE if is_whole else FileState.PARTIAL
+
+
+def _has_hole(number: int, byte_count: int) -> bool:
+    """Whether the system knows of a part that was never written; text has none."""
+    if not hasattr(os, "SEEK_HOLE"):
+        return False
+    with suppress(OSError):  # the file system does not tell
+        return os.lseek(number, 0, os.SEEK_HOLE) < byte_count
+    return False
+
+
+def contents_of(found: TraceFile) -> str:
+    """A clause about what was found: `train_7.json (12 kB) does not end as a trace does`."""
+    if found.state is FileState.ABSENT:
+        return str(found.state.value)
+    told_size = f" ({size(found.size)})" if found.size else ""
+    return f"{found.path.name}{told_size} {found.state.value}"
+
+
+def extras_in(file: Path) -> frozenset[str] | None:
+    """Which of stack, shapes and memory a trace holds; None if it holds no operations."""
+    held: set[str] = set()
+    has_operations = False
+    for chunk in _chunks(file):
+        has_operations = has_operations or any(mark in chunk for mark in OPERATIONS)
+        held |= {name for name, mark in MARKS.items() if mark in chunk}
+        if has_operations and len(held) == len(MARKS):
+            break
+    return frozenset(held) if has_operations else None
+
+
+def _chunks(file: Path) -> Iterator[bytes]:
+    """The bytes of a file as far as it reaches now, in chunks that overlap; none of a link."""
+    try:
+        number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return
+    with open(number, "rb") as opened:
+        left = os.fstat(number).st_size
+        before = b""
+        while left > 0 and (chunk := opened.read(min(CHUNK_BYTES, left))):
+            yield before + chunk
+            before = chunk[-OVERLAP_BYTES:]
+            left -= len(chunk)
+
+
+def removed_if_own(file: Path) -> None:
+    """Removes a trace that was asked for and is not wanted; nothing else at its place."""
+    with suppress(OSError):
+        entry = file.lstat()
+        if stat.S_ISREG(entry.st_mode) and entry.st_uid == os.geteuid():
+            file.unlink()
