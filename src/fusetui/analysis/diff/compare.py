@@ -12,7 +12,8 @@ from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
 from fusetui.analysis.diff.align import align
 from fusetui.analysis.diff.dispatch import dispatched
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
-from fusetui.analysis.diff.items import Vocabulary, WorkItems, items, settled
+from fusetui.analysis.diff.evidence import comparable
+from fusetui.analysis.diff.items import WorkItems, settled
 from fusetui.analysis.diff.model import Accounting, Answer, Diff, DiffSide, Row, StepChange, Verdict
 from fusetui.analysis.diff.notes import notes
 from fusetui.analysis.diff.regions import ProgramPlaces, around, by_region, surplus
@@ -59,9 +60,8 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
 
 def compared(work_a: Work, work_b: Work) -> Diff:
     """The same for the work of some steps of two traces, or of one."""
-    work_a, work_b = in_common(work_a, work_b)
-    words = Vocabulary()
-    of_a, of_b = settled(items(work_a, words), items(work_b, words))
+    evidence = comparable(*in_common(work_a, work_b))
+    of_a, of_b = settled(evidence.a, evidence.b)
     programs = ProgramPlaces(of_a), ProgramPlaces(of_b)
     aligned = align(of_a, of_b, (programs[0].at, programs[1].at))
     groups = [found for lanes in aligned for found in group(of_a, of_b, lanes)]

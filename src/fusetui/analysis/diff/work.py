@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from fusetui import Error
 from fusetui.analysis.questions.busy import any_busy_ns, communicates
 from fusetui.analysis.questions.computing import computing_ops
+from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.serving.steps import interval_of, passes, server_steps
 from fusetui.text.figures import count, plural
 from fusetui.trace.layout.steps import MOST, PROFILED, steps_of
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover
@@ -162,6 +163,12 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         places = tuple(self.places[n] for n in windows)
         return replace(self, windows=used, window=window[kept], places=places, **columns)
 
+    def with_lanes(self, lane: Rows) -> Work:
+        """The same with other lanes for its pieces, sorted by them."""
+        order = np.lexsort((self.trace.order[self.row], self.trace.start[self.row], lane, self.window))
+        columns = {of: getattr(self, of)[order] for of in ("row", "window", "op", "ns")}
+        return replace(self, lane=lane[order], **columns)
+
     def of_window(self, number: int) -> slice:
         first, last = np.searchsorted(self.window, [number, number + 1])
         return slice(int(first), int(last))
@@ -217,6 +224,14 @@ def _left_out(trace: Trace, inside: Rows, of_gpu: bool) -> str:
         left = int((trace.launch[trace.gpu_rows] < 0).sum())
         why = "belong to no step, because their launch was not recorded"
     return f"{count(left)} of {count(len(trace.gpu_rows))} GPU events {why}" if left else ""
+
+
+def by_graph(work: Work, rows: Rows) -> Flags:
+    """For each of these rows: whether the launch of a graph launched it."""
+    if not work.gpu:
+        return np.zeros(len(rows), dtype=np.bool_)
+    launch = work.trace.launch[rows]
+    return np.asarray((launch >= 0) & graph_calls(work.trace)[launch])
 
 
 def behind_compute(trace: Trace, rows: Rows) -> Int64s:
