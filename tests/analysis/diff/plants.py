@@ -250,7 +250,7 @@ def _split(editor: Editor, item: int, row: int, op: int) -> set[str]:
     event["name"] = f"{event['name']}_part"
     again = {**event, "name": "void splitKreduce_kernel<32, 16, int>(int)"}
     again |= {"ts": number(event["ts"]) + first, "dur": whole - first}
-    _launch(editor, again, call)
+    put_launch(editor, again, call)
     return set()
 
 
@@ -305,7 +305,7 @@ def _copy(editor: Editor, item: int, row: int, op: int) -> set[str]:
         "ts": after,
         "dur": Decimal(5),
     }
-    _launch(editor, again, {**call, "ts": begin + 1, "dur": Decimal(2)}, keep=True)
+    put_launch(editor, again, {**call, "ts": begin + 1, "dur": Decimal(2)}, keep=True)
     return set()
 
 
@@ -316,11 +316,11 @@ def _duplicate(editor: Editor, item: int, row: int, op: int) -> set[str]:
     after = number(kernel["ts"]) + number(kernel["dur"])
     room = number(kernel["dur"])
     editor.make_room(after, room)
-    _launch(editor, {**kernel, "ts": after}, call)
+    put_launch(editor, {**kernel, "ts": after}, call)
     return set()
 
 
-def _launch(editor: Editor, kernel: Event, call: Event, keep: bool = False) -> None:
+def put_launch(editor: Editor, kernel: Event, call: Event, keep: bool = False) -> None:
     """Another launch call in the place of the second half of this one, and its kernel."""
     correlation = editor.next_id
     editor.next_id += 1

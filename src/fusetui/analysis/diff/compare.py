@@ -72,8 +72,9 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     of_a, of_b = settled(of_a, of_b, [step for _, step in once if step is not None])
     rows = (
         *explain.rows(of_a, of_b, groups, programs),
-        *outlier_work.rows(of_a, of_b),
-        *(row for row, _ in once),
+        *outlier_steps.in_parts(
+            of_a, of_b, [*outlier_work.rows(of_a, of_b), *(row for row, _ in once)]
+        ),
         *dispatch.rows(of_a, of_b, around(of_a, of_b, groups)),
     )
     on_cpu = not (work_a.gpu or work_b.gpu)

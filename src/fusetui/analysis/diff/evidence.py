@@ -11,14 +11,17 @@ from collections import Counter, defaultdict
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.items import KERNEL_MASK, OP_SHIFT, Vocabulary, WorkItems, items
+from fusetui.analysis.diff.items import KERNEL_MASK, OP_SHIFT, Known, Vocabulary, WorkItems, items
+from fusetui.analysis.diff.names import identity
 from fusetui.analysis.diff.streams import alternating, shared
 from fusetui.analysis.diff.work import Work, by_graph
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.op_names import stem
 
 COMPARED = 256  # ops of each side, the first of a step, that are compared with those of the other
 ALIKE = 0.5  # two ops are one under two names if they share this part of all kernels of either
 
+ODD_STEPS = 64  # of each side, the first with other work than the usual one, are looked at
 AS_MANY = 0.9  # nearly as many of a kernel on both sides: the fewer have this share of the others
 
 
@@ -41,25 +44,33 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
 def comparable(work_a: Work, work_b: Work) -> Evidence:
     """The representative steps of both sides, with one key for what is the same work on both."""
     words = Vocabulary()
-    a, b = (_steady(work, words) for work in (work_a, work_b))
+    a, b = (_steady(work, words, Known()) for work in (work_a, work_b))
     renamed = _renamed(a, b)
     names = {words.text_of(after): words.text_of(before) for before, after in renamed}
-    b = items(b.work, words, names) if names else b
-    merged_a, merged_b = shared(*_by_kernel(a, b))
-    a = a if merged_a is a.work else items(merged_a, words)
-    b = b if merged_b is b.work else items(merged_b, words, names)
-    told = tuple(_told(a, b, before, kernels) for (before, _), kernels in renamed.items())
-    return Evidence(*_by_kernel(a, b), told)
+    if names:
+        b = items(b.work, words, Known(names))
+    alone = _alone(a, b)
+    known_a, known_b = Known(alone=alone), Known(names, alone)
+    if len(alone):
+        a, b = _steady(a.work, words, known_a), _steady(b.work, words, known_b)
+    merged_a, merged_b = shared(a, b)
+    a = a if merged_a is a.work else items(merged_a, words, known_a)
+    b = b if merged_b is b.work else items(merged_b, words, known_b)
+    told = tuple(
+        _told(a, b, words.text_of(before), words.text_of(after), kernels)
+        for (before, after), kernels in renamed.items()
+    )
+    return Evidence(a, b, told)
 
 
-def _steady(work: Work, words: Vocabulary) -> WorkItems:
+def _steady(work: Work, words: Vocabulary, known: Known) -> WorkItems:
     """The step of one side; streams between which the steps alternate are one lane, if that makes
     more steps alike."""
-    found = items(work, words)
+    found = items(work, words, known)
     merged = alternating(found)
     if merged is None:
         return found
-    other = items(merged, words)
+    other = items(merged, words, known)
     return other if len(other.alike) > len(found.alike) else found
 
 
@@ -96,62 +107,68 @@ def _kernels_by_op(of: WorkItems) -> dict[int, Counter[int]]:
     return dict(found)
 
 
-def _told(a: WorkItems, b: WorkItems, word: int, kernels: int) -> RenamedOp:
-    """By the full names, those of the first item of each side under this op."""
-    before, after = (
-        of.op_names[int((of.exact >> OP_SHIFT == word).argmax())] for of in (a, b)
-    )
-    return RenamedOp(before, after, kernels)
+def _told(a: WorkItems, b: WorkItems, before: str, after: str, kernels: int) -> RenamedOp:
+    """By the full names of the ops, without their namespaces where none has that word."""
+    return RenamedOp(_full_name(a, before), _full_name(b, after), kernels)
 
 
-def _by_kernel(a: WorkItems, b: WorkItems) -> tuple[WorkItems, WorkItems]:
-    """Both sides, with keys that leave out the op of every kernel whose op is no evidence: each side
-    has it more often than the other under some op, and for one of them that is an op that it does
-    not tell, or that the other side does not have. Only if both have nearly as many of the kernel:
-    else regions tell how many each has."""
-    more_a, more_b = _more(a, b), _more(b, a)
-    doubtful = np.union1d(more_a.doubtful, more_b.doubtful)
-    kernels = np.intersect1d(doubtful, np.intersect1d(more_a.kernels, more_b.kernels))
-    counts = np.stack([_count(of, kernels) for of in (a, b)])
-    kernels = kernels[counts.min(axis=0) >= AS_MANY * counts.max(axis=0)]
-    return _without_op(a, kernels), _without_op(b, kernels)
+def _full_name(of: WorkItems, word: str) -> str:
+    return next((name for name in of.op_names if identity(stem(name)) == word), word)
 
 
-def _count(of: WorkItems, kernels: Int64s) -> Int64s:
-    """How often a step launches each of these kernels."""
-    found = np.sort(of.exact & KERNEL_MASK)
-    return np.searchsorted(found, kernels, "right") - np.searchsorted(found, kernels)
+class _Step(msgspec.Struct, frozen=True, eq=False):
+    """The pieces of work of a step."""
+
+    exact: Int64s
+    graph: Flags  # a graph launched it
+
+    @property
+    def op(self) -> Int64s:
+        return self.exact >> OP_SHIFT
+
+    @property
+    def kernel(self) -> Int64s:
+        return self.exact & KERNEL_MASK
+
+    def count(self, kernels: Int64s) -> Int64s:
+        """How often it launches each of these kernels."""
+        found = np.sort(self.kernel)
+        return np.searchsorted(found, kernels, "right") - np.searchsorted(found, kernels)
 
 
-class _Surplus(msgspec.Struct, frozen=True, eq=False):
-    """Kernels that a side launches more often under some op than the other side does; `doubtful`
-    where that op is no evidence."""
+def _alone(a: WorkItems, b: WorkItems) -> Int64s:
+    """The kernels whose op is no evidence: not between the two sides, or not between the usual step
+    of a side and another one."""
+    usual = [_step_of(of, of.window) for of in (a, b)]
+    pairs = [(usual[0], usual[1])]
+    for of, step in zip((a, b), usual, strict=True):
+        odd = np.setdiff1d(np.arange(len(of.work.windows)), of.alike)
+        pairs += [(step, _step_of(of, number)) for number in odd[:ODD_STEPS].tolist()]
+    found = [_without_evidence(one, other) for one, other in pairs]
+    return np.unique(np.concatenate(found))
 
-    kernels: Int64s
-    doubtful: Int64s
+
+def _step_of(of: WorkItems, number: int) -> _Step:
+    span = of.work.of_window(number)
+    return _Step(of.every[span], by_graph(of.work, of.work.row[span]))
 
 
-def _more(of: WorkItems, twin: WorkItems) -> _Surplus:
-    op = of.exact >> OP_SHIFT
-    doubtful = (op == 0) | ~np.isin(op, twin.exact >> OP_SHIFT) | by_graph(of.work, of.row)
-    keys, place, times = np.unique(of.exact, return_inverse=True, return_counts=True)
-    others = np.sort(twin.exact)
+def _without_evidence(one: _Step, other: _Step) -> Int64s:
+    """Kernels that each of two steps has more often than the other under some op, and for one of
+    them that is an op that it does not tell, or that the other does not have. Only if both have
+    nearly as many of the kernel: else regions tell how many each has."""
+    (more, doubtful), (more_too, doubtful_too) = _more(one, other), _more(other, one)
+    kernels = np.intersect1d(np.union1d(doubtful, doubtful_too), np.intersect1d(more, more_too))
+    counts = np.stack([one.count(kernels), other.count(kernels)])
+    return kernels[counts.min(axis=0) >= AS_MANY * counts.max(axis=0)]
+
+
+def _more(one: _Step, other: _Step) -> tuple[Int64s, Int64s]:
+    """Kernels that a step launches more often under some op than the other one does, and those of
+    them for which that op is no evidence."""
+    doubtful = (one.op == 0) | ~np.isin(one.op, other.op) | one.graph
+    keys, place, times = np.unique(one.exact, return_inverse=True, return_counts=True)
+    others = np.sort(other.exact)
     there = np.searchsorted(others, keys, "right") - np.searchsorted(others, keys)
     more = (times > there)[place]
-    kernel = of.exact & KERNEL_MASK
-    return _Surplus(np.unique(kernel[more]), np.unique(kernel[more & doubtful]))
-
-
-def _without_op(of: WorkItems, kernels: Int64s) -> WorkItems:
-    if not len(kernels):
-        return of
-    kernel, every = of.exact & KERNEL_MASK, of.every & KERNEL_MASK
-    alone = np.isin(kernel, kernels)
-    return msgspec.structs.replace(
-        of,
-        exact=np.where(alone, kernel, of.exact),
-        by_op=np.where(alone, -kernel - 1, of.by_op),
-        alone=np.where(alone, 0, of.alone),
-        every=np.where(np.isin(every, kernels), every, of.every),
-        by_kernel=alone,
-    )
+    return np.unique(one.kernel[more]), np.unique(one.kernel[more & doubtful])

@@ -152,7 +152,8 @@ def _other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
     names = [a.names[i] for i in group.a], [b.names[j] for j in group.b]
     main = [sum(not adds_up_parts(name) for name in side) for side in names]
     one_op = len(ops[0]) == len(ops[1]) == 1
-    return one_op and main != [1, 1] and all(map(_CHOSEN.search, stems))
+    other = len({*map(identity, names[0]), *map(identity, names[1])}) > 1
+    return one_op and other and main != [1, 1] and all(map(_CHOSEN.search, stems))
 
 
 def _timed(

@@ -141,19 +141,28 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [self.trace.names[number] if number >= 0 else "" for number in numbers]
 
 
-def items(work: Work, words: Vocabulary, names: Mapping[str, str] | None = None) -> WorkItems:
-    """The representative step: the median (lower of two) of those with the most common work.
+class Known(msgspec.Struct, frozen=True, eq=False):
+    """What is known of how the two sides compare before their items do."""
 
-    `names`: of ops that have another name on the other side, that name.
-    """
+    names: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Of the words of ops that have another name on the other side, that name."""
+    alone: Int64s = msgspec.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """The numbers of kernels that are compared without regard to their ops."""
+
+
+def items(work: Work, words: Vocabulary, known: Known | None = None) -> WorkItems:
+    """The representative step: the median (lower of two) of those with the most common work."""
+    known = known or Known()
 
     def op_word(name: str) -> str:
         word = "" if is_compiler(name) else identity(stem(name))  # a wrapper is no op
-        return names.get(word, word) if names else word
+        return known.names.get(word, word)
 
     trace, ops = work.trace, np.where(work.op >= 0, work.trace.name[work.op], -1)
     kernel = _numbers(trace, trace.name[work.row], words, identity)
     op = _numbers(trace, ops, words, op_word)
+    by_kernel = np.isin(kernel, known.alone)
+    op[by_kernel] = 0
     exact = kernel + (op << OP_SHIFT)
     alike = _alike(work, exact)
     by_duration = sorted(alike, key=lambda w: int(work.windows.dur[w]))
@@ -176,7 +185,7 @@ def items(work: Work, words: Vocabulary, names: Mapping[str, str] | None = None)
         by_class=_classes(work, chosen, words),
         samples=samples.reshape(max(1, len(alike)), chosen.stop - chosen.start),
         every=exact,
-        by_kernel=np.zeros(chosen.stop - chosen.start, dtype=np.bool_),
+        by_kernel=by_kernel[chosen],
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
+from fusetui.analysis.diff.instances import IN_PARTS, adds_up_to
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.outlier_work import rows_of
@@ -43,6 +45,46 @@ def once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Odd]:
     if not _vary_alike(a, b, groups, common):
         return []
     return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
+
+
+def in_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
+    """One row for a kernel that is several of the same name in one step: of these, one is faster in
+    that step, and the others are more work, under one op and as long together as the one before."""
+    timed = [row for row in rows if row.kind in (RowKind.FASTER, RowKind.SLOWER)]
+    left = [row for row in rows if row not in timed]
+    for one in timed:
+        parts = next((row for row in left if _are_parts(a, b, one, row)), None)
+        if parts is None:
+            left.append(one)
+            continue
+        shares = [_sum_of(one, parts, side) for side in "ab"]
+        kind = RowKind.SPLIT if shares[1].count > shares[0].count else RowKind.FUSED
+        left.remove(parts)
+        left.append(row_of(kind, one.op, *shares, f"{parts.why}: {IN_PARTS}", counts=False))
+    return left
+
+
+def _are_parts(a: WorkItems, b: WorkItems, one: Row, others: Row) -> bool:
+    """Whether the kernels that one step has more belong to this one, on the side that has them."""
+    if bool(others.a) == bool(others.b):
+        return False
+    side = "b" if others.b else "a"
+    trace = (b if others.b else a).trace
+    rows = [*getattr(one, f"{side}_rows"), *getattr(others, f"{side}_rows")]
+    if len(rows) != 1 + max(others.a_count, others.b_count):
+        return False  # what is missing, and so not of this step
+    if len({(trace.op[row], trace.name[row]) for row in rows}) != 1:
+        return False
+    whole, part = (one.a_ns, one.b_ns) if side == "b" else (one.b_ns, one.a_ns)
+    return adds_up_to([part, *trace.dur[rows[1:]].tolist()], whole)
+
+
+def _sum_of(one: Row, others: Row, side: str) -> RowShare:
+    def both(field: str) -> Any:
+        return getattr(one, f"{side}_{field}") + getattr(others, f"{side}_{field}")
+
+    names = getattr(one, side) + getattr(others, side)
+    return RowShare(names, both("ns"), both("count"), both("median_ns"), both("rows"))
 
 
 def _kernels_once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Odd]:

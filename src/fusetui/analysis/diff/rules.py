@@ -10,7 +10,7 @@ from typing import Final
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.fusion import by_name
 from fusetui.analysis.diff.groups import Board, WorkGroup, joined, numel, oriented, pairs_of
-from fusetui.analysis.diff.instances import MANY, repeated, rest_of_ops, with_reduction
+from fusetui.analysis.diff.instances import MANY, in_parts, repeated, rest_of_ops, with_reduction
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import part, work_class
@@ -107,6 +107,7 @@ def by_position(board: Board, side: int) -> None:
 
 
 RULES: Final[Sequence[Rule]] = (
+    in_parts,
     by_epilogue,
     by_name,
     by_count,

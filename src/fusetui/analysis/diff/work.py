@@ -165,7 +165,9 @@ class Work(msgspec.Struct, frozen=True, eq=False):
 
     def with_lanes(self, lane: Rows) -> Work:
         """The same with other lanes for its pieces, sorted by them."""
-        order = np.lexsort((self.trace.order[self.row], self.trace.start[self.row], lane, self.window))
+        order = np.lexsort(
+            (self.trace.order[self.row], self.trace.start[self.row], lane, self.window)
+        )
         columns = {of: getattr(self, of)[order] for of in ("row", "window", "op", "ns")}
         return replace(self, lane=lane[order], **columns)
 
