@@ -114,10 +114,11 @@ class Planted:
     idle_ns: int | None = 0  # None: it may change by as much as the CPU launches otherwise
     once: bool = False  # in one step: no part of the usual one
     dispatch: set[str] | None = field(default_factory=set)  # labels that may change too; None: all
+    also: Planted | None = None
     moved: bool = False  # may be told as work on another stream, with no change of its time
     note: str = ""  # what a note says, in part
+    by_step: list[int] = field(default_factory=list)  # the change of each step, where they differ
     base: list[Event] | None = None  # of A, where it is not the trace as it is
-    also: Planted | None = None
 
 
 @dataclass
@@ -175,6 +176,9 @@ def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
         base.write_bytes(ENCODE.encode({**subject.document, "traceEvents": planted.base}))
         before = open_trace(str(base))
     found = diff(before, open_trace(str(into)))
+    if planted.by_step:
+        usual = [planted.by_step[step] for step in found.side_a.usual]
+        planted.change_ns = round(sum(usual) / len(usual))
     noise = RowKind.SAME in (planted.kind, planted.also and planted.also.kind)
     work = [r for r in found.rows if not r.on_cpu and (_changed(r) or (noise and _may_be(r)))]
     cpu = [r.op.removeprefix("CPU: ") for r in found.rows if r.on_cpu and _changed(r)]

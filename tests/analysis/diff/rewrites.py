@@ -10,9 +10,10 @@ from decimal import Decimal
 
 import numpy as np
 from tests.analysis.diff.planting import PLACES, Editor, Event, Planted, Subject, number
-from tests.analysis.diff.plants import each, put_launch
+from tests.analysis.diff.plants import each, put_launch, scale_kernel, steady
 
 from fusetui.analysis.diff.model import RowKind
+from fusetui.analysis.diff.statistics import FEW_STEPS
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 
@@ -30,7 +31,7 @@ def whole_graph(subject: Subject, place: str, nth: int) -> Planted | None:
     editor, work = Editor(subject), subject.items.work
     for step in subject.steps(place):
         _into_graph(editor, work.row[work.of_window(step)], everything=True)
-    return _only_launched(editor)
+    return _only_launched(editor, note="by 1 CUDA graph")
 
 
 def part_graph(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -47,7 +48,8 @@ def part_graph(subject: Subject, place: str, nth: int) -> Planted | None:
         return None  # some of them are in a graph already
     for step in steps:
         _into_graph(editor, work.row[work.of_window(step)][members], everything=False)
-    return _only_launched(editor, once=place == PLACES[0])
+    once = place == PLACES[0]
+    return _only_launched(editor, note="" if once else "by 1 CUDA graph", once=once)
 
 
 def _all_launched(subject: Subject) -> bool:
@@ -55,8 +57,8 @@ def _all_launched(subject: Subject) -> bool:
     return bool((subject.trace.launch[work.row] >= 0).all()) and not work.windows.of_gpu
 
 
-def _only_launched(editor: Editor, once: bool = False) -> Planted:
-    return Planted(editor.finished(), None, once=once, idle_ns=None, dispatch=None)
+def _only_launched(editor: Editor, note: str, once: bool = False) -> Planted:
+    return Planted(editor.finished(), None, once=once, idle_ns=None, dispatch=None, note=note)
 
 
 def _into_graph(editor: Editor, rows: Rows, *, everything: bool) -> None:
@@ -114,7 +116,7 @@ def renamed(subject: Subject, place: str, nth: int) -> Planted | None:
     if place != PLACES[1] or nth:
         return None
     events = [other_name(event) for event in subject.document["traceEvents"]]
-    return Planted(events, None, dispatch=None)
+    return Planted(events, None, dispatch=None, note="renamed")
 
 
 def one_op_renamed(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -129,7 +131,7 @@ def one_op_renamed(subject: Subject, place: str, nth: int) -> Planted | None:
         else event
         for event in subject.document["traceEvents"]
     ]
-    return Planted(events, None, dispatch=None)
+    return Planted(events, None, dispatch=None, note="an op was renamed")
 
 
 def alternating_kernels(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -180,6 +182,31 @@ def _in_two(editor: Editor, item: int, row: int, op: int) -> set[str]:
     return set()
 
 
+def slow_in_one_step(subject: Subject, place: str, nth: int) -> Planted | None:
+    """On both sides a kernel is slow in one step; B's takes 1.3 times as long in every step."""
+    item = subject.chosen(place, nth, lambda n: steady(subject, n))
+    alone, steps = subject.steps(PLACES[0]), subject.steps(place)
+    if place == PLACES[0] or item is None or not alone or not steps:
+        return None
+    work, before = subject.items.work, Editor(subject)
+    row = int(work.row[work.of_window(alone[0])][item])
+    kernel = before.edit(row)
+    whole = number(kernel["dur"])
+    before.make_room(number(kernel["ts"]) + whole, (SLOW - 1) * whole)
+    before.edit(row)["dur"] = SLOW * whole
+    base = before.finished()
+    after = Editor(subject)
+    after.events = [*base]
+    times = []
+    for step in sorted(steps, reverse=True):
+        row = int(work.row[work.of_window(step)][item])
+        times.append(scale_kernel(after, row))
+    by_step = [3 * ns // 10 for ns in reversed(times)]
+    kind = RowKind.SLOWER if len(steps) >= FEW_STEPS else RowKind.SAME  # and may be noise
+    op = subject.items.op_names[item]
+    return Planted(after.finished(), kind, 0, op, base=base, by_step=by_step)
+
+
 REWRITES = {
     "a step as one graph": whole_graph,
     "40 launches as one graph": part_graph,
@@ -188,4 +215,5 @@ REWRITES = {
     "every second kernel on another stream": alternating_kernels,
     "every second step on another stream": alternating_steps,
     "a kernel split under one name": split_alike,
+    "a kernel x 1.3 that is slow in one step": slow_in_one_step,
 }

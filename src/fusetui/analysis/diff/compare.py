@@ -73,7 +73,7 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     rows = (
         *explain.rows(of_a, of_b, groups, programs),
         *outlier_steps.in_parts(
-            of_a, of_b, [*outlier_work.rows(of_a, of_b), *(row for row, _ in once)]
+            of_a, of_b, [*outlier_work.rows(of_a, of_b, groups), *(row for row, _ in once)]
         ),
         *dispatch.rows(of_a, of_b, around(of_a, of_b, groups)),
     )
@@ -81,7 +81,7 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     side_a, side_b = side(of_a, on_cpu), side(of_b, on_cpu)
     devices = other_devices(side_a, side_b)
     sums = accounting(step, side_a, side_b, rows)
-    said = tuple(dict.fromkeys(notes(of_a, of_b, groups, devices, step, sums)))
+    said = tuple(dict.fromkeys(notes(of_a, of_b, groups, devices, step, sums, evidence.renamed)))
     judged = verdict(step, side_a, side_b)
     return told(Diff(work_a.label, work_b.label, step, judged, rows, said, sums, side_a, side_b))
 

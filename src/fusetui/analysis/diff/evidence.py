@@ -65,13 +65,21 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
 
 def _steady(work: Work, words: Vocabulary, known: Known) -> WorkItems:
     """The step of one side; streams between which the steps alternate are one lane, if that makes
-    more steps alike."""
+    more steps alike, or those that differ more so."""
     found = items(work, words, known)
     merged = alternating(found)
     if merged is None:
         return found
     other = items(merged, words, known)
-    return other if len(other.alike) > len(found.alike) else found
+    return max(found, other, key=lambda of: (len(of.alike), _in_common(of)))
+
+
+def _in_common(of: WorkItems) -> int:
+    """How much of the usual work on its lanes other steps do too."""
+    usual = Counter(of.keys_of(of.work.of_window(of.window)).tolist())
+    odd = np.setdiff1d(np.arange(len(of.work.windows)), of.alike)[:ODD_STEPS].tolist()
+    spans = [of.work.of_window(number) for number in odd]
+    return sum((usual & Counter(of.keys_of(span).tolist())).total() for span in spans)
 
 
 def _renamed(a: WorkItems, b: WorkItems) -> dict[tuple[int, int], int]:

@@ -98,7 +98,7 @@ def _kernels_once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> li
     after = np.where(lacking, np.array(b.medians)[other], b.trace.dur[rows_b])
     apart, step, paired = _outliers(before, after, lacking)
     floor = np.maximum(np.maximum(before, after).max(axis=0) * FLOOR_PERCENT // 100, FLOOR_NS)
-    away = np.sort(np.abs(after - before - np.median(after - before, axis=0)), axis=0)[:-1]
+    away = np.sort(_apart(before, after), axis=0)[:-1]
     least = max(resolution(a.samples, b.samples), SHARP * int(np.percentile(away, COMMON)))
     far = np.flatnonzero(apart > np.maximum(floor, least))
     far = far[np.argsort(-apart[far], kind="stable")][:SHOWN]
@@ -129,12 +129,11 @@ def _vary_alike(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup], steps: 
 
 
 def _outliers(before: Int64s, after: Int64s, unknown: Flags) -> tuple[Int64s, Rows, Flags]:
-    """Per column, of samples [steps, columns]: how far the two sides are apart in the step in which
-    they are farthest apart; 0 where other steps are nearly as far apart, or vary as much on one
+    """Per column, of samples [steps, columns]: how far the two sides are apart, beyond what they are
+    in all steps, in the step in which they are farthest apart; 0 where other steps are nearly as far apart, or vary as much on one
     side. Also that step, and whether the two sides vary alike in the other steps. No step stands
     out by a sample that is `unknown`, which is the usual time instead."""
-    differences = after - before
-    away = np.abs(differences - np.median(differences, axis=0).astype(np.int64))
+    away = _apart(before, after)
     away = np.where(unknown, 0, away)
     step = away.argmax(axis=0)
     ordered = np.sort(away, axis=0)
@@ -146,6 +145,17 @@ def _outliers(before: Int64s, after: Int64s, unknown: Flags) -> tuple[Int64s, Ro
     sharp = ordered[-1] > SHARP * ordered[-2]
     sharp &= followed | (ordered[-1] > np.maximum(*varies))
     return np.where(sharp, ordered[-1], 0), step, followed
+
+
+def _apart(before: Int64s, after: Int64s) -> Int64s:
+    """How far a change is from that in most steps (ns), as a difference or as a ratio, whichever it
+    is closer to: what takes 1.3 times as long takes much longer in a step in which it is slow."""
+    differences = after - before
+    away = np.abs(differences - np.median(differences, axis=0).astype(np.int64))
+    ratio = np.median(after / np.maximum(before, 1), axis=0)
+    changed = np.abs(ratio - 1) > FLOOR_PERCENT / 100
+    scaled = np.abs(after - np.rint(before * ratio).astype(np.int64))
+    return np.where(changed, np.minimum(away, scaled), away)
 
 
 def _idle_once(a: WorkItems, b: WorkItems) -> list[Odd]:

@@ -29,6 +29,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     start: Int64s
     end: Int64s
     whole: bool = False  # the trace has no steps: one window holds all of its work
+    named: bool = False  # the file or the user says what a step is
     of_gpu: bool = False  # stretches of a GPU's time: work belongs to that in which it ran
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()  # the number of each, `#k` where the trace prints none
@@ -71,7 +72,7 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
     what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
     notes = () if named else (f"{label}: no ProfilerStep; {what} is taken as a step",)
     labels = tuple(f"{n}" if steps.printed else f"#{n}" for n in steps.numbers)
-    return Windows(steps.start, steps.end, notes=notes, labels=labels)
+    return Windows(steps.start, steps.end, named=named, notes=notes, labels=labels)
 
 
 def _served(trace: Trace, label: str) -> Windows | None:
@@ -194,8 +195,15 @@ def in_common(a: Work, b: Work) -> tuple[Work, Work]:
 
 def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
     """The work of a trace in its steps; `label` is its name in notes. Raises NoStepsError."""
-    gpu = len(trace.gpu_rows) > 0
     found = windows(trace, label, step_by)
+    work = _in_windows(trace, label, found)
+    if len(work.row) or found.named or found.whole or not len(trace.gpu_rows):
+        return work
+    return _in_windows(trace, label, _whole(trace, label))  # all work lies outside of its steps
+
+
+def _in_windows(trace: Trace, label: str, found: Windows) -> Work:
+    gpu = len(trace.gpu_rows) > 0
     rows = called = trace.gpu_rows if gpu else computing_ops(trace)
     if gpu and not (found.whole or found.of_gpu):  # the launch of an event places it in a window
         rows = rows[trace.launch[rows] >= 0]
