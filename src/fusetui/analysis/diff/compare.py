@@ -28,7 +28,7 @@ from fusetui.analysis.diff.statistics import (
     ratio_interval,
 )
 from fusetui.analysis.diff.story import told
-from fusetui.analysis.diff.work import Work, in_common, work_of
+from fusetui.analysis.diff.work import Work, in_common, lacks_gpu_events, work_of
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
 from fusetui.text.patterns import late
@@ -55,11 +55,26 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     if labels[0] == labels[1] and longer[0] != longer[1]:  # with the folder
         labels = [_ENDING.sub("", name) or name for name in longer]
     with without_collector():  # nothing here is cyclic either
-        return compared(work_of(a, labels[0], step_by), work_of(b, labels[1], step_by))
+        lacking = _lacking(a, b)
+        by_ops = bool(lacking)
+        work_a, work_b = (
+            work_of(trace, label, step_by, by_ops=by_ops)
+            for trace, label in zip((a, b), labels, strict=True)
+        )
+        return compared(work_a, work_b, lacking)
 
 
-def compared(work_a: Work, work_b: Work) -> Diff:
-    """The same for the work of some steps of two traces, or of one."""
+def _lacking(a: Trace, b: Trace) -> str:
+    """`A` or `B` if its file alone has no GPU events although its calls launch GPU work, as one that
+    was cut before them; else nothing."""
+    if len(a.gpu_rows) and lacks_gpu_events(b):
+        return "B"
+    return "A" if len(b.gpu_rows) and lacks_gpu_events(a) else ""
+
+
+def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
+    """The same for the work of some steps of two traces, or of one; `lacking` is the side, `A` or
+    `B`, whose GPU events are not in its file."""
     evidence = comparable(*in_common(work_a, work_b))
     of_a, of_b = settled(evidence.a, evidence.b)
     programs = ProgramPlaces(of_a), ProgramPlaces(of_b)
@@ -83,6 +98,12 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     sums = accounting(step, side_a, side_b, rows)
     said = tuple(dict.fromkeys(notes(of_a, of_b, groups, devices, step, sums, evidence.renamed)))
     judged = verdict(step, side_a, side_b)
+    if lacking:
+        reason = (
+            f"{lacking} launches GPU work, but its file has no GPU events: both sides are compared by"
+            " their CPU ops"
+        )
+        judged = Verdict(Answer.CANNOT_TELL, reason)
     return told(Diff(work_a.label, work_b.label, step, judged, rows, said, sums, side_a, side_b))
 
 

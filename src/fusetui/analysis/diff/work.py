@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fusetui import Error
 from fusetui.analysis.questions.busy import any_busy_ns, communicates
 from fusetui.analysis.questions.computing import computing_ops
-from fusetui.analysis.questions.launches import graph_calls
+from fusetui.analysis.questions.launches import LAUNCHES, graph_calls
 from fusetui.analysis.serving.steps import interval_of, passes, server_steps
 from fusetui.text.figures import count, plural
 from fusetui.trace.layout.steps import MOST, PROFILED, steps_of
@@ -77,18 +77,21 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
 
 def _served(trace: Trace, label: str) -> Windows | None:
     """From the first kernel of each pass of the model to that of the next, so that a step is what a
-    token costs; the last pass, whose next is not there, only if it is the only one. None unless
-    they hold most of the GPU's time."""
+    token costs; the last pass, whose next is not there, only if it is the only one: then up to the
+    end of all that its step launched, the LM head after a graph included. None unless they hold
+    most of the GPU's time."""
     if not server_steps(trace).asked:
         return None
-    ran = [interval_of(trace, one.model) for one in passes(trace) if len(one.model)]
+    served = [one for one in passes(trace) if len(one.model)]
+    ran = [interval_of(trace, one.model) for one in served]
     begin = np.array([one.begin_ns for one in ran], dtype=np.int64)
     end = np.array([one.end_ns for one in ran], dtype=np.int64)
     if not len(ran) or (begin[1:] < end[:-1]).any():
         return None
     start, until, what = begin[:-1], begin[1:], "each pass of the model, up to the next,"
     if len(ran) == 1:
-        start, until, what = begin, end, "the pass of the model"
+        end = np.array([interval_of(trace, served[0].rows).end_ns], dtype=np.int64)
+        start, until, what = begin, end, "the pass of the model, with all that follows in its step,"
     notes = (f"{label}: no ProfilerStep; {what} is taken as a step",)
     labels = tuple(f"#{n}" for n in range(1, len(start) + 1))
     found = Windows(start, until, of_gpu=True, notes=notes, labels=labels)
@@ -193,17 +196,25 @@ def in_common(a: Work, b: Work) -> tuple[Work, Work]:
     return one, other
 
 
-def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
-    """The work of a trace in its steps; `label` is its name in notes. Raises NoStepsError."""
+def work_of(trace: Trace, label: str, step_by: str | None = None, *, by_ops: bool = False) -> Work:
+    """The work of a trace in its steps; `label` is its name in notes. Raises NoStepsError.
+
+    `by_ops`: the CPU ops that compute something, even if there are GPU events.
+    """
+    gpu = len(trace.gpu_rows) > 0 and not by_ops
     found = windows(trace, label, step_by)
-    work = _in_windows(trace, label, found)
-    if len(work.row) or found.named or found.whole or not len(trace.gpu_rows):
+    work = _in_windows(trace, label, found, gpu)
+    if len(work.row) or found.named or found.whole or not gpu:
         return work
-    return _in_windows(trace, label, _whole(trace, label))  # all work lies outside of its steps
+    return _in_windows(trace, label, _whole(trace, label), gpu)  # all lies outside of its steps
 
 
-def _in_windows(trace: Trace, label: str, found: Windows) -> Work:
-    gpu = len(trace.gpu_rows) > 0
+def lacks_gpu_events(trace: Trace) -> bool:
+    """Whether calls launch GPU work, of which no event is in the file."""
+    return not len(trace.gpu_rows) and bool(len(trace.rows_named(LAUNCHES.search, Role.CALL)))
+
+
+def _in_windows(trace: Trace, label: str, found: Windows, gpu: bool) -> Work:
     rows = called = trace.gpu_rows if gpu else computing_ops(trace)
     if gpu and not (found.whole or found.of_gpu):  # the launch of an event places it in a window
         rows = rows[trace.launch[rows] >= 0]
