@@ -4,8 +4,7 @@
 
 Each change is planted alone: into one step, into all steps, and into all steps at the kernel that
 lies deepest in the program. Right is a diff that has the row of this change with its figure, and no
-other row; where only the launches of work changed, none. `tests/analysis/diff/plants.py` and
-`rewrites.py` have the changes.
+other row. `tests/analysis/diff/plants.py` has the changes.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from tests.analysis.diff.planting import (
     judge_block,
 )
 from tests.analysis.diff.plants import PLANTS
-from tests.analysis.diff.rewrites import REWRITES
 from tests.analysis.diff.runs import RUN, one_of_run, with_run
 from tests.analysis.diff.vendors import as_amd, judge_vendors
 
@@ -63,7 +61,7 @@ def _try(
     if subject is None:
         sys.stderr.write(f"{path.name}: no kernel has a launch in the file\n")
         return
-    for name, plant in {**PLANTS, **REWRITES}.items():
+    for name, plant in PLANTS.items():
         for place in PLACES:
             for number in range(targets):
                 planted: Planted | None = plant(subject, place, number)
@@ -125,7 +123,7 @@ def _try_layers(path: Path, into: Path, results: dict[tuple[str, str], list[Answ
 
 def table(results: dict[tuple[str, str], list[Answer]]) -> str:
     lines = [f"| planted | {' | '.join(PLACES)} |", "|---|" + "---:|" * len(PLACES)]
-    for name in (*PLANTS, *REWRITES, *BLOCKS, ONE_OF_RUN, CONVERTED):
+    for name in (*PLANTS, *BLOCKS, ONE_OF_RUN, CONVERTED):
         cells = []
         for place in PLACES:
             found = results.get((name, place), [])

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import numpy as np
 from tests.analysis.diff.planting import PLACES, Editor, Event, Planted, Subject, number
-from tests.analysis.diff.plants import each, put_launch, scale_kernel, steady
+from tests.analysis.diff.plants import Plant, each, put_launch, scale_kernel, steady
 
 from fusetui.analysis.diff.model import RowKind
 from fusetui.analysis.diff.statistics import FEW_STEPS
@@ -62,7 +62,7 @@ def _only_launched(editor: Editor, note: str, once: bool = False) -> Planted:
 
 
 def _into_graph(editor: Editor, rows: Rows, *, everything: bool) -> None:
-    """One call in the place of the first of these launches; the ops that do nothing else are gone."""
+    """One call in the place of these launches; the ops that do nothing else are gone."""
     trace = editor.subject.trace
     calls = np.unique(trace.launch[rows])
     first = int(calls[trace.start[calls].argmin()])
@@ -207,7 +207,7 @@ def slow_in_one_step(subject: Subject, place: str, nth: int) -> Planted | None:
     return Planted(after.finished(), kind, 0, op, base=base, by_step=by_step)
 
 
-REWRITES = {
+REWRITES: dict[str, Plant] = {
     "a step as one graph": whole_graph,
     "40 launches as one graph": part_graph,
     "all ops renamed": renamed,

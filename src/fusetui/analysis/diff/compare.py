@@ -11,8 +11,8 @@ import numpy as np
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
 from fusetui.analysis.diff.align import align
 from fusetui.analysis.diff.dispatch import dispatched
-from fusetui.analysis.diff.groups import WorkGroup, pairs_of
 from fusetui.analysis.diff.evidence import comparable
+from fusetui.analysis.diff.groups import WorkGroup, pairs_of
 from fusetui.analysis.diff.items import WorkItems, settled
 from fusetui.analysis.diff.model import Accounting, Answer, Diff, DiffSide, Row, StepChange, Verdict
 from fusetui.analysis.diff.notes import notes
@@ -39,6 +39,9 @@ from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.read.reading import without_collector
 
+LACKING = (
+    "launches GPU work, but its file has no GPU events: both sides are compared by their CPU ops"
+)
 _ENDING = late(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
 
@@ -65,8 +68,8 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
 
 
 def _lacking(a: Trace, b: Trace) -> str:
-    """`A` or `B` if its file alone has no GPU events although its calls launch GPU work, as one that
-    was cut before them; else nothing."""
+    """`A` or `B` if its file alone has no GPU events although its calls launch GPU work, as one
+    that was cut before them; else nothing."""
     if len(a.gpu_rows) and lacks_gpu_events(b):
         return "B"
     return "A" if len(b.gpu_rows) and lacks_gpu_events(a) else ""
@@ -99,11 +102,7 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     said = tuple(dict.fromkeys(notes(of_a, of_b, groups, devices, step, sums, evidence.renamed)))
     judged = verdict(step, side_a, side_b)
     if lacking:
-        reason = (
-            f"{lacking} launches GPU work, but its file has no GPU events: both sides are compared by"
-            " their CPU ops"
-        )
-        judged = Verdict(Answer.CANNOT_TELL, reason)
+        judged = Verdict(Answer.CANNOT_TELL, f"{lacking} {LACKING}")
     return told(Diff(work_a.label, work_b.label, step, judged, rows, said, sums, side_a, side_b))
 
 

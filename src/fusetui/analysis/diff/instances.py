@@ -59,13 +59,13 @@ def in_parts(board: Board, side: int) -> None:
 
 
 def adds_up_to(parts: list[int], whole: int) -> bool:
-    """Whether the sum of several times (ns) is nearer to the whole than the longest of them is: else
-    that one may be the whole, and the others are more."""
+    """Whether the sum of several times (ns) is nearer to the whole than the longest of them is:
+    else that one may be the whole, and the others are more."""
     return 2 * abs(sum(parts) - whole) <= abs(max(parts) - whole)
 
 
 def _call_of(items: WorkItems, item: int) -> tuple[int, int]:
-    """The row of its op and its kernel; of kernels without an op, those in a row are of one call."""
+    """The row of its op, and its kernel; without an op, kernels in a row are of one call."""
     kernel, op = items.kernel_word(item), int(items.op[item])
     if op >= 0:
         return op, kernel

@@ -42,8 +42,7 @@ def notes(
         _changed("PyTorch versions differ", _torch(a.trace), _torch(b.trace)),
         _changed("runtime versions differ", _runtime(a.trace), _runtime(b.trace)),
         _renamed(renamed),
-        _graphs("A", "B", a, b, [(group.a, group.b) for group in groups]),
-        _graphs("B", "A", b, a, [(group.b, group.a) for group in groups]),
+        *_graphs(a, b, groups),
         *_inputs(a, b, groups),
         *(_of_side(items, items.trace.report.missing or "") for items in (a, b)),
         _few_steps(a, b),
@@ -70,40 +69,20 @@ def _renamed(renamed: Sequence[RenamedOp]) -> str:
     return f"{ops}, which launch the same {kernels}: {named}{rest}"
 
 
-def _graphs(
-    one: str,
-    other: str,
-    own: WorkItems,
-    twin: WorkItems,
-    groups: Sequence[tuple[Sequence[int], Sequence[int]]],
-) -> str:
+def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str]:
     """The kernels that one side launches by calls of their own and the other one by graphs."""
-    by_calls, by_graphs = (by_graph(of.work, of.row) for of in (own, twin))
-    pairs = [
-        (i, j)
-        for mine, others in groups
-        if len(mine) == len(others) == 1
-        for i, j in zip(mine, others, strict=True)
-    ]
-    moved = [(i, j) for i, j in pairs if by_graphs[j] and not by_calls[i]]
-    if not moved or not twin.work.gpu or not own.work.gpu:
-        return ""
-    before = _calls(own, [i for i, _ in moved])
-    after = _calls(twin, [j for _, j in moved])
-    return (
-        (
-            f"{plural(len(moved), 'kernel')} that {one} launches by {plural(before, 'call')} a step,"
-            f" {other} launches by {plural(after, 'CUDA graph')}"
-        )
-        if before
-        else ""
-    )
-
-
-def _calls(items: WorkItems, members: Sequence[int]) -> int:
-    """How many calls launch these items."""
-    calls = items.trace.launch[items.row[[*members]]]
-    return len(np.unique(calls[calls >= 0]))
+    pairs = pairs_of(groups)
+    calls = [items.trace.launch[items.row[of]] for items, of in zip((a, b), pairs, strict=True)]
+    graphs = [by_graph(items.work, items.row[of]) for items, of in zip((a, b), pairs, strict=True)]
+    found = []
+    for one, other in ((0, 1), (1, 0)):
+        moved = ~graphs[one] & graphs[other] & (calls[one] >= 0)
+        if moved.any():
+            before = plural(len(np.unique(calls[one][moved])), "call")
+            after = plural(len(np.unique(calls[other][moved])), "CUDA graph")
+            what = f"{plural(int(moved.sum()), 'kernel')} that {'AB'[one]} launches by {before}"
+            found.append(f"{what} a step, {'AB'[other]} launches by {after}")
+    return found
 
 
 def _alike(items: WorkItems) -> str:

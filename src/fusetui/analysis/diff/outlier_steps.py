@@ -129,10 +129,11 @@ def _vary_alike(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup], steps: 
 
 
 def _outliers(before: Int64s, after: Int64s, unknown: Flags) -> tuple[Int64s, Rows, Flags]:
-    """Per column, of samples [steps, columns]: how far the two sides are apart, beyond what they are
-    in all steps, in the step in which they are farthest apart; 0 where other steps are nearly as far apart, or vary as much on one
-    side. Also that step, and whether the two sides vary alike in the other steps. No step stands
-    out by a sample that is `unknown`, which is the usual time instead."""
+    """Per column, of samples [steps, columns]: how far the two sides are apart, beyond what they
+    are in all steps, in the step in which they are farthest apart; 0 where other steps are nearly
+    as far apart, or vary as much on one side. Also that step, and whether the two sides vary alike
+    in the other steps. No step stands out by a sample that is `unknown`, which is the usual time
+    instead."""
     away = _apart(before, after)
     away = np.where(unknown, 0, away)
     step = away.argmax(axis=0)
