@@ -29,7 +29,7 @@ def whole_graph(subject: Subject, place: str, nth: int) -> Planted | None:
     if place != PLACES[1] or nth or not _all_launched(subject):
         return None
     editor, work = Editor(subject), subject.items.work
-    for step in subject.steps(place):
+    for step in range(len(work.windows)):
         _into_graph(editor, work.row[work.of_window(step)], everything=True)
     return _only_launched(editor, note="by 1 CUDA graph")
 
