@@ -22,6 +22,7 @@ COMPARED = 256  # ops of each side, the first of a step, that are compared with 
 ALIKE = 0.5  # two ops are one under two names if they share this part of all kernels of either
 
 ODD_STEPS = 64  # of each side, the first with other work than the usual one, are looked at
+MOSTLY = 0.6  # of the pieces under ops that are no evidence
 AS_MANY = 0.9  # nearly as many of a kernel on both sides: the fewer have this share of the others
 
 
@@ -164,19 +165,32 @@ def _step_of(of: WorkItems, number: int) -> _Step:
 def _without_evidence(one: _Step, other: _Step) -> Int64s:
     """Kernels that each of two steps has more often than the other under some op, and for one of
     them that is an op that it does not tell, or that the other does not have. Only if both have
-    nearly as many of the kernel: else regions tell how many each has."""
-    (more, doubtful), (more_too, doubtful_too) = _more(one, other), _more(other, one)
-    kernels = np.intersect1d(np.union1d(doubtful, doubtful_too), np.intersect1d(more, more_too))
+    nearly as many of the kernel: else regions tell how many each has. And only if most of what is
+    under such ops are such kernels: else another program does the work, which runs some of the same
+    small kernels."""
+    more, more_too = _more(one, other), _more(other, one)
+    in_both = np.intersect1d(one.kernel[more.more], other.kernel[more_too.more])
+    doubtful = np.union1d(one.kernel[more.doubtful], other.kernel[more_too.doubtful])
+    kernels = np.intersect1d(doubtful, in_both)
     counts = np.stack([one.count(kernels), other.count(kernels)])
-    return kernels[counts.min(axis=0) >= AS_MANY * counts.max(axis=0)]
+    kernels = kernels[counts.min(axis=0) >= AS_MANY * counts.max(axis=0)]
+    open_pieces = [step.kernel[of.doubtful] for step, of in ((one, more), (other, more_too))]
+    told = [int(np.isin(pieces, kernels).sum()) for pieces in open_pieces]
+    return kernels if sum(told) >= MOSTLY * sum(map(len, open_pieces)) else kernels[:0]
 
 
-def _more(one: _Step, other: _Step) -> tuple[Int64s, Int64s]:
-    """Kernels that a step launches more often under some op than the other one does, and those of
-    them for which that op is no evidence."""
+class _Surplus(msgspec.Struct, frozen=True, eq=False):
+    """Per piece of a step: whether the step has more of its kernel under its op than the other step
+    has, and whether that op is no evidence."""
+
+    more: Flags
+    doubtful: Flags
+
+
+def _more(one: _Step, other: _Step) -> _Surplus:
     doubtful = (one.op == 0) | ~np.isin(one.op, other.op) | one.graph
     keys, place, times = np.unique(one.exact, return_inverse=True, return_counts=True)
     others = np.sort(other.exact)
     there = np.searchsorted(others, keys, "right") - np.searchsorted(others, keys)
     more = (times > there)[place]
-    return np.unique(one.kernel[more]), np.unique(one.kernel[more & doubtful])
+    return _Surplus(more, more & doubtful)

@@ -120,8 +120,9 @@ RULES: Final[Sequence[Rule]] = (
 
 def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup]:
     """Pairs what is left open on both sides and is the same kernel under the same op, if it takes
-    about as long, allowing for how much faster one side is at other such kernels."""
-    open_b = (group_.b[0] for group_ in groups if not group_.a)
+    about as long, allowing for how much faster one side is at other such kernels. Not where the op
+    is no evidence: a kernel alone may be anywhere."""
+    open_b = (group_.b[0] for group_ in groups if not group_.a and not b.by_kernel[group_.b[0]])
     places = by_key(open_b, lambda item: int(b.exact[item]))
     pairs = pairs_of(groups).T.tolist()
     alike = [(i, j) for i, j in pairs if a.exact[i] == b.exact[j] and a.times[i]]
