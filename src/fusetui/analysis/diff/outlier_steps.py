@@ -57,10 +57,11 @@ def in_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
         if parts is None:
             left.append(one)
             continue
-        shares = [_sum_of(one, parts, side) for side in "ab"]
-        kind = RowKind.SPLIT if shares[1].count > shares[0].count else RowKind.FUSED
+        before, after = _sum_of(one, parts, "a"), _sum_of(one, parts, "b")
+        kind = RowKind.SPLIT if after.count > before.count else RowKind.FUSED
         left.remove(parts)
-        left.append(row_of(kind, one.op, *shares, f"{parts.why}: {IN_PARTS}", counts=False))
+        why = f"{parts.why}: {IN_PARTS}"
+        left.append(row_of(kind, one.op, before, after, why, counts=False))
     return left
 
 
@@ -156,7 +157,7 @@ def _apart(before: Int64s, after: Int64s) -> Int64s:
     ratio = np.median(after / np.maximum(before, 1), axis=0)
     changed = np.abs(ratio - 1) > FLOOR_PERCENT / 100
     scaled = np.abs(after - np.rint(before * ratio).astype(np.int64))
-    return np.where(changed, np.minimum(away, scaled), away)
+    return np.asarray(np.where(changed, np.minimum(away, scaled), away))
 
 
 def _idle_once(a: WorkItems, b: WorkItems) -> list[Odd]:
