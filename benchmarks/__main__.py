@@ -76,6 +76,7 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "diff_noise": [[*at(*SEVERAL_STEPS), "--into", DIFF]],
         "diff_alarms": [["--into", DIFF]],
         "diff_planted": [[*every, "--into", DIFF]],
+        "diff_launches": [[*every, "--into", DIFF]],
         "diff_planted_hta": [[*every, *by_hta, "--into", DIFF]],
         "diff_peers": [[*at(*pair), *by_hta, "--into", DIFF] for pair in PAIRS],
         "python_peers": [[*at(*PAIRS[1]), *by_hta, "--into", "docs/python.md"]],

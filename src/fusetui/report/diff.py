@@ -170,8 +170,20 @@ def judgment(diff: Diff) -> str:
     ratio = 1.0 if step.ratio is None else step.ratio
     share = percent(abs(ratio - 1), 1, fine=True)
     by = f"{share} {'faster' if ratio < 1 else 'slower'}" if ratio != 1 else "as fast as A"
+    by += _meaning(diff)
     by += f" ({_interval(diff)}, {steps})"
     return f"no significant difference: {by}" if not step.shown else f"B is {by}"
+
+
+def _meaning(diff: Diff) -> str:
+    """What the percentage is, where the medians of all steps say the opposite."""
+    step = diff.step
+    if not step.is_opposed:
+        return ""
+    medians = f"while the median step takes {change(step.a_ns or 0, step.b_ns or 0)} time"
+    if step.turns:
+        return f" by the ratios of neighboring steps, {medians}"
+    return f" without interruptions, {medians}"
 
 
 def _interval(diff: Diff) -> str:

@@ -270,7 +270,7 @@ def _dispatch(rows: Sequence[Row]) -> DiffLine:
     count = Counter({r.op.removeprefix(CPU): abs(r.b_count - r.a_count) for r in rows})
     names = [f"{printable(op)} x{n}" if n > 1 else printable(op) for op, n in count.items()]
     return DiffLine(
-        mark=MARKS.get(rows[0].kind, "~"),
+        mark=_mark_of_dispatch(rows[0].kind, a_ns, b_ns),
         kind=str(rows[0].kind),
         a_ns=a_ns if any(r.a for r in rows) else None,
         b_ns=b_ns if any(r.b for r in rows) else None,
@@ -280,6 +280,13 @@ def _dispatch(rows: Sequence[Row]) -> DiffLine:
         counts=rows[0].counts,
         rows=tuple(rows),
     )
+
+
+def _mark_of_dispatch(kind: RowKind, a_ns: int, b_ns: int) -> str:
+    """What occurs more often may take less time: the mark is that of the time."""
+    sign = _sign(a_ns, b_ns)
+    counted = kind in (RowKind.ADDED, RowKind.REMOVED)
+    return sign if counted and sign != "~" else MARKS.get(kind, "~")
 
 
 LEAST = 10  # cells: a shorter part of a place says nothing

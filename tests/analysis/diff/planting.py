@@ -111,10 +111,14 @@ class Planted:
     kind: RowKind | None  # None: no row at all; the same: a row that may be noise
     change_ns: int = 0  # of that row
     op: str = ""
-    idle_ns: int = 0
+    idle_ns: int | None = 0  # None: it may change by as much as the CPU launches otherwise
     once: bool = False  # in one step: no part of the usual one
-    dispatch: set[str] = field(default_factory=set)  # labels that may change too
+    dispatch: set[str] | None = field(default_factory=set)  # labels that may change too; None: all
     also: Planted | None = None
+    moved: bool = False  # may be told as work on another stream, with no change of its time
+    note: str = ""  # what a note says, in part
+    by_step: list[int] = field(default_factory=list)  # the change of each step, where they differ
+    base: list[Event] | None = None  # of A, where it is not the trace as it is
 
 
 @dataclass
@@ -166,11 +170,25 @@ class Editor:
 def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
     """Is the change found, alone and with its figure."""
     into.write_bytes(ENCODE.encode({**subject.document, "traceEvents": planted.events}))
-    found = diff(subject.trace, open_trace(str(into)))
+    before = subject.trace
+    if planted.base is not None:
+        base = into.with_name("base.json")
+        base.write_bytes(ENCODE.encode({**subject.document, "traceEvents": planted.base}))
+        before = open_trace(str(base))
+    found = diff(before, open_trace(str(into)))
+    if planted.by_step:
+        usual = [planted.by_step[step] for step in found.side_a.usual]
+        planted.change_ns = round(sum(usual) / len(usual))
     noise = RowKind.SAME in (planted.kind, planted.also and planted.also.kind)
     work = [r for r in found.rows if not r.on_cpu and (_changed(r) or (noise and _may_be(r)))]
     cpu = [r.op.removeprefix("CPU: ") for r in found.rows if r.on_cpu and _changed(r)]
-    wrong = [f"dispatch {op}" for op in cpu if op not in planted.dispatch]
+    if planted.moved:
+        work = [row for row in work if row.kind is not RowKind.MOVED or row.change_ns]
+    allowed = planted.dispatch
+    wrong = [f"dispatch {op}" for op in cpu if allowed is not None and op not in allowed]
+    noted = any(planted.note in note for note in found.notes)
+    wrong += [] if noted or not planted.note else [f"no note on {planted.note}"]
+    wrong += [] if is_exact(found) else ["the sum does not close"]
     if planted.kind is None:
         wrong += [_said(row) for row in work if planted.idle_ns == 0 or row.op != "idle"]
         wrong += _idle_wrong(found, work, planted)
@@ -183,6 +201,15 @@ def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
     same = sum(r.change_ns for r in found.rows if r.kind is RowKind.SAME and r not in work)
     wrong += [f"same {same:+} ns"] if abs(same) > NOISE * (found.step.a_ns or 0) else []
     return Answer(not wrong, "; ".join(wrong))
+
+
+def is_exact(found: Diff) -> bool:
+    """Do the sums of the diff and of both sides close."""
+    sums = found.accounting
+    parts = sums.rows_ns, sums.idle_ns, sums.not_explained_ns, sums.overlap_ns
+    borders = sums.later_ns, sums.earlier_ns, sums.odd_ns
+    rows = sum(row.change_ns for row in found.rows if row.counts)
+    return sum((*parts, *borders)) == sums.step_ns and rows == sums.rows_ns
 
 
 def judge_block(path: Path, document: dict[str, Any], cut: Cut, sign: int, into: Path) -> Answer:
@@ -230,6 +257,8 @@ def _wrong(row: Row, planted: Planted) -> list[str]:
 
 
 def _idle_wrong(found: Diff, work: Sequence[Row], planted: Planted) -> list[str]:
+    if planted.idle_ns is None:
+        return []
     told = [row.change_ns for row in work if row.op == "idle"] if planted.once else []
     idle = told[0] if told else found.accounting.idle_ns
     apart = abs(idle - planted.idle_ns) > max(2, planted.idle_ns // 100)

@@ -29,7 +29,7 @@ def drop(subject: Subject, place: str, nth: int) -> Planted | None:
 
 def scale(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel takes 1.3 times as long, and all after it is later."""
-    item = subject.chosen(place, nth, lambda n: _steady(subject, n))
+    item = subject.chosen(place, nth, lambda n: steady(subject, n))
     kind = subject.slower(len(subject.items))
     return each(subject, place, item, _scale, kind, lambda ns: 3 * ns // 10)
 
@@ -95,9 +95,7 @@ def duplicate(subject: Subject, place: str, nth: int) -> Planted | None:
 
 def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel is gone, and another one takes 1.3 times as long in the same step."""
-    first, second = (
-        subject.chosen(place, n, lambda n: _steady(subject, n)) for n in (nth, nth + 1)
-    )
+    first, second = (subject.chosen(place, n, lambda n: steady(subject, n)) for n in (nth, nth + 1))
     steps = subject.steps(place)
     if first is None or second is None or not steps or place == "nested":
         return None
@@ -234,12 +232,18 @@ def remove(editor: Editor, item: int, row: int, op: int) -> set[str]:
 
 
 def _scale(editor: Editor, item: int, row: int, op: int) -> set[str]:
+    scale_kernel(editor, row)
+    return set()
+
+
+def scale_kernel(editor: Editor, row: int) -> int:
+    """It takes 1.3 times as long, and all after it is later; its time before, in ns."""
     event = editor.edit(row)
     before = number(event["dur"])
     more = Decimal(3 * int(before * 1000) // 10) / 1000
     editor.make_room(number(event["ts"]) + before, more)
     editor.edit(row)["dur"] = before + more
-    return set()
+    return int(before * 1000)
 
 
 def _split(editor: Editor, item: int, row: int, op: int) -> set[str]:
@@ -250,7 +254,7 @@ def _split(editor: Editor, item: int, row: int, op: int) -> set[str]:
     event["name"] = f"{event['name']}_part"
     again = {**event, "name": "void splitKreduce_kernel<32, 16, int>(int)"}
     again |= {"ts": number(event["ts"]) + first, "dur": whole - first}
-    _launch(editor, again, call)
+    put_launch(editor, again, call)
     return set()
 
 
@@ -305,7 +309,7 @@ def _copy(editor: Editor, item: int, row: int, op: int) -> set[str]:
         "ts": after,
         "dur": Decimal(5),
     }
-    _launch(editor, again, {**call, "ts": begin + 1, "dur": Decimal(2)}, keep=True)
+    put_launch(editor, again, {**call, "ts": begin + 1, "dur": Decimal(2)}, keep=True)
     return set()
 
 
@@ -316,11 +320,11 @@ def _duplicate(editor: Editor, item: int, row: int, op: int) -> set[str]:
     after = number(kernel["ts"]) + number(kernel["dur"])
     room = number(kernel["dur"])
     editor.make_room(after, room)
-    _launch(editor, {**kernel, "ts": after}, call)
+    put_launch(editor, {**kernel, "ts": after}, call)
     return set()
 
 
-def _launch(editor: Editor, kernel: Event, call: Event, keep: bool = False) -> None:
+def put_launch(editor: Editor, kernel: Event, call: Event, keep: bool = False) -> None:
     """Another launch call in the place of the second half of this one, and its kernel."""
     correlation = editor.next_id
     editor.next_id += 1
@@ -335,7 +339,7 @@ def _launch(editor: Editor, kernel: Event, call: Event, keep: bool = False) -> N
         editor.more.append(event)
 
 
-def _steady(subject: Subject, item: int) -> bool:
+def steady(subject: Subject, item: int) -> bool:
     """Does it vary so little that 30 % more are no noise."""
     times = subject.items.samples[:, item]
     return bool(int(np.ptp(times)) * 5 < int(times.min()))

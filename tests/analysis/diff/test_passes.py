@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.analysis.serving.servers import Server, cpu, opened
+from tests.analysis.serving.servers import Server, call, cpu, gpu, opened
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff
@@ -37,7 +37,7 @@ def test_a_step_lasts_until_the_next_pass_begins(tmp_path: Path) -> None:
 def test_a_single_pass_ends_with_its_last_kernel(tmp_path: Path) -> None:
     found = compared(tmp_path, 1, (1000, 5000))
     assert (found.step.a_ns, found.step.b_ns) == (MODEL_NS, MODEL_NS)
-    assert any("the pass of the model is taken as a step" in note for note in found.notes)
+    assert any("the pass of the model, with all that" in note for note in found.notes)
 
 
 def test_other_work_is_not_left_out(tmp_path: Path) -> None:
@@ -46,3 +46,18 @@ def test_other_work_is_not_left_out(tmp_path: Path) -> None:
     eager[-1]["dur"] = 1000
     trace = opened(tmp_path / "a.json", SERVER.step(4, 1000, 1), eager, [cpu("aten::add", 1, 9)])
     assert any("the whole trace is taken as one step" in n for n in diff(trace, trace).notes)
+
+
+def with_head(path: Path, ns: int) -> Trace:
+    """One pass that replays a graph, and the product after it that the same step launches."""
+    step = SERVER.step(4, 1000, 1)
+    after = step[-1]["ts"] + step[-1]["dur"] + 2
+    head = [call("hipLaunchKernel", 1052, 2, 99), gpu("lm_head_kernel", after, ns / 1000, 99)]
+    return opened(path, [*step, *head])
+
+
+def test_a_single_pass_holds_what_follows_the_graph(tmp_path: Path) -> None:
+    found = diff(*(with_head(tmp_path / f"{ns}.json", ns) for ns in (8000, 12_000)))
+    changed = [row for row in found.rows if row.change_ns and not row.on_cpu]
+    assert [(row.b, row.change_ns) for row in changed] == [(("lm_head_kernel",), 4000)]
+    assert found.accounting.step_ns == 4000

@@ -39,13 +39,14 @@ def align(a: WorkItems, b: WorkItems, places: Sequence[Sequence[object]]) -> lis
     """Every lane of both sides once, in the order of A's lanes.
 
     `places`: per item where in the program it is. What is at the same place is aligned first, so
-    that no chance hit elsewhere tears a place apart.
+    that no chance hit elsewhere tears a place apart. What is compared by its kernel alone has none.
     """
     numbers: dict[object, int] = {}  # large numbers, far apart for two places
     at = [
         np.array([numbers.setdefault(place, len(numbers)) for place in side], dtype=np.int64) * FAR
         for side in places
     ]
+    at = [np.where(of.by_kernel, 0, own) for of, own in zip((a, b), at, strict=True)]
     return [_aligned(a, b, of_a, of_b, at) for of_a, of_b in _partners(a, b)]
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
 from fusetui.analysis.diff.align import align
 from fusetui.analysis.diff.dispatch import dispatched
+from fusetui.analysis.diff.evidence import comparable
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
-from fusetui.analysis.diff.items import Vocabulary, WorkItems, items, settled
+from fusetui.analysis.diff.items import WorkItems, settled
 from fusetui.analysis.diff.model import Accounting, Answer, Diff, DiffSide, Row, StepChange, Verdict
 from fusetui.analysis.diff.notes import notes
 from fusetui.analysis.diff.regions import ProgramPlaces, around, by_region, surplus
@@ -27,7 +28,7 @@ from fusetui.analysis.diff.statistics import (
     ratio_interval,
 )
 from fusetui.analysis.diff.story import told
-from fusetui.analysis.diff.work import Work, in_common, work_of
+from fusetui.analysis.diff.work import Work, in_common, lacks_gpu_events, work_of
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
 from fusetui.text.patterns import late
@@ -38,6 +39,9 @@ from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.read.reading import without_collector
 
+LACKING = (
+    "launches GPU work, but its file has no GPU events: both sides are compared by their CPU ops"
+)
 _ENDING = late(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
 
@@ -54,14 +58,28 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     if labels[0] == labels[1] and longer[0] != longer[1]:  # with the folder
         labels = [_ENDING.sub("", name) or name for name in longer]
     with without_collector():  # nothing here is cyclic either
-        return compared(work_of(a, labels[0], step_by), work_of(b, labels[1], step_by))
+        lacking = _lacking(a, b)
+        by_ops = bool(lacking)
+        work_a, work_b = (
+            work_of(trace, label, step_by, by_ops=by_ops)
+            for trace, label in zip((a, b), labels, strict=True)
+        )
+        return compared(work_a, work_b, lacking)
 
 
-def compared(work_a: Work, work_b: Work) -> Diff:
-    """The same for the work of some steps of two traces, or of one."""
-    work_a, work_b = in_common(work_a, work_b)
-    words = Vocabulary()
-    of_a, of_b = settled(items(work_a, words), items(work_b, words))
+def _lacking(a: Trace, b: Trace) -> str:
+    """`A` or `B` if its file alone has no GPU events although its calls launch GPU work, as one
+    that was cut before them; else nothing."""
+    if len(a.gpu_rows) and lacks_gpu_events(b):
+        return "B"
+    return "A" if len(b.gpu_rows) and lacks_gpu_events(a) else ""
+
+
+def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
+    """The same for the work of some steps of two traces, or of one; `lacking` is the side, `A` or
+    `B`, whose GPU events are not in its file."""
+    evidence = comparable(*in_common(work_a, work_b))
+    of_a, of_b = settled(evidence.a, evidence.b)
     programs = ProgramPlaces(of_a), ProgramPlaces(of_b)
     aligned = align(of_a, of_b, (programs[0].at, programs[1].at))
     groups = [found for lanes in aligned for found in group(of_a, of_b, lanes)]
@@ -72,16 +90,19 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     of_a, of_b = settled(of_a, of_b, [step for _, step in once if step is not None])
     rows = (
         *explain.rows(of_a, of_b, groups, programs),
-        *outlier_work.rows(of_a, of_b),
-        *(row for row, _ in once),
+        *outlier_steps.in_parts(
+            of_a, of_b, [*outlier_work.rows(of_a, of_b, groups), *(row for row, _ in once)]
+        ),
         *dispatch.rows(of_a, of_b, around(of_a, of_b, groups)),
     )
     on_cpu = not (work_a.gpu or work_b.gpu)
     side_a, side_b = side(of_a, on_cpu), side(of_b, on_cpu)
     devices = other_devices(side_a, side_b)
     sums = accounting(step, side_a, side_b, rows)
-    said = tuple(dict.fromkeys(notes(of_a, of_b, groups, devices, step, sums)))
+    said = tuple(dict.fromkeys(notes(of_a, of_b, groups, devices, step, sums, evidence.renamed)))
     judged = verdict(step, side_a, side_b)
+    if lacking:
+        judged = Verdict(Answer.CANNOT_TELL, f"{lacking} {LACKING}")
     return told(Diff(work_a.label, work_b.label, step, judged, rows, said, sums, side_a, side_b))
 
 

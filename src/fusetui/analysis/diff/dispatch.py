@@ -16,6 +16,7 @@ from fusetui.analysis.diff.statistics import mean, median
 from fusetui.analysis.diff.work import Work
 from fusetui.analysis.questions.chain import rows_between
 from fusetui.analysis.questions.computing import computing_ops, within
+from fusetui.analysis.questions.launches import LAUNCHES
 from fusetui.analysis.questions.totals import grouped, self_ns
 from fusetui.text.figures import count
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
@@ -164,7 +165,8 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Callable[[str], str], Int64
     ops = ops[~inside[ops]]
     yield ops, dispatch_name, own[ops], True
     calls = trace.rows_of(Role.CALL)
-    launches = np.isin(calls, trace.launch)
+    named = trace.named(lambda name: LAUNCHES.search(name) is not None)[trace.name[calls]]
+    launches = np.isin(calls, trace.launch) if work.gpu else named
     yield calls[launches], lambda name: "launch calls", own[calls[launches]], True
     # `hipX` and `cudaX` are the same call from two vendors
     yield calls[~launches], lambda name: re.sub(r"\Ahip", "cuda", name), own[calls[~launches]], True

@@ -16,7 +16,7 @@ from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Row, RowKind, RowSh
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.regions import OTHER, ProgramPlaces, of_all
-from fusetui.analysis.diff.statistics import median, resolution
+from fusetui.analysis.diff.statistics import mean, median, resolution
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -152,15 +152,21 @@ def _other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
     names = [a.names[i] for i in group.a], [b.names[j] for j in group.b]
     main = [sum(not adds_up_parts(name) for name in side) for side in names]
     one_op = len(ops[0]) == len(ops[1]) == 1
-    return one_op and main != [1, 1] and all(map(_CHOSEN.search, stems))
+    other = len({*map(identity, names[0]), *map(identity, names[1])}) > 1
+    return one_op and other and main != [1, 1] and all(map(_CHOSEN.search, stems))
 
 
 def _timed(
     a: WorkItems, b: WorkItems, before: Int64s, after: Int64s, noise: Noise
 ) -> list[RowKind]:
-    """Per column of samples of the same kernel: its time within noise or not."""
+    """Per column of samples of the same kernel: its time within noise or not. It is where the means
+    of the usual steps, which are the figures of a row, say the opposite of the medians."""
     changed = beyond_noise(before, after, resolution(a.samples, b.samples), noise)
     faster = median(after) < median(before)
+    usual_a, usual_b = np.isin(a.alike, a.usual), np.isin(b.alike, b.usual)
+    if usual_a.any() and usual_b.any():
+        by_means = mean(after[usual_b]) - mean(before[usual_a])
+        changed &= np.where(faster, by_means < 0, by_means > 0)
     return [
         RowKind.SAME if not far else RowKind.FASTER if less else RowKind.SLOWER
         for far, less in zip(changed.tolist(), faster.tolist(), strict=True)

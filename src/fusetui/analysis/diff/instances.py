@@ -17,6 +17,7 @@ from fusetui.trace.model.op_names import is_compiler
 
 _REDUCES = re.compile(r"(?:attention|attn|fmha|mla)\w*(?:reduce|combine|merge)", re.IGNORECASE)
 
+IN_PARTS = "the same kernel in several launches that add up to the one"
 WHOLE_RUN = "a long run of one kernel, compared as a whole"
 MANY = 8  # an op that launches more (a graph, a foreach) is not treated as one piece of work
 
@@ -31,6 +32,47 @@ def repeated(board: Board) -> None:
         )
         if bool(of_a) != bool(of_b):
             _choose(board, 0 if of_a else 1, first, last, of_a or of_b)
+
+
+def in_parts(board: Board, side: int) -> None:
+    """One launch of a kernel on the other side that is several of the same kernel here, under one
+    op: if the times of all of them add up to that of the one."""
+    mine, other = board.items[side], board.items[1 - side]
+    open_of: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for gap in board.gaps:
+        for item in gap[side]:
+            open_of[_call_of(mine, item)].append(item)
+    pairs_of: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for number, pair in enumerate(board.pairs if open_of else ()):
+        if pair is not None and mine.exact[pair[side]] == other.exact[pair[1 - side]]:
+            pairs_of[_call_of(mine, pair[side])].append(number)
+    for call, parts in open_of.items():
+        numbers = pairs_of[call]
+        pair = board.pairs[numbers[0]] if len(numbers) == 1 else None
+        if pair is None or len(parts) >= MANY:
+            continue
+        one, several = pair[1 - side], [pair[side], *parts]
+        if adds_up_to([mine.times[part] for part in several], other.times[one]):
+            board.pairs[numbers[0]] = None
+            board.close(side, set(parts), board.gaps)
+            board.add(side, tuple(sorted(several)), one, IN_PARTS)
+
+
+def adds_up_to(parts: list[int], whole: int) -> bool:
+    """Whether the sum of several times (ns) is nearer to the whole than the longest of them is:
+    else that one may be the whole, and the others are more."""
+    return 2 * abs(sum(parts) - whole) <= abs(max(parts) - whole)
+
+
+def _call_of(items: WorkItems, item: int) -> tuple[int, int]:
+    """The row of its op, and its kernel; without an op, kernels in a row are of one call."""
+    kernel, op = items.kernel_word(item), int(items.op[item])
+    if op >= 0:
+        return op, kernel
+    first = item
+    while first > 0 and items.op[first - 1] < 0 and items.kernel_word(first - 1) == kernel:
+        first -= 1
+    return -1 - first, kernel
 
 
 def rest_of_ops(board: Board, side: int) -> None:

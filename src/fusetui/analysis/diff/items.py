@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.diff.names import helps, identity, part, work_class
 from fusetui.analysis.diff.statistics import mean, median, usual_steps
 from fusetui.analysis.diff.work import Work, behind_compute
-from fusetui.trace.model.arrays import Int64s, Rows, distinct_rows, ordinals
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
@@ -30,6 +30,10 @@ class Vocabulary(dict[str, int]):
     def __missing__(self, word: str) -> int:
         self.setdefault("", 0)
         return self.setdefault(word, len(self))
+
+    def text_of(self, number: int) -> str:
+        """The word that has this number."""
+        return next(word for word, of in self.items() if of == number)
 
 
 class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -55,6 +59,7 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     by_class: Int64s
     samples: Int64s
     every: Int64s  # the exact key of every piece of work, of all steps; shape [pieces]
+    by_kernel: Flags  # whether the kernel alone is compared, because its op is no evidence
 
     def __len__(self) -> int:
         return len(self.row)
@@ -136,15 +141,28 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [self.trace.names[number] if number >= 0 else "" for number in numbers]
 
 
-def items(work: Work, words: Vocabulary) -> WorkItems:
+class Known(msgspec.Struct, frozen=True, eq=False):
+    """What is known of how the two sides compare before their items do."""
+
+    names: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Of the words of ops that have another name on the other side, that name."""
+    alone: Int64s = msgspec.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """The numbers of kernels that are compared without regard to their ops."""
+
+
+def items(work: Work, words: Vocabulary, known: Known | None = None) -> WorkItems:
     """The representative step: the median (lower of two) of those with the most common work."""
+    known = known or Known()
 
     def op_word(name: str) -> str:
-        return "" if is_compiler(name) else identity(stem(name))  # a wrapper is no op
+        word = "" if is_compiler(name) else identity(stem(name))  # a wrapper is no op
+        return known.names.get(word, word)
 
     trace, ops = work.trace, np.where(work.op >= 0, work.trace.name[work.op], -1)
     kernel = _numbers(trace, trace.name[work.row], words, identity)
     op = _numbers(trace, ops, words, op_word)
+    by_kernel = np.isin(kernel, known.alone)
+    op[by_kernel] = 0
     exact = kernel + (op << OP_SHIFT)
     alike = _alike(work, exact)
     by_duration = sorted(alike, key=lambda w: int(work.windows.dur[w]))
@@ -167,6 +185,7 @@ def items(work: Work, words: Vocabulary) -> WorkItems:
         by_class=_classes(work, chosen, words),
         samples=samples.reshape(max(1, len(alike)), chosen.stop - chosen.start),
         every=exact,
+        by_kernel=by_kernel[chosen],
     )
 
 

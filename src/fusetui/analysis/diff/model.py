@@ -49,6 +49,11 @@ class StepChange(msgspec.Struct, frozen=True):
         return (self.b_ns or 0) - (self.a_ns or 0)
 
     @property
+    def is_opposed(self) -> bool:
+        """Whether the ratio says faster where the medians say slower, or the reverse."""
+        return self.ratio is not None and (self.ratio - 1) * self.change_ns < 0
+
+    @property
     def shown(self) -> bool:
         """Whether the difference is more than noise: its interval excludes 1."""
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high

@@ -8,16 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from fusetui.analysis.diff.evidence import RenamedOp
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import Accounting, StepChange
 from fusetui.analysis.diff.statistics import FEW_STEPS
+from fusetui.analysis.diff.work import by_graph
 from fusetui.analysis.questions.note import note_of
-from fusetui.text.figures import duration, percent, plural
+from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 
 LOOKED_AT = 6  # of so many of the longest pairs shapes and dtypes are compared: each is parsed
+NAMED = 3  # so many renamed ops are named
 VARIES = 0.02  # an unexplained part gets a note when it is more than this share of a step
 
 
@@ -28,6 +31,7 @@ def notes(
     devices: str,
     step: StepChange,
     sums: Accounting,
+    renamed: Sequence[RenamedOp],
 ) -> list[str]:
     """Sentences for a person, the most important first; `devices` are those of `other_devices`."""
     origins = [note_of(items.trace) for items in (a, b)]  # of what is not a recording
@@ -37,6 +41,8 @@ def notes(
         f"devices differ: {printable(devices)}" if devices else "",
         _changed("PyTorch versions differ", _torch(a.trace), _torch(b.trace)),
         _changed("runtime versions differ", _runtime(a.trace), _runtime(b.trace)),
+        _renamed(renamed),
+        *_graphs(a, b, groups),
         *_inputs(a, b, groups),
         *(_of_side(items, items.trace.report.missing or "") for items in (a, b)),
         _few_steps(a, b),
@@ -49,6 +55,34 @@ def notes(
         *map(_alike, (a, b)),
     ]
     return [note for note in found if note]
+
+
+def _renamed(renamed: Sequence[RenamedOp]) -> str:
+    if not renamed:
+        return ""
+    kernels = plural(sum(one.kernels for one in renamed), "kernel")
+    named = ", ".join(
+        f"{printable(one.before)} -> {printable(one.after)}" for one in renamed[:NAMED]
+    )
+    rest = f" and {count(len(renamed) - NAMED)} more" if len(renamed) > NAMED else ""
+    ops = "an op was renamed" if len(renamed) == 1 else f"{count(len(renamed))} ops were renamed"
+    return f"{ops}, which launch the same {kernels}: {named}{rest}"
+
+
+def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str]:
+    """The kernels that one side launches by calls of their own and the other one by graphs."""
+    pairs = pairs_of(groups)
+    calls = [items.trace.launch[items.row[of]] for items, of in zip((a, b), pairs, strict=True)]
+    graphs = [by_graph(items.work, items.row[of]) for items, of in zip((a, b), pairs, strict=True)]
+    found = []
+    for one, other in ((0, 1), (1, 0)):
+        moved = ~graphs[one] & graphs[other] & (calls[one] >= 0)
+        if moved.any():
+            before = plural(len(np.unique(calls[one][moved])), "call")
+            after = plural(len(np.unique(calls[other][moved])), "CUDA graph")
+            what = f"{plural(int(moved.sum()), 'kernel')} that {'AB'[one]} launches by {before}"
+            found.append(f"{what} a step, {'AB'[other]} launches by {after}")
+    return found
 
 
 def _alike(items: WorkItems) -> str:

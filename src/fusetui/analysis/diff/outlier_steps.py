@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
+from fusetui.analysis.diff.instances import IN_PARTS, adds_up_to
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.outlier_work import rows_of
@@ -45,6 +47,47 @@ def once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Odd]:
     return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
 
 
+def in_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
+    """One row for a kernel that is several of the same name in one step: of these, one is faster in
+    that step, and the others are more work, under one op and as long together as the one before."""
+    timed = [row for row in rows if row.kind in (RowKind.FASTER, RowKind.SLOWER)]
+    left = [row for row in rows if row not in timed]
+    for one in timed:
+        parts = next((row for row in left if _are_parts(a, b, one, row)), None)
+        if parts is None:
+            left.append(one)
+            continue
+        before, after = _sum_of(one, parts, "a"), _sum_of(one, parts, "b")
+        kind = RowKind.SPLIT if after.count > before.count else RowKind.FUSED
+        left.remove(parts)
+        why = f"{parts.why}: {IN_PARTS}"
+        left.append(row_of(kind, one.op, before, after, why, counts=False))
+    return left
+
+
+def _are_parts(a: WorkItems, b: WorkItems, one: Row, others: Row) -> bool:
+    """Whether the kernels that one step has more belong to this one, on the side that has them."""
+    if bool(others.a) == bool(others.b):
+        return False
+    side = "b" if others.b else "a"
+    trace = (b if others.b else a).trace
+    rows = [*getattr(one, f"{side}_rows"), *getattr(others, f"{side}_rows")]
+    if len(rows) != 1 + max(others.a_count, others.b_count):
+        return False  # what is missing, and so not of this step
+    if len({(trace.op[row], trace.name[row]) for row in rows}) != 1:
+        return False
+    whole, part = (one.a_ns, one.b_ns) if side == "b" else (one.b_ns, one.a_ns)
+    return adds_up_to([part, *trace.dur[rows[1:]].tolist()], whole)
+
+
+def _sum_of(one: Row, others: Row, side: str) -> RowShare:
+    def both(field: str) -> Any:
+        return getattr(one, f"{side}_{field}") + getattr(others, f"{side}_{field}")
+
+    names = getattr(one, side) + getattr(others, side)
+    return RowShare(names, both("ns"), both("count"), both("median_ns"), both("rows"))
+
+
 def _kernels_once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Odd]:
     """Kernels that took more or less time in one step of one side than in all others."""
     one, other = pairs_of(groups)
@@ -56,7 +99,7 @@ def _kernels_once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> li
     after = np.where(lacking, np.array(b.medians)[other], b.trace.dur[rows_b])
     apart, step, paired = _outliers(before, after, lacking)
     floor = np.maximum(np.maximum(before, after).max(axis=0) * FLOOR_PERCENT // 100, FLOOR_NS)
-    away = np.sort(np.abs(after - before - np.median(after - before, axis=0)), axis=0)[:-1]
+    away = np.sort(_apart(before, after), axis=0)[:-1]
     least = max(resolution(a.samples, b.samples), SHARP * int(np.percentile(away, COMMON)))
     far = np.flatnonzero(apart > np.maximum(floor, least))
     far = far[np.argsort(-apart[far], kind="stable")][:SHOWN]
@@ -87,12 +130,12 @@ def _vary_alike(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup], steps: 
 
 
 def _outliers(before: Int64s, after: Int64s, unknown: Flags) -> tuple[Int64s, Rows, Flags]:
-    """Per column, of samples [steps, columns]: how far the two sides are apart in the step in which
-    they are farthest apart; 0 where other steps are nearly as far apart, or vary as much on one
-    side. Also that step, and whether the two sides vary alike in the other steps. No step stands
-    out by a sample that is `unknown`, which is the usual time instead."""
-    differences = after - before
-    away = np.abs(differences - np.median(differences, axis=0).astype(np.int64))
+    """Per column, of samples [steps, columns]: how far the two sides are apart, beyond what they
+    are in all steps, in the step in which they are farthest apart; 0 where other steps are nearly
+    as far apart, or vary as much on one side. Also that step, and whether the two sides vary alike
+    in the other steps. No step stands out by a sample that is `unknown`, which is the usual time
+    instead."""
+    away = _apart(before, after)
     away = np.where(unknown, 0, away)
     step = away.argmax(axis=0)
     ordered = np.sort(away, axis=0)
@@ -104,6 +147,17 @@ def _outliers(before: Int64s, after: Int64s, unknown: Flags) -> tuple[Int64s, Ro
     sharp = ordered[-1] > SHARP * ordered[-2]
     sharp &= followed | (ordered[-1] > np.maximum(*varies))
     return np.where(sharp, ordered[-1], 0), step, followed
+
+
+def _apart(before: Int64s, after: Int64s) -> Int64s:
+    """How far a change is from that in most steps (ns), as a difference or as a ratio, whichever it
+    is closer to: what takes 1.3 times as long takes much longer in a step in which it is slow."""
+    differences = after - before
+    away = np.abs(differences - np.median(differences, axis=0).astype(np.int64))
+    ratio = np.median(after / np.maximum(before, 1), axis=0)
+    changed = np.abs(ratio - 1) > FLOOR_PERCENT / 100
+    scaled = np.abs(after - np.rint(before * ratio).astype(np.int64))
+    return np.asarray(np.where(changed, np.minimum(away, scaled), away))
 
 
 def _idle_once(a: WorkItems, b: WorkItems) -> list[Odd]:

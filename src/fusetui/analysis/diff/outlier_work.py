@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from fusetui.analysis.diff.blocks import runs
 from fusetui.analysis.diff.fusion import Collector, collector
-from fusetui.analysis.diff.groups import known_names, oriented
+from fusetui.analysis.diff.groups import WorkGroup, known_names, oriented, pairs_of
 from fusetui.analysis.diff.instances import MANY
 from fusetui.analysis.diff.items import OP_SHIFT, WorkItems
 from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
@@ -130,22 +131,50 @@ def _run(trace: Trace, others: Pieces, kind: Collector) -> Pieces:
     return others[first : first + len(found)] if enough else ()
 
 
-def rows(a: WorkItems, b: WorkItems) -> list[Row]:
+def rows(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Row]:
     """Rows that are not part of a usual step, each naming its step.
 
-    What is odd on both sides alike (in the same step, if they have equally many) is no change.
+    What is odd on both sides alike (in the same step, if they have equally many) is no change. Nor
+    is what changed in all steps: what B does in the place of a kernel counts as that kernel, and
+    what only one side has in all steps is told once.
     """
+    words = _words_in_a(a, b, groups)
+    everywhere = _everywhere(a, b, groups)
     same_steps = len(a.work.windows) == len(b.work.windows)
 
     def key(piece: OutlierPiece) -> tuple[int, bool, int]:
-        return piece.step if same_steps else -1, piece.missing, piece.word
+        return piece.step if same_steps else -1, piece.missing, words.get(piece.word, piece.word)
 
-    found = [by_key(_odd(*sides), key) for sides in ((a, b), (b, a))]
+    found = [
+        by_key((piece for piece in _odd(*sides) if piece.word not in everywhere), key)
+        for sides in ((a, b), (b, a))
+    ]
     changed: list[Row] = []
     for side, (mine, other) in enumerate((found, found[::-1])):
         left = [p for of, members in mine.items() for p in members[len(other.get(of, ())) :]]
         changed += _rows((a, b)[side], left, "AB"[side])
     return changed
+
+
+def _words_in_a(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> dict[int, int]:
+    """For what only B has: the key of what it replaces in A, where that is always the same."""
+    one, other = pairs_of(groups)
+    found: defaultdict[int, set[int]] = defaultdict(set)
+    for before, after in zip(a.exact[one].tolist(), b.exact[other].tolist(), strict=True):
+        found[after].add(before)
+    own = {*a.exact.tolist()}
+    return {
+        after: min(before)
+        for after, before in found.items()
+        if len(before) == 1 and after not in own
+    }
+
+
+def _everywhere(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> set[int]:
+    """The keys of what one side has in all of its usual steps and the other one nowhere."""
+    of_a = {int(a.exact[i]) for group in groups if not group.b for i in group.a}
+    of_b = {int(b.exact[j]) for group in groups if not group.a for j in group.b}
+    return {*(of_a - {*b.every.tolist()}), *(of_b - {*a.every.tolist()})}
 
 
 def _odd(items: WorkItems, twin: WorkItems) -> Iterator[OutlierPiece]:

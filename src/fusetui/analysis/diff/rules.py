@@ -10,7 +10,7 @@ from typing import Final
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.fusion import by_name
 from fusetui.analysis.diff.groups import Board, WorkGroup, joined, numel, oriented, pairs_of
-from fusetui.analysis.diff.instances import MANY, repeated, rest_of_ops, with_reduction
+from fusetui.analysis.diff.instances import MANY, in_parts, repeated, rest_of_ops, with_reduction
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import part, work_class
@@ -107,6 +107,7 @@ def by_position(board: Board, side: int) -> None:
 
 
 RULES: Final[Sequence[Rule]] = (
+    in_parts,
     by_epilogue,
     by_name,
     by_count,
@@ -119,8 +120,9 @@ RULES: Final[Sequence[Rule]] = (
 
 def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup]:
     """Pairs what is left open on both sides and is the same kernel under the same op, if it takes
-    about as long, allowing for how much faster one side is at other such kernels."""
-    open_b = (group_.b[0] for group_ in groups if not group_.a)
+    about as long, allowing for how much faster one side is at other such kernels. Not where the op
+    is no evidence: a kernel alone may be anywhere."""
+    open_b = (group_.b[0] for group_ in groups if not group_.a and not b.by_kernel[group_.b[0]])
     places = by_key(open_b, lambda item: int(b.exact[item]))
     pairs = pairs_of(groups).T.tolist()
     alike = [(i, j) for i, j in pairs if a.exact[i] == b.exact[j] and a.times[i]]

@@ -51,7 +51,8 @@ def _story(diff: Diff) -> str:
     if abs(rest) > least and said:
         said.append(f"{signed_duration(rest)} all else")
     more = "more" if change > 0 else "less"
-    head = f"a step takes {f'{duration(abs(change))} {more}' if change else 'the same time'}"
+    which = "the median step" if diff.step.is_opposed else "a step"
+    head = f"{which} takes {f'{duration(abs(change))} {more}' if change else 'the same time'}"
     return "; ".join(filter(None, (f"{head}: {', '.join(said)}" if said else head, _moved(diff))))
 
 

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from fusetui import Error
 from fusetui.analysis.questions.busy import any_busy_ns, communicates
 from fusetui.analysis.questions.computing import computing_ops
+from fusetui.analysis.questions.launches import LAUNCHES, graph_calls
 from fusetui.analysis.serving.steps import interval_of, passes, server_steps
 from fusetui.text.figures import count, plural
 from fusetui.trace.layout.steps import MOST, PROFILED, steps_of
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover
@@ -28,6 +29,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     start: Int64s
     end: Int64s
     whole: bool = False  # the trace has no steps: one window holds all of its work
+    named: bool = False  # the file or the user says what a step is
     of_gpu: bool = False  # stretches of a GPU's time: work belongs to that in which it ran
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()  # the number of each, `#k` where the trace prints none
@@ -70,23 +72,26 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
     what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
     notes = () if named else (f"{label}: no ProfilerStep; {what} is taken as a step",)
     labels = tuple(f"{n}" if steps.printed else f"#{n}" for n in steps.numbers)
-    return Windows(steps.start, steps.end, notes=notes, labels=labels)
+    return Windows(steps.start, steps.end, named=named, notes=notes, labels=labels)
 
 
 def _served(trace: Trace, label: str) -> Windows | None:
     """From the first kernel of each pass of the model to that of the next, so that a step is what a
-    token costs; the last pass, whose next is not there, only if it is the only one. None unless
-    they hold most of the GPU's time."""
+    token costs; the last pass, whose next is not there, only if it is the only one: then up to the
+    end of all that its step launched, the LM head after a graph included. None unless they hold
+    most of the GPU's time."""
     if not server_steps(trace).asked:
         return None
-    ran = [interval_of(trace, one.model) for one in passes(trace) if len(one.model)]
+    served = [one for one in passes(trace) if len(one.model)]
+    ran = [interval_of(trace, one.model) for one in served]
     begin = np.array([one.begin_ns for one in ran], dtype=np.int64)
     end = np.array([one.end_ns for one in ran], dtype=np.int64)
     if not len(ran) or (begin[1:] < end[:-1]).any():
         return None
     start, until, what = begin[:-1], begin[1:], "each pass of the model, up to the next,"
     if len(ran) == 1:
-        start, until, what = begin, end, "the pass of the model"
+        end = np.array([interval_of(trace, served[0].rows).end_ns], dtype=np.int64)
+        start, until, what = begin, end, "the pass of the model, with all that follows in its step,"
     notes = (f"{label}: no ProfilerStep; {what} is taken as a step",)
     labels = tuple(f"#{n}" for n in range(1, len(start) + 1))
     found = Windows(start, until, of_gpu=True, notes=notes, labels=labels)
@@ -162,6 +167,14 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         places = tuple(self.places[n] for n in windows)
         return replace(self, windows=used, window=window[kept], places=places, **columns)
 
+    def with_lanes(self, lane: Rows) -> Work:
+        """The same with other lanes for its pieces, sorted by them."""
+        order = np.lexsort(
+            (self.trace.order[self.row], self.trace.start[self.row], lane, self.window)
+        )
+        columns = {of: getattr(self, of)[order] for of in ("row", "window", "op", "ns")}
+        return replace(self, lane=lane[order], **columns)
+
     def of_window(self, number: int) -> slice:
         first, last = np.searchsorted(self.window, [number, number + 1])
         return slice(int(first), int(last))
@@ -183,10 +196,25 @@ def in_common(a: Work, b: Work) -> tuple[Work, Work]:
     return one, other
 
 
-def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
-    """The work of a trace in its steps; `label` is its name in notes. Raises NoStepsError."""
-    gpu = len(trace.gpu_rows) > 0
+def work_of(trace: Trace, label: str, step_by: str | None = None, *, by_ops: bool = False) -> Work:
+    """The work of a trace in its steps; `label` is its name in notes. Raises NoStepsError.
+
+    `by_ops`: the CPU ops that compute something, even if there are GPU events.
+    """
+    gpu = len(trace.gpu_rows) > 0 and not by_ops
     found = windows(trace, label, step_by)
+    work = _in_windows(trace, label, found, gpu)
+    if len(work.row) or found.named or found.whole or not gpu:
+        return work
+    return _in_windows(trace, label, _whole(trace, label), gpu)  # all lies outside of its steps
+
+
+def lacks_gpu_events(trace: Trace) -> bool:
+    """Whether calls launch GPU work, of which no event is in the file."""
+    return not len(trace.gpu_rows) and bool(len(trace.rows_named(LAUNCHES.search, Role.CALL)))
+
+
+def _in_windows(trace: Trace, label: str, found: Windows, gpu: bool) -> Work:
     rows = called = trace.gpu_rows if gpu else computing_ops(trace)
     if gpu and not (found.whole or found.of_gpu):  # the launch of an event places it in a window
         rows = rows[trace.launch[rows] >= 0]
@@ -217,6 +245,14 @@ def _left_out(trace: Trace, inside: Rows, of_gpu: bool) -> str:
         left = int((trace.launch[trace.gpu_rows] < 0).sum())
         why = "belong to no step, because their launch was not recorded"
     return f"{count(left)} of {count(len(trace.gpu_rows))} GPU events {why}" if left else ""
+
+
+def by_graph(work: Work, rows: Rows) -> Flags:
+    """For each of these rows: whether the launch of a graph launched it."""
+    if not work.gpu:
+        return np.zeros(len(rows), dtype=np.bool_)
+    launch = work.trace.launch[rows]
+    return np.asarray((launch >= 0) & graph_calls(work.trace)[launch])
 
 
 def behind_compute(trace: Trace, rows: Rows) -> Int64s:

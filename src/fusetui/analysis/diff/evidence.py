@@ -1,0 +1,196 @@
+"""What is the same work on both sides whatever it is called there: keys that compare.
+
+The kernel is stronger evidence than the name of its op: names of ops change from one version of
+PyTorch to the next, and the kernels of a CUDA graph belong to no op of the program.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.diff.items import KERNEL_MASK, OP_SHIFT, Known, Vocabulary, WorkItems, items
+from fusetui.analysis.diff.names import identity
+from fusetui.analysis.diff.streams import alternating, shared
+from fusetui.analysis.diff.work import Work, by_graph
+from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.op_names import stem
+
+COMPARED = 256  # ops of each side, the first of a step, that are compared with those of the other
+ALIKE = 0.5  # two ops are one under two names if they share this part of all kernels of either
+
+ODD_STEPS = 64  # of each side, the first with other work than the usual one, are looked at
+MOSTLY = 0.6  # of the pieces under ops that are no evidence
+AS_MANY = 0.9  # nearly as many of a kernel on both sides: the fewer have this share of the others
+
+
+class RenamedOp(msgspec.Struct, frozen=True):
+    """An op that only A has, and one that only B has and that launches the same kernels."""
+
+    before: str
+    after: str
+    kernels: int  # of a step that both launch
+
+
+class Evidence(msgspec.Struct, frozen=True, eq=False):
+    """Both sides with keys that compare, and what had to be settled for that."""
+
+    a: WorkItems
+    b: WorkItems
+    renamed: tuple[RenamedOp, ...]
+
+
+def comparable(work_a: Work, work_b: Work) -> Evidence:
+    """The representative steps of both sides, with one key for what is the same work on both."""
+    words = Vocabulary()
+    a, b = (_steady(work, words, Known()) for work in (work_a, work_b))
+    renamed = _renamed(a, b)
+    names = {words.text_of(after): words.text_of(before) for before, after in renamed}
+    if names:
+        b = items(b.work, words, Known(names))
+    alone = _alone(a, b)
+    known_a, known_b = Known(alone=alone), Known(names, alone)
+    if len(alone):
+        a, b = _steady(a.work, words, known_a), _steady(b.work, words, known_b)
+    merged_a, merged_b = shared(a, b)
+    a = a if merged_a is a.work else items(merged_a, words, known_a)
+    b = b if merged_b is b.work else items(merged_b, words, known_b)
+    told = tuple(
+        _told(a, b, words.text_of(before), words.text_of(after), kernels)
+        for (before, after), kernels in renamed.items()
+    )
+    return Evidence(a, b, told)
+
+
+def _steady(work: Work, words: Vocabulary, known: Known) -> WorkItems:
+    """The step of one side; streams between which the steps alternate are one lane, if that makes
+    more steps alike, or those that differ more so."""
+    found = items(work, words, known)
+    merged = alternating(found)
+    if merged is None:
+        return found
+    other = items(merged, words, known)
+    return max(found, other, key=lambda of: (len(of.alike), _in_common(of)))
+
+
+def _in_common(of: WorkItems) -> int:
+    """How much of the usual work on its lanes other steps do too."""
+    usual = Counter(of.keys_of(of.work.of_window(of.window)).tolist())
+    odd = np.setdiff1d(np.arange(len(of.work.windows)), of.alike)[:ODD_STEPS].tolist()
+    spans = [of.work.of_window(number) for number in odd]
+    return sum((usual & Counter(of.keys_of(span).tolist())).total() for span in spans)
+
+
+def _renamed(a: WorkItems, b: WorkItems) -> dict[tuple[int, int], int]:
+    """The words of ops that only one side has, A's and B's, and how many kernels they share: each
+    op once, those that share most of their kernels first, and of equals those that come at about
+    the same place in the step."""
+    of_a, of_b = _kernels_by_op(a), _kernels_by_op(b)
+    only_a = [op for op in of_a if op and op not in of_b][:COMPARED]
+    only_b = [op for op in of_b if op and op not in of_a][:COMPARED]
+    candidates: list[tuple[float, int, int, int, int]] = []
+    for place_a, before in enumerate(only_a):
+        for place_b, after in enumerate(only_b):
+            common = (of_a[before] & of_b[after]).total()
+            either = (of_a[before] | of_b[after]).total()
+            if common >= ALIKE * either:
+                apart = abs(place_a - place_b)
+                candidates.append((-common / either, apart, before, after, common))
+    found: dict[tuple[int, int], int] = {}
+    taken: set[int] = set()
+    for *_, before, after, common in sorted(candidates):
+        if taken.isdisjoint((before, after)):
+            taken |= {before, after}
+            found[before, after] = common
+    return found
+
+
+def _kernels_by_op(of: WorkItems) -> dict[int, Counter[int]]:
+    """Per op, in the order of their first kernels: how often it launches each kernel in a step."""
+    found: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    order = np.argsort(of.trace.start[of.row], kind="stable")
+    for exact in of.exact[order].tolist():
+        found[exact >> OP_SHIFT][exact & KERNEL_MASK] += 1
+    return dict(found)
+
+
+def _told(a: WorkItems, b: WorkItems, before: str, after: str, kernels: int) -> RenamedOp:
+    """By the full names of the ops, without their namespaces where none has that word."""
+    return RenamedOp(_full_name(a, before), _full_name(b, after), kernels)
+
+
+def _full_name(of: WorkItems, word: str) -> str:
+    return next((name for name in of.op_names if identity(stem(name)) == word), word)
+
+
+class _Step(msgspec.Struct, frozen=True, eq=False):
+    """The pieces of work of a step."""
+
+    exact: Int64s
+    graph: Flags  # a graph launched it
+
+    @property
+    def op(self) -> Int64s:
+        return self.exact >> OP_SHIFT
+
+    @property
+    def kernel(self) -> Int64s:
+        return self.exact & KERNEL_MASK
+
+    def count(self, kernels: Int64s) -> Int64s:
+        """How often it launches each of these kernels."""
+        found = np.sort(self.kernel)
+        return np.searchsorted(found, kernels, "right") - np.searchsorted(found, kernels)
+
+
+def _alone(a: WorkItems, b: WorkItems) -> Int64s:
+    """The kernels whose op is no evidence: not between the two sides, or not between the usual step
+    of a side and another one."""
+    usual = [_step_of(of, of.window) for of in (a, b)]
+    pairs = [(usual[0], usual[1])]
+    for of, step in zip((a, b), usual, strict=True):
+        odd = np.setdiff1d(np.arange(len(of.work.windows)), of.alike)
+        pairs += [(step, _step_of(of, number)) for number in odd[:ODD_STEPS].tolist()]
+    found = [_without_evidence(one, other) for one, other in pairs]
+    return np.unique(np.concatenate(found))
+
+
+def _step_of(of: WorkItems, number: int) -> _Step:
+    span = of.work.of_window(number)
+    return _Step(of.every[span], by_graph(of.work, of.work.row[span]))
+
+
+def _without_evidence(one: _Step, other: _Step) -> Int64s:
+    """Kernels that each of two steps has more often than the other under some op, and for one of
+    them that is an op that it does not tell, or that the other does not have. Only if both have
+    nearly as many of the kernel: else regions tell how many each has. And only if most of what is
+    under such ops are such kernels: else another program does the work, which runs some of the same
+    small kernels."""
+    more, more_too = _more(one, other), _more(other, one)
+    in_both = np.intersect1d(one.kernel[more.more], other.kernel[more_too.more])
+    doubtful = np.union1d(one.kernel[more.doubtful], other.kernel[more_too.doubtful])
+    kernels = np.intersect1d(doubtful, in_both)
+    counts = np.stack([one.count(kernels), other.count(kernels)])
+    kernels = kernels[counts.min(axis=0) >= AS_MANY * counts.max(axis=0)]
+    open_pieces = [step.kernel[of.doubtful] for step, of in ((one, more), (other, more_too))]
+    told = [int(np.isin(pieces, kernels).sum()) for pieces in open_pieces]
+    return kernels if sum(told) >= MOSTLY * sum(map(len, open_pieces)) else kernels[:0]
+
+
+class _Surplus(msgspec.Struct, frozen=True, eq=False):
+    """Per piece of a step: whether the step has more of its kernel under its op than the other step
+    has, and whether that op is no evidence."""
+
+    more: Flags
+    doubtful: Flags
+
+
+def _more(one: _Step, other: _Step) -> _Surplus:
+    doubtful = (one.op == 0) | ~np.isin(one.op, other.op) | one.graph
+    keys, place, times = np.unique(one.exact, return_inverse=True, return_counts=True)
+    others = np.sort(other.exact)
+    there = np.searchsorted(others, keys, "right") - np.searchsorted(others, keys)
+    more = (times > there)[place]
+    return _Surplus(more, more & doubtful)

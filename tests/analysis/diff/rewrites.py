@@ -1,0 +1,219 @@
+"""Changes to how a program launches its work, which leave the work as it is: its step as a CUDA
+graph, ops under other names, streams that take turns; and kernels cut in two under one name.
+
+Each is made to the events of the file, as those of `plants.py`.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+from tests.analysis.diff.planting import PLACES, Editor, Event, Planted, Subject, number
+from tests.analysis.diff.plants import Plant, each, put_launch, scale_kernel, steady
+
+from fusetui.analysis.diff.model import RowKind
+from fusetui.analysis.diff.statistics import FEW_STEPS
+from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.categories import Role
+
+PART = 40  # kernels in a row that are moved into a graph of their own
+RENAMED = "_renamed"
+SLOW = 5  # times as long as usual is a kernel in the step in which it is slow
+OTHER_STREAM = 7777
+OPS = ("cpu_op", "Operator")
+
+
+def whole_graph(subject: Subject, place: str, nth: int) -> Planted | None:
+    """All kernels of a step are launched by one graph: no op and no other launch call is left."""
+    if place != PLACES[1] or nth or not _all_launched(subject):
+        return None
+    editor, work = Editor(subject), subject.items.work
+    for step in range(len(work.windows)):
+        _into_graph(editor, work.row[work.of_window(step)], everything=True)
+    return _only_launched(editor, note="by 1 CUDA graph")
+
+
+def part_graph(subject: Subject, place: str, nth: int) -> Planted | None:
+    """40 kernels that are launched in a row are launched by one graph instead."""
+    steps = subject.steps(place)
+    count = len(subject.items)
+    if place == PLACES[2] or not steps or count < 2 * PART or not _all_launched(subject):
+        return None
+    editor, work, trace = Editor(subject), subject.items.work, subject.trace
+    begin = (nth + 1) * (count - PART) // 4
+    order = np.argsort(trace.start[trace.launch[subject.items.row]], kind="stable")
+    members = order[begin : begin + PART]
+    if len(np.unique(trace.launch[subject.items.row[members]])) < PART:
+        return None  # some of them are in a graph already
+    for step in steps:
+        _into_graph(editor, work.row[work.of_window(step)][members], everything=False)
+    once = place == PLACES[0]
+    return _only_launched(editor, note="" if once else "by 1 CUDA graph", once=once)
+
+
+def _all_launched(subject: Subject) -> bool:
+    work = subject.items.work
+    return bool((subject.trace.launch[work.row] >= 0).all()) and not work.windows.of_gpu
+
+
+def _only_launched(editor: Editor, note: str, once: bool = False) -> Planted:
+    return Planted(editor.finished(), None, once=once, idle_ns=None, dispatch=None, note=note)
+
+
+def _into_graph(editor: Editor, rows: Rows, *, everything: bool) -> None:
+    """One call in the place of these launches; the ops that do nothing else are gone."""
+    trace = editor.subject.trace
+    calls = np.unique(trace.launch[rows])
+    first = int(calls[trace.start[calls].argmin()])
+    number_of_graph = editor.next_id
+    editor.next_id += 1
+    ops = _ops_of(editor.subject, calls, everything)
+    call = editor.edit(first)
+    outermost = min([first, *ops], key=lambda row: (int(trace.start[row]), row))
+    begins = editor.edit(outermost)["ts"]
+    args = {**call["args"], "correlation": number_of_graph}
+    args.pop("External id", None)
+    graph = {**call, "name": "cudaGraphLaunch", "ts": begins, "args": args}
+    for row in {*calls.tolist(), *ops}:
+        editor.drop(int(row))
+    editor.more.append(graph)
+    for row in rows.tolist():
+        kernel = editor.edit(row)
+        kernel["args"]["correlation"] = number_of_graph
+        kernel["args"].pop("External id", None)
+
+
+def _ops_of(subject: Subject, calls: Rows, everything: bool) -> list[int]:
+    """Ops, and frames of Python, all of whose launches are among these calls; with `everything`,
+    all that begin between the first and the last of them too."""
+    trace = subject.trace
+    others = np.setdiff1d(np.unique(trace.launch[trace.launch >= 0]), calls)
+    ops = trace.rows_of(Role.OP)
+    inside = np.searchsorted(np.sort(calls), trace.end_row[ops]) > np.searchsorted(
+        np.sort(calls), ops
+    )
+    foreign = np.searchsorted(others, trace.end_row[ops]) > np.searchsorted(others, ops)
+    found = ops[inside & ~foreign].tolist()
+    if everything:
+        begin, end = trace.start[calls].min(), trace.end[calls].max()
+        between = (trace.start[ops] >= begin) & (trace.end[ops] <= end) & ~foreign
+        found += ops[between].tolist()
+    gone = np.zeros(len(trace), dtype=np.bool_)
+    for op in found:
+        gone[op : int(trace.end_row[op])] = True
+    return [int(row) for row in np.flatnonzero(gone) if trace.role[row] in (Role.OP, Role.CALL)]
+
+
+def renamed(subject: Subject, place: str, nth: int) -> Planted | None:
+    """All ops of PyTorch have another name, as if of another version."""
+
+    def other_name(event: Event) -> Event:
+        if event.get("cat") in OPS and str(event.get("name")).startswith("aten::"):
+            return {**event, "name": f"{event['name'].rstrip('_')}{RENAMED}"}
+        return event
+
+    if place != PLACES[1] or nth:
+        return None
+    events = [other_name(event) for event in subject.document["traceEvents"]]
+    return Planted(events, None, dispatch=None, note="renamed")
+
+
+def one_op_renamed(subject: Subject, place: str, nth: int) -> Planted | None:
+    """One op has another name, wherever it runs."""
+    item = subject.chosen(PLACES[1], nth, lambda n: True)
+    if place != PLACES[1] or item is None:
+        return None
+    name = subject.items.op_names[item]
+    events = [
+        {**event, "name": f"{name.rstrip('_')}{RENAMED}"}
+        if event.get("cat") in OPS and event.get("name") == name
+        else event
+        for event in subject.document["traceEvents"]
+    ]
+    return Planted(events, None, dispatch=None, note="an op was renamed")
+
+
+def alternating_kernels(subject: Subject, place: str, nth: int) -> Planted | None:
+    """Every second kernel of the busiest stream runs on another one."""
+    if place != PLACES[1] or nth:
+        return None
+    editor, trace, work = Editor(subject), subject.trace, subject.items.work
+    busiest = int(np.bincount(work.lane).argmax())
+    rows = work.row[work.lane == busiest]
+    rows = rows[np.argsort(trace.start[rows], kind="stable")]
+    for row in rows[1::2].tolist():
+        _to_other_stream(editor, row)
+    return Planted(editor.finished(), None, moved=True)
+
+
+def alternating_steps(subject: Subject, place: str, nth: int) -> Planted | None:
+    """In every second step, the busiest stream is another one."""
+    work = subject.items.work
+    if place != PLACES[1] or nth or len(work.windows) < 2:
+        return None
+    editor = Editor(subject)
+    busiest = int(np.bincount(work.lane).argmax())
+    for row in work.row[(work.lane == busiest) & (work.window % 2 == 1)].tolist():
+        _to_other_stream(editor, row)
+    return Planted(editor.finished(), None, moved=True)
+
+
+def _to_other_stream(editor: Editor, row: int) -> None:
+    event = editor.edit(row)
+    event["tid"] = OTHER_STREAM
+    if "stream" in event["args"]:
+        event["args"]["stream"] = OTHER_STREAM
+
+
+def split_alike(subject: Subject, place: str, nth: int) -> Planted | None:
+    """A kernel becomes two of the same name, under the same op, that take as long together."""
+    item = subject.chosen(place, nth, lambda n: True)
+    return each(subject, place, item, _in_two, RowKind.SPLIT, lambda ns: 0)
+
+
+def _in_two(editor: Editor, item: int, row: int, op: int) -> set[str]:
+    event, call = editor.edit(row), editor.edit(int(editor.subject.trace.launch[row]))
+    whole = number(event["dur"])
+    first = Decimal(int(whole * 1000) * 3 // 5) / 1000
+    event["dur"] = first
+    again = {**event, "ts": number(event["ts"]) + first, "dur": whole - first}
+    put_launch(editor, again, call)
+    return set()
+
+
+def slow_in_one_step(subject: Subject, place: str, nth: int) -> Planted | None:
+    """On both sides a kernel is slow in one step; B's takes 1.3 times as long in every step."""
+    item = subject.chosen(place, nth, lambda n: steady(subject, n))
+    alone, steps = subject.steps(PLACES[0]), subject.steps(place)
+    if place == PLACES[0] or item is None or not alone or not steps:
+        return None
+    work, before = subject.items.work, Editor(subject)
+    row = int(work.row[work.of_window(alone[0])][item])
+    kernel = before.edit(row)
+    whole = number(kernel["dur"])
+    before.make_room(number(kernel["ts"]) + whole, (SLOW - 1) * whole)
+    before.edit(row)["dur"] = SLOW * whole
+    base = before.finished()
+    after = Editor(subject)
+    after.events = [*base]
+    times = []
+    for step in sorted(steps, reverse=True):
+        row = int(work.row[work.of_window(step)][item])
+        times.append(scale_kernel(after, row))
+    by_step = [3 * ns // 10 for ns in reversed(times)]
+    kind = RowKind.SLOWER if len(steps) >= FEW_STEPS else RowKind.SAME  # and may be noise
+    op = subject.items.op_names[item]
+    return Planted(after.finished(), kind, 0, op, base=base, by_step=by_step)
+
+
+REWRITES: dict[str, Plant] = {
+    "a step as one graph": whole_graph,
+    "40 launches as one graph": part_graph,
+    "all ops renamed": renamed,
+    "one op renamed": one_op_renamed,
+    "every second kernel on another stream": alternating_kernels,
+    "every second step on another stream": alternating_steps,
+    "a kernel split under one name": split_alike,
+    "a kernel x 1.3 that is slow in one step": slow_in_one_step,
+}

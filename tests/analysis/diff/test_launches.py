@@ -1,0 +1,155 @@
+"""How work is launched changed, not the work: no row says that it did. And changes told once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.analysis.diff.planting import PLACES, Subject, is_exact, judge
+from tests.analysis.diff.rewrites import REWRITES
+
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.model import Diff, Row, RowKind
+from fusetui.trace import Trace
+
+Build = Callable[..., Trace]
+Work = Callable[[Diff], list[Row]]
+
+LAYER = [
+    (
+        "aten::linear / aten::addmm",
+        "ampere_bf16_s16816gemm_bf16_128x128_ldg8_stages_64x3_tn",
+        192.0,
+    ),
+    ("aten::gelu", "void gelu_kernel<float>(int)", 64.0),
+    ("aten::mul", "void mul_kernel<float>(int)", 32.0),
+    ("aten::native_layer_norm", "void layer_norm_kernel<float>(int)", 48.0),
+    ("aten::add", "void add_kernel<float>(int)", 16.0),
+]
+LAYERS = 18  # so many that 40 launches are less than half of a step
+FACTORS = (1.0, 1.0625, 1.125, 1.0, 1.1875, 1.0625)  # so that all times are exact
+
+
+@pytest.fixture(scope="module")
+def subject(build: Build) -> Subject:
+    found = Subject.read(Path(build(LAYER * LAYERS, FACTORS).report.path))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("rewrite", REWRITES)
+def test_only_what_changed_is_told(
+    subject: Subject, rewrite: str, place: str, tmp_path: Path
+) -> None:
+    planted = REWRITES[rewrite](subject, place, 0)
+    if planted is None:
+        assert place != "in all steps"
+        return
+    answer = judge(subject, planted, tmp_path / "planted.json")
+    assert answer.right, answer.said
+
+
+def renamed(pieces: list[tuple[Any, ...]], suffix: str = "_v2") -> list[tuple[Any, ...]]:
+    return [(f"{piece[0]}{suffix}", *piece[1:]) for piece in pieces]
+
+
+def changed(found: Diff) -> list[Row]:
+    return [row for row in found.rows if row.kind is not RowKind.SAME and not row.on_cpu]
+
+
+def test_a_change_is_found_among_renamed_ops(build: Build) -> None:
+    found = diff(build(LAYER), build(renamed(LAYER[:-1])))
+    (row,) = changed(found)
+    assert (row.kind, row.op, row.change_ns) == (RowKind.REMOVED, "aten::add", -16_000)
+    (note,) = [note for note in found.notes if "renamed" in note]
+    assert "4 ops were renamed, which launch the same 4 kernels" in note
+    assert is_exact(found)
+
+
+def test_an_op_that_launches_another_kernel_is_not_renamed(build: Build) -> None:
+    other = [*LAYER[:-1], ("aten::add_v2", "void other_kernel<float>(int)", 16.0)]
+    found = diff(build(LAYER), build(other))
+    assert not any("renamed" in note for note in found.notes)
+
+
+def test_the_same_kernel_under_ops_that_both_have_is_no_renaming(build: Build) -> None:
+    """One op is gone, another one is there once more."""
+    one, other = ("my::one", "shared_kernel", 20.0), ("my::other", "shared_kernel", 20.0)
+    a, b = build([one, *LAYER, one, *LAYER, other]), build([one, *LAYER, *LAYER, other, other])
+    assert {row.kind for row in changed(diff(a, b))} == {RowKind.ADDED, RowKind.REMOVED}
+
+
+def test_a_kernel_on_another_stream_has_moved(build: Build) -> None:
+    add = LAYER[-1]
+    rest = [*LAYER[:-1], *renamed(LAYER[:-1], "x")]
+    a = build([*rest, add, *rest])
+    b = build([*rest, (*add, 20), *rest])
+    (row,) = changed(diff(a, b))
+    assert row.kind is RowKind.MOVED
+
+
+def test_streams_with_work_of_their_own_stay_apart(build: Build) -> None:
+    copies = [("aten::copy_", f"copy_{n}", 5.0, 20) for n in range(6)]
+    pieces = [piece for pair in zip(LAYER, copies, strict=False) for piece in pair]
+    found = diff(build(pieces), build([*pieces, ("aten::mm", "copy_0", 5.0)]))
+    (row,) = changed(found)
+    assert (row.kind, row.op) == (RowKind.ADDED, "aten::mm")
+
+
+def under(op: str, *us: float) -> tuple[str, list[tuple[Any, ...]]]:
+    return op, [("", "part_kernel", time) for time in us]
+
+
+def test_parts_that_do_not_add_up_are_more_work(build: Build) -> None:
+    a, b = build([*LAYER, under("my::op", 40.0)]), build([*LAYER, under("my::op", 40.0, 39.0)])
+    (row,) = changed(diff(a, b))
+    assert (row.kind, row.change_ns) == (RowKind.ADDED, 39_000)
+
+
+def test_two_launches_of_one_kernel_that_become_one(build: Build) -> None:
+    a, b = build([*LAYER, under("my::op", 25.0, 15.0)]), build([*LAYER, under("my::op", 40.0)])
+    (row,) = changed(diff(a, b))
+    assert (row.kind, row.a_count, row.b_count, row.change_ns) == (RowKind.FUSED, 2, 1, 0)
+
+
+def test_what_is_replaced_in_all_steps_is_not_told_of_a_step_that_does_it_twice(
+    build: Build,
+) -> None:
+    def step(tile: str, times: int) -> list[tuple[Any, ...]]:
+        return [*LAYER, *[("aten::mm", f"ampere_sgemm_{tile}_nn", 80.0)] * times]
+
+    a = build(step("128x64", 1), FACTORS, odd={3: step("128x64", 2)})
+    b = build(step("128x128", 1), FACTORS, odd={3: step("128x128", 2)})
+    (row,) = changed(diff(a, b))
+    assert (row.kind, row.counts) == (RowKind.REPLACED, True)
+
+
+def test_what_is_removed_from_all_steps_is_told_once(build: Build) -> None:
+    extra = ("my::extra", "extra_kernel", 30.0)
+    a = build([*LAYER, extra], FACTORS, odd={3: [*LAYER, extra, extra]})
+    (row,) = changed(diff(a, build(LAYER, FACTORS)))
+    assert (row.kind, row.counts) == (RowKind.REMOVED, True)
+
+
+def test_more_in_one_step_than_in_all_is_still_told(build: Build) -> None:
+    def step(us: float) -> list[tuple[Any, ...]]:
+        return [*LAYER, ("my::op", "my_kernel", us)]
+
+    a = build(step(100.0), FACTORS)
+    b = build(step(130.0), FACTORS, odd={3: step(400.0)})
+    once = [row for row in changed(diff(a, b)) if not row.counts]
+    assert [(row.kind, row.why) for row in once] == [
+        (RowKind.SLOWER, "only in step 3: 300.0 % more time")
+    ]
+
+
+def test_what_is_slow_in_one_step_of_both_sides_is_told_of_all_steps_alone(build: Build) -> None:
+    def made(us: float) -> Trace:
+        odd = {3: [*LAYER, ("my::op", "my_kernel", 5 * us)]}
+        return build([*LAYER, ("my::op", "my_kernel", us)], FACTORS, odd=odd)
+
+    (row,) = changed(diff(made(100.0), made(130.0)))
+    assert (row.kind, row.counts) == (RowKind.SLOWER, True)
