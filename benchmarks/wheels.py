@@ -22,17 +22,15 @@ MOST_BYTES = 50 * 2**20
 GLIBC_MINORS = range(17, 35)
 """manylinux_2_17 to manylinux_2_34: pip takes a wheel only for a platform that is named."""
 FOR_TESTS = ("pytest", "pytest-asyncio")
-FOR_CAPTURE = ("setuptools",)
+"""setuptools, which torch.compile builds C++ with, comes with torch, in a version that suits it."""
 
 
 def requirements() -> list[str]:
     """What pyproject.toml says that fusetui needs; its bounds for the others too."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    optional = project["optional-dependencies"]
-    others = [*optional["capture"], *optional["dev"]]
-    wanted = (*FOR_CAPTURE, *FOR_TESTS)
-    bounded = [line for line in others if line.split(">=")[0] in wanted]
-    return list(dict.fromkeys([*project["dependencies"], *bounded]))
+    development = project["optional-dependencies"]["dev"]
+    of_tests = [line for line in development if line.split(">=")[0] in FOR_TESTS]
+    return [*project["dependencies"], *of_tests]
 
 
 def platforms(arch: str) -> list[str]:

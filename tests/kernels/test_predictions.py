@@ -57,7 +57,7 @@ def test_what_was_measured_stands_beside_what_was_predicted(tmp_path: Path) -> N
 def test_each_point_of_a_sweep_has_a_prediction() -> None:
     sweep = next(one for one in predictions.EXPERIMENTS if one.name == "paper-in")
     found = [(use.what, str(use.run)) for use in predictions.uses(sweep, "sm_80")]
-    assert found[2] == ("fused in=253", "paper-in/in=253/fused.json.gz")
+    assert found[2] == ("fused in_features=253", "paper-in/in_features=253/fused.json.gz")
     assert len(found) == 4
 
 
