@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from .model import Shapes, Variant, Workload
-from .outline import OUTLINES, Outline
+from .outlines import OUTLINES, Outline
 
 __all__ = ["Outline", "Shapes", "Variant", "Workload", "get", "names", "outline"]
 

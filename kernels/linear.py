@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from .model import COMPILED, EAGER, Workload
-from .outline import OUTLINES
+from .outlines import OUTLINES
 
 OUTLINE = OUTLINES["linear"]
 

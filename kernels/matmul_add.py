@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from .model import COMPILED, EAGER, Workload
-from .outline import OUTLINES
+from .outlines import OUTLINES
 
 OUTLINE = OUTLINES["matmul-add"]
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .model import COMPILED, EAGER, TENSOR_CORES, Variant, Workload
-from .outline import OUTLINES
+from .outlines import OUTLINES
 
 OUTLINE = OUTLINES["mlp"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .outline import Shapes
+from .outlines import Shapes
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .model import COMPILED, EAGER, Variant, Workload
-from .outline import OUTLINES
+from .outlines import OUTLINES
 
 OUTLINE = OUTLINES["split-stack"]
 

@@ -14,7 +14,7 @@ from fusetui.analysis.diff.statistics import FEW_STEPS
 from fusetui.capture.command import capture, measure
 from fusetui.capture.errors import CaptureError, Progress
 from fusetui.capture.options import STEPS, Options
-from fusetui.kernels.outline import OUTLINES
+from fusetui.kernels.outlines import OUTLINES
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = pytest.mark.torch

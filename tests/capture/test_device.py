@@ -10,7 +10,7 @@ import pytest
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options, check_device
 from fusetui.capture.provenance import find_device, load_torch, selected
-from fusetui.kernels.outline import OUTLINES
+from fusetui.kernels.outlines import OUTLINES
 
 
 def test_an_unknown_device_is_told() -> None:
@@ -124,10 +124,10 @@ def test_a_variant_without_its_package_says_what_to_install(
 ) -> None:
     from fusetui.capture.command import check_request
 
-    monkeypatch.setattr("fusetui.kernels.outline.find_spec", lambda _: None)
+    monkeypatch.setattr("fusetui.kernels.outlines.find_spec", lambda _: None)
     with pytest.raises(CaptureError, match=r"needs the package liger-kernel: .*pip install"):
         check_request("mlp", Options(variants=["liger"]))
-    monkeypatch.setattr("fusetui.kernels.outline.find_spec", lambda name: name)
+    monkeypatch.setattr("fusetui.kernels.outlines.find_spec", lambda name: name)
     check_request("mlp", Options(variants=["liger"]))
 
 
