@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from .model import Shapes, Variant, Workload
-from .outlines import OUTLINES, Outline
+from .model import Variant, Workload
+from .outlines import OUTLINES, Outline, Shapes
 
 __all__ = ["Outline", "Shapes", "Variant", "Workload", "get", "names", "outline"]
 
