@@ -73,7 +73,7 @@ def block_size(size: int, largest: int) -> int:
 def warps_at_most(m: int, n: int, k: int, tensor: Tensor) -> int:
     """With how many warps each thread still has 16 bytes of the smallest block to move."""
     smallest = min(m * k, k * n, m * n)
-    return max(smallest * tensor.element_size() // bytes_of_warp(tensor), 1)
+    return max(int(smallest * tensor.element_size()) // bytes_of_warp(tensor), 1)
 
 
 def architecture(tensor: Tensor) -> str:
