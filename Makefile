@@ -9,6 +9,8 @@
 # make questions  write docs/questions.md from the traces in the folder FUSETUI_TRACES
 # make lessons    write the lessons anew, byte for byte
 # make benchmarks measure all tables of the documentation again, from the traces in FUSETUI_TRACES
+# make wheels     download what a machine without a network needs beside its torch into build/wheels; with
+#                 WHEELS_PYTHON=3.13 or WHEELS_ARCH=aarch64 for another one
 # make locked     the tools of development as requirements-dev.lock pins them, without torch
 # make lock       write requirements-dev.lock anew, with uv
 # make reference  regenerate what docs/ takes from the code: reference.md, files.md and more
@@ -23,7 +25,7 @@ PYTHON3 = $(shell for python in python3 python3.13 python3.12 python3.11; do \
 WORKERS = $(shell $(BIN)/python -P -c 'import os; print(max(3, 3 * (os.cpu_count() or 1) // 2))')
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check dist docs notebook pictures questions lessons benchmarks reference locked lock clean
+.PHONY: demo test check dist docs notebook pictures questions lessons benchmarks reference wheels locked lock clean
 
 # Exit code 1: one variant failed, as compiled does without a C++ compiler; the other one is shown.
 demo: $(VENV)/.capture
@@ -81,6 +83,11 @@ reference: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_reference.py
 	@$(BIN)/python -P docs/make_map.py
 	@$(BIN)/python -P docs/make_schemas.py
+
+WHEELS_PYTHON := 3.12
+WHEELS_ARCH := x86_64
+wheels: $(VENV)/.made
+	@$(BIN)/python -P benchmarks/wheels.py --python $(WHEELS_PYTHON) --arch $(WHEELS_ARCH) --out build/wheels
 
 # Hashes of all that is installed; torch and triton are those of the machine.
 locked: $(VENV)/.made

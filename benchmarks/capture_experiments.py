@@ -1,6 +1,7 @@
 """Runs the sources' experiments on this machine and writes their tables into docs/experiments.md.
 
-    python -P benchmarks/capture_experiments.py [--device cpu|cuda] [--runs FOLDER] [NAME ...]
+    python -P benchmarks/capture_experiments.py [--device cpu|cuda] [--runs FOLDER] [--page FILE]
+        [NAME ...]
     python -P benchmarks/capture_experiments.py --device cuda --blank [NAME ...]
 
 Without names it runs all of them, on a CPU in under ten minutes. Each table goes between the two
@@ -94,7 +95,7 @@ def main() -> None:
     if options.blank:
         for experiment in EXPERIMENTS:
             if not options.names or experiment.name in options.names:
-                _write(experiment, options.device, _blank(experiment))
+                _write(options.page, experiment, options.device, _blank(experiment))
         return
     try:
         kind = find_device(options.device).kind
@@ -106,7 +107,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         runs = options.runs or Path(stack.enter_context(TemporaryDirectory()))
         wanted = [e for e in EXPERIMENTS if not options.names or e.name in options.names]
-        done = [_run(experiment, kind, runs) for experiment in wanted]
+        done = [_run(experiment, kind, runs, options.page) for experiment in wanted]
     print(f"all in {perf_counter() - begin:.0f} s", file=sys.stderr)
     sys.exit(0 if all(done) else 1)
 
@@ -117,6 +118,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--device", default="auto", help="auto, cuda or cpu")
     parser.add_argument("--blank", action="store_true", help="only what the sources measured")
     parser.add_argument("--runs", type=Path, help="a folder that keeps the runs")
+    parser.add_argument("--page", type=Path, default=PAGE, help="docs/experiments.md by default")
     options = parser.parse_args()
     known = [experiment.name for experiment in EXPERIMENTS]
     if unknown := set(options.names) - set(known):
@@ -124,7 +126,7 @@ def _options() -> argparse.Namespace:
     return options
 
 
-def _run(experiment: Experiment, kind: str, runs: Path) -> bool:
+def _run(experiment: Experiment, kind: str, runs: Path, page: Path) -> bool:
     """Runs one experiment and puts its output into the page; returns whether it succeeded."""
     begin = perf_counter()
     try:
@@ -135,13 +137,13 @@ def _run(experiment: Experiment, kind: str, runs: Path) -> bool:
         return False
     seconds = perf_counter() - begin
     printed = f"{printed}\n\n{beside}".strip()
-    _write(experiment, kind, _paragraph(experiment.command(kind), printed, kind))
+    _write(page, experiment, kind, _paragraph(experiment.command(kind), printed, kind))
     print(f"{experiment.name}: {seconds:.0f} s", file=sys.stderr)
     return True
 
 
-def _write(experiment: Experiment, kind: str, paragraph: str) -> None:
-    put(PAGE, f"{experiment.name} {kind}", paragraph, __file__)
+def _write(page: Path, experiment: Experiment, kind: str, paragraph: str) -> None:
+    put(page, f"{experiment.name} {kind}", paragraph, __file__)
 
 
 def _blank(experiment: Experiment) -> str:

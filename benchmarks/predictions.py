@@ -5,8 +5,11 @@
 
 With `--write` they go into docs/experiments.md, each below the GPU table of its experiment.
 
-A kernel takes as long as its arithmetic or its memory traffic, whichever is longer, at the rates
-that devices attain in practice (src/fusetui/gpu/roofline/peaks.py); each tensor moves once.
+A kernel takes as long as its arithmetic or its memory traffic, whichever is longer; each tensor
+moves once. Two rates are known: those that devices attain in practice
+(src/fusetui/gpu/roofline/peaks.py), and those that the kernels of the source reached on its device,
+as a share of the former; that share is assumed of every device. The best case assumes the higher of
+the two, which the table names, the slow end the lower.
 The blocks that run at once follow from the registers and the shared memory of the compiled code,
 and a last wave that is not full takes as long as a full one. Launching is not included.
 """
@@ -21,6 +24,7 @@ from itertools import chain
 from math import ceil, prod
 from pathlib import Path
 
+import msgspec
 import torch
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -48,6 +52,15 @@ OURS = ("fused", "fused-gemm")
 ITEM = 2  # bytes of bfloat16
 THREADS, REGISTERS, RESERVED = 2048, 65_536, 1024
 """Limits of a multiprocessor, and the shared memory that each block takes besides its own."""
+
+
+SOURCE_DEVICE = "NVIDIA A100-SXM4-80GB"
+SOURCE_FLOP = 2 * 8192 * 768 * 3072
+SOURCE_GEMM_SECONDS = 190e-6
+"""The GEMM of gate in the MLP of the source, and its time with cuBLAS."""
+SOURCE_BYTES = 3 * 8192 * 3072 * ITEM
+SOURCE_POINTWISE_SECONDS = 89.4e-6
+"""What gelu and mul as one kernel move there, and the time of the generated kernel."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +99,65 @@ def at_once(code: Code, architecture: str, multiprocessors: int) -> int:
 
 
 def predicted_ns(work: Work, slots: int, peak: Peak) -> int:
-    """The longer of both times; a wave that is not full counts as a full one."""
+    """The longer of both times at the rates of `peak`; a wave that is not full counts as a full
+    one."""
     waves = ceil(work.programs / slots)
     busy = work.programs / (waves * slots)
     rate, bandwidth = peak.flop_per_s("bf16"), peak.bytes_per_s
     compute = work.flop / rate / busy if rate else 0.0
     memory = work.moved / bandwidth if bandwidth else 0.0
     return round(1e9 * max(compute, memory))
+
+
+def assumed(work: Work, peak: Peak) -> str:
+    """The rate that the best case assumes of what limits the kernel: of its arithmetic, or of its
+    memory traffic."""
+    rate, bandwidth = peak.flop_per_s("bf16"), peak.bytes_per_s
+    if rate and bandwidth and work.flop / rate > work.moved / bandwidth:
+        return quantity(rate, "FLOP/s")
+    return quantity(bandwidth, "B/s") if bandwidth else "-"
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What the kernels of the source reached, as shares of the attainable rates of its device."""
+
+    arithmetic: float
+    bandwidth: float
+
+
+def shares_of_source() -> Shares:
+    """Of its GEMM, and of its fused pointwise kernel."""
+    _, multiprocessors = DEVICES[SOURCE_DEVICE]
+    peak = _peak(SOURCE_DEVICE, multiprocessors)
+    assert peak is not None, "the device of the source is listed"
+    rate, bandwidth = peak.flop_per_s("bf16"), peak.bytes_per_s
+    assert rate, "with its rate in bf16"
+    assert bandwidth, "and its bandwidth"
+    return Shares(
+        arithmetic=SOURCE_FLOP / SOURCE_GEMM_SECONDS / rate,
+        bandwidth=SOURCE_BYTES / SOURCE_POINTWISE_SECONDS / bandwidth,
+    )
+
+
+def best_case(peak: Peak) -> Peak:
+    """The higher of both rates: what the device attains, and what the source would reach on it."""
+    shares = shares_of_source()
+    return _scaled(peak, max(1.0, shares.arithmetic), max(1.0, shares.bandwidth))
+
+
+def slow_end(peak: Peak) -> Peak:
+    """The lower of both rates."""
+    shares = shares_of_source()
+    return _scaled(peak, min(1.0, shares.arithmetic), min(1.0, shares.bandwidth))
+
+
+def _scaled(peak: Peak, arithmetic: float, bandwidth: float) -> Peak:
+    return msgspec.structs.replace(
+        peak,
+        teraflops={kind: arithmetic * rate for kind, rate in peak.teraflops.items()},
+        gigabytes_per_s=bandwidth * peak.gigabytes_per_s,
+    )
 
 
 @dataclass(frozen=True)
@@ -136,6 +201,7 @@ def rows(
         work, code = work_of(use.launch), compiled(use.launch, architecture)
         slots = at_once(code, architecture, multiprocessors)
         assert peak is not None, "main has asked"
+        best, slow = best_case(peak), slow_end(peak)
         yield (
             name,
             use.what,
@@ -144,7 +210,9 @@ def rows(
             size(work.moved),
             f"{work.programs}",
             f"{work.programs / slots:.2f}",
-            duration(predicted_ns(work, slots, peak)),
+            assumed(work, best),
+            duration(predicted_ns(work, slots, best)),
+            duration(predicted_ns(work, slots, slow)),
             *([_measured(runs, use)] if runs else ()),
         )
 
@@ -177,8 +245,9 @@ def main() -> None:
     if options.runs:
         found = torch.cuda.get_device_properties(torch.cuda.current_device())
         devices = {found.name: (f"sm_{found.major}{found.minor}", found.multi_processor_count)}
-    names = ("device", "variant", "kernel", "FLOP", "bytes", "blocks", "waves", "predicted")
+    names = ("device", "variant", "kernel", "FLOP", "bytes", "blocks", "waves")
     columns = [Column(name, left=at < 3) for at, name in enumerate(names)]
+    columns += [Column("assumes at best"), Column("best case"), Column("slow end")]
     columns += [Column("measured")] if options.runs else []
     unknown = [name for name, (_, count) in devices.items() if not _peak(name, count)]
     if unknown:

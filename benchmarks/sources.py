@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 
+from fusetui import kernels
 from fusetui.analysis.questions.totals import kernel_totals
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Why
@@ -38,6 +40,9 @@ class Figure(msgspec.Struct, frozen=True):
     kernel: str = ""
     of: str = ""
     faster: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
+    flop: tuple[str, ...] = ()
+    falls: bool = False
     points: tuple[str, ...] = ("",)
     times: float | None = None
     seconds: tuple[float, float] | None = None
@@ -47,7 +52,7 @@ class Figure(msgspec.Struct, frozen=True):
     @property
     def variants(self) -> tuple[str, ...]:
         """The variants that it is about."""
-        return self.faster or (self.kernels or self.of,)
+        return self.faster or self.weights or self.flop or (self.kernels or self.of,)
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -75,16 +80,46 @@ def compared(experiment: str, folder: Path) -> str:
 
 
 def _rows(figure: Figure, folder: Path) -> list[tuple[str, ...]]:
+    if figure.falls:
+        return [_trend(figure, folder)]
     return [
         (_what(figure, point), said(figure), *_here(figure, folder / point))
         for point in figure.points
     ]
 
 
+def _trend(figure: Figure, folder: Path) -> tuple[str, ...]:
+    """The row of a claim that the speed-up becomes smaller from each point to the next."""
+    first, last = figure.points[0], figure.points[-1]
+    what = f"{_what(figure, first)} to {last}"
+    speedups = [_speedup(figure, folder / point) for point in figure.points]
+    known = [speedup for speedup in speedups if speedup is not None]
+    if len(known) < len(figure.points):
+        return what, said(figure), NOTHING, NOTHING
+    listed = ", ".join(f"{speedup:.2f}x" for speedup in known)
+    return what, said(figure), f"{listed}: {'yes' if falls(known) else 'no'}", NOTHING
+
+
+def falls(speedups: Sequence[float]) -> bool:
+    """Whether each is smaller than the one before."""
+    return all(after < before for before, after in pairwise(speedups))
+
+
+def _speedup(figure: Figure, folder: Path) -> float | None:
+    """How many times as fast the first variant is as the second, where both were timed."""
+    if not folder.is_dir():
+        return None
+    times = {one.name: one.step_ns for one in read_run(folder).variants if one.failed is None}
+    quick, slow = (times.get(name) for name in figure.faster)
+    return slow.median / quick.median if quick and slow else None
+
+
 def _what(figure: Figure, point: str) -> str:
     names = [f"{name} ({CASES[name]})" if name in CASES else name for name in figure.variants]
-    if figure.faster:
+    if len(figure.variants) == 2:
         text = f"{names[0]} against {names[1]}"
+        text = f"bytes of weights of {text}" if figure.weights else text
+        text = f"FLOP of {text}" if figure.flop else text
     else:
         text = f"kernels of {names[0]}" if figure.kernels else f"{figure.kernel} in {names[0]}"
     return f"{text}, {point}" if point else text
@@ -92,12 +127,14 @@ def _what(figure: Figure, point: str) -> str:
 
 def said(figure: Figure) -> str:
     """What the source says, in the form of our own figure."""
+    if figure.said:
+        return figure.said
     if figure.seconds:
         return f"{figure.seconds[1] / figure.seconds[0]:.1f}x"
     if figure.times is not None:
         return f"{figure.times:g}x"
     bounds = (("at least", figure.least), ("at most", figure.most))
-    return " and ".join(f"{word} {bound:g}x" for word, bound in bounds if bound) or figure.said
+    return " and ".join(f"{word} {bound:g}x" for word, bound in bounds if bound)
 
 
 def _here(figure: Figure, folder: Path) -> tuple[str, str]:
@@ -123,6 +160,12 @@ def _measured(
 ) -> str:
     if figure.kernels:
         return f"{variants[figure.kernels].kernels_per_step:g}"
+    if figure.weights:
+        many, few = (variants[name].weight_bytes for name in figure.weights)
+        return f"{many / few:.1f}x" if many and few else NOTHING
+    if figure.flop:
+        many_flop, few_flop = (flop_of(run, name) for name in figure.flop)
+        return f"{many_flop / few_flop:.1f}x"
     if figure.kernel:
         return (
             _kernel_time(traces[figure.of], figure.kernel) if run.device_kind == "cuda" else NOTHING
@@ -132,6 +175,21 @@ def _measured(
         return NOTHING
     times = slow.median / quick.median
     return f"{times:.2f}x{answer(figure, times)}"
+
+
+def flop_of(run: SavedRun, name: str) -> int:
+    """The FLOP of a forward pass of a variant at the sizes of a run, as torch counts them; on
+    tensors without data, so nothing is computed."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    workload = kernels.get(run.workload)
+    with torch.device("meta"):
+        model = workload.variants[name].build(workload.model(run.shapes))
+        inputs = workload.inputs(run.shapes)
+        with FlopCounterMode(display=False) as counter:
+            model(*inputs)
+    return int(counter.get_total_flops())
 
 
 def answer(figure: Figure, times: float) -> str:

@@ -58,7 +58,7 @@ ODD_SIZES: Mapping[str, Sequence[Mapping[str, int]]] = {
     "partitioned-linear": ({"batch": 65},),
 }
 """Sizes that are no multiple of 16, besides those in the sweeps."""
-BIG = {"batch": 2048, "n": 8, "in": 128, "out": 128}
+BIG = {"batch": 2048, "n": 8, "in_features": 128, "out_features": 128}
 
 
 @contextmanager

@@ -38,13 +38,16 @@ from .guard import same_folder
 from .options import (
     Options,
     Point,
+    choose,
     declared,
     describe_point,
     describe_shapes,
+    option_of,
+    parse_shapes,
     parse_sweep,
     validate,
 )
-from .provenance import CaptureDevice, find_device, load_torch, quiet_torch, texts
+from .provenance import CaptureDevice, find_device, load_torch, quiet_torch, selected, texts
 from .record import (
     RECORD_NAME,
     Failed,
@@ -53,6 +56,8 @@ from .record import (
     SavedRun,
     SavedVariant,
     guess_lines,
+    parse,
+    parse_for,
     read_json,
     read_run,
 )
@@ -66,24 +71,31 @@ SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
 Runs = Sequence[tuple[Point, SavedRun]]  # what there is of a sweep, in order
 
 
-def capture(workload: str, options: Options, out: Path | None = None) -> RunOutcome:
+def capture(
+    workload: str, options: Options, out: Path | None = None, prints_json: bool = False
+) -> RunOutcome:
     """Runs the variants of a workload, at every point if there is a sweep.
 
     `workload` is a name, or the user's own `file.py:build` or `module:build`. Progress goes to
-    stderr, tables and the command that opens the result to stdout. Raises CaptureError, leaving
-    nothing behind, if an option is wrong or no variant could be measured.
+    stderr, tables and the command that opens the result to stdout; with `prints_json` what run.json
+    holds, or sweep.json, instead. Raises CaptureError, leaving nothing behind, if an option is
+    wrong or no variant could be measured.
     """
     if options.sweep:
-        return run_sweep(workload, options, out)
+        return run_sweep(workload, options, out, prints_json)
     record, folder = measure(workload, options, out, Progress())
+    right = all(guess.right for variant in record.measured for guess in variant.guesses)
+    outcome = RunOutcome(folder, right, tuple(v.name for v in record.failed))
+    if prints_json:
+        emit(as_json(record).decode().rstrip("\n"))
+        return outcome
     opened = printable(shlex.quote(str(folder)))
     lines = [closing_table(record), *guesses(record), f"\nOpen it with: fusetui open {opened}"]
     if any(folder.glob("*.pickle")):
         lines.append(f"Who held memory: fusetui memory {opened}")
     lines += [f"Compare them with: fusetui diff {opened}"] if options.compare else []
     emit("\n".join(lines))
-    right = all(guess.right for variant in record.measured for guess in variant.guesses)
-    return RunOutcome(folder, right, tuple(v.name for v in record.failed))
+    return outcome
 
 
 def measure(
@@ -91,13 +103,37 @@ def measure(
 ) -> tuple[RunRecord, Path]:
     """Runs once, without printing the closing table; returns the record and the run folder. The
     name of the folder is reserved before anything is measured: `out`, or one that is free."""
-    validate(options)
+    check_request(workload, options)
     with quiet_torch(), same_folder():
         device = find_device(options.device)
         first = default_folder(file_name(workload), device.kind, datetime.now())
-        with filled(lambda: FolderClaim(out) if out else claim_free(first)) as claim:
+        with (
+            selected(device),
+            filled(lambda: FolderClaim(out) if out else claim_free(first)) as claim,
+        ):
             record = _run(workload, options, device, claim.part, progress)
     return record, claim.out
+
+
+def check_request(workload: str, options: Options) -> None:
+    """Raises CaptureError for whatever is wrong with a request and can be seen without torch, whose
+    import takes seconds. Of the user's own code that is only what its options say by themselves."""
+    validate(options)
+    for guess in options.expect:
+        parse(guess.partition(":")[2] if ":" in guess else guess)
+    if ":" in workload:  # the user's own code
+        return
+    if workload not in kernels.names():
+        known = ", ".join(kernels.names())
+        raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
+    outline = kernels.outline(workload)
+    variants = choose(workload, outline.available, options.variants, outline.missing)
+    parse_for(options.expect, variants)
+    if options.compare and len(variants) < 2:
+        raise CaptureError("--compare needs two variants.")
+    parse_shapes(options.shapes, outline.gpu_shapes)
+    if options.sweep:
+        parse_sweep(options.sweep, list(outline.gpu_shapes), outline.sweeps)
 
 
 def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
@@ -108,18 +144,11 @@ def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
 
     if job.is_target(workload):
         return job.user_job(workload, options, device)
-    known = _known(workload)
+    known = kernels.get(workload)
     try:
         return job.workload_job(known, options, device)
     except (RuntimeError, MemoryError) as error:
         raise CaptureError(f"{workload} cannot be set up: {sentence(error)}") from error
-
-
-def _known(workload: str) -> kernels.Workload:
-    if workload not in kernels.names():
-        known = ", ".join(kernels.names())
-        raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
-    return kernels.get(workload)
 
 
 def _run(
@@ -145,15 +174,17 @@ def _run(
     return record
 
 
-def run_sweep(workload: str, options: Options, out: Path | None) -> RunOutcome:
-    """Runs every missing point and prints the result.
+def run_sweep(
+    workload: str, options: Options, out: Path | None, prints_json: bool = False
+) -> RunOutcome:
+    """Runs every missing point and prints the result; with `prints_json` what sweep.json holds.
 
     The outcome has the sweep's folder, and is about all points. A point at which no variant could
     be measured is reported and left out. Raises CaptureError for a wrong option, if the folder
     holds another sweep or a point that cannot be read, or, leaving nothing behind, if there is no
     other point.
     """
-    validate(options)
+    check_request(workload, options)
     with same_folder():
         points = _points(workload, options.sweep)
     options = dataclasses.replace(options, sweep=(), seconds=options.timing_seconds)
@@ -183,18 +214,22 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> RunOutcome:
                 (folder / name).unlink()
             folder.rmdir()
         raise CaptureError("Nothing was captured at any point of the sweep.")
+    failed = tuple(_failed(runs, points))
+    if prints_json:
+        emit((folder / SWEEP_NAME).read_text(encoding="utf-8").rstrip("\n"))
+        return RunOutcome(folder, not _wrong_guesses(runs), failed)
     _show(folder, runs)
-    return RunOutcome(folder, _show_guesses(runs), tuple(_failed(runs, points)))
+    return RunOutcome(folder, _show_guesses(runs), failed)
 
 
 def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
+    if workload in kernels.names():
+        outline = kernels.outline(workload)
+        return parse_sweep(sweep, list(outline.gpu_shapes), outline.sweeps)
     load_torch()
     from . import job
 
-    if job.is_target(workload):
-        return parse_sweep(sweep, list(job.axes(job.load(workload))), {})
-    found = _known(workload)
-    return parse_sweep(sweep, list(found.gpu_shapes), found.sweeps)
+    return parse_sweep(sweep, list(job.axes(job.load(workload))), {})
 
 
 def _asked(workload: str, options: Options, kind: str, points: Sequence[Point]) -> dict[str, Any]:
@@ -252,7 +287,7 @@ def _run_point(
     progress.say(f"{name} ({number}){': there already' * there}")
     if there:
         return
-    shapes = [*options.shapes, *(f"--{axis}={size}" for axis, size in point.items())]
+    shapes = [*options.shapes, *(f"{option_of(axis)}={size}" for axis, size in point.items())]
     try:
         measure(workload, dataclasses.replace(options, shapes=shapes), out=place, progress=progress)
     except CaptureError as error:
@@ -306,15 +341,19 @@ def _show(folder: Path, runs: Runs) -> None:
 
 def _show_guesses(runs: Runs) -> bool:
     """Prints the wrong guesses, point by point; returns whether there are none."""
-    wrong = [
+    wrong = _wrong_guesses(runs)
+    if wrong:
+        emit("\n".join(["", *map(printable, wrong)]))
+    return not wrong
+
+
+def _wrong_guesses(runs: Runs) -> list[str]:
+    return [
         f"{describe_point(point)}: {line}"
         for point, variant in _variants(runs)
         for line in guess_lines(variant.name, variant.guesses)
         if line.startswith("!")
     ]
-    if wrong:
-        emit("\n".join(["", *map(printable, wrong)]))
-    return not wrong
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -19,11 +19,13 @@ from .errors import CaptureError
 DTYPES = ("float32", "bfloat16", "float16")
 SHORT_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "half": "float16"}
 AMONG = {
-    "device": ("auto", "cuda", "cpu"),
     "dtype": DTYPES,
     "mode": ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
 }
 """The values of options that take no others."""
+DEVICES = ("auto", "cuda", "cpu")
+LONG_AXES = {"in": "in_features", "out": "out_features"}
+"""What an axis was called before; `--out` is the folder."""
 IN_LOOP = ("device", "steps", "stack", "record_shapes", "memory", "expect", "scrub")
 """The options that also apply to a training loop of the user."""
 STEPS = 7  # a verdict of the diff needs five; two more leave room for outliers
@@ -58,7 +60,9 @@ class Options:
 
     variants: Sequence[str] = asked("--variant V", "Only this variant; may be repeated.", ())
     device: str = asked(
-        "--device WHERE", "cuda or cpu; auto, the default, uses a GPU if there is one.", "auto"
+        "--device WHERE",
+        "cuda, cuda:1 or cpu; auto, the default, uses a GPU if there is one.",
+        "auto",
     )
     dtype: str | None = asked("--dtype D", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.")
     shapes: Sequence[str] = asked("", "Sizes by name, such as --batch 32.", ())
@@ -121,6 +125,7 @@ def declared() -> Mapping[str, Declared]:
 
 def validate(options: Options) -> None:
     """Raises CaptureError if any option has a value that is not allowed."""
+    check_device(options.device)
     for name in AMONG:
         if (value := getattr(options, name)) is not None:
             check(name, value)
@@ -128,6 +133,14 @@ def validate(options: Options) -> None:
         raise CaptureError(f"--steps must be at least 1, not {options.steps}.")
     if options.seconds is not None and not options.seconds > 0:
         raise CaptureError(f"--seconds must be more than 0, not {options.seconds:g}.")
+
+
+def check_device(device: str) -> None:
+    """Raises CaptureError unless it is `auto`, `cpu`, `cuda` or a GPU by its number: `cuda:1`."""
+    kind, colon, number = device.partition(":")
+    is_numbered_gpu = kind == "cuda" and number.isascii() and number.isdecimal()
+    if device not in DEVICES and not (colon and is_numbered_gpu):
+        raise CaptureError(f"Unknown device '{device}': use one of {', '.join(DEVICES)}, cuda:1.")
 
 
 def check(name: str, value: str) -> None:
@@ -148,9 +161,21 @@ def public(options: Options, scrub: Callable[[str], str]) -> Options:
     return replace(options, **texts)
 
 
-def choose(owner: str, known: Collection[str], wanted: Sequence[str]) -> tuple[str, ...]:
-    """The requested variants without duplicates, or all. Raises CaptureError for an unknown one."""
+def choose(
+    owner: str,
+    known: Collection[str],
+    wanted: Sequence[str],
+    missing: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
+    """The requested variants without duplicates, or all. `missing` says what to install for those
+    whose package is missing. Raises CaptureError for an unknown or a missing one."""
     unknown = [name for name in wanted if name not in known]
+    if unknown and missing and unknown[0] in missing:
+        package = missing[unknown[0]]
+        raise CaptureError(
+            f"The variant '{unknown[0]}' of {owner} needs the package {package}: "
+            f"install it with pip install {package}."
+        )
     if unknown:
         raise CaptureError(f"{owner} has no variant '{unknown[0]}', only {', '.join(known)}.")
     return tuple(dict.fromkeys(wanted or known))
@@ -162,12 +187,29 @@ SWEEP = "sweep "  # before the axis, in sentences about the points of a sweep
 def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, int]:
     """The defaults, updated with the sizes that are given. Raises CaptureError for a wrong one."""
     shapes = dict(defaults)
-    for axis, size in _pairs(args):
+    for typed, size in _pairs(args):
+        axis = axis_named(typed, defaults)
         if axis not in defaults:
-            known = ", ".join(f"--{name}" for name in defaults)
-            raise CaptureError(f"Unknown option --{axis}: this workload has {known}.")
-        shapes[axis] = _size(axis, size)
+            known = ", ".join(map(option_of, defaults))
+            raise CaptureError(f"Unknown option --{typed}: this workload has {known}.")
+        shapes[axis] = _size(typed, size)
     return shapes
+
+
+def axis_named(typed: str, axes: Collection[str]) -> str:
+    """The axis that is typed: `in-features` as an option is spelled, `in` as it was called before.
+    What is none of the axes is returned as it is."""
+    if typed in axes:
+        return typed
+    for axis in (typed.replace("-", "_"), LONG_AXES.get(typed, typed)):
+        if axis in axes:
+            return axis
+    return typed
+
+
+def option_of(axis: str) -> str:
+    """`--in-features`."""
+    return f"--{axis.replace('_', '-')}"
 
 
 def describe_shapes(shapes: Mapping[str, int]) -> str:
@@ -213,7 +255,7 @@ def parse_sweep(
                 raise CaptureError(f"--sweep names {axis} twice.")
             if "/" in text:  # `1024/n`: a total and the axis that it is divided by
                 total, _, by = text.partition("/")
-                shares[axis] = _size(axis, total, SWEEP), by
+                shares[axis] = _size(axis, total, SWEEP), axis_named(by, axes)
             else:
                 ranges[axis] = parse_sizes(axis, text)
     points = [
@@ -263,6 +305,7 @@ def _parse_term(term: str, axes: Sequence[str], presets: Mapping[str, str]) -> t
     if not equals:
         known = f"its presets are {', '.join(presets)}" if presets else "it has no presets"
         raise CaptureError(f"--sweep '{term}' is neither axis=sizes nor a preset: {known}.")
+    axis = axis_named(axis, axes)
     if axis not in axes:
         raise CaptureError(f"--sweep: unknown axis '{axis}': there are {', '.join(axes)}.")
     return axis, sizes

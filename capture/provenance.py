@@ -25,7 +25,7 @@ from fusetui.trace.scrub.document import ScrubbedDocument, this_machine
 from fusetui.trace.scrub.texts import Texts
 
 from .errors import CaptureError
-from .options import Options, check, public
+from .options import Options, check_device, public
 from .record import FORMAT, RunRecord
 
 _NOISE = (
@@ -37,16 +37,22 @@ _NOISE = (
 """Warnings of torch that are irrelevant to the user of a capture."""
 
 
+LARGE_CACHE_BYTES = 64 * 2**20
+"""More than the L2 cache of most GPUs: what is assumed where torch does not say."""
+
+
 @dataclass(frozen=True)
 class CaptureDevice:
     """`kind` is torch's name, cpu or cuda; `name` is for users. `cache_bytes` is the size of a
     GPU's L2 cache, which inputs must exceed; 0 on a CPU. `capability` is the compute capability of
-    an NVIDIA GPU, None of anything else."""
+    an NVIDIA GPU, None of anything else. `index` is the number of a GPU that was asked for, None
+    where it is torch's current one."""
 
     kind: str
     name: str
     cache_bytes: int = 0
     capability: tuple[int, int] | None = None
+    index: int | None = None
 
 
 def load_torch() -> Any:
@@ -75,16 +81,13 @@ def quiet_torch() -> Iterator[None]:
 
 
 def find_device(wanted: str) -> CaptureDevice:
-    """The device for `auto`, `cuda` or `cpu`; `auto` prefers a GPU. Raises CaptureError for another
-    word, or for `cuda` where torch sees no GPU."""
-    check("device", wanted)
+    """The device for `auto`, `cuda`, `cuda:1` or `cpu`; `auto` prefers a GPU. Raises CaptureError
+    for another word, or for a GPU that torch does not see."""
+    check_device(wanted)
     torch = load_torch()
     if wanted != "cpu" and torch.cuda.is_available():
-        capability = None if torch.version.hip else torch.cuda.get_device_capability()
-        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        cache = int(getattr(properties, "L2_cache_size", 64 * 2**20))  # more than most GPUs have
-        return CaptureDevice("cuda", torch.cuda.get_device_name(), cache, capability)
-    if wanted == "cuda":
+        return _gpu(torch, int(wanted.partition(":")[2]) if ":" in wanted else None)
+    if wanted.startswith("cuda"):
         raise CaptureError("torch sees no GPU here: use --device cpu, or install a CUDA build.")
     threads = torch.get_num_threads()
     name = platform.processor() or platform.machine()
@@ -93,6 +96,32 @@ def find_device(wanted: str) -> CaptureDevice:
         models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
         name = next(models, name)
     return CaptureDevice("cpu", f"{name}, {threads} thread{'s' if threads > 1 else ''}")
+
+
+def _gpu(torch: Any, asked: int | None) -> CaptureDevice:
+    """The GPU of that number, or torch's current one. Raises CaptureError if there is none."""
+    if asked is not None and asked >= torch.cuda.device_count():
+        names = ", ".join(f"cuda:{number}" for number in range(torch.cuda.device_count()))
+        raise CaptureError(f"torch does not see cuda:{asked} here, only {names}.")
+    number = torch.cuda.current_device() if asked is None else asked
+    properties = torch.cuda.get_device_properties(number)
+    return CaptureDevice(
+        kind="cuda",
+        name=torch.cuda.get_device_name(number),
+        cache_bytes=int(getattr(properties, "L2_cache_size", LARGE_CACHE_BYTES)),
+        capability=None if torch.version.hip else torch.cuda.get_device_capability(number),
+        index=asked,
+    )
+
+
+@contextmanager
+def selected(device: CaptureDevice) -> Iterator[None]:
+    """Within the block, the GPU that was asked for is torch's current one: `cuda` means it."""
+    if device.index is None:
+        yield
+        return
+    with load_torch().cuda.device(device.index):
+        yield
 
 
 def versions() -> dict[str, str | None]:

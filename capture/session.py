@@ -17,7 +17,7 @@ from .errors import CaptureError, tell
 from .folder import as_json, new_folder, store
 from .memory import memory_history, takes_snapshots
 from .options import IN_LOOP, Options, validate
-from .provenance import find_device, new_record, quiet_torch, texts
+from .provenance import find_device, new_record, quiet_torch, selected, texts
 from .record import RECORD_NAME, Measured, RunRecord, compare, parse_for
 from .table import guesses
 
@@ -78,7 +78,7 @@ def profile(
     with quiet_torch():
         found = find_device(asked.device)
     parent, where = os.getpid(), Path.cwd()
-    with new_folder(Path(out)) as folder:
+    with selected(found), new_folder(Path(out)) as folder:
         plain, snapshot = folder / f"{name}.json", folder / f"{name}.pickle"
         failed = Path(out).absolute().with_name(f"{Path(out).name}-oom")
         with (

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from .model import Shapes, Variant, Workload
+from .model import Variant, Workload
+from .outlines import OUTLINES, Outline, Shapes
 
-__all__ = ["Shapes", "Variant", "Workload", "get", "names"]
-
-_NAMES = ("mlp", "linear", "matmul-add", "partitioned-linear", "split-stack")
+__all__ = ["Outline", "Shapes", "Variant", "Workload", "get", "names", "outline"]
 
 
 def names() -> tuple[str, ...]:
     """The names of all workloads; does not need torch."""
-    return _NAMES
+    return tuple(OUTLINES)
+
+
+def outline(name: str) -> Outline:
+    """What is known of that workload without torch. Raises KeyError for an unknown name."""
+    return OUTLINES[name]
 
 
 def get(name: str) -> Workload:
     """The workload of that name. Raises KeyError for an unknown one, ImportError without torch."""
-    if name not in _NAMES:
+    if name not in OUTLINES:
         raise KeyError(name)
     module = import_module(f".{name.replace('-', '_')}", __name__)
     workload: Workload = module.WORKLOAD

@@ -24,7 +24,20 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .tiles import TABLES, architecture, choose, padded, precision, run_of_store, whole
+from .inputs import cast_for_product, check_inputs, promoted
+from .tiles import (
+    TABLES,
+    Tile,
+    architecture,
+    choose,
+    for_rows,
+    padded,
+    precision,
+    precision_name,
+    run_of_store,
+    whole,
+)
+from .tuning import tuned
 
 BLOCK, BLOCK_AMD = 1024, 2048
 """Elements per program: with Triton's 4 warps, each thread loads 16 bytes of bfloat16 at once. A
@@ -91,43 +104,56 @@ def geglu_backward_kernel_triton(  # type: ignore[no-untyped-def]
 
 
 def multiply(gate: Tensor, up: Tensor) -> Tensor:
-    """gelu(gate) * up without autograd, in the layout of `gate` if that is dense."""
+    """gelu(gate) * up without autograd, in the layout of `gate` if that is dense. Raises
+    ValueError unless both are alike."""
+    check_inputs("multiply", _like(gate, "gate", "up"), gate=gate, up=up)
     out = torch.empty_like(gate)
     _launch(geglu_forward_kernel_triton, _laid_out(gate, out), _laid_out(up, out), out)
     return out
 
 
 def gradients(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of `gate` and `up`, from that of the product."""
+    """The gradients of `gate` and `up`, from that of the product. Raises ValueError unless all
+    are alike."""
+    wanted = _like(gate, "gate", "up", "grad")
+    check_inputs("gradients", wanted, gate=gate, up=up, grad=grad)
     grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(gate)
     inputs = [_laid_out(tensor, grad_gate) for tensor in (grad, gate, up)]
     _launch(geglu_backward_kernel_triton, *inputs, grad_gate, grad_up)
     return grad_gate, grad_up
 
 
+def _like(tensor: Tensor, *names: str) -> dict[str, torch.Size]:
+    """The shape of a tensor for all of these names."""
+    return dict.fromkeys(names, tensor.shape)
+
+
 class _GeluMul(torch.autograd.Function):  # type: ignore[misc]
     """Keeps both inputs, which the preceding GEMMs produced anyway, and no other tensor."""
 
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")  # type: ignore[untyped-decorator]
     def forward(context: Any, gate: Tensor, up: Tensor) -> Tensor:
         context.save_for_backward(gate, up)
         return multiply(gate, up)
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         return gradients(grad, *context.saved_tensors)
 
 
 def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
-    """gelu(gate) * up for two tensors of equal shape and dtype; supports autograd.
+    """gelu(gate) * up for two tensors of equal shape, dtype and device; supports autograd.
 
     Any dense layout is processed in memory order; a non-dense tensor is copied first. Triton
     compiles each kernel once per dtype, and once more for a view whose offset is not a multiple of
-    16 bytes. Raises ValueError if shapes or dtypes differ.
+    16 bytes. Under autocast two dtypes become the wider one. Raises ValueError if the tensors
+    differ, are empty, or have a dtype that the kernels do not know.
     """
-    if gate.shape != up.shape or gate.dtype != up.dtype:
-        raise ValueError(f"gate is {gate.dtype} {gate.shape}, up is {up.dtype} {up.shape}")
+    gate, up = promoted(gate, up)
+    check_inputs("gelu_mul", _like(gate, "gate", "up"), gate=gate, up=up)
     product: Tensor = _GeluMul.apply(gate, up)
     return product
 
@@ -140,10 +166,10 @@ def _laid_out(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def _launch(kernel: Any, *tensors: Tensor) -> None:
-    """Runs an elementwise kernel over tensors of equal layout; empty ones have no grid."""
+    """Runs an elementwise kernel over tensors of equal layout, on their GPU."""
     count = tensors[0].numel()
     block = BLOCK_AMD if architecture(tensors[0]).startswith("gfx") else BLOCK
-    if count:
+    with torch.cuda.device_of(tensors[0]):
         kernel[(triton.cdiv(count, block),)](*tensors, count, BLOCK=block)
 
 
@@ -235,30 +261,61 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
 def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
     """The activated product for x [rows, dim] and weights [hidden, dim], without autograd. If the
     tile does not divide `dim`, the inputs are padded with zeros first. The rows of the result are
-    padded to a multiple of 16 elements; the padding is not part of the result."""
-    tile = choose(TABLES.geglu, x)
-    x, gate_weight, up_weight = (whole(matrix, tile.k) for matrix in (x, gate_weight, up_weight))
+    padded to a multiple of 16 elements; the padding is not part of the result. Raises ValueError
+    for tensors that do not fit."""
+    _check_projections("project", x, gate_weight, up_weight)
     (rows, dim), hidden = x.shape, len(gate_weight)
+    best = for_rows(choose(TABLES.geglu, x), rows, x)
     out = torch.empty(rows, padded(hidden), dtype=x.dtype, device=x.device)
-    tiles = triton.cdiv(rows, tile.m) * triton.cdiv(hidden, tile.n)
-    if tiles:
-        blocks = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "GROUP": 8}
-        how = {"PRECISION": precision(x), "RUN": run_of_store(x, min(tile.m, tile.n))}
-        how |= {"num_warps": tile.warps, "num_stages": tile.stages}
-        sizes = (rows, hidden, dim, out.stride(0))
-        geglu_gemm_kernel_triton[(tiles,)](x, gate_weight, up_weight, out, *sizes, **blocks, **how)
+    padded_inputs = [whole(matrix, best.k) for matrix in (x, gate_weight, up_weight)]
+
+    def launch(tile: Tile) -> None:
+        tiles = triton.cdiv(rows, tile.m) * triton.cdiv(hidden, tile.n)
+        geglu_gemm_kernel_triton[(tiles,)](
+            *padded_inputs,
+            out,
+            rows,
+            hidden,
+            padded_inputs[0].shape[1],
+            out.stride(0),
+            BLOCK_M=tile.m,
+            BLOCK_N=tile.n,
+            BLOCK_K=tile.k,
+            GROUP=8,
+            PRECISION=precision(x),
+            RUN=run_of_store(x, min(tile.m, tile.n)),
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+        )
+
+    with torch.cuda.device_of(x):
+        sizes = f"rows<={best.m} hidden={hidden} dim={dim}"
+        key = f"geglu_gemm {architecture(x)} {precision_name(x)} {sizes}"
+        launch(tuned(key, best, launch))
     return out[:, :hidden]
+
+
+def _check_projections(op: str, x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> None:
+    """Raises ValueError unless x is [..., dim] and both weights are [hidden, dim], all alike."""
+    shapes = {
+        "x": ("...", "dim"),
+        "gate_weight": ("hidden", "dim"),
+        "up_weight": ("hidden", "dim"),
+    }
+    check_inputs(op, shapes, x=x, gate_weight=gate_weight, up_weight=up_weight)
 
 
 class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
     """Keeps only the input: two more GEMMs in the backward pass, but two hidden tensors less."""
 
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")  # type: ignore[untyped-decorator]
     def forward(context: Any, x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
         context.save_for_backward(x, gate_weight, up_weight)
         return project(x, gate_weight, up_weight)
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, gate_weight, up_weight = context.saved_tensors
@@ -270,6 +327,9 @@ class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
 
 
 def geglu_projections(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
-    """gelu(x @ gate.T) * (x @ up.T) for x [..., dim], weights [hidden, dim]; with autograd."""
-    product: Tensor = _GegluGemm.apply(x.flatten(0, -2), gate_weight, up_weight)
-    return product.unflatten(0, x.shape[:-1])
+    """gelu(x @ gate.T) * (x @ up.T) for x [..., dim], weights [hidden, dim]; with autograd. Under
+    autocast all are cast to its dtype. Raises ValueError for tensors that do not fit."""
+    x, gate_weight, up_weight = cast_for_product(x, gate_weight, up_weight)
+    _check_projections("geglu_projections", x, gate_weight, up_weight)
+    product: Tensor = _GegluGemm.apply(x.reshape(-1, x.shape[-1]), gate_weight, up_weight)
+    return product.unflatten(0, x.shape[:-1]) if x.dim() > 1 else product.squeeze(0)

@@ -17,18 +17,25 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .geglu import store_tile
+from .inputs import cast_for_product, check_inputs
 from .tiles import (
+    FEWER_WARPS,
     QUANTUM,
     TABLES,
-    bytes_of_warp,
+    Tile,
+    architecture,
+    block_size,
     choose,
     padded,
     precision,
+    precision_name,
     reads_only_depth,
     register_limit,
     run_of_store,
+    warps_at_most,
     whole,
 )
+from .tuning import tuned
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -94,34 +101,72 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
 
     `out` may have more columns than `b`: what is in those is undefined. `bias` is [n, columns],
     contiguous. No autograd. Block sizes follow the shapes in powers of two, so a new shape
-    recompiles the kernel only if it needs other block sizes.
+    recompiles the kernel only if it needs other block sizes. Raises ValueError for tensors that do
+    not fit.
     """
+    _check_groups(a, b, out, bias)
     if reads_only_depth(a):
         a, b = whole(a, QUANTUM), whole(b.transpose(1, 2), QUANTUM).transpose(1, 2)
     (groups, rows, depth), columns = a.shape, b.shape[2]
-    tile = choose(TABLES.grouped, a)
-    block_m, block_n = block_size(rows, tile.m), block_size(columns, tile.n)
     # The largest power of two that divides the depth; if that is too small, one that covers it.
-    block_k = min(depth & -depth, tile.k)
-    block_k = block_k if block_k >= QUANTUM else block_size(depth, tile.k)
-    smallest = min(block_m * block_k, block_k * block_n, block_m * block_n)
-    most_warps = max(smallest * a.element_size() // bytes_of_warp(a), 1)
-    tiles = triton.cdiv(rows, block_m) * triton.cdiv(columns, block_n)
-    if tiles and groups:
-        warps = min(tile.warps if block_m * block_n == tile.m * tile.n else 4, most_warps)
-        tensors = (a, b, b if bias is None else bias, out)
-        sizes = (rows, columns, depth, *a.stride(), *b.stride(), *out.stride(), out.shape[2])
-        blocks = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k}
-        how = {"PRECISION": precision(a), "RUN": run_of_store(a, min(block_m, block_n))}
-        how |= {"HAS_BIAS": bias is not None, "WHOLE": depth % block_k == 0, **register_limit(a)}
-        how |= {"num_warps": warps, "num_stages": tile.stages}
-        grouped_gemm_kernel_triton[(tiles, groups)](*tensors, *sizes, **blocks, **how)
+    largest = choose(TABLES.grouped, a)
+    block_k = min(depth & -depth, largest.k)
+    block_k = block_k if block_k >= QUANTUM else block_size(depth, largest.k)
+    block_m, block_n = block_size(rows, largest.m), block_size(columns, largest.n)
+    is_largest = (block_m, block_n) == (largest.m, largest.n)
+    warps = min(
+        largest.warps if is_largest else FEWER_WARPS, warps_at_most(block_m, block_n, block_k, a)
+    )
+    best = largest._replace(m=block_m, n=block_n, k=block_k, warps=warps)
+
+    def launch(tile: Tile) -> None:
+        tiles = triton.cdiv(rows, tile.m) * triton.cdiv(columns, tile.n)
+        grouped_gemm_kernel_triton[(tiles, groups)](
+            a,
+            b,
+            b if bias is None else bias,
+            out,
+            rows,
+            columns,
+            depth,
+            *a.stride(),
+            *b.stride(),
+            *out.stride(),
+            out.shape[2],
+            HAS_BIAS=bias is not None,
+            WHOLE=depth % tile.k == 0,
+            BLOCK_M=tile.m,
+            BLOCK_N=tile.n,
+            BLOCK_K=tile.k,
+            PRECISION=precision(a),
+            RUN=run_of_store(a, min(tile.m, tile.n)),
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+            **register_limit(a),
+        )
+
+    with torch.cuda.device_of(a):
+        sizes = f"groups={groups} rows<={block_m} columns={columns} depth={depth}"
+        key = f"grouped_gemm {architecture(a)} {precision_name(a)} {sizes}"
+        launch(tuned(key, best, launch))
     return out
 
 
-def block_size(size: int, largest: int) -> int:
-    """The power of two that covers a size, from 16, the minimum of `tl.dot`, up to `largest`."""
-    return max(QUANTUM, min(int(triton.next_power_of_2(size)), largest))
+def _check_groups(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None) -> None:
+    """Raises ValueError unless the tensors are those of n products."""
+    shapes: dict[str, tuple[int | str, ...]] = {
+        "a": ("n", "rows", "depth"),
+        "b": ("n", "depth", "columns"),
+        "out": ("n", "rows", "columns or more"),
+    }
+    check_inputs("grouped_gemm", shapes, a=a, b=b, out=out)
+    groups, _, columns = b.shape
+    if out.shape[2] < columns:
+        raise ValueError(f"grouped_gemm: out has {out.shape[2]} columns, fewer than {columns} of b")
+    if bias is not None:
+        check_inputs("grouped_gemm", {"a": a.shape, "bias": (groups, columns)}, a=a, bias=bias)
+        if not bias.is_contiguous():
+            raise ValueError("grouped_gemm: bias is not contiguous")
 
 
 class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
@@ -129,6 +174,7 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
     no multiple of 16 are padded once, so that every row is aligned to 16 bytes."""
 
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda")  # type: ignore[untyped-decorator]
     def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         x, rows = whole(x, QUANTUM), whole(weight, QUANTUM)
         context.save_for_backward(x, weight)
@@ -137,6 +183,7 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
         return out[..., : bias.shape[1]]
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")  # type: ignore[untyped-decorator]
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, grad: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, weight = context.saved_tensors
@@ -154,6 +201,10 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
 
 def partitioned_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """out[:, i] = x[:, i] @ weight[i].T + bias[i]; supports autograd. x is [batch, n, in], weight
-    [n, out, in], bias [n, out]; the result is [batch, n, out]."""
+    [n, out, in], bias [n, out]; the result is [batch, n, out]. Under autocast all are cast to its
+    dtype. Raises ValueError for tensors that do not fit."""
+    x, weight, bias = cast_for_product(x, weight, bias)
+    shapes = {"x": ("batch", "n", "in"), "weight": ("n", "out", "in"), "bias": ("n", "out")}
+    check_inputs("partitioned_linear", shapes, x=x, weight=weight, bias=bias)
     out: Tensor = _PartitionedLinear.apply(x, weight, bias.contiguous())
     return out

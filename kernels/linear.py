@@ -10,17 +10,17 @@ import torch
 from torch import nn
 
 from .model import COMPILED, EAGER, Workload
+from .outlines import OUTLINES
 
-_SHAPES = {"rows": 1024, "in": 32, "out": 64}
-
+OUTLINE = OUTLINES["linear"]
 
 WORKLOAD = Workload(
     name="linear",
     summary="one nn.Linear with a bias: a single GEMM with the addition in its epilogue",
     dtype="bfloat16",
-    gpu_shapes=_SHAPES,
-    cpu_shapes=_SHAPES,
-    model=lambda shapes: nn.Linear(shapes["in"], shapes["out"]),
-    inputs=lambda shapes: (torch.randn(shapes["rows"], shapes["in"]),),
+    gpu_shapes=OUTLINE.gpu_shapes,
+    cpu_shapes=OUTLINE.cpu_shapes,
+    model=lambda shapes: nn.Linear(shapes["in_features"], shapes["out_features"]),
+    inputs=lambda shapes: (torch.randn(shapes["rows"], shapes["in_features"]),),
     variants={"eager": EAGER, "compiled": COMPILED},
 )

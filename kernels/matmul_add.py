@@ -6,6 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from .model import COMPILED, EAGER, Workload
+from .outlines import OUTLINES
+
+OUTLINE = OUTLINES["matmul-add"]
 
 
 class MatmulAdd(nn.Module):  # type: ignore[misc]
@@ -24,8 +27,8 @@ WORKLOAD = Workload(
     name="matmul-add",
     summary="torch.add(torch.matmul(x, w), b): a GEMM and an addition that can become one call",
     dtype="bfloat16",
-    gpu_shapes={"size": 4096},
-    cpu_shapes={"size": 512},
+    gpu_shapes=OUTLINE.gpu_shapes,
+    cpu_shapes=OUTLINE.cpu_shapes,
     model=lambda shapes: MatmulAdd(shapes["size"]),
     inputs=lambda shapes: (torch.randn(shapes["size"], shapes["size"]),),
     variants={"eager": EAGER, "compiled": COMPILED},

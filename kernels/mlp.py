@@ -9,17 +9,20 @@ further and computes both projections and the product in one kernel.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from .model import COMPILED, EAGER, TENSOR_CORES, Variant, Workload
+from .outlines import OUTLINES
+
+OUTLINE = OUTLINES["mlp"]
 
 
 class GegluMlp(nn.Module):  # type: ignore[misc]
-    """The GeGLU MLP with the tanh form of gelu and no biases, as in Gemma."""
+    """The GeGLU MLP with the tanh form of gelu and no biases, as in Gemma; gate, up, gelu, mul and
+    down in the order of the source."""
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
@@ -28,8 +31,10 @@ class GegluMlp(nn.Module):  # type: ignore[misc]
         self.down_proj = nn.Linear(hidden, dim, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        gate = functional.gelu(self.gate_proj(x), approximate="tanh")
-        return self.down_proj(gate * self.up_proj(x))
+        gate = self.gate_proj(x)
+        up = self.up_proj(x)
+        activated = functional.gelu(gate, approximate="tanh")
+        return self.down_proj(activated * up)
 
 
 class _Rewritten(nn.Module):  # type: ignore[misc]
@@ -81,7 +86,7 @@ def _variants() -> dict[str, Variant]:
         "fused": Variant(Fused, needs_gpu=True),
         "fused-gemm": Variant(FusedGemm, needs_gpu=True, capability=TENSOR_CORES),
     }
-    if find_spec("liger_kernel"):
+    if "liger" in OUTLINE.available:
         variants["liger"] = Variant(Liger, needs_gpu=True)
     return variants
 
@@ -90,10 +95,8 @@ WORKLOAD = Workload(
     name="mlp",
     summary="GeGLU MLP: three GEMMs, and a gelu and a multiplication that can be fused",
     dtype="bfloat16",
-    gpu_shapes={"batch": 64, "seq": 128, "dim": 768, "hidden": 3072},
-    # Products of bfloat16 would take nearly all of a CPU's time, and so would those of a large
-    # `dim`: what fusing saves could not be seen.
-    cpu_shapes={"batch": 4, "seq": 128, "dim": 64, "hidden": 3072},
+    gpu_shapes=OUTLINE.gpu_shapes,
+    cpu_shapes=OUTLINE.cpu_shapes,
     cpu_dtype="float32",
     model=lambda shapes: GegluMlp(shapes["dim"], shapes["hidden"]),
     inputs=lambda shapes: (torch.randn(shapes["batch"], shapes["seq"], shapes["dim"]),),

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .outlines import Shapes
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-Shapes = Mapping[str, int]  # axis name to size, for instance {"batch": 64, "dim": 768}
 
 
 @dataclass(frozen=True)

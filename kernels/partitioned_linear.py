@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .model import COMPILED, EAGER, TENSOR_CORES, Variant, Workload
+from .outlines import OUTLINES
+
+OUTLINE = OUTLINES["partitioned-linear"]
 
 
 class Form(nn.Module):  # type: ignore[misc]
@@ -123,16 +126,14 @@ def _form(form: type[Form], *, compiled: bool = False) -> Variant:
     return Variant(partial(convert, to=form), compiled=compiled)
 
 
-_SHAPES = {"batch": 64, "n": 32, "in": 32, "out": 32}
-
 WORKLOAD = Workload(
     name="partitioned-linear",
     summary="n different nn.Linear on x[:, i]: a list of layers, one big one, one batched GEMM",
-    dtype="bfloat16",
-    gpu_shapes=_SHAPES,
-    cpu_shapes=_SHAPES,
-    model=lambda shapes: random_loop(shapes["n"], shapes["in"], shapes["out"]),
-    inputs=lambda shapes: (torch.randn(shapes["batch"], shapes["n"], shapes["in"]),),
+    dtype="float32",
+    gpu_shapes=OUTLINE.gpu_shapes,
+    cpu_shapes=OUTLINE.cpu_shapes,
+    model=lambda shapes: random_loop(shapes["n"], shapes["in_features"], shapes["out_features"]),
+    inputs=lambda shapes: (torch.randn(shapes["batch"], shapes["n"], shapes["in_features"]),),
     variants={
         "loop": EAGER,
         "big": _form(Big),
@@ -143,12 +144,5 @@ WORKLOAD = Workload(
         "masked-compiled": _form(Masked, compiled=True),
         "bmm-compiled": _form(Bmm, compiled=True),
     },
-    # The sweeps of the source. Its sizes are totals: 256, 1024, 8096 and 8192 over n = 32 layers,
-    # or 1024 over n of them.
-    sweeps={
-        "paper-batch": "batch=64,128,...,2048",
-        "paper-n": "n=4,8,...,32 in=1024/n out=1024/n",
-        "paper-in": "in=8,32,253,256",
-        "paper-out": "out=8,32,253,256",
-    },
+    sweeps=OUTLINE.sweeps,
 )

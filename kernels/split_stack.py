@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .model import COMPILED, EAGER, Variant, Workload
+from .outlines import OUTLINES
+
+OUTLINE = OUTLINES["split-stack"]
 
 
 class Split(nn.Module):  # type: ignore[misc]
@@ -43,14 +46,12 @@ def normalized(features: Tensor) -> Tensor:
     return torch.tanh(functional.layer_norm(features, features.shape[-1:], eps=0.0))
 
 
-_SHAPES = {"features": 16, "rows": 1024, "dim": 256}
-
 WORKLOAD = Workload(
     name="split-stack",
     summary="layer_norm and tanh on 16 features one by one, or on their stack at once",
-    dtype="bfloat16",
-    gpu_shapes=_SHAPES,
-    cpu_shapes=_SHAPES,
+    dtype="float32",
+    gpu_shapes=OUTLINE.gpu_shapes,
+    cpu_shapes=OUTLINE.cpu_shapes,
     model=lambda shapes: Split(shapes["features"], shapes["dim"]),
     inputs=lambda shapes: (torch.randn(shapes["features"] * shapes["rows"] * shapes["dim"]),),
     variants={

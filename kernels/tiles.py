@@ -19,6 +19,10 @@ QUANTUM = 16
 """Triton knows of a size or a stride only whether 16 divides it: then it loads 16 bytes at once."""
 
 
+FEWER_WARPS = 4
+"""Of a block that is smaller than its tile could be."""
+
+
 class Tile(NamedTuple):
     """Rows, columns and depth of a block's tile, its warps, the stages of its pipeline, and the
     shared memory that the compiled kernel uses, in bytes."""
@@ -48,6 +52,28 @@ TABLES = msgspec.json.decode(Path(__file__).with_name("tiles.json").read_bytes()
 def choose(table: Table, tensor: Tensor) -> Tile:
     """The tile for the tensor's device and dtype."""
     return table[nearest(table, architecture(tensor))][precision_name(tensor)]
+
+
+def for_rows(tile: Tile, rows: int, tensor: Tensor) -> Tile:
+    """The tile with no more rows than a power of two needs to cover them: a decode step has few,
+    and what a tile computes beyond them is thrown away."""
+    height = block_size(rows, tile.m)
+    if height == tile.m:
+        return tile
+    warps = min(FEWER_WARPS, warps_at_most(height, tile.n, tile.k, tensor))
+    return tile._replace(m=height, warps=warps)
+
+
+def block_size(size: int, largest: int) -> int:
+    """The power of two that covers a size, from 16, the minimum of `tl.dot`, up to `largest`."""
+    power = 1 << max(size - 1, 0).bit_length()
+    return max(QUANTUM, min(power, largest))
+
+
+def warps_at_most(m: int, n: int, k: int, tensor: Tensor) -> int:
+    """With how many warps each thread still has 16 bytes of the smallest block to move."""
+    smallest = min(m * k, k * n, m * n)
+    return max(int(smallest * tensor.element_size()) // bytes_of_warp(tensor), 1)
 
 
 def architecture(tensor: Tensor) -> str:

@@ -97,10 +97,10 @@ def _mlp_eager(m: Machine) -> Step:
     def step(m: Machine) -> None:
         with _module(m, "GeGLUMLP_0", 3, "03_simple_mlp.py(24): forward"):
             projected = _linear(m, 0, x, gate, None)
+            upward = _linear(m, 1, x, up, None)
             with m.frame("<built-in function gelu>"):
                 gated = aten.gelu(m, projected)
             m.free(projected)
-            upward = _linear(m, 1, x, up, None)
             hidden = aten.mul(m, gated, upward)
             m.free(upward)
             out = _linear(m, 2, hidden, down, None)

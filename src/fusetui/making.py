@@ -73,6 +73,7 @@ def _of_capture() -> tuple[Argument, ...]:
         argument("WORKLOAD", "mlp, linear, ... or your own file.py:build."),
         *options,
         argument("--out DIR", out, type=Path),
+        flag("--json", "Print what run.json holds, or sweep.json, instead of the table."),
         flag("--open", "Open the result in the app; this needs a terminal."),
     )
 
@@ -114,8 +115,8 @@ RECORDING = (
         _of_capture,
         "Shapes are options too, named as in the workload: --batch 32 --hidden 64. A guess may be "
         'about one variant: --expect "eager: kernels=5". A sweep over several axes measures every '
-        "combination; batch=64,128,...,2048 continues the progression, in=1024/n divides a total, "
-        "and paper-batch is a predefined sweep.",
+        "combination; batch=64,128,...,2048 continues the progression, in_features=1024/n divides "
+        "a total, and paper-batch is a predefined sweep.",
         open_ended=True,
     ),
     Command(

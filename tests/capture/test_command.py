@@ -14,6 +14,7 @@ from fusetui.analysis.diff.statistics import FEW_STEPS
 from fusetui.capture.command import capture, measure
 from fusetui.capture.errors import CaptureError, Progress
 from fusetui.capture.options import STEPS, Options
+from fusetui.kernels.outlines import OUTLINES
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = pytest.mark.torch
@@ -219,6 +220,8 @@ def test_a_variant_that_cannot_run_here_fails_only_who_asked_for_it(
     tmp_path: Path,
 ) -> None:
     workload = broken(lambda model: model)
+    outline = replace(kernels.outline("linear"), variants=tuple(workload.variants))
+    monkeypatch.setitem(OUTLINES, "linear", outline)
     needs_gpu = kernels.Variant(lambda model: model, needs_gpu=True)
     variants = {**workload.variants, "broken": needs_gpu}
     workload = kernels.Workload(**{**vars(workload), "variants": variants})
@@ -255,6 +258,8 @@ def test_two_captures_in_one_second_are_both_kept(
         return model
 
     workload = broken(build)
+    outline = replace(kernels.outline("linear"), variants=tuple(workload.variants))
+    monkeypatch.setitem(OUTLINES, "linear", outline)
     monkeypatch.setattr(kernels, "get", lambda name: workload)
     outer = capture("linear", replace(options, variants=["broken"]))
     assert (outer.folder, inner) == (Path("runs/a"), [Path("runs/a-2")])
@@ -348,3 +353,14 @@ def test_a_machine_without_a_compiler_measures_the_others(
     eager, compiled = json.loads((tmp_path / "a" / "run.json").read_text())["variants"]
     assert eager["files"] == ["eager.json.gz"]
     assert "no C++ compiler: install" in compiled["failed"]
+
+
+@pytest.mark.usefixtures("fast_timing")
+@pytest.mark.parametrize(("sweep", "file"), [((), "run.json"), (("rows=2,4",), "sweep.json")])
+def test_json_is_what_the_file_holds(
+    sweep: tuple[str, ...], file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = Options(["eager"], "cpu", seconds=1e-9, sweep=sweep)
+    capture("linear", options, tmp_path / "a", prints_json=True)
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "a" / file).read_text())

@@ -1,9 +1,16 @@
 """The page of the experiments and the script that fills it in."""
 
+import re
+import shlex
 from typing import Any
 
 import pytest
+from tests.places import ROOT
 from tests.scripts import benchmark
+
+from fusetui.capture.command import check_request
+from fusetui.capture.options import Options, declared
+from fusetui.parser import command_parsers
 
 pytest.importorskip("torch", reason="the script runs torch")
 pytestmark = pytest.mark.torch
@@ -29,3 +36,39 @@ def test_a_command_can_be_typed(script: Any) -> None:
         "OMP_NUM_THREADS=1 fusetui capture partitioned-linear --variant loop --variant big "
         "--variant masked --variant bmm --variant fused --sweep paper-n --device cpu"
     )
+
+
+STATES = ("works here", "needs a GPU", "not reproduced")
+
+
+def claims(script: Any) -> list[list[str]]:
+    """The cells of the table of claims: what is claimed, the command, the state."""
+    page = script.PAGE.read_text(encoding="utf-8")
+    section = page.partition("## The claims, one by one")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
+
+
+def test_every_claim_has_a_state(script: Any) -> None:
+    rows = claims(script)
+    assert len(rows) > 15
+    for _, _, state in rows:
+        assert state.startswith(STATES)
+
+
+def test_every_command_of_a_claim_can_be_typed(
+    script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fusetui.kernels.outlines.find_spec", lambda name: name)  # of Liger
+    for _, cell, _ in claims(script):
+        (text,) = re.findall(r"`(.*)`", cell)
+        words = shlex.split(text)
+        if words[:2] == ["fusetui", "capture"]:
+            parser = command_parsers("capture")["capture"]
+            parsed, rest = parser.parse_known_args(words[2:])
+            given = {name: value for name, value in vars(parsed).items() if name in declared()}
+            check_request(parsed.workload, Options(**given, shapes=rest))
+        elif words[0] == "python":
+            assert (ROOT / words[2]).is_file()
+        else:
+            assert words[1] in command_parsers()

@@ -34,7 +34,7 @@ def test_what_is_not_typed_has_its_default() -> None:
         ({"steps": 0}, "--steps must be at least 1, not 0."),
         ({"seconds": 0.0}, "--seconds must be more than 0, not 0."),
         ({"seconds": float("nan")}, "--seconds must be more than 0, not nan."),
-        ({"device": "tpu"}, "Unknown device 'tpu': use one of auto, cuda, cpu."),
+        ({"device": "tpu"}, "Unknown device 'tpu': use one of auto, cuda, cpu, cuda:1."),
         ({"dtype": "int8"}, "Unknown dtype 'int8': use one of float32, bfloat16, float16."),
         ({"mode": "fast"}, "Unknown mode 'fast': use one of default, reduce-overhead"),
     ],

@@ -105,8 +105,8 @@ def test_the_presets_are_the_sizes_of_the_source() -> None:
     axes = list(workload.gpu_shapes)
     found = {name: parse_sweep([name], axes, workload.sweeps) for name in workload.sweeps}
     assert [point["batch"] for point in found["paper-batch"]] == [64, 128, 256, 512, 1024, 2048]
-    assert [32 * point["in"] for point in found["paper-in"]] == [256, 1024, 8096, 8192]
-    assert [32 * point["out"] for point in found["paper-out"]] == [256, 1024, 8096, 8192]
+    assert [32 * point["in_features"] for point in found["paper-in"]] == [256, 1024, 8096, 8192]
+    assert [32 * point["out_features"] for point in found["paper-out"]] == [256, 1024, 8096, 8192]
     assert [point["n"] for point in found["paper-n"]] == [4, 8, 16, 32]
-    assert {point["n"] * point["in"] for point in found["paper-n"]} == {1024}
-    assert {point["n"] * point["out"] for point in found["paper-n"]} == {1024}
+    assert {point["n"] * point["in_features"] for point in found["paper-n"]} == {1024}
+    assert {point["n"] * point["out_features"] for point in found["paper-n"]} == {1024}

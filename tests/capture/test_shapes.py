@@ -3,7 +3,7 @@
 import pytest
 
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.options import describe_shapes, parse_shapes
+from fusetui.capture.options import describe_shapes, parse_shapes, parse_sweep
 
 DEFAULTS = {"batch": 64, "dim": 768}
 
@@ -40,3 +40,39 @@ def test_a_bare_word_is_no_shape() -> None:
 
 def test_shapes_are_described_in_order() -> None:
     assert describe_shapes(DEFAULTS) == "batch=64 dim=768"
+
+
+LINEAR = {"rows": 1024, "in_features": 32, "out_features": 64}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--in-features", "8", "--out-features=16"],
+        ["--in_features", "8", "--out_features=16"],
+        ["--in", "8", "--out=16"],  # as they were called before
+    ],
+)
+def test_an_axis_is_spelled_as_an_option(args: list[str]) -> None:
+    expected = {"rows": 1024, "in_features": 8, "out_features": 16}
+    assert parse_shapes(args, LINEAR) == expected
+
+
+def test_an_axis_that_is_called_out_is_meant_itself() -> None:
+    assert parse_shapes(["--out", "3"], {"out": 1, "out_features": 2}) == {
+        "out": 3,
+        "out_features": 2,
+    }
+
+
+def test_an_old_name_is_unknown_where_the_axis_is_not() -> None:
+    with pytest.raises(CaptureError, match="--in: this workload has --batch, --dim"):
+        parse_shapes(["--in", "32"], DEFAULTS)
+
+
+def test_a_sweep_takes_both_spellings() -> None:
+    points = parse_sweep(["in=8,16 out-features=64/in-features"], list(LINEAR), {})
+    assert points == (
+        {"in_features": 8, "out_features": 8},
+        {"in_features": 16, "out_features": 4},
+    )

@@ -35,7 +35,7 @@ def test_every_point_is_a_run_folder(tmp_path: Path) -> None:
     points = ["batch=2,n=1", "batch=2,n=3", "batch=4,n=1", "batch=4,n=3"]
     assert names == [*points, "sweep.csv", "sweep.json"]
     shapes = json.loads((folder / points[1] / "run.json").read_text())["shapes"]
-    assert shapes == {"batch": 2, "n": 3, "in": 2, "out": 2}
+    assert shapes == {"batch": 2, "n": 3, "in_features": 2, "out_features": 2}
 
 
 def test_json_and_csv_have_a_row_per_point_and_variant(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_the_table_and_the_chart_are_printed(
     out = capsys.readouterr().out
     heading, _, columns, *_ = out.splitlines()
     assert heading.startswith("partitioned-linear on cpu (")
-    assert heading.endswith("), bfloat16, batch=64 in=2 out=2")
+    assert heading.endswith("), float32, batch=64 in_features=2 out_features=2")
     assert columns.split() == ["n", *VARIANTS]
     assert "n = 3" in out
     assert "1.00x" in out

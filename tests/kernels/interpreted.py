@@ -9,7 +9,11 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -22,9 +26,9 @@ from torch.nn.functional import gelu
 from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from fusetui import kernels
-from fusetui.kernels import tiles
-from fusetui.kernels.geglu import geglu_projections, gelu_mul
-from fusetui.kernels.grouped_gemm import partitioned_linear
+from fusetui.kernels import tiles, tuning
+from fusetui.kernels.geglu import geglu_projections, gelu_mul, gradients, multiply, project
+from fusetui.kernels.grouped_gemm import grouped_gemm, partitioned_linear
 
 Function = Callable[..., Tensor]
 EXAMPLES = int(os.environ.get("FUSETUI_EXAMPLES", "30")) // 4
@@ -136,13 +140,168 @@ def grouped(
 
 
 def layouts() -> None:
-    """A product has the layout of its gate, and nothing has no product."""
+    """A product has the layout of its gate, and a single row has one too."""
     columns = torch.randn(9, 5).t()
     assert gelu_mul(columns, columns).stride() == columns.stride()
-    assert gelu_mul(torch.ones(0), torch.ones(0)).shape == (0,)
-    assert (
-        partitioned_linear(torch.ones(0, 2, 3), torch.ones(2, 4, 3), torch.ones(2, 4)).numel() == 0
-    )
+    row, weight = torch.randn(5), torch.randn(7, 5)
+    expected = geglu(row @ weight.t(), row @ weight.t())
+    torch.testing.assert_close(geglu_projections(row, weight, weight), expected)
+
+
+@dataclass(frozen=True)
+class Op:
+    """A public op, tensors that fit, and one of each shape that does not, by argument."""
+
+    call: Callable[..., object]
+    fitting: Mapping[str, Tensor]
+    wrong: Mapping[str, Tensor]
+
+
+def ones(*shape: int) -> Tensor:
+    return torch.ones(shape)
+
+
+OPS = (
+    Op(gelu_mul, {"gate": ones(4, 6), "up": ones(4, 6)}, {"up": ones(4, 5)}),
+    Op(multiply, {"gate": ones(4, 6), "up": ones(4, 6)}, {"up": ones(24)}),
+    Op(
+        gradients,
+        {"grad": ones(4, 6), "gate": ones(4, 6), "up": ones(4, 6)},
+        {"grad": ones(3, 6), "up": ones(4, 5)},
+    ),
+    Op(
+        geglu_projections,
+        {"x": ones(2, 4, 6), "gate_weight": ones(8, 6), "up_weight": ones(8, 6)},
+        {"x": ones(2, 4, 5), "gate_weight": ones(8, 7), "up_weight": ones(7, 6)},
+    ),
+    Op(
+        project,
+        {"x": ones(4, 6), "gate_weight": ones(8, 6), "up_weight": ones(8, 6)},
+        {"x": ones(4, 5), "gate_weight": ones(8, 6, 1), "up_weight": ones(9, 6)},
+    ),
+    Op(
+        partitioned_linear,
+        {"x": ones(4, 3, 6), "weight": ones(3, 5, 6), "bias": ones(3, 5)},
+        {"x": ones(4, 2, 6), "weight": ones(3, 5, 7), "bias": ones(3, 6)},
+    ),
+    Op(
+        grouped_gemm,
+        {"a": ones(3, 4, 6), "b": ones(3, 6, 5), "out": ones(3, 4, 5), "bias": ones(3, 5)},
+        {"a": ones(2, 4, 6), "b": ones(3, 7, 5), "out": ones(3, 4, 4), "bias": ones(3, 4)},
+    ),
+)
+
+
+def refused(op: Op, tensors: Mapping[str, Tensor], *said: str) -> None:
+    """The op raises ValueError, and says all of this."""
+    message = ""
+    try:
+        op.call(**tensors)
+    except ValueError as error:
+        message = str(error)
+    assert message, f"{op.call.__name__} took {tensors}"
+    assert all(text in message for text in said), message
+
+
+def refusals() -> None:
+    """What does not fit is refused: a kernel would read and write out of bounds."""
+    for op in OPS:
+        op.call(**op.fitting)
+        for name, tensor in op.wrong.items():
+            refused(op, {**op.fitting, name: tensor}, op.call.__name__)
+        for name, tensor in op.fitting.items():
+            narrow = {**op.fitting, name: tensor.to(torch.bfloat16)}
+            refused(op, narrow, "bfloat16", "one dtype")
+            elsewhere = {**op.fitting, name: tensor.to("meta")}
+            refused(op, elsewhere, "meta", "one device")
+        double = {name: tensor.double() for name, tensor in op.fitting.items()}
+        refused(op, double, "float64", "float32, bfloat16, float16")
+        empty = {name: tensor[:0] for name, tensor in op.fitting.items()}
+        refused(op, empty, "has no elements")
+
+
+def autocast() -> None:
+    """Under autocast a product has its dtype, gradients that of their inputs; and a pointwise op
+    the wider dtype of its two."""
+    x = torch.randn(5, 6, requires_grad=True)
+    weights = [torch.randn(8, 6, requires_grad=True) for _ in range(2)]
+    layers = [torch.randn(4, 3, 6), torch.randn(3, 5, 6), torch.randn(3, 5)]
+    layers = [tensor.requires_grad_() for tensor in layers]
+    with torch.autocast("cpu", torch.bfloat16):
+        activated = geglu_projections(x, *weights)
+        outputs = partitioned_linear(*layers)
+        mixed = gelu_mul(torch.ones(3), torch.ones(3, dtype=torch.bfloat16))
+    assert (activated.dtype, outputs.dtype) == (torch.bfloat16, torch.bfloat16)
+    assert mixed.dtype == torch.float32
+    (activated.sum() + outputs.sum()).backward()
+    for leaf in (x, *weights, *layers):
+        assert leaf.grad is not None
+        assert leaf.grad.dtype == torch.float32
+    exact = geglu(x @ weights[0].t(), x @ weights[1].t())
+    allowed = ALLOWED[torch.bfloat16] * float(exact.detach().abs().max())
+    assert (activated - exact).abs().max() <= allowed
+
+
+def few_rows() -> None:
+    """A tile is no higher than the rows need, for each GPU and dtype, and its result is right."""
+    for dtype, gpu in product(ALLOWED, ("sm_80", "sm_90", "sm_120", "gfx942", "gfx950")):
+        with patch.object(tiles, "architecture", lambda _, gpu=gpu: gpu):
+            for rows in (1, 16, 17, 40, 5000):
+                x = torch.empty(rows, 64, dtype=dtype)
+                largest = tiles.choose(tiles.TABLES.geglu, x)
+                tile = tiles.for_rows(largest, rows, x)
+                assert tile.m == min(largest.m, max(16, 1 << (rows - 1).bit_length()))
+                assert 1 <= tile.warps <= largest.warps
+            torch.manual_seed(rows)
+            x, gate, up = (torch.randn(n, 33).to(dtype) for n in (3, 20, 20))
+            expected = geglu(x.double() @ gate.double().t(), x.double() @ up.double().t())
+            got = geglu_projections(x, gate, up).double()
+            assert (got - expected).abs().max() <= ALLOWED[dtype] * expected.abs().max()
+
+
+def tuned() -> None:
+    """The fastest candidate is used and kept; one that fails is passed over; off by default."""
+    x, weight = torch.randn(40, 64), torch.randn(64, 64)
+    times: dict[tiles.Tile, float] = {}
+    near = {"rtol": 1e-4, "atol": 1e-4}
+
+    def timed(call: Callable[[], None]) -> float:
+        call()
+        return times.setdefault(used[-1], 100.0 - len(times))
+
+    used: list[tiles.Tile] = []
+    fastest = tuning.fastest
+
+    def watched(
+        found: Sequence[tiles.Tile], launch: tuning.Launch, timer: tuning.Timer
+    ) -> tiles.Tile:
+        def noted(tile: tiles.Tile) -> None:
+            used.append(tile)
+            if tile.warps == 2:
+                raise RuntimeError("out of registers")
+            launch(tile)
+
+        return fastest(found, noted, timer)
+
+    with TemporaryDirectory() as folder, patch.object(tuning, "bench", timed):
+        path = Path(folder, "choices.json")
+        expected = geglu(x @ weight.t(), x @ weight.t())
+        with patch.object(tuning, "fastest", watched):
+            geglu_projections(x, weight, weight)
+            assert not used
+            with patch.dict(os.environ, {tuning.VARIABLE: str(path)}):
+                torch.testing.assert_close(geglu_projections(x, weight, weight), expected, **near)
+                tried = len(used)
+                assert tried > 2
+                best = min(times, key=lambda tile: times[tile])
+                assert list(tuning.read(path.absolute()).values()) == [best]
+                tuning._known.clear()  # another process
+                torch.testing.assert_close(geglu_projections(x, weight, weight), expected, **near)
+                assert len(used) == tried
+                path.write_text("not JSON")
+                tuning._known.clear()
+                geglu_projections(x, weight, weight)
+                assert len(used) == 2 * tried
 
 
 def variants() -> None:
@@ -160,6 +319,10 @@ PROPERTIES = {
     "gemm": gemm,
     "grouped": grouped,
     "layouts": layouts,
+    "refusals": refusals,
+    "autocast": autocast,
+    "few-rows": few_rows,
+    "tuned": tuned,
     "variants": variants,
 }
 

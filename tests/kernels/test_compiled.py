@@ -20,8 +20,8 @@ CASES: Sequence[tuple[str, str, Mapping[str, int]]] = (
     ("mlp", "fused-gemm", {}),
     ("mlp", "fused-gemm", {"dim": 760, "hidden": 3001}),
     ("partitioned-linear", "fused", {}),
-    ("partitioned-linear", "fused", {"in": 253, "out": 8}),
-    ("partitioned-linear", "fused", {"in": 8, "batch": 65}),
+    ("partitioned-linear", "fused", {"in_features": 253, "out_features": 8}),
+    ("partitioned-linear", "fused", {"in_features": 8, "batch": 65}),
 )
 
 

@@ -57,13 +57,44 @@ def test_what_was_measured_stands_beside_what_was_predicted(tmp_path: Path) -> N
 def test_each_point_of_a_sweep_has_a_prediction() -> None:
     sweep = next(one for one in predictions.EXPERIMENTS if one.name == "paper-in")
     found = [(use.what, str(use.run)) for use in predictions.uses(sweep, "sm_80")]
-    assert found[2] == ("fused in=253", "paper-in/in=253/fused.json.gz")
+    assert found[2] == ("fused in_features=253", "paper-in/in_features=253/fused.json.gz")
     assert len(found) == 4
 
 
 def test_the_longer_of_arithmetic_and_traffic_counts() -> None:
     assert predictions.predicted_ns(predictions.Work(0, 10**9, 100), 100, DEVICE) == 10**6
     assert predictions.predicted_ns(predictions.Work(10**12, 10**9, 100), 100, DEVICE) == 10**7
+
+
+def test_a_prediction_says_what_it_assumes() -> None:
+    assert predictions.assumed(predictions.Work(0, 10**9, 100), DEVICE) == "1 TB/s"
+    assert predictions.assumed(predictions.Work(10**12, 10**9, 100), DEVICE) == "100 TFLOP/s"
+
+
+def test_the_range_is_between_what_is_attained_and_what_the_source_reached() -> None:
+    """Its GEMM of 190 us is slower than an A100 attains; its pointwise kernel is at the best."""
+    name = predictions.SOURCE_DEVICE
+    peak = predictions._peak(name, 108)
+    best, slow = predictions.best_case(peak), predictions.slow_end(peak)
+    gemm = predictions.Work(predictions.SOURCE_FLOP, 0, 1)
+    pointwise = predictions.Work(0, predictions.SOURCE_BYTES, 1)
+    assert best.teraflops["bf16"] == peak.teraflops["bf16"]
+    assert predictions.predicted_ns(gemm, 1, slow) == 190_000
+    assert predictions.predicted_ns(gemm, 1, best) < 190_000
+    assert predictions.predicted_ns(pointwise, 1, best) == 89_400
+    assert predictions.predicted_ns(pointwise, 1, slow) > 89_400
+    assert slow.gigabytes_per_s == peak.gigabytes_per_s
+
+
+def test_a_row_has_the_range_and_its_assumption(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = SimpleNamespace(registers=32, shared=0, warps=4)
+    monkeypatch.setattr(predictions, "compiled", lambda *_: code)
+    mlp = next(one for one in predictions.EXPERIMENTS if one.name == "mlp")
+    name = predictions.SOURCE_DEVICE
+    _, gemm = predictions.rows(mlp, name, *predictions.DEVICES[name], None)
+    assumes, best, slow = gemm[-3:]
+    assert assumes.endswith("TFLOP/s")
+    assert float(best.split()[0]) < float(slow.split()[0])
 
 
 def test_a_last_wave_takes_as_long_as_a_full_one() -> None:

@@ -23,6 +23,7 @@ from fusetui.analysis.questions.chain import (
 )
 from fusetui.analysis.questions.device_counters import DeviceCounter
 from fusetui.analysis.questions.launches import is_replay
+from fusetui.gpu.calls import meaning_of_call
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.row import describe, remarks
 from fusetui.text.cutting import clip
@@ -152,6 +153,8 @@ def details(side: Side, row: int, width: int, height: int, glyphs: Glyphs) -> li
     lines = [title(trace, row, width, glyphs), *name]
     ran = while_it_ran(trace, row, side.device_counters)
     facts = flow([*_facts(trace, row, glyphs), *ran], width)
+    if meaning := _meaning(trace, row):
+        facts = [*facts, *textwrap.wrap(meaning, max(20, width))]
     lines += [Said(text) for text in (*program, _origin(trace, row, glyphs), *facts)]
     return clipped(lines, width, height, glyphs.ellipsis)
 
@@ -184,6 +187,8 @@ def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
     for over in (*calls, *program.frames[:MOST_PROGRAM]):
         lines.append(Said(f"  {_name(trace, over)}   {duration(int(trace.dur[over]))}"))
     lines += map(Said, while_it_ran(trace, row, side.device_counters))
+    if meaning := _meaning(trace, row):
+        lines += [Said(line) for line in textwrap.wrap(meaning, max(20, width))]
     if missing := why_missing(trace):
         return [*lines, Said(""), Said(missing)]
     lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
@@ -194,6 +199,11 @@ def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
     if len(args) > MOST_LINES:
         lines.append(Said(f"  and {count(len(args) - MOST_LINES)} more"))
     return lines
+
+
+def _meaning(trace: Trace, row: int) -> str:
+    """What a call is for, where its name does not say it."""
+    return meaning_of_call(trace.name_of(row)) if trace.role[row] == Role.CALL else ""
 
 
 def while_it_ran(trace: Trace, row: int, counters: Sequence[DeviceCounter]) -> list[str]:

@@ -337,7 +337,7 @@ def run_capture(args: Namespace) -> int:
     given = {name: value for name, value in vars(args).items() if name in declared()}
     repeated = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
     options = Options(**(given | repeated), shapes=args.rest)
-    outcome = command.capture(args.workload, options, out=args.out)
+    outcome = command.capture(args.workload, options, out=args.out, prints_json=args.json)
     code = DONE if outcome.right and not outcome.failed else NO
     if outcome.failed:
         named = several(outcome.failed, 5)  # the table has already said why

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.serving.servers import Server, opened
 from tests.finding import find
+from tests.places import ROOT
 from tests.tui.conftest import mlp_events
 from tests.tui.explainable import training
 from tests.tui.prepared import explained
@@ -57,6 +58,17 @@ def test_a_replayed_kernel_says_where_it_was_captured(tmp_path: Path) -> None:
         line.startswith("captured by hipLaunchKernel ‹ aten::mm   launched") for line in lines
     )
     assert any("[4, 64] x [64, 64]" in line for line in lines)
+
+
+def test_a_query_of_occupancy_says_what_it_is_for() -> None:
+    """The call that a library makes before it launches a GEMM; a launch needs no explanation."""
+    trace = open_trace(str(ROOT / "sample_traces" / "lessons" / "mlp-eager.json.gz"))
+    text = " ".join(said(trace, "cudaOccupancyMax", height=8))
+    assert "how many blocks of its kernel fit on one multiprocessor" in text
+    assert "occupancy query" not in " ".join(said(trace, "cudaLaunchKernel", height=8))
+    row = int(find(trace, "cudaOccupancyMax")[0])
+    everything = all_details(app_opened(trace).side, row, 120, UNICODE)
+    assert any("occupancy query" in line.text for line in everything)
 
 
 def test_an_op_says_what_it_launched(mlp: Trace) -> None:
