@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import os
-<<<<<<< HEAD
 import pickle
-import platform
-import sys
-=======
->>>>>>> h/attach
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
