@@ -231,7 +231,7 @@ class FusetuiApp(Ending):
             self.do(partial(replace, size=size))
 
     def action_command_palette(self) -> None:
-        if not Palette.is_open(self):
+        if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id=PALETTE_ID))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:

@@ -40,6 +40,6 @@ def test_a_mark_across_two_chunks_is_found(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(trace_file, "CHUNK_BYTES", 64)
     for before in range(50, 66):
         file.write_text("{" + " " * before + '"cpu_op" "Input Dims"')
-        assert extras_in(file) == {"shapes"}
+        assert extras_in(file) == frozenset({"shapes"})
     file.write_text("{" + " " * 500)
     assert extras_in(file) is None

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from fusetui.trace import new_file as writing
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.new_file import new_file, replaced_file
 
@@ -44,7 +43,7 @@ def test_no_writer_follows_a_link_at_its_temporary_name(
     arguments: tuple[str, ...],
 ) -> None:
     """Even an attacker who guesses the random part of the name only makes the command fail."""
-    monkeypatch.setattr(writing.secrets, "token_hex", lambda _: "guessed")
+    monkeypatch.setattr("secrets.token_hex", lambda _: "guessed")
     target = arguments[-1].format(tmp_path / "out")
     os.symlink(precious, f"{target}.guessed.part")
     outcome = fusetui(*arguments[:-1], target)

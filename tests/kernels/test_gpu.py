@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from fusetui import kernels
-from fusetui.kernels.model import Shapes, Variant, Workload
+from fusetui.kernels.model import Variant, Workload
+from fusetui.kernels.outlines import Shapes
 
 torch = pytest.importorskip("torch", reason="the workloads are torch modules")
 pytestmark = [

@@ -34,8 +34,9 @@ async def test_two_quick_enters_leave_a_working_app(path: str, pause_ms: int, la
         assert app.state.page == "kernels"
 
 
+@pytest.mark.parametrize("attempt", range(5))
 async def test_two_quick_enters_run_a_command_once(
-    path: str, monkeypatch: pytest.MonkeyPatch
+    path: str, monkeypatch: pytest.MonkeyPatch, attempt: int
 ) -> None:
     async with opened([path]) as (app, pilot):
         performed: list[str] = []

@@ -14,7 +14,7 @@ from tests.analysis.diff.plants import Plant, each, put_launch, scale_kernel, st
 
 from fusetui.analysis.diff.model import RowKind
 from fusetui.analysis.diff.statistics import FEW_STEPS
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import Int32s, Rows
 from fusetui.trace.model.categories import Role
 
 PART = 40  # kernels in a row that are moved into a graph of their own
@@ -84,7 +84,7 @@ def _into_graph(editor: Editor, rows: Rows, *, everything: bool) -> None:
         kernel["args"].pop("External id", None)
 
 
-def _ops_of(subject: Subject, calls: Rows, everything: bool) -> list[int]:
+def _ops_of(subject: Subject, calls: Int32s | Rows, everything: bool) -> list[int]:
     """Ops, and frames of Python, all of whose launches are among these calls; with `everything`,
     all that begin between the first and the last of them too."""
     trace = subject.trace

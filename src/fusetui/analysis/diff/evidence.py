@@ -173,10 +173,10 @@ def _without_evidence(one: _Step, other: _Step) -> Int64s:
     doubtful = np.union1d(one.kernel[more.doubtful], other.kernel[more_too.doubtful])
     kernels = np.intersect1d(doubtful, in_both)
     counts = np.stack([one.count(kernels), other.count(kernels)])
-    kernels = kernels[counts.min(axis=0) >= AS_MANY * counts.max(axis=0)]
-    open_pieces = [step.kernel[of.doubtful] for step, of in ((one, more), (other, more_too))]
-    told = [int(np.isin(pieces, kernels).sum()) for pieces in open_pieces]
-    return kernels if sum(told) >= MOSTLY * sum(map(len, open_pieces)) else kernels[:0]
+    kernels = np.asarray(kernels[counts.min(axis=0) >= AS_MANY * counts.max(axis=0)])
+    doubtful_work = np.concatenate([one.kernel[more.doubtful], other.kernel[more_too.doubtful]])
+    explained = np.isin(doubtful_work, kernels).sum()
+    return kernels if explained >= MOSTLY * len(doubtful_work) else kernels[:0]
 
 
 class _Surplus(msgspec.Struct, frozen=True, eq=False):
