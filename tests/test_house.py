@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -17,7 +16,6 @@ from tests.sources import nodes
 
 FOLDERS = ("kernels", "capture", "trace", "tui", "sample_traces")
 DOOR = "cli"
-LONGEST = 400
 
 
 def files_of(folder: str) -> list[Path]:
@@ -32,12 +30,6 @@ def test_linked(folder: str) -> None:
     assert os.readlink(link) == f"../../{folder}"
     assert (ROOT / folder / "__init__.py").is_file()
     assert (ROOT / folder / "py.typed").is_file()
-
-
-@pytest.mark.parametrize("folder", [*FOLDERS, DOOR])
-def test_length(folder: str) -> None:
-    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in files_of(folder)}
-    assert not {path: length for path, length in lengths.items() if length > LONGEST}
 
 
 def shares(path: Path) -> Iterator[str]:
@@ -88,12 +80,3 @@ def test_three_files_print() -> None:
         "src/fusetui/commands/errors.py",
         "src/fusetui/report/streams.py",
     }
-
-
-def test_class_names_are_unique() -> None:
-    """A name that stands twice in the package means two things to its reader."""
-    paths = [path for folder in (*FOLDERS, DOOR) for path in files_of(folder)]
-    names = Counter(
-        node.name for path in paths for node in nodes(path) if isinstance(node, ast.ClassDef)
-    )
-    assert not [name for name, times in names.items() if times > 1]

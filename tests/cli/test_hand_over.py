@@ -32,7 +32,9 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     and a guess about `odd` is wrong."""
     calls: list[Call] = []
 
-    def capture(workload: str, options: Options, out: Path | None = None) -> RunOutcome:
+    def capture(
+        workload: str, options: Options, out: Path | None = None, *, prints_json: bool = False
+    ) -> RunOutcome:
         calls.append(Call(workload, options, out))
         if workload == "bad":
             raise CaptureError("There is no workload 'bad'.")

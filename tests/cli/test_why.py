@@ -357,7 +357,7 @@ def test_what_findings_are_worth(fusetui: Run) -> None:
 
 def test_what_findings_are_worth_together(fusetui: Run) -> None:
     found = fusetui("why", "lesson:mlp-eager", "--together", 3, "--json").json["together"]
-    assert found["findings"] == 1
+    assert found["findings"] == 2
     assert found["after_ns"] < found["before_ns"]
     assert "the first finding" not in fusetui("why", "lesson:mlp-eager").out
 

@@ -75,4 +75,4 @@ def test_words_that_are_not_used(word: str) -> None:
 def test_a_word_stands_once() -> None:
     words = [word for row in WORDS for word in row[0].split(", ")]
     assert len(words) == len(set(words))
-    assert 20 <= len(words) <= 45
+    assert 20 <= len(words) <= 60

@@ -66,7 +66,7 @@ def test_all_agree_on_what_communicates(name: str) -> None:
         ("flash_fwd_hdim64_bf16_sm80<Flash_fwd_kernel_traits<64, 128> >", "attention"),
         ("rotary_fwd_kv_kernel.kd", "rope"),
         ("triton_poi_fused_layer_norm_0", "elementwise"),
-        ("triton_red_fused_layer_norm_0", None),
+        ("triton_red_fused_layer_norm_0", "reduction"),
         ("ampere_sgemm_128x64_tn", "gemm"),
         ("frobnicate", None),
     ],

@@ -18,6 +18,8 @@ ON_AMD = f"{RECORD}, which has the kernels of AMD GPUs too"
 CONVERT = "convert it with Perfetto's trace_processor (trace_processor convert json IN OUT.json)"
 COMPILE_LOG = late(rb"[VDIWEC][01][0-9][0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]+ ")
 """The first words of a line that TORCH_LOGS or TORCH_TRACE writes (torch/_logging)."""
+LOG_LEVELS = (b"V", b"D", b"I", b"W", b"E", b"C")  # the first letter of such a line
+BLANKS = b" \t\r\n\xef\xbb\xbf"
 STACKS = late(rb"[^\n{}\[\]<>\0]{1,4096};[^\n\0]{1,65536} [0-9]+\r?(?:\n|\Z)")
 """The first line of Brendan Gregg's folded stacks, as export_stacks writes them."""
 TIMELINE = late(rb"\s*\[\s*\[\s*(?:-?[0-9]+\s*[,\]])")
@@ -43,8 +45,7 @@ def foreign(path: str, head: bytes) -> str | None:
 
     `head` is the first HEAD bytes of the document.
     """
-    start = head.lstrip(b" \t\r\n\xef\xbb\xbf")[:1]
-    if path.endswith(NSIGHT_SYSTEMS) and start not in (b"{", b"["):
+    if path.endswith(NSIGHT_SYSTEMS) and not _is_json(head):
         return f"{path} is {SYSTEMS[0]}: {SYSTEMS[1]}."
     known = (f"{path} is {what}: {instead}." for what, instead, is_one in FORMATS if is_one(head))
     return next(known, None)
@@ -123,11 +124,21 @@ def _varint(head: bytes, at: int) -> tuple[int, int]:
     return 0, at
 
 
-def _is_timeline_page(head: bytes) -> bool:
-    return _is_page(head) and b"GPU Memory Timeline HTML" in head[:4096]
+def _is_json(head: bytes) -> bool:
+    """Whether a document begins as JSON does; cheaper than a pattern, which every trace would
+    be compared with."""
+    return head.lstrip(BLANKS)[:1] in (b"{", b"[")
 
 
-def _is_page(head: bytes) -> bool:
+def _is_memory_timeline(head: bytes) -> bool:
+    return head.lstrip(BLANKS)[:1] == b"[" and TIMELINE.match(head) is not None
+
+
+def _is_timeline_document(head: bytes) -> bool:
+    return _is_html(head) and b"GPU Memory Timeline HTML" in head[:4096]
+
+
+def _is_html(head: bytes) -> bool:
     return head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html"))
 
 
@@ -231,22 +242,22 @@ FORMATS: tuple[ForeignFormat, ...] = (
     (
         "a log of torch.compile",
         "tlparse makes pages of it; for a timeline " + RECORD,
-        lambda head: COMPILE_LOG.match(head) is not None,
+        lambda head: head[:1] in LOG_LEVELS and COMPILE_LOG.match(head) is not None,
     ),
     (
         "a file of stacks (export_stacks)",
         f"it has sums without times, for a flame graph; {RECORD}",
-        lambda head: STACKS.match(head) is not None,
+        lambda head: not _is_json(head) and STACKS.match(head) is not None,
     ),
     (
         "a memory timeline of torch.profiler",
         "record a memory snapshot with torch.cuda.memory._dump_snapshot, which fusetui memory "
         "answers",
-        lambda head: TIMELINE.match(head) is not None or _is_timeline_page(head),
+        lambda head: _is_memory_timeline(head) or _is_timeline_document(head),
     ),
     (
         "a web page",
         "the download gave a page, perhaps one to log in, not the file",
-        _is_page,
+        _is_html,
     ),
 )

@@ -80,7 +80,7 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
     say(*notes)
 
 
-def run_rows(args: Namespace) -> int:
+def answer_rows(args: Namespace) -> int:
     """`steps` and `slices`: a table, or with --json a document with all rows. Raises as `show`."""
     if not args.json:
         return show(args)
@@ -91,7 +91,7 @@ def run_rows(args: Namespace) -> int:
     return code
 
 
-run_steps = run_slices = run_rows
+run_steps = run_slices = answer_rows
 
 
 def write_document(name: str, table: Table, trace: Trace) -> None:

@@ -78,7 +78,8 @@ def part(kernel: str) -> str:
     known = decode(kernel)
     if known is None or known.family == "unknown":
         return ""
-    if adds_up_parts(kernel) or known.op is None or _TRANSFORM.search(kernel):
+    is_transform = known.algo == "fft" or _TRANSFORM.search(kernel)  # to frequencies, or back
+    if adds_up_parts(kernel) or known.op is None or is_transform:
         return "helper"
     return "main" if known.op in _MAIN or _DOT.search(kernel) else known.op
 

@@ -20,9 +20,9 @@ from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.warming import (
     TIMES,
     Once,
-    StepExtents,
+    StepIntervals,
     slow_first_step,
-    step_extents,
+    step_intervals,
     warm_up,
 )
 from fusetui.text.patterns import late
@@ -96,7 +96,7 @@ class Facts:
     def steady(self) -> Facts:
         """These facts, or where the first step is much longer than the others, those of the GPU
         work after it: what the rules about kernels look at."""
-        times = self.step_extents
+        times = self.step_intervals
         if self.window or times is None or not slow_first_step(self.spans, times):
             return self
         begin_ns = int(times.end[0])
@@ -178,9 +178,9 @@ class Facts:
         return steps_of(self.trace)
 
     @cached_property
-    def step_extents(self) -> StepExtents | None:
-        """When each of these runs, as far as that is known; see warming.step_extents."""
-        return step_extents(self.trace, self.spans)
+    def step_intervals(self) -> StepIntervals | None:
+        """When each of these runs, as far as that is known; see warming.step_intervals."""
+        return step_intervals(self.trace, self.spans)
 
     @cached_property
     def warm_up(self) -> tuple[tuple[Once, Cover], ...]:
@@ -190,7 +190,7 @@ class Facts:
             kinds=self.accounts.kinds,
             launching=self.launching,
             spans=self.spans,
-            times=self.step_extents,
+            times=self.step_intervals,
             compiling=self.compiler_rows,
         )
 

@@ -45,7 +45,7 @@ class Once(msgspec.Struct, frozen=True, eq=False):
     end: Int64s
 
 
-class StepExtents(msgspec.Struct, frozen=True, eq=False):
+class StepIntervals(msgspec.Struct, frozen=True, eq=False):
     """When each step runs; ns of the file, shape [steps]."""
 
     start: Int64s
@@ -53,13 +53,13 @@ class StepExtents(msgspec.Struct, frozen=True, eq=False):
     by_work: bool  # up to the end of the GPU work that it launched, else as it was annotated
 
 
-def step_extents(trace: Trace, spans: Steps) -> StepExtents | None:
+def step_intervals(trace: Trace, spans: Steps) -> StepIntervals | None:
     """As annotated, if by time the steps hold at least half of the GPU's work (see
     model.steps_tell). Else they only enqueue it, and each lasts from the end of the work of those
     before it, or from its start if that is later, to the end of the work that it launched; the
     first from the start of its work. None where a step launched none that is known."""
     if not len(spans) or _hold_the_work(trace, spans):
-        return StepExtents(start=spans.start, end=spans.end, by_work=False)
+        return StepIntervals(start=spans.start, end=spans.end, by_work=False)
     called = by_launch_time(trace)
     last_ends = np.empty(len(spans), dtype=np.int64)
     for number, places in enumerate(spans.slices_of(called[1])):
@@ -71,7 +71,7 @@ def step_extents(trace: Trace, spans: Steps) -> StepExtents | None:
     first_work = called[0][spans.slices_of(called[1])[0]]
     before = np.append(trace.start[first_work].min(), end[:-1])
     start = np.maximum(spans.start, before)
-    return StepExtents(start=start, end=np.maximum(end, start), by_work=True)
+    return StepIntervals(start=start, end=np.maximum(end, start), by_work=True)
 
 
 def _hold_the_work(trace: Trace, spans: Steps) -> bool:
@@ -87,7 +87,7 @@ def _hold_the_work(trace: Trace, spans: Steps) -> bool:
     return 2 * inside_ns >= whole_ns
 
 
-def first_step(spans: Steps, times: StepExtents | None) -> tuple[int, float] | None:
+def first_step(spans: Steps, times: StepIntervals | None) -> tuple[int, float] | None:
     """The length of the first step and the median of the others (ns); None if there are too few, or
     if their work differs by design, as in a server."""
     if times is None or len(spans) < FEWEST or spans.are_of_server:
@@ -96,7 +96,7 @@ def first_step(spans: Steps, times: StepExtents | None) -> tuple[int, float] | N
     return int(length[0]), float(np.median(length[1:]))
 
 
-def slow_first_step(spans: Steps, times: StepExtents | None) -> bool:
+def slow_first_step(spans: Steps, times: StepIntervals | None) -> bool:
     found = first_step(spans, times)
     return found is not None and found[0] > SLOW_FIRST * found[1] > 0
 
@@ -136,7 +136,7 @@ def warm_up(
     kinds: NDArray[np.int8],
     launching: Flags,
     spans: Steps,
-    times: StepExtents | None,
+    times: StepIntervals | None,
     compiling: Rows,
 ) -> tuple[tuple[Once, Cover], ...]:
     """What happens once, and when on the threads that launch (`launching`: their tracks); disjoint.

@@ -134,7 +134,7 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
 
 
 def _first_step(facts: Facts) -> Iterator[Note]:
-    times = facts.step_extents
+    times = facts.step_intervals
     first, others = first_step(facts.spans, times) or (0, 0)
     if others and first >= SLOW_FIRST * others:
         until = ", up to the end of the work that it launches," if times and times.by_work else ""
