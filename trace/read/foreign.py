@@ -123,11 +123,11 @@ def _varint(head: bytes, at: int) -> tuple[int, int]:
     return 0, at
 
 
-def _is_timeline_page(head: bytes) -> bool:
-    return _is_page(head) and b"GPU Memory Timeline HTML" in head[:4096]
+def _is_timeline_in_html(head: bytes) -> bool:
+    return _is_html(head) and b"GPU Memory Timeline HTML" in head[:4096]
 
 
-def _is_page(head: bytes) -> bool:
+def _is_html(head: bytes) -> bool:
     return head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html"))
 
 
@@ -242,11 +242,11 @@ FORMATS: tuple[ForeignFormat, ...] = (
         "a memory timeline of torch.profiler",
         "record a memory snapshot with torch.cuda.memory._dump_snapshot, which fusetui memory "
         "answers",
-        lambda head: TIMELINE.match(head) is not None or _is_timeline_page(head),
+        lambda head: TIMELINE.match(head) is not None or _is_timeline_in_html(head),
     ),
     (
         "a web page",
         "the download gave a page, perhaps one to log in, not the file",
-        _is_page,
+        _is_html,
     ),
 )
