@@ -235,7 +235,7 @@ class Opened:
         figures = [
             plural(trace.recorded(), "slice"),
             plural(len(trace.gpu_rows), "GPU event"),
-            duration(trace.end_ns - trace.begin_ns),
+            duration(trace.span_ns),
             *([plural(len(told), "notice")] if told else []),
         ]
         return f"<fusetui trace {printable(trace.report.file)}: {', '.join(figures)}>"

@@ -39,6 +39,9 @@ class Layer(StrEnum):
 
 GPU_ROLES = (Role.KERNEL, Role.MEMCPY, Role.MEMSET)
 
+ROLES_ON_STREAMS = (*GPU_ROLES, Role.GPU_ANNOTATION)
+"""Roles of slices whose args may name another device or stream than their pid and tid do."""
+
 GRAPH_ANNOTATION = "graph_annotation"  # of rows that stand for annotations of graphs (joined.py)
 
 ROLES = {

@@ -106,6 +106,17 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return int(self.end[: self.recorded()].max()) if self.recorded() else 0
 
     @cached_property
+    def span_ns(self) -> int:
+        """From the first start to the last end of the slices of the file itself, without those
+        that the profiler wrote about itself: exporters of one profile place them differently. In a
+        file without other slices, the span of those; 0 in an empty trace."""
+        recorded = self.recorded()
+        of_program = np.flatnonzero(self.role[:recorded] != Role.PROFILER)
+        if not len(of_program):
+            return self.end_ns - self.begin_ns
+        return int(self.end[of_program].max() - self.start[of_program].min())
+
+    @cached_property
     def process_of_track(self) -> Int32s:
         """For each track the number of its process or device."""
         numbers: dict[Id, int] = {}

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Int32s, Int64s
-from fusetui.trace.model.categories import GPU_ROLES, role
+from fusetui.trace.model.categories import ROLES_ON_STREAMS, role
 from fusetui.trace.model.events import EVERYWHERE, NOWHERE
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, SliceColumns, Thread
@@ -175,7 +175,7 @@ class Gathering:
     ) -> Int32s:
         """The lane of each slice."""
         new = list(self._categories)[len(self._on_gpu) :]
-        self._on_gpu += [role(name) in GPU_ROLES for name in new]
+        self._on_gpu += [role(name) in ROLES_ON_STREAMS for name in new]
         on_gpu = np.array(self._on_gpu, np.bool_)[category]
         devices: Iterable[int | None] = repeat(None)
         tids = [event.tid for event in slices]

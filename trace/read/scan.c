@@ -514,7 +514,7 @@ static int32_t lane_of(Columns *columns, const Event *event, int on_gpu) {
     return kept_number(&columns->lanes, (Span){(char *)&lane, sizeof lane});
 }
 
-/* Whether this category is one of work on a GPU, which Python says once for each. */
+/* Whether events of this category are on a stream of a GPU, which Python says once for each. */
 static int is_on_gpu(Columns *columns, int32_t category, PyObject *ask) {
     Span name = columns->categories.spans[category];
     if (!grown((void **)&columns->on_gpu, columns->categories.count, 1)) return FAILED;

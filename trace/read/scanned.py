@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Floats, Int32s, Int64s
-from fusetui.trace.model.categories import GPU_ROLES, role
+from fusetui.trace.model.categories import ROLES_ON_STREAMS, role
 from fusetui.trace.model.events import EVERYWHERE, NOWHERE, Numbered, Stretch, Text
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label
@@ -89,7 +89,7 @@ def _listed(texts: Sequence[bytes], quote: bytes = b"") -> bytes:
 
 
 def _on_gpu(category: bytes) -> bool:
-    return role(category.decode("utf-8", "replace")) in GPU_ROLES
+    return role(category.decode("utf-8", "replace")) in ROLES_ON_STREAMS
 
 
 def _labels(texts: Sequence[bytes], said: Int32s) -> tuple[Label, ...]:

@@ -46,7 +46,7 @@ def parts(trace: Trace) -> list[str]:
         *_doubts(trace),
         clip(names, DEVICES, "..."),
         plural(len(found), "step") if len(found) else "",
-        duration(trace.end_ns - trace.begin_ns),
+        duration(trace.span_ns),
         _busy(trace) if on_gpu and whole else "",
         f"looks like a secret: {printable(several(secrets, 2))}" if secrets else "",
         plural(trace.recorded(), "slice"),

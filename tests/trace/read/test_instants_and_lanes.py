@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fusetui.analysis.questions.summary import summary
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cut import part_of, texts_of
 from fusetui.trace.layout.counters import counters
@@ -92,11 +93,30 @@ def test_work_on_a_lane_for_display_ran_on_its_own_stream(opened: Open) -> None:
         kernel(18, 29, annotated_stream=60),
     ]
     note = {**kernel(0, 60), "cat": "gpu_user_annotation", "name": "attention"}
-    trace = opened([*events, note])
+    moved = {**kernel(6, 61, original_stream=13), "cat": "gpu_user_annotation", "name": "mlp"}
+    trace = opened([*events, note, moved])
     streams = {track.tid: len(track) for track in trace.tracks if track.layer is Layer.STREAM}
     assert streams == {13: 3, 29: 1}
-    annotations = [track.tid for track in trace.tracks if track.layer is Layer.GPU_ANNOTATIONS]
-    assert annotations == [60]
+    annotations = {track.tid for track in trace.tracks if track.layer is Layer.GPU_ANNOTATIONS}
+    assert annotations == {13, 60}
+
+
+def test_the_slice_of_the_profiler_itself_adds_nothing_to_the_span(opened: Open) -> None:
+    around = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans"}
+    native = opened(
+        [op(10, 5), op(20, 5), {**around, "tid": "PyTorch Profiler", "ts": 3, "dur": 23}]
+    )
+    python = opened(
+        [op(10, 5), op(20, 5), {**around, "tid": "PyTorch Profiler", "ts": 10, "dur": 99}]
+    )
+    assert summary(native).span_ns == summary(python).span_ns == 15_000
+    assert len(native) == len(python) == 3  # it is a slice like others nevertheless
+
+
+def test_the_slice_of_the_profiler_is_the_span_of_a_file_without_others(opened: Open) -> None:
+    around = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": 0}
+    assert summary(opened([{**around, "ts": 3, "dur": 23}])).span_ns == 23_000
+    assert summary(opened([])).span_ns == 0
 
 
 def test_a_stream_that_is_no_number_says_nothing(opened: Open) -> None:
@@ -129,3 +149,4 @@ def test_both_exporters_of_torch_write_the_same_profile(tmp_path: Path) -> None:
         assert native.report.phases[phase] == python.report.phases[phase]
     values = [[one.value.tolist() for one in counters(trace)] for trace in (native, python)]
     assert values[0] == values[1]
+    assert summary(native).span_ns == summary(python).span_ns

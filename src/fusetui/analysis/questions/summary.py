@@ -92,7 +92,7 @@ def summary(trace: Trace) -> Summary:
         negative_launch_delays=report.negative_delays,
         negative_durations=report.negative_durations,
         base_ns=str(trace.begin_ns),
-        span_ns=trace.end_ns - trace.begin_ns,
+        span_ns=trace.span_ns,
         **{f"gpu_{name}": ns for name, ns in msgspec.structs.asdict(gpu_times(trace)).items()},
         devices=device_names(trace),
         tracks=_tracks(trace),
