@@ -98,12 +98,15 @@ def column_table(found: ColumnTable, most: int) -> str:
         columns.append(told if column.kind == "text" else [*map(Figure, told, column.to_list())])
     size = plural(len(found), "row")
     of = f"the first {len(shown)} of {size}" if len(shown) < len(found) else size
-    return table(f"{found.name}: {of}", heads, zip(*columns, strict=True))
+    said = "".join(f'<p class="faint">{text(sentence)}</p>' for sentence in found.left_out)
+    return table(f"{found.name}: {of}", heads, zip(*columns, strict=True)) + said
 
 
 def _head(head: ColumnHead) -> str:
     title = f' title="{text(head.meaning)}"' if head.meaning else ""
     kind = ' class="figure"' if head.figures else ""
+    if not head.title:  # a button without a name could not be told from others
+        return f"<td{kind}></td>"
     return f'<th scope="col"{kind}{title}><button type="button">{text(head.title)}</button></th>'
 
 
