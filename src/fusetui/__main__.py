@@ -4,13 +4,13 @@ It imports next to nothing before Ctrl+C has its plain effect: until a command c
 itself, the signal ends the process without a traceback.
 """
 
-import signal
+import _signal  # type: ignore[import-not-found]  # what signal is made of, without its enums
 
 
 def script() -> None:
     """Carries out the command line of this process, and exits."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     from fusetui import cli
 
     cli.script()
