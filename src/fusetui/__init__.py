@@ -4,8 +4,6 @@
 when one of them is first used. `__init__.pyi` lists them for type checkers.
 """
 
-from importlib import import_module
-
 __version__ = "0.1.0"
 
 
@@ -21,4 +19,6 @@ FUNCTIONS = ("decode", "open", "ranks")
 def __getattr__(name: str) -> object:
     if name not in (*NAMES, *FUNCTIONS):
         raise AttributeError(f"module 'fusetui' has no attribute {name!r}")
+    from importlib import import_module  # the command line does without it at first
+
     return getattr(import_module("fusetui.api"), name)

@@ -38,8 +38,9 @@ def code_of(interrupt: KeyboardInterrupt) -> int:
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """Within the block the first of these signals raises Ended, unless it was ignored (nohup).
-    Further ones are then ignored, so that they do not interrupt the clean-up, which a thread
+    """Within the block SIGINT raises KeyboardInterrupt and the first of the other signals raises
+    Ended, unless it was ignored (nohup); one that comes during an import waits for its end. Further
+    ones of the others are then ignored, so that they do not interrupt the clean-up, which a thread
     bounds: somebody may have caught Ended, or wait for a terminal that is gone.
 
     In a process that was forked within the block they have their default effect.
@@ -48,28 +49,34 @@ def ending() -> Iterator[None]:
         yield
         return
     owner = os.getpid()
-    ours = [number for number in numbers_of(ENDING) if signal.getsignal(number) is signal.SIG_DFL]
-    waiting: list[int] = []  # signals that came during an import
+    plain = (signal.SIG_DFL, signal.default_int_handler)
+    named = numbers_of(("SIGINT", *ENDING))
+    ours = [number for number in named if signal.getsignal(number) in plain]
+    waiting: set[int] = set()  # signals that came during an import
     timers: list[threading.Timer] = []
 
     def end(number: int, frame: FrameType | None) -> None:
         if os.getpid() != owner:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        elif _is_importing(frame):
-            waiting.append(number)
+            return
+        if _is_importing(frame):
+            waiting.add(number)
             timers.append(_after(AGAIN, os.kill, owner, number))
-        else:
-            for other in ours:
-                signal.signal(other, signal.SIG_IGN)
-            timers.append(_after(TIDYING, os._exit, ENDED + number))
-            raise Ended(number)
+            return
+        waiting.discard(number)
+        if number == signal.SIGINT:  # a prompt may catch it and go on
+            raise KeyboardInterrupt
+        for other in ours:
+            signal.signal(other, signal.SIG_IGN)
+        timers.append(_after(TIDYING, os._exit, ENDED + number))
+        raise Ended(number)
 
     with handled(ours, end):
         try:
             yield
             if waiting:
-                raise Ended(waiting[0])
+                raise Ended(min(waiting))
         finally:
             for timer in timers:
                 timer.cancel()

@@ -161,19 +161,62 @@ def test_what_was_begun_is_tidied_up() -> None:
     assert signals.code_of(raised.value) == 128 + signal.SIGTERM
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_an_import_waits_for_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """A module written in C may crash when an exception is raised while it is set up."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "ends", [], raising=False)
     (tmp_path / "module_that_is_interrupted.py").write_text(
-        "import os, signal, sys\nos.kill(os.getpid(), signal.SIGTERM)\nsys.ends.append('whole')\n"
+        f"import os, sys\nos.kill(os.getpid(), {number:d})\nsys.ends.append('whole')\n"
     )
+    monkeypatch.delitem(sys.modules, "module_that_is_interrupted", raising=False)
     with pytest.raises(KeyboardInterrupt) as raised, signals.ending():
         import_module("module_that_is_interrupted")
-    assert signals.code_of(raised.value) == 128 + signal.SIGTERM
+    assert signals.code_of(raised.value) == 128 + number
     assert vars(sys)["ends"] == ["whole"]
+
+
+def test_a_prompt_may_catch_each_ctrl_c() -> None:
+    """It neither ignores the next one nor ends the process at the end of the block."""
+    caught = 0
+    with signals.ending():
+        for _ in range(3):
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                caught += 1
+    assert caught == 3
+
+
+IMPORTING = """
+import os, signal, sys
+
+class Interrupting:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == "fusetui.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, {before})
+sys.meta_path.insert(0, Interrupting)
+sys.argv = ["fusetui", "--version"]
+from fusetui.__main__ import script
+script()
+"""
+
+
+@pytest.mark.parametrize("before", ["signal.default_int_handler", "signal.SIG_IGN"])
+def test_ctrl_c_before_there_is_a_command(before: str) -> None:
+    """It ends the process without a word, unless it is ignored."""
+    program = IMPORTING.format(before=before)
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, check=False, timeout=LATE
+    )
+    is_ignored = before == "signal.SIG_IGN"
+    assert (run.returncode, run.stderr) == (0 if is_ignored else -signal.SIGINT, b"")
+    assert run.stdout.startswith(b"fusetui ") == is_ignored
 
 
 def test_a_clean_up_has_a_bound() -> None:

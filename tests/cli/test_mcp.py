@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -19,11 +19,13 @@ from tests.cli.conftest import Result
 import fusetui as ft
 from fusetui.arguments import KERNELS_BY, OPS_BY
 from fusetui.commands.agents import opened
-from fusetui.commands.agents.answers import CHARACTERS, WITH_TRACES, Answerer
+from fusetui.commands.agents.answers import CHARACTERS, WITH_TRACES, Answerer, text_of
 from fusetui.commands.agents.opened import NOT_JOINED, TRACES, Folders, Opener
-from fusetui.commands.agents.tools import DATA, LEAST
+from fusetui.commands.agents.tools import DATA, LEAST, MOST_TOKENS
+from fusetui.tables import sql_process
 from fusetui.text.printable import is_printable
 from fusetui.trace.load import open_trace
+from fusetui.trace.read.workers import started
 
 LESSON, OTHER = "lesson:mlp-eager", "lesson:mlp-compiled"
 ONE = {"trace": LESSON}
@@ -31,13 +33,42 @@ CALLS: Mapping[str, dict[str, Any]] = {
     "traces": {},
     **dict.fromkeys(("open", "why", "kernels", "ops", "gaps", "modules"), ONE),
     "table": ONE | {"table": "slices"},
+    "slice": ONE | {"row": 20},
     "sql": ONE | {"query": "select * from slices order by row;"},
     "diff": {"a": LESSON, "b": OTHER},
+    "whatif": ONE | {"changes": ["family:gemm x0.5"]},
+    "path": ONE,
+    "memory": {"trace": "memory.json"},
+    "ranks": {"traces": ["ranks"]},
+    "serving": ONE,
+    "check": ONE | {"expect": "gemm=9 kernels=15"},
     "decode": {"names": ["ampere_sgemm_32x32_tn", "unknown"] * 20},
 }
-ITEMS = {"traces": "traces", "open": "steps", "why": "findings", "decode": "names"}
-LITTLE = {"diff": 1700, "kernels": 800, "ops": 500}
+ITEMS = {
+    "traces": "traces",
+    "open": "steps",
+    "why": "findings",
+    "slice": "args",
+    "whatif": "steps",
+    "path": "rows",
+    "memory": "rows",
+    "ranks": "ranks",
+    "serving": "steps",
+    "check": "guesses",
+    "decode": "names",
+}
+LITTLE = {
+    "diff": 1700,
+    "kernels": 800,
+    "ops": 500,
+    "whatif": 1500,
+    "path": 2000,
+    "memory": 1500,
+    "ranks": 2500,
+}
 """Tokens that do not hold the whole answer."""
+SHORT = ("open", "modules", "slice", "whatif", "memory", "ranks", "serving", "check", "path")
+"""Tools of whose answer all fits in that."""
 BARE = '{"traceEvents": [{"ph": "X", "name": "a", "ts": 0, "dur": 1, "pid": 1, "tid": 1}]}'
 INITIALIZE = {
     "jsonrpc": "2.0",
@@ -52,12 +83,31 @@ INITIALIZE = {
 Ask = Callable[..., Any]
 
 
+def memory_events() -> Iterator[dict[str, Any]]:
+    """An op, and what it allocates."""
+    yield {"ph": "X", "name": "aten::empty", "cat": "cpu_op", "ts": 0, "dur": 9, "pid": 1, "tid": 1}
+    for number in (1, 2):
+        args = {"Device Type": 1, "Device Id": 0, "Addr": 4096 * number, "Bytes": 512}
+        args |= {"Total Allocated": 512 * number, "Total Reserved": 2048}
+        event = {"ph": "i", "s": "t", "name": "[memory]", "cat": "cpu_instant_event"}
+        yield event | {"ts": number, "pid": 1, "tid": 1, "args": args}
+
+
+def write_rank(path: Path, rank: int) -> None:
+    kernel = {"ph": "X", "name": "gemm", "cat": "kernel", "ts": 1, "dur": 5, "pid": 0, "tid": 7}
+    about = {"rank": rank, "world_size": 2}
+    path.write_text(json.dumps({"distributedInfo": about, "traceEvents": [kernel]}))
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """An allowed folder; beside it lies a trace that is not."""
-    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "ranks").mkdir(parents=True)
     for place in ("mine/one.json", "secret.json"):
         (tmp_path / place).write_text(BARE)
+    (tmp_path / "mine" / "memory.json").write_text(json.dumps({"traceEvents": [*memory_events()]}))
+    for rank in (0, 1):
+        write_rank(tmp_path / "mine" / "ranks" / f"rank{rank}.json", rank)
     return tmp_path / "mine"
 
 
@@ -126,7 +176,7 @@ async def test_over_standard_streams(folder: Path) -> None:
         for one in tools:
             assert DATA in one.description
             assert one.annotations.read_only_hint
-            assert one.input_schema["type"] == one.output_schema["type"] == "object"
+            assert one.input_schema["type"] == "object"
             await page(client, one.name, **CALLS[one.name])
         assert "outside the folders" in await told(client, "open", trace="../secret.json")
 
@@ -179,14 +229,14 @@ def test_nobody_reads() -> None:
 async def test_pages_together_are_the_whole(client: Any, folder: Path, name: str) -> None:
     for number in range(40):
         (folder / f"{number:02}-{'long' * 8}.json").write_text(BARE)
-    asked = CALLS[name] | ({} if name in ("diff", "sql", *ITEMS) else {"columns": "*"})
+    asked = CALLS[name] | ({} if name in ("diff", "sql", "slice", *ITEMS) else {"columns": "*"})
     asked |= {"by": "shape"} if name == "ops" else {}
     async with client:
         once, one = await whole(client, name, **asked, max_tokens=100_000)
         parts, several = await whole(client, name, **asked, max_tokens=LITTLE.get(name, 600))
     assert parts == once
     assert one == 1
-    assert several > 1 or name in ("open", "modules")
+    assert several > 1 or name in SHORT
 
 
 async def test_figures_are_those_of_the_api(client: Any) -> None:
@@ -198,7 +248,7 @@ async def test_figures_are_those_of_the_api(client: Any) -> None:
         asked = dict(
             where="kind = kernel and dur > 180us", sort="dur_ns", columns="row, dur_ns,row"
         )
-        rows, _ = await whole(client, "table", **CALLS["table"], **asked, top=4)
+        rows = (await page(client, "table", **CALLS["table"], **asked, top=4))["rows"]
         chosen = trace.slices.where(asked["where"]).sort("dur_ns").top(4)
         assert rows == [[one["row"], one["dur_ns"]] for one in chosen]
         why = await page(client, "why", **ONE)
@@ -227,9 +277,43 @@ async def test_sql(client: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -
             "select * from range(200000)": "The query has more than 100,000 rows",
         }.items():
             assert (await told(client, "sql", **ONE, query=wrong)).startswith(sentence)
-        monkeypatch.setattr("fusetui.commands.agents.answers.PATIENCE", 0.5)
-        forever = "select count(*) from range(1000000) a, range(1000000) b where a.range > b.range"
-        assert "nterrupt" in await told(client, "sql", **ONE, query=forever)
+        monkeypatch.setattr("fusetui.commands.agents.answers.PATIENCE", 3.0)
+        for endless in (FOREVER, DEAF):
+            assert "takes longer than 3 s" in await told(client, "sql", **ONE, query=endless)
+
+
+FOREVER = "select count(*) from range(1000000) a, range(1000000) b where a.range > b.range"
+DEAF = "select length(repeat(repeat('abcdefgh', 100000000), 30))"
+"""A function of one value, which does not look for an interrupt."""
+
+
+async def test_a_query_that_is_cancelled_frees_the_server(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are answered while it runs, and its process is gone after it."""
+    pytest.importorskip("duckdb", reason="SQL needs it")
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def noted(code: str, **streams: Any) -> subprocess.Popen[bytes]:
+        begun.append(started(code, **streams))
+        return begun[-1]
+
+    monkeypatch.setattr(sql_process, "started", noted)
+    monkeypatch.setattr("fusetui.commands.agents.answers.PATIENCE", 600.0)
+    monkeypatch.setattr("fusetui.commands.agents.answers.QUERIES_AT_ONCE", 1)
+    async with client:
+        queries = [
+            asyncio.ensure_future(client.call_tool("sql", ONE | {"query": FOREVER}))
+            for _ in range(3)
+        ]
+        while not begun:
+            await asyncio.sleep(0.01)
+        assert (await page(client, "open", **ONE))["figures"]["slices"]
+        for query in queries:
+            query.cancel()
+        rows, _ = await whole(client, "sql", **ONE, query="select 42")
+        assert rows == [[42]]
+    assert all(process.poll() is not None for process in begun)
 
 
 async def test_groups_have_columns_of_their_own(client: Any) -> None:
@@ -321,7 +405,13 @@ async def test_a_link_within_the_folders_is_followed(client: Any, folder: Path) 
     async with client:
         assert (await page(client, "open", trace=str(folder / "again.json")))["figures"]["slices"]
         found = await page(client, "traces")
-    assert [one["trace"] for one in found["traces"] if one["bytes"]] == ["again.json", "one.json"]
+    assert [one["trace"] for one in found["traces"] if one["bytes"]] == [
+        "again.json",
+        "memory.json",
+        "one.json",
+        "ranks/rank0.json",
+        "ranks/rank1.json",
+    ]
 
 
 BAD_CALLS: Mapping[str, dict[str, Any]] = {
@@ -484,3 +574,132 @@ def test_what_it_needs(fusetui: Callable[..., Result], monkeypatch: pytest.Monke
     assert found.sentence == "--allow nowhere: this is no folder."
     monkeypatch.setitem(sys.modules, "mcp.server", None)
     assert fusetui("mcp").sentence == "fusetui mcp needs mcp: pip install 'fusetui[mcp]'."
+
+
+async def test_total_is_what_exists(client: Any) -> None:
+    """Not what `top` shows; and where nothing was asked for, it is what is shown."""
+    async with client:
+        every = await page(client, "kernels", **ONE)
+        some = await page(client, "kernels", **ONE, top=2)
+        assert some["total"] == every["total"] > len(some["rows"]) == 2
+        assert some["cursor"] is None
+        gemms = await page(client, "kernels", **ONE, where="family = gemm", top=1)
+        assert len(gemms["rows"]) == 1 < gemms["total"] < every["total"]
+
+
+def test_all_tools_together_are_short() -> None:
+    from fusetui.commands.agents.server import tool_definitions
+
+    tools = [one.model_dump(by_alias=True, exclude_none=True) for one in tool_definitions()]
+    assert len(text_of(tools)) / CHARACTERS <= MOST_TOKENS
+    assert all(one["description"] for one in tools)
+
+
+async def test_answers_are_those_of_the_commands(
+    client: Any, fusetui: Callable[..., Result], folder: Path
+) -> None:
+    async with client:
+        found = await page(client, "whatif", **CALLS["whatif"])
+        said = fusetui("whatif", LESSON, "family:gemm x0.5", "--json").json
+        assert (found["saved_ns"], len(found["steps"])) == (said["saved_ns"], len(said["steps"]))
+        found = await page(client, "path", **ONE)
+        said = fusetui("path", LESSON, "--json").json
+        assert (found["span_ns"], found["rows"]) == (said["span_ns"], said["rows"])
+        found = await page(client, "memory", **CALLS["memory"])
+        (device,) = fusetui("memory", str(folder / "memory.json"), "--json").json["devices"]
+        assert found["devices"][0]["peak_allocated_bytes"] == device["peak_allocated_bytes"] == 1024
+        assert sum(row["bytes"] for row in found["rows"]) == 1024
+        found = await page(client, "ranks", **CALLS["ranks"])
+        said = fusetui("ranks", str(folder / "ranks"), "--json").json
+        assert [row["rank"] for row in found["ranks"]] == [row["rank"] for row in said["ranks"]]
+        assert {row["path"] for row in found["ranks"]} == {"ranks/rank0.json", "ranks/rank1.json"}
+        found = await page(client, "check", **CALLS["check"])
+        said = fusetui("check", LESSON, "--expect", CALLS["check"]["expect"], "--json").json
+        assert (found["right"], found["guesses"]) == (said["right"], said["guesses"])
+        found = await page(client, "serving", **ONE)
+        assert len(found["steps"]) == len(fusetui("serving", LESSON, "--json").json["steps"])
+
+
+async def test_the_args_of_a_slice(client: Any, folder: Path) -> None:
+    args = {"shape": [1, 2], "large": 2**70, "text": "\x1b"}
+    (folder / "args.json").write_text(BARE.replace('"pid"', f'"args": {json.dumps(args)}, "pid"'))
+    async with client:
+        found = await page(client, "slice", trace="args.json", row=0)
+        assert found["slice"]["name"] == "a"
+        assert {one["name"]: one["value"] for one in found["args"]} == {
+            "shape": [1, 2],
+            "large": str(2**70),
+            "text": "\\x1b",
+        }
+        assert "has no row 1, only 0 to 0" in await told(client, "slice", trace="args.json", row=1)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("memory", {"trace": "../secret.json"}),
+        ("ranks", {"traces": [".."]}),
+        ("ranks", {"traces": ["../secret.json"]}),
+        ("ranks", {"traces": ["https://127.0.0.1/x.json"]}),
+        ("serving", {"trace": LESSON, "model_config": "../secret.json"}),
+    ],
+)
+async def test_no_tool_reads_elsewhere(client: Any, tool: str, arguments: dict[str, Any]) -> None:
+    async with client:
+        sentence = await told(client, tool, **arguments)
+    assert "is outside the folders" in sentence or "is a URL" in sentence
+
+
+async def test_no_link_leads_ranks_out_of_the_folders(client: Any, folder: Path) -> None:
+    write_rank(folder.parent / "rank2.json", 2)
+    (folder / "ranks" / "rank2.json").symlink_to(folder.parent / "rank2.json")
+    async with client:
+        found = await page(client, "ranks", traces=["ranks"])
+    assert sorted(row["rank"] for row in found["ranks"]) == [0, 1]
+
+
+async def test_what_modules_leave_out_is_among_the_notes(
+    client: Any, folder: Path, event: Callable[..., dict[str, Any]]
+) -> None:
+    events = [
+        event("part", 0, 9, cat="user_annotation"),
+        event("outside", 40, 6, cat="kernel", pid=0, tid=7),
+    ]
+    (folder / "outside.json").write_text(json.dumps({"traceEvents": events}))
+    said = "6 us of GPU time (100 %, 1 kernel) without a recorded launch"
+    query = {"trace": "outside.json", "query": "select sum(gpu_ns) from modules"}
+    async with client:
+        assert said in (await page(client, "modules", trace="outside.json"))["notes"]
+        assert said not in (await page(client, "kernels", trace="outside.json"))["notes"]
+        assert said in (await page(client, "sql", **query))["notes"]
+
+
+@pytest.mark.parametrize("tool", ["kernels", "sql", "decode", "\ud800"])
+async def test_a_lone_surrogate_gets_a_sentence(client: Any, tool: str) -> None:
+    where = {"sql": "query", "decode": "names"}.get(tool, "where")
+    asked = {where: ["\udfff"] if tool == "decode" else "\ud800"}
+    with pytest.raises(ft.Error, match="lone surrogate"):
+        Answerer(["."]).call(tool, asked)
+
+
+def test_a_line_with_a_lone_surrogate_is_answered(folder: Path) -> None:
+    ask = {"jsonrpc": "2.0", "method": "tools/call"}
+    note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    names = ("\ud800.json", "\\ud800.json", "\U0001f600.json")
+    calls = [
+        ask | {"id": n, "params": {"name": "open", "arguments": {"trace": name}}}
+        for n, name in enumerate(names, 2)
+    ]
+    asked = "".join(f"{json.dumps(line)}\n" for line in (INITIALIZE, note, *calls))
+    with subprocess.Popen(
+        server(), cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdin
+        assert run.stdout
+        run.stdin.write(asked)
+        run.stdin.flush()
+        answers = [json.loads(run.stdout.readline()) for _ in range(4)]
+        run.communicate(timeout=20)
+    said = {one["id"]: one["result"]["content"][0]["text"] for one in answers[1:]}
+    assert "lone surrogate" in said[2]
+    assert all("is no file" in said[n] for n in (3, 4))

@@ -34,6 +34,8 @@ ELEMENTS = [
     "style",
     "body",
     "header",
+    "nav",
+    "a",
     "h1",
     "h2",
     "h3",
@@ -165,7 +167,7 @@ def test_the_changes_are_those_of_json(fusetui: Run, tmp_path: Path) -> None:
     assert rows[-1]["change"] == diff["accounting"]["step_ns"]
     added = [row["change"] for row in rows[:-1] if "CPU: " not in row["what"]]
     assert sum(added) == diff["accounting"]["step_ns"]
-    sides = {row[""]: (row["A"], row["B"]) for row in page.rows("Both sides")}
+    sides = {row["figure"]: (row["A"], row["B"]) for row in page.rows("Both sides")}
     assert sides["a step"] == (diff["step_ns"]["a"], diff["step_ns"]["b"])
     for name, what in (("busy_ns", "busy"), ("idle_ns", "idle"), ("cpu_ns", "CPU")):
         assert sides[what] == tuple(diff["sides"][side][name] for side in "ab")
@@ -203,7 +205,9 @@ def test_a_name_is_nothing_but_text(fusetui: Run, tmp_path: Path) -> None:
     script = asset("page.js")
     assert f"<script>{script}</script>" in text
     names = {name for _, attributes in page.elements for name in attributes}
-    assert not names & {"src", "href", "style", "srcset", "action", "xlink:href"}
+    assert not names & {"src", "style", "srcset", "action", "xlink:href"}
+    links = [attributes["href"] for _, attributes in page.elements if "href" in attributes]
+    assert all(str(link).startswith("#") for link in links)
     assert not [name for name in names if name.startswith("on")]
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     own = b64encode(sha256(script.encode()).digest()).decode()
@@ -234,6 +238,60 @@ def test_a_reader_of_screens_finds_its_way(fusetui: Run, tmp_path: Path) -> None
     levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
     assert max(b - a for a, b in pairwise(levels)) <= 1
+
+
+@pytest.mark.parametrize("names", [(EAGER,), (EAGER, COMPILED)])
+def test_its_contents_lead_to_every_heading(
+    fusetui: Run, tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    page = Page(reported(fusetui, tmp_path, *names))
+    links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
+    anchors = [attributes["id"] for tag, attributes in page.elements if tag in ("h2", "h3")]
+    assert links == [f"#{anchor}" for anchor in anchors]
+    assert len({*links}) == len(links) > len(names)
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len({*ids}) == len(ids)
+
+
+def test_every_button_and_head_has_a_name(fusetui: Run, tmp_path: Path) -> None:
+    text = reported(fusetui, tmp_path, EAGER, COMPILED)
+    buttons = re.findall(r"<button([^>]*)>([^<]*)</button>", text)
+    assert len(buttons) == text.count("<button")
+    assert all("aria-label=" in attributes or label.strip() for attributes, label in buttons)
+    heads = [cell for _, rows in Page(text).tables for cell, _ in rows[0]]
+    assert all(head.strip() for head in heads)
+
+
+def test_what_is_wide_scrolls_in_its_own_box(fusetui: Run, tmp_path: Path) -> None:
+    """A table or the lanes, whose width does not follow that of the window."""
+    text = reported(fusetui, tmp_path, EAGER, COMPILED)
+    elements = Page(text).elements
+    wide = 0
+    for (tag, around), (inner, attributes) in pairwise(elements):
+        if inner == "table" or attributes.get("class") == "lanes":
+            wide += 1
+            assert (tag, around.get("class")) == ("div", "scrolls")
+    assert wide == text.count("<table>") + text.count('class="lanes"') > 0
+    assert ".scrolls{overflow-x:auto" in text
+
+
+def test_a_table_says_what_it_leaves_out(
+    fusetui: Run, tmp_path: Path, event: Callable[..., Any]
+) -> None:
+    """GPU time of no module stands below that table, and nothing where all of it is in one."""
+    said = "in no module or annotation"
+    assert said not in reported(fusetui, tmp_path, EAGER)
+    events = [
+        event("part", 0, 9, cat="user_annotation"),
+        event("cudaLaunchKernel", 1, 2, cat="cuda_runtime", args={"correlation": 1}),
+        event("cudaLaunchKernel", 20, 2, cat="cuda_runtime", args={"correlation": 2}),
+        event("inside", 30, 4, cat="kernel", pid=0, tid=7, args={"correlation": 1}),
+        event("outside", 40, 6, cat="kernel", pid=0, tid=7, args={"correlation": 2}),
+    ]
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
+    (tmp_path / "out.html").unlink()
+    text = reported(fusetui, tmp_path, str(tmp_path / "t.json"))
+    assert f"6 us of GPU time (60 %, 1 kernel) {said}" in text
 
 
 IN_THE_BROWSER = """<img src="nowhere"><script>addEventListener("load", () => {
@@ -278,3 +336,21 @@ def test_it_works_in_a_browser(fusetui: Run, tmp_path: Path) -> None:
     assert box.split()[0:3:2] == ["1750", "1000"]
     span = fusetui("summary", EAGER, "--json").json["span_ns"]
     assert ruler == f"{span * 1750 / 4000 / 1000:.0f} us"
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="chromium is not installed")
+def test_a_phone_does_not_scroll_sideways(fusetui: Run, tmp_path: Path) -> None:
+    """The page, in a frame of 360 pixels, is no wider than that."""
+    text = reported(fusetui, tmp_path, EAGER, COMPILED)
+    (tmp_path / "page.html").write_text(text, encoding="utf-8")
+    (tmp_path / "phone.html").write_text(
+        '<iframe src="page.html" width="360" height="640" style="border:0"></iframe><script>'
+        'addEventListener("load", () => { const inner = frames[0].document.documentElement;'
+        "document.title = inner.scrollWidth + '|' + inner.clientWidth; });</script>"
+    )
+    words = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    words += [f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    command = [str(CHROMIUM), *words, f"file://{tmp_path / 'phone.html'}"]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    ((wide, seen),) = re.findall(r"<title>(\d+)\|(\d+)</title>", run.stdout)
+    assert 0 < int(wide) <= int(seen) <= 360

@@ -73,3 +73,24 @@ def test_what_is_not_there_is_one_sentence(fusetui: Run) -> None:
     assert told.code == 2
     assert "no GPU time" in told.sentence
     assert "not both" in fusetui("stacks", EAGER, "--folded", "--speedscope").sentence
+
+
+def test_what_the_stacks_leave_out(
+    fusetui: Callable[..., Any], tmp_path: Path, event: Callable[..., Any]
+) -> None:
+    """GPU time of no module is stated, and nothing where all of it is in one."""
+    part = event("part", 0, 9, cat="user_annotation")
+    call = event("cudaLaunchKernel", 1, 2, cat="cuda_runtime", args={"correlation": 1})
+    inside = event("inside", 30, 4, cat="kernel", pid=0, tid=7, args={"correlation": 1})
+    outside = event("outside", 40, 6, cat="kernel", pid=0, tid=7)
+    said = {}
+    for name, events in {
+        "all": [part, call, inside],
+        "some": [part, call, inside, outside],
+    }.items():
+        (tmp_path / name).write_text(json.dumps({"traceEvents": events}))
+        said[name] = fusetui("stacks", str(tmp_path / name), "--of", "modules").err
+    assert said["all"] == ""
+    assert (
+        "The stacks hold 4 us of 10 us of GPU time: the rest belongs to no module" in said["some"]
+    )

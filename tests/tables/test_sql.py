@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.hostile import WORST
 
 from fusetui import sample_traces
-from fusetui.tables import sql
+from fusetui.tables import sql, sql_process
+from fusetui.tables.public import Table
 from fusetui.tables.sources import TABLES
-from fusetui.tables.sql import SqlTables, WrongSql
+from fusetui.tables.sql import SqlTables, WrongSql, table_of_all
+from fusetui.tables.sql_process import ask_elsewhere
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.read.workers import started
 
 SECRET = "a file that no query reads"
 
@@ -253,3 +259,47 @@ def test_nothing_is_written_at_home(trace: Trace, tmp_path: Path, monkeypatch: A
     with SqlTables([("a", trace)]) as database:
         database.ask("select * from slices order by name")
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_process_of_its_own_gives_the_same(trace: Trace) -> None:
+    """Of every kind of column, with and without values."""
+    query = "select *, null as nothing, 1.5 as half, row % 2 = 0 as even from slices order by row"
+    with SqlTables([("a", trace)]) as database:
+        here = database.ask(query)
+    make = partial(table_of_all, [("a", trace)])
+    there = ask_elsewhere(query, make, of_several=False, limit_s=100)
+    assert there.names == here.names
+    assert [*there] == [*here]
+    with pytest.raises(WrongSql, match="read-only"):
+        ask_elsewhere("drop table slices", make, of_several=False, limit_s=100)
+
+
+def test_a_process_that_has_died(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the system ends one that takes too much memory."""
+    killed: list[str] = []
+
+    def make(name: str) -> Table:
+        killed.append(name)
+        begun[-1].kill()
+        return table_of_all([("a", trace)], name)
+
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def noted(code: str, **streams: Any) -> subprocess.Popen[bytes]:
+        begun.append(started(code, **streams))
+        return begun[-1]
+
+    monkeypatch.setattr(sql_process, "started", noted)
+    with pytest.raises(WrongSql, match="needs more memory than it may have"):
+        ask_elsewhere("select * from slices", make, of_several=False, limit_s=100)
+    assert killed == ["slices"]
+    assert begun[0].poll() is not None
+
+
+def test_what_the_tables_of_a_query_leave_out(trace: Trace) -> None:
+    said = ("some time is in none of the rows",)
+    whole = msgspec.structs.replace(table_of_all([("a", trace)], "modules"), left_out=said)
+    with SqlTables([("a", trace)]) as database:
+        database._tables["modules"] = whole
+        assert database.ask("select count(*) from modules").left_out == said
+        assert database.ask("select 1").left_out == ()

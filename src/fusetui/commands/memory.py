@@ -40,7 +40,7 @@ def run_memory(args: Namespace) -> int:
         return _folder(args)
     from fusetui.report.memory import memory_document, memory_text, traced_text
 
-    if _is_trace(args.snapshot):
+    if is_trace(args.snapshot, args.snapshot):
         if args.b is not None:
             raise CommandError(f"{args.snapshot} is a trace: only snapshots are compared.")
         told, loaded = _traced(args.snapshot, args)
@@ -88,16 +88,17 @@ def _rows(path: str, args: Namespace) -> tuple[list[dict[str, Any]], str, int]:
     """The rows of a file, its note, and the exit code of reading it."""
     from fusetui.report.memory import rows_of
 
-    if not _is_trace(path):
+    if not is_trace(path, path):
         devices = _answered(path, args.at).devices
         return [row for device in devices for row in rows_of(device, args.by)], "", DONE
     found, (trace, code) = _traced(path, args)
     return [row for one in found.devices for row in rows_of(one, "op")], note_of(trace), code
 
 
-def _is_trace(path: str) -> bool:
-    """Whether it is JSON, or ships with fusetui; what is no file at all is not."""
-    return is_shipped(path) or glimpse(path, HEAD).lstrip()[:1] in (b"{", b"[")
+def is_trace(name: str, place: str) -> bool:
+    """Whether a file is JSON at the place where it is read, or ships with fusetui; what is no file
+    at all is not."""
+    return is_shipped(name) or glimpse(place, HEAD).lstrip()[:1] in (b"{", b"[")
 
 
 def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTrace]:
@@ -109,7 +110,7 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTra
         raise CommandError(f"{path} is a trace, which tells the op that allocated: leave --by out.")
     trace, _ = loaded = load(path)
     try:
-        at = _moment(args.at, start_us(trace))
+        at = moment(args.at, start_us(trace))
         devices = memory_of_trace(trace, at)
     except NoMoment as missing:
         raise CommandError(f"{path}: {missing}") from None
@@ -164,12 +165,12 @@ def _answered(path: str, at: str) -> MemoryAnswer:
         say(f"{secret_sentence(path, secrets)}: remember that before you share the snapshot.")
     firsts = [int(one.time_us[0]) for one in snapshot.events if len(one)]
     try:
-        return memory(snapshot, _moment(at, min(firsts, default=-1)))
+        return memory(snapshot, moment(at, min(firsts, default=-1)))
     except NoMoment as missing:
         raise CommandError(f"{path}: {missing}") from None
 
 
-def _moment(text: str, first_us: int) -> str | int:
+def moment(text: str, first_us: int) -> str | int:
     """A name, or Unix time in us of a time as in --json, or after the first event."""
     if text in AT:
         return text

@@ -15,12 +15,13 @@ import orjson
 from fusetui import __version__
 from fusetui.analysis.why.selection import Selection
 from fusetui.commands.cut import part_asked
-from fusetui.commands.errors import CommandError
+from fusetui.commands.errors import CommandError, say
 from fusetui.commands.loading import load
 from fusetui.report.output import emit
 from fusetui.report.streams import write
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.new_file import check_new, new_file
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
@@ -123,11 +124,13 @@ def run_stacks(args: Namespace) -> int:
     if args.of == "ops":
         flame = flame_of(call_tree(trace), time)
     elif args.of == "modules":
-        flame = flame_of(module_tree(module_times(found := origins(trace)), found), time)
+        found = origins(trace)
+        flame = flame_of(module_tree(module_times(found), found), time)
     else:
         flame = flame_of(frame_tree(trace, origins(trace)), time)
     if not flame.whole_ns:
         raise CommandError(f"{trace.report.file} has no {time} time of {args.of}.")
+    say(*_left_out(trace, flame, time, args.of))
     if args.speedscope:
         name = printable(Path(trace.report.file).name)
         document = speedscope(flame, f"{name}: {time} time of {args.of}", name)
@@ -143,6 +146,15 @@ def run_stacks(args: Namespace) -> int:
     return code
 
 
+def _left_out(trace: Trace, flame: Flame, time: str, kind: str) -> Iterator[str]:
+    """A sentence if some GPU time is in none of the stacks of a kind."""
+    whole_ns = int(trace.dur[trace.gpu_rows].sum())
+    if time == "GPU" and flame.whole_ns < whole_ns:
+        held = f"{duration(flame.whole_ns)} of {duration(whole_ns)} of GPU time"
+        yield f"The stacks hold {held}: the rest belongs to no {OF_STACKS[kind]}."
+
+
+OF_STACKS = {"ops": "CPU op", "modules": "module or annotation", "python": "Python frame"}
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 BETWEEN = ";"
 

@@ -63,6 +63,7 @@ def show(args: Namespace) -> int:
 def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
     """Prints a table, or writes it to a file, with the notes of its traces. Raises as `show`."""
     form = form_of(args)
+    notes = (*table.left_out, *notes)
     if form == TABLE and not args.output:
         emit("\n".join([_text(table, args, width()), *wrapped(notes)]))
         return

@@ -61,7 +61,7 @@ def modules_text(
     shares = ((one, percent(one.gpu_ns, times.gpu_ns)) for one in phases)
     parts = [f"{one.phase} {duration(one.gpu_ns)} ({share})" for one, share in shares]
     by_phase = [f"GPU time by phase: {', '.join(parts)}"] if parts else []
-    none = _unclaimed(times.none, times.gpu_ns, "in no module or annotation")
+    none = outside_modules(times)
     missing = _told(NO_MODULES, form, "with_stack=True", "record_function")
     return _text([tree if times.modules else missing, list(none), by_phase], width)
 
@@ -72,9 +72,19 @@ def functions_text(times: Functions, top: int, width: int, form: str) -> str:
     hidden = _blank(times.functions)
     hidden |= {"idle"} if all(time.idle_ns is None for time in times.functions) else set()
     columns = [column for column in FUNCTION_COLUMNS if column.title not in hidden]
-    none = _unclaimed(times.none, times.gpu_ns, "in none of these functions")
+    none = outside_functions(times)
     shown = [first_of(columns, times.functions, top, width, "function")]
     return _text([shown if times.functions else missing, list(none)], width)
+
+
+def outside_modules(times: Modules) -> tuple[str, ...]:
+    """Why GPU time belongs to no path of the tree, with how much: a sentence for each reason."""
+    return tuple(_unclaimed(times.none, times.gpu_ns, "in no module or annotation"))
+
+
+def outside_functions(times: Functions) -> tuple[str, ...]:
+    """The same of functions."""
+    return tuple(_unclaimed(times.none, times.gpu_ns, "in none of these functions"))
 
 
 def _told(sentences: Sequence[str], form: str, *options: str) -> list[str]:

@@ -23,9 +23,9 @@ LONGEST = 40  # cells of a text in the middle of a line
 def drawn(table: ColumnTable) -> str:
     """Its size, and the first rows of the columns that a person sees first."""
     more = left_out(len(table) - ROWS, "row", "")
-    return "\n".join(
-        [_head(table), lines(seen_first(table.top(ROWS)), WIDTH), *(m[:-3] for m in more)]
-    )
+    shown = lines(seen_first(table.top(ROWS)), WIDTH)
+    said = [printable(sentence) for sentence in table.left_out]
+    return "\n".join([_head(table), shown, *(m[:-3] for m in more), *said])
 
 
 def _head(table: ColumnTable) -> str:
@@ -100,8 +100,9 @@ def table_html(table: ColumnTable, most: int = ROWS) -> str:
         return f"<tr>{row}</tr>"
 
     rows = zip(*(texts(column) for column in shown.columns), strict=True)
+    said = "".join(f"<p>{escape(printable(sentence))}</p>" for sentence in table.left_out)
     return (
         f"<table><caption>{escape(printable(_head(table)))}</caption>"
         f"<thead>{line('th', map(without_unit, shown.names))}</thead>"
-        f"<tbody>{''.join(line('td', row) for row in rows)}</tbody></table>"
+        f"<tbody>{''.join(line('td', row) for row in rows)}</tbody></table>{said}"
     )

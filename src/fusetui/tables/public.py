@@ -104,7 +104,10 @@ def with_files(tables: Sequence[tuple[str, Table]], file: Spec) -> Table:
     for number, column in enumerate(first.columns):
         name = renamed(first.name, column.name, file)
         columns.append(_below(name, [table.columns[number] for _, table in tables]))
-    return replace(first, columns=tuple(columns), first=first.first | {file.name})
+    left_out = tuple(f"{name}: {said}" for name, table in tables for said in table.left_out)
+    return replace(
+        first, columns=tuple(columns), first=first.first | {file.name}, left_out=left_out
+    )
 
 
 def renamed(table: str, column: str, file: Spec) -> str:

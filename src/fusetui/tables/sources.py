@@ -66,6 +66,13 @@ def _sections() -> dict[str, Specs]:
 Records = list[dict[str, Any]]
 
 
+class PartialRecords(msgspec.Struct, frozen=True, eq=False):
+    """Records which some GPU time belongs to none of."""
+
+    records: Records
+    left_out: tuple[str, ...]  # sentences: how much, and why
+
+
 class TableRequest(msgspec.Struct, frozen=True):
     """What of a table is asked for, where its command has options."""
 
@@ -83,7 +90,11 @@ def made(name: str, trace: Trace, asked: TableRequest | None = None) -> Table:
 
         return slices(trace, frozenset(spec.name for spec in columns_of(name) if spec.first))
     chosen = asked or TableRequest()
-    return table_of(name, columns_of(name, chosen.by), MAKERS[name](trace, chosen))
+    answer = MAKERS[name](trace, chosen)
+    if not isinstance(answer, PartialRecords):
+        return table_of(name, columns_of(name, chosen.by), answer)
+    table = table_of(name, columns_of(name, chosen.by), answer.records)
+    return msgspec.structs.replace(table, left_out=answer.left_out)
 
 
 def ranks_table(answer: JobAnswer) -> Table:
@@ -123,20 +134,24 @@ def _ops(trace: Trace, asked: TableRequest) -> Records:
     return [{"captured": False, **row} for row in _plain(op_groups(trace, asked.by))]
 
 
-def _modules(trace: Trace, asked: TableRequest) -> Records:
+def _modules(trace: Trace, asked: TableRequest) -> PartialRecords:
+    from fusetui.report.program import outside_modules
     from fusetui.trace.program.modules import module_times
     from fusetui.trace.program.origin import origins
 
-    return _plain(module_times(origins(trace), asked.expand).modules)
+    times = module_times(origins(trace), asked.expand)
+    return PartialRecords(records=_plain(times.modules), left_out=outside_modules(times))
 
 
-def _lines(trace: Trace, asked: TableRequest) -> Records:
+def _lines(trace: Trace, asked: TableRequest) -> PartialRecords:
     from fusetui.analysis.why.causes import idle_causes
+    from fusetui.report.program import outside_functions
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
-    times = function_times(origins(trace), asked.file, idle_causes(trace), asked.by == "line")
-    return _plain(times.functions)
+    causes = idle_causes(trace)
+    times = function_times(origins(trace), asked.file, causes, asked.by == "line")
+    return PartialRecords(records=_plain(times.functions), left_out=outside_functions(times))
 
 
 def _gaps(trace: Trace, asked: TableRequest) -> Records:
@@ -218,7 +233,7 @@ def _row(number: int) -> int | None:
     return number if number >= 0 else None
 
 
-MAKERS: Final[dict[str, Callable[[Trace, TableRequest], Records]]] = {
+MAKERS: Final[dict[str, Callable[[Trace, TableRequest], Records | PartialRecords]]] = {
     "kernels": _kernels,
     "ops": _ops,
     "modules": _modules,

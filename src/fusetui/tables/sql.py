@@ -50,13 +50,15 @@ class WrongSql(Error, ValueError):  # noqa: N818
     """One plain sentence: why a query has no answer."""
 
 
-class SqlTables:
-    """The tables of one or several open traces, each made when a query first names it. A context
-    manager."""
+class SqlDatabase:
+    """Tables, each made when a query first names it. A context manager."""
 
-    def __init__(self, traces: Sequence[tuple[str, Trace]]) -> None:
-        """Of several traces, the names stand in the column `file`. Raises MissingPackage."""
-        self._traces, self._tables = traces, dict[str, Table]()
+    def __init__(self, make: Callable[[str], Table], *, of_several: bool) -> None:
+        """`make` gives one of TABLES. Where they are `of_several` traces, the names of these stand
+        in the column `file`. Raises MissingPackage."""
+        self._make, self._of_several = make, of_several
+        self._tables: dict[str, Table] = {}
+        self._read: dict[str, Table] = {}  # by the last query
         self._engine = needed("duckdb", "SQL", "sql")
         self._connection = self._engine.connect(":memory:", config=SETTINGS)
         for name, value in LOCKED.items():
@@ -74,19 +76,21 @@ class SqlTables:
     def columns(self, name: str) -> tuple[Spec, ...]:
         """Those of a table, which need not be made for that."""
         specs = columns_of(name)
-        if len(self._traces) < 2:
+        if not self._of_several:
             return specs
         return (FILE, *(replace(spec, name=renamed(name, spec.name, FILE)) for spec in specs))
 
     def table(self, name: str) -> Table:
         """One of TABLES, of all traces."""
         if name not in self._tables:
-            tables = [(file, made(name, trace)) for file, trace in self._traces]
-            self._tables[name] = with_files(tables, FILE) if len(tables) > 1 else tables[0][1]
+            self._tables[name] = self._make(name)
+        self._read[name] = self._tables[name]
         return self._tables[name]
 
     def ask(self, query: str) -> Table:
-        """The answer to one SELECT. Raises WrongSql; an interrupt ends the query."""
+        """The answer to one SELECT, with what the tables that it reads leave out. Raises WrongSql;
+        an interrupt ends the query."""
+        self._read.clear()
         if re.search("[\ud800-\udfff]", query):
             raise WrongSql("SQL: the query is not valid UTF-8.")
         try:
@@ -100,9 +104,13 @@ class SqlTables:
             except self._engine.Error:  # it cannot be bound: it may need whatever it names
                 names = set(re.findall(r"\w+", query))
             lower = {one.lower() for one in names}
-            for name in (one for one in TABLES if one in lower):
-                self.table(name)
-            return self._elsewhere(lambda: self._answer(query))
+            for name in TABLES:
+                if name in lower:
+                    self.table(name)
+            answer = self._elsewhere(lambda: self._answer(query))
+            read = [self._read[name] for name in TABLES if name in self._read]
+            left_out = tuple(sentence for table in read for sentence in table.left_out)
+            return replace(answer, left_out=left_out)
         except self._engine.Error as error:
             said = " ".join(KIND.sub("", PLACE.sub("", str(error))).split())
             raise WrongSql(f"SQL: {said.rstrip('.!')}{'' if said.endswith('?') else '.'}") from None
@@ -143,6 +151,19 @@ class SqlTables:
             wait([ended])
             raise
         return ended.result()
+
+
+class SqlTables(SqlDatabase):
+    """The tables of one or several open traces."""
+
+    def __init__(self, traces: Sequence[tuple[str, Trace]]) -> None:
+        super().__init__(partial(table_of_all, traces), of_several=len(traces) > 1)
+
+
+def table_of_all(traces: Sequence[tuple[str, Trace]], name: str) -> Table:
+    """One of TABLES, of one or several traces with their names."""
+    tables = [(file, made(name, trace)) for file, trace in traces]
+    return with_files(tables, FILE) if len(tables) > 1 else tables[0][1]
 
 
 class _Lazy:

@@ -95,6 +95,8 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
     columns: tuple[TableColumn, ...]
     first: frozenset[str] = frozenset()
     """The columns that a person sees without asking for any."""
+    left_out: tuple[str, ...] = ()
+    """Sentences about what of the trace is in none of the rows of the whole table."""
 
     def __len__(self) -> int:
         return len(self.columns[0]) if self.columns else 0

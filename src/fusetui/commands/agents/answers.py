@@ -7,41 +7,46 @@ for the same question, as long as the files of its traces have not changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
-from threading import Lock, Timer
+from threading import BoundedSemaphore, Lock
 from typing import Any
 
 import msgspec
 import orjson
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
+from fusetui import Error
 from fusetui.analysis.why.selection import Selection
-from fusetui.commands.agents.opened import Folders, Opener, OpenTrace
-from fusetui.commands.agents.tools import FEW, LEAST, LISTS, ROWS_OF, TOOLS, taken
+from fusetui.commands.agents.opened import CANCELLED, Folders, Opener, OpenTrace
+from fusetui.commands.agents.questions import (
+    WITH_FILES,
+    WITH_TRACES,
+    Answer,
+    PagedItems,
+    answer_without_traces,
+)
+from fusetui.commands.agents.tools import LEAST, TOOLS, taken
 from fusetui.commands.errors import CommandError
-from fusetui.commands.loading import secret_notices
 from fusetui.commands.tables import rows_asked
 from fusetui.tables.drawn import seen_first
+from fusetui.tables.files import needed
 from fusetui.tables.public import Table
 from fusetui.tables.sources import TableRequest, made
+from fusetui.tables.sql import table_of_all
+from fusetui.tables.sql_process import ask_elsewhere
 from fusetui.tables.table import ColumnTable
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
-from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.report import Stop, never
 
 CHARACTERS = 4  # of JSON that are estimated as one token
 CURSOR = late(r"([0-9]{1,15})-([0-9a-f]{12})")
+LEAST_INT, BEYOND_INTS = -(2**63), 2**64  # those that the encoder of JSON takes
 WIDEST = 40  # characters of a cursor and of the number of tokens
-
-
-class PagedItems(msgspec.Struct, frozen=True, eq=False):
-    """What an answer has some of: their key, their number, and those from the n-th on."""
-
-    key: str
-    total: int
-    rest: Callable[[int], Iterable[object]]
 
 
 def paged(
@@ -53,7 +58,7 @@ def paged(
     begin = 0
     if cursor is not None:
         place = CURSOR.fullmatch(cursor)
-        if place is None or place[2] != digest or not 0 < int(place[1]) < items.total:
+        if place is None or place[2] != digest or not 0 < int(place[1]) < items.count:
             raise CommandError(
                 "This cursor is not one of this question, or the trace has changed since: repeat "
                 "the arguments that it came with, or ask without a cursor."
@@ -63,7 +68,7 @@ def paged(
     answer |= {"cursor": None, "tokens": 0}
     room = most * CHARACTERS - len(text_of(answer)) - WIDEST
     taken = answer[items.key]
-    for item in items.rest(begin) if begin < items.total else ():
+    for item in items.rest(begin) if begin < items.count else ():
         one = safe(item)
         room -= len(text_of(one)) + 1
         if room < 0:
@@ -80,12 +85,15 @@ def paged(
 
 
 def safe(value: Any) -> Any:
-    """As JSON has it, with texts in which nothing is left that a terminal interprets or hides."""
+    """As JSON has it, with texts in which nothing is left that a terminal interprets or hides;
+    larger integers are texts."""
     found = msgspec.to_builtins(value)
     if isinstance(found, str):
         return printable(found)
     if isinstance(found, dict):
         return {safe(key): safe(one) for key, one in found.items()}
+    if isinstance(found, int) and not LEAST_INT <= found < BEYOND_INTS:
+        return str(found)
     return [safe(one) for one in found] if isinstance(found, list | tuple) else found
 
 
@@ -95,20 +103,29 @@ def text_of(value: object) -> str:
 
 
 MOST_ROWS, PATIENCE = 100_000, 30.0  # of a query in SQL; in seconds
-Answer = tuple[dict[str, object], PagedItems]
+QUERIES_AT_ONCE = 2  # in SQL, each of which may take several cores
+LOOK_S = 0.05  # between two looks whether a call that waits is still wanted
+NO_TEXT = re.compile("[\ud800-\udfff\ufdd0]")
+"""A surrogate without its partner, or what stands for one that came by JSON (see input.py)."""
 
 
 class Answerer:
-    """Answers calls, one after the other."""
+    """Answers calls from any thread: queries in SQL beside others, all others one by one."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._opener = Opener(Folders(folders))
         self._lock = Lock()
+        self._queries = BoundedSemaphore(QUERIES_AT_ONCE)
 
     def call(
         self, name: str, arguments: Mapping[str, object], stop: Stop = never
     ) -> dict[str, Any]:
         """The answer as JSON has it. Raises Error, also once `stop` says so."""
+        if not is_text(name) or not is_text(arguments):
+            raise CommandError(
+                "The arguments hold a lone surrogate, which is no Unicode text: send characters "
+                "as themselves, or as pairs of surrogates."
+            )
         if name not in TOOLS:
             raise CommandError(f"There is no tool {name}, only {', '.join(TOOLS)}.")
         try:
@@ -116,137 +133,122 @@ class Answerer:
         except msgspec.ValidationError as error:
             raise CommandError(f"{name}: {error}.") from None
         try:
-            with self._lock:
-                head, items, states = self._answer(name, asked, stop)
-        except TraceError as error:
+            if name == "sql":
+                head, items, states = self._sql(asked, stop)
+            else:
+                with holding(self._lock, stop):
+                    head, items, states = self._answer(name, asked, stop)
+        except Error as error:
             raise CommandError(self._opener.told(str(error))) from None
         question = name, replace(asked, cursor=None, max_tokens=LEAST), states, items.total
         return paged(head, items, asked.max_tokens, asked.cursor, question)
 
     def _answer(self, name: str, asked: Any, stop: Stop) -> tuple[*Answer, object]:
         """With the states of the files that it is about."""
-        files = [getattr(asked, key) for key in ("trace", "a", "b") if hasattr(asked, key)]
-        files += getattr(asked, "others", None) or ()
+        question = replace(asked, cursor=None, max_tokens=LEAST)
+        if name in WITH_FILES:
+            states = self._opener.states_of(asked)
+            key: tuple[object, ...] = (name, states, repr(question))
+            answer = self._opener.answers.get(
+                key, lambda: WITH_FILES[name](asked, self._opener, stop)
+            )
+            return *answer, states
+        files = [getattr(asked, one) for one in ("trace", "a", "b") if hasattr(asked, one)]
         traces = [self._opener.open(file, stop) for file in files]
-        states = [(one.name, one.state) for one in traces]
-        key = name, *states, getattr(asked, "step", None)
+        states = tuple((one.name, one.state) for one in traces)
         if "columns" in TOOLS[name].takes:
-            head, items = self._table(getattr(asked, "table", name), traces[0], asked)
-        elif name == "sql":
-            table = self._opener.answers.get((*key, asked.query), lambda: _sql(asked, traces))
-            head, items = _rows(traces[0], name, table)
-            head["notes"] = [*dict.fromkeys(note for one in traces for note in one.notes)]
+            answer = self._table(getattr(asked, "table", name), traces[0], asked)
         elif traces:
-            make = WITH_TRACES[name]
-            head, items = self._opener.answers.get(key, lambda: make(asked, *traces))
-        elif name == "decode":
-            from fusetui.gpu.kernel_names import decoded
-
-            head, items = {}, _all("names", [*map(decoded, asked.names)])
+            key = (name, states, repr(question))
+            answer = self._opener.answers.get(key, lambda: WITH_TRACES[name](asked, *traces))
         else:
-            files, notes = self._opener.folders.listed()
-            head, items = {"notes": notes}, _all("traces", files)
-        return head, items, states
+            answer = answer_without_traces(name, asked, self._opener)
+        return *answer, states
 
     def _table(self, name: str, opened: OpenTrace, asked: Any) -> Answer:
         by, step = getattr(asked, "by", "name"), getattr(asked, "step", None)
         options = TableRequest(by=by, part=Selection(step=step))
         key = name, by, step, opened.state
         whole = self._opener.answers.get(key, lambda: made(name, opened.trace, options))
-        return _rows(opened, name, _chosen(whole, asked))
+        rows = rows_asked(whole, asked, "where")
+        return _rows([opened], name, _columns_asked(rows, asked), asked.top)
+
+    def _sql(self, asked: Any, stop: Stop) -> tuple[*Answer, object]:
+        """The rows of a query, as many and for as long as a server can afford. The query runs
+        elsewhere, so that others are answered meanwhile; only tables are made here."""
+        with holding(self._lock, stop):
+            names = (asked.trace, *(asked.others or ()))
+            traces = [self._opener.open(name, stop) for name in names]
+            states = tuple((one.name, one.state) for one in traces)
+            key = "sql", states, asked.query
+            table = self._opener.answers.kept(key)
+        if table is None:
+            named = [(one.name, one.trace) for one in traces]
+
+            def make(name: str) -> Table:
+                with holding(self._lock, stop):
+                    return table_of_all(named, name)
+
+            needed("duckdb", "SQL", "sql")
+            query = asked.query.strip().rstrip(";")
+            with holding(self._queries, stop):
+                table = ask_elsewhere(
+                    f"SELECT * FROM (\n{query}\n) LIMIT {MOST_ROWS + 1}",
+                    make,
+                    of_several=len(named) > 1,
+                    limit_s=PATIENCE,
+                    stop=stop,
+                )
+            if len(table) > MOST_ROWS:
+                raise CommandError(
+                    f"The query has more than {MOST_ROWS:,} rows: add up, or set a LIMIT."
+                )
+            with holding(self._lock, stop):
+                self._opener.answers.get(key, lambda: table)
+        return *_rows(traces, "sql", table), states
 
 
-def _rows(opened: OpenTrace, name: str, table: ColumnTable) -> Answer:
+@contextmanager
+def holding(lock: Lock | BoundedSemaphore, stop: Stop) -> Iterator[None]:
+    """Within the block the lock is held. Raises CannotRead once `stop` says so before."""
+    while not lock.acquire(timeout=LOOK_S):
+        if stop():
+            raise CannotRead(CANCELLED)
+    try:
+        if stop():
+            raise CannotRead(CANCELLED)
+        yield
+    finally:
+        lock.release()
+
+
+def is_text(value: object) -> bool:
+    """Whether all texts in it can be written as UTF-8."""
+    if isinstance(value, str):
+        return NO_TEXT.search(value) is None
+    if isinstance(value, Mapping):
+        return all(is_text(key) and is_text(one) for key, one in value.items())
+    return all(map(is_text, value)) if isinstance(value, list | tuple) else True
+
+
+def _rows(
+    traces: Sequence[OpenTrace], name: str, table: ColumnTable, top: int | None = None
+) -> Answer:
+    """The first `top` rows, with what no row of the table has among the notes."""
+    shown = table.top(top) if top else table
+
     def rest(begin: int) -> Any:
-        return (list(row.values()) for row in table.take(slice(begin, None)))
+        return (list(row.values()) for row in shown.take(slice(begin, None)))
 
-    head = {**_of(opened), "table": name, "columns": table.names}
-    return head, PagedItems("rows", len(table), rest)
+    notes = (*table.left_out, *(note for one in traces for note in one.notes))
+    head = {"trace": traces[0].name, "notes": [*dict.fromkeys(notes)]}
+    head |= {"table": name, "columns": table.names}
+    return head, PagedItems("rows", len(table), rest, asked=top)
 
 
-def _chosen(table: Table, asked: Any) -> ColumnTable:
-    """As the options of the command line of the same names."""
-    table = rows_asked(table, asked, "where")
-    table = table.top(asked.top) if asked.top else table
+def _columns_asked(table: Table, asked: Any) -> ColumnTable:
+    """As the option of the command line of the same name."""
     if asked.columns == "*":
         return table
     names = asked.columns and map(str.strip, asked.columns.split(","))
     return table.select(names) if names else seen_first(table)
-
-
-def _all(key: str, items: Sequence[object]) -> PagedItems:
-    return PagedItems(key, len(items), lambda begin: items[begin:])
-
-
-def _of(opened: OpenTrace) -> dict[str, object]:
-    return {"trace": opened.name, "notes": opened.notes}
-
-
-def _open(_: Any, opened: OpenTrace) -> Answer:
-    from fusetui.analysis.questions.summary import summary
-
-    found = summary(opened.trace)
-    figures = {name: value for name, value in asdict(found).items() if name not in LISTS}
-    notes = [*opened.notes, *secret_notices(opened.trace)]
-    return {**_of(opened), "notes": notes, "figures": figures}, _all("steps", found.steps)
-
-
-def _why(asked: Any, opened: OpenTrace) -> Answer:
-    from fusetui.analysis.replay.worth import with_worth
-    from fusetui.analysis.why.answer import why
-    from fusetui.report.why_answer import answer
-
-    found = with_worth(opened.trace, why(opened.trace, Selection(step=asked.step)))
-    head: dict[str, object] = {
-        **_of(opened),
-        "answer": answer(found),
-        "about": found.about,
-        "devices": found.devices,
-        "threads": () if found.devices else found.cpu,
-        "ceiling": found.ceiling,
-        **{key: getattr(found, key) for key in ("worth_of", "worth_before_ns", "residual_share")},
-        "cannot_tell": found.cannot_tell,
-    }
-    claims = [
-        {ROWS_OF.get(key, key): value for key, value in msgspec.to_builtins(one).items()}
-        for one in found.findings
-    ]
-    return head, _all("findings", claims)
-
-
-def _diff(_: Any, a: OpenTrace, b: OpenTrace) -> Answer:
-    """The largest change first; dispatch, which is no part of the sum, last."""
-    from fusetui.analysis.diff.compare import diff
-    from fusetui.report.diff import judgment
-
-    found = diff(a.trace, b.trace)
-    many = ("a", "b", "a_rows", "b_rows")
-    rows = [replace(one, **{key: getattr(one, key)[:FEW] for key in many}) for one in found.rows]
-    rows.sort(key=lambda row: (not row.counts, -abs(row.change_ns)))
-    same = ("verdict", "step", "story", "accounting", "by_work")
-    head: dict[str, object] = {
-        **{"a": a.name, "b": b.name, "answer": judgment(found)},
-        **{name: getattr(found, name) for name in same},
-        "notes": [*dict.fromkeys((*found.notes, *a.notes, *b.notes))],
-    }
-    return head, _all("rows", rows)
-
-
-def _sql(asked: Any, traces: Sequence[OpenTrace]) -> ColumnTable:
-    """The rows of a query, as many and for as long as a server can afford."""
-    from fusetui.tables.sql import SqlTables
-
-    query = asked.query.strip().rstrip(";")
-    with SqlTables([(one.name, one.trace) for one in traces]) as database:
-        timer = Timer(PATIENCE, database.interrupt)
-        timer.start()
-        try:
-            table = database.ask(f"SELECT * FROM (\n{query}\n) LIMIT {MOST_ROWS + 1}")
-        finally:
-            timer.cancel()
-    if len(table) > MOST_ROWS:
-        raise CommandError(f"The query has more than {MOST_ROWS:,} rows: add up, or set a LIMIT.")
-    return table
-
-
-WITH_TRACES: dict[str, Callable[..., Answer]] = {"open": _open, "why": _why, "diff": _diff}

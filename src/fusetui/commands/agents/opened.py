@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
 
@@ -18,7 +18,7 @@ from fusetui import sample_traces
 from fusetui.analysis.questions.launches import wants_capture
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import notices
-from fusetui.commands.sources import ENDINGS, LESSON, SAMPLE, is_shipped, one_trace
+from fusetui.commands.sources import ENDINGS, LESSON, SAMPLE, is_shipped, of_one_job, one_trace
 from fusetui.report.output import notes_of
 from fusetui.sample_traces import lessons
 from fusetui.text.figures import several
@@ -38,6 +38,7 @@ NOT_JOINED = (
     "folders that this server may read."
 )
 
+CANCELLED = "The request was cancelled."
 State = tuple[str, int, int, int]
 """The path of a file, its size in bytes, when it was modified in ns, and its inode."""
 
@@ -59,6 +60,10 @@ class Recent:
         self._most = most
         self._kept: dict[Hashable, Any] = {}
 
+    def kept(self, key: Hashable) -> Any:
+        """The one of this key; None if there is none."""
+        return self._kept.get(key)
+
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The one of this key, made if it is not there."""
         self._kept[key] = self._kept.pop(key) if key in self._kept else make()
@@ -79,14 +84,83 @@ class Opener:
     def open(self, name: str, stop: Stop = never) -> OpenTrace:
         """Raises Error with one plain sentence, also once `stop` has ended the reading."""
         path = self.folders.file(name)
-        try:
-            file = _shipped(path) if is_shipped(name) else self.folders.opened(path)
-        except OSError as error:
-            raise CannotRead(f"{name} cannot be opened: {reason(error)}.") from None
+        file = self._opened(name, path)
         found = os.fstat(file.number)
         state = path, found.st_size, found.st_mtime_ns, found.st_ino
         opened: OpenTrace = self._traces.get(state, lambda: self._read(name, state, file, stop))
         return opened if opened.name == name else replace(opened, name=name)
+
+    @contextmanager
+    def lent(self, name: str) -> Iterator[str]:
+        """Within the block, a place at which a file that need not be a trace can be read. Raises
+        Error."""
+        path = self.folders.file(name)
+        file = self._opened(name, path)
+        place = f"/proc/self/fd/{file.number}"
+        if not os.path.exists(place):
+            place = path
+        self._names[place] = name
+        yield place
+        if place == path and not _is_still(path, os.fstat(file.number)):
+            raise CannotRead(f"{name} was replaced while it was read: ask again.")
+
+    @contextmanager
+    def lent_job(self, names: Sequence[str]) -> Iterator[list[str]]:
+        """Within the block, the paths of the traces of a job, which other processes may read.
+        Raises Error, at the end if one of them was replaced meanwhile."""
+        paths = self._job(names)
+        found: dict[str, os.stat_result] = {}
+        for path in paths:
+            if not self.folders.has(path):  # it ships with fusetui
+                continue
+            self._names[path] = self.folders.called(path)
+            file = self._opened(self._names[path], path)
+            found[path] = os.fstat(file.number)
+        yield paths
+        for path, before in found.items():
+            if not _is_still(path, before):
+                name = self._names[path]
+                raise CannotRead(f"{name} was replaced while it was read: ask again.")
+
+    def states_of(self, asked: Any) -> tuple[State, ...]:
+        """Of all files that a call names, which are not opened. Raises Error."""
+        names = [getattr(asked, key, None) for key in ("trace", "model_config")]
+        paths = [self.folders.file(name) for name in names if name]
+        paths += self._job(getattr(asked, "traces", ()))
+        states = []
+        for path in paths:
+            try:
+                found = os.stat(path)
+            except OSError as error:
+                raise CannotRead(f"{path} cannot be opened: {reason(error)}.") from None
+            states.append((path, found.st_size, found.st_mtime_ns, found.st_ino))
+        return tuple(states)
+
+    def with_names(self, answer: Any) -> Any:
+        """An answer as plain values, with the names of traces in place of their paths."""
+        if isinstance(answer, str):
+            return self.told(answer)
+        if isinstance(answer, dict):
+            return {key: self.with_names(value) for key, value in answer.items()}
+        if isinstance(answer, list | tuple):
+            return [self.with_names(one) for one in answer]
+        return answer
+
+    def _job(self, names: Sequence[str]) -> list[str]:
+        """The traces that are named, and those of folders, each once."""
+        found: list[str] = []
+        for name in names:
+            if not is_shipped(name) and not is_remote(name) and self.folders.is_folder(name):
+                found += self.folders.traces_below(name)
+            else:
+                found.append(self.folders.file(name))
+        return [*dict.fromkeys(found)]
+
+    def _opened(self, name: str, path: str) -> OpenFile:
+        try:
+            return _shipped(path) if is_shipped(name) else self.folders.opened(path)
+        except OSError as error:
+            raise CannotRead(f"{name} cannot be opened: {reason(error)}.") from None
 
     def told(self, sentence: str) -> str:
         """A sentence with the names of traces, where it has the places that they were read at."""
@@ -187,6 +261,21 @@ class Folders:
         real = os.path.realpath(path)
         return any(os.path.commonpath([real, root]) == root for root in self.roots)
 
+    def is_folder(self, name: str) -> bool:
+        """Whether a name is that of a folder. Raises CommandError for what is outside."""
+        return os.path.isdir(self._inside(name))
+
+    def traces_below(self, name: str) -> list[str]:
+        """The traces of a job in a folder, none of which a link leads out to. Raises Error."""
+        paths = [os.path.realpath(path) for path in of_one_job(self._inside(name))]
+        return [path for path in paths if self.has(path) and os.path.isfile(path)]
+
+    def called(self, path: str) -> str:
+        """How a client names a path in the folders."""
+        root = self.roots[0]
+        is_below = os.path.commonpath([path, root]) == root
+        return os.path.relpath(path, root) if is_below else path
+
     def listed(self) -> tuple[list[Listed], list[str]]:
         """What may be a trace, and what ships with fusetui; and a note if that is not all of it."""
         files = list(islice(self._files(), MOST_LISTED + 1))
@@ -220,6 +309,13 @@ class Folders:
                     if path.endswith(ENDINGS) and os.path.isfile(path) and self.has(path):
                         name = os.path.relpath(path, root) if root == self.roots[0] else path
                         yield Listed(name, os.path.getsize(path))
+
+
+def _is_still(path: str, before: os.stat_result) -> bool:
+    """Whether a path leads to the same file as before, and by no link."""
+    with suppress(OSError):
+        return os.path.realpath(path) == path and os.path.samestat(os.stat(path), before)
+    return False
 
 
 def _shipped(path: str) -> OpenFile:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import Event
 from typing import Any
 
@@ -18,7 +20,8 @@ from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAn
 
 from fusetui import __version__
 from fusetui.commands.agents.answers import Answerer, text_of
-from fusetui.commands.agents.tools import DATA, TOOLS, description, given, schema, taken
+from fusetui.commands.agents.input import readable_input
+from fusetui.commands.agents.tools import DATA, TOOLS, description, schema, taken
 from fusetui.commands.crash import crash_sentence
 from fusetui.commands.errors import OUR_SENTENCES
 from fusetui.text.printable import printable, without_credentials
@@ -28,6 +31,7 @@ INSTRUCTIONS = (
     "first, then why, then the tables for what it names. Times are ns. An answer that does not fit "
     f"max_tokens goes on with its cursor. {DATA}"
 )
+MOST_CALLS = 64  # at once; more wait
 READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
@@ -36,7 +40,8 @@ def serve(folders: Sequence[str]) -> None:
     # Asyncio would replace the default handler, and wait for the next line of input.
     signal.signal(signal.SIGINT, lambda *given: signal.default_int_handler(*given))
     try:
-        asyncio.run(_serve(server_of(folders)))
+        with readable_input():
+            asyncio.run(_serve(server_of(folders)))
     except* BrokenPipeError:
         raise BrokenPipeError from None
 
@@ -51,31 +56,34 @@ async def _serve(server: Server[Any]) -> None:
             raise
 
 
+def tool_definitions() -> list[Tool]:
+    """All tools as clients see them."""
+    return [
+        Tool(
+            name=name,
+            description=description(name),
+            input_schema=schema(taken(name)),
+            annotations=READS,
+        )
+        for name in TOOLS
+    ]
+
+
 def server_of(folders: Sequence[str]) -> Server[Any]:
     """A server that reads traces in these folders only."""
     answerer = Answerer(folders)
+    # Calls that wait for others, or for a query, must not keep the next one from a thread.
+    threads = ThreadPoolExecutor(MOST_CALLS, thread_name_prefix="call")
 
     async def listed(*_: object) -> ListToolsResult:
-        return ListToolsResult(
-            tools=[
-                Tool(
-                    name=name,
-                    description=description(name),
-                    input_schema=schema(taken(name)),
-                    output_schema=schema(given(name)),
-                    annotations=READS,
-                )
-                for name in TOOLS
-            ]
-        )
+        return ListToolsResult(tools=tool_definitions())
 
     async def called(_: object, asked: Any) -> CallToolResult:
         gone = Event()
         try:
-            found = await asyncio.to_thread(
-                answerer.call, asked.name, asked.arguments or {}, gone.is_set
-            )
-        except asyncio.CancelledError:  # the thread goes on, but stops reading
+            call = partial(answerer.call, asked.name, asked.arguments or {}, gone.is_set)
+            found = await asyncio.get_running_loop().run_in_executor(threads, call)
+        except asyncio.CancelledError:  # the thread stops reading, and ends its query
             gone.set()
             raise
         except Exception as error:

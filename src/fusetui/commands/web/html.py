@@ -69,6 +69,39 @@ Cell = Figure | str
 Rows = Iterable[Sequence[Cell]]
 
 
+class Heading(NamedTuple):
+    """A place of the document that its contents link to; `level` is 2 for a section."""
+
+    level: int
+    title: str
+    anchor: str
+
+
+def heading(place: Heading) -> str:
+    """The heading itself."""
+    tag = f"h{place.level}"
+    return f'<{tag} id="{text(place.anchor)}">{text(place.title)}</{tag}>'
+
+
+def contents(places: Sequence[Heading]) -> str:
+    """Links to all headings: a list for each section, which its own heading begins."""
+    sections: list[list[str]] = []
+    for place in places:
+        if place.level == 2:
+            sections.append([])
+        link = f'<a href="#{text(place.anchor)}">{text(place.title)}</a>'
+        sections[-1].append(f"<li>{link}</li>")
+    lists = "\n".join(f"<ul>{''.join(links)}</ul>" for links in sections)
+    return f'<nav aria-label="Contents">{lists}</nav>'
+
+
+def scrolling(content: str, label: str = "") -> str:
+    """A box that scrolls sideways by itself where its content is too wide for the page. `label`
+    names a box in which nothing else takes the focus, so that keys can scroll it."""
+    region = f' tabindex="0" role="region" aria-label="{text(label)}"' if label else ""
+    return f'<div class="scrolls"{region}>{content}</div>'
+
+
 def table(caption: str, heads: Sequence[ColumnHead], rows: Rows, last: Rows = ()) -> str:
     """The first column of texts is the head of its rows; the `last` stay below all others."""
     first = next((n for n, head in enumerate(heads) if not head.figures), -1)
@@ -77,10 +110,10 @@ def table(caption: str, heads: Sequence[ColumnHead], rows: Rows, last: Rows = ()
         cells = ("".join(_field(value, n == first) for n, value in enumerate(row)) for row in some)
         return "\n".join(f"<tr>{row}</tr>" for row in cells)
 
-    return (
-        f'<div class="scrolls"><table><caption>{text(caption)}</caption>\n'
+    return scrolling(
+        f"<table><caption>{text(caption)}</caption>\n"
         f"<thead><tr>{''.join(map(_head, heads))}</tr></thead>\n<tbody>{lines(rows)}</tbody>"
-        f"<tfoot>{lines(last)}</tfoot></table></div>"
+        f"<tfoot>{lines(last)}</tfoot></table>"
     )
 
 
@@ -98,7 +131,8 @@ def column_table(found: ColumnTable, most: int) -> str:
         columns.append(told if column.kind == "text" else [*map(Figure, told, column.to_list())])
     size = plural(len(found), "row")
     of = f"the first {len(shown)} of {size}" if len(shown) < len(found) else size
-    return table(f"{found.name}: {of}", heads, zip(*columns, strict=True))
+    said = "".join(f'<p class="faint">{text(sentence)}</p>' for sentence in found.left_out)
+    return table(f"{found.name}: {of}", heads, zip(*columns, strict=True)) + said
 
 
 def _head(head: ColumnHead) -> str:

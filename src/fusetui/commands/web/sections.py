@@ -19,9 +19,13 @@ from fusetui.commands.web.html import (
     Cell,
     ColumnHead,
     Figure,
+    Heading,
     asset,
     column_table,
+    contents,
     document,
+    heading,
+    scrolling,
     table,
     text,
 )
@@ -68,20 +72,36 @@ def html_of(
     names = [Path(trace.report.file).name for trace, _ in sides]  # without the folders of a user
     title = f"fusetui: {' → '.join(names)}"
     notes = notes_of(*(trace for trace, _ in sides))
-    body = [f"<header><h1>{text(title)}</h1>"]
-    body += [*(f'<p class="note">{text(note)}</p>' for note in notes), "</header>", "<main>"]
+    places: list[Heading] = []
+
+    def headed(level: int, title: str, anchor: str) -> str:
+        places.append(Heading(level, title, anchor))
+        return heading(places[-1])
+
+    main: list[str] = []
     if diff is not None:
-        body += [f'<section aria-label="diff">{"".join(_diff(diff, notes, most))}</section>']
+        main.append('<section aria-label="diff">')
+        main.append(headed(2, "What B does differently", "diff"))
+        main += [*_diff(diff, notes, most), "</section>"]
     for letter, name, (trace, found) in zip("AB", names, sides, strict=False):
         mark = f"{letter}: " if diff is not None else ""
-        body += ["<section>", f"<h2>{mark}{text(name)}</h2>"]
-        body.append(f"<p>{text(' · '.join(parts(trace)))}</p>")
-        body += [*_account(found), *_findings(found)]
-        body += ["<h3>Timeline</h3>", timeline(trace, CELLS * most)]
-        tables = (made(name, trace) for name in TABLES)
-        body += ["<h3>Tables</h3>", *(column_table(one, most) for one in tables if len(one))]
-        body.append("</section>")
-    body.append('</main>\n<footer class="faint"><p>Written by fusetui.</p></footer>')
+        anchor = letter.lower()
+        main += ["<section>", headed(2, mark + name, anchor)]
+        main.append(f"<p>{text(' · '.join(parts(trace)))}</p>")
+        main += [*_account(found)]
+        main += [headed(3, "Findings", f"{anchor}-findings"), *_findings(found)]
+        main += [headed(3, "Timeline", f"{anchor}-timeline"), timeline(trace, CELLS * most)]
+        for table_name in TABLES:
+            one = made(table_name, trace)
+            if len(one):
+                title_of_table = table_name.capitalize()
+                main.append(headed(3, title_of_table, f"{anchor}-{table_name}"))
+                main.append(column_table(one, most))
+        main.append("</section>")
+    body = [f"<header><h1>{text(title)}</h1>"]
+    body += [*(f'<p class="note">{text(note)}</p>' for note in notes), contents(places)]
+    body += ["</header>", "<main>", *main, "</main>"]
+    body.append('<footer class="faint"><p>Written by fusetui.</p></footer>')
     return document(title, "\n".join(body), asset("page.css") + colors(), asset("page.js"), light)
 
 
@@ -108,7 +128,6 @@ def _account(found: Why) -> Iterator[str]:
 
 
 def _findings(found: Why) -> Iterator[str]:
-    yield "<h3>Findings</h3>"
     about_all = (ceiling_text(found), replayed_text(found), doubt_text(found))
     yield from (f"<p>{text(said)}</p>" for said in about_all if said)
     items = []
@@ -122,7 +141,7 @@ def _findings(found: Why) -> Iterator[str]:
 
 
 def _diff(diff: Diff, said: Collection[str], most: int) -> Iterator[str]:
-    yield f"<h2>What B does differently</h2><p><strong>{text(judgment(diff))}</strong></p>"
+    yield f"<p><strong>{text(judgment(diff))}</strong></p>"
     yield f"<p>{text(diff.story[:1].upper() + diff.story[1:])}.</p>" if diff.story else ""
     yield from (f'<p class="note">{text(note)}</p>' for note in diff.notes if note not in said)
     a, b = diff.side_a, diff.side_b
@@ -130,7 +149,7 @@ def _diff(diff: Diff, said: Collection[str], most: int) -> Iterator[str]:
     for name, what in FIGURES_OF_A_SIDE.items():
         figure = _time if name.endswith("_ns") else _count
         rows.append([what, *(figure(getattr(side, name)) for side in (a, b))])
-    yield table("Both sides", [TEXT(""), ColumnHead("A"), ColumnHead("B")], rows)
+    yield table("Both sides", [TEXT("figure"), ColumnHead("A"), ColumnHead("B")], rows)
     found = by_effect(lines(diff))
     last, rest = closing(diff), found[most:]
     if rest:
@@ -214,11 +233,15 @@ def timeline(trace: Trace, width: int) -> str:
         "Lines that are left out are counted as in (+3). Drag over a part to zoom in, "
         "double-click for all of it.</figcaption>\n"
         f"<p hidden>{buttons}</p>{_legend(drawn)}\n"
-        f'<div class="lanes"><ul>{labels}<li></li></ul><div class="view">'
-        f'<svg role="img" aria-label="Timeline of {duration(span)}; the tables below have its '
-        f'figures" viewBox="0 0 {width} {high}" height="{high}" preserveAspectRatio="none">\n'
-        + "\n".join(drawn)
-        + f'</svg>\n<div class="ruler">{ruler}</div></div></div>\n<output></output></figure>'
+        + scrolling(
+            f'<div class="lanes"><ul>{labels}<li></li></ul><div class="view">'
+            f'<svg role="img" aria-label="Timeline of {duration(span)}; the tables below have its '
+            f'figures" viewBox="0 0 {width} {high}" height="{high}" preserveAspectRatio="none">\n'
+            + "\n".join(drawn)
+            + f'</svg>\n<div class="ruler">{ruler}</div></div></div>',
+            label=f"Timeline of {Path(trace.report.file).name}",
+        )
+        + "\n<output></output></figure>"
     )
 
 

@@ -1,0 +1,249 @@
+"""A query in SQL in a process of its own, which is killed at a limit of time or on request: DuckDB
+plans, and computes some functions of single values, without looking for an interrupt, and not all
+of its memory is bounded by its own limit.
+
+The two processes exchange messages, each after its length in bytes. The other process asks for the
+tables that the query names, and gets them pickled. What it sends is decoded as plain values only.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import IO, Literal
+
+import msgspec
+import numpy as np
+
+from fusetui.tables.public import Table
+from fusetui.tables.sources import TABLES
+from fusetui.tables.sql import THREADS, SqlDatabase, WrongSql
+from fusetui.tables.table import TableColumn
+from fusetui.trace.model.report import Stop, never
+from fusetui.trace.read.workers import started
+
+START = "from fusetui.tables.sql_process import main; main()"
+LENGTH = struct.Struct("<Q")
+MEMORY_BYTES = 6 << 30  # that the process may have besides the tables
+COPIES = 4  # of each table that it may hold: as bytes, as columns, and as DuckDB has them
+LOOK_S = 0.05  # between two looks whether the answer is still wanted
+MISSING = (
+    "SQL: the process of the query ended: the query needs more memory than it may have "
+    f"({MEMORY_BYTES >> 30} GiB besides the tables)."
+)
+LATE = "SQL: the query takes longer than {limit:g} s: ask for less at once."
+CANCELLED = "SQL: the request was cancelled."
+
+
+class SqlQuery(msgspec.Struct, frozen=True):
+    """What the other process is asked first."""
+
+    text: str
+    of_several: bool  # traces
+    most_cpu_s: int  # after which it ends by itself, should nobody kill it
+
+
+class SqlColumn(msgspec.Struct, frozen=True):
+    """A TableColumn as bytes."""
+
+    name: str
+    dtype: Literal["int8", "int16", "int32", "int64", "float64", "bool"]
+    values: bytes
+    texts: list[str] | None
+    known: bytes | None
+
+
+class SqlReply(msgspec.Struct, frozen=True):
+    """What the other process sends: the name of a table that it needs, or why there is no answer,
+    or the answer."""
+
+    needs: str | None = None
+    error: str | None = None
+    columns: list[SqlColumn] = []
+    left_out: list[str] = []
+
+
+def ask_elsewhere(
+    query: str,
+    make: Callable[[str], Table],
+    *,
+    of_several: bool,
+    limit_s: float,
+    stop: Stop = never,
+) -> Table:
+    """The answer to one SELECT; `make` gives the tables that it names, whose making does not count
+    for the limit. Raises WrongSql, also at the limit or once `stop` says so: the process of the
+    query is then gone."""
+    from subprocess import PIPE
+
+    process = started(START, stdin=PIPE, stdout=PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        first = SqlQuery(query, of_several, most_cpu_s=int(limit_s * (THREADS + 1)) + 60)
+        _send(process.stdin, pickle.dumps(first))
+        replies = _received(process.stdout)
+        deadline = time.monotonic() + limit_s
+        while True:
+            reply = _reply(replies, deadline, limit_s, stop)
+            if reply.error is not None:
+                raise WrongSql(reply.error)
+            if reply.needs is None:
+                return _table(reply)
+            if reply.needs not in TABLES:
+                raise WrongSql(f"SQL: there is no table {reply.needs}.")
+            begin = time.monotonic()
+            _send(process.stdin, pickle.dumps(make(reply.needs), pickle.HIGHEST_PROTOCOL))
+            deadline += time.monotonic() - begin
+    except BrokenPipeError:
+        raise WrongSql(MISSING) from None
+    finally:
+        process.kill()
+        process.stdin.close()
+        process.wait()
+
+
+def _reply(
+    replies: SimpleQueue[bytes | None], deadline: float, limit_s: float, stop: Stop
+) -> SqlReply:
+    """The next one. Raises WrongSql if there will be none."""
+    while True:
+        if stop():
+            raise WrongSql(CANCELLED)
+        if time.monotonic() > deadline:
+            raise WrongSql(LATE.format(limit=limit_s))
+        with suppress(Empty):
+            message = replies.get(timeout=LOOK_S)
+            if message is None:  # it died
+                raise WrongSql(MISSING)
+            return msgspec.msgpack.decode(message, type=SqlReply)
+
+
+def _table(reply: SqlReply) -> Table:
+    columns = []
+    for column in reply.columns:
+        values = np.frombuffer(column.values, dtype=column.dtype)
+        texts = None if column.texts is None else tuple(column.texts)
+        known = None if column.known is None else np.frombuffer(column.known, dtype=np.bool_)
+        columns.append(TableColumn(column.name, values, texts, known))
+    names = frozenset(column.name for column in columns)
+    return Table("rows", tuple(columns), names, tuple(reply.left_out))
+
+
+def _send(stream: IO[bytes], message: bytes) -> None:
+    for part in (LENGTH.pack(len(message)), message):
+        view = memoryview(part)
+        while view:  # the stream has no buffer: it may take a part only
+            view = view[stream.write(view) :]
+
+
+def _received(stream: IO[bytes]) -> SimpleQueue[bytes | None]:
+    """The messages of a stream as they come, which a thread reads to its end; then None."""
+    messages: SimpleQueue[bytes | None] = SimpleQueue()
+
+    def read() -> None:
+        with suppress(OSError, ValueError, MemoryError):
+            for message in _messages(stream):
+                messages.put(message)
+        messages.put(None)
+        with suppress(OSError):
+            stream.close()
+
+    Thread(target=read, daemon=True).start()
+    return messages
+
+
+def _messages(stream: IO[bytes]) -> Iterator[bytes]:
+    while len(head := _exactly(stream, LENGTH.size)) == LENGTH.size:
+        (length,) = LENGTH.unpack(head)
+        message = _exactly(stream, length)
+        if len(message) < length:
+            return
+        yield message
+
+
+def _exactly(stream: IO[bytes], length: int) -> bytes:
+    """So many bytes, or fewer at the end of the stream."""
+    parts: list[bytes] = []
+    while length and (part := stream.read(min(length, 1 << 24))):
+        parts.append(part)
+        length -= len(part)
+    return b"".join(parts)
+
+
+def main() -> None:
+    """The other process: answers one query."""
+    messages: SimpleQueue[bytes] = SimpleQueue()
+
+    def read() -> None:
+        for message in _messages(sys.stdin.buffer):
+            messages.put(message)
+        os._exit(1)  # nobody waits for the answer any more
+
+    Thread(target=read, daemon=True).start()
+    query: SqlQuery = pickle.loads(messages.get())
+    limits = _Limits(query.most_cpu_s)
+
+    def reply(message: SqlReply) -> None:
+        _send(sys.stdout.buffer, msgspec.msgpack.encode(message))
+        sys.stdout.buffer.flush()
+
+    def table(name: str) -> Table:
+        reply(SqlReply(needs=name))
+        message = messages.get()
+        limits.widen(COPIES * len(message))
+        found: Table = pickle.loads(message)
+        return found
+
+    try:
+        with SqlDatabase(table, of_several=query.of_several) as database:
+            answer = database.ask(query.text)
+        columns = [_column(column) for column in answer.columns]
+        reply(SqlReply(columns=columns, left_out=[*answer.left_out]))
+    except WrongSql as error:
+        reply(SqlReply(error=str(error)))
+    except MemoryError:
+        reply(SqlReply(error=MISSING))
+    os._exit(0)
+
+
+def _column(column: TableColumn) -> SqlColumn:
+    return SqlColumn(
+        name=column.name,
+        dtype=column.values.dtype.name,  # type: ignore[arg-type]  # one that DTYPES has
+        values=column.values.tobytes(),
+        texts=None if column.texts is None else list(column.texts),
+        known=None if column.known is None else column.known.tobytes(),
+    )
+
+
+class _Limits:
+    """What this process may use, where the system has such limits."""
+
+    def __init__(self, most_cpu_s: int) -> None:
+        self._bytes = MEMORY_BYTES
+        self._set("RLIMIT_CPU", most_cpu_s)
+        self.widen(0)
+
+    def widen(self, more_bytes: int) -> None:
+        """Allows more memory."""
+        self._bytes += more_bytes
+        self._set("RLIMIT_DATA", self._bytes)
+
+    @staticmethod
+    def _set(name: str, most: int) -> None:
+        with suppress(ImportError, AttributeError, OSError, ValueError):
+            import resource
+
+            number = getattr(resource, name)
+            hard = resource.getrlimit(number)[1]
+            if hard != resource.RLIM_INFINITY:
+                most = min(most, hard)
+            resource.setrlimit(number, (most, hard))
