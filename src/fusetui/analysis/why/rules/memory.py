@@ -216,6 +216,10 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
         )
 
 
+UNFOLDS = late(r"im2col|flip_filter")
+"""Steps of a convolution by matrix products or transforms: no memory format avoids them."""
+
+
 @Rule(
     remedy="model.to(memory_format=torch.channels_last), and the same for its inputs, if the "
     "convolutions want NHWC, as the fast ones of 16-bit types and TF32 do"
@@ -225,7 +229,9 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
 def layout_changes(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     libraries = {
-        "cuDNN": kernels.flags(lambda one: (one.op, one.family) == ("copy", "cudnn")),
+        "cuDNN": kernels.flags(
+            lambda one: (one.op, one.family) == ("copy", "cudnn") and not UNFOLDS.search(one.name)
+        ),
         "MIOpen": kernels.flags(lambda one: (one.op, one.family) == ("copy", "miopen")),
     }
     for library, found in libraries.items():
