@@ -103,7 +103,7 @@ def _sorted(group: NDArray[np.int16] | Int32s, raw: Raw, rank: NDArray[np.int8])
 
 
 def _roles(raw: Raw) -> Kinds:
-    """Roles by category, except that files of 2021 record annotations as operators."""
+    """Roles by category, except that some files record annotations as operators (see NO_OPS)."""
     by_category = [role(category) for category in raw.categories]
     roles = np.array(by_category or [Role.OTHER], dtype=np.uint8)[raw.category]
     noted = np.array([name.startswith(NO_OPS) for name in raw.names] or [False])[raw.name]

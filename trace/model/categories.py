@@ -97,9 +97,11 @@ NO_OPS = (
     "DataLoader",
     "DistributedDataParallel.",
     "##",
+    *("gloo:", "mpi:", "ucc:"),
 )
-"""How the names of annotations begin that files of 2021 record as operators: what torch puts around
-steps, optimizers, loaders and replicas, and `## forward ##` of its examples."""
+"""How the names of annotations begin that some files record as operators: what torch puts around
+steps, optimizers, loaders and replicas, `## forward ##` of its examples, and what lasts until a
+collective on the CPU or a transfer to another rank is done."""
 
 
 LEGACY_CPU, LEGACY_GPU = "CPU functions", "CUDA functions"

@@ -32,8 +32,8 @@ class OwnTimes(NamedTuple):
 
 
 def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
-    """Of ops, calls and Python frames, during a cover (ns of the file): each moment of a thread
-    belongs to one slice at most, by the order of `LAYERS`."""
+    """Of ops, calls, Python frames and collectives on the CPU, during a cover (ns of the file).
+    Each moment of a thread belongs to one slice at most, by the order of `LAYERS`."""
     rows = [np.empty(0, dtype=np.intp)]
     times = [np.empty(0, dtype=np.int64)]
     for line in accounts.threads:
@@ -43,6 +43,10 @@ def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
             rows.append(parts.rows)
             times.append(left.within(parts.start, parts.end))
             left = without(left, union(parts.start, parts.end))
+        marks = line.slices(Host.ANNOTATION)
+        parts = marks.only(accounts.trace.matching(marks.rows, ON_CPU.match)).parts()
+        rows.append(parts.rows)
+        times.append(left.within(parts.start, parts.end))
     every = np.concatenate(rows)
     distinct_rows, place = np.unique(every, return_inverse=True)
     ns = summed(place, np.concatenate(times), len(distinct_rows))

@@ -103,6 +103,20 @@ def test_copies_that_set_the_program_up_are_silent(found: Ask, event: Callable[.
     assert found("casts-and-copies", [*events, copy | {"ts": 2_000}])
 
 
+def test_copies_within_the_device_that_set_the_program_up_are_silent(
+    found: Ask, event: Callable[..., Event]
+) -> None:
+    """Weights are laid out before the first kernel; a copy after it is one of the program."""
+    kernels = work(("aten::add", ADD, 100))
+    name = "Memcpy DtoD (Device -> Device)"
+    first = min(one["ts"] for one in kernels if one["cat"] == "kernel")
+    before = event(name, first - 60, 50, cat="gpu_memcpy", pid=0, tid=7)
+    assert found("casts-and-copies", [before, *kernels]) == []
+    after = event(name, first + 200, 50, cat="gpu_memcpy", pid=0, tid=7)
+    (finding,) = found("casts-and-copies", [before, *kernels, after])
+    assert finding.at_stake_ns == 100_000
+
+
 def test_other_kernels_are_silent(found: Ask) -> None:
     assert found("casts-and-copies", work(("aten::add", ADD, 100))) == []
 

@@ -5,6 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.answer import explained
+from fusetui.analysis.why.selection import asked
+from fusetui.trace import Trace
+
 from .conftest import Ask
 
 Make = Callable[..., Any]
@@ -38,3 +45,31 @@ def test_without_a_gpu_it_is_a_note(found: Ask, event: Make) -> None:
 
 def test_short_ones_are_silent(found: Ask, event: Make) -> None:
     assert found("cpu-collectives", [gloo(event, 0, 5), event("aten::mul", 90, 10)]) == []
+
+
+@pytest.mark.parametrize("category", ["user_annotation", "cpu_op"])
+def test_transfers_are_not_of_all_ranks(found: Ask, event: Make, category: str) -> None:
+    """Some files record them as ops; they wait all the same, from 0 to 60 of 100 us."""
+    events = [
+        event("gloo:send", 0, 60, cat=category),
+        event("gloo:recv", 10, 40, cat=category),
+        event("aten::mul", 90, 10),
+    ]
+    (finding,) = found("cpu-collectives", events)
+    assert finding.text == (
+        "A transfer between ranks runs on the CPU for 60 us (60 %) of the 100 us that were "
+        "recorded: 1 gloo:send, 1 gloo:recv. It lasts until the other rank takes part and the data "
+        "has moved."
+    )
+    assert found("cpu-hot", events[:2]) == []
+
+
+def test_a_collective_that_is_recorded_as_an_op_waits(
+    event: Make, trace_of: Callable[..., Trace]
+) -> None:
+    events = [event("gloo:recv", 0, 60), event("aten::mul", 60, 40)]
+    why, _ = explained(asked(Accounts(trace_of(events))))
+    (thread,) = why.cpu
+    assert (thread.op_ns, thread.wait_ns, thread.collective_ns) == (40_000, 60_000, 60_000)
+    assert why.cpu_work is not None
+    assert [(one.name, one.ns) for one in why.cpu_work.waits] == [("gloo:recv", 60_000)]

@@ -193,3 +193,56 @@ def test_with_a_gpu_the_rules_about_idle_time_answer(
         return  # which are about the idle time of a GPU
     every = [*loading(event), *reading(event, 10), *compiling(event)]
     assert found(rule, [*every, *launched(1, 0, 5, dur=400)]) == []
+
+
+def test_a_first_call_that_sets_something_up(found: Ask, event: Make) -> None:
+    """Of 1,000 us the first call takes 900, the others 20 each."""
+    others = [event("aten::conv2d", 900 + 20 * n, 20) for n in range(5)]
+    ops = [event("aten::conv2d", 0, 900), *others]
+    (finding,) = found("cpu-hot", ops)
+    assert finding.text.endswith(
+        "; the first call takes 900 us of that, the others 20 us each (median)."
+    )
+    assert finding.try_ is not None
+    assert finding.try_.startswith("Call it once before recording")
+
+
+@pytest.mark.parametrize("lengths", [[200] * 5, [20, 900, 20, 60], [1_000]])
+def test_calls_without_a_slow_first_one(found: Ask, event: Make, lengths: list[int]) -> None:
+    """Alike, a later one that is slow, and a single one."""
+    starts = [sum(lengths[:n]) for n in range(len(lengths))]
+    ops = [event("aten::conv2d", ts, dur) for ts, dur in zip(starts, lengths, strict=True)]
+    (finding,) = found("cpu-hot", ops)
+    assert "first call" not in finding.text
+    assert finding.try_ is not None
+    assert finding.try_.startswith("Look at where it is called")
+
+
+def filling(event: Make) -> list[Any]:
+    return [event("aten::normal_", 0, 400), event("aten::normal_", 400, 400)]
+
+
+def test_a_tensor_that_is_filled_on_the_cpu_beside_a_gpu(found: Ask, event: Make) -> None:
+    """The launch proves that the program uses a GPU, although no event of it was recorded."""
+    (finding,) = found("cpu-hot", [*filling(event), call("cudaLaunchKernel", 900, 10)])
+    assert finding.try_ is not None
+    assert finding.try_.startswith("aten::normal_ computes on the CPU: create the tensor on the ")
+    (without_gpu,) = found("cpu-hot", filling(event))
+    assert without_gpu.try_ is not None
+    assert without_gpu.try_.startswith("Look at where it is called")
+
+
+def test_calls_of_the_runtime_are_not_called_less_often(found: Ask, event: Make) -> None:
+    events = [event("aten::mm", 0, 10), call("cudaMemcpyAsync", 10, 90)]
+    (finding,) = found("cpu-hot", events)
+    assert finding.try_ is not None
+    assert finding.try_.startswith("Look at what it waits for: a call of the runtime")
+
+
+def test_calls_in_which_counters_are_measured_are_silent(found: Ask, event: Make) -> None:
+    """Their time is that of the profiler, not of the program."""
+    launch = call("cudaLaunchKernel", 10, 90)
+    counters = event("gemm", 10, 80, cat="cuda_profiler_range", tid=7)
+    assert len(found("cpu-hot", [event("aten::mm", 0, 10), launch])) == 1
+    (hot,) = found("cpu-hot", [event("aten::mm", 0, 40), launch, counters])
+    assert hot.text.startswith("aten::mm takes")

@@ -1,11 +1,13 @@
-"""All rules over all real traces: nothing fires but what was looked at (docs/judgments.tsv)."""
+"""All rules over all real traces, also those that nothing was adjusted to: nothing fires but what
+was looked at (docs/judgments.tsv)."""
 
 from __future__ import annotations
 
 import csv
+from pathlib import Path
 
 import pytest
-from tests.places import TRACES
+from tests.places import FRESH, TRACES
 
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.account import Accounts
@@ -18,23 +20,48 @@ from fusetui.trace import open_trace
 from .table import JUDGMENTS, NONE, UPDATE, Line, lines_of, read, rewrite
 
 INDEX = TRACES / "INDEX.tsv"
+FRESH_INDEX = FRESH / "INDEX.tsv"
+PREFIX = "fresh/"
+"""Before the names of the traces of FRESH, in the table and here."""
+SNAPSHOT = ".pickle.gz"
+"""How a file of that folder ends that is no trace, but a snapshot of memory."""
+
 pytestmark = pytest.mark.skipif(not INDEX.is_file(), reason=f"there are no traces in {TRACES}")
+needs_fresh = pytest.mark.skipif(
+    not FRESH_INDEX.is_file(), reason=f"there are no traces in {FRESH}"
+)
 
 
 def traces() -> list[str]:
-    if not INDEX.is_file():
+    return _listed(INDEX)
+
+
+def fresh() -> list[str]:
+    return [PREFIX + name for name in _listed(FRESH_INDEX) if not name.endswith(SNAPSHOT)]
+
+
+def _listed(index: Path) -> list[str]:
+    if not index.is_file():
         return []
-    with INDEX.open(encoding="utf-8") as file:
+    with index.open(encoding="utf-8") as file:
         return sorted(row["file"] for row in csv.DictReader(file, delimiter="\t"))
+
+
+def path_of(trace: str) -> Path:
+    if trace.startswith(PREFIX):
+        return FRESH / trace.removeprefix(PREFIX)
+    return TRACES / trace
 
 
 def of(trace: str) -> list[Line]:
     return [line for line in read() if line.trace == trace]
 
 
-@pytest.mark.parametrize("trace", traces())
+@pytest.mark.parametrize(
+    "trace", [*traces(), *(pytest.param(name, marks=needs_fresh) for name in fresh())]
+)
 def test_the_findings_are_those_that_were_looked_at(trace: str) -> None:
-    opened = open_trace(str(TRACES / trace))
+    opened = open_trace(str(path_of(trace)))
     why, _ = explained(asked(Accounts(opened)))
     lines = lines_of(trace, with_worth(opened, why, asked=True).findings)
     if UPDATE:
@@ -60,7 +87,14 @@ def test_each_line_was_looked_at() -> None:
 
 
 def test_the_table_has_the_traces_that_there_are() -> None:
-    assert {line.trace for line in read()} == set(traces())
+    names = {line.trace for line in read()}
+    assert {name for name in names if not name.startswith(PREFIX)} == set(traces())
+
+
+@needs_fresh
+def test_the_table_has_the_fresh_traces_that_there_are() -> None:
+    names = {line.trace for line in read()}
+    assert {name for name in names if name.startswith(PREFIX)} == set(fresh())
 
 
 def test_the_table_names_rules_that_there_are() -> None:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.answer import explained
+from fusetui.analysis.why.model import Hurried
+from fusetui.analysis.why.selection import asked
+from fusetui.trace import Trace
+
 from .conftest import Ask, Lack
 
 Make = Callable[..., Any]
@@ -106,3 +112,31 @@ def test_replayed_work_needs_no_graph(found: Ask, event: Make, launched: Make) -
         (finding,) = found("host-bound", [*launched(3, 0, 5), *replay, op, *launched(2, 90, 95)])
         assert finding.try_ is not None
         assert finding.try_.startswith(first)
+
+
+def test_what_runs_before_and_after_the_work_of_the_gpu_is_not_hurried(
+    trace_of: Callable[..., Trace], event: Make, launched: Make
+) -> None:
+    """It delays nothing of the span, from 1,005 to 1,105 us; with steps, it is part of them."""
+    work = [
+        event("aten::empty", 0, 900),
+        *launched(1, 1_000, 1_005),
+        event("aten::add", 1_020, 60),
+        *launched(2, 1_090, 1_095),
+        event("aten::empty", 1_300, 700),
+    ]
+    (start, end) = hurried(trace_of(work))
+    assert (start, end) == (1_005_000, 1_105_000)
+    step = event("ProfilerStep#3", 0, 2_000, cat="user_annotation")
+    (start, end) = hurried(trace_of([step, *work]))
+    assert start < 0
+    assert end > 2_000_000
+
+
+def hurried(trace: Trace) -> tuple[int, int]:
+    """The bounds of what is changed about being host-bound (ns)."""
+    why, _ = explained(asked(Accounts(trace)))
+    rules = [one.rule for one in why.findings]
+    wanted = why.wanted[rules.index("host-bound")]
+    assert isinstance(wanted, Hurried)
+    return int(wanted.cover.start.min()), int(wanted.cover.end.max())

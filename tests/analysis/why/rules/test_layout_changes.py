@@ -32,3 +32,15 @@ def test_the_environment_of_rocm(found: Ask) -> None:
     (finding,) = found("layout-changes", events, roctracer_version=4.1)
     assert finding.try_ is not None
     assert "PYTORCH_MIOPEN_SUGGEST_NHWC" in finding.try_
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "void im2col4d_kernel<float, int>(im2col4d_params, float const*, float*, int)",
+        "void flip_filter<float, float>(float*, float const*, int, int, int, int)",
+    ],
+)
+def test_the_steps_of_a_convolution_are_no_change_of_layout(found: Ask, name: str) -> None:
+    """Images and filters that are unfolded or flipped: another memory format changes nothing."""
+    assert found("layout-changes", work(("aten::conv2d", name, 50), ("aten::add", ADD, 50))) == []

@@ -99,8 +99,8 @@ def unlisted(major: int, minor: int, name: str = "NVIDIA Foo") -> dict[str, Any]
 @pytest.mark.parametrize(
     ("capability", "multiplied", "remedy"),
     [
-        ((7, 0), "float16", "GradScaler"),
-        ((7, 5), "float16", "GradScaler"),
+        ((7, 0), "float16", "torch.float16"),
+        ((7, 5), "float16", "torch.float16"),
         ((8, 0), "TF32 and bfloat16", "set_float32_matmul_precision"),
         ((8, 6), "TF32 and bfloat16", "set_float32_matmul_precision"),
         ((12, 0), "TF32 and bfloat16", "set_float32_matmul_precision"),

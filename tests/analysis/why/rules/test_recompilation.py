@@ -72,3 +72,14 @@ def test_regions_of_different_steps_are_silent(found: Ask, event: Make, launched
     steps = [event(f"ProfilerStep#{n}", 20 + n, 1, cat="user_annotation") for n in range(3)]
     parts = regions(event, "0/0", "1/0", "2/0")
     assert found("recompilation", [*launched(1, 0, 5), *steps, *parts]) == []
+
+
+def test_a_function_that_was_compiled_anew_is_no_further_region(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """The second number counts compilations of the same function, for other inputs."""
+    again = regions(event, "0/0", "0/1", "0/2", "0/3", "1/0")
+    assert found("recompilation", [*launched(1, 0, 5), *again, *launched(2, 90, 95)]) == []
+    more = regions(event, "0/0", "0/1", "1/0", "2/0")
+    (finding,) = found("recompilation", [*launched(1, 0, 5), *more, *launched(2, 90, 95)])
+    assert finding.text.startswith("A step runs 3 compiled regions (Torch-Compiled Region: 0/0, ")

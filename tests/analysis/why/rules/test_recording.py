@@ -142,7 +142,8 @@ def test_ranges_of_counters_take_the_place_of_kernels(found: Ask, event: Make) -
     ranges = event("gemm", 0, 5, cat="cuda_profiler_range", pid=0, tid=0)
     (finding,) = found("recording", [*launches_alone(event, 1), ranges])
     assert finding.text.startswith("1 launch call (cudaLaunchKernel) was recorded, but no GPU ")
-    assert finding.text.endswith("received only ranges of counters from the GPU.")
+    assert "received only ranges of counters from the GPU." in finding.text
+    assert finding.text.endswith("the times of the CPU mean little.")
     assert finding.try_ is not None
     assert finding.try_.startswith("Record without profiler_metrics")
 

@@ -26,6 +26,7 @@ from fusetui.analysis.why.transfers import (
     transfers_of,
 )
 from fusetui.text.figures import count, duration, percent, size
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.categories import Role
@@ -267,6 +268,9 @@ def _usual(job: Int64s, alone: Flags, beside: Flags, ns: Int64s) -> Int64s:
 
 LEAST = 0.1  # of the recording, where there is no GPU
 TOLD_NAMES = 3  # names
+TRANSFER = late(r":(?:send|recv)\w*\Z")
+LASTS_UNTIL_ALL = "It lasts until all ranks of its group have arrived."
+LASTS_UNTIL_PEER = "It lasts until the other rank takes part and the data has moved."
 
 
 @Rule(
@@ -287,6 +291,8 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
     ran, whole, longest = cover.ns, facts.end_ns - facts.begin_ns, the_most(rows, trace.dur[rows])
     names = Counter(map(trace.name_of, rows.tolist())).most_common(TOLD_NAMES)
     named = ", ".join(f"{count(n)} {printable(name)}" for name, n in names)
+    only_transfers = bool(trace.matching(rows, TRANSFER.search).all())
+    subject = "A transfer between ranks" if only_transfers else "A collective"
     at_stake = int(facts.host_under(cover)[LATE].sum()) if facts.devices else 0
     if at_stake:
         yield Claim(
@@ -299,8 +305,8 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
         )
     elif not facts.devices and ran >= LEAST * whole:
         yield Claim(
-            text=f"A collective runs on the CPU for {duration(ran)} ({percent(ran, whole)}) of the "
-            f"{duration(whole)} that were recorded: {named}. It lasts until all "
-            "ranks of its group have arrived.",
+            text=f"{subject} runs on the CPU for {duration(ran)} ({percent(ran, whole)}) of the "
+            f"{duration(whole)} that were recorded: {named}. "
+            f"{LASTS_UNTIL_PEER if only_transfers else LASTS_UNTIL_ALL}",
             rows=longest,
         )

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.questions.collectives import ON_CPU
+from fusetui.analysis.questions.launches import LAUNCHES
+from fusetui.analysis.why.cpu_compute import cpu_compute_rows
 from fusetui.analysis.why.cpu_work import ByKind, NamedTime, by_kind, longest
 from fusetui.analysis.why.facts import Facts, loader_rows
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rules import STACKS, Claim, Rule, is_worth
+from fusetui.analysis.why.rules.launches import instead_of_computing
 from fusetui.analysis.why.rules.waiting import ITSELF, MORE_WORKERS, WORKERS, recompilation
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import late
@@ -220,6 +223,15 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     )
 
 
+SLOW_FIRST = 10  # times as long as the median of the others: a call that sets something up
+FIRST_CALL = (
+    "Call it once before recording: the first call of an op initializes libraries, loads kernels "
+    "and chooses algorithms, and says nothing about the later ones."
+)
+RUNTIME_CALL = (
+    "Look at what it waits for: a call of the runtime launches work, copies, or waits until the "
+    "device is done. What the device did meanwhile is not part of this account."
+)
 WAIT_REMEDY = "Let it run while other work does, or wait for less: look at what it waits for."
 
 
@@ -228,7 +240,7 @@ WAIT_REMEDY = "Let it run while other work does, or wait for less: look at what 
     needs=("CPU ops", "Python frames and modules"),
     remedy="Look at where it is called and how often (fusetui ops, fusetui lines): fewer calls on "
     "larger tensors, or a cheaper way to compute the same.",
-    thresholds={"least_own": LEAST_OWN},
+    thresholds={"least_own": LEAST_OWN, "slow_first": SLOW_FIRST},
 )
 def cpu_hot(facts: Facts) -> Iterator[Claim]:
     """The op, the function and the wait with the longest own time, except what other findings are
@@ -237,11 +249,46 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
         return
     trace = facts.trace
     found = by_kind(facts.accounts, without(facts.whole, _explained(facts)))
-    waits = longest(trace, found.waits, with_caller=True)
-    for one in (*longest(trace, found.ops)[:1], *longest(trace, found.functions)[:1]):
+    ops = found.ops
+    if len(trace.rows_of(Role.DEVICE)) and len(trace.rows_named(LAUNCHES.search, Role.CALL)):
+        ops = ops.only(trace.role[ops.rows] != Role.CALL)  # counters are measured inside of calls
+    for one in longest(trace, ops)[:1]:
+        first = _slow_first_call(one)
+        remedy = FIRST_CALL if first else _remedy_of(facts, one)
+        yield _hot(facts, one, "takes", f", without what it calls{first}", remedy)
+    for one in longest(trace, found.functions)[:1]:
         yield _hot(facts, one, "takes", ", without what it calls", None)
-    for one in waits[:1]:
+    is_collective = trace.matching(found.waits.rows, ON_CPU.match)  # see cpu-collectives
+    for one in longest(trace, found.waits.only(~is_collective), with_caller=True)[:1]:
         yield _hot(facts, one, "waits", "", WAIT_REMEDY)
+
+
+def _slow_first_call(one: NamedTime) -> str:
+    """`; the first call takes 2.3 s of that, and the others 1.6 ms (median)`, where the first call
+    takes most of the time of all and SLOW_FIRST times as long as the others; else blank."""
+    own_ns = one.own.ns  # rows are in the order of their starts
+    others = own_ns[1:]
+    if not len(others):
+        return ""
+    first_ns, usual_ns = int(own_ns[0]), int(np.median(others))
+    if first_ns < MOST_OF_IT * own_ns.sum() or first_ns < SLOW_FIRST * usual_ns:
+        return ""
+    return (
+        f"; the first call takes {duration(first_ns)} of that, the others {duration(usual_ns)} "
+        "each (median)"
+    )
+
+
+def _remedy_of(facts: Facts, one: NamedTime) -> str | None:
+    """What helps with an op or a call, if that is more than to call it less often."""
+    trace, row = facts.trace, int(one.own.rows[0])
+    if trace.role[row] == Role.CALL:
+        return RUNTIME_CALL
+    computes = np.isin(one.own.rows, cpu_compute_rows(trace))
+    uses_gpu = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
+    if uses_gpu and 2 * int(one.own.ns[computes].sum()) > one.share.ns:
+        return instead_of_computing(trace.name_of(row))
+    return None
 
 
 def _hot(facts: Facts, one: NamedTime, verb: str, apart: str, remedy: str | None) -> Claim:

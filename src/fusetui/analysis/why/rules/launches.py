@@ -21,7 +21,7 @@ from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, distinct
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.intervals import Cover, joined, outside, union
+from fusetui.trace.model.intervals import FOREVER, Cover, joined, union
 from fusetui.trace.model.intervals import without as without_cover
 from fusetui.trace.model.op_names import stem
 from fusetui.trace.model.report import recorded_with
@@ -67,11 +67,20 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         text=f"The GPU waits {of_span(facts, at_stake)} for the CPU to launch the next kernel"
         f"{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
-        wanted=Hurried(outside(joined(facts.explained, _busy(facts)))),
+        wanted=Hurried(without_cover(_told(facts), joined(facts.explained, _busy(facts)))),
         rows=the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0)),
         remedy=unseen_remedy(facts, by_kind) or (REPLAYED if facts.is_replayed else None),
         why_likely=why_likely(facts),
     )
+
+
+def _told(facts: Facts) -> Cover:
+    """The time that the worth is about: all of it where there are steps; else the span of the GPUs,
+    because what the program does before and after their work delays none of it."""
+    if len(facts.spans):
+        return Cover(np.array([-FOREVER]), np.array([FOREVER]))
+    start, end = facts.trace.start[facts.gpu_rows], facts.trace.end[facts.gpu_rows]
+    return Cover(start.min(keepdims=True), end.max(keepdims=True))
 
 
 def doing(facts: Facts, by_kind: Int64s, which: Flags) -> str:
@@ -165,13 +174,18 @@ def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
         return None
     names = facts.trace.name[rows[computes]]
     name = facts.trace.names[int(np.bincount(names, ns[computes]).argmax())]
-    called = name if PLAIN_NAME.fullmatch(name) else "The op"
+    return f"{instead_of_computing(name)} {NO_LAUNCHES}"
+
+
+def instead_of_computing(op: str) -> str:
+    """What to do about an op that computes on the CPU, in a program that uses a GPU."""
+    called = op if PLAIN_NAME.fullmatch(op) else "The op"
     device = "{intel:xpu|:cuda}"
-    if stem(name) in CREATES:
+    if stem(op) in CREATES:
         how = f'create the tensor on the device instead, as in torch.randn(..., device="{device}")'
     else:
         how = f'keep its inputs on the GPU (.to("{device}")) instead of in the memory of the host'
-    return f"{called} computes on the CPU: {how}. {NO_LAUNCHES}"
+    return f"{called} computes on the CPU: {how}."
 
 
 SLOW_NS = LONG_NS

@@ -124,7 +124,8 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     # PyTorch's own; conversions inside a library are part of its op.
     own = kernels.flags(lambda kernel: kernel.op == "copy" and kernel.family.startswith("aten"))
-    copies = own | _memcpy(kernels, DEVICE_TO_DEVICE)
+    within = _memcpy(kernels, DEVICE_TO_DEVICE)
+    copies = own if _set_up(facts, within) else own | within
     at_stake = kernels.ns(copies)
     if at_stake:
         in_runs = copies & claimed_by(facts, fusable_run)
@@ -182,13 +183,19 @@ def _asked_by(facts: Facts, copies: Flags) -> str:
     return text + most_module(kernels, copies, ", and in ")
 
 
+def _set_up(facts: Facts, copies: Flags) -> bool:
+    """Where there are no steps, copies that all come before the first kernel set the program up:
+    weights, inputs."""
+    kernels = facts.kernels
+    first_ns = kernels.start[kernels.is_kernel].min(initial=facts.end_ns)
+    return not len(facts.spans) and bool((kernels.start[copies] < first_ns).all())
+
+
 def _pageable(facts: Facts) -> Iterator[Claim]:
-    """Copies between the GPU and memory that is not pinned, while no kernel runs. Where there are
-    no steps, copies that all come before the first kernel set the program up: weights, inputs."""
+    """Copies between the GPU and memory that is not pinned, while no kernel runs."""
     kernels = facts.kernels
     copies = _memcpy(kernels, PAGEABLE)
-    first = kernels.start[kernels.is_kernel].min(initial=facts.end_ns)
-    if not len(facts.spans) and (kernels.start[copies] < first).all():
+    if _set_up(facts, copies):
         return
     at_stake = sum(
         without(kernels.cover(copies, device), kernels.cover(kernels.is_kernel, device)).ns
@@ -209,6 +216,10 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
         )
 
 
+UNFOLDS = late(r"im2col|flip_filter")
+"""Steps of a convolution by matrix products or transforms: no memory format avoids them."""
+
+
 @Rule(
     remedy="model.to(memory_format=torch.channels_last), and the same for its inputs, if the "
     "convolutions want NHWC, as the fast ones of 16-bit types and TF32 do"
@@ -218,7 +229,9 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
 def layout_changes(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     libraries = {
-        "cuDNN": kernels.flags(lambda one: (one.op, one.family) == ("copy", "cudnn")),
+        "cuDNN": kernels.flags(
+            lambda one: (one.op, one.family) == ("copy", "cudnn") and not UNFOLDS.search(one.name)
+        ),
         "MIOpen": kernels.flags(lambda one: (one.op, one.family) == ("copy", "miopen")),
     }
     for library, found in libraries.items():

@@ -85,10 +85,15 @@ def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
     mostly = "mostly " if len(names) > 1 else ""
     has_counters = len(trace.rows_of(Role.DEVICE)) > 0
     received = "only ranges of counters" if has_counters else "nothing"
+    lengthened = (
+        " Counters are measured inside the launch calls, which takes much longer than launching: "
+        "the times of the CPU mean little."
+    )
     yield (
         f"{plural(len(launches), 'launch call')} ({mostly}{name}) "
         f"{'was' if len(launches) == 1 else 'were'} recorded, but no GPU event: the profiler "
-        f"traced the calls, and received {received} from the GPU.",
+        f"traced the calls, and received {received} from the GPU."
+        f"{lengthened if has_counters else ''}",
         WITHOUT_COUNTERS if has_counters else WITHOUT_GPU_EVENTS,
         the_most(launches, trace.dur[launches]),
     )

@@ -73,7 +73,9 @@ def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
     return ""
 
 
-REGION = late(r"Torch-Compiled Region: [0-9]{1,9}/[0-9]{1,9}")
+REGION = late(r"Torch-Compiled Region: ([0-9]{1,9})/[0-9]{1,9}")
+"""A compiled function: the first number counts functions, the second one the times that it was
+compiled anew, for other inputs."""
 RESUMES = late(r"torch_dynamo_resume_in_")
 """Dynamo's name for the function that continues after a graph break."""
 SEVERAL = 3  # compiled regions per step; two may be two functions, such as a model and its loss
@@ -138,16 +140,27 @@ def _graph_breaks(facts: Facts) -> Iterator[Claim]:
 
 
 def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
-    """One row of each region in the first step with the usual number of regions, and that number:
+    """One row of each function in the first step with the usual number of them, and that number:
     the median over the steps that run any. Without steps, the whole trace counts as one."""
     step = np.searchsorted(facts.spans.start, facts.trace.start[rows], side="right")
     each = [rows[step == number] for number in distinct(step).tolist()]
-    regions = [own[np.unique(facts.trace.name[own], return_index=True)[1]] for own in each]
+    regions = [own[np.unique(_function(facts, own), return_index=True)[1]] for own in each]
     if not regions:
         return rows, 0
     ordered = sorted(regions, key=len)
     usual = ordered[(len(ordered) - 1) // 2]
     return usual[np.argsort(facts.trace.start[usual], kind="stable")], len(usual)
+
+
+def _function(facts: Facts, regions: Rows) -> Int64s:
+    """The number of the function that each region was compiled from."""
+    numbers = np.full(len(facts.trace.names), -1, dtype=np.int64)
+    for name in distinct(facts.trace.name[regions]).tolist():
+        found = REGION.match(facts.trace.names[name])
+        if found:
+            numbers[name] = int(found[1])
+    of_region: Int64s = numbers[facts.trace.name[regions]]
+    return of_region
 
 
 LEAD = 3  # launches in the queue; from this many on, the CPU is ahead again
