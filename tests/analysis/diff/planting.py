@@ -117,6 +117,7 @@ class Planted:
     dispatch: set[str] = field(default_factory=set)  # labels that may change too
     gone: bool = False  # such dispatch may occur less often, and not more often
     also: Planted | None = None
+    moved: bool = False  # may be told as work on another stream, with no change of its time
     same_work: bool = False  # not one row of the GPU's work has any change, and no step another one
     note: str = ""  # what a note says, in part
     by_step: list[int] = field(default_factory=list)  # the change of each step, where they differ
@@ -183,6 +184,8 @@ def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
         planted.change_ns = round(sum(usual) / len(usual))
     noise = RowKind.SAME in (planted.kind, planted.also and planted.also.kind)
     work = [r for r in found.rows if not r.on_cpu and (_changed(r) or (noise and _may_be(r)))]
+    if planted.moved:
+        work = [row for row in work if row.kind is not RowKind.MOVED or row.change_ns]
     wrong = [f"dispatch {_said(row)}" for row in found.rows if _wrong_dispatch(row, planted)]
     noted = any(planted.note in note for note in found.notes)
     wrong += [] if noted or not planted.note else [f"no note on {planted.note}"]

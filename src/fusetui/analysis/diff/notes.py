@@ -77,10 +77,11 @@ def _renamed_dispatch(labels: Mapping[str, str], of_work: Sequence[RenamedOp]) -
     renamed = [(before, after) for after, before in labels.items() if (before, after) not in told]
     if not renamed:
         return ""
-    several = f"{count(len(renamed))} ops that compute nothing were renamed"
-    ops = "an op that computes nothing was renamed" if len(renamed) == 1 else several
-    named = _first_of(renamed)
-    return f"{ops}, which run at the same places: {named}"
+    ops = "an op that computes nothing was renamed, which runs at the same places"
+    if len(renamed) > 1:
+        number = count(len(renamed))
+        ops = f"{number} ops that compute nothing were renamed, which run at the same places"
+    return f"{ops}: {_first_of(renamed)}"
 
 
 def _first_of(renamed: Sequence[tuple[str, str]]) -> str:
