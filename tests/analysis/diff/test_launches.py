@@ -90,6 +90,18 @@ def test_an_op_that_computes_nothing_is_renamed_by_its_places(build: Build) -> N
     )
 
 
+def test_an_op_that_its_kernels_tell_is_renamed_where_it_launches_nothing_too(
+    build: Build,
+) -> None:
+    """At other places: no place tells it."""
+    first = [*VIEWED, ("aten::add", None, 3.0)]
+    last = [("aten::add_v2", None, 3.0), *with_op(VIEWED, "aten::add", "aten::add_v2")]
+    found = diff(build(first), build(last))
+    assert dispatch_of(found) == []
+    (note,) = [note for note in found.notes if "renamed" in note]
+    assert note.startswith("an op was renamed")
+
+
 def test_an_op_at_other_places_is_not_renamed(build: Build) -> None:
     """One op is gone, another one is there as often, but after another kernel."""
     without = [piece for piece in VIEWED if piece[0] != "aten::view"]

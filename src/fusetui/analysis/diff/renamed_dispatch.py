@@ -1,14 +1,16 @@
 """Ops that compute nothing and that have another name on the other side: told by where they run,
-because no kernel tells them."""
+where no kernel tells them."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.dispatch import ops_without_work
+from fusetui.analysis.diff.evidence import RenamedOp
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import dispatch_name
 from fusetui.trace.model.arrays import Rows
@@ -29,16 +31,33 @@ class Place(msgspec.Struct, frozen=True):
     ops_inside: int
 
 
-def renamed_labels(a: WorkItems, b: WorkItems) -> dict[str, str]:
-    """By the label of an op that only B has, the label of the one that only A has and that runs at
-    the same places of the step, with as many ops inside, equally often. An op for which two fit
-    equally well is left out."""
+def renamed_labels(a: WorkItems, b: WorkItems, renamed_work: Sequence[RenamedOp]) -> dict[str, str]:
+    """By the label of an op that only B has, the label of the one in A that is the same.
+
+    An op whose kernels tell that it was renamed (`renamed_work`) is so too where it launches
+    nothing. Others are the same if they run at the same places of the step, with as many ops
+    inside, equally often; an op for which two fit is left out.
+    """
     if not (len(a.work.windows) and len(b.work.windows)):
         return {}
     labels_a = _labels_of_ops(a)
     labels_b = _labels_of_ops(b)
-    places_a = _places_by_label(a, labels_a - labels_b)
-    places_b = _places_by_label(b, labels_b - labels_a)
+    only_a = labels_a - labels_b
+    only_b = labels_b - labels_a
+    by_kernels = {
+        dispatch_name(op.after): dispatch_name(op.before)
+        for op in renamed_work
+        if dispatch_name(op.after) in only_b and dispatch_name(op.before) in only_a
+    }
+    places_a = _places_by_label(a, only_a.difference(by_kernels.values()))
+    places_b = _places_by_label(b, only_b.difference(by_kernels))
+    return by_kernels | _at_same_places(places_a, places_b)
+
+
+def _at_same_places(
+    places_a: Mapping[str, Counter[Place]], places_b: Mapping[str, Counter[Place]]
+) -> dict[str, str]:
+    """By labels of B, those of A, each once."""
     fits_of_b: defaultdict[str, list[str]] = defaultdict(list)
     fits_of_a: Counter[str] = Counter()
     for before, own in places_a.items():
