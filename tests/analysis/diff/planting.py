@@ -29,6 +29,7 @@ DECODE = msgspec.json.Decoder(float_hook=Decimal)
 ENCODE = msgspec.json.Encoder(decimal_format="number")
 GPU = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", "gpu_user_annotation")
 SEED = 0
+ROUNDING_NS = 2
 NOISE = 0.005
 """What rows that are the same may add up to, as a share of the step."""
 
@@ -111,11 +112,13 @@ class Planted:
     kind: RowKind | None  # None: no row at all; the same: a row that may be noise
     change_ns: int = 0  # of that row
     op: str = ""
-    idle_ns: int | None = 0  # None: it may change by as much as the CPU launches otherwise
+    idle_ns: int = 0
     once: bool = False  # in one step: no part of the usual one
-    dispatch: set[str] | None = field(default_factory=set)  # labels that may change too; None: all
+    dispatch: set[str] = field(default_factory=set)  # labels that may change too
+    gone: bool = False  # such dispatch may occur less often, and not more often
     also: Planted | None = None
     moved: bool = False  # may be told as work on another stream, with no change of its time
+    same_work: bool = False  # not one row of the GPU's work has any change, and no step another one
     note: str = ""  # what a note says, in part
     by_step: list[int] = field(default_factory=list)  # the change of each step, where they differ
     base: list[Event] | None = None  # of A, where it is not the trace as it is
@@ -181,17 +184,16 @@ def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
         planted.change_ns = round(sum(usual) / len(usual))
     noise = RowKind.SAME in (planted.kind, planted.also and planted.also.kind)
     work = [r for r in found.rows if not r.on_cpu and (_changed(r) or (noise and _may_be(r)))]
-    cpu = [r.op.removeprefix("CPU: ") for r in found.rows if r.on_cpu and _changed(r)]
     if planted.moved:
         work = [row for row in work if row.kind is not RowKind.MOVED or row.change_ns]
-    allowed = planted.dispatch
-    wrong = [f"dispatch {op}" for op in cpu if allowed is not None and op not in allowed]
+    wrong = [f"dispatch {_said(row)}" for row in found.rows if _wrong_dispatch(row, planted)]
     noted = any(planted.note in note for note in found.notes)
     wrong += [] if noted or not planted.note else [f"no note on {planted.note}"]
     wrong += [] if is_exact(found) else ["the sum does not close"]
     if planted.kind is None:
         wrong += [_said(row) for row in work if planted.idle_ns == 0 or row.op != "idle"]
         wrong += _idle_wrong(found, work, planted)
+        wrong += _work_wrong(found) if planted.same_work else []
     elif planted.also is not None:
         wrong += _both_wrong(work, planted, planted.also)
     elif len(work) != 1:
@@ -256,9 +258,22 @@ def _wrong(row: Row, planted: Planted) -> list[str]:
     return [*wrong, *([f"figure {_said(row)}, not {planted.change_ns} ns"] if apart else [])]
 
 
+def _wrong_dispatch(row: Row, planted: Planted) -> bool:
+    if not row.on_cpu or not _changed(row):
+        return False
+    expected = row.op.removeprefix("CPU: ") in planted.dispatch
+    return not expected or (planted.gone and row.kind is not RowKind.REMOVED)
+
+
+def _work_wrong(found: Diff) -> list[str]:
+    """Where the GPU does the same at the same times, but for the rounding of a mean: two kernels
+    that were taken for one another have other times, even if each difference is called noise."""
+    rows = [row for row in found.rows if not row.on_cpu and abs(row.change_ns) > ROUNDING_NS]
+    step = found.step.change_ns
+    return [*map(_said, rows), *([f"step {step:+} ns"] if abs(step) > ROUNDING_NS else [])]
+
+
 def _idle_wrong(found: Diff, work: Sequence[Row], planted: Planted) -> list[str]:
-    if planted.idle_ns is None:
-        return []
     told = [row.change_ns for row in work if row.op == "idle"] if planted.once else []
     idle = told[0] if told else found.accounting.idle_ns
     apart = abs(idle - planted.idle_ns) > max(2, planted.idle_ns // 100)

@@ -6,14 +6,18 @@ Each is made to the events of the file, as those of `plants.py`.
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 
 import numpy as np
 from tests.analysis.diff.planting import PLACES, Editor, Event, Planted, Subject, number
 from tests.analysis.diff.plants import Plant, each, put_launch, scale_kernel, steady
 
+from fusetui.analysis.diff.dispatch import LAUNCH_CALLS
 from fusetui.analysis.diff.model import RowKind
+from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.statistics import FEW_STEPS
+from fusetui.analysis.diff.streams import LEAST
 from fusetui.trace.model.arrays import Int32s, Rows
 from fusetui.trace.model.categories import Role
 
@@ -58,7 +62,21 @@ def _all_launched(subject: Subject) -> bool:
 
 
 def _only_launched(editor: Editor, note: str, once: bool = False) -> Planted:
-    return Planted(editor.finished(), None, once=once, idle_ns=None, dispatch=None, note=note)
+    """The GPU does the same at the same times. Of dispatch, nothing may change but what is gone:
+    launch calls, and what the CPU did between them."""
+    trace = editor.subject.trace
+    place_of_row = {int(place): row for row, place in enumerate(trace.order.tolist())}
+    names = {trace.name_of(place_of_row[place]) for place in editor.gone}
+    labels = {dispatch_name(name) for name in names} | {re.sub(r"\Ahip", "cuda", n) for n in names}
+    return Planted(
+        editor.finished(),
+        None,
+        once=once,
+        dispatch={*labels, LAUNCH_CALLS},
+        gone=True,
+        same_work=True,
+        note=note,
+    )
 
 
 def _into_graph(editor: Editor, rows: Rows, *, everything: bool) -> None:
@@ -105,18 +123,24 @@ def _ops_of(subject: Subject, calls: Int32s | Rows, everything: bool) -> list[in
     return [int(row) for row in np.flatnonzero(gone) if trace.role[row] in (Role.OP, Role.CALL)]
 
 
+def _other_name(name: str) -> str:
+    """An op that works in place stays one."""
+    base = name.rstrip("_")
+    return f"{base}{RENAMED}{name[len(base) :]}"
+
+
 def renamed(subject: Subject, place: str, nth: int) -> Planted | None:
     """All ops of PyTorch have another name, as if of another version."""
 
     def other_name(event: Event) -> Event:
         if event.get("cat") in OPS and str(event.get("name")).startswith("aten::"):
-            return {**event, "name": f"{event['name'].rstrip('_')}{RENAMED}"}
+            return {**event, "name": _other_name(event["name"])}
         return event
 
     if place != PLACES[1] or nth:
         return None
     events = [other_name(event) for event in subject.document["traceEvents"]]
-    return Planted(events, None, dispatch=None, note="renamed")
+    return Planted(events, None, same_work=True, note="renamed")
 
 
 def one_op_renamed(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -126,12 +150,12 @@ def one_op_renamed(subject: Subject, place: str, nth: int) -> Planted | None:
         return None
     name = subject.items.op_names[item]
     events = [
-        {**event, "name": f"{name.rstrip('_')}{RENAMED}"}
+        {**event, "name": _other_name(name)}
         if event.get("cat") in OPS and event.get("name") == name
         else event
         for event in subject.document["traceEvents"]
     ]
-    return Planted(events, None, dispatch=None, note="an op was renamed")
+    return Planted(events, None, same_work=True, note="an op was renamed")
 
 
 def alternating_kernels(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -142,9 +166,10 @@ def alternating_kernels(subject: Subject, place: str, nth: int) -> Planted | Non
     busiest = int(np.bincount(work.lane).argmax())
     rows = work.row[work.lane == busiest]
     rows = rows[np.argsort(trace.start[rows], kind="stable")]
-    for row in rows[1::2].tolist():
+    moved = rows[1::2]
+    for row in moved.tolist():
         _to_other_stream(editor, row)
-    return Planted(editor.finished(), None, moved=True)
+    return _on_streams(editor, pieces=len(moved))
 
 
 def alternating_steps(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -154,9 +179,18 @@ def alternating_steps(subject: Subject, place: str, nth: int) -> Planted | None:
         return None
     editor = Editor(subject)
     busiest = int(np.bincount(work.lane).argmax())
-    for row in work.row[(work.lane == busiest) & (work.window % 2 == 1)].tolist():
+    moved = work.row[(work.lane == busiest) & (work.window % 2 == 1)]
+    for row in moved.tolist():
         _to_other_stream(editor, row)
-    return Planted(editor.finished(), None, moved=True)
+    return _on_streams(editor, pieces=len(moved))
+
+
+def _on_streams(editor: Editor, pieces: int) -> Planted:
+    """The streams are one; where so little work changed that each piece may have moved, that it
+    did is right too."""
+    few = pieces < LEAST
+    note = "" if few else f"and {OTHER_STREAM} are compared"
+    return Planted(editor.finished(), None, moved=few, same_work=True, note=note)
 
 
 def _to_other_stream(editor: Editor, row: int) -> None:

@@ -69,6 +69,87 @@ def test_a_change_is_found_among_renamed_ops(build: Build) -> None:
     assert is_exact(found)
 
 
+VIEWED = [("aten::view", None, 3.0), LAYER[0], ("aten::expand", None, 3.0), *LAYER[1:]]
+
+
+def dispatch_of(found: Diff) -> list[tuple[RowKind, str]]:
+    return [(row.kind, row.op) for row in found.rows if row.on_cpu]
+
+
+def with_op(pieces: list[tuple[Any, ...]], name: str, other: str) -> list[tuple[Any, ...]]:
+    return [(other, *piece[1:]) if piece[0] == name else piece for piece in pieces]
+
+
+def test_an_op_that_computes_nothing_is_renamed_by_its_places(build: Build) -> None:
+    found = diff(build(VIEWED * 3), build(with_op(VIEWED, "aten::view", "aten::view_v2") * 3))
+    assert dispatch_of(found) == []
+    (note,) = [note for note in found.notes if "renamed" in note]
+    assert note == (
+        "an op that computes nothing was renamed, which runs at the same places:"
+        " aten::view -> aten::view_v2"
+    )
+
+
+def test_an_op_that_its_kernels_tell_is_renamed_where_it_launches_nothing_too(
+    build: Build,
+) -> None:
+    """At other places: no place tells it."""
+    first = [*VIEWED, ("aten::add", None, 3.0)]
+    last = [("aten::add_v2", None, 3.0), *with_op(VIEWED, "aten::add", "aten::add_v2")]
+    found = diff(build(first), build(last))
+    assert dispatch_of(found) == []
+    (note,) = [note for note in found.notes if "renamed" in note]
+    assert note.startswith("an op was renamed")
+
+
+def test_an_op_at_other_places_is_not_renamed(build: Build) -> None:
+    """One op is gone, another one is there as often, but after another kernel."""
+    without = [piece for piece in VIEWED if piece[0] != "aten::view"]
+    moved = [*without[:3], ("aten::view_v2", None, 3.0), *without[3:]]
+    found = diff(build(VIEWED * 3), build(moved * 3))
+    assert dispatch_of(found) == [
+        (RowKind.REMOVED, "CPU: aten::view"),
+        (RowKind.ADDED, "CPU: aten::view_v2"),
+    ]
+    assert not any("renamed" in note for note in found.notes)
+
+
+def test_an_op_with_other_ops_inside_is_not_renamed(build: Build) -> None:
+    inner = [("aten::view_v2 / aten::as_strided", None, 3.0), *VIEWED[1:]]
+    found = diff(build(VIEWED * 3), build(inner * 3))
+    assert (RowKind.REMOVED, "CPU: aten::view") in dispatch_of(found)
+    assert not any("renamed" in note for note in found.notes)
+
+
+def test_an_op_that_occurs_more_often_is_not_renamed(build: Build) -> None:
+    twice = with_op(VIEWED, "aten::view", "aten::view_v2")
+    found = diff(build(VIEWED * 3), build([*twice * 3, twice[0]]))
+    assert (RowKind.REMOVED, "CPU: aten::view") in dispatch_of(found)
+    assert not any("renamed" in note for note in found.notes)
+
+
+def on_one_stream(pieces: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return [(*piece[:2], 2.0) for piece in pieces]
+
+
+def on_two_streams(pieces: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """In turns, each kernel so short that it ends before the next one begins."""
+    return [(*piece[:2], 2.0, 20 if n % 2 else 7) for n, piece in enumerate(pieces)]
+
+
+def test_a_note_names_the_streams_that_are_compared_as_one(build: Build) -> None:
+    found = diff(build(on_one_stream(LAYER * 3)), build(on_two_streams(LAYER * 3)))
+    assert changed(found) == []
+    (note,) = [note for note in found.notes if "streams" in note]
+    said = "streams 7 and 20 are compared as one: which of them runs a piece of work is no change"
+    assert note == f"{found.b}: {said}"
+
+
+def test_streams_that_stay_apart_have_no_note(build: Build) -> None:
+    both = build(on_two_streams(LAYER * 3))
+    assert not any("streams" in note for note in diff(both, both).notes)
+
+
 def test_an_op_that_launches_another_kernel_is_not_renamed(build: Build) -> None:
     other = [*LAYER[:-1], ("aten::add_v2", "void other_kernel<float>(int)", 16.0)]
     found = diff(build(LAYER), build(other))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 import numpy as np
@@ -24,6 +24,8 @@ from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.op_names import is_compiler
+
+LAUNCH_CALLS = "launch calls"
 
 
 class Dispatch(msgspec.Struct, frozen=True, eq=False):
@@ -57,13 +59,16 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
 Pair = tuple[Dispatch | None, Dispatch | None]
 
 
-def rows(a: WorkItems, b: WorkItems, without: tuple[Flags, Flags]) -> list[Row]:
+def rows(
+    a: WorkItems, b: WorkItems, without: tuple[Flags, Flags], renamed: Mapping[str, str]
+) -> list[Row]:
     """What occurs more or less often in a step, the largest change first, then all else in one
-    row. `without`: rows of each trace that are told elsewhere, unless they are part of the sum."""
+    row. `without`: rows of each trace that are told elsewhere, unless they are part of the sum;
+    `renamed`: by labels of B, what A calls the same."""
     counts = not (a.work.gpu or b.work.gpu)
-    of_a, of_b = (
-        _by_label(of, None if counts else told) for of, told in zip((a, b), without, strict=True)
-    )
+    of_a = _by_label(a, None if counts else without[0])
+    labeled_b = _by_label(b, None if counts else without[1])
+    of_b = {renamed.get(label, label): found for label, found in labeled_b.items()}
     equal: dict[str, Pair] = {}
     changed: list[Row] = []
     for label in dict.fromkeys([*of_a, *of_b]):
@@ -157,22 +162,32 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Callable[[str], str], Int64
     """Rows that are not work, how to label them, their self times, whether these are in the sum."""
     trace = work.trace
     own = self_ns(trace)
-    # ops that launch GPU work themselves or, without a GPU, compute or are part of one that does
-    works = trace.op[trace.gpu_rows].astype(np.intp) if work.gpu else computing_ops(trace)
-    inside = np.zeros(len(trace), dtype=np.bool_) if work.gpu else within(trace, works)
-    inside[works[works >= 0]] = True
-    ops = trace.rows_of(Role.OP)
-    ops = ops[~inside[ops]]
+    ops = ops_without_work(work)
     yield ops, dispatch_name, own[ops], True
     calls = trace.rows_of(Role.CALL)
     named = trace.named(lambda name: LAUNCHES.search(name) is not None)[trace.name[calls]]
     launches = np.isin(calls, trace.launch) if work.gpu else named
-    yield calls[launches], lambda name: "launch calls", own[calls[launches]], True
+    yield calls[launches], lambda name: LAUNCH_CALLS, own[calls[launches]], True
     # `hipX` and `cudaX` are the same call from two vendors
     yield calls[~launches], lambda name: re.sub(r"\Ahip", "cuda", name), own[calls[~launches]], True
     notes = trace.rows_of(Role.ANNOTATION)
     notes = notes[trace.named(is_compiler)[trace.name[notes]]]
     yield notes, dispatch_name, _own_of_notes(trace, notes), False
+
+
+def ops_without_work(work: Work) -> Rows:
+    """The rows of the ops that neither launch GPU work themselves nor, without a GPU, compute or
+    are part of one that does."""
+    trace = work.trace
+    if work.gpu:
+        launching = trace.op[trace.gpu_rows].astype(np.intp)
+        works = np.zeros(len(trace), dtype=np.bool_)
+    else:
+        launching = computing_ops(trace)
+        works = within(trace, launching)
+    works[launching[launching >= 0]] = True
+    ops = trace.rows_of(Role.OP)
+    return ops[~works[ops]]
 
 
 def _own_of_notes(trace: Trace, notes: Rows) -> Int64s:

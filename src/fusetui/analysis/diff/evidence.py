@@ -13,7 +13,7 @@ import numpy as np
 
 from fusetui.analysis.diff.items import KERNEL_MASK, OP_SHIFT, Known, Vocabulary, WorkItems, items
 from fusetui.analysis.diff.names import identity
-from fusetui.analysis.diff.streams import alternating, shared
+from fusetui.analysis.diff.streams import alternating, as_one, shared
 from fusetui.analysis.diff.work import Work, by_graph
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.op_names import stem
@@ -40,6 +40,8 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
     a: WorkItems
     b: WorkItems
     renamed: tuple[RenamedOp, ...]
+    streams_a: list[list[int]]  # lanes of A that are compared as one, in groups
+    streams_b: list[list[int]]
 
 
 def comparable(work_a: Work, work_b: Work) -> Evidence:
@@ -61,7 +63,13 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
         _told(a, b, words.text_of(before), words.text_of(after), kernels)
         for (before, after), kernels in renamed.items()
     )
-    return Evidence(a, b, told)
+    return Evidence(
+        a=a,
+        b=b,
+        renamed=told,
+        streams_a=as_one(work_a, a.work),
+        streams_b=as_one(work_b, b.work),
+    )
 
 
 def _steady(work: Work, words: Vocabulary, known: Known) -> WorkItems:

@@ -23,8 +23,8 @@ _CALL = re.compile(r"\A## Call CompiledFxGraph .*", re.DOTALL)
 _PAIRED: Final = words("gemm conv attention norm softmax comm moe rope quant embedding")
 """Kinds of work of which two kernels can be paired; any other is of too many sorts."""
 
-_TRANSFORM = re.compile(r"winograd_nonfused::|generateWinogradTiles")
-"""Winograd's changes of basis, before and after the products."""
+_TRANSFORM = re.compile(r"winograd_nonfused::|generateWinogradTiles|fft2d_[rc]2[rc]_")
+"""Changes of basis before and after the products: Winograd's, and Fourier transforms."""
 
 _DOT = re.compile(r"\bdot_kernel<")  # the product of two vectors, whose parts another adds up
 _MOVES: Final = ("memset", "memcpy", "copy", "fill")

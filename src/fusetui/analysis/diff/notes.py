@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from fusetui.analysis.diff.evidence import RenamedOp
+from fusetui.analysis.diff.evidence import Evidence, RenamedOp
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import Accounting, StepChange
@@ -31,9 +31,11 @@ def notes(
     devices: str,
     step: StepChange,
     sums: Accounting,
-    renamed: Sequence[RenamedOp],
+    evidence: Evidence,
+    renamed_dispatch: Mapping[str, str],
 ) -> list[str]:
-    """Sentences for a person, the most important first; `devices` are those of `other_devices`."""
+    """Sentences for a person, the most important first; `devices` are those of `other_devices`,
+    `renamed_dispatch` is what `renamed_labels` returns."""
     origins = [note_of(items.trace) for items in (a, b)]  # of what is not a recording
     found = [
         _ranks(a.trace, b.trace),
@@ -41,7 +43,10 @@ def notes(
         f"devices differ: {printable(devices)}" if devices else "",
         _changed("PyTorch versions differ", _torch(a.trace), _torch(b.trace)),
         _changed("runtime versions differ", _runtime(a.trace), _runtime(b.trace)),
-        _renamed(renamed),
+        _renamed(evidence.renamed),
+        _renamed_dispatch(renamed_dispatch, evidence.renamed),
+        *_streams(a, evidence.streams_a),
+        *_streams(b, evidence.streams_b),
         *_graphs(a, b, groups),
         *_inputs(a, b, groups),
         *(_of_side(items, items.trace.report.missing or "") for items in (a, b)),
@@ -61,12 +66,43 @@ def _renamed(renamed: Sequence[RenamedOp]) -> str:
     if not renamed:
         return ""
     kernels = plural(sum(one.kernels for one in renamed), "kernel")
+    ops = "an op was renamed" if len(renamed) == 1 else f"{count(len(renamed))} ops were renamed"
+    named = _first_of([(one.before, one.after) for one in renamed])
+    return f"{ops}, which launch the same {kernels}: {named}"
+
+
+def _renamed_dispatch(labels: Mapping[str, str], of_work: Sequence[RenamedOp]) -> str:
+    """`labels`: by the name in B, the name in A; those of `of_work` are told already."""
+    told = {(one.before, one.after) for one in of_work}
+    renamed = [(before, after) for after, before in labels.items() if (before, after) not in told]
+    if not renamed:
+        return ""
+    ops = "an op that computes nothing was renamed, which runs at the same places"
+    if len(renamed) > 1:
+        number = count(len(renamed))
+        ops = f"{number} ops that compute nothing were renamed, which run at the same places"
+    return f"{ops}: {_first_of(renamed)}"
+
+
+def _first_of(renamed: Sequence[tuple[str, str]]) -> str:
+    """`old -> new, old -> new and 7 more`."""
     named = ", ".join(
-        f"{printable(one.before)} -> {printable(one.after)}" for one in renamed[:NAMED]
+        f"{printable(before)} -> {printable(after)}" for before, after in renamed[:NAMED]
     )
     rest = f" and {count(len(renamed) - NAMED)} more" if len(renamed) > NAMED else ""
-    ops = "an op was renamed" if len(renamed) == 1 else f"{count(len(renamed))} ops were renamed"
-    return f"{ops}, which launch the same {kernels}: {named}{rest}"
+    return named + rest
+
+
+def _streams(items: WorkItems, groups: Sequence[Sequence[int]]) -> list[str]:
+    """A note for each group of lanes that are compared as one."""
+    what = "streams" if items.work.gpu else "threads"
+    said = "which of them runs a piece of work is no change"
+    found = []
+    for lanes in groups:
+        names = [printable(str(items.trace.first_track(lane).tid)) for lane in lanes]
+        listed = f"{', '.join(names[:-1])} and {names[-1]}"
+        found.append(_of_side(items, f"{what} {listed} are compared as one: {said}"))
+    return found
 
 
 def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str]:

@@ -3,7 +3,7 @@ from step to step, and which of them runs what is no change of the program."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import numpy as np
@@ -59,6 +59,16 @@ def shared(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
         for side in (0, 1)
     ]
     return _as_one(a.work, merged[0]), _as_one(b.work, merged[1])
+
+
+def as_one(before: Work, after: Work) -> list[list[int]]:
+    """The lanes that became one, in groups: `after` is the same work, with some of its lanes as
+    one."""
+    lane_of_row = dict(zip(before.row.tolist(), before.lane.tolist(), strict=True))
+    members: defaultdict[int, set[int]] = defaultdict(set)
+    for row, lane in zip(after.row.tolist(), after.lane.tolist(), strict=True):
+        members[lane].add(lane_of_row[row])
+    return [sorted(lanes) for lanes in members.values() if len(lanes) > 1]
 
 
 def _kernels_by_lane(items: WorkItems) -> dict[int, Counter[int]]:
