@@ -282,6 +282,48 @@ def test_a_trace_of_kernels_alone_holds_operations(sock: Path, tmp_path: Path) -
     assert only(found).phase is RecordingPhase.WHOLE
 
 
+TRACED = (
+    '{"traceEvents": [{"cat": "cpu_op", "name": "PythonDispatchMode", "pid": 1, "tid": 1, "ts": 1}'
+    ', {"cat": "cpu_op"}],"traceName": "x" }'
+)
+
+
+def test_a_trace_of_compilation_is_recorded_again_until_the_loop_runs(
+    sock: Path, tmp_path: Path
+) -> None:
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+        for _ in range(2):
+            file, _ = asked_and_told(found, fake)
+            file.write_text(TRACED)
+            found.turn(0)
+            assert only(found).phase is RecordingPhase.WAITED_FOR
+            assert "torch.compile is at work: recording it once more" in only(found).why
+        file, told = asked_and_told(found, fake)
+        assert "ACTIVITIES_DURATION_MSECS=500" in told
+        file.write_text(TAIL)
+        found.turn(0)
+    assert only(found).phase is RecordingPhase.WHOLE
+    assert "torch.compile" not in only(found).why
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_program_that_always_compiles_is_recorded_with_a_remark(
+    sock: Path, tmp_path: Path
+) -> None:
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(500), [this(sock)], attempts=99)
+        attempts = 0
+        while not found.is_done:
+            attempts += 1
+            asked_and_told(found, fake)[0].write_text(TRACED)
+            found.turn(0)
+    assert attempts == recording.MAX_COMPILING + 1
+    assert only(found).phase is RecordingPhase.WHOLE
+    assert "It shows torch.compile at work." in only(found).why
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_a_program_that_never_computes_is_not_recorded(sock: Path, tmp_path: Path) -> None:
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
         found = Recording([door], tmp_path, Wish(500), [this(sock)], attempts=2)
