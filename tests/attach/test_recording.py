@@ -318,10 +318,34 @@ def test_a_program_that_always_compiles_is_recorded_with_a_remark(
             attempts += 1
             asked_and_told(found, fake)[0].write_text(TRACED)
             found.turn(0)
-    assert attempts == recording.MAX_COMPILING + 1
+    assert attempts == recording.MAX_COMPILING
     assert only(found).phase is RecordingPhase.WHOLE
     assert "It shows torch.compile at work." in only(found).why
     assert len(list(tmp_path.iterdir())) == 1
+
+
+STARTED = (
+    '{"traceEvents": [{"cat": "cpu_op", "name": "aten::uniform_", "pid": 1, "tid": 1, "ts": 1}'
+    '],"traceName": "x" }'
+)
+
+
+@pytest.mark.parametrize("later", [[TAIL], [EMPTY, TAIL, TAIL], [STARTED, STARTED]])
+def test_a_trace_that_repeats_nothing_is_recorded_again(
+    later: list[str], sock: Path, tmp_path: Path
+) -> None:
+    """It may show how the model is made; a program of long steps is not recorded for ever."""
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+        for text in [STARTED, *later]:
+            assert not found.is_done
+            file, _ = asked_and_told(found, fake)
+            file.write_text(text)
+            found.turn(0)
+        assert found.is_done
+    assert only(found).phase is RecordingPhase.WHOLE
+    assert only(found).file == file
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_program_that_never_computes_is_not_recorded(sock: Path, tmp_path: Path) -> None:

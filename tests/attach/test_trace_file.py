@@ -61,24 +61,33 @@ def trace_of(names: Iterable[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("names", "is_compiling"),
+    ("names", "is_compiling", "is_loop"),
     [
-        (LOOP * 9, False),
-        (LOOP, False),
-        (TRACED * 9, True),
-        (LOOP * 9 + TRACED, True),  # it compiles again
-        (TRACED + LOOP * 9, False),
-        (TRACED * 9 + LOOP * 2, True),  # the loop is a small part
-        (TRACED + [f"aten::first{number}" for number in range(20)], True),  # nothing is repeated
+        (LOOP * 9, False, True),
+        (LOOP, False, False),
+        (TRACED * 9, True, False),
+        (LOOP * 9 + TRACED, True, False),  # it compiles again
+        (TRACED + LOOP * 9, False, True),
+        (TRACED * 9 + LOOP * 2, True, False),  # the loop is a small part
+        (
+            TRACED + [f"aten::first{number}" for number in range(20)],
+            True,
+            False,
+        ),  # nothing is repeated
     ],
 )
 def test_compilation_is_told_from_the_loop_after_it(
-    names: list[str], is_compiling: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    names: list[str],
+    is_compiling: bool,
+    is_loop: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = tmp_path / "a.json"
     file.write_text(trace_of(names))
     assert held_by(file).has_operations
     assert held_by(file).is_compiling is is_compiling
+    assert held_by(file).is_loop is is_loop
     monkeypatch.setattr(trace_file, "CHUNK_BYTES", 100)
     assert held_by(file).is_compiling is is_compiling
     assert len(trace_file._names(file)) == len(names)  # none twice, in spite of the overlap

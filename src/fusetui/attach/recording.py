@@ -1,7 +1,7 @@
 """One recording of some processes: whom to tell what, how far the trace of each is, and when to
-record again. A trace without operations, one that shows torch.compile at work, one that the
-program's own profiler cancelled, and one of a group that a process missed are recorded again, a
-limited number of times."""
+record again. A trace without operations, one that shows how the program starts or compiles, one
+that the program's own profiler cancelled, and one of a group that a process missed are recorded
+again, a limited number of times."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ OWN_PROFILER_S = 120.0
 MAX_ATTEMPTS = 6  # of `record`, where a trace has no operations
 MAX_FORK_ATTEMPTS = 6  # where forks of the program run: the operations may be in these
 MAX_COMPILING = 6  # attempts whose traces show torch.compile at work
+MAX_WITHOUT_LOOP = 3  # attempts whose traces repeat nothing: long steps look as a start does
 MAX_CANCELLED = 4  # attempts that the program's own profiler cancelled
 RESTS_S = (0.0, 0.0, 0.0, 5.0, 10.0, 20.0, 30.0)
 """Seconds that a program is left alone before attempts 2, 3, ...; the last, before all others."""
@@ -89,7 +90,7 @@ class AttachedProcess(Struct, frozen=True):
     `time.monotonic`: `told_at`, when it was asked to record; `due`, when it must be free again;
     `heard_at`, its last message; `grown_at`, when its file grew. `profiles_itself`: it said that
     it records, and nobody had asked it to. `is_compiling`: its trace shows torch.compile at
-    work."""
+    work; `is_loop`: it shows operations that repeat."""
 
     process: Process
     phase: RecordingPhase = RecordingPhase.WAITED_FOR
@@ -99,6 +100,7 @@ class AttachedProcess(Struct, frozen=True):
     is_free: bool = False
     profiles_itself: bool = False
     is_compiling: bool = False
+    is_loop: bool = True
     told_at: float = 0.0
     due: float = 0.0
     heard_at: float = 0.0
@@ -140,6 +142,7 @@ class Recording:
         self._empty_attempts = 0
         self._cancelled_attempts = 0
         self._compiling_attempts = 0
+        self._attempts_without_loop = 0
         self._was_empty = False  # whether the attempt before had no operations
         self.jobs = {one.pid: AttachedProcess(one) for one in wanted}
         self.forks: dict[int, Process] = {}
@@ -302,6 +305,7 @@ class Recording:
             job,
             phase=RecordingPhase.WHOLE,
             is_compiling=held.is_compiling,
+            is_loop=held.is_loop,
             why=" ".join(remarks),
         )
 
@@ -335,7 +339,7 @@ class Recording:
         is_hopeless = self._cancelled_attempts >= MAX_CANCELLED
         attempts = min(self._attempts, MAX_FORK_ATTEMPTS) if self.forks else self._attempts
         goes_on = self.attempt < attempts and not is_hopeless
-        if goes_on and (needed or self._is_beginning(whole) or self._is_compiling(whole)):
+        if goes_on and (needed or self._is_beginning(whole) or self._is_without_loop(whole)):
             self._keep_better(whole)
             self._begin_attempt(jobs)
             return
@@ -349,12 +353,16 @@ class Recording:
         program begins to compute, and another one shows it at work."""
         return self._was_empty and any(is_alive(job.process) for job in whole)
 
-    def _is_compiling(self, whole: Sequence[AttachedProcess]) -> bool:
-        """Whether a trace shows torch.compile at work: once it has ended, another one shows the
-        loop. A program that always compiles is not recorded for ever."""
-        if self._compiling_attempts >= MAX_COMPILING:
-            return False
-        return any(job.is_compiling and is_alive(job.process) for job in whole)
+    def _is_without_loop(self, whole: Sequence[AttachedProcess]) -> bool:
+        """Whether a trace may show how the program starts or compiles: another one shows its loop.
+        A program that compiles all the time, or whose steps are longer than the recording, is not
+        recorded for ever."""
+        running = [job for job in whole if is_alive(job.process)]
+        if any(job.is_compiling for job in running):
+            return self._compiling_attempts + 1 < MAX_COMPILING
+        if any(not job.is_loop for job in running):
+            return self._attempts_without_loop + 1 < MAX_WITHOUT_LOOP
+        return False
 
     def _begin_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
         rest_s = RESTS_S[min(self.attempt, len(RESTS_S)) - 1]
@@ -365,7 +373,9 @@ class Recording:
         self._was_empty = RecordingPhase.EMPTY in phases
         self._empty_attempts += self._was_empty
         self._cancelled_attempts += RecordingPhase.CANCELLED in phases
-        self._compiling_attempts += any(job.is_compiling for job in jobs)
+        is_compiling = any(job.is_compiling for job in jobs)
+        self._compiling_attempts += is_compiling
+        self._attempts_without_loop += not is_compiling and any(not job.is_loop for job in jobs)
         again = f"Attempt {self.attempt} of {self._attempts}"
         for job in jobs:
             if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
@@ -373,6 +383,8 @@ class Recording:
             because = f"{_capital(job.why)}. " if job.phase in RETRIED else ""
             if job.is_compiling:
                 because = "torch.compile is at work: recording it once more. "
+            elif not job.is_loop:
+                because = "Its operations did not repeat: recording it once more. "
             elif job.phase is RecordingPhase.WHOLE and not self._was_empty:
                 because = "It has begun to compute: recording it once more. "
             self.jobs[job.process.pid] = AttachedProcess(
@@ -450,7 +462,7 @@ def _failed(job: AttachedProcess, why: str) -> AttachedProcess:
 
 def _worth(whole: Sequence[AttachedProcess]) -> tuple[int, int]:
     """How many processes an attempt recorded, and how many of them at their loop."""
-    return len(whole), sum(not job.is_compiling for job in whole)
+    return len(whole), sum(job.is_loop for job in whole)
 
 
 def _because_of_profiler(job: AttachedProcess) -> str:

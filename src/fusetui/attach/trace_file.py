@@ -27,7 +27,7 @@ COMPILING = (b'"PythonDispatchMode"', b'(dynamo_timed)"')
 dispatch mode, and each finished part of a compilation has an annotation of its own."""
 OPERATION = late(
     rb'"cat": "(?:cpu_op|user_annotation)",\s*"name": "([^"]*)",\s*"pid": [^,]*,\s*"tid": [^,]*,'
-    rb'\s*"ts": ([0-9.]+)'
+    rb'\s*"ts": ([0-9.]+)[\s,}]'
 )
 """An op or annotation as libkineto writes it: its name, and its begin in us."""
 MAX_NAMED = 500_000  # operations that are looked at by name
@@ -126,39 +126,42 @@ def contents_of(found: TraceFile) -> str:
 
 class Contents(Struct, frozen=True):
     """What a trace holds. `extras`: which of stack, shapes and memory. `is_compiling`: it shows
-    torch.compile at work, and not mostly a loop after that."""
+    torch.compile at work, and not mostly a loop after that. `is_loop`: the same operations come
+    again and again, or it has none with names; otherwise it may show how the program starts."""
 
     extras: frozenset[str]
     has_operations: bool
     is_compiling: bool
+    is_loop: bool
 
 
 def held_by(file: Path) -> Contents:
     """What a trace holds; nothing if it cannot be read."""
     extras: set[str] = set()
-    has_operations = has_compilation = False
+    has_operations = False
     for chunk, _ in _chunks(file):
         has_operations = has_operations or any(mark in chunk for mark in OPERATIONS)
-        has_compilation = has_compilation or any(mark in chunk for mark in COMPILING)
         extras |= {name for name, mark in MARKS.items() if mark in chunk}
+    names = _names(file)
+    last_of_compilation = max(
+        (at for at, name in enumerate(names) if _is_of_compilation(name)), default=-1
+    )
+    after = names[last_of_compilation + 1 :]
+    is_loop = len(after) >= len(names) / 2 and _is_repeated(after)
     return Contents(
         extras=frozenset(extras),
         has_operations=has_operations,
-        is_compiling=has_compilation and not _ends_in_loop(_names(file)),
+        is_compiling=last_of_compilation >= 0 and not is_loop,
+        is_loop=is_loop,
     )
 
 
-def _ends_in_loop(names: Sequence[bytes]) -> bool:
-    """Whether most operations, given in their order, come after the last one of a compilation, and
-    are repeated: both halves of them have the same names."""
-    last = max((at for at, name in enumerate(names) if _is_of_compilation(name)), default=-1)
-    after = names[last + 1 :]
-    if len(after) <= len(names) / 2:
-        return False
-    middle = len(after) // 2
-    in_both = set(after[:middle]) & set(after[middle:])
-    repeated = sum(name in in_both for name in after)
-    return repeated >= REPEATED_SHARE * len(after)
+def _is_repeated(names: Sequence[bytes]) -> bool:
+    """Whether both halves of these, which are in their order, have the same names."""
+    middle = len(names) // 2
+    in_both = set(names[:middle]) & set(names[middle:])
+    repeated = sum(name in in_both for name in names)
+    return repeated >= REPEATED_SHARE * len(names)
 
 
 def _is_of_compilation(name: bytes) -> bool:
