@@ -255,7 +255,8 @@ class Recording:
             return _failed(job, f"it made no optimizer step within {STEPS_S:.0f} s")
         if found.state is FileState.EMPTY:
             removed_if_own(found.path)
-            return replace(job, phase=RecordingPhase.CANCELLED, profiles_itself=True, why=CANCELLED)
+            why = CANCELLED if job.profiles_itself else LEFT_EMPTY
+            return replace(job, phase=RecordingPhase.CANCELLED, why=why)
         if found.state is FileState.ABSENT:
             if self._is_seen_by(job.process):
                 return replace(job, phase=RecordingPhase.CANCELLED, why=IGNORED)
@@ -442,6 +443,10 @@ TOO_LATE = "it asked only after the others had begun"
 PROFILES_ITSELF = "it profiles itself with torch.profiler, which cancels any other recording"
 WAITS_FOR_PROFILER = "It profiles itself with torch.profiler: waiting until that has ended"
 CANCELLED = "its own torch.profiler cancelled the recording"
+LEFT_EMPTY = (
+    "libkineto cancelled the recording and left an empty file: the program may profile itself, or "
+    "the machine is so busy that libkineto was late"
+)
 IGNORED = "libkineto took the request and wrote no file"
 NOT_TOGETHER = "it was recorded in an attempt that others missed"
 ONLY_STARTS = "it runs no operations; those that it started do"
