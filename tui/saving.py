@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
+from threading import Thread
+from typing import IO
 
 from fusetui import Error
 from fusetui.attach.processes import Process, with_torch
@@ -61,13 +63,20 @@ def cut(asked: Cut, post: Post, cancelled: Stop, *_: object) -> None:
 
 def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
     """Has `fusetui record` run, and posts its trace, or why there is none; without a program, posts
-    a choice of those of this user that have torch loaded."""
+    a choice of those of this user that have torch loaded. What it says meanwhile is posted line by
+    line: a program without operations is recorded again, which takes minutes."""
     if not asked.pid:
         found = sorted(with_torch(), key=lambda one: (one.folder is None, one.pid))
         offers = (Offer(f"{one.program} {one.pid}", (), _about(one), pid=one.pid) for one in found)
         post(partial(_listed, offers=tuple(offers)))
         return
-    code, out, last = _said(("record", "--no-open", "--pid", str(asked.pid)), cancelled)
+
+    def tell(line: str) -> None:
+        if not cancelled():
+            post(partial(told, sentence=printable(line)))
+
+    words = "record", "--no-open", "--pid", str(asked.pid)
+    code, out, last = _said(words, cancelled, tell)
     now = partial(reading.read, paths=(*asked.beside, out.strip()))
     if not cancelled():
         sentence = printable(last.strip().rpartition("\n")[2])
@@ -86,14 +95,29 @@ def _listed(state: State, offers: tuple[Offer, ...]) -> Outcome:
     return overlaid(state, Chooser(tuple(offer.about for offer in offers), offers))
 
 
-def _said(words: Sequence[str], cancelled: Stop) -> tuple[int, str, str]:
+def _said(
+    words: Sequence[str], cancelled: Stop, tell: Callable[[str], object] | None = None
+) -> tuple[int, str, str]:
     """What a command of fusetui in another process answers: its exit code and two streams. It is
-    ended once nobody waits for it."""
+    ended once nobody waits for it. `tell`: called with each line of the second while it runs."""
     command = [sys.executable, "-P", "-c", NICE, *words]
+    lines: list[str] = []
     with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, errors="replace") as process:
-        while True:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        listener = Thread(target=_listen, args=(process.stderr, lines, tell), daemon=True)
+        listener.start()
+        while process.poll() is None:
             with suppress(TimeoutExpired):
-                texts = process.communicate(timeout=OFTEN)
-                return process.returncode, *texts
+                process.wait(OFTEN)
             if cancelled():
                 process.terminate()
+        listener.join()
+        return process.returncode, process.stdout.read(), "".join(lines)
+
+
+def _listen(stream: IO[str], lines: list[str], tell: Callable[[str], object] | None) -> None:
+    for line in stream:
+        lines.append(line)
+        if tell is not None:
+            tell(line.strip())

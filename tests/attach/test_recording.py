@@ -282,6 +282,72 @@ def test_a_trace_of_kernels_alone_holds_operations(sock: Path, tmp_path: Path) -
     assert only(found).phase is RecordingPhase.WHOLE
 
 
+TRACED = (
+    '{"traceEvents": [{"cat": "cpu_op", "name": "PythonDispatchMode", "pid": 1, "tid": 1, "ts": 1}'
+    ', {"cat": "cpu_op"}],"traceName": "x" }'
+)
+
+
+def test_a_trace_of_compilation_is_recorded_again_until_the_loop_runs(
+    sock: Path, tmp_path: Path
+) -> None:
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+        for _ in range(2):
+            file, _ = asked_and_told(found, fake)
+            file.write_text(TRACED)
+            found.turn(0)
+            assert only(found).phase is RecordingPhase.WAITED_FOR
+            assert "torch.compile is at work: recording it once more" in only(found).why
+        file, told = asked_and_told(found, fake)
+        assert "ACTIVITIES_DURATION_MSECS=500" in told
+        file.write_text(TAIL)
+        found.turn(0)
+    assert only(found).phase is RecordingPhase.WHOLE
+    assert "torch.compile" not in only(found).why
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_program_that_always_compiles_is_recorded_with_a_remark(
+    sock: Path, tmp_path: Path
+) -> None:
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(500), [this(sock)], attempts=99)
+        attempts = 0
+        while not found.is_done:
+            attempts += 1
+            asked_and_told(found, fake)[0].write_text(TRACED)
+            found.turn(0)
+    assert attempts == recording.MAX_COMPILING
+    assert only(found).phase is RecordingPhase.WHOLE
+    assert "It shows torch.compile at work." in only(found).why
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+STARTED = (
+    '{"traceEvents": [{"cat": "cpu_op", "name": "aten::uniform_", "pid": 1, "tid": 1, "ts": 1}'
+    '],"traceName": "x" }'
+)
+
+
+@pytest.mark.parametrize("later", [[TAIL], [EMPTY, TAIL, TAIL], [STARTED, STARTED]])
+def test_a_trace_that_repeats_nothing_is_recorded_again(
+    later: list[str], sock: Path, tmp_path: Path
+) -> None:
+    """It may show how the model is made; a program of long steps is not recorded for ever."""
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        found = Recording([door], tmp_path, Wish(500), [this(sock)])
+        for text in [STARTED, *later]:
+            assert not found.is_done
+            file, _ = asked_and_told(found, fake)
+            file.write_text(text)
+            found.turn(0)
+        assert found.is_done
+    assert only(found).phase is RecordingPhase.WHOLE
+    assert only(found).file == file
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_a_program_that_never_computes_is_not_recorded(sock: Path, tmp_path: Path) -> None:
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
         found = Recording([door], tmp_path, Wish(500), [this(sock)], attempts=2)
@@ -316,10 +382,21 @@ def test_profiling_that_does_not_end_is_the_reason(sock: Path, tmp_path: Path) -
     assert "profiles itself with torch.profiler" in only(found).why
 
 
-def test_what_its_own_profiler_cancelled_is_recorded_again(sock: Path, tmp_path: Path) -> None:
-    """libkineto then leaves the empty file that it began with, and the process is free again."""
+@pytest.mark.parametrize(
+    ("is_seen", "said"),
+    [(True, "own torch.profiler cancelled"), (False, "program may profile itself, or the machine")],
+)
+def test_what_was_cancelled_is_recorded_again(
+    is_seen: bool, said: str, sock: Path, tmp_path: Path
+) -> None:
+    """libkineto then leaves the empty file that it began with, and the process is free again. That
+    the program profiles itself is only said if that was seen."""
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
         found = Recording([door], tmp_path, Wish(0), [this(sock)], attempts=2)
+        if is_seen:
+            fake.ask(kind=1)
+            found.turn(1)
+            assert fake.answers() == [""]
         for attempt in (1, 2):
             file, _ = asked_and_told(found, fake)
             file.with_name(f"{file.name}.tmp").touch()
@@ -327,10 +404,10 @@ def test_what_its_own_profiler_cancelled_is_recorded_again(sock: Path, tmp_path:
             found.turn(1)
             if attempt == 1:
                 assert only(found).phase is RecordingPhase.WAITED_FOR
-                assert "own torch.profiler cancelled" in only(found).why
+                assert said in only(found).why
             assert fake.answers() == [""]
     assert only(found).phase is RecordingPhase.FAILED
-    assert "profiles itself with torch.profiler" in only(found).why
+    assert ("it profiles itself with torch.profiler" in only(found).why) is is_seen
     assert not list(tmp_path.iterdir())
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from tests.attach.fake_job import TAIL
 
 from fusetui.attach import trace_file
-from fusetui.attach.trace_file import FileState, contents_of, extras_in, inspected, removed_if_own
+from fusetui.attach.trace_file import FileState, contents_of, held_by, inspected, removed_if_own
 
 
 def test_states(tmp_path: Path) -> None:
@@ -25,7 +26,7 @@ def test_states(tmp_path: Path) -> None:
     file.unlink()
     file.symlink_to(partial)
     assert inspected(file).state is FileState.STRANGE
-    assert extras_in(file) is None
+    assert not held_by(file).has_operations
     removed_if_own(file)
     assert file.is_symlink()
 
@@ -40,6 +41,53 @@ def test_a_mark_across_two_chunks_is_found(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(trace_file, "CHUNK_BYTES", 64)
     for before in range(50, 66):
         file.write_text("{" + " " * before + '"cpu_op" "Input Dims"')
-        assert extras_in(file) == frozenset({"shapes"})
+        assert held_by(file).has_operations
+        assert held_by(file).extras == frozenset({"shapes"})
     file.write_text("{" + " " * 500)
-    assert extras_in(file) is None
+    assert not held_by(file).has_operations
+
+
+LOOP = ["aten::addmm", "aten::relu", "aten::mm", "aten::add_"]
+TRACED = ["aten::addmm", "PythonDispatchMode", "aten::empty_strided", "aten::detach"]
+
+
+def trace_of(names: Iterable[str]) -> str:
+    """As libkineto writes it; its operations are not in the order of their begin."""
+    events = [
+        f'{{"ph": "X", "cat": "cpu_op", "name": "{name}", "pid": 7, "tid": 7, "ts": {at}.25}}'
+        for at, name in enumerate(names)
+    ]
+    return f'{{"traceEvents": [{",".join(reversed(events))}],"traceName": "x" }}'
+
+
+@pytest.mark.parametrize(
+    ("names", "is_compiling", "is_loop"),
+    [
+        (LOOP * 9, False, True),
+        (LOOP, False, False),
+        (TRACED * 9, True, False),
+        (LOOP * 9 + TRACED, True, False),  # it compiles again
+        (TRACED + LOOP * 9, False, True),
+        (TRACED * 9 + LOOP * 2, True, False),  # the loop is a small part
+        (
+            TRACED + [f"aten::first{number}" for number in range(20)],
+            True,
+            False,
+        ),  # nothing is repeated
+    ],
+)
+def test_compilation_is_told_from_the_loop_after_it(
+    names: list[str],
+    is_compiling: bool,
+    is_loop: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "a.json"
+    file.write_text(trace_of(names))
+    assert held_by(file).has_operations
+    assert held_by(file).is_compiling is is_compiling
+    assert held_by(file).is_loop is is_loop
+    monkeypatch.setattr(trace_file, "CHUNK_BYTES", 100)
+    assert held_by(file).is_compiling is is_compiling
+    assert len(trace_file._names(file)) == len(names)  # none twice, in spite of the overlap

@@ -1,6 +1,7 @@
 """One recording of some processes: whom to tell what, how far the trace of each is, and when to
-record again. A trace without operations, one that the program's own profiler cancelled, and one of
-a group that a process missed are recorded again, a limited number of times."""
+record again. A trace without operations, one that shows how the program starts or compiles, one
+that the program's own profiler cancelled, and one of a group that a process missed are recorded
+again, a limited number of times."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from fusetui.attach.processes import (
 from fusetui.attach.trace_file import (
     FileState,
     contents_of,
-    extras_in,
+    held_by,
     inspected,
     partial_file,
     removed_if_own,
@@ -49,6 +50,8 @@ OWN_PROFILER_S = 120.0
 """Seconds that `record` waits for the end of the program's own profiling."""
 MAX_ATTEMPTS = 6  # of `record`, where a trace has no operations
 MAX_FORK_ATTEMPTS = 6  # where forks of the program run: the operations may be in these
+MAX_COMPILING = 6  # attempts whose traces show torch.compile at work
+MAX_WITHOUT_LOOP = 3  # attempts whose traces repeat nothing: long steps look as a start does
 MAX_CANCELLED = 4  # attempts that the program's own profiler cancelled
 RESTS_S = (0.0, 0.0, 0.0, 5.0, 10.0, 20.0, 30.0)
 """Seconds that a program is left alone before attempts 2, 3, ...; the last, before all others."""
@@ -86,7 +89,8 @@ class AttachedProcess(Struct, frozen=True):
     became of the attempt before. Times are those of
     `time.monotonic`: `told_at`, when it was asked to record; `due`, when it must be free again;
     `heard_at`, its last message; `grown_at`, when its file grew. `profiles_itself`: it said that
-    it records, and nobody had asked it to."""
+    it records, and nobody had asked it to. `is_compiling`: its trace shows torch.compile at
+    work; `is_loop`: it shows operations that repeat."""
 
     process: Process
     phase: RecordingPhase = RecordingPhase.WAITED_FOR
@@ -95,6 +99,8 @@ class AttachedProcess(Struct, frozen=True):
     has_asked: bool = False
     is_free: bool = False
     profiles_itself: bool = False
+    is_compiling: bool = False
+    is_loop: bool = True
     told_at: float = 0.0
     due: float = 0.0
     heard_at: float = 0.0
@@ -135,6 +141,8 @@ class Recording:
         self.attempt = 1
         self._empty_attempts = 0
         self._cancelled_attempts = 0
+        self._compiling_attempts = 0
+        self._attempts_without_loop = 0
         self._was_empty = False  # whether the attempt before had no operations
         self.jobs = {one.pid: AttachedProcess(one) for one in wanted}
         self.forks: dict[int, Process] = {}
@@ -247,7 +255,8 @@ class Recording:
             return _failed(job, f"it made no optimizer step within {STEPS_S:.0f} s")
         if found.state is FileState.EMPTY:
             removed_if_own(found.path)
-            return replace(job, phase=RecordingPhase.CANCELLED, profiles_itself=True, why=CANCELLED)
+            why = CANCELLED if job.profiles_itself else LEFT_EMPTY
+            return replace(job, phase=RecordingPhase.CANCELLED, why=why)
         if found.state is FileState.ABSENT:
             if self._is_seen_by(job.process):
                 return replace(job, phase=RecordingPhase.CANCELLED, why=IGNORED)
@@ -285,20 +294,29 @@ class Recording:
 
     def _taken(self, job: AttachedProcess) -> AttachedProcess:
         """A job whose trace is whole."""
-        held = extras_in(job.file)
-        if held is None:
+        held = held_by(job.file)
+        if not held.has_operations:
             removed_if_own(job.file)
             return replace(job, phase=RecordingPhase.EMPTY, why=NO_OPERATIONS)
-        absent = sorted(self._wish.extras - held)
-        why = f"It holds no {' and no '.join(absent)}: this torch does not record that."
-        return replace(job, phase=RecordingPhase.WHOLE, why=why if absent else "")
+        absent = sorted(self._wish.extras - held.extras)
+        remarks = [COMPILING] if held.is_compiling else []
+        if absent:
+            remarks += [f"It holds no {' and no '.join(absent)}: this torch does not record that."]
+        return replace(
+            job,
+            phase=RecordingPhase.WHOLE,
+            is_compiling=held.is_compiling,
+            is_loop=held.is_loop,
+            why=" ".join(remarks),
+        )
 
     def _looked_at_waiting(self, job: AttachedProcess, alive: bool) -> AttachedProcess:
         now = time.monotonic()
         if not alive and job.before:
-            return _failed(job, f"it ended before it could be recorded again: {job.before}")
+            ended = f"it ended before it could be recorded again: {job.before}"
+            return _failed(job, f"{ended}{_because_of_profiler(job)}")
         if not alive:
-            return _failed(job, "it ended before it asked")
+            return _failed(job, f"it ended before it asked{_because_of_profiler(job)}")
         if not job.has_asked:
             old = age_s(job.process) > IMPORTING_S + PATIENCE_S
             if now - self._begun > PATIENCE_S and old:
@@ -322,7 +340,7 @@ class Recording:
         is_hopeless = self._cancelled_attempts >= MAX_CANCELLED
         attempts = min(self._attempts, MAX_FORK_ATTEMPTS) if self.forks else self._attempts
         goes_on = self.attempt < attempts and not is_hopeless
-        if goes_on and (needed or self._is_beginning(whole)):
+        if goes_on and (needed or self._is_beginning(whole) or self._is_without_loop(whole)):
             self._keep_better(whole)
             self._begin_attempt(jobs)
             return
@@ -336,6 +354,17 @@ class Recording:
         program begins to compute, and another one shows it at work."""
         return self._was_empty and any(is_alive(job.process) for job in whole)
 
+    def _is_without_loop(self, whole: Sequence[AttachedProcess]) -> bool:
+        """Whether a trace may show how the program starts or compiles: another one shows its loop.
+        A program that compiles all the time, or whose steps are longer than the recording, is not
+        recorded for ever."""
+        running = [job for job in whole if is_alive(job.process)]
+        if any(job.is_compiling for job in running):
+            return self._compiling_attempts + 1 < MAX_COMPILING
+        if any(not job.is_loop for job in running):
+            return self._attempts_without_loop + 1 < MAX_WITHOUT_LOOP
+        return False
+
     def _begin_attempt(self, jobs: Sequence[AttachedProcess]) -> None:
         rest_s = RESTS_S[min(self.attempt, len(RESTS_S)) - 1]
         self.attempt += 1
@@ -345,12 +374,19 @@ class Recording:
         self._was_empty = RecordingPhase.EMPTY in phases
         self._empty_attempts += self._was_empty
         self._cancelled_attempts += RecordingPhase.CANCELLED in phases
+        is_compiling = any(job.is_compiling for job in jobs)
+        self._compiling_attempts += is_compiling
+        self._attempts_without_loop += not is_compiling and any(not job.is_loop for job in jobs)
         again = f"Attempt {self.attempt} of {self._attempts}"
         for job in jobs:
             if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
                 continue
             because = f"{_capital(job.why)}. " if job.phase in RETRIED else ""
-            if job.phase is RecordingPhase.WHOLE and not self._was_empty:
+            if job.is_compiling:
+                because = "torch.compile is at work: recording it once more. "
+            elif not job.is_loop:
+                because = "Its operations did not repeat: recording it once more. "
+            elif job.phase is RecordingPhase.WHOLE and not self._was_empty:
                 because = "It has begun to compute: recording it once more. "
             self.jobs[job.process.pid] = AttachedProcess(
                 process=job.process,
@@ -368,14 +404,14 @@ class Recording:
             if starts_others and not job.process.rank:
                 return replace(job, phase=RecordingPhase.IDLE, why=ONLY_STARTS)
             times = f" in {self.attempt} attempts" if self.attempt > 1 else ""
-            itself = f"; {PROFILES_ITSELF}" if job.profiles_itself else ""
-            return _failed(job, f"{job.why}{times}{itself}")
+            return _failed(job, f"{job.why}{times}{_because_of_profiler(job)}")
         return _failed(job, PROFILES_ITSELF if job.profiles_itself else job.why)
 
     def _keep_better(self, whole: list[AttachedProcess]) -> None:
-        """Of two attempts, keeps the traces of the one that recorded more; the later of equals."""
+        """Of two attempts, keeps the traces of the one that recorded more processes, and then more
+        of them at their loop; the later of equals."""
         worse, better = self._previous, whole
-        if len(whole) < len(self._previous):
+        if _worth(whole) < _worth(self._previous):
             worse, better = whole, self._previous
         kept = {job.file for job in better}
         for job in worse:
@@ -401,11 +437,16 @@ FORKED = (
     '(multiprocessing.set_start_method("spawn"))'
 )
 NO_TRACE = "it stopped, and there is no whole trace"
+COMPILING = "It shows torch.compile at work."
 NO_OPERATIONS = "it ran no operations in that time"
 TOO_LATE = "it asked only after the others had begun"
 PROFILES_ITSELF = "it profiles itself with torch.profiler, which cancels any other recording"
 WAITS_FOR_PROFILER = "It profiles itself with torch.profiler: waiting until that has ended"
 CANCELLED = "its own torch.profiler cancelled the recording"
+LEFT_EMPTY = (
+    "libkineto cancelled the recording and left an empty file: the program may profile itself, or "
+    "the machine is so busy that libkineto was late"
+)
 IGNORED = "libkineto took the request and wrote no file"
 NOT_TOGETHER = "it was recorded in an attempt that others missed"
 ONLY_STARTS = "it runs no operations; those that it started do"
@@ -422,6 +463,16 @@ def check_name(folder: Path) -> None:
 
 def _failed(job: AttachedProcess, why: str) -> AttachedProcess:
     return replace(job, phase=RecordingPhase.FAILED, why=why)
+
+
+def _worth(whole: Sequence[AttachedProcess]) -> tuple[int, int]:
+    """How many processes an attempt recorded, and how many of them at their loop."""
+    return len(whole), sum(job.is_loop for job in whole)
+
+
+def _because_of_profiler(job: AttachedProcess) -> str:
+    """A clause behind a reason, if the process profiled itself: that explains the rest."""
+    return f"; {PROFILES_ITSELF}" if job.profiles_itself else ""
 
 
 def _silent() -> str:

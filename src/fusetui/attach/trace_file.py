@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fusetui.text.figures import size
+from fusetui.text.patterns import late
 
 HEAD_BYTES, TAIL_BYTES = 64, 8 * 1024  # at both ends of a trace, that are looked at
 CHUNK_BYTES = 1 << 20  # that are searched at once
@@ -21,7 +22,18 @@ OPERATIONS = (b'"cpu_op"', b'"cat": "kernel"', b'"cat": "gpu_memcpy"')
 """A trace with one of these holds work; with CUDA graphs there may be kernels alone."""
 MARKS = {"stack": b'"python_function"', "shapes": b'"Input Dims"', "memory": b'"[memory]"'}
 """What a trace holds if that was recorded."""
-OVERLAP_BYTES = 32  # of two chunks: more than the longest of these texts
+COMPILING = (b'"PythonDispatchMode"', b'(dynamo_timed)"')
+"""What a trace holds while torch.compile traces: ops that run on fake tensors do so below a
+dispatch mode, and each finished part of a compilation has an annotation of its own."""
+OPERATION = late(
+    rb'"cat": "(?:cpu_op|user_annotation)",\s*"name": "([^"]*)",\s*"pid": [^,]*,\s*"tid": [^,]*,'
+    rb'\s*"ts": ([0-9.]+)[\s,}]'
+)
+"""An op or annotation as libkineto writes it: its name, and its begin in us."""
+MAX_NAMED = 500_000  # operations that are looked at by name
+REPEATED_SHARE = 0.9
+"""Share of the operations of a loop that both halves of its trace have, by name, at least."""
+OVERLAP_BYTES = 512  # of two chunks: more than these texts, and than an operation up to its begin
 
 
 class FileState(enum.Enum):
@@ -112,20 +124,65 @@ def contents_of(found: TraceFile) -> str:
     return f"{found.path.name}{told_size} {found.state.value}"
 
 
-def extras_in(file: Path) -> frozenset[str] | None:
-    """Which of stack, shapes and memory a trace holds; None if it holds no operations."""
-    held: set[str] = set()
+class Contents(Struct, frozen=True):
+    """What a trace holds. `extras`: which of stack, shapes and memory. `is_compiling`: it shows
+    torch.compile at work, and not mostly a loop after that. `is_loop`: the same operations come
+    again and again, or it has none with names; otherwise it may show how the program starts."""
+
+    extras: frozenset[str]
+    has_operations: bool
+    is_compiling: bool
+    is_loop: bool
+
+
+def held_by(file: Path) -> Contents:
+    """What a trace holds; nothing if it cannot be read."""
+    extras: set[str] = set()
     has_operations = False
-    for chunk in _chunks(file):
+    for chunk, _ in _chunks(file):
         has_operations = has_operations or any(mark in chunk for mark in OPERATIONS)
-        held |= {name for name, mark in MARKS.items() if mark in chunk}
-        if has_operations and len(held) == len(MARKS):
+        extras |= {name for name, mark in MARKS.items() if mark in chunk}
+    names = _names(file)
+    last_of_compilation = max(
+        (at for at, name in enumerate(names) if _is_of_compilation(name)), default=-1
+    )
+    after = names[last_of_compilation + 1 :]
+    is_loop = len(after) >= len(names) / 2 and _is_repeated(after)
+    return Contents(
+        extras=frozenset(extras),
+        has_operations=has_operations,
+        is_compiling=last_of_compilation >= 0 and not is_loop,
+        is_loop=is_loop,
+    )
+
+
+def _is_repeated(names: Sequence[bytes]) -> bool:
+    """Whether both halves of these, which are in their order, have the same names."""
+    middle = len(names) // 2
+    in_both = set(names[:middle]) & set(names[middle:])
+    repeated = sum(name in in_both for name in names)
+    return repeated >= REPEATED_SHARE * len(names)
+
+
+def _is_of_compilation(name: bytes) -> bool:
+    return any(mark.strip(b'"') in name for mark in COMPILING)
+
+
+def _names(file: Path) -> list[bytes]:
+    """The names of the operations of a trace by their begin, as far as MAX_NAMED reaches."""
+    found: list[tuple[float, bytes]] = []
+    for chunk, known_bytes in _chunks(file):
+        for match in OPERATION.finditer(chunk):
+            if match.end() > known_bytes:  # the chunk before did not hold all of it
+                found.append((float(match[2]), match[1]))
+        if len(found) > MAX_NAMED:
             break
-    return frozenset(held) if has_operations else None
+    return [name for _, name in sorted(found)]
 
 
-def _chunks(file: Path) -> Iterator[bytes]:
-    """The bytes of a file as far as it reaches now, in chunks that overlap; none of a link."""
+def _chunks(file: Path) -> Iterator[tuple[bytes, int]]:
+    """The bytes of a file as far as it reaches now, in chunks that overlap; none of a link. With
+    each, how many of its bytes the chunk before had too."""
     try:
         number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -133,10 +190,11 @@ def _chunks(file: Path) -> Iterator[bytes]:
     with open(number, "rb") as opened:
         left = os.fstat(number).st_size
         before = b""
-        while left > 0 and (chunk := opened.read(min(CHUNK_BYTES, left))):
-            yield before + chunk
+        while left > 0 and (read := opened.read(min(CHUNK_BYTES, left))):
+            chunk = before + read
+            yield chunk, len(before)
             before = chunk[-OVERLAP_BYTES:]
-            left -= len(chunk)
+            left -= len(read)
 
 
 def removed_if_own(file: Path) -> None:
