@@ -10,6 +10,7 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.questions.launches import graph_calls
+from fusetui.analysis.questions.loaders import loader_rows, worker_rows
 from fusetui.analysis.replay import select
 from fusetui.analysis.replay.changes import (
     Change,
@@ -24,9 +25,7 @@ from fusetui.analysis.replay.changes import (
     WrongChange,
 )
 from fusetui.analysis.replay.graph import NEVER, NO_BATCHES, Batches, Graph, Node
-from fusetui.analysis.replay.hosts import worker_rows
 from fusetui.analysis.replay.select import Covers
-from fusetui.analysis.why.facts import loader_rows
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rules.fusion import inside_of, runs_of
 from fusetui.trace.model.arrays import Floats, Rows, distinct

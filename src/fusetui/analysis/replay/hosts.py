@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.loaders import loader_rows, waits_for_batches, worker_rows
 from fusetui.analysis.replay.graph import Node
-from fusetui.analysis.why.facts import loader_rows
 from fusetui.analysis.why.host import Host, host_kinds
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import steps_of
@@ -28,10 +28,6 @@ from fusetui.trace.model.intervals import Cover, outside, union
 from fusetui.trace.program.backward import NODE
 
 FREES = late(r"\A(?:cuda|hip)Free\Z")  # waits for the device
-WORKERS = late(r"MultiProcessing")
-AT_ONCE_NS = 1_000_000
-"""The longest time (ns) that the shortest call for a batch may take if it is to show what a call
-takes whose batch is ready. Where all calls take longer, that is not known."""
 HANDING_NS = 10_000_000
 """Taking over a batch that is ready may take so long (ns): its tensors are opened one by one. What
 a call takes beyond that is waiting."""
@@ -107,26 +103,6 @@ def hosts_of(trace: Trace) -> Hosts:
     batches = batches[(batches >= 0) & ~np.isin(batches, handoffs)]
     batches = batches[cuts_of[2][batches] == Node.HANDOFF]  # else a call lies in the wait
     return Hosts(threads, first, last, bounds, *cuts_of, handoffs, batches)
-
-
-def worker_rows(trace: Trace) -> Rows:
-    """The slices in which a batch is asked for that workers load, on any thread."""
-    rows = loader_rows(trace)
-    return rows[trace.matching(rows, WORKERS.search)]
-
-
-def waits_for_batches(trace: Trace, rows: Rows) -> Int64s:
-    """How long each call for a batch may have waited (ns): what it took beyond the shortest call of
-    its thread, which returned at once. Where even that took longer than AT_ONCE_NS, all of it."""
-    waited = np.zeros(len(rows), dtype=np.int64)
-    thread = trace.thread_of_track[trace.track[rows]]
-    lasted = trace.end[rows] - trace.start[rows]
-    for number in distinct(thread).tolist():
-        own = np.flatnonzero(thread == number)
-        shortest = int(lasted[own].min())
-        usual = shortest if shortest <= AT_ONCE_NS else 0
-        waited[own] = lasted[own] - usual
-    return waited
 
 
 def _calls(trace: Trace, rows: Rows, kind: Node) -> Cut:

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
+from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.replay import (
@@ -21,7 +22,6 @@ from fusetui.analysis.replay.replay import (
     route_to,
 )
 from fusetui.analysis.why.account import line_of
-from fusetui.analysis.why.facts import loader_rows
 from fusetui.analysis.why.host import LAYERS, together
 from fusetui.analysis.why.kernels import by_text
 from fusetui.analysis.why.model import DeviceResidual

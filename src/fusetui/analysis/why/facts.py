@@ -11,6 +11,7 @@ from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import graph_calls
+from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.cpu_compute import COMPUTES_SHARE, cpu_compute_rows
 from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
@@ -29,18 +30,10 @@ from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NOTHING, Cover, counted, joined, outside, union, without
-from fusetui.trace.model.memo import memo
 
 NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 
-
-LOADER = late(
-    r"enumerate\(DataLoader\)|\bDataLoader\w*\.__next__"
-    r"|torch/utils/data/dataloader\.py\(\d+\): __next__"
-)
-"""What torch/utils/data/dataloader.py is recorded as; in 2021 the annotation was an op."""
 
 COMPILER = late(
     r"\(dynamo_timed\)\Z"
@@ -55,12 +48,6 @@ that run only when something is compiled."""
 COMPILED = late(r"\Atriton_[a-z]{3}_fused")
 """How the names begin that Inductor gives to the kernels that it generates."""
 COMPILING_NS = 100_000_000  # unrecorded time; in less of it nothing is compiled
-
-
-@memo()
-def loader_rows(trace: Trace) -> Rows:
-    """The slices in which a batch is fetched, on any thread."""
-    return trace.rows_named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
 
 
 class Facts:

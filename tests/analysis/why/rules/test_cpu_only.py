@@ -165,6 +165,16 @@ def test_time_without_a_record(found: Ask, event: Make) -> None:
     assert "with_stack=True" in (finding.try_ or "")
 
 
+def test_an_annotation_with_most_of_the_unrecorded_time_is_named(found: Ask, event: Make) -> None:
+    step = event("ProfilerStep#1", 0, 100, cat="user_annotation")
+    log = event("log metrics", 20, 50, cat="user_annotation")
+    events = [step, event("aten::mm", 0, 20), log, event("aten::mm", 80, 20)]
+    (finding,) = found("cpu-unrecorded", events)
+    assert finding.at_stake_ns == 60_000
+    assert "50 us of it lie in the annotation log metrics" in finding.text
+    assert finding.try_ == "Record stacks (with_stack=True) to see what log metrics does meanwhile."
+
+
 @pytest.mark.parametrize(
     ("name", "category"), [("gloo:all_reduce", "user_annotation"), (NEXT, "user_annotation")]
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from .conftest import Ask
 
 Make = Callable[..., Any]
@@ -36,6 +38,24 @@ def test_workers_that_are_there_are_not_asked_for(found: Ask, event: Make, launc
         (finding,) = found("data-loading", [*launched(1, 0, 5), loader, *launched(2, 91, 95)])
         assert finding.try_ is not None
         assert finding.try_.startswith(first)
+
+
+@pytest.mark.parametrize(
+    ("lasted", "first"), [((70, 72, 75), "More workers do not"), ((70, 700, 900), "The loader has")]
+)
+def test_more_workers_are_no_advice_where_batches_were_ready(
+    found: Ask, event: Make, launched: Make, lasted: tuple[int, ...], first: str
+) -> None:
+    """A call that takes about as long as the shortest one takes over a batch that is ready."""
+    name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    events = launched(1, 0, 5)
+    for number, duration in enumerate(lasted):
+        begin = 20 + 1000 * number
+        events.append(event(name, begin, duration, cat="user_annotation"))
+        events += launched(2 + number, begin + duration + 1, begin + duration + 5)
+    (finding,) = found("data-loading", events)
+    assert finding.try_ is not None
+    assert finding.try_.startswith(first)
 
 
 def test_the_loader_itself_is_not_named(found: Ask, event: Make, launched: Make) -> None:

@@ -8,17 +8,25 @@ import numpy as np
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.questions.launches import LAUNCHES
+from fusetui.analysis.questions.loaders import WORKERS, loader_rows
 from fusetui.analysis.why.cpu_compute import cpu_compute_rows
 from fusetui.analysis.why.cpu_work import ByKind, NamedTime, by_kind, longest
-from fusetui.analysis.why.facts import Facts, loader_rows
+from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rules import STACKS, Claim, Rule, is_worth
 from fusetui.analysis.why.rules.launches import instead_of_computing
-from fusetui.analysis.why.rules.waiting import ITSELF, MORE_WORKERS, WORKERS, recompilation
+from fusetui.analysis.why.rules.waiting import (
+    FEWER_BATCHES,
+    ITSELF,
+    MORE_WORKERS,
+    batches_were_ready,
+    recompilation,
+)
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
+from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
@@ -70,11 +78,16 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
             break
     used = distinct(facts.trace.name[rows]).tolist()
     has_workers = any(WORKERS.search(facts.trace.names[number]) for number in used)
+    remedy = MORE_WORKERS if has_workers else None
+    text = f"for the data loader{mostly}."
+    if has_workers and batches_were_ready(facts):
+        remedy = FEWER_BATCHES
+        text = "while it takes batches that are ready from the workers of the data loader."
     yield Claim(
-        text=f"The program waits {_recorded(facts, cover.ns)} for the data loader{mostly}.",
+        text=f"The program waits {_recorded(facts, cover.ns)} {text}",
         at_stake_ns=cover.ns,
         rows=the_most(rows, facts.trace.dur[rows]),
-        remedy=MORE_WORKERS if has_workers else None,
+        remedy=remedy,
         why_likely=_profiled(facts),
     )
 
@@ -213,14 +226,39 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     span = Cover(trace.start[rows].min(keepdims=True), trace.end[rows].max(keepdims=True))
     collectives = trace.rows_named(ON_CPU.match, Role.ANNOTATION)
     known = joined(_cover(facts, rows), _explained(facts), _cover(facts, collectives))
-    ns = without(common(span, facts.whole), known).ns
+    unrecorded = without(common(span, facts.whole), known)
+    ns = unrecorded.ns
     label = printable(trace.track_of(int(rows[0])).label)
+    text = f"For {_recorded(facts, ns)}, nothing was recorded of {label} between its ops: it ran "
+    text += "Python or other code, or waited."
+    remedy = None
+    if part := _annotation_with_most(facts, unrecorded, busiest):
+        name, ns_in_it = part
+        text += f" {duration(ns_in_it)} of it lie in the annotation {printable(name)}."
+        remedy = f"Record stacks (with_stack=True) to see what {printable(name)} does meanwhile."
     yield Claim(
-        text=f"For {_recorded(facts, ns)}, nothing was recorded of {label} between its ops: it ran "
-        "Python or other code, or waited.",
+        text=text,
         at_stake_ns=ns,
+        remedy=remedy,
         is_little=ns < LEAST_OWN * facts.span_ns,
     )
+
+
+def _annotation_with_most(facts: Facts, time: Cover, thread: int) -> tuple[str, int] | None:
+    """The annotation of a thread, steps and the profiler's own aside, that has most of some time,
+    and how much of it (ns); None if none has at least MOST_OF_IT of it."""
+    trace = facts.trace
+    rows = facts.inside(trace.rows_of(Role.ANNOTATION))
+    rows = rows[trace.thread_of_track[trace.track[rows]] == thread]
+    rows = rows[~np.isin(rows, steps_of(trace).rows)]
+    if not len(rows):
+        return None
+    ns_of_row = time.within(trace.start[rows], trace.end[rows])
+    ns_of_name = np.bincount(trace.name[rows], ns_of_row)
+    number = int(ns_of_name.argmax())
+    if ns_of_name[number] < MOST_OF_IT * time.ns:
+        return None
+    return trace.names[number], min(int(ns_of_name[number]), time.ns)
 
 
 SLOW_FIRST = 10  # times as long as the median of the others: a call that sets something up

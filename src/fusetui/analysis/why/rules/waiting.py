@@ -6,8 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fusetui.analysis.questions.loaders import (
+    LOADER,
+    WORKERS,
+    loader_rows,
+    waits_for_batches,
+    worker_rows,
+)
 from fusetui.analysis.why.causes import frame_text
-from fusetui.analysis.why.facts import LOADER, Facts, loader_rows
+from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host, running
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Unawaited, Unmade
@@ -23,7 +30,6 @@ from fusetui.trace.model.intervals import common, union
 ITSELF = late(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
 """Frames and ops of the loader itself: naming them would not help."""
 
-WORKERS = late(r"_MultiProcessingDataLoaderIter")
 MORE_WORKERS = (
     "The loader has workers already: more of them (num_workers), a larger prefetch_factor and "
     "persistent_workers=True prepare more batches ahead; else make what they do cheaper, or move "
@@ -31,6 +37,14 @@ MORE_WORKERS = (
 )
 """The remedy where batches come from other processes."""
 
+FEWER_BATCHES = (
+    "More workers do not help: the batches were ready, and what is left is to take them over. "
+    "Batches of fewer and larger tensors make that cheaper, and a thread that takes the next batch "
+    "while the step runs (a prefetcher) hides it."
+)
+"""The remedy where the calls return as soon as they can."""
+
+MIN_CALLS = 3  # for batches; fewer do not show how long a call takes whose batch is ready
 MOST_OF_IT = 0.5  # of the time; a frame with at least this share is named
 
 
@@ -45,15 +59,32 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     if waited:
         used = distinct(facts.trace.name[rows]).tolist()
         has_workers = any(WORKERS.search(names[n]) for n in used)
+        were_ready = has_workers and batches_were_ready(facts)
+        remedy = MORE_WORKERS if has_workers else None
+        text = f"for the data loader{_mostly(facts, rows, waited)}."
+        if were_ready:
+            remedy = FEWER_BATCHES
+            text = "while batches that are ready are taken from the workers of the data loader."
         yield Claim(
-            text=f"The GPU waits {of_span(facts, waited)} for the data loader"
-            f"{_mostly(facts, rows, waited)}.",
+            text=f"The GPU waits {of_span(facts, waited)} {text}",
             at_stake_ns=waited,
             rows=facts.heaviest(rows),
-            remedy=MORE_WORKERS if has_workers else None,
+            remedy=remedy,
             wanted=None if has_workers else "loader",
             why_likely=why_likely(facts),
         )
+
+
+def batches_were_ready(facts: Facts) -> bool:
+    """Whether MIN_CALLS or more calls for batches of workers mostly do what the shortest of them
+    does: taking over a batch that is ready (docs/whatif.md, data loaders with workers)."""
+    trace = facts.trace
+    calls = facts.inside(worker_rows(trace))
+    if len(calls) < MIN_CALLS:
+        return False
+    waits = waits_for_batches(trace, calls)
+    lasted = trace.end[calls] - trace.start[calls]
+    return bool(waits.sum() < MOST_OF_IT * lasted.sum())
 
 
 def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
