@@ -124,7 +124,7 @@ def contents_of(found: TraceFile) -> str:
     return f"{found.path.name}{told_size} {found.state.value}"
 
 
-class Contents(Struct, frozen=True):
+class TraceContents(Struct, frozen=True):
     """What a trace holds. `extras`: which of stack, shapes and memory. `is_compiling`: it shows
     torch.compile at work, and not mostly a loop after that. `is_loop`: the same operations come
     again and again, or it has none with names; otherwise it may show how the program starts."""
@@ -135,7 +135,7 @@ class Contents(Struct, frozen=True):
     is_loop: bool
 
 
-def held_by(file: Path) -> Contents:
+def held_by(file: Path) -> TraceContents:
     """What a trace holds; nothing if it cannot be read."""
     extras: set[str] = set()
     has_operations = False
@@ -148,7 +148,7 @@ def held_by(file: Path) -> Contents:
     )
     after = names[last_of_compilation + 1 :]
     is_loop = len(after) >= len(names) / 2 and _is_repeated(after)
-    return Contents(
+    return TraceContents(
         extras=frozenset(extras),
         has_operations=has_operations,
         is_compiling=last_of_compilation >= 0 and not is_loop,
