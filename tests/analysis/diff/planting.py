@@ -115,13 +115,13 @@ class Planted:
     idle_ns: int = 0
     once: bool = False  # in one step: no part of the usual one
     dispatch: set[str] = field(default_factory=set)  # labels that may change too
-    gone: bool = False  # such dispatch may occur less often, and not more often
     also: Planted | None = None
     moved: bool = False  # may be told as work on another stream, with no change of its time
     same_work: bool = False  # not one row of the GPU's work has any change, and no step another one
     note: str = ""  # what a note says, in part
     by_step: list[int] = field(default_factory=list)  # the change of each step, where they differ
     base: list[Event] | None = None  # of A, where it is not the trace as it is
+    gone: bool = False  # what `dispatch` names may occur less often, and not more often
 
 
 @dataclass
