@@ -176,8 +176,9 @@ class Truth(NamedTuple):
     """What was planted. Times in ns per step, by the true clock.
 
     `planted` is the own delay of a culprit: of a pause by how much it makes the job longer, since
-    how much of it the work that was queued hides depends on the other ranks. `waited` is by how much longer the others (their mean)
-    stand still in collectives than without it: less, as their own noise makes them wait as well.
+    how much of it the work that was queued hides depends on the other ranks. `waited` is by how
+    much longer the others (their mean) stand still in collectives than without it: less, as their
+    own noise makes them wait as well.
     `noise` is how long the others wait without it. `longer` is by how much each step is longer.
     `step` and `ordinary` are how long a step takes, and would without the fault. `culprits` are
     the ranks that have it. `waits` is by rank how long it stands still in collectives for one that
@@ -238,7 +239,8 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         case.fault.kind if case.fault else "",
         case.apart,
         [FIRST_STEP + step for step in case.fault.steps] if case.fault else [],
-        1e3 * _mean([ordinary.waited[rank] for rank in set(range(shape.ranks)) - set(faults)])
+        1e3
+        * _mean([ordinary.waited[rank] for rank in set(range(shape.ranks)) - set(faults)])
         / shape.steps,
         _longer(whole, ordinary),
     )

@@ -19,7 +19,6 @@ import numpy as np
 
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
-from fusetui.analysis.ranks.model import released_compute
 from fusetui.analysis.ranks.waits import Waits
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, ordinals
 from fusetui.trace.model.intervals import ranges
@@ -131,7 +130,7 @@ class _Chains:
         ends, starts, ready = waits.end - begin, waits.start - begin, waits.ready - begin
         everything = np.arange(len(matched.rank))
         self._before = _latest(matched.rank, ends, everything, matched.rank, starts)
-        releases = np.flatnonzero(released_compute(matched.held, waits.ready, waits.end))
+        releases = np.flatnonzero(matched.released)
         self.released_by = _latest(matched.rank, ends, releases, matched.rank, ready)
         self._place = _places_of_kinds(matched, self._kind, waits.start)
         self._root = _roots(matched, waits, self._before)

@@ -62,7 +62,10 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
     ready: Int64s  # when its inputs were computed: before its start where its stream was busy
     ahead: Int64s  # ns between ready and start in which the device computed
     stalled: Int64s  # ns before its end, and since ready, in which the device computed nothing
-    held: Int64s  # ns of these in which compute waited for its end, as far as what follows shows
+    held: (
+        Int64s  # ns of these in which compute waited for collectives, as far as what follows shows
+    )
+    released: Int64s  # 1 where compute waited for it and went on as it ended, else 0
     before: bytes  # the account since compute last waited for a collective; see `packed`
 
     def __len__(self) -> int:
@@ -72,8 +75,9 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
 MIN_HELD_NS = 10_000
 
 
-def released_compute(held: Int64s, ready: Int64s, end: Int64s) -> Flags:
-    """For which collectives compute waited until they ended: for MIN_HELD_NS, or half of them."""
+def is_long_enough(held: Int64s, ready: Int64s, end: Int64s) -> Flags:
+    """Which collectives held compute up for long enough, MIN_HELD_NS or half of the time since
+    they were ready, that it is known to have waited for them."""
     return np.asarray(held >= np.minimum(MIN_HELD_NS, (end - ready) / 2))
 
 

@@ -24,7 +24,7 @@ from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import CacheRecord, record_for
 from fusetui.trace.layout.steps import main_thread, steps_of
 from fusetui.trace.load import open_trace
-from fusetui.trace.model.arrays import Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.errors import TraceError
@@ -79,8 +79,9 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
     names = list(dict.fromkeys(one.name for one in found.told))
     ready = ready_of(trace, found)
     stalled = _stalled(trace, found, ready)
-    held = _held(trace, found, stalled)
-    begin = _last_release(trace, found, ready, held)
+    held, is_release = _held(trace, found, stalled)
+    is_release &= model.is_long_enough(held, ready, trace.end[found.rows])
+    begin = _last_release(trace, found, ready, is_release)
     listed, host = trace.keys.get("deviceProperties"), trace.keys.get("host_name")
     rank, rank_by = rank_of(trace.keys, path)
     report, all_used = trace.report, len(found.rows) < model.MOST_COLLECTIVES
@@ -121,6 +122,7 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
             ready=ready,
             stalled=stalled,
             held=held,
+            is_release=is_release,
         ),
         places=places_before(trace, found, begin),
         memory_peak=max((peak.allocated for peak in memory_peaks(trace).peaks), default=-1),
@@ -146,12 +148,11 @@ def _device(trace: Trace) -> Device | None:
 
 
 def _last_release(
-    trace: Trace, found: IssuedCollectives, ready: Int64s, held: Int64s
+    trace: Trace, found: IssuedCollectives, ready: Int64s, is_release: Flags
 ) -> Int64s:
     """For each collective, when the last one for which compute waited had ended before this one was
     ready; the begin of the trace if there is none. What a rank did since then makes it late."""
-    end = trace.end[found.rows]
-    releases = np.sort(end[model.released_compute(held, ready, end)])
+    releases = np.sort(trace.end[found.rows][is_release])
     place = np.searchsorted(releases, ready, "right")
     return np.concatenate(([trace.begin_ns], releases))[place]
 
@@ -176,6 +177,7 @@ def _columns(
     ready: Int64s,
     stalled: Int64s,
     held: Int64s,
+    is_release: Flags,
 ) -> model.Collectives:
     """`begin`: of the time until each was ready, whose account is kept; the others: see
     Collectives, in ns of the file."""
@@ -200,6 +202,7 @@ def _columns(
         ahead=ahead,
         stalled=stalled,
         held=held,
+        released=is_release.astype(np.int64),
         before=model.packed(_table(device.over(begin, ready) if device else [])),
     )
 
@@ -277,27 +280,51 @@ RESUMES_NS = 20_000
 """Work that waited for a collective starts so soon after its end, or after its own launch."""
 
 
-def _held(trace: Trace, found: IssuedCollectives, stalled: Int64s) -> Int64s:
+ON_ITS_WAY_NS = 200_000
+"""A thread that launches the next work so soon after a collective did not pause in between."""
+
+
+def _held(trace: Trace, found: IssuedCollectives, stalled: Int64s) -> tuple[Int64s, Flags]:
     """For how many ns of the time in which compute stood still before the end of each collective it
-    waited for that collective, as far as the next work shows: only since this work was launched,
-    or since a thread waited for the device; and only if it starts as the collective ends, or as
-    the last of those ends that follow the collective on its stream without a break."""
+    waited for collectives, as far as the next work shows: only since this work was launched, or
+    since a thread waited for the device; and only if collectives run until it starts. And whether
+    it was this collective that compute waited for: the next work starts as it ends, or as the last
+    of those ends that follow it on its stream without a break."""
     work = trace.gpu_rows[~communicates(trace, trace.gpu_rows)]
     on_gpu = trace.role[found.rows] == Role.KERNEL
     if not len(work) or not on_gpu.any():
-        return stalled
+        return stalled, np.ones(len(stalled), dtype=np.bool_)
     work = work[np.argsort(trace.start[work], kind="stable")]
     end = trace.end[found.rows]
-    until = _end_of_queue(trace, found)
-    place = np.searchsorted(trace.start[work], until)
+    place = np.searchsorted(trace.start[work], end)
     is_followed = on_gpu & (place < len(work))
     following = work[np.minimum(place, len(work) - 1)]
     call = trace.launch[following]
     asked = np.where(call >= 0, trace.start[call], trace.begin_ns)
-    asked = np.minimum(asked, _waiting_since(trace, until))
-    resumes = trace.start[following] - np.maximum(until, asked) <= RESUMES_NS
-    held = np.where(resumes, np.minimum(stalled, np.maximum(end - asked, 0)), 0)
-    return np.where(is_followed, held, stalled)
+    asked = np.minimum(asked, _waiting_since(trace, end))
+    # A thread that launches the next work right after the collective is no reason of its own.
+    asked = np.where(asked - found.issued <= ON_ITS_WAY_NS, found.issued, asked)
+    resumed = trace.start[following]
+    queue_end = _end_of_queue(trace, found)
+    goes_on = resumed <= np.maximum(_end_of_all(trace, found), asked) + RESUMES_NS
+    held = np.where(goes_on, np.minimum(stalled, np.maximum(end - asked, 0)), 0)
+    after_it = resumed <= np.maximum(end, asked) + RESUMES_NS
+    after_queue = resumed <= np.maximum(queue_end, asked) + RESUMES_NS
+    after_queue &= resumed >= queue_end
+    is_release = after_it | after_queue | ~is_followed
+    return np.where(is_followed, held, stalled), np.asarray(is_release)
+
+
+def _end_of_all(trace: Trace, found: IssuedCollectives) -> Int64s:
+    """For each collective until when collectives of any stream run without a break."""
+    start, end = trace.start[found.rows], trace.end[found.rows]
+    order = np.argsort(start, kind="stable")
+    latest = np.maximum.accumulate(end[order])
+    breaks = np.append(start[order][1:] > latest[:-1] + QUEUED_NS, True)
+    last = np.flatnonzero(breaks)
+    until = np.empty_like(end)
+    until[order] = latest[last[np.searchsorted(last, np.arange(len(order)))]]
+    return until
 
 
 def _end_of_queue(trace: Trace, found: IssuedCollectives) -> Int64s:
