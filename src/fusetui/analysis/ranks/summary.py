@@ -300,16 +300,16 @@ def _held(trace: Trace, found: IssuedCollectives, stalled: Int64s) -> tuple[Int6
     is_followed = on_gpu & (place < len(work))
     following = work[np.minimum(place, len(work) - 1)]
     call = trace.launch[following]
-    asked = np.where(call >= 0, trace.start[call], trace.begin_ns)
-    asked = np.minimum(asked, _waiting_since(trace, end))
+    launched = np.where(call >= 0, trace.start[call], trace.begin_ns)
+    asked = np.minimum(launched, _waiting_since(trace, end))
     # A thread that launches the next work right after the collective is no reason of its own.
     asked = np.where(asked - found.issued <= ON_ITS_WAY_NS, found.issued, asked)
     resumed = trace.start[following]
     queue_end = _end_of_queue(trace, found)
-    goes_on = resumed <= np.maximum(_end_of_all(trace, found), asked) + RESUMES_NS
+    goes_on = resumed <= np.maximum(_end_of_all(trace, found), launched) + RESUMES_NS
     held = np.where(goes_on, np.minimum(stalled, np.maximum(end - asked, 0)), 0)
-    after_it = resumed <= np.maximum(end, asked) + RESUMES_NS
-    after_queue = resumed <= np.maximum(queue_end, asked) + RESUMES_NS
+    after_it = resumed <= np.maximum(end, launched) + RESUMES_NS
+    after_queue = resumed <= np.maximum(queue_end, launched) + RESUMES_NS
     after_queue &= resumed >= queue_end
     is_release = after_it | after_queue | ~is_followed
     return np.where(is_followed, held, stalled), np.asarray(is_release)
