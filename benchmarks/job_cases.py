@@ -17,6 +17,7 @@ TOKENS = Fault("tokens", 0.15)
 SYNC = Fault("sync", 60.0)
 SMALL = Fault("gemm", 0.045)
 GARBAGE = Fault("gc", 3000.0)
+LONG_PAUSE = Fault("gc", 8000.0)
 SELDOM = Fault("loading", 4000.0, steps=(2, 5))
 SELDOM_SLOW = Fault("gemm", 0.6, steps=(2, 5))
 BEGIN = Fault("begin", 6000.0)
@@ -33,6 +34,13 @@ FORWARD_TENSOR = Shape(dp=4, tp=2, overlap=True, forward_only=True)
 FORWARD_TENSOR_SMALL = FORWARD_TENSOR._replace(dp=2)
 FORWARD_TENSOR_WIDE = FORWARD_TENSOR._replace(dp=2, tp=4)
 BOTH_TENSOR = FORWARD_TENSOR._replace(forward_only=False)
+FORWARD_BUSY = FORWARD_TENSOR._replace(data_us=900.0)
+FORWARD_BUSY_SMALL = FORWARD_TENSOR_SMALL._replace(data_us=900.0)
+BOTH_SMALL = BOTH_TENSOR._replace(dp=2)
+BOTH_WIDE = BOTH_TENSOR._replace(dp=2, tp=4)
+BOTH_BUSY = BOTH_TENSOR._replace(data_us=900.0)
+BOTH_BUSY_SMALL = BOTH_SMALL._replace(data_us=900.0)
+BOTH_BUSY_WIDE = BOTH_WIDE._replace(data_us=900.0)
 BOUND_TENSOR = FORWARD_TENSOR._replace(data_us=1700.0)
 PLAIN = Shape()
 LONG = Shape(dp=4, steps=8)
@@ -102,6 +110,24 @@ CASES = (
     Case("tensor, overlapped", "both-tp2dp4-gc", BOTH_TENSOR, "rank", GARBAGE),
     Case("tensor, overlapped", "both-tp2dp4-gemm", BOTH_TENSOR, "rank", GEMM),
     Case("tensor, overlapped", "both-tp2dp4-balanced", BOTH_TENSOR),
+    Case("long pauses", "fw-tp2dp2-pause", FORWARD_TENSOR_SMALL, "rank", LONG_PAUSE),
+    Case("long pauses", "fw-tp4dp2-pause", FORWARD_TENSOR_WIDE, "rank", LONG_PAUSE),
+    Case("long pauses", "both-tp2dp2-pause", BOTH_SMALL, "rank", LONG_PAUSE),
+    Case("long pauses", "both-tp2dp4-pause", BOTH_TENSOR, "rank", LONG_PAUSE),
+    Case("long pauses", "both-tp4dp2-pause", BOTH_WIDE, "rank", LONG_PAUSE),
+    Case("long reductions", "fw-busy-tp2dp2-gc", FORWARD_BUSY_SMALL, "rank", GARBAGE),
+    Case("long reductions", "fw-busy-tp2dp2-pause", FORWARD_BUSY_SMALL, "rank", LONG_PAUSE),
+    Case("long reductions", "fw-busy-tp2dp4-loading", FORWARD_BUSY, "rank", LOADING),
+    Case("long reductions", "fw-busy-tp2dp4-pause", FORWARD_BUSY, "rank", LONG_PAUSE),
+    Case("long reductions", "both-busy-tp2dp2-gc", BOTH_BUSY_SMALL, "rank", GARBAGE),
+    Case("long reductions", "both-busy-tp2dp2-pause", BOTH_BUSY_SMALL, "rank", LONG_PAUSE),
+    Case("long reductions", "both-busy-tp2dp2-loading", BOTH_BUSY_SMALL, "rank", LOADING),
+    Case("long reductions", "both-busy-tp2dp4-gc", BOTH_BUSY, "rank", GARBAGE),
+    Case("long reductions", "both-busy-tp2dp4-pause", BOTH_BUSY, "rank", LONG_PAUSE),
+    Case("long reductions", "both-busy-tp2dp4-loading", BOTH_BUSY, "rank", LOADING),
+    Case("long reductions", "both-busy-tp2dp4-gemm", BOTH_BUSY, "rank", GEMM),
+    Case("long reductions", "both-busy-tp4dp2-loading", BOTH_BUSY_WIDE, "rank", LOADING),
+    Case("long reductions", "both-busy-tp2dp4-balanced", BOTH_BUSY),
     Case("tensor forward, slow links", "bound-tp2dp4-loading", BOUND_TENSOR, "rank", LOADING),
     Case("tensor forward, slow links", "bound-tp2dp4-gemm", BOUND_TENSOR, "rank", GEMM),
     Case("tensor forward, slow links", "bound-tp2dp4-balanced", BOUND_TENSOR),
@@ -149,8 +175,11 @@ CASES = (
 class Truth(NamedTuple):
     """What was planted. Times in ns per step, by the true clock.
 
-    `planted` is the own delay of a culprit. `waited` is by how much longer the others (their mean)
-    stand still in collectives than without it: less, as their own noise makes them wait as well.
+    `planted` is the own delay of a culprit: of a pause by how much it makes the job longer, since
+    how much of it the work that was queued hides depends on the other ranks. `waited` is by how
+    much longer the others (their mean) stand still in collectives than without it: less, as their
+    own noise makes them wait as well.
+    `noise` is how long the others wait without it. `longer` is by how much each step is longer.
     `step` and `ordinary` are how long a step takes, and would without the fault. `culprits` are
     the ranks that have it. `waits` is by rank how long it stands still in collectives for one that
     has not arrived, at least and at most (with transfers that lateness has pushed there where
@@ -173,6 +202,8 @@ class Truth(NamedTuple):
     cause: str
     apart_us: float
     late_steps: Sequence[int] = ()  # the numbers of the steps with the fault, () for all
+    noise: float = 0.0
+    longer: Sequence[float] = ()
 
 
 def make(case: Case, seed: int, folder: Path) -> Truth:
@@ -189,16 +220,18 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
     given = _given(case, sorted(faults), chance)
     for rank in set(range(shape.ranks)) - set(given):
         (folder / f"rank{rank}.json").unlink()
+    step, without = _step(shape, whole.slices), _step(shape, ordinary.slices)
+    is_pause = case.fault is not None and case.fault.kind == "gc"
     return Truth(
         case.name,
         case.family,
         seed,
         case.expect,
         sorted(faults),
-        _planted(shape, number, faults),
+        step - without if is_pause else _planted(shape, number, faults),
         _waited(shape, whole, ordinary, set(faults)),
-        _step(shape, whole.slices),
-        _step(shape, ordinary.slices),
+        step,
+        without,
         shape.steps,
         given,
         _waits(shape, whole),
@@ -206,7 +239,27 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         case.fault.kind if case.fault else "",
         case.apart,
         [FIRST_STEP + step for step in case.fault.steps] if case.fault else [],
+        1e3
+        * _mean([ordinary.waited[rank] for rank in set(range(shape.ranks)) - set(faults)])
+        / shape.steps,
+        _longer(whole, ordinary),
     )
+
+
+def _mean(us: Sequence[float]) -> float:
+    return sum(us) / max(1, len(us))
+
+
+def _longer(whole: Played, ordinary: Played) -> list[float]:
+    """ns by which each step of the job lasts longer with the fault: until the last rank ends it."""
+    ends, before = _ends_of_steps(whole), _ends_of_steps(ordinary)
+    later = [1e3 * (end - was) for end, was in zip(ends, before, strict=True)]
+    return [now - was for now, was in zip(later, [0.0, *later], strict=False)]
+
+
+def _ends_of_steps(of: Played) -> list[float]:
+    own = [[one.end for one in mine if one.kind == "step"] for mine in of.slices]
+    return [max(ends) for ends in zip(*own, strict=True)]
 
 
 def _hosts(shape: Shape) -> list[int]:

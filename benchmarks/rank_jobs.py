@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import msgspec
 from benchmarks.job_cases import CASES, Case, Truth, case_of, make
+from benchmarks.job_traces import FIRST_STEP
 from benchmarks.pages import put
 
 from fusetui.analysis.ranks.answer import explained
@@ -36,6 +37,9 @@ from fusetui.report.ranks import ranks_document, ranks_text
 PAGE = Path(__file__).parents[1] / "docs" / "ranks.md"
 RIGHT, CANNOT, WRONG = "told right", "cannot tell", "wrong"
 NEAR = 0.05  # of the planted delay
+LATE_STEP, IN_TIME = 0.03, 0.01
+"""A step that a pause makes longer by this share of a step is to be named as late; one that it
+makes longer by less than the other share is not."""
 WAIT, BUBBLE = 0.005, 0.02  # of a step: how well waits must be known beside that; points
 NAMED = re.compile(r"^Ranks? (\d+)\b", re.MULTILINE)
 WAITED = re.compile(r"others wait ([\d.,]+) (ns|us|ms|s)\b")
@@ -49,6 +53,9 @@ CAUSES = {
     "gemm": r"kernels|aten::mm|compute",
     "tokens": r"kernels|aten::mm|compute",
     "loading": r"DataLoader|annotat",
+    # Nothing of a pause is recorded: the thread that launches is in the annotation of the step and
+    # in nothing else, or, that of autograd, in nothing at all. More cannot be told; that it spends
+    # the time in some annotation or op would be wrong (see _reasons).
     "gc": r"nothing was recorded on the launching thread|idle in annotated code",
     "begin": r"before the window",
     "sync": r"check_overflow|annotat|ynchroniz|nothing was recorded on the launching thread",
@@ -81,10 +88,17 @@ def judged(truth: Truth, found: dict[str, Any], text: str) -> Judged:
         return _silent(truth, found, text)
     if innocent:
         return Judged(WRONG, f"names {named}, not {truth.culprits}")
-    if not named:
-        reason = REASONS.search(text)
+    if not named:  # the reason has to be in the verdict: a remark about clocks is none
+        reason = REASONS.search(_verdict(found))
         return Judged(CANNOT, reason[0]) if reason else Judged(WRONG, "names nobody, and no reason")
     return _charged(truth, found)
+
+
+def _verdict(found: dict[str, Any]) -> str:
+    """What is said of who is late, and why nobody is named."""
+    refused = found.get("clocks", {}).get("refused", "")
+    told = f"Who waits for whom cannot be told: {refused}" if refused else ""
+    return " ".join([*found.get("verdict", ()), told])
 
 
 def _silent(truth: Truth, found: dict[str, Any], text: str) -> Judged:
@@ -120,21 +134,25 @@ def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
         return Judged(RIGHT, "") if told <= most else Judged(WRONG, f"{told / 1e3:.0f} us charged")
     if not _near(told, truth):
         return Judged(WRONG, f"others wait {told / 1e3:.0f} us, not {truth.planted / 1e3:.0f}")
-    more = list(_reasons(truth, found["stragglers"][0]["text"]))
+    more = list(_reasons(truth, found["stragglers"][0]))
     more += _other_steps(truth, found["stragglers"][0])
     return Judged(WRONG, "; ".join(more)) if more else Judged(RIGHT, "")
 
 
-def _reasons(truth: Truth, text: str) -> Iterator[str]:
+def _reasons(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
     """Another reason, or figures that cannot be: more than was planted, another step without it."""
+    text = straggler["text"]
     if re.search(r"Meanwhile|It spends", text) and not re.search(CAUSES[truth.cause], text):
         yield f"not {truth.cause}: {text}"
+    if truth.cause == "gc" and "It spends" in text:
+        yield f"a pause is not recorded: {text}"
+    named = _steps_named(truth, straggler)
     for told in LONGER.finditer(text):
         each = truth.planted
-        if told[3] and not truth.late_steps:
-            continue  # a pause shows in the steps in which compute has nothing queued
-        if told[3]:  # of a late step
+        if told[3] and truth.late_steps:
             each *= truth.steps / len(truth.late_steps)
+        elif told[3]:  # a pause is long in the steps in which little work is queued
+            each = max(each, sum(truth.longer[step] for step in named) / max(1, len(named)))
         if _ns(told) > (1 + 2 * NEAR) * each:
             yield f"{told[0]}, {truth.planted / 1e3:.0f} us were planted"
     would = WOULD.search(text)
@@ -143,7 +161,16 @@ def _reasons(truth: Truth, text: str) -> Iterator[str]:
 
 
 def _other_steps(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
-    """Where a fault is planted into some of the steps, these are named, and no other."""
+    """Where a fault is planted into some of the steps, or makes only some longer, these are named,
+    and no other."""
+    if truth.cause == "gc":
+        named_places = _steps_named(truth, straggler)
+        for step, longer in enumerate(truth.longer):
+            share = longer / truth.ordinary
+            if (share > LATE_STEP and step not in named_places) or (
+                share < IN_TIME and step in named_places
+            ):
+                yield f"step {step} is longer by {longer / 1e3:.0f} us; named: {named_places}"
     if not truth.late_steps:
         return
     named = [int(step["name"].partition("#")[2]) for step in straggler["late_steps"]]
@@ -153,10 +180,18 @@ def _other_steps(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
         yield f"does not say that it is late in some steps only: {straggler['text']}"
 
 
+def _steps_named(truth: Truth, straggler: dict[str, Any]) -> list[int]:
+    """The places of the late steps that are named, from 0."""
+    numbers = [int(step["name"].partition("#")[2]) for step in straggler.get("late_steps", ())]
+    return [number - FIRST_STEP for number in numbers]
+
+
 def _near(told: float, truth: Truth) -> bool:
-    """From what the others waited longer to what was planted, and a bit."""
+    """From what the others waited longer to what was planted, and a bit: NEAR, or what the others
+    wait without the fault, if that is more. Those waits are for whoever is last, and with the
+    fault that is the culprit."""
     least, most = sorted((truth.waited, truth.planted))
-    return (1 - NEAR) * least <= told <= (1 + NEAR) * most
+    return (1 - NEAR) * least <= told <= most + max(NEAR * most, truth.noise)
 
 
 def _ns(time: re.Match[str]) -> float:

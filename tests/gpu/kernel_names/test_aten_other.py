@@ -3,6 +3,8 @@
 import pytest
 from tests.gpu.kernel_names.conftest import Says
 
+from fusetui.gpu.kernel_names import decode
+
 
 def test_softmax_types(says: Says) -> None:
     says(
@@ -66,3 +68,17 @@ def test_elementwise_and_onednn(says: Says) -> None:
         op="elementwise",
     )
     says("gemm_kernel", family="xpu", op=None)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "op"),
+    [
+        ("adaptive_average_pool<float>(float const*, float*, int)", "pool"),
+        ("cuComputeGradGammaBeta<float, float, true>(float const*, long)", "norm"),
+        ("cuComputePartGradGammaBeta<float, float, true>(float const*, long)", "norm"),
+    ],
+)
+def test_pools_and_gradients_of_norms(kernel: str, op: str) -> None:
+    found = decode(f"void at::native::(anonymous namespace)::{kernel}")
+    assert found is not None
+    assert (found.family, found.op) == ("aten-other", op)
