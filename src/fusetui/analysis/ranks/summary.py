@@ -259,9 +259,14 @@ def _queued(trace: Trace, found: IssuedCollectives) -> tuple[Rows, Rows]:
     return places[alone], behind[alone]
 
 
+RESUMED_NS = 5_000
+"""Compute that resumes so shortly before the recorded end of a collective resumes because of it."""
+
+
 def _stalled(trace: Trace, found: IssuedCollectives, ready: Int64s) -> Int64s:
     """For how many ns before the end of each collective, and since it was ready, no kernel that
-    computes ran."""
+    computes ran. A kernel that starts within RESUMED_NS of the end waited for it: recorded times
+    are rounded, and programmatic launches begin before the kernel ahead has ended."""
     end = trace.end[found.rows]
     kernels = trace.rows_of(Role.KERNEL)
     computes = kernels[~communicates(trace, kernels)]
@@ -270,7 +275,7 @@ def _stalled(trace: Trace, found: IssuedCollectives, ready: Int64s) -> Int64s:
     order = np.argsort(trace.start[computes], kind="stable")
     starts = trace.start[computes[order]]
     ends = np.maximum.accumulate(trace.end[computes[order]])
-    kernels_before = np.searchsorted(starts, end)
+    kernels_before = np.searchsorted(starts, end - RESUMED_NS)
     last_end = np.where(kernels_before > 0, ends[np.maximum(kernels_before - 1, 0)], ready)
     stalled: Int64s = end - np.clip(last_end, ready, end)
     return stalled
@@ -296,7 +301,7 @@ def _held(trace: Trace, found: IssuedCollectives, stalled: Int64s) -> tuple[Int6
         return stalled, np.ones(len(stalled), dtype=np.bool_)
     work = work[np.argsort(trace.start[work], kind="stable")]
     end = trace.end[found.rows]
-    place = np.searchsorted(trace.start[work], end)
+    place = np.searchsorted(trace.start[work], end - RESUMED_NS)
     is_followed = on_gpu & (place < len(work))
     following = work[np.minimum(place, len(work) - 1)]
     call = trace.launch[following]
@@ -310,7 +315,7 @@ def _held(trace: Trace, found: IssuedCollectives, stalled: Int64s) -> tuple[Int6
     held = np.where(goes_on, np.minimum(stalled, np.maximum(end - asked, 0)), 0)
     after_it = resumed <= np.maximum(end, launched) + RESUMES_NS
     after_queue = resumed <= np.maximum(queue_end, launched) + RESUMES_NS
-    after_queue &= resumed >= queue_end
+    after_queue &= resumed >= queue_end - RESUMED_NS
     is_release = after_it | after_queue | ~is_followed
     return np.where(is_followed, held, stalled), np.asarray(is_release)
 
