@@ -19,8 +19,9 @@ from tests.cli.conftest import Result
 import fusetui as ft
 from fusetui.arguments import KERNELS_BY, OPS_BY
 from fusetui.commands.agents import opened
-from fusetui.commands.agents.answers import CHARACTERS, WITH_TRACES, Answerer, text_of
+from fusetui.commands.agents.answers import CHARACTERS, Answerer, text_of
 from fusetui.commands.agents.opened import NOT_JOINED, TRACES, Folders, Opener
+from fusetui.commands.agents.questions import WITH_TRACES
 from fusetui.commands.agents.tools import DATA, LEAST, MOST_TOKENS
 from fusetui.tables import sql_process
 from fusetui.text.printable import is_printable

@@ -75,8 +75,8 @@ def test_a_rank_that_alone_is_late_in_few_steps_has_a_name() -> None:
     answer = answer_of([rank(n, own, size=4, steps=steps, host="h") for n, own in enumerate(times)])
     (found,) = answer.stragglers
     assert (found.rank, found.caused_ns) == (2, 400 * US)
-    late = [(step.name, step.caused_ns) for step in found.late_steps]
-    assert late == [("ProfilerStep#3", 200 * US), ("ProfilerStep#6", 200 * US)]
+    late_steps = [(step.name, step.caused_ns) for step in found.late_steps]
+    assert late_steps == [("ProfilerStep#3", 200 * US), ("ProfilerStep#6", 200 * US)]
     assert found.reason.late_ns == 400 * US
     assert (
         "the others wait 50 us a step for it on average. It is late in only 2 of 8 steps: "

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.scripts import benchmark
 
+from fusetui.analysis.ranks.model import RankSummary
 from fusetui.analysis.ranks.summary import summary_of
 
 jobs = benchmark("rank_jobs")
@@ -151,7 +152,9 @@ def test_clocks_that_contradict_each_other_are_refused() -> None:
 def test_a_queued_collective_is_ready_when_its_inputs_were_computed(tmp_path: Path) -> None:
     """Gradients take longer to reduce than to compute: each reduction but the first is queued."""
     jobs.make(jobs.case_of("bound-tp2dp4-balanced"), 0, tmp_path)
-    columns = summary_of(str(tmp_path / "rank0.json"), cached=False).collectives
+    summary = summary_of(str(tmp_path / "rank0.json"), cached=False)
+    assert isinstance(summary, RankSummary)
+    columns = summary.collectives
     queued = columns.ready < columns.start
     assert queued.any()
     assert (columns.ahead[queued] > 0).any()

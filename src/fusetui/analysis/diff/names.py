@@ -23,7 +23,7 @@ _CALL = re.compile(r"\A## Call CompiledFxGraph .*", re.DOTALL)
 _PAIRED: Final = words("gemm conv attention norm softmax comm moe rope quant embedding")
 """Kinds of work of which two kernels can be paired; any other is of too many sorts."""
 
-_TRANSFORM = re.compile(r"winograd_nonfused::|generateWinogradTiles|fft2d_[rc]2[rc]_")
+_TRANSFORM = re.compile(r"winograd_nonfused::|generateWinogradTiles")
 """Changes of basis before and after the products: Winograd's, and Fourier transforms."""
 
 _DOT = re.compile(r"\bdot_kernel<")  # the product of two vectors, whose parts another adds up
@@ -78,7 +78,7 @@ def part(kernel: str) -> str:
     known = decode(kernel)
     if known is None or known.family == "unknown":
         return ""
-    is_transform = known.algo == "fft" or _TRANSFORM.search(kernel)  # to frequencies, or back
+    is_transform = known.algo == "fft" or _TRANSFORM.search(kernel)
     if adds_up_parts(kernel) or known.op is None or is_transform:
         return "helper"
     return "main" if known.op in _MAIN or _DOT.search(kernel) else known.op

@@ -96,7 +96,8 @@ def _places_by_label(of: WorkItems, labels: set[str]) -> dict[str, Counter[Place
 def _ops_of_step(of: WorkItems) -> Rows:
     trace, windows = of.trace, of.work.windows
     ops = trace.rows_of(Role.OP)
-    return ops[windows.index_of(trace.start[ops]) == of.window]
+    inside: Rows = ops[windows.index_of(trace.start[ops]) == of.window]
+    return inside
 
 
 def _add_places(

@@ -147,12 +147,12 @@ class Answerer:
         """With the states of the files that it is about."""
         question = replace(asked, cursor=None, max_tokens=LEAST)
         if name in WITH_FILES:
-            states = self._opener.states_of(asked)
-            key: tuple[object, ...] = (name, states, repr(question))
+            of_files = self._opener.states_of(asked)
+            key: tuple[object, ...] = (name, of_files, repr(question))
             answer = self._opener.answers.get(
                 key, lambda: WITH_FILES[name](asked, self._opener, stop)
             )
-            return *answer, states
+            return *answer, of_files
         files = [getattr(asked, one) for one in ("trace", "a", "b") if hasattr(asked, one)]
         traces = [self._opener.open(file, stop) for file in files]
         states = tuple((one.name, one.state) for one in traces)
@@ -241,7 +241,7 @@ def _rows(
         return (list(row.values()) for row in shown.take(slice(begin, None)))
 
     notes = (*table.left_out, *(note for one in traces for note in one.notes))
-    head = {"trace": traces[0].name, "notes": [*dict.fromkeys(notes)]}
+    head: dict[str, object] = {"trace": traces[0].name, "notes": [*dict.fromkeys(notes)]}
     head |= {"table": name, "columns": table.names}
     return head, PagedItems("rows", len(table), rest, asked=top)
 
