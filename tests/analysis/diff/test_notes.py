@@ -36,6 +36,12 @@ def test_shapes_and_dtypes(build: Build) -> None:
     assert "dtypes differ in aten::mm: bfloat16 x bfloat16 -> float x float" in notes
 
 
+def test_equal_inputs_in_another_order_are_no_difference(build: Build) -> None:
+    wide, narrow = mm([8, 32], [32, 4]), mm([8, 16], [16, 4])
+    notes = diff(build([*wide, *narrow]), build([*narrow, *wide])).notes
+    assert not any("shapes differ" in note for note in notes)
+
+
 def test_a_file_cut_short(build: Build, tmp_path: Path) -> None:
     text = Path(build(mm()).report.path).read_text()
     path = tmp_path / "cut.json"

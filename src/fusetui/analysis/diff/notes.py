@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -19,6 +20,7 @@ from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 
+MAX_CALLS = 2000  # of one op on one side, whose inputs are compared; each is parsed
 LOOKED_AT = 6  # of so many of the longest pairs shapes and dtypes are compared: each is parsed
 NAMED = 3  # so many renamed ops are named
 VARIES = 0.02  # an unexplained part gets a note when it is more than this share of a step
@@ -161,22 +163,45 @@ def _runtime(trace: Trace) -> str:
 
 
 def _inputs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str]:
-    """Shapes and dtypes of the longest pairs under one op: the first difference of each."""
+    """Shapes and dtypes of the longest pairs under one op: the first difference of each, unless the
+    same inputs only occur in another order."""
     found: dict[str, str] = {}
     pairs = pairs_of(groups)
     longest = pairs[:, np.argsort(-(a.ns[pairs[0]] + b.ns[pairs[1]]), kind="stable")].T.tolist()
     of_one_op = ((i, j) for i, j in longest if a.op_names[i] and a.stems[i] == b.stems[j])
     for i, j in islice(of_one_op, LOOKED_AT):
-        inputs = zip(("shapes", "dtypes"), _input_of(a, i), _input_of(b, j), strict=True)
-        for what, before, after in inputs:
+        before_and_after = _input_of(a, i), _input_of(b, j)
+        if _only_reordered(a, b, i, *before_and_after):
+            continue
+        for what, before, after in zip(("shapes", "dtypes"), *before_and_after, strict=True):
             if text := _changed(f"{what} differ in {a.op_names[i]}", before, after):
                 found.setdefault(what, text)
     return list(found.values())
 
 
+def _only_reordered(
+    a: WorkItems, b: WorkItems, item: int, before: tuple[str, str], after: tuple[str, str]
+) -> bool:
+    """Whether A and B call the op of an item of A as often with the inputs `before`, and as often
+    with the inputs `after`: then two different calls were compared. False where it is called too
+    often to look at each call."""
+    inputs = []
+    for items in (a, b):
+        calls = np.unique(items.op[[stem == a.stems[item] for stem in items.stems]])
+        if len(calls) > MAX_CALLS:
+            return False
+        inputs.append(Counter(_inputs_of_call(items, int(row)) for row in calls if row >= 0))
+    in_a, in_b = inputs
+    return in_a[before] == in_b[before] and in_a[after] == in_b[after]
+
+
 def _input_of(items: WorkItems, item: int) -> tuple[str, str]:
-    """Shapes and dtypes of the first two inputs that are tensors; "" when not recorded."""
-    args = items.trace.args_of(int(items.op[item]))
+    return _inputs_of_call(items, int(items.op[item]))
+
+
+def _inputs_of_call(items: WorkItems, row: int) -> tuple[str, str]:
+    """Shapes and dtypes of the first two inputs of an op that are tensors; "" when not recorded."""
+    args = items.trace.args_of(row)
     dims = args.get("Input Dims", args.get("Input dims"))
     types = args.get("Input type")
     if not isinstance(dims, list):
