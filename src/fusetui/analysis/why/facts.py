@@ -209,7 +209,7 @@ class Facts:
         events = idle.event
         is_compiled = trace.matching(events, COMPILED.match) & (trace.role[events] == Role.KERNEL)
         places = np.flatnonzero(is_compiled)
-        unrecorded_ns = self.unclaimed_ns[Host.NOTHING]
+        unrecorded_ns = self.unclaimed_ns[Host.NOTHING] + self._in_steps_alone_ns
         all_runs = trace.rows_of(Role.KERNEL)
         all_runs = all_runs[np.isin(trace.name[all_runs], trace.name[events[places]])]
         all_runs = all_runs[np.argsort(trace.start[all_runs], kind="stable")]
@@ -224,6 +224,16 @@ class Facts:
         is_long &= 2 * unrecorded_ns[first] > idle.host[:, first].sum(axis=0)
         found: Rows = first[is_long]
         return found
+
+    @cached_property
+    def _in_steps_alone_ns(self) -> Int64s:
+        """For how long a step is all that was recorded of the launching thread in the host part of
+        each gap (ns, of shape [gaps]): its annotation encloses work, but is none."""
+        annotations = self.inside(self.trace.rows_of(Role.ANNOTATION))
+        others = annotations[~np.isin(annotations, self.spans.rows)]
+        in_annotations = self.unclaimed_ns[Host.ANNOTATION]
+        in_others = self.host_under(self.while_launching(others))[Host.ANNOTATION]
+        return np.asarray(np.maximum(in_annotations - in_others, 0), dtype=np.int64)
 
     @cached_property
     def unclaimed_ns(self) -> Int64s:

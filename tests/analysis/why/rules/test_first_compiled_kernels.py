@@ -30,6 +30,14 @@ def test_it_speaks(found: Ask, launched: Make) -> None:
     assert said in finding.text
 
 
+@pytest.mark.parametrize(("name", "fires"), [("ProfilerStep#1", True), ("log metrics", False)])
+def test_a_step_around_the_gap_does_not_say_what_the_cpu_did(
+    found: Ask, event: Make, launched: Make, name: str, fires: bool
+) -> None:
+    around = event(name, 0, 200_050, cat="user_annotation")
+    assert bool(found(RULE, [around, *two_kernels(launched, GENERATED, 200_000)])) == fires
+
+
 def test_no_other_rule_claims_that_gap(found: Ask, launched: Make) -> None:
     events = two_kernels(launched, GENERATED, 200_000)
     assert found("cpu-work", events) == []
