@@ -37,6 +37,7 @@ that go on beyond it. What is left of them is no step."""
 MANY = 50  # kinds of annotations that are considered, those with the most time
 LONGEST_STEM = 1000  # characters
 DIGITS = "0123456789"
+ROUNDING_NS = 1000  # by which times are off at most that were rounded to whole microseconds
 
 
 class Steps(msgspec.Struct, frozen=True, eq=False):
@@ -198,12 +199,26 @@ def _complete(trace: Trace, rows: Rows) -> Rows:
 
 
 def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
-    """Such annotations, except those that begin inside another one."""
+    """Such annotations, except those that begin inside another one. One that follows another seems
+    to begin inside it where start and duration were rounded."""
     rows = _complete(trace, annotations_with(trace, wanted))
     if not len(rows):
         return rows
     latest = np.maximum.accumulate(trace.end[rows])
-    return rows[np.concatenate(([True], trace.start[rows[1:]] >= latest[:-1]))]
+    overlap_ns = latest[:-1] - trace.start[rows[1:]]
+    goes_on = trace.end[rows[1:]] > latest[:-1] + ROUNDING_NS
+    follows = (overlap_ns <= 0) | ((overlap_ns <= ROUNDING_NS) & goes_on)
+    return rows[np.concatenate(([True], follows))]
+
+
+def _starts_after_ends(start: Int64s, end: Int64s) -> Int64s:
+    """The starts of slices in order of time; of one that begins before the end of the one before
+    by no more than rounding explains, that end."""
+    starts = start.copy()
+    overlap_ns = end[:-1] - start[1:]
+    is_rounding = (overlap_ns > 0) & (overlap_ns <= ROUNDING_NS)
+    starts[1:][is_rounding] = end[:-1][is_rounding]
+    return starts
 
 
 def _around_the_work(trace: Trace) -> Rows:
@@ -252,7 +267,8 @@ def _work(trace: Trace) -> tuple[Int64s, Int64s]:
 
 def _share_inside(trace: Trace, group: Rows, times: Int64s, amount: Int64s) -> float:
     """The share of the amounts whose times lie in these slices; 0 if the slices overlap."""
-    start, end = trace.start[group], trace.end[group]
+    end = trace.end[group]
+    start = _starts_after_ends(trace.start[group], end)
     total = int(amount.sum())
     if not total or (start[1:] < end[:-1]).any():
         return 0.0
@@ -288,7 +304,7 @@ def _annotated(trace: Trace, rows: Rows, by: str) -> Steps:
     return Steps(
         rows=rows,
         names=names,
-        start=trace.start[rows],
+        start=_starts_after_ends(trace.start[rows], trace.end[rows]),
         end=trace.end[rows],
         numbers=numbers or tuple(range(1, len(rows) + 1)),
         by=by if len(rows) else "",

@@ -200,3 +200,18 @@ def test_by_launch_time(trace_of: Make, launched: Make) -> None:
     rows, called = by_launch_time(trace)
     assert trace.start[rows].tolist() == [60_000, 30_000]
     assert called.tolist() == [5000, 20_000]
+
+
+@pytest.mark.parametrize(("overlap_us", "count"), [(0.0, 3), (0.001, 3), (1.0, 3), (5.0, 2)])
+def test_steps_that_overlap_by_rounding_are_steps(
+    trace_of: Make, event: Make, overlap_us: float, count: int
+) -> None:
+    """The second one begins before the first one ends. Beyond rounding, it is a part of it."""
+    begins = (0.0, 100.0 - overlap_us, 200.0)
+    events = [
+        event(f"ProfilerStep#{number}", begin, 100.0, cat="user_annotation")
+        for number, begin in enumerate(begins)
+    ]
+    steps = steps_of(trace_of(events))
+    assert len(steps) == count
+    assert (steps.start[1:] >= steps.end[:-1]).all()
