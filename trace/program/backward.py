@@ -21,6 +21,7 @@ from fusetui.trace.layout.links import last_before
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Integers, Rows, distinct, first_with
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.events import arguments, parsed
 from fusetui.trace.model.intervals import Reach
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd, read_flows
@@ -254,24 +255,54 @@ def dependencies(trace: Trace) -> Dependencies:
     flows = events.recall(WAITS, Flows)
     if flows is None:
         begins, ends = _pairs(read_flows(events, never, FLOW, FIRST))
-        flows = Flows(*_places(trace, begins), *_places(trace, ends))
+        flows = Flows(*_places_of_nodes(trace, begins), *_places_of_nodes(trace, ends))
         events.keep(WAITS, flows)
     roles = np.isin(trace.role, GPU_ROLES)
     kinds = np.array([name in NODES for name in trace.categories] or [False])
     rows = np.flatnonzero(roles | ((trace.role == Role.SYNC) & kinds[trace.cat]))
-    before = _only_one(trace, rows, trace.end, flows.left, flows.ended)
-    after = _only_one(trace, rows, trace.start, flows.came, flows.started)
+    lanes = _lanes_of_nodes(trace, rows, flows)
+    before = _only_one(rows, lanes, trace.end, flows.left, flows.ended)
+    after = _only_one(rows, lanes, trace.start, flows.came, flows.started)
     known: Flags = (before >= 0) & (after >= 0) & (before != after)
     known &= trace.correlation[before] == trace.correlation[after]
     return Dependencies(before[known], after[known], int((~known).sum()))
 
 
-def _only_one(trace: Trace, rows: Int64s, at: Int64s, threads: Int64s, times: Int64s) -> Int32s:
-    """For each thread and time the one row of `rows` on that thread whose time `at` it is; -1 if
-    there is none, or several."""
+def _places_of_nodes(trace: Trace, ends: Sequence[FlowEnd]) -> tuple[Int64s, Int64s]:
+    """As `_places`, but an end on a lane that no slice is on has the number of that lane."""
+    threads, times = _places(trace, ends)
+    for place, end in enumerate(ends):
+        lane = end.thread[1]
+        if threads[place] < 0 and isinstance(lane, int):
+            threads[place] = _number_of_lane(lane)
+    return threads, times
+
+
+def _number_of_lane(lane: int) -> int:
+    """A number beside those of threads, below -1; -1 for no lane of a GPU."""
+    return -2 - lane if 0 <= lane < 1 << 32 else -1
+
+
+def _lanes_of_nodes(trace: Trace, rows: Int64s, flows: Flows) -> Int64s:
+    """The thread of each node; where flows name lanes without slices, the lane that the exporter
+    showed it on (`args.stream`), as the node itself is on the stream that ran it."""
+    lanes = trace.thread_of_track[trace.track[rows]].astype(np.int64)
+    if not ((flows.left < -1) | (flows.came < -1)).any():
+        return lanes
+    streams = arguments(trace.elements.own, trace.order[rows], ("stream",))
+    numbers = [parsed(text) for (text,) in streams.distinct]
+    shown = [_number_of_lane(number) if isinstance(number, int) else -1 for number in numbers]
+    lane = np.array([*shown, -1], dtype=np.int64)[streams.number]
+    is_asked_for = np.isin(lane, np.concatenate((flows.left, flows.came))) & (lane < -1)
+    return np.where(is_asked_for, lane, lanes)
+
+
+def _only_one(rows: Int64s, lanes: Int64s, at: Int64s, threads: Int64s, times: Int64s) -> Int32s:
+    """For each thread and time the one row of `rows` on that thread (`lanes` has those of the rows)
+    whose time `at` it is; -1 if there is none, or several."""
     every = np.concatenate((at[rows], times))
     time = np.unique(every, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    own = trace.thread_of_track[trace.track[rows]].astype(np.int64) * len(every) + time[: len(rows)]
+    own = lanes * len(every) + time[: len(rows)]
     asked = threads * len(every) + time[len(rows) :]
     order = np.argsort(own, kind="stable")
     first, last = (np.searchsorted(own[order], asked, side=side) for side in ("left", "right"))
