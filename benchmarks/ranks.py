@@ -248,8 +248,6 @@ def summary(one: RankSummary, rank: int) -> RankSummary:
         ready=start,
         ahead=which,
         stalled=end - start,
-        held=end - start,
-        released=which + 1,
         before=packed(np.zeros((EACH, len(CLASSES)), dtype=np.int64)),
     )
     return replace(

@@ -592,7 +592,8 @@ def test_all_tools_together_are_short() -> None:
     from fusetui.commands.agents.server import tool_definitions
 
     tools = [one.model_dump(by_alias=True, exclude_none=True) for one in tool_definitions()]
-    assert len(text_of(tools)) / CHARACTERS <= 6000  # what a client sends to its model with every request
+    tokens = len(text_of(tools)) / CHARACTERS  # a client sends them with every request
+    assert tokens <= 6000
     assert all(one["description"] for one in tools)
 
 

@@ -186,8 +186,6 @@ def collectives(
         ready=start,
         ahead=np.zeros(len(times), dtype=np.int64),
         stalled=_column([end - start for start, end in times]),
-        held=_column([end - start for start, end in times]),
-        released=np.ones(len(times), dtype=np.int64),
         before=packed(accounts),
     )
 

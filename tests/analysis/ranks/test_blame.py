@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 from tests.analysis.ranks.made import US, Meet, answer_of, played, rank, texts_of, verdict_of
@@ -110,13 +109,7 @@ def test_waits_that_compute_covers_cost_nothing() -> None:
         covered = one.collectives.covered.copy()
         covered[0] = (140 - late) * US
         stalled = one.collectives.end - one.collectives.start - covered
-        columns = replace(
-            one.collectives,
-            covered=covered,
-            stalled=stalled,
-            held=stalled,
-            released=(stalled > 0).astype(np.int64),
-        )
+        columns = replace(one.collectives, covered=covered, stalled=stalled)
         ranks.append(replace(one, collectives=columns))
     (found,) = answer_of(ranks).stragglers
     assert (found.rank, found.caused_ns, found.reason.late_ns) == (1, 100 * US, 100 * US)

@@ -28,6 +28,7 @@ MOST_BACK = 4096  # collectives that a chain is followed back through
 EARLY = 2
 """A rank is charged at most so many times its lateness after the median of the others: what is
 beyond that is another rank's being early."""
+MIN_STALL_NS = 10_000  # of compute, or half of the collective: then compute waited for its end
 NOISE = 0.1  # of the largest part of a lateness: smaller parts are no reason
 TRANSFER, UNTOLD, OUTSIDE, BUBBLE = range(4)
 """What no rank is charged with: a longer transfer; one of several ranks that clocks do not tell
@@ -44,8 +45,6 @@ class Charges(msgspec.Struct, frozen=True, eq=False):
     own: Rows  # rows before which a rank was late by its own work
     own_ns: Int64s  # by so much, beside a rank that was in time
     lost: Floats  # [NOBODY]: ns of waits that no rank is charged with
-    released_by: Rows  # [rows of Matched]: the row for which compute last waited before, or -1
-    since: Rows  # [rows of Matched]: a number for its place in the program, -1 for none
 
 
 class _Pairs(msgspec.Struct, frozen=True, eq=False):
@@ -78,9 +77,7 @@ def charges_of(
     counted = (lateness > 0) & (waits.ready[late] == waits.start[late])
     pairs = _Pairs(asked, late, usual, np.ones(len(asked))).some(counted)
     if not len(pairs.wait):
-        nothing = np.full(len(matched.rank), -1, dtype=np.intp)
-        lost = np.zeros(NOBODY)
-        return Charges(none, none, np.empty(0), none, none, lost, nothing, nothing)
+        return Charges(none, none, np.empty(0), none, none, np.zeros(NOBODY))
     limit = np.zeros(len(matched))
     limit[pairs.wait] = lateness[counted]
     stages = [-1 - n if stage is None else stage for n, stage in enumerate(stage_of)] or [0] * ranks
@@ -100,17 +97,7 @@ def charges_of(
     whom = np.maximum(owner[at] - ranks, -1) + 1
     lost = np.asarray(np.bincount(whom, weights=ns, minlength=NOBODY + 1)[1:], dtype=np.float64)
     kept = (owner[at] < ranks) & (owner[at] != matched.rank[row])
-    own, own_ns = chains.own()
-    return Charges(
-        row=row[kept],
-        owner=owner[at][kept],
-        ns=ns[kept],
-        own=own,
-        own_ns=own_ns,
-        lost=lost,
-        released_by=chains.released_by,
-        since=chains.places_of_releases(),
-    )
+    return Charges(row[kept], owner[at][kept], ns[kept], *chains.own(), lost)
 
 
 class _Chains:
@@ -130,21 +117,14 @@ class _Chains:
         ends, starts, ready = waits.end - begin, waits.start - begin, waits.ready - begin
         everything = np.arange(len(matched.rank))
         self._before = _latest(matched.rank, ends, everything, matched.rank, starts)
-        releases = np.flatnonzero(matched.released)
-        self.released_by = _latest(matched.rank, ends, releases, matched.rank, ready)
+        lasts = waits.end - waits.ready
+        binds = matched.stalled >= np.minimum(MIN_STALL_NS, lasts / 2)
+        self._released_by = _latest(matched.rank, ends, np.flatnonzero(binds), matched.rank, ready)
         self._place = _places_of_kinds(matched, self._kind, waits.start)
         self._root = _roots(matched, waits, self._before)
         self._loose = _loose(matched, waits, clocks, self._before)
         self._told = waits.last >= 0
         self._own = np.zeros(len(matched.rank))
-
-    def places_of_releases(self) -> Rows:
-        """For each row a number that is equal where compute last waited for collectives of one kind
-        at the same place of the ranks' programs; -1 where it waited for none."""
-        released = self.released_by
-        kinds = int(self._kind.max(initial=0)) + 1
-        number = self._place[released] * kinds + self._kind[self._matched.of_row[released]]
-        return np.where(released >= 0, number, -1)
 
     def own(self) -> tuple[Rows, Int64s]:
         """Rows before which ranks were late by their own work, and by how much."""
@@ -203,7 +183,7 @@ class _Chains:
         same place of their programs, what took longer since its end is the late rank's own,
         whatever ran beside it. The pairs where that is not so, their gaps, and where the rest of
         the others goes on."""
-        late, other = self.released_by[pairs.late], self.released_by[pairs.other]
+        late, other = self._released_by[pairs.late], self._released_by[pairs.other]
         known = (late >= 0) & (other >= 0)
         one, two = self._matched.of_row[late], self._matched.of_row[other]
         alike = (self._kind[one] == self._kind[two]) & (self._place[late] == self._place[other])

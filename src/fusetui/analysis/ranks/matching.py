@@ -45,8 +45,6 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     ready: Int64s  # see Collectives, as the following
     ahead: Int64s
     stalled: Int64s
-    held: Int64s
-    released: Int64s
     names: tuple[str, ...]  # of shape [collectives], as the following
     groups: tuple[ProcessGroup, ...]
     bytes: Int64s  # -1 if not known
@@ -237,7 +235,7 @@ def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose:
         row=flat.row[rows],
         **{
             name: flat.column(name)[rows]
-            for name in ("start", "end", "covered", "ready", "ahead", "stalled", "held", "released")
+            for name in ("start", "end", "covered", "ready", "ahead", "stalled")
         },
         names=tuple(name for name, _ in keys),
         groups=tuple(group for _, group in keys),

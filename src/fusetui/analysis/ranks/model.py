@@ -14,9 +14,9 @@ from isal import isal_zlib
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.why.model import IDLE
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Int64s
 
-VERSION = 8  # incremented with every change of what a summary holds or means
+VERSION = 9  # incremented with every change of what a summary holds or means
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
 """The classes of an account, in the order of the rows of `accounts` and `before`."""
@@ -39,7 +39,7 @@ class KernelRuns(msgspec.Struct, frozen=True):
 
 class PlaceTime(msgspec.Struct, frozen=True):
     """For how long slices of one name were innermost of their kind on the issuing thread, before
-    the collective `number` and since compute last waited for one."""
+    the collective `number` and since the one before it."""
 
     number: int
     kind: str  # annotation, op or frame
@@ -62,23 +62,10 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
     ready: Int64s  # when its inputs were computed: before its start where its stream was busy
     ahead: Int64s  # ns between ready and start in which the device computed
     stalled: Int64s  # ns before its end, and since ready, in which the device computed nothing
-    held: (
-        Int64s  # ns of these in which compute waited for collectives, as far as what follows shows
-    )
-    released: Int64s  # 1 where compute waited for it and went on as it ended, else 0
-    before: bytes  # the account since compute last waited for a collective; see `packed`
+    before: bytes  # the account from the end of the collective before; see `packed`
 
     def __len__(self) -> int:
         return len(self.start)
-
-
-MIN_HELD_NS = 10_000
-
-
-def is_long_enough(held: Int64s, ready: Int64s, end: Int64s) -> Flags:
-    """Which collectives held compute up for long enough, MIN_HELD_NS or half of the time since
-    they were ready, that it is known to have waited for them."""
-    return np.asarray(held >= np.minimum(MIN_HELD_NS, (end - ready) / 2))
 
 
 class RankSummary(msgspec.Struct, frozen=True, eq=False):

@@ -40,6 +40,7 @@ from fusetui.trace.model.arrays import Int64s, Rows
 
 MOST = 5  # stragglers
 MOST_PEERS = 64  # ranks whose median is compared with; of more, these are chosen evenly
+COMPUTE = CLASSES.index("compute")
 MOST_OF_IT = 1.1  # of a delay: what takes longer went on beside it, and is no reason
 ENOUGH = 0.5  # of a delay
 MOST_REASONS = 8
@@ -152,38 +153,25 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
     excess: Counter[Key] = Counter()
     inside = outside = 0
     begins: tuple[int | None, int | None, bool] = None, None, False
+    earliest = matched.row[matched.rank == rank].min(initial=np.iinfo(np.intp).max)
     step = facts.steps.of_row[charges.own]
     in_late_step = facts.caused.is_late[rank][np.maximum(step, 0)] & (step >= 0)
     mine = (matched.rank[charges.own] == rank) & in_late_step
-    own, own_ns = _once_each(charges, charges.own[mine], charges.own_ns[mine])
-    for row, late in zip(own.tolist(), own_ns.tolist(), strict=True):
+    for row, late in zip(charges.own[mine].tolist(), charges.own_ns[mine].tolist(), strict=True):
         place = matched.of_row[row]
         rows = np.arange(matched.first[place], matched.first[place + 1])
         others = rows[matched.rank[rows] != rank]
-        is_first = charges.released_by[row] < 0
-        if is_first and (was := _was_late(matched, clocks, row, others, late)):
+        if matched.row[row] == earliest and (was := _was_late(matched, clocks, row, others, late)):
             outside += late
             begins = was
             continue
         inside += late
-        alike = others[charges.since[others] == charges.since[row]]
-        if len(alike) < ENOUGH * len(others):
-            continue  # what they did since they last waited is not the same part of the program
-        for key, ns in meanwhile.more(row, alike[_evenly(len(alike))].tolist()):
+        for key, ns in meanwhile.more(row, others[_evenly(len(others))].tolist()):
             excess[key] += ns
     most = MOST_OF_IT * max(inside, 1)
     longest = sorted((-ns, n, key) for n, (key, ns) in enumerate(excess.items()) if 0 < ns <= most)
     told = tuple(Excess(*key, -ns) for ns, _, key in longest[:MOST_REASONS])
     return Reason(inside + outside, outside, inside, *begins, told)
-
-
-def _once_each(charges: Charges, own: Rows, own_ns: Int64s) -> tuple[Rows, Int64s]:
-    """Of the rows of a rank since it last waited for the same collective the latest by most: what
-    it did before the others is a part of what it did before that one."""
-    order = np.lexsort((-own_ns, charges.released_by[own]))
-    _, first = np.unique(charges.released_by[own[order]], return_index=True)
-    kept = np.sort(order[first])
-    return own[kept], own_ns[kept]
 
 
 def _evenly(count: int) -> Rows:
@@ -219,6 +207,10 @@ class _Meanwhile:
         self._matched = matched
         self._accounts: dict[int, Int64s] = {}
         self._places: dict[int, dict[int, dict[Key, int]]] = {}
+        order = np.lexsort((matched.row, matched.rank))
+        same = np.diff(matched.rank[order]) == 0
+        self._previous = np.full(len(order), -1, dtype=np.intp)  # row before it on the same rank
+        self._previous[order[1:][same]] = order[:-1][same]
 
     def more(self, own: int, others: Sequence[int]) -> Iterator[tuple[Key, int]]:
         """What took longer before `own` than before the median of the others; or shorter."""
@@ -242,8 +234,12 @@ class _Meanwhile:
             self._accounts[rank] = unpacked(self._matched.ranks[rank].collectives.before)
         if not len(self._accounts[rank]):
             return None
-        account: Int64s = self._accounts[rank][self._matched.row[row]]
-        return account
+        own: Int64s = self._accounts[rank][self._matched.row[row]].copy()
+        before = self._previous[row]  # what ran since the inputs of that one were computed counts
+        if before >= 0:
+            own[COMPUTE] += self._matched.covered[before] + self._matched.ahead[before]
+            own[COMPUTE] -= self._matched.ahead[row]
+        return own
 
     def _places_before(self, row: int) -> dict[Key, int] | None:
         rank = int(self._matched.rank[row])

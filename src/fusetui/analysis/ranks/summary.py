@@ -19,12 +19,11 @@ from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.process_groups import rank_of
 from fusetui.analysis.ranks import model
 from fusetui.analysis.why.account import Accounts, Device
-from fusetui.analysis.why.host import SYNC
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import CacheRecord, record_for
 from fusetui.trace.layout.steps import main_thread, steps_of
 from fusetui.trace.load import open_trace
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.categories import STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.errors import TraceError
@@ -77,11 +76,7 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
         of_file = process_groups.groups_of_file(trace.keys).values()
         groups = list(dict.fromkeys((*groups, *of_file)))
     names = list(dict.fromkeys(one.name for one in found.told))
-    ready = ready_of(trace, found)
-    stalled = _stalled(trace, found, ready)
-    held, is_release = _held(trace, found, stalled)
-    is_release &= model.is_long_enough(held, ready, trace.end[found.rows])
-    begin = _last_release(trace, found, ready, is_release)
+    begin = _before(trace, found)
     listed, host = trace.keys.get("deviceProperties"), trace.keys.get("host_name")
     rank, rank_by = rank_of(trace.keys, path)
     report, all_used = trace.report, len(found.rows) < model.MOST_COLLECTIVES
@@ -112,18 +107,7 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
         kernels=_kernels(trace),
         groups=tuple(groups),
         names=tuple(names),
-        collectives=_columns(
-            trace,
-            found,
-            groups,
-            names,
-            device,
-            begin=begin,
-            ready=ready,
-            stalled=stalled,
-            held=held,
-            is_release=is_release,
-        ),
+        collectives=_columns(trace, found, groups, names, device, begin),
         places=places_before(trace, found, begin),
         memory_peak=max((peak.allocated for peak in memory_peaks(trace).peaks), default=-1),
         note=note_of(trace),
@@ -147,14 +131,14 @@ def _device(trace: Trace) -> Device | None:
     return max(devices, key=lambda device: pids.count(device.pid), default=None)
 
 
-def _last_release(
-    trace: Trace, found: IssuedCollectives, ready: Int64s, is_release: Flags
-) -> Int64s:
-    """For each collective, when the last one for which compute waited had ended before this one was
-    ready; the begin of the trace if there is none. What a rank did since then makes it late."""
-    releases = np.sort(trace.end[found.rows][is_release])
-    place = np.searchsorted(releases, ready, "right")
-    return np.concatenate(([trace.begin_ns], releases))[place]
+def _before(trace: Trace, found: IssuedCollectives) -> Int64s:
+    """For each collective, when those that started earlier had ended, but not after its start."""
+    start, end = trace.start[found.rows], trace.end[found.rows]
+    order = np.argsort(start, kind="stable")
+    latest = np.maximum.accumulate(np.concatenate(([trace.begin_ns], end[order][:-1])))
+    begin = np.empty_like(start)
+    begin[order] = np.minimum(latest[: len(order)], start[order])
+    return begin
 
 
 def _table(found: Sequence[DeviceAccount]) -> Int64s:
@@ -172,24 +156,20 @@ def _columns(
     groups: Sequence[process_groups.ProcessGroup],
     names: Sequence[str],
     device: Device | None,
-    *,
     begin: Int64s,
-    ready: Int64s,
-    stalled: Int64s,
-    held: Int64s,
-    is_release: Flags,
 ) -> model.Collectives:
-    """`begin`: of the time until each was ready, whose account is kept; the others: see
-    Collectives, in ns of the file."""
+    """`begin`: of the time before each, whose account is kept."""
     group, name = ({value: n for n, value in enumerate(values)} for values in (groups, names))
     rows = [
         (group[one.group], name[one.name], one.sequence, one.bytes, one.peer) for one in found.told
     ]
     start, end, base = trace.start[found.rows], trace.end[found.rows], trace.epoch_ns
+    ready = ready_of(trace, found)
     covered, ahead = np.zeros((2, len(start)), dtype=np.int64)
     if device:
         covered[:] = [one.compute_ns for one in device.over(start, end)]
         ahead[:] = [one.compute_ns for one in device.over(ready, start)]
+    stalled = _stalled(trace, found, ready)
     fields = ("group", "name", "sequence", "size", "peer")
     told = np.array(rows, dtype=np.int64).reshape(-1, len(fields)).T.copy()
     return model.Collectives(
@@ -201,9 +181,7 @@ def _columns(
         ready=ready + base,
         ahead=ahead,
         stalled=stalled,
-        held=held,
-        released=is_release.astype(np.int64),
-        before=model.packed(_table(device.over(begin, ready) if device else [])),
+        before=model.packed(_table(device.over(begin, start) if device else [])),
     )
 
 
@@ -237,20 +215,14 @@ def ready_of(trace: Trace, found: IssuedCollectives) -> Int64s:
     return ready
 
 
-def _in_a_row(trace: Trace, found: IssuedCollectives) -> tuple[Rows, Rows]:
-    """Which collectives start as soon as another one on their stream has ended, and which that
-    is."""
+def _queued(trace: Trace, found: IssuedCollectives) -> tuple[Rows, Rows]:
+    """Which collectives have a launch of their own and were queued behind another one, and behind
+    which."""
     track, start, end = (column[found.rows] for column in (trace.track, trace.start, trace.end))
     order = np.lexsort((start, track))
     since = start[order[1:]] - end[order[:-1]]
     follows = (track[order[1:]] == track[order[:-1]]) & (since >= 0) & (since <= QUEUED_NS)
-    return order[1:][follows], order[:-1][follows]
-
-
-def _queued(trace: Trace, found: IssuedCollectives) -> tuple[Rows, Rows]:
-    """Which collectives have a launch of their own and were queued behind another one, and behind
-    which."""
-    places, behind = _in_a_row(trace, found)
+    places, behind = order[1:][follows], order[:-1][follows]
     launches = trace.launch[trace.gpu_rows]
     runs = np.bincount(launches[launches >= 0], minlength=len(trace.start))
     host = found.host[places]
@@ -260,13 +232,13 @@ def _queued(trace: Trace, found: IssuedCollectives) -> tuple[Rows, Rows]:
 
 
 RESUMED_NS = 5_000
-"""Compute that resumes so shortly before the recorded end of a collective resumes because of it."""
+"""Compute that resumes so shortly before the recorded end of a collective resumes because of it:
+recorded times are rounded, and programmatic launches begin before the kernel ahead has ended."""
 
 
 def _stalled(trace: Trace, found: IssuedCollectives, ready: Int64s) -> Int64s:
     """For how many ns before the end of each collective, and since it was ready, no kernel that
-    computes ran. A kernel that starts within RESUMED_NS of the end waited for it: recorded times
-    are rounded, and programmatic launches begin before the kernel ahead has ended."""
+    computes ran: at most so long its inputs' consumers can have waited for it."""
     end = trace.end[found.rows]
     kernels = trace.rows_of(Role.KERNEL)
     computes = kernels[~communicates(trace, kernels)]
@@ -279,86 +251,6 @@ def _stalled(trace: Trace, found: IssuedCollectives, ready: Int64s) -> Int64s:
     last_end = np.where(kernels_before > 0, ends[np.maximum(kernels_before - 1, 0)], ready)
     stalled: Int64s = end - np.clip(last_end, ready, end)
     return stalled
-
-
-RESUMES_NS = 20_000
-"""Work that waited for a collective starts so soon after its end, or after its own launch."""
-
-
-ON_ITS_WAY_NS = 200_000
-"""A thread that launches the next work so soon after a collective did not pause in between."""
-
-
-def _held(trace: Trace, found: IssuedCollectives, stalled: Int64s) -> tuple[Int64s, Flags]:
-    """For how many ns of the time in which compute stood still before the end of each collective it
-    waited for collectives, as far as the next work shows: only since this work was launched, or
-    since a thread waited for the device; and only if collectives run until it starts. And whether
-    it was this collective that compute waited for: the next work starts as it ends, or as the last
-    of those ends that follow it on its stream without a break."""
-    work = trace.gpu_rows[~communicates(trace, trace.gpu_rows)]
-    on_gpu = trace.role[found.rows] == Role.KERNEL
-    if not len(work) or not on_gpu.any():
-        return stalled, np.ones(len(stalled), dtype=np.bool_)
-    work = work[np.argsort(trace.start[work], kind="stable")]
-    end = trace.end[found.rows]
-    place = np.searchsorted(trace.start[work], end - RESUMED_NS)
-    is_followed = on_gpu & (place < len(work))
-    following = work[np.minimum(place, len(work) - 1)]
-    call = trace.launch[following]
-    launched = np.where(call >= 0, trace.start[call], trace.begin_ns)
-    asked = np.minimum(launched, _waiting_since(trace, end))
-    # A thread that launches the next work right after the collective is no reason of its own.
-    asked = np.where(asked - found.issued <= ON_ITS_WAY_NS, found.issued, asked)
-    resumed = trace.start[following]
-    queue_end = _end_of_queue(trace, found)
-    goes_on = resumed <= np.maximum(_end_of_all(trace, found), launched) + RESUMES_NS
-    held = np.where(goes_on, np.minimum(stalled, np.maximum(end - asked, 0)), 0)
-    after_it = resumed <= np.maximum(end, launched) + RESUMES_NS
-    after_queue = resumed <= np.maximum(queue_end, launched) + RESUMES_NS
-    after_queue &= resumed >= queue_end - RESUMED_NS
-    is_release = after_it | after_queue | ~is_followed
-    return np.where(is_followed, held, stalled), np.asarray(is_release)
-
-
-def _end_of_all(trace: Trace, found: IssuedCollectives) -> Int64s:
-    """For each collective until when collectives of any stream run without a break."""
-    start, end = trace.start[found.rows], trace.end[found.rows]
-    order = np.argsort(start, kind="stable")
-    latest = np.maximum.accumulate(end[order])
-    breaks = np.append(start[order][1:] > latest[:-1] + QUEUED_NS, True)
-    last = np.flatnonzero(breaks)
-    until = np.empty_like(end)
-    until[order] = latest[last[np.searchsorted(last, np.arange(len(order)))]]
-    return until
-
-
-def _end_of_queue(trace: Trace, found: IssuedCollectives) -> Int64s:
-    """For each collective, the end of the last one of those that follow on its stream, each queued
-    behind the one before."""
-    until = trace.end[found.rows]
-    places, behind = _in_a_row(trace, found)
-    latest_first = np.argsort(-trace.start[found.rows[places]], kind="stable")
-    for later, earlier in zip(places[latest_first], behind[latest_first], strict=True):
-        until[earlier] = until[later]
-    return until
-
-
-def _waiting_since(trace: Trace, times: Int64s) -> Int64s:
-    """Since when a thread that launches work has been waiting for the device at each time; the
-    end of the trace where none does."""
-    calls = trace.rows_of(Role.CALL)
-    calls = calls[trace.matching(calls, SYNC.search)]
-    launches = trace.launch[trace.gpu_rows]
-    launching = distinct(trace.thread_of_track[trace.track[launches[launches >= 0]]])
-    calls = calls[np.isin(trace.thread_of_track[trace.track[calls]], launching)]
-    since = np.full(len(times), trace.end_ns)
-    if not len(calls):
-        return since
-    calls = calls[np.argsort(trace.start[calls], kind="stable")]
-    place = np.searchsorted(trace.start[calls], times, "right") - 1
-    last = calls[np.maximum(place, 0)]
-    waits = (place >= 0) & (trace.end[last] >= times)
-    return np.where(waits, trace.start[last], since)
 
 
 def _kernels(trace: Trace) -> tuple[model.KernelRuns, ...]:

@@ -63,12 +63,10 @@ def _alone(matched: Matched, latest: Rows, end: Int64s, wait: Int64s) -> Int64s:
     it last does. That one computes while the data moves if it can. Of waits in several groups at
     once the earlier one has the moment."""
     rank = matched.rank
-    lasts = matched.end - matched.start
-    held = np.minimum(matched.held, lasts)
-    still = end - held
-    last_stands_still = (end - np.minimum(matched.stalled, lasts))[latest]
-    lead = np.repeat(last_stands_still, matched.counts) - still
-    wait = np.where(wait > 0, np.clip(lead, 0, held), 0)
+    stalled = np.minimum(matched.stalled, matched.end - matched.start)
+    still = end - stalled
+    lead = np.repeat(still[latest], matched.counts) - still
+    wait = np.where(wait > 0, np.clip(lead, 0, stalled), 0)
     order = np.lexsort((still, rank))
     span = int((still + wait).max() - still.min()) + 1
     own = rank[order] * span
