@@ -144,7 +144,9 @@ def test_what_is_no_whole_trace_is_not_taken(what: str, sock: Path, tmp_path: Pa
         assert expected[what] in only(found).why
 
 
-def test_a_process_that_dies(sock: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("profiled", [False, True])
+def test_a_process_that_dies(sock: Path, tmp_path: Path, profiled: bool) -> None:
+    """If its own torch.profiler was seen at work before, that is said too."""
     with closing(Door(str(sock))) as door, subprocess.Popen(["sleep", "1"]) as child:
         until = time.monotonic() + 1
         while (one := process(child.pid)) is None and time.monotonic() < until:
@@ -153,13 +155,16 @@ def test_a_process_that_dies(sock: Path, tmp_path: Path) -> None:
         found = Recording([door], tmp_path, Wish(0), [one])
         file = tmp_path / "half.json"
         file.write_text(TAIL[:20])
-        found.jobs[child.pid] = AttachedProcess(one, RecordingPhase.TOLD, file)
+        job = AttachedProcess(one, RecordingPhase.TOLD, file, profiles_itself=profiled)
+        found.jobs[child.pid] = job
         found.turn(0)
         assert only(found).phase is RecordingPhase.WRITING
         child.kill()
         child.wait()
         found.turn(0)
-        assert only(found).why == "it ended before its trace was written, 20 bytes of it"
+        reason, _, because = only(found).why.partition("; ")
+        assert reason == "it ended before its trace was written, 20 bytes of it"
+        assert ("torch.profiler" in because) == profiled
 
 
 def test_garbage_is_counted_and_nothing_else(sock: Path, tmp_path: Path) -> None:

@@ -283,7 +283,8 @@ class Recording:
             return self._taken(job)
         if not alive:
             left = f", {job.size:,} bytes of it" if job.size else ""
-            return _failed(job, f"it ended before its trace was written{left}")
+            ended = f"it ended before its trace was written{left}"
+            return _failed(job, f"{ended}{_because_of_profiler(job)}")
         if now - max(job.heard_at, job.grown_at, job.due) > SILENCE_S:
             return _failed(
                 job, f"it stopped asking {SILENCE_S:.0f} s ago, and {contents_of(found)}"
