@@ -231,3 +231,11 @@ def test_a_real_trace(fusetui: Run, name: str) -> None:
     if not path.exists():
         pytest.skip(f"{path} is not there")
     assert len(rows(fusetui(name, path, "--format", "csv"))) > 0
+
+
+@pytest.mark.parametrize("option", ["--output=x.csv", "--format=csv", "--columns=name"])
+@pytest.mark.parametrize("command", ["steps", "slices"])
+def test_options_of_tables_are_refused_beside_json(fusetui: Run, command: str, option: str) -> None:
+    outcome = fusetui(command, "lesson:mlp-eager", "--json", option)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "--json prints the whole answer" in outcome.sentence

@@ -87,6 +87,8 @@ def answer_rows(args: Namespace) -> int:
         return show(args)
     if args.others:
         raise CommandError("--json is about one trace: use --format json for several.")
+    if any((args.format, args.output, args.columns, args.where, args.sort)):
+        raise CommandError("Use --format json for a table: --json prints the whole answer.")
     trace, code = load(args.trace, args.captured_by)
     write_document(args.command, made(args.command, trace), trace)
     return code
