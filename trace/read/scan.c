@@ -10,6 +10,7 @@ Only the stable interface of Python 3.11 is used: one build serves all later ver
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DEEPEST 64             /* levels of brackets in an event */
@@ -270,8 +271,10 @@ static uint64_t hash_of(Span text) {
     return hash ^ (hash >> 33);
 }
 
+/* From libc: PyMem_Realloc needs the GIL, which is not held here, and the stable interface has no
+PyMem_RawRealloc before Python 3.13. */
 static int grown(void **memory, Py_ssize_t count, size_t size) {
-    void *more = PyMem_Realloc(*memory, (size_t)count * size);
+    void *more = realloc(*memory, (size_t)count * size);
     if (!more) return 0;
     *memory = more;
     return 1;
@@ -317,7 +320,7 @@ static int32_t kept_number(Table *table, Span text) {
     Py_ssize_t count = table->count;
     int32_t number = number_of(table, text);
     if (number == count) {
-        char *copy = PyMem_Malloc((size_t)text.length);
+        char *copy = malloc((size_t)text.length);
         table->spans[number].at = copy;
         if (!copy) return -1;
         memcpy(copy, text.at, (size_t)text.length);
@@ -326,13 +329,13 @@ static int32_t kept_number(Table *table, Span text) {
 }
 
 static void freed(Table *table) {
-    PyMem_Free(table->spans);
-    PyMem_Free(table->hashes);
-    PyMem_Free(table->slots);
+    free(table->spans);
+    free(table->hashes);
+    free(table->slots);
 }
 
 static void freed_with_copies(Table *table) {
-    for (Py_ssize_t n = 0; n < table->count; n++) PyMem_Free((void *)table->spans[n].at);
+    for (Py_ssize_t n = 0; n < table->count; n++) free((void *)table->spans[n].at);
     freed(table);
 }
 
@@ -500,6 +503,8 @@ typedef struct {
     int64_t phases[128];
     int64_t low, high; /* ns, of what is no slice */
     Py_ssize_t events;
+    PyObject *is_on_gpu;     /* the function that says whether events of a category are on a stream */
+    PyThreadState *released; /* of the thread that scans, which holds no GIL meanwhile */
 } Columns;
 
 enum { FAILED = -1, UNKNOWN = 0, DONE = 1 };
@@ -514,13 +519,15 @@ static int32_t lane_of(Columns *columns, const Event *event, int on_gpu) {
     return kept_number(&columns->lanes, (Span){(char *)&lane, sizeof lane});
 }
 
-/* Whether events of this category are on a stream of a GPU, which Python says once for each. */
-static int is_on_gpu(Columns *columns, int32_t category, PyObject *ask) {
+/* Whether events of this category are on a stream of a GPU: Python is asked once for each category. */
+static int is_on_gpu(Columns *columns, int32_t category) {
     Span name = columns->categories.spans[category];
     if (!grown((void **)&columns->on_gpu, columns->categories.count, 1)) return FAILED;
-    PyObject *answer = PyObject_CallFunction(ask, "y#", name.at, name.length);
+    PyEval_RestoreThread(columns->released);
+    PyObject *answer = PyObject_CallFunction(columns->is_on_gpu, "y#", name.at, name.length);
     int is = answer ? PyObject_IsTrue(answer) : FAILED;
     Py_XDECREF(answer);
+    columns->released = PyEval_SaveThread();
     columns->on_gpu[category] = (char)is;
     return is;
 }
@@ -536,14 +543,14 @@ static int room_for(Columns *columns) {
     return 1;
 }
 
-static int slice(Columns *columns, const Event *event, PyObject *ask) {
+static int slice(Columns *columns, const Event *event) {
     Py_ssize_t row = columns->rows, known = columns->categories.count;
     if (event->start + event->dur > LIMIT) return UNKNOWN;
     if (!room_for(columns)) return FAILED;
     int32_t category = number_of(&columns->categories, event->category);
     int32_t name = number_of(&columns->names, event->name);
     if (category < 0 || name < 0) return FAILED;
-    int on_gpu = category == known ? is_on_gpu(columns, category, ask) : columns->on_gpu[category];
+    int on_gpu = category == known ? is_on_gpu(columns, category) : columns->on_gpu[category];
     if (on_gpu < 0) return FAILED;
     if (on_gpu && event->odd_device) return UNKNOWN;
     int32_t lane = lane_of(columns, event, on_gpu);
@@ -575,11 +582,11 @@ static int label(Columns *columns, const Event *event) {
 /* torch's Python exporter writes instants as slices that last until the next one (INSTANT). */
 static const char INSTANT[] = "cpu_instant_event";
 
-static int add(Columns *columns, Event *event, PyObject *ask) {
+static int add(Columns *columns, Event *event) {
     int done = DONE;
     if (event->phase == 'X' && NAMED(event->category, INSTANT)) event->phase = 'i';
     if (event->phase == 'X') {
-        done = slice(columns, event, ask);
+        done = slice(columns, event);
     } else if (strchr("BEbeSF", event->phase)) { /* their ids are looked at by Python */
         return UNKNOWN;
     } else {
@@ -592,12 +599,12 @@ static int add(Columns *columns, Event *event, PyObject *ask) {
     return done;
 }
 
-static int all(Text *text, Columns *columns, PyObject *ask) {
+static int all(Text *text, Columns *columns) {
     Event event;
     do {
         blanks(text);
         if (!event_at(text, &event)) return UNKNOWN;
-        int done = add(columns, &event, ask);
+        int done = add(columns, &event);
         if (done != DONE) return done;
         blanks(text);
     } while (next(text, ','));
@@ -665,15 +672,15 @@ static PyObject *answer(const Columns *columns) {
 }
 
 static void emptied(Columns *columns) {
-    for (int n = 0; n < WIDE; n++) PyMem_Free(columns->wide[n]);
-    for (int n = 0; n < NARROW; n++) PyMem_Free(columns->narrow[n]);
+    for (int n = 0; n < WIDE; n++) free(columns->wide[n]);
+    for (int n = 0; n < NARROW; n++) free(columns->narrow[n]);
     freed(&columns->names);
     freed(&columns->categories);
     freed(&columns->ids);
     freed_with_copies(&columns->lanes);
     freed(&columns->labels);
-    PyMem_Free(columns->said);
-    PyMem_Free(columns->on_gpu);
+    free(columns->said);
+    free(columns->on_gpu);
 }
 
 /* Whether the text is UTF-8. */
@@ -687,15 +694,20 @@ static int is_unicode(const Text *text, const Py_buffer *buffer) {
 
 static PyObject *events(PyObject *module, PyObject *arguments) {
     Py_buffer buffer;
-    PyObject *ask, *found = NULL;
-    (void)module;
-    if (!PyArg_ParseTuple(arguments, "y*O", &buffer, &ask)) return NULL;
-    Text text = {buffer.buf, (const char *)buffer.buf + buffer.len, 0};
+    PyObject *found = NULL;
     Columns columns;
+    (void)module;
     memset(&columns, 0, sizeof columns);
     columns.low = INT64_MAX;
     columns.high = INT64_MIN;
-    int done = buffer.len < INT32_MAX ? all(&text, &columns, ask) : UNKNOWN;
+    if (!PyArg_ParseTuple(arguments, "y*O", &buffer, &columns.is_on_gpu)) return NULL;
+    Text text = {buffer.buf, (const char *)buffer.buf + buffer.len, 0};
+    int done = UNKNOWN;
+    if (buffer.len < INT32_MAX) {
+        columns.released = PyEval_SaveThread();
+        done = all(&text, &columns);
+        PyEval_RestoreThread(columns.released);
+    }
     if (done == DONE && !is_unicode(&text, &buffer)) done = UNKNOWN;
     if (done == DONE) found = answer(&columns);
     else if (done == UNKNOWN) found = Py_NewRef(Py_None);
@@ -899,7 +911,12 @@ static PyObject *arguments(PyObject *module, PyObject *given) {
     if (names_of(names, &asked, totals)
         && (!answers.count || grown((void **)&answers.numbers, answers.count, sizeof(int32_t)))) {
         Text text = {buffer.buf, (const char *)buffer.buf + buffer.len, 0};
-        done = buffer.len < INT32_MAX ? all_asked(&text, &asked, numbered, &answers) : UNKNOWN;
+        done = UNKNOWN;
+        if (buffer.len < INT32_MAX) {
+            Py_BEGIN_ALLOW_THREADS
+            done = all_asked(&text, &asked, numbered, &answers);
+            Py_END_ALLOW_THREADS
+        }
     }
     if (done == DONE)
         found = Py_BuildValue("(NNNN)", bytes_of(answers.numbers, answers.count, sizeof(int32_t)),
@@ -909,10 +926,10 @@ static PyObject *arguments(PyObject *module, PyObject *given) {
     else if (done == UNKNOWN) found = Py_NewRef(Py_None);
     else if (!PyErr_Occurred()) PyErr_NoMemory();
     freed_with_copies(&answers.texts);
-    PyMem_Free(answers.numbers);
-    PyMem_Free(answers.sequences);
-    PyMem_Free(answers.totals);
-    PyMem_Free(asked.joined);
+    free(answers.numbers);
+    free(answers.sequences);
+    free(answers.totals);
+    free(asked.joined);
     PyBuffer_Release(&places);
     PyBuffer_Release(&buffer);
     return found;

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.laptops import needs_fork
 from tests.places import TRACES
 
 from fusetui.analysis.why.account import Accounts
@@ -47,14 +46,13 @@ def test_nothing_is_read_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(expected[1]) > 0
 
 
-@needs_fork
 @pytest.mark.parametrize("path", [TRACE, FORWARD_ONLY])
 @pytest.mark.parametrize("cores", [1, 2, 4])
 def test_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch, cores: int, path: Path) -> None:
     with monkeypatch.context() as without:
         without.setattr(why_module, "args_read", lambda _: nullcontext())
         expected = why(open_trace(str(path), cached=False))
-    monkeypatch.setattr(why_module, "WORTH_A_PROCESS", 0)
+    monkeypatch.setattr(why_module, "MIN_BYTES_FOR_THREADS", 0)
     monkeypatch.setattr(workers, "core_count", lambda: cores)
     found = why(open_trace(str(path), cached=False))
     assert replace(found, wanted=()) == replace(expected, wanted=())  # arrays are not compared

@@ -24,7 +24,8 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments, digest, joined, parted
 from fusetui.trace.program import backward
 from fusetui.trace.program.modules import Modules, module_times
-from fusetui.trace.read.reread import Aside, Reread, StretchArgs
+from fusetui.trace.read.reread import Reread, StretchArgs
+from fusetui.trace.read.threads import in_threads
 
 
 def why(trace: Trace, selection: Selection | None = None) -> Why:
@@ -105,7 +106,7 @@ def _longest(found: dict[str, tuple[int, int]]) -> tuple[Share, ...]:
     return tuple(Share(printable(name), n, ns) for name, (n, ns) in order[:MOST_SHARES] if ns)
 
 
-WORTH_A_PROCESS = 32 << 20  # bytes to decode
+MIN_BYTES_FOR_THREADS = 32 << 20
 
 
 @contextmanager
@@ -117,7 +118,7 @@ def args_read(trace: Trace) -> Iterator[None]:
     if not len(rows) or events.recall(many.KEPT_AS, Arguments) is not None:
         yield
         return
-    events.warm()  # once for both processes
+    events.warm()  # once, before several threads need it
     numbered = backward.may_run_backward(trace)
     several = {
         many.KEPT_AS: joined(many.args_asked(trace, rows)),
@@ -126,15 +127,17 @@ def args_read(trace: Trace) -> Iterator[None]:
     asked = {name: question for name, question in several.items() if len(question[0])}
     again = Reread(events, *joined(list(asked.values())), numbered)
 
-    def both(stretch: int) -> tuple[StretchArgs, memory.StretchPeaks]:
+    def args_and_peaks(stretch: int) -> tuple[StretchArgs, memory.StretchPeaks]:
         part = again.part(stretch)
         return part._replace(totals=None), memory.peaks_in(events, stretch, part.totals)
 
     size = sum(stretch.end - stretch.start for stretch in events.stretches)
-    with Aside(again.stretches, both, size >= WORTH_A_PROCESS) as aside:
+    is_large = size >= MIN_BYTES_FOR_THREADS
+    with in_threads(args_and_peaks, again.stretches, is_large) as wait_for_results:
         yield
-        found = aside.results()
-    parts, peaks = zip(*(found[stretch] for stretch in range(again.stretches)), strict=True)
+        results = wait_for_results()
+    parts = [part for part, _ in results]
+    peaks = [peak for _, peak in results]
     each = parted(again.args(parts), list(asked.values()))
     for (name, question), args in zip(asked.items(), each, strict=True):
         events.keep(name, msgspec.structs.replace(args, asked=digest(*question)))
