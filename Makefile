@@ -114,7 +114,7 @@ $(VENV)/.dev: $(VENV)/.capture
 # An installed torch or triton is used, because a GPU machine needs its own build. pip compiles what it installs,
 # but not an editable install, which would otherwise be compiled at every start. compileall does not
 # follow the links in src.
-$(VENV)/.capture: $(VENV)/.made pyproject.toml setup.py $(wildcard trace/*/*.c) constraints.txt
+$(VENV)/.capture: $(VENV)/.made pyproject.toml setup.py $(wildcard src/fusetui/trace/*/*.c) constraints.txt
 	@echo "installing fusetui and what capture needs"
 	@if $(BIN)/python -P -c 'import torch' 2>/dev/null; \
 	then $(PIP) install --editable '.[capture]'; \

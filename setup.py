@@ -57,9 +57,12 @@ if __name__ == "__main__":
 
     compiled = [
         Extension(
-            f"fusetui.{source[:-2].replace('/', '.')}", [source], py_limited_api=True, optional=True
+            name=f"fusetui.{module}",
+            sources=[f"src/fusetui/{module.replace('.', '/')}.c"],
+            py_limited_api=True,
+            optional=True,
         )
-        for source in ("trace/read/scan.c", "trace/layout/nested.c")
+        for module in ("trace.read.scan", "trace.layout.nested")
     ]
     pure = bool(os.environ.get("FUSETUI_PURE"))
     setup(

@@ -4,7 +4,7 @@
 
 Makes files of these sizes from a real trace (see generate.py), runs all programs in turn --repeat
 times, and puts the medians into docs/benchmarks.md. `scanner` is the compiled part alone, on one
-core (trace/read/scan.c); without the cache, unless a line says that there is one.
+core (src/fusetui/trace/read/scan.c); without the cache, unless a line says that there is one.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.pages import put
 from tests.analysis.serving.servers import Server
 
-from fusetui.analysis.serving.join import join
-from fusetui.analysis.serving.opening import with_captures
+from fusetui.analysis.graphs.join import join
+from fusetui.analysis.graphs.opening import with_captures
 from fusetui.trace import open_trace
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "serving.md"

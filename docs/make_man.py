@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from fusetui import __version__
-from fusetui.parser import EXIT_CODES, OURS, Parser, command_parsers
+from fusetui.command_line.parser import EXIT_CODES, OURS, Parser, command_parsers
 
 HERE = Path(__file__).parent
 TARGET, GUIDE = HERE / "fusetui.1", HERE / "guide.md"

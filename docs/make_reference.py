@@ -16,8 +16,8 @@ from runpy import run_path
 from textwrap import fill
 from unittest.mock import patch
 
-from fusetui.parser import EXIT_CODES, command_parsers
-from fusetui.registry import COMMANDS
+from fusetui.command_line.parser import EXIT_CODES, command_parsers
+from fusetui.command_line.registry import COMMANDS
 from fusetui.tables.sources import TABLES, columns_of
 from fusetui.tables.table import Spec
 from fusetui.tui.registry import by_section

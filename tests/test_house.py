@@ -14,7 +14,7 @@ import pytest
 from tests.places import ROOT
 from tests.sources import nodes
 
-FOLDERS = ("kernels", "capture", "trace", "tui", "sample_traces")
+FOLDERS = ("kernels", "capture", "tui", "sample_traces")
 DOOR = "cli"
 
 

@@ -97,7 +97,7 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     more = () if cancelled() else tuple(map(curve_of, counters(trace, cancelled)))
     if more and not cancelled():
         yield found + more
-    from fusetui.analysis.serving.captures import numbers_nodes  # many modules
+    from fusetui.analysis.graphs.captures import numbers_nodes  # many modules
 
     if not cancelled() and numbers_nodes(trace):
         yield {dependencies: dependencies(trace)}

@@ -260,7 +260,7 @@ def answer(request: Request | str, out: IO[bytes]) -> None:
 
 def _opened(request: Request) -> Trace:
     """The trace that is asked about. Raises TraceError, and NotBeside where it is another one."""
-    from fusetui.analysis.serving.opening import with_captures  # many modules
+    from fusetui.analysis.graphs.opening import with_captures  # many modules
 
     trace, _ = with_captures(open_trace(request.path), request.captured_by, open_trace)
     if request_for(request.path, trace, request.captured_by) != request:

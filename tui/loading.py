@@ -138,8 +138,8 @@ def _joined(
     is shown before the first of them is read, and before the args of nodes are."""
     if not captured_by and not wants_capture(trace):
         return trace, ()
-    from fusetui.analysis.serving.captures import numbers_nodes  # many modules
-    from fusetui.analysis.serving.opening import said, with_captures
+    from fusetui.analysis.graphs.captures import numbers_nodes  # many modules
+    from fusetui.analysis.graphs.opening import said, with_captures
 
     @cache
     def show() -> None:

@@ -70,7 +70,7 @@ def read(source: Source, cached: bool, captured_by: Sequence[str]) -> tuple[Trac
         trace = called(open_trace(one_trace(name), cached=cached), name if is_shipped(name) else "")
     told, paths = [*notices(trace.report)], captures_named(captured_by)
     if paths or wants_capture(trace):
-        from fusetui.analysis.serving.opening import said, with_captures  # many modules
+        from fusetui.analysis.graphs.opening import said, with_captures  # many modules
 
         trace, joins = with_captures(trace, paths, lambda path: open_trace(path, cached=cached))
         told += said(joins)

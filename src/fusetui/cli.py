@@ -22,8 +22,8 @@ def run(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         write(f"fusetui {__version__}\n")  # without parsers
         return DONE
-    from fusetui.parser import parse
-    from fusetui.registry import command
+    from fusetui.command_line.parser import parse
+    from fusetui.command_line.registry import command
 
     args = parse(arguments)
     if args.command is None:

@@ -10,7 +10,7 @@ from tests.scripts import benchmark
 
 from fusetui.capture.command import check_request
 from fusetui.capture.options import Options, declared
-from fusetui.parser import command_parsers
+from fusetui.command_line.parser import command_parsers
 
 pytest.importorskip("torch", reason="the script runs torch")
 pytestmark = pytest.mark.torch

@@ -7,7 +7,7 @@ from tests.places import ROOT
 
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options, declared, dtype_name, public, validate
-from fusetui.parser import command_parsers
+from fusetui.command_line.parser import command_parsers
 
 FLAGS = [one.flag for one in declared().values() if one.flag]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.analysis.serving.servers import Server, save
+from tests.analysis.servers import Server, save
 
-from fusetui.analysis.serving import annotations as serving_annotations
-from fusetui.arguments import BY_ANNOTATIONS
+from fusetui.analysis.graphs import annotations as serving_annotations
+from fusetui.command_line.arguments import BY_ANNOTATIONS
 
 Run = Callable[..., Any]
 GRAPH = 5

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.analysis.serving.servers import Server, save
+from tests.analysis.servers import Server, save
 
 Run = Callable[..., Any]
 SERVER = Server()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.registry import COMMANDS
+from fusetui.command_line.registry import COMMANDS
 
 Run = Callable[..., Any]
 SHELLS = ["bash", "zsh", "fish"]

@@ -21,8 +21,8 @@ from tests.places import ROOT
 from tests.room import room_for
 
 from fusetui import cli, signals
+from fusetui.command_line.parser import EXIT_CODES
 from fusetui.commands import crash, errors
-from fusetui.parser import EXIT_CODES
 
 Run = Callable[..., Any]
 WAITING = """

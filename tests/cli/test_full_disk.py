@@ -10,7 +10,7 @@ import pytest
 from tests.room import room_for
 from tests.snapshots import trained
 
-from fusetui.registry import COMMANDS
+from fusetui.command_line.registry import COMMANDS
 from fusetui.tables.files import TEXTS
 from fusetui.trace.scrub.document import ENDINGS
 

@@ -13,8 +13,8 @@ from tests.docs.test_glossary import AT_HOME, KEYS, UNUSED, words_of
 from tests.snapshots import failed, trained
 
 from fusetui import schemas
-from fusetui.arguments import JSON
-from fusetui.registry import COMMANDS
+from fusetui.command_line.arguments import JSON
+from fusetui.command_line.registry import COMMANDS
 
 Documents = Callable[[str], Iterator[Any]]
 

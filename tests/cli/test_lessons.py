@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.parser import command_parsers
+from fusetui.command_line.parser import command_parsers
 from fusetui.sample_traces import lessons
 
 Run = Callable[..., Any]

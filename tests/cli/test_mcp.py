@@ -17,7 +17,7 @@ import pytest
 from tests.cli.conftest import Result
 
 import fusetui as ft
-from fusetui.arguments import KERNELS_BY, OPS_BY
+from fusetui.command_line.arguments import KERNELS_BY, OPS_BY
 from fusetui.commands.agents import opened
 from fusetui.commands.agents.answers import CHARACTERS, Answerer, text_of
 from fusetui.commands.agents.opened import NOT_JOINED, TRACES, Folders, Opener

@@ -14,8 +14,8 @@ from tests.docs.test_reference import DOCS, script
 from tests.hostile import FILE_NAME, obeyed, write_trace
 from tests.tui.prepared import drawn as lines_of
 
+from fusetui.command_line.file_commands import PICTURED
 from fusetui.commands.sources import one_trace
-from fusetui.making import PICTURED
 from fusetui.trace import open_trace
 from fusetui.tui import pictures, registry
 from fusetui.tui.pictures import BASE, CELL, LINE, MARGIN, SHAPES

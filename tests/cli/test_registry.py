@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from tests.places import ROOT
 
-from fusetui import cli, registry
-from fusetui.arguments import JSON, MODULES, Command, argument
-from fusetui.parser import command_parsers
-from fusetui.registry import COMMANDS
+from fusetui import cli
+from fusetui.command_line import registry
+from fusetui.command_line.arguments import JSON, MODULES, Command, argument
+from fusetui.command_line.parser import command_parsers
+from fusetui.command_line.registry import COMMANDS
 
 
 @pytest.mark.parametrize("name", [one.name for one in COMMANDS])
@@ -45,7 +46,7 @@ def test_an_entry_is_all_that_a_new_command_needs(
     number = argument("NUMBER", "How many.", type=int)
     new = Command("count", "Count.", (number, JSON), "More of it.", open_ended=True)
     monkeypatch.setattr(registry, "COMMANDS", (*COMMANDS, new))
-    monkeypatch.setattr("fusetui.parser.COMMANDS", (*COMMANDS, new))
+    monkeypatch.setattr("fusetui.command_line.parser.COMMANDS", (*COMMANDS, new))
     assert "More of it." in command_parsers()["count"].format_help()
     assert cli.run(["count", "5", "--other", "word"]) == 7
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.analysis.serving.servers import Server, python, save
+from tests.analysis.servers import Server, python, save
 
 Run = Callable[..., Any]
 SERVER = Server()

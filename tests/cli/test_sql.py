@@ -15,7 +15,7 @@ import pytest
 from tests.hostile import WORST, obeyed
 from tests.terminal import Terminal
 
-from fusetui.arguments import FORMATS
+from fusetui.command_line.arguments import FORMATS
 from fusetui.commands.tables import completions, divided
 
 Run = Callable[..., Any]

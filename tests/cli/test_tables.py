@@ -16,8 +16,8 @@ import pyarrow.parquet
 import pytest
 from tests.places import TRACES
 
-from fusetui.arguments import AS_TABLE, FORMATS, TRACE
-from fusetui.registry import COMMANDS
+from fusetui.command_line.arguments import AS_TABLE, FORMATS, TRACE
+from fusetui.command_line.registry import COMMANDS
 from fusetui.tables import files
 from fusetui.tables.sources import TABLES, columns_of
 

@@ -7,7 +7,7 @@ import re
 from tests.places import ROOT
 
 TEXT = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
-FOLDERS = ("trace", "tui", "capture", "kernels", "src/fusetui")
+FOLDERS = ("tui", "capture", "kernels", "src/fusetui")
 
 
 def test_every_file_that_it_names_exists() -> None:

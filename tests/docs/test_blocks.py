@@ -17,8 +17,8 @@ import yaml
 from tests.docs.test_reference import DOCS, script
 
 from fusetui.cli import main
+from fusetui.command_line.parser import parse
 from fusetui.commands.sources import traces
-from fusetui.parser import parse
 
 BLOCKS = script("blocks")
 PAGES = (

@@ -11,7 +11,7 @@ import pytest
 from tests.places import ROOT
 from tests.sources import python_files
 
-FOLDERS = ("trace", "tui", "capture", "kernels", "sample_traces", "src/fusetui", "benchmarks")
+FOLDERS = ("tui", "capture", "kernels", "sample_traces", "src/fusetui", "benchmarks")
 WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 WITHOUT_NAME = ("lambda", "listcomp", "setcomp", "dictcomp", "genexpr")
 ROW = re.compile(r"^\|(.*)\|$", re.MULTILINE)

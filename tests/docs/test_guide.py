@@ -13,7 +13,7 @@ from platformdirs import user_cache_path, user_log_path
 from tests.places import ROOT
 
 GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-FOLDERS = ("trace", "tui", "capture", "kernels", "src/fusetui")
+FOLDERS = ("tui", "capture", "kernels", "src/fusetui")
 CODE = "".join(path.read_text() for name in FOLDERS for path in (ROOT / name).rglob("*.py"))
 
 

@@ -83,7 +83,7 @@ def test_every_documented_key_is_in_the_code() -> None:
         r"^\| (`.*?) \|", (DOCS / "json.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     names = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    folders = ("trace", "src/fusetui", "capture")
+    folders = ("src/fusetui", "capture")
     files = (path for name in folders for path in (ROOT / name).rglob("*.py"))
     assert (
         names - {word for path in files for word in re.findall(r"\w+", path.read_text())} == set()

@@ -15,8 +15,8 @@ from tests.places import TRACES
 from tests.snapshots import failed, traced
 
 from fusetui import schemas
-from fusetui.arguments import JSON
-from fusetui.registry import COMMANDS
+from fusetui.command_line.arguments import JSON
+from fusetui.command_line.registry import COMMANDS
 
 Run = Callable[..., Any]
 WITH_JSON = [c.name for c in COMMANDS if not callable(c.arguments) and JSON in c.arguments]

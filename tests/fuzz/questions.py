@@ -32,20 +32,20 @@ from fusetui.analysis.questions.computing import tallies
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
 from fusetui.capture.record import compare, parse
+from fusetui.command_line.file_commands import PICTURED
 from fusetui.commands.errors import DONE
 from fusetui.commands.loading import notices
 from fusetui.gpu.kernel_names import decode, short_name
 from fusetui.gpu.kernel_names.record import UNDERLINE, annotate
 from fusetui.gpu.kinds import KINDS
 from fusetui.gpu.roofline.row import describe, remarks
-from fusetui.making import PICTURED
 from fusetui.report import output
 from fusetui.report.diff import document, to_markdown, to_text
 from fusetui.report.summary import kernels_text, ops_text, summary_text
 from fusetui.text.printable import printable_lines
 from fusetui.text.tables import TOP_ALL
+from fusetui.timeline.cells import Lines, cells, edges
 from fusetui.trace import Trace
-from fusetui.trace.cells import Lines, cells, edges
 from fusetui.trace.layout.counters import counters, curve_of, values
 from fusetui.trace.model.categories import Role
 

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from tests.places import ROOT
 
 from fusetui import __version__
-from fusetui.parser import command_parsers
+from fusetui.command_line.parser import command_parsers
 
 URL = "https://code.example/someone/fusetui"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.analysis.serving.servers import Event, Server, call, gpu, save
+from tests.analysis.servers import Event, Server, call, gpu, save
 from tests.finding import find
 from tests.trace.program.test_dependencies import flow
 from tests.tui.driving import LARGE, opened, screen, selected, settled
 from tests.tui.test_captured import sides_of
 
-from fusetui.analysis.serving.captures import NODE_ID
+from fusetui.analysis.graphs.captures import NODE_ID
 from fusetui.trace import open_trace
 from fusetui.trace.model.joined import Joined
 from fusetui.trace.model.report import never

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.analysis.serving.servers import Server, save
+from tests.analysis.servers import Server, save
 from tests.tui.driving import LARGE, opened, screen, selected, settled
 
 from fusetui.trace.model.joined import Joined

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.tui.conftest import mlp_events
 
-from fusetui.trace import cells
-from fusetui.trace.cells import _line as line_of
+from fusetui.timeline import cells
+from fusetui.timeline.cells import _line as line_of
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.chrome import parts
 from fusetui.tui.layout.frame import busy_of

@@ -11,7 +11,7 @@ import numpy as np
 
 from fusetui.text.cutting import middle_clip, word_clip
 from fusetui.text.patterns import late
-from fusetui.trace.cells import MANY, NONE, Cells, cells, edges, spread
+from fusetui.timeline.cells import MANY, NONE, Cells, cells, edges, spread
 from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled

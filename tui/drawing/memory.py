@@ -16,7 +16,7 @@ from fusetui.analysis.memory.layout import COMMON
 from fusetui.report.memory_words import MORE, short_place
 from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, plural, size
-from fusetui.trace.cells import edges
+from fusetui.timeline.cells import edges
 from fusetui.trace.model.arrays import summed
 from fusetui.trace.model.memo import once
 from fusetui.trace.snapshot.columns import Frame, MemoryAction

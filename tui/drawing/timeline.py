@@ -16,7 +16,7 @@ from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.cutting import clip, word_clip
 from fusetui.text.figures import percent, quantity
-from fusetui.trace.cells import MANY, Line, amounts, edges, seen_in
+from fusetui.timeline.cells import MANY, Line, amounts, edges, seen_in
 from fusetui.trace.layout.counters import Curve, values
 from fusetui.tui.drawing.lane_lines import labeled, lane_line, where_line
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled

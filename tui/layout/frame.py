@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.text.figures import tick
-from fusetui.trace.cells import edges, row_in
+from fusetui.timeline.cells import edges, row_in
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from fusetui.text.figures import plural
-from fusetui.trace.cells import Lines
+from fusetui.timeline.cells import Lines
 from fusetui.trace.model.arrays import Kinds
 from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.trace.cells import edges
+from fusetui.timeline.cells import edges
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.memo import memo
 

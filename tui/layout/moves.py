@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import host_of, is_gpu, launched_under
-from fusetui.trace.cells import slice_near
+from fusetui.timeline.cells import slice_near
 from fusetui.trace.model.categories import GPU_LAYERS
 from fusetui.trace.model.ids import Id
 from fusetui.tui.layout.lanes import ALL, FOLDED

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.text.figures import percent
-from fusetui.trace.cells import Line, deepest
+from fusetui.timeline.cells import Line, deepest
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo

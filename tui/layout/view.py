@@ -16,7 +16,7 @@ from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.device_counters import DeviceCounter, of_devices
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.text.printable import without_credentials
-from fusetui.trace.cells import Line
+from fusetui.timeline.cells import Line
 from fusetui.trace.layout.counters import Curve
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.columns import Trace

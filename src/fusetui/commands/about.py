@@ -97,7 +97,7 @@ def run_schema(args: Namespace) -> int:
 
 def run_help(args: Namespace) -> int:
     """A page of the documentation, else the help of a command. Raises CommandError."""
-    from fusetui.parser import command_parsers
+    from fusetui.command_line.parser import command_parsers
 
     topics = _topics()
     if args.topic is None:
@@ -129,7 +129,7 @@ def run_completion(args: Namespace) -> int:
     import shtab
 
     from fusetui.analysis.replay.changes import KINDS
-    from fusetui.parser import command_parsers
+    from fusetui.command_line.parser import command_parsers
 
     parsers = command_parsers()
     for action in (action for parser in parsers.values() for action in parser._actions):

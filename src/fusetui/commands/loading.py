@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import wants_capture
-from fusetui.arguments import BY_ANNOTATIONS
+from fusetui.command_line.arguments import BY_ANNOTATIONS
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.sources import is_shipped, one_trace, traces
 from fusetui.report.output import Bar
@@ -63,7 +63,7 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
     paths = captures_named(captured_by)
     if not paths and not wants_capture(trace):
         return trace
-    from fusetui.analysis.serving.opening import said, with_captures
+    from fusetui.analysis.graphs.opening import said, with_captures
 
     trace, joins = with_captures(trace, paths, lambda path: _read(path, path))
     if paths and not any(one.of_replays for one in joins):

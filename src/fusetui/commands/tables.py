@@ -15,7 +15,7 @@ from typing import Any
 from fusetui import Error
 from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.why.selection import Selection
-from fusetui.arguments import ROWS
+from fusetui.command_line.arguments import ROWS
 from fusetui.commands.answers import given_peaks, say_why_no_lines
 from fusetui.commands.errors import DONE, CommandError, say
 from fusetui.commands.loading import load

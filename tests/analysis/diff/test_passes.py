@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.analysis.serving.servers import Server, call, cpu, gpu, opened
+from tests.analysis.servers import Server, call, cpu, gpu, opened
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff

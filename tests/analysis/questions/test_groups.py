@@ -20,7 +20,7 @@ from fusetui.analysis.questions.groups import (
     op_groups,
 )
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
-from fusetui.arguments import KERNELS_BY, OPS_BY
+from fusetui.command_line.arguments import KERNELS_BY, OPS_BY
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import jobs

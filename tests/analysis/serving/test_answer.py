@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.analysis.serving.servers import EMBEDDING, GEMM, Server, call, cpu, gpu, opened, python
+from tests.analysis.servers import EMBEDDING, GEMM, Server, call, cpu, gpu, opened, python
 from tests.places import TRACES
 
 from fusetui.analysis.serving.answer import serving

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.analysis.serving.servers import GEMM, MI300, call, cpu, gpu
+from tests.analysis.servers import GEMM, MI300, call, cpu, gpu
 
 from fusetui.analysis.serving.answer import PhaseLimit, serving
 from fusetui.analysis.serving.config import config_of

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.analysis.serving.servers import GEMM, call, cpu, gpu, opened
+from tests.analysis.servers import GEMM, call, cpu, gpu, opened
 from tests.places import TRACES
 
 from fusetui.analysis.serving.answer import serving

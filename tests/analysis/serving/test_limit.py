@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.analysis.serving.servers import GEMM, call, cpu, gpu, opened
+from tests.analysis.servers import GEMM, call, cpu, gpu, opened
 from tests.places import TRACES
 
-from fusetui.analysis.serving.captures import replays
+from fusetui.analysis.graphs.captures import replays
+from fusetui.analysis.graphs.join import join
+from fusetui.analysis.questions.server_steps import Requested, ServerPhase
 from fusetui.analysis.serving.config import NoConfig, config_of, read_config
-from fusetui.analysis.serving.join import join
 from fusetui.analysis.serving.limit import Limit, cache_of, limit_of
-from fusetui.analysis.serving.steps import Mode, Pass, Requested, ServerPhase
+from fusetui.analysis.serving.passes import Mode, Pass
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.arrays import Rows
 

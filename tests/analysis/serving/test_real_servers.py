@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 from tests.places import TRACES
 
+from fusetui.analysis.graphs.opening import with_captures
 from fusetui.analysis.serving.answer import Serving, serving
 from fusetui.analysis.serving.config import config_of
-from fusetui.analysis.serving.opening import with_captures
 from fusetui.trace import open_trace
 
 pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")

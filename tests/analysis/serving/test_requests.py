@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.analysis.serving.steps import Requested, ServerPhase, asked_by, merged
+from fusetui.analysis.questions.server_steps import Requested, ServerPhase, asked_by, merged
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.analysis.serving.servers import call, opened
+from tests.analysis.servers import call, opened
 from tests.analysis.serving.vllm import ATTENTION, Vllm
 
-from fusetui.analysis.serving.join import join
+from fusetui.analysis.graphs.join import join
 from fusetui.gpu.roofline.row import work_of
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import Role

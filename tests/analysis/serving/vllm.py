@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tests.analysis.serving.servers import GEMM, HIDDEN, NVJET, call, cpu, gpu, python
+from tests.analysis.servers import GEMM, HIDDEN, NVJET, call, cpu, gpu, python
 
 Event = dict[str, Any]
 NORM = "_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdE"

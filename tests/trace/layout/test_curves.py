@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.trace.cells import edges
+from fusetui.timeline.cells import edges
 from fusetui.trace.layout.counters import AT_ONCE, Counter, Curve, curve_of, values
 
 samples = st.lists(st.tuples(st.integers(0, 90), st.integers(-9, 9)), min_size=1, max_size=40)

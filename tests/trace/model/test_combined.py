@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from tests.analysis.serving.servers import call, cpu, opened
+from tests.analysis.servers import call, cpu, opened
 
 from fusetui.trace.model.events import arguments
 from fusetui.trace.read.document_text import list_text

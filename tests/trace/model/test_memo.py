@@ -11,9 +11,9 @@ import pytest
 from tests.tui.prepared import explained, opened
 
 from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.graphs.captures import captures
 from fusetui.analysis.questions.launches import wants_capture
 from fusetui.analysis.questions.summary import summary
-from fusetui.analysis.serving.captures import captures
 from fusetui.analysis.why.answer import why
 from fusetui.gpu.roofline.row import describe
 from fusetui.sample_traces import lessons

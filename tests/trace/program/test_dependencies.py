@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.analysis.serving.servers import Event, call, gpu, opened
+from tests.analysis.servers import Event, call, gpu, opened
 from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace

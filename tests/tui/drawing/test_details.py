@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.analysis.serving.servers import Server, opened
+from tests.analysis.servers import Server, opened
 from tests.finding import find
 from tests.places import ROOT
 from tests.tui.conftest import mlp_events
@@ -16,7 +16,7 @@ from tests.tui.explainable import training
 from tests.tui.prepared import explained
 from tests.tui.prepared import opened as app_opened
 
-from fusetui.analysis.serving.join import join
+from fusetui.analysis.graphs.join import join
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.layout.counters import counters, curve_of
 from fusetui.tui.drawing.details import all_details, details, raw_lines

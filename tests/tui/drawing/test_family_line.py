@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from tests.tui.prepared import after, do, drawn, opened
 
+from fusetui.timeline.cells import amounts, edges
 from fusetui.trace import Trace
-from fusetui.trace.cells import amounts, edges
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import Place
 from fusetui.tui.state.state import Size, State

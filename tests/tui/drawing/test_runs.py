@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fusetui.trace.cells import MANY, NONE, Cells
+from fusetui.timeline.cells import MANY, NONE, Cells
 from fusetui.tui.drawing.lane_lines import slices
 from fusetui.tui.drawing.schemes import ASCII, COLORLESS, UNICODE
 from fusetui.tui.layout.kinds import KINDS, SliceKind, label_of, narrow

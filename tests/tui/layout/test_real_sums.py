@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from tests.places import TRACES
 
+from fusetui.analysis.graphs.opening import with_captures
 from fusetui.analysis.questions.groups import op_groups
 from fusetui.analysis.questions.totals import kernel_totals
-from fusetui.analysis.serving.opening import with_captures
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.modules import module_times

@@ -11,7 +11,8 @@ from fusetui import Error
 from fusetui.analysis.questions.busy import any_busy_ns, communicates
 from fusetui.analysis.questions.computing import computing_ops
 from fusetui.analysis.questions.launches import LAUNCHES, graph_calls
-from fusetui.analysis.serving.steps import interval_of, passes, server_steps
+from fusetui.analysis.questions.server_steps import server_steps
+from fusetui.analysis.serving.passes import interval_of, passes
 from fusetui.text.figures import count, plural
 from fusetui.trace.layout.steps import MOST, PROFILED, steps_of
 from fusetui.trace.model.arrays import Flags, Int64s, Rows

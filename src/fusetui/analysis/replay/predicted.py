@@ -25,7 +25,7 @@ from fusetui.analysis.replay.replay import (
     slices_of,
     step_ends,
 )
-from fusetui.trace.cells import Line
+from fusetui.timeline.cells import Line
 from fusetui.trace.layout.nesting import Nesting, arrange, nest_tracks
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Layer

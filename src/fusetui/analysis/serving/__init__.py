@@ -1,3 +1,3 @@
-"""Traces of inference servers: graph replays joined with their capture, steps of the server,
-layers, the time between replays, and the least time that a step can take.
+"""Traces of inference servers: passes of the model, layers, the time between replays, and the least
+time that a step can take.
 """

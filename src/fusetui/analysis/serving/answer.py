@@ -9,14 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from fusetui.analysis.graphs.captures import bare_launches
 from fusetui.analysis.questions.busy import communicates
+from fusetui.analysis.questions.server_steps import ServerPhase
 from fusetui.analysis.questions.totals import percentile
 from fusetui.analysis.serving.between import Between, between_of
-from fusetui.analysis.serving.captures import bare_launches
 from fusetui.analysis.serving.config import ModelConfig
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.parts import Experts, Layers, experts_of, layers_of, products_of
-from fusetui.analysis.serving.steps import Mode, Pass, ServerPhase, interval_of, passes, trains
+from fusetui.analysis.serving.passes import Mode, Pass, interval_of, passes, trains
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.facts import COMPILER
 from fusetui.analysis.why.model import IDLE, DeviceAccount

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.serving.steps import Pass, interval_of
+from fusetui.analysis.serving.passes import Pass, interval_of
 from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.idle_time import told_of
 from fusetui.analysis.why.model import Gap

@@ -18,8 +18,8 @@ import msgspec
 
 from fusetui import Error
 from fusetui.analysis.questions.process_groups import world_size
+from fusetui.analysis.questions.server_steps import Requested
 from fusetui.analysis.serving.parts import Layers, Product, Products
-from fusetui.analysis.serving.steps import Requested
 from fusetui.gpu.roofline.inputs import SIZES
 from fusetui.trace.model.columns import Trace
 

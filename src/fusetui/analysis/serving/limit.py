@@ -18,11 +18,12 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from fusetui.analysis.questions.server_steps import ServerPhase
 from fusetui.analysis.serving.config import LACKS, ModelConfig, by_configuration
-from fusetui.analysis.serving.parts import Layers, Products, inputs_by_op, products_of
-from fusetui.analysis.serving.steps import Pass, ServerPhase
+from fusetui.analysis.serving.parts import Layers, Products, products_of
+from fusetui.analysis.serving.passes import Pass
 from fusetui.gpu.roofline.inputs import NS, SIZES, Inputs
-from fusetui.gpu.roofline.many import peaks_of_devices
+from fusetui.gpu.roofline.many import inputs_by_op, peaks_of_devices
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Rows

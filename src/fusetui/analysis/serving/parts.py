@@ -23,13 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.inputs import Inputs, inputs_of
-from fusetui.gpu.roofline.many import INPUTS
+from fusetui.gpu.roofline.many import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.events import arguments, parsed
 
 WEIGHTS = {
     **dict.fromkeys(("aten::mm", "aten::linear", "aten::_scaled_mm", "aten::_int_mm"), 1),
@@ -98,20 +96,6 @@ def products_of(trace: Trace, kernels: Rows) -> Products:
         unknown=int((np.isin(names, list(named)) & ~np.isin(ops, own)).sum()),
         dtypes=frozenset(dtypes),
     )
-
-
-def inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:
-    """The recorded inputs of each of these ops (rows) that has any."""
-    if not len(ops):
-        return {}
-    given = arguments(trace.elements, trace.order[ops], INPUTS)
-    args = [dict(zip(INPUTS, map(parsed, texts), strict=True)) for texts in given.distinct]
-    found = {}
-    for op, number in zip(ops.tolist(), given.number.tolist(), strict=True):
-        inputs = inputs_of(trace.name_of(op), args[number]) if number >= 0 else None
-        if inputs is not None:
-            found[op] = inputs
-    return found
 
 
 FEWEST = 3  # repetitions, or runs of one product

@@ -30,7 +30,7 @@ LOST = "the properties of devices and the directions of copies"
 class Selection(msgspec.Struct, frozen=True):
     """What part of a trace is asked about; times in ns after its first slice."""
 
-    step: int | None = None  # its number; see trace/layout/steps.py
+    step: int | None = None  # its number; see fusetui.trace.layout.steps
     from_ns: int | None = None
     to_ns: int | None = None
     device: str | None = None

@@ -199,7 +199,7 @@ class Opener:
 
     def _joined(self, trace: Trace, ships: bool, stop: Stop) -> tuple[Trace, list[str]]:
         """With captures that are found beside it, unless a link there leads out of the folders."""
-        from fusetui.analysis.serving.opening import files_beside, said, with_captures
+        from fusetui.analysis.graphs.opening import files_beside, said, with_captures
 
         path, files = trace.report.path, list[OpenFile]()
         if not ships and not all(map(self.folders.has, (f.path for f in files_beside(path)))):

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from fusetui.analysis.memory.answer import By
-from fusetui.arguments import KERNELS_BY, OPS_BY
+from fusetui.command_line.arguments import KERNELS_BY, OPS_BY
 from fusetui.tables.sources import columns_of
 
 LEAST, USUAL = 500, 4000  # tokens

@@ -44,7 +44,7 @@ from fusetui.report.worth import doubt_text, replayed_text, worth_text
 from fusetui.tables.sources import made
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural, signed_duration, tick
-from fusetui.trace.cells import Line, cells, edges
+from fusetui.timeline.cells import Line, cells, edges
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id

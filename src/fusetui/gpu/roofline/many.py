@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.bounds import blocks_of
+from fusetui.gpu.roofline.inputs import Inputs, inputs_of
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak, peak_of
 from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
 from fusetui.trace.layout.devices import device_properties
@@ -187,3 +188,17 @@ def _args(names: tuple[str, ...], found: Arguments, number: int) -> dict[str, An
     if number < 0:
         return {}
     return {name: parsed(text) for name, text in zip(names, found.distinct[number], strict=True)}
+
+
+def inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:
+    """The recorded inputs of each of these ops (rows) that has any."""
+    if not len(ops):
+        return {}
+    given = arguments(trace.elements, trace.order[ops], INPUTS)
+    args = [dict(zip(INPUTS, map(parsed, texts), strict=True)) for texts in given.distinct]
+    found = {}
+    for op, number in zip(ops.tolist(), given.number.tolist(), strict=True):
+        inputs = inputs_of(trace.name_of(op), args[number]) if number >= 0 else None
+        if inputs is not None:
+            found[op] = inputs
+    return found

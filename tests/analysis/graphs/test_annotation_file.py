@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from fusetui.analysis.serving import annotation_file
-from fusetui.analysis.serving.annotation_file import read_annotations
+from fusetui.analysis.graphs import annotation_file
+from fusetui.analysis.graphs.annotation_file import read_annotations
 from fusetui.trace import CannotRead
 
 KEY = 11 << 32 | 1

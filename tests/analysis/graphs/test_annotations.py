@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.analysis.serving.servers import Event, Server, call, cpu, gpu, opened, python, save
+from tests.analysis.servers import Event, Server, call, cpu, gpu, opened, python, save
 from tests.places import TRACES
 
-from fusetui.analysis.serving import annotations as module
-from fusetui.analysis.serving import captures
-from fusetui.analysis.serving.annotations import path_named
-from fusetui.analysis.serving.opening import said, with_captures
-from fusetui.arguments import BY_ANNOTATIONS
+from fusetui.analysis.graphs import annotations as module
+from fusetui.analysis.graphs import captures
+from fusetui.analysis.graphs.annotations import path_named
+from fusetui.analysis.graphs.opening import said, with_captures
+from fusetui.command_line.arguments import BY_ANNOTATIONS
 from fusetui.trace import Trace, TraceError, open_trace
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.modules import Modules, ModuleTime, module_times

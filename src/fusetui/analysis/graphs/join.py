@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.serving.captures import (
+from fusetui.analysis.graphs.captures import (
     Capture,
     CaptureSize,
     Nodes,
@@ -19,8 +19,8 @@ from fusetui.analysis.serving.captures import (
     replays,
     size_of,
 )
-from fusetui.analysis.serving.choose import BY_KIND, Chosen, choose, counted, kernels_alone
-from fusetui.analysis.serving.steps import server_steps
+from fusetui.analysis.graphs.choose import BY_KIND, Chosen, choose, counted, kernels_alone
+from fusetui.analysis.questions.server_steps import server_steps
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role

@@ -26,7 +26,7 @@ from fusetui.analysis.questions.launches import (
     nodes_of_replays,
     outer_calls,
 )
-from fusetui.analysis.serving.parts import inputs_by_op
+from fusetui.gpu.roofline.many import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.text.patterns import LONGEST_NAME
 from fusetui.trace.model.arrays import Int64s, Rows

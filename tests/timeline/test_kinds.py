@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fusetui.timeline.cells import MANY, NONE, Line, Lines, cells, edges, row_in
 from fusetui.trace import Trace
-from fusetui.trace.cells import MANY, NONE, Line, Lines, cells, edges, row_in
 
 Make = Callable[..., Any]
 Slice = tuple[int, int, int]

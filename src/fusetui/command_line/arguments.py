@@ -91,7 +91,7 @@ CAPTURED_BY = argument(
     "The trace of the capture of its graphs, or a folder of them: replayed kernels get their "
     "ops and modules from it. May be repeated; by default, looked for in the same folder.",
 )
-BY_ANNOTATIONS = "annotations:"  # names files of annotations among captures (serving/annotations)
+BY_ANNOTATIONS = "annotations:"  # names files of annotations among captures (analysis/graphs)
 GRAPHS = (
     CAPTURED_BY,
     argument(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.analysis.serving.servers import NVJET, Server, call, gpu, opened
+from tests.analysis.servers import NVJET, Server, call, gpu, opened
 from tests.places import TRACES
 
+from fusetui.analysis.graphs.join import join
 from fusetui.analysis.questions.launches import wants_capture
 from fusetui.analysis.questions.summary import summary
-from fusetui.analysis.serving.join import join
 from fusetui.gpu.roofline.row import work_of
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role

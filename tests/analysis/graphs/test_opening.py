@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from tests.analysis.serving.servers import Server, cpu, opened, save
+from tests.analysis.servers import Server, cpu, opened, save
 
-from fusetui.analysis.serving import opening
-from fusetui.analysis.serving.opening import candidates, said, same_process, with_captures
+from fusetui.analysis.graphs import opening
+from fusetui.analysis.graphs.opening import candidates, said, same_process, with_captures
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.read.source import beginning, glimpse

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from fusetui import Error, __version__
-from fusetui.registry import COMMANDS, command
+from fusetui.command_line.registry import COMMANDS, command
 from fusetui.report.streams import write
 
 OURS = "Shows where the time of a PyTorch program's kernels went, in the terminal."

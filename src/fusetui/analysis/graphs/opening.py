@@ -28,11 +28,11 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.analysis.graphs.annotations import BY_ANNOTATIONS, with_annotations
+from fusetui.analysis.graphs.captures import has_captures, replays
+from fusetui.analysis.graphs.join import join
 from fusetui.analysis.questions.launches import graph_calls, wants_capture
-from fusetui.analysis.serving.annotations import BY_ANNOTATIONS, with_annotations
-from fusetui.analysis.serving.captures import has_captures, replays
-from fusetui.analysis.serving.join import join
-from fusetui.analysis.serving.steps import server_steps
+from fusetui.analysis.questions.server_steps import server_steps
 from fusetui.trace.cache import record_for
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace

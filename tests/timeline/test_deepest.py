@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fusetui.timeline import cells as module
+from fusetui.timeline.cells import deepest, edges
 from fusetui.trace import Trace
-from fusetui.trace import cells as module
-from fusetui.trace.cells import deepest, edges
 
 Make = Callable[..., Any]
 

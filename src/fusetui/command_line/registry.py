@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from argparse import BooleanOptionalAction
 
-from fusetui.arguments import (
+from fusetui.command_line.arguments import (
     GRAPHS,
     JSON,
     KERNELS_BY,
@@ -27,7 +27,7 @@ from fusetui.arguments import (
     flag,
     share,
 )
-from fusetui.making import RECORDING, SHARING
+from fusetui.command_line.file_commands import RECORDING, SHARING
 
 ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (

@@ -18,9 +18,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.launches import nodes_of_replays, wants_capture
-from fusetui.analysis.serving.annotation_file import read_annotations
-from fusetui.analysis.serving.captures import (
+from fusetui.analysis.graphs.annotation_file import read_annotations
+from fusetui.analysis.graphs.captures import (
     GRAPH_ID,
     NODE_ARGS,
     NODE_ID,
@@ -28,7 +27,8 @@ from fusetui.analysis.serving.captures import (
     node_args,
     numbers_nodes,
 )
-from fusetui.analysis.serving.join import graft
+from fusetui.analysis.graphs.join import graft
+from fusetui.analysis.questions.launches import nodes_of_replays, wants_capture
 from fusetui.trace.load import build
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import GRAPH_ANNOTATION

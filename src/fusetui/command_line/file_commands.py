@@ -7,7 +7,7 @@ from argparse import REMAINDER, SUPPRESS, ArgumentTypeError, BooleanOptionalActi
 from pathlib import Path
 from typing import Any
 
-from fusetui.arguments import (
+from fusetui.command_line.arguments import (
     GRAPHS,
     LIGHT,
     NO_CACHE,

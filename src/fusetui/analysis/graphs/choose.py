@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.serving.captures import Capture, CaptureSize, Nodes
+from fusetui.analysis.graphs.captures import Capture, CaptureSize, Nodes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip
 from fusetui.text.figures import plural

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fusetui.timeline.cells import MANY, Lines, cells, edges, seen_in, slice_near
 from fusetui.trace import Trace
-from fusetui.trace.cells import MANY, Lines, cells, edges, seen_in, slice_near
 
 Make = Callable[..., Any]
 kernels = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=12)
