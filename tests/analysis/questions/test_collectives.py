@@ -12,10 +12,10 @@ from fusetui.analysis.questions.collectives import (
     SIZES,
     collective_name,
     collectives_of,
-    element_size,
 )
 from fusetui.analysis.questions.process_groups import rank_of
 from fusetui.analysis.ranks.summary import summarized
+from fusetui.gpu.dtypes import scalar_bytes
 from fusetui.trace import Trace
 
 Make = Callable[..., Any]
@@ -139,7 +139,7 @@ def test_names_of_one_collective_are_one_name() -> None:
 
 
 def test_sizes_of_types_as_torch_and_c10_call_them() -> None:
-    sizes = [element_size(name) for name in ("Float", "c10::BFloat16", "long int", "Unheard")]
+    sizes = [scalar_bytes(name) for name in ("Float", "c10::BFloat16", "long int", "Unheard")]
     assert sizes == [4, 2, 8, 0]
 
 

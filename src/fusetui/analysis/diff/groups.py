@@ -16,7 +16,7 @@ from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import helps, part
 from fusetui.analysis.diff.sequences import Pair, gaps
-from fusetui.analysis.questions.collectives import element_size
+from fusetui.gpu.dtypes import scalar_bytes
 from fusetui.text.figures import size
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
@@ -188,7 +188,7 @@ def saved(items: WorkItems, members: Sequence[int]) -> str:
     known = [result for result in found if result is not None]
     if not found or len(known) < len(found):
         return ""
-    passed = sum(math.prod(shape) * element_size(dtype) for shape, dtype in known)
+    passed = sum(math.prod(shape) * scalar_bytes(dtype) for shape, dtype in known)
     if len({(tuple(shape), dtype) for shape, dtype in known}) > 1:
         return f"{size(passed)} between them may stay in registers"
     shape, dtype = known[0]

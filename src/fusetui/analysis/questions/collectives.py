@@ -25,6 +25,7 @@ from fusetui.analysis.questions.process_groups import (
     groups_of_file,
     world_size,
 )
+from fusetui.gpu.dtypes import SCALAR_TYPE_OF_NCCL, scalar_bytes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
@@ -256,11 +257,11 @@ def _of_nccl(trace: Trace, args: dict[str, Any]) -> KnownCollective:
     name = collective_name(str(args["func"]))
     ranks = args.get("process_group_ranks")
     group = _with_ranks(trace, group_of(args.get("process_group"), None, ranks, None))
-    dtype = NCCL_TYPES.get(str(args.get("datatype")), "")
+    dtype = SCALAR_TYPE_OF_NCCL.get(str(args.get("datatype")), "")
     count = _number(args.get("count"))
     if name in ("all_gather", "reduce_scatter"):
         count = count * group.size if count >= 0 and group.size else -1
-    moved = _number(count * element_size(dtype)) if count >= 0 and dtype else -1
+    moved = _number(count * scalar_bytes(dtype)) if count >= 0 and dtype else -1
     return KnownCollective(name, group, dtype, moved, _number(args.get("seq")))
 
 
@@ -271,7 +272,7 @@ def _with_ranks(trace: Trace, group: ProcessGroup) -> ProcessGroup:
 def _moved(name: str, args: dict[str, Any], dtype: object) -> int:
     """The size that nccl-tests calls S: the input, but for a gather the output; -1 if unknown."""
     elements = _number(args.get("Out msg nelems" if name in OUTPUT else "In msg nelems"))
-    size = element_size(dtype) if isinstance(dtype, str) else 0
+    size = scalar_bytes(dtype) if isinstance(dtype, str) else 0
     return _number(elements * size) if elements >= 0 and size else -1
 
 
@@ -282,7 +283,7 @@ def _of_inputs(args: dict[str, Any]) -> tuple[str, int]:
         return "", -1
     total, dtype = -1, ""
     for shape, kind in zip(dims, types, strict=True):
-        size = element_size(kind) if isinstance(kind, str) else 0
+        size = scalar_bytes(kind) if isinstance(kind, str) else 0
         if size and isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape):
             total = max(total, 0) + size * math.prod(shape)
             dtype = dtype or kind
@@ -295,8 +296,18 @@ def _number(value: object, most: int = 1 << 62) -> int:
 
 
 KINDS = (
-    *("all_to_all", "reduce_scatter", "all_reduce", "all_gather", "barrier", "broadcast"),
-    *("send_recv", "send", "recv", "reduce", "gather", "scatter"),
+    "all_to_all",
+    "reduce_scatter",
+    "all_reduce",
+    "all_gather",
+    "barrier",
+    "broadcast",
+    "send_recv",
+    "send",
+    "recv",
+    "reduce",
+    "gather",
+    "scatter",
 )
 """As torch.distributed names them; the first whose letters a name contains counts."""
 
@@ -306,24 +317,6 @@ SYNCHRONOUS = frozenset({"all_reduce", "all_gather", "reduce_scatter", "barrier"
 POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
 """Between two ranks: in a pipeline, waiting in them is its bubble."""
 
-BYTES = {
-    **dict.fromkeys(("float", "int", "uint32", "complexhalf", "c10::complexhalf"), 4),
-    **dict.fromkeys(("double", "long", "long int", "int64", "uint64", "complexfloat"), 8),
-    **dict.fromkeys(("half", "bfloat16", "short", "c10::half", "c10::bfloat16"), 2),
-    **dict.fromkeys(("byte", "char", "bool", "unsigned char", "signed char"), 1),
-    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 1),
-}
-"""Bytes of an element by the name of its type, as c10 or its C++ spelling has it."""
-
-
-NCCL_TYPES = {
-    **{"ncclFloat16": "Half", "ncclFloat32": "Float", "ncclFloat64": "Double"},
-    **{"ncclFloat8e4m3": "Float8_e4m3fn", "ncclFloat8e5m2": "Float8_e5m2"},
-    **{"ncclInt8": "Char", "ncclUint8": "Byte", "ncclInt32": "Int", "ncclUint32": "UInt32"},
-    **{"ncclInt64": "Long", "ncclUint64": "UInt64", "ncclBfloat16": "BFloat16"},
-}
-"""Names of torch for the types of nccl.h."""
-
 
 def collective_name(name: str) -> str:
     """`_allgather_base`, `nccl:all_gather`, `AllGather` -> `all_gather`; others stay as they
@@ -331,12 +324,6 @@ def collective_name(name: str) -> str:
     plain = re.sub(r"[^a-z0-9]", "", name.rpartition(":")[2][:200].lower())
     plain = plain.replace("all2all", "alltoall")
     return next((kind for kind in KINDS if kind.replace("_", "") in plain), name[:200])
-
-
-def element_size(dtype: str) -> int:
-    """Bytes of an element, 0 if the type is not known."""
-    low = dtype.lower()
-    return BYTES.get(low, BYTES.get(low.removeprefix("c10::"), 0))
 
 
 def bus_factor(name: str, ranks: int) -> float | None:

@@ -20,7 +20,7 @@ from fusetui import Error
 from fusetui.analysis.questions.process_groups import world_size
 from fusetui.analysis.questions.server_steps import Requested
 from fusetui.analysis.serving.parts import Layers, Product, Products
-from fusetui.gpu.roofline.inputs import SIZES
+from fusetui.gpu.dtypes import ELEMENT_BYTES
 from fusetui.trace.model.columns import Trace
 
 LARGEST = 1 << 22  # bytes
@@ -122,7 +122,7 @@ def by_configuration(
     every = [(asked.new_tokens or 0, *sizes) for sizes in matrices * model.layers]
     with_vocabulary = found.unknown % model.layers
     every += [(asked.batch or 0, hidden, model.vocabulary)] * with_vocabulary
-    size = SIZES[model.dtype]
+    size = ELEMENT_BYTES[model.dtype]
     each = (
         Product("", size * k * n, 2 * m * k * n if asked.new_tokens else 0, model.dtype)
         for m, k, n in every

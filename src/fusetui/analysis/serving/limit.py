@@ -22,7 +22,8 @@ from fusetui.analysis.questions.server_steps import ServerPhase
 from fusetui.analysis.serving.config import LACKS, ModelConfig, by_configuration
 from fusetui.analysis.serving.parts import Layers, Products, products_of
 from fusetui.analysis.serving.passes import Pass
-from fusetui.gpu.roofline.inputs import NS, SIZES, Inputs
+from fusetui.gpu.dtypes import ELEMENT_BYTES
+from fusetui.gpu.roofline.inputs import NS, Inputs
 from fusetui.gpu.roofline.many import inputs_by_op, peaks_of_devices
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
 from fusetui.text.figures import plural
@@ -74,7 +75,7 @@ def _of_attention(inputs: Inputs, tokens: int) -> int:
     asks = any(d == depth and heads and h % heads == 0 for h, d in queries)
     if dtype is None or not asks or not tokens or blocks * size < tokens:
         return 0
-    return 2 * heads * depth * SIZES[dtype]
+    return 2 * heads * depth * ELEMENT_BYTES[dtype]
 
 
 def _of_config(model: ModelConfig, shapes: Shapes) -> KeysAndValues:
@@ -90,7 +91,7 @@ def _of_config(model: ModelConfig, shapes: Shapes) -> KeysAndValues:
         )
         unsure = "no shapes tell whether the configuration is that of this model"
         return KeysAndValues(missing=other if shapes else unsure)
-    each = 2 * max(model.kv_heads // ranks, 1) * model.depth * SIZES[model.dtype]
+    each = 2 * max(model.kv_heads // ranks, 1) * model.depth * ELEMENT_BYTES[model.dtype]
     said = "as the configuration says of the model"
     remark = f"keys and values are taken to be {model.type_name}, {said}"
     if model.full_layers < model.layers:

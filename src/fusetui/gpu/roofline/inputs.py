@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from fusetui.gpu.dtypes import ELEMENT_BYTES
 from fusetui.gpu.kernel_names.vocabulary import CXX, named
 
 NS = 1_000_000_000
@@ -41,15 +42,6 @@ _TYPES: Final = {
     **{"long int": "int64", "short int": "int16", "c10::float8_e8m0fnu": "e8m0"},
 }
 """c10::ScalarType as the profiler prints it, in our vocabulary."""
-SIZES: Final = {
-    **dict.fromkeys(("c128",), 16),
-    **dict.fromkeys(("fp64", "c64", "int64", "uint64"), 8),
-    **dict.fromkeys(("fp32", "tf32", "int32", "uint32"), 4),
-    **dict.fromkeys(("fp16", "bf16", "int16", "uint16"), 2),
-    **dict.fromkeys(("fp8_e4m3", "fp8_e5m2", "fp8_e4m3fnuz", "fp8_e5m2fnuz", "e8m0"), 1),
-    **dict.fromkeys(("int8", "uint8", "bool"), 1),
-}
-"""Bytes of an element."""
 _FLAGS: Final = {"True": True, "False": False, "1": True, "0": False}
 _MOST: Final = 2**63 - 1  # elements of a tensor, and any integer among the inputs
 
@@ -77,7 +69,7 @@ class Tensor(msgspec.Struct, frozen=True):
 
     @property
     def bytes(self) -> int | None:
-        return None if self.dtype is None else self.elements * SIZES[self.dtype]
+        return None if self.dtype is None else self.elements * ELEMENT_BYTES[self.dtype]
 
 
 class Inputs(msgspec.Struct, frozen=True):
