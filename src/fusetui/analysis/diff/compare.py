@@ -95,7 +95,7 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
         *outlier_steps.in_parts(
             of_a, of_b, [*outlier_work.rows(of_a, of_b, groups), *(row for row, _ in once)]
         ),
-        *dispatch.rows(of_a, of_b, around(of_a, of_b, groups), renamed_dispatch),
+        *dispatch.rows(of_a, of_b, around(of_a, of_b, aligned), renamed_dispatch),
     )
     on_cpu = not (work_a.gpu or work_b.gpu)
     side_a, side_b = side(of_a, on_cpu), side(of_b, on_cpu)
