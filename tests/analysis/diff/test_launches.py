@@ -163,6 +163,17 @@ def test_the_same_kernel_under_ops_that_both_have_is_no_renaming(build: Build) -
     assert {row.kind for row in changed(diff(a, b))} == {RowKind.ADDED, RowKind.REMOVED}
 
 
+def test_an_op_whose_kernel_an_op_inside_it_launches_is_called_as_often(build: Build) -> None:
+    """As the ops of an optimizer whose kernels another op launches for them."""
+    kernels = [(f"void multi_tensor_apply_kernel<{n}>(int)", 20.0 + n) for n in range(3)]
+    a = build([*LAYER, *(("aten::_foreach_add_", *kernel) for kernel in kernels)])
+    inside = "aten::_foreach_add_ / mylib::multi_tensor"
+    b = build([*LAYER, *((inside, *kernel) for kernel in kernels)])
+    assert not changed(diff(a, b))
+    assert not dispatch_of(diff(a, b))
+    assert not dispatch_of(diff(b, a))
+
+
 def renaming(found: Diff) -> list[str]:
     return [note for note in found.notes if "renamed" in note]
 
