@@ -54,8 +54,8 @@ class Cut:
     """Events with a change to one block, or to one block in each step."""
 
     events: list[Event]
-    ns: list[int]  # the time of the kernels that are gone or new, of each step
-    beside: int  # how much is on other streams, in a step
+    ns: list[int]  # the time of the kernels that are gone or new, on all streams, of each step
+    pieces: int  # how many these are, in a step
 
 
 def in_all_steps(events: list[Event]) -> list[Repeated]:
@@ -147,15 +147,15 @@ def _in_each(
     events: list[Event], found: Sequence[Repeated], nth: int, change: Change
 ) -> Cut | None:
     """The last step first: what comes before a block stays as it is."""
-    times, beside = [], 0
+    times, pieces = [], 0
     for one in reversed(found):
         spans = _spans(events, one, nth)
         if spans is None:
             return None
         events = change(events, spans)
-        times.append(sum(int(number(event["dur"]) * 1000) for event in one.block(nth)))
-        beside = len(spans.work) - one.size
-    return Cut(events, times[::-1], beside) if times else None
+        times.append(sum(int(number(event["dur"]) * 1000) for event in spans.work))
+        pieces = len(spans.work)
+    return Cut(events, times[::-1], pieces) if times else None
 
 
 def _without(events: list[Event], spans: Spans) -> list[Event]:

@@ -215,21 +215,22 @@ def is_exact(found: Diff) -> bool:
 
 
 def judge_block(path: Path, document: dict[str, Any], cut: Cut, sign: int, into: Path) -> Answer:
-    """Is a block that is gone (`sign` is -1), or there once more, one row with its time, with no
-    row beside it but those of what it launched on other streams."""
+    """Is a block that is gone (`sign` is -1), or there once more, with what it launched on other
+    streams, one row with its time, and no other row."""
     into.write_bytes(ENCODE.encode({**document, "traceEvents": cut.events}))
     found = diff(open_trace(str(path)), open_trace(str(into)))
     rows = [row for row in found.rows if _changed(row)]
     blocks = [row for row in rows if row.work == REPEATED and row.counts]
-    kind = RowKind.ADDED if sign > 0 else RowKind.REMOVED
-    beside = [row for row in rows if row.work == "communication" and row.kind is kind]
     side = found.side_a if sign < 0 else found.side_b
     all_steps = side.steps == len(cut.ns)
     times = [cut.ns[step] for step in side.usual] if all_steps else cut.ns
     mean = sign * round(sum(times) / len(times))
-    right = len(rows) == 1 + cut.beside == len(blocks) + len(beside)
     said = [f"{len(rows)} rows for {mean:+} ns", *map(_said, rows[:4])]
-    near = right and abs(blocks[0].change_ns - mean) <= blocks[0].a_count + blocks[0].b_count
+    right = len(rows) == len(blocks) == 1
+    near = right and (
+        blocks[0].a_count + blocks[0].b_count == cut.pieces
+        and abs(blocks[0].change_ns - mean) <= cut.pieces
+    )
     return Answer(near, "; ".join(said))  # each piece is rounded to ns
 
 

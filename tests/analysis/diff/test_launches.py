@@ -163,6 +163,61 @@ def test_the_same_kernel_under_ops_that_both_have_is_no_renaming(build: Build) -
     assert {row.kind for row in changed(diff(a, b))} == {RowKind.ADDED, RowKind.REMOVED}
 
 
+def test_an_op_whose_kernel_an_op_inside_it_launches_is_called_as_often(build: Build) -> None:
+    """As the ops of an optimizer whose kernels another op launches for them."""
+    kernels = [(f"void multi_tensor_apply_kernel<{n}>(int)", 20.0 + n) for n in range(3)]
+    a = build([*LAYER, *(("aten::_foreach_add_", *kernel) for kernel in kernels)])
+    inside = "aten::_foreach_add_ / mylib::multi_tensor"
+    b = build([*LAYER, *((inside, *kernel) for kernel in kernels)])
+    assert not changed(diff(a, b))
+    assert not dispatch_of(diff(a, b))
+    assert not dispatch_of(diff(b, a))
+
+
+def renaming(found: Diff) -> list[str]:
+    return [note for note in found.notes if "renamed" in note]
+
+
+def test_an_op_of_another_namespace_is_renamed(build: Build) -> None:
+    gemm = LAYER[0][1:]
+    a, b = build([("aten::mm", *gemm), *LAYER[1:]]), build([("mylib::mm", *gemm), *LAYER[1:]])
+    told = "an op was renamed, which launches the same 1 kernel: "
+    assert renaming(diff(a, b)) == [f"{told}aten::mm -> mylib::mm"]
+    assert renaming(diff(b, a)) == [f"{told}mylib::mm -> aten::mm"]
+    assert not changed(diff(a, b))
+
+
+@pytest.mark.parametrize("name", ["mylib::mm", "mylib::product"])
+def test_an_op_that_is_renamed_at_one_of_its_places_is_noted(build: Build, name: str) -> None:
+    mm, other = ("aten::mm", *LAYER[0][1:]), (name, *LAYER[0][1:])
+    a, b = build([mm, *LAYER[1:], mm]), build([mm, *LAYER[1:], other])
+    told = "an op was renamed, which launches the same 1 kernel: "
+    assert renaming(diff(a, b)) == [f"{told}aten::mm -> {name}"]
+    assert renaming(diff(b, a)) == [f"{told}{name} -> aten::mm"]
+
+
+@pytest.mark.parametrize("name", ["mylib::mm", "mylib::product"])
+def test_another_op_that_launches_the_kernel_elsewhere_is_no_renaming(
+    build: Build, name: str
+) -> None:
+    a = build([("aten::mm", *LAYER[0][1:]), *LAYER[1:]])
+    b = build([*LAYER[1:], (name, *LAYER[0][1:])])
+    assert not renaming(diff(a, b))
+
+
+def test_several_ops_that_became_one_are_not_renamed(build: Build) -> None:
+    """As where a compiled function launches what ops did."""
+    a = build(LAYER)
+    b = build([("my::function", *piece[1:]) for piece in LAYER])
+    assert not renaming(diff(a, b))
+
+
+def test_an_op_that_works_in_place_is_not_renamed(build: Build) -> None:
+    add = LAYER[-1]
+    found = diff(build(LAYER), build([*LAYER[:-1], ("aten::add_", *add[1:])]))
+    assert not renaming(found)
+
+
 def test_a_kernel_on_another_stream_has_moved(build: Build) -> None:
     add = LAYER[-1]
     rest = [*LAYER[:-1], *renamed(LAYER[:-1], "x")]

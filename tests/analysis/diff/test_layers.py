@@ -115,3 +115,46 @@ def test_the_sum_closes(build: Build) -> None:
     assert sums.step_ns == parts + sums.not_explained_ns + sums.odd_ns
     assert sums.not_explained_ns == 0
     assert sum(part.change_ns for part in found.by_work) == sums.rows_ns
+
+
+def parallel_layer(nth: int) -> list[tuple[Any, ...]]:
+    """With two collectives on another stream, whose times vary from layer to layer in no order."""
+    gather = ("c10d::allgather_", "ncclDevKernel_AllGather_RING_LL", 50.0 + 20 * (nth % 3), 20)
+    scatter = ("c10d::reduce_scatter_", "ncclDevKernel_ReduceScatter", 40.0 + 30 * (nth % 2), 20)
+    pieces = layer(nth)
+    return [*pieces[:2], gather, *pieces[2:], scatter]
+
+
+def test_the_collectives_of_a_layer_are_part_of_it(build: Build) -> None:
+    def parallel_model(layers: list[int]) -> list[tuple[Any, ...]]:
+        return [*HEAD, *(piece for nth in layers for piece in parallel_layer(nth)), *TAIL]
+
+    whole = build(parallel_model([*range(6)]))
+    for gone in range(6):
+        left = build(parallel_model([n for n in range(6) if n != gone]))
+        pieces = parallel_layer(gone)
+        ns = round(1000 * sum(piece[2] for piece in pieces))
+        (removed,) = changed(list(diff(whole, left).rows))
+        (added,) = changed(list(diff(left, whole).rows))
+        assert (removed.op, removed.change_ns, removed.a_count) == ("6 layers -> 5", -ns, 7)
+        assert (added.op, added.change_ns, added.b_count) == ("5 layers -> 6", ns, 7)
+
+
+def test_a_collective_that_the_other_side_still_does_is_no_part_of_a_layer(
+    build: Build, work: Work
+) -> None:
+    """The layer is gone, but not what it gathered."""
+    gone = 3
+    pieces = [*HEAD, *(piece for nth in range(6) for piece in parallel_layer(nth)), *TAIL]
+    layer_gone = [
+        *HEAD,
+        *(
+            piece
+            for nth in range(6)
+            for piece in parallel_layer(nth)
+            if nth != gone or piece[0] == "c10d::allgather_"
+        ),
+        *TAIL,
+    ]
+    (row,) = changed(work(diff(build(pieces), build(layer_gone))))
+    assert (row.op, row.a_count) == ("6 layers -> 5", 6)

@@ -12,6 +12,7 @@ import numpy as np
 
 from fusetui.analysis.diff.blocks import Block, LaneWork, blocks
 from fusetui.analysis.diff.items import WorkItems
+from fusetui.analysis.diff.periods import launched_on_other_lanes
 from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
 from fusetui.trace.model.arrays import Int64s
 
@@ -24,9 +25,9 @@ COMPARED = 64  # lanes of each side, the largest, whose work is compared to find
 class Lanes(msgspec.Struct, frozen=True, eq=False):
     """Two paired lanes: the items of each, and the aligned pairs, ascending on both sides.
 
-    Items are numbered as in Items. `a` and `b` are without those of `blocks`, which only one side
-    has; `places` are the pairs as places in `a` and `b`. A lane without a partner has nothing on
-    the other side.
+    Items are numbered as in Items. `a` and `b` are without those of blocks, of any lane, that only
+    one side has; `blocks` are those of these lanes, and `places` are the pairs as places in `a` and
+    `b`. A lane without a partner has nothing on the other side.
     """
 
     a: Sequence[int]
@@ -47,20 +48,79 @@ def align(a: WorkItems, b: WorkItems, places: Sequence[Sequence[object]]) -> lis
         for side in places
     ]
     at = [np.where(of.by_kernel, 0, own) for of, own in zip((a, b), at, strict=True)]
-    return [_aligned(a, b, of_a, of_b, at) for of_a, of_b in _partners(a, b)]
+    partners = _partners(a, b)
+    blocks_of = _blocks_of_lanes((a, b), partners)
+    gone = [_gone(side, blocks_of) for side in (0, 1)]
+    aligned = []
+    for (of_a, of_b), own_blocks in zip(partners, blocks_of, strict=True):
+        kept_a = _without(of_a, gone[0])
+        kept_b = _without(of_b, gone[1])
+        pairs = _pairs(a, b, kept_a, kept_b, at)
+        aligned.append(Lanes(a=kept_a, b=kept_b, places=pairs, blocks=own_blocks))
+    return aligned
 
 
-def _aligned(a: WorkItems, b: WorkItems, of_a: range, of_b: range, at: Sequence[Int64s]) -> Lanes:
-    """Without repeated blocks of one side alone, so that none is paired with parts of others."""
-    lanes = [
-        LaneWork(items.by_op[_slice(lane)], items.ns[_slice(lane)], np.array(lane, dtype=np.intp))
-        for items, lane in ((a, of_a), (b, of_b))
-    ]
-    found = blocks(*lanes)
-    gone = [{n for block in found if block.side == side for n in block.items} for side in (0, 1)]
-    kept_a = [item for item in of_a if item not in gone[0]] if gone[0] else of_a
-    kept_b = [item for item in of_b if item not in gone[1]] if gone[1] else of_b
-    return Lanes(kept_a, kept_b, _pairs(a, b, kept_a, kept_b, at), found)
+def _blocks_of_lanes(
+    sides: tuple[WorkItems, WorkItems], partners: Sequence[tuple[range, range]]
+) -> list[list[Block]]:
+    """For each pair of lanes the repeated blocks that only one side has, so that none is paired
+    with parts of others. Those of the largest lanes come first: what they launched on other lanes
+    is part of them, and of no block there."""
+    found: list[list[Block]] = [[] for _ in partners]
+    largest_first = sorted(range(len(partners)), key=lambda n: -sum(map(len, partners[n])))
+    for number in largest_first:
+        gone = [_gone(side, found) for side in (0, 1)]
+        lanes = [_without(partners[number][side], gone[side]) for side in (0, 1)]
+        works = [_lane_work(sides[side], lanes[side]) for side in (0, 1)]
+        for block in blocks(*works):
+            gone = [_gone(side, found) for side in (0, 1)]
+            beside = _beside(sides, partners, block, gone)
+            found[number].append(msgspec.structs.replace(block, beside=beside))
+    return found
+
+
+def _beside(
+    sides: tuple[WorkItems, WorkItems],
+    partners: Sequence[tuple[range, range]],
+    block: Block,
+    gone: Sequence[set[int]],
+) -> tuple[int, ...]:
+    """What was launched with a block on other lanes, if the other side has less of it by as much;
+    `gone` is what is part of other blocks, of A and of B."""
+    own, other = sides[block.side], sides[1 - block.side]
+    launched = {*launched_on_other_lanes(own, block.items)} - gone[block.side]
+    if not launched:
+        return ()
+    found: list[int] = []
+    for lanes in partners:
+        own_lane = _without(lanes[block.side], gone[block.side])
+        other_lane = _without(lanes[1 - block.side], gone[1 - block.side])
+        of_lane = [item for item in own_lane if item in launched]
+        more = Counter(own.by_op[[*own_lane]].tolist())
+        more.subtract(other.by_op[[*other_lane]].tolist())
+        of_block = Counter(own.by_op[of_lane].tolist())
+        keys = {key for key, times in of_block.items() if times <= more[key]}
+        found += [item for item in of_lane if int(own.by_op[item]) in keys]
+    return tuple(sorted(found))
+
+
+def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
+    members = np.array(lane, dtype=np.intp)
+    return LaneWork(keys=items.by_op[members], ns=items.ns[members], items=members)
+
+
+def _gone(side: int, blocks_of: Sequence[Sequence[Block]]) -> set[int]:
+    """The items of a side that are part of blocks."""
+    found: set[int] = set()
+    for own_blocks in blocks_of:
+        for block in own_blocks:
+            if block.side == side:
+                found.update(block.items, block.beside)
+    return found
+
+
+def _without(lane: range, gone: set[int]) -> Sequence[int]:
+    return [item for item in lane if item not in gone] if gone else lane
 
 
 def _pairs(

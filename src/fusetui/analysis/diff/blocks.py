@@ -27,12 +27,14 @@ class LaneWork(msgspec.Struct, frozen=True, eq=False):
 
 class Block(msgspec.Struct, frozen=True):
     """A block of work that occurs `a` times on one side and `b` times on the other; `items` are
-    what the side with more (0 for A, 1 for B) has more, in order."""
+    what the side with more (0 for A, 1 for B) has more, in order, and `beside` what it launched on
+    other lanes for that."""
 
     side: int
     a: int
     b: int
     items: tuple[int, ...]
+    beside: tuple[int, ...] = ()
 
 
 def blocks(a: LaneWork, b: LaneWork) -> list[Block]:

@@ -18,6 +18,7 @@ from fusetui.analysis.diff.model import Accounting, Answer, Diff, DiffSide, Row,
 from fusetui.analysis.diff.notes import notes
 from fusetui.analysis.diff.regions import ProgramPlaces, around, by_region, surplus
 from fusetui.analysis.diff.renamed_dispatch import renamed_labels
+from fusetui.analysis.diff.renamed_work import renamed_at_places
 from fusetui.analysis.diff.rules import group, moved
 from fusetui.analysis.diff.statistics import (
     FEW_ROUNDS,
@@ -89,19 +90,20 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     step = step_change(of_a, of_b, groups)
     once = outlier_steps.once(of_a, of_b, groups)
     of_a, of_b = settled(of_a, of_b, [step for _, step in once if step is not None])
-    renamed_dispatch = renamed_labels(of_a, of_b, evidence.renamed)
+    renamed = renamed_at_places(of_a, of_b, groups, evidence.renamed)
+    renamed_dispatch = renamed_labels(of_a, of_b, renamed)
     rows = (
         *explain.rows(of_a, of_b, groups, programs),
         *outlier_steps.in_parts(
             of_a, of_b, [*outlier_work.rows(of_a, of_b, groups), *(row for row, _ in once)]
         ),
-        *dispatch.rows(of_a, of_b, around(of_a, of_b, groups), renamed_dispatch),
+        *dispatch.rows(of_a, of_b, around(of_a, of_b, aligned), renamed_dispatch),
     )
     on_cpu = not (work_a.gpu or work_b.gpu)
     side_a, side_b = side(of_a, on_cpu), side(of_b, on_cpu)
     devices = other_devices(side_a, side_b)
     sums = accounting(step, side_a, side_b, rows)
-    every_note = notes(of_a, of_b, groups, devices, step, sums, evidence, renamed_dispatch)
+    every_note = notes(of_a, of_b, groups, devices, step, sums, evidence, renamed, renamed_dispatch)
     said = tuple(dict.fromkeys(every_note))
     judged = verdict(step, side_a, side_b)
     if lacking:

@@ -69,12 +69,16 @@ def rows(
     of_a = _by_label(a, None if counts else without[0])
     labeled_b = _by_label(b, None if counts else without[1])
     of_b = {renamed.get(label, label): found for label, found in labeled_b.items()}
+    calls_a = _calls_of_ops(a, without[0])
+    calls_b = {renamed.get(label, label): n for label, n in _calls_of_ops(b, without[1]).items()}
     equal: dict[str, Pair] = {}
     changed: list[Row] = []
     for label in dict.fromkeys([*of_a, *of_b]):
         pair = of_a.get(label), of_b.get(label)
         if len({found.per_step if found else 0 for found in pair}) == 1:
             equal[label] = pair
+        elif not counts and _is_called_as_often(label, calls_a, calls_b):
+            continue  # on one side it launches by itself what an op inside it launches on the other
         else:
             before, after = (found.share if found else RowShare() for found in pair)
             both = before.count and after.count
@@ -84,6 +88,31 @@ def rows(
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
     changed += [row for label, pair in equal.items() for row in _once(a, b, label, pair)]
     return changed + (_rest([*equal.values()]) if counts else [])
+
+
+def _calls_of_ops(of: WorkItems, without: Flags) -> dict[str, int]:
+    """By label, how often a median step calls each op, whether it launches work or not."""
+    trace, windows = of.trace, of.work.windows
+    if not len(windows):
+        return {}
+    rows = trace.rows_of(Role.OP)
+    rows = rows[~without[rows]]
+    step = windows.index_of(trace.start[rows])
+    rows, step = rows[step >= 0], step[step >= 0]
+    label_of_name = [dispatch_name(name) for name in trace.names]
+    number_of = {label: n for n, label in enumerate(dict.fromkeys(label_of_name))}
+    number_of_name = np.array([number_of[label] for label in label_of_name], dtype=np.intp)
+    groups = grouped(number_of_name[trace.name[rows]], rows)
+    labels = list(number_of)
+    found = {}
+    for n, key in enumerate(groups.keys.tolist()):
+        per_step = np.bincount(step[groups.places(n)], minlength=len(windows))
+        found[labels[key]] = int(median(per_step))
+    return found
+
+
+def _is_called_as_often(label: str, calls_a: Mapping[str, int], calls_b: Mapping[str, int]) -> bool:
+    return calls_a.get(label, 0) == calls_b.get(label, 0) > 0
 
 
 def _once(a: WorkItems, b: WorkItems, label: str, pair: Pair) -> list[Row]:

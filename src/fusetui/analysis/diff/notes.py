@@ -34,10 +34,11 @@ def notes(
     step: StepChange,
     sums: Accounting,
     evidence: Evidence,
+    renamed: Sequence[RenamedOp],
     renamed_dispatch: Mapping[str, str],
 ) -> list[str]:
     """Sentences for a person, the most important first; `devices` are those of `other_devices`,
-    `renamed_dispatch` is what `renamed_labels` returns."""
+    `renamed` is what `renamed_at_places` returns, `renamed_dispatch` what `renamed_labels` does."""
     origins = [note_of(items.trace) for items in (a, b)]  # of what is not a recording
     found = [
         _ranks(a.trace, b.trace),
@@ -45,8 +46,8 @@ def notes(
         f"devices differ: {printable(devices)}" if devices else "",
         _changed("PyTorch versions differ", _torch(a.trace), _torch(b.trace)),
         _changed("runtime versions differ", _runtime(a.trace), _runtime(b.trace)),
-        _renamed(evidence.renamed),
-        _renamed_dispatch(renamed_dispatch, evidence.renamed),
+        _renamed(renamed),
+        _renamed_dispatch(renamed_dispatch, renamed),
         *_streams(a, evidence.streams_a),
         *_streams(b, evidence.streams_b),
         *_graphs(a, b, groups),
@@ -68,9 +69,11 @@ def _renamed(renamed: Sequence[RenamedOp]) -> str:
     if not renamed:
         return ""
     kernels = plural(sum(one.kernels for one in renamed), "kernel")
-    ops = "an op was renamed" if len(renamed) == 1 else f"{count(len(renamed))} ops were renamed"
+    ops = f"{count(len(renamed))} ops were renamed, which launch"
+    if len(renamed) == 1:
+        ops = "an op was renamed, which launches"
     named = _first_of([(one.before, one.after) for one in renamed])
-    return f"{ops}, which launch the same {kernels}: {named}"
+    return f"{ops} the same {kernels}: {named}"
 
 
 def _renamed_dispatch(labels: Mapping[str, str], of_work: Sequence[RenamedOp]) -> str:

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.align import Lanes
-from fusetui.analysis.diff.blocks import Block, runs
+from fusetui.analysis.diff.blocks import Block
 from fusetui.analysis.diff.groups import WorkGroup, joined
 from fusetui.analysis.diff.items import WorkItems, ancestors
 from fusetui.analysis.diff.names import work_class
+from fusetui.analysis.diff.periods import mark_periods
 from fusetui.analysis.diff.sequences import closest, is_feasible
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kinds import kinds_of
@@ -238,7 +239,8 @@ def surplus(a: WorkItems, b: WorkItems, aligned: Sequence[Lanes]) -> list[WorkGr
 
 
 def _group(items: WorkItems, found: Sequence[Block]) -> WorkGroup:
-    first, members = found[0], tuple(sorted(item for block in found for item in block.items))
+    first = found[0]
+    members = tuple(sorted(item for block in found for item in (*block.items, *block.beside)))
     more = abs(first.a - first.b)
     layers = any(_attentions(items, block) == more for block in found)
     word = "layer" if layers else "repeated block"
@@ -257,32 +259,11 @@ def _attentions(items: WorkItems, block: Block) -> int:
     return starts or kinds.count("softmax")
 
 
-def around(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> tuple[Flags, Flags]:
+def around(a: WorkItems, b: WorkItems, aligned: Sequence[Lanes]) -> tuple[Flags, Flags]:
     """Per row of each trace: whether the CPU did it for such a block, in any step alike."""
-    found = [np.zeros(len(items.trace), dtype=np.bool_) for items in (a, b)]
-    for group in groups:
-        side, items = (0, a) if group.a else (1, b)
-        members = np.array(group.a or group.b if group.named else (), dtype=np.intp)
-        for first, last in runs(members):
-            # One period of what the CPU does: from the first piece of a block to the first of the
-            # next one or, where other work follows, from after the last piece of the block before
-            # it to its last (1: what is between begins after both launches).
-            after = last + 1 < len(items) and items.by_op[last + 1] == items.by_op[first]
-            bounds = (first, last + 1, 0) if after or not first else (first - 1, last, 1)
-            for step in items.alike.tolist():
-                _mark(found[side], items, *bounds, step)
-    return found[0], found[1]
-
-
-def _mark(flags: Flags, items: WorkItems, first: int, last: int, later: int, step: int) -> None:
-    """What began on the thread of the launches of two items between them."""
-    trace, work = items.trace, items.work
-    launch = trace.launch[work.row[work.of_window(step)]]
-    if last >= len(launch) or min(launch[first], launch[last]) < 0:
-        return
-    begin, end = trace.start[launch[first]] + later, trace.start[launch[last]] + later
-    lane = trace.track_of(int(launch[first]))
-    for track in trace.tracks:
-        if (track.pid, track.tid) == (lane.pid, lane.tid):
-            starts = trace.start[track.rows]
-            flags[track.rows] |= (starts >= begin) & (starts < end)
+    sides = (a, b)
+    found = (np.zeros(len(a.trace), dtype=np.bool_), np.zeros(len(b.trace), dtype=np.bool_))
+    for lanes in aligned:
+        for block in lanes.blocks:
+            mark_periods(found[block.side], sides[block.side], block.items)
+    return found
