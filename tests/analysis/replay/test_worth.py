@@ -370,4 +370,4 @@ def test_nothing_costs_time(path: Any) -> None:
     for one in found.findings:
         assert (one.worth_ns or 0) >= 0
         if one.worth_ns and one.worth_ns * len(steps) > 1.001 * (one.at_stake_ns or 0):
-            assert one.rule in ("host-bound", "allocation")
+            assert one.rule in ("host-bound", "allocation", "drained-by-sync")
