@@ -71,7 +71,7 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
             at_stake_ns=waited,
             rows=facts.heaviest(rows),
             remedy=remedy,
-            wanted=None if has_workers else "loader",
+            wanted=None if were_ready else "loader",
             why_likely=why_likely(facts),
         )
 
