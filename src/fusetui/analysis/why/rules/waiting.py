@@ -208,6 +208,9 @@ LEAD = 3  # launches in the queue; from this many on, the CPU is ahead again
 def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     device, late = facts.idle.device, facts.late.sum(axis=0)
     call = running(facts.trace, facts.accounts.threads, facts.idle.launch, facts.idle.begin)
+    starts = np.where(call >= 0, facts.trace.start[call], facts.begin_ns)
+    is_warm_up = (call >= 0) & (facts.warming.place_of(starts) >= 0)
+    call = np.where(is_warm_up, -1, call)  # of the search for algorithms, or of a cold first step
     marks = np.where(call >= 0, 2, np.where(_ahead_before(facts), 1, 0))
     last = np.maximum.accumulate(np.where(marks > 0, np.arange(len(marks)), -1))
     behind = (last >= device.searchsorted(device)) & (marks[last] == 2)  # on the same device
