@@ -23,6 +23,7 @@ from fusetui.trace.model.arrays import Flags
 DOMINATES = 0.5
 """Of the effective time of all kernels. From half of it on, no other kernel matters more, and all
 others together matter no more; below it, kernels that are known limit the time."""
+LEAST_NS = 1_000_000  # of such a kernel in all; less is no work to look at by itself
 
 OF_LIBRARY = late(
     r"at::|c10::|cub::|thrust::|cutlass|cute::|cudnn|cublas|cufft|curand|cusparse|nccl|flash"
@@ -39,7 +40,7 @@ FEWEST_THREADS = 64
 @Rule(
     needs=("launch configurations", "input shapes"),
     remedy="Compare it with the operation of the library that does the same.",
-    thresholds={"dominates": DOMINATES},
+    thresholds={"dominates": DOMINATES, "least_ns": LEAST_NS},
     of_kernels=True,
 )
 def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
@@ -55,7 +56,7 @@ def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
     longest = own & (names == name)
     taken_ns = kernels.ns(longest)
     all_ns = kernels.ns(kernels.is_kernel)
-    if taken_ns < DOMINATES * all_ns or not taken_ns:
+    if taken_ns < max(LEAST_NS, DOMINATES * all_ns):
         return
     launches = int(longest.sum())
     is_bounded = bool((kernels.bounded.bound_ns[longest] >= 0).any())
