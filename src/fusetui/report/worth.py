@@ -71,9 +71,10 @@ def worth_part(found: Why, one: Finding) -> str:
     """`worth 402 ms of the step (33 %)`, of a finding that has one."""
     if some := one.worth_steps:
         together = " together" if some.steps > 1 else ""
+        others = "most others" if 2 * some.steps < some.of else "the median step"
         return (
             f"worth {duration(some.saved_ns)}{together} in {count(some.steps)} of "
-            f"{plural(some.of, 'step')}, and nothing in most others"
+            f"{plural(some.of, 'step')}, and nothing in {others}"
         )
     if (figure := worth_figure(one)) == ZERO:
         return "worth nothing: other work limits the time"
