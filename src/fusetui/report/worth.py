@@ -15,12 +15,18 @@ from fusetui.analysis.why.model import (
     steps_tell,
     totals,
 )
-from fusetui.text.figures import duration, percent, several
+from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.trace.model.ids import device_label
 
 MORE = 1.5  # times what is at stake
 ZERO = "nothing"
 NEARLY = 0.01  # of what the headline tells: as much
+CONDITIONS = {
+    "own_time": " if the CPU took no time between its calls",
+    "one_worker": " if one worker process loaded the batches ahead, each as fast as now",
+    "no_batch_waits": " if the workers had every batch ready in time",
+}
+"""What a worth assumes."""
 WITHOUT = {
     "no_change": "What it is worth is unknown: what would mend it cannot be replayed.",
     "warm_up": "What it is worth is unknown: it happens once.",
@@ -52,20 +58,25 @@ def worth_text(found: Why, one: Finding) -> str:
     steps = len(found.steps) if found.worth_of == "step" else 1
     ns = duration(one.at_stake_ns)
     stake = f"At stake {ns}{' in all' if steps > 1 else ''}"
-    if one.worth_ns is None:
+    if one.worth_ns is None and one.worth_steps is None:
         is_told = any(f" {ns}{end}" in f" {one.text}" for end in " .,;:")
         why = WITHOUT.get(one.worth_note or "", "")
         return f"{part}{'' if is_told else f'{stake}. '}{why}".rstrip()
-    more = one.worth_note == "own_time" and one.worth_ns * steps > MORE * one.at_stake_ns
+    more = one.worth_note == "own_time" and (one.worth_ns or 0) * steps > MORE * one.at_stake_ns
     why = ", as what else it does would then run beside the GPU" if more else ""
     return f"{part}{stake}, {worth_part(found, one)}{why}."
 
 
 def worth_part(found: Why, one: Finding) -> str:
     """`worth 402 ms of the step (33 %)`, of a finding that has one."""
+    if some := one.worth_steps:
+        together = " together" if some.steps > 1 else ""
+        others = "most others" if 2 * some.steps < some.of else "the median step"
+        return (
+            f"worth {duration(some.saved_ns)}{together} in {count(some.steps)} of "
+            f"{plural(some.of, 'step')}, and nothing in {others}"
+        )
     if (figure := worth_figure(one)) == ZERO:
-        if one.worth_note == "some_steps":
-            return "worth nothing to the median step"
         return "worth nothing: other work limits the time"
     # What it is of, by its length unless the headline tells just that.
     before, is_step, tells = found.worth_before_ns or 0, found.worth_of == "step", steps_tell(found)
@@ -76,11 +87,13 @@ def worth_part(found: Why, one: Finding) -> str:
         # The headline's is from begin to end; of the only step no other ended before.
         ends = " from end to end" if tells and len(found.steps) > 1 else ""
         whole = (
-            f"of a step of {length}{ends}" if is_step else f"of the {length} that CPU and GPU take"
+            f"of a step of {length}{ends}"
+            if is_step
+            else f"of the {length} from the first to the last GPU event"
         )
-    most = "at most " if one.worth_note == "at_most" else ""
-    own = " if the CPU took no time between its calls" if one.worth_note == "own_time" else ""
-    return f"worth {most}{figure} {whole} ({percent(one.worth_share or 0.0, 1)}){own}"
+    most = "at most " if one.worth_note in ("at_most", "no_batch_waits") else ""
+    condition = CONDITIONS.get(one.worth_note or "", "")
+    return f"worth {most}{figure} {whole} ({percent(one.worth_share or 0.0, 1)}){condition}"
 
 
 def doubt(

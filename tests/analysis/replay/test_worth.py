@@ -17,7 +17,16 @@ from fusetui.analysis.replay.whatif import told_steps
 from fusetui.analysis.replay.whatif import whatif as whatif_of
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
-from fusetui.analysis.why.model import Finding, Hurried, Shorter, Unawaited, Unmade, Wanted, Why
+from fusetui.analysis.why.model import (
+    Finding,
+    Hurried,
+    Shorter,
+    SomeSteps,
+    Unawaited,
+    Unmade,
+    Wanted,
+    Why,
+)
 from fusetui.analysis.why.selection import Selection
 from fusetui.report.why import why_markdown, why_text
 from fusetui.report.worth import replayed_text, worth_text
@@ -192,8 +201,67 @@ def test_a_step_that_the_headline_does_not_tell_is_named(
 def test_what_is_saved_in_some_steps_only(trace_of: TraceOf) -> None:
     trace = trace_of(stepped(100, 100, 100, 100, names="kkkr"))
     found = said(trace, (finding(), shorter(10, "r")(trace)))
-    assert found.findings[0].worth_note == "some_steps"
-    assert "worth nothing to the median step." in worth_text(found, found.findings[0])
+    (one,) = found.findings
+    assert (one.worth_note, one.worth_ns, one.worth_share) == ("some_steps", None, None)
+    assert one.worth_steps == SomeSteps(steps=1, of=3, saved_ns=10_000)
+    assert worth_text(found, one) == (
+        "At stake 1 us in all, worth 10 us in 1 of 3 steps, and nothing in most others."
+    )
+
+
+def test_a_phase_of_few_steps_is_no_gain_of_the_median_step(trace_of: TraceOf) -> None:
+    """Five steps of 300, three of 100 (validation) and one of 200, after the first. A change of one
+    step of 300 moves the median from 300 to 200, which is the gain of no step."""
+    lasts = (300, 300, 100, 300, 100, 300, 200, 300, 100, 300)
+    trace = trace_of(stepped(*lasts, names="kkvkvrkkvk"))
+    found = said(
+        trace, (finding(), shorter(45, "r")(trace)), (finding("v"), shorter(9, "v")(trace))
+    )
+    in_one, in_three = sorted(found.findings, key=lambda one: one.rule)
+    assert in_one.worth_steps == SomeSteps(steps=1, of=9, saved_ns=45_000)
+    assert in_three.worth_steps == SomeSteps(steps=3, of=9, saved_ns=27_000)
+    assert "worth 27 us together in 3 of 9 steps" in worth_text(found, in_three)
+
+
+def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(trace_of: TraceOf) -> None:
+    """The program starts for 2.4 s before the first of kernels that take 250 us."""
+    start = host("import torch", 0, 2_400_000)
+    events = [event | {"ts": event["ts"] + 2_500_000} for event in gpu_bound()]
+    trace = trace_of([start, *events])
+    found = said(trace, (finding(), shorter(10)(trace)))
+    (one,) = found.findings
+    assert found.worth_before_ns == 250_000
+    assert (one.worth_ns, one.worth_share) == (50_000, 0.2)
+    assert worth_text(found, one) == "At stake 1 us, worth 50 us of the span (20 %)."
+
+
+@pytest.mark.parametrize(
+    ("kind", "note", "text"),
+    [
+        ("SingleProcess", "one_worker", "if one worker process loaded the batches ahead"),
+        ("MultiProcessing", "no_batch_waits", "if the workers had every batch ready in time"),
+    ],
+)
+def test_the_worth_of_loading_says_what_it_assumes(
+    trace_of: TraceOf, kind: str, note: str, text: str
+) -> None:
+    """Three steps of 200, of which a batch takes 100 to 120, and a kernel 50."""
+    events: list[Event] = []
+    name = f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__"
+    for number, lasts in enumerate((100, 110, 120)):
+        begin = 200 * number
+        events += [step(number, begin, 200), host(name, begin + 1, lasts, "user_annotation")]
+        events += launched(begin + 130, begin + 135, 50, 2 * number + 1)
+        events += [call("cudaStreamSynchronize", begin + 140, 50, 2 * number + 2)]
+    trace = trace_of(events)
+    loading = finding("data-loading", at_stake_ns=330_000)
+    found = said(trace, (loading, "loader"))
+    (one,) = found.findings
+    assert one.worth_note == note
+    assert text in worth_text(found, one)
+    if kind == "MultiProcessing":
+        assert "worth at most" in worth_text(found, one)
+        assert one.worth_ns == whatif_of(trace, ["loader"]).saved_ns
 
 
 def late() -> list[Event]:
@@ -307,13 +375,16 @@ def test_together(trace_of: TraceOf) -> None:
     assert found.together is not None
     assert (found.together.findings, found.together.saved_ns) == (2, 150_000)
     assert replayed_text(found) == (
-        "With the first 2 findings mended, the span of 255 us would take 105 us."
+        "With the first 2 findings mended, the span of 250 us would take 100 us."
     )
 
 
 def test_what_is_worth_nothing(trace_of: TraceOf) -> None:
-    trace = trace_of([*host_bound(), host("aten::add", 100, 200)])
-    found = said(trace, (finding(), shorter(3)(trace)))
+    """Kernels that are followed by others, which the host launches no earlier."""
+    trace = trace_of(host_bound())
+    followed = named(trace, "k")[:-1]
+    shortened = Shorter(followed, np.full(len(followed), 3_000))
+    found = said(trace, (finding(), shortened))
     assert worth_text(found, found.findings[0]) == (
         "At stake 1 us, worth nothing: other work limits the time."
     )
@@ -370,4 +441,4 @@ def test_nothing_costs_time(path: Any) -> None:
     for one in found.findings:
         assert (one.worth_ns or 0) >= 0
         if one.worth_ns and one.worth_ns * len(steps) > 1.001 * (one.at_stake_ns or 0):
-            assert one.rule in ("host-bound", "allocation")
+            assert one.rule in ("host-bound", "allocation", "drained-by-sync")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.analysis.questions.loaders import worker_rows
 from fusetui.analysis.replay.apply import MAKERS, Draft
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange, parse_change
@@ -32,6 +33,7 @@ from fusetui.analysis.why.model import (
     Finding,
     Hurried,
     Shorter,
+    SomeSteps,
     Together,
     Unawaited,
     Unmade,
@@ -68,12 +70,14 @@ def with_worth(
         findings = (replace(f, worth_note=missing if w and missing else n) for f, w, n in every)
         return replace(found, findings=tuple(findings))
     graph = once(trace, graph_of)
+    has_workers = len(worker_rows(trace)) > 0
     before = _told(trace, graph, graph.recorded, graph.recorded, by)
     told, unknown = list[Finding](), [one.residual_share for one in residuals_of(trace)]
     for finding, change, note in zip(found.findings, wanted, notes, strict=True):
         after = _after(trace, graph, [change], by) if change is not None else note
         if isinstance(after, Then):
-            told.append(_with(trace, finding, note, before, after))
+            own_note = _loader_note(has_workers) if change == LOADED else note
+            told.append(_with(trace, finding, own_note, before, after))
             unknown.append(after.unknown)
         else:
             told.append(replace(finding, worth_note=after))
@@ -81,7 +85,7 @@ def with_worth(
     whole_ns = median(before.lengths)
     counts = max(steps, 1), max(len(found.devices), 1)
     order = sorted(range(len(told)), key=lambda n: _rank(told[n], *counts, whole_ns))
-    first = [wanted[n] for n in order if told[n].worth_ns is not None][:together]
+    first = [wanted[n] for n in order if _is_replayed(told[n])][:together]
     both, made = _after(trace, graph, first, by) if first else None, None
     if isinstance(both, Then):
         unknown.append(both.unknown)
@@ -110,10 +114,45 @@ def _told(trace: Trace, graph: Graph, times: Times, late: Times, by: str | None)
     """`late`: the times if batches come as late as the recording allows."""
     places, route = told_steps(trace, by), route_to(graph, times)
     return Then(
-        lengths=lengths_of(trace, graph, times, by)[places],
-        latest=lengths_of(trace, graph, late, by)[places],
+        lengths=_lengths(trace, graph, times, by)[places],
+        latest=_lengths(trace, graph, late, by)[places],
         unknown=route.unknown_share,
         is_late=late_share(graph, route) > LITTLE,
+    )
+
+
+def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
+    """Of each step; without steps from the first start to the last end of GPU events: what the
+    program does before and after that is no part of a GPU's span."""
+    if len(steps_of(trace, by)):
+        return lengths_of(trace, graph, times, by)
+    items = graph.nodes(Node.ITEM)
+    items = items[~graph.gone[items]]
+    if not len(items):
+        return lengths_of(trace, graph, times, by)
+    return np.array([times.end[items].max() - times.begin[items].min()])
+
+
+LOADED = "loader"
+"""The change of data-loading."""
+
+
+def _loader_note(has_workers: bool) -> WorthNote:
+    """What the change assumes: see docs/whatif.md."""
+    return "no_batch_waits" if has_workers else "one_worker"
+
+
+def _is_replayed(finding: Finding) -> bool:
+    return finding.worth_ns is not None or finding.worth_steps is not None
+
+
+def _some_steps(before: Then, then: Then) -> SomeSteps:
+    gains = before.lengths - then.lengths
+    gaining = gains * NOTHING > before.lengths
+    return SomeSteps(
+        steps=int(np.count_nonzero(gaining)),
+        of=len(gains),
+        saved_ns=int(gains[gaining].sum()),
     )
 
 
@@ -122,11 +161,15 @@ def _with(
 ) -> Finding:
     whole, mean = median(before.lengths), int((before.lengths - then.lengths).mean())
     saved = max(0, whole - median(then.lengths))
-    if saved * NOTHING <= whole:
+    some = _some_steps(before, then)
+    saves_in_few = 0 < 2 * some.steps < some.of
+    if saved * NOTHING <= whole or saves_in_few:
         unsaid = before.is_late or then.is_late or events_unknown(trace)
         if unsaid or then.unknown > min(DOUBTFUL, before.unknown + 1 / NOTHING):
             return replace(finding, worth_note="limit_unknown")
-        note = "some_steps" if mean * NOTHING > whole else note
+        if some.steps and mean * NOTHING > whole:
+            return replace(finding, worth_note="some_steps", worth_steps=some)
+        saved = 0 if saves_in_few else saved  # else it is that of another phase
     elif note == "at_most" and not is_certain(trace, before.unknown, then.unknown):
         note = None
     if note is None and differs(median(then.lengths), median(then.latest)):
@@ -148,6 +191,12 @@ def _rank(finding: Finding, steps: int, devices: int, whole_ns: int) -> tuple[in
         return RANK_OF_NOTES, 0, 0
     if finding.negligible:
         return RANK_OF_NEGLIGIBLE, 0, -finding.at_stake_ns
+    if finding.worth_steps is not None:
+        return (
+            RANK_OF_GAINS,
+            -(finding.worth_steps.saved_ns // finding.worth_steps.of),
+            -finding.at_stake_ns,
+        )
     if finding.worth_ns is None:
         return RANK_OF_GAINS, -bound_ns, -finding.at_stake_ns
     if (finding.worth_share or 0.0) * NOTHING <= 1:

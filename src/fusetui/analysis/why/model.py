@@ -21,6 +21,8 @@ WorthNote = Literal[
     "at_most",  # it cannot save more: the change is a bound, and nothing was inferred; or when
     # workers of a data loader have their batches ready after it is not known
     "own_time",  # if the threads that launch took no time between their calls
+    "one_worker",  # if one worker loads the batches ahead, each in the time that it takes now
+    "no_batch_waits",  # at most: if the thread waited for no batch of the workers that there are
     "no_change",  # what would mend it is no change of recorded work
     "warm_up",  # it happens once, however many steps there are
     "note",  # no time is at stake
@@ -29,7 +31,7 @@ WorthNote = Literal[
     "no_waits",  # of the calls only those that launch were recorded
     "unclear",  # too little of what follows from the change is
     "limit_unknown",  # it saves nothing in the replay, and what limits the time then is not known
-    "some_steps",  # it saves nothing in the median step, but in others
+    "some_steps",  # it saves nothing in most steps, or in the median one, but in others
     "part",  # a part of the trace was asked about
     "large",  # replaying all findings of this trace takes long: --worth does it
     "left_out",  # no replay was asked for
@@ -161,6 +163,14 @@ class DeviceResidual(msgspec.Struct, frozen=True):
     residual_share: float
 
 
+class SomeSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """What a change saves that saves nothing in most steps: a phase that few of them have."""
+
+    steps: int  # that become shorter
+    of: int  # all that count
+    saved_ns: int  # of these steps together
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A claim with its evidence."""
 
@@ -177,6 +187,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     worth_ns: int | None = None  # of a step, else of the span, saved by a replay with its change
     worth_share: float | None = None
     worth_note: WorthNote | None = "left_out"
+    worth_steps: SomeSteps | None = None  # instead of these, with the note some_steps
     negligible: bool = False  # its upper bound is below NEGLIGIBLE_SHARE of the time
 
 

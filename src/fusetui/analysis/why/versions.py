@@ -18,15 +18,20 @@ TORCH_2: Final[Version] = (2, 0)
 UNKNOWN: Final[Version] = (0, 0)
 
 SINCE: Final[dict[str, Version]] = {
+    # pytorch.org/docs/1.12 documents it; whether 1.11 lacks it could not be checked.
     "torch.set_float32_matmul_precision": (1, 12),
     "torch.compile": TORCH_2,
     "torch.nn.functional.scaled_dot_product_attention": TORCH_2,
-    "fused=True": TORCH_2,
+    "fused=True": TORCH_2,  # not verified
+    # The release notes of 2.2 call it new (beta); earlier pages call it a prototype, of an unknown
+    # version: not verified.
     "TORCH_LOGS": (2, 1),
-    "expandable_segments": (2, 1),
-    "torch.nn.attention.sdpa_kernel": (2, 3),
+    "expandable_segments": (2, 1),  # not verified
+    "torch.nn.attention.sdpa_kernel": (2, 3),  # pytorch.org/docs/2.3 documents it
+    # github.com/meta-pytorch/tnt/issues/751 and github.com/ultralytics/ultralytics/issues/14677:
+    # torch 2.2.1 and 2.1.0 lack it.
     "torch.amp.GradScaler": (2, 3),
-    "torch.utils.checkpoint.create_selective_checkpoint_contexts": (2, 4),
+    "torch.utils.checkpoint.create_selective_checkpoint_contexts": (2, 4),  # not verified
 }
 """What remedies name, and the first version of torch that has it."""
 

@@ -43,6 +43,7 @@ class Once(msgspec.Struct, frozen=True, eq=False):
     rows: Rows  # none for the first step
     start: Int64s
     end: Int64s
+    with_waits: bool = False  # whether waiting for the device is part of it
 
 
 class StepIntervals(msgspec.Struct, frozen=True, eq=False):
@@ -150,7 +151,9 @@ def warm_up(
     waits = union(trace.start[waiting], trace.end[waiting])
     for part in _parts(trace, kinds, spans, compiling):
         own = launching[trace.track[part.rows]]
-        cover = without(union(part.start[own], part.end[own]), waits)
+        cover = union(part.start[own], part.end[own])
+        if not part.with_waits:
+            cover = without(cover, waits)
         found.append((part, without(cover, before)))
         before = joined(before, cover)
     if slow_first_step(spans, times):
@@ -162,6 +165,11 @@ def warm_up(
 
 def _parts(trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows) -> Iterator[Once]:
     yield captures(trace)
+    searches = algorithm_searches(trace)
+    searches = searches[~_recurring_searches(trace, spans, searches)]
+    yield msgspec.structs.replace(
+        _part(trace, "the search for algorithms of convolutions", searches), with_waits=True
+    )
     if len(spans) > 1:
         yield _part(trace, "compilation", compiling[trace.start[compiling] < spans.start[1]])
     yield _part(trace, "first launches of kernels", _first_launches(trace))
@@ -171,6 +179,55 @@ def _parts(trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows)
     calls = calls[(trace.dur[calls] > LONG_NS) & trace.matching(calls, ONCE.search)]
     yield _part(trace, "calls that set something up", calls[~recurring(trace, spans, calls)])
     yield _part(trace, "first calls of ops", _first_ops(trace))
+
+
+CONVOLUTIONS = late(r"(?:cudnn|miopen)_convolution|aten::convolution_backward|ConvolutionBackward")
+"""Ops that call cuDNN or MIOpen for one convolution, or for its gradients."""
+EVENT_WAITS = late(r"\A(?:cuda|hip)EventSynchronize\Z")
+MIN_TRIES = 3  # algorithms that are measured, and different kernels that they launch
+
+
+def algorithm_searches(trace: Trace) -> Rows:
+    """Convolutions in which the library measures algorithms (torch.backends.cudnn.benchmark): its
+    thread waits for an event MIN_TRIES times or more, each time after it launched something since
+    the wait before, and launches as many different kernels. An op that runs one algorithm waits for
+    no event."""
+    ops = trace.rows_named(CONVOLUTIONS.search, Role.OP, Role.ANNOTATION)
+    waits = trace.rows_named(EVENT_WAITS.search, Role.CALL)
+    if not len(ops) or not len(waits):
+        return ops[:0]
+    kernels = trace.rows_of(Role.KERNEL)
+    kernels = kernels[trace.launch[kernels] >= 0]
+    kernels = kernels[np.argsort(trace.start[trace.launch[kernels]], kind="stable")]
+    launched_at = trace.start[trace.launch[kernels]]
+    launching = trace.thread_of_track[trace.track[trace.launch[kernels]]]
+    waits = waits[np.argsort(trace.start[waits], kind="stable")]
+    waiting = trace.thread_of_track[trace.track[waits]]
+    waited_at = trace.start[waits]
+    found = np.zeros(len(ops), dtype=np.bool_)
+    for number, op in enumerate(ops.tolist()):
+        edges = trace.start[op], trace.end[op]
+        thread = trace.thread_of_track[trace.track[op]]
+        first, last = np.searchsorted(waited_at, edges)
+        tries = waited_at[first:last][waiting[first:last] == thread]
+        if len(tries) < MIN_TRIES:
+            continue
+        first, last = np.searchsorted(launched_at, edges)
+        own = launching[first:last] == thread
+        launches = launched_at[first:last][own]
+        before_each = np.diff(np.searchsorted(launches, tries), prepend=0)
+        names = distinct(trace.name[kernels[first:last][own]])
+        found[number] = np.count_nonzero(before_each) >= MIN_TRIES and len(names) >= MIN_TRIES
+    return ops[found]
+
+
+def _recurring_searches(trace: Trace, spans: Steps, searches: Rows) -> Flags:
+    """Those after the first step, where inputs keep changing their shapes; without steps none: the
+    library keeps what it found for a shape."""
+    if len(spans) < 2:
+        return np.zeros(len(searches), dtype=np.bool_)
+    found: Flags = trace.start[searches] >= spans.start[1]
+    return found
 
 
 def _part(trace: Trace, what: str, rows: Rows) -> Once:

@@ -184,6 +184,13 @@ def blocks_of_each(trace: Trace, found: Jobs) -> Int64s:
     return np.where(in_threads, *(table[found.launches.number] for table in tables[::-1]))
 
 
+def launch_of(found: Jobs, row: int) -> dict[str, Any]:
+    """The launch configuration of a kernel by its keys, see LAUNCH; empty if it is not known."""
+    place = int(np.searchsorted(found.rows, row))
+    is_there = place < len(found.rows) and found.rows[place] == row
+    return _args(LAUNCH, found.launches, int(found.launches.number[place]) if is_there else -1)
+
+
 def _args(names: tuple[str, ...], found: Arguments, number: int) -> dict[str, Any]:
     if number < 0:
         return {}

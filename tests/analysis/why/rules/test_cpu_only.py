@@ -256,3 +256,22 @@ def test_calls_in_which_counters_are_measured_are_silent(found: Ask, event: Make
     assert len(found("cpu-hot", [event("aten::mm", 0, 10), launch])) == 1
     (hot,) = found("cpu-hot", [event("aten::mm", 0, 40), launch, counters])
     assert hot.text.startswith("aten::mm takes")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<built-in method _record_function_enter_new of pybind11_builtins object at 0x7f>",
+        "torch/autograd/profiler.py(806): __exit__",
+        "torch/profiler/profiler.py(912): _transit_action",
+    ],
+)
+def test_functions_of_the_profiler_are_no_hot_spot(found: Ask, event: Make, name: str) -> None:
+    """They take longest, but the program does not pay for them without the profiler."""
+    recording = event(name, 0, 100, cat="python_function")
+    work = event("a.py(3): work", 100, 60, cat="python_function")
+    op = event("aten::mm", 160, 40)
+    texts = [one.text for one in found("cpu-hot", [recording, work, op])]
+    assert len(texts) == 2
+    assert texts[0].startswith("work (a.py:3) takes 60 us")
+    assert texts[1].startswith("aten::mm takes 40 us")

@@ -7,6 +7,10 @@ from typing import Any
 
 import pytest
 
+from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.rules import findings_of
+
 from .conftest import Ask
 
 Make = Callable[..., Any]
@@ -56,6 +60,22 @@ def test_more_workers_are_no_advice_where_batches_were_ready(
     (finding,) = found("data-loading", events)
     assert finding.try_ is not None
     assert finding.try_.startswith(first)
+
+
+@pytest.mark.parametrize(("lasted", "wanted"), [((70, 72, 75), None), ((70, 700, 900), "loader")])
+def test_where_workers_load_the_change_is_that_of_whatif(
+    trace_of: Make, event: Make, launched: Make, lasted: tuple[int, ...], wanted: str | None
+) -> None:
+    """Unless the batches were ready: then no faster loading helps."""
+    name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    events = launched(1, 0, 5)
+    for number, duration in enumerate(lasted):
+        begin = 20 + 1000 * number
+        events.append(event(name, begin, duration, cat="user_annotation"))
+        events += launched(2 + number, begin + duration + 1, begin + duration + 5)
+    answers = findings_of(Facts(Accounts(trace_of(events))))
+    changes = dict(zip((one.rule for one in answers.findings), answers.wanted, strict=True))
+    assert changes["data-loading"] == wanted
 
 
 def test_the_loader_itself_is_not_named(found: Ask, event: Make, launched: Make) -> None:

@@ -38,6 +38,58 @@ def test_no_more_is_lost_than_was_waited(found: Ask, event: Make, launched: Make
     assert "the GPU then waits 93 us for launches" in finding.text
 
 
+def test_what_one_wait_does_not_need_is_left_for_the_next(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """The first wait, of 97 us, loses 20 us; the second one, of 20 us, loses 93 us. Without both,
+    the CPU is 117 us ahead, and the GPU waits for neither: whichever of them waits longer."""
+    events = [
+        *launched(1, 0, 5, dur=100),
+        event("cudaStreamSynchronize", 10, 97, cat="cuda_runtime"),
+        *launched(2, 127, 132, dur=100),
+        event("cudaStreamSynchronize", 214, 20, cat="cuda_runtime"),
+        *launched(3, 327, 332),
+    ]
+    (finding,) = found("drained-by-sync", events)
+    assert "2 times" in finding.text
+    assert "the GPU then waits 113 us for launches" in finding.text
+    assert finding.at_stake_ns == 20_000 + 93_000
+
+
+def test_a_wait_is_left_for_no_loss_before_it(found: Ask, event: Make, launched: Make) -> None:
+    """The same the other way round: of the 93 us after the wait of 20 us, 73 us stay."""
+    events = [
+        *launched(1, 0, 5, dur=100),
+        event("cudaStreamSynchronize", 87, 20, cat="cuda_runtime"),
+        *launched(2, 200, 205, dur=100),
+        event("cudaStreamSynchronize", 210, 97, cat="cuda_runtime"),
+        *launched(3, 327, 332),
+    ]
+    (finding,) = found("drained-by-sync", events)
+    assert finding.at_stake_ns == 20_000 + 20_000
+
+
+def test_a_wait_counts_once_for_all_nodes_of_a_graph(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Gaps between the nodes of a graph begin while the CPU waits for the last of them: they are no
+    waits before launches, and the 51 us count once."""
+    nodes = [
+        event("k", ts, 10, cat="kernel", pid=0, tid=7, args={"correlation": 2})
+        for ts in (205, 225, 245)
+    ]
+    events = [
+        *launched(1, 0, 5, dur=100),
+        event("cudaStreamSynchronize", 87, 20, cat="cuda_runtime"),
+        event("cudaGraphLaunch", 200, 2, cat="cuda_runtime", args={"correlation": 2}),
+        *nodes,
+        event("cudaStreamSynchronize", 206, 51, cat="cuda_runtime"),
+        *launched(3, 327, 332),
+    ]
+    (finding,) = found("drained-by-sync", events)
+    assert finding.at_stake_ns == 20_000 + 51_000  # of 93 and 70
+
+
 def test_the_lost_lead_counts_until_three_launches_are_queued(
     found: Ask, event: Make, launched: Make
 ) -> None:

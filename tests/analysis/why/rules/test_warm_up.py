@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -195,3 +195,44 @@ def test_the_capture_of_a_graph_is_no_advice_to_capture_graphs(
 def test_a_steady_program_has_none(found: Ask, event: Make) -> None:
     events = [one for n in range(10) for one in launch(event, 100 * n, 5)]
     assert found("warm-up", [*events, event("aten::mm", 0, 900)]) == []
+
+
+TRIES = ("implicit_gemm", "winograd", "fft")
+
+
+def searched(event: Make, launched: Make, begin: int, names: Sequence[str]) -> list[Any]:
+    """A convolution that launches each of these kernels, and waits for an event after it."""
+    events = [event("aten::cudnn_convolution", begin, 60 * len(names))]
+    for number, name in enumerate(names):
+        ts = begin + 60 * number
+        events += launched(1_000 + ts, ts + 5, ts + 10, dur=5, name=name)
+        events.append(event("cudaEventSynchronize", ts + 8, 12, cat="cuda_runtime"))
+    return events
+
+
+def test_a_search_for_algorithms_is_warm_up(found: Ask, event: Make, launched: Make) -> None:
+    """The GPU runs 5 of each 60 us; the waits belong to the search, and drain no queue of the
+    program."""
+    events = [*launched(1, 0, 5), *searched(event, launched, 100, TRIES), *launched(2, 300, 305)]
+    (finding,) = found("warm-up", events)
+    assert "the search for algorithms of convolutions" in finding.text
+    assert found("drained-by-sync", events) == []
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("implicit_gemm",) * 3, ("implicit_gemm", "winograd")],
+)
+def test_waits_of_a_convolution_that_measures_nothing_are_no_search(
+    found: Ask, event: Make, launched: Make, names: Sequence[str]
+) -> None:
+    """One algorithm several times, and fewer than three."""
+    events = [*launched(1, 0, 5), *searched(event, launched, 100, names), *launched(2, 300, 305)]
+    assert not any("search for" in one.text for one in found("warm-up", events))
+
+
+def test_a_search_in_a_later_step_recurs(found: Ask, event: Make, launched: Make) -> None:
+    steps = [event(f"ProfilerStep#{n}", 500 * n, 500, cat="user_annotation") for n in range(2)]
+    again = searched(event, launched, 600, TRIES)
+    events = [*steps, *launched(1, 0, 5), *again, *launched(2, 900, 905)]
+    assert not any("search for" in one.text for one in found("warm-up", events))

@@ -27,8 +27,9 @@ from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Rows, distinct
+from fusetui.trace.model.arrays import Flags, Rows, distinct
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
 
 MOST_OF_IT = 0.5  # of the time of a cause; a name with at least this share is told
@@ -273,6 +274,21 @@ RUNTIME_CALL = (
 WAIT_REMEDY = "Let it run while other work does, or wait for less: look at what it waits for."
 
 
+OF_PROFILER = late(
+    r"\b_record_function_(?:enter|exit)|torch/autograd/profiler(?:_util)?\.py\(|torch/profiler/"
+    r"|\b_(?:enable|disable|prepare)_profiler\b|\b_ProfilerResult\b"
+)
+"""Functions of torch's profiler, and those of record_function: what they take is the cost of
+recording, which the program does not pay without the profiler."""
+
+
+def of_profiler(trace: Trace, rows: Rows) -> Flags:
+    """Which of some Python frames belong to the profiler itself."""
+    is_frame = trace.role[rows] == Role.PYTHON
+    found: Flags = is_frame & trace.matching(rows, OF_PROFILER.search)
+    return found
+
+
 @Rule(
     without_gpu=True,
     needs=("CPU ops", "Python frames and modules"),
@@ -294,10 +310,12 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
         first = _slow_first_call(one)
         remedy = FIRST_CALL if first else _remedy_of(facts, one)
         yield _hot(facts, one, "takes", f", without what it calls{first}", remedy)
-    for one in longest(trace, found.functions)[:1]:
+    functions = found.functions.only(~of_profiler(trace, found.functions.rows))
+    for one in longest(trace, functions)[:1]:
         yield _hot(facts, one, "takes", ", without what it calls", None)
     is_collective = trace.matching(found.waits.rows, ON_CPU.match)  # see cpu-collectives
-    for one in longest(trace, found.waits.only(~is_collective), with_caller=True)[:1]:
+    is_left_out = is_collective | of_profiler(trace, found.waits.rows)
+    for one in longest(trace, found.waits.only(~is_left_out), with_caller=True)[:1]:
         yield _hot(facts, one, "waits", "", WAIT_REMEDY)
 
 

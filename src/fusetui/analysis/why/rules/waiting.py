@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,7 +71,7 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
             at_stake_ns=waited,
             rows=facts.heaviest(rows),
             remedy=remedy,
-            wanted=None if has_workers else "loader",
+            wanted=None if were_ready else "loader",
             why_likely=why_likely(facts),
         )
 
@@ -207,6 +208,9 @@ LEAD = 3  # launches in the queue; from this many on, the CPU is ahead again
 def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     device, late = facts.idle.device, facts.late.sum(axis=0)
     call = running(facts.trace, facts.accounts.threads, facts.idle.launch, facts.idle.begin)
+    starts = np.where(call >= 0, facts.trace.start[call], facts.begin_ns)
+    is_warm_up = (call >= 0) & (facts.warming.place_of(starts) >= 0)
+    call = np.where(is_warm_up, -1, call)  # of the search for algorithms, or of a cold first step
     marks = np.where(call >= 0, 2, np.where(_ahead_before(facts), 1, 0))
     last = np.maximum.accumulate(np.where(marks > 0, np.arange(len(marks)), -1))
     behind = (last >= device.searchsorted(device)) & (marks[last] == 2)  # on the same device
@@ -215,24 +219,64 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     begins = np.flatnonzero(behind & ~np.concatenate(([False], behind[:-1])) | (call >= 0))
     time = np.searchsorted(begins, np.flatnonzero(behind), side="right") - 1
     each_lost = summed(time, late[behind], len(begins))
-    waited, before = (found[begins] for found in _waited(facts))
-    each = np.minimum(each_lost, waited)
-    at_stake, lost, work = (
-        int(ns.sum()) for ns in (each, each_lost, (late * facts.busy_cpu)[behind])
-    )
+    waits = _waits_before(facts, begins)
+    each = saved_by_lead(waits, each_lost)
+    at_stake = int(each.sum())
+    lost = int(each_lost.sum())
+    work = int((late * facts.busy_cpu)[behind].sum())
     if at_stake <= 0:
         return
+    dry = int(np.count_nonzero(each))
+    counts = (each > 0) | _saves_later(waits, each)
     yield Claim(
-        text=f"The queue runs dry {plural(int(np.count_nonzero(each)), 'time')} while the CPU "
+        text=f"The queue runs dry {plural(dry, 'time')} while the CPU "
         f"waits for the GPU in {_called(facts, call[begins], each)}, and the GPU then waits "
-        f"{duration(lost)} for launches. Launching instead of waiting would save "
+        f"{duration(lost)} for launches. Launching instead of waiting would save up to "
         f"{of_span(facts, at_stake)} of that.",
         at_stake_ns=at_stake,
-        wanted=Unawaited(distinct(np.append(call[begins[each > 0]], before[each > 0]))),
+        wanted=Unawaited(distinct(np.append(call[begins[counts]], waits.launch_before[counts]))),
         rows=the_most(call[begins], each),
         part_of="cpu-work" if 2 * work > lost else "host-bound",
         why_likely=why_likely(facts),
     )
+
+
+class Waits(NamedTuple):
+    """How the CPU waited at each time that a queue ran dry; arrays of shape [times]."""
+
+    ns: Int64s  # for how long; no time counts twice
+    sequence: Int64s  # a number: of the same device and thread, with no other wait between them
+    launch_before: Rows  # the launch call before the wait, -1 for none
+
+
+def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
+    """How much less the GPU would wait for launches at each time if the CPU did not wait (ns, of
+    shape [times]), where it waited `lost_ns`.
+
+    A CPU that does not wait is ahead by all the time for which it waited so far. The GPU waits less
+    by as much, and what is left of that is for the next times: if one wait is long, and the GPU
+    loses much after the next one, both together cost that. Another wait would end the lead.
+    """
+    saved_ns = np.zeros(len(lost_ns), dtype=np.int64)
+    lead_ns = 0
+    sequence = -1
+    for time in np.argsort(waits.sequence, kind="stable").tolist():
+        if waits.sequence[time] != sequence:
+            sequence = int(waits.sequence[time])
+            lead_ns = 0
+        lead_ns += int(waits.ns[time])
+        saved_ns[time] = min(lead_ns, int(lost_ns[time]))
+        lead_ns -= int(saved_ns[time])
+    return saved_ns
+
+
+def _saves_later(waits: Waits, saved_ns: Int64s) -> Flags:
+    """The times whose wait is part of what a later one of its sequence saves."""
+    needs_more = saved_ns > waits.ns
+    last = np.full(int(waits.sequence.max(initial=-1)) + 1, -1)
+    np.maximum.at(last, waits.sequence[needs_more], np.flatnonzero(needs_more))
+    found: Flags = (np.arange(len(saved_ns)) < last[waits.sequence]) & (waits.ns > saved_ns)
+    return found
 
 
 def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
@@ -244,23 +288,43 @@ def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
     return f"{called} ({frame_text(trace.name_of(op))})" if op >= 0 else called
 
 
-def _waited(facts: Facts) -> tuple[Int64s, Rows]:
-    """For each gap, how long the launching thread waited for the device between its previous launch
-    (including that: a copy may block) and the launch that ends the gap; and that launch before."""
+def _waits_before(facts: Facts, gaps: Rows) -> Waits:
+    """For some gaps in order, the waits of the launching thread between its previous launch
+    (including that: a copy may block) and the launch that ends the gap, or the gap's begin if it
+    was launched before that; without what counts for an earlier one of these gaps."""
     trace, idle = facts.trace, facts.idle
-    found, rows = np.zeros(len(idle), dtype=np.int64), np.full(len(idle), -1)
+    ns = np.zeros(len(gaps), dtype=np.int64)
+    others_ns = np.zeros(len(gaps), dtype=np.int64)
+    launch_before = np.full(len(gaps), -1)
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
+    thread = trace.thread_of_track[trace.track[idle.launch[gaps]]]
+    group = distinct_rows((idle.device[gaps], thread))[1]
     for line, places, placed in facts.launched():
         own = line.own(calls)
         starts = line.bounds(own)[0]
         own, starts = own[np.argsort(starts, kind="stable")], np.sort(starts)
-        until, since = placed(idle.called), placed(np.full(len(idle), facts.begin_ns))
-        before = np.searchsorted(starts, until) - 1
-        since = np.where(before >= 0, np.maximum(np.append(starts, 0)[before], since), since)
-        found[places] = line.covers[Host.SYNC].within(np.minimum(since, until), until)
-        rows[places] = np.append(own, -1)[before]
-    return found, rows
+        until_of_gap = np.zeros(len(idle), dtype=np.int64)
+        until_of_gap[places] = placed(idle.called)
+        begin_of_gap = np.zeros(len(idle), dtype=np.int64)
+        begin_of_gap[places] = placed(np.full(len(idle), facts.begin_ns))
+        mine = np.flatnonzero(np.isin(gaps, places))
+        mine = mine[np.argsort(group[mine], kind="stable")]
+        until, since = until_of_gap[gaps[mine]], begin_of_gap[gaps[mine]]
+        place = np.searchsorted(starts, until) - 1
+        since = np.where(place >= 0, np.maximum(np.append(starts, 0)[place], since), since)
+        is_first = np.diff(group[mine], prepend=-1) != 0
+        before = np.where(is_first, since, np.roll(until, 1))  # the end of the wait before
+        since = np.minimum(np.maximum(since, before), until)
+        sync = line.covers[Host.SYNC]
+        ns[mine] = sync.within(since, until)
+        others_ns[mine] = sync.within(np.minimum(before, since), since)
+        launch_before[mine] = np.append(own, -1)[place]
+    order = np.argsort(group, kind="stable")
+    begins_anew = (np.diff(group[order], prepend=-1) != 0) | (others_ns[order] > 0)
+    sequence = np.empty(len(gaps), dtype=np.int64)
+    sequence[order] = np.cumsum(begins_anew) - 1
+    return Waits(ns=ns, sequence=sequence, launch_before=launch_before)
 
 
 def _ahead_before(facts: Facts) -> Flags:

@@ -1,0 +1,133 @@
+"""A kernel that no library or compiler is known for, and that takes most of the time."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.rules import Claim, Rule, of_work
+from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.bounds import resident_blocks
+from fusetui.gpu.roofline.many import launch_of
+from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.patterns import LONGEST_NAME, late
+from fusetui.text.printable import printable
+from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.model.arrays import Flags
+
+DOMINATES = 0.5
+"""Of the effective time of all kernels. From half of it on, no other kernel matters more, and all
+others together matter no more; below it, kernels that are known limit the time."""
+LEAST_NS = 1_000_000  # of such a kernel in all; less is no work to look at by itself
+
+OF_LIBRARY = late(
+    r"at::|c10::|cub::|thrust::|cutlass|cute::|cudnn|cublas|cufft|curand|cusparse|nccl|flash"
+    r"|gemm|conv\d?d|fprop|dgrad|wgrad|miopen|rocblas|hipblas|Cijk_|\bck_|ck::|aiter|vllm|sgl|triton"
+    r"|(?:volta|turing|ampere|hopper|blackwell|sm\d{2})_|oneapi|dnnl|\bMem(?:cpy|set)\b",
+    re.IGNORECASE,
+)
+"""Words of libraries and compilers, whose kernels have names beyond those that are decoded."""
+IDENTIFIER = late(r"[A-Za-z_]\w{0,99}")
+FEWEST_THREADS = 64
+"""In a block. With smaller blocks, a limit on blocks that no trace has decides the occupancy."""
+
+
+@Rule(
+    needs=("launch configurations", "input shapes"),
+    remedy="Compare it with the operation of the library that does the same.",
+    thresholds={"dominates": DOMINATES, "least_ns": LEAST_NS},
+    of_kernels=True,
+)
+def unrecognized_kernel(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    own = kernels.computes
+    if not own.any():
+        return
+    names = facts.trace.name[kernels.rows]
+    name = int(np.bincount(names[own], kernels.effective_ns[own]).argmax())
+    text = facts.trace.names[name]
+    if decode(text[:LONGEST_NAME]) is not None or OF_LIBRARY.search(text):
+        return
+    longest = own & (names == name)
+    taken_ns = kernels.ns(longest)
+    all_ns = kernels.ns(kernels.is_kernel)
+    if taken_ns < max(LEAST_NS, DOMINATES * all_ns):
+        return
+    launches = int(longest.sum())
+    is_bounded = bool((kernels.bounded.bound_ns[longest] >= 0).any())
+    work = (
+        "Its arithmetic and bytes follow from its op and shapes: see the ceiling."
+        if is_bounded
+        else "Its name does not say what it computes, so how fast it could be is unknown."
+    )
+    yield Claim(
+        text=f"{_called(text)} takes {percent(taken_ns, all_ns)} of the kernels' time, "
+        f"{of_work(facts, taken_ns)} in {count(launches)} launch{'' if launches == 1 else 'es'}, "
+        f"{duration(taken_ns // launches)} each. It is not a kernel of a library or compiler that "
+        f"fusetui recognizes, but probably written by hand.{_launched(facts, longest)} {work}",
+        kernels=longest,
+        remedy=_remedy(text),
+        why_likely="Only its name says that it is of no library.",
+    )
+
+
+def _called(name: str) -> str:
+    found = IDENTIFIER.match(name)
+    return found[0] if found else printable(name[:100])
+
+
+def _remedy(name: str) -> str:
+    found = IDENTIFIER.match(name)
+    which = f" --kernel-name {found[0]}" if found else ""
+    ncu = f"nvidia:; ncu --set full{which} --launch-count 1 shows what limits it"
+    return (
+        "Compare its time with that of the library's operation for the same work, such as "
+        "torch.matmul for a product; record_shapes=True and an op around it (torch.library) give "
+        f"its shapes{{{ncu}|amd:; rocprof-compute profile shows what limits it}}."
+    )
+
+
+def _launched(facts: Facts, which: Flags) -> str:
+    """` The longest launch has 3,969 blocks of 256 threads for 40 multiprocessors ...`; blank where
+    that was not recorded."""
+    kernels = facts.kernels
+    row = kernels.heaviest(which)[0]
+    place = int(np.searchsorted(kernels.rows, row))
+    launch = launch_of(kernels.jobs, row)
+    blocks = int(kernels.blocks[place])
+    threads = threads_of(launch)
+    if not blocks or not threads:
+        return ""
+    text = f" The longest launch has {plural(blocks, 'block')} of {plural(threads, 'thread')}"
+    if sms := int(kernels.sms[place]):
+        text += f" for {count(sms)} multiprocessors"
+    device = facts.trace.tracks[int(facts.trace.track[row])].pid
+    occupancy = occupancy_of(launch, device_properties(facts.trace).get(device, {}))
+    if occupancy is not None:
+        text += f"; registers and shared memory allow an occupancy of {percent(occupancy, 1)}"
+    return f"{text}."
+
+
+def threads_of(launch: Mapping[str, Any]) -> int:
+    """In a block; 0 if that is not known."""
+    block = launch.get("block")
+    if not isinstance(block, list) or not all(type(side) is int and side > 0 for side in block):
+        return 0
+    return math.prod(block)
+
+
+def occupancy_of(launch: dict[str, Any], properties: dict[str, Any]) -> float | None:
+    """The share of the threads of a multiprocessor that can be resident at once, by threads,
+    registers and shared memory of a block; None where the trace does not have what it takes."""
+    resident = resident_blocks(launch, properties)
+    most_threads = properties.get("maxThreadsPerMultiprocessor")
+    if resident is None or type(most_threads) is not int or most_threads <= 0:
+        return None
+    if threads_of(launch) < FEWEST_THREADS:
+        return None
+    return min(1.0, resident * threads_of(launch) / most_threads)
