@@ -41,7 +41,9 @@ from fusetui.trace.model.arrays import Int64s, Rows
 MOST = 5  # stragglers
 MOST_PEERS = 64  # ranks whose median is compared with; of more, these are chosen evenly
 COMPUTE = CLASSES.index("compute")
-MOST_OF_IT = 1.1  # of a delay: what takes longer went on beside it, and is no reason
+MOST_OF_IT = 1.1
+"""Work explains at most so many times the delay of its own collective. What takes longer than so
+many times the whole delay went on beside it, and is no reason at all."""
 ENOUGH = 0.5  # of a delay
 MOST_REASONS = 8
 WHY = {
@@ -150,7 +152,8 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
     the steps in which it holds up the others."""
     matched, charges, clocks = facts.matched, facts.charges, facts.clocks
     meanwhile = _Meanwhile(matched)
-    excess: Counter[Key] = Counter()
+    longer: Counter[Key] = Counter()
+    explains: Counter[Key] = Counter()
     inside = outside = 0
     begins: tuple[int | None, int | None, bool] = None, None, False
     earliest = matched.row[matched.rank == rank].min(initial=np.iinfo(np.intp).max)
@@ -167,11 +170,25 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
             continue
         inside += late
         for key, ns in meanwhile.more(row, others[_evenly(len(others))].tolist()):
-            excess[key] += ns
+            longer[key] += ns
+            explains[key] += min(ns, round(MOST_OF_IT * late))
     most = MOST_OF_IT * max(inside, 1)
-    longest = sorted((-ns, n, key) for n, (key, ns) in enumerate(excess.items()) if 0 < ns <= most)
-    told = tuple(Excess(*key, -ns) for ns, _, key in longest[:MOST_REASONS])
-    return Reason(inside + outside, outside, inside, *begins, told)
+    reasons = [
+        Excess(kind=kind, name=name, ns=ns)
+        for (kind, name), ns in explains.items()
+        if ns > 0 and longer[kind, name] <= most
+    ]
+    reasons.sort(key=lambda reason: -reason.ns)
+    begins_after_ns, begins_after_rank, has_step = begins
+    return Reason(
+        late_ns=inside + outside,
+        outside_ns=outside,
+        inside_ns=inside,
+        begins_after_ns=begins_after_ns,
+        begins_after_rank=begins_after_rank,
+        has_step=has_step,
+        excess=tuple(reasons[:MOST_REASONS]),
+    )
 
 
 def _evenly(count: int) -> Rows:
