@@ -137,13 +137,12 @@ def verdict_of(facts: JobFacts, anyone: bool) -> JobVerdict:
         in_turn = int((facts.caused.by_step.max(axis=1) >= least).sum())
         return JobVerdict(stages, "in turn", tuple(every.tolist()), in_turn)
     # Waits that go back to nobody, by the reason; ns of the mean rank.
-    matched, waits, lost = facts.matched, facts.waits, facts.charges.lost.copy()
-    unsure = (waits.last < 0) & ~matched.point_to_point
-    lost[UNTOLD] = max(lost[UNTOLD], waits.alone[unsure[matched.of_row]].sum())
-    lost /= max(len(matched.ranks) - 1, 1) * len(every)
+    others = max(len(facts.matched.ranks) - 1, 1)
+    lost = facts.charges.lost[list(WHY)] / (others * len(every))
     worst = int(np.argmax(lost))
     if lost[worst] >= least:
-        return JobVerdict(stages, "untold", (float(lost[worst]),), why=WHY[worst])
+        why = list(WHY.values())[worst]
+        return JobVerdict(stages, "untold", (float(lost[worst]),), why=why)
     return JobVerdict(stages, "nobody")
 
 
