@@ -33,10 +33,12 @@ def straggler_text(answer: JobAnswer, one: Straggler) -> str:
     of_given = "" if answer.is_whole else f" of the {count(answer.given)} ranks given"
     whom = "the others" if one.waiters == others else plural(one.waiters, "other")
     waits = "waits" if one.waiters == 1 < others else "wait"
-    last = (
-        f"Rank {one.rank} arrives last{of_given} in {count(one.last_count)} of "
-        f"{plural(one.of, 'collective')}; {whom} {waits} {_each(one.caused_ns, steps)} for it"
-    )
+    if one.last_count:
+        how_often = f"{count(one.last_count)} of {plural(one.of, 'collective')}"
+        arrives = f"arrives last{of_given} in {how_often}"
+    else:
+        arrives = f"arrives late, but never last{of_given}"
+    last = f"Rank {one.rank} {arrives}; {whom} {waits} {_each(one.caused_ns, steps)} for it"
     late = len(one.late_steps)
     if 0 < late < steps:
         sentences = [f"{last} on average.", _late_steps(one, steps)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 from tests.analysis.ranks.made import US, Meet, answer_of, played, rank, texts_of, verdict_of
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
+from fusetui.analysis.ranks.answer import explained
+from fusetui.analysis.ranks.blame import shares_of_late
 from fusetui.analysis.ranks.model import RankSummary
 from fusetui.report.ranks_words import headline
 
@@ -96,6 +99,74 @@ def test_one_rank_that_is_early_makes_no_other_late() -> None:
     answer = answer_of(ranks)
     assert answer.stragglers == ()
     assert answer.ranks[0].caused_ns <= 20 * US
+
+
+def two_late(first: int, second: int, steps: int = 8) -> list[RankSummary]:
+    """Of eight ranks, 2 and 5 are late in every step of 1,000 us: by `first` and `second` us in
+    even steps, the other way round in odd ones."""
+    times: list[list[tuple[float, float]]] = [[] for _ in range(8)]
+    for step in range(steps):
+        delays = {2: first, 5: second} if step % 2 == 0 else {2: second, 5: first}
+        for number, own in enumerate(times):
+            begin = 1000 * step + 300 + delays.get(number, 0)
+            own.append((begin, 1000 * step + 990))
+    spans = [(1000 * step, 1000 * step + 1000) for step in range(steps)]
+    return [rank(n, own, size=8, steps=spans, host="h") for n, own in enumerate(times)]
+
+
+def test_ranks_that_are_late_at_once_share_the_wait() -> None:
+    """Six ranks wait 500 us in each of eight steps: 470 for ranks 2 and 5, the last 30 for one of
+    them in turn. That one waits 30 us for the other."""
+    answer = answer_of(two_late(470, 500))
+    assert {one.rank for one in answer.stragglers} == {2, 5}
+    for found in answer.stragglers:
+        assert len(found.late_steps) == 8
+        assert found.caused_ns == pytest.approx(8 * 250 * US, rel=0.01)
+
+
+def test_ranks_that_arrive_together_are_both_late() -> None:
+    """Which of them is the very last does not matter: both are 400 us late."""
+    answer = answer_of(two_late(400, 400))
+    assert {one.rank for one in answer.stragglers} == {2, 5}
+    assert [one.caused_ns for one in answer.stragglers] == [8 * 200 * US] * 2
+
+
+def test_what_is_charged_and_what_is_not_adds_up() -> None:
+    for ranks in (two_late(470, 500), two_late(400, 400), tensor_in_data(20)):
+        facts = explained(ranks).facts
+        waited_ns = facts.waits.alone.sum()
+        charged_ns = facts.charges.ns.sum()
+        assert charged_ns + facts.charges.lost.sum() == pytest.approx(waited_ns)
+
+
+def test_the_shares_of_late_ranks() -> None:
+    """Of 100 us, 60 are for both ranks and 40 for the last one. A rank that arrives 5 us late is
+    noise beside one that is 100 late."""
+    shares = shares_of_late(np.array([[100.0, 60.0], [60.0, 100.0], [100.0, 5.0], [0.0, 0.0]]))
+    assert shares.tolist() == [[0.7, 0.3], [0.3, 0.7], [1.0, 0.0], [0.0, 0.0]]
+
+
+def test_a_rank_is_late_in_the_step_of_its_own_delay() -> None:
+    """Rank 1 is 100 us late for the last collective of the first step. Ranks 0 and 1 end it so
+    much later than ranks 2 and 3 theirs, and meet these late in the second step."""
+    pairs = [ProcessGroup("data", (0, 1), 2), ProcessGroup("data", (2, 3), 2)]
+    across = [ProcessGroup("tensor", (0, 2), 2), ProcessGroup("tensor", (1, 3), 2)]
+    ranks = []
+    for number in range(4):
+        slow = number < 2
+        begin = 700 if number == 1 else 600
+        first_end = 720 if slow else 620
+        second_begin = 1120 if slow else 1020
+        times = [(100, 120), (begin, first_end), (second_begin, 1140), (1600, 1620)]
+        data, tensor = pairs[number // 2], across[number % 2]
+        one = rank(number, times, size=4, steps=[(0, 1000), (1000, 2000)], host="h")
+        groups = np.array([0, 0, 1, 0])
+        columns = replace(one.collectives, group=groups)
+        ranks.append(replace(one, groups=(data, tensor), collectives=columns))
+    answer = answer_of(ranks)
+    (found,) = answer.stragglers
+    assert (found.rank, found.waiters) == (1, 3)
+    assert [step.name for step in found.late_steps] == ["ProfilerStep#0"]
 
 
 def test_waits_that_compute_covers_cost_nothing() -> None:

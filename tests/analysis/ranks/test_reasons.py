@@ -77,6 +77,25 @@ def test_what_does_not_explain_half_of_it_is_not_told() -> None:
     assert "cannot tell" in text
 
 
+def test_a_reason_explains_no_more_than_the_delay_of_its_own_collective() -> None:
+    """Rank 2 is 100 us late for the second collective, as it spends 100 us more in an op. For the
+    third it is 5 us late; its kernels ran 105 us longer there, but beside the transfer."""
+
+    def one(number: int, late: float, before: list[dict[str, float]]) -> RankSummary:
+        times = [(50, 100), (200 + late, 320), (400 + late / 20, 450)]
+        return rank(number, times, size=3, host="h", before=before)
+
+    in_time: list[dict[str, float]] = [{}, {"host_op": 10}, {"compute": 10}]
+    late: list[dict[str, float]] = [{}, {"host_op": 110}, {"compute": 115}]
+    found, text = only([one(0, 0, in_time), one(1, 0, in_time), one(2, 100, late)])
+    assert found.reason.inside_ns == 105 * US
+    assert [(e.name, e.ns) for e in found.reason.excess] == [
+        ("host_op", 100 * US),
+        ("compute", 5.5 * US),
+    ]
+    assert "kernels ran" not in text
+
+
 def in_turn(one: RankSummary, *groups: ProcessGroup) -> RankSummary:
     """Each collective of the rank in a group of its own."""
     numbers = np.arange(len(groups))

@@ -71,6 +71,24 @@ def test_a_wait_is_no_longer_than_its_collective() -> None:
     assert row(answer_of(ranks), 0).waited_ns == 5 * US
 
 
+def test_a_rank_that_has_nothing_to_compute_waits_no_longer_than_the_last_one_is_late() -> None:
+    """Rank 2 starts 20 us after the others and computes through the collective, as rank 1 does.
+    Rank 0 pauses meanwhile: it waits 20 us for rank 2, and not the 480 us of the transfer."""
+    ranks = []
+    for number in range(3):
+        late = 20 * (number == 2)
+        one = rank(number, [(late, 500)], size=3, host="h")
+        computed_ns = np.array([0 if number == 0 else (500 - late) * US])
+        columns = replace(
+            one.collectives,
+            covered=computed_ns,
+            stalled=one.collectives.stalled - computed_ns,
+        )
+        ranks.append(replace(one, collectives=columns))
+    answer = answer_of(ranks)
+    assert [row(answer, number).waited_ns for number in range(3)] == [20 * US, 0, 0]
+
+
 def test_clocks_that_are_known_too_badly_do_not_tell_who_was_last() -> None:
     """Rank 1 starts 10 us later, but its clock is known to 45 us only."""
     ranks = [rank(0, [(0, 50)]), rank(1, [(10, 50)])]

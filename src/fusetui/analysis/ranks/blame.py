@@ -8,6 +8,9 @@ took a rank of the first chain longer than its counterpart of the second, the di
 own; a transfer that took longer is nobody's. The chains end where they meet, where something was
 not recorded, or where the late one is late no longer. Differences of opposite sign cancel per
 rank; what remains divides the wait.
+
+Where several ranks are late for one collective, each of them has a chain of its own, and each
+moment of a wait is shared equally by those that have not arrived yet (see `shares_of_late`).
 """
 
 from __future__ import annotations
@@ -30,17 +33,22 @@ EARLY = 2
 beyond that is another rank's being early."""
 MIN_STALL_NS = 10_000  # of compute, or half of the collective: then compute waited for its end
 NOISE = 0.1  # of the largest part of a lateness: smaller parts are no reason
-TRANSFER, UNTOLD, OUTSIDE, BUBBLE = range(4)
-"""What no rank is charged with: a longer transfer; one of several ranks that clocks do not tell
-apart, or chains that cannot be compared; a rank that is not given; a wait in a pipeline."""
-NOBODY = 4
+MAX_LATE_RANKS = 4  # of one collective that a wait is divided between: those that arrive last
+NOBODY = 6
+TRANSFER, UNTOLD, OUTSIDE, BUBBLE, EARLIER, ITSELF = range(NOBODY)
+"""What no rank is charged with: a longer transfer; what clocks do not tell, or chains that cannot
+be compared; a rank that is not given; a wait in a pipeline; waits of a rank that arrives early,
+beyond EARLY; a delay that goes back to the very rank that waits."""
+NO_STEP = -1
 
 
 class Charges(msgspec.Struct, frozen=True, eq=False):
-    """Waits of ranks, each with the rank that it goes back to; arrays of shape [charges]."""
+    """Waits of ranks, each with the ranks that it goes back to; arrays of shape [charges]. All that
+    is charged and all that is lost add up to the waits outside sends and receives."""
 
     row: Rows  # of Matched: the rank that waits, and where
     owner: Rows  # index of the rank that is charged
+    step: Rows  # in which the owner was late by its own work, NO_STEP if in none
     ns: Floats
     own: Rows  # rows before which a rank was late by its own work
     own_ns: Int64s  # by so much, beside a rank that was in time
@@ -50,7 +58,7 @@ class Charges(msgspec.Struct, frozen=True, eq=False):
 class _Pairs(msgspec.Struct, frozen=True, eq=False):
     """Where two chains are: rows of the late one and of the one in time; arrays of shape [n]."""
 
-    wait: Rows  # the collective that is waited in
+    chain: Rows  # number of the chain: a collective, and a rank that is late for it
     late: Rows
     other: Rows
     weight: Floats  # how much of the lateness here is carried on to that collective
@@ -58,57 +66,165 @@ class _Pairs(msgspec.Struct, frozen=True, eq=False):
     def some(self, which: Flags) -> _Pairs:
         return _Pairs(*(column[which] for column in msgspec.structs.astuple(self)))
 
+    def at(self, places: Rows) -> _Pairs:
+        return _Pairs(*(column[places] for column in msgspec.structs.astuple(self)))
+
     def __add__(self, more: _Pairs) -> _Pairs:
         both = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(more), strict=True)
         return _Pairs(*map(np.concatenate, both))
 
 
+class _LateRanks(msgspec.Struct, frozen=True, eq=False):
+    """The ranks that are late for each collective; arrays of shape [collectives, MAX_LATE_RANKS],
+    of which the first column is the rank that starts last."""
+
+    row: Rows  # of Matched
+    is_late: Flags
+    is_told: Flags  # by more than clocks leave open
+
+
 def charges_of(
-    matched: Matched, waits: Waits, clocks: Clocks, stage_of: Sequence[int | None]
+    matched: Matched,
+    waits: Waits,
+    clocks: Clocks,
+    steps: StepsOfRows,
+    stage_of: Sequence[int | None],
 ) -> Charges:
     """Charges every wait that clocks tell to the ranks that it goes back to. `stage_of`: of each
     rank of a pipeline, else (); where stages differ, so does the work."""
-    ranks = len(matched.ranks)
     none = np.empty(0, dtype=np.intp)
-    asked = none if clocks.refused else np.flatnonzero(~matched.point_to_point)
-    late, usual = waits.latest[asked], waits.usual[asked]
-    lateness = (waits.start[late] - waits.start[usual]).astype(np.float64)
+    counted = ~matched.point_to_point & (not clocks.refused)
+    number_of_stages = [-1 - n if stage is None else stage for n, stage in enumerate(stage_of)]
+    stages = np.array(number_of_stages or [0] * len(matched.ranks))
+    late = _late_ranks(matched, waits, clocks, stages)
     # What was queued behind another collective started late because that one ended late.
-    counted = (lateness > 0) & (waits.ready[late] == waits.start[late])
-    pairs = _Pairs(asked, late, usual, np.ones(len(asked))).some(counted)
-    if not len(pairs.wait):
-        return Charges(none, none, np.empty(0), none, none, np.zeros(NOBODY))
+    is_queued = waits.ready[waits.latest] < waits.start[waits.latest]
+    has_chains = counted & late.is_late[:, 0] & ~is_queued
+    collective, place = np.nonzero(late.is_late & has_chains[:, None])
+    if not len(collective):
+        return Charges(none, none, none, np.empty(0), none, none, np.zeros(NOBODY))
+    late_row, usual = late.row[collective, place], waits.usual[collective]
+    lateness: Floats = np.asarray(waits.start[late_row] - waits.start[usual], dtype=np.float64)
+    chain_of = np.full(late.row.shape, -1)
+    chain_of[collective, place] = np.arange(len(collective))
+    chains = _Chains(matched, waits, clocks, late, lateness, steps.of_row, stages)
+    chains.follow(_Pairs(np.arange(len(collective)), late_row, usual, np.ones(len(collective))))
+
     limit = np.zeros(len(matched))
-    limit[pairs.wait] = lateness[counted]
-    stages = [-1 - n if stage is None else stage for n, stage in enumerate(stage_of)] or [0] * ranks
-    chains = _Chains(matched, waits, clocks, limit, np.array(stages))
-    chains.follow(pairs)
-    wait, owner, share = chains.shares()
+    limit[has_chains] = EARLY * lateness[chain_of[has_chains, 0]]
     last = matched.rank[waits.latest[matched.of_row]]
-    amount: Floats = np.minimum(waits.alone, EARLY * limit[matched.of_row])
     unsure = waits.wait <= clocks.resolution_of(matched.rank, last)
-    amount[unsure | matched.point_to_point[matched.of_row]] = 0
+    alone = np.where(counted[matched.of_row], waits.alone, 0).astype(np.float64)
+    amount: Floats = np.where(unsure, 0.0, np.minimum(alone, limit[matched.of_row]))
+    lost = np.zeros(NOBODY)
+    after_queued = is_queued[matched.of_row]
+    lost[UNTOLD] = alone[unsure].sum()
+    lost[TRANSFER] = alone[~unsure & after_queued].sum()
+    lost[EARLIER] = (alone - amount)[~unsure & ~after_queued].sum()
+
     rows = np.flatnonzero(amount > 0)
-    first, until = (np.searchsorted(wait, matched.of_row[rows], side) for side in ("left", "right"))
+    share = _shares_of_waits(matched, waits, late, rows)
+    which, place = np.nonzero(share)
+    rows, amounts = rows[which], amount[rows[which]] * share[which, place]
+    found = chains.shares()
+    chain = chain_of[matched.of_row[rows], place]
+    first, until = (np.searchsorted(found.chain, chain, side) for side in ("left", "right"))
     counts = until - first
-    row = np.repeat(rows, counts)
+    lost[UNTOLD] += amounts[counts == 0].sum()
     at = ranges(first, counts)
-    ns: Floats = np.asarray(amount[row] * share[at], dtype=np.float64)
-    whom = np.maximum(owner[at] - ranks, -1) + 1
-    lost = np.asarray(np.bincount(whom, weights=ns, minlength=NOBODY + 1)[1:], dtype=np.float64)
-    kept = (owner[at] < ranks) & (owner[at] != matched.rank[row])
-    return Charges(row[kept], owner[at][kept], ns[kept], *chains.own(), lost)
+    row = np.repeat(rows, counts)
+    ns: Floats = np.asarray(np.repeat(amounts, counts) * found.share[at], dtype=np.float64)
+    owner, step = found.owner[at], found.step[at]
+    ranks = len(matched.ranks)
+    owner = np.where(owner == matched.rank[row], ranks + ITSELF, owner)
+    kept = owner < ranks
+    lost += np.bincount(owner[~kept] - ranks, weights=ns[~kept], minlength=NOBODY)
+    own, own_ns = chains.own()
+    return Charges(
+        row=row[kept],
+        owner=owner[kept],
+        step=step[kept],
+        ns=ns[kept],
+        own=own,
+        own_ns=own_ns,
+        lost=lost,
+    )
+
+
+def _late_ranks(matched: Matched, waits: Waits, clocks: Clocks, stages: Rows) -> _LateRanks:
+    """Late is a rank that starts after the usual one, by at least NOISE of what the last one does.
+    Beside the last one itself only ranks of its stage count, and none that was queued."""
+    by_start = np.lexsort((waits.start, matched.of_row))
+    places = np.arange(MAX_LATE_RANKS)
+    exists = places < matched.counts[:, None] - 1
+    row = by_start[np.where(exists, matched.first[1:, None] - 1 - places, matched.first[:-1, None])]
+    usual = waits.usual[:, None]
+    lateness = waits.start[row] - waits.start[usual]
+    is_queued = waits.ready[row] < waits.start[row]
+    is_late = exists & (lateness > 0) & (lateness >= NOISE * lateness[:, :1])
+    rank = matched.rank
+    stage = stages[rank[row]]
+    is_late &= (~is_queued & (stage == stage[:, :1])) | (places == 0)
+    unknown = clocks.resolution_of(rank[row], np.broadcast_to(rank[usual], row.shape))
+    of_collective = np.where(is_late, unknown, 0.0).max(axis=1, initial=0.0, keepdims=True)
+    is_told = (lateness > of_collective) & ~matched.point_to_point[:, None]
+    return _LateRanks(row, is_late, np.asarray(is_told & (not clocks.refused)))
+
+
+def _shares_of_waits(matched: Matched, waits: Waits, late: _LateRanks, rows: Rows) -> Floats:
+    """Of the wait at each row the shares of the ranks that are late for its collective; of shape
+    [rows, MAX_LATE_RANKS]."""
+    collective = matched.of_row[rows]
+    after = waits.start[late.row[collective]] - waits.start[rows, None]
+    return shares_of_late(np.where(late.is_late[collective], after, 0).astype(np.float64))
+
+
+def shares_of_late(after: Floats) -> Floats:
+    """The shares of late ranks in a wait: each moment of it is shared equally by those that have
+    not arrived yet. `after` [n, ranks]: how long after the begin of a wait each of them arrives, 0
+    or less for a rank that does not count. Shares below NOISE of the largest count as 0; those of
+    a wait add up to 1, or to 0 where nobody arrives after its begin."""
+    order = np.argsort(-after, axis=1, kind="stable")
+    latest_first = np.maximum(np.take_along_axis(after, order, axis=1), 0.0)
+    # Before the arrival of the n-th last rank and after that of the one before it, n are missing.
+    missing = 1 + np.arange(after.shape[1])
+    earlier = np.append(latest_first[:, 1:], np.zeros((len(after), 1)), axis=1)
+    each = (latest_first - earlier) / missing
+    own = np.cumsum(each[:, ::-1], axis=1)[:, ::-1]
+    own = np.where(own > NOISE * own.max(axis=1, initial=0.0, keepdims=True), own, 0.0)
+    total = own.sum(axis=1, keepdims=True)
+    shares = np.empty_like(own)
+    np.put_along_axis(shares, order, own / np.where(total > 0, total, 1.0), axis=1)
+    return shares
+
+
+class _Shares(msgspec.Struct, frozen=True, eq=False):
+    """What explains the lateness of each chain, in the order of the chains; arrays of shape [n]."""
+
+    chain: Rows
+    owner: Rows  # index of a rank, or the number of ranks and what no rank is charged with
+    step: Rows  # in which the owner was late, NO_STEP if in none
+    share: Floats  # those of a chain add up to 1
 
 
 class _Chains:
     """Follows the two chains of every collective at once."""
 
     def __init__(
-        self, matched: Matched, waits: Waits, clocks: Clocks, lateness: Floats, stages: Rows
+        self,
+        matched: Matched,
+        waits: Waits,
+        clocks: Clocks,
+        late: _LateRanks,
+        lateness: Floats,
+        step_of_row: Rows,
+        stages: Rows,
     ) -> None:
+        """`lateness`: of each chain, in ns."""
         self._matched, self._waits, self._lateness = matched, waits, lateness
+        self._late, self._step = late, step_of_row
         self._stage = stages  # only ranks of the same one do the same work
-        self._parts: list[tuple[Rows, Rows, Floats]] = []  # collective, owner, ns
+        self._parts: list[tuple[Rows, Rows, Rows, Floats]] = []  # chain, owner, step, ns
         # A number per collective, equal for those of one name, size and number of ranks.
         keys = list(zip(matched.names, matched.bytes.tolist(), matched.size.tolist(), strict=True))
         numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
@@ -123,38 +239,54 @@ class _Chains:
         self._place = _places_of_kinds(matched, self._kind, waits.start)
         self._root = _roots(matched, waits, self._before)
         self._loose = _loose(matched, waits, clocks, self._before)
-        self._told = waits.last >= 0
+        self._told = np.zeros(len(matched.rank), dtype=np.bool_)
+        self._told[late.row[late.is_late & late.is_told]] = True
         self._own = np.zeros(len(matched.rank))
 
     def own(self) -> tuple[Rows, Int64s]:
         """Rows before which ranks were late by their own work, and by how much."""
-        rows = np.flatnonzero((self._own > 0) & self._told[self._matched.of_row])
+        rows = np.flatnonzero((self._own > 0) & self._told)
         return rows, np.rint(self._own[rows]).astype(np.int64)
 
-    def shares(self) -> tuple[Rows, Rows, Floats]:
-        """What explains a lateness: collective (in order), owner and share; shares add up to 1."""
-        wait, owner, ns = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+    def shares(self) -> _Shares:
+        """What explains each lateness. Parts of opposite sign cancel per rank; what is left of a
+        rank goes to the steps in which it was late, and not early."""
+        chain, owner, step, ns = (
+            np.concatenate(column) for column in zip(*self._parts, strict=True)
+        )
         owners = len(self._matched.ranks) + NOBODY
-        distinct, which = np.unique(wait * owners + owner, return_inverse=True)
-        net = np.bincount(which, weights=ns, minlength=len(distinct))
-        wait, owner = np.divmod(distinct, owners)
-        largest = np.zeros(int(wait.max(initial=-1)) + 1)
-        np.maximum.at(largest, wait, net)
-        kept = net > NOISE * largest[wait]
-        wait, owner, net = wait[kept], owner[kept], net[kept]
-        return wait, owner, net / np.bincount(wait, weights=net, minlength=len(largest))[wait]
+        steps = int(step.max(initial=NO_STEP)) - NO_STEP + 1
+        key = (chain * owners + owner) * steps + step - NO_STEP
+        distinct, which = np.unique(key, return_inverse=True)
+        in_step = np.bincount(which, weights=ns, minlength=len(distinct))
+        of_owner, step = np.divmod(distinct, steps)
+        known, which = np.unique(of_owner, return_inverse=True)
+        net = np.bincount(which, weights=in_step, minlength=len(known))
+        late_in_step = np.maximum(in_step, 0.0)
+        late_in_all = np.bincount(which, weights=late_in_step, minlength=len(known))
+
+        chain = known // owners
+        largest = np.zeros(len(self._lateness))
+        np.maximum.at(largest, chain, net)
+        net = np.where(net > NOISE * largest[chain], net, 0.0)
+        total = np.bincount(chain, weights=net, minlength=len(largest))
+        share = net / np.where(total[chain] > 0, total[chain], 1.0)
+        each = share[which] * late_in_step / np.where(late_in_all > 0, late_in_all, 1.0)[which]
+        kept = each > 0
+        chain, owner = np.divmod(of_owner[kept], owners)
+        return _Shares(chain=chain, owner=owner, step=step[kept] + NO_STEP, share=each[kept])
 
     def follow(self, pairs: _Pairs) -> None:
         for _ in range(MOST_BACK):
             pairs = self._back(pairs)
-            if not len(pairs.wait):
+            if not len(pairs.chain):
                 return
         self._nobody(pairs, UNTOLD, self._gap(pairs))
 
     def _back(self, pairs: _Pairs) -> _Pairs:
         """What is explained here, and where the rest of it goes on."""
         gap, rank = self._gap(pairs), self._matched.rank
-        over = gap <= LATE_NO_LONGER * self._lateness[pairs.wait]
+        over = gap <= LATE_NO_LONGER * self._lateness[pairs.chain]
         unlike = ~over & (self._stage[rank[pairs.late]] != self._stage[rank[pairs.other]])
         self._nobody(pairs.some(over), TRANSFER, gap[over])
         self._nobody(pairs.some(unlike), BUBBLE, gap[unlike])
@@ -172,11 +304,21 @@ class _Chains:
         same = one == two
         carried = np.where(same, np.clip(passed, 0, gap), 0.0)
         self._charge(pairs, gap - left - carried)
-        before = _Pairs(pairs.wait, late, other, pairs.weight)
+        before = _Pairs(pairs.chain, late, other, pairs.weight)
         through = self._through(before.some(same), carried[same])
         self._nobody(pairs.some(same), TRANSFER, left[same])
         across = self._across(before.some(~same), one[~same], two[~same], left[~same])
-        return released + through + across
+        return self._merged(released + through + across)
+
+    def _merged(self, pairs: _Pairs) -> _Pairs:
+        """The pairs of a chain that are at the same place as one."""
+        rows = len(self._matched.rank)
+        key = (pairs.chain * rows + pairs.late) * rows + pairs.other
+        _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        if len(first) == len(key):
+            return pairs
+        weight = np.bincount(which, weights=pairs.weight, minlength=len(first))
+        return msgspec.structs.replace(pairs.at(first), weight=weight)
 
     def _since_release(self, pairs: _Pairs, gap: Floats) -> tuple[_Pairs, Floats, _Pairs]:
         """Where the compute of both ranks last waited for the same collective, or for ones at the
@@ -194,7 +336,7 @@ class _Chains:
         self._charge(some, gap[alike] - left)
         same = one == two
         self._nobody(some.some(same), TRANSFER, left[same])
-        before = _Pairs(some.wait, late, other, some.weight).some(~same)
+        before = _Pairs(some.chain, late, other, some.weight).some(~same)
         rest = self._across(before, one[~same], two[~same], left[~same])
         return pairs.some(~alike), gap[~alike], rest
 
@@ -239,26 +381,45 @@ class _Chains:
         missing = ~self._matched.whole[one[goes_on]]
         late = waits.latest[self._root[one[goes_on]]]
         other = waits.latest[self._root[two[goes_on]]]
-        found = _Pairs(pairs.wait[goes_on], late, other, pairs.weight[goes_on])
+        found = _Pairs(pairs.chain[goes_on], late, other, pairs.weight[goes_on])
         moved = left[goes_on] - self._gap(found)
         self._nobody(found.some(missing), OUTSIDE, moved[missing])
         self._nobody(found.some(~missing), TRANSFER, moved[~missing])
-        return found
+        return self._divided(found)
+
+    def _divided(self, pairs: _Pairs) -> _Pairs:
+        """Instead of the rank that starts a collective last all that are late for it: see
+        `shares_of_late`. The sum of their gaps by their weights stays as it was."""
+        gap = self._gap(pairs)
+        collective = self._matched.of_row[pairs.late]
+        late_row = self._late.row[collective]
+        is_late = self._late.is_late[collective] & (gap > 0)[:, None]
+        after = self._waits.ready[late_row] - self._waits.ready[pairs.other, None]
+        share = shares_of_late(np.where(is_late, after, 0).astype(np.float64))
+        is_alone = np.count_nonzero(share, axis=1) <= 1
+        which, place = np.nonzero(np.where(is_alone[:, None], 0.0, share))
+        several = pairs.at(which)
+        weight = several.weight * share[which, place] * gap[which] / after[which, place]
+        several = msgspec.structs.replace(several, late=late_row[which, place], weight=weight)
+        return pairs.some(is_alone) + several
 
     def _gap(self, pairs: _Pairs) -> Floats:
         ready = self._waits.ready
         return (ready[pairs.late] - ready[pairs.other]).astype(np.float64)
 
     def _charge(self, pairs: _Pairs, ns: Floats) -> None:
-        """To the late rank, or to nobody where clocks do not tell that it was last."""
+        """To the late rank, or to nobody where clocks do not tell that it was late."""
         ranks, rank = len(self._matched.ranks), self._matched.rank[pairs.late]
-        told = self._told[self._matched.of_row[pairs.late]]
-        self._parts.append((pairs.wait, np.where(told, rank, ranks + UNTOLD), ns * pairs.weight))
+        told = self._told[pairs.late]
+        owner = np.where(told, rank, ranks + UNTOLD)
+        step = np.where(told, self._step[pairs.late], NO_STEP)
+        self._parts.append((pairs.chain, owner, step, ns * pairs.weight))
         np.maximum.at(self._own, pairs.late, ns)
 
     def _nobody(self, pairs: _Pairs, why: int, ns: Floats) -> None:
-        owner = np.full(len(pairs.wait), len(self._matched.ranks) + why)
-        self._parts.append((pairs.wait, owner, ns * pairs.weight))
+        owner = np.full(len(pairs.chain), len(self._matched.ranks) + why)
+        step = np.full(len(pairs.chain), NO_STEP)
+        self._parts.append((pairs.chain, owner, step, ns * pairs.weight))
 
 
 def _loose(matched: Matched, waits: Waits, clocks: Clocks, before: Rows) -> Int64s:
@@ -322,7 +483,7 @@ class Caused(msgspec.Struct, frozen=True, eq=False):
 
     total: Int64s  # [ranks]
     waiters: Int64s  # [ranks]
-    by_step: Floats  # [ranks, steps]
+    by_step: Floats  # [ranks, steps]: by the step in which the rank was late by its own work
     is_late: Flags  # [ranks, steps]: by at least LEAST of a step
     straggles: Flags  # [ranks]: who holds up the others
     every_step: Floats  # [steps]: for whomever, the mean over the other ranks
@@ -339,7 +500,7 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
     counted = waited >= AS_LONG * longest[owner]
     waiters = np.maximum(np.bincount(owner[counted], minlength=ranks), 1)
     kept = counted[which]
-    step = steps.of_row[charges.row]
+    step = charges.step
     kept_in = kept & (step >= 0)
     at = charges.owner[kept_in] * count + step[kept_in]
     sums = np.bincount(at, weights=charges.ns[kept_in], minlength=ranks * count)

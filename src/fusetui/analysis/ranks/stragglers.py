@@ -41,7 +41,9 @@ from fusetui.trace.model.arrays import Int64s, Rows
 MOST = 5  # stragglers
 MOST_PEERS = 64  # ranks whose median is compared with; of more, these are chosen evenly
 COMPUTE = CLASSES.index("compute")
-MOST_OF_IT = 1.1  # of a delay: what takes longer went on beside it, and is no reason
+MOST_OF_IT = 1.1
+"""Work explains at most so many times the delay of its own collective. What takes longer than so
+many times the whole delay went on beside it, and is no reason at all."""
 ENOUGH = 0.5  # of a delay
 MOST_REASONS = 8
 WHY = {
@@ -135,13 +137,12 @@ def verdict_of(facts: JobFacts, anyone: bool) -> JobVerdict:
         in_turn = int((facts.caused.by_step.max(axis=1) >= least).sum())
         return JobVerdict(stages, "in turn", tuple(every.tolist()), in_turn)
     # Waits that go back to nobody, by the reason; ns of the mean rank.
-    matched, waits, lost = facts.matched, facts.waits, facts.charges.lost.copy()
-    unsure = (waits.last < 0) & ~matched.point_to_point
-    lost[UNTOLD] = max(lost[UNTOLD], waits.alone[unsure[matched.of_row]].sum())
-    lost /= max(len(matched.ranks) - 1, 1) * len(every)
+    others = max(len(facts.matched.ranks) - 1, 1)
+    lost = facts.charges.lost[list(WHY)] / (others * len(every))
     worst = int(np.argmax(lost))
     if lost[worst] >= least:
-        return JobVerdict(stages, "untold", (float(lost[worst]),), why=WHY[worst])
+        why = list(WHY.values())[worst]
+        return JobVerdict(stages, "untold", (float(lost[worst]),), why=why)
     return JobVerdict(stages, "nobody")
 
 
@@ -150,7 +151,8 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
     the steps in which it holds up the others."""
     matched, charges, clocks = facts.matched, facts.charges, facts.clocks
     meanwhile = _Meanwhile(matched)
-    excess: Counter[Key] = Counter()
+    longer: Counter[Key] = Counter()
+    explains: Counter[Key] = Counter()
     inside = outside = 0
     begins: tuple[int | None, int | None, bool] = None, None, False
     earliest = matched.row[matched.rank == rank].min(initial=np.iinfo(np.intp).max)
@@ -167,11 +169,25 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
             continue
         inside += late
         for key, ns in meanwhile.more(row, others[_evenly(len(others))].tolist()):
-            excess[key] += ns
+            longer[key] += ns
+            explains[key] += min(ns, round(MOST_OF_IT * late))
     most = MOST_OF_IT * max(inside, 1)
-    longest = sorted((-ns, n, key) for n, (key, ns) in enumerate(excess.items()) if 0 < ns <= most)
-    told = tuple(Excess(*key, -ns) for ns, _, key in longest[:MOST_REASONS])
-    return Reason(inside + outside, outside, inside, *begins, told)
+    reasons = [
+        Excess(kind=kind, name=name, ns=ns)
+        for (kind, name), ns in explains.items()
+        if ns > 0 and longer[kind, name] <= most
+    ]
+    reasons.sort(key=lambda reason: -reason.ns)
+    begins_after_ns, begins_after_rank, has_step = begins
+    return Reason(
+        late_ns=inside + outside,
+        outside_ns=outside,
+        inside_ns=inside,
+        begins_after_ns=begins_after_ns,
+        begins_after_rank=begins_after_rank,
+        has_step=has_step,
+        excess=tuple(reasons[:MOST_REASONS]),
+    )
 
 
 def _evenly(count: int) -> Rows:

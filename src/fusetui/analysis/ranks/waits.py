@@ -50,7 +50,7 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
         end=end,
         ready=ready,
         wait=wait,
-        alone=_alone(matched, latest, end, wait),
+        alone=_alone(matched, latest, start, ready, end, wait),
         latest=latest,
         usual=by_start[first + (counts - 2) // 2],
         last=np.where(told, matched.rank[latest], UNTOLD),
@@ -58,15 +58,20 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     )
 
 
-def _alone(matched: Matched, latest: Rows, end: Int64s, wait: Int64s) -> Int64s:
+def _alone(
+    matched: Matched, latest: Rows, start: Int64s, ready: Int64s, end: Int64s, wait: Int64s
+) -> Int64s:
     """For how many ns a rank stands still, because of each collective, before the rank that starts
-    it last does. That one computes while the data moves if it can. Of waits in several groups at
-    once the earlier one has the moment."""
+    it last does. That one computes while the data moves if it can. A rank that has nothing to
+    compute meanwhile waits no longer than the last one arrives after it was ready itself. Of waits
+    in several groups at once the earlier one has the moment."""
     rank = matched.rank
     stalled = np.minimum(matched.stalled, matched.end - matched.start)
     still = end - stalled
-    lead = np.repeat(still[latest], matched.counts) - still
-    wait = np.where(wait > 0, np.clip(lead, 0, stalled), 0)
+    last_is_still = np.repeat(still[latest], matched.counts)
+    last_arrives = np.repeat(start[latest], matched.counts)
+    until_last_is_still = np.minimum(last_is_still - still, last_arrives - ready)
+    wait = np.where(wait > 0, np.clip(until_last_is_still, 0, stalled), 0)
     order = np.lexsort((still, rank))
     span = int((still + wait).max() - still.min()) + 1
     own = rank[order] * span
