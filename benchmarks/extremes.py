@@ -49,6 +49,17 @@ def kernels(count: int) -> Iterator[Event]:
         yield slice_of("kernel", "k", n * 0.002, 0.001, 7, pid=0, device=0, stream=7)
 
 
+def kernels_named(names: int) -> Callable[[int], Iterator[Event]]:
+    """Kernels without launches, a gap after each, that share so many names of 25 characters."""
+
+    def events(count: int) -> Iterator[Event]:
+        for n in range(count):
+            name = f"kernel_of_its_own_{n % names:07}"
+            yield slice_of("kernel", name, n * 0.002, 0.001, 7, pid=0, device=0, stream=7)
+
+    return events
+
+
 def depth(count: int) -> Iterator[Event]:
     """Ops that nest as deep as LEVELS, or as `count`."""
     for n in range(count):
@@ -103,6 +114,8 @@ def each_launched(**varied: Callable[[int], Any]) -> Callable[[int], Iterator[Ev
 
 KINDS: dict[str, Callable[[int], Iterator[Event]]] = {
     "kernels": kernels,
+    "hundred_names": kernels_named(100),
+    "kernel_names": kernels_named(10**7),
     "devices": each_launched(device=lambda n: n),
     "two_each": lambda count: (
         event for n in range(2 * count) for event in launched(n, device=n % count)

@@ -8,7 +8,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-KINDS = ("reader", "app", "large", "zip", "url", "terminal", "scrub", "nsys", "pftrace", "snapshot")
+KINDS = (
+    "reader",
+    "app",
+    "large",
+    "zip",
+    "url",
+    "terminal",
+    "scrub",
+    "nsys",
+    "pftrace",
+    "snapshot",
+    "writing",
+    "interrupt",
+)
 HERE = Path(__file__).parent
 sys.path[:] = [*(place for place in sys.path if place != str(HERE)), str(HERE.parents[1])]
 # The root of the project comes last: its folder `trace` would hide a module of Python.

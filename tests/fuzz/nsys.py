@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 from tests.fuzz.campaign import Kind
-from tests.fuzz.checks import check, check_trace
+from tests.fuzz.checks import WrongError, check, check_trace
 from tests.fuzz.commands import answer
 from tests.fuzz.damage import cut
 from tests.fuzz.examine import Limited
@@ -34,6 +34,7 @@ TIMED = {
 }
 METRICS = "GPU_METRICS"
 UNREAD = ("OSRT_API",)
+NAMES_A_DOMAIN = 75  # the eventType of a row that is no event
 NAMES = ("aten::mm, seq = 3, op_id = 12, sizes = [[2, 3], [3]]", "aten::add_, op_id = 9", "step")
 ODD = (
     None,
@@ -104,7 +105,19 @@ def _tables(rnd: Random) -> dict[str, list[dict[str, Any]]]:
         "TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": 10**18}],
         "ANALYSIS_DETAILS": [{"startTime": -9, "stopTime": 10**6}],
     }
+    tables["NVTX_EVENTS"] += _domains(rnd)
     return {name: rows for name, rows in tables.items() if rnd.random() < 0.9}
+
+
+def _domains(rnd: Random) -> list[dict[str, Any]]:
+    """Several processes name domains, which each of them numbers from 1 on, and use them."""
+    rows = []
+    for pid in (7, 8, 9)[: rnd.choice((0, 0, 2, 3))]:
+        for number in range(1, rnd.choice((2, 3))):
+            name = rnd.choice(("NCCL", "own", *HOSTILE))
+            rows.append(span(0, 0, name, pid, eventType=NAMES_A_DOMAIN, domainId=number))
+            rows.append(span(number, number + 9, rnd.choice(NAMES), pid, domainId=number))
+    return rows
 
 
 def _table(db: sqlite3.Connection, rnd: Random) -> str:
@@ -233,12 +246,26 @@ def examine_export(data: bytes, whole: bool, rnd: Random, limited: Limited) -> s
             )
             return "refused"
         check_trace(found)
+        with limited("open again"):
+            check_again(found, path)
         with limited("text"):
             check_text(found, whole)
         if not whole:
             return "damaged"
         check_rows(found, path)
         return "exactly"
+
+
+def check_again(trace: Trace, path: Path) -> None:
+    """A second look at damaged pages finds the same events and losses as the first."""
+    again = opened(path)
+    if isinstance(again, str):
+        raise WrongError("read once, then refused", again)
+    one, other = trace.report, again.report
+    check(len(trace) == len(again), "slices of a second reading", (len(trace), len(again)))
+    check(one.phases == other.phases, "phases of a second reading", (one.phases, other.phases))
+    check(one.unreadable == other.unreadable, "losses of a second reading")
+    check(one.remarks == other.remarks, "remarks of a second reading")
 
 
 def check_rows(trace: Trace, path: Path) -> None:
@@ -278,7 +305,8 @@ def expected(path: Path) -> tuple[list[int], list[int], list[int]]:
                     for b, e, v in events
                 )
                 readable.append(good)
-                left_out.append(len(rows) - len(events))
+                declared = sum(kind == NAMES_A_DOMAIN for _, _, kind, _ in rows)
+                left_out.append(len(rows) - len(events) - declared)
                 unreadable.append(len(events) - good)
     return readable, unreadable, left_out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests import starting
-from tests.fuzz import app, nsys, pftrace, scrub, snapshot, terminal
+from tests.fuzz import app, interrupt, nsys, pftrace, scrub, snapshot, terminal, writing
 from tests.fuzz import zip as archives
 from tests.fuzz.case import case
 from tests.fuzz.examine import examine
@@ -81,3 +81,15 @@ def test_no_process_outlives_its_terminal(number: int) -> None:
         terminal.attempt(SEED, number)
     finally:
         starting.end()
+
+
+def test_what_is_written_of_damaged_traces_is_json() -> None:
+    for number in range(40):
+        print(f"kind writing, seed {SEED}, first {number}")
+        writing.attempt(SEED, number)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_ctrl_c_at_the_start_gives_no_traceback_of_ours(number: int) -> None:
+    print(f"kind interrupt, seed {SEED}, first {number}")
+    interrupt.attempt(SEED, number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fusetui.gpu import kinds as of_names
 from fusetui.gpu.kinds import is_between_devices, is_collective, kind_of_kernel, kinds
 from fusetui.trace.model.categories import Role
 from fusetui.tui.layout.kinds import SliceKind, kind_of
@@ -79,3 +80,12 @@ def test_copies() -> None:
     assert is_between_devices("Memcpy PtoP (Device -> Device)")
     assert is_between_devices("CopyPeerToPeer")
     assert not is_between_devices("Memcpy DtoD (Device -> Device)")
+
+
+@pytest.mark.parametrize(
+    "remembered",
+    ["is_collective", "is_between_devices", "kind_of_kernel", "kind_of_op", "kinds_of"],
+)
+def test_no_more_names_are_remembered_than_memory_has_room_for(remembered: str) -> None:
+    """A trace may have a million names, and a server reads many traces."""
+    assert getattr(of_names, remembered).cache_parameters()["maxsize"] == of_names.MAX_NAMES_KEPT

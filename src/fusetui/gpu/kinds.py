@@ -6,7 +6,7 @@ The one definition: the app, `why`, the diff, the ranks and `check` all ask it.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from fusetui.text.patterns import LONGEST_NAME
@@ -21,6 +21,10 @@ _WORDS_COUNTED: Final = """
     triton unknown upsample
 """
 KINDS: Final = frozenset(_WORDS_COUNTED.split())  # what can be counted; `kernels` is all of them
+
+MAX_NAMES_KEPT: Final = 1 << 16
+"""Names whose kinds are remembered. A trace may have a million of them, and a server reads many
+traces; looking at a forgotten name again takes microseconds."""
 
 LONGEST_OP: Final = 1000  # no op has such a long name, and the patterns are not made for it
 
@@ -75,7 +79,7 @@ _FUSED: Final = r"(?:graph_\d+_)?cpp_fused_(\w*)"
 _REDUCES: Final = r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|prod)(?:_|\b)"
 
 
-@cache
+@lru_cache(maxsize=MAX_NAMES_KEPT)
 def is_collective(name: str) -> bool:
     name = name[:LONGEST_NAME]
     if re.search(_LIBRARIES, name) is None and re.search(_WORDS, name) is None:
@@ -83,13 +87,13 @@ def is_collective(name: str) -> bool:
     return re.search(_COMPUTES, name) is None
 
 
-@cache
+@lru_cache(maxsize=MAX_NAMES_KEPT)
 def is_between_devices(name: str) -> bool:
     """Whether a copy of this name goes from one device to another."""
     return re.search(_BETWEEN_DEVICES, name[:LONGEST_NAME]) is not None
 
 
-@cache
+@lru_cache(maxsize=MAX_NAMES_KEPT)
 def kind_of_kernel(name: str) -> str | None:
     """The kind of a kernel's work; None if its name does not say, or that it does several."""
     if is_collective(name):
@@ -101,7 +105,7 @@ def kind_of_kernel(name: str) -> str | None:
     return next((kind for kind, words in _HAND_WRITTEN.items() if re.search(words, head)), None)
 
 
-@cache
+@lru_cache(maxsize=MAX_NAMES_KEPT)
 def kind_of_op(op: str) -> str | None:
     """The kind of work of an op by its name without namespace; None for a pointwise one."""
     spelled = (op, op.rstrip("_"))  # an in-place twin is of the same kind
@@ -109,7 +113,7 @@ def kind_of_op(op: str) -> str | None:
     return next(kinds, None) if len(op) <= LONGEST_OP else None
 
 
-@cache
+@lru_cache(maxsize=MAX_NAMES_KEPT)
 def kinds_of(role: Role, name: str) -> frozenset[str]:
     """Everything that a GPU event or a CPU op counts as; kernels and ops also as `kernels`."""
     if role is Role.MEMCPY:

@@ -500,3 +500,4 @@ def test_a_name_that_many_kernels_share_is_held_once(path: Path) -> None:
     assert len(found.texts) == 400
     assert [text[:5] for text in trace.names] == ["gemm<", "gemm<"]
     assert all(text.endswith(f"(name {n})") for text, n in zip(trace.names, (1, 3), strict=True))
+    assert "2 names have more than 32,768 characters and are cut there." in trace.report.remarks

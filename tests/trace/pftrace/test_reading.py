@@ -45,6 +45,7 @@ def test_a_name_that_many_kernels_share_is_held_once(
     assert most < 20 * len(name)
     assert trace.names[0].startswith("gemm<xx")
     assert trace.names[0].endswith("... (name 3)")
+    assert trace.report.remarks == ("1 name has more than 32,768 characters and is cut there.",)
 
 
 @pytest.fixture

@@ -130,3 +130,32 @@ def test_reports_of_nsight_systems_are_known_by_their_name(tmp_path: Path) -> No
 )
 def test_nothing_else_is_taken_for_one(content: bytes) -> None:
     assert foreign("trace.json", content) is None
+
+
+XPROF = """{"displayTimeUnit":"ns","metadata":{"highres-ticks":true},
+"traceEvents":[
+{"ph":"M","pid":1,"name":"process_name","args":{"name":"/device:GPU:0"}},
+{"ph":"M","pid":1,"tid":13,"name":"thread_name","args":{"name":"Stream #13(Kernel)"}},
+{"ph":"X","pid":1,"tid":13,"ts":1.5,"dur":3.25,"name":"loop_add_fusion"},{}]}"""
+"""As tsl's trace_events_to_json writes it."""
+
+
+def test_a_trace_of_jax_opens_and_names_what_analyzes_it(tmp_path: Path) -> None:
+    path = tmp_path / "host.trace.json.gz"
+    path.write_bytes(gzip.compress(XPROF.encode()))
+    trace = open_trace(str(path), cached=False)
+    assert len(trace) == 1
+    (remark,) = trace.report.remarks
+    assert "JAX or TensorFlow" in remark
+    assert "xprof --logdir" in remark
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("highres-ticks", "ticks"), ("/device:GPU:0", "python")]
+)
+def test_neither_ticks_nor_names_alone_make_a_trace_of_jax(
+    tmp_path: Path, before: str, after: str
+) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(XPROF.replace(before, after))
+    assert open_trace(str(path), cached=False).report.remarks == ()

@@ -40,6 +40,7 @@ class Files(BaseHTTPRequestHandler):
     """Serves PACKED with ranges and an ETag; breaks off the requests with the numbers `breaks`."""
 
     breaks: Sequence[int] = ()
+    given: int | None = None  # bytes of the file, after which every connection breaks
     ranges = True
     tag = '"one"'
     asked: list[str] = []  # noqa: RUF012
@@ -59,6 +60,10 @@ class Files(BaseHTTPRequestHandler):
         Files.asked.append(wanted)
         begin, _, end = wanted.removeprefix("bytes=").partition("-")
         body = PACKED[int(begin or 0) : int(end or len(PACKED)) + 1]
+        if Files.given is not None and int(begin or 0) + len(body) > Files.given:
+            self.answer(body[: max(Files.given - int(begin or 0), 0)], len(body), begin)
+            self.close_connection = True
+            return
         if len(Files.asked) in Files.breaks:
             self.answer(body[: len(body) // 2], len(body), begin)
             self.close_connection = True
@@ -84,7 +89,7 @@ class Files(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[str]:
     pytest.importorskip("aiohttp", reason="needs aiohttp, the driver of fsspec for http://")
-    Files.breaks, Files.tag, Files.asked = (), '"one"', []
+    Files.breaks, Files.given, Files.tag, Files.asked = (), None, '"one"', []
     fsspec.config.conf["http"] = {"skip_instance_cache": True}
     with ThreadingHTTPServer(("127.0.0.1", 0), Files) as running:
         Thread(target=running.serve_forever, daemon=True).start()
@@ -206,6 +211,22 @@ def test_a_server_that_cannot_begin_in_the_middle_sends_all_at_once(
     monkeypatch.setattr(Files, "ranges", False)
     trace = open_trace(f"{server}/rank3.json.gz")
     assert (len(trace), trace.report.cut) == (len(EVENTS), None)
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+@pytest.mark.parametrize("given", [700, 1000, len(PACKED) - 1])
+def test_a_file_that_always_breaks_at_a_byte_gives_all_before_it(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: int, ranges: bool
+) -> None:
+    """As much as a file on disk that was cut there."""
+    monkeypatch.setattr(remote, "PAUSE_S", 0.0)
+    monkeypatch.setattr(Files, "ranges", ranges)
+    Files.given = given
+    (tmp_path / "cut.json.gz").write_bytes(PACKED[:given])
+    local = open_trace(str(tmp_path / "cut.json.gz"), cached=False)
+    behind_url = open_trace(f"{server}/rank3.json.gz")
+    assert behind_url.report.events == local.report.events
+    assert behind_url.report.cut == f"the connection broke after {given} of {len(PACKED)} bytes"
 
 
 def test_a_connection_that_always_breaks_ends_with_a_sentence(

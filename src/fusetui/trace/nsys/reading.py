@@ -41,7 +41,7 @@ from fusetui.trace.nsys.writing import writer
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.assemble import BYTES_A_SLICE, MANY, check_durations
 from fusetui.trace.read.document import OpenFile
-from fusetui.trace.read.document_text import Rendered, stretches_of
+from fusetui.trace.read.document_text import Rendered, remarks_of_cut_names, stretches_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.memory import memory_left
@@ -119,6 +119,7 @@ def _read(
     times = (int(start.min()), int((start + dur).max())) if len(start) else (0, 0)
     left_out, keys = _left_out(db), keys_of(db, *times)
     remarks, pending = _remarks(parts, words, unreadable), _pending(place)
+    from_table = set(words.strings.values()) & set(slices["names"])
     report = Report(
         path=stored.path,
         bytes=stored.size,
@@ -132,7 +133,7 @@ def _read(
         unfinished=unfinished,
         format="nsys",
         left_out=left_out,
-        remarks=(*db.damage, *remarks, *pending),
+        remarks=(*db.damage, *remarks, *remarks_of_cut_names(from_table), *pending),
         pending=bool(pending),
     )
     stretches = [one for one in stretches_of(counts, values) if one.events]  # rowids may be far off

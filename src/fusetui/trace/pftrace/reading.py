@@ -23,7 +23,13 @@ from fusetui.trace.pftrace.render import PacketWriter
 from fusetui.trace.pftrace.scan import Stages
 from fusetui.trace.read.assemble import check_durations
 from fusetui.trace.read.document import OpenFile
-from fusetui.trace.read.document_text import Filed, Rendered, stretches_of, text_of
+from fusetui.trace.read.document_text import (
+    Filed,
+    Rendered,
+    remarks_of_cut_names,
+    stretches_of,
+    text_of,
+)
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.reading import Callbacks
 from fusetui.trace.read.source import Source, State, Stored, unpacked
@@ -132,7 +138,7 @@ def _raw(source: Source, found: PacketIndex, prefix: Prefix | None, changed: boo
         too_damaged=found.read if found.damaged else -1,
         changed=changed,
         format=NAME,
-        remarks=tuple(_remarks(counts["i"], cut)),
+        remarks=(*_remarks(counts["i"], cut), *remarks_of_cut_names(columns.names)),
         cut_ends=cut,
     )
     return Raw(

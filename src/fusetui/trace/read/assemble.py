@@ -23,6 +23,7 @@ from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.document_text import text_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.events import PHASES_OF_SAMPLES
+from fusetui.trace.read.foreign import JAX_REMARK, is_of_jax
 from fusetui.trace.read.gather import ChunkColumns, Interner, Mark, gather
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.source import Source
@@ -67,6 +68,8 @@ def assemble(
     firsts = np.cumsum([0, *(chunk.events for chunk in chunks[:-1])])  # in traceEvents
     order += np.repeat(firsts, [len(c.order) for c in columns])
     whole = body.bare and not (last and (last.unreadable or last.too_damaged))  # or closed
+    labels = tuple(label for c in columns for label in c.labels)
+    keys = {**body.head.values, **after.values}
     report = Report(
         path=source.path,
         bytes=source.size,
@@ -80,6 +83,7 @@ def assemble(
         prefix=prefix,
         too_damaged=last.end if last and last.too_damaged else -1,
         damaged_keys=tuple(filter(None, (body.head.damaged, after.damaged))),
+        remarks=(JAX_REMARK,) if is_of_jax(keys, labels) else (),
     )
     raw = Raw(
         report=report,
@@ -87,7 +91,7 @@ def assemble(
         names=names,
         categories=categories,
         threads=threads,
-        labels=tuple(label for c in columns for label in c.labels),
+        labels=labels,
         start=joined["start"],
         dur=np.maximum(dur, 0, out=dur),
         name=name,
@@ -96,7 +100,7 @@ def assemble(
         correlation=joined["correlation"],
         external_id=joined["external_id"],
         order=order,
-        keys={**body.head.values, **after.values},
+        keys=keys,
     )
     marks = [
         msgspec.structs.replace(mark, order=mark.order + first)

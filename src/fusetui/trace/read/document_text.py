@@ -8,7 +8,7 @@ memory-mapped: if a mapped file is truncated, reading it ends the process.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import cached_property
 from itertools import islice
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
+from fusetui.text.figures import plural
 from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.raw import Label
@@ -207,6 +208,20 @@ def shared_name(name: str, number: int) -> str:
     if len(name) <= MAX_SHARED_NAME:
         return name
     return f"{name[:MAX_SHARED_NAME]}... (name {number})"
+
+
+def remarks_of_cut_names(names: Iterable[str]) -> Iterator[str]:
+    """A sentence that counts the names that `shared_name` cut; nothing where it cut none.
+
+    `names` are distinct ones that it returned: only those that it cut are longer than its bound.
+    """
+    cut = sum(len(name) > MAX_SHARED_NAME for name in names)
+    if cut:
+        have, are = ("has", "is") if cut == 1 else ("have", "are")
+        yield (
+            f"{plural(cut, 'name')} {have} more than {MAX_SHARED_NAME:,} characters and {are} cut "
+            "there."
+        )
 
 
 def label_text(label: Label) -> bytes:

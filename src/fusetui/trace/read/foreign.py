@@ -8,9 +8,10 @@ The reports of Nsight Systems have no documented signature: they are known by th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from fusetui.text.patterns import late
+from fusetui.trace.model.raw import Label
 
 HEAD = 1 << 16  # bytes of a document that are looked at
 RECORD = "record with torch.profiler and prof.export_chrome_trace"
@@ -36,6 +37,14 @@ ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")  # of a zip; the second is one without 
 NSIGHT_SYSTEMS = (".nsys-rep", ".qdrep", ".qdstrm")
 
 
+XPROF = "pip install xprof, then xprof --logdir DIR"
+JAX_REMARK = (
+    "Written by the profiler of JAX or TensorFlow (XProf): the timeline shows its slices, but they "
+    "do not say which are kernels, as those of torch.profiler do, so no GPU work is analyzed. Open "
+    f"the folder of the profile in XProf for that ({XPROF})."
+)
+"""Beside a trace that opens as any other JSON of events."""
+
 ForeignFormat = tuple[str, str, Callable[[bytes], bool]]
 """Files that are no traces: what they are, what to do, and how they are recognized."""
 
@@ -49,6 +58,16 @@ def foreign(path: str, head: bytes) -> str | None:
         return f"{path} is {SYSTEMS[0]}: {SYSTEMS[1]}."
     known = (f"{path} is {what}: {instead}." for what, instead, is_one in FORMATS if is_one(head))
     return next(known, None)
+
+
+def is_of_jax(keys: Mapping[str, object], labels: Iterable[Label]) -> bool:
+    """Whether the profiler of JAX or TensorFlow wrote this JSON, by the keys around its events and
+    by the names of its processes (tsl trace_events_to_json.cc): `/host:CPU`, `/device:GPU:0`."""
+    metadata = keys.get("metadata")
+    if not isinstance(metadata, Mapping) or "highres-ticks" not in metadata:
+        return False
+    named = (label.value for label in labels if label.kind == "process_name")
+    return any(str(name).startswith(("/host:", "/device:")) for name in named)
 
 
 def is_archive(head: bytes) -> bool:
@@ -190,8 +209,7 @@ FORMATS: tuple[ForeignFormat, ...] = (
     ),
     (
         "an XPlane file of JAX or TensorFlow",
-        "fusetui reads the GPU work of PyTorch; open this in XProf (pip install xprof, then "
-        "xprof --logdir DIR)",
+        f"fusetui reads the GPU work of PyTorch; open this in XProf ({XPROF})",
         lambda head: PLANE.match(head) is not None,
     ),
     (

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
 from typing import IO, Any
 
 from fusetui.text.figures import amount
@@ -23,7 +23,8 @@ from fusetui.trace.read.unpack import GIB, LIMIT
 
 URL = late(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
 PIECE = 4 << 20  # bytes that are asked for at once
-SMALLEST = 4 << 10  # of them, once larger ones broke
+SHRINKING = 64  # how many times fewer are asked for after each failure, down to a single byte
+PIECES_BEFORE_GROWTH = 100  # that arrive until as many times more are asked for again
 SPARE = 64 << 20  # bytes of memory that are left alone
 TRIES = 5  # in a row without a single byte
 PAUSE_S = 0.2  # after the first failure; longer after each
@@ -150,6 +151,7 @@ def _copied(url: str, room: IO[bytes]) -> Iterator[int]:
 def _pieces(url: str) -> Iterator[bytes]:
     system, path = _system(url)
     done = failed = 0
+    size = PIECE  # bytes
     in_parts = True
     state: object = None
     heard = time.monotonic()
@@ -161,15 +163,20 @@ def _pieces(url: str) -> Iterator[bytes]:
             if state not in (None, now):
                 raise CannotRead(f"{url} changed while it was read: try again.")
             state = now
-            size = min(PIECE, max(PIECE >> 3 * failed, SMALLEST))  # less after each failure
-            for piece in _from(system, path, done, size, in_parts):
-                yield piece
-                done, failed, heard = done + len(piece), 0, time.monotonic()
-            return
+            with closing(_from(system, path, done, size, in_parts)) as arriving:
+                for number, piece in enumerate(arriving, 1):
+                    yield piece
+                    done, failed, heard = done + len(piece), 0, time.monotonic()
+                    if size < PIECE and number == PIECES_BEFORE_GROWTH:
+                        size = min(size * SHRINKING, PIECE)
+                        break
+                else:
+                    return
         except CannotRead:
             raise
         except Exception as error:
             failed += 1
+            size = max(size // SHRINKING, 1)
             in_parts = in_parts and not (done and isinstance(error, ValueError))  # says the driver
             refused = _is_missing(error) or isinstance(error, PermissionError)
             if refused or failed >= TRIES or time.monotonic() - heard > PATIENCE_S:
@@ -178,25 +185,52 @@ def _pieces(url: str) -> Iterator[bytes]:
             time.sleep(PAUSE_S * failed)
 
 
-def _from(system: Any, path: str, at: int, size: int, in_parts: bool) -> Iterator[bytes]:
-    """The rest of a file, asked for in pieces of this many bytes: a driver may give nothing of a
-    piece that breaks. A server that cannot begin in the middle sends all in one answer, and what
-    was read again."""
+def _from(
+    system: Any, path: str, at: int, size: int, in_parts: bool
+) -> Generator[bytes, None, None]:
+    """The rest of a file, asked for in pieces of this many bytes: a driver gives nothing of a
+    piece that breaks, so that smaller ones follow. A server that cannot begin in the middle sends
+    all in one answer, and what was read again."""
+    ahead = "readahead" if size == PIECE else "none"  # what is read ahead may break as well
     block = size if in_parts else 0
-    with system.open(path, "rb", block_size=block, cache_type="readahead") as file:
-        if at and in_parts and file.seekable():
+    with system.open(path, "rb", block_size=block, cache_type=ahead) as file:
+        known = at  # bytes that the file gives once more
+        if in_parts and file.seekable():
             file.seek(at)
+            known = 0
         else:
-            left = at
-            while left and (piece := file.read(min(PIECE, left))):
-                left -= len(piece)
+            size = PIECE
         got = at
-        while piece := file.read(size):
-            yield piece
-            got += len(piece)
+        for piece in _arriving(file, size):
+            fresh = piece[known:]
+            known -= len(piece) - len(fresh)
+            if fresh:
+                yield fresh
+                got += len(fresh)
         whole = getattr(file, "size", None)
         if isinstance(whole, int) and got < whole:
             raise ConnectionError(f"it ended after {got} of {whole} bytes")
+
+
+def _arriving(file: Any, size: int) -> Iterator[bytes]:
+    """Pieces of at most so many bytes, up to the end of the file or until the connection breaks."""
+    try:
+        while piece := file.read(size):
+            yield piece
+    except Exception:
+        if left := _unread(file):
+            yield left
+        raise
+
+
+def _unread(file: Any) -> bytes:
+    """What had arrived of one answer before its connection broke, and was not read: aiohttp keeps
+    it behind the exception."""
+    with suppress(Exception):
+        content = file.r.content
+        content.set_exception(None)
+        return bytes(content.read_nowait())
+    return b""
 
 
 def _system(url: str) -> tuple[Any, str]:
