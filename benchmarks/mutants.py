@@ -731,7 +731,12 @@ def _importing(mutant: Mutant) -> list[str]:
     module = mutant.file.removesuffix(".py").removeprefix("src/").removeprefix("fusetui/")
     dotted = "fusetui." + module.removesuffix("/__init__").replace("/", ".")
     parent, _, stem = dotted.rpartition(".")
-    forms = rf"{re.escape(dotted)}\b|{re.escape(parent)} import [^\n]*\b{re.escape(stem)}\b"
+    whole = dotted.split(".")[1]
+    forms = (
+        rf"{re.escape(dotted)}\b"
+        rf"|{re.escape(parent)} import [^\n]*\b{re.escape(stem)}\b"
+        rf"|from fusetui import [^\n]*\b{whole}\b"
+    )
     package = package_of(mutant)
     found = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
