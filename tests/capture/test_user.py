@@ -30,13 +30,6 @@ def test_a_file_with_a_dict_of_functions(code: Path, tmp_path: Path) -> None:
     assert (second["name"], second["max_error"]) == ("pair", 3.0)
 
 
-def test_a_function_that_compiles_nothing_has_no_time_of_compilation(
-    code: Path, tmp_path: Path
-) -> None:
-    found = variants(f"{code}:build", tmp_path / "a")
-    assert [variant["compile_ns"] for variant in found] == [None, None]
-
-
 def test_a_module_is_found_in_the_working_directory(
     code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
