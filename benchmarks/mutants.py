@@ -542,6 +542,7 @@ def _become_pytest(
     try:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
         tree = work / "tree"
         os.chdir(tree)
         os.environ.pop("FUSETUI_TRACES", None)
