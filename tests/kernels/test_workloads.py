@@ -91,3 +91,10 @@ def test_on_a_cpu_the_mlp_spends_its_time_on_the_hidden_activations() -> None:
     """Not on products: fusing would not show."""
     shapes = kernels.get("mlp").shapes("cpu")
     assert shapes["hidden"] >= 32 * shapes["dim"]
+
+
+@pytest.mark.parametrize("name", kernels.names())
+def test_each_workload_has_a_variant_that_needs_no_gpu(name: str) -> None:
+    """Tests of variants choose by it: if none were left, they would pass without a test."""
+    variants = kernels.get(name).variants.values()
+    assert any(not variant.needs_gpu for variant in variants)

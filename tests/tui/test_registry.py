@@ -26,7 +26,7 @@ from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.memory import MemoryShown
 from fusetui.tui.pages import ranks
 from fusetui.tui.pages.page import Page
-from fusetui.tui.registry import ACTIONS, PAGES
+from fusetui.tui.registry import ACTIONS, PAGES, always
 from fusetui.tui.state import moving, replays, search
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.comparison import second_of
@@ -339,3 +339,11 @@ def test_a_page_can_be_shown_without_a_trace_that_fits(page: Page, mlp: Trace) -
 def test_an_action_has_a_name_of_its_own_and_keys(name: str, keys: str) -> None:
     with pytest.raises(ValueError, match=name):
         action(name, "Anything", keys, "", lambda state: state)
+
+
+def test_ctrl_c_works_wherever_a_person_is_and_q_does_not() -> None:
+    state = State(size=SIZE)
+    interrupts = always("ctrl+c", state)
+    assert interrupts is not None
+    assert interrupts.name == "interrupt"
+    assert always("q", state) is None

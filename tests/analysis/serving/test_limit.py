@@ -112,6 +112,7 @@ def test_a_configuration_of_another_model(tmp_path: Path) -> None:
     found = cache_by(tmp_path, [(5120, 7168)])
     assert found.bytes_per_token is None
     assert "it is of another model" in found.missing
+    assert "(4096 x 6144)" in found.missing  # 32 heads of queries and 2 x 8 of keys and values
 
 
 def test_layers_with_a_window_are_not_counted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from fusetui.trace.model.op_names import aten_ops
 from fusetui.trace.scrub.names import Names
+from fusetui.trace.scrub.paths import scrub_urls
 from fusetui.trace.scrub.secrets import Placeholders
 
 
@@ -71,3 +72,15 @@ def test_many_names_cost_no_more_than_few() -> None:
     """One search for each name would take hours."""
     found = names(*(f"user-{n}x" for n in range(30_000)))
     assert found.scrub("user-17x " * 20_000).count("<user18>") == 20_000
+
+
+def test_the_password_of_a_url_goes_wherever_it_occurs() -> None:
+    found = Names(Placeholders())
+    scrub_urls("postgres://ada:open-sesame-42@db.own.example/x", Placeholders(), found)
+    assert "open-sesame-42" not in found.scrub("connected with open-sesame-42")
+
+
+def test_a_login_without_a_password_is_the_name_of_a_user() -> None:
+    found = Names(Placeholders())
+    scrub_urls("ssh://adalovelace@git.own.example/x", Placeholders(), found)
+    assert found.scrub("adalovelace") == "<user1>"

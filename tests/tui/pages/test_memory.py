@@ -23,9 +23,10 @@ from fusetui.analysis.memory.moments import placed
 from fusetui.text.figures import size as size_text
 from fusetui.trace import Trace
 from fusetui.trace.model.report import never
+from fusetui.tui import loading
 from fusetui.tui.background_results import opened
 from fusetui.tui.drawing.canvas import Click
-from fusetui.tui.helper_client import Beside
+from fusetui.tui.helper_client import Beside, NotBeside
 from fusetui.tui.layout.memory import OverlayLines
 from fusetui.tui.loading import read_memory
 from fusetui.tui.pages.memory import PAGE
@@ -159,6 +160,19 @@ def test_another_process_reads_it(tmp_path: Path) -> None:
     here_, failed_ = (after(State(size=SIZE), run) for run in posted)
     assert drawn(here_) == drawn(remembered(State(size=SIZE), path))
     assert "asks Python to import" in failed_.hint
+
+
+def test_where_no_other_process_can_read_it_the_thread_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(start: str) -> Any:
+        raise NotBeside
+
+    monkeypatch.setattr(loading, "Beside", refused)
+    path = trained(tmp_path)
+    posted: list[Any] = []
+    read_memory(ReadMemory((str(path),), False), posted.append, never, Beside)
+    assert drawn(after(State(size=SIZE), posted[0])) == drawn(remembered(State(size=SIZE), path))
 
 
 def test_a_click_puts_the_cursor_there(state: State) -> None:
