@@ -24,6 +24,8 @@ from benchmarks.pages import put
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 FACTS = PAGE.with_name("sources.toml")
 WORKS, NOT_REPRODUCED, NEEDS = "works here", "not reproduced", "needs"
+INCONCLUSIVE = "inconclusive"
+DISTURBED = "something else was running"
 TOLERANCE = 1.2
 """By what factor a figure may differ from the one of the source and still reproduce it."""
 RIGHT_GUESS = "= "  # how the line of a guess that was right begins
@@ -67,6 +69,9 @@ def state(claim: Claim, page: str) -> str:
     if not claim.rows:
         return f"{NEEDS} {claim.only_gpu}"
     wrong = [said for row in claim.rows if (said := contradiction(row, page))]
+    disturbed = [said for row in claim.rows if (said := _disturbed(row, page))]
+    if not wrong and disturbed:
+        return f"{INCONCLUSIVE} on a CPU: {'; '.join(disturbed)} while {DISTURBED}; {NEEDS} a GPU"
     if not wrong:
         return f"{WORKS} ({claim.note})" if claim.note else WORKS
     because = f", where {claim.because}" if claim.because else ""
@@ -90,6 +95,19 @@ def contradiction(row: DecidingRow, page: str) -> str:
         raise ValueError(f"{row.row}: no figure in '{source}' or '{here}'")
     ratio = float(found[1]) / float(wanted[1])
     return "" if 1 / TOLERANCE <= ratio <= TOLERANCE else here
+
+
+def _disturbed(row: DecidingRow, page: str) -> str:
+    """The speed-up of a row of which a variant was timed while something else was running; ""."""
+    fast, _, slow = row.row.partition(" against ")
+    if not slow or " of " in fast:  # counts and sizes are no times
+        return ""
+    lines = _table(row.table, page).splitlines()
+    variants = [side.partition(" ")[0].partition(",")[0] for side in (fast, slow)]
+    remarks = [line for line in lines if line.endswith(f"{DISTURBED}.")]
+    if any(line.startswith(f"{variant}: ") for line in remarks for variant in variants):
+        return _cells(row, lines)[2].rpartition(": ")[0]
+    return ""
 
 
 def _table(name: str, page: str) -> str:

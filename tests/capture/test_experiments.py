@@ -38,7 +38,7 @@ def test_a_command_can_be_typed(script: Any) -> None:
     )
 
 
-STATES = ("works here", "needs a GPU", "not reproduced")
+STATES = ("works here", "needs a GPU", "not reproduced", "inconclusive")
 
 
 def claims(script: Any) -> list[list[str]]:
@@ -101,6 +101,14 @@ a against b, n=4 to n=8  the gap shrinks  0.4x, 0.5x: no  -
 def test_a_row_agrees_with_a_claim_or_contradicts_it(row: str, cell: str, said: str) -> None:
     module = benchmark("claims")
     assert module.contradiction(module.DecidingRow("x", row, cell), MEASURED) == said
+
+
+@pytest.mark.parametrize("remark", ["", "b: its steps took long: something else was running."])
+def test_a_time_that_was_disturbed_decides_nothing(remark: str) -> None:
+    module = benchmark("claims")
+    page = MEASURED.replace("figure ", f"{remark}\nfigure ")
+    claim = module.Claim("b is slow", "x", (module.DecidingRow("x", "a against b, n=4"),))
+    assert module.state(claim, page).startswith("inconclusive" if remark else "works here")
 
 
 def test_a_row_that_the_page_lacks_is_an_error() -> None:
