@@ -83,7 +83,7 @@ def contradiction(row: DecidingRow, page: str) -> str:
     lines = _table(row.table, page).splitlines()
     if row.row.startswith(RIGHT_GUESS):
         return "" if row.row in lines else f"not {row.row.removeprefix(RIGHT_GUESS)}"
-    cells = _cells(row, lines)
+    cells = _columns_of(row, lines)
     if row.is_:
         return "" if row.is_ in cells else f"not {row.is_}"
     source, here = cells[1], cells[2]
@@ -106,7 +106,7 @@ def _disturbed(row: DecidingRow, page: str) -> str:
     variants = [side.partition(" ")[0].partition(",")[0] for side in (fast, slow)]
     remarks = [line for line in lines if line.endswith(f"{DISTURBED}.")]
     if any(line.startswith(f"{variant}: ") for line in remarks for variant in variants):
-        return _cells(row, lines)[2].rpartition(": ")[0]
+        return _columns_of(row, lines)[2].rpartition(": ")[0]
     return ""
 
 
@@ -121,7 +121,7 @@ def _table(name: str, page: str) -> str:
     raise ValueError(f"the page has no table {name}")
 
 
-def _cells(row: DecidingRow, lines: Sequence[str]) -> Sequence[str]:
+def _columns_of(row: DecidingRow, lines: Sequence[str]) -> Sequence[str]:
     """The cells of the row whose first cell, or first two, are named. Raises ValueError."""
     for line in lines:
         cells = CELLS.split(line)
