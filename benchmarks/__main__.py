@@ -81,6 +81,7 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "diff_peers": [[*at(*pair), *by_hta, "--into", DIFF] for pair in PAIRS],
         "python_peers": [[*at(*PAIRS[1]), *by_hta, "--into", "docs/python.md"]],
         "capture_experiments": [["--device", "cpu"]],
+        "claims": [[]],
         "predictions": [["--write"]],
         "triton_code": [["--write"]],
         "whatif_programs": [[]],

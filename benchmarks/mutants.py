@@ -113,17 +113,20 @@ def _analysis(name: str) -> Package:
 
 
 PACKAGES = (
-    Package("trace", "trace", ("tests/trace",)),
+    Package("trace", "src/fusetui/trace", ("tests/trace",)),
+    Package("timeline", "src/fusetui/timeline", ("tests/timeline",)),
     _analysis("diff"),
     _analysis("why"),
     _analysis("replay"),
     _analysis("ranks"),
     _analysis("memory"),
     _analysis("serving"),
+    _analysis("graphs"),
     _analysis("questions"),
     Package("gpu", "src/fusetui/gpu", ("tests/gpu",)),
     Package("tables", "src/fusetui/tables", ("tests/tables",)),
     Package("report", "src/fusetui/report", ("tests/cli", "tests/tui")),
+    Package("command_line", "src/fusetui/command_line", ("tests/cli",)),
     Package("commands", "src/fusetui/commands", ("tests/cli",)),
     Package("text", "src/fusetui/text", ("tests/text",)),
     Package("attach", "src/fusetui/attach", ("tests/attach",)),
@@ -477,7 +480,7 @@ def make_copy(work: Path, mutants: Sequence[Mutant]) -> Path:
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others"]
     listed = subprocess.run([*command, "--exclude-standard"], capture_output=True, check=True)
     names = [name for name in listed.stdout.decode().split("\0") if name]
-    names += [path.relative_to(ROOT).as_posix() for path in (ROOT / "trace").rglob("*.so")]
+    names += [path.relative_to(ROOT).as_posix() for path in (ROOT / "src/fusetui").rglob("*.so")]
     half = work / "tree.half"
     shutil.rmtree(half, ignore_errors=True)
     for name in names:

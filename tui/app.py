@@ -140,13 +140,16 @@ class FusetuiApp(Ending):
             self._overlay = None
 
     def _ask(self, prompt: Prompt | None) -> None:
+        """Shows the line for a text on the screen that is in front, or hides it."""
+        front = self._overlay or self._page
         if prompt is None or prompt.is_letter:
-            self._page.input.display = False
-            self._page.set_focus(None)
+            for one in {self._page, front}:
+                one.input.display = False
+                one.set_focus(None)
         else:
             more = self.state.side.once(changes_of) if self.state.sides else []
-            self._page.input.ask(prompt, self.state.typed, more)
-            self._page.set_focus(self._page.input)
+            front.input.ask(prompt, self.state.typed, more)
+            front.set_focus(front.input)
 
     def _cover(self) -> None:
         if self._overlay is None:
@@ -328,11 +331,13 @@ class PageScreen(Screen[None], inherit_bindings=False):
 
 
 class OverlayScreen(ModalScreen[None], inherit_bindings=False):
-    """A canvas over the page."""
+    """A canvas over the page, and an input line on the last line of the screen."""
 
     def __init__(self, scheme: Scheme) -> None:
         super().__init__()
         self.canvas = Canvas(scheme, scheme.surface)
+        self.input = PromptInput()
 
     def compose(self) -> ComposeResult:
         yield self.canvas
+        yield self.input

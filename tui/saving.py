@@ -12,6 +12,8 @@ from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from threading import Thread
 from typing import IO
 
+from msgspec.structs import replace
+
 from fusetui import Error
 from fusetui.attach.processes import Process, with_torch
 from fusetui.tables.files import save as write
@@ -92,7 +94,12 @@ def _about(one: Process) -> str:
 def _listed(state: State, offers: tuple[Offer, ...]) -> Outcome:
     if not offers:
         return told(state, NONE)
-    return overlaid(state, Chooser(tuple(offer.about for offer in offers), offers))
+    before = None
+    if isinstance(state.overlay, Chooser) and not state.is_open:
+        before = state.overlay.before or state.overlay
+    about = tuple(offer.about for offer in offers)
+    listed = Chooser(summaries=about, programs=offers, before=before)
+    return overlaid(replace(state, hint=""), listed)
 
 
 def _said(

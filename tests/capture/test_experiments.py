@@ -38,7 +38,7 @@ def test_a_command_can_be_typed(script: Any) -> None:
     )
 
 
-STATES = ("works here", "needs a GPU", "not reproduced")
+STATES = ("works here", "needs a GPU", "not reproduced", "inconclusive")
 
 
 def claims(script: Any) -> list[list[str]]:
@@ -72,3 +72,52 @@ def test_every_command_of_a_claim_can_be_typed(
             assert (ROOT / words[2]).is_file()
         else:
             assert words[1] in command_parsers()
+
+
+MEASURED = """
+<!-- table: x cpu, b.py 1 at 2 -->
+= eager gemm: guess 3, found 3
+figure              source          here           why
+kernels of eager    5: 3 GEMMs      5              ops 93 %
+a against b         12.5x           0.63x          ops 91 %
+a against b, n=4    at most 1x      0.64x: yes     ops 90 %
+a against b, n=4 to n=8  the gap shrinks  0.4x, 0.5x: no  -
+<!-- end -->
+"""
+
+
+@pytest.mark.parametrize(
+    ("row", "cell", "said"),
+    [
+        ("= eager gemm: guess 3, found 3", "", ""),
+        ("= eager gemm: guess 2, found 2", "", "not eager gemm: guess 2, found 2"),
+        ("kernels of eager", "", ""),
+        ("kernels of eager", "4", "not 4"),
+        ("a against b", "", "0.63x"),
+        ("a against b, n=4", "", ""),
+        ("a against b, n=4 to n=8", "", "0.4x, 0.5x"),
+    ],
+)
+def test_a_row_agrees_with_a_claim_or_contradicts_it(row: str, cell: str, said: str) -> None:
+    module = benchmark("claims")
+    assert module.contradiction(module.DecidingRow("x", row, cell), MEASURED) == said
+
+
+@pytest.mark.parametrize("remark", ["", "b: its steps took long: something else was running."])
+def test_a_time_that_was_disturbed_decides_nothing(remark: str) -> None:
+    module = benchmark("claims")
+    page = MEASURED.replace("figure ", f"{remark}\nfigure ")
+    claim = module.Claim("b is slow", "x", (module.DecidingRow("x", "a against b, n=4"),))
+    assert module.state(claim, page).startswith("inconclusive" if remark else "works here")
+
+
+def test_a_row_that_the_page_lacks_is_an_error() -> None:
+    module = benchmark("claims")
+    with pytest.raises(ValueError, match="has no row 'c against d'"):
+        module.contradiction(module.DecidingRow("x", "c against d"), MEASURED)
+
+
+def test_the_states_of_the_claims_are_those_of_the_tables_on_the_page(script: Any) -> None:
+    """After new tables: python -P benchmarks/claims.py."""
+    page = script.PAGE.read_text(encoding="utf-8")
+    assert benchmark("claims").markdown(page) in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -17,7 +18,8 @@ import yaml
 from tests.docs.test_reference import DOCS, script
 
 from fusetui.cli import main
-from fusetui.command_line.parser import parse
+from fusetui.command_line.parser import command_parsers, parse
+from fusetui.command_line.registry import command as command_of
 from fusetui.commands.sources import traces
 
 BLOCKS = script("blocks")
@@ -27,8 +29,9 @@ PAGES = (
 )
 RUN_HERE = (*PAGES, "../README.md")
 NEEDS_TORCH = pytest.param("recording.md", marks=pytest.mark.torch)
+KNOWN = command_parsers()
 SHIPPED = re.compile(r"(?:sample|lesson):\S+")
-COMMAND = re.compile(r"(?:^|\||\$)\s*(?:[A-Z]+=\S+ )?fusetui (.*)")
+COMMAND = re.compile(r"(?:^|\||\$|^srun .*)\s*(?:[A-Z]+=\S+ )?fusetui (.*)")
 QUOTED = re.compile(r"""'[^']*'|"[^"$`\\]*\"""")
 PLAIN = re.compile(r"fusetui [\w .,:=/-]+")
 PROSE = [*DOCS.glob("*.md"), DOCS.parent / "README.md"]
@@ -93,18 +96,26 @@ def test_every_indented_command_is_one(path: Path) -> None:
         parse(shlex.split(re.split(r" {2,}", line)[0]))
 
 
-@pytest.mark.parametrize("name", BLOCKS.PAGES)
-def test_every_fusetui_command_of_a_page_is_one(name: str) -> None:
-    """Also in blocks that do not run here."""
+def words_of(command: str) -> list[str]:
+    """The words of a command of a shell, up to what redirects or follows it, or a comment."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    return [*itertools.takewhile(lambda word: word[:1] not in {*"|&;<>#"}, lexer)]
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
+def test_every_fusetui_command_of_a_page_is_one(path: Path) -> None:
+    """Also in blocks that do not run here, and behind srun."""
     lines = [
         line
-        for b in BLOCKS.blocks(page(name))
-        if b.kind in ("sh", "console", "yaml")
+        for b in BLOCKS.blocks(path.read_text(encoding="utf-8"))
+        if b.kind in ("sh", "console", "yaml", "bash")
         for line in b.text.replace("\\\n", " ").splitlines()
     ]
     commands = [found[1] for line in lines if (found := COMMAND.search(line))]
     for command in commands:
-        words = shlex.split(re.split(r"\s(?:>|\||&&|;|<)", command)[0])
+        words = words_of(command)
         parse(words)
         assert all(traces(word) for word in words if SHIPPED.fullmatch(word))
 
@@ -147,6 +158,25 @@ def test_a_training_loop_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     exec(examples_of_capture()[1], {})
     assert traces(str(tmp_path / "runs" / "x"))
+
+
+SPAN = re.compile(r"`(?:\$ )?fusetui ([a-z][^`]*)`")
+
+
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.name)
+def test_every_option_of_a_command_within_a_sentence_is_one(path: Path) -> None:
+    """Such a command may leave its files out, so it is not parsed as a whole."""
+    sentences = BLOCKS._BLOCK.sub("", path.read_text(encoding="utf-8"))
+    for command in SPAN.findall(sentences):
+        first, *words = command.split()
+        if first not in KNOWN:
+            assert traces(first) or "." in first  # a trace alone opens it
+            continue
+        parser = KNOWN[first]
+        options = {option for action in parser._actions for option in action.option_strings}
+        given = itertools.takewhile(lambda word: word != "--", words)
+        named = {word.partition("=")[0] for word in given if word.startswith("--")}
+        assert named <= options or command_of(first).open_ended
 
 
 def test_a_block_that_fails_is_told(tmp_path: Path) -> None:

@@ -86,6 +86,16 @@ def test_the_range_is_between_what_is_attained_and_what_the_source_reached() -> 
     assert slow.gigabytes_per_s == peak.gigabytes_per_s
 
 
+def test_the_page_says_how_far_the_source_was_from_the_best_case() -> None:
+    """Gate and up took 190 us, down 170 us, each with the same arithmetic."""
+    best = predictions.best_case(predictions._peak(predictions.SOURCE_DEVICE, 108))
+    reached = [predictions.SOURCE_FLOP / seconds / 1e12 for seconds in (190e-6, 170e-6)]
+    page = " ".join(predictions.PAGE.read_text(encoding="utf-8").split())
+    assert f"assumes {best.teraflops['bf16']:g} TFLOP/s for a GEMM" in page
+    assert f"{reached[0]:.0f} TFLOP/s (gate and up) and {reached[1]:.0f} TFLOP/s (down)" in page
+    assert max(reached) < best.teraflops["bf16"]
+
+
 def test_a_row_has_the_range_and_its_assumption(monkeypatch: pytest.MonkeyPatch) -> None:
     code = SimpleNamespace(registers=32, shared=0, warps=4)
     monkeypatch.setattr(predictions, "compiled", lambda *_: code)

@@ -26,7 +26,7 @@ from fusetui.tui.layout.view import GapAt
 from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import replays, search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
-from fusetui.tui.state.commands import recorded, shown_step
+from fusetui.tui.state.commands import is_choosing, recorded, shown_step
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
@@ -174,9 +174,10 @@ def spark(values: Sequence[int], levels: str) -> str:
 
 
 SECTION = "Over the page"
-CHOOSING = "show opens", "leave leaves"
+CHOOSING = "show opens", "command runs a command", "leave leaves"
 CHOOSING_B = "show opens", "beside opens as B beside the present trace", "leave leaves"
-RECORDING = "show records it", "beside records it as B", "leave leaves"
+RECORDING = "show records it", "leave leaves"
+RECORDING_B = "show records it", "beside records it as B", "leave leaves"
 CLOSE, RAW = "close closes", "raw raw JSON and back"
 SECOND = "second shows the replay beside the recording"
 MOST_GAP_LINES = 50
@@ -213,7 +214,7 @@ class OverlayList(ListPage):
             return state
         offer = offered(state)[index]
         if offer.pid:
-            return recorded(closed(state), offer.pid)
+            return recorded(left_behind(state), offer.pid)
         now = replace(closed(state), tour=0) if offer.is_tour else closed(state)
         now = replace(now, job=replace(now.job, comes_first=offer.is_job))
         return read(now, offer.paths[:TOGETHER])
@@ -230,9 +231,17 @@ OVERLAYS = OverlayList()
 closed = partial(replace, overlay=None)
 
 
+def left_behind(state: State) -> State:
+    """Without the overlay; a list of programs that lies over the first list leads back to that."""
+    before = state.overlay.before if isinstance(state.overlay, Chooser) else None
+    return closed(state) if before is None else overlaid(state, before)
+
+
 def close(state: State) -> Outcome:
     """Closes the overlay; closing the first choice of traces ends the app."""
-    left = closed(state)
+    left = left_behind(state)
+    if left.overlay is not None:
+        return left
     return left if state.is_open or state.reading else (left, Order.QUIT)
 
 
@@ -249,10 +258,6 @@ def beside(state: State) -> Outcome:
 
 def is_slice(state: State) -> bool:
     return isinstance(state.overlay, Details) and state.overlay.is_slice
-
-
-def is_choosing(state: State) -> bool:
-    return isinstance(state.overlay, Chooser)
 
 
 def is_text(state: State) -> bool:
@@ -326,14 +331,19 @@ def _sections(
 def _choices(state: State, offers: Sequence[Offer], summaries: Sequence[str]) -> Rows:
     names = [narrow(offer.label) for offer in offers]
     widest = max(map(len, names), default=0) + 2
-    hints = RECORDING if offers and offers[0].pid else CHOOSING_B if state.sides else CHOOSING
-    heading = "  " + hints_text(hints, state)
+    are_programs = bool(offers) and offers[0].pid > 0
+    if are_programs:
+        hints = RECORDING_B if state.sides else RECORDING
+    else:
+        hints = CHOOSING_B if state.sides else CHOOSING
+    said = "" if state.is_open else state.hint  # the last line of the screen is covered
+    heading = "  " + (narrow(said) or hints_text(hints, state))
 
     def row(index: int, width: int) -> list[Styled]:
         shown = clip(summaries[index], width - widest, glyphs_for(state.ascii_only).ellipsis)
         return [(names[index].ljust(widest), "strong"), (shown, "plain")]
 
-    return Rows((offers, summaries), len(names), lambda width: heading, row)
+    return Rows((offers, summaries, heading), len(names), lambda width: heading, row)
 
 
 _over = partial(action, section=SECTION, needs=nothing)

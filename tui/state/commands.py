@@ -15,10 +15,20 @@ from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
 from fusetui.tui.state import moving, replays
-from fusetui.tui.state.action import action, anything_open, nothing, with_keys
+from fusetui.tui.state.action import action, anything_open, everywhere, nothing, with_keys
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.state import Cut, Order, Outcome, Prompt, Record, SaveTable, State, told
+from fusetui.tui.state.state import (
+    Chooser,
+    Cut,
+    Order,
+    Outcome,
+    Prompt,
+    Record,
+    SaveTable,
+    State,
+    told,
+)
 
 EXAMPLES = (
     *("goto 9ms", "step 2", "mark a", "only gpu", "open FILE", "diff FILE"),
@@ -26,7 +36,7 @@ EXAMPLES = (
 )
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
 NOT_RECORDED = "again needs a trace that was recorded with :record, fusetui record or fusetui run"
-WITHOUT_TRACE = ("open", "record", "save", "q")
+WITHOUT_TRACE = ("open", "record", "q")
 NUMBER = late(r"[0-9]{1,9}")
 LETTER = late(r"[A-Za-z]")
 LONGEST_NOTE = 200  # characters
@@ -43,7 +53,8 @@ def obeyed(state: State, line: str) -> Outcome:
     if not line.strip():
         return state
     verb, _, rest = line.strip().removeprefix(":").strip().partition(" ")
-    if verb in COMMANDS and (state.sides or verb in WITHOUT_TRACE):
+    has_table = verb == "save" and state.is_open  # a memory snapshot has tables too
+    if verb in COMMANDS and (state.sides or has_table or verb in WITHOUT_TRACE):
         return COMMANDS[verb](state, rest.strip())
     if verb in COMMANDS:
         return told(state, f"{verb} needs a trace, and none is open")
@@ -145,14 +156,49 @@ COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
 }
 
 
-asked = partial(replace, prompt=Prompt.COMMAND, typed="")
+def asked(state: State, typed: str = "") -> State:
+    """Asks for a command. A list to choose from is closed, unless nothing is open: then it is all
+    that there is, and stays."""
+    overlay = None if state.is_open else state.overlay
+    return replace(state, overlay=overlay, prompt=Prompt.COMMAND, typed=typed)
+
+
+def is_choosing(state: State) -> bool:
+    """Whether a list of traces or programs to choose from is shown."""
+    return isinstance(state.overlay, Chooser)
+
+
+def on_page_or_list(state: State) -> bool:
+    return everywhere(state) or is_choosing(state)
+
+
+def _anything_open_or_list(state: State) -> str:
+    return "" if is_choosing(state) else anything_open(state)
+
+
 _WORTH = "what a change of the row or slice would be worth"
 _programs, _RUNS = partial(_record, rest=""), "that runs: those of PyTorch"
 _part = partial(asked, typed="cut part.json.gz")
 ACTIONS = (
-    action("command", "Command", ":", ", ".join(VERBS), asked, needs=anything_open),
+    action(
+        name="command",
+        title="Command",
+        written=":",
+        help=", ".join(VERBS),
+        run=asked,
+        where=on_page_or_list,
+        needs=_anything_open_or_list,
+    ),
     action("what-if", "What if", "W", _WORTH, partial(asked, typed="whatif x0.5")),
-    action("record", "Record a program", "", _RUNS, _programs, needs=nothing),
+    action(
+        name="record",
+        title="Record a program",
+        written="",
+        help=_RUNS,
+        run=_programs,
+        where=on_page_or_list,
+        needs=nothing,
+    ),
     action(
         *("cut", "Cut this range", "", "as a trace of its own", _part),
         needs=lambda state: "" if state.time_range else with_keys(NO_RANGE, state),

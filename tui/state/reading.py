@@ -24,9 +24,11 @@ from fusetui.tui.state.state import DIFF, Chooser, Order, Outcome, Reading, Stat
 
 
 def read(state: State, paths: Sequence[str]) -> Outcome:
-    """Opens these traces; what is open stays until they are read."""
+    """Opens these traces; what is open stays until they are read, except a list to choose from."""
     wanted = tuple(paths)
-    return replace(state, wanted=wanted, reading=Reading(wanted[0]), hint=""), effects.Read(wanted)
+    overlay = None if isinstance(state.overlay, Chooser) else state.overlay
+    begun = replace(state, wanted=wanted, reading=Reading(wanted[0]), overlay=overlay, hint="")
+    return begun, effects.Read(wanted)
 
 
 def progressed(state: State, **known: Any) -> State:
@@ -136,10 +138,21 @@ def choose(state: State) -> Outcome:
 
 
 def summarized(state: State, index: int, text: str) -> State:
-    if isinstance(state.overlay, Chooser):
-        texts = state.overlay.summaries
-        return replace(state, overlay=Chooser((*texts[:index], text, *texts[index + 1 :])))
-    return state
+    """The summary of an offer is known; it is shown where the offers are listed."""
+    shown = state.overlay
+    if not isinstance(shown, Chooser):
+        return state
+    if not shown.programs:
+        return replace(state, overlay=_with_summary(shown, index, text))
+    if shown.before is None:
+        return state
+    before = _with_summary(shown.before, index, text)
+    return replace(state, overlay=replace(shown, before=before))
+
+
+def _with_summary(shown: Chooser, index: int, text: str) -> Chooser:
+    texts = shown.summaries
+    return replace(shown, summaries=(*texts[:index], text, *texts[index + 1 :]))
 
 
 def swap(state: State) -> Outcome:

@@ -54,10 +54,12 @@ class Details(msgspec.Struct, frozen=True, eq=False):
 
 
 class Chooser(msgspec.Struct, frozen=True):
-    """The traces to choose from, with a line of summary for each that is known; or programs."""
+    """The traces to choose from, with a line of summary for each that is known; or programs.
+    `before`: the first list, to which a list of programs leads back while nothing is open."""
 
     summaries: tuple[str, ...]
     programs: tuple[Offer, ...] = ()
+    before: Chooser | None = None
 
 
 class HitList(msgspec.Struct, frozen=True, eq=False):

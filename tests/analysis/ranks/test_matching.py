@@ -52,6 +52,16 @@ def test_counts_that_disagree_are_matched_from_the_end_of_each_step() -> None:
     assert found.unmatched.tolist() == [1, 0]
 
 
+def test_behind_the_last_step_collectives_are_matched_from_its_end_on() -> None:
+    """The recording of rank 1 ended earlier, within a step that has no end in the trace."""
+    steps = [(0, 100)]
+    a = rank(0, [(10, 15), (110, 115), (120, 125), (130, 135)], steps=steps)
+    b = rank(1, [(10, 15), (110, 115), (120, 125)], steps=steps)
+    found = match([a, b])
+    assert together(found) == [{0: 0, 1: 0}, {0: 1, 1: 1}, {0: 2, 1: 2}]
+    assert found.unmatched.tolist() == [1, 0]
+
+
 def test_recorded_sequence_numbers_decide_where_counts_disagree() -> None:
     """By the end of the step, 5 would be matched with 4."""
     a = with_sequence(rank(0, [(10, 15), (20, 25), (30, 35)]), [3, 4, 5])

@@ -3,7 +3,8 @@ rank is which of another.
 
 The n-th collective of a name in a process group is the same on all its ranks, as long as the counts
 agree. Where they do not, the sequence numbers that were recorded decide; without them collectives
-are matched within each step from its end inwards, and what is left over is counted.
+are matched within each step from its end inwards, those behind the last step from its end on, and
+what is left over is counted.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows, ordinals
 
 Key = tuple[object, ...]
 MOST = 1 << 20  # more than any rank has collectives
+BEHIND_ALL_STEPS = 1 << 40  # instead of the number of a step; there are far fewer steps
 
 
 class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -192,7 +194,9 @@ def _places(flat: _Flat, rows: Rows) -> Int64s:
 
 
 def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
-    """A number per step, equal on all ranks, and of how many of the same step come after it."""
+    """A number per step, equal on all ranks, and of how many of the same step come after it. Behind
+    the last step it is how many come before: a recording may end within a step, at another place on
+    each rank."""
     found = np.empty(len(rows), dtype=np.int64)
     names: dict[Key, int] = {}
     for rank in np.unique(flat.rank[rows]).tolist():
@@ -203,7 +207,12 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
         inside = (at >= 0) & (issued < np.append(one.step_end, 0)[at])
         numbers = [names.setdefault(key, len(names) + 1) for key in step_keys(one)]
         step = np.where(inside, np.array([*numbers, 0])[at], 0)
-        found[own] = step * MOST + ordinals(step[::-1])[::-1]
+        place = ordinals(step[::-1])[::-1]
+        if len(one.step_end):
+            behind = issued >= one.step_end.max()
+            step[behind] = BEHIND_ALL_STEPS
+            place[behind] = np.arange(np.count_nonzero(behind))
+        found[own] = step * MOST + place
     return found
 
 
