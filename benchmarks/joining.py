@@ -31,7 +31,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.pages import put
-from tests.analysis.serving.servers import Server
+from tests.analysis.servers import Server
 
 from fusetui.analysis.graphs.join import join
 from fusetui.analysis.graphs.opening import with_captures

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fusetui.parser import command_parsers
 from tests.docs.test_reference import DOCS, script
 from tests.places import ROOT
 
 from fusetui import cli
 from fusetui.attach import processes, recording
+from fusetui.command_line.parser import command_parsers
 from fusetui.commands import record
 from fusetui.commands import run as running
 
