@@ -8,9 +8,11 @@ import msgspec
 import pytest
 from tests.places import ROOT
 
+from fusetui.analysis.why.engine import RULES
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.model import IDLE, Ceiling, DeviceAccount, Finding, Gap, ThreadAccount
-from fusetui.analysis.why.rules import Rule, all_rules, said
+from fusetui.analysis.why.remedies import remedy_for
+from fusetui.analysis.why.rule import Rule
 
 DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "torch2", "segments", "training"})
 """Of the section about a rule: training on a recent NVIDIA GPU."""
@@ -40,16 +42,16 @@ def _figure(value: float) -> str:
     return f"{int(value):,}" if value == int(value) else str(value)
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_each_rule_has_a_section(rule: Rule) -> None:
     """With its figures and its remedy as they are."""
     section = PAGE.partition(f"### {rule.id}\n")[2].partition("\n### ")[0]
     assert all(f"* **{part}**: " in section for part in ("Question", "Needs", "At stake"))
     figures = ", ".join(f"`{name}` {_figure(value)}" for name, value in rule.thresholds.items())
     assert not figures or f"* **Thresholds**: {figures}\n" in section
-    assert f"* **Try**: {said(rule.remedy, DEFAULT)}\n" in section
+    assert f"* **Try**: {remedy_for(rule.remedy, DEFAULT)}\n" in section
 
 
 def test_each_section_has_a_rule() -> None:
     sections = PAGE.partition("## The rules\n")[2].partition("\n## ")[0]
-    assert re.findall("(?m)^### (.*)", sections) == [rule.id for rule in all_rules()]
+    assert re.findall("(?m)^### (.*)", sections) == [rule.id for rule in RULES]

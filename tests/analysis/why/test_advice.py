@@ -11,9 +11,10 @@ from tests.analysis.why.rules.work import ADD, SGEMM, work
 
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import why
+from fusetui.analysis.why.engine import RULES
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.model import IDLE
-from fusetui.analysis.why.rules import all_rules, said, tags_of
+from fusetui.analysis.why.remedies import remedy_for, tags_of
 from fusetui.analysis.why.versions import SINCE, TORCH_2, with_versions
 from fusetui.report.whatif import NOTES
 from fusetui.trace import Trace
@@ -46,13 +47,13 @@ def device(**properties: object) -> dict[str, Any]:
     [({"a"}, "x A"), ({"b"}, "x B"), ({"a", "b"}, "x A"), (set(), "x C:D")],
 )
 def test_the_first_part_whose_tag_holds_is_said(tags: set[str], text: str) -> None:
-    assert said("x{none: never} {a:A|b:B|:C:D}", frozenset(tags)) == text
+    assert remedy_for("x{none: never} {a:A|b:B|:C:D}", frozenset(tags)) == text
 
 
 @pytest.mark.parametrize("vendor", FOREIGN)
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_no_remedy_names_what_the_device_does_not_have(rule: Any, vendor: str) -> None:
-    found = said(rule.remedy, frozenset({vendor, "compile", "training"}))
+    found = remedy_for(rule.remedy, frozenset({vendor, "compile", "training"}))
     assert not FOREIGN[vendor].search(found)
     assert not re.search(r"[{}|]|  | [,;]", found)
 
@@ -63,17 +64,17 @@ def test_what_is_said_of_every_device_names_no_vendor() -> None:
         assert not re.search(r"(?i)cuda|hip graph|nvidia|amd\b", text)
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_without_a_compiler_no_remedy_is_to_compile(rule: Any) -> None:
     if rule.id not in ("recompilation", "cpu-compilation", "first-compiled-kernels"):
         # which find a compiler at work
-        assert "torch.compile" not in said(rule.remedy, DEFAULT - {"compile", "graphs"})
+        assert "torch.compile" not in remedy_for(rule.remedy, DEFAULT - {"compile", "graphs"})
 
 
 def test_inference_has_no_optimizer_and_no_buckets() -> None:
-    for rule in all_rules():
+    for rule in RULES:
         if rule.id not in ("optimizer-launches", "recompute"):
-            assert not re.search(r"optimizer|DDP", said(rule.remedy, DEFAULT - {"training"}))
+            assert not re.search(r"optimizer|DDP", remedy_for(rule.remedy, DEFAULT - {"training"}))
 
 
 @pytest.mark.parametrize(
@@ -99,13 +100,13 @@ def of_2021(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**one, "cat": categories[one["cat"]]} for one in events]
 
 
-@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_trace_from_before_torch_2_gets_no_setting_of_torch_2(
     tags: Callable[..., Any], rule: Any
 ) -> None:
     if rule.id in ("recompilation", "cpu-compilation", "first-compiled-kernels"):
         return  # which find torch 2.0 at work
-    text = said(rule.remedy, tags(of_2021(OPS), **device(name="Tesla V100", computeMajor=7)))
+    text = remedy_for(rule.remedy, tags(of_2021(OPS), **device(name="Tesla V100", computeMajor=7)))
     for setting, since in SINCE.items():
         is_upgrade = "After an update to torch 2.0: " in text
         assert since < TORCH_2 or setting not in text or is_upgrade, setting

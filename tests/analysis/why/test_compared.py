@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.places import TRACES
 
 from fusetui.analysis.why.answer import why
+from fusetui.analysis.why.engine import RULES
 from fusetui.analysis.why.model import DeviceAccount, Finding, StepAccount, Unknown, Why
-from fusetui.analysis.why.rules import all_rules
 from fusetui.analysis.why.selection import Selection
 from fusetui.analysis.why.versus import Compared, Versus, versus
 from fusetui.report.versus import below_rows, finding_rows
@@ -177,7 +177,7 @@ def test_what_only_adds_to_the_answer_is_not_needed() -> None:
     ],
 )
 def test_what_a_rule_needs(rule: str, needs: set[str]) -> None:
-    (found,) = (one for one in all_rules() if one.id == rule)
+    (found,) = (one for one in RULES if one.id == rule)
     assert set(found.needs) - {"GPU events"} == needs
 
 

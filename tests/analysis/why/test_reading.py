@@ -12,8 +12,8 @@ from tests.places import TRACES
 
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import args_read, why
+from fusetui.analysis.why.engine import answer_early
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rules import answer_early
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import open_trace
 from fusetui.trace.program.backward import backward_ops

@@ -12,10 +12,11 @@ from fusetui.analysis.questions import collectives, memory
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.cpu_work import cpu_work
+from fusetui.analysis.why.engine import answer_early, findings_of
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text
 from fusetui.analysis.why.model import LISTED_DEVICE, Breakdown, CpuWork, Share, Unknown, Why
-from fusetui.analysis.why.rules import answer_early, findings_of, lacks_of
+from fusetui.analysis.why.needs import lacks_of
 from fusetui.analysis.why.selection import Question, Selection, account_of, asked, on_this_device
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline import many

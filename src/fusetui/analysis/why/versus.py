@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
+from fusetui.analysis.why.engine import RULES
 from fusetui.analysis.why.model import (
     CLASSES,
     IDLE,
@@ -20,7 +21,7 @@ from fusetui.analysis.why.model import (
     totals,
     working,
 )
-from fusetui.analysis.why.rules import LEAST_OF_BUSY, LEAST_SHARE, Rule, all_rules
+from fusetui.analysis.why.rule import LEAST_OF_BUSY, LEAST_SHARE, Rule
 
 Status = Literal["gone", "new", "stays", "unknown"]
 USUAL = 0.1, 0.9  # the quantiles between which steps of one run usually lie
@@ -131,7 +132,7 @@ def compared(a: Why, b: Why, steps: Sequence[Sequence[StepAccount]]) -> tuple[Co
     costly = {one.rule for why in (a, b) for one in why.findings if one.at_stake_ns}
     noises = [(len(each), _noise(each)) for each in steps]
     found: list[Compared] = []
-    for rule in all_rules():
+    for rule in RULES:
         if rule.id in costly:
             per_step = bool(steps[0]) and not rule.once
             each = noises if per_step else ((0, None), (0, None))

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.engine import findings_of
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.model import Finding, Unknown
-from fusetui.analysis.why.rules import findings_of
 from fusetui.trace import Trace
 
 Events = Sequence[dict[str, Any]]

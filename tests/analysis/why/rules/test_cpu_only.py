@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.analysis.why.test_account import call
 
-from fusetui.analysis.why.rules import all_rules
+from fusetui.analysis.why.engine import RULES
 
 from .conftest import Ask
 
@@ -195,7 +195,7 @@ def test_a_thread_that_waits_for_work_is_not_unrecorded(found: Ask, event: Make)
     assert found("cpu-unrecorded", [*events, *({**one, "tid": 2} for one in events)]) == []
 
 
-@pytest.mark.parametrize("rule", [rule.id for rule in all_rules() if rule.id.startswith("cpu-")])
+@pytest.mark.parametrize("rule", [rule.id for rule in RULES if rule.id.startswith("cpu-")])
 def test_with_a_gpu_the_rules_about_idle_time_answer(
     found: Ask, event: Make, launched: Make, rule: str
 ) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.engine import findings_of
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rules import findings_of
 
 from .conftest import Ask
 

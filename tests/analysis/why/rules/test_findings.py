@@ -12,8 +12,8 @@ from tests.places import FRESH, TRACES
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import explained
+from fusetui.analysis.why.engine import RULES
 from fusetui.analysis.why.model import Hurried
-from fusetui.analysis.why.rules import all_rules
 from fusetui.analysis.why.selection import asked
 from fusetui.trace import open_trace
 
@@ -98,12 +98,12 @@ def test_the_table_has_the_fresh_traces_that_there_are() -> None:
 
 
 def test_the_table_names_rules_that_there_are() -> None:
-    known = {rule.id for rule in all_rules()} | {NONE}
+    known = {rule.id for rule in RULES} | {NONE}
     assert {line.rule for line in read()} <= known
 
 
 def test_the_data_loader_comes_first_of_what_keeps_the_gpu_waiting() -> None:
-    about_kernels = {rule.id for rule in all_rules() if rule.of_kernels}
+    about_kernels = {rule.id for rule in RULES if rule.of_kernels}
     for trace in ("h100_owlv2.json.gz", "v100_resnet50_2021.json.gz"):
         waiting = [line.rule for line in of(trace) if line.rule not in about_kernels]
         assert waiting[0] == "data-loading"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.analysis.why import rules
+from fusetui.analysis.why import engine
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rules import Claim, Rule
+from fusetui.analysis.why.rule import Claim, Rule
 
 from .conftest import Ask
 from .work import ADD, work
@@ -24,7 +24,7 @@ def test_a_part_is_no_more_than_the_whole(
     found: Ask, monkeypatch: pytest.MonkeyPatch, whole: int, told: str | None
 ) -> None:
     both = (rule("part", 10_460, "whole"), rule("whole", whole))
-    monkeypatch.setattr(rules, "all_rules", lambda: both)
+    monkeypatch.setattr(engine, "RULES", both)
     (finding,) = found("part", work(("aten::add", ADD, 100)))
     assert finding.part_of == told
 
@@ -32,6 +32,6 @@ def test_a_part_is_no_more_than_the_whole(
 def test_a_whole_that_is_not_told_has_no_part(found: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its time is below the threshold."""
     both = (rule("part", 10_460, "whole"), rule("whole", 1))
-    monkeypatch.setattr(rules, "all_rules", lambda: both)
+    monkeypatch.setattr(engine, "RULES", both)
     (finding,) = found("part", work(("aten::add", ADD, 100)))
     assert finding.part_of is None

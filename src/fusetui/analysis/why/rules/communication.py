@@ -15,7 +15,7 @@ from fusetui.analysis.questions.collectives import (
 )
 from fusetui.analysis.why.facts import LATE, Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rules import Claim, Rule, of_span, of_work
+from fusetui.analysis.why.rule import Claim, Rule, of_span, of_work
 from fusetui.analysis.why.transfers import (
     FAR_LONGER,
     FEWEST,

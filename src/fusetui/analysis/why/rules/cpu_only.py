@@ -14,7 +14,7 @@ from fusetui.analysis.why.cpu_work import ByKind, NamedTime, by_kind, longest
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rules import STACKS, Claim, Rule, is_worth
+from fusetui.analysis.why.rule import STACKS, Claim, Rule, is_worth
 from fusetui.analysis.why.rules.launches import instead_of_computing
 from fusetui.analysis.why.rules.waiting import (
     FEWER_BATCHES,

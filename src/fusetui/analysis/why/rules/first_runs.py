@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fusetui.analysis.why.facts import COMPILING_NS, LATE, Facts
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rules import Claim, Rule, of_span
+from fusetui.analysis.why.rule import Claim, Rule, of_span
 from fusetui.analysis.why.warming import TIMES
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text, the_most
-from fusetui.analysis.why.rules import CannotTell, Claim, Rule, is_worth, most_module, of_work
+from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth, most_module, of_work
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS

@@ -14,7 +14,7 @@ from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_N
 from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Hurried, Shorter
-from fusetui.analysis.why.rules import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
 from fusetui.analysis.why.warming import LONG_NS
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import late

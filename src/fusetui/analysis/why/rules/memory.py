@@ -13,7 +13,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import PAGEABLE
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Unawaited
-from fusetui.analysis.why.rules import (
+from fusetui.analysis.why.rule import (
     CannotTell,
     Claim,
     Rule,

@@ -10,17 +10,9 @@ import numpy as np
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import LISTED_DEVICE, Shorter
-from fusetui.analysis.why.rules import (
-    PROPERTIES,
-    CannotTell,
-    Claim,
-    Rule,
-    is_worth,
-    of_work,
-    properties_asked,
-    subject,
-    tags_of,
-)
+from fusetui.analysis.why.needs import PROPERTIES, properties_asked
+from fusetui.analysis.why.remedies import tags_of
+from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth, of_work, subject
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak, tensor_core_types

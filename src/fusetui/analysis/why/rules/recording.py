@@ -13,7 +13,7 @@ from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rules import Claim, Rule, of_span
+from fusetui.analysis.why.rule import Claim, Rule, of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.warming import FEWEST, captures, first_step
 from fusetui.text.figures import count, duration, percent, plural, quantity

@@ -13,7 +13,7 @@ from fusetui.analysis.questions.totals import percentile
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rules import Claim, Rule, of_span, of_work
+from fusetui.analysis.why.rule import Claim, Rule, of_span, of_work
 from fusetui.analysis.why.warming import (
     LONG_NS,
     LONG_OP_NS,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rules import Claim, Rule, of_work
+from fusetui.analysis.why.rule import Claim, Rule, of_work
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.bounds import resident_blocks
 from fusetui.gpu.roofline.many import launch_of
@@ -39,7 +39,8 @@ FEWEST_THREADS = 64
 
 @Rule(
     needs=("launch configurations", "input shapes"),
-    remedy="Compare it with the operation of the library that does the same.",
+    remedy="Compare its time with that of the library's operation for the same work; "
+    "ncu --set full --kernel-name NAME shows what limits it.",
     thresholds={"dominates": DOMINATES, "least_ns": LEAST_NS},
     of_kernels=True,
 )

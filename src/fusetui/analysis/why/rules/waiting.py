@@ -19,7 +19,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host, running
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Unawaited, Unmade
-from fusetui.analysis.why.rules import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
 from fusetui.analysis.why.warming import OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import late

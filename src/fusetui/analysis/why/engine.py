@@ -1,0 +1,189 @@
+"""Asks all rules about one trace, and puts what they claim in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, NamedTuple
+
+import msgspec
+
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.model import (
+    NEGLIGIBLE_SHARE,
+    Finding,
+    Unknown,
+    Wanted,
+)
+from fusetui.analysis.why.remedies import remedy_for, tags_of
+from fusetui.analysis.why.rule import Claim, Rule, claims_of, is_finding
+from fusetui.analysis.why.rules import (
+    communication,
+    cpu_only,
+    far_from_peak,
+    first_runs,
+    fusion,
+    launches,
+    memory,
+    products,
+    recording,
+    steps,
+    unrecognized,
+    waiting,
+)
+from fusetui.analysis.why.versions import with_versions
+
+RULES: Final = (
+    products.alignment,
+    waiting.allocation,
+    memory.casts_and_copies,
+    steps.clock_drop,
+    communication.cpu_collectives,
+    cpu_only.cpu_compilation,
+    cpu_only.cpu_data_loading,
+    cpu_only.cpu_hot,
+    cpu_only.cpu_scalars,
+    cpu_only.cpu_unrecorded,
+    cpu_only.cpu_waits_for_gpu,
+    launches.cpu_work,
+    waiting.data_loading,
+    waiting.drained_by_sync,
+    communication.exposed_communication,
+    far_from_peak.far_from_peak,
+    products.few_blocks,
+    first_runs.first_compiled_kernels,
+    fusion.fusable_run,
+    recording.holes,
+    launches.host_bound,
+    launches.kernel_switches,
+    memory.layout_changes,
+    memory.memory_headroom,
+    products.no_tensor_cores,
+    far_from_peak.old_architecture,
+    launches.optimizer_launches,
+    communication.overlap_tax,
+    steps.power_capped,
+    waiting.recompilation,
+    memory.recompute,
+    recording.recording,
+    launches.slow_launches,
+    communication.small_collectives,
+    launches.small_kernels,
+    far_from_peak.tail_wave,
+    fusion.unfused_attention,
+    unrecognized.unrecognized_kernel,
+    steps.unsteady,
+    recording.waits_outside,
+    steps.warm_up,
+)
+"""All rules, in the order of their names."""
+
+
+class Answers(NamedTuple):
+    """What the rules find, the largest upper bound first, then notes, then what is negligible; what
+    they cannot tell; and by rule the time at stake (ns) that is too little for a finding."""
+
+    findings: tuple[Finding, ...]
+    wanted: tuple[Wanted | None, ...]  # of each finding
+    unknown: tuple[Unknown, ...]
+    below: dict[str, int]
+
+
+def answer_early(facts: Facts) -> None:
+    """Asks the rules that need nothing but columns, while other threads read the file."""
+    for rule in RULES:
+        if not (rule.of_kernels or rule.reads):
+            claims_of(facts, rule)
+
+
+class _Reported(NamedTuple):
+    """A finding, and the change whose gain is estimated for it; None: none can be replayed."""
+
+    finding: Finding
+    wanted: Wanted | None
+
+
+def findings_of(facts: Facts) -> Answers:
+    """Asks every rule about one trace, or about a step or a window of it."""
+    tags = tags_of(facts)
+    reported: list[_Reported] = []
+    unknown: list[Unknown] = []
+    below: Counter[str] = Counter()
+    for rule in RULES:
+        asked = facts.steady if rule.of_kernels else facts
+        claims, lack = claims_of(asked, rule)
+        if lack is not None:
+            unknown.append(Unknown(rule.id, *lack.args))
+        for claim in claims:
+            if claim.at_stake_ns is None or is_finding(asked, rule, claim):
+                finding = _finding(rule, claim, asked, tags)
+                wanted = claim.wanted if claim.at_stake_ns else None
+                reported.append(_Reported(finding, wanted))
+            else:
+                below[rule.id] += claim.at_stake_ns
+    reported = _with_wholes_reported(reported)
+    reported = _with_negligible_marked(reported, _compared_time_ns(facts))
+    reported.sort(key=lambda each: _by_upper_bound(each.finding))
+    return Answers(
+        findings=tuple(each.finding for each in reported),
+        wanted=tuple(each.wanted for each in reported),
+        unknown=tuple(unknown),
+        below=below,
+    )
+
+
+def _with_wholes_reported(reported: list[_Reported]) -> list[_Reported]:
+    """A finding stays a part of another one only if that one is reported, with no less time."""
+    largest_ns: dict[str, int] = {}
+    for finding, _ in reported:
+        known_ns = largest_ns.get(finding.rule, 0)
+        largest_ns[finding.rule] = max(known_ns, finding.at_stake_ns or 0)
+    result = []
+    for finding, wanted in reported:
+        whole_ns = -1 if finding.part_of is None else largest_ns.get(finding.part_of, -1)
+        is_part = (finding.at_stake_ns or 0) <= whole_ns
+        kept = finding if is_part else msgspec.structs.replace(finding, part_of=None)
+        result.append(_Reported(kept, wanted))
+    return result
+
+
+def _with_negligible_marked(reported: list[_Reported], compared_ns: int) -> list[_Reported]:
+    """Marks findings whose upper bound is less than NEGLIGIBLE_SHARE of `compared_ns`."""
+    least_ns = NEGLIGIBLE_SHARE * compared_ns
+    result = []
+    for finding, wanted in reported:
+        is_negligible = finding.at_stake_ns is not None and finding.at_stake_ns < least_ns
+        marked = msgspec.structs.replace(finding, negligible=True) if is_negligible else finding
+        result.append(_Reported(marked, wanted))
+    return result
+
+
+def _by_upper_bound(finding: Finding) -> tuple[bool, bool, int]:
+    return finding.negligible, finding.at_stake_ns is None, -(finding.at_stake_ns or 0)
+
+
+def _compared_time_ns(facts: Facts) -> int:
+    """What an upper bound is compared with to see whether it is negligible: the span, or the steps
+    together if those are shorter, added up over the devices."""
+    if facts.window is not None or not len(facts.spans):
+        return facts.span_ns
+    steps_ns = int((facts.spans.end - facts.spans.start).sum())
+    return min(facts.span_ns, max(1, len(facts.devices)) * steps_ns)
+
+
+def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Finding:
+    evidence = claim.rows
+    if not evidence and claim.kernels is not None:
+        evidence = facts.kernels.heaviest(claim.kernels)
+    has_share = bool(claim.at_stake_ns) and facts.span_ns > 0
+    return Finding(
+        rule=rule.id,
+        text=claim.text,
+        certainty="likely" if claim.why_likely else "certain",
+        at_stake_ns=claim.at_stake_ns,
+        share=claim.at_stake_ns / facts.span_ns if has_share and claim.at_stake_ns else None,
+        why_likely=claim.why_likely,
+        evidence=evidence,
+        try_=with_versions(remedy_for(claim.remedy or rule.remedy, tags), facts.trace),
+        part_of=claim.part_of,
+        thresholds=rule.thresholds,
+    )

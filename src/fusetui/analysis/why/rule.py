@@ -1,0 +1,153 @@
+"""A rule: a question with its threshold, what it needs, and a function that answers it. Also how
+rules ask one another, and how they write shares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.why.causes import module_text
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.kernels import Kernels, by_text
+from fusetui.analysis.why.model import (
+    Wanted,
+)
+from fusetui.text.figures import count, duration, percent, plural
+from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.memo import memo
+from fusetui.trace.program.regions import is_module
+
+
+class CannotTell(Exception):  # noqa: N818
+    """A rule lacks what it needs: what was not recorded, and what records it."""
+
+
+MANY = 100  # rules
+LEAST_SHARE = 0.02  # of the span; less is not worth a look
+LEAST_OF_BUSY = 0.05
+"""Of the time in which the device is busy: a finding about its kernels is worth a look from there
+on too, however idle the span is."""
+
+
+def is_worth(facts: Facts, ns: int, of_kernels: bool) -> bool:
+    least = LEAST_SHARE * facts.span_ns
+    if of_kernels:
+        least = min(least, LEAST_OF_BUSY * facts.kernels.busy_ns)
+    return ns >= max(1, least)
+
+
+class Claim(msgspec.Struct, frozen=True, eq=False):
+    """What a rule says about a trace, before it is decided whether that is worth reporting."""
+
+    text: str
+    at_stake_ns: int | None = None  # an upper bound by the formula of the rule; None: a note
+    rows: tuple[int, ...] = ()  # evidence, the largest first
+    remedy: str | None = None  # instead of the rule's own
+    why_likely: str | None = None  # None: certain
+    part_of: str | None = None  # the rule that claims the same time
+    is_little: bool = False  # by the rule's own threshold, so that it is no finding
+    wanted: Wanted | None = None  # None: no change that can be replayed
+    kernels: Flags | None = None  # those that it is about: evidence where there are no rows
+
+
+class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
+    """One rule. docs/why.md has a section of each, with its question, the formula of the time at
+    stake, and when it is silent although one might expect a finding."""
+
+    id: str = ""
+    remedy: str  # what to try: one line with the torch call or option; see remedies.py
+    needs: tuple[str, ...] = ()  # what it may be silent without although it holds: see lacks_of
+    thresholds: dict[str, float] = {}
+    by_launches: bool = False  # cannot tell without launch calls
+    of_kernels: bool = False  # about the work of the device, not about its idle time
+    once: bool = False  # about what happens once, however many steps are recorded
+    without_gpu: bool = False  # needs no GPU events
+    reads: bool = False  # what only the file has; those of kernels may read args
+    find: Callable[[Facts], Iterable[Claim]] = lambda _: ()  # raises CannotTell
+
+    def __call__(self, find: Callable[[Facts], Iterable[Claim]]) -> Rule:
+        """With the function that answers it, whose name is its id."""
+        needs = ("launch calls", *self.needs) if self.by_launches else self.needs
+        needs = needs if self.without_gpu else ("GPU events", *needs)
+        id_ = find.__name__.replace("_", "-")
+        return msgspec.structs.replace(self, id=id_, needs=needs, find=find)
+
+
+@memo(MANY)
+def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTell | None]:
+    """What a rule says, which other rules may ask too, and what it lacks."""
+    found = list[Claim]()
+    try:
+        if not (rule.without_gpu or len(facts.gpu_rows)):
+            raise CannotTell("GPU events", "ProfilerActivity.CUDA")
+        if rule.by_launches and not facts.has_launches:
+            raise CannotTell("launch calls", "ProfilerActivity.CUDA")
+        for claim in rule.find(facts):
+            found.append(claim)
+    except CannotTell as lack:
+        return found, lack
+    return found, None
+
+
+def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
+    return not claim.is_little and is_worth(facts, claim.at_stake_ns or 0, rule.of_kernels)
+
+
+def claimed_by(facts: Facts, *rules: Rule) -> Flags:
+    """The kernels that findings of these rules are about."""
+    found = np.zeros(len(facts.kernels.rows), dtype=np.bool_)
+    for rule in rules:
+        for claim in claims_of(facts, rule)[0]:
+            if claim.kernels is not None and is_finding(facts, rule, claim):
+                found |= claim.kernels
+    return found
+
+
+def of_span(facts: Facts, ns: int) -> str:
+    """`12 ms (45.8 % of the span)`; of a step or a window, `45.8 % of the time`, or what it is
+    called; of several GPUs together, `45.8 % of the spans of 2 GPUs`."""
+    gpus = len(facts.devices)
+    whole = f"the span{'s' if gpus > 1 else ''}" if facts.window is None else facts.called
+    of = f" of {count(gpus)} GPUs" if gpus > 1 else ""
+    return f"{duration(ns)} ({percent(ns, facts.span_ns, fine=True)} of {whole}{of})"
+
+
+def of_work(facts: Facts, ns: int) -> str:
+    """The same for the time of kernels; where the GPU is mostly idle, their share of its busy time
+    too: `12 ms (0.9 % of the span, 12 % of the busy time)`."""
+    text, busy = of_span(facts, ns), facts.kernels.busy_ns
+    if 2 * busy >= facts.span_ns:
+        return text
+    return f"{text.removesuffix(')')}, {percent(ns, busy)} of the busy time)"
+
+
+def subject(number: int, noun: str, verb: str, of: str = "") -> str:
+    """`1 kernel takes`, `3 kernels of cuDNN take`."""
+    return f"{plural(number, noun)}{of} {verb}{'s' if number == 1 else ''}"
+
+
+def most_module(kernels: Kernels, which: Flags | Rows, before: str = ", most of it in ") -> str:
+    """The kind of module in which some kernels take more than half of their time, after these
+    words; blank where there is none."""
+    module, ns = kernels.module[which], kernels.effective_ns[which]
+
+    def kind(name: str) -> str:
+        return module_text(name) if is_module(name) else ""
+
+    found = by_text(kernels.trace, module[module >= 0], ns[module >= 0], kind)
+    most = max(filter(None, found), key=lambda text: found[text][1], default="")
+    return before + most if most and 2 * found[most][1] > int(ns.sum()) else ""
+
+
+STACKS = "Python stacks were recorded: these times include the profiler's own work."
+COLD = "Most of the time is warm-up: what is left may be, too."
+
+
+def why_likely(facts: Facts) -> str | None:
+    """Why CPU times are only likely; None if they are certain."""
+    if facts.is_profiled:
+        return STACKS
+    return COLD if 2 * facts.late_under(facts.warming) >= facts.span_ns else None
