@@ -21,6 +21,7 @@ KINDS = (
     "snapshot",
     "writing",
     "interrupt",
+    "scanner",
 )
 HERE = Path(__file__).parent
 sys.path[:] = [*(place for place in sys.path if place != str(HERE)), str(HERE.parents[1])]
