@@ -11,6 +11,8 @@
 # make benchmarks measure all tables of the documentation again, from the traces in FUSETUI_TRACES
 # make wheels     download what a machine without a network needs beside its torch into build/wheels; with
 #                 WHEELS_PYTHON=3.13 or WHEELS_ARCH=aarch64 for another one
+# make sanitize   compare the compiled scanner with Python under AddressSanitizer and UndefinedBehaviorSanitizer
+#                 (gcc); RUNS=100000 for more inputs than 2,000
 # make locked     the tools of development as requirements-dev.lock pins them, without torch
 # make lock       write requirements-dev.lock anew, with uv
 # make reference  regenerate what docs/ takes from the code: reference.md, files.md and more
@@ -63,6 +65,19 @@ docs: $(VENV)/.dev
 	@rm -rf build/docs
 	@$(BIN)/python -P -m sphinx --quiet --fail-on-warning --fresh-env -c docs -d build/doctrees . build/docs
 	@echo build/docs/index.html
+
+RUNS = 2000
+SANITIZED = build/sanitized
+SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g -O1
+.PHONY: sanitize
+sanitize: $(VENV)/.dev
+	@rm -rf $(SANITIZED)
+	@CC=gcc CFLAGS="$(SANITIZERS)" LDFLAGS="$(SANITIZERS)" $(BIN)/python -P setup.py --quiet build_ext \
+		--build-lib $(SANITIZED) --build-temp $(SANITIZED)/objects
+	@LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+		ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+		FUSETUI_SCANNER=$$(ls $(SANITIZED)/fusetui/trace/read/scan.*.so) \
+		$(BIN)/python -P tests/fuzz --kind scanner --jobs 1 --runs $(RUNS)
 
 notebook: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_notebook.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,6 +64,8 @@ def check_memory() -> None:
 
 
 def limit_space() -> None:
-    """What needs more ends with a MemoryError, not with the machine."""
-    resource.setrlimit(resource.RLIMIT_AS, (SPACE, SPACE))
+    """What needs more ends with a MemoryError, not with the machine. AddressSanitizer reserves
+    terabytes of addresses, so that there is no such limit beside it."""
+    if "libasan" not in os.environ.get("LD_PRELOAD", ""):
+        resource.setrlimit(resource.RLIMIT_AS, (SPACE, SPACE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

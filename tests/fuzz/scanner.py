@@ -1,8 +1,8 @@
 """The kind of inputs that the compiled scanner (scan.c) reads: lists of events, whole and damaged.
 
 What it reads is compared with what Python reads; it may leave any list to Python. `make sanitize`
-runs this kind with a scanner that AddressSanitizer and UndefinedBehaviorSanitizer watch; its path is
-in FUSETUI_SCANNER.
+runs this kind with a scanner that AddressSanitizer and UndefinedBehaviorSanitizer watch. Its path
+is in FUSETUI_SCANNER.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from fusetui.trace.read.scanned import scanned_args
 
 SCANNER = "FUSETUI_SCANNER"
 MAX_CHANGES = 4
+COUNTS = (1, 1, 2, 5, 1000)  # events of a list
 ASKED = ("grid", "Input Dims", "correlation", "stream", "name")
 
 
@@ -75,8 +76,10 @@ def events_text(seed: int, number: int) -> bytes:
     """The elements of traceEvents; always the same for the same numbers."""
     rnd = Random(f"scanner {seed}/{number}")
     whole = document(rnd)
-    data = whole.between.join(whole.elements).encode("utf-8", "surrogatepass")
-    for _ in range(rnd.choice((0, 0, 1, 1, 2, MAX_CHANGES))):
+    first = rnd.randrange(max(1, len(whole.elements)))
+    last = first + rnd.choice(COUNTS)  # one odd event makes the scanner leave the whole list
+    data = whole.between.join(whole.elements[first:last]).encode("utf-8", "surrogatepass")
+    for _ in range(rnd.choice((0, 0, 1, 1, 2, MAX_CHANGES)) if data else 0):
         data = damaged(data, rnd)
     return data
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from tests import starting
-from tests.fuzz import app, interrupt, nsys, pftrace, scrub, snapshot, terminal, writing
+from tests.fuzz import app, interrupt, nsys, pftrace, scanner, scrub, snapshot, terminal, writing
 from tests.fuzz import zip as archives
 from tests.fuzz.case import case
 from tests.fuzz.examine import examine
 from tests.fuzz.large import FAMILIES, examine_family
+
+from fusetui.trace.read import scanned
 
 SEED = 1
 EACH = 10  # inputs of one test
@@ -93,3 +95,10 @@ def test_what_is_written_of_damaged_traces_is_json() -> None:
 def test_ctrl_c_at_the_start_gives_no_traceback_of_ours(number: int) -> None:
     print(f"kind interrupt, seed {SEED}, first {number}")
     interrupt.attempt(SEED, number)
+
+
+@pytest.mark.skipif(scanned.scan is None, reason="the scanner was not compiled")
+def test_the_scanner_reads_what_python_reads() -> None:
+    for number in range(200):
+        print(f"kind scanner, seed {SEED}, first {number}")
+        scanner.attempt(SEED, number)

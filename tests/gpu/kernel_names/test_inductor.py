@@ -14,7 +14,7 @@ def test_pointwise(says: Says) -> None:
         op="elementwise",
         kernel_category="pointwise",
         fused_ops=("_unsafe_view", "gelu", "mul"),
-        short="gelu*mul (fused 0)",
+        short="gelu*mul (fused #0)",
     )
 
 

@@ -45,8 +45,8 @@ _LAUNCHERS = ("gpu_kernel", "opmath_", "launch_", "legacy_")
 """Functions of ATen that apply the functor, which is their first template argument."""
 
 _WITH_SCALAR: Final = {
-    "AUnaryFunctor": "the first operand is one number",
-    "BUnaryFunctor": "the second operand is one number",
+    "AUnaryFunctor": "one operand is a scalar",
+    "BUnaryFunctor": "one operand is a scalar",
     "BinaryFunctor": "two tensors",
 }
 _KINDS: Final = {

@@ -97,8 +97,9 @@ def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
 
 
 def _short(category: str, ops: tuple[str, ...] | None, number: str) -> str:
-    """`gelu*mul (fused)`: operators that only rename a tensor are dropped first."""
-    tail = f"({category} {number})" if category != "poi" else f"(fused {number})"
+    """`gelu*mul (fused #4)`, where 4 is the number of the kernel in its graph. Operators that only
+    rename a tensor are dropped first."""
+    tail = f"({category} {number})" if category != "poi" else f"(fused #{number})"
     if not ops:
         return f"inductor {tail}"
     words = [op for op in ops if op not in _VIEWS] or list(ops)
