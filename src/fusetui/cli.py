@@ -22,6 +22,11 @@ def run(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         write(f"fusetui {__version__}\n")  # without parsers
         return DONE
+    if sorted(arguments) == ["--verbose", "--version"]:
+        from fusetui.commands.version import version_text  # rarely needed
+
+        write(version_text())
+        return DONE
     from fusetui.command_line.parser import parse
     from fusetui.command_line.registry import command
 

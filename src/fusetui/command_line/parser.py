@@ -102,7 +102,13 @@ def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
     commands have no arguments."""
     codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
     top = Parser(prog="fusetui", description=OURS, epilog=f"Exit codes: {codes}.")
-    top.add_argument("--version", action="version", version=f"fusetui {__version__}")
+    top.add_argument(
+        "--version",
+        action="version",
+        version=f"fusetui {__version__}",
+        help="Print the version; with --verbose also those of its libraries, and whether the "
+        "compiled parts are in use.",
+    )
     below = top.add_subparsers(prog="fusetui", dest="command", metavar="COMMAND", title="commands")
     found = {"": top}
     shown = [one for one in COMMANDS if one.name == wanted]

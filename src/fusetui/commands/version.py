@@ -1,0 +1,46 @@
+"""`fusetui --version --verbose`: what this installation consists of."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from fusetui import __version__
+
+LIBRARIES = ("numpy", "orjson", "msgspec", "textual", "rich", "torch")
+"""Whose versions matter in a bug report; torch only where it is installed."""
+
+
+def version_text() -> str:
+    """The version, what it runs on, and whether the compiled parts are in use."""
+    lines = [
+        f"fusetui {__version__}",
+        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}",
+        *(f"{name} {found}" for name in LIBRARIES if (found := _installed(name))),
+        f"compiled scanner of JSON: {_in_use(_has_scanner())}",
+        f"compiled nesting of slices: {_in_use(_has_nesting())}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _installed(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return ""
+
+
+def _in_use(is_compiled: bool) -> str:
+    return "in use" if is_compiled else "not compiled; Python does the same, more slowly"
+
+
+def _has_scanner() -> bool:
+    from fusetui.trace.read import scanned
+
+    return scanned.scan is not None
+
+
+def _has_nesting() -> bool:
+    from fusetui.trace.layout import nesting
+
+    return nesting.nested is not None

@@ -1,0 +1,34 @@
+"""`fusetui --version`, alone and with --verbose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fusetui import __version__
+from fusetui.trace.read import scanned
+
+Run = Callable[..., Any]
+
+
+@pytest.mark.parametrize("order", [("--version", "--verbose"), ("--verbose", "--version")])
+def test_verbose_names_the_libraries(fusetui: Run, order: tuple[str, str]) -> None:
+    code, out, err = fusetui(*order)
+    first, python, numpy, *_ = out.splitlines()
+    assert (code, err, first) == (0, "", f"fusetui {__version__}")
+    assert python.startswith("Python 3.")
+    assert numpy.startswith("numpy ")
+
+
+@pytest.mark.skipif(scanned.scan is None, reason="the scanner was not compiled")
+def test_verbose_says_that_the_scanner_is_in_use(fusetui: Run) -> None:
+    assert "compiled scanner of JSON: in use\n" in fusetui("--version", "--verbose")[1]
+
+
+def test_verbose_says_that_there_is_no_scanner(
+    fusetui: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanned, "scan", None)
+    assert "compiled scanner of JSON: not compiled" in fusetui("--version", "--verbose")[1]
