@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ PROGRAM = ("src/fusetui", "tests/analysis/diff")
 """Folders of what the answers depend on, beside the trace and the benchmark: the program, and what
 plants."""
 SOURCES = (".py", ".c", ".json", ".txt")
+
+PAGE_COLUMNS = 116
+"""Of the text of a page."""
 
 Results = defaultdict[tuple[str, str], list[Answer]]
 """By what was planted and by place."""
@@ -57,7 +61,9 @@ class Coverage:
             found.append(f"Nothing could be planted into: {_listed(self.without_answers)}.")
         if self.left_out:
             found.append(f"Not measured: {_listed(self.left_out)}.")
-        return " ".join(found)
+        return textwrap.fill(
+            " ".join(found), PAGE_COLUMNS, break_long_words=False, break_on_hyphens=False
+        )
 
 
 @dataclass(frozen=True)
