@@ -1,7 +1,9 @@
 """Measures the tables of the documentation again: `make benchmarks`, or some with ONLY="why keys".
 
 The traces are real ones, in the folder FUSETUI_TRACES. What needs HTA runs if HTA_PYTHON names a
-Python that has it; the GPU tables of docs/experiments.md are those of gpu_session.py.
+Python that has it; the GPU tables of docs/experiments.md are those of gpu_session.py. The longest
+ones keep what they measured of each trace in the folder BENCHMARKS_WORK, if there is one, and go on
+there.
 """
 
 from __future__ import annotations
@@ -47,7 +49,10 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
     def at(*names: str) -> list[str]:
         return [str(traces / f"{name}.json.gz") for name in names]
 
-    every = sorted(map(str, traces.glob("*.json.gz")))
+    by_size = sorted(traces.glob("*.json.gz"), key=lambda path: path.stat().st_size)
+    every = [str(path) for path in by_size]
+    work = os.environ.get("BENCHMARKS_WORK")
+    keeping = ["--work", work] if work else []
     lessons = [str(sample_traces.path(name)) for name in LESSONS]
     by_hta = ["--hta", hta or ""]
     found: dict[str, list[list[str]]] = {
@@ -75,8 +80,8 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "diff_sums": [[*at(*" ".join(SUMS).split()), *lessons, "--into", DIFF]],
         "diff_noise": [[*at(*SEVERAL_STEPS), "--into", DIFF]],
         "diff_alarms": [["--into", DIFF]],
-        "diff_planted": [[*every, "--into", DIFF]],
-        "diff_launches": [[*every, "--into", DIFF]],
+        "diff_planted": [[*every, *keeping, "--into", DIFF]],
+        "diff_launches": [[*every, *keeping, "--into", DIFF]],
         "diff_planted_hta": [[*every, *by_hta, "--into", DIFF]],
         "diff_peers": [[*at(*pair), *by_hta, "--into", DIFF] for pair in PAIRS],
         "python_peers": [[*at(*PAIRS[1]), *by_hta, "--into", "docs/python.md"]],

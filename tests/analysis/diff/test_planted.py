@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,13 +65,18 @@ class Editor:
         self.document = json.loads(gzip.decompress(plan.path.read_bytes()))
         self.events: list[Event] = self.document["traceEvents"]
         self.first, self.second = self._chosen()
+        self.launch_thread = self.launch_of(self.second)["tid"]
 
     def compared(self, folder: Path) -> Diff:
         """The trace as it was against the edited one."""
-        self.document["traceEvents"] = self.events
-        edited = folder / "edited.json"
-        edited.write_text(json.dumps(self.document))
+        edited = self.written(folder / "edited.json")
         return diff(open_trace(str(self.plan.path)), open_trace(str(edited)))
+
+    def written(self, path: Path) -> Path:
+        """Writes the trace as it is edited up to now."""
+        self.document["traceEvents"] = self.events
+        path.write_text(json.dumps(self.document))
+        return path
 
     def launch_of(self, kernel: Event) -> Event:
         number = kernel["args"]["correlation"]
@@ -84,9 +90,16 @@ class Editor:
             (op for op in self.of("cpu_op") if inside(launch, op)), key=lambda op: float(op["dur"])
         )
 
+    def take_out_kernel(self, kernel: Event) -> None:
+        """Removes a kernel and its launch call; the op around the call stays."""
+        launch = self.launch_of(kernel)
+        self.events = [
+            event for event in self.events if event is not kernel and event is not launch
+        ]
+
     def take_out(self, begin: float, end: float) -> list[Event]:
         """Removes the ops and calls that lie in this stretch of the thread that launches."""
-        thread = self.launch_of(self.second)["tid"]
+        thread = self.launch_thread
         gone = [
             event
             for event in self.of("cpu_op", "cuda_runtime", "cuda_driver")
@@ -128,6 +141,11 @@ def inside(inner: Event, outer: Event) -> bool:
     return bool(inner["tid"] == outer["tid"] and float(outer["ts"]) <= begin and end <= last)
 
 
+def ends(event: Event) -> tuple[float, float]:
+    begin = float(event["ts"])
+    return begin, begin + float(event["dur"])
+
+
 def changed(found: Diff) -> list[Row]:
     return [row for row in found.rows if row.kind is not RowKind.SAME]
 
@@ -151,11 +169,37 @@ def test_one_kernel_made_slower_is_the_only_change(editor: Editor, tmp_path: Pat
 
 
 def test_one_kernel_taken_out_is_the_only_change(editor: Editor, tmp_path: Path) -> None:
-    launch = editor.launch_of(editor.second)
-    editor.events = [e for e in editor.events if e is not editor.second and e is not launch]
+    editor.take_out_kernel(editor.second)
     work, calls = split(changed(editor.compared(tmp_path)))
     assert [(row.kind, row.op) for row in work] == [(RowKind.REMOVED, editor.plan.second)]
-    assert labels(calls) == {"CPU: launch calls", f"CPU: {editor.plan.second}"}
+    assert removed(calls) == {"CPU: launch calls": 1}
+
+
+def test_an_op_taken_out_with_its_kernel_takes_out_what_it_calls(
+    editor: Editor, tmp_path: Path
+) -> None:
+    """The op itself is told as work, and as nothing else."""
+    gone = editor.take_out(*ends(editor.around(editor.second)))
+    editor.events = [event for event in editor.events if event is not editor.second]
+    work, calls = split(changed(editor.compared(tmp_path)))
+    assert [(row.kind, row.op) for row in work] == [(RowKind.REMOVED, editor.plan.second)]
+    ops = ops_of(gone)
+    del ops[f"CPU: {editor.plan.second}"]
+    assert removed(calls) == {**ops, "CPU: launch calls": 1}
+
+
+def test_an_op_without_its_kernel_taken_out_is_dispatch(editor: Editor, tmp_path: Path) -> None:
+    """Its other calls launch a kernel each, which are as many on both sides."""
+    outermost = editor.around(editor.second)
+    editor.take_out_kernel(editor.second)
+    without_kernel = editor.written(tmp_path / "without_kernel.json")
+    gone = editor.take_out(*ends(outermost))
+    without_op = editor.written(tmp_path / "without_op.json")
+    found = diff(open_trace(str(without_kernel)), open_trace(str(without_op)))
+    work, calls = split(changed(found))
+    assert not work
+    assert f"CPU: {editor.plan.second}" in removed(calls)
+    assert removed(calls) == ops_of(gone)
 
 
 def test_two_kernels_made_one_are_fused(editor: Editor, tmp_path: Path) -> None:
@@ -215,6 +259,17 @@ def quiet(editor: Editor) -> float:
 def split(rows: list[Row]) -> tuple[list[Row], list[Row]]:
     """Work, and dispatch."""
     return [row for row in rows if not row.on_cpu], [row for row in rows if row.on_cpu]
+
+
+def ops_of(events: list[Event]) -> Counter[str]:
+    """How many of each op there are, by the label of its row of dispatch."""
+    return Counter(f"CPU: {event['name']}" for event in events if event["cat"] == "cpu_op")
+
+
+def removed(rows: list[Row]) -> dict[str, int]:
+    """By label, how many fewer there are in a step."""
+    assert all(row.kind is RowKind.REMOVED for row in rows)
+    return {row.op: row.a_count - row.b_count for row in rows}
 
 
 def labels(rows: list[Row]) -> set[str]:

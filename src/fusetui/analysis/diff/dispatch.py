@@ -57,6 +57,8 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
 
 
 Pair = tuple[Dispatch | None, Dispatch | None]
+Calls = dict[str, Int64s]
+"""By the label of an op, how often each step calls it: an array of shape [steps]."""
 
 
 def rows(
@@ -69,15 +71,19 @@ def rows(
     of_a = _by_label(a, None if counts else without[0])
     labeled_b = _by_label(b, None if counts else without[1])
     of_b = {renamed.get(label, label): found for label, found in labeled_b.items()}
-    calls_a = _calls_of_ops(a, without[0])
-    calls_b = {renamed.get(label, label): n for label, n in _calls_of_ops(b, without[1]).items()}
+    calls_a: Calls = {}
+    calls_b: Calls = {}
+    if not counts:
+        calls_a = _calls_of_ops(a, without[0])
+        labeled_calls_b = _calls_of_ops(b, without[1])
+        calls_b = {renamed.get(label, label): calls for label, calls in labeled_calls_b.items()}
     equal: dict[str, Pair] = {}
     changed: list[Row] = []
     for label in dict.fromkeys([*of_a, *of_b]):
         pair = of_a.get(label), of_b.get(label)
         if len({found.per_step if found else 0 for found in pair}) == 1:
             equal[label] = pair
-        elif not counts and _is_called_as_often(label, calls_a, calls_b):
+        elif _is_called_as_often(calls_a.get(label), calls_b.get(label)):
             continue  # on one side it launches by itself what an op inside it launches on the other
         else:
             before, after = (found.share if found else RowShare() for found in pair)
@@ -86,12 +92,13 @@ def rows(
             adds_up = all(found.adds_up for found in pair if found)
             changed.append(_row(label, before, after, why, counts and adds_up))
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
-    changed += [row for label, pair in equal.items() for row in _once(a, b, label, pair)]
+    for label, pair in equal.items():
+        changed += _once(a, b, label, pair, (calls_a.get(label), calls_b.get(label)))
     return changed + (_rest([*equal.values()]) if counts else [])
 
 
-def _calls_of_ops(of: WorkItems, without: Flags) -> dict[str, int]:
-    """By label, how often a median step calls each op, whether it launches work or not."""
+def _calls_of_ops(of: WorkItems, without: Flags) -> Calls:
+    """How often each step calls each op, whether the op launches work or not."""
     trace, windows = of.trace, of.work.windows
     if not len(windows):
         return {}
@@ -104,19 +111,28 @@ def _calls_of_ops(of: WorkItems, without: Flags) -> dict[str, int]:
     number_of_name = np.array([number_of[label] for label in label_of_name], dtype=np.intp)
     groups = grouped(number_of_name[trace.name[rows]], rows)
     labels = list(number_of)
-    found = {}
+    found: Calls = {}
     for n, key in enumerate(groups.keys.tolist()):
-        per_step = np.bincount(step[groups.places(n)], minlength=len(windows))
-        found[labels[key]] = int(median(per_step))
+        found[labels[key]] = np.bincount(step[groups.places(n)], minlength=len(windows))
     return found
 
 
-def _is_called_as_often(label: str, calls_a: Mapping[str, int], calls_b: Mapping[str, int]) -> bool:
-    return calls_a.get(label, 0) == calls_b.get(label, 0) > 0
+def _is_called_as_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
+    """Do median steps of both sides call an op, and equally often? None: not an op of that side."""
+    if calls_a is None or calls_b is None:
+        return False
+    return int(median(calls_a)) == int(median(calls_b)) > 0
 
 
-def _once(a: WorkItems, b: WorkItems, label: str, pair: Pair) -> list[Row]:
-    """What occurs more or less often in one step only, and equally often in all others."""
+def _once(
+    a: WorkItems,
+    b: WorkItems,
+    label: str,
+    pair: Pair,
+    calls: tuple[Int64s | None, Int64s | None],
+) -> list[Row]:
+    """What occurs more or less often in one step only, and equally often in all others. `calls`: of
+    the op with this label, in each step, whether it launches work or not."""
     steps = len(b.work.windows)
     if steps < 3 or len(a.work.windows) != steps:
         return []
@@ -125,6 +141,9 @@ def _once(a: WorkItems, b: WorkItems, label: str, pair: Pair) -> list[Row]:
     if len(odd) != 1 or any(np.ptp(np.delete(count, odd)) for count in counts):
         return []
     (step,) = odd
+    in_step_a, in_step_b = (side[[step]] if side is not None else None for side in calls)
+    if _is_called_as_often(in_step_a, in_step_b):
+        return []
     before, after = (found.share_in(step) if found else RowShare() for found in pair)
     return [_row(label, before, after, f"{ONLY} {b.work.windows.labels[step]}", counts=False)]
 
