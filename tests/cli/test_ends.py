@@ -42,9 +42,9 @@ from fusetui import cli
 from fusetui import signals
 
 def wait(_):
-    print("ready", flush=True)
     while True:
         try:
+            print("ready", flush=True)
             time.sleep(60)
         except KeyboardInterrupt:
             pass
