@@ -86,6 +86,12 @@ def test_what_holds_more_than_files_is_left_alone(tmp_path: Path, abandoned: Pat
     assert names(abandoned) == [MARKER, "eager.json", "folder"]
 
 
+def test_what_holds_a_link_is_left_alone(tmp_path: Path, abandoned: Path) -> None:
+    (abandoned / "linked.json").symlink_to(abandoned / "eager.json")
+    remove_abandoned(tmp_path)
+    assert names(abandoned) == [MARKER, "eager.json", "linked.json"]
+
+
 def test_what_a_link_names_is_left_alone(tmp_path: Path, abandoned: Path) -> None:
     moved = abandoned.rename(tmp_path / "precious")
     abandoned.symlink_to(moved)
