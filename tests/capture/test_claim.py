@@ -86,6 +86,31 @@ def test_what_holds_more_than_files_is_left_alone(tmp_path: Path, abandoned: Pat
     assert names(abandoned) == [MARKER, "eager.json", "folder"]
 
 
+@needs_locks
+def test_a_folder_whose_marker_is_replaced_meanwhile_is_left_alone(
+    tmp_path: Path, abandoned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock is that of the marker that was there before."""
+    lock = claim._locked
+
+    def lock_after_replacing(marker: int) -> bool:
+        path = abandoned / MARKER
+        content = path.read_bytes()
+        path.unlink()
+        path.write_bytes(content)
+        return lock(marker)
+
+    monkeypatch.setattr(claim, "_locked", lock_after_replacing)
+    remove_abandoned(tmp_path)
+    assert names(abandoned) == [MARKER, "eager.json"]
+
+
+def test_what_holds_a_link_is_left_alone(tmp_path: Path, abandoned: Path) -> None:
+    (abandoned / "linked.json").symlink_to(abandoned / "eager.json")
+    remove_abandoned(tmp_path)
+    assert names(abandoned) == [MARKER, "eager.json", "linked.json"]
+
+
 def test_what_a_link_names_is_left_alone(tmp_path: Path, abandoned: Path) -> None:
     moved = abandoned.rename(tmp_path / "precious")
     abandoned.symlink_to(moved)

@@ -8,8 +8,8 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,9 @@ from fusetui import cli
 from fusetui import signals
 
 def wait(_):
-    print("ready", flush=True)
     while True:
         try:
+            print("ready", flush=True)
             time.sleep(60)
         except KeyboardInterrupt:
             pass
@@ -247,14 +247,19 @@ def test_every_exit_code_is_documented(fusetui: Run) -> None:
     assert [code for code in EXIT_CODES if not re.search(rf"^\|[^|]*\b{code}\b", guide, re.M)] == []
 
 
-def waiting(shell: str = 'exec "$@"', program: str = WAITING) -> subprocess.Popen[bytes]:
-    """A program that is ready for a signal, by default a command that waits for a line."""
-    run = subprocess.Popen(
+@contextmanager
+def waiting(shell: str = 'exec "$@"', program: str = WAITING) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that is ready for a signal, by default a command that waits for a line. If it does
+    not end, it is killed, so that the test fails and does not wait for it."""
+    with subprocess.Popen(
         ["sh", "-c", shell, "sh", sys.executable, "-P", "-c", program],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )
-    assert run.stdout is not None
-    assert run.stdout.readline() == b"ready\n"
-    return run
+    ) as run:
+        try:
+            assert run.stdout is not None
+            assert run.stdout.readline() == b"ready\n"
+            yield run
+        finally:
+            run.kill()

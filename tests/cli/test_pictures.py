@@ -77,6 +77,15 @@ def test_names_are_text(fusetui: Run, tmp_path: Path) -> None:
     assert obeyed((tmp_path / "b.svg").read_text()) == set()
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_web_page_around_a_picture_has_its_color_scheme(
+    fusetui: Run, tmp_path: Path, scheme: str
+) -> None:
+    out = tmp_path / "out.html"
+    assert fusetui("picture", EAGER, str(out), f"--{scheme}").code == 0
+    assert f'<meta name="color-scheme" content="{scheme}">' in out.read_text()
+
+
 def test_a_part_fills_the_window(fusetui: Run, tmp_path: Path) -> None:
     whole, part = tmp_path / "whole.svg", tmp_path / "part.svg"
     assert fusetui("picture", EAGER, str(whole)).code == 0

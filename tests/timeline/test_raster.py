@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,12 @@ def test_edges() -> None:
     assert edges(10, 30, 4).tolist() == [10, 15, 20, 25, 30]
     assert edges(0, 7, 2).tolist() == [0, 3, 7]
     assert edges(2**60, 2**60 + 10, 5)[-1] == 2**60 + 10
+
+
+def test_edges_that_lines_share_cannot_be_written_to() -> None:
+    shared = edges(0, 7, 2)
+    with pytest.raises(ValueError, match="read-only"):
+        shared[0] = 1
 
 
 def test_one_line_per_depth(trace_of: Make, event: Make) -> None:

@@ -23,6 +23,14 @@ def test_devices_are_named_first(build: Build) -> None:
     assert "runtime versions differ: CUDA 12.4 -> CUDA 13.0" in notes
 
 
+def test_versions_that_are_equal_or_unknown_are_no_difference(build: Build) -> None:
+    known = build(mm(), torch_version="2.9.0")
+    unknown = build(mm())
+    for other in (known, unknown):
+        notes = diff(known, other).notes
+        assert not any("PyTorch versions differ" in note for note in notes)
+
+
 def test_a_gpu_and_a_cpu(build: Build) -> None:
     found = diff(build([("aten::mm", None, 900.0)]), build(mm()))
     assert found.notes[0] == "devices differ: CPU only -> a GPU"

@@ -40,6 +40,18 @@ def test_a_single_pass_ends_with_its_last_kernel(tmp_path: Path) -> None:
     assert any("the pass of the model, with all that" in note for note in found.notes)
 
 
+def test_a_kernel_belongs_to_the_pass_in_which_it_runs(tmp_path: Path) -> None:
+    """Each graph is launched 10 us before its first kernel, while the pass before still lasts. All
+    kernels of B's additional layer are part of its passes."""
+    sides = []
+    for layers in (3, 4):
+        server = Server(layers=layers)
+        steps = [server.step(4, 1000 * n, n) for n in range(1, 8)]
+        sides.append(opened(tmp_path / f"{layers}.json", *steps))
+    found = diff(*sides).accounting
+    assert (found.later_ns, found.earlier_ns) == (0, 0)
+
+
 def test_other_work_is_not_left_out(tmp_path: Path) -> None:
     """One pass among kernels that take longer than it: all of the trace is compared."""
     eager = SERVER._called(SERVER.launches(4)[0], 3000, "hip", 9, ran=True)

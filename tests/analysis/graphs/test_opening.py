@@ -39,6 +39,14 @@ def test_found_by_content(tmp_path: Path) -> None:
     assert said(joins) == []
 
 
+def test_of_files_beside_a_trace_the_nearest_in_time_comes_first(tmp_path: Path) -> None:
+    for name, seconds in (("own", 1000), ("long_before", 900), ("soon_after", 1010)):
+        path = save(tmp_path / f"{name}.json", SERVER.step(4, 0, 1))
+        os.utime(path, (seconds, seconds))
+    files = opening.files_beside(str(tmp_path / "own.json"))
+    assert [file.name for file in files] == ["soon_after.json", "long_before.json"]
+
+
 def test_within_one_file(tmp_path: Path) -> None:
     trace = opened(tmp_path / "one.json", SERVER.capture(4, 0), SERVER.step(4, 3000, 1))
     trace, joins = with_captures(trace, (), open_trace)

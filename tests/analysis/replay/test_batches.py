@@ -173,17 +173,19 @@ def test_the_end_lies_between_the_bounds(kind: str, seed: int, change: str, tmp_
     assert best <= span_of(then) <= worst
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_each_rank_has_loaders_of_its_own(trace_of: Make, late: bool) -> None:
-    """Two ranks without collectives, one of them with a change: each is replayed as it is alone."""
+@pytest.mark.parametrize("late", [None, False, True])
+def test_each_rank_has_loaders_of_its_own(trace_of: Make, late: bool | None) -> None:
+    """Two ranks without collectives, one of them with a change: each is replayed as it is alone, by
+    default as early as may be."""
+    options = {} if late is None else {"late": late}
     traces = [trace_of(trained(calls)) for calls in ((80, 95, 30_000), (90, 20_000, 80))]
     graphs = [graph_of(trace) for trace in traces]
     graphs[0], _ = changed(traces[0], graphs[0], [parse_change("op:/./ x0.5")])
     none = np.empty(0, dtype=np.intp)
-    found = replayed(graphs, Meetings(none, none, none, none, none), late=late)
+    found = replayed(graphs, Meetings(none, none, none, none, none), **options)
     assert found is not None
     for graph, times in zip(graphs, found.times, strict=True):
-        assert times.end.tolist() == replay(graph, late=late).end.tolist()
+        assert times.end.tolist() == replay(graph, late=bool(late)).end.tolist()
 
 
 def assert_explained(trace: Trace, change: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from tests.analysis.replay.events import Event, call, host, kernel, launched, step
+from tests.analysis.replay.test_batches import trained
 from tests.analysis.replay.test_changes import gpu_bound, host_bound, synced
 from tests.places import TRACES
 
@@ -262,6 +263,15 @@ def test_the_worth_of_loading_says_what_it_assumes(
     if kind == "MultiProcessing":
         assert "worth at most" in worth_text(found, one)
         assert one.worth_ns == whatif_of(trace, ["loader"]).saved_ns
+
+
+def test_a_gain_that_workers_of_a_loader_may_hold_back_is_an_upper_bound(
+    trace_of: TraceOf,
+) -> None:
+    """No call waits for a batch, so nothing shows how early the workers have one."""
+    trace = trace_of(trained([80] * 5, ops=2))
+    (one,) = said(trace, (finding(), "op:/./ x0.5")).findings
+    assert one.worth_note == "at_most"
 
 
 def late() -> list[Event]:

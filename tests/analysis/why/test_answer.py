@@ -49,6 +49,15 @@ def test_the_time_before_the_first_event_counts_in_a_step(
     assert "300 us (30.0 % of the time)" in found.text
 
 
+def test_a_window_without_a_first_moment_begins_with_the_trace(
+    trace_of: Callable[..., Trace], event: Callable[..., Any]
+) -> None:
+    """The first kernel runs in the first microsecond."""
+    found = why(trace_of(stepping(event, 10)), Selection(to_ns=US))
+    (device,) = found.devices
+    assert device.compute_ns == US
+
+
 def stepping(event: Callable[..., Any], *idle: int) -> list[Any]:
     """Steps in which the GPU is busy for 100 us, after it was idle for so long."""
     events, ts = [event("k", 0, 1, cat="kernel", pid=0, tid=7)], 1

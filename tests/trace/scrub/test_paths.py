@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.trace.scrub.paths import scrub_path, scrub_paths
+from fusetui.trace.scrub.names import Names
+from fusetui.trace.scrub.paths import scrub_hosts, scrub_path, scrub_paths
 from fusetui.trace.scrub.secrets import Placeholders
 
 
@@ -102,3 +103,9 @@ def test_a_value_that_is_one_path_is_a_folder_to_its_end() -> None:
 def test_time_is_linear(piece: str) -> None:
     """A quadratic pattern would take minutes."""
     assert scrubbed(piece * 20_000) is not None
+
+
+@pytest.mark.parametrize(("text", "is_address"), [("10.20.30.255", True), ("10.20.30.256", False)])
+def test_each_part_of_an_ip_address_is_one_byte(text: str, is_address: bool) -> None:
+    scrubbed_text = scrub_hosts(text, Names(Placeholders()))
+    assert (scrubbed_text != text) is is_address

@@ -34,7 +34,7 @@ from fusetui.tui.registry import ACTIONS, action_for
 from fusetui.tui.screen_layout import moused
 from fusetui.tui.state.action import perform
 from fusetui.tui.state.commands import EXAMPLES, WITHOUT_TRACE, obeyed
-from fusetui.tui.state.memory import here, memory_of
+from fusetui.tui.state.memory import here, memory_of, why_apart
 from fusetui.tui.state.memory import window as window_of
 from fusetui.tui.state.state import ReadMemory, Size, State
 
@@ -250,6 +250,19 @@ def test_times_that_cannot_be_related_are_told(
     there = after(state, *do("memory", "memory-in"))
     assert why in drawn(there)
     assert there.view == state.view
+
+
+def test_a_snapshot_that_begins_when_the_trace_ends_shares_its_axis(
+    trace_of: Make, tmp_path: Path
+) -> None:
+    machine = Machine()
+    machine.alloc(MB, forward())
+    first_event_ns = machine.events[0]["time_us"] * 1000
+    epoch_ns = first_event_ns - 900_000
+    op = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "name": "a", "ts": 0, "dur": 900}
+    trace = trace_of([op], baseTimeNanoseconds=epoch_ns)
+    state = remembered(with_trace(trace), machine.write(tmp_path / "a.pickle"))
+    assert why_apart(state) == ""
 
 
 def test_the_map_has_every_byte_of_every_segment(tmp_path: Path) -> None:
