@@ -174,6 +174,13 @@ def headline(answer: JobAnswer) -> Iterator[str]:
     disagree = answer.unmatched - answer.no_group - answer.one_given
     if disagree:
         yield f"{plural(disagree, 'collective')} could not be matched: counts disagree."
+    if answer.cut:
+        are, prove = ("is", "proves") if answer.cut == 1 else ("are", "prove")
+        yield (
+            f"{plural(answer.cut, 'collective')} {are} cut by the beginning or the end of a "
+            f"recording: {'it' if answer.cut == 1 else 'they'} {prove} nothing about clocks or "
+            "lateness."
+        )
     yield from answer.notes
 
 

@@ -92,6 +92,7 @@ def _answer(facts: JobFacts) -> model.JobAnswer:
         unmatched=int(matched.unmatched.sum()),
         no_group=matched.no_group,
         one_given=matched.one_given,
+        cut=matched.cut,
         untold=int(np.count_nonzero((waits.last < 0) & ~matched.point_to_point)),
         clocks=_clocks(job, facts.clocks),
         ranks=tuple(rows),

@@ -91,6 +91,7 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     groups: tuple[ProcessGroup, ...]
     names: tuple[str, ...]  # of collectives
     collectives: Collectives
+    cut: tuple[int, ...]  # numbers of the collectives that the recording cuts, ascending
     places: tuple[PlaceTime, ...]
     memory_peak: int  # bytes allocated, -1 if it was not recorded
     note: str  # of a trace that was reconstructed and not recorded, else ""
@@ -317,6 +318,7 @@ class JobAnswer(msgspec.Struct, frozen=True):
     unmatched: int
     no_group: int  # of the unmatched, those whose process group was not recorded
     one_given: int  # of the unmatched, those of groups of which one rank alone is given
+    cut: int  # collectives that a recording cuts; none of them is matched or unmatched
     untold: int  # collectives of which clocks do not tell which rank was last
     clocks: ClockAnswer
     ranks: tuple[RankRow, ...]  # the one that causes most waiting first

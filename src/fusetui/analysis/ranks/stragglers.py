@@ -301,6 +301,8 @@ def replayable(job: RankJob, matched: Matched, waits: Waits) -> list[ReplayableS
         return "not all ranks of the job are given"
     if any(one.damage for one in matched.ranks) or matched.unmatched.any():
         return "not every collective could be matched"
+    if _cut_in_a_step(matched):
+        return "the beginning or the end of a recording cuts a collective of a step"
     if not (matched.counts == ranks).all():
         return "some collectives are of a part of the ranks only"
     keys = [step_keys(one) for one in matched.ranks]
@@ -310,6 +312,16 @@ def replayable(job: RankJob, matched: Matched, waits: Waits) -> list[ReplayableS
     if matched.covered.sum() > CLOSE * spans:
         return OVERLAP
     return _steps(matched, waits) or OVERLAP
+
+
+def _cut_in_a_step(matched: Matched) -> bool:
+    """Whether a collective that a recording cuts reaches into a step of any rank."""
+    for rank, row in zip(matched.cut_rank.tolist(), matched.cut_row.tolist(), strict=True):
+        one = matched.ranks[rank]
+        start, end = one.collectives.start[row], one.collectives.end[row]
+        if ((one.step_start < end) & (one.step_end > start)).any():
+            return True
+    return False
 
 
 def what_if(matched: Matched, steps: Sequence[ReplayableStep], rank: int) -> MeanStepChange | None:
