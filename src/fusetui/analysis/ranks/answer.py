@@ -98,7 +98,7 @@ def _answer(facts: JobFacts) -> model.JobAnswer:
         ranks=tuple(rows),
         left_out=job.left,
         stragglers=stragglers,
-        verdict=verdict_of(facts, bool(stragglers)),
+        verdict=verdict_of(facts, stragglers),
         bubble=facts.pipeline.bubble if facts.pipeline else None,
         kinds=kinds_of(matched, waits),
         balance=balance(np.array([r.compute_ns for r in rows], dtype=np.float64)),
