@@ -9,6 +9,7 @@ from fusetui.analysis.ranks.model import (
     JobAnswer,
     JobVerdict,
     JointStepChange,
+    MeanStepChange,
     RankRow,
     Slow,
     Straggler,
@@ -61,18 +62,33 @@ def _if_fixed(answer: JobAnswer, one: Straggler) -> Iterator[str]:
     replayed, if_all = one.what_if, answer.verdict.if_all
     if replayed is None:
         return
-    saved = replayed.step_ns - replayed.would_be_ns
-    if if_all is not None and saved < LEAST_SAVED * replayed.step_ns:
+    if if_all is not None and not _saves(replayed):
         yield (
             "If it alone were as fast as the others, a step would take as long as now, because "
             f"{_other_late(if_all, one.rank)} late too."
         )
-    elif saved > 0:
+    elif replayed.would_be_ns < replayed.step_ns:
         alone = "" if if_all is None else " alone"
         yield (
             f"If it{alone} were as fast as the others, a step would take "
             f"{_less(replayed.step_ns, replayed.would_be_ns)}."
         )
+
+
+def _if_all_fixed(stragglers: Sequence[Straggler], if_all: JointStepChange) -> str:
+    """How long a step would be if all late ranks were as fast as the others."""
+    every = "both" if len(if_all.ranks) == 2 else "all"
+    step = f"a step would take {_less(if_all.step_ns, if_all.would_be_ns)}"
+    some_saves_alone = any(one.what_if and _saves(one.what_if) for one in stragglers)
+    if some_saves_alone:
+        return f"If {numbers(if_all.ranks)} were {every} as fast as the others, {step}."
+    must = f"{numbers(if_all.ranks).capitalize()} must {every} be fixed"
+    return f"{must}: if {every} were as fast as the others, {step}."
+
+
+def _saves(change: MeanStepChange) -> bool:
+    """Whether a rank saves anything if it alone is fixed."""
+    return change.step_ns - change.would_be_ns >= LEAST_SAVED * change.step_ns
 
 
 def _other_late(if_all: JointStepChange, rank: int) -> str:
@@ -114,12 +130,7 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
     """What else is to say of who is late: the bubble of a pipeline, and why nobody is named."""
     found, of_what = answer.verdict, "a step" if answer.steps else "the time recorded"
     if found.if_all is not None:
-        all_ = "both" if len(found.if_all.ranks) == 2 else "all"
-        yield (
-            f"{numbers(found.if_all.ranks).capitalize()} must {all_} be fixed: if {all_} were as "
-            "fast as the others, a step would take "
-            f"{_less(found.if_all.step_ns, found.if_all.would_be_ns)}."
-        )
+        yield _if_all_fixed(answer.stragglers, found.if_all)
     if found.stages is not None and answer.bubble is None:
         yield (
             "Ranks send to one another, as the stages of a pipeline do; what they compute is not "
