@@ -20,6 +20,12 @@ GARBAGE = Fault("gc", 3000.0)
 LONG_PAUSE = Fault("gc", 8000.0)
 SELDOM = Fault("loading", 4000.0, steps=(2, 5))
 SELDOM_SLOW = Fault("gemm", 0.6, steps=(2, 5))
+LESS_LOADING = Fault("loading", 1000.0)
+LESS_GARBAGE = Fault("gc", 2000.0)
+EVEN_STEPS, ODD_STEPS = (0, 2, 4, 6), (1, 3, 5, 7)
+ONCE_LOADING = Fault("loading", 8000.0, steps=(3,))
+ONCE_GARBAGE = Fault("gc", 8000.0, steps=(3,))
+ONCE_SLOW = Fault("gemm", 1.5, steps=(3,))
 BEGIN = Fault("begin", 6000.0)
 TINY = Fault("gemm", 0.003)
 SLOW_STAGE = Fault("gemm", 0.25)
@@ -44,14 +50,17 @@ BOTH_BUSY_WIDE = BOTH_WIDE._replace(data_us=900.0)
 BOUND_TENSOR = FORWARD_TENSOR._replace(data_us=1700.0)
 PLAIN = Shape()
 LONG = Shape(dp=4, steps=8)
+DRIFTING = HOSTS._replace(scale=6.0)
+LONG_DRIFTING = DRIFTING._replace(dp=8, layers=1, steps=8)
 LONG_TENSOR = FORWARD_TENSOR_SMALL._replace(steps=8)
 DDP = Shape(overlap=True)
 FSDP = Shape(sharded=True)
 
 
 class Case(NamedTuple):
-    """`expect`: rank (the culprit is named), nobody, stage (its ranks), flips (nobody, and the
-    total), outside (the culprit is not given). `apart`: us between the clocks of the hosts."""
+    """`expect`: rank (the culprit is named), ranks (both culprits are), nobody, stage (its ranks),
+    flips (nobody, and the total), outside (the culprit is not given). `second`: the fault of
+    another rank. `apart`: us between the clocks of the hosts."""
 
     family: str
     name: str
@@ -64,6 +73,7 @@ class Case(NamedTuple):
     given: float = 1.0  # share of the ranks
     torn: float = 0.0  # us by which the clock of one rank is ahead of its own host's
     lost: str = ""  # collectives of one rank: first, middle, shifted
+    second: Fault | None = None
 
 
 CASES = (
@@ -76,6 +86,30 @@ CASES = (
     Case("late in 2 of 8 steps", "few-loading", LONG, "rank", SELDOM),
     Case("late in 2 of 8 steps", "few-tp2dp2-loading", LONG_TENSOR, "rank", SELDOM),
     Case("late in 2 of 8 steps", "few-gemm", LONG, "rank", SELDOM_SLOW),
+    Case("late in 1 of 8 steps", "once-loading", LONG, "rank", ONCE_LOADING),
+    Case("late in 1 of 8 steps", "once-gc", LONG, "rank", ONCE_GARBAGE),
+    Case("late in 1 of 8 steps", "once-gemm", LONG, "rank", ONCE_SLOW),
+    Case("late in 1 of 8 steps", "once-tp2dp2-loading", LONG_TENSOR, "rank", ONCE_LOADING),
+    Case("late in 1 of 8 steps", "once-drift", LONG_DRIFTING, "rank",
+         ONCE_LOADING._replace(amount=20_000.0), apart=1000, drift=50e-6),
+    Case("two late ranks, same steps", "pair-loading", PLAIN, "ranks", LOADING,
+         second=LESS_LOADING),
+    Case("two late ranks, same steps", "pair-gc", PLAIN, "ranks", GARBAGE, second=LESS_GARBAGE),
+    Case("two late ranks, same steps", "pair-loading-gemm", PLAIN, "ranks", LOADING, second=GEMM),
+    Case("two late ranks, same steps", "pair-few", LONG, "ranks", SELDOM, second=SELDOM),
+    Case("two late ranks, same steps", "pair-drift", DRIFTING, "ranks",
+         LOADING._replace(amount=6000.0), apart=1000, drift=50e-6,
+         second=LOADING._replace(amount=5000.0)),
+    # Nobody is late in most steps, so the total is to be reported, as of ranks that flip.
+    Case("two late ranks, other steps", "turns-loading", LONG, "flips",
+         LOADING._replace(steps=EVEN_STEPS), second=LOADING._replace(steps=ODD_STEPS)),
+    Case("two late ranks, other steps", "turns-gc", LONG, "flips",
+         LONG_PAUSE._replace(steps=EVEN_STEPS), second=LONG_PAUSE._replace(steps=ODD_STEPS)),
+    Case("two late ranks, other steps", "turns-few", LONG, "flips", SELDOM,
+         second=SELDOM_SLOW._replace(steps=(1, 6))),
+    Case("two late ranks, other steps", "turns-drift", LONG_DRIFTING, "flips",
+         LOADING._replace(amount=6000.0, steps=EVEN_STEPS), apart=1000, drift=50e-6,
+         second=LOADING._replace(amount=6000.0, steps=ODD_STEPS)),
     Case("late before the window", "dp-begin", PLAIN, "rank", BEGIN),
     Case("late before the window", "tp2dp4-begin", TENSOR, "rank", BEGIN),
     Case("gradients overlapped", "ddp-gemm", DDP, "rank", GEMM),
@@ -172,6 +206,23 @@ CASES = (
 )  # fmt: skip
 
 
+class Culprit(NamedTuple):
+    """One of several ranks that are late. Times in ns per step, by the true clock.
+
+    `planted` is its own delay. `charged` is what of it others wait for this rank, if what both
+    make them wait is shared as docs/ranks.md defines it. `ordinary` is how long a step would take
+    without the fault of this rank alone.
+    """
+
+    rank: int
+    cause: str
+    planted: float
+    charged: float
+    ordinary: float
+    late_steps: Sequence[int]  # as in Truth
+    longer: Sequence[float]
+
+
 class Truth(NamedTuple):
     """What was planted. Times in ns per step, by the true clock.
 
@@ -204,6 +255,7 @@ class Truth(NamedTuple):
     late_steps: Sequence[int] = ()  # the numbers of the steps with the fault, () for all
     noise: float = 0.0
     longer: Sequence[float] = ()
+    several: Sequence[Culprit] = ()  # where several are to be named
 
 
 def make(case: Case, seed: int, folder: Path) -> Truth:
@@ -222,6 +274,7 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         (folder / f"rank{rank}.json").unlink()
     step, without = _step(shape, whole.slices), _step(shape, ordinary.slices)
     is_pause = case.fault is not None and case.fault.kind == "gc"
+    several = _several(job, shape, faults, ordinary) if case.second is not None else []
     return Truth(
         case.name,
         case.family,
@@ -243,7 +296,39 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         * _mean([ordinary.waited[rank] for rank in set(range(shape.ranks)) - set(faults)])
         / shape.steps,
         _longer(whole, ordinary),
+        several,
     )
+
+
+def _several(job: Job, shape: Shape, faults: dict[int, Fault], ordinary: Played) -> list[Culprit]:
+    """What each of two ranks that are late adds, and what others then wait for it."""
+    without_both = _step(shape, ordinary.slices)
+    found = []
+    for rank, fault in faults.items():
+        others = {other: one for other, one in faults.items() if other != rank}
+        without = played(job._replace(programs=programs(shape, job.seed, others)))
+        alone = played(job._replace(programs=programs(shape, job.seed, {rank: fault})))
+        if fault.kind == "gc":
+            planted = _step(shape, alone.slices) - without_both
+        else:
+            planted = _planted(shape, job.seed, {rank: fault})
+        one = Culprit(
+            rank=rank,
+            cause=fault.kind,
+            planted=planted,
+            charged=planted,
+            ordinary=_step(shape, without.slices),
+            late_steps=[FIRST_STEP + step for step in fault.steps],
+            longer=_longer(alone, ordinary),
+        )
+        found.append(one)
+    first, second = sorted(found, key=lambda one: one.planted)
+    if faults[first.rank].steps == faults[second.rank].steps:
+        # Both are missing until the first one arrives: each is charged with half of that.
+        shared = first.planted / 2
+        first = first._replace(charged=shared)
+        second = second._replace(charged=second.planted - shared)
+    return [first, second]
 
 
 def _mean(us: Sequence[float]) -> float:
@@ -271,12 +356,15 @@ def _faults(case: Case, chance: random.Random) -> dict[int, Fault]:
     if case.fault is None:
         return {}
     shape = case.shape
-    if case.expect == "flips":
+    if case.expect == "flips" and case.second is None:
         late = chance.sample(range(shape.ranks), shape.steps)
         return {rank: case.fault._replace(steps=(step,)) for step, rank in enumerate(late)}
     each = shape.dp * shape.tp
     loads = each if case.fault.kind == "loading" else shape.ranks  # the first stage reads batches
     rank = chance.randrange(loads)
+    if case.second is not None:
+        other = chance.choice([one for one in range(shape.ranks) if one != rank])
+        return {rank: case.fault, other: case.second}
     if case.expect == "stage":
         stage = rank // each
         return dict.fromkeys(range(stage * each, (stage + 1) * each), case.fault)

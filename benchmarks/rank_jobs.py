@@ -91,6 +91,8 @@ def judged(truth: Truth, found: dict[str, Any], text: str) -> Judged:
     if not named:  # the reason has to be in the verdict: a remark about clocks is none
         reason = REASONS.search(_verdict(found))
         return Judged(CANNOT, reason[0]) if reason else Judged(WRONG, "names nobody, and no reason")
+    if truth.expect == "ranks":
+        return _several_charged(truth, found)
     return _charged(truth, found)
 
 
@@ -137,6 +139,38 @@ def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
     more = list(_reasons(truth, found["stragglers"][0]))
     more += _other_steps(truth, found["stragglers"][0])
     return Judged(WRONG, "; ".join(more)) if more else Judged(RIGHT, "")
+
+
+def _several_charged(truth: Truth, found: dict[str, Any]) -> Judged:
+    """Each of two culprits is named, and charged with its part of the waiting."""
+    stragglers = {one["rank"]: one for one in found["stragglers"]}
+    rows = {row["rank"]: row for row in found["ranks"]}
+    total = sum(one.charged for one in truth.several)
+    hidden = max(0.0, total - truth.waited)  # by the noise of the others
+    faults = []
+    for one in truth.several:
+        if one.rank not in stragglers:
+            faults.append(f"does not name {one.rank}")
+            continue
+        told = rows[one.rank]["caused_ns"] / truth.steps
+        if abs(told - one.charged) > max(NEAR * total, truth.noise) + hidden:
+            faults.append(
+                f"others wait {told / 1e3:.0f} us for {one.rank}, not {one.charged / 1e3:.0f}"
+            )
+        own = truth._replace(
+            culprits=[one.rank],
+            cause=one.cause,
+            planted=one.planted,
+            ordinary=one.ordinary,
+            late_steps=one.late_steps,
+            longer=one.longer,
+        )
+        faults += _reasons(own, stragglers[one.rank])
+        faults += _other_steps(own, stragglers[one.rank])
+    would = WOULD.search(" ".join(found.get("verdict", ())))
+    if would and abs(_ns(would) - truth.ordinary) > 2 * NEAR * truth.planted:
+        faults.append(f"with both fixed {would[0]}, not {truth.ordinary / 1e3:.0f} us")
+    return Judged(WRONG, "; ".join(faults)) if faults else Judged(RIGHT, "")
 
 
 def _reasons(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fusetui.analysis.ranks.blame import LEAST
-from fusetui.analysis.ranks.model import JobAnswer, JobVerdict, RankRow, Slow, Straggler
+from fusetui.analysis.ranks.model import (
+    JobAnswer,
+    JobVerdict,
+    JointStepChange,
+    MeanStepChange,
+    RankRow,
+    Slow,
+    Straggler,
+)
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.text.printable import printable
@@ -21,6 +29,7 @@ MOST_RANGES = 6
 MAX_STEPS_NAMED = 6
 ENOUGH = 0.5  # of a delay: a place that explains so much of it is named
 SLOWER = 0.01  # a smaller difference between kernels is none
+LEAST_SAVED = 0.01  # of a step: a rank that saves less if it alone is fixed saves nothing
 
 
 def straggler_text(answer: JobAnswer, one: Straggler) -> str:
@@ -45,14 +54,51 @@ def straggler_text(answer: JobAnswer, one: Straggler) -> str:
         sentences += _why(one, late, "a late step")
     else:
         sentences = [f"{last}.", *_why(one, steps, "a step")]
-    replayed = one.what_if
-    if replayed is not None and replayed.would_be_ns < replayed.step_ns:
-        saved = replayed.step_ns - replayed.would_be_ns
-        sentences.append(
-            f"If it were as fast as the others, a step would take {duration(replayed.would_be_ns)} "
-            f"instead of {duration(replayed.step_ns)} ({percent(saved, replayed.step_ns)} less)."
+    return " ".join([*sentences, *_if_fixed(answer, one)])
+
+
+def _if_fixed(answer: JobAnswer, one: Straggler) -> Iterator[str]:
+    """How long a step would be if this rank, and no other, were as fast as the others."""
+    replayed, if_all = one.what_if, answer.verdict.if_all
+    if replayed is None:
+        return
+    if if_all is not None and not _saves(replayed):
+        yield (
+            "If it alone were as fast as the others, a step would take as long as now, because "
+            f"{_other_late(if_all, one.rank)} late too."
         )
-    return " ".join(sentences)
+    elif replayed.would_be_ns < replayed.step_ns:
+        alone = "" if if_all is None else " alone"
+        yield (
+            f"If it{alone} were as fast as the others, a step would take "
+            f"{_less(replayed.step_ns, replayed.would_be_ns)}."
+        )
+
+
+def _if_all_fixed(stragglers: Sequence[Straggler], if_all: JointStepChange) -> str:
+    """How long a step would be if all late ranks were as fast as the others."""
+    every = "both" if len(if_all.ranks) == 2 else "all"
+    step = f"a step would take {_less(if_all.step_ns, if_all.would_be_ns)}"
+    some_saves_alone = any(one.what_if and _saves(one.what_if) for one in stragglers)
+    if some_saves_alone:
+        return f"If {numbers(if_all.ranks)} were {every} as fast as the others, {step}."
+    must = f"{numbers(if_all.ranks).capitalize()} must {every} be fixed"
+    return f"{must}: if {every} were as fast as the others, {step}."
+
+
+def _saves(change: MeanStepChange) -> bool:
+    """Whether a rank saves anything if it alone is fixed."""
+    return change.step_ns - change.would_be_ns >= LEAST_SAVED * change.step_ns
+
+
+def _other_late(if_all: JointStepChange, rank: int) -> str:
+    others = [other for other in if_all.ranks if other != rank]
+    return f"{numbers(others)} {'is' if len(others) == 1 else 'are'}"
+
+
+def _less(step_ns: int, would_be_ns: int) -> str:
+    share = percent(step_ns - would_be_ns, step_ns)
+    return f"{duration(would_be_ns)} instead of {duration(step_ns)} ({share} less)"
 
 
 def _late_steps(one: Straggler, steps: int) -> str:
@@ -83,6 +129,8 @@ def _slow_text(rank: int, slow: Slow, each: str) -> str:
 def verdict_lines(answer: JobAnswer) -> Iterator[str]:
     """What else is to say of who is late: the bubble of a pipeline, and why nobody is named."""
     found, of_what = answer.verdict, "a step" if answer.steps else "the time recorded"
+    if found.if_all is not None:
+        yield _if_all_fixed(answer.stragglers, found.if_all)
     if found.stages is not None and answer.bubble is None:
         yield (
             "Ranks send to one another, as the stages of a pipeline do; what they compute is not "
@@ -174,6 +222,13 @@ def headline(answer: JobAnswer) -> Iterator[str]:
     disagree = answer.unmatched - answer.no_group - answer.one_given
     if disagree:
         yield f"{plural(disagree, 'collective')} could not be matched: counts disagree."
+    if answer.cut:
+        are, prove = ("is", "proves") if answer.cut == 1 else ("are", "prove")
+        yield (
+            f"{plural(answer.cut, 'collective')} {are} cut by the beginning or the end of a "
+            f"recording: {'it' if answer.cut == 1 else 'they'} {prove} nothing about clocks or "
+            "lateness."
+        )
     yield from answer.notes
 
 

@@ -84,6 +84,7 @@ def rank(
         "groups": (group or ProcessGroup("0", tuple(range(size)), size),),
         "names": tuple(known),
         "collectives": collectives(times, [known.index(name) for name in named], before, clock),
+        "cut": (),
         "places": tuple(PlaceTime(n, kind, name, _ns(us)) for n, kind, name, us in places),
         "memory_peak": -1,
         "note": "",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
@@ -83,6 +85,35 @@ def test_a_rank_that_alone_is_late_in_few_steps_has_a_name() -> None:
     assert (
         "the others wait 50 us a step for it on average. It is late in only 2 of 8 steps: "
         "ProfilerStep#3, ProfilerStep#6 (200 us)." in texts_of(answer)[0]
+    )
+
+
+def late_in(steps_of_rank: dict[int, Sequence[int]], steps: int = 8) -> list[RankSummary]:
+    """Four ranks, of which these are 200 us late in these steps of 1,000 us."""
+    times: list[list[tuple[float, float]]] = [[] for _ in range(4)]
+    for step in range(steps):
+        for number, own in enumerate(times):
+            late = 200 * (step in steps_of_rank.get(number, ()))
+            own.append((1000 * step + 500 + late, 1000 * step + 990))
+    spans = [(1000 * step, 1000 * step + 1000) for step in range(steps)]
+    return [rank(n, own, size=4, steps=spans, host="h") for n, own in enumerate(times)]
+
+
+def test_ranks_that_are_late_in_the_same_few_steps_have_names() -> None:
+    """Each of them has half of the waiting in late steps, 200 us in each of two steps."""
+    answer = answer_of(late_in({1: (3, 6), 2: (3, 6)}))
+    assert {one.rank for one in answer.stragglers} == {1, 2}
+    for found in answer.stragglers:
+        late_steps = [(step.name, step.caused_ns) for step in found.late_steps]
+        assert late_steps == [("ProfilerStep#3", 100 * US), ("ProfilerStep#6", 100 * US)]
+
+
+def test_ranks_that_are_late_in_other_steps_are_late_in_turn() -> None:
+    answer = answer_of(late_in({1: (0, 2, 4, 6), 2: (1, 3, 5, 7)}))
+    assert answer.stragglers == ()
+    assert verdict_of(answer) == (
+        "No rank stands out: the others wait 200 us a step (200 us to 200 us), but not always for "
+        "the same one: 2 ranks are late in turn.",
     )
 
 

@@ -58,6 +58,23 @@ def test_the_delay_goes_back_through_them() -> None:
     assert (found.rank, found.waiters, found.caused_ns) == (1, 3, 4 * (550 + 550 + 400) // 3 * US)
 
 
+def test_what_a_recording_cuts_does_not_tell_a_group() -> None:
+    """In the first step the collective of all ranks seems to end on rank 0 as it starts: before it
+    starts on the ranks of odd numbers."""
+    ranks = job(200)
+    columns = ranks[0].collectives
+    end = columns.end.copy()
+    end[3] = columns.start[3] + 1
+    cut = replace(ranks[0], collectives=replace(columns, end=end))
+
+    def group_of_the_last(first_rank: RankSummary) -> str:
+        found = with_groups([first_rank, *ranks[1:]])[0]
+        return found.groups[found.collectives.group[3]].description
+
+    assert group_of_the_last(cut) != "default"
+    assert group_of_the_last(replace(cut, cut=(3,))) == "default"
+
+
 @pytest.mark.parametrize("apart", [True, False])
 def test_what_cannot_be_told_names_nobody(apart: bool) -> None:
     """Clocks of several hosts do not tell it; nor do pairs that arrive together."""

@@ -8,12 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.analysis.ranks.made import US, answer_of, rank, texts_of
+from tests.analysis.ranks.made import US, answer_of, rank, texts_of, verdict_of
 from tests.places import TRACES
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.executors import summarize
-from fusetui.analysis.ranks.model import KernelRuns, RankSummary, Straggler
+from fusetui.analysis.ranks.model import (
+    JobAnswer,
+    JointStepChange,
+    KernelRuns,
+    RankSummary,
+    Straggler,
+)
 
 DLRM = TRACES / "dlrm_ranks"
 PAIRS = ((0, 1), (2, 3), (1, 2))
@@ -139,6 +145,63 @@ def test_what_if_the_rank_were_as_fast_as_the_others() -> None:
         *(2, 150 * US, 150 * US),
         90 * US,
     )
+
+
+def two_late(first: float, second: float) -> JobAnswer:
+    """Five ranks, of which 2 and 4 start the collective of a step so many us late: at 40 us without
+    that. All then transfer 20 us, and end 30 later."""
+    starts = [40, 40, 40 + first, 40, 40 + second]
+    end = max(starts) + 20
+    steps = [(0, end + 30)]
+    return answer_of(
+        rank(n, [(start, end)], size=5, steps=steps, host="h") for n, start in enumerate(starts)
+    )
+
+
+def test_two_ranks_that_are_late_at_once_must_both_be_fixed() -> None:
+    """A step takes 150 us, and 90 without both. Without one of them it is as long as before."""
+    answer = two_late(60, 60)
+    assert [one.what_if.would_be_ns for one in answer.stragglers if one.what_if] == [150 * US] * 2
+    assert answer.verdict.if_all == JointStepChange(
+        ranks=(2, 4), step_ns=150 * US, would_be_ns=90 * US
+    )
+    assert verdict_of(answer) == (
+        "Ranks 2 and 4 must both be fixed: if both were as fast as the others, a step would take "
+        "90 us instead of 150 us (40 % less).",
+    )
+    of_rank = {
+        one.rank: text for one, text in zip(answer.stragglers, texts_of(answer), strict=True)
+    }
+    alone = "If it alone were as fast as the others, a step would take as long as now, because"
+    assert of_rank[2].endswith(f"{alone} rank 4 is late too.")
+    assert of_rank[4].endswith(f"{alone} rank 2 is late too.")
+
+
+def test_what_one_of_two_late_ranks_saves_alone_is_told_as_such() -> None:
+    """Rank 2 is 20 us late and rank 4 60: without rank 4 a step takes 110 us."""
+    answer = two_late(20, 60)
+    text = next(t for o, t in zip(answer.stragglers, texts_of(answer), strict=True) if o.rank == 4)
+    assert "If it alone were as fast as the others, a step would take 110 us instead of 150" in text
+    assert verdict_of(answer) == (
+        "If ranks 2 and 4 were both as fast as the others, a step would take 90 us instead of "
+        "150 us (40 % less).",
+    )
+
+
+def test_fixing_all_is_no_advice_where_one_rank_is_late() -> None:
+    answer = two_late(0, 60)
+    assert answer.verdict.if_all is None
+    assert "If it were as fast as the others, a step would take 90 us" in texts_of(answer)[0]
+
+
+def test_a_rank_that_is_never_the_last_one_is_late_all_the_same() -> None:
+    """Rank 2 has half of the first 50 us that others wait; rank 4 comes last."""
+    answer = two_late(50, 60)
+    of_rank = {
+        one.rank: text for one, text in zip(answer.stragglers, texts_of(answer), strict=True)
+    }
+    assert of_rank[2].startswith("Rank 2 arrives late, but never last; 3 others wait 25 us for it.")
+    assert of_rank[4].startswith("Rank 4 arrives last in 1 of 1 collective;")
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from fusetui.analysis.questions.process_groups import (
 from fusetui.gpu.dtypes import SCALAR_TYPE_OF_NCCL, scalar_bytes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.patterns import late
+from fusetui.trace.layout.steps import is_clipped
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -44,6 +45,8 @@ ARGS = (
     *("Src Rank", "Dst Rank", "Input Dims", "Input type"),
     *("func", "count", "datatype", "process_group", "process_group_ranks", "seq", "root"),
 )
+ARGS_ON_CPU = (*ARGS, "finished")
+"""`finished` is false where libkineto ended an annotation because the recording ended."""
 MOST_RANKS = 1 << 24  # in any job
 OUTPUT = frozenset({"all_gather", "gather"})
 """IssuedCollectives whose size, as nccl-tests counts it, is that of the output."""
@@ -64,6 +67,7 @@ class KnownCollective(msgspec.Struct, frozen=True):
     sequence: int = -1
     peer: int = -1
     inferred: tuple[str, ...] = ()
+    is_cut: bool = False  # by the beginning or the end of the recording: the rest is not recorded
 
 
 class IssuedCollectives(msgspec.Struct, frozen=True, eq=False):
@@ -158,8 +162,11 @@ def _of_batches(
 def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
     """The annotations of gloo, MPI and UCC, each until its work is done, by start."""
     rows = _named(trace, Role.ANNOTATION, ON_CPU)
-    (args,) = _args(trace, (rows,))
+    (args,) = _args(trace, (rows,), names=ARGS_ON_CPU)
     told = [_told(trace, -1, int(row), [{}, {}, own]) for row, own in zip(rows, args, strict=True)]
+    unfinished = np.array([own.get("finished") is False for own in args], dtype=np.bool_)
+    for place in np.flatnonzero(unfinished | is_clipped(trace, rows)).tolist():
+        told[place] = replace(told[place], is_cut=True)
     # The n-th `c10d::` op of a name issued its n-th annotation, if there are equally many.
     names = [one.name for one in told]
     ops = _named(trace, Role.OP, re.compile(r"c10d::\w{1,64}\Z"))
@@ -193,16 +200,18 @@ def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Ro
     return found
 
 
-def _args(trace: Trace, several: Sequence[Rows], keep_as: str = "") -> list[list[dict[str, Any]]]:
+def _args(
+    trace: Trace, several: Sequence[Rows], keep_as: str = "", names: tuple[str, ...] = ARGS
+) -> list[list[dict[str, Any]]]:
     """The args of the rows of each array, the same {} for -1 or none; one pass over the file."""
     rows = np.concatenate(several)
     known = np.flatnonzero(rows >= 0)
-    read = arguments(trace.elements, trace.order[rows[known]], ARGS, keep_as)
+    read = arguments(trace.elements, trace.order[rows[known]], names, keep_as)
     number = np.full(len(rows), -1, dtype=np.int32)
     number[known] = read.number
     distinct = [
-        {name: parsed(text) for name, text in zip(ARGS, texts, strict=True) if text}
-        for texts in (*read.distinct, (b"",) * len(ARGS))  # the last is that of -1
+        {name: parsed(text) for name, text in zip(names, texts, strict=True) if text}
+        for texts in (*read.distinct, (b"",) * len(names))  # the last is that of -1
     ]
     ends = np.cumsum([len(some) for some in several])[:-1]
     return [[distinct[n] for n in part.tolist()] for part in np.split(number, ends)]

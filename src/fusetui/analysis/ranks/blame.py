@@ -472,7 +472,9 @@ def _roots(matched: Matched, waits: Waits, before: Rows) -> Rows:
 
 LEAST = 0.02  # of a step: nobody who holds up others for less is called a straggler
 QUARTER = 25  # percent of the steps in which a straggler may be in time
-ALMOST_ALL = 0.8  # of the waiting in steps in which a rank is late: then it is that rank's
+ALMOST_ALL = 0.8
+"""Of the waiting in steps in which any rank is late: where so much of it lies in the steps in which
+one rank is late, that rank straggles, alone or with others that are late in the same steps."""
 AS_LONG = 0.1
 """The others are the ranks that wait for it at least this part as long as the one that waits
 longest: in a job of many groups not everyone is held up."""
@@ -508,11 +510,12 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
     total = np.bincount(charges.owner[kept], weights=charges.ns[kept], minlength=ranks) / waiters
     mean, least = by_step.sum(axis=1) / count, LEAST * steps.length_ns
     is_late: Flags = np.asarray((by_step >= least) & (by_step > 0))
-    in_late_steps = np.where(is_late, by_step, 0.0).sum(axis=1)
+    for_late_ranks = np.where(is_late, by_step, 0.0).sum(axis=0)  # [steps]
+    in_own_late_steps = np.where(is_late, for_late_ranks, 0.0).sum(axis=1)
     # By enough in at least three of four steps, or almost all of the waiting in late steps.
     often: Flags = (np.percentile(by_step, QUARTER, axis=1) if ranks else mean) >= least
-    alone = (in_late_steps > 0) & (in_late_steps >= ALMOST_ALL * in_late_steps.sum())
-    straggles: Flags = (mean >= least) & (mean > 0) & (often | alone)
+    covers = (in_own_late_steps > 0) & (in_own_late_steps >= ALMOST_ALL * for_late_ranks.sum())
+    straggles: Flags = (mean >= least) & (mean > 0) & (often | covers)
     inside = step >= 0
     every = np.bincount(step[inside], weights=charges.ns[inside], minlength=count)
     every_step: Floats = np.asarray(every / max(ranks - 1, 1), dtype=np.float64)

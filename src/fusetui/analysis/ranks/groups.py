@@ -63,7 +63,7 @@ def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
         return tuple(ranks)
     chosen = [np.full(len(one.collectives), -1, dtype=np.intp) for one in ranks]
     for places in _alike(ranks, unknown):
-        kind = _fitting(ranks, kinds, places)
+        kind = _fitting(ranks, kinds, _whole(ranks, places))
         for own, rows in zip(chosen, places, strict=True):
             own[rows] = kind
     return tuple(_named(one, kinds, n, chosen[n]) for n, one in enumerate(ranks))
@@ -116,8 +116,17 @@ def _alike(ranks: Sequence[RankSummary], unknown: Sequence[Rows]) -> Iterator[li
         yield from map(list, np.array(found, dtype=np.intp).T)
 
 
+def _whole(ranks: Sequence[RankSummary], places: list[Rows]) -> list[Rows]:
+    """These places without the steps in which a recording cuts the collective on some rank."""
+    cut = [np.isin(rows, one.cut) for one, rows in zip(ranks, places, strict=True)]
+    kept = ~np.any(cut, axis=0)
+    return [rows[kept] for rows in places]
+
+
 def _fitting(ranks: Sequence[RankSummary], kinds: list[_KindOfGroup], places: list[Rows]) -> int:
     """The kind of groups in which these ends lie together; -1 if that cannot be told."""
+    if not len(places[0]):
+        return -1
     rows = list(zip((one.collectives for one in ranks), places, strict=True))
     start = np.stack([found.start[own] for found, own in rows])
     end = np.stack([found.end[own] for found, own in rows])

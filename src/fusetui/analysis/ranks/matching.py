@@ -5,6 +5,9 @@ The n-th collective of a name in a process group is the same on all its ranks, a
 agree. Where they do not, the sequence numbers that were recorded decide; without them collectives
 are matched within each step from its end inwards, those behind the last step from its end on, and
 what is left over is counted.
+
+A collective that the beginning or the end of a recording cuts on some rank counts in the matching
+of the others, and is then left out on all ranks: when it began or ended there is not known.
 """
 
 from __future__ import annotations
@@ -52,8 +55,11 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     bytes: Int64s  # -1 if not known
     size: Int64s  # how many ranks the group has, 0 if that is not known
     unmatched: Int64s  # of each rank
-    loose_rank: Rows  # of the collectives that are not matched, in no order
+    loose_rank: Rows  # of the collectives that are not matched or are cut, in no order
     loose_end: Int64s
+    cut: int  # collectives that the beginning or the end of a recording cuts
+    cut_rank: Rows  # where these ran: ranks, and their collectives, in no order
+    cut_row: Rows
     one_given: int  # of those: in groups of which one rank alone is given
     no_group: int  # of those: of which group they are is not known
 
@@ -103,6 +109,15 @@ class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
     def sequence(self) -> Int64s:
         return self.column("sequence")
 
+    @cached_property
+    def is_cut(self) -> Flags:
+        """Whether the recording of its own rank cuts it."""
+        found = np.zeros(len(self.key), dtype=np.bool_)
+        first_row = np.searchsorted(self.rank, np.arange(len(self.ranks)))
+        for one, first in zip(self.ranks, first_row.tolist(), strict=True):
+            found[first + np.array(one.cut, dtype=np.intp)] = True
+        return found
+
 
 def match(ranks: Sequence[RankSummary]) -> Matched:
     """Matches the collectives of ranks of one job; groups of one rank take no part."""
@@ -112,19 +127,33 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
     rank = np.repeat(np.arange(len(ranks)), list(map(len, own)))
     flat = _Flat(tuple(ranks), tuple(keys), key, rank, row=ordinals(rank))
     number = _numbers(flat)
+    cut = flat.is_cut & (number != ALONE)
+    numbers_of_cut = np.unique(number[cut & (number >= 0)])
+    cut_collectives = len(numbers_of_cut) + np.count_nonzero(cut & (number == UNMATCHED))
+    cut |= np.isin(number, numbers_of_cut)
+    number[cut] = CUT
     used = np.flatnonzero(number >= 0)
     order = used[np.lexsort((flat.rank[used], number[used]))]
     counts = np.diff(run_bounds(number[order]))
     shared = np.repeat(counts > 1, counts)
     left = np.concatenate((flat.rank[number == UNMATCHED], flat.rank[order[~shared]]))
     sends = np.array([name in POINT_TO_POINT for name, _ in flat.keys], dtype=np.bool_)
-    loose = (number == UNMATCHED) | (sends[flat.key] & (number == ALONE))
+    loose = (number == UNMATCHED) | cut | (sends[flat.key] & (number == ALONE))
     loose[order[~shared]] = True
     unmatched = np.bincount(left, minlength=len(ranks))
-    return _in_time(flat, order[shared], number, unmatched, np.flatnonzero(loose))
+    left_out = _LeftOutRows(np.flatnonzero(loose), np.flatnonzero(cut), int(cut_collectives))
+    return _in_time(flat, order[shared], number, unmatched, left_out)
 
 
-UNMATCHED, ALONE = -1, -2
+class _LeftOutRows(msgspec.Struct, frozen=True, eq=False):
+    """Rows of _Flat that are not of matched collectives."""
+
+    loose: Rows
+    cut: Rows  # of them: of collectives that some recording cuts
+    cut_collectives: int
+
+
+UNMATCHED, ALONE, CUT = -1, -2, -3
 NOBODY = ProcessGroup("", (), 1)  # with whom is not known, so it is matched with nothing
 
 
@@ -223,7 +252,9 @@ def step_keys(one: RankSummary) -> list[Key]:
     return [(len(one.steps) - place,) for place in range(len(one.steps))]
 
 
-def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose: Rows) -> Matched:
+def _in_time(
+    flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, left_out: _LeftOutRows
+) -> Matched:
     """The collectives in the order of their first starts."""
     bounds = run_bounds(number[order])
     first, counts = bounds[:-1], np.diff(bounds)
@@ -251,8 +282,11 @@ def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose:
         bytes=flat.column("size")[heads],
         size=np.array([group.size for _, group in keys], dtype=np.int64),
         unmatched=unmatched,
-        loose_rank=flat.rank[loose],
-        loose_end=flat.column("end")[loose],
+        loose_rank=flat.rank[left_out.loose],
+        loose_end=flat.column("end")[left_out.loose],
+        cut=left_out.cut_collectives,
+        cut_rank=flat.rank[left_out.cut],
+        cut_row=flat.row[left_out.cut],
         one_given=int(lone[flat.key].sum()),
         no_group=int(nowhere[flat.key].sum()),
     )

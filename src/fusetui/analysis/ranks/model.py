@@ -91,6 +91,7 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     groups: tuple[ProcessGroup, ...]
     names: tuple[str, ...]  # of collectives
     collectives: Collectives
+    cut: tuple[int, ...]  # numbers of the collectives that the recording cuts, ascending
     places: tuple[PlaceTime, ...]
     memory_peak: int  # bytes allocated, -1 if it was not recorded
     note: str  # of a trace that was reconstructed and not recorded, else ""
@@ -178,6 +179,14 @@ class MeanStepChange(msgspec.Struct, frozen=True):
     step_ns: int  # as recorded
     replayed_ns: int  # with all stretches as recorded
     would_be_ns: int  # with the stretches of this rank as long as the median of the others'
+
+
+class JointStepChange(msgspec.Struct, frozen=True):
+    """The mean step of all ranks, in ns, if several late ranks were as fast as the others."""
+
+    ranks: tuple[int, ...]  # all that are to be fixed, ascending
+    step_ns: int  # as recorded
+    would_be_ns: int  # with the stretches of these ranks as long as the median of the others'
 
 
 class WorstWait(msgspec.Struct, frozen=True):
@@ -297,13 +306,15 @@ class Straggler(msgspec.Struct, frozen=True):
 
 class JobVerdict(msgspec.Struct, frozen=True):
     """What else is to say of who is late. `kind`: in turn (another rank in each step), untold,
-    nobody, or "" where somebody is named or nothing is known."""
+    nobody, or "" where somebody is named or nothing is known. `if_all`: of several late ranks, if
+    fixing all of them saves more than fixing the best one; else None."""
 
     stages: int | None  # of a pipeline, 0 if not known; None where ranks do not send to each other
     kind: str = ""
     waits_ns: tuple[float, ...] = ()  # of each step in turn, or of the mean step untold
     in_turn: int = 0  # ranks
     why: str = ""  # it is untold
+    if_all: JointStepChange | None = None
 
 
 class JobAnswer(msgspec.Struct, frozen=True):
@@ -317,6 +328,7 @@ class JobAnswer(msgspec.Struct, frozen=True):
     unmatched: int
     no_group: int  # of the unmatched, those whose process group was not recorded
     one_given: int  # of the unmatched, those of groups of which one rank alone is given
+    cut: int  # collectives that a recording cuts; none of them is matched or unmatched
     untold: int  # collectives of which clocks do not tell which rank was last
     clocks: ClockAnswer
     ranks: tuple[RankRow, ...]  # the one that causes most waiting first

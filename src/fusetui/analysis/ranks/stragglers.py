@@ -26,6 +26,7 @@ from fusetui.analysis.ranks.model import (
     CLASSES,
     Excess,
     JobVerdict,
+    JointStepChange,
     LateStep,
     MeanStepChange,
     RankSummary,
@@ -127,10 +128,13 @@ def _straggler(
     )
 
 
-def verdict_of(facts: JobFacts, anyone: bool) -> JobVerdict:
-    """What else is to say of who is late: why nobody is named, where that is so."""
+def verdict_of(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdict:
+    """What else is to say of who is late: why nobody is named, where that is so; what it would save
+    to fix all that are named."""
     stages = facts.pipeline.stages if facts.pipeline else None
-    if anyone or not len(facts.matched) or facts.clocks.refused:
+    if stragglers:
+        return JobVerdict(stages, if_all=_if_all(facts, stragglers))
+    if not len(facts.matched) or facts.clocks.refused:
         return JobVerdict(stages)
     every, least = facts.caused.every_step, LEAST * facts.steps.length_ns
     if every.mean() >= least:
@@ -301,6 +305,8 @@ def replayable(job: RankJob, matched: Matched, waits: Waits) -> list[ReplayableS
         return "not all ranks of the job are given"
     if any(one.damage for one in matched.ranks) or matched.unmatched.any():
         return "not every collective could be matched"
+    if _cut_in_a_step(matched):
+        return "the beginning or the end of a recording cuts a collective of a step"
     if not (matched.counts == ranks).all():
         return "some collectives are of a part of the ranks only"
     keys = [step_keys(one) for one in matched.ranks]
@@ -312,17 +318,70 @@ def replayable(job: RankJob, matched: Matched, waits: Waits) -> list[ReplayableS
     return _steps(matched, waits) or OVERLAP
 
 
+def _cut_in_a_step(matched: Matched) -> bool:
+    """Whether a collective that a recording cuts reaches into a step of any rank."""
+    for rank, row in zip(matched.cut_rank.tolist(), matched.cut_row.tolist(), strict=True):
+        one = matched.ranks[rank]
+        start, end = one.collectives.start[row], one.collectives.end[row]
+        if ((one.step_start < end) & (one.step_end > start)).any():
+            return True
+    return False
+
+
 def what_if(matched: Matched, steps: Sequence[ReplayableStep], rank: int) -> MeanStepChange | None:
     """`rank` is an index. None if replaying what was recorded does not give what was recorded."""
-    ends = []
+    found = _mean_steps(steps, [rank])
+    if found is None:
+        return None
+    return MeanStepChange(
+        rank=matched.ranks[rank].rank,
+        step_ns=round(found.recorded),
+        replayed_ns=round(found.replayed),
+        would_be_ns=round(found.would_be),
+    )
+
+
+def _if_all(facts: JobFacts, stragglers: Sequence[Straggler]) -> JointStepChange | None:
+    """None unless fixing all stragglers saves LEAST of a step more than fixing the best one."""
+    one_fixed = [one.what_if for one in stragglers if one.what_if is not None]
+    if isinstance(facts.replay, str) or len(one_fixed) < 2 or len(one_fixed) < len(stragglers):
+        return None
+    numbers = {one.rank for one in one_fixed}
+    late = [n for n, one in enumerate(facts.matched.ranks) if one.rank in numbers]
+    if len(late) == len(facts.matched.ranks):
+        return None
+    found = _mean_steps(facts.replay, late)
+    best = min(one.would_be_ns for one in one_fixed)
+    if found is None or best - found.would_be < LEAST * found.recorded:
+        return None
+    return JointStepChange(
+        ranks=tuple(sorted(numbers)),
+        step_ns=round(found.recorded),
+        would_be_ns=round(found.would_be),
+    )
+
+
+class _MeanSteps(NamedTuple):
+    """The mean step in ns: as recorded, replayed, and replayed with a change."""
+
+    recorded: float
+    replayed: float
+    would_be: float
+
+
+def _mean_steps(steps: Sequence[ReplayableStep], late: Sequence[int]) -> _MeanSteps | None:
+    """With the stretches of these ranks (indices) as long as the median of the others'. None if
+    replaying what was recorded does not give what was recorded."""
+    each = []
     for own, transfer, recorded in steps:
-        better, rest = own.copy(), np.delete(own, rank, axis=1)
-        better[:, rank] = np.minimum(own[:, rank], np.median(rest, axis=1).astype(np.int64))
-        ends.append((recorded, _mean_end(own, transfer), _mean_end(better, transfer)))
-    recorded, replayed, would_be = map(float, np.mean(ends, axis=0))
+        of_others = np.median(np.delete(own, late, axis=1), axis=1).astype(np.int64)
+        better = own.copy()
+        better[:, late] = np.minimum(own[:, late], of_others[:, None])
+        each.append((recorded, _mean_end(own, transfer), _mean_end(better, transfer)))
+    recorded, replayed, would_be = map(float, np.mean(each, axis=0))
     if abs(replayed - recorded) > CLOSE * recorded:
         return None
-    return MeanStepChange(matched.ranks[rank].rank, *map(round, (recorded, replayed, would_be)))
+    return _MeanSteps(recorded, replayed, would_be)
 
 
 def _mean_end(own: Int64s, transfer: Int64s) -> float:

@@ -108,6 +108,7 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
         groups=tuple(groups),
         names=tuple(names),
         collectives=_columns(trace, found, groups, names, device, begin),
+        cut=tuple(number for number, one in enumerate(found.told) if one.is_cut),
         places=places_before(trace, found, begin),
         memory_peak=max((peak.allocated for peak in memory_peaks(trace).peaks), default=-1),
         note=note_of(trace),

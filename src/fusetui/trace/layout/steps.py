@@ -9,7 +9,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover
@@ -190,12 +190,19 @@ def clipped_before(trace: Trace) -> list[tuple[str, str]]:
         return []
 
 
+def is_clipped(trace: Trace, rows: Rows) -> Flags:
+    """Of which of these annotations the file holds only a part, as it says under CLIPPED; of shape
+    [rows]."""
+    clipped = set(clipped_before(trace))
+    if not clipped:
+        return np.zeros(len(rows), dtype=np.bool_)
+    both = zip(trace.start[rows].tolist(), trace.end[rows].tolist(), strict=True)
+    return np.array([(str(a), str(b)) in clipped for a, b in both], dtype=np.bool_)
+
+
 def _complete(trace: Trace, rows: Rows) -> Rows:
     """Those annotations of which all is in the trace."""
-    if not (clipped := set(clipped_before(trace))):
-        return rows
-    both = zip(trace.start[rows].tolist(), trace.end[rows].tolist(), strict=True)
-    return rows[np.array([(str(a), str(b)) not in clipped for a, b in both], dtype=np.bool_)]
+    return rows[~is_clipped(trace, rows)]
 
 
 def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
