@@ -62,9 +62,21 @@ def worth_text(found: Why, one: Finding) -> str:
         is_told = any(f" {ns}{end}" in f" {one.text}" for end in " .,;:")
         why = WITHOUT.get(one.worth_note or "", "")
         return f"{part}{'' if is_told else f'{stake}. '}{why}".rstrip()
-    more = one.worth_note == "own_time" and (one.worth_ns or 0) * steps > MORE * one.at_stake_ns
-    why = ", as what else it does would then run beside the GPU" if more else ""
-    return f"{part}{stake}, {worth_part(found, one)}{why}."
+    return f"{part}{stake}, {worth_part(found, one)}{_excess(one, steps)}."
+
+
+def _excess(one: Finding, steps: int) -> str:
+    """Why a worth exceeds what is at stake in as many steps; blank where it does not."""
+    worth_in_all = (one.worth_ns or 0) * steps
+    at_stake = one.at_stake_ns or 0
+    if one.worth_note == "own_time" and worth_in_all > MORE * at_stake:
+        return ", as what else it does would then run beside the GPU"
+    if one.rule == "drained-by-sync" and worth_in_all > at_stake:
+        return (
+            ", as launch latency and the time that these calls take to return would then be "
+            "hidden too"
+        )
+    return ""
 
 
 def worth_part(found: Why, one: Finding) -> str:

@@ -151,6 +151,40 @@ def test_a_wait_is_a_bound_unless_it_is_inferred(
     assert told == ("bound" if note else "estimate")
 
 
+def drained_by_a_copy() -> list[Event]:
+    """A copy to pageable memory blocks from 10 to 108, and a synchronization of 2 is behind it; the
+    next kernel is launched at 150."""
+    return [
+        *launched(0, 5, 100, 1),
+        host("aten::item", 9, 103),
+        call("cudaMemcpyAsync", 10, 98, 2),
+        kernel(105, 1, 2, "Memcpy DtoH (Device -> Pageable)", cat="gpu_memcpy"),
+        call("cudaStreamSynchronize", 109, 2, 3),
+        *launched(150, 155, 100, 4),
+    ]
+
+
+def drained(found: Why) -> Finding:
+    return next(one for one in found.findings if one.rule == "drained-by-sync")
+
+
+def test_no_wait_behind_a_copy_takes_the_place_of_its_own(trace_of: TraceOf) -> None:
+    """Without both waits, the next kernel follows the copy, at 106 instead of 155."""
+    trace = trace_of(drained_by_a_copy())
+    one = drained(with_worth(trace, why(trace)))
+    assert one.at_stake_ns == 40_000
+    assert one.worth_ns == 49_000
+
+
+def test_a_gain_of_more_than_is_at_stake_after_a_wait_has_a_reason(trace_of: TraceOf) -> None:
+    trace = trace_of(drained_by_a_copy())
+    found = with_worth(trace, why(trace))
+    one = drained(found)
+    reason = "as launch latency and the time that these calls take to return"
+    assert reason in worth_text(found, one)
+    assert reason not in worth_text(found, replace(one, worth_ns=40_000))
+
+
 def stepped(*lasts: int, names: Sequence[str] = ()) -> list[Event]:
     """A step for each length: a kernel of 50 that the host waits for, until 60, and an op; one of
     less than 100 launches nothing."""

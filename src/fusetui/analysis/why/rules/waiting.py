@@ -26,7 +26,7 @@ from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows, summed
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.intervals import common, union
+from fusetui.trace.model.intervals import common, ranges, union
 
 ITSELF = late(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
 """Frames and ops of the loader itself: naming them would not help."""
@@ -234,7 +234,16 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
         f"{duration(lost)} for launches. Launching instead of waiting would save up to "
         f"{of_span(facts, at_stake)} of that.",
         at_stake_ns=at_stake,
-        wanted=Unawaited(distinct(np.append(call[begins[counts]], waits.launch_before[counts]))),
+        wanted=Unawaited(
+            distinct(
+                np.concatenate(
+                    (
+                        call[begins[counts]],
+                        _calls_that_wait(facts, begins[counts], waits.launch_before[counts]),
+                    )
+                )
+            )
+        ),
         rows=the_most(call[begins], each),
         part_of="cpu-work" if 2 * work > lost else "host-bound",
         why_likely=why_likely(facts),
@@ -325,6 +334,26 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     sequence = np.empty(len(gaps), dtype=np.int64)
     sequence[order] = np.cumsum(begins_anew) - 1
     return Waits(ns=ns, sequence=sequence, launch_before=launch_before)
+
+
+def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
+    """All calls whose waits count for these gaps, and the launches before them: those of the
+    launching thread that wait for the device, from its previous launch to the one that ends the
+    gap. A copy that blocks often has a synchronization behind it, which would wait instead."""
+    trace, idle = facts.trace, facts.idle
+    waiting = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
+    waiting = waiting[np.argsort(trace.start[waiting], kind="stable")]
+    thread_of_wait = trace.thread_of_track[trace.track[waiting]]
+    has_launch = launch_before >= 0
+    since = np.where(has_launch, trace.start[launch_before], facts.begin_ns)
+    until = np.maximum(idle.called[gaps], idle.begin[gaps])
+    first = np.searchsorted(trace.start[waiting], since)
+    last = np.searchsorted(trace.start[waiting], until)
+    counts = np.maximum(last - first, 0)
+    found = ranges(first, counts)
+    thread_of_gap = trace.thread_of_track[trace.track[idle.launch[gaps]]]
+    is_own = thread_of_wait[found] == np.repeat(thread_of_gap, counts)
+    return distinct(np.append(waiting[found[is_own]], launch_before[has_launch]))
 
 
 def _ahead_before(facts: Facts) -> Flags:
