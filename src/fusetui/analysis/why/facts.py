@@ -314,7 +314,7 @@ class Facts:
         """Which gaps (of some) end with a launch from each line of threads; see host.launching."""
         launch = self.idle.launch
         known = launch >= 0 if which is None else which
-        return launching(self.trace, self.accounts.threads, launch, known)
+        return launching(self.trace, self.accounts.launchers, launch, known)
 
     @cached_property
     def compiler_rows(self) -> Rows:

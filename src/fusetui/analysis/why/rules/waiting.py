@@ -16,7 +16,7 @@ from fusetui.analysis.questions.loaders import (
 )
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import Host, running
+from fusetui.analysis.why.host import Host, launching, running
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Unawaited, Unmade
 from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
@@ -300,7 +300,8 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     calls = calls[calls >= 0]
     thread = trace.thread_of_track[trace.track[idle.launch[gaps]]]
     group = distinct_rows((idle.device[gaps], thread))[1]
-    for line, places, placed in facts.launched():
+    of_launches = launching(trace, facts.accounts.threads, idle.launch, idle.launch >= 0)
+    for line, places, placed in of_launches:
         own = line.own(calls)
         starts = line.bounds(own)[0]
         own, starts = own[np.argsort(starts, kind="stable")], np.sort(starts)
