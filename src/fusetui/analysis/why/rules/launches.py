@@ -239,7 +239,12 @@ REPLAYED_ALREADY = (
 @Rule(
     remedy="{compile:torch.compile fuses|:Fused layers replace} pointwise work{training:; foreach "
     "and fused optimizers replace many launches}.",
-    thresholds={"short_ns": SHORTER_NS, "least_count": LEAST_COUNT, "least_time": LEAST_TIME},
+    thresholds={
+        "short_ns": SHORTER_NS,
+        "fewest": FEWEST_KERNELS,
+        "least_count": LEAST_COUNT,
+        "least_time": LEAST_TIME,
+    },
     of_kernels=True,
 )
 def small_kernels(facts: Facts) -> Iterator[Claim]:

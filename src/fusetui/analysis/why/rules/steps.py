@@ -134,10 +134,11 @@ def _why_warm_up_is_likely(facts: Facts) -> str | None:
 
 def _part(facts: Facts, number: int, alone: bool) -> str:
     """`first launches of kernels (mostly 19 x cudaLaunchKernel)`: the name that cost most."""
-    part, _ = facts.warm_up[number]
+    part, cover = facts.warm_up[number]
     if not len(part.rows):
         return "the first step" if alone else "the rest of the first step"
-    trace, waits = facts.trace, counted(facts.idle.begin, facts.idle.returned)
+    trace = facts.trace
+    waits = counted(facts.idle.begin, facts.idle.returned).only(cover)
     ns = waits.within(part.start, part.end)
     most = int(np.bincount(trace.name[part.rows], ns).argmax())
     waited = trace.name[part.rows[ns > 0]]
