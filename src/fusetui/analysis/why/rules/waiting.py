@@ -228,9 +228,10 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
         return
     dry = int(np.count_nonzero(each))
     counts = (each > 0) | _saves_later(waits, each)
+    calls = _calls(facts, call[begins], each_lost, each)
     yield Claim(
         text=f"The queue runs dry {plural(dry, 'time')} while the CPU "
-        f"waits for the GPU in {_called(facts, call[begins], each)}, and the GPU then waits "
+        f"waits for the GPU in {calls}, and the GPU then waits "
         f"{duration(lost)} for launches. Launching instead of waiting would save up to "
         f"{of_span(facts, at_stake)} of that.",
         at_stake_ns=at_stake,
@@ -277,6 +278,14 @@ def _saves_later(waits: Waits, saved_ns: Int64s) -> Flags:
     np.maximum.at(last, waits.sequence[needs_more], np.flatnonzero(needs_more))
     found: Flags = (np.arange(len(saved_ns)) < last[waits.sequence]) & (waits.ns > saved_ns)
     return found
+
+
+def _calls(facts: Facts, calls: Rows, lost_ns: Int64s, saved_ns: Int64s) -> str:
+    """The call after which the GPU waits longest, and the one whose waiting costs most, if that is
+    another one."""
+    of_loss = _called(facts, calls, lost_ns)
+    of_saving = _called(facts, calls, saved_ns)
+    return of_loss if of_loss == of_saving else f"{of_loss} and {of_saving}"
 
 
 def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
