@@ -248,3 +248,13 @@ def test_a_first_op_is_named_for_what_its_launches_leave(found: Ask, event: Make
         events += [event(f"aten::{name}", ts, 20), *launch(event, ts + 5, 5, name)]
     (finding,) = found("warm-up", events)
     assert "in first calls of ops (mostly 1 x aten::add)" in finding.text
+
+
+def test_an_op_inside_a_first_op_is_named(found: Ask, event: Make) -> None:
+    """Of the 30 ms of aten::outer, aten::inner takes 28 ms; later both take less than 50 us."""
+    events = [*launch(event, 0, 5, "before"), *launch(event, 50_000, 5), *launch(event, 51_000, 5)]
+    for ts, outer, inner in ((20_005, 29_996, 28_000), (50_990, 40, 20)):
+        events += [event("aten::outer", ts, outer), event("aten::inner", ts + 1, inner)]
+    events += [launch_ for ts in (30_000, 51_000) for launch_ in launch(event, ts, 5)]
+    (finding,) = found("warm-up", events)
+    assert "in first calls of ops (mostly 1 x aten::inner)" in finding.text
