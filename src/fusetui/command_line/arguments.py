@@ -127,7 +127,8 @@ PART = (
     STEP_BY,
     flag(
         "--all",
-        "List all gaps, not only the longest; `why` prints all findings too, also negligible ones.",
+        "List all gaps, not only the longest; `why` prints negligible findings too, but none below "
+        "the floor of its rule (docs/why.md).",
     ),
     RANGE,
 )

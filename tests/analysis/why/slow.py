@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
 
+from fusetui.analysis.why.backward_threads import lent_work
 from fusetui.trace import Trace
 
 COMMUNICATES = ("nccl", "cross_device_reduce", "multimem_all", "allreduce_fusion", "deep_ep")
@@ -79,6 +80,10 @@ class Slow:
                 self.host[one.thread].append(one)
                 if kind == "call":
                     self.calls[one.correlation].append(one)
+        lent = lent_work(trace)  # who waits for whom: test_account.py
+        for row, track in zip(lent.rows.tolist(), lent.track.tolist(), strict=True):
+            waiting = trace.tracks[track]
+            self.host[(waiting.pid, waiting.tid)].append(self.slices[row])
         pageable = [e for found in self.events.values() for e in found if "Pageable" in e.name]
         self.pageable = {call.row for event in pageable if (call := self.launch(event))}
         self.doing: dict[tuple[object, object], list[Segment]] = {}

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.account import Accounts, cpu_accounts
+from fusetui.analysis.why.idle_time import longest_gaps
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace import Trace
 
@@ -278,3 +279,54 @@ def test_without_a_gpu(trace_of: Make, event: Make) -> None:
 
 
 # Against the slow computation.
+
+
+def in_backward(*frames: dict[str, Any]) -> list[dict[str, Any]]:
+    """Thread 1 launches at 0 and at 98; between these a node of the engine frees memory on thread 2
+    for 40 us, and computes for 6 us."""
+    op = {"cat": "cpu_op", "tid": 2}
+    return [
+        call("aten::forward", 0, 4, cat="cpu_op"),
+        call("cudaLaunchKernel", 0, 1, 1),
+        kernel(5, 5, 1),
+        *frames,
+        call("autograd::engine::evaluate_function: MulBackward0", 20, 50, **op),
+        call("aten::mul", 22, 3, **op),
+        call("hipFree", 26, 40, tid=2),
+        call("cudaLaunchKernel", 98, 1, 2),
+        kernel(100, 5, 2),
+    ]
+
+
+def test_a_thread_that_waits_for_backward_does_what_the_engine_does(trace_of: Make) -> None:
+    """The host part is from 10 to 98."""
+    trace = trace_of(in_backward())
+    found = idle(trace)
+    assert found["host_alloc"] == 40_000
+    assert found["host_op"] == 50_000 - 40_000
+    assert found["host_nothing"] == 88_000 - 50_000
+    (gap,) = longest_gaps(Accounts(trace).lines)[0]
+    assert gap.op == "autograd::engine::evaluate_function: MulBackward0"
+    waiting, engine = cpu_accounts(Accounts(trace))
+    assert (waiting.op_ns, engine.op_ns) == (4_000 + 1_000, 50_000)
+
+
+def test_the_engine_counts_before_the_frame_that_waits_for_it(trace_of: Make) -> None:
+    name = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
+    found = idle(trace_of(in_backward(call(name, 12, 78, cat="python_function"))))
+    assert found["host_alloc"] == 40_000
+    assert found["host_op"] == 50_000 - 40_000
+    assert found["host_python"] == 78_000 - 50_000
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        call("aten::sort", 15, 60, cat="cpu_op"),  # thread 1 does not wait
+        call("<built-in method run_backward of o>", 80, 5, cat="python_function"),  # nor here
+        call("autograd::engine::evaluate_function: AddBackward0", 20, 50, cat="cpu_op", tid=3),
+    ],
+)
+def test_it_is_not_known_who_waits_for_whom(trace_of: Make, other: dict[str, Any]) -> None:
+    """Work at the same time, backward at another time, or two threads of the engine."""
+    assert "host_alloc" not in idle(trace_of(in_backward(other)))

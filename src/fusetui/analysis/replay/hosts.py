@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.loaders import loader_rows, waits_for_batches, worker_rows
 from fusetui.analysis.replay.graph import Node
+from fusetui.analysis.why.backward_threads import APART, asking_threads, outermost_work
 from fusetui.analysis.why.host import Host, host_kinds
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import steps_of
@@ -25,13 +26,11 @@ from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, outside, union
-from fusetui.trace.program.backward import NODE
 
 FREES = late(r"\A(?:cuda|hip)Free\Z")  # waits for the device
 HANDING_NS = 10_000_000
 """Taking over a batch that is ready may take so long (ns): its tensors are opened one by one. What
 a call takes beyond that is waiting."""
-APART = 0.95  # of the time of an engine: when the thread that asked for backward does nothing
 
 
 class Hosts(msgspec.Struct, frozen=True, eq=False):
@@ -166,32 +165,13 @@ def _handoffs(
     """What each thread of an engine does while the busiest other thread of its process does
     nothing: that thread and its own, since when it was idle, and when it began and ended (ns).
     None where both work at the same time."""
-    ops, thread = _outermost(trace)
-    process, engines = np.zeros(len(trace.tracks), dtype=np.int64), engines_of(trace)
-    process[trace.thread_of_track] = trace.process_of_track
-    time = np.bincount(thread, trace.dur[ops] + 1, minlength=len(process))
-    time[engines] = 0
-    for other in engines.tolist():
-        asking = int(np.argmax(np.where(process == process[other], time, 0)))
-        if time[asking] and (asking in threads or other in threads):
+    ops, thread = outermost_work(trace)
+    for other, asking in asking_threads(trace).items():
+        if asking in threads or other in threads:
             work, own = (ops[thread == number] for number in (asking, other))
             free = outside(union(trace.start[work], trace.end[work]))
             found = _between(free, union(trace.start[own], trace.end[own]))
             yield from ((asking, other, *times) for times in found)
-
-
-def _outermost(trace: Trace) -> tuple[Rows, NDArray[np.integer]]:
-    ops = np.flatnonzero(np.isin(trace.role, (Role.OP, Role.CALL)) & (trace.parent < 0))
-    return ops, trace.thread_of_track[trace.track[ops]]
-
-
-def engines_of(trace: Trace) -> Rows:
-    """The threads whose ops mostly run backward."""
-    ops, thread = _outermost(trace)
-    own = trace.role[ops] == Role.OP
-    back = own & trace.matching(ops, NODE.match)
-    every, those = (np.bincount(thread, (trace.dur[ops] + 1) * which) for which in (own, back))
-    return np.flatnonzero((2 * those > every) & (every > 0))
 
 
 def _between(free: Cover, own: Cover) -> Iterator[tuple[int, int, int]]:

@@ -14,8 +14,8 @@ from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.analysis.replay.changes import Named, NothingLikeIt, WrongChange
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.replay.hosts import engines_of
 from fusetui.analysis.why.account import line_of, waiting_frames
+from fusetui.analysis.why.backward_threads import RUNS_BACKWARD, engines_of
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
@@ -36,7 +36,6 @@ INSIDE = {
     "wait": ((Role.OP, Role.CALL, Role.PYTHON, Role.ANNOTATION),),
 }
 """Of what slices may be; of several kinds the first of which there are any."""
-RUNS_BACKWARD = re.compile(r"<built-in method run_backward\b")
 NOTHING = {"op": "No op", "module": "No module", "python": "No Python frame", "wait": "Nothing"}
 
 

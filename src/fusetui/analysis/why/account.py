@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
+from fusetui.analysis.why.backward_threads import lent_work
 from fusetui.analysis.why.devices import Devices, Named
 from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
@@ -48,6 +49,15 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         return tuple(Threads(trace, self.kinds, np.isin(thread, part), alone) for part in parts)
 
     @cached_property
+    def launchers(self) -> tuple[Threads, ...]:
+        """The same threads, each with what autograd's engine does while it waits for that: what a
+        thread was doing before its next launch. The accounts of threads leave that out."""
+        lent = lent_work(self.trace)
+        if not len(lent.rows):
+            return self.threads
+        return tuple(msgspec.structs.replace(line, lent=lent) for line in self.threads)
+
+    @cached_property
     def devices(self) -> tuple[Device, ...]:
         return tuple(Device(line, n) for line in self.lines for n in range(len(line)))
 
@@ -65,7 +75,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         """All devices as if they were one, by the name of the first one; there must be one."""
         everywhere = np.zeros(len(self.trace.tracks), dtype=np.int32)
         named = [*self._processes.values()][:1]
-        return Devices(self.trace, self.threads, named, everywhere, as_one=True)
+        return Devices(self.trace, self.launchers, named, everywhere, as_one=True)
 
     @cached_property
     def _processes(self) -> dict[int, Named]:
@@ -86,7 +96,7 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
             number = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
             number[own] = np.arange(len(own))  # by process
             named = [self._processes[process] for process in own]
-            lines.append(Devices(trace, self.threads, named, number[trace.process_of_track]))
+            lines.append(Devices(trace, self.launchers, named, number[trace.process_of_track]))
         return tuple(lines)
 
 

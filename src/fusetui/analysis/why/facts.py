@@ -30,7 +30,16 @@ from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.intervals import NOTHING, Cover, counted, joined, outside, union, without
+from fusetui.trace.model.intervals import (
+    FOREVER,
+    NOTHING,
+    Cover,
+    counted,
+    joined,
+    outside,
+    union,
+    without,
+)
 
 NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 
@@ -291,9 +300,28 @@ class Facts:
     @cached_property
     def is_late(self) -> bool:
         """Whether the GPU waits for launches for a considerable part of the span, both without the
-        warm-up."""
-        late = int((self.idle.host - self.host_under(self.warming))[LATE].sum())
-        return late >= CPU_BOUND * (self.span_ns - self.late_under(self.warming)) > 0
+        warm-up and the set-up."""
+        late = (self.idle.host - self.host_under(self.warming))[LATE]
+        set_up_ns = int(late[:, self.set_up].sum())
+        late_ns = int(late.sum()) - set_up_ns
+        span_ns = self.span_ns - self.late_under(self.warming) - set_up_ns
+        return late_ns >= CPU_BOUND * span_ns > 0
+
+    @cached_property
+    def set_up(self) -> Flags:
+        """Without steps, the gaps before the first kernel of a device, between the copies and sets
+        that prepare the work; none where a device runs no kernel."""
+        trace, events = self.trace, self.idle.event
+        kernels = trace.rows_of(Role.KERNEL)
+        if len(self.spans) or not len(kernels):
+            return np.zeros(len(events), dtype=np.bool_)
+        first_ns = np.full(len(trace.tracks) + 1, -FOREVER)
+        device = trace.process_of_track[trace.track[kernels]]
+        first_ns[device] = FOREVER
+        np.minimum.at(first_ns, device, trace.start[kernels])
+        of_gap = trace.process_of_track[trace.track[events]]
+        found: Flags = self.idle.end <= first_ns[of_gap]
+        return found
 
     @cached_property
     def is_profiled(self) -> bool:
@@ -314,7 +342,7 @@ class Facts:
         """Which gaps (of some) end with a launch from each line of threads; see host.launching."""
         launch = self.idle.launch
         known = launch >= 0 if which is None else which
-        return launching(self.trace, self.accounts.threads, launch, known)
+        return launching(self.trace, self.accounts.launchers, launch, known)
 
     @cached_property
     def compiler_rows(self) -> Rows:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.why.backward_threads import Lent
 from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
@@ -159,6 +160,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     kinds: NDArray[np.int8]  # see host_kinds
     tracks: Flags  # which belong to the threads; shape [tracks]
     alone: bool  # there are no other threads
+    lent: Lent | None = None  # what others do while one of these waits for them counts as its own
 
     @cached_property
     def _number(self) -> Int64s:
@@ -183,10 +185,19 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The slices of one kind."""
         rows = self.own(np.flatnonzero(self.kinds == kind))
         found = Slices(rows, *self.bounds(rows))
+        if self.lent is not None:
+            found = together([found, self._lent(self.lent, kind)])
         start, end = found.start, found.end
         longer_later = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
         in_order = not ((start[1:] < start[:-1]) | longer_later).any()
         return found if in_order else together([found])
+
+    def _lent(self, lent: Lent, kind: Host) -> Slices:
+        """Likewise, at the places of the threads that wait."""
+        own = (self.kinds[lent.rows] == kind) & self.tracks[lent.track]
+        rows, track = lent.rows[own], lent.track[own]
+        start = self.on_line(track, self.trace.start[rows])
+        return Slices(rows, start, start + self.trace.dur[rows])
 
     def own(self, rows: Rows) -> Rows:
         return rows if self.alone else rows[self.tracks[self.trace.track[rows]]]

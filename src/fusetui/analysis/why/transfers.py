@@ -22,7 +22,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import count, duration, quantity, size
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Int64s, Rows, distinct, distinct_rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows
 from fusetui.trace.model.memo import memo
 
 Key = tuple[str, str, int, str, bool]  # the first fields of Transfers
@@ -45,6 +45,7 @@ class Transfers(msgspec.Struct, frozen=True, eq=False):
     total_ns: int  # of the kernels
     fastest_ns: int  # if each took as long as the fastest equal one
     waits_ns: Int64s  # by row, what it took longer than equal ones, or than its bytes explain
+    is_by_bytes: Flags  # of waits_ns: what it took longer than its bytes explain; shape of `rows`
     bytes: int | None  # as nccl-tests counts the size; None unless that of each is known
     median_ns: int
 
@@ -82,6 +83,7 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
     np.minimum.at(fastest, equal, dur)
     many = np.bincount(equal)[equal] >= FEWEST
     waits = np.where(many & (sizes >= 0), dur - fastest[equal], 0)
+    by_bytes = np.zeros(len(rows), dtype=np.bool_)
     each = [(key, np.flatnonzero(number == n)) for key, n in kinds.items()]
     for _, own in each:
         for own_device in distinct(device[own]).tolist():
@@ -89,6 +91,7 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
             longer = dur[alike] - explained_ns(dur[alike], sizes[alike])
             far = (longer > 0) & (dur[alike] >= FAR_LONGER * (dur[alike] - longer)) & ~many[alike]
             waits[alike[far]] = longer[far]
+            by_bytes[alike[far]] = True
     return tuple(
         Transfers(
             *key,
@@ -96,6 +99,7 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
             total_ns=int(dur[own].sum()),
             fastest_ns=int(fastest[equal[own]].sum()),
             waits_ns=waits[own],
+            is_by_bytes=by_bytes[own],
             bytes=int(sizes[own].sum()) if (sizes[own] >= 0).all() else None,
             median_ns=int(np.median(dur[own])),
         )

@@ -118,3 +118,18 @@ def test_a_lead_that_is_there_again_ends_it(found: Ask, event: Make, launched: M
 
 def test_a_gap_without_a_wait_is_silent(found: Ask, launched: Make) -> None:
     assert found("drained-by-sync", [*launched(1, 0, 5), *launched(2, 90, 95)]) == []
+
+
+def test_the_call_before_most_of_the_loss_is_named_too(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """The first wait, of 20 us, loses 93 us; the second one, of 97 us, loses 43 us."""
+    events = [
+        *launched(1, 0, 5, dur=100),
+        event("cudaDeviceSynchronize", 87, 20, cat="cuda_runtime"),
+        *launched(2, 200, 205, dur=100),
+        event("cudaStreamSynchronize", 210, 97, cat="cuda_runtime"),
+        *launched(3, 350, 355),
+    ]
+    (finding,) = found("drained-by-sync", events)
+    assert "in cudaDeviceSynchronize and cudaStreamSynchronize, and the GPU then" in finding.text

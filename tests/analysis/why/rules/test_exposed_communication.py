@@ -31,7 +31,20 @@ def test_equal_transfers_tell_waiting_apart(found: Ask) -> None:
     for one in transfers:
         one["args"] |= {"dtype": "Float"}
     (finding,) = found("exposed-communication", transfers)
-    assert "35 us of all communication is waiting" in finding.text
+    assert (
+        "; measured by the fastest of equal transfers, 35 us of all communication is waiting"
+    ) in finding.text
+
+
+def test_both_measures_of_waiting_are_named(found: Ask) -> None:
+    """10, 12 and 15 us for the same wait 7 us; 900 us for twice the bytes, 880 us."""
+    (finding,) = found(
+        "exposed-communication", of_sizes((10, 1_000), (12, 1_000), (15, 1_000), (900, 2_000))
+    )
+    assert (
+        "; measured by the fastest of equal transfers and what the bytes of a transfer explain, "
+        "887 us of all communication is waiting"
+    ) in finding.text
 
 
 def of_sizes(*transfers: tuple[int, int | None]) -> list[Event]:
@@ -66,7 +79,9 @@ def test_a_transfer_that_takes_longer_than_its_bytes_explain_waits(found: Ask) -
     """Twice the bytes of what took 10 us take 20 us at most, and took 900."""
     events = of_sizes((10, 1_000), (12, 1_000), (15, 1_500), (900, 2_000))
     (finding,) = found("exposed-communication", events)
-    assert "880 us of all communication is waiting" in finding.text
+    assert (
+        "; measured by what the bytes of a transfer explain, 880 us of all communication is waiting"
+    ) in finding.text
     assert finding.text.endswith(
         "One all_reduce alone takes 900 us, of which its bytes explain 20 us by the others of its "
         "kind: it waits for another rank."

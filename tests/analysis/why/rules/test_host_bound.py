@@ -140,3 +140,26 @@ def hurried(trace: Trace) -> tuple[int, int]:
     wanted = why.wanted[rules.index("host-bound")]
     assert isinstance(wanted, Hurried)
     return int(wanted.cover.start.min()), int(wanted.cover.end.max())
+
+
+def test_time_before_the_first_kernel_is_set_up(found: Ask, event: Make, launched: Make) -> None:
+    """Sets end at 15 and 1,015 us, kernels at 1,030 and 1,110 us: the host part of the last gap is
+    the 75 us from 1,030 us on."""
+    sets = [*launched(1, 0, 5), *launched(2, 1_000, 1_005)]
+    for one in sets[1::2]:
+        one["cat"] = "gpu_memset"
+    kernels = [*launched(3, 1_012, 1_020), *launched(4, 1_105, 1_110)]
+    (finding,) = found("host-bound", [*sets, *kernels])
+    assert finding.at_stake_ns == 75_000
+    assert "next kernel, the set-up before the first kernel not counted: " in finding.text
+    assert found("host-bound", [*sets, *launched(3, 1_012, 1_020)]) == []
+
+
+def test_with_steps_the_time_before_the_first_kernel_counts(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    set_ = launched(1, 0, 5)
+    set_[1]["cat"] = "gpu_memset"
+    step = event("ProfilerStep#1", 0, 120, cat="user_annotation")
+    (finding,) = found("host-bound", [step, *set_, *launched(2, 90, 95)])
+    assert finding.at_stake_ns == 75_000

@@ -29,7 +29,9 @@ def test_long_kernels_are_silent(found: Ask, launched: Make) -> None:
 
 
 def test_a_few_kernels_are_silent(found: Ask, launched: Make) -> None:
-    assert found("small-kernels", kernels(launched, 4, count=5)) == []
+    assert found("small-kernels", kernels(launched, 4, count=19)) == []
+    (finding,) = found("small-kernels", kernels(launched, 4, count=20))
+    assert finding.thresholds["fewest"] == 20
 
 
 def test_gaps_of_slow_launch_calls_are_not_counted(found: Ask, launched: Make) -> None:

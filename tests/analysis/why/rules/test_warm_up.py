@@ -236,3 +236,25 @@ def test_a_search_in_a_later_step_recurs(found: Ask, event: Make, launched: Make
     again = searched(event, launched, 600, TRIES)
     events = [*steps, *launched(1, 0, 5), *again, *launched(2, 900, 905)]
     assert not any("search for" in one.text for one in found("warm-up", events))
+
+
+def test_a_first_op_is_named_for_what_its_launches_leave(found: Ask, event: Make) -> None:
+    """The first aten::mul takes 30 ms, of which 29 ms are a first launch; the first aten::add takes
+    5 ms, with an ordinary launch. Later ones take 20 us."""
+    events = [*launch(event, 0, 5, "before")]
+    events += [event("aten::mul", 100, 30_000), *launch(event, 200, 29_000, "mul")]
+    events += [event("aten::add", 40_000, 5_000), *launch(event, 44_900, 5, "add")]
+    for ts, name in ((46_000, "mul"), (47_000, "add")):
+        events += [event(f"aten::{name}", ts, 20), *launch(event, ts + 5, 5, name)]
+    (finding,) = found("warm-up", events)
+    assert "in first calls of ops (mostly 1 x aten::add)" in finding.text
+
+
+def test_an_op_inside_a_first_op_is_named(found: Ask, event: Make) -> None:
+    """Of the 30 ms of aten::outer, aten::inner takes 28 ms; later both take less than 50 us."""
+    events = [*launch(event, 0, 5, "before"), *launch(event, 50_000, 5), *launch(event, 51_000, 5)]
+    for ts, outer, inner in ((20_005, 29_996, 28_000), (50_990, 40, 20)):
+        events += [event("aten::outer", ts, outer), event("aten::inner", ts + 1, inner)]
+    events += [launch_ for ts in (30_000, 51_000) for launch_ in launch(event, ts, 5)]
+    (finding,) = found("warm-up", events)
+    assert "in first calls of ops (mostly 1 x aten::inner)" in finding.text

@@ -5,7 +5,7 @@ small they are, what they slow down.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -93,8 +93,9 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
         )
     waits = sum(int(kind.waits_ns.sum()) for kind in transfers_of(facts))
     if waits:
+        measure = _measure(transfers_of(facts))
         text += (
-            f"; measured by the fastest of equal transfers, {duration(waits)} of all communication "
+            f"; measured by {measure}, {duration(waits)} of all communication "
             "is waiting for other ranks or contention"
         )
     longest = _longest(facts, exposed_ns)
@@ -120,6 +121,16 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
         remedy=remedy,
         why_likely=why_likely,
     )
+
+
+def _measure(kinds: Sequence[Transfers]) -> str:
+    """What told waiting apart from moving data."""
+    by_equal = any(kind.waits_ns[~kind.is_by_bytes].any() for kind in kinds)
+    by_bytes = any(kind.waits_ns[kind.is_by_bytes].any() for kind in kinds)
+    found = ["the fastest of equal transfers"] if by_equal else []
+    if by_bytes:
+        found.append("what the bytes of a transfer explain")
+    return " and ".join(found)
 
 
 class LongTransfer(msgspec.Struct, frozen=True):

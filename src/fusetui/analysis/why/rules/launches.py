@@ -55,7 +55,7 @@ REPLAYED = (
     by_launches=True,
 )
 def host_bound(facts: Facts) -> Iterator[Claim]:
-    which = ~facts.busy_cpu
+    which = ~facts.busy_cpu & ~facts.set_up
     by_kind = facts.late[:, which].sum(axis=1)
     at_stake = int(by_kind.sum())
     if at_stake <= 0:
@@ -65,7 +65,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         return
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake)} for the CPU to launch the next kernel"
-        f"{without(facts)}: {doing(facts, by_kind, which)}.",
+        f"{without(facts, with_set_up=False)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
         wanted=Hurried(without_cover(_told(facts), joined(facts.explained, _busy(facts)))),
         rows=the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0)),
@@ -75,12 +75,15 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
 
 
 def _told(facts: Facts) -> Cover:
-    """The time that the worth is about: all of it where there are steps; else the span of the GPUs,
-    because what the program does before and after their work delays none of it."""
+    """The time that the worth is about: all of it where there are steps; else from the first kernel
+    (the first GPU event where there is none) to the end of the GPUs' work, because what the program
+    does before and after that delays none of it."""
     if len(facts.spans):
         return Cover(np.array([-FOREVER]), np.array([FOREVER]))
-    start, end = facts.trace.start[facts.gpu_rows], facts.trace.end[facts.gpu_rows]
-    return Cover(start.min(keepdims=True), end.max(keepdims=True))
+    trace, rows = facts.trace, facts.gpu_rows
+    kernels = rows[trace.role[rows] == Role.KERNEL]
+    first = kernels if len(kernels) else rows
+    return Cover(trace.start[first].min(keepdims=True), trace.end[rows].max(keepdims=True))
 
 
 def doing(facts: Facts, by_kind: Int64s, which: Flags) -> str:
@@ -115,10 +118,14 @@ def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
     return f"Put {marks}" if facts.has_stacks else f"Record with {stacks}, or put {marks}"
 
 
-def without(facts: Facts) -> str:
+def without(facts: Facts, with_set_up: bool = True) -> str:
+    """What a finding does not count; `with_set_up`: it counts the time before the first kernel."""
     names = ("the data loader", "compilation", "the warm-up")
     covers = zip(names, (facts.loading, facts.compiling, facts.warming), strict=True)
     claimed = [one for one, cover in covers if facts.late_under(cover) > TOLD * facts.span_ns]
+    set_up_ns = 0 if with_set_up else int(facts.late[:, facts.set_up].sum())
+    if set_up_ns > TOLD * facts.span_ns:
+        claimed.append("the set-up before the first kernel")
     *most, last = claimed or [""]
     return f", {', '.join(most)}{' and ' * bool(most)}{last} not counted" if last else ""
 
@@ -232,7 +239,12 @@ REPLAYED_ALREADY = (
 @Rule(
     remedy="{compile:torch.compile fuses|:Fused layers replace} pointwise work{training:; foreach "
     "and fused optimizers replace many launches}.",
-    thresholds={"short_ns": SHORTER_NS, "least_count": LEAST_COUNT, "least_time": LEAST_TIME},
+    thresholds={
+        "short_ns": SHORTER_NS,
+        "fewest": FEWEST_KERNELS,
+        "least_count": LEAST_COUNT,
+        "least_time": LEAST_TIME,
+    },
     of_kernels=True,
 )
 def small_kernels(facts: Facts) -> Iterator[Claim]:

@@ -12,6 +12,7 @@ from fusetui.analysis.questions.device_counters import CLOCK, POWER, device_coun
 from fusetui.analysis.questions.totals import percentile
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.host import Slices
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import Claim, Rule, of_span, of_work
 from fusetui.analysis.why.warming import (
@@ -24,7 +25,15 @@ from fusetui.analysis.why.warming import (
 )
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct_rows, ordinals
+from fusetui.trace.model.arrays import (
+    Flags,
+    Floats,
+    Int64s,
+    Rows,
+    distinct,
+    distinct_rows,
+    ordinals,
+)
 from fusetui.trace.model.intervals import counted
 
 VARIES = 1.3  # p90 / p10
@@ -134,13 +143,16 @@ def _why_warm_up_is_likely(facts: Facts) -> str | None:
 
 def _part(facts: Facts, number: int, alone: bool) -> str:
     """`first launches of kernels (mostly 19 x cudaLaunchKernel)`: the name that cost most."""
-    part, _ = facts.warm_up[number]
+    part, cover = facts.warm_up[number]
     if not len(part.rows):
         return "the first step" if alone else "the rest of the first step"
-    trace, waits = facts.trace, counted(facts.idle.begin, facts.idle.returned)
-    ns = waits.within(part.start, part.end)
-    most = int(np.bincount(trace.name[part.rows], ns).argmax())
-    waited = trace.name[part.rows[ns > 0]]
+    trace = facts.trace
+    waits = counted(facts.idle.begin, facts.idle.returned).only(cover)
+    order = np.lexsort((part.start - part.end, part.start))
+    innermost = Slices(part.rows[order], part.start[order], part.end[order]).parts()
+    ns = waits.within(innermost.start, innermost.end)
+    most = int(np.bincount(trace.name[innermost.rows], ns).argmax())
+    waited = trace.name[distinct(innermost.rows[ns > 0])]
     calls = int(np.count_nonzero(waited == most))
     mostly = "mostly " if calls < len(waited) else ""
     return f"{part.what} ({mostly}{count(calls)} x {frame_text(trace.names[most])})"

@@ -16,7 +16,7 @@ from fusetui.analysis.questions.loaders import (
 )
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import Host, running
+from fusetui.analysis.why.host import Host, launching, running
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Unawaited, Unmade
 from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
@@ -228,9 +228,10 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
         return
     dry = int(np.count_nonzero(each))
     counts = (each > 0) | _saves_later(waits, each)
+    calls = _calls(facts, call[begins], each_lost, each)
     yield Claim(
         text=f"The queue runs dry {plural(dry, 'time')} while the CPU "
-        f"waits for the GPU in {_called(facts, call[begins], each)}, and the GPU then waits "
+        f"waits for the GPU in {calls}, and the GPU then waits "
         f"{duration(lost)} for launches. Launching instead of waiting would save up to "
         f"{of_span(facts, at_stake)} of that.",
         at_stake_ns=at_stake,
@@ -288,6 +289,14 @@ def _saves_later(waits: Waits, saved_ns: Int64s) -> Flags:
     return found
 
 
+def _calls(facts: Facts, calls: Rows, lost_ns: Int64s, saved_ns: Int64s) -> str:
+    """The call after which the GPU waits longest, and the one whose waiting costs most, if that is
+    another one."""
+    of_loss = _called(facts, calls, lost_ns)
+    of_saving = _called(facts, calls, saved_ns)
+    return of_loss if of_loss == of_saving else f"{of_loss} and {of_saving}"
+
+
 def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
     trace = facts.trace
     name = int(np.bincount(trace.name[calls], ns, len(trace.names)).argmax())
@@ -309,7 +318,8 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     calls = calls[calls >= 0]
     thread = trace.thread_of_track[trace.track[idle.launch[gaps]]]
     group = distinct_rows((idle.device[gaps], thread))[1]
-    for line, places, placed in facts.launched():
+    of_launches = launching(trace, facts.accounts.threads, idle.launch, idle.launch >= 0)
+    for line, places, placed in of_launches:
         own = line.own(calls)
         starts = line.bounds(own)[0]
         own, starts = own[np.argsort(starts, kind="stable")], np.sort(starts)

@@ -1,0 +1,106 @@
+"""Threads of autograd's engine, and the threads that wait for them: `backward()` records no op and
+no call of its own while a thread of the engine works for it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.text.patterns import late
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import Cover, outside, ranges, union
+from fusetui.trace.program.backward import NODE
+
+RUNS_BACKWARD = late(r"<built-in method run_backward\b")
+"""The frame that lasts until the engine is done."""
+APART = 0.95  # of the time of an engine: when the thread that asked for backward does nothing
+
+
+class Work(NamedTuple):
+    """The outermost ops and calls, and the thread of each; shape [n]."""
+
+    rows: Rows
+    thread: NDArray[np.integer]
+
+
+class Lent(NamedTuple):
+    """Ops and calls of the engine during which another thread waits for it; shape [n]."""
+
+    rows: Rows
+    track: NDArray[np.integer]  # one of the waiting thread
+
+
+def outermost_work(trace: Trace) -> Work:
+    rows = np.flatnonzero(np.isin(trace.role, (Role.OP, Role.CALL)) & (trace.parent < 0))
+    return Work(rows=rows, thread=trace.thread_of_track[trace.track[rows]])
+
+
+def engines_of(trace: Trace) -> Rows:
+    """The threads whose ops mostly run backward."""
+    ops, thread = outermost_work(trace)
+    own = trace.role[ops] == Role.OP
+    back = own & trace.matching(ops, NODE.match)
+    every, those = (np.bincount(thread, (trace.dur[ops] + 1) * which) for which in (own, back))
+    return np.flatnonzero((2 * those > every) & (every > 0))
+
+
+def asking_threads(trace: Trace) -> dict[int, int]:
+    """For each thread of an engine the thread that may have asked for backward: of the other
+    threads of its process the one that works longest."""
+    work, engines = outermost_work(trace), engines_of(trace)
+    process = np.zeros(len(trace.tracks), dtype=np.int64)
+    process[trace.thread_of_track] = trace.process_of_track
+    time = np.bincount(work.thread, trace.dur[work.rows] + 1, minlength=len(process))
+    time[engines] = 0
+    found: dict[int, int] = {}
+    for engine in engines.tolist():
+        asking = int(np.argmax(np.where(process == process[engine], time, 0)))
+        if time[asking]:
+            found[engine] = asking
+    return found
+
+
+def lent_work(trace: Trace) -> Lent:
+    """What the engine does while the thread that asked for it does nothing but wait. None where a
+    thread asks several engines, or works while its engine does."""
+    pairs = asking_threads(trace)
+    asking = list(pairs.values())
+    rows: list[Rows] = [np.empty(0, dtype=np.intp)]
+    tracks: list[Int64s] = [np.empty(0, dtype=np.int64)]
+    for engine, waiting in pairs.items():
+        if asking.count(waiting) == 1:
+            own = _while_waiting(trace, engine, waiting)
+            track = int(np.flatnonzero(trace.thread_of_track == waiting)[0])
+            rows.append(own)
+            tracks.append(np.full(len(own), track, dtype=np.int64))
+    return Lent(rows=np.concatenate(rows), track=np.concatenate(tracks))
+
+
+def _while_waiting(trace: Trace, engine: int, waiting: int) -> Rows:
+    """The ops and calls of an engine's thread, with all inside them, while another thread waits."""
+    work = outermost_work(trace)
+    asked, own = (work.rows[work.thread == thread] for thread in (waiting, engine))
+    free = outside(union(trace.start[asked], trace.end[asked]))
+    alone = _inside(trace, own, free)
+    engine_ns = int(trace.dur[own].sum())
+    if int(trace.dur[own[alone]].sum()) < APART * engine_ns:
+        return np.empty(0, dtype=np.intp)
+    frames = trace.rows_named(RUNS_BACKWARD.search, Role.PYTHON)
+    frames = frames[trace.thread_of_track[trace.track[frames]] == waiting]
+    if len(frames):
+        alone &= _inside(trace, own, union(trace.start[frames], trace.end[frames]))
+    lent = own[alone]
+    found: Rows = ranges(lent, trace.end_row[lent] - lent)
+    return found
+
+
+def _inside(trace: Trace, rows: Rows, cover: Cover) -> NDArray[np.bool_]:
+    """Which of some rows lie in one interval of a cover (ns of the file) as a whole."""
+    place = cover.place_of(trace.start[rows])
+    found: NDArray[np.bool_] = (place >= 0) & (trace.end[rows] <= cover.end[place])
+    return found
