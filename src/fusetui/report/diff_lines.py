@@ -267,19 +267,28 @@ def _only(row: Row) -> str:
 
 def _dispatch(rows: Sequence[Row]) -> DiffLine:
     a_ns, b_ns = _sums(rows)
-    count = Counter({r.op.removeprefix(CPU): abs(r.b_count - r.a_count) for r in rows})
-    names = [f"{printable(op)} x{n}" if n > 1 else printable(op) for op, n in count.items()]
     return DiffLine(
         mark=_mark_of_dispatch(rows[0].kind, a_ns, b_ns),
         kind=str(rows[0].kind),
         a_ns=a_ns if any(r.a for r in rows) else None,
         b_ns=b_ns if any(r.b for r in rows) else None,
         change_ns=b_ns - a_ns,
-        what=CPU + ", ".join(names),
+        what=CPU + ", ".join(_name_of_dispatch(row) for row in rows),
         why=_only(rows[0]),
         counts=rows[0].counts,
         rows=tuple(rows),
     )
+
+
+def _name_of_dispatch(row: Row) -> str:
+    """The calls whose time the row has: where both sides have some, that is the time of all."""
+    name = printable(row.op.removeprefix(CPU))
+    more_in_b = row.b_count - row.a_count
+    if row.a_count and row.b_count and more_in_b:
+        return f"all {name} ({count(abs(more_in_b))} {'more' if more_in_b > 0 else 'fewer'})"
+    if abs(more_in_b) > 1:
+        return f"{name} x{count(abs(more_in_b))}"
+    return name
 
 
 def _mark_of_dispatch(kind: RowKind, a_ns: int, b_ns: int) -> str:

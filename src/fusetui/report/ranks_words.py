@@ -253,7 +253,7 @@ def clocks_text(answer: JobAnswer) -> str:
     elif clocks.uncertainty_ns is None:
         text = "Nothing bounds the clocks of some ranks: who arrives last is not told of these."
     else:
-        text = _aligned(answer, duration(clocks.uncertainty_ns))
+        text = _aligned(answer, duration(clocks.uncertainty_ns)) + _drifts(answer)
     if clocks.guessed:
         text += f" Hosts were not recorded, and are guessed: {clocks.guessed}."
     apart = [printable(one.host) for one in clocks.hosts if one.contradicted]
@@ -277,6 +277,21 @@ def _aligned(answer: JobAnswer, within: str) -> str:
     return (
         f"The clocks of {plural(len(clocks.hosts), 'host')} are aligned{how and ','}{how} to "
         f"within {within}; waits between ranks of different hosts are known no better than that."
+    )
+
+
+def _drifts(answer: JobAnswer) -> str:
+    """A sentence that begins with a space; "" where no clock drifts."""
+    drifting = [one for one in answer.clocks.hosts if round(one.drift_ns_per_s)]
+    if not drifting:
+        return ""
+    names = several([printable(one.host) for one in drifting], 3)
+    most_ns = max(abs(round(one.drift_ns_per_s)) for one in drifting)
+    how_much = f"{'up to ' if len(drifting) > 1 else ''}{duration(most_ns)}"
+    drift = "clock drifts" if len(drifting) == 1 else "clocks drift"
+    return (
+        f" No constant offsets explain all collectives: the {drift} on {names}, by {how_much} a "
+        "second, and times are corrected for that."
     )
 
 

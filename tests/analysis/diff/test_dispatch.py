@@ -7,6 +7,7 @@ from typing import Any
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, Row, RowKind
+from fusetui.report.diff_lines import lines as lines_of
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]
@@ -55,6 +56,18 @@ def test_fewer_launches(build: Build) -> None:
     row = dispatch(diff(build([gemm, gemm]), build([gemm])))["CPU: launch calls"]
     assert (row.kind, row.a_count, row.b_count) == (RowKind.REMOVED, 2, 1)
     assert row.why == "2 -> 1 a step"
+
+
+def test_a_line_whose_time_is_of_all_calls_says_so(build: Build) -> None:
+    """One of two launch calls is gone: the times are of two calls and of one. Of an op that is
+    gone altogether they are of the very calls that the line counts."""
+    gemm = ("aten::mm", "gemm", 20.0)
+    found = diff(build([gemm, gemm]), build([gemm]))
+    lines = [line.what for line in lines_of(found) if "launch calls" in line.what]
+    assert lines == ["CPU: all launch calls (1 fewer)"]
+    found = diff(build([gemm]), build([gemm, gemm, gemm]))
+    lines = [line.what for line in lines_of(found) if "launch calls" in line.what]
+    assert lines == ["CPU: all launch calls (2 more)"]
 
 
 def test_without_a_gpu_the_work_is_ops_that_compute(build: Build) -> None:

@@ -73,3 +73,12 @@ def test_two_ranks_of_one_job(build: Build) -> None:
     assert any("ranks 0 and 3 of one job" in note for note in diff(rank(0), rank(3)).notes)
     assert any("fusetui ranks tells who waits" in note for note in diff(rank(0), rank(3)).notes)
     assert not any("of one job" in note for note in diff(rank(1), rank(1)).notes)
+
+
+def test_figures_of_few_of_many_steps_are_said(build: Build) -> None:
+    """Five steps of six do other work, each another: the figures are of the one that is left."""
+    usual = [("aten::mm", "gemm", 20.0)]
+    odd = {n: [(f"aten::op{n}", f"kernel_{n}", 20.0)] for n in range(1, 6)}
+    found = diff(build(usual, (1.0,) * 6, odd=odd), build(usual, (1.0,) * 6))
+    assert any("its figures are of 1 of 6 steps" in note for note in found.notes)
+    assert not any("its figures are of" in note for note in diff(build(usual), build(usual)).notes)

@@ -117,6 +117,22 @@ def test_ranks_that_are_late_in_other_steps_are_late_in_turn() -> None:
     )
 
 
+def test_a_step_with_less_than_a_tenth_of_the_largest_delay_is_not_a_late_one() -> None:
+    """Rank 2 is 400 us late in two of eight steps of 1,000 us, and 30 us in two others: more than
+    2 % of a step, but noise beside the 400 us."""
+    delays = {1: 30, 3: 400, 4: 30, 6: 400}
+    times: list[list[tuple[float, float]]] = [[] for _ in range(4)]
+    for step in range(8):
+        for number, own in enumerate(times):
+            late = delays.get(step, 0) if number == 2 else 0
+            own.append((1000 * step + 500 + late, 1000 * step + 990))
+    steps = [(1000 * step, 1000 * step + 1000) for step in range(8)]
+    answer = answer_of([rank(n, own, size=4, steps=steps, host="h") for n, own in enumerate(times)])
+    (found,) = answer.stragglers
+    assert [step.name for step in found.late_steps] == ["ProfilerStep#3", "ProfilerStep#6"]
+    assert found.reason.late_ns == 800 * US
+
+
 def test_of_a_rank_that_is_late_in_every_step_no_steps_are_named() -> None:
     answer = answer_of(tensor_in_data(20))
     assert len(answer.stragglers[0].late_steps) == 4

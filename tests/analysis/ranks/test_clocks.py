@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 from tests.analysis.ranks.made import US, answer_of, rank, verdict_of
@@ -68,7 +69,9 @@ def test_a_drift_is_found_from_both_ends() -> None:
 def test_what_no_offset_explains_is_said() -> None:
     """Rank 1 ends before rank 0 starts, once in either direction."""
     a, b = rank(0, [(0, 10), (200, 210)]), rank(1, [(100, 110), (100, 110)])
-    assert "no offsets of clocks explain" in clocks_of(match([a, b])).refused
+    refused = clocks_of(match([a, b])).refused
+    assert "clocks contradict each other: no offsets of clocks explain" in refused
+    assert "drifts of up to 200 us a second" in refused
 
 
 def test_ranks_of_one_host_share_a_clock() -> None:
@@ -91,10 +94,13 @@ def test_times_of_one_host_that_contradict_each_other_are_refused() -> None:
     assert clocks_text(answer).startswith("Who waits for whom cannot be told: ranks 0 and 1")
 
 
-def two_hosts(clock: float, drift: float = 0.0, noise: float = 5.0) -> list[RankSummary]:
-    """Two ranks on each; host b's clock is ahead, and gains `drift` (us per us). A collective every
-    2 ms lasts 1 ms; ends differ by some us. Rank 2 starts 300 us later than the others."""
-    ends = [(2000 * n + 1000, 2000 * n + 1000 + noise * (n % 3)) for n in range(40)]
+def two_hosts(
+    clock: float, drift: float = 0.0, noise: float = 5.0, every: float = 2000.0
+) -> list[RankSummary]:
+    """Two ranks on each; host b's clock is ahead, and gains `drift` (us per us). A collective
+    `every` so many us lasts 1 ms; ends differ by some us. Rank 2 starts 300 us later than the
+    others."""
+    ends = [(every * n + 1000, every * n + 1000 + noise * (n % 3)) for n in range(40)]
     ranks = []
     for number in range(4):
         times = []
@@ -127,15 +133,43 @@ def test_with_two_hosts_the_straggler_has_a_name() -> None:
 
 
 def test_the_drift_of_a_host_is_a_robust_line() -> None:
-    """20 us a second over 80 ms would be lost in the noise, 20,000 are not; two wild ends of forty
-    do not move it."""
-    ranks = two_hosts(1000, drift=0.02)
+    """100 us a second over 20 s are more than the 1,700 us that the bounds leave; two wild ends of
+    forty do not move the line."""
+    ranks = two_hosts(1000, drift=100e-6, every=500_000)
     end = ranks[2].collectives.end.copy()
     end[[3, 30]] += 5000 * US
     ranks[2] = replace(ranks[2], collectives=replace(ranks[2].collectives, end=end))
+    answer = answer_of(ranks)
+    assert answer.clocks.hosts[1].drift_ns_per_s == pytest.approx(100 * US, rel=0.05)
+    assert (
+        "No constant offsets explain all collectives: the clock drifts on b, by 99.49 us a second, "
+        "and times are corrected for that." in clocks_text(answer)
+    )
+
+
+def test_no_clock_drifts_where_a_constant_offset_satisfies_every_bound() -> None:
+    """The ends of host b are 312 us later at the end of the recording than at its begin, as noise
+    of the network may do: within what the bounds leave."""
+    ranks = two_hosts(0, noise=0)
+    later = (8 * US * (np.arange(40) - 19.5)).astype(np.int64)
+    for number in (2, 3):
+        columns = ranks[number].collectives
+        ranks[number] = replace(
+            ranks[number], collectives=replace(columns, end=columns.end + later)
+        )
+    answer = answer_of(ranks)
     clocks = clocks_of(match(ranks))
-    assert clocks.drift[2] == pytest.approx(20_000 * US, rel=0.05)
-    assert not clocks_of(match(two_hosts(1000, drift=20e-6))).drift.any()
+    assert not clocks.drift.any()
+    assert abs(clocks.used[2]) <= clocks.half[2]  # the true offset is 0
+    assert "drift" not in clocks_text(answer)
+
+
+def test_a_drift_that_no_clock_has_is_a_contradiction() -> None:
+    """40,000 us a second explain all collectives, but clocks are not that bad."""
+    answer = answer_of(two_hosts(1000, drift=0.04))
+    assert "the clocks contradict each other" in answer.clocks.refused
+    assert not answer.clocks.feasible
+    assert answer.stragglers == ()
 
 
 def test_ends_outside_the_bounds_are_not_believed() -> None:

@@ -13,7 +13,7 @@ from fusetui.analysis.diff.evidence import Evidence, RenamedOp
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import Accounting, StepChange
-from fusetui.analysis.diff.statistics import FEW_STEPS
+from fusetui.analysis.diff.statistics import FEW_STEPS, MIN_USUAL_STEPS
 from fusetui.analysis.diff.work import by_graph
 from fusetui.analysis.questions.note import note_of
 from fusetui.text.figures import count, duration, percent, plural
@@ -54,6 +54,7 @@ def notes(
         *_inputs(a, b, groups),
         *(_of_side(items, items.trace.report.missing or "") for items in (a, b)),
         _few_steps(a, b),
+        *map(_few_usual, (a, b)),
         _rest(step, sums),
         *_drifts(a, b, step),
         _interrupted(a, step.interrupted_a),
@@ -220,6 +221,15 @@ def _few_steps(a: WorkItems, b: WorkItems) -> str:
     of_a, of_b = len(a.work.windows), len(b.work.windows)
     few = f"few steps ({plural(of_a, 'step')} of A, {of_b} of B): the changes may be noise;"
     return f"{few} profile at least {FEW_STEPS}" if min(of_a, of_b) < FEW_STEPS else ""
+
+
+def _few_usual(items: WorkItems) -> str:
+    """Where figures are of few of many steps: the others do other work."""
+    every = len(items.work.windows)
+    if every < FEW_STEPS or not 0 < len(items.usual) < MIN_USUAL_STEPS:
+        return ""
+    said = f"its figures are of {len(items.usual)} of {every} steps: few do the usual work"
+    return _of_side(items, said)
 
 
 def _drifts(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:

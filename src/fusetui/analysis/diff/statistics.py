@@ -177,13 +177,17 @@ def _ways(a: int, b: int) -> Floats:
 
 
 WITHIN = 0.005  # the mean time of the chosen steps is within this share of the median
+MIN_USUAL_STEPS = 3
+"""At least so many steps are chosen of FEW_STEPS or more: the times of single pieces in one or two
+steps are chance."""
 
 
 def usual_steps(a: Int64s, b: Int64s, alike_a: Rows, alike_b: Rows) -> tuple[Rows, Rows]:
     """The steps of each side over which every figure is a mean, so that parts add up to the whole.
 
     `a` and `b` are the durations of all steps (ns), `alike_*` the steps that do the usual work. Of
-    these, as many as possible around the median step whose mean is the median. The same steps on
+    these, as many as possible around the median step whose mean is the median; where these are
+    fewer than `_fewest`, those around it whose mean is nearest to the median. The same steps on
     both sides, where the two have equally many and the same ones will do.
     """
     medians = np.array([middle(a, alike_a), middle(b, alike_b)])
@@ -193,14 +197,28 @@ def usual_steps(a: Int64s, b: Int64s, alike_a: Rows, alike_b: Rows) -> tuple[Row
     if len(a) == len(b):
         common = np.intersect1d(alike_a, alike_b)
         both = _around_median(np.stack([a, b]), medians, common, away[0] + away[1])
-        if 2 * len(both) > min(len(of_a), len(of_b)):
+        if len(both) >= _fewest(common) and 2 * len(both) > min(len(of_a), len(of_b)):
             return both, both
-    # where there are none, the one nearest to the median
-    nearest = [
-        steps[np.argsort(distance[steps], kind="stable")[:1]]
-        for steps, distance in zip((alike_a, alike_b), away, strict=True)
-    ]
-    return of_a if len(of_a) else nearest[0], of_b if len(of_b) else nearest[1]
+    if len(of_a) < _fewest(alike_a):
+        of_a = _nearest_to_median(a, medians[0], alike_a, away[0])
+    if len(of_b) < _fewest(alike_b):
+        of_b = _nearest_to_median(b, medians[1], alike_b, away[1])
+    return of_a, of_b
+
+
+def _fewest(alike: Rows) -> int:
+    """How many of these steps are chosen at least: of fewer than FEW_STEPS the median one."""
+    return MIN_USUAL_STEPS if len(alike) >= FEW_STEPS else min(1, len(alike))
+
+
+def _nearest_to_median(durations: Int64s, median: float, alike: Rows, distance: Floats) -> Rows:
+    """Of the alike steps, nearest to the median first, as many as have the mean that is nearest to
+    the median; at least `_fewest`."""
+    order = alike[np.argsort(distance[alike], kind="stable")]
+    means = np.cumsum(durations[order]) / np.arange(1, len(order) + 1)
+    fewest = _fewest(alike)
+    off = np.abs(means - median)[fewest - 1 :]
+    return np.sort(order[: fewest + int(np.argmin(off))])
 
 
 def mean(samples: Int64s) -> Int64s:

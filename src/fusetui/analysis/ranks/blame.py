@@ -32,7 +32,8 @@ EARLY = 2
 """A rank is charged at most so many times its lateness after the median of the others: what is
 beyond that is another rank's being early."""
 MIN_STALL_NS = 10_000  # of compute, or half of the collective: then compute waited for its end
-NOISE = 0.1  # of the largest part of a lateness: smaller parts are no reason
+NOISE = 0.1
+"""Of the largest: smaller parts of a lateness, shares of a wait and delays of steps are noise."""
 MAX_LATE_RANKS = 4  # of one collective that a wait is divided between: those that arrive last
 NOBODY = 6
 TRANSFER, UNTOLD, OUTSIDE, BUBBLE, EARLIER, ITSELF = range(NOBODY)
@@ -486,7 +487,7 @@ class Caused(msgspec.Struct, frozen=True, eq=False):
     total: Int64s  # [ranks]
     waiters: Int64s  # [ranks]
     by_step: Floats  # [ranks, steps]: by the step in which the rank was late by its own work
-    is_late: Flags  # [ranks, steps]: by at least LEAST of a step
+    is_late: Flags  # [ranks, steps]: by at least LEAST of a step, and NOISE of the rank's largest
     straggles: Flags  # [ranks]: who holds up the others
     every_step: Floats  # [steps]: for whomever, the mean over the other ranks
 
@@ -509,7 +510,9 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
     by_step: Floats = np.asarray(sums, dtype=np.float64).reshape(ranks, count) / waiters[:, None]
     total = np.bincount(charges.owner[kept], weights=charges.ns[kept], minlength=ranks) / waiters
     mean, least = by_step.sum(axis=1) / count, LEAST * steps.length_ns
-    is_late: Flags = np.asarray((by_step >= least) & (by_step > 0))
+    largest = by_step.max(axis=1, initial=0.0, keepdims=True)
+    is_noise = by_step < NOISE * largest
+    is_late: Flags = np.asarray((by_step >= least) & (by_step > 0) & ~is_noise)
     for_late_ranks = np.where(is_late, by_step, 0.0).sum(axis=0)  # [steps]
     in_own_late_steps = np.where(is_late, for_late_ranks, 0.0).sum(axis=1)
     # By enough in at least three of four steps, or almost all of the waiting in late steps.

@@ -7,10 +7,11 @@ so, from both sides. Within these bounds the ends decide, which are nearly the s
 everywhere. Where there are too few of them, the offset is the middle of what the bounds leave, and
 half the width its uncertainty.
 
-Of each host the differences of its ends from those of the hosts that are known already, over time:
-a line whose slope is the median of the slopes between pairs half the window apart (Theil's
-abridged method, 1950) and whose height is the median of what is left. The spread of the residuals,
-as 1.4826 times their median absolute deviation, is the uncertainty.
+The offset of a host is the median of the differences of its ends from those of the hosts that are
+known already. The spread of what is left, as 1.4826 times its median absolute deviation, is the
+uncertainty. Only where no constant offsets satisfy all bounds do clocks drift: then the differences
+over time are a line whose slope is the median of the slopes between pairs half the window apart
+(Theil's abridged method, 1950). A slope above MAX_DRIFT_NS_PER_S is not that of a clock.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ NAMES = frozenset({"all_reduce", "reduce_scatter", "barrier"})
 SCALE = 1.4826  # a normal distribution's standard deviation is this many times its MAD
 FEWEST = 4  # collectives, for an offset, and at either end for a drift
 ROUNDS = 16  # how many groups the way to a host, or a bound, may pass through
+MAX_DRIFT_NS_PER_S = 200_000.0
+"""Of one clock against another: 200 us a second. A quartz errs by up to 100 parts per million, and
+two of them may err in opposite directions."""
 
 
 class Ends(msgspec.Struct, frozen=True, eq=False):
@@ -45,8 +49,9 @@ class Ends(msgspec.Struct, frozen=True, eq=False):
         return ~np.isnan(self.offset)
 
 
-def ends_of(matched: Matched, host: Rows, hosts: int, zero: int) -> Ends:
-    """The offsets of all hosts that meet `zero`, directly or through others."""
+def ends_of(matched: Matched, host: Rows, hosts: int, zero: int, may_drift: bool) -> Ends:
+    """The offsets of all hosts that meet `zero`, directly or through others; and drifts, if clocks
+    `may_drift`."""
     rows = np.flatnonzero(np.repeat(matched.named(NAMES), matched.counts))
     at_ns = int(matched.start[rows].min()) if len(rows) else 0
     offset, half, drift = np.full(hosts, np.nan), np.full(hosts, np.inf), np.zeros(hosts)
@@ -61,13 +66,13 @@ def ends_of(matched: Matched, host: Rows, hosts: int, zero: int) -> Ends:
     end = _medians((matched.end[rows] - at_ns).astype(np.float64), which, len(distinct))
     for _ in range(ROUNDS):
         before = found.known
-        _extend(distinct // ranks, distinct % ranks, end, found)
+        _extend(distinct // ranks, distinct % ranks, end, found, may_drift)
         if (found.known == before).all():
             break
     return found
 
 
-def _extend(collective: Rows, host: Rows, end: Floats, found: Ends) -> None:
+def _extend(collective: Rows, host: Rows, end: Floats, found: Ends, may_drift: bool) -> None:
     """Adds the hosts that share enough collectives with known ones to `found`, in place. Given is
     an end per collective and host, the median of its ranks, in ns after the first."""
     known = found.known[host]
@@ -85,6 +90,8 @@ def _extend(collective: Rows, host: Rows, end: Floats, found: Ends) -> None:
     np.maximum.at(last, host, time)
     with np.errstate(invalid="ignore"):
         flat = ~(np.abs(slope) * (last - first) > 2 * np.maximum(spread, CONVERTED_NS))
+    flat |= np.abs(slope) * 1e9 > MAX_DRIFT_NS_PER_S
+    flat |= not may_drift
     spread_flat, height_flat = _residuals(apart, host, hosts)
     slope, spread, height = (
         np.where(flat, level, sloped)
@@ -220,7 +227,7 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
     by: tuple[ClockSource, ...]  # of each host: what its offset is from; "" for nothing
     used: Floats
     half: Floats  # the uncertainty; inf if nothing bounds the offset
-    drift: Floats  # ns per second, 0 where none was found
+    drift: Floats  # ns per second, 0 where none was found or constant offsets suffice
     at_ns: int
     resolution: float  # ns: on one host, earlier and later are not told apart below this
     refused: str  # why times of ranks cannot be compared at all; "" if they can
@@ -253,16 +260,22 @@ def clocks_of(matched: Matched) -> Clocks:
     # The reference is the rank that took part in the most of them, the first of such ranks.
     reference = int(np.argmax(np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1)))
     zero = int(hosts.of_rank[reference]) if len(hosts.of_rank) else 0
-    ends = ends_of(matched, hosts.of_rank, len(hosts.names), zero)
+    ends = ends_of(matched, hosts.of_rank, len(hosts.names), zero, may_drift=False)
     drift = ends.drift
-    if not ends.known.all():
-        drift = np.where(ends.known, drift, _drift(matched, rows, hosts, zero))
     low, high = _interval(matched, rows, hosts, zero, drift, ends.at_ns)
+    constant_offsets_suffice = bool((low <= high).all())
+    if not constant_offsets_suffice:
+        ends = ends_of(matched, hosts.of_rank, len(hosts.names), zero, may_drift=True)
+        drift = np.where(ends.known, ends.drift, _drift(matched, rows, hosts, zero))
+        low, high = _interval(matched, rows, hosts, zero, drift, ends.at_ns)
     offset, half, by, outside = _decided(ends, low, high, zero)
     refused = hosts.contradiction
     if not refused and not (low <= high + 2 * SLACK_NS).all():
-        why = "so some of them are matched wrongly"
-        refused = f"no offsets of clocks explain all collectives, {why}"
+        refused = (
+            "the clocks contradict each other: no offsets of clocks explain all collectives, nor "
+            f"do drifts of up to {MAX_DRIFT_NS_PER_S / 1e3:.0f} us a second, so some of them are "
+            "matched wrongly, or a clock was set meanwhile"
+        )
     return Clocks(
         reference=reference,
         hosts=hosts,
@@ -328,7 +341,8 @@ def _interval(
 
 
 def _drift(matched: Matched, rows: Rows, hosts: HostClocks, zero: int) -> Floats:
-    """The drift of each clock (ns per second) where it exceeds what both ends leave open."""
+    """The drift of each clock (ns per second) where it exceeds what both ends leave open, and is
+    one that clocks have."""
     none = np.zeros(len(hosts.names))
     which = matched.of_row[rows]
     distinct = np.unique(which)
@@ -344,7 +358,8 @@ def _drift(matched: Matched, rows: Rows, hosts: HostClocks, zero: int) -> Floats
         moved = middles[1] - middles[0]
         found = np.abs(moved) > halves[0] + halves[1]
     seconds = max((at[1] - at[0]) / 1e9, 1e-9)
-    return np.where(found & np.isfinite(moved), moved / seconds, 0.0)
+    drift = np.where(found & np.isfinite(moved), moved / seconds, 0.0)
+    return np.where(np.abs(drift) > MAX_DRIFT_NS_PER_S, 0.0, drift)
 
 
 def _spread_of_ends(matched: Matched, host: Rows) -> float:

@@ -16,7 +16,7 @@ from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Int64s
 
-VERSION = 10  # incremented with every change of what a summary holds or means
+VERSION = 11  # incremented with every change of what a summary holds or means
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
 """The classes of an account, in the order of the rows of `accounts` and `before`."""

@@ -31,7 +31,7 @@ from fusetui.trace.read.foreign import is_archive
 from fusetui.trace.read.remote import is_remote, state_of_url
 from fusetui.trace.read.source import open_stored
 
-VERSION = 14
+VERSION = 15
 """Incremented with every change of what a Trace, what is beside it, or this format means."""
 
 ALIGNED = 64  # bytes
