@@ -69,7 +69,7 @@ def test_what_a_recording_cuts_does_not_tell_a_group() -> None:
 
     def group_of_the_last(first_rank: RankSummary) -> str:
         found = with_groups([first_rank, *ranks[1:]])[0]
-        return found.groups[found.collectives.group[3]].description
+        return str(found.groups[found.collectives.group[3]].description)
 
     assert group_of_the_last(cut) != "default"
     assert group_of_the_last(replace(cut, cut=(3,))) == "default"

@@ -284,7 +284,7 @@ def test_without_a_gpu(trace_of: Make, event: Make) -> None:
 def in_backward(*frames: dict[str, Any]) -> list[dict[str, Any]]:
     """Thread 1 launches at 0 and at 98; between these a node of the engine frees memory on thread 2
     for 40 us, and computes for 6 us."""
-    op = {"cat": "cpu_op", "tid": 2}
+    op: dict[str, Any] = {"cat": "cpu_op", "tid": 2}
     return [
         call("aten::forward", 0, 4, cat="cpu_op"),
         call("cudaLaunchKernel", 0, 1, 1),
