@@ -25,7 +25,7 @@ KINDS = (
 )
 HERE = Path(__file__).parent
 sys.path[:] = [*(place for place in sys.path if place != str(HERE)), str(HERE.parents[1])]
-# The root of the project comes last: its folder `trace` would hide a module of Python.
+# The root of the project comes last, so that none of its folders hides a module of Python.
 
 
 def main() -> int:

@@ -181,7 +181,10 @@ def _work(rows: Sequence[Row]) -> DiffLine:
 
 def _kind(kind: RowKind, a_ns: int, b_ns: int) -> str:
     """What changed by a quarter or more is not called the same, even where it may be noise."""
-    return NOISE if kind is RowKind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0 else str(kind)
+    is_large_change = a_ns > 0 and 4 * abs(b_ns - a_ns) >= a_ns
+    if kind is RowKind.SAME and is_large_change:
+        return NOISE
+    return str(kind)
 
 
 def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:

@@ -229,22 +229,15 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     dry = int(np.count_nonzero(each))
     counts = (each > 0) | _saves_later(waits, each)
     calls = _calls(facts, call[begins], each_lost, each)
+    also_waiting = _calls_that_wait(facts, begins[counts], waits.launch_before[counts])
+    unawaited = distinct(np.append(call[begins[counts]], also_waiting))
     yield Claim(
         text=f"The queue runs dry {plural(dry, 'time')} while the CPU "
         f"waits for the GPU in {calls}, and the GPU then waits "
         f"{duration(lost)} for launches. Launching instead of waiting would save up to "
         f"{of_span(facts, at_stake)} of that.",
         at_stake_ns=at_stake,
-        wanted=Unawaited(
-            distinct(
-                np.concatenate(
-                    (
-                        call[begins[counts]],
-                        _calls_that_wait(facts, begins[counts], waits.launch_before[counts]),
-                    )
-                )
-            )
-        ),
+        wanted=Unawaited(unawaited),
         rows=the_most(call[begins], each),
         part_of="cpu-work" if 2 * work > lost else "host-bound",
         why_likely=why_likely(facts),
