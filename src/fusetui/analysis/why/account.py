@@ -55,7 +55,12 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         lent = lent_work(self.trace)
         if not len(lent.rows):
             return self.threads
-        return tuple(msgspec.structs.replace(line, lent=lent) for line in self.threads)
+        return tuple(
+            msgspec.structs.replace(line, lent=lent, alike=line)
+            if line.tracks[lent.track].any()
+            else line
+            for line in self.threads
+        )
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:

@@ -161,6 +161,7 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     tracks: Flags  # which belong to the threads; shape [tracks]
     alone: bool  # there are no other threads
     lent: Lent | None = None  # what others do while one of these waits for them counts as its own
+    alike: Threads | None = None  # the same threads without `lent`, whose work is shared
 
     @cached_property
     def _number(self) -> Int64s:
@@ -183,10 +184,12 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     @memo(len(Host))
     def slices(self, kind: Host) -> Slices:
         """The slices of one kind."""
+        if self.lent is not None and self.alike is not None:
+            own = self.alike.slices(kind)
+            lent = self._lent(self.lent, kind)
+            return together([own, lent]) if len(lent.rows) else own
         rows = self.own(np.flatnonzero(self.kinds == kind))
         found = Slices(rows, *self.bounds(rows))
-        if self.lent is not None:
-            found = together([found, self._lent(self.lent, kind)])
         start, end = found.start, found.end
         longer_later = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
         in_order = not ((start[1:] < start[:-1]) | longer_later).any()
@@ -212,12 +215,25 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def covers(self) -> tuple[Cover, ...]:
         """When each kind counts, in the order of Host; disjoint, without NOTHING."""
+        if self.lent is not None and self.alike is not None:
+            return self._with_lent(self.alike.covers, self.lent)
         notes, frames = (union(*self.slices(k)[1:]) for k in (Host.ANNOTATION, Host.PYTHON))
         calls = self._innermost([self.slices(kind) for kind in CALLS], CALLS)
         called, ops = joined(*calls), self._ops()
         busy = joined(called, ops)
         noted = without(notes, joined(busy, frames))
         return *calls, without(ops, called), without(frames, busy), noted
+
+    def _with_lent(self, own: tuple[Cover, ...], lent: Lent) -> tuple[Cover, ...]:
+        """The covers of these threads with what is lent: that meets no op and no call of theirs."""
+        lent_calls = self._innermost([self._lent(lent, kind) for kind in CALLS], CALLS)
+        lent_called = joined(*lent_calls)
+        lent_ops = without(union(*self._lent(lent, Host.OP)[1:]), lent_called)
+        lent_busy = joined(lent_called, lent_ops)
+        *own_calls, own_ops, own_frames, own_notes = own
+        calls = [joined(*both) for both in zip(own_calls, lent_calls, strict=True)]
+        ops = joined(own_ops, lent_ops)
+        return *calls, ops, without(own_frames, lent_busy), without(own_notes, lent_busy)
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
         """For how long each kind counts in each [begin, end) on the line; shape [Host, stretches].
