@@ -1,9 +1,9 @@
-"""What pyproject.toml cannot say: what depends on the place of the repository, which no file of it
-knows, and the parts that are compiled.
+"""What pyproject.toml cannot say: what depends on the place of the repository, which no
+file of it knows, and the parts that are compiled.
 
-With FUSETUI_URL set, there are the URLs of the project, and the links of the README are absolute.
-What is written in C is left out where there is no compiler, or with FUSETUI_PURE set: then Python
-computes the same.
+With FUSETUI_URL set, there are the URLs of the project, and the links of the README are
+absolute. What is written in C is left out where there is no compiler, or with
+FUSETUI_PURE set: then Python computes the same.
 
 FUSETUI_URL=https://... FUSETUI_PURE=1 python -m build
 """
@@ -18,8 +18,8 @@ LINK = re.compile(r"(!?)\[((?:[^][]|\[[^]]*\])*)\]\((?!https?://|#)([^()\s]+)\)"
 
 
 def absolute(text: str, url: str, tag: str) -> str:
-    """Markdown whose relative links lead into the repository at this tag, and its pictures to their
-    bytes."""
+    """Markdown whose relative links lead into the repository at this tag, and its
+    pictures to their bytes."""
 
     def link(found: re.Match[str]) -> str:
         place = "raw" if found[1] else "blob"
@@ -39,7 +39,8 @@ def urls(url: str, tag: str) -> dict[str, str]:
 
 
 def metadata() -> dict[str, object]:
-    """What depends on the place of the repository. Raises SystemExit for what is no URL."""
+    """What depends on the place of the repository. Raises SystemExit for what is no
+    URL."""
     here = Path(__file__).parent
     init = (here / "src/fusetui/__init__.py").read_text(encoding="utf-8")
     tag = "v" + re.findall(r'^__version__ = "(.+)"$', init, re.MULTILINE)[0]
@@ -49,7 +50,10 @@ def metadata() -> dict[str, object]:
         return {"long_description": readme}
     if not re.fullmatch(r"https://[^\s/]+/\S+", url):
         raise SystemExit(f"FUSETUI_URL is no https:// address of a repository: {url}")
-    return {"long_description": absolute(readme, url, tag), "project_urls": urls(url, tag)}
+    return {
+        "long_description": absolute(readme, url, tag),
+        "project_urls": urls(url, tag),
+    }
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Measures the tables of the documentation again: `make benchmarks`, or some with ONLY="why keys".
+"""Measures the tables of the documentation again: `make benchmarks`, or some with
+ONLY="why keys".
 
-The traces are real ones, in the folder FUSETUI_TRACES. What needs HTA runs if HTA_PYTHON names a
-Python that has it; the GPU tables of docs/experiments.md are those of gpu_session.py. The longest
-ones keep what they measured of each trace in the folder BENCHMARKS_WORK, if there is one, and go on
-there.
+The traces are real ones, in the folder FUSETUI_TRACES. What needs HTA runs if
+HTA_PYTHON names a Python that has it; the GPU tables of docs/experiments.md are those
+of gpu_session.py. The longest ones keep what they measured of each trace in the folder
+BENCHMARKS_WORK, if there is one, and go on there.
 """
 
 from __future__ import annotations
@@ -24,10 +25,22 @@ PAIRS = (
     ("pair_attention_unfused_h100", "pair_attention_fused_mi300"),
 )
 SUMS = (
-    *("a100_train_diff_control v100_train_diff_test", "h100_Qwen1.5-0.5B mi300_Qwen1.5-0.5B"),
-    *("h100_bert-small mi300_bert-small", "b300_deepseek_r1_decode mi300_deepseek_r1_decode"),
-    *("mi300_vllm_decode_graph mi300_sglang_decode_graph", "dlrm_ranks/rank0 dlrm_ranks/rank2"),
-    *("dlrm_ranks/rank1 dlrm_ranks/rank3", "pair_moe_unfused_mi300 pair_moe_fused_h100"),
+    *(
+        "a100_train_diff_control v100_train_diff_test",
+        "h100_Qwen1.5-0.5B mi300_Qwen1.5-0.5B",
+    ),
+    *(
+        "h100_bert-small mi300_bert-small",
+        "b300_deepseek_r1_decode mi300_deepseek_r1_decode",
+    ),
+    *(
+        "mi300_vllm_decode_graph mi300_sglang_decode_graph",
+        "dlrm_ranks/rank0 dlrm_ranks/rank2",
+    ),
+    *(
+        "dlrm_ranks/rank1 dlrm_ranks/rank3",
+        "pair_moe_unfused_mi300 pair_moe_fused_h100",
+    ),
     "pair_attention_unfused_h100 pair_attention_fused_mi300",
 )
 LESSONS = ("mlp-eager", "mlp-compiled", "linear-eager", "linear-compiled")
@@ -62,12 +75,16 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "cores": [at("h100_owlv2")],
         "first_picture": [at("h100_owlv2")],
         "formats": [[str(traces.parent / name) for name in TWINS]],
-        "snapshots": [[*map(str, sorted(traces.parent.glob("snapshots/*.pickle"))), "--put"]],
+        "snapshots": [
+            [*map(str, sorted(traces.parent.glob("snapshots/*.pickle"))), "--put"]
+        ],
         "generate": [[*at("h100_owlv2"), big, "--megabytes", "420"]],
         "presses": [[*at("h100_transformer_step"), "--put"]],
         "screen": [["--put", *at("h100_owlv2"), big]],
         "generate_snapshot": [[str(Path(big).parent / GENERATED)]],
-        "keys": [["--put", *at("h100_owlv2", "mtia_inference"), *snapshots_of(traces, big)]],
+        "keys": [
+            ["--put", *at("h100_owlv2", "mtia_inference"), *snapshots_of(traces, big)]
+        ],
         "trees": [[big, "--write", "docs/benchmarks.md"]],
         "cutting": [[*at("h100_owlv2"), "--into", "docs/benchmarks.md"]],
         "decode": [[str(traces / NAMES["kernel_names"])]],
@@ -98,10 +115,14 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
 
 
 def main() -> int:
-    traces = Path(os.environ.get("FUSETUI_TRACES") or sys.exit("FUSETUI_TRACES names no folder"))
+    traces = Path(
+        os.environ.get("FUSETUI_TRACES") or sys.exit("FUSETUI_TRACES names no folder")
+    )
     wanted, failed = set(sys.argv[1:]), []
     with tempfile.TemporaryDirectory() as folder:
-        known = commands(traces, os.environ.get("HTA_PYTHON"), str(Path(folder) / "big.json"))
+        known = commands(
+            traces, os.environ.get("HTA_PYTHON"), str(Path(folder) / "big.json")
+        )
         if unknown := wanted - {*known}:
             sys.exit(f"no such benchmark here: {', '.join(sorted(unknown))}")
         for name, lines in known.items():
@@ -119,7 +140,10 @@ def main() -> int:
 
 def snapshots_of(traces: Path, big: str) -> list[str]:
     """A real one, and the one that generate_snapshot.py makes."""
-    return [str(traces.parent / "snapshots" / SNAPSHOT), str(Path(big).parent / GENERATED)]
+    return [
+        str(traces.parent / "snapshots" / SNAPSHOT),
+        str(Path(big).parent / GENERATED),
+    ]
 
 
 MADE_FOR = {"generate": {"screen", "trees"}, "generate_snapshot": {"keys"}}

@@ -2,10 +2,11 @@
 
 python -P benchmarks/attaching.py [--pairs 10]
 
-The same small training loop, in a process of its own each time: with the door closed, open without
-anybody behind it, and open with fusetui listening, in turn. Steps per second are those of the
-median step, by the CPU time of the thread that makes them, so that other programs disturb it
-little; what all other threads of the process take beside it, that of libkineto included, is told.
+The same small training loop, in a process of its own each time: with the door closed,
+open without anybody behind it, and open with fusetui listening, in turn. Steps per
+second are those of the median step, by the CPU time of the thread that makes them, so
+that other programs disturb it little; what all other threads of the process take beside
+it, that of libkineto included, is told.
 """
 
 from __future__ import annotations
@@ -56,16 +57,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--pairs", type=int, default=10)
     pairs = parser.parse_args().pairs
-    found: dict[str, list[list[float]]] = {"closed": [], "open, nobody listens": [], LISTENS: []}
+    found: dict[str, list[list[float]]] = {
+        "closed": [],
+        "open, nobody listens": [],
+        LISTENS: [],
+    }
     for _ in range(pairs):
         for name, rates in found.items():
             rates.append(_rates(name))
     closed = found["closed"]
     rows = []
     for name, rates in found.items():
-        changes = sorted(rate[0] / base[0] - 1 for rate, base in zip(rates, closed, strict=True))
+        changes = sorted(
+            rate[0] / base[0] - 1 for rate, base in zip(rates, closed, strict=True)
+        )
         each = f"{changes[0]:+.1%} to {changes[-1]:+.1%}".replace("%", " %")
-        change = "" if rates is closed else f"{signed_percent(median(changes), 1)} ({each})"
+        change = (
+            "" if rates is closed else f"{signed_percent(median(changes), 1)} ({each})"
+        )
         steps, others = (median(rate[i] for rate in rates) for i in (0, 1))
         rows.append(f"| {name} | {steps:,.0f} | {change} | {others:.2f} ms per s |")
     head = "| door | steps per s | change, median of pairs (range) | CPU time of other threads |\n"
@@ -84,7 +93,9 @@ def _rates(name: str) -> list[float]:
             environment |= {OPEN: "1", FOLDER: folder, QUIET: "99"}
         with _listening(folder if name == LISTENS else ""):
             line = [sys.executable, "-P", "-c", LOOP]
-            out = subprocess.run(line, env=environment, check=True, capture_output=True).stdout
+            out = subprocess.run(
+                line, env=environment, check=True, capture_output=True
+            ).stdout
     rates: list[float] = json.loads(out)
     return rates
 

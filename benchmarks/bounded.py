@@ -2,11 +2,12 @@
 
     python -P benchmarks/bounded.py trace.json.gz --megabytes 5400 10000 --gigabytes 8
 
-Makes files of these sizes from a real trace (see generate.py). The processes of each command run in
-a control group that is held to --gigabytes, the pages of files included; making one takes root, on
-Linux. Memory is what belongs to processes alone (RssAnon), at its peak, and for the app also what
-it holds at the end, with the pages of the cache that it looks at. `open` is pressed as in
-presses.py once the whole trace is there; the second time everything comes from the cache.
+Makes files of these sizes from a real trace (see generate.py). The processes of each
+command run in a control group that is held to --gigabytes, the pages of files included;
+making one takes root, on Linux. Memory is what belongs to processes alone (RssAnon), at
+its peak, and for the app also what it holds at the end, with the pages of the cache
+that it looks at. `open` is pressed as in presses.py once the whole trace is there; the
+second time everything comes from the cache.
 """
 
 from __future__ import annotations
@@ -36,18 +37,34 @@ GROUPS = Path("/sys/fs/cgroup")
 COMMAND = [sys.executable, "-P", "-m", "fusetui"]
 PATIENCE = 1200.0  # seconds
 POLL = 0.1  # seconds
-HEAD = ("JSON", "command", "by the clock", "of the processors", "private memory, all processes")
-APP = ("JSON", "slices", "open", "first lanes", "whole trace", *(f"{key}, ms" for key in KEYS))
+HEAD = (
+    "JSON",
+    "command",
+    "by the clock",
+    "of the processors",
+    "private memory, all processes",
+)
+APP = (
+    "JSON",
+    "slices",
+    "open",
+    "first lanes",
+    "whole trace",
+    *(f"{key}, ms" for key in KEYS),
+)
 HELD = ("the app's own", "with pages of the cache", "private memory, all processes")
 
 
 class Group:
-    """A control group, and the most private memory (bytes) that its processes held at one time."""
+    """A control group, and the most private memory (bytes) that its processes held at
+    one time."""
 
     def __init__(self, most: int) -> None:
         """Held to `most` bytes. Raises OSError."""
         is_first = (GROUPS / "memory").is_dir()  # version 1
-        self._folder = (GROUPS / "memory" if is_first else GROUPS) / f"fusetui-{os.getpid()}"
+        self._folder = (
+            GROUPS / "memory" if is_first else GROUPS
+        ) / f"fusetui-{os.getpid()}"
         self._folder.mkdir()
         limit = "memory.limit_in_bytes" if is_first else "memory.max"
         (self._folder / limit).write_text(str(most))
@@ -77,10 +94,13 @@ class Group:
 
 
 def memory(pid: int) -> tuple[int, int]:
-    """What a process holds of its own, and with the pages of files that it looks at (bytes)."""
+    """What a process holds of its own, and with the pages of files that it looks at
+    (bytes)."""
     with suppress(OSError):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        found = {line.partition(":")[0]: line.split()[1] for line in lines if "Rss" in line}
+        found = {
+            line.partition(":")[0]: line.split()[1] for line in lines if "Rss" in line
+        }
         if found:
             own, pages = int(found["RssAnon"]), int(found["RssFile"])
             return own * 1024, (own + pages) * 1024
@@ -91,8 +111,13 @@ def answered(group: Group, command: Sequence[str]) -> list[str]:
     """The clock, the processors and the memory of a command that answers and ends."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with group.watched():
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    clock, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(
+            command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+    clock, after = (
+        time.perf_counter() - start,
+        resource.getrusage(resource.RUSAGE_CHILDREN),
+    )
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return [f"{clock:.1f} s", f"{used:.1f} s", gigabytes(group.private)]
 
@@ -122,7 +147,12 @@ def opened(group: Group, file: Path) -> list[str]:
         finally:
             program.close()
     medians = [f"{ms:.1f}" for ms in times]
-    return [f"{lanes:.1f} s", f"{whole:.1f} s", *medians, *map(gigabytes, (*held, group.private))]
+    return [
+        f"{lanes:.1f} s",
+        f"{whole:.1f} s",
+        *medians,
+        *map(gigabytes, (*held, group.private)),
+    ]
 
 
 def gigabytes(amount: int) -> str:
@@ -135,7 +165,9 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0] if __doc__ else None
+    )
     parser.add_argument("source", type=Path, help="any real trace")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[5400, 10000])
     parser.add_argument("--gigabytes", type=float, default=8)
@@ -156,7 +188,9 @@ def main() -> None:
             for times in ("first time", "from the cache"):
                 apps.append([size, times, *opened(group, file)])
                 print(apps[-1], file=sys.stderr, flush=True)
-            counted = subprocess.check_output([*COMMAND, "summary", "--json", str(file)])
+            counted = subprocess.check_output(
+                [*COMMAND, "summary", "--json", str(file)]
+            )
             slices = f"{json.loads(counted)['slices']:,}"
             apps[-2:] = [[row[0], slices, *row[1:]] for row in apps[-2:]]
     text = f"{machine()}\n\nHeld to {args.gigabytes:g} GB:\n\n{markdown(HEAD, answers)}\n\n"

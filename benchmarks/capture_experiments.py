@@ -1,12 +1,13 @@
-"""Runs the sources' experiments on this machine and writes their tables into docs/experiments.md.
+"""Runs the sources' experiments on this machine and writes their tables into
+docs/experiments.md.
 
     python -P benchmarks/capture_experiments.py [--device cpu|cuda] [--runs FOLDER] [--page FILE]
         [NAME ...]
     python -P benchmarks/capture_experiments.py --device cuda --blank [NAME ...]
 
-Without names it runs all of them, on a CPU in under ten minutes. Each table goes between the two
-markers of its experiment and device; tables of the other device are kept. With `--runs` the run
-folders are kept; their traces are scrubbed.
+Without names it runs all of them, on a CPU in under ten minutes. Each table goes
+between the two markers of its experiment and device; tables of the other device are
+kept. With `--runs` the run folders are kept; their traces are scrubbed.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from fusetui.capture.provenance import find_device, versions
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 THREADS = 1
-"""For a CPU: two threads wait for each other whenever something else runs on one of two cores."""
+"""For a CPU: two threads wait for each other whenever something else runs on one of two
+cores."""
 FORMS = ("loop", "big", "masked", "bmm", "fused")
 
 
@@ -80,7 +82,9 @@ EXPERIMENTS = (
     Experiment("mlp-training", "mlp", backward=True),
     Experiment("partitioned-linear", "partitioned-linear"),
     Experiment("partitioned-linear-training", "partitioned-linear", backward=True),
-    Experiment("paper-batch", "partitioned-linear", variants=FORMS, sweep="paper-batch"),
+    Experiment(
+        "paper-batch", "partitioned-linear", variants=FORMS, sweep="paper-batch"
+    ),
     Experiment("paper-n", "partitioned-linear", variants=FORMS, sweep="paper-n"),
     Experiment("paper-in", "partitioned-linear", variants=FORMS, sweep="paper-in"),
     Experiment("paper-out", "partitioned-linear", variants=FORMS, sweep="paper-out"),
@@ -90,7 +94,8 @@ EXPERIMENTS = (
 
 
 def main() -> None:
-    """Runs the requested experiments one after another; if one fails, the others still run."""
+    """Runs the requested experiments one after another; if one fails, the others still
+    run."""
     options = _options()
     if options.blank:
         for experiment in EXPERIMENTS:
@@ -106,7 +111,9 @@ def main() -> None:
     begin = perf_counter()
     with contextlib.ExitStack() as stack:
         runs = options.runs or Path(stack.enter_context(TemporaryDirectory()))
-        wanted = [e for e in EXPERIMENTS if not options.names or e.name in options.names]
+        wanted = [
+            e for e in EXPERIMENTS if not options.names or e.name in options.names
+        ]
         done = [_run(experiment, kind, runs, options.page) for experiment in wanted]
     print(f"all in {perf_counter() - begin:.0f} s", file=sys.stderr)
     sys.exit(0 if all(done) else 1)
@@ -114,20 +121,29 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs the sources' experiments.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="all of them without a name")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="all of them without a name"
+    )
     parser.add_argument("--device", default="auto", help="auto, cuda or cpu")
-    parser.add_argument("--blank", action="store_true", help="only what the sources measured")
+    parser.add_argument(
+        "--blank", action="store_true", help="only what the sources measured"
+    )
     parser.add_argument("--runs", type=Path, help="a folder that keeps the runs")
-    parser.add_argument("--page", type=Path, default=PAGE, help="docs/experiments.md by default")
+    parser.add_argument(
+        "--page", type=Path, default=PAGE, help="docs/experiments.md by default"
+    )
     options = parser.parse_args()
     known = [experiment.name for experiment in EXPERIMENTS]
     if unknown := set(options.names) - set(known):
-        parser.error(f"unknown {', '.join(sorted(unknown))}: there are {', '.join(known)}")
+        parser.error(
+            f"unknown {', '.join(sorted(unknown))}: there are {', '.join(known)}"
+        )
     return options
 
 
 def _run(experiment: Experiment, kind: str, runs: Path, page: Path) -> bool:
-    """Runs one experiment and puts its output into the page; returns whether it succeeded."""
+    """Runs one experiment and puts its output into the page; returns whether it
+    succeeded."""
     begin = perf_counter()
     try:
         printed = _printed(experiment, kind, runs / experiment.name)
@@ -172,7 +188,9 @@ def _printed(experiment: Experiment, kind: str, folder: Path) -> str:
 
 def _paragraph(command: str, printed: str, kind: str) -> str:
     """The command, what it printed, and with which versions."""
-    used = ", ".join(f"{name} {version}" for name, version in versions().items() if version)
+    used = ", ".join(
+        f"{name} {version}" for name, version in versions().items() if version
+    )
     device = find_device(kind).name
     return f"```\n$ {command}\n\n{printed}\n```\n\n{device}; {used}."
 

@@ -1,10 +1,12 @@
-"""The fused pointwise kernel against Inductor's and against a copy of the same bytes, on a GPU.
+"""The fused pointwise kernel against Inductor's and against a copy of the same bytes,
+on a GPU.
 
     python -P benchmarks/capture_pointwise.py [--out FILE.json]
 
-gelu(gate) * up reads two tensors and writes one: three transfers. A copy of a tensor of 1.5 times
-the size moves the same bytes, which is the lower bound. Inputs are rotated so that together they
-exceed the L2 cache. The benchmark also counts how often the shapes made Triton compile.
+gelu(gate) * up reads two tensors and writes one: three transfers. A copy of a tensor of
+1.5 times the size moves the same bytes, which is the lower bound. Inputs are rotated so
+that together they exceed the L2 cache. The benchmark also counts how often the shapes
+made Triton compile.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def measure(shape: tuple[int, int], cache_bytes: int) -> dict[str, int]:
 
     pair = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(2)]
     elements = 3 * pair[0].numel() // 2
-    copied = [torch.empty(elements, device="cuda", dtype=torch.bfloat16) for _ in range(2)]
+    copied = [
+        torch.empty(elements, device="cuda", dtype=torch.bfloat16) for _ in range(2)
+    ]
     ways: dict[str, tuple[Callable[..., object], list[torch.Tensor]]] = {
         "eager": (reference, pair),
         "inductor": (torch.compile(reference, dynamic=False), pair),
@@ -49,7 +53,9 @@ def measure(shape: tuple[int, int], cache_bytes: int) -> dict[str, int]:
     return {name: _median(*way, cache_bytes) for name, way in ways.items()}
 
 
-def _median(call: Callable[..., object], inputs: list[torch.Tensor], cache_bytes: int) -> int:
+def _median(
+    call: Callable[..., object], inputs: list[torch.Tensor], cache_bytes: int
+) -> int:
     step = forward_step(call, "pointwise", rotation(inputs, cache_bytes, False))
     with torch.no_grad():
         return time_steps(partial(run_step, step), "cuda", SECONDS).step_ns.median
@@ -59,7 +65,9 @@ def compilations() -> int:
     """How often Triton has compiled our forward kernel in this process."""
     from fusetui.kernels.geglu import geglu_forward_kernel_triton
 
-    return len(geglu_forward_kernel_triton.device_caches[torch.cuda.current_device()][0])
+    return len(
+        geglu_forward_kernel_triton.device_caches[torch.cuda.current_device()][0]
+    )
 
 
 def row(result: dict[str, object]) -> list[str]:
@@ -78,14 +86,20 @@ def main() -> None:
     device = find_device("cuda")
     measured = partial(measure, cache_bytes=device.cache_bytes)
     results: list[dict[str, object]] = [
-        {"shape": "x".join(map(str, shape)), **measured(shape), "compilations": compilations()}
+        {
+            "shape": "x".join(map(str, shape)),
+            **measured(shape),
+            "compilations": compilations(),
+        }
         for shape in SHAPES
     ]
     print(f"gelu(gate) * up, bfloat16, on {device.name}\n")
     columns = [Column(title, left=not n) for n, title in enumerate(HEADER)]
     print(table(columns, [row(result) for result in results]))
     if out:
-        out.write_text(json.dumps({"device": device.name, "results": results}, indent=2) + "\n")
+        out.write_text(
+            json.dumps({"device": device.name, "results": results}, indent=2) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""How reading depends on what a trace is like: `fusetui summary --json` beside `orjson.loads`, as
-whole processes, by the clock, by the processors and by memory.
+"""How reading depends on what a trace is like: `fusetui summary --json` beside
+`orjson.loads`, as whole processes, by the clock, by the processors and by memory.
 
     python -P benchmarks/characters.py TRACES --megabytes 100 --hta PYTHON
 
-TRACES is a folder with the real traces that SOURCES names. Each is repeated (see generate.py), some
-are changed for it: metadata after each event, absolute times with more digits than a float holds, a
-thread for each few events. Deep stacks and wide args are made. The two programs run in turn; times
-are the least of --repeat runs. Memory is that of all processes (see reading.py). A .pftrace is
-compared with orjson.loads of the JSON of the same events. `--hta` names a Python that has
-HolisticTraceAnalysis, whose Trace reads the same JSON, once. The tables go into docs/benchmarks.md
-and the README.
+TRACES is a folder with the real traces that SOURCES names. Each is repeated (see
+generate.py), some are changed for it: metadata after each event, absolute times with
+more digits than a float holds, a thread for each few events. Deep stacks and wide args
+are made. The two programs run in turn; times are the least of --repeat runs. Memory is
+that of all processes (see reading.py). A .pftrace is compared with orjson.loads of the
+JSON of the same events. `--hta` names a Python that has HolisticTraceAnalysis, whose
+Trace reads the same JSON, once. The tables go into docs/benchmarks.md and the README.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ SOURCES = {
 TS = re.compile(rb'"ts": ?(\d+)(?:\.\d+)?')
 TID = re.compile(rb'("tid": ?)(\d+)')
 BETWEEN = re.compile(rb"\}\s*,\s*(?=\{\s*\"ph\")")
-LABEL = (
-    b'{"name":"thread_name","ph":"M","ts":0,"pid":1,"tid":%d,"args":{"name":"thread %d (worker)"}}'
-)
+LABEL = b'{"name":"thread_name","ph":"M","ts":0,"pid":1,"tid":%d,"args":{"name":"thread %d (worker)"}}'
 LABELS, THREADS, DEPTH, EPOCH = 22, 4_000, 60, 1_712_195_000_000_000
 
 
@@ -66,7 +64,9 @@ def with_labels(text: bytes) -> bytes:
     numbers = iter(range(1 << 40))
 
     def more(_: re.Match[bytes]) -> bytes:
-        both = (LABEL % (n, n) for n in (next(numbers) % LABELS, next(numbers) * 7 % LABELS))
+        both = (
+            LABEL % (n, n) for n in (next(numbers) % LABELS, next(numbers) * 7 % LABELS)
+        )
         return b"},\n" + b",\n".join(both) + b",\n"
 
     return BETWEEN.sub(more, text)
@@ -74,13 +74,17 @@ def with_labels(text: bytes) -> bytes:
 
 def inexact(text: bytes) -> bytes:
     """Times since 1970, with nanoseconds."""
-    return TS.sub(lambda m: b'"ts": %d.%03d' % (EPOCH + int(m[1]) % 10**12, int(m[1]) % 997), text)
+    return TS.sub(
+        lambda m: b'"ts": %d.%03d' % (EPOCH + int(m[1]) % 10**12, int(m[1]) % 997), text
+    )
 
 
 def many_threads(text: bytes) -> bytes:
     """The events of each thread, in turn, on some of THREADS others."""
     numbers = iter(range(1 << 40))
-    return TID.sub(lambda m: b"%b%d" % (m[1], int(m[2]) + next(numbers) // 4 % THREADS), text)
+    return TID.sub(
+        lambda m: b"%b%d" % (m[1], int(m[2]) + next(numbers) // 4 % THREADS), text
+    )
 
 
 CHANGES: dict[str, Callable[[bytes], bytes]] = {
@@ -138,19 +142,23 @@ def files(character: str, traces: Path, size: int, folder: Path) -> tuple[Path, 
         return path, path
     source = traces / f"{SOURCES[character]}.json.gz"
     change = CHANGES.get(character)
-    copies = generate.generate(source, path, size // 2 if change is with_labels else size)
+    copies = generate.generate(
+        source, path, size // 2 if change is with_labels else size
+    )
     if change:
         path.write_bytes(change(path.read_bytes()))
     if character != ".pftrace":
         return path, path
     other = path.with_suffix(".pftrace")
-    generate_pftrace.generate(source.with_suffix("").with_suffix(".pftrace.gz"), other, copies)
+    generate_pftrace.generate(
+        source.with_suffix("").with_suffix(".pftrace.gz"), other, copies
+    )
     return path, other
 
 
 def used(command: Sequence[str]) -> tuple[float, float, int]:
-    """Seconds of a whole process and its children, by the clock and of the processors; and the most
-    bytes that one of them held."""
+    """Seconds of a whole process and its children, by the clock and of the processors;
+    and the most bytes that one of them held."""
     start = time.perf_counter()
     environment = {**ENVIRONMENT, "FUSETUI_CACHE": "off"}
     nowhere = subprocess.DEVNULL
@@ -159,7 +167,11 @@ def used(command: Sequence[str]) -> tuple[float, float, int]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{command} ended with {process.returncode}")
-    return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+    return (
+        time.perf_counter() - start,
+        usage.ru_utime + usage.ru_stime,
+        usage.ru_maxrss * 1024,
+    )
 
 
 HTA = """
@@ -203,21 +215,37 @@ def row(character: str, json: Path, file: Path, repeat: int) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0] if __doc__ else None
+    )
     parser.add_argument("traces", type=Path, help="the folder of real traces")
     parser.add_argument("--megabytes", type=int, default=100)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis")
-    parser.add_argument("--put", action="store_true", help="write the tables into the pages")
+    parser.add_argument(
+        "--put", action="store_true", help="write the tables into the pages"
+    )
     args = parser.parse_args()
     place = machine()
     rows: Rows = []
     for character in SOURCES:
         with tempfile.TemporaryDirectory() as name:
-            paths = files(character, args.traces, args.megabytes * 1_000_000, Path(name))
-            rows.append([*row(character, *paths, args.repeat), *of_hta(args.hta, paths[0])])
+            paths = files(
+                character, args.traces, args.megabytes * 1_000_000, Path(name)
+            )
+            rows.append(
+                [*row(character, *paths, args.repeat), *of_hta(args.hta, paths[0])]
+            )
             print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
-    head = ["trace", "JSON", "orjson.loads", "fusetui", "of the processors", "fusetui", "memory"]
+    head = [
+        "trace",
+        "JSON",
+        "orjson.loads",
+        "fusetui",
+        "of the processors",
+        "fusetui",
+        "memory",
+    ]
     text = f"{place}\n\n{markdown([*head, 'fusetui', *['HTA'] * bool(args.hta)], rows)}"
     print(text)
     if args.put:

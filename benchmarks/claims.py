@@ -1,10 +1,11 @@
-"""What became of each claim of the sources: writes the first table of docs/experiments.md.
+"""What became of each claim of the sources: writes the first table of
+docs/experiments.md.
 
     python -P benchmarks/claims.py
 
-docs/sources.toml has the claims, and for each the rows of the page's own CPU tables that decide it.
-Nothing is run: after benchmarks/capture_experiments.py has written these tables, this script finds
-the states anew. A test compares them with the page.
+docs/sources.toml has the claims, and for each the rows of the page's own CPU tables
+that decide it. Nothing is run: after benchmarks/capture_experiments.py has written
+these tables, this script finds the states anew. A test compares them with the page.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ WORKS, NOT_REPRODUCED, NEEDS = "works here", "not reproduced", "needs"
 INCONCLUSIVE = "inconclusive"
 DISTURBED = "something else was running"
 TOLERANCE = 1.2
-"""By what factor a figure may differ from the one of the source and still reproduce it."""
+"""By what factor a figure may differ from the one of the source and still reproduce
+it."""
 RIGHT_GUESS = "= "  # how the line of a guess that was right begins
 CELLS = re.compile(r" {2,}")  # between two cells of a table
 FACTOR = re.compile(r"([0-9.]+)(?:x|:|$)")  # 12.5x, or 5: 3 GEMMs, gelu, mul
 
 
 class DecidingRow(msgspec.Struct, frozen=True):
-    """A row of a table on the page, by its beginning; `is_`: what its figure must be."""
+    """A row of a table on the page, by its beginning; `is_`: what its figure must
+    be."""
 
     table: str
     row: str
@@ -60,12 +63,14 @@ class Claims(msgspec.Struct, frozen=True):
 
 def claims() -> tuple[Claim, ...]:
     """Raises msgspec.ValidationError if the file is not as described."""
-    return msgspec.convert(tomllib.loads(FACTS.read_text(encoding="utf-8")), Claims).claim
+    return msgspec.convert(
+        tomllib.loads(FACTS.read_text(encoding="utf-8")), Claims
+    ).claim
 
 
 def state(claim: Claim, page: str) -> str:
-    """The state of a claim according to the CPU tables of the page. Raises ValueError if the page
-    lacks a row, or has no figure in it."""
+    """The state of a claim according to the CPU tables of the page. Raises ValueError
+    if the page lacks a row, or has no figure in it."""
     if not claim.rows:
         return f"{NEEDS} {claim.only_gpu}"
     wrong = [said for row in claim.rows if (said := contradiction(row, page))]
@@ -79,7 +84,8 @@ def state(claim: Claim, page: str) -> str:
 
 
 def contradiction(row: DecidingRow, page: str) -> str:
-    """What the row has instead of what is claimed; "" if it agrees. Raises ValueError."""
+    """What the row has instead of what is claimed; "" if it agrees. Raises
+    ValueError."""
     lines = _table(row.table, page).splitlines()
     if row.row.startswith(RIGHT_GUESS):
         return "" if row.row in lines else f"not {row.row.removeprefix(RIGHT_GUESS)}"
@@ -98,7 +104,8 @@ def contradiction(row: DecidingRow, page: str) -> str:
 
 
 def _disturbed(row: DecidingRow, page: str) -> str:
-    """The speed-up of a row of which a variant was timed while something else was running; ""."""
+    """The speed-up of a row of which a variant was timed while something else was
+    running; ""."""
     fast, _, slow = row.row.partition(" against ")
     if not slow or " of " in fast:  # counts and sizes are no times
         return ""
@@ -122,7 +129,8 @@ def _table(name: str, page: str) -> str:
 
 
 def _columns_of(row: DecidingRow, lines: Sequence[str]) -> Sequence[str]:
-    """The cells of the row whose first cell, or first two, are named. Raises ValueError."""
+    """The cells of the row whose first cell, or first two, are named. Raises
+    ValueError."""
     for line in lines:
         cells = CELLS.split(line)
         is_named = row.row in (cells[0], " ".join(cells[:2]))
@@ -133,7 +141,9 @@ def _columns_of(row: DecidingRow, lines: Sequence[str]) -> Sequence[str]:
 
 def markdown(page: str) -> str:
     """The table of all claims, with the states that the page's own tables give them."""
-    rows = [f"| {one.text} | `{one.command}` | {state(one, page)} |" for one in claims()]
+    rows = [
+        f"| {one.text} | `{one.command}` | {state(one, page)} |" for one in claims()
+    ]
     return "\n".join(["| claim | command | state |", "|---|---|---|", *rows])
 
 

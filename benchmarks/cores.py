@@ -2,11 +2,11 @@
 
     python -P benchmarks/cores.py trace.json.gz --megabytes 50 1000 2000
 
-Makes files of these sizes from a real trace (see generate.py), and answers each on one core and on
-two in turn, --repeat times, without the cache. The serial share s solves t2 = t1 (s + (1 - s) / 2)
-(Amdahl, "Validity of the single processor approach", 1967); start and imports are in it. The share
-is a difference of times, so the least of each is taken: what disturbs only adds. Puts the table
-into docs/benchmarks.md.
+Makes files of these sizes from a real trace (see generate.py), and answers each on one
+core and on two in turn, --repeat times, without the cache. The serial share s solves t2
+= t1 (s + (1 - s) / 2) (Amdahl, "Validity of the single processor approach", 1967);
+start and imports are in it. The share is a difference of times, so the least of each is
+taken: what disturbs only adds. Puts the table into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ from benchmarks.pages import put
 from benchmarks.reading import PAGE, SUMMARY, machine, markdown
 
 MANY = 16
-HEAD = ("JSON", "one core", "two cores", "serial share", f"projected, {MANY} cores", "of one core")
+HEAD = (
+    "JSON",
+    "one core",
+    "two cores",
+    "serial share",
+    f"projected, {MANY} cores",
+    "of one core",
+)
 
 
 def seconds(file: Path, cores: Collection[int]) -> float:
@@ -47,11 +54,20 @@ def row(file: Path, repeat: int) -> list[str]:
     many = one * (serial + (1 - serial) / MANY)
     size = f"{file.stat().st_size / 1e6:.0f} MB"
     times = f"{one / many:.1f} times as fast"
-    return [size, f"{one:.2f} s", f"{two:.2f} s", f"{serial:.2f}", f"{many:.2f} s", times]
+    return [
+        size,
+        f"{one:.2f} s",
+        f"{two:.2f} s",
+        f"{serial:.2f}",
+        f"{many:.2f} s",
+        times,
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0] if __doc__ else None
+    )
     parser.add_argument("source", type=Path, help="any real trace")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 1000, 2000])
     parser.add_argument("--repeat", type=int, default=9)

@@ -1,10 +1,12 @@
-"""How long `fusetui cut` takes on a large trace, beside reading it and writing the part.
+"""How long `fusetui cut` takes on a large trace, beside reading it and writing the
+part.
 
-    python -P benchmarks/cutting.py trace.json.gz --megabytes 1000 --into docs/benchmarks.md
+    python -P benchmarks/cutting.py trace.json.gz --megabytes 1000 --into
+    docs/benchmarks.md
 
-The trace is made of a real one (see generate.py). Each is a process of its own, without the cache:
-`cut`; opening the trace alone; and copying the file that `cut` has written. They take turns, and
-the least time of each counts, of the clock and of all processors.
+The trace is made of a real one (see generate.py). Each is a process of its own, without
+the cache: `cut`; opening the trace alone; and copying the file that `cut` has written.
+They take turns, and the least time of each counts, of the clock and of all processors.
 """
 
 from __future__ import annotations
@@ -30,8 +32,13 @@ ROUNDS = 4
 OPEN = "import sys; from fusetui.trace import open_trace; open_trace(sys.argv[1], cached=False)"
 COPY = "import sys, shutil; shutil.copyfile(*sys.argv[1:])"
 SHORT = 3_000_000  # ns
-PARTS = (("3 ms in the middle", 0.5, 0.0), ("half of it", 0.25, 0.5), ("all of it", 0.0, 1.0))
-"""Where a part begins, and how long it is, as shares of the trace; 0 stands for SHORT."""
+PARTS = (
+    ("3 ms in the middle", 0.5, 0.0),
+    ("half of it", 0.25, 0.5),
+    ("all of it", 0.0, 1.0),
+)
+"""Where a part begins, and how long it is, as shares of the trace; 0 stands for
+SHORT."""
 
 Took = tuple[float, float]  # seconds of the clock, and of all processors
 
@@ -53,7 +60,9 @@ def took(*words: str) -> Took:
     return time.perf_counter() - begin, used.ru_utime + used.ru_stime
 
 
-def measured(trace: str, begin: int, length: int, folder: Path) -> tuple[int, list[Took]]:
+def measured(
+    trace: str, begin: int, length: int, folder: Path
+) -> tuple[int, list[Took]]:
     """The size of the part; and what opening, copying it, and cutting it take."""
     turns: list[tuple[Took, Took, Took]] = []
     for _ in range(ROUNDS):
@@ -64,7 +73,10 @@ def measured(trace: str, begin: int, length: int, folder: Path) -> tuple[int, li
         nbytes = os.path.getsize(out)
         os.remove(out)
         os.remove(copy)
-    least = [tuple(map(min, zip(*column, strict=True))) for column in zip(*turns, strict=True)]
+    least = [
+        tuple(map(min, zip(*column, strict=True)))
+        for column in zip(*turns, strict=True)
+    ]
     return nbytes, [(clock, processors) for clock, processors in least]
 
 

@@ -2,8 +2,8 @@
 
     python -P benchmarks/decode.py names.txt
 
-The file has one name per line, or one JSON object with a `name` per line. Names are varied until
-there are 100,000 distinct ones. The table goes into docs/benchmarks.md.
+The file has one name per line, or one JSON object with a `name` per line. Names are
+varied until there are 100,000 distinct ones. The table goes into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -32,15 +32,22 @@ LAST_NUMBER = re.compile(r"\d+(?=\D*$)")
 
 def names_in(path: Path) -> list[str]:
     lines = path.read_text(encoding="utf-8").splitlines()
-    return [json.loads(line)["name"] if line.startswith("{") else line for line in lines if line]
+    return [
+        json.loads(line)["name"] if line.startswith("{") else line
+        for line in lines
+        if line
+    ]
 
 
 def varied(names: Sequence[str]) -> Iterator[str]:
-    """The names, then the same with other last numbers, endlessly and without repeats."""
+    """The names, then the same with other last numbers, endlessly and without
+    repeats."""
     seen: set[str] = set()
     for turn in count():
         for name in names:
-            other = LAST_NUMBER.sub(lambda m, add=turn: str(int(m[0]) + add), name, count=1)  # type: ignore[misc]
+            other = LAST_NUMBER.sub(
+                lambda m, add=turn: str(int(m[0]) + add), name, count=1
+            )  # type: ignore[misc]
             if other in seen:
                 other = f"{other}_{turn}"
             seen.add(other)

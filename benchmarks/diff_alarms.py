@@ -1,9 +1,10 @@
-"""How often a diff calls equal captures different, and how often it finds a change of 10 %.
+"""How often a diff calls equal captures different, and how often it finds a change of
+10 %.
 
     python -P benchmarks/diff_alarms.py [--pairs 200] [--steps 30] [--into docs/diff.md]
 
-Every pair is recorded in turns, as `fusetui capture --compare` does it. For a change, the steps of
-B do a tenth more of the same work.
+Every pair is recorded in turns, as `fusetui capture --compare` does it. For a change,
+the steps of B do a tenth more of the same work.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def main() -> int:
     torch.manual_seed(0)
     found = {
         "equal": _answers(options.pairs, options.steps, LAYERS),
-        "B does a tenth more": _answers(options.pairs, options.steps, LAYERS + LAYERS // 10),
+        "B does a tenth more": _answers(
+            options.pairs, options.steps, LAYERS + LAYERS // 10
+        ),
     }
     text = _table(found, options)
     sys.stdout.write(text)
@@ -68,7 +71,9 @@ def _answers(pairs: int, steps: int, layers_of_b: int) -> Counter[Answer]:
             with tempfile.TemporaryDirectory() as folder:
                 turns.record(sides, Options(steps=steps), "cpu", Path(folder))
                 paths = [str(Path(folder, f"{side}.json.gz")) for side in sides]
-                found[diff(*(open_trace(p, cached=False) for p in paths)).verdict.answer] += 1
+                found[
+                    diff(*(open_trace(p, cached=False) for p in paths)).verdict.answer
+                ] += 1
     return found
 
 
@@ -76,15 +81,21 @@ def _table(found: dict[str, Counter[Answer]], options: argparse.Namespace) -> st
     head = f"{options.pairs} pairs, {options.steps} steps a side"
     lines = [f"| {head} | {' | '.join(Answer)} |", "|---|" + "---:|" * len(Answer)]
     for name, answers in found.items():
-        lines.append(f"| {name} | {' | '.join(str(answers[answer]) for answer in Answer)} |")
+        lines.append(
+            f"| {name} | {' | '.join(str(answers[answer]) for answer in Answer)} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0] if __doc__ else ""
+    )
     parser.add_argument("--pairs", type=int, default=200)
     parser.add_argument("--steps", type=int, default=ROUNDS)
-    parser.add_argument("--into", metavar="FILE", help="a page with a place for the table")
+    parser.add_argument(
+        "--into", metavar="FILE", help="a page with a place for the table"
+    )
     return parser.parse_args()
 
 

@@ -1,13 +1,15 @@
-"""Plants changes into how traces launch their work, and says what the diff finds, as a Markdown
-table.
+"""Plants changes into how traces launch their work, and says what the diff finds, as a
+Markdown table.
 
-    python -P benchmarks/diff_launches.py a.json.gz b.json.gz [--work FOLDER] [--into docs/diff.md]
+    python -P benchmarks/diff_launches.py a.json.gz b.json.gz [--work FOLDER] [--into
+    docs/diff.md]
 
-The work stays as it is, so that no row of work is right: a step as a CUDA graph, ops under other
-names, streams that take turns. `tests/analysis/diff/rewrites.py` has the changes, and two of work
-that are easily told twice.
+The work stays as it is, so that no row of work is right: a step as a CUDA graph, ops
+under other names, streams that take turns. `tests/analysis/diff/rewrites.py` has the
+changes, and two of work that are easily told twice.
 
-With --work, the answers of each trace are kept in a folder, and a run that was stopped goes on.
+With --work, the answers of each trace are kept in a folder, and a run that was stopped
+goes on.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def main() -> int:
     sys.stdout.write(text)
     if options.into:
         put(Path(options.into), "launches", text, __file__)
-    return 0 if all(answer.right for found in results.values() for answer in found) else 1
+    return (
+        0 if all(answer.right for found in results.values() for answer in found) else 1
+    )
 
 
 def _answers_of(path: Path, options: argparse.Namespace) -> Results:
@@ -84,13 +88,21 @@ def table(results: Results) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("traces", nargs="+", metavar="TRACE")
-    parser.add_argument("--work", metavar="FOLDER", help="keeps what is measured; goes on there")
-    parser.add_argument(
-        "--kept-only", action="store_true", help="the table of what --work keeps; measures nothing"
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0] if __doc__ else ""
     )
-    parser.add_argument("--into", metavar="FILE", help="a page with a place for the table")
+    parser.add_argument("traces", nargs="+", metavar="TRACE")
+    parser.add_argument(
+        "--work", metavar="FOLDER", help="keeps what is measured; goes on there"
+    )
+    parser.add_argument(
+        "--kept-only",
+        action="store_true",
+        help="the table of what --work keeps; measures nothing",
+    )
+    parser.add_argument(
+        "--into", metavar="FILE", help="a page with a place for the table"
+    )
     return parser.parse_args()
 
 

@@ -1,14 +1,16 @@
-"""How many rows a diff calls faster or slower where nothing changed, and how many where it did.
+"""How many rows a diff calls faster or slower where nothing changed, and how many where
+it did.
 
     python -P benchmarks/diff_noise.py TRACE... [--ways 20] [--into docs/diff.md]
 
-Of each trace, steps that do the same work are dealt out to two sides at random, so that whatever
-differs is noise: half of them to each side, or, for more steps than were recorded, drawn with
-replacement. Then one piece in twenty on the second side is made longer, by the factors named; told
-are those of at least 20 us, since a clock of whole microseconds tells less of shorter ones.
-"Middle halves" is the rule without an interval: the medians differ by more than the floor, and the
-middle halves of the samples do not overlap; what it tells of the planted changes is in parentheses.
-Changes below the floor are never told.
+Of each trace, steps that do the same work are dealt out to two sides at random, so that
+whatever differs is noise: half of them to each side, or, for more steps than were
+recorded, drawn with replacement. Then one piece in twenty on the second side is made
+longer, by the factors named; told are those of at least 20 us, since a clock of whole
+microseconds tells less of shorter ones. "Middle halves" is the rule without an
+interval: the medians differ by more than the floor, and the middle halves of the
+samples do not overlap; what it tells of the planted changes is in parentheses. Changes
+below the floor are never told.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ def main() -> int:
         found = items(work_of(open_trace(str(path)), path.name), Vocabulary())
         steps = len(found.samples)
         if steps < 4:
-            sys.stderr.write(f"{path.name}: {steps} steps do the same work, which is too few\n")
+            sys.stderr.write(
+                f"{path.name}: {steps} steps do the same work, which is too few\n"
+            )
             continue
         name = path.name.partition(".")[0]
         for count in sorted({2, steps // 2, *DRAWN}):
@@ -81,7 +85,9 @@ def _row(name: str, samples: Int64s, count: int, ways: int) -> str:
     how = f"{count}" if 2 * count <= len(samples) else f"{count}, drawn"
     cells = [name, how, f"{samples.shape[1]:,}"]
     rules = by_middle_halves, by_interval
-    cells += [_percent(np.mean([told(a, b).mean() for a, b in dealt])) for told in rules]
+    cells += [
+        _percent(np.mean([told(a, b).mean() for a, b in dealt])) for told in rules
+    ]
     for factor in FACTORS:
         before, now = (_percent(_power(told, dealt, factor)) for told in rules)
         cells.append(f"{now} ({before})")
@@ -114,10 +120,14 @@ def _power(told: Told, dealt: list[tuple[Int64s, Int64s]], factor: float) -> flo
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0] if __doc__ else ""
+    )
     parser.add_argument("traces", nargs="+", metavar="TRACE")
     parser.add_argument("--ways", type=int, default=20)
-    parser.add_argument("--into", metavar="FILE", help="a page with a place for the table")
+    parser.add_argument(
+        "--into", metavar="FILE", help="a page with a place for the table"
+    )
     return parser.parse_args()
 
 

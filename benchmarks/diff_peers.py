@@ -1,11 +1,13 @@
 """The diff of two traces by fusetui and by HTA, side by side, as a Markdown table.
 
-    python -P benchmarks/diff_peers.py a.json.gz b.json.gz --hta PYTHON [--into docs/diff.md]
+    python -P benchmarks/diff_peers.py a.json.gz b.json.gz --hta PYTHON [--into
+    docs/diff.md]
 
-Each tool runs three times in its own process; time and memory are those of the whole process, from
-its start to its answer. `--hta` names a Python that has HolisticTraceAnalysis. The contents of the
-files are counted here with the standard library alone. TraceLens is not run: its column reports
-what its documentation and source say.
+Each tool runs three times in its own process; time and memory are those of the whole
+process, from its start to its answer. `--hta` names a Python that has
+HolisticTraceAnalysis. The contents of the files are counted here with the standard
+library alone. TraceLens is not run: its column reports what its documentation and
+source say.
 """
 
 from __future__ import annotations
@@ -99,7 +101,9 @@ def once(command: Sequence[str]) -> Run:
         out.seek(0)
         errors.seek(0)
         said = answer_of(out.read(), errors.read())
-    return Run(said, seconds, usage.ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3))
+    return Run(
+        said, seconds, usage.ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
+    )
 
 
 def answer_of(out: bytes, errors: bytes) -> dict[str, Any]:
@@ -113,7 +117,8 @@ def answer_of(out: bytes, errors: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class InFile:
-    """GPU events launched by the calls in each step, or of the whole file if there are no steps."""
+    """GPU events launched by the calls in each step, or of the whole file if there are
+    no steps."""
 
     counts: list[int]
     ns: list[int]
@@ -130,14 +135,18 @@ def in_file(path: Path) -> InFile:
         found = [event for event in slices if event.get("cat") in GPU]
         return InFile([len(found)], [sum(map(duration, found))])
     per_step = [launched_in(slices, step) for step in steps]
-    return InFile([len(found) for found in per_step], [sum(map(duration, f)) for f in per_step])
+    return InFile(
+        [len(found) for found in per_step], [sum(map(duration, f)) for f in per_step]
+    )
 
 
 def is_step(event: dict[str, Any]) -> bool:
     return str(event.get("name")).startswith("ProfilerStep")
 
 
-def launched_in(slices: list[dict[str, Any]], step: dict[str, Any]) -> list[dict[str, Any]]:
+def launched_in(
+    slices: list[dict[str, Any]], step: dict[str, Any]
+) -> list[dict[str, Any]]:
     begin, end = step["ts"], step["ts"] + step["dur"]
     calls = (e for e in slices if e.get("cat") in CALLS and begin <= e["ts"] < end)
     numbers = {call["args"].get("correlation") for call in calls} - {None, 0}
@@ -190,8 +199,12 @@ def figures(run: Run | None, of: Callable[[dict[str, Any]], Figures]) -> Figures
 
 def of_fusetui(said: dict[str, Any]) -> Figures:
     a, b = said["sides"]["a"], said["sides"]["b"]
-    kinds = Counter((row["op"].startswith("CPU: "), row["kind"]) for row in said["rows"])
-    sums = {name: microseconds(ns, signed=True) for name, ns in said["accounting"].items()}
+    kinds = Counter(
+        (row["op"].startswith("CPU: "), row["kind"]) for row in said["rows"]
+    )
+    sums = {
+        name: microseconds(ns, signed=True) for name, ns in said["accounting"].items()
+    }
     return {
         EVENTS: f"{a['items']:,} -> {b['items']:,}{'' if a['gpu'] or b['gpu'] else ' CPU ops'}",
         TIME: f"{microseconds(a['work_ns'])} -> {microseconds(b['work_ns'])}",
@@ -244,7 +257,9 @@ def any_column(said: dict[str, Any], word: str) -> str:
 
 def spread(values: Sequence[int], unit: int = 1) -> str:
     """`5`, or `5 to 7` if steps differ."""
-    shown = [f"{v:,}" if unit == 1 else microseconds(v) for v in (min(values), max(values))]
+    shown = [
+        f"{v:,}" if unit == 1 else microseconds(v) for v in (min(values), max(values))
+    ]
     return " to ".join(dict.fromkeys(shown))
 
 
@@ -253,11 +268,17 @@ def main() -> None:
     parser.add_argument("a", type=Path)
     parser.add_argument("b", type=Path)
     parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis")
-    parser.add_argument("--into", type=Path, help="a Markdown file to put the table into")
+    parser.add_argument(
+        "--into", type=Path, help="a Markdown file to put the table into"
+    )
     args = parser.parse_args()
     paths = [str(args.a), str(args.b)]
     ours = measured([sys.executable, "-P", "-m", "fusetui", "diff", *paths, "--json"])
-    hta = measured([args.hta, "-P", "-c", HTA, *map(os.path.abspath, paths)]) if args.hta else None
+    hta = (
+        measured([args.hta, "-P", "-c", HTA, *map(os.path.abspath, paths)])
+        if args.hta
+        else None
+    )
     found = "\n".join(table(in_file(args.a), in_file(args.b), ours, hta))
     print(found)
     if args.into:

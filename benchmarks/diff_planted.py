@@ -1,13 +1,14 @@
 """Plants changes into traces and says what the diff finds, as a Markdown table.
 
-    python -P benchmarks/diff_planted.py a.json.gz b.json.gz [--targets 2] [--work FOLDER]
-                                         [--into docs/diff.md]
+    python -P benchmarks/diff_planted.py a.json.gz b.json.gz [--targets 2] [--work
+                                         FOLDER] [--into docs/diff.md]
 
-Each change is planted alone: into one step, into all steps, and into all steps at the kernel that
-lies deepest in the program. Right is a diff that has the row of this change with its figure, and no
-other row. `tests/analysis/diff/plants.py` has the changes.
+Each change is planted alone: into one step, into all steps, and into all steps at the
+kernel that lies deepest in the program. Right is a diff that has the row of this change
+with its figure, and no other row. `tests/analysis/diff/plants.py` has the changes.
 
-With --work, the answers of each trace are kept in a folder, and a run that was stopped goes on.
+With --work, the answers of each trace are kept in a folder, and a run that was stopped
+goes on.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def main() -> int:
     sys.stdout.write(text)
     if options.into:
         put(Path(options.into), "planted", text, __file__)
-    return 0 if all(answer.right for found in results.values() for answer in found) else 1
+    return (
+        0 if all(answer.right for found in results.values() for answer in found) else 1
+    )
 
 
 def _answers_of(path: Path, options: argparse.Namespace) -> Results:
@@ -94,7 +97,8 @@ def _try(path: Path, into: Path, targets: int, results: Results) -> None:
 
 
 def _try_run(subject: Subject, into: Path, results: Results) -> None:
-    """Of a run that is put into the trace: its first kernel, one in the middle, and the last."""
+    """Of a run that is put into the trace: its first kernel, one in the middle, and the
+    last."""
     events, with_it = with_run(subject), into.with_name("run.json")
     if events is None:
         return
@@ -106,7 +110,9 @@ def _try_run(subject: Subject, into: Path, results: Results) -> None:
             answer = judge(longer, planted, into)
             results[ONE_OF_RUN, PLACES[1]].append(answer)
             if not answer.right:
-                sys.stderr.write(f"{subject.path.name}: {ONE_OF_RUN}, {nth}: {answer.said}\n")
+                sys.stderr.write(
+                    f"{subject.path.name}: {ONE_OF_RUN}, {nth}: {answer.said}\n"
+                )
 
 
 def _try_conversion(subject: Subject, into: Path, results: Results) -> None:
@@ -149,14 +155,24 @@ def table(results: Results) -> str:
 
 
 def _options(words: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("traces", nargs="+", metavar="TRACE")
-    parser.add_argument("--targets", type=int, default=1, help="kernels tried for each change")
-    parser.add_argument("--work", metavar="FOLDER", help="keeps what is measured; goes on there")
-    parser.add_argument(
-        "--kept-only", action="store_true", help="the table of what --work keeps; measures nothing"
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0] if __doc__ else ""
     )
-    parser.add_argument("--into", metavar="FILE", help="a page with a place for the table")
+    parser.add_argument("traces", nargs="+", metavar="TRACE")
+    parser.add_argument(
+        "--targets", type=int, default=1, help="kernels tried for each change"
+    )
+    parser.add_argument(
+        "--work", metavar="FOLDER", help="keeps what is measured; goes on there"
+    )
+    parser.add_argument(
+        "--kept-only",
+        action="store_true",
+        help="the table of what --work keeps; measures nothing",
+    )
+    parser.add_argument(
+        "--into", metavar="FILE", help="a page with a place for the table"
+    )
     return parser.parse_args(words)
 
 

@@ -1,12 +1,14 @@
 """What HTA says of the changes that diff_planted.py plants, beside what fusetui says.
 
-    python -P benchmarks/diff_planted_hta.py a.json.gz ... --hta PYTHON [--into docs/diff.md]
+    python -P benchmarks/diff_planted_hta.py a.json.gz ... --hta PYTHON [--into
+    docs/diff.md]
 
-`--hta` names a Python that has HolisticTraceAnalysis. Each change is planted alone into all steps.
-HTA compares the first step of both by the names of GPU events: it tells a change where a count
-differs or the time differs by a microsecond or more, which is what it rounds to. It is right where
-it names all events that were changed and no other. Idle time, an order or a number is no name, so
-there it is right if it is silent, and silent of idle time is a miss.
+`--hta` names a Python that has HolisticTraceAnalysis. Each change is planted alone into
+all steps. HTA compares the first step of both by the names of GPU events: it tells a
+change where a count differs or the time differs by a microsecond or more, which is what
+it rounds to. It is right where it names all events that were changed and no other. Idle
+time, an order or a number is no name, so there it is right if it is silent, and silent
+of idle time is a miss.
 """
 
 from __future__ import annotations
@@ -112,7 +114,13 @@ def _judged(said: dict[str, Any], wanted: set[str], idle: bool) -> str:
         return "silent" if wanted or idle else "right"
     if idle:
         return "other names"
-    return "right" if told == wanted else "with others" if wanted <= told else "other names"
+    return (
+        "right"
+        if told == wanted
+        else "with others"
+        if wanted <= told
+        else "other names"
+    )
 
 
 def _names(events: list[Event]) -> Counter[str]:
@@ -120,11 +128,17 @@ def _names(events: list[Event]) -> Counter[str]:
 
 
 def _on_gpu(event: Event) -> bool:
-    return event.get("ph") == "X" and event.get("cat") in GPU and "annot" not in str(event["cat"])
+    return (
+        event.get("ph") == "X"
+        and event.get("cat") in GPU
+        and "annot" not in str(event["cat"])
+    )
 
 
 def _changed(before: Counter[str], after: Counter[str]) -> set[str]:
-    return {name for name in before.keys() | after.keys() if before[name] != after[name]}
+    return {
+        name for name in before.keys() | after.keys() if before[name] != after[name]
+    }
 
 
 def _slower(subject: Subject, events: list[Event]) -> str:
@@ -138,12 +152,21 @@ def _slower(subject: Subject, events: list[Event]) -> str:
 
 
 def _table(found: dict[str, Counter[str]]) -> str:
-    lines = ["| planted in all steps | fusetui | HTA: right | HTA: else |", "|---|---:|---:|---|"]
+    lines = [
+        "| planted in all steps | fusetui | HTA: right | HTA: else |",
+        "|---|---:|---:|---|",
+    ]
     for name, counts in found.items():
         tried = counts["tried"]
         others = [
             f"{kind} {counts[kind]}"
-            for kind in ("silent", "with others", "other names", "no GPU events", "stopped")
+            for kind in (
+                "silent",
+                "with others",
+                "other names",
+                "no GPU events",
+                "stopped",
+            )
             if counts[kind]
         ]
         cells = [f"{counts['fusetui']} of {tried}", f"{counts['right']} of {tried}"]
@@ -152,10 +175,16 @@ def _table(found: dict[str, Counter[str]]) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0] if __doc__ else ""
+    )
     parser.add_argument("traces", nargs="+", metavar="TRACE")
-    parser.add_argument("--hta", required=True, help="a Python that has HolisticTraceAnalysis")
-    parser.add_argument("--into", metavar="FILE", help="a page with a place for the table")
+    parser.add_argument(
+        "--hta", required=True, help="a Python that has HolisticTraceAnalysis"
+    )
+    parser.add_argument(
+        "--into", metavar="FILE", help="a page with a place for the table"
+    )
     return parser.parse_args()
 
 

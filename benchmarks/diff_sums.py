@@ -1,10 +1,12 @@
 """How far the sum of a diff closes, pair by pair, as a Markdown table.
 
-    python -P benchmarks/diff_sums.py a.json.gz b.json.gz [c.json.gz d.json.gz ...] [--into FILE]
+    python -P benchmarks/diff_sums.py a.json.gz b.json.gz [c.json.gz d.json.gz ...]
+    [--into FILE]
 
-Not explained should be at most 1 % of the change plus 1 % of the step. "By op" is the share of all
-changes of rows that is in rows of one op or of the same kernel on both sides; "by group" has also
-rows of as many products of one layout. The rest is in rows of a sort of work in one place.
+Not explained should be at most 1 % of the change plus 1 % of the step. "By op" is the
+share of all changes of rows that is in rows of one op or of the same kernel on both
+sides; "by group" has also rows of as many products of one layout. The rest is in rows
+of a sort of work in one place.
 """
 
 from __future__ import annotations
@@ -91,7 +93,10 @@ def _is_layout(row: Row) -> bool:
 
 def _is_met(found: Diff) -> bool:
     step = max(found.step.a_ns or 0, found.step.b_ns or 0)
-    return 100 * abs(found.accounting.not_explained_ns) <= abs(found.accounting.step_ns) + step
+    return (
+        100 * abs(found.accounting.not_explained_ns)
+        <= abs(found.accounting.step_ns) + step
+    )
 
 
 def _signed(ns: int) -> str:
@@ -99,9 +104,13 @@ def _signed(ns: int) -> str:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0] if __doc__ else ""
+    )
     parser.add_argument("traces", nargs="+", metavar="TRACE", help="two for each pair")
-    parser.add_argument("--into", metavar="FILE", help="a page with a place for the table")
+    parser.add_argument(
+        "--into", metavar="FILE", help="a page with a place for the table"
+    )
     return parser.parse_args()
 
 

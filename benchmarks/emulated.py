@@ -6,7 +6,9 @@ import re
 from codecs import getincrementaldecoder
 
 MOVE = re.compile(r"\x1b\[(\d+);(\d+)H")
-CONTROL = re.compile(r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
+CONTROL = re.compile(
+    r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b."
+)
 
 
 class Screen:

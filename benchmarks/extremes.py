@@ -1,11 +1,12 @@
-"""Makes traces that are extreme in one respect, and measures what questions about them cost.
+"""Makes traces that are extreme in one respect, and measures what questions about them
+cost.
 
-    python -P benchmarks/extremes.py make devices 10000 devices.json
-    python -P benchmarks/extremes.py measure kernels 1000000 --commands summary gaps why
-    python -P benchmarks/extremes.py grow devices threads --count 5000 --commands gaps why
+    python -P benchmarks/extremes.py make devices 10000 devices.json python -P
+    benchmarks/extremes.py measure kernels 1000000 --commands summary gaps why python -P
+    benchmarks/extremes.py grow devices threads --count 5000 --commands gaps why
 
-`measure` prints the peak of the resident memory and the processor time of each command, `grow`
-how much more processor time twice the count takes: 2 is linear, 4 quadratic.
+`measure` prints the peak of the resident memory and the processor time of each command,
+`grow` how much more processor time twice the count takes: 2 is linear, 4 quadratic.
 """
 
 from __future__ import annotations
@@ -26,9 +27,19 @@ Event = dict[str, Any]
 LEVELS = 1_000  # of `depth`: how deep the ops of one thread nest
 
 
-def slice_of(cat: str, name: str, ts: float, dur: float, tid: int, **args: Any) -> Event:
+def slice_of(
+    cat: str, name: str, ts: float, dur: float, tid: int, **args: Any
+) -> Event:
     pid = args.pop("pid", 1)
-    event = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
+    event = {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+        "ts": ts,
+        "dur": dur,
+    }
     return {**event, "args": args} if args else event
 
 
@@ -37,8 +48,15 @@ def launched(n: int, device: int = 0, stream: int = 7, **where: Any) -> Iterator
     at, tid, pid = 10 * n, where.get("tid", 1), where.get("pid", 1)
     number = where.get("correlation", n + 1)
     yield slice_of("cpu_op", where.get("op", "aten::add"), at, 4, tid, pid=pid)
-    yield slice_of("cuda_runtime", "cudaLaunchKernel", at + 1, 2, tid, pid=pid, correlation=number)
-    args = {"device": device, "stream": stream, "correlation": number, **where.get("args", {})}
+    yield slice_of(
+        "cuda_runtime", "cudaLaunchKernel", at + 1, 2, tid, pid=pid, correlation=number
+    )
+    args = {
+        "device": device,
+        "stream": stream,
+        "correlation": number,
+        **where.get("args", {}),
+    }
     name = where.get("kernel", "add_kernel")
     yield slice_of("kernel", name, at + 5, 3, stream, pid=device, **args)
 
@@ -50,12 +68,15 @@ def kernels(count: int) -> Iterator[Event]:
 
 
 def kernels_named(names: int) -> Callable[[int], Iterator[Event]]:
-    """Kernels without launches, a gap after each, that share so many names of 25 characters."""
+    """Kernels without launches, a gap after each, that share so many names of 25
+    characters."""
 
     def events(count: int) -> Iterator[Event]:
         for n in range(count):
             name = f"kernel_of_its_own_{n % names:07}"
-            yield slice_of("kernel", name, n * 0.002, 0.001, 7, pid=0, device=0, stream=7)
+            yield slice_of(
+                "kernel", name, n * 0.002, 0.001, 7, pid=0, device=0, stream=7
+            )
 
     return events
 
@@ -148,9 +169,18 @@ def make(kind: str, count: int, target: Path) -> int:
 
 
 def cost(command: str, trace: Path) -> tuple[int, float]:
-    """The peak of the resident memory (bytes, of the largest process) and the processor time (s) of
-    one command, which is the only child of this process."""
-    program = [sys.executable, "-P", "-m", "fusetui", command, str(trace), "--json", "--no-cache"]
+    """The peak of the resident memory (bytes, of the largest process) and the processor
+    time (s) of one command, which is the only child of this process."""
+    program = [
+        sys.executable,
+        "-P",
+        "-m",
+        "fusetui",
+        command,
+        str(trace),
+        "--json",
+        "--no-cache",
+    ]
     with Path(os.devnull).open("w") as nothing:
         subprocess.run(program, stdout=nothing, check=True)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -160,7 +190,9 @@ def cost(command: str, trace: Path) -> tuple[int, float]:
 def measured(command: str, trace: Path) -> tuple[int, float]:
     """The same, by a process of its own."""
     again = [sys.executable, "-P", __file__, "cost", command, str(trace)]
-    said = subprocess.run(again, capture_output=True, text=True, check=True).stdout.split()
+    said = subprocess.run(
+        again, capture_output=True, text=True, check=True
+    ).stdout.split()
     return int(said[0]), float(said[1])
 
 

@@ -2,9 +2,10 @@
 
     python -P benchmarks/first_picture.py trace.json.gz --megabytes 50 500 2000
 
-Makes files of these sizes from a real trace (see generate.py), opens each in its own terminal
-without the cache, and waits for words that distinguish one picture from the next; then once more
-with it. Prints a table and puts it into docs/benchmarks.md. Times are the median of --repeat runs.
+Makes files of these sizes from a real trace (see generate.py), opens each in its own
+terminal without the cache, and waits for words that distinguish one picture from the
+next; then once more with it. Prints a table and puts it into docs/benchmarks.md. Times
+are the median of --repeat runs.
 """
 
 from __future__ import annotations
@@ -45,7 +46,14 @@ WHOLE = b" slices "
 PART = b" were read"
 ESCAPE = b"\x1b"
 
-HEAD = ("file", "the bar", "first lanes", "the whole trace", "Esc, with lanes", "q, while reading")
+HEAD = (
+    "file",
+    "the bar",
+    "first lanes",
+    "the whole trace",
+    "Esc, with lanes",
+    "q, while reading",
+)
 KEPT = "the whole trace, from the cache"
 
 
@@ -105,7 +113,8 @@ def opening(file: Path, cache: str = "off") -> tuple[float, float, float]:
 
 
 def stopping(file: Path) -> float | None:
-    """Seconds from Escape, pressed when there are lanes, to the words that say what was read."""
+    """Seconds from Escape, pressed when there are lanes, to the words that say what was
+    read."""
     with Terminal([*COMMAND, str(file)]) as terminal:
         terminal.wait_for(LANES)
         pressed = terminal.press(ESCAPE)
@@ -127,27 +136,42 @@ def kept(file: Path) -> float:
     cache = str(file.with_suffix(".cache"))
     summary = [*COMMAND[:-1], "summary", str(file)]
     subprocess.run(
-        summary, env={**os.environ, "FUSETUI_CACHE": cache}, stdout=subprocess.DEVNULL, check=True
+        summary,
+        env={**os.environ, "FUSETUI_CACHE": cache},
+        stdout=subprocess.DEVNULL,
+        check=True,
     )
     with Terminal([*COMMAND, str(file)], cache) as terminal:
         return terminal.wait_for(WHOLE)
 
 
 def row(file: Path, repeat: int) -> list[str]:
-    times = [list(column) for column in zip(*(opening(file) for _ in range(repeat)), strict=True)]
+    times = [
+        list(column)
+        for column in zip(*(opening(file) for _ in range(repeat)), strict=True)
+    ]
     has_parts = statistics.median(times[2]) - statistics.median(times[1]) > 0.2
-    times.append([t for _ in range(repeat) if has_parts and (t := stopping(file)) is not None])
+    times.append(
+        [t for _ in range(repeat) if has_parts and (t := stopping(file)) is not None]
+    )
     times.append([leaving(file) for _ in range(repeat)])
     times.append([kept(file) for _ in range(repeat)])
-    shown = [f"{statistics.median(column):.2f} s" if column else "-" for column in times]
-    return [f"{file.stat().st_size / 1e6:.0f} MB{' .gz' * (file.suffix == '.gz')}", *shown]
+    shown = [
+        f"{statistics.median(column):.2f} s" if column else "-" for column in times
+    ]
+    return [
+        f"{file.stat().st_size / 1e6:.0f} MB{' .gz' * (file.suffix == '.gz')}",
+        *shown,
+    ]
 
 
 def made(source: Path, folder: Path, megabytes: int) -> Path:
     target = folder / f"{megabytes}.json"
     script = str(ROOT / "benchmarks" / "generate.py")
     command = [sys.executable, "-P", script, str(source), str(target)]
-    subprocess.run([*command, "--megabytes", str(megabytes)], check=True, stdout=sys.stderr)
+    subprocess.run(
+        [*command, "--megabytes", str(megabytes)], check=True, stdout=sys.stderr
+    )
     return target
 
 
@@ -157,7 +181,9 @@ def markdown(rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0] if __doc__ else None
+    )
     parser.add_argument("source", type=Path, help="any real trace")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 500, 2000])
     parser.add_argument("--repeat", type=int, default=3)

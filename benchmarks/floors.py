@@ -1,10 +1,12 @@
-"""What an answer costs beside what a process must do at least: start, import, touch each byte.
+"""What an answer costs beside what a process must do at least: start, import, touch
+each byte.
 
     python -P benchmarks/floors.py trace.json.gz --megabytes 50 1000
 
-Makes files of these sizes from a real trace (see generate.py), runs all programs in turn --repeat
-times, and puts the medians into docs/benchmarks.md. `scanner` is the compiled part alone, on one
-core (src/fusetui/trace/read/scan.c); without the cache, unless a line says that there is one.
+Makes files of these sizes from a real trace (see generate.py), runs all programs in
+turn --repeat times, and puts the medians into docs/benchmarks.md. `scanner` is the
+compiled part alone, on one core (src/fusetui/trace/read/scan.c); without the cache,
+unless a line says that there is one.
 """
 
 from __future__ import annotations
@@ -49,7 +51,11 @@ def programs(file: str, cache: str) -> dict[str, list[str]]:
         "start Python": [*PYTHON, "pass"],
         "and import numpy, orjson and msgspec": [*PYTHON, IMPORTS],
         "and read the file": [*PYTHON, IMPORTS + READ.format("pass"), file],
-        "and look at each byte once": [*PYTHON, IMPORTS + READ.format("part.count(34)"), file],
+        "and look at each byte once": [
+            *PYTHON,
+            IMPORTS + READ.format("part.count(34)"),
+            file,
+        ],
         "and scan it": [*PYTHON, IMPORTS + SCANNED, file],
         "orjson.loads": [*PYTHON, LOADS, file],
         "fusetui summary": [*SUMMARY, *fresh],
@@ -66,14 +72,24 @@ def column(file: Path, cache: Path, repeat: int) -> list[str]:
     commands = programs(str(file), str(cache))
     for name in list(commands)[-3:]:
         used(commands[name])  # so that there is a cache
-    rounds = [{name: used(line)[:2] for name, line in commands.items()} for _ in range(repeat)]
-    middle = {n: [*map(statistics.median, zip(*(r[n] for r in rounds)))] for n in commands}  # noqa: B905
+    rounds = [
+        {name: used(line)[:2] for name, line in commands.items()} for _ in range(repeat)
+    ]
+    middle = {
+        n: [*map(statistics.median, zip(*(r[n] for r in rounds)))]  # noqa: B905
+        for n in commands
+    }
     loads = middle["orjson.loads"][0]
-    return [f"{clock:.2f} s ({clock / loads:.2f}), {cpu:.2f} s" for clock, cpu in middle.values()]
+    return [
+        f"{clock:.2f} s ({clock / loads:.2f}), {cpu:.2f} s"
+        for clock, cpu in middle.values()
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0] if __doc__ else None
+    )
     parser.add_argument("trace", type=Path)
     parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 1000])
     parser.add_argument("--repeat", type=int, default=7)
@@ -81,11 +97,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     place, heads, columns = machine(), [], []
     with tempfile.TemporaryDirectory() as name:
         for megabytes in args.megabytes:
-            file, cache = Path(name, f"{megabytes}.json"), Path(name, f"cache{megabytes}")
+            file, cache = (
+                Path(name, f"{megabytes}.json"),
+                Path(name, f"cache{megabytes}"),
+            )
             generate.generate(args.trace, file, megabytes * 1_000_000)
             heads.append(f"{file.stat().st_size / 1e6:.0f} MB")
             columns.append(column(file, cache, args.repeat))
-            kept = sum(each.stat().st_size for each in cache.rglob("*") if each.is_file())
+            kept = sum(
+                each.stat().st_size for each in cache.rglob("*") if each.is_file()
+            )
             columns[-1].append(f"{kept / file.stat().st_size:.1%} of the file")
             os.remove(file)
     names = [*programs("", ""), "size of the cache"]

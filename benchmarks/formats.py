@@ -1,11 +1,14 @@
-"""How fast other formats are read, compared with the JSON of the same events in the same run.
+"""How fast other formats are read, compared with the JSON of the same events in the
+same run.
 
-    python -P benchmarks/formats.py a100_nccl_ddp_full h100_2gpu_1s.sqlite --megabytes 50
+    python -P benchmarks/formats.py a100_nccl_ddp_full h100_2gpu_1s.sqlite --megabytes
+    50
 
-A name stands for NAME.json.gz and NAME.pftrace.gz, which are repeated as often as makes so many MB
-of JSON (see generate.py and generate_pftrace.py), or for an export of Nsight Systems, which is
-repeated (see generate_nsys.py) and converted. They are opened in turn, without the cache, each time
-by a new process. The table has medians; it goes into docs/benchmarks.md.
+A name stands for NAME.json.gz and NAME.pftrace.gz, which are repeated as often as makes
+so many MB of JSON (see generate.py and generate_pftrace.py), or for an export of Nsight
+Systems, which is repeated (see generate_nsys.py) and converted. They are opened in
+turn, without the cache, each time by a new process. The table has medians; it goes into
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ print(wall, sum(one.ru_utime + one.ru_stime for one in used), len(trace))
 def opened(path: Path) -> tuple[float, float, int]:
     """Seconds, seconds of processors (with the start of Python), and slices."""
     command = [sys.executable, "-P", "-c", OPEN, str(path)]
-    wall, used, slices = subprocess.run(command, capture_output=True, text=True).stdout.split()
+    wall, used, slices = subprocess.run(
+        command, capture_output=True, text=True
+    ).stdout.split()
     return float(wall), float(used), int(slices)
 
 
@@ -71,7 +76,11 @@ def row(name: str, megabytes: int, folder: Path) -> str:
     times = [f"{median(t for t, _, _ in found[path]):.2f} s" for path in (json, other)]
     work = [f"{median(t for _, t, _ in found[path]):.2f} s" for path in (json, other)]
     cells = [
-        *(Path(name).name, f"{pairs[0][0][2]:,}", *(f"{size:.0f} MB" for size in sizes)),
+        *(
+            Path(name).name,
+            f"{pairs[0][0][2]:,}",
+            *(f"{size:.0f} MB" for size in sizes),
+        ),
         *(*times, f"{wall:.2f}", *work, f"{used:.2f}"),
     ]
     return f"| {' | '.join(cells)} |"
@@ -87,7 +96,11 @@ def main() -> None:
         "| repeated | slices | JSON | other | JSON opens in | other in | share "
         "| processors, JSON | other | share |"
     )
-    lines = [f"Python {platform.python_version()}, load before the run {load}.", "", head]
+    lines = [
+        f"Python {platform.python_version()}, load before the run {load}.",
+        "",
+        head,
+    ]
     lines.append("| --- " * 10 + "|")
     with tempfile.TemporaryDirectory() as folder:
         lines += [row(name, args.megabytes, Path(folder)) for name in args.names]

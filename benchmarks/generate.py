@@ -1,9 +1,10 @@
-"""Makes a trace of any size from a real one by repeating its events later, with new ids.
+"""Makes a trace of any size from a real one by repeating its events later, with new
+ids.
 
     python -P benchmarks/generate.py trace.json.gz big.json --megabytes 1000
 
-The text of the events is kept as the profiler wrote it, digit for digit, except for the integer
-part of the microseconds of each start, and for the ids.
+The text of the events is kept as the profiler wrote it, digit for digit, except for the
+integer part of the microseconds of each start, and for the ids.
 """
 
 from __future__ import annotations
@@ -54,7 +55,12 @@ def _template(events: bytes) -> tuple[list[bytes], list[int], list[int]]:
     literals.append(events[at:])
     times = [n for n, key in zip(numbers, keys, strict=True) if key == b"ts"]
     span = max(times) - min(times) + PLENTY
-    ids = max((n for n, key in zip(numbers, keys, strict=True) if key != b"ts"), default=0) + 1
+    ids = (
+        max(
+            (n for n, key in zip(numbers, keys, strict=True) if key != b"ts"), default=0
+        )
+        + 1
+    )
     return literals, numbers, [span if key == b"ts" else ids for key in keys]
 
 

@@ -23,18 +23,28 @@ def generate(export: Path, out: Path, rows: int) -> int:
     out.chmod(0o600)
     with closing(sqlite3.connect(out)) as db:
         names = [
-            name for (name,) in db.execute("select name from sqlite_master where type = 'table'")
+            name
+            for (name,) in db.execute(
+                "select name from sqlite_master where type = 'table'"
+            )
         ]
         tables = {name: _columns(db, name) for name in names if name.startswith(EVENTS)}
         count = sum(_one(db, f'select count(*) from "{name}"') for name in tables)
-        span = max(_one(db, f'select max("end") from "{name}"') for name in _with(tables, "end"))
+        span = max(
+            _one(db, f'select max("end") from "{name}"')
+            for name in _with(tables, "end")
+        )
         ids = _with(tables, "correlationId")
-        step = 1 + max(_one(db, f'select max(correlationId) from "{name}"') for name in ids)
+        step = 1 + max(
+            _one(db, f'select max(correlationId) from "{name}"') for name in ids
+        )
         copies = max(1, round(rows / count))
         for name, columns in tables.items():
             shift = dict.fromkeys(TIMES, span) | {"correlationId": step}
             chosen = ", ".join(
-                f'"{one}" + {shift[one]} * copies.number_of_copy' if one in shift else f'"{one}"'
+                f'"{one}" + {shift[one]} * copies.number_of_copy'
+                if one in shift
+                else f'"{one}"'
                 for one in columns
             )
             if copies > 1:

@@ -1,9 +1,10 @@
-"""Makes a .pftrace of any size from a real one by repeating its events later, with new ids.
+"""Makes a .pftrace of any size from a real one by repeating its events later, with new
+ids.
 
     python -P benchmarks/generate_pftrace.py trace.pftrace.gz big.pftrace --copies 7
 
-The counterpart of generate.py, for the protobuf that torch's monitor of CUPTI writes; with as many
-copies of its JSON twin as generate.py made, both hold the same events.
+The counterpart of generate.py, for the protobuf that torch's monitor of CUPTI writes;
+with as many copies of its JSON twin as generate.py made, both hold the same events.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ Field = tuple[int, int, int, bytes]
 def generate(source: Path, target: Path, copies: int) -> None:
     document = open_source(str(source)).document
     packets = [part for _, _, _, part in fields(document[:])]
-    events = [found for found in map(fields_of, packets) if COPIED & {f[0] for f in found}]
+    events = [
+        found for found in map(fields_of, packets) if COPIED & {f[0] for f in found}
+    ]
     times = [value for event in events for number, _, value, _ in event if number == 8]
     span = max(times) - min(times) + GAP
     ids = 1 + max(value for event in events for value in _ids(event))
@@ -44,7 +47,11 @@ def fields(data: bytes) -> Iterator[Field]:
         if tag & 7 == VARINT:
             value, at = one_varint(data, at)
         else:
-            size, at = one_varint(data, at) if tag & 7 == BYTES else ({1: 8, 5: 4}[tag & 7], at)
+            size, at = (
+                one_varint(data, at)
+                if tag & 7 == BYTES
+                else ({1: 8, 5: 4}[tag & 7], at)
+            )
             part, at = data[at : at + size], at + size
         yield tag >> 3, tag & 7, value, part
 
@@ -101,7 +108,9 @@ def _event(of: int, each: Field, ids: int) -> bytes:
         key, *rest = fields(part)
         if rest and key[3] in IDS:
             n, k, v, p = rest[0]
-            new = (n, k, v + ids, p) if k == VARINT else (n, k, v, b"%d" % (int(p) + ids))
+            new = (
+                (n, k, v + ids, p) if k == VARINT else (n, k, v, b"%d" % (int(p) + ids))
+            )
             part = field(*key) + field(*new)
     return field(number, kind, value, part)
 

@@ -1,6 +1,6 @@
-"""Makes a memory snapshot of any size, with the objects that torch makes: a list of frames for each
-allocation, which its block and the events of its segment share, one for each free, which all of
-its events share, and texts that are not shared.
+"""Makes a memory snapshot of any size, with the objects that torch makes: a list of
+frames for each allocation, which its block and the events of its segment share, one for
+each free, which all of its events share, and texts that are not shared.
 
     python -P benchmarks/generate_snapshot.py big.pickle --megabytes 100 --protocol 4
 """
@@ -27,14 +27,21 @@ class Allocator:
         self.random = random.Random(depth)
         self.depth, self.copied = depth, copied
         frames = [_frame(number) for number in range(max(SITES, depth))]
-        self.sites = [self.random.sample(frames, depth) for _ in range(SITES if depth else 0)]
+        self.sites = [
+            self.random.sample(frames, depth) for _ in range(SITES if depth else 0)
+        ]
         self.events: list[Entry] = []
         self.live: list[tuple[int, int, list[Entry] | None]] = []
-        self.addresses = [0x7F0000000000 + number * (1 << 26) for number in range(4 * A_SITE)]
+        self.addresses = [
+            0x7F0000000000 + number * (1 << 26) for number in range(4 * A_SITE)
+        ]
 
     def step(self) -> None:
         """One allocation; one free, where enough lives."""
-        address, size = self.addresses.pop(0), self.random.choice((4, 512, 70_000, 25_165_824))
+        address, size = (
+            self.addresses.pop(0),
+            self.random.choice((4, 512, 70_000, 25_165_824)),
+        )
         frames = self._stack()
         self._event("segment_alloc", address, max(size, PAGE), frames)
         self._event("alloc", address, size, frames)
@@ -57,7 +64,9 @@ class Allocator:
     def _stack(self) -> list[Entry] | None:
         return list(self.random.choice(self.sites)) if self.depth else None
 
-    def _event(self, action: str, address: int, size: int, frames: list[Entry] | None) -> None:
+    def _event(
+        self, action: str, address: int, size: int, frames: list[Entry] | None
+    ) -> None:
         entry = {"action": action, "addr": address, "size": size, "stream": 0}
         entry["time_us"] = START_US + 7 * len(self.events)
         entry["compile_context"], entry["user_metadata"] = "".join(("N/", "A")), ""
@@ -82,12 +91,20 @@ def _segment(address: int, size: int, frames: list[Entry] | None) -> Entry:
     block: Entry = {"address": address, "size": total, "requested_size": size}
     block |= {"state": "active_allocated", "frames": frames or []}
     place = {"device": 0, "address": address, "total_size": total} | used
-    kind = {"stream": 0, "segment_type": "large", "segment_pool_id": (0, 0), "is_expandable": False}
+    kind = {
+        "stream": 0,
+        "segment_type": "large",
+        "segment_pool_id": (0, 0),
+        "is_expandable": False,
+    }
     return place | kind | {"blocks": [block], "frames": frames or []}
 
 
-def generate(target: Path, megabytes: int, protocol: int, depth: int, copied: bool = False) -> int:
-    """Returns how many events it wrote; `copied`: every event has a list of frames of its own."""
+def generate(
+    target: Path, megabytes: int, protocol: int, depth: int, copied: bool = False
+) -> int:
+    """Returns how many events it wrote; `copied`: every event has a list of frames of
+    its own."""
     tried = Allocator(depth, copied)
     for _ in range(2_000):
         tried.step()
@@ -108,7 +125,10 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=40, help="frames of a stack")
     parser.add_argument("--copied", action="store_true")
     args = parser.parse_args()
-    print(generate(args.target, args.megabytes, args.protocol, args.depth, args.copied), "events")
+    print(
+        generate(args.target, args.megabytes, args.protocol, args.depth, args.copied),
+        "events",
+    )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""A real job of several processes on this machine, one of which is late at a known place.
+"""A real job of several processes on this machine, one of which is late at a known
+place.
 
-    python -P benchmarks/gloo_job.py OUT [--ranks 4] [--late 2] [--delay-ms 50] [--steps 6]
+    python -P benchmarks/gloo_job.py OUT [--ranks 4] [--late 2] [--delay-ms 50] [--steps
+    6]
 
 Every rank trains a small model with gradients averaged by gloo, on the CPU, and writes
-OUT/rankN.json. The late rank sleeps in `load_batch` of every step: `fusetui ranks OUT` must name
-the rank and the place.
+OUT/rankN.json. The late rank sleeps in `load_batch` of every step: `fusetui ranks OUT`
+must name the rank and the place.
 """
 
 from __future__ import annotations
@@ -31,7 +33,14 @@ def main() -> None:
 
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    given = (asked.ranks, free_port(), asked.out, asked.late, asked.delay_ms / 1e3, asked.steps)
+    given = (
+        asked.ranks,
+        free_port(),
+        asked.out,
+        asked.late,
+        asked.delay_ms / 1e3,
+        asked.steps,
+    )
     import torch.multiprocessing as processes  # once: the ranks are forked
 
     processes.start_processes(one_rank, given, nprocs=asked.ranks, start_method="fork")
@@ -55,7 +64,9 @@ def one_rank(
     torch.set_num_threads(1)
     where = f"tcp://127.0.0.1:{port}"
     distributed.init_process_group("gloo", where, rank=rank, world_size=ranks)
-    model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, WIDTH))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(WIDTH, WIDTH), torch.nn.Linear(WIDTH, WIDTH)
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     plan = schedule(wait=0, warmup=2, active=steps, repeat=1)
     activities = [ProfilerActivity.CPU]

@@ -2,9 +2,9 @@
 
 python -P benchmarks/gpu_parts.py samples|snapshots|attach FOLDER [--device cuda|cpu]
 
-`samples` captures the MLP with CUDA graphs, and with stacks and memory. `snapshots` has a loop run
-out of GPU memory and reads the snapshots of it. `attach` records a training loop while it runs, by
-the clock and by optimizer steps; every trace must hold kernels.
+`samples` captures the MLP with CUDA graphs, and with stacks and memory. `snapshots` has
+a loop run out of GPU memory and reads the snapshots of it. `attach` records a training
+loop while it runs, by the clock and by optimizer steps; every trace must hold kernels.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ def snapshots(out: Path, device: str) -> int:
         try:
             with profile(out / "loop", device=device, memory=True) as session:
                 for _ in range(12):
-                    kept.append(torch.empty(free_bytes // 10, dtype=torch.uint8, device=device))
+                    kept.append(
+                        torch.empty(free_bytes // 10, dtype=torch.uint8, device=device)
+                    )
                     session.step()
         except torch.OutOfMemoryError:
             print("ran out, as it should")
@@ -72,14 +74,24 @@ def snapshots(out: Path, device: str) -> int:
 
 
 def attach(out: Path, device: str) -> int:
-    """Records the loop once for each way to ask for it; 1 if a trace is missing or empty."""
+    """Records the loop once for each way to ask for it; 1 if a trace is missing or
+    empty."""
     return max([_recorded(name, out / name, device) for name in TRIES])
 
 
 def _recorded(name: str, folder: Path, device: str) -> int:
     """Runs the loop for one try; 0 if there is a trace and every trace has kernels."""
     program = [sys.executable, "-c", LOOP, device, str(TRY_SECONDS)]
-    line = [*FUSETUI, "run", *TRIES[name], "--no-open", "--out", str(folder), "--", *program]
+    line = [
+        *FUSETUI,
+        "run",
+        *TRIES[name],
+        "--no-open",
+        "--out",
+        str(folder),
+        "--",
+        *program,
+    ]
     try:
         code = subprocess.run(line, timeout=TRY_SECONDS + START_SECONDS).returncode
     except subprocess.TimeoutExpired:

@@ -2,29 +2,33 @@
 
     python -P benchmarks/gpu_session.py FOLDER [--archive FILE.tar.gz]
 
-Runs the GPU part of the tests, the experiments of docs/experiments.md at their full shapes, the
-pointwise kernel against a copy, two more captures (with CUDA graphs, with stacks and memory), a
-loop that runs out of memory, with the snapshots of it, what the kernels were predicted to take
-beside what they took, and two programs that are recorded while they run.
+Runs the GPU part of the tests, the experiments of docs/experiments.md at their full
+shapes, the pointwise kernel against a copy, two more captures (with CUDA graphs, with
+stacks and memory), a loop that runs out of memory, with the snapshots of it, what the
+kernels were predicted to take beside what they took, and two programs that are recorded
+while they run.
 
-A part that fails or takes too long is ended with all its processes, and the others still run; the
-most important come first. After every part the results are packed into the archive: what cannot
-come back otherwise is in that one file of less than 16 MiB, which FOLDER/left-out.txt completes.
-The run folders, whose traces are scrubbed and may become samples, logs and session.json are in
-FOLDER, the tables in docs/experiments.md and in FOLDER. Exit code 1 if any part failed.
+A part that fails or takes too long is ended with all its processes, and the others
+still run; the most important come first. After every part the results are packed into
+the archive: what cannot come back otherwise is in that one file of less than 16 MiB,
+which FOLDER/left-out.txt completes. The run folders, whose traces are scrubbed and may
+become samples, logs and session.json are in FOLDER, the tables in docs/experiments.md
+and in FOLDER. Exit code 1 if any part failed.
 
-fusetui need not be installed, but what it imports must be. For a machine without a network, `make
-wheels` downloads that elsewhere, and there
+fusetui need not be installed, but what it imports must be. For a machine without a
+network, `make wheels` downloads that elsewhere, and there
 
-    python -m pip install --no-index --find-links build/wheels -r build/wheels/requirements.txt
+    python -m pip install --no-index --find-links build/wheels -r
+    build/wheels/requirements.txt
 
 installs it beside the torch and triton that the machine has.
 
     python -P benchmarks/gpu_session.py FOLDER --device cpu --budget 120 \\
         --plant workloads=hang --plant attach=hang --plant pointwise=fail
 
-rehearses it without a GPU: every limit shrinks with the budget, and what a part would do is
-replaced where something is planted. The tables of docs/experiments.md stay as they are.
+rehearses it without a GPU: every limit shrinks with the budget, and what a part would
+do is replaced where something is planted. The tables of docs/experiments.md stay as
+they are.
 """
 
 from __future__ import annotations
@@ -55,7 +59,8 @@ SHORTEST_PART_SECONDS = 1
 ARCHIVE_BYTES = 16 * 2**20
 """The archive is smaller than this."""
 HEADER_BYTES = 1024
-"""An upper bound of what a member of the archive needs beside its content, compressed."""
+"""An upper bound of what a member of the archive needs beside its content,
+compressed."""
 FIRST_TO_PACK = ("session.json", "experiments.md", "pointwise.json", "left-out.txt")
 COMPRESSED = (".gz", ".zst", ".zip")
 
@@ -84,19 +89,34 @@ class Piece:
 
 
 def parts(out: Path, device: str = "cuda", page: Path = PAGE) -> list[Piece]:
-    """The parts to run, most important first; their limits and the packing fit into the budget."""
+    """The parts to run, most important first; their limits and the packing fit into the
+    budget."""
     runs = str(out / "runs")
 
     def experiments(*names: str) -> list[str]:
         script = [*PYTHON, "benchmarks/capture_experiments.py"]
-        return [*script, "--device", device, "--runs", runs, "--page", str(page), *names]
+        return [
+            *script,
+            "--device",
+            device,
+            "--runs",
+            runs,
+            "--page",
+            str(page),
+            *names,
+        ]
 
     def of_parts(name: str, into: str) -> list[str]:
         return [*PYTHON, "benchmarks/gpu_parts.py", name, into, "--device", device]
 
     on_gpu = ["tests/kernels/test_gpu.py", "tests/capture/test_gpu.py"]
     tests = [*PYTHON, "-m", "pytest", "-q", "-p", "no:cacheprovider", *on_gpu]
-    pointwise = [*PYTHON, "benchmarks/capture_pointwise.py", "--out", str(out / "pointwise.json")]
+    pointwise = [
+        *PYTHON,
+        "benchmarks/capture_pointwise.py",
+        "--out",
+        str(out / "pointwise.json"),
+    ]
     predictions = [*PYTHON, "benchmarks/predictions.py"]
     predictions += ["--runs", runs] if device == "cuda" else []
     one_by_one = ("matmul-add", "linear", "mlp", "mlp-training", "split-stack")
@@ -127,7 +147,9 @@ def run(part: Piece, out: Path, seconds_left: float) -> dict[str, object]:
     with (out / "logs" / f"{part.name}.txt").open("w") as log:
         code = _exit_code(part.command, limit, log.fileno())
     seconds = perf_counter() - begin
-    print(f"{'done' if code == 0 else f'failed ({code})'} in {seconds:.0f} s", flush=True)
+    print(
+        f"{'done' if code == 0 else f'failed ({code})'} in {seconds:.0f} s", flush=True
+    )
     return {"name": part.name, "code": code, "seconds": round(seconds, 1)}
 
 
@@ -155,7 +177,8 @@ def _exit_code(command: Sequence[str], limit: float, log: int) -> int | str:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kills what is left of a process, of its group, and of the processes that they started."""
+    """Kills what is left of a process, of its group, and of the processes that they
+    started."""
     started = descendants(process.pid)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -166,12 +189,16 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes that a process started, and those that they started; none without /proc."""
+    """The processes that a process started, and those that they started; none without
+    /proc."""
     children: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            # The name before the parenthesis may hold anything; state and parent follow it.
-            parent = int(status.read_text(errors="replace").rpartition(")")[2].split()[1])
+            # The name before the parenthesis may hold anything; state and parent follow
+            # it.
+            parent = int(
+                status.read_text(errors="replace").rpartition(")")[2].split()[1]
+            )
             children.setdefault(parent, []).append(int(status.parent.name))
     found: list[int] = []
     waiting = [pid]
@@ -183,8 +210,8 @@ def descendants(pid: int) -> list[int]:
 
 
 def pack(out: Path, archive: Path) -> None:
-    """Packs the results: what is small first, and as many of the others as fit. FOLDER/left-out.txt
-    names those that do not."""
+    """Packs the results: what is small first, and as many of the others as fit.
+    FOLDER/left-out.txt names those that do not."""
     chosen: list[Path] = []
     left_out: list[str] = []
     bytes_left = ARCHIVE_BYTES - 2 * HEADER_BYTES
@@ -196,7 +223,9 @@ def pack(out: Path, archive: Path) -> None:
         else:
             left_out.append(f"{path.relative_to(out)}: {path.stat().st_size:,} bytes")
     text = "\n".join(left_out) or "nothing"
-    (out / "left-out.txt").write_text(f"Left out of the archive: {text}\n"[:HEADER_BYTES])
+    (out / "left-out.txt").write_text(
+        f"Left out of the archive: {text}\n"[:HEADER_BYTES]
+    )
     archive.parent.mkdir(parents=True, exist_ok=True)
     part = archive.with_name(f".{archive.name}.part")
     with tarfile.open(part, "w:gz", compresslevel=6) as tar:
@@ -206,7 +235,8 @@ def pack(out: Path, archive: Path) -> None:
 
 
 def _results(out: Path) -> Iterator[Path]:
-    """The files of the session, without links and without runs that were not completed."""
+    """The files of the session, without links and without runs that were not
+    completed."""
     for folder, names, files in os.walk(out):
         names[:] = [name for name in names if not name.endswith(".part")]
         for name in files:
@@ -216,7 +246,8 @@ def _results(out: Path) -> Iterator[Path]:
 
 
 def _rank(path: Path, out: Path) -> tuple[int, int, str]:
-    """What is packed first: how it went, the logs and figures of the runs, then small traces."""
+    """What is packed first: how it went, the logs and figures of the runs, then small
+    traces."""
     size = path.stat().st_size
     if path.parent == out and path.name in FIRST_TO_PACK:
         return 0, FIRST_TO_PACK.index(path.name), path.name
@@ -225,9 +256,11 @@ def _rank(path: Path, out: Path) -> tuple[int, int, str]:
 
 
 def _packed_bytes(path: Path, bytes_left: int) -> int:
-    """An upper bound of what a file needs in the archive; its size where it surely does not fit."""
+    """An upper bound of what a file needs in the archive; its size where it surely does
+    not fit."""
     size = path.stat().st_size
-    incompressible = size + size // 1000  # the blocks of deflate that are stored as they are
+    # the blocks of deflate that are stored as they are
+    incompressible = size + size // 1000
     if path.suffix in COMPRESSED or size > 100 * bytes_left:
         return incompressible
     packer = zlib.compressobj(6)
@@ -251,7 +284,8 @@ def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
 def session(
     made: Sequence[Piece], out: Path, archive: Path, budget: float, page: Path
 ) -> list[dict[str, object]]:
-    """Runs the parts within the budget in seconds; after each, the archive has what there is."""
+    """Runs the parts within the budget in seconds; after each, the archive has what
+    there is."""
     begin = perf_counter()
     results: list[dict[str, object]] = []
     for part in made:
@@ -265,8 +299,8 @@ def session(
 
 
 def planted(made: Sequence[Piece], plants: Sequence[str]) -> list[Piece]:
-    """The parts, with others in the place of those that `NAME=hang` or `NAME=fail` names. Raises
-    ValueError for another text."""
+    """The parts, with others in the place of those that `NAME=hang` or `NAME=fail`
+    names. Raises ValueError for another text."""
     found = {part.name: part for part in made}
     for plant in plants:
         name, _, kind = plant.partition("=")
@@ -283,8 +317,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--archive", type=Path, help="FOLDER.tar.gz by default")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
-    parser.add_argument("--budget", type=float, default=BUDGET_SECONDS, metavar="SECONDS")
-    parser.add_argument("--plant", action="append", default=[], metavar="PART=hang|fail")
+    parser.add_argument(
+        "--budget", type=float, default=BUDGET_SECONDS, metavar="SECONDS"
+    )
+    parser.add_argument(
+        "--plant", action="append", default=[], metavar="PART=hang|fail"
+    )
     options = parser.parse_args()
     out = options.folder.resolve()
     archive = (options.archive or out.with_name(f"{out.name}.tar.gz")).resolve()

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.job_maker import Collective, Exchange, Job, Kernel, Op, Played, Slice, played
+from benchmarks.job_maker import (
+    Collective,
+    Exchange,
+    Job,
+    Kernel,
+    Op,
+    Played,
+    Slice,
+    played,
+)
 from benchmarks.job_programs import Fault, Shape, programs
 from benchmarks.job_traces import FIRST_STEP, Clock, Recording, write
 
@@ -58,9 +67,9 @@ FSDP = Shape(sharded=True)
 
 
 class Case(NamedTuple):
-    """`expect`: rank (the culprit is named), ranks (both culprits are), nobody, stage (its ranks),
-    flips (nobody, and the total), outside (the culprit is not given). `second`: the fault of
-    another rank. `apart`: us between the clocks of the hosts."""
+    """`expect`: rank (the culprit is named), ranks (both culprits are), nobody, stage
+    (its ranks), flips (nobody, and the total), outside (the culprit is not given).
+    `second`: the fault of another rank. `apart`: us between the clocks of the hosts."""
 
     family: str
     name: str
@@ -100,7 +109,8 @@ CASES = (
     Case("two late ranks, same steps", "pair-drift", DRIFTING, "ranks",
          LOADING._replace(amount=6000.0), apart=1000, drift=50e-6,
          second=LOADING._replace(amount=5000.0)),
-    # Nobody is late in most steps, so the total is to be reported, as of ranks that flip.
+    # Nobody is late in most steps, so the total is to be reported, as of ranks that
+    # flip.
     Case("two late ranks, other steps", "turns-loading", LONG, "flips",
          LOADING._replace(steps=EVEN_STEPS), second=LOADING._replace(steps=ODD_STEPS)),
     Case("two late ranks, other steps", "turns-gc", LONG, "flips",
@@ -209,9 +219,9 @@ CASES = (
 class Culprit(NamedTuple):
     """One of several ranks that are late. Times in ns per step, by the true clock.
 
-    `planted` is its own delay. `charged` is what of it others wait for this rank, if what both
-    make them wait is shared as docs/ranks.md defines it. `ordinary` is how long a step would take
-    without the fault of this rank alone.
+    `planted` is its own delay. `charged` is what of it others wait for this rank, if
+    what both make them wait is shared as docs/ranks.md defines it. `ordinary` is how
+    long a step would take without the fault of this rank alone.
     """
 
     rank: int
@@ -226,15 +236,16 @@ class Culprit(NamedTuple):
 class Truth(NamedTuple):
     """What was planted. Times in ns per step, by the true clock.
 
-    `planted` is the own delay of a culprit: of a pause by how much it makes the job longer, since
-    how much of it the work that was queued hides depends on the other ranks. `waited` is by how
-    much longer the others (their mean) stand still in collectives than without it: less, as their
-    own noise makes them wait as well.
-    `noise` is how long the others wait without it. `longer` is by how much each step is longer.
-    `step` and `ordinary` are how long a step takes, and would without the fault. `culprits` are
-    the ranks that have it. `waits` is by rank how long it stands still in collectives for one that
-    has not arrived, at least and at most (with transfers that lateness has pushed there where
-    gradients are overlapped); `bubble` the share of a step in sends and receives.
+    `planted` is the own delay of a culprit: of a pause by how much it makes the job
+    longer, since how much of it the work that was queued hides depends on the other
+    ranks. `waited` is by how much longer the others (their mean) stand still in
+    collectives than without it: less, as their own noise makes them wait as well.
+    `noise` is how long the others wait without it. `longer` is by how much each step is
+    longer. `step` and `ordinary` are how long a step takes, and would without the
+    fault. `culprits` are the ranks that have it. `waits` is by rank how long it stands
+    still in collectives for one that has not arrived, at least and at most (with
+    transfers that lateness has pushed there where gradients are overlapped); `bubble`
+    the share of a step in sends and receives.
     """
 
     case: str
@@ -252,7 +263,8 @@ class Truth(NamedTuple):
     bubble: float
     cause: str
     apart_us: float
-    late_steps: Sequence[int] = ()  # the numbers of the steps with the fault, () for all
+    # the numbers of the steps with the fault, () for all
+    late_steps: Sequence[int] = ()
     noise: float = 0.0
     longer: Sequence[float] = ()
     several: Sequence[Culprit] = ()  # where several are to be named
@@ -288,19 +300,27 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         shape.steps,
         given,
         _waits(shape, whole),
-        1e3 * sum(whole.bubble) / shape.ranks / shape.steps / _step(shape, whole.slices),
+        1e3
+        * sum(whole.bubble)
+        / shape.ranks
+        / shape.steps
+        / _step(shape, whole.slices),
         case.fault.kind if case.fault else "",
         case.apart,
         [FIRST_STEP + step for step in case.fault.steps] if case.fault else [],
         1e3
-        * _mean([ordinary.waited[rank] for rank in set(range(shape.ranks)) - set(faults)])
+        * _mean(
+            [ordinary.waited[rank] for rank in set(range(shape.ranks)) - set(faults)]
+        )
         / shape.steps,
         _longer(whole, ordinary),
         several,
     )
 
 
-def _several(job: Job, shape: Shape, faults: dict[int, Fault], ordinary: Played) -> list[Culprit]:
+def _several(
+    job: Job, shape: Shape, faults: dict[int, Fault], ordinary: Played
+) -> list[Culprit]:
     """What each of two ranks that are late adds, and what others then wait for it."""
     without_both = _step(shape, ordinary.slices)
     found = []
@@ -324,7 +344,8 @@ def _several(job: Job, shape: Shape, faults: dict[int, Fault], ordinary: Played)
         found.append(one)
     first, second = sorted(found, key=lambda one: one.planted)
     if faults[first.rank].steps == faults[second.rank].steps:
-        # Both are missing until the first one arrives: each is charged with half of that.
+        # Both are missing until the first one arrives: each is charged with half of
+        # that.
         shared = first.planted / 2
         first = first._replace(charged=shared)
         second = second._replace(charged=second.planted - shared)
@@ -336,7 +357,8 @@ def _mean(us: Sequence[float]) -> float:
 
 
 def _longer(whole: Played, ordinary: Played) -> list[float]:
-    """ns by which each step of the job lasts longer with the fault: until the last rank ends it."""
+    """ns by which each step of the job lasts longer with the fault: until the last rank
+    ends it."""
     ends, before = _ends_of_steps(whole), _ends_of_steps(ordinary)
     later = [1e3 * (end - was) for end, was in zip(ends, before, strict=True)]
     return [now - was for now, was in zip(later, [0.0, *later], strict=False)]
@@ -358,9 +380,12 @@ def _faults(case: Case, chance: random.Random) -> dict[int, Fault]:
     shape = case.shape
     if case.expect == "flips" and case.second is None:
         late = chance.sample(range(shape.ranks), shape.steps)
-        return {rank: case.fault._replace(steps=(step,)) for step, rank in enumerate(late)}
+        return {
+            rank: case.fault._replace(steps=(step,)) for step, rank in enumerate(late)
+        }
     each = shape.dp * shape.tp
-    loads = each if case.fault.kind == "loading" else shape.ranks  # the first stage reads batches
+    # the first stage reads batches
+    loads = each if case.fault.kind == "loading" else shape.ranks
     rank = chance.randrange(loads)
     if case.second is not None:
         other = chance.choice([one for one in range(shape.ranks) if one != rank])
@@ -404,10 +429,16 @@ def _without(slices: list[list[Slice]], lost: str, rank: int) -> list[list[Slice
         return [one for one in mine if one.link != gone]
 
     if lost == "shifted":  # one begins a collective later, and ends one later
-        return [kept(mine, 0 if number == rank else -1) for number, mine in enumerate(slices)]
+        return [
+            kept(mine, 0 if number == rank else -1)
+            for number, mine in enumerate(slices)
+        ]
     if lost:
         place = 0 if lost == "first" else 7
-        return [kept(mine, place) if number == rank else mine for number, mine in enumerate(slices)]
+        return [
+            kept(mine, place) if number == rank else mine
+            for number, mine in enumerate(slices)
+        ]
     return slices
 
 
@@ -418,8 +449,8 @@ def _step(shape: Shape, slices: Sequence[Sequence[Slice]]) -> float:
 
 
 def _planted(shape: Shape, seed: int, faults: dict[int, Fault]) -> float:
-    """ns per step by which the faults make a rank later, if it meets nobody. Ranks late in the
-    same steps are one, those late in different steps add up."""
+    """ns per step by which the faults make a rank later, if it meets nobody. Ranks late
+    in the same steps are one, those late in different steps add up."""
     late = [one.amount for one in faults.values() if one.kind == "begin"] or [
         _alone(shape, programs(shape, seed, faults)[rank])
         - _alone(shape, programs(shape, seed, {})[rank])
@@ -442,7 +473,9 @@ def _alone(shape: Shape, program: Sequence[Op]) -> float:
 def _waited(shape: Shape, whole: Played, ordinary: Played, late: set[int]) -> float:
     """ns per step that the mean of the others waits longer than without the fault."""
     pairs = zip(whole.waited, ordinary.waited, strict=True)
-    others = [now - before for rank, (now, before) in enumerate(pairs) if rank not in late]
+    others = [
+        now - before for rank, (now, before) in enumerate(pairs) if rank not in late
+    ]
     return 1e3 * sum(others) / max(1, len(others)) / shape.steps
 
 

@@ -1,10 +1,11 @@
-"""Plays a job of many ranks: launches, streams and collectives, on one true clock, in microseconds.
+"""Plays a job of many ranks: launches, streams and collectives, on one true clock, in
+microseconds.
 
-A rank is a program: what its threads do, in order (`backward`: in the thread of autograd).
-Kernels run on the compute stream in the order of their launch; a collective runs on the stream of
-its process group, begins after the kernels launched before it, and ends nearly at once on all
-members: when all have begun, plus the transfer, plus a jitter. Nothing here knows how fusetui
-reads traces.
+A rank is a program: what its threads do, in order (`backward`: in the thread of
+autograd). Kernels run on the compute stream in the order of their launch; a collective
+runs on the stream of its process group, begins after the kernels launched before it,
+and ends nearly at once on all members: when all have begun, plus the transfer, plus a
+jitter. Nothing here knows how fusetui reads traces.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import NamedTuple
 
 LAUNCH_US, CALL_US, LATENCY_US, GAP_US = 9.0, 5.0, 6.0, 1.2
 COLLECTIVE_US, RUNLOOP_US = 42.0, 30.0
-JITTER_US, FAR_JITTER_US = 2.0, 20.0  # of the ends of a collective: on one host, between hosts
+# of the ends of a collective: on one host, between hosts
+JITTER_US, FAR_JITTER_US = 2.0, 20.0
 SKEW_US = 8.0  # by which they are always later on some hosts
 
 
@@ -48,8 +50,8 @@ class Collective(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """What two neighbors of a pipeline send each other; `batched`: as one kernel, else one of them
-    must send first while the other one receives."""
+    """What two neighbors of a pipeline send each other; `batched`: as one kernel, else
+    one of them must send first while the other one receives."""
 
     group: Group
     peer: int
@@ -70,7 +72,8 @@ class Cpu(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """The Python thread does nothing that is recorded, as in a collection of garbage."""
+    """The Python thread does nothing that is recorded, as in a collection of
+    garbage."""
 
     us: float
 
@@ -87,14 +90,16 @@ class Sync(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A profiler step begins (the one before ends); the last one of a program ends it."""
+    """A profiler step begins (the one before ends); the last one of a program ends
+    it."""
 
 
 Op = Kernel | Collective | Exchange | Cpu | Pause | Join | Sync | Step
 
 
 class Slice(NamedTuple):
-    """What was recorded: `what` is the op of the program, `start` and `end` on the true clock."""
+    """What was recorded: `what` is the op of the program, `start` and `end` on the true
+    clock."""
 
     kind: str  # cpu, launch, kernel, step
     what: Op
@@ -140,14 +145,16 @@ class _Rank:
             at = max(at, last)
         self.compute = max(self.compute, end)
 
-    def add(self, kind: str, what: Op, start: float, end: float, **more: object) -> None:
+    def add(
+        self, kind: str, what: Op, start: float, end: float, **more: object
+    ) -> None:
         self.slices.append(Slice(kind, what, start, end, **more))  # type: ignore[arg-type]
 
 
 class Played(NamedTuple):
-    """Of each rank: what was recorded, how long its compute stood still for a rank that had not
-    arrived at a collective yet, the same with the transfers before that, and how long in sends and
-    receives."""
+    """Of each rank: what was recorded, how long its compute stood still for a rank that
+    had not arrived at a collective yet, the same with the transfers before that, and
+    how long in sends and receives."""
 
     slices: list[list[Slice]]
     waited: list[float]
@@ -183,9 +190,13 @@ def played(job: Job) -> Played:
 
 
 def _advance(
-    job: Job, number: int, rank: _Rank, starts: dict[tuple[object, ...], dict[int, float]]
+    job: Job,
+    number: int,
+    rank: _Rank,
+    starts: dict[tuple[object, ...], dict[int, float]],
 ) -> bool:
-    """Plays the next op of a rank; False where it must wait for another one to arrive."""
+    """Plays the next op of a rank; False where it must wait for another one to
+    arrive."""
     op = rank.program[rank.at]
     if isinstance(op, Collective | Exchange):
         return _meet(job, number, rank, op, starts)
@@ -197,7 +208,9 @@ def _advance(
     elif isinstance(op, Pause):
         rank.cpu += op.us
     elif isinstance(op, Join):
-        rank.join(rank.pending, [wait for waits in rank.waits.values() for wait in waits])
+        rank.join(
+            rank.pending, [wait for waits in rank.waits.values() for wait in waits]
+        )
         rank.waits.clear()
     elif isinstance(op, Sync):
         end = max(rank.cpu + 8, rank.compute + 4, rank.pending + 4)
@@ -230,7 +243,8 @@ def _meet(
     op: Collective | Exchange,
     starts: dict[tuple[object, ...], dict[int, float]],
 ) -> bool:
-    """A collective, or an exchange of two: all members have arrived before any goes on."""
+    """A collective, or an exchange of two: all members have arrived before any goes
+    on."""
     members = op.group.ranks if isinstance(op, Collective) else (number, op.peer)
     where = (op.group.name, *sorted(members))
     if rank.arrived is None:
@@ -238,7 +252,9 @@ def _meet(
         rank.counts[where] += 1
         rank.arrived, rank.called = key, rank.cpu
         rank.cpu += COLLECTIVE_US
-        ready = rank.called + (RUNLOOP_US if job.gloo else COLLECTIVE_US / 2 + LATENCY_US)
+        ready = rank.called + (
+            RUNLOOP_US if job.gloo else COLLECTIVE_US / 2 + LATENCY_US
+        )
         rank.started = max(ready, rank.compute + GAP_US, rank.streams[where] + GAP_US)
         starts.setdefault(key, {})[number] = rank.started
     key = rank.arrived
@@ -278,7 +294,8 @@ def _end(
 
 
 def _record(rank: _Rank, op: Collective | Exchange, end: float) -> None:
-    """The call on the CPU and the kernels; what is not batched is one after the other."""
+    """The call on the CPU and the kernels; what is not batched is one after the
+    other."""
     ways = [True]
     if isinstance(op, Exchange):
         ways = [way for way in (True, False) if (op.sends if way else op.receives)]

@@ -1,5 +1,6 @@
-"""The programs of a training job, rank by rank: a transformer by data, tensor and pipeline
-parallelism, and what can be planted into one of its ranks. Durations in microseconds."""
+"""The programs of a training job, rank by rank: a transformer by data, tensor and
+pipeline parallelism, and what can be planted into one of its ranks. Durations in
+microseconds."""
 
 from __future__ import annotations
 
@@ -45,10 +46,10 @@ FORWARD = (
 
 
 class Fault(NamedTuple):
-    """What is planted into a rank: `kind` is gemm, loading, tokens, sync, gc (Python pauses
-    before some layer of the forward or backward pass, and nothing of it is recorded), or begin
-    (before the window);
-    `amount` is a share of the kernels' time, or us: per step, or once."""
+    """What is planted into a rank: `kind` is gemm, loading, tokens, sync, gc (Python
+    pauses before some layer of the forward or backward pass, and nothing of it is
+    recorded), or begin (before the window); `amount` is a share of the kernels' time,
+    or us: per step, or once."""
 
     kind: str
     amount: float
@@ -56,7 +57,8 @@ class Fault(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A job. Ranks are numbered as Megatron does: tensor first, then data, then pipeline."""
+    """A job. Ranks are numbered as Megatron does: tensor first, then data, then
+    pipeline."""
 
     dp: int = 8
     tp: int = 1
@@ -66,8 +68,10 @@ class Shape(NamedTuple):
     layers: int = 3
     microbatches: int = 8
     overlap: bool = False  # gradients are reduced during the backward pass, as DDP does
-    forward_only: bool = False  # tensor parallelism communicates in the forward pass alone
-    sharded: bool = False  # parameters are gathered, gradients reduce-scattered, as FSDP does
+    # tensor parallelism communicates in the forward pass alone
+    forward_only: bool = False
+    # parameters are gathered, gradients reduce-scattered, as FSDP does
+    sharded: bool = False
     batched: bool = False  # sends and receives
     norm: bool = False  # the norm of gradients is reduced over all ranks
     gloo: bool = False
@@ -134,14 +138,17 @@ class _Writer:
             if self.shape.norm:
                 yield Collective("allreduce", self.world, 1, 14 * self.across)
             yield from (
-                self.kernel("aten::_fused_adamw_", ADAM, 90, backward=False) for _ in range(3)
+                self.kernel("aten::_fused_adamw_", ADAM, 90, backward=False)
+                for _ in range(3)
             )
             yield Sync()
         yield Step()
 
     def passes(self) -> Iterator[Op]:
         places = 2 * self.shape.layers  # layers of both passes
-        pause_at = self.pauses.randrange(places) if self.planted.kind == "gc" else places
+        pause_at = (
+            self.pauses.randrange(places) if self.planted.kind == "gc" else places
+        )
         for layer in range(self.shape.layers):
             yield from self.gathered()
             if layer == pause_at:
@@ -204,14 +211,17 @@ class _Writer:
                     )
             elif "TENSOR" in self.by and not (backward and self.shape.forward_only):
                 tensor = self.by["TENSOR"]
-                yield Collective("allreduce", tensor, ACTIVATIONS, 45.0, backward=backward)
+                yield Collective(
+                    "allreduce", tensor, ACTIVATIONS, 45.0, backward=backward
+                )
                 if self.planted.kind == "sync":
                     yield from self.stalled(backward)
             elif self.planted.kind == "sync":
                 yield from self.stalled(backward)
 
     def stalled(self, backward: bool) -> Iterator[Op]:
-        """Waits for the GPU, then works on its result, in each of the `reduce` places."""
+        """Waits for the GPU, then works on its result, in each of the `reduce`
+        places."""
         yield Sync("aten::nonzero", backward)
         yield Cpu("check_overflow", self.planted.amount, backward)
 
@@ -236,7 +246,9 @@ class _Writer:
 
     def reduced(self, name: str, us: float, layer: int) -> Collective:
         size = GRADIENTS + layer * WIDTH
-        return Collective(name, self.data, size, us * self.across, joined=False, backward=True)
+        return Collective(
+            name, self.data, size, us * self.across, joined=False, backward=True
+        )
 
     def gradients(self) -> Iterator[Op]:
         if len(self.data.ranks) == 1:
@@ -247,8 +259,11 @@ class _Writer:
         yield Join()
 
 
-def programs(shape: Shape, seed: int, faults: dict[int, Fault]) -> Sequence[Sequence[Op]]:
+def programs(
+    shape: Shape, seed: int, faults: dict[int, Fault]
+) -> Sequence[Sequence[Op]]:
     """Of all ranks; without its fault a rank has the same noise."""
     return [
-        tuple(_Writer(shape, rank, seed, faults.get(rank)).program()) for rank in range(shape.ranks)
+        tuple(_Writer(shape, rank, seed, faults.get(rank)).program())
+        for rank in range(shape.ranks)
     ]

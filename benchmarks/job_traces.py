@@ -1,5 +1,6 @@
-"""Writes what a played job recorded as torch.profiler writes it: a file per rank, each on the clock
-of its host. The args are those of torch 2.5 and later with NCCL 2.2x, and of gloo without any."""
+"""Writes what a played job recorded as torch.profiler writes it: a file per rank, each
+on the clock of its host. The args are those of torch 2.5 and later with NCCL 2.2x, and
+of gloo without any."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ OPS = {
 
 
 class Clock(NamedTuple):
-    """By how much (us) it is ahead at the true time 0, and by how much more with each us."""
+    """By how much (us) it is ahead at the true time 0, and by how much more with each
+    us."""
 
     offset_us: float = 0.0
     drift: float = 0.0
@@ -56,7 +58,8 @@ class Clock(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """How it was recorded: `names` are those of the hosts, if at all; `seq`: with numbers."""
+    """How it was recorded: `names` are those of the hosts, if at all; `seq`: with
+    numbers."""
 
     groups: Sequence[Group]
     clocks: Sequence[Clock]  # of each rank
@@ -64,7 +67,9 @@ class Recording(NamedTuple):
     seq: bool = True
 
 
-def write(job: Job, slices: Sequence[Sequence[Slice]], how: Recording, folder: Path) -> None:
+def write(
+    job: Job, slices: Sequence[Sequence[Slice]], how: Recording, folder: Path
+) -> None:
     """FOLDER/rankN.json of all ranks."""
     folder.mkdir(parents=True, exist_ok=True)
     for rank, mine in enumerate(slices):
@@ -72,7 +77,9 @@ def write(job: Job, slices: Sequence[Sequence[Slice]], how: Recording, folder: P
         (folder / f"rank{rank}.json").write_text(text, encoding="utf-8")
 
 
-def _trace(job: Job, rank: int, slices: Sequence[Slice], how: Recording) -> dict[str, Any]:
+def _trace(
+    job: Job, rank: int, slices: Sequence[Slice], how: Recording
+) -> dict[str, Any]:
     groups = [group for group in how.groups if rank in group.ranks]
     config = [
         {
@@ -93,7 +100,9 @@ def _trace(job: Job, rank: int, slices: Sequence[Slice], how: Recording) -> dict
     }
     return {
         "schemaVersion": 1,
-        "deviceProperties": [] if job.gloo else [_device(number) for number in range(DEVICES)],
+        "deviceProperties": []
+        if job.gloo
+        else [_device(number) for number in range(DEVICES)],
         "record_shapes": 1,
         "distributedInfo": about if job.gloo else about | {"nccl_version": "2.21.5"},
         **({"host_name": f"node{job.hosts[rank]}"} if how.names else {}),
@@ -127,7 +136,10 @@ class _Writer:
 
     def __init__(self, job: Job, rank: int, how: Recording) -> None:
         self.job, self.rank, self.how = job, rank, how
-        self.pid, self.device = 4000 + 37 * rank, rank - job.hosts.index(job.hosts[rank])
+        self.pid, self.device = (
+            4000 + 37 * rank,
+            rank - job.hosts.index(job.hosts[rank]),
+        )
         self.number = 0
         self.seq: dict[tuple[object, ...], int] = {}
         self.external: dict[int, int] = {}
@@ -137,7 +149,10 @@ class _Writer:
     def events(self, slices: Sequence[Slice]) -> Iterator[dict[str, Any]]:
         devices = [] if self.job.gloo else [(self.device, f"GPU {self.device}")]
         for pid, label in [(self.pid, "CPU"), *devices]:
-            for name, args in (("name", {"name": "python"}), ("labels", {"labels": label})):
+            for name, args in (
+                ("name", {"name": "python"}),
+                ("labels", {"labels": label}),
+            ):
                 yield {"name": f"process_{name}", "ph": "M", "ts": self.us(0), "pid": pid, "tid": 0,
                        "args": args}  # fmt: skip
         for one in slices:
@@ -151,12 +166,26 @@ class _Writer:
         return self.pid + (BACKWARD_TID if backward and not self.job.gloo else 0)
 
     def slice(
-        self, cat: str, name: str, start: float, end: float, args: dict[str, Any], **at: int
+        self,
+        cat: str,
+        name: str,
+        start: float,
+        end: float,
+        args: dict[str, Any],
+        **at: int,
     ) -> dict[str, Any]:
         ts = self.us(start)
         place = {"pid": at.get("pid", self.pid), "tid": at.get("tid", self.pid)}
         dur = round(self.us(end) - ts, 3)
-        return {"ph": "X", "cat": cat, "name": name, **place, "ts": ts, "dur": dur, "args": args}
+        return {
+            "ph": "X",
+            "cat": cat,
+            "name": name,
+            **place,
+            "ts": ts,
+            "dur": dur,
+            "args": args,
+        }
 
     def cpu(
         self, cat: str, name: str, start: float, end: float, tid: int, **more: Any
@@ -189,9 +218,15 @@ class _Writer:
         op = self.cpu("cpu_op", what.op, one.start, one.end, tid)
         yield op
         if not self.job.gloo:
-            args = {"External id": op["args"]["External id"], "cbid": 131, "correlation": 0}
+            args = {
+                "External id": op["args"]["External id"],
+                "cbid": 131,
+                "correlation": 0,
+            }
             start, end = one.start + 2, one.end - 1
-            yield self.slice("cuda_runtime", "cudaStreamSynchronize", start, end, args, tid=tid)
+            yield self.slice(
+                "cuda_runtime", "cudaStreamSynchronize", start, end, args, tid=tid
+            )
 
     def kernel(self, what: Kernel, one: Slice) -> Iterator[dict[str, Any]]:
         if one.kind == "kernel":
@@ -204,7 +239,9 @@ class _Writer:
         yield op
         if one.kind == "launch":
             self.external[one.link] = op["args"]["External id"]
-            yield from self.launch("cudaLaunchKernel", 211, one.start + 3, one.end - 1, one, tid)
+            yield from self.launch(
+                "cudaLaunchKernel", 211, one.start + 3, one.end - 1, one, tid
+            )
 
     def launch(
         self, name: str, cbid: int, start: float, end: float, one: Slice, tid: int
@@ -242,13 +279,23 @@ class _Writer:
         flow = {"id": one.link, **at, "ts": self.us(one.start)}
         yield {"ph": "f", **flow, "cat": "ac2g", "name": "ac2g", "bp": "e"}
 
-    def collective(self, what: Collective | Exchange, one: Slice) -> Iterator[dict[str, Any]]:
+    def collective(
+        self, what: Collective | Exchange, one: Slice
+    ) -> Iterator[dict[str, Any]]:
         args, name, op, annotation = self.described(what, one)
         batched = isinstance(what, Exchange) and what.batched
         if one.kind == "kernel":
-            place = what.group.name if isinstance(what, Collective) else (what.group, what.peer)
-            stream = self.streams.setdefault(place, FIRST_STREAM + 4 * len(self.streams))
-            yield from self.on_gpu(name, one, stream, [24, 1, 1], **({} if batched else args))
+            place = (
+                what.group.name
+                if isinstance(what, Collective)
+                else (what.group, what.peer)
+            )
+            stream = self.streams.setdefault(
+                place, FIRST_STREAM + 4 * len(self.streams)
+            )
+            yield from self.on_gpu(
+                name, one, stream, [24, 1, 1], **({} if batched else args)
+            )
             return
         start, end = one.start, one.end
         tid = self.thread(isinstance(what, Collective) and what.backward)
@@ -257,14 +304,17 @@ class _Writer:
         else:
             args |= {"Seq": self.next_seq(what)} if self.how.seq else {}
             yield self.cpu("cpu_op", op, start, end, tid)
-            yield self.cpu("cpu_op", "record_param_comms", start + 3, end - 1, tid, **args)
+            yield self.cpu(
+                "cpu_op", "record_param_comms", start + 3, end - 1, tid, **args
+            )
             self.external[one.link] = self.number
             yield self.cpu("user_annotation", annotation, start + 5, end - 2, tid)
         middle = (start + end) / 2
         yield from self.launch("cudaLaunchKernelExC", 430, middle, end - 3, one, tid)
 
     def batch(self, what: Exchange, one: Slice) -> Iterator[dict[str, Any]]:
-        """batch_isend_irecv: its ops are described, the kernel of the group call is not."""
+        """batch_isend_irecv: its ops are described, the kernel of the group call is
+        not."""
         middle = (one.start + one.end) / 2
         ways = [way for way in (True, False) if (what.sends if way else what.receives)]
         each = (middle - one.start) / len(ways)
@@ -274,9 +324,17 @@ class _Writer:
             yield self.cpu("cpu_op", op, start, end, self.pid)
             more = {"Seq": self.next_seq(what)} if self.how.seq else {}
             yield self.cpu(
-                "cpu_op", "record_param_comms", start + 1, end - 1, self.pid, **args, **more
+                "cpu_op",
+                "record_param_comms",
+                start + 1,
+                end - 1,
+                self.pid,
+                **args,
+                **more,
             )
-        yield self.cpu("user_annotation", "nccl:coalesced", middle - 1, one.end - 1, self.pid)
+        yield self.cpu(
+            "user_annotation", "nccl:coalesced", middle - 1, one.end - 1, self.pid
+        )
         self.external[one.link] = self.number
 
     def next_seq(self, what: Collective | Exchange) -> int:
@@ -290,8 +348,16 @@ class _Writer:
         """Its args, and the names of kernel, op and annotation."""
         group, factor = what.group, {"_allgather_base": (1, len(what.group.ranks))}
         size = what.elements
-        inside, outside = factor.get(what.name if isinstance(what, Collective) else "", (1, 1))
-        name = what.name if isinstance(what, Collective) else "send" if one.sends else "recv"
+        inside, outside = factor.get(
+            what.name if isinstance(what, Collective) else "", (1, 1)
+        )
+        name = (
+            what.name
+            if isinstance(what, Collective)
+            else "send"
+            if one.sends
+            else "recv"
+        )
         args: dict[str, Any] = {
             "Collective name": name,
             "In msg nelems": size * inside,
@@ -309,13 +375,21 @@ class _Writer:
         args["Dst Rank" if one.sends else "Src Rank"] = what.peer
         me, other = group.ranks.index(self.rank), group.ranks.index(what.peer)
         annotation = f"nccl:{name} {me}{'->' if one.sends else '<-'}{other}"
-        return args, KERNELS["p2p"], "c10d::send" if one.sends else "c10d::recv_", annotation
+        return (
+            args,
+            KERNELS["p2p"],
+            "c10d::send" if one.sends else "c10d::recv_",
+            annotation,
+        )
 
     def gloo(self, what: Collective, one: Slice) -> Iterator[dict[str, Any]]:
-        """An op where it is issued; an annotation on a thread of gloo while it lasts."""
+        """An op where it is issued; an annotation on a thread of gloo while it
+        lasts."""
         more = {"Input Dims": [[what.elements]], "Input type": ["float"]}
         if one.kind == "launch":
-            yield self.cpu("cpu_op", OPS[what.name], one.start, one.end, self.pid, **more)
+            yield self.cpu(
+                "cpu_op", OPS[what.name], one.start, one.end, self.pid, **more
+            )
             return
         tid = self.pid + 1 + self.streams.setdefault(what.group, len(self.streams))
         name = f"gloo:{ANNOTATIONS[what.name]}"

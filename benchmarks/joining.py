@@ -1,16 +1,17 @@
-"""What graph replays and their captures add to opening a trace: the join, and looking for captures.
+"""What graph replays and their captures add to opening a trace: the join, and looking
+for captures.
 
     python -P benchmarks/joining.py REPLAY CAPTURE
     python -P benchmarks/joining.py REPLAY CAPTURE --print
 
-Four cases, each the best of several rounds in which what is compared takes turns, in time
-of the CPUs, which other work on the machine disturbs less:
+Four cases, each the best of several rounds in which what is compared takes turns, in
+time of the CPUs, which other work on the machine disturbs less:
 
-* the pair that is named, and a generated one of 1000 replays of 48 layers with captures of eight
-  sizes: opening both files without the cache, and joining them;
+* the pair that is named, and a generated one of 1000 replays of 48 layers with captures
+  of eight sizes: opening both files without the cache, and joining them;
 * the replay, and then its capture from the cache with the join;
-* the replay alone in a folder of 40 other traces without a capture: opening it, and looking for one
-  for the first time and again.
+* the replay alone in a folder of 40 other traces without a capture: opening it, and
+  looking for one for the first time and again.
 
 Prints the table and puts it into docs/serving.md.
 """
@@ -45,8 +46,12 @@ HEAD = ("| what | opening | added | share |", "| --- | --- | --- | --- |")
 
 
 def cpu_time() -> float:
-    """Seconds of the CPUs, of this process and of those that helped it to read and have ended."""
-    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    """Seconds of the CPUs, of this process and of those that helped it to read and have
+    ended."""
+    both = (
+        resource.getrusage(who)
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     return sum(used.ru_utime + used.ru_stime for used in both)
 
 
@@ -68,8 +73,12 @@ def generated(folder: Path, replays: int = 1000, layers: int = 48) -> tuple[str,
     """A trace of replays, and one of captures."""
     server = Server(layers=layers)
     replay, capture = folder / "replay.json", folder / "capture.json"
-    steps = [e for n in range(replays) for e in server.step(SIZES[n % 8], 1e5 * n, n + 1)]
-    graphs = [e for n, size in enumerate(SIZES) for e in server.capture(size, 1e6 * (n + 1))]
+    steps = [
+        e for n in range(replays) for e in server.step(SIZES[n % 8], 1e5 * n, n + 1)
+    ]
+    graphs = [
+        e for n, size in enumerate(SIZES) for e in server.capture(size, 1e6 * (n + 1))
+    ]
     for path, events in ((replay, steps), (capture, graphs)):
         path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
     return str(replay), str(capture)
@@ -115,7 +124,9 @@ def looking(replay: str, folder: Path) -> list[Measured]:
     first = _looked(path, lambda: _forget(Path(os.environ["FUSETUI_CACHE"])))
     return [
         Measured(f"looking beside it at {OTHERS} traces, the first time", *first),
-        Measured(f"looking beside it at {OTHERS} traces, again", *_looked(path, lambda: None)),
+        Measured(
+            f"looking beside it at {OTHERS} traces, again", *_looked(path, lambda: None)
+        ),
     ]
 
 
@@ -125,7 +136,8 @@ def _forget(cache: Path) -> None:
 
 
 def _looked(path: Path, before: Callable[[], None]) -> tuple[float, float]:
-    """The best times of opening and of looking, without a round that imports and warms up."""
+    """The best times of opening and of looking, without a round that imports and warms
+    up."""
     opening, added = [], []
     for number in range(ROUNDS + 1):
         before()
@@ -143,7 +155,9 @@ def _looked(path: Path, before: Callable[[], None]) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("traces", nargs=2, metavar="TRACE", help="the replay and its capture")
+    parser.add_argument(
+        "traces", nargs=2, metavar="TRACE", help="the replay and its capture"
+    )
     parser.add_argument("--print", action="store_true", dest="only_print")
     args = parser.parse_args()
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())

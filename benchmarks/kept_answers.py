@@ -1,5 +1,5 @@
-"""The answers that a benchmark got for each trace, kept in a folder, so that a run that was stopped
-goes on with the trace where it stopped."""
+"""The answers that a benchmark got for each trace, kept in a folder, so that a run that
+was stopped goes on with the trace where it stopped."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.analysis.diff.planting import Answer
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ("src/fusetui", "tests/analysis/diff")
-"""Folders of what the answers depend on, beside the trace and the benchmark: the program, and what
-plants."""
+"""Folders of what the answers depend on, beside the trace and the benchmark: the
+program, and what plants."""
 SOURCES = (".py", ".c", ".json", ".txt")
 
 PAGE_COLUMNS = 116
@@ -58,18 +58,23 @@ class Coverage:
         """A paragraph for below the table."""
         found = [f"Measured: {_listed(self.measured)}."]
         if self.without_answers:
-            found.append(f"Nothing could be planted into: {_listed(self.without_answers)}.")
+            found.append(
+                f"Nothing could be planted into: {_listed(self.without_answers)}."
+            )
         if self.left_out:
             found.append(f"Not measured: {_listed(self.left_out)}.")
         return textwrap.fill(
-            " ".join(found), PAGE_COLUMNS, break_long_words=False, break_on_hyphens=False
+            " ".join(found),
+            PAGE_COLUMNS,
+            break_long_words=False,
+            break_on_hyphens=False,
         )
 
 
 @dataclass(frozen=True)
 class KeptAnswers:
-    """A folder with one file for each trace. `made_by` is what the answers depend on beside the
-    trace; answers that something else made are not read."""
+    """A folder with one file for each trace. `made_by` is what the answers depend on
+    beside the trace; answers that something else made are not read."""
 
     folder: Path
     made_by: str
@@ -105,9 +110,11 @@ class KeptAnswers:
         return f"{self.made_by} of {hashlib.sha256(trace.read_bytes()).hexdigest()}"
 
 
-def kept_answers(folder: str | None, script: str, **settings: int) -> KeptAnswers | None:
-    """None without a folder. `script` is the `__file__` of the benchmark; each benchmark has a
-    folder of its own in it."""
+def kept_answers(
+    folder: str | None, script: str, **settings: int
+) -> KeptAnswers | None:
+    """None without a folder. `script` is the `__file__` of the benchmark; each
+    benchmark has a folder of its own in it."""
     if folder is None:
         return None
     path = Path(script)

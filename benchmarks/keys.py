@@ -1,9 +1,10 @@
-"""How long a key press takes in the timeline, or on the page of a memory snapshot: the action, its
-frame, and the details below.
+"""How long a key press takes in the timeline, or on the page of a memory snapshot: the
+action, its frame, and the details below.
 
     python -P benchmarks/keys.py [--put] trace.json.gz [more traces] [snapshot.pickle]
 
-Measured without a terminal: the time in Textual and on the way to the terminal is not included.
+Measured without a terminal: the time in Textual and on the way to the terminal is not
+included.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ OF_MEMORY = {
 async def walk(path: str) -> list[str]:
     """A row of the table for each kind of key."""
     is_trace = not path.endswith(".pickle")
-    app = FusetuiApp(AppOptions((path,) if is_trace else (), memory=() if is_trace else (path,)))
+    app = FusetuiApp(
+        AppOptions((path,) if is_trace else (), memory=() if is_trace else (path,))
+    )
     rows: list[str] = []
     async with app.run_test(size=SIZE) as pilot:
         await app.workers.wait_for_complete()
@@ -79,11 +82,18 @@ def press(app: FusetuiApp, name: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0] if __doc__ else ""
+    )
     parser.add_argument("traces", nargs="+")
-    parser.add_argument("--put", action="store_true", help="put the table into docs/benchmarks.md")
+    parser.add_argument(
+        "--put", action="store_true", help="put the table into docs/benchmarks.md"
+    )
     args = parser.parse_args()
-    lines = ["| file | slices or events | key | median ms | most ms |", "|---|---:|---|---:|---:|"]
+    lines = [
+        "| file | slices or events | key | median ms | most ms |",
+        "|---|---:|---|---:|---:|",
+    ]
     for path in args.traces:
         lines += asyncio.run(walk(path))
     text = "\n".join(lines)

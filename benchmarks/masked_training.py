@@ -1,10 +1,11 @@
-"""Whether the zeros of the big layer stay zero in training: with the mask and without it.
+"""Whether the zeros of the big layer stay zero in training: with the mask and without
+it.
 
     python -P benchmarks/masked_training.py [--steps 50] [--write]
 
-Trains `big` (A) and `masked` (C) of partitioned-linear from the same weights on random data, each
-with two optimizers, and counts the off-block weights that are not zero. With `--write` the table
-goes into docs/experiments.md. On a CPU it takes a few seconds.
+Trains `big` (A) and `masked` (C) of partitioned-linear from the same weights on random
+data, each with two optimizers, and counts the off-block weights that are not zero. With
+`--write` the table goes into docs/experiments.md. On a CPU it takes a few seconds.
 """
 
 from __future__ import annotations
@@ -29,12 +30,15 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 FORMS = {"big (A)": Big, "masked (C)": Masked}
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "SGD": lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9),
-    "AdamW": lambda parameters: torch.optim.AdamW(parameters, lr=1e-3, weight_decay=0.1),
+    "AdamW": lambda parameters: torch.optim.AdamW(
+        parameters, lr=1e-3, weight_decay=0.1
+    ),
 }
 
 
 def filled(form: type[Big], optimizer: str, steps: int) -> tuple[int, int]:
-    """How many off-block weights are not zero after training, and how many there are."""
+    """How many off-block weights are not zero after training, and how many there
+    are."""
     torch.manual_seed(0)
     shapes = kernels.outline("partitioned-linear").cpu_shapes
     n, inputs, outputs = shapes["n"], shapes["in_features"], shapes["out_features"]
@@ -52,7 +56,9 @@ def filled(form: type[Big], optimizer: str, steps: int) -> tuple[int, int]:
 
 def main() -> None:
     """Prints the table, and writes it into the page if requested."""
-    parser = argparse.ArgumentParser(description="Whether the zeros stay zero in training.")
+    parser = argparse.ArgumentParser(
+        description="Whether the zeros stay zero in training."
+    )
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
@@ -63,7 +69,10 @@ def main() -> None:
             answer = "no" if changed else "yes"
             rows.append((name, optimizer, f"{changed:,} of {count:,}", answer))
     columns = [Column(name, left=True) for name in ("variant", "optimizer")]
-    columns += [Column("off-block weights that are not 0"), Column("the zeros stay", left=True)]
+    columns += [
+        Column("off-block weights that are not 0"),
+        Column("the zeros stay", left=True),
+    ]
     text = f"after {options.steps} steps\n\n{table(columns, rows)}"
     print(text)
     if options.write:

@@ -1,29 +1,31 @@
-"""How many small faults in the program do its tests find? A table for docs/benchmarks.md.
+"""How many small faults in the program do its tests find? A table for
+docs/benchmarks.md.
 
     python -P benchmarks/mutants.py WORK [--most 120]
     python -P benchmarks/mutants.py WORK --deeper
     python -P benchmarks/mutants.py WORK --again tests/text/test_new.py ...
     python -P benchmarks/mutants.py WORK --put
 
-A mutant is the program with one small fault: `<` for `<=`, `and` for `or`, `+` for `-`, 8 for 7,
-True for False, a missing `not`, a missing statement, None returned. A seed draws them over all
-packages, in proportion to lines of code with at least three a package: first the kind of fault,
-then its place. Their order is random too, so those that ran before somebody stopped the script
-are a fair sample.
+A mutant is the program with one small fault: `<` for `<=`, `and` for `or`, `+` for `-`,
+8 for 7, True for False, a missing `not`, a missing statement, None returned. A seed
+draws them over all packages, in proportion to lines of code with at least three a
+package: first the kind of fault, then its place. Their order is random too, so those
+that ran before somebody stopped the script are a fair sample.
 
-WORK is a folder outside of the checkout. It keeps every result, so an interrupted run goes on. The
-script copies the tree there once with all mutants in it; the variable FUSETUI_MUTANT chooses one.
-It first runs the tests of a package without a mutant, those near its mutants first, for a limited
-time. That shows which tests pass, how long they take and which of them execute the place of a
-mutant. With the mutant it runs at most 60 of these, the quickest first. A mutant is killed if a
-test fails or they take too long.
+WORK is a folder outside of the checkout. It keeps every result, so an interrupted run
+goes on. The script copies the tree there once with all mutants in it; the variable
+FUSETUI_MUTANT chooses one. It first runs the tests of a package without a mutant, those
+near its mutants first, for a limited time. That shows which tests pass, how long they
+take and which of them execute the place of a mutant. With the mutant it runs at most 60
+of these, the quickest first. A mutant is killed if a test fails or they take too long.
 
-`--deeper` runs whole files of tests with each mutant that survived: those that execute its place or
-import its module. `--again` runs these files, as they are now in the checkout, with the survivors
-whose modules they import.
+`--deeper` runs whole files of tests with each mutant that survived: those that execute
+its place or import its module. `--again` runs these files, as they are now in the
+checkout, with the survivors whose modules they import.
 
-`--put` writes docs/mutants.tsv, a line for each mutant, and the table. A person judges which
-survivors behave as the program does, and lists them in benchmarks/mutants_equivalent.tsv.
+`--put` writes docs/mutants.tsv, a line for each mutant, and the table. A person judges
+which survivors behave as the program does, and lists them in
+benchmarks/mutants_equivalent.tsv.
 """
 
 from __future__ import annotations
@@ -133,14 +135,18 @@ PACKAGES = (
     Package("capture", "capture", ("tests/capture",)),
     Package("kernels", "kernels", ("tests/kernels",)),
     Package("tui", "tui", ("tests/tui",)),
-    Package("top level", "src/fusetui", ("tests/api", "tests/cli"), with_subfolders=False),
+    Package(
+        "top level", "src/fusetui", ("tests/api", "tests/cli"), with_subfolders=False
+    ),
 )
-"""`report` and the top level have no folder of tests of their own: these say their sentences."""
+"""`report` and the top level have no folder of tests of their own: these say their
+sentences."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault: `before` becomes `after`. `index` counts the faults of this kind in the file."""
+    """One fault: `before` becomes `after`. `index` counts the faults of this kind in
+    the file."""
 
     number: int
     package: str
@@ -154,7 +160,8 @@ class Mutant:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant: `killed_by` is a test, "" if it survived `tests` tests."""
+    """What became of a mutant: `killed_by` is a test, "" if it survived `tests`
+    tests."""
 
     number: int
     killed_by: str
@@ -195,7 +202,8 @@ OTHER_COMPARISON: dict[type[ast.cmpop], type[ast.cmpop]] = {
 SEQUENCES = (ast.List, ast.Tuple, ast.JoinedStr, ast.ListComp)
 """What is joined by `+`, and cannot be subtracted."""
 DECLARATIONS = ("frozen", "strict", "kw_only", "gc", "slots", "eq", "order")
-"""Arguments that declare what always holds: nothing changes a record; zip() gets equal lengths."""
+"""Arguments that declare what always holds: nothing changes a record; zip() gets equal
+lengths."""
 LOGGING = ("log", "logger", "logging", "warnings")
 
 
@@ -277,8 +285,9 @@ def _may_be_none(annotation: ast.expr | None) -> bool:
 
 
 def _is_skipped(node: ast.AST) -> bool:
-    """Whether this is no code of the program: types, logging, `__all__`, `__main__`, declarations,
-    patterns of `match` (which hold no expressions), Triton's kernels, which are read as text."""
+    """Whether this is no code of the program: types, logging, `__all__`, `__main__`,
+    declarations, patterns of `match` (which hold no expressions), Triton's kernels,
+    which are read as text."""
     match node:
         case ast.If(test=ast.Name(id="TYPE_CHECKING")):
             return True
@@ -311,7 +320,8 @@ def _code_children(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def allotment(lines: dict[str, int], total: int) -> dict[str, int]:
-    """How many mutants each package gets: the least for all, the others by lines of code."""
+    """How many mutants each package gets: the least for all, the others by lines of
+    code."""
     free = total - LEAST_PER_PACKAGE * len(lines)
     shares = {name: free * count / sum(lines.values()) for name, count in lines.items()}
     found = {name: LEAST_PER_PACKAGE + int(share) for name, share in shares.items()}
@@ -345,7 +355,9 @@ def _drawn_in(package: Package, wanted: int, first: int) -> Iterator[Mutant]:
     chance = random.Random(f"{SEED} {package.name}")
     by_kind = _places_by_kind(package)
     for number in range(first, first + wanted):
-        places = by_kind[chance.choice([kind for kind in sorted(by_kind) if by_kind[kind]])]
+        places = by_kind[
+            chance.choice([kind for kind in sorted(by_kind) if by_kind[kind]])
+        ]
         place = places.pop(chance.randrange(len(places)))
         changed = replacement(place.fault)
         yield Mutant(
@@ -437,7 +449,9 @@ class _Planted(ast.NodeTransformer):
         new: ast.AST = self.generic_visit(node)
         if number is None:
             return new
-        asked = ast.Call(ast.Name("_chosen_mutant", ast.Load()), [ast.Constant(number)], [])
+        asked = ast.Call(
+            ast.Name("_chosen_mutant", ast.Load()), [ast.Constant(number)], []
+        )
         changed = replacement(self.faults[number])
         if changed is None:
             assert isinstance(new, ast.stmt)
@@ -461,11 +475,14 @@ def planted(source: str, mutants: Iterable[Mutant]) -> str:
 
 
 def _first_after_head(tree: ast.Module) -> int:
-    """The index of the first statement after the docstring and imports from `__future__`."""
+    """The index of the first statement after the docstring and imports from
+    `__future__`."""
     at = 0
     for n, statement in enumerate(tree.body):
         is_docstring = n == 0 and ast.get_docstring(tree) is not None
-        is_future = isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+        is_future = (
+            isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+        )
         if not (is_docstring or is_future):
             break
         at = n + 1
@@ -473,14 +490,20 @@ def _first_after_head(tree: ast.Module) -> int:
 
 
 def make_copy(work: Path, mutants: Sequence[Mutant]) -> Path:
-    """Copies the files that git knows, and what was compiled, with all mutants in them."""
+    """Copies the files that git knows, and what was compiled, with all mutants in
+    them."""
     tree = work / "tree"
     if tree.exists():
         return tree
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others"]
-    listed = subprocess.run([*command, "--exclude-standard"], capture_output=True, check=True)
+    listed = subprocess.run(
+        [*command, "--exclude-standard"], capture_output=True, check=True
+    )
     names = [name for name in listed.stdout.decode().split("\0") if name]
-    names += [path.relative_to(ROOT).as_posix() for path in (ROOT / "src/fusetui").rglob("*.so")]
+    names += [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "src/fusetui").rglob("*.so")
+    ]
     half = work / "tree.half"
     shutil.rmtree(half, ignore_errors=True)
     for name in names:
@@ -511,9 +534,14 @@ class Ran:
 
 
 def run_tests(
-    work: Path, files: Sequence[str], variables: dict[str, str], seconds: float, *options: str
+    work: Path,
+    files: Sequence[str],
+    variables: dict[str, str],
+    seconds: float,
+    *options: str,
 ) -> Ran:
-    """Runs pytest in the copy, in a child of this process: it has all but fusetui imported."""
+    """Runs pytest in the copy, in a child of this process: it has all but fusetui
+    imported."""
     preload()
     output = work / "output.txt"
     child = os.fork()
@@ -524,7 +552,9 @@ def run_tests(
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             code = os.waitstatus_to_exitcode(status)
-            return Ran(code=code, output=output.read_text(encoding="utf-8", errors="replace"))
+            return Ran(
+                code=code, output=output.read_text(encoding="utf-8", errors="replace")
+            )
         time.sleep(POLLING_SECONDS)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -544,14 +574,18 @@ def _become_pytest(
     code = 3  # pytest's internal error
     try:
         os.setsid()
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
+        # ignored in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
         tree = work / "tree"
         os.chdir(tree)
         os.environ.pop("FUSETUI_TRACES", None)
         os.environ.update({**variables, "PYTHONPATH": str(tree / "src")})
         os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-        sys.path[:] = [str(tree / "src"), *(path for path in sys.path if path != str(ROOT))]
+        sys.path[:] = [
+            str(tree / "src"),
+            *(path for path in sys.path if path != str(ROOT)),
+        ]
         file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for stream in (1, 2):
             os.dup2(file, stream)
@@ -569,7 +603,8 @@ def _become_pytest(
 
 
 def record(work: Path, package: Package, mutants: Sequence[Mutant]) -> None:
-    """Runs the tests of a package without a mutant; those that are near the mutants come first."""
+    """Runs the tests of a package without a mutant; those that are near the mutants
+    come first."""
     done = work / f"recorded-{_file_name(package.name)}"
     if done.exists():
         return
@@ -608,7 +643,8 @@ def _nearest_first(package: Package, mutants: Sequence[Mutant]) -> list[str]:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Seconds by test that passes without a mutant, and tests by mutant that execute its place."""
+    """Seconds by test that passes without a mutant, and tests by mutant that execute
+    its place."""
 
     seconds: dict[str, float]
     tests: dict[int, set[str]]
@@ -617,8 +653,9 @@ class Recorded:
 def read_recorded(work: Path) -> Recorded:
     """What all recordings so far have found.
 
-    A place that a fixture of a module executes concerns all its tests, as does one that is executed
-    while modules are imported: then they are the tests of the files whose tests name it.
+    A place that a fixture of a module executes concerns all its tests, as does one that
+    is executed while modules are imported: then they are the tests of the files whose
+    tests name it.
     """
     seconds: dict[str, float] = {}
     ended: set[str] = set()
@@ -649,7 +686,8 @@ def _rows(path: Path) -> list[list[str]]:
 
 
 def chosen_tests(mutant: Mutant, recorded: Recorded) -> list[str]:
-    """The tests to run with a mutant: the package's own first, then the quickest first."""
+    """The tests to run with a mutant: the package's own first, then the quickest
+    first."""
     package = package_of(mutant)
     hits = recorded.tests.get(mutant.number, set())
     found = hits & recorded.seconds.keys()
@@ -661,7 +699,9 @@ def chosen_tests(mutant: Mutant, recorded: Recorded) -> list[str]:
         naming = {
             file
             for file in texts
-            if re.search(rf"\b{re.escape(stem)}\b", (ROOT / file).read_text(encoding="utf-8"))
+            if re.search(
+                rf"\b{re.escape(stem)}\b", (ROOT / file).read_text(encoding="utf-8")
+            )
         }
         found |= {name for name in inside if name.partition("::")[0] in naming}
         found = found or set(inside)
@@ -683,7 +723,9 @@ def kill(work: Path, mutant: Mutant, recorded: Recorded) -> Result:
     wanted.write_text("\n".join(tests), encoding="utf-8")
     files = sorted({name.partition("::")[0] for name in tests})
     seconds = STARTING_SECONDS + SLOWER * sum(recorded.seconds[name] for name in tests)
-    return _killed_by(work, mutant, files, {"MUTANTS_WANTED": str(wanted)}, seconds, len(tests))
+    return _killed_by(
+        work, mutant, files, {"MUTANTS_WANTED": str(wanted)}, seconds, len(tests)
+    )
 
 
 def _killed_by(
@@ -709,19 +751,25 @@ def _killed_by(
         return Result(number=mutant.number, killed_by=failed[0], tests=count)
     if ran.code == 0:
         return Result(number=mutant.number, killed_by="", tests=count)
-    if ran.code in (2, 3, 4) or ran.code < 0:  # modules cannot be imported, or pytest crashed
+    # modules cannot be imported, or pytest crashed
+    if ran.code in (2, 3, 4) or ran.code < 0:
         print(ran.output[-1500:], flush=True)
-        return Result(number=mutant.number, killed_by=f"import of {files[0]}", tests=count)
+        return Result(
+            number=mutant.number, killed_by=f"import of {files[0]}", tests=count
+        )
     raise RuntimeError(f"pytest ended with {ran.code}: {ran.output[-2000:]}")
 
 
 def kill_deeper(work: Path, mutant: Mutant, recorded: Recorded) -> Result:
-    """Runs whole files of tests with a mutant that survived: those with most tests that execute its
-    place, then those that import its module. That they take too long tells nothing here."""
+    """Runs whole files of tests with a mutant that survived: those with most tests that
+    execute its place, then those that import its module. That they take too long tells
+    nothing here."""
     hits = recorded.tests.get(mutant.number, set())
     executing = Counter(name.partition("::")[0] for name in hits if name)
     files = [file for file, _ in executing.most_common(MOST_EXECUTING_FILES)]
-    files += [file for file in _importing(mutant) if file not in files][:MOST_IMPORTING_FILES]
+    files += [file for file in _importing(mutant) if file not in files][
+        :MOST_IMPORTING_FILES
+    ]
     if not files:
         return Result(number=mutant.number, killed_by="", tests=0)
     result = _killed_by(work, mutant, files, {}, DEEPER_SECONDS, len(hits))
@@ -731,8 +779,11 @@ def kill_deeper(work: Path, mutant: Mutant, recorded: Recorded) -> Result:
 
 
 def _importing(mutant: Mutant) -> list[str]:
-    """Files of tests that import something of the module of a mutant, its package's own first."""
-    module = mutant.file.removesuffix(".py").removeprefix("src/").removeprefix("fusetui/")
+    """Files of tests that import something of the module of a mutant, its package's own
+    first."""
+    module = (
+        mutant.file.removesuffix(".py").removeprefix("src/").removeprefix("fusetui/")
+    )
     dotted = "fusetui." + module.removesuffix("/__init__").replace("/", ".")
     parent, _, stem = dotted.rpartition(".")
     whole = dotted.split(".")[1]
@@ -758,7 +809,10 @@ def read_results(path: Path) -> dict[int, Result]:
     """The results of an earlier run, by the number of the mutant."""
     if not path.exists():
         return {}
-    found = [Result(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    found = [
+        Result(**json.loads(line))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     return {result.number: result for result in found}
 
 
@@ -783,7 +837,11 @@ def fate(mutant: Mutant, results: dict[int, Result], equivalent: dict[int, str])
         return f"killed by {result.killed_by}"
     if mutant.number in equivalent:
         return f"equivalent: {equivalent[mutant.number]}"
-    return "survived" if result.tests else "survived, not executed by the tests that were run"
+    return (
+        "survived"
+        if result.tests
+        else "survived, not executed by the tests that were run"
+    )
 
 
 def write_tsv(mutants: Sequence[Mutant], results: dict[int, Result]) -> None:
@@ -794,15 +852,17 @@ def write_tsv(mutants: Sequence[Mutant], results: dict[int, Result]) -> None:
         if mutant.number in results:
             told = fate(mutant, results, equivalent)
             place = f"{mutant.number}\t{mutant.file}\t{mutant.line}"
-            lines.append(f"{place}\t{mutant.kind}\t{mutant.before}\t{mutant.after}\t{told}")
+            lines.append(
+                f"{place}\t{mutant.kind}\t{mutant.before}\t{mutant.after}\t{told}"
+            )
     TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def table(
     mutants: Sequence[Mutant], first: dict[int, Result], after: dict[int, Result]
 ) -> list[str]:
-    """The Markdown table: of each package the mutants, and those killed by the tests at first and
-    with the tests that were written for survivors."""
+    """The Markdown table: of each package the mutants, and those killed by the tests at
+    first and with the tests that were written for survivors."""
     equivalent = read_equivalent()
     head = ["package", "mutants run", "killed", "with new tests", "equivalent", "left"]
     lines = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}"]
@@ -812,21 +872,40 @@ def table(
         inside = [mutant.number for mutant in run if name in (mutant.package, "all")]
         killed = sum(bool(first[number].killed_by) for number in inside)
         killed_after = sum(bool(after[number].killed_by) for number in inside)
-        same = sum(number in equivalent and not after[number].killed_by for number in inside)
+        same = sum(
+            number in equivalent and not after[number].killed_by for number in inside
+        )
         left = len(inside) - killed_after - same
-        cells = [name, str(len(inside)), str(killed), str(killed_after), str(same), str(left)]
+        cells = [
+            name,
+            str(len(inside)),
+            str(killed),
+            str(killed_after),
+            str(same),
+            str(left),
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
 def main() -> None:
     """Draws, records, runs, and writes the tables."""
-    parser = argparse.ArgumentParser(description="Runs tests with small faults in the program.")
+    parser = argparse.ArgumentParser(
+        description="Runs tests with small faults in the program."
+    )
     parser.add_argument("work", type=Path, help="a folder outside of the checkout")
-    parser.add_argument("--most", type=int, default=MUTANTS, help="run only so many of them")
-    parser.add_argument("--deeper", action="store_true", help="whole files for survivors")
-    parser.add_argument("--again", nargs="+", default=[], metavar="FILE", help="of new tests")
-    parser.add_argument("--put", action="store_true", help="only put the tables into docs/")
+    parser.add_argument(
+        "--most", type=int, default=MUTANTS, help="run only so many of them"
+    )
+    parser.add_argument(
+        "--deeper", action="store_true", help="whole files for survivors"
+    )
+    parser.add_argument(
+        "--again", nargs="+", default=[], metavar="FILE", help="of new tests"
+    )
+    parser.add_argument(
+        "--put", action="store_true", help="only put the tables into docs/"
+    )
     options = parser.parse_args()
     work: Path = options.work.resolve()
     if work.is_relative_to(ROOT):
@@ -861,7 +940,10 @@ def run_first(work: Path, mutants: Sequence[Mutant]) -> None:
         result = kill(work, mutant, read_recorded(work))
         add_result(path, result)
         told = result.killed_by or f"SURVIVED {result.tests} tests"
-        print(f"{mutant.number} {mutant.file}:{mutant.line} {mutant.kind}: {told}", flush=True)
+        print(
+            f"{mutant.number} {mutant.file}:{mutant.line} {mutant.kind}: {told}",
+            flush=True,
+        )
 
 
 def run_deeper(work: Path, mutants: Sequence[Mutant]) -> None:
@@ -876,11 +958,15 @@ def run_deeper(work: Path, mutants: Sequence[Mutant]) -> None:
             continue
         result = kill_deeper(work, mutant, recorded)
         add_result(path, result)
-        print(f"{number} {mutant.file}:{mutant.line}: {result.killed_by or 'SURVIVED'}", flush=True)
+        print(
+            f"{number} {mutant.file}:{mutant.line}: {result.killed_by or 'SURVIVED'}",
+            flush=True,
+        )
 
 
 def run_again(work: Path, mutants: Sequence[Mutant], files: Sequence[str]) -> None:
-    """Runs files of tests, as they are now, with each mutant that survived in what they import."""
+    """Runs files of tests, as they are now, with each mutant that survived in what they
+    import."""
     equivalent = read_equivalent()
     results = {
         **read_results(work / FIRST),

@@ -1,17 +1,20 @@
-"""How long our Triton kernels should take, from bytes, FLOP, waves of blocks and attainable rates.
+"""How long our Triton kernels should take, from bytes, FLOP, waves of blocks and
+attainable rates.
 
     python -P benchmarks/predictions.py [--write]          for the devices of the sources
     python -P benchmarks/predictions.py --runs FOLDER      beside what runs on this GPU measured
 
-With `--write` they go into docs/experiments.md, each below the GPU table of its experiment.
+With `--write` they go into docs/experiments.md, each below the GPU table of its
+experiment.
 
-A kernel takes as long as its arithmetic or its memory traffic, whichever is longer; each tensor
-moves once. Two rates are known: those that devices attain in practice
-(src/fusetui/gpu/roofline/peaks.py), and those that the kernels of the source reached on its device,
-as a share of the former; that share is assumed of every device. The best case assumes the higher of
-the two, which the table names, the slow end the lower.
-The blocks that run at once follow from the registers and the shared memory of the compiled code,
-and a last wave that is not full takes as long as a full one. Launching is not included.
+A kernel takes as long as its arithmetic or its memory traffic, whichever is longer;
+each tensor moves once. Two rates are known: those that devices attain in practice
+(src/fusetui/gpu/roofline/peaks.py), and those that the kernels of the source reached on
+its device, as a share of the former; that share is assumed of every device. The best
+case assumes the higher of the two, which the table names, the slow end the lower. The
+blocks that run at once follow from the registers and the shared memory of the compiled
+code, and a last wave that is not full takes as long as a full one. Launching is not
+included.
 """
 
 from __future__ import annotations
@@ -51,7 +54,8 @@ OURS = ("fused", "fused-gemm")
 """Variants whose kernels are ours."""
 ITEM = 2  # bytes of bfloat16
 THREADS, REGISTERS, RESERVED = 2048, 65_536, 1024
-"""Limits of a multiprocessor, and the shared memory that each block takes besides its own."""
+"""Limits of a multiprocessor, and the shared memory that each block takes besides its
+own."""
 
 
 SOURCE_DEVICE = "NVIDIA A100-SXM4-80GB"
@@ -85,7 +89,9 @@ def work_of(launch: Launch) -> Work:
     if launch.kernel == "grouped_gemm":
         groups = launch.grid[1]
         m, n, k = (launch[name] for name in ("rows", "columns", "depth"))
-        return Work(2 * groups * m * n * k, ITEM * groups * (m * k + k * n + m * n), programs)
+        return Work(
+            2 * groups * m * n * k, ITEM * groups * (m * k + k * n + m * n), programs
+        )
     tensors = sum(kind.startswith("*") for _, kind in launch.signature)
     return Work(0, ITEM * tensors * launch["count"], programs)
 
@@ -95,12 +101,14 @@ def at_once(code: Code, architecture: str, multiprocessors: int) -> int:
     threads = 32 * code.warps
     registers = ceil(code.registers / 8) * 8 * threads
     shared = (SHARED[architecture] + RESERVED) // (code.shared + RESERVED)
-    return multiprocessors * max(min(THREADS // threads, REGISTERS // registers, shared), 1)
+    return multiprocessors * max(
+        min(THREADS // threads, REGISTERS // registers, shared), 1
+    )
 
 
 def predicted_ns(work: Work, slots: int, peak: Peak) -> int:
-    """The longer of both times at the rates of `peak`; a wave that is not full counts as a full
-    one."""
+    """The longer of both times at the rates of `peak`; a wave that is not full counts
+    as a full one."""
     waves = ceil(work.programs / slots)
     busy = work.programs / (waves * slots)
     rate, bandwidth = peak.flop_per_s("bf16"), peak.bytes_per_s
@@ -110,8 +118,8 @@ def predicted_ns(work: Work, slots: int, peak: Peak) -> int:
 
 
 def assumed(work: Work, peak: Peak) -> str:
-    """The rate that the best case assumes of what limits the kernel: of its arithmetic, or of its
-    memory traffic."""
+    """The rate that the best case assumes of what limits the kernel: of its arithmetic,
+    or of its memory traffic."""
     rate, bandwidth = peak.flop_per_s("bf16"), peak.bytes_per_s
     if rate and bandwidth and work.flop / rate > work.moved / bandwidth:
         return quantity(rate, "FLOP/s")
@@ -120,7 +128,8 @@ def assumed(work: Work, peak: Peak) -> str:
 
 @dataclass(frozen=True)
 class Shares:
-    """What the kernels of the source reached, as shares of the attainable rates of its device."""
+    """What the kernels of the source reached, as shares of the attainable rates of its
+    device."""
 
     arithmetic: float
     bandwidth: float
@@ -141,7 +150,8 @@ def shares_of_source() -> Shares:
 
 
 def best_case(peak: Peak) -> Peak:
-    """The higher of both rates: what the device attains, and what the source would reach on it."""
+    """The higher of both rates: what the device attains, and what the source would
+    reach on it."""
     shares = shares_of_source()
     return _scaled(peak, max(1.0, shares.arithmetic), max(1.0, shares.bandwidth))
 
@@ -162,7 +172,8 @@ def _scaled(peak: Peak, arithmetic: float, bandwidth: float) -> Peak:
 
 @dataclass(frozen=True)
 class Use:
-    """A launch in an experiment, at a point of its sweep; `run` is the trace with its time."""
+    """A launch in an experiment, at a point of its sweep; `run` is the trace with its
+    time."""
 
     what: str
     launch: Launch
@@ -183,7 +194,12 @@ def uses(experiment: Experiment, architecture: str) -> Iterator[Use]:
             names = [launch.kernel for launch in used]
             run = Path(experiment.name, ",".join(sizes), f"{name}.json.gz")
             for launch in used:
-                yield Use(" ".join([name, *sizes]), launch, run, names.count(launch.kernel) == 1)
+                yield Use(
+                    " ".join([name, *sizes]),
+                    launch,
+                    run,
+                    names.count(launch.kernel) == 1,
+                )
 
 
 def _peak(name: str, multiprocessors: int) -> Peak | None:
@@ -193,7 +209,11 @@ def _peak(name: str, multiprocessors: int) -> Peak | None:
 
 
 def rows(
-    experiment: Experiment, name: str, architecture: str, multiprocessors: int, runs: Path | None
+    experiment: Experiment,
+    name: str,
+    architecture: str,
+    multiprocessors: int,
+    runs: Path | None,
 ) -> Iterator[Sequence[str]]:
     """A row for each launch of our kernels in an experiment on one device."""
     peak = _peak(name, multiprocessors)
@@ -237,14 +257,18 @@ def _measured(runs: Path, use: Use) -> str:
 
 def main() -> None:
     """Prints the table, and writes it into the page if requested."""
-    parser = argparse.ArgumentParser(description="Predicts the times of our Triton kernels.")
+    parser = argparse.ArgumentParser(
+        description="Predicts the times of our Triton kernels."
+    )
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     devices = dict(DEVICES)
     if options.runs:
         found = torch.cuda.get_device_properties(torch.cuda.current_device())
-        devices = {found.name: (f"sm_{found.major}{found.minor}", found.multi_processor_count)}
+        devices = {
+            found.name: (f"sm_{found.major}{found.minor}", found.multi_processor_count)
+        }
     names = ("device", "variant", "kernel", "FLOP", "bytes", "blocks", "waves")
     columns = [Column(name, left=at < 3) for at, name in enumerate(names)]
     columns += [Column("assumes at best"), Column("best case"), Column("slow end")]
@@ -256,7 +280,10 @@ def main() -> None:
             "add them to src/fusetui/gpu/roofline."
         )
     for experiment in EXPERIMENTS:
-        made = (rows(experiment, name, *given, options.runs) for name, given in devices.items())
+        made = (
+            rows(experiment, name, *given, options.runs)
+            for name, given in devices.items()
+        )
         lines = list(chain.from_iterable(made))
         if lines:
             text = table(columns, lines)

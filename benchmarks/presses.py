@@ -1,13 +1,14 @@
-"""How long a key takes in the real program, from the press to the last byte of the new frame.
+"""How long a key takes in the real program, from the press to the last byte of the new
+frame.
 
     python -P benchmarks/presses.py trace.json.gz [--put]
     python -P benchmarks/presses.py trace.json.gz --beside SOURCE --pairs 20
 
-The program runs in a pseudo-terminal of 200x50 cells; a frame has ended when nothing was written
-for QUIET seconds. `--beside` names the source folder (src) of another version: both run in turn, so
-that a change of the machine meets both, and the ratio of their medians has a 95 % confidence
-interval over the pairs (Student's t of the logarithms). `--put` places the table without
-`--beside` into docs/benchmarks.md.
+The program runs in a pseudo-terminal of 200x50 cells; a frame has ended when nothing
+was written for QUIET seconds. `--beside` names the source folder (src) of another
+version: both run in turn, so that a change of the machine meets both, and the ratio of
+their medians has a 95 % confidence interval over the pairs (Student's t of the
+logarithms). `--put` places the table without `--beside` into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ TERMINAL = {"TERM": "xterm-256color", "FUSETUI_THEME": "dark"}
 """Nobody answers when the program asks for the color of the background."""
 SYNC_ASKED, SYNC_KNOWN = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
 FRAME, FRAME_END = b"\x1b[?2026h", b"\x1b[?2026l"
-"""Asked whether it can show a frame at once, the terminal says yes; this is how a frame begins."""
+"""Asked whether it can show a frame at once, the terminal says yes; this is how a frame
+begins."""
 RULER_LINE = re.compile(rb"\x1b\[5;1H")
 """The line that changes with the window of time, and with nothing else."""
 RULER = "├"
@@ -73,9 +75,12 @@ class Program:
     def __init__(
         self, source: Path, trace: str, until: str = RULER, patience: float = PATIENCE
     ) -> None:
-        """Returns once a text is on the screen; `first` is all that was written by then."""
+        """Returns once a text is on the screen; `first` is all that was written by
+        then."""
         self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
+        fcntl.ioctl(
+            slave, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0)
+        )
         environment = {**os.environ, **TERMINAL, "PYTHONPATH": str(source)}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", START, "open", trace],
@@ -108,8 +113,9 @@ class Program:
         return Press((last - start) * 1000, len(written), moved)
 
     def move(self, key: str) -> Press:
-        """A key that moves the window of time, until the end of the frame that shows it: other
-        frames may come before and after. Without such a frame nothing was moved."""
+        """A key that moves the window of time, until the end of the frame that shows
+        it: other frames may come before and after. Without such a frame nothing was
+        moved."""
         start = time.perf_counter()
         os.write(self.master, key.encode())
         written = b""
@@ -202,7 +208,9 @@ def compare(trace: str, other: Path, pairs: int) -> None:
             mean, low, high = interval(own)
             print(f"| {kind} | {mean:.2f} | {low:.2f} to {high:.2f} |")
         else:
-            print(f"| {kind} | changed nothing in {pairs - len(own)} of {pairs} pairs | |")
+            print(
+                f"| {kind} | changed nothing in {pairs - len(own)} of {pairs} pairs | |"
+            )
 
 
 def main() -> None:
@@ -210,13 +218,17 @@ def main() -> None:
     parser.add_argument("trace")
     parser.add_argument("--beside", type=Path, help="the src folder of another version")
     parser.add_argument("--pairs", type=int, choices=T95, default=20)
-    parser.add_argument("--put", action="store_true", help="put the table into the page")
+    parser.add_argument(
+        "--put", action="store_true", help="put the table into the page"
+    )
     args = parser.parse_args()
     if args.beside:
         compare(args.trace, args.beside, args.pairs)
         return
     rows = [row(kind, presses) for kind, presses in walk(OURS, args.trace).items()]
-    text = "\n".join(["| key | median ms | 95 % | bytes |", "|---|---:|---:|---:|", *rows])
+    text = "\n".join(
+        ["| key | median ms | 95 % | bytes |", "|---|---:|---:|---:|", *rows]
+    )
     print(text)
     if args.put:
         put(PAGE, "presses", text, __file__)

@@ -1,9 +1,11 @@
-"""Five questions asked in Python, of fusetui and of HTA, as the table of docs/python.md.
+"""Five questions asked in Python, of fusetui and of HTA, as the table of
+docs/python.md.
 
-    python -P benchmarks/python_peers.py A.json.gz B.json.gz --hta PYTHON --into docs/python.md
+    python -P benchmarks/python_peers.py A.json.gz B.json.gz --hta PYTHON --into
+    docs/python.md
 
-Each call of the table is made, and what is said of its answer is computed from that. TraceLens is
-not on PyPI: its column is what its documentation has, and was not run.
+Each call of the table is made, and what is said of its answer is computed from that.
+TraceLens is not on PyPI: its column is what its documentation has, and was not run.
 """
 
 from __future__ import annotations
@@ -127,10 +129,14 @@ QUESTIONS = (
 )
 
 
-def asked(python: str, setup: str, calls: Sequence[Call], traces: Sequence[str]) -> list[str]:
+def asked(
+    python: str, setup: str, calls: Sequence[Call], traces: Sequence[str]
+) -> list[str]:
     """What the answers to these calls say, in one process."""
     lines = [f"answer = {code}\nsaid.append({said})" for code, said in calls]
-    program = "\n".join([setup, MS, "said = []", *lines, "import json", "print(json.dumps(said))"])
+    program = "\n".join(
+        [setup, MS, "said = []", *lines, "import json", "print(json.dumps(said))"]
+    )
     run = [python, "-P", "-c", program, *traces]
     found = subprocess.run(run, capture_output=True, text=True, check=False)
     if found.returncode:
@@ -142,9 +148,16 @@ def asked(python: str, setup: str, calls: Sequence[Call], traces: Sequence[str])
 def table(traces: Sequence[str], hta: str) -> str:
     ours = asked(sys.executable, FUSETUI, [one.fusetui for one in QUESTIONS], traces)
     theirs = asked(hta, HTA, [one.hta for one in QUESTIONS], traces)
-    lines = ["| | fusetui | HTA 0.5.0 | TraceLens (read, not run) |", "|---|---|---|---|"]
+    lines = [
+        "| | fusetui | HTA 0.5.0 | TraceLens (read, not run) |",
+        "|---|---|---|---|",
+    ]
     for one, our, their in zip(QUESTIONS, ours, theirs, strict=True):
-        cells = (f"`{one.fusetui.code}`: {our}", f"`{one.hta.code}`: {their}", one.tracelens)
+        cells = (
+            f"`{one.fusetui.code}`: {our}",
+            f"`{one.hta.code}`: {their}",
+            one.tracelens,
+        )
         lines.append(f"| {one.text} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -1,13 +1,14 @@
-"""`fusetui ranks` beside jobs of which is known what was planted: is the right rank named?
+"""`fusetui ranks` beside jobs of which is known what was planted: is the right rank
+named?
 
     python -P benchmarks/rank_jobs.py [--seeds 3] [--family WORDS] [--put]
     python -P benchmarks/rank_jobs.py --list
     python -P benchmarks/rank_jobs.py --make FOLDER --case NAME [--seed N]
 
-Each case is a job that was played with one true clock (job_maker.py, job_programs.py) and written
-as torch.profiler does (job_traces.py). The answer is told right, cannot tell (it names nobody and
-says why), or wrong. --make writes one job and prints what is planted into it, as JSON; --put
-places the table into docs/ranks.md.
+Each case is a job that was played with one true clock (job_maker.py, job_programs.py)
+and written as torch.profiler does (job_traces.py). The answer is told right, cannot
+tell (it names nobody and says why), or wrong. --make writes one job and prints what is
+planted into it, as JSON; --put places the table into docs/ranks.md.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "ranks.md"
 RIGHT, CANNOT, WRONG = "told right", "cannot tell", "wrong"
 NEAR = 0.05  # of the planted delay
 LATE_STEP, IN_TIME = 0.03, 0.01
-"""A step that a pause makes longer by this share of a step is to be named as late; one that it
-makes longer by less than the other share is not."""
-WAIT, BUBBLE = 0.005, 0.02  # of a step: how well waits must be known beside that; points
+"""A step that a pause makes longer by this share of a step is to be named as late; one
+that it makes longer by less than the other share is not."""
+# of a step: how well waits must be known beside that; points
+WAIT, BUBBLE = 0.005, 0.02
 NAMED = re.compile(r"^Ranks? (\d+)\b", re.MULTILINE)
 WAITED = re.compile(r"others wait ([\d.,]+) (ns|us|ms|s)\b")
 REASONS = re.compile(
@@ -53,9 +55,10 @@ CAUSES = {
     "gemm": r"kernels|aten::mm|compute",
     "tokens": r"kernels|aten::mm|compute",
     "loading": r"DataLoader|annotat",
-    # Nothing of a pause is recorded: the thread that launches is in the annotation of the step and
-    # in nothing else, or, that of autograd, in nothing at all. More cannot be told; that it spends
-    # the time in some annotation or op would be wrong (see _reasons).
+    # Nothing of a pause is recorded: the thread that launches is in the annotation of
+    # the step and in nothing else, or, that of autograd, in nothing at all. More cannot
+    # be told; that it spends the time in some annotation or op would be wrong (see
+    # _reasons).
     "gc": r"nothing was recorded on the launching thread|idle in annotated code",
     "begin": r"before the window",
     "sync": r"check_overflow|annotat|ynchroniz|nothing was recorded on the launching thread",
@@ -70,14 +73,22 @@ class Judged(NamedTuple):
 
 def asked(folder: Path) -> tuple[dict[str, Any], str]:
     """What `fusetui ranks FOLDER` says: the JSON and the text."""
-    files = sorted(map(str, folder.glob("rank*.json")), key=lambda name: (len(name), name))
+    files = sorted(
+        map(str, folder.glob("rank*.json")), key=lambda name: (len(name), name)
+    )
     with ThreadPoolExecutor(1) as one:
         answer = explained(summarize(files, one, cached=False)).answer
-    return msgspec.to_builtins(ranks_document(answer)), ranks_text(answer, 10_000, len(files))
+    return msgspec.to_builtins(ranks_document(answer)), ranks_text(
+        answer, 10_000, len(files)
+    )
 
 
 def judged(truth: Truth, found: dict[str, Any], text: str) -> Judged:
-    faults = [*_contradictions(found, text), *_too_long(found), *_other_waits(truth, found)]
+    faults = [
+        *_contradictions(found, text),
+        *_too_long(found),
+        *_other_waits(truth, found),
+    ]
     if faults:
         return Judged(WRONG, "; ".join(faults))
     named = [one["rank"] for one in found["stragglers"]]
@@ -90,7 +101,11 @@ def judged(truth: Truth, found: dict[str, Any], text: str) -> Judged:
         return Judged(WRONG, f"names {named}, not {truth.culprits}")
     if not named:  # the reason has to be in the verdict: a remark about clocks is none
         reason = REASONS.search(_verdict(found))
-        return Judged(CANNOT, reason[0]) if reason else Judged(WRONG, "names nobody, and no reason")
+        return (
+            Judged(CANNOT, reason[0])
+            if reason
+            else Judged(WRONG, "names nobody, and no reason")
+        )
     if truth.expect == "ranks":
         return _several_charged(truth, found)
     return _charged(truth, found)
@@ -112,13 +127,17 @@ def _silent(truth: Truth, found: dict[str, Any], text: str) -> Judged:
         if told is None:
             return Judged(WRONG, "the total of the flips is not told")
         if not _near(told, truth):
-            return Judged(WRONG, f"a total of {told / 1e3:.0f} us, not {truth.planted / 1e3:.0f}")
+            return Judged(
+                WRONG, f"a total of {told / 1e3:.0f} us, not {truth.planted / 1e3:.0f}"
+            )
     return Judged(RIGHT, "")
 
 
 def _flips(text: str) -> float | None:
     """ns per step that are told where no rank stands out."""
-    line = next((line for line in text.splitlines() if "no rank stands out" in line.lower()), "")
+    line = next(
+        (line for line in text.splitlines() if "no rank stands out" in line.lower()), ""
+    )
     time = re.search(r"([\d.,]+) (ns|us|ms|s)\b", line)
     return _ns(time) if time else None
 
@@ -133,9 +152,15 @@ def _charged(truth: Truth, found: dict[str, Any]) -> Judged:
     told = first["caused_ns"] / truth.steps
     if case_of(truth.case).shape.pp > 1:  # how much of it shows depends on the schedule
         most = (1 + NEAR) * max(truth.planted, truth.step - truth.ordinary)
-        return Judged(RIGHT, "") if told <= most else Judged(WRONG, f"{told / 1e3:.0f} us charged")
+        return (
+            Judged(RIGHT, "")
+            if told <= most
+            else Judged(WRONG, f"{told / 1e3:.0f} us charged")
+        )
     if not _near(told, truth):
-        return Judged(WRONG, f"others wait {told / 1e3:.0f} us, not {truth.planted / 1e3:.0f}")
+        return Judged(
+            WRONG, f"others wait {told / 1e3:.0f} us, not {truth.planted / 1e3:.0f}"
+        )
     more = list(_reasons(truth, found["stragglers"][0]))
     more += _other_steps(truth, found["stragglers"][0])
     return Judged(WRONG, "; ".join(more)) if more else Judged(RIGHT, "")
@@ -174,9 +199,12 @@ def _several_charged(truth: Truth, found: dict[str, Any]) -> Judged:
 
 
 def _reasons(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
-    """Another reason, or figures that cannot be: more than was planted, another step without it."""
+    """Another reason, or figures that cannot be: more than was planted, another step
+    without it."""
     text = straggler["text"]
-    if re.search(r"Meanwhile|It spends", text) and not re.search(CAUSES[truth.cause], text):
+    if re.search(r"Meanwhile|It spends", text) and not re.search(
+        CAUSES[truth.cause], text
+    ):
         yield f"not {truth.cause}: {text}"
     if truth.cause == "gc" and "It spends" in text:
         yield f"a pause is not recorded: {text}"
@@ -186,7 +214,9 @@ def _reasons(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
         if told[3] and truth.late_steps:
             each *= truth.steps / len(truth.late_steps)
         elif told[3]:  # a pause is long in the steps in which little work is queued
-            each = max(each, sum(truth.longer[step] for step in named) / max(1, len(named)))
+            each = max(
+                each, sum(truth.longer[step] for step in named) / max(1, len(named))
+            )
         if _ns(told) > (1 + 2 * NEAR) * each:
             yield f"{told[0]}, {truth.planted / 1e3:.0f} us were planted"
     would = WOULD.search(text)
@@ -195,8 +225,8 @@ def _reasons(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
 
 
 def _other_steps(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
-    """Where a fault is planted into some of the steps, or makes only some longer, these are named,
-    and no other."""
+    """Where a fault is planted into some of the steps, or makes only some longer, these
+    are named, and no other."""
     if truth.cause == "gc":
         named_places = _steps_named(truth, straggler)
         for step, longer in enumerate(truth.longer):
@@ -216,14 +246,16 @@ def _other_steps(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
 
 def _steps_named(truth: Truth, straggler: dict[str, Any]) -> list[int]:
     """The places of the late steps that are named, from 0."""
-    numbers = [int(step["name"].partition("#")[2]) for step in straggler.get("late_steps", ())]
+    numbers = [
+        int(step["name"].partition("#")[2]) for step in straggler.get("late_steps", ())
+    ]
     return [number - FIRST_STEP for number in numbers]
 
 
 def _near(told: float, truth: Truth) -> bool:
-    """From what the others waited longer to what was planted, and a bit: NEAR, or what the others
-    wait without the fault, if that is more. Those waits are for whoever is last, and with the
-    fault that is the culprit."""
+    """From what the others waited longer to what was planted, and a bit: NEAR, or what
+    the others wait without the fault, if that is more. Those waits are for whoever is
+    last, and with the fault that is the culprit."""
     least, most = sorted((truth.waited, truth.planted))
     return (1 - NEAR) * least <= told <= most + max(NEAR * most, truth.noise)
 
@@ -286,7 +318,9 @@ def table(results: Sequence[tuple[Truth, Judged]]) -> str:
     families = list(dict.fromkeys(truth.family for truth, _ in results))
     rows = [["job", "jobs", RIGHT, CANNOT, WRONG], ["---", "---", "---", "---", "---"]]
     for family in [*families, ""]:
-        counts = Counter(one.verdict for truth, one in results if family in ("", truth.family))
+        counts = Counter(
+            one.verdict for truth, one in results if family in ("", truth.family)
+        )
         figures = [str(counts[verdict]) for verdict in (RIGHT, CANNOT, WRONG)]
         rows.append([family or "all", str(counts.total()), *figures])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
@@ -303,10 +337,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     if args.list:
-        print("\n".join(f"{case.name:20} {case.family}, {case.expect}" for case in CASES))
+        print(
+            "\n".join(f"{case.name:20} {case.family}, {case.expect}" for case in CASES)
+        )
         return
     if args.make:
-        print(json.dumps(make(case_of(args.case), args.seed, args.make)._asdict(), indent=1))
+        print(
+            json.dumps(
+                make(case_of(args.case), args.seed, args.make)._asdict(), indent=1
+            )
+        )
         return
     results = []
     cases = [case for case in CASES if args.family in f"{case.family}, {case.name}"]
@@ -315,7 +355,9 @@ def main() -> None:
             truth, one = trial(case, seed)
             results.append((truth, one))
             if one.why:
-                print(f"{one.verdict}: {case.name} seed {seed} {truth.culprits}: {one.why}")
+                print(
+                    f"{one.verdict}: {case.name} seed {seed} {truth.culprits}: {one.why}"
+                )
     print(table(results))
     if args.put:
         put(PAGE, "planted jobs", table(results), __file__)

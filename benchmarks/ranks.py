@@ -1,15 +1,17 @@
-"""`fusetui ranks` over many generated ranks: time, memory, and whether it finds what was planted.
+"""`fusetui ranks` over many generated ranks: time, memory, and whether it finds what
+was planted.
 
     python -P benchmarks/ranks.py trace.json.gz --ranks 256 --megabytes 50
     python -P benchmarks/ranks.py trace.json.gz --ranks 32 --megabytes 10 --print
 
-With --hta PYTHON, a Python that has HolisticTraceAnalysis, eight of the ranks are also given to
-both, the late ones among them.
+With --hta PYTHON, a Python that has HolisticTraceAnalysis, eight of the ranks are also
+given to both, the late ones among them.
 
-Every rank repeats one real trace with NCCL collectives (see generate.py). Planted are: the offset
-of every clock, the drift of a few, three ranks that start collectives late, and a cut file.
-Beside it: `why` of single ranks, the same question asked again, and the answer from 16,384
-generated summaries. Prints the table and puts it into docs/benchmarks.md.
+Every rank repeats one real trace with NCCL collectives (see generate.py). Planted are:
+the offset of every clock, the drift of a few, three ranks that start collectives late,
+and a cut file. Beside it: `why` of single ranks, the same question asked again, and the
+answer from 16,384 generated summaries. Prints the table and puts it into
+docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -36,7 +38,14 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.pages import put
 
 from fusetui.analysis.ranks.answer import explained
-from fusetui.analysis.ranks.model import CLASSES, Collectives, RankSummary, decoded, encoded, packed
+from fusetui.analysis.ranks.model import (
+    CLASSES,
+    Collectives,
+    RankSummary,
+    decoded,
+    encoded,
+    packed,
+)
 from fusetui.analysis.ranks.summary import summary_of
 
 ROOT = Path(__file__).parents[1]
@@ -110,19 +119,30 @@ def for_job(text: bytes, ranks: int) -> bytes:
     """The group has all ranks."""
     listed = json.dumps(list(range(ranks))).encode()
     text = text.replace(b'"Group size": 2', b'"Group size": %d' % ranks)
-    text = text.replace(b'"Process Group Ranks": "[0, 1]"', b'"Process Group Ranks": "[0, ...]"')
     text = text.replace(
-        b'"pg_size": 2, "ranks": [0, 1]', b'"pg_size": %d, "ranks": %s' % (ranks, listed)
+        b'"Process Group Ranks": "[0, 1]"', b'"Process Group Ranks": "[0, ...]"'
+    )
+    text = text.replace(
+        b'"pg_size": 2, "ranks": [0, 1]',
+        b'"pg_size": %d, "ranks": %s' % (ranks, listed),
     )
     return text.replace(b'"world_size": 2', b'"world_size": %d' % ranks)
 
 
 def for_rank(
-    text: bytes, rank: int, offset: int, drift: float, late: Sequence[int], chance: random.Random
+    text: bytes,
+    rank: int,
+    offset: int,
+    drift: float,
+    late: Sequence[int],
+    chance: random.Random,
 ) -> bytes:
-    """Its all_reduces start late or a little later than on others, and end as on all of them."""
+    """Its all_reduces start late or a little later than on others, and end as on all of
+    them."""
     text = text.replace(b'"rank": 0', b'"rank": %d' % rank, 1)
-    text = BASE.sub(lambda found: b'"baseTimeNanoseconds": %d' % (int(found[1]) + offset), text, 1)
+    text = BASE.sub(
+        lambda found: b'"baseTimeNanoseconds": %d' % (int(found[1]) + offset), text, 1
+    )
     places = list(KERNEL.finditer(text))
     first = min(float(found[1]) for found in places)
     out, at = [], 0
@@ -132,7 +152,8 @@ def for_rank(
         if late[number % len(late)] == rank and dur > LATE_US + MARGIN_US:
             by = LATE_US
         by = min(by, dur / 4)
-        if number % SHORT == 0:  # a small one, as norms of gradients are: these bound the clocks
+        # a small one, as norms of gradients are: these bound the clocks
+        if number % SHORT == 0:
             by = dur - SHORT_US + min(by, JITTER_US)
         moved = (start - first) * drift
         out += [text[at : found.start(1)], b"%.3f" % (start + by + moved)]
@@ -142,7 +163,8 @@ def for_rank(
 
 
 def used(command: Sequence[str], cache: Path | None = None) -> Used:
-    """Runs a command; memory is the largest sum over its processes, looked at every 50 ms."""
+    """Runs a command; memory is the largest sum over its processes, looked at every 50
+    ms."""
     surroundings = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     surroundings["FUSETUI_CACHE"] = str(cache) if cache else "off"
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -152,7 +174,10 @@ def used(command: Sequence[str], cache: Path | None = None) -> Used:
         while process.poll() is None:
             most = max(most, memory(process.pid))
             time.sleep(0.05)
-        wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+        wall, after = (
+            time.perf_counter() - start,
+            resource.getrusage(resource.RUSAGE_CHILDREN),
+        )
         out.seek(0)
         told = out.read()
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -163,7 +188,10 @@ def memory(pid: int) -> int:
     """Bytes in memory of a process and all below it (Linux)."""
     total = 0
     try:
-        total = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+        total = (
+            int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+            * resource.getpagesize()
+        )
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except (OSError, IndexError):
         return total
@@ -171,8 +199,8 @@ def memory(pid: int) -> int:
 
 
 def waited_for(found: dict[str, Any], count: int) -> list[int]:
-    """The ranks that the others wait for longest. What is planted is less than the share of a step
-    from which `ranks` calls one a straggler."""
+    """The ranks that the others wait for longest. What is planted is less than the
+    share of a step from which `ranks` calls one a straggler."""
     return sorted(row["rank"] for row in sorted(found["ranks"], key=caused)[-count:])
 
 
@@ -195,19 +223,23 @@ def problems(found: dict[str, Any], planted: Planted) -> list[str]:
         elif row is None or row["offset_ns"] is None:
             told.append(f"the offset of rank {rank}")
         elif abs(row["offset_ns"] - (offset - zero)) > row["uncertainty_ns"]:
-            told.append(f"the offset of rank {rank}: {row['offset_ns']}, not {offset - zero}")
+            told.append(
+                f"the offset of rank {rank}: {row['offset_ns']}, not {offset - zero}"
+            )
     return told
 
 
 def many_summaries(source: Path) -> tuple[float, float]:
-    """Seconds and peak MB of the answer from generated summaries, in a process of its own."""
+    """Seconds and peak MB of the answer from generated summaries, in a process of its
+    own."""
     command = [*PYTHON, __file__, str(source), "--many"]
     found = used(command)
     return float(found.output), found.megabytes
 
 
 def answer_many(source: Path) -> float:
-    """The seconds of the CPU that the answer takes, from the bytes of the summaries on."""
+    """The seconds of the CPU that the answer takes, from the bytes of the summaries
+    on."""
     one = summary_of(str(source), cached=False)
     assert isinstance(one, RankSummary)
     making = 0.0
@@ -263,7 +295,9 @@ def summary(one: RankSummary, rank: int) -> RankSummary:
     )
 
 
-def beside_hta(python: str, folder: Path, planted: Planted) -> list[tuple[str, str, str]]:
+def beside_hta(
+    python: str, folder: Path, planted: Planted
+) -> list[tuple[str, str, str]]:
     """What both say of a few ranks."""
     others = (rank for rank in range(len(planted.offsets)) if rank not in planted.late)
     few = [*planted.late, *(rank for rank in others if rank != planted.cut)][:FEW]
@@ -272,7 +306,9 @@ def beside_hta(python: str, folder: Path, planted: Planted) -> list[tuple[str, s
     late = waited_for(json.loads(ours.output), len(planted.late))
     theirs = used([python, "-c", HTA, *files])
     version, told = json.loads(theirs.output.splitlines()[-1])
-    named = told if isinstance(told, str) else _late([sorted(few)[place] for place in told])
+    named = (
+        told if isinstance(told, str) else _late([sorted(few)[place] for place in told])
+    )
     each = {"fusetui": (ours, _late(late)), f"HTA {version}": (theirs, named)}
     return [
         (f"{len(files)} ranks, {_late(planted.late)}", name, _figures(one, said))
@@ -288,11 +324,15 @@ def _figures(one: Used, said: str) -> str:
     return f"{one.wall:.1f} s, {one.megabytes:.0f} MB, {said}"
 
 
-def report(source: Path, folder: Path, ranks: int, megabytes: int, hta: str | None) -> str:
+def report(
+    source: Path, folder: Path, ranks: int, megabytes: int, hta: str | None
+) -> str:
     planted = write_ranks(source, folder, ranks, megabytes)
     files = sorted(map(str, folder.glob("rank*.json")))
     total = sum(Path(file).stat().st_size for file in files) / 1e9
-    sample = [file for file in files if Path(file).name != f"rank{planted.cut}.json"][:SAMPLED]
+    sample = [file for file in files if Path(file).name != f"rank{planted.cut}.json"][
+        :SAMPLED
+    ]
     whys = [used([*FUSETUI, "why", "--json", file]).cpu for file in sample]
     cache = folder / "cache"
     first = used([*FUSETUI, "ranks", str(folder), "--json"], cache)
@@ -307,7 +347,11 @@ def report(source: Path, folder: Path, ranks: int, megabytes: int, hta: str | No
         (f"{len(files)} ranks, {total:.1f} GB", "on the clock", f"{first.wall:.1f} s"),
         ("", "of the CPUs", f"{first.cpu:.1f} s"),
         ("", f"single `why`, CPU seconds over {cores} cores", f"{expected:.1f} s"),
-        ("", "CPU seconds over cores, as a share of that", f"{first.cpu / cores / expected:.2f}"),
+        (
+            "",
+            "CPU seconds over cores, as a share of that",
+            f"{first.cpu / cores / expected:.2f}",
+        ),
         ("", "on the clock, as a share of that", f"{first.wall / expected:.2f}"),
         ("", "peak memory of all processes", f"{first.megabytes:.0f} MB"),
         ("", "planted and not found", "; ".join(missed) or "nothing"),
@@ -322,7 +366,9 @@ def report(source: Path, folder: Path, ranks: int, megabytes: int, hta: str | No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("source", type=Path, help="a real trace of rank 0 of 2, with NCCL's args")
+    parser.add_argument(
+        "source", type=Path, help="a real trace of rank 0 of 2, with NCCL's args"
+    )
     parser.add_argument("--ranks", type=int, default=256)
     parser.add_argument("--megabytes", type=int, default=50, help="of each")
     parser.add_argument("--hta", metavar="PYTHON", help="with HolisticTraceAnalysis")

@@ -1,16 +1,19 @@
-"""How fast reading is and how much memory it takes, compared with `orjson.loads` in the same run.
+"""How fast reading is and how much memory it takes, compared with `orjson.loads` in the
+same run.
 
     python -P benchmarks/reading.py trace.json.gz --megabytes 50 250 1000
 
-Makes files of these sizes from a real trace (see generate.py) in a temporary folder, measures the
-whole process of each reader in turn, prints the tables and puts them into docs/benchmarks.md. Times
-are the best of --repeat runs, with modules compiled before, as an installation does. Memory is the
-peak of all processes of a reader together: their private memory and the files in memory that they
-share. Pages of the trace itself, which the system keeps and drops as it likes, are not counted.
+Makes files of these sizes from a real trace (see generate.py) in a temporary folder,
+measures the whole process of each reader in turn, prints the tables and puts them into
+docs/benchmarks.md. Times are the best of --repeat runs, with modules compiled before,
+as an installation does. Memory is the peak of all processes of a reader together: their
+private memory and the files in memory that they share. Pages of the trace itself, which
+the system keeps and drops as it likes, are not counted.
 
 Other readers are run once, if they are given; {} stands for the file:
 
-    --beside 'HTA=/path/python -c "from hta.common.trace import *; parse_trace_file(\'{}\')"'
+    --beside 'HTA=/path/python -c "from hta.common.trace import *;
+    parse_trace_file(\'{}\')"'
 """
 
 from __future__ import annotations
@@ -54,7 +57,9 @@ EVERY = 0.02  # seconds between two samples of the memory
 Rows = list[list[str]]
 
 
-def seconds(command: Sequence[str], cores: int, env: Mapping[str, str] | None = None) -> float:
+def seconds(
+    command: Sequence[str], cores: int, env: Mapping[str, str] | None = None
+) -> float:
     """Wall time of a whole process on this many cores."""
     start = time.perf_counter()
     _start(command, cores, env).wait()
@@ -95,7 +100,8 @@ def _start(
 
 
 def _memory(root: int) -> int:
-    """Private bytes of a process and its children, and of the files in memory that they hold."""
+    """Private bytes of a process and its children, and of the files in memory that they
+    hold."""
     total = 0
     files: dict[int, int] = {}
     for pid in _family(root):
@@ -126,7 +132,10 @@ def speed_rows(
     rows: Rows = []
     for file in files:
         packed = _packed(file)
-        fresh, cache = {"FUSETUI_CACHE": "off"}, {"FUSETUI_CACHE": str(folder / "cache")}
+        fresh, cache = (
+            {"FUSETUI_CACHE": "off"},
+            {"FUSETUI_CACHE": str(folder / "cache")},
+        )
         size = file.stat().st_size
         times = int(max(2, min(repeat, 3e9 // size)))
         loads, two, one, gz = [
@@ -174,10 +183,17 @@ def memory_rows(files: Iterable[Path]) -> tuple[list[str], Rows]:
         bound = f"{size + 120:.0f} MB"
         rows.append([f"{size:.0f} MB", f"{loads:.0f} MB", f"{ours:.0f} MB", bound])
         print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
-    return ["file", "orjson.loads", "fusetui, all processes", "bound (file + 120 MB)"], rows
+    return [
+        "file",
+        "orjson.loads",
+        "fusetui, all processes",
+        "bound (file + 120 MB)",
+    ], rows
 
 
-def growth_rows(source: Path, folder: Path, counts: Sequence[int]) -> tuple[list[str], Rows]:
+def growth_rows(
+    source: Path, folder: Path, counts: Sequence[int]
+) -> tuple[list[str], Rows]:
     """Time per event of open_trace, for growing numbers of events."""
     rows: Rows = []
     probe = _made(source, folder, 50)
@@ -185,7 +201,10 @@ def growth_rows(source: Path, folder: Path, counts: Sequence[int]) -> tuple[list
     per_event = probe.stat().st_size / events
     for count in counts:
         file = _made(source, folder, int(count * per_event / 1e6))
-        tries = [opening(file, {"FUSETUI_CACHE": "off"}) for _ in range(3 if count < 5e6 else 1)]
+        tries = [
+            opening(file, {"FUSETUI_CACHE": "off"})
+            for _ in range(3 if count < 5e6 else 1)
+        ]
         taken, events = min(tries)
         rows.append([f"{events:,}", f"{taken:.2f} s", f"{taken / events * 1e6:.2f} us"])
         print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
@@ -198,7 +217,9 @@ def _beside(other: str, file: Path, loads: float) -> str:
     if file.stat().st_size > LARGEST_BESIDE:
         return ""
     start = time.perf_counter()
-    process = _start([part.replace("{}", str(file)) for part in shlex.split(other)], 2, None)
+    process = _start(
+        [part.replace("{}", str(file)) for part in shlex.split(other)], 2, None
+    )
     code = process.wait()
     taken = time.perf_counter() - start
     return f"failed ({code})" if code else f"{taken:.2f} s ({taken / loads:.2f})"
@@ -208,7 +229,9 @@ def _made(source: Path, folder: Path, megabytes: int) -> Path:
     target = folder / f"{megabytes}.json"
     script = str(ROOT / "benchmarks" / "generate.py")
     command = [sys.executable, "-P", script, str(source), str(target)]
-    subprocess.run([*command, "--megabytes", str(megabytes)], check=True, stdout=sys.stderr)
+    subprocess.run(
+        [*command, "--megabytes", str(megabytes)], check=True, stdout=sys.stderr
+    )
     return target
 
 
@@ -229,24 +252,39 @@ def markdown(head: Sequence[str], rows: Rows) -> str:
 def machine() -> str:
     model = platform.processor() or platform.machine()
     with suppress(OSError, IndexError):
-        model = Path("/proc/cpuinfo").read_text().split("model name\t: ")[1].split("\n")[0]
+        model = (
+            Path("/proc/cpuinfo").read_text().split("model name\t: ")[1].split("\n")[0]
+        )
     loads = ", ".join(f"{load:.1f}" for load in os.getloadavg())
     return f"{model}, Python {platform.python_version()}, load before the run {loads}."
 
 
 def short_table(head: Sequence[str], rows: Rows, memory: Rows) -> str:
     """The most important figures of both tables, for the README."""
-    wanted = ["file", "orjson.loads", "fusetui, 2 cores", "again, whole command", *head[8:]]
+    wanted = [
+        "file",
+        "orjson.loads",
+        "fusetui, 2 cores",
+        "again, whole command",
+        *head[8:],
+    ]
     places = [head.index(name) for name in wanted]
     names = [*wanted[:2], "fusetui", "opened again", *head[8:], "peak memory"]
-    lines = [[*(row[n] for n in places), peak[2]] for row, peak in zip(rows, memory, strict=True)]
+    lines = [
+        [*(row[n] for n in places), peak[2]]
+        for row, peak in zip(rows, memory, strict=True)
+    ]
     return markdown(names, lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0] if __doc__ else None
+    )
     parser.add_argument("source", type=Path, help="any real trace")
-    parser.add_argument("--megabytes", type=int, nargs="+", default=[50, 250, 1000, 2000])
+    parser.add_argument(
+        "--megabytes", type=int, nargs="+", default=[50, 250, 1000, 2000]
+    )
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--beside", metavar="NAME=COMMAND", action="append", default=[])
     parser.add_argument("--events", type=int, nargs="*", default=[10**5, 10**6, 10**7])

@@ -1,12 +1,14 @@
-"""Whether programs of ten kinds are recorded rightly at the first try, or refused with the true
-reason: writes the table of docs/attach.md.
+"""Whether programs of ten kinds are recorded rightly at the first try, or refused with
+the true reason: writes the table of docs/attach.md.
 
-    python -P benchmarks/real_programs.py [--only KIND ...] [--way WAY ...] [--jobs N] [--write]
+    python -P benchmarks/real_programs.py [--only KIND ...] [--way WAY ...] [--jobs N]
+    [--write]
 
-Each program is a process of its own, as users write it, on the CPU. It is recorded in three ways:
-`fusetui run`, `fusetui record` of the program that runs already, and `:record` of the app, whose
-effect is performed without a screen. A trace is right if it holds operations of the loop of the
-program, not those of its start: each loop annotates its steps with `record_function("work")`.
+Each program is a process of its own, as users write it, on the CPU. It is recorded in
+three ways: `fusetui run`, `fusetui record` of the program that runs already, and
+`:record` of the app, whose effect is performed without a screen. A trace is right if it
+holds operations of the loop of the program, not those of its start: each loop annotates
+its steps with `record_function("work")`.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ PYTHON = (sys.executable, "-P")
 FUSETUI = (*PYTHON, "-m", "fusetui")
 WORK = b'"name": "work"'
 STOP = "stop"  # a file beside the program that ends it
-RUNS_S = 150  # how long a program computes at most; it is ended once there is an outcome
+# how long a program computes at most; it is ended once there is an outcome
+RUNS_S = 150
 READY_S = 90.0  # within which a program has loaded torch
 
 HEAD = f"""
@@ -174,8 +177,9 @@ while time.time() < end:
 
 @dataclass(frozen=True)
 class Kind:
-    """`reason`: what a refusal must say where the program cannot be recorded; `processes`: how many
-    traces there must be; `job`: the name that `record --job` takes."""
+    """`reason`: what a refusal must say where the program cannot be recorded;
+    `processes`: how many traces there must be; `job`: the name that `record --job`
+    takes."""
 
     name: str
     source: str
@@ -193,7 +197,13 @@ KINDS = (
         "torchrun, 4 ranks",
         HEAD + TORCHRUN,
         processes=4,
-        launcher=("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"),
+        launcher=(
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "4",
+        ),
     ),
     Kind("server loop", HEAD + SERVER),
     Kind("forked workers", HEAD + FORKS, reason="forks? of .* cannot be recorded"),
@@ -204,7 +214,11 @@ KINDS = (
         reason="it profiles itself|its own torch.profiler cancelled",
     ),
     Kind("Jupyter kernel", HEAD + JUPYTER),
-    Kind("no torch", NO_TORCH, reason="no process of it asked|has not loaded torch|No process"),
+    Kind(
+        "no torch",
+        NO_TORCH,
+        reason="no process of it asked|has not loaded torch|No process",
+    ),
 )
 
 
@@ -213,12 +227,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[kind.name for kind in KINDS])
     parser.add_argument("--way", nargs="*", choices=WAYS, default=WAYS)
     parser.add_argument("--jobs", type=int, default=6, help="programs at once")
-    parser.add_argument("--write", action="store_true", help="put the table into the page")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into the page"
+    )
     given = parser.parse_args()
     kinds = [kind for kind in KINDS if kind.name in given.only]
     with ProcessPoolExecutor(given.jobs) as pool:
         tries = {
-            (kind.name, way): pool.submit(tried, kind, way) for kind in kinds for way in given.way
+            (kind.name, way): pool.submit(tried, kind, way)
+            for kind in kinds
+            for way in given.way
         }
         rows = []
         for kind in kinds:
@@ -236,11 +254,16 @@ def main() -> None:
 
 
 OUTCOME = re.compile(r": (not )?recorded[,:]")  # in a line about a process
-NAMES = {"run": "`fusetui run`", "record": "`fusetui record`", "app": "`:record` in the app"}
+NAMES = {
+    "run": "`fusetui run`",
+    "record": "`fusetui record`",
+    "app": "`:record` in the app",
+}
 
 
 def _with_rows_of_page(rows: Sequence[str]) -> list[str]:
-    """These rows, and for the other kinds those that the page has, in the order of KINDS."""
+    """These rows, and for the other kinds those that the page has, in the order of
+    KINDS."""
     page = PAGE.read_text(encoding="utf-8").splitlines()
     found = {row.split(" | ")[0]: row for row in (*page, *rows) if row.startswith("| ")}
     return [found[f"| {kind.name}"] for kind in KINDS if f"| {kind.name}" in found]
@@ -248,7 +271,8 @@ def _with_rows_of_page(rows: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a way to record came to: its exit code, what it said, and where traces would be."""
+    """What a way to record came to: its exit code, what it said, and where traces would
+    be."""
 
     code: int
     said: str
@@ -260,7 +284,9 @@ def tried(kind: Kind, way: str) -> str:
     with tempfile.TemporaryDirectory() as made:
         place = Path(made)
         outcome = {"run": _run, "record": _record, "app": _app}[way](kind, place)
-        traces = sorted(outcome.folder.rglob("*.json")) if outcome.folder.is_dir() else []
+        traces = (
+            sorted(outcome.folder.rglob("*.json")) if outcome.folder.is_dir() else []
+        )
         right = [one for one in traces if WORK in one.read_bytes()]
     wanted = 1 if way == "app" else kind.processes
     if kind.reason:
@@ -268,7 +294,9 @@ def tried(kind: Kind, way: str) -> str:
         if is_refused and re.search(kind.reason, _final(outcome.said)):
             return "refused, true reason"
         print(f"{kind.name}, {way}: {outcome.said}", file=sys.stderr)
-        return f"**not refused rightly**: exit code {outcome.code}, {len(traces)} traces"
+        return (
+            f"**not refused rightly**: exit code {outcome.code}, {len(traces)} traces"
+        )
     if outcome.code == 0 and len(right) == len(traces) == wanted:
         return "recorded" if wanted == 1 else f"recorded, {wanted} of {wanted}"
     print(f"{kind.name}, {way}: {outcome.said}", file=sys.stderr)
@@ -276,7 +304,8 @@ def tried(kind: Kind, way: str) -> str:
 
 
 def _final(said: str) -> str:
-    """What was said, without what was only said on the way, such as what is waited for."""
+    """What was said, without what was only said on the way, such as what is waited
+    for."""
     lines = said.splitlines()
     return "\n".join(line for line in lines if ": waiting for it to ask" not in line)
 
@@ -297,10 +326,20 @@ def _command(kind: Kind, place: Path) -> list[str]:
 def _run(kind: Kind, place: Path) -> Outcome:
     """With `fusetui run`, whose program is ended once it has its traces."""
     out = place / "traces"
-    line = [*FUSETUI, "run", "--no-open", "--out", str(out), "--", *_command(kind, place)]
+    line = [
+        *FUSETUI,
+        "run",
+        "--no-open",
+        "--out",
+        str(out),
+        "--",
+        *_command(kind, place),
+    ]
     said = place / "said.txt"
     with said.open("wb") as stream:
-        child = subprocess.Popen(line, stderr=stream, stdout=stream, cwd=place, env=_environment())
+        child = subprocess.Popen(
+            line, stderr=stream, stdout=stream, cwd=place, env=_environment()
+        )
         while child.poll() is None:
             time.sleep(0.2)
             text = said.read_text(errors="replace")
@@ -338,15 +377,22 @@ def _record(kind: Kind, place: Path) -> Outcome:
     """With `fusetui record`, by the job's name or, without torch, by its PID."""
     out = place / "traces"
     with sockets() as sock, _running(kind, place, sock) as child:
-        name = "ipykernel_launcher" if kind.name.startswith("Jupyter") else f"{place.name}.py"
-        wanted = ["--pid", str(child.pid)] if kind.name == "no torch" else ["--job", name]
+        name = (
+            "ipykernel_launcher"
+            if kind.name.startswith("Jupyter")
+            else f"{place.name}.py"
+        )
+        wanted = (
+            ["--pid", str(child.pid)] if kind.name == "no torch" else ["--job", name]
+        )
         line = [*FUSETUI, "record", "--no-open", *wanted, "--out", str(out)]
         done = subprocess.run(line, capture_output=True, text=True, cwd=place)
     return Outcome(done.returncode, done.stderr, out)
 
 
 def _app(kind: Kind, place: Path) -> Outcome:
-    """With the effect of `:record`: the program is chosen from the list that the app shows."""
+    """With the effect of `:record`: the program is chosen from the list that the app
+    shows."""
     posted: list[Any] = []
     with sockets() as sock, _running(kind, place, sock) as child:
         listed = [one.pid for one in with_torch(sock)]

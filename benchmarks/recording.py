@@ -2,9 +2,9 @@
 
 python -P benchmarks/recording.py
 
-CPU time, not wall time, of the thread that runs the steps: other programs disturb it little. All
-options are measured in turn, ROUNDS times, so that a change of the clock meets all of them; the
-figure is the smallest of the medians.
+CPU time, not wall time, of the thread that runs the steps: other programs disturb it
+little. All options are measured in turn, ROUNDS times, so that a change of the clock
+meets all of them; the figure is the smallest of the medians.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ OPTIONS: tuple[tuple[str, ...], ...] = (
 def main() -> None:
     torch.set_num_threads(1)
     workload = kernels.get("mlp")
-    shapes = {"batch": 1, "seq": 8, "dim": 16, "hidden": 32}  # so small that only overhead is left
+    # so small that only overhead is left
+    shapes = {"batch": 1, "seq": 8, "dim": 16, "hidden": 32}
     model, inputs = workload.model(shapes), workload.inputs(shapes)
     plain: list[int] = []
     cost: dict[tuple[str, ...], list[int]] = {options: [] for options in OPTIONS}
@@ -55,9 +56,13 @@ def main() -> None:
     rows = [f"| not profiled | {duration(min(plain))} | |"]
     for options in OPTIONS:
         name = ", ".join(f"`{option}`" for option in options) or "profiled, no option"
-        rows.append(f"| {name} | {duration(min(cost[options]))} | {size(nbytes[options])} |")
+        rows.append(
+            f"| {name} | {duration(min(cost[options]))} | {size(nbytes[options])} |"
+        )
     head = "| recorded with | CPU time of a step | trace of a step |\n|---|---|---|\n"
-    table = head + "\n".join(rows) + f"\n\nPyTorch {torch.__version__}, one CPU thread.\n"
+    table = (
+        head + "\n".join(rows) + f"\n\nPyTorch {torch.__version__}, one CPU thread.\n"
+    )
     put(PAGE, "costs", table, __file__)
 
 
@@ -73,7 +78,9 @@ def _profiled(model: Any, inputs: Any, options: dict[str, bool]) -> tuple[int, i
             sizes.append(path.stat().st_size)
 
         cpu = [ProfilerActivity.CPU]
-        with profile(activities=cpu, schedule=plan, on_trace_ready=save, **options) as profiler:
+        with profile(
+            activities=cpu, schedule=plan, on_trace_ready=save, **options
+        ) as profiler:
             for _ in range(WARM_UP + STEPS):
                 times.append(_timed(model, inputs))
                 profiler.step()

@@ -1,9 +1,11 @@
-"""How long the graph of a trace takes to make and to replay, and whether that is the recording;
-and how long the answers take, and how much of each recording is not understood.
+"""How long the graph of a trace takes to make and to replay, and whether that is the
+recording; and how long the answers take, and how much of each recording is not
+understood.
 
     python -P benchmarks/replaying.py --items 1000000 trace.json.gz ...
 
-The graph of each trace is repeated, one after the other, until it has so many GPU events.
+The graph of each trace is repeated, one after the other, until it has so many GPU
+events.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ def repeated(graph: Graph, times: int) -> Graph:
     """The graph so many times, each after the one before."""
     length, span = len(graph) - 1, int(graph.ended.max()) + 1
     number = np.repeat(np.arange(times), length)
-    columns = {name: np.tile(getattr(graph, name)[1:], times) for name in ("kind", "dur", "row")}
+    columns = {
+        name: np.tile(getattr(graph, name)[1:], times)
+        for name in ("kind", "dur", "row")
+    }
     source, lag, residual = (
         np.tile(c[:, 1:].astype(np.int64), (1, times))
         for c in (graph.source, graph.lag, graph.residual)
@@ -40,7 +45,9 @@ def repeated(graph: Graph, times: int) -> Graph:
     residual += np.where(from_origin & (lag >= 0), number * span, 0)
     source = np.where(from_origin, 0, source + number * length)
     began = np.append(0, np.tile(graph.began[1:], times) + number * span)
-    columns = {name: np.append(getattr(graph, name)[:1], c) for name, c in columns.items()}
+    columns = {
+        name: np.append(getattr(graph, name)[:1], c) for name, c in columns.items()
+    }
     edges = {"source": source, "lag": lag, "residual": residual}
     columns |= {name: np.insert(column, 0, 0, axis=1) for name, column in edges.items()}
     return replace(graph, began=began, lasted=columns["dur"], **columns)
@@ -51,8 +58,12 @@ def main() -> None:
     parser.add_argument("traces", nargs="+")
     parser.add_argument("--items", type=int, default=0, help="GPU events of each")
     asked = parser.parse_args()
-    print("trace, GPU events, nodes, s to make the graph of the file, s to replay, exact")
-    print("   of the file: s of its path, of a change, of all slices, share not understood")
+    print(
+        "trace, GPU events, nodes, s to make the graph of the file, s to replay, exact"
+    )
+    print(
+        "   of the file: s of its path, of a change, of all slices, share not understood"
+    )
     for path in asked.traces:
         trace = open_trace(path)
         start = time.perf_counter()
@@ -63,9 +74,13 @@ def main() -> None:
         start = time.perf_counter()
         found = replay(graph)
         seconds = time.perf_counter() - start
-        exact = bool((found.begin == graph.began).all() and (found.end == graph.ended).all())
+        exact = bool(
+            (found.begin == graph.began).all() and (found.end == graph.ended).all()
+        )
         number = len(graph.nodes(Node.ITEM))
-        print(f"{Path(path).name}, {number}, {len(graph)}, {made:.2f}, {seconds:.2f}, {exact}")
+        print(
+            f"{Path(path).name}, {number}, {len(graph)}, {made:.2f}, {seconds:.2f}, {exact}"
+        )
         answers(trace)
 
 

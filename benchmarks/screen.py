@@ -1,18 +1,20 @@
-"""What a key costs in the real program, and what it sends, in a pseudo-terminal of 200x50.
+"""What a key costs in the real program, and what it sends, in a pseudo-terminal of
+200x50.
 
     python -P benchmarks/screen.py trace.json.gz larger.json
 
-For each trace: the time from a key to the last byte of the new frame, and the bytes of it in 256
-colors; then what a key sends that changes nothing; 100 keys typed at once, whose last frame is
-compared with that after the same keys one by one; how many frames of the past a terminal still gets
-after the last key, when it takes 500 kB/s; and what the program does while nobody presses a key.
-The program is measured once the answer stands below the lanes, and from its first frame on, where
-only the frame counts that shows the new window of time: answers arrive at the same time.
+For each trace: the time from a key to the last byte of the new frame, and the bytes of
+it in 256 colors; then what a key sends that changes nothing; 100 keys typed at once,
+whose last frame is compared with that after the same keys one by one; how many frames
+of the past a terminal still gets after the last key, when it takes 500 kB/s; and what
+the program does while nobody presses a key. The program is measured once the answer
+stands below the lanes, and from its first frame on, where only the frame counts that
+shows the new window of time: answers arrive at the same time.
 
-Where the larger trace repeats the smaller one (benchmarks/generate.py), its first step is the same
-picture, so that the ratio of both says what the size of a trace costs; the whole traces are
-different pictures. For the ratio, both programs get the keys in turn. The tables are printed, and
-with --put stand in docs/benchmarks.md.
+Where the larger trace repeats the smaller one (benchmarks/generate.py), its first step
+is the same picture, so that the ratio of both says what the size of a trace costs; the
+whole traces are different pictures. For the ratio, both programs get the keys in turn.
+The tables are printed, and with --put stand in docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ KEYS = {
 }
 """What is pressed first, and what is measured."""
 FOLLOWED = "select, out of sight"
-"""Where the window follows the selection, all lanes change, as if a person had moved it."""
+"""Where the window follows the selection, all lanes change, as if a person had moved
+it."""
 ALIKE = ("zoom, a step", "pan, a step", "select, a slice", "select, a line", "tree")
 """The same picture in both traces; the larger one has more gaps, and other ones."""
 SETTLED = "idle because:"
@@ -138,8 +141,8 @@ def typed(trace: str) -> Typed:
 
 
 def late(trace: str) -> int:
-    """How many frames begin after the last key, other than that of this key, while the terminal
-    takes RATE bytes a second and a key is held."""
+    """How many frames begin after the last key, other than that of this key, while the
+    terminal takes RATE bytes a second and a key is held."""
     program = settled(trace)
     try:
         for key in "0wwww":
@@ -164,7 +167,16 @@ def late(trace: str) -> int:
         program.close()
 
 
-HEAD = ("key", "presses", "median ms", "95 %", "worst", "bytes, median", "95 %", "worst")
+HEAD = (
+    "key",
+    "presses",
+    "median ms",
+    "95 %",
+    "worst",
+    "bytes, median",
+    "95 %",
+    "worst",
+)
 
 
 def row(kind: str, presses: Sequence[Press]) -> list[str]:
@@ -205,27 +217,35 @@ def measured(trace: str) -> str:
 
 
 def ratios(smaller: str, larger: str) -> str:
-    """What the size of a trace costs: both programs get the keys in turn, so that a change of the
-    machine meets both."""
+    """What the size of a trace costs: both programs get the keys in turn, so that a
+    change of the machine meets both."""
     programs = [settled(trace) for trace in (smaller, larger)]
     rows: list[list[str]] = []
     try:
         for kind in ALIKE:
             times = [median_ms(presses) for presses in in_turn(programs, *KEYS[kind])]
-            rows.append([kind, *(f"{ms:.1f}" for ms in times), f"{times[1] / times[0]:.2f}"])
+            rows.append(
+                [kind, *(f"{ms:.1f}" for ms in times), f"{times[1] / times[0]:.2f}"]
+            )
     finally:
         for program in programs:
             program.close()
-    return markdown([("the same picture", "median ms, smaller", "larger", "ratio"), *rows])
+    return markdown(
+        [("the same picture", "median ms, smaller", "larger", "ratio"), *rows]
+    )
 
 
-def in_turn(programs: Sequence[Program], first: str, keys: str) -> Sequence[Sequence[Press]]:
+def in_turn(
+    programs: Sequence[Program], first: str, keys: str
+) -> Sequence[Sequence[Press]]:
     """The presses of each program; those that changed something in all of them."""
     for program in programs:
         for key in f"1\x1b{first}":
             program.press(key)
     presses = [[program.press(key) for program in programs] for key in keys]
-    return list(zip(*(both for both in presses if all(one.bytes for one in both)), strict=True))
+    return list(
+        zip(*(both for both in presses if all(one.bytes for one in both)), strict=True)
+    )
 
 
 def markdown(lines: Sequence[Sequence[str]]) -> str:
@@ -236,8 +256,12 @@ def markdown(lines: Sequence[Sequence[str]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("traces", nargs="+", help="the second: a larger one, with the same steps")
-    parser.add_argument("--put", action="store_true", help="write the tables into the page")
+    parser.add_argument(
+        "traces", nargs="+", help="the second: a larger one, with the same steps"
+    )
+    parser.add_argument(
+        "--put", action="store_true", help="write the tables into the page"
+    )
     args = parser.parse_args()
     os.environ["FUSETUI_KEPT"] = "off"
     parts = [measured(trace) for trace in args.traces]

@@ -1,15 +1,18 @@
-"""Scrubs real traces: how fast, with how much memory, and whether every figure is preserved.
+"""Scrubs real traces: how fast, with how much memory, and whether every figure is
+preserved.
 
     python -P benchmarks/scrubbing.py trace.json.gz more.json --megabytes 1000
 
-For each trace the figures (`summary`, `kernels` and `ops --json`) of the scrubbed one are compared
-with those of the original, and so is every number of its events, digit for digit. With --megabytes
-the first trace is also enlarged to that size (see generate.py). Exit code 1 if anything differs.
+For each trace the figures (`summary`, `kernels` and `ops --json`) of the scrubbed one
+are compared with those of the original, and so is every number of its events, digit for
+digit. With --megabytes the first trace is also enlarged to that size (see generate.py).
+Exit code 1 if anything differs.
 
-    python -P benchmarks/scrubbing.py --warning trace.json.gz more.json --against OTHER/src
+    python -P benchmarks/scrubbing.py --warning trace.json.gz more.json --against
+    OTHER/src
 
-tells instead what the warning costs when a trace is opened: the first time in a process, and again;
-with --against, also by the code of another tree, the two by turns.
+tells instead what the warning costs when a trace is opened: the first time in a
+process, and again; with --against, also by the code of another tree, the two by turns.
 """
 
 from __future__ import annotations
@@ -62,10 +65,21 @@ def main() -> int:
         if given.megabytes:
             large = Path(folder) / "large.json"
             script = str(Path(__file__).with_name("generate.py"))
-            made = [script, str(traces[0]), str(large), "--megabytes", str(given.megabytes)]
-            subprocess.run([sys.executable, "-P", *made], check=True, stdout=subprocess.DEVNULL)
+            made = [
+                script,
+                str(traces[0]),
+                str(large),
+                "--megabytes",
+                str(given.megabytes),
+            ]
+            subprocess.run(
+                [sys.executable, "-P", *made], check=True, stdout=subprocess.DEVNULL
+            )
             traces.append(large)
-        same = [measure(trace, Path(folder) / f"{n}.json.gz") for n, trace in enumerate(traces)]
+        same = [
+            measure(trace, Path(folder) / f"{n}.json.gz")
+            for n, trace in enumerate(traces)
+        ]
     return 0 if all(same) else 1
 
 
@@ -75,7 +89,9 @@ def tell_warnings(traces: list[Path], other: Path | None) -> None:
     trees += [other] if other else []
     print(f"{'trace':40}" + f"{'first ms':>10}{'again ms':>10}" * len(trees))
     for trace in traces:
-        turns = [[ns for tree in trees for ns in warning(trace, tree)] for _ in range(TURNS)]
+        turns = [
+            [ns for tree in trees for ns in warning(trace, tree)] for _ in range(TURNS)
+        ]
         least = [min(times) / 1e6 for times in zip(*turns, strict=True)]
         print(f"{trace.name:40}" + "".join(f"{ms:10.2f}" for ms in least), flush=True)
 
@@ -92,9 +108,12 @@ def warning(trace: Path, src: Path | None) -> list[int]:
 
 
 def measure(trace: Path, out: Path) -> bool:
-    """Scrubs one trace, prints a line about it, and returns whether its figures are preserved."""
+    """Scrubs one trace, prints a line about it, and returns whether its figures are
+    preserved."""
     before = time.perf_counter()
-    done = subprocess.run([*FUSETUI, "scrub", str(trace), str(out)], capture_output=True, text=True)
+    done = subprocess.run(
+        [*FUSETUI, "scrub", str(trace), str(out)], capture_output=True, text=True
+    )
     seconds = time.perf_counter() - before
     if done.returncode:
         print(f"{trace.name}: {done.stderr.strip()}")
@@ -121,7 +140,9 @@ def differences(trace: Path, out: Path) -> Iterator[str]:
 
 def figures(command: str, path: Path) -> dict[str, Any]:
     told = subprocess.run(
-        [*FUSETUI, command, "--no-cache", "--json", str(path)], capture_output=True, check=True
+        [*FUSETUI, command, "--no-cache", "--json", str(path)],
+        capture_output=True,
+        check=True,
     )
     found: dict[str, Any] = json.loads(told.stdout)
     return {key: value for key, value in found.items() if key not in CHANGING}

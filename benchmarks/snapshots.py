@@ -1,10 +1,12 @@
-"""How fast a memory snapshot is read, and in how much memory, compared with pickle alone.
+"""How fast a memory snapshot is read, and in how much memory, compared with pickle
+alone.
 
     python -P benchmarks/snapshots.py *.pickle --megabytes 100
 
-The files are read as they are; then files that generate_snapshot.py makes. Pickle's own reader, in
-C and without any class, stops at dicts, of which no question is answered yet. Each run is a new
-process; the table has medians, and the memory is what the process grew by at its largest.
+The files are read as they are; then files that generate_snapshot.py makes. Pickle's own
+reader, in C and without any class, stops at dicts, of which no question is answered
+yet. Each run is a new process; the table has medians, and the memory is what the
+process grew by at its largest.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ MADE = ((4, 40, False), (4, 40, True), (2, 40, False), (4, 0, False))
 def measured(code: str, path: Path) -> tuple[float, float]:
     """Seconds, and bytes."""
     command = [sys.executable, "-P", "-c", code + MEASURED, str(path)]
-    wall, peak = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    wall, peak = subprocess.run(
+        command, capture_output=True, text=True, check=True
+    ).stdout.split()
     return float(wall), float(peak)
 
 
@@ -90,7 +94,13 @@ def main() -> None:
             generate(path, args.megabytes, protocol, depth, copied)
             lists = "own lists" if copied else "shared lists"
             name = f"protocol {protocol}, {depth} frames, {lists}"
-            lines.append(row(name if depth else f"protocol {protocol}, no stacks", path, args.runs))
+            lines.append(
+                row(
+                    name if depth else f"protocol {protocol}, no stacks",
+                    path,
+                    args.runs,
+                )
+            )
     print(text := "\n".join(lines))
     if args.put:
         put(PAGE, "snapshots", text, __file__)

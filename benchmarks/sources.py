@@ -1,7 +1,8 @@
-"""What the sources measured beside what a run here measured, and why: the tables of experiments.md.
+"""What the sources measured beside what a run here measured, and why: the tables of
+experiments.md.
 
-The figures of the sources are in docs/sources.toml, ours come from the run folders, and the reason
-is the account that `fusetui why` gives of the same runs' traces.
+The figures of the sources are in docs/sources.toml, ours come from the run folders, and
+the reason is the account that `fusetui why` gives of the same runs' traces.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def facts() -> Facts:
 
 
 def compared(experiment: str, folder: Path) -> str:
-    """A table with a line for each figure about an experiment, and whose they are; or nothing."""
+    """A table with a line for each figure about an experiment, and whose they are; or
+    nothing."""
     known = facts()
     figures = [figure for figure in known.figure if figure.experiment == experiment]
     if not figures:
@@ -76,7 +78,9 @@ def compared(experiment: str, folder: Path) -> str:
     columns = [Column(name, left=True) for name in ("figure", "source", "here", "why")]
     rows = [row for figure in figures for row in _rows(figure, folder)]
     named = dict.fromkeys(known.sources[figure.source] for figure in figures)
-    return "\n".join([table(columns, rows), "", *(f"Source: {name}." for name in named)])
+    return "\n".join(
+        [table(columns, rows), "", *(f"Source: {name}." for name in named)]
+    )
 
 
 def _rows(figure: Figure, folder: Path) -> list[tuple[str, ...]]:
@@ -89,7 +93,8 @@ def _rows(figure: Figure, folder: Path) -> list[tuple[str, ...]]:
 
 
 def _trend(figure: Figure, folder: Path) -> tuple[str, ...]:
-    """The row of a claim that the speed-up becomes smaller from each point to the next."""
+    """The row of a claim that the speed-up becomes smaller from each point to the
+    next."""
     first, last = figure.points[0], figure.points[-1]
     what = f"{_what(figure, first)} to {last}"
     speedups = [_speedup(figure, folder / point) for point in figure.points]
@@ -106,22 +111,31 @@ def falls(speedups: Sequence[float]) -> bool:
 
 
 def _speedup(figure: Figure, folder: Path) -> float | None:
-    """How many times as fast the first variant is as the second, where both were timed."""
+    """How many times as fast the first variant is as the second, where both were
+    timed."""
     if not folder.is_dir():
         return None
-    times = {one.name: one.step_ns for one in read_run(folder).variants if one.failed is None}
+    times = {
+        one.name: one.step_ns for one in read_run(folder).variants if one.failed is None
+    }
     quick, slow = (times.get(name) for name in figure.faster)
     return slow.median / quick.median if quick and slow else None
 
 
 def _what(figure: Figure, point: str) -> str:
-    names = [f"{name} ({CASES[name]})" if name in CASES else name for name in figure.variants]
+    names = [
+        f"{name} ({CASES[name]})" if name in CASES else name for name in figure.variants
+    ]
     if len(figure.variants) == 2:
         text = f"{names[0]} against {names[1]}"
         text = f"bytes of weights of {text}" if figure.weights else text
         text = f"FLOP of {text}" if figure.flop else text
     else:
-        text = f"kernels of {names[0]}" if figure.kernels else f"{figure.kernel} in {names[0]}"
+        text = (
+            f"kernels of {names[0]}"
+            if figure.kernels
+            else f"{figure.kernel} in {names[0]}"
+        )
     return f"{text}, {point}" if point else text
 
 
@@ -146,9 +160,12 @@ def _here(figure: Figure, folder: Path) -> tuple[str, str]:
     if any(name not in variants for name in figure.variants):
         return NOTHING, NOTHING
     traces = {
-        name: open_trace(str(folder / f"{name}.json.gz"), cached=False) for name in figure.variants
+        name: open_trace(str(folder / f"{name}.json.gz"), cached=False)
+        for name in figure.variants
     }
-    reasons = dict.fromkeys(f"{name}: {reason(why(trace))}" for name, trace in traces.items())
+    reasons = dict.fromkeys(
+        f"{name}: {reason(why(trace))}" for name, trace in traces.items()
+    )
     return _measured(figure, run, variants, traces), "; ".join(reasons)
 
 
@@ -168,7 +185,9 @@ def _measured(
         return f"{many_flop / few_flop:.1f}x"
     if figure.kernel:
         return (
-            _kernel_time(traces[figure.of], figure.kernel) if run.device_kind == "cuda" else NOTHING
+            _kernel_time(traces[figure.of], figure.kernel)
+            if run.device_kind == "cuda"
+            else NOTHING
         )
     quick, slow = (variants[name].step_ns for name in figure.faster)
     if quick is None or slow is None:
@@ -178,8 +197,8 @@ def _measured(
 
 
 def flop_of(run: SavedRun, name: str) -> int:
-    """The FLOP of a forward pass of a variant at the sizes of a run, as torch counts them; on
-    tensors without data, so nothing is computed."""
+    """The FLOP of a forward pass of a variant at the sizes of a run, as torch counts
+    them; on tensors without data, so nothing is computed."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -207,13 +226,18 @@ def _kernel_time(trace: Trace, pattern: str) -> str:
 
 
 def reason(found: Why) -> str:
-    """The two largest parts of the time: of the GPU, or without one, of the busiest CPU thread."""
+    """The two largest parts of the time: of the GPU, or without one, of the busiest CPU
+    thread."""
     if found.devices:
         return ", ".join(account_parts(found)[:2])
     if not found.cpu:
         return NOTHING
     thread = max(found.cpu, key=lambda one: one.op_ns)
     total = max(thread.span_ns, 1)
-    parts = ("ops", thread.op_ns), ("Python", thread.python_ns), ("nothing", thread.nothing_ns)
+    parts = (
+        ("ops", thread.op_ns),
+        ("Python", thread.python_ns),
+        ("nothing", thread.nothing_ns),
+    )
     largest = sorted(parts, key=lambda part: -part[1])[:2]
     return ", ".join(f"{name} {percent(ns, total)}" for name, ns in largest if ns)

@@ -3,8 +3,8 @@
     python -P benchmarks/generate.py trace.json.gz big.json --megabytes 800
     python -P benchmarks/trees.py big.json [--write docs/benchmarks.md]
 
-Of each key: the change of the state and all lines of the new screen, of 200x50 cells, without a
-terminal. The tree itself is made once, beside the app.
+Of each key: the change of the state and all lines of the new screen, of 200x50 cells,
+without a terminal. The tree itself is made once, beside the app.
 """
 
 from __future__ import annotations

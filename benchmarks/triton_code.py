@@ -1,12 +1,14 @@
-"""Compiles our Triton kernels for many GPUs, none of which it needs, and reads the machine code.
+"""Compiles our Triton kernels for many GPUs, none of which it needs, and reads the
+machine code.
 
     python -P benchmarks/triton_code.py [--arch sm_80 ...] [--write]    prints what was compiled
     python -P benchmarks/triton_code.py --tiles                         writes kernels/tiles.json
 
-Every kernel is compiled at the sizes, dtypes and alignments of the workloads and their sweeps. With
-`--write` the table goes into docs/experiments.md. `--tiles` searches for each architecture and
-precision the tile with the most FLOP per byte that compiles clean: no spills, and shared memory
-within the device's limit. Compiled code is kept in Triton's own cache.
+Every kernel is compiled at the sizes, dtypes and alignments of the workloads and their
+sweeps. With `--write` the table goes into docs/experiments.md. `--tiles` searches for
+each architecture and precision the tile with the most FLOP per byte that compiles
+clean: no spills, and shared memory within the device's limit. Compiled code is kept in
+Triton's own cache.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ PRECISIONS = (*DTYPES, "tf32")
 
 GEGLU = ((256, 64), (128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 32))
 GROUPED = ((128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 32))
-"""(BLOCK_M, BLOCK_N), by FLOP per byte: 4MN / (M + 2N) for two weights, 2MN / (M + N) for one."""
+"""(BLOCK_M, BLOCK_N), by FLOP per byte: 4MN / (M + 2N) for two weights, 2MN / (M + N)
+for one."""
 DEPTH_BYTES = (128, 64)
 WGMMA = ("sm_90", "sm_100")
 """Where one instruction multiplies 64 or 128 rows by all columns of a tile."""
@@ -72,8 +75,11 @@ def multiplied(precision: str) -> Iterator[torch.dtype]:
         torch.set_float32_matmul_precision(before)
 
 
-def of_mlp(variant: str, sizes: Mapping[str, int], dtype: torch.dtype, arch: str) -> list[Launch]:
-    """The launches of one variant of the MLP, without those of the pointwise gradient twice."""
+def of_mlp(
+    variant: str, sizes: Mapping[str, int], dtype: torch.dtype, arch: str
+) -> list[Launch]:
+    """The launches of one variant of the MLP, without those of the pointwise gradient
+    twice."""
     workload = kernels.get("mlp")
     shapes = {**workload.gpu_shapes, **sizes}
     found = launches(workload, workload.variants[variant], shapes, dtype, arch)
@@ -89,10 +95,13 @@ def of_forms(sizes: Mapping[str, int], dtype: torch.dtype, arch: str) -> list[La
 
 @cache
 def sizes_of(name: str) -> Sequence[Mapping[str, int]]:
-    """The sizes that a workload is compiled at: its own, each point of its sweeps, and odd ones."""
+    """The sizes that a workload is compiled at: its own, each point of its sweeps, and
+    odd ones."""
     workload = kernels.get(name)
     axes, sweeps = list(workload.gpu_shapes), workload.sweeps
-    points = chain.from_iterable(parse_sweep([preset], axes, sweeps) for preset in sweeps)
+    points = chain.from_iterable(
+        parse_sweep([preset], axes, sweeps) for preset in sweeps
+    )
     return ({}, *points, *ODD_SIZES[name])
 
 
@@ -102,7 +111,10 @@ def everything(arch: str, precision: str) -> dict[Launch, str]:
     found: dict[tuple[object, ...], tuple[Launch, str]] = {}
 
     def add(made: Sequence[Launch], sizes: Mapping[str, int]) -> None:
-        said = " ".join(f"{axis}={value}" for axis, value in sizes.items()) or "as captured"
+        said = (
+            " ".join(f"{axis}={value}" for axis, value in sizes.items())
+            or "as captured"
+        )
         for one in made:
             found.setdefault(one.code, (one, said))
 
@@ -134,11 +146,19 @@ def row(arch: str, kernel: str, precisions: Sequence[str]) -> tuple[str, ...] | 
                 continue
             codes.append(code)
             found = violations(launch, code, arch, precision)
-            print(arch, precision, kernel, sizes, code, found, file=sys.stderr, flush=True)
+            print(
+                arch, precision, kernel, sizes, code, found, file=sys.stderr, flush=True
+            )
             wrong |= {f"{precision}, {sizes}: {one}": None for one in found}
     if not (codes or wrong):
         return None
-    return arch, kernel.replace("_", " "), str(len(codes)), *_figures(codes), _briefly(wrong)
+    return (
+        arch,
+        kernel.replace("_", " "),
+        str(len(codes)),
+        *_figures(codes),
+        _briefly(wrong),
+    )
 
 
 def _briefly(wrong: Mapping[str, None]) -> str:
@@ -169,7 +189,8 @@ COLUMNS = (
 
 
 def search(arch: str, precision: str, kind: str) -> Tile:
-    """The first candidate that is clean at all sizes. Raises RuntimeError if there is none."""
+    """The first candidate that is clean at all sizes. Raises RuntimeError if there is
+    none."""
     tiles = GEGLU if kind == "geglu" else GROUPED
     for _, tile in _candidates(tiles, 1 + (kind == "geglu"), arch, precision):
         with multiplied(precision) as dtype, _using(tile, arch, precision, kind):
@@ -177,19 +198,26 @@ def search(arch: str, precision: str, kind: str) -> Tile:
                 [of_mlp("fused-gemm", sizes, dtype, arch) for sizes in sizes_of("mlp")]
                 if kind == "geglu"
                 else [
-                    of_forms(sizes, dtype, arch) for sizes in (BIG, *sizes_of("partitioned-linear"))
+                    of_forms(sizes, dtype, arch)
+                    for sizes in (BIG, *sizes_of("partitioned-linear"))
                 ]
             )
         shared, wrong = _shared(dict.fromkeys(chain(*made)), arch, precision)
-        print(f"{arch} {precision} {kind} {tile[:5]}: {wrong}", file=sys.stderr, flush=True)
+        print(
+            f"{arch} {precision} {kind} {tile[:5]}: {wrong}",
+            file=sys.stderr,
+            flush=True,
+        )
         if not wrong:
             return tile._replace(shared=shared)
     raise RuntimeError(f"no tile of {kind} compiles clean for {arch} in {precision}")
 
 
-def _shared(made: Iterable[Launch], arch: str, precision: str) -> tuple[int, Sequence[str]]:
-    """The most shared memory of these launches, up to the first that violates a bound; and which
-    it violates."""
+def _shared(
+    made: Iterable[Launch], arch: str, precision: str
+) -> tuple[int, Sequence[str]]:
+    """The most shared memory of these launches, up to the first that violates a bound;
+    and which it violates."""
     most = 0
     for launch in made:
         try:
@@ -231,8 +259,11 @@ def write_tiles(architectures: Sequence[str]) -> None:
         lines = []
         for arch in architectures:
             found = {p: search(arch, p, kind) for p in ("bf16", "fp32")}
-            found["tf32"] = search(arch, "tf32", kind) if has_tf32(arch) else found["fp32"]
-            found["fp16"] = found["bf16"]  # the same code but for the names of the instructions
+            found["tf32"] = (
+                search(arch, "tf32", kind) if has_tf32(arch) else found["fp32"]
+            )
+            # the same code but for the names of the instructions
+            found["fp16"] = found["bf16"]
             lines.append(f'  "{arch}": {json.dumps(found)}')
         rows = ",\n".join(lines)
         kinds.append(f' "{kind}": {{\n{rows}\n }}')
@@ -242,7 +273,9 @@ def write_tiles(architectures: Sequence[str]) -> None:
 
 def main() -> None:
     """Prints the table, or writes the tiles."""
-    parser = argparse.ArgumentParser(description="Compiles our Triton kernels and reads the code.")
+    parser = argparse.ArgumentParser(
+        description="Compiles our Triton kernels and reads the code."
+    )
     parser.add_argument("--arch", action="append", choices=ARCHITECTURES)
     parser.add_argument("--type", action="append", choices=PRECISIONS)
     parser.add_argument("--tiles", action="store_true")
@@ -253,7 +286,9 @@ def main() -> None:
         write_tiles([arch for arch in architectures if arch not in NO_GEMM])
         return
     wanted = options.type or PRECISIONS
-    made = (row(arch, kernel, wanted) for arch, kernel in product(architectures, KERNELS))
+    made = (
+        row(arch, kernel, wanted) for arch, kernel in product(architectures, KERNELS)
+    )
     text = table(COLUMNS, [one for one in made if one])
     print(text)
     if options.write:

@@ -1,12 +1,14 @@
-"""Writes the table "CPU programs" of docs/whatif.md: what was predicted, and what was recorded.
+"""Writes the table "CPU programs" of docs/whatif.md: what was predicted, and what was
+recorded.
 
     python -P benchmarks/whatif_cpu.py [--rounds 5] [--only metrics ...] [--print]
 
-Each program of `whatif_cpu_programs.py` is recorded by torch.profiler as it is and without its slow
-part, in turns, on one thread of torch. From each first recording `fusetui whatif` predicts the
-second. All figures are medians of the rounds, each a median of its steps; the noise is how far the
-second recordings lie apart, half of the range of their middle half. Only the rounds count in which
-other programs kept the thread from the processor for the least time.
+Each program of `whatif_cpu_programs.py` is recorded by torch.profiler as it is and
+without its slow part, in turns, on one thread of torch. From each first recording
+`fusetui whatif` predicts the second. All figures are medians of the rounds, each a
+median of its steps; the noise is how far the second recordings lie apart, half of the
+range of their middle half. Only the rounds count in which other programs kept the
+thread from the processor for the least time.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ VARIANTS = FIRST, SECOND = "first", "second"
 
 
 class Outcome(NamedTuple):
-    """In ns; `before` and `after` as recorded, from each round. `stood`: the share of the time for
-    which other programs kept the thread from the processor, at most."""
+    """In ns; `before` and `after` as recorded, from each round. `stood`: the share of
+    the time for which other programs kept the thread from the processor, at most."""
 
     name: str
     change: str
@@ -85,7 +87,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--only", nargs="*")
-    parser.add_argument("--print", action="store_true", help="do not put the table into the page")
+    parser.add_argument(
+        "--print", action="store_true", help="do not put the table into the page"
+    )
     parser.add_argument("--record", nargs=2, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -97,7 +101,8 @@ def names() -> list[tuple[str, str]]:
 
 
 def record(name: str, rounds: int, folder: Path) -> None:
-    """Records one program in this process, as it is and without its slow part, in turns."""
+    """Records one program in this process, as it is and without its slow part, in
+    turns."""
     import torch
     from benchmarks.whatif_cpu_programs import CASES
     from torch.profiler import ProfilerActivity, profile, schedule
@@ -116,7 +121,9 @@ def record(name: str, rounds: int, folder: Path) -> None:
             with profile(
                 activities=[ProfilerActivity.CPU],
                 schedule=plan,
-                on_trace_ready=lambda profiler, path=path: profiler.export_chrome_trace(path),
+                on_trace_ready=lambda profiler, path=path: profiler.export_chrome_trace(
+                    path
+                ),
                 with_stack=case.stacks,
             ) as profiler:
                 for _ in range(WARM_UP + STEPS):
@@ -130,8 +137,11 @@ def record(name: str, rounds: int, folder: Path) -> None:
 
 
 def _stood() -> int:
-    """Time in ns for which this thread was ready and other programs had the processors."""
-    return int(Path("/proc/thread-self/schedstat").read_text(encoding="utf-8").split()[1])
+    """Time in ns for which this thread was ready and other programs had the
+    processors."""
+    return int(
+        Path("/proc/thread-self/schedstat").read_text(encoding="utf-8").split()[1]
+    )
 
 
 def median_step(path: Path) -> float:
@@ -140,7 +150,8 @@ def median_step(path: Path) -> float:
     ends = sorted(
         float(event["ts"]) + float(event["dur"])
         for event in events
-        if event.get("cat") == "user_annotation" and event["name"].startswith("ProfilerStep#")
+        if event.get("cat") == "user_annotation"
+        and event["name"].startswith("ProfilerStep#")
     )
     return median(after - before for before, after in pairwise(ends)) * 1000
 
@@ -188,7 +199,9 @@ def table(outcomes: Sequence[Outcome]) -> str:
     head += "| --- " * 8 + "|\n"
     errors = [abs(one.error) for one in outcomes if one.error is not None]
     silent = sum(one.error is None for one in outcomes)
-    said = f"Mean absolute error {100 * mean(errors):.1f} %" if errors else "No prediction"
+    said = (
+        f"Mean absolute error {100 * mean(errors):.1f} %" if errors else "No prediction"
+    )
     about = f"{said}; no answer in {silent} of {len(outcomes)}. PyTorch {torch.__version__}."
     return head + "\n".join(map(row, outcomes)) + f"\n\n{about}\n"
 

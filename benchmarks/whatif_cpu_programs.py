@@ -43,7 +43,9 @@ class Sleepy(torch.autograd.Function):  # type: ignore[misc]
     """Sleeps in forward or in backward."""
 
     @staticmethod
-    def forward(context: Any, x: torch.Tensor, forward_ms: float, backward_ms: float) -> Any:
+    def forward(
+        context: Any, x: torch.Tensor, forward_ms: float, backward_ms: float
+    ) -> Any:
         context.ms = backward_ms
         time.sleep(forward_ms / 1000)
         return x.view_as(x)
@@ -85,14 +87,26 @@ def _mlp(width: int = 512, *more: nn.Module) -> nn.Sequential:
 
 
 def _conv() -> nn.Sequential:
-    first = [nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)]
-    last = [nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    first = [
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    ]
+    last = [
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+    ]
     return nn.Sequential(*first, *last, nn.Linear(32, 10))
 
 
 def _encoder() -> nn.Sequential:
     layer = nn.TransformerEncoderLayer(128, 4, 256, batch_first=True, dropout=0.0)
-    return nn.Sequential(nn.TransformerEncoder(layer, 2), nn.Flatten(), nn.Linear(128 * 32, 10))
+    return nn.Sequential(
+        nn.TransformerEncoder(layer, 2), nn.Flatten(), nn.Linear(128 * 32, 10)
+    )
 
 
 def _trained(
@@ -152,7 +166,9 @@ def many_calls(slow: bool) -> Step:
 
 def half(slow: bool) -> Step:
     """The op is twice as long as in the second recording."""
-    return _trained(_encoder(), _always(12, 32, 128), after=_op("wait", 40 if slow else 20))
+    return _trained(
+        _encoder(), _always(12, 32, 128), after=_op("wait", 40 if slow else 20)
+    )
 
 
 def forward(slow: bool) -> Step:
@@ -193,12 +209,15 @@ def annotated(slow: bool) -> Step:
 def loader(slow: bool) -> Step:
     """Batches are made between the steps; in the second recording by two workers."""
     data = Random(2.0, (3, 48, 48))
-    batches: Iterator[torch.Tensor] = iter(DataLoader(data, 10, num_workers=0 if slow else 2))
+    batches: Iterator[torch.Tensor] = iter(
+        DataLoader(data, 10, num_workers=0 if slow else 2)
+    )
     return _trained(_conv(), lambda: next(batches))
 
 
 def prefetched(slow: bool) -> Step:
-    """A thread of the program sleeps before each batch; the loop waits for it at a queue."""
+    """A thread of the program sleeps before each batch; the loop waits for it at a
+    queue."""
     ready: queue.Queue[torch.Tensor] = queue.Queue(1)
     batch = torch.randn(12, 3, 48, 48)
 

@@ -1,5 +1,5 @@
-"""Writes the table "real pairs" of docs/whatif.md: the same program on another device or with a
-change, as a replay of one recording says, and as it was recorded.
+"""Writes the table "real pairs" of docs/whatif.md: the same program on another device
+or with a change, as a replay of one recording says, and as it was recorded.
 
     python -P benchmarks/whatif_pairs.py TRACES_FOLDER [--print]
 """
@@ -33,11 +33,14 @@ def told(found: WhatIf) -> str:
     least, most = found.between_ns or (found.after_ns, found.after_ns)
     if least is None or most is None:
         return "inconclusive"
-    return duration(least) if least == most else f"{duration(least)} to {duration(most)}"
+    return (
+        duration(least) if least == most else f"{duration(least)} to {duration(most)}"
+    )
 
 
 class Pair(NamedTuple):
-    """A prediction beside the recording with the change. `recorded_ns`: None if there is none."""
+    """A prediction beside the recording with the change. `recorded_ns`: None if there
+    is none."""
 
     name: str
     change: str
@@ -52,7 +55,8 @@ class Pair(NamedTuple):
 
     @property
     def error(self) -> float | None:
-        """From the recording to the nearest end of the range, as a part of the recording."""
+        """From the recording to the nearest end of the range, as a part of the
+        recording."""
         if self.recorded_ns is None or self.times is None:
             return None
         nearest = min(max(self.recorded_ns, self.times[0]), self.times[1])
@@ -64,7 +68,9 @@ def pair(folder: Path, name: str, change: str, twin: str | None) -> Pair:
     recorded = None
     if twin is not None:
         # a change that changes nothing measures the step as the replay does
-        recorded = whatif(open_trace(str(folder / f"{twin}.json.gz")), ["op:/./ x1"]).before_ns
+        recorded = whatif(
+            open_trace(str(folder / f"{twin}.json.gz")), ["op:/./ x1"]
+        ).before_ns
     return Pair(name, change, found, recorded)
 
 

@@ -1,11 +1,14 @@
-"""Writes the table "Invented programs" of docs/whatif.md: predictions beside what really happens.
+"""Writes the table "Invented programs" of docs/whatif.md: predictions beside what
+really happens.
 
-    python -P benchmarks/whatif_programs.py [--seeds 3] [--kinds mixed ...] [--changes loader ...]
+    python -P benchmarks/whatif_programs.py [--seeds 3] [--kinds mixed ...] [--changes
+    loader ...]
 
-A simulator runs each program before and after a change; `tests/analysis/replay` has it, and shares
-no code with fusetui. Predictions come from `fusetui whatif`. Each program is recorded twice: with
-no residuals, where a prediction of the definition is exact to the nanosecond, and with random ones.
-The changed program then runs with the same residuals, and with other ones of the same sizes.
+A simulator runs each program before and after a change; `tests/analysis/replay` has it,
+and shares no code with fusetui. Predictions come from `fusetui whatif`. Each program is
+recorded twice: with no residuals, where a prediction of the definition is exact to the
+nanosecond, and with random ones. The changed program then runs with the same residuals,
+and with other ones of the same sizes.
 """
 
 from __future__ import annotations
@@ -60,8 +63,9 @@ def main() -> int:
 
 
 def is_as_promised(result: Result) -> bool:
-    """Whether a prediction is exact where the definition settles it; with workers that load
-    batches, whether its median step is right, or not below what is told as the time at best."""
+    """Whether a prediction is exact where the definition settles it; with workers that
+    load batches, whether its median step is right, or not below what is told as the
+    time at best."""
     if result.kind in LOADING:
         return result.quiet.abstained or result.quiet.is_right
     return not (KINDS[result.kind].settled and result.quiet.wrong)
@@ -72,7 +76,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--kinds", nargs="*", default=[*KINDS], choices=[*KINDS])
     parser.add_argument("--changes", nargs="*", default=[*CHANGES], choices=[*CHANGES])
-    parser.add_argument("--print", action="store_true", help="do not put the table into the page")
+    parser.add_argument(
+        "--print", action="store_true", help="do not put the table into the page"
+    )
     return parser.parse_args()
 
 
@@ -106,7 +112,9 @@ def _errors(values: Iterable[float]) -> list[str]:
     found = sorted(map(abs, values))
     if not found:
         return ["", "", ""]
-    ninth = quantiles(found, n=10, method="inclusive")[-1] if len(found) > 1 else found[0]
+    ninth = (
+        quantiles(found, n=10, method="inclusive")[-1] if len(found) > 1 else found[0]
+    )
     return [_share(mean(found)), _share(ninth), _share(found[-1])]
 
 
@@ -117,7 +125,9 @@ def _figures_of(results: Sequence[Result]) -> list[str]:
     bounds = [one.quiet for one in told if one.quiet.is_bound]
     held = sum(one.is_right for one in bounds)
     worst = max((abs(one.error) for one in numbers), default=0.0)
-    same = [one.noisy for one in results if not (one.noisy.abstained or one.noisy.is_bound)]
+    same = [
+        one.noisy for one in results if not (one.noisy.abstained or one.noisy.is_bound)
+    ]
     moved = [one.after / one.before - 1 for one in same]
     other = [one.other for one in results if one.other is not None]
     silent = sum(one.noisy.abstained for one in results)
@@ -139,7 +149,9 @@ HEADS = (
 )
 
 
-def _table(name: str, results: Sequence[Result], key: Callable[[Result], str]) -> Iterator[str]:
+def _table(
+    name: str, results: Sequence[Result], key: Callable[[Result], str]
+) -> Iterator[str]:
     groups: defaultdict[str, list[Result]] = defaultdict(list)
     for one in results:
         groups[key(one)].append(one)

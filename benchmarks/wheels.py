@@ -1,10 +1,12 @@
-"""The wheels that a machine without a network needs beside its own torch: `make wheels`.
+"""The wheels that a machine without a network needs beside its own torch: `make
+wheels`.
 
     python -P benchmarks/wheels.py [--python 3.12] [--arch x86_64] [--out build/wheels]
 
 Downloads what fusetui imports, and what the GPU tests run with, for Linux. There
 
-    python -m pip install --no-index --find-links build/wheels -r build/wheels/requirements.txt
+    python -m pip install --no-index --find-links build/wheels -r
+    build/wheels/requirements.txt
 
 installs them. Ends with an error where they are more than 50 MiB in all.
 """
@@ -20,14 +22,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 MOST_BYTES = 50 * 2**20
 GLIBC_MINORS = range(17, 35)
-"""manylinux_2_17 to manylinux_2_34: pip takes a wheel only for a platform that is named."""
+"""manylinux_2_17 to manylinux_2_34: pip takes a wheel only for a platform that is
+named."""
 FOR_TESTS = ("pytest", "pytest-asyncio")
-"""setuptools, which torch.compile builds C++ with, comes with torch, in a version that suits it."""
+"""setuptools, which torch.compile builds C++ with, comes with torch, in a version that
+suits it."""
 
 
 def requirements() -> list[str]:
     """What pyproject.toml says that fusetui needs; its bounds for the others too."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
     development = project["optional-dependencies"]["dev"]
     of_tests = [line for line in development if line.split(">=")[0] in FOR_TESTS]
     return [*project["dependencies"], *of_tests]
@@ -41,7 +47,15 @@ def platforms(arch: str) -> list[str]:
 
 def command(python: str, arch: str, out: Path) -> list[str]:
     """pip's command line."""
-    line = [sys.executable, "-m", "pip", "download", "--only-binary=:all:", "--dest", str(out)]
+    line = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--only-binary=:all:",
+        "--dest",
+        str(out),
+    ]
     line += ["--implementation", "cp", "--python-version", python]
     for platform in platforms(arch):
         line += ["--platform", platform]
@@ -50,7 +64,9 @@ def command(python: str, arch: str, out: Path) -> list[str]:
 
 def main() -> None:
     """Downloads them into the folder, and says how large they are."""
-    parser = argparse.ArgumentParser(description="Downloads what a machine without network needs.")
+    parser = argparse.ArgumentParser(
+        description="Downloads what a machine without network needs."
+    )
     parser.add_argument("--python", default="3.12")
     parser.add_argument("--arch", default="x86_64", help="x86_64 or aarch64")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "wheels")

@@ -1,17 +1,19 @@
-"""How long `gaps` (account and gaps) and `why` (all) take beside `summary` of the same file.
+"""How long `gaps` (account and gaps) and `why` (all) take beside `summary` of the same
+file.
 
     python -P benchmarks/why.py trace.json.gz ... --events 4000000
     python -P benchmarks/why.py trace.json.gz --beside ~/other/checkout --repeat 6
 
-Makes a file of so many events out of each real trace (see generate.py) in a temporary folder.
-Measured are whole commands, which read the file anew or, in the other lines of each, take its
-columns from the cache: once with what `why` reads beside them already kept, once without. All in
-turn, so that a change of the machine meets all, and the best of --repeat runs each. The ratios are
-those of CPU seconds, of all processes of a command: beside other work the time on the clock tells
-little. Prints the table and puts it into docs/benchmarks.md.
+Makes a file of so many events out of each real trace (see generate.py) in a temporary
+folder. Measured are whole commands, which read the file anew or, in the other lines of
+each, take its columns from the cache: once with what `why` reads beside them already
+kept, once without. All in turn, so that a change of the machine meets all, and the best
+of --repeat runs each. The ratios are those of CPU seconds, of all processes of a
+command: beside other work the time on the clock tells little. Prints the table and puts
+it into docs/benchmarks.md.
 
-With --beside, `summary` alone is measured, of this checkout and of another one in turn, and only
-printed.
+With --beside, `summary` alone is measured, of this checkout and of another one in turn,
+and only printed.
 """
 
 from __future__ import annotations
@@ -39,7 +41,13 @@ PYTHON = [sys.executable, "-P"]
 FUSETUI = [*PYTHON, "-m", "fusetui"]
 COMMANDS = ("summary", "gaps", "why")
 FIRST = "from the cache, first `why`"
-HEAD = ["trace", "events", "size", "columns", *(f"`{name} --json`" for name in COMMANDS)]
+HEAD = [
+    "trace",
+    "events",
+    "size",
+    "columns",
+    *(f"`{name} --json`" for name in COMMANDS),
+]
 HEAD += ["gaps / summary", "why / summary"]
 
 
@@ -53,7 +61,9 @@ class Seconds(NamedTuple):
         return f"{self.wall:.1f} s ({self.cpu:.1f} s)"
 
 
-def seconds(name: str, file: Path, cache: Path | None, checkout: Path = ROOT) -> Seconds:
+def seconds(
+    name: str, file: Path, cache: Path | None, checkout: Path = ROOT
+) -> Seconds:
     command = [*FUSETUI, name, "--json", *([] if cache else ["--no-cache"]), str(file)]
     surroundings = os.environ | ({"FUSETUI_CACHE": str(cache)} if cache else {})
     surroundings["PYTHONPATH"] = str(checkout / "src")
@@ -78,10 +88,14 @@ def rows(source: Path, folder: Path, events: int, repeat: int) -> list[list[str]
             if title == FIRST:
                 forget(cache)
             turns.append([seconds(name, file, where) for name in COMMANDS])
-        best = [Seconds(*map(min, zip(*of, strict=True))) for of in zip(*turns, strict=True)]
+        best = [
+            Seconds(*map(min, zip(*of, strict=True))) for of in zip(*turns, strict=True)
+        ]
         shares = [f"{one.cpu / best[0].cpu:.2f}" for one in best[1:]]
         name = source.name.partition(".")[0]
-        found.append([name, f"{count:,}", size(length), title, *map(str, best), *shares])
+        found.append(
+            [name, f"{count:,}", size(length), title, *map(str, best), *shares]
+        )
     file.unlink()
     return found
 
@@ -92,19 +106,29 @@ def forget(cache: Path) -> None:
         kept.unlink()
 
 
-def both(source: Path, other: Path, folder: Path, events: int, repeat: int) -> list[str]:
+def both(
+    source: Path, other: Path, folder: Path, events: int, repeat: int
+) -> list[str]:
     """How long `summary` takes in this checkout and in another one."""
     file, checkouts = made(source, folder, events), (ROOT, other)
     found = []
     for title in ("read", "from the cache"):
-        places = [folder / f"cache{n}" if title != "read" else None for n in range(len(checkouts))]
+        places = [
+            folder / f"cache{n}" if title != "read" else None
+            for n in range(len(checkouts))
+        ]
         sides = list(zip(places, checkouts, strict=True))
-        for _ in range(2):  # the second one takes from the cache what the first one left
+        # the second one takes from the cache what the first one left
+        for _ in range(2):
             for cache, checkout in sides:
                 seconds("summary", file, cache, checkout)
-        turns = [[seconds("summary", file, *side) for side in sides] for _ in range(repeat)]
+        turns = [
+            [seconds("summary", file, *side) for side in sides] for _ in range(repeat)
+        ]
         this, that = (min(one.cpu for one in of) for of in zip(*turns, strict=True))
-        found.append(f"{source.name} {title}: {this:.2f} s here, {that:.2f} s there, of the CPUs")
+        found.append(
+            f"{source.name} {title}: {this:.2f} s here, {that:.2f} s there, of the CPUs"
+        )
     return found
 
 
@@ -115,7 +139,8 @@ def events_of(file: Path) -> int:
 
 
 def made(source: Path, folder: Path, events: int) -> Path:
-    """A file of about so many events, by the bytes that an event of a small file takes."""
+    """A file of about so many events, by the bytes that an event of a small file
+    takes."""
     small = generated(source, folder, 1)
     per_event = small.stat().st_size / events_of(small)
     small.unlink()
@@ -136,7 +161,9 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__.split("\n")[0] if __doc__ else None
+    )
     parser.add_argument("source", type=Path, nargs="+", help="real traces")
     parser.add_argument("--events", type=int, default=4_000_000)
     parser.add_argument("--repeat", type=int, default=3)
@@ -153,8 +180,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         for source in args.source:
             lines += rows(source, Path(name), args.events, args.repeat)
-            print("\n".join(" | ".join(line) for line in lines[-2:]), file=sys.stderr, flush=True)
-    head = f"Time on the clock (of the CPUs). {os.cpu_count()} cores, load before {loads}."
+            print(
+                "\n".join(" | ".join(line) for line in lines[-2:]),
+                file=sys.stderr,
+                flush=True,
+            )
+    head = (
+        f"Time on the clock (of the CPUs). {os.cpu_count()} cores, load before {loads}."
+    )
     text = f"{head}\n\n{table(lines)}"
     print(text)
     put(PAGE, "why", text, __file__)

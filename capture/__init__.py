@@ -1,7 +1,7 @@
 """Runs the variants of a workload under torch.profiler and writes run folders.
 
-`command.capture` implements `fusetui capture`; `profile` records a training loop. Importing this
-package does not need torch and loads almost nothing.
+`command.capture` implements `fusetui capture`; `profile` records a training loop.
+Importing this package does not need torch and loads almost nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""`fusetui capture`: one run, or with `--sweep` one for every point, and a table, a chart, JSON and
-CSV of all of them. Importing this does not need torch.
+"""`fusetui capture`: one run, or with `--sweep` one for every point, and a table, a
+chart, JSON and CSV of all of them. Importing this does not need torch.
 
-Each point is a run folder inside the folder of the sweep, which appears when it is complete. So the
-same command with the same `--out` continues after Ctrl-C: existing points are not run again.
+Each point is a run folder inside the folder of the sweep, which appears when it is
+complete. So the same command with the same `--out` continues after Ctrl-C: existing
+points are not run again.
 """
 
 from __future__ import annotations
@@ -47,7 +48,14 @@ from .options import (
     parse_sweep,
     validate,
 )
-from .provenance import CaptureDevice, find_device, load_torch, quiet_torch, selected, texts
+from .provenance import (
+    CaptureDevice,
+    find_device,
+    load_torch,
+    quiet_torch,
+    selected,
+    texts,
+)
 from .record import (
     RECORD_NAME,
     Failed,
@@ -76,10 +84,10 @@ def capture(
 ) -> RunOutcome:
     """Runs the variants of a workload, at every point if there is a sweep.
 
-    `workload` is a name, or the user's own `file.py:build` or `module:build`. Progress goes to
-    stderr, tables and the command that opens the result to stdout; with `prints_json` what run.json
-    holds, or sweep.json, instead. Raises CaptureError, leaving nothing behind, if an option is
-    wrong or no variant could be measured.
+    `workload` is a name, or the user's own `file.py:build` or `module:build`. Progress
+    goes to stderr, tables and the command that opens the result to stdout; with
+    `prints_json` what run.json holds, or sweep.json, instead. Raises CaptureError,
+    leaving nothing behind, if an option is wrong or no variant could be measured.
     """
     if options.sweep:
         return run_sweep(workload, options, out, prints_json)
@@ -90,7 +98,11 @@ def capture(
         emit(as_json(record).decode().rstrip("\n"))
         return outcome
     opened = printable(shlex.quote(str(folder)))
-    lines = [closing_table(record), *guesses(record), f"\nOpen it with: fusetui open {opened}"]
+    lines = [
+        closing_table(record),
+        *guesses(record),
+        f"\nOpen it with: fusetui open {opened}",
+    ]
     if any(folder.glob("*.pickle")):
         lines.append(f"Who held memory: fusetui memory {opened}")
     lines += [f"Compare them with: fusetui diff {opened}"] if options.compare else []
@@ -101,8 +113,9 @@ def capture(
 def measure(
     workload: str, options: Options, out: Path | None, progress: Progress
 ) -> tuple[RunRecord, Path]:
-    """Runs once, without printing the closing table; returns the record and the run folder. The
-    name of the folder is reserved before anything is measured: `out`, or one that is free."""
+    """Runs once, without printing the closing table; returns the record and the run
+    folder. The name of the folder is reserved before anything is measured: `out`, or
+    one that is free."""
     check_request(workload, options)
     with quiet_torch(), same_folder():
         device = find_device(options.device)
@@ -116,8 +129,9 @@ def measure(
 
 
 def check_request(workload: str, options: Options) -> None:
-    """Raises CaptureError for whatever is wrong with a request and can be seen without torch, whose
-    import takes seconds. Of the user's own code that is only what its options say by themselves."""
+    """Raises CaptureError for whatever is wrong with a request and can be seen without
+    torch, whose import takes seconds. Of the user's own code that is only what its
+    options say by themselves."""
     validate(options)
     for guess in options.expect:
         parse(guess.partition(":")[2] if ":" in guess else guess)
@@ -137,8 +151,9 @@ def check_request(workload: str, options: Options) -> None:
 
 
 def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
-    """The variants to run, with weights and inputs. Raises CaptureError for an unknown workload, an
-    option that does not apply, or if there is not enough memory for weights and inputs."""
+    """The variants to run, with weights and inputs. Raises CaptureError for an unknown
+    workload, an option that does not apply, or if there is not enough memory for
+    weights and inputs."""
     load_torch()
     from . import job
 
@@ -152,7 +167,11 @@ def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
 
 
 def _run(
-    workload: str, options: Options, device: CaptureDevice, folder: Path, progress: Progress
+    workload: str,
+    options: Options,
+    device: CaptureDevice,
+    folder: Path,
+    progress: Progress,
 ) -> RunRecord:
     """Fills the run folder. Raises CaptureError if no variant was measured."""
     load_torch()
@@ -177,12 +196,13 @@ def _run(
 def run_sweep(
     workload: str, options: Options, out: Path | None, prints_json: bool = False
 ) -> RunOutcome:
-    """Runs every missing point and prints the result; with `prints_json` what sweep.json holds.
+    """Runs every missing point and prints the result; with `prints_json` what
+    sweep.json holds.
 
-    The outcome has the sweep's folder, and is about all points. A point at which no variant could
-    be measured is reported and left out. Raises CaptureError for a wrong option, if the folder
-    holds another sweep or a point that cannot be read, or, leaving nothing behind, if there is no
-    other point.
+    The outcome has the sweep's folder, and is about all points. A point at which no
+    variant could be measured is reported and left out. Raises CaptureError for a wrong
+    option, if the folder holds another sweep or a point that cannot be read, or,
+    leaving nothing behind, if there is no other point.
     """
     check_request(workload, options)
     with same_folder():
@@ -199,7 +219,9 @@ def run_sweep(
     progress = Progress()
     try:
         for number, point in enumerate(points, 1):
-            _run_point(workload, options, point, folder, progress, f"{number} of {len(points)}")
+            _run_point(
+                workload, options, point, folder, progress, f"{number} of {len(points)}"
+            )
     except KeyboardInterrupt:
         tell(f"Stopped. To continue, run the same command with --out {folder}")
         raise
@@ -232,7 +254,9 @@ def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
     return parse_sweep(sweep, list(job.axes(job.load(workload))), {})
 
 
-def _asked(workload: str, options: Options, kind: str, points: Sequence[Point]) -> dict[str, Any]:
+def _asked(
+    workload: str, options: Options, kind: str, points: Sequence[Point]
+) -> dict[str, Any]:
     """What identifies a sweep: sweeps that agree in it can share a folder."""
     shown = texts().scrub(workload) if options.scrub else workload
     asked = {"workload": shown, "device": kind, **dataclasses.asdict(options)}
@@ -247,10 +271,14 @@ def _claim(folder: Path, asked: Mapping[str, Any]) -> Path:
     try:
         there = read_json(folder / SWEEP_NAME)["asked"]
     except (CaptureError, KeyError, TypeError) as error:
-        raise CaptureError(f"{folder} exists and is not a sweep: give another --out.") from error
+        raise CaptureError(
+            f"{folder} exists and is not a sweep: give another --out."
+        ) from error
     if there != asked:
         differs = _difference(there, asked)
-        raise CaptureError(f"{folder} holds another sweep, with {differs}: give another --out.")
+        raise CaptureError(
+            f"{folder} holds another sweep, with {differs}: give another --out."
+        )
     return folder
 
 
@@ -259,12 +287,15 @@ def _difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
     option = declared()[name].flag if name in declared() else ""
     if name == "points":
         return "other sizes"
-    values = (orjson.dumps(each.get(name)).decode().strip('"') for each in (there, asked))
+    values = (
+        orjson.dumps(each.get(name)).decode().strip('"') for each in (there, asked)
+    )
     return printable("{} {} instead of {}".format(option or name, *values))
 
 
 def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
-    """Creates the sweep's folder unless it exists; returns whether it did. Raises CaptureError."""
+    """Creates the sweep's folder unless it exists; returns whether it did. Raises
+    CaptureError."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
@@ -280,16 +311,29 @@ def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
 
 
 def _run_point(
-    workload: str, options: Options, point: Point, folder: Path, progress: Progress, number: str
+    workload: str,
+    options: Options,
+    point: Point,
+    folder: Path,
+    progress: Progress,
+    number: str,
 ) -> None:
     name = describe_point(point)
     place, there = folder / name, os.path.lexists(folder / name)
     progress.say(f"{name} ({number}){': there already' * there}")
     if there:
         return
-    shapes = [*options.shapes, *(f"{option_of(axis)}={size}" for axis, size in point.items())]
+    shapes = [
+        *options.shapes,
+        *(f"{option_of(axis)}={size}" for axis, size in point.items()),
+    ]
     try:
-        measure(workload, dataclasses.replace(options, shapes=shapes), out=place, progress=progress)
+        measure(
+            workload,
+            dataclasses.replace(options, shapes=shapes),
+            out=place,
+            progress=progress,
+        )
     except CaptureError as error:
         progress.say(f"{name}: {error}")
 
@@ -297,9 +341,15 @@ def _run_point(
 def _saved(folder: Path, points: Sequence[Point]) -> Runs:
     places = [(point, folder / describe_point(point)) for point in points]
     try:
-        return [(point, read_run(place)) for point, place in places if os.path.lexists(place)]
+        return [
+            (point, read_run(place))
+            for point, place in places
+            if os.path.lexists(place)
+        ]
     except CaptureError as error:
-        raise CaptureError(f"{error} Move its folder away to run the point again.") from error
+        raise CaptureError(
+            f"{error} Move its folder away to run the point again."
+        ) from error
 
 
 SHOWN = ("kernels_per_step", "weight_bytes", "max_error", "compile_ns", "failed")
@@ -308,9 +358,12 @@ TIMES = {"median_ns": "median", "p10_ns": "p10", "p90_ns": "p90", "n_samples": "
 
 
 def _rows(runs: Runs) -> Iterator[dict[str, Any]]:
-    """A row for every point and variant that ran: sizes, times in ns, or the failure."""
+    """A row for every point and variant that ran: sizes, times in ns, or the
+    failure."""
     for point, variant in _variants(runs):
-        times = {name: getattr(variant.step_ns, field, None) for name, field in TIMES.items()}
+        times = {
+            name: getattr(variant.step_ns, field, None) for name, field in TIMES.items()
+        }
         others = {name: getattr(variant, name) for name in SHOWN}
         yield {**point, "variant": variant.name, **times, **others}
 
@@ -332,7 +385,9 @@ def _show(folder: Path, runs: Runs) -> None:
     rows, axes = list(_rows(runs)), list(point)
     constant = {axis: size for axis, size in run.shapes.items() if axis not in axes}
     chart = sweep_chart(rows, axes, ascii_only=not speaks_unicode())
-    figures = f"The figures are in {printable(str(folder / CSV_NAME))} and {SWEEP_NAME}."
+    figures = (
+        f"The figures are in {printable(str(folder / CSV_NAME))} and {SWEEP_NAME}."
+    )
     place = printable(shlex.quote(str(folder / describe_point(point))))
     each = f"Each point is a run: fusetui open {place}"
     parts = (title(run, constant), sweep_table(rows, axes), chart, f"{figures}\n{each}")

@@ -1,5 +1,5 @@
-"""What a capture says: its error, any other error as one sentence, and while it runs messages and
-progress on stderr, escaped."""
+"""What a capture says: its error, any other error as one sentence, and while it runs
+messages and progress on stderr, escaped."""
 
 from __future__ import annotations
 
@@ -26,18 +26,23 @@ class CaptureError(Error):
 
 
 def sentence(error: BaseException) -> str:
-    """Why a variant failed, in one line: memory, compiler, or the innermost error itself."""
+    """Why a variant failed, in one line: memory, compiler, or the innermost error
+    itself."""
     import torch
 
     chain = list(_causes(error))
     if any(isinstance(cause, torch.cuda.OutOfMemoryError) for cause in chain):
         return "it ran out of GPU memory: use smaller shapes."
     # Python's own error, or the plain RuntimeError that torch raises on a CPU.
-    if any(isinstance(c, MemoryError) or "can't allocate memory" in str(c) for c in chain):
+    if any(
+        isinstance(c, MemoryError) or "can't allocate memory" in str(c) for c in chain
+    ):
         return "it ran out of memory: use smaller shapes."
     if any(type(cause).__name__ == "InvalidCxxCompiler" for cause in chain):
         return "torch.compile found no C++ compiler: install g++ or clang, or set CXX."
-    if ours := next((cause for cause in chain if isinstance(cause, CaptureError)), None):
+    if ours := next(
+        (cause for cause in chain if isinstance(cause, CaptureError)), None
+    ):
         return str(ours)
     cause = chain[-1]
     if any(type(link).__module__.startswith(_COMPILERS) for link in chain):
@@ -46,7 +51,8 @@ def sentence(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it wraps: torch.compile hides the real one in `inner_exception`."""
+    """The error and what it wraps: torch.compile hides the real one in
+    `inner_exception`."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
@@ -61,7 +67,8 @@ def _one_line(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """` (train.py, line 12)`: the innermost line of the user's own code, if there is one."""
+    """` (train.py, line 12)`: the innermost line of the user's own code, if there is
+    one."""
     import torch
 
     others = (_HERE, _HERE.parent / "kernels", Path(torch.__file__).resolve().parent)
@@ -92,8 +99,8 @@ class Progress:
 
     @contextmanager
     def phase(self, title: str) -> Iterator[None]:
-        """Shows `title ...` while the block runs, then its duration in seconds. On a terminal a
-        thread writes the line twice a second."""
+        """Shows `title ...` while the block runs, then its duration in seconds. On a
+        terminal a thread writes the line twice a second."""
         begin, title, is_live = perf_counter(), printable(title), self._stream.isatty()
         done, end = threading.Event(), "stopped"
 

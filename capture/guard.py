@@ -1,5 +1,6 @@
-"""Guards a capture against what the user's code may do to this process, such as fork or change its
-folder, and against signals that end it, which are obeyed once it has cleaned up."""
+"""Guards a capture against what the user's code may do to this process, such as fork or
+change its folder, and against signals that end it, which are obeyed once it has cleaned
+up."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def same_folder() -> Iterator[None]:
 
 @contextmanager
 def parent_only() -> Iterator[None]:
-    """A child process that was forked in the block ends here, as if its program had ended."""
+    """A child process that was forked in the block ends here, as if its program had
+    ended."""
     parent = os.getpid()
     try:
         yield
@@ -52,7 +54,8 @@ def leave_if_forked(parent: int) -> None:
 
 
 def _leave(error: BaseException | None) -> NoReturn:
-    """Exits with the code that Python would have used, but without the parent's clean-up."""
+    """Exits with the code that Python would have used, but without the parent's
+    clean-up."""
     code: object = 0
     if isinstance(error, SystemExit):
         code = error.code or 0
@@ -66,16 +69,18 @@ def _leave(error: BaseException | None) -> NoReturn:
 
 
 _NUMBERS = numbers_of(ENDING)
-GRACE = 2.0  # seconds after which a thread ends the process if the main thread does not respond
+# seconds after which a thread ends the process if the main thread does not respond
+GRACE = 2.0
 
 _forking = threading.local()
 
 
 @contextmanager
 def tidied(tidy: Callable[[], None]) -> Iterator[None]:
-    """Calls `tidy` when SIGTERM, SIGHUP or SIGQUIT ends the process inside the block. An existing
-    handler is called instead; the block may clean up after what it raises. Ignored signals stay
-    ignored. Does nothing outside the main thread, where Python has no handlers."""
+    """Calls `tidy` when SIGTERM, SIGHUP or SIGQUIT ends the process inside the block.
+    An existing handler is called instead; the block may clean up after what it raises.
+    Ignored signals stay ignored. Does nothing outside the main thread, where Python has
+    no handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -87,9 +92,9 @@ def tidied(tidy: Callable[[], None]) -> Iterator[None]:
 
 
 class _Ending:
-    """The handlers of one block, and a thread. The thread ends the process when the main thread
-    waits for a GPU and runs no Python, so that no handler is called: the system also writes the
-    number of each signal into a pipe, which the thread reads."""
+    """The handlers of one block, and a thread. The thread ends the process when the
+    main thread waits for a GPU and runs no Python, so that no handler is called: the
+    system also writes the number of each signal into a pipe, which the thread reads."""
 
     def __init__(self, tidy: Callable[[], None]) -> None:
         self._tidy = tidy

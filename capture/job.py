@@ -1,10 +1,10 @@
-"""What is run: the variants of a workload, or the user's own code, `my_file.py:build` or
-`my_module:build`.
+"""What is run: the variants of a workload, or the user's own code, `my_file.py:build`
+or `my_module:build`.
 
-`build` returns a function or a dict of functions; each is a function without arguments, or a pair
-of a function and a tuple of arguments. Parameters of `build` with an integer default are its
-shapes, so `--batch 64` and `--sweep batch=...` work; `device` and `dtype` are passed if there are
-parameters of these names.
+`build` returns a function or a dict of functions; each is a function without arguments,
+or a pair of a function and a tuple of arguments. Parameters of `build` with an integer
+default are its shapes, so `--batch 64` and `--sweep batch=...` work; `device` and
+`dtype` are passed if there are parameters of these names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,16 @@ from .errors import CaptureError, sentence
 from .guard import parent_only
 from .options import Options, choose, dtype_name, parse_shapes
 from .provenance import CaptureDevice
-from .step import TOLERANCE, Answer, Step, answer, forward_step, rotation, run_step, training_step
+from .step import (
+    TOLERANCE,
+    Answer,
+    Step,
+    answer,
+    forward_step,
+    rotation,
+    run_step,
+    training_step,
+)
 
 SEED = 0
 NEEDS_GPU = "it needs a GPU: its Triton kernel does not run on a CPU."
@@ -39,8 +48,8 @@ NEEDS_GPU = "it needs a GPU: its Triton kernel does not run on a CPU."
 
 @dataclass(frozen=True)
 class Trial:
-    """One variant. `build` makes the callable; `unable` says why it cannot run here, if so.
-    `compiles`: its first call compiles something, with torch.compile or Triton."""
+    """One variant. `build` makes the callable; `unable` says why it cannot run here, if
+    so. `compiles`: its first call compiles something, with torch.compile or Triton."""
 
     name: str
     build: Callable[[], Callable[..., Any]]
@@ -53,10 +62,10 @@ class Trial:
 class Job:
     """The trials of one run and what they have in common.
 
-    `reference` is the right answer, in float32, which every trial must give; without one, the
-    others are compared with the first trial's answer, for information only. `gradient` is that of
-    the result in a backward pass. `keeps_gradients`: the user's functions decide about autograd
-    themselves.
+    `reference` is the right answer, in float32, which every trial must give; without
+    one, the others are compared with the first trial's answer, for information only.
+    `gradient` is that of the result in a backward pass. `keeps_gradients`: the user's
+    functions decide about autograd themselves.
     """
 
     workload: str
@@ -73,9 +82,10 @@ class Job:
 
 
 def workload_job(workload: Workload, options: Options, device: CaptureDevice) -> Job:
-    """Random weights and inputs from a fixed seed, and the float32 reference computed from them.
-    The reference uses the weights as rounded to the run's dtype, so that only the variant's own
-    error is measured. Raises CaptureError for an option that does not apply to the workload."""
+    """Random weights and inputs from a fixed seed, and the float32 reference computed
+    from them. The reference uses the weights as rounded to the run's dtype, so that
+    only the variant's own error is measured. Raises CaptureError for an option that
+    does not apply to the workload."""
     names = choose(workload.name, workload.variants, options.variants)
     shapes = parse_shapes(options.shapes, workload.shapes(device.kind))
     dtype = dtype_name(options.dtype or workload.dtype_on(device.kind))
@@ -117,14 +127,18 @@ def unable(variant: Variant, device: CaptureDevice) -> str | None:
         return NEEDS_GPU if variant.needs_gpu else None
     if device.capability is None or device.capability >= variant.capability:
         return None
-    least, found = (f"{major}.{minor}" for major, minor in (variant.capability, device.capability))
+    least, found = (
+        f"{major}.{minor}" for major, minor in (variant.capability, device.capability)
+    )
     return (
         f"it needs compute capability {least}, and this GPU has {found}: Triton does not use its "
         "tensor cores."
     )
 
 
-def _reference(model: nn.Module, inputs: list[Tensor], backward: bool) -> tuple[Tensor, Answer]:
+def _reference(
+    model: nn.Module, inputs: list[Tensor], backward: bool
+) -> tuple[Tensor, Answer]:
     """A random gradient for the result, and the answer in float32."""
     exact = copy.deepcopy(model).float()
     copies = rotation([tensor.float() for tensor in inputs], 0, backward)
@@ -145,11 +159,16 @@ def is_shrunk(workload: Workload, shapes: Shapes) -> bool:
 
 
 def gradient_for(result: Tensor, dtype: torch.dtype) -> Tensor:
-    """A random gradient of a result, in float32 but with values that the dtype can represent. It is
-    0 where the result may be 0 within the precision of the dtype: there the slope of a relu is
-    undetermined, and so would be the right gradient."""
+    """A random gradient of a result, in float32 but with values that the dtype can
+    represent. It is 0 where the result may be 0 within the precision of the dtype:
+    there the slope of a relu is undetermined, and so would be the right gradient."""
     allowed = TOLERANCE[str(dtype).removeprefix("torch.")] * float(result.abs().max())
-    return torch.randn_like(result).masked_fill(result.abs() <= allowed, 0).to(dtype).float()
+    return (
+        torch.randn_like(result)
+        .masked_fill(result.abs() <= allowed, 0)
+        .to(dtype)
+        .float()
+    )
 
 
 Build = Callable[..., object]
@@ -161,7 +180,8 @@ def is_target(name: str) -> bool:
 
 
 def folder_of(target: str) -> Path:
-    """The folder of the user's code, of a module the working directory. Raises CaptureError."""
+    """The folder of the user's code, of a module the working directory. Raises
+    CaptureError."""
     source = target.rpartition(":")[0]
     try:
         return Path(source).resolve().parent if source.endswith(".py") else Path.cwd()
@@ -170,9 +190,12 @@ def folder_of(target: str) -> Path:
 
 
 def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
-    """Builds the user's functions. Raises CaptureError with one sentence if that fails."""
+    """Builds the user's functions. Raises CaptureError with one sentence if that
+    fails."""
     if options.mode is not None:
-        raise CaptureError("--mode is for the built-in workloads: give the mode to torch.compile.")
+        raise CaptureError(
+            "--mode is for the built-in workloads: give the mode to torch.compile."
+        )
     build = load(target)
     shapes = parse_shapes(options.shapes, axes(build))
     dtype = dtype_name(options.dtype or "float32")
@@ -189,7 +212,9 @@ def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
     def trial(name: str) -> Trial:
         function, arguments = functions[name]
         # torch.compile sets these attributes.
-        compiled = hasattr(function, "_torchdynamo_orig_callable") or hasattr(function, "_orig_mod")
+        compiled = hasattr(function, "_torchdynamo_orig_callable") or hasattr(
+            function, "_orig_mod"
+        )
         return Trial(name, lambda: function, (arguments,), compiled)
 
     return Job(
@@ -206,7 +231,8 @@ def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
 
 
 def load(target: str) -> Build:
-    """The build function named by `file.py:name` or `module:name`. Raises CaptureError."""
+    """The build function named by `file.py:name` or `module:name`. Raises
+    CaptureError."""
     source, _, name = target.rpartition(":")
     try:
         with parent_only():
@@ -235,17 +261,25 @@ def axes(build: Build) -> dict[str, int]:
 def functions_of(
     built: object, target: str
 ) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
-    """(function, arguments) by name, from what `build` returned. Raises CaptureError."""
+    """(function, arguments) by name, from what `build` returned. Raises
+    CaptureError."""
     function = built[0] if isinstance(built, tuple) and built else built
     own = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
     named = built if isinstance(built, Mapping) else {own: built}
     if not named:
-        raise CaptureError(f"{target} returned an empty dict: there is nothing to capture.")
-    return {_file_name(str(name), target): _pair(item, target) for name, item in named.items()}
+        raise CaptureError(
+            f"{target} returned an empty dict: there is nothing to capture."
+        )
+    return {
+        _file_name(str(name), target): _pair(item, target)
+        for name, item in named.items()
+    }
 
 
 def _pair(item: object, target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    function, arguments = item if isinstance(item, tuple) and len(item) == 2 else (item, ())
+    function, arguments = (
+        item if isinstance(item, tuple) and len(item) == 2 else (item, ())
+    )
     if not callable(function) or not isinstance(arguments, tuple | list):
         raise CaptureError(
             f"{target} returned {type(item).__name__}: it must return a function, a pair of a "
@@ -254,11 +288,15 @@ def _pair(item: object, target: str) -> tuple[Callable[..., Any], tuple[Any, ...
     return function, tuple(arguments)
 
 
-def _context(build: Build, device: CaptureDevice, dtype: str, options: Options) -> dict[str, Any]:
+def _context(
+    build: Build, device: CaptureDevice, dtype: str, options: Options
+) -> dict[str, Any]:
     """`device` and `dtype` for a build function that has parameters of these names."""
     known = inspect.signature(build).parameters
     if options.dtype and "dtype" not in known:
-        raise CaptureError("--dtype has no effect here: the build function has no such parameter.")
+        raise CaptureError(
+            "--dtype has no effect here: the build function has no such parameter."
+        )
     values = {"device": device.kind, "dtype": getattr(torch, dtype)}
     return {name: value for name, value in values.items() if name in known}
 
@@ -283,6 +321,12 @@ def _import_from(folder: Path) -> None:
 
 
 def _file_name(name: str, target: str) -> str:
-    if not name or name.startswith(".") or not all(c.isalnum() or c in "-_.+" for c in name):
-        raise CaptureError(f"{target} names a function '{name}': use letters, digits, - _ . +.")
+    if (
+        not name
+        or name.startswith(".")
+        or not all(c.isalnum() or c in "-_.+" for c in name)
+    ):
+        raise CaptureError(
+            f"{target} names a function '{name}': use letters, digits, - _ . +."
+        )
     return name

@@ -16,25 +16,32 @@ from .options import Options
 
 ENTRIES = 100_000  # the newest; torch would keep all of them in memory
 STACKS = "python"
-"""Frames of C++, which "all" adds, take torch minutes to name when a snapshot is written, and only
-Linux on x86-64 has them."""
+"""Frames of C++, which "all" adds, take torch minutes to name when a snapshot is
+written, and only Linux on x86-64 has them."""
 
 
 def takes_snapshots(options: Options, kind: str) -> bool:
-    """Whether memory is asked for and there is a GPU; says why not if it is asked for."""
+    """Whether memory is asked for and there is a GPU; says why not if it is asked
+    for."""
     if options.memory and (kind != "cuda" or options.scrub):
         no_gpu = kind != "cuda"
-        why = ": torch takes one only of a GPU" if no_gpu else " with --scrub: it would hold paths"
+        why = (
+            ": torch takes one only of a GPU"
+            if no_gpu
+            else " with --scrub: it would hold paths"
+        )
         tell(f"No memory snapshot{why}.")
         return False
     return options.memory
 
 
 @contextmanager
-def memory_history(is_wanted: bool, path: Path, failed: Path | None = None) -> Iterator[None]:
-    """Writes a snapshot of the block to `path` at its end, and one named `failed` with `.pickle` at
-    the first error of memory that ran out, whoever handles it. Raises what torch does where the
-    first cannot be written."""
+def memory_history(
+    is_wanted: bool, path: Path, failed: Path | None = None
+) -> Iterator[None]:
+    """Writes a snapshot of the block to `path` at its end, and one named `failed` with
+    `.pickle` at the first error of memory that ran out, whoever handles it. Raises what
+    torch does where the first cannot be written."""
     if not is_wanted:
         yield
         return

@@ -1,5 +1,6 @@
-"""Where and how a run was made: the device, its clocks and driver, the user's commit, the command;
-and what is private in the record and the trace, removed by means of `fusetui.trace.scrub`."""
+"""Where and how a run was made: the device, its clocks and driver, the user's commit,
+the command; and what is private in the record and the trace, removed by means of
+`fusetui.trace.scrub`."""
 
 from __future__ import annotations
 
@@ -43,10 +44,10 @@ LARGE_CACHE_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class CaptureDevice:
-    """`kind` is torch's name, cpu or cuda; `name` is for users. `cache_bytes` is the size of a
-    GPU's L2 cache, which inputs must exceed; 0 on a CPU. `capability` is the compute capability of
-    an NVIDIA GPU, None of anything else. `index` is the number of a GPU that was asked for, None
-    where it is torch's current one."""
+    """`kind` is torch's name, cpu or cuda; `name` is for users. `cache_bytes` is the
+    size of a GPU's L2 cache, which inputs must exceed; 0 on a CPU. `capability` is the
+    compute capability of an NVIDIA GPU, None of anything else. `index` is the number of
+    a GPU that was asked for, None where it is torch's current one."""
 
     kind: str
     name: str
@@ -56,9 +57,10 @@ class CaptureDevice:
 
 
 def load_torch() -> Any:
-    """torch, with its own log and the profiler's switched off unless the user set their levels.
-    Raises CaptureError if torch is not installed."""
-    # Both levels are read once, when torch is loaded; the log lines would end up among ours.
+    """torch, with its own log and the profiler's switched off unless the user set their
+    levels. Raises CaptureError if torch is not installed."""
+    # Both levels are read once, when torch is loaded; the log lines would end up among
+    # ours.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
@@ -81,27 +83,36 @@ def quiet_torch() -> Iterator[None]:
 
 
 def find_device(wanted: str) -> CaptureDevice:
-    """The device for `auto`, `cuda`, `cuda:1` or `cpu`; `auto` prefers a GPU. Raises CaptureError
-    for another word, or for a GPU that torch does not see."""
+    """The device for `auto`, `cuda`, `cuda:1` or `cpu`; `auto` prefers a GPU. Raises
+    CaptureError for another word, or for a GPU that torch does not see."""
     check_device(wanted)
     torch = load_torch()
     if wanted != "cpu" and torch.cuda.is_available():
         return _gpu(torch, int(wanted.partition(":")[2]) if ":" in wanted else None)
     if wanted.startswith("cuda"):
-        raise CaptureError("torch sees no GPU here: use --device cpu, or install a CUDA build.")
+        raise CaptureError(
+            "torch sees no GPU here: use --device cpu, or install a CUDA build."
+        )
     threads = torch.get_num_threads()
     name = platform.processor() or platform.machine()
     if sys.platform == "linux":  # which gives it only in a file
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-        models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        models = (
+            line.partition(":")[2].strip()
+            for line in lines
+            if line.startswith("model name")
+        )
         name = next(models, name)
     return CaptureDevice("cpu", f"{name}, {threads} thread{'s' if threads > 1 else ''}")
 
 
 def _gpu(torch: Any, asked: int | None) -> CaptureDevice:
-    """The GPU of that number, or torch's current one. Raises CaptureError if there is none."""
+    """The GPU of that number, or torch's current one. Raises CaptureError if there is
+    none."""
     if asked is not None and asked >= torch.cuda.device_count():
-        names = ", ".join(f"cuda:{number}" for number in range(torch.cuda.device_count()))
+        names = ", ".join(
+            f"cuda:{number}" for number in range(torch.cuda.device_count())
+        )
         raise CaptureError(f"torch does not see cuda:{asked} here, only {names}.")
     number = torch.cuda.current_device() if asked is None else asked
     properties = torch.cuda.get_device_properties(number)
@@ -109,14 +120,17 @@ def _gpu(torch: Any, asked: int | None) -> CaptureDevice:
         kind="cuda",
         name=torch.cuda.get_device_name(number),
         cache_bytes=int(getattr(properties, "L2_cache_size", LARGE_CACHE_BYTES)),
-        capability=None if torch.version.hip else torch.cuda.get_device_capability(number),
+        capability=None
+        if torch.version.hip
+        else torch.cuda.get_device_capability(number),
         index=asked,
     )
 
 
 @contextmanager
 def selected(device: CaptureDevice) -> Iterator[None]:
-    """Within the block, the GPU that was asked for is torch's current one: `cuda` means it."""
+    """Within the block, the GPU that was asked for is torch's current one: `cuda` means
+    it."""
     if device.index is None:
         yield
         return
@@ -150,7 +164,8 @@ def new_record(
     public_text: Callable[[str], str],
     **measured: Any,
 ) -> RunRecord:
-    """The record of a run that has just ended; `where` is a folder of the user's code."""
+    """The record of a run that has just ended; `where` is a folder of the user's
+    code."""
     return RunRecord(
         format=FORMAT,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -164,9 +179,9 @@ def new_record(
 
 
 def provenance(device_kind: str, where: Path, scrubbed: bool) -> dict[str, Any]:
-    """Provenance for run.json; null for what cannot be read. `where` is a folder of the user's
-    code. With `scrubbed` the command line contains nothing private; that of the user's own program
-    is left out."""
+    """Provenance for run.json; null for what cannot be read. `where` is a folder of the
+    user's code. With `scrubbed` the command line contains nothing private; that of the
+    user's own program is left out."""
     return {
         "command": public_command(sys.argv) if scrubbed else command_line(sys.argv),
         "git": git_state(where),
@@ -197,16 +212,20 @@ def public_command(argv: Sequence[str]) -> str | None:
 
 
 def git_state(folder: Path) -> dict[str, Any] | None:
-    """The commit of the repository around a folder, and whether files differ from it; or None."""
+    """The commit of the repository around a folder, and whether files differ from it;
+    or None."""
     commit = _output(["git", "-C", str(folder), "rev-parse", "HEAD"])
     if commit is None:
         return None
-    changed = _output(["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"])
+    changed = _output(
+        ["git", "-C", str(folder), "status", "--porcelain", "--untracked-files=no"]
+    )
     return {"commit": commit, "changed": bool(changed)}
 
 
 def gpu_state() -> dict[str, Any]:
-    """Name, multiprocessors, memory, L2 cache, and clocks and driver according to nvidia-smi."""
+    """Name, multiprocessors, memory, L2 cache, and clocks and driver according to
+    nvidia-smi."""
     cuda = load_torch().cuda
     properties = cuda.get_device_properties(cuda.current_device())
     state = {
@@ -236,7 +255,12 @@ def _output(command: Sequence[str]) -> str | None:
     """The output of a program, or None if it is missing, fails or takes too long."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_SECONDS, check=True, errors="replace"
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=True,
+            errors="replace",
         )
     except (OSError, subprocess.SubprocessError):
         return None
@@ -247,23 +271,27 @@ _TRACE_NAME = re.compile(r'("traceName"\s*:\s*)"(?:[^"\\]|\\.)*"')
 
 
 def scrubbed(trace: Path, trace_name: str) -> str:
-    """The JSON text of a trace without private data; `trace_name` replaces the path in it. Raises
-    CaptureError if part of the trace could not be read, and TraceError."""
+    """The JSON text of a trace without private data; `trace_name` replaces the path in
+    it. Raises CaptureError if part of the trace could not be read, and TraceError."""
     document = ScrubbedDocument(open_source(str(trace)), this_machine(), trace_name)
     document.learn()
     text = b"".join(document.text()).decode()
     if document.lost or document.keys_lost or document.ends_early:
-        raise CaptureError("The profiler wrote a damaged trace, which cannot be scrubbed.")
+        raise CaptureError(
+            "The profiler wrote a damaged trace, which cannot be scrubbed."
+        )
     return text
 
 
 def set_trace_name(text: str, trace_name: str) -> str:
-    """The trace's JSON with another `traceName`, where the profiler wrote its output's path."""
+    """The trace's JSON with another `traceName`, where the profiler wrote its output's
+    path."""
     return _TRACE_NAME.sub(lambda match: f'{match[1]}"{trace_name}"', text)
 
 
 def texts() -> Texts:
-    """A scrubber for the texts of one record: names of this machine are private in them."""
+    """A scrubber for the texts of one record: names of this machine are private in
+    them."""
     found = Texts()
     found.expect(this_machine())
     return found

@@ -1,5 +1,5 @@
-"""Records steps of variants with torch.profiler, one variant after another or in turns, and writes
-them as gzipped Chrome traces."""
+"""Records steps of variants with torch.profiler, one variant after another or in turns,
+and writes them as gzipped Chrome traces."""
 
 from __future__ import annotations
 
@@ -54,10 +54,12 @@ def record_one(step: Step, options: Options, device_kind: str, path: Path) -> No
     compress(plain, path, options.scrub)
 
 
-def record(steps: Mapping[str, Step], options: Options, device_kind: str, folder: Path) -> None:
-    """Profiles all variants into one trace, and writes for each `NAME.json.gz` with its own steps;
-    so whatever the machine does hits all alike. In each round every variant runs one step. The
-    steps of a variant are numbered by rounds."""
+def record(
+    steps: Mapping[str, Step], options: Options, device_kind: str, folder: Path
+) -> None:
+    """Profiles all variants into one trace, and writes for each `NAME.json.gz` with its
+    own steps; so whatever the machine does hits all alike. In each round every variant
+    runs one step. The steps of a variant are numbered by rounds."""
     both, rounds = folder / "turns.json", turns(list(steps), options.profiled_steps)
     order = [steps[name] for one in rounds for name in one]
     _profile([*steps.values()], order, options, device_kind, both)
@@ -70,11 +72,15 @@ def record(steps: Mapping[str, Step], options: Options, device_kind: str, folder
 
 
 def _profile(
-    before: Sequence[Step], steps: Sequence[Step], options: Options, device_kind: str, plain: Path
+    before: Sequence[Step],
+    steps: Sequence[Step],
+    options: Options,
+    device_kind: str,
+    plain: Path,
 ) -> None:
-    """Profiles steps, after all those that come before together in each step of the plan. Every
-    step is one `ProfilerStep#N` around the labels of its parts, and waits for the device, so that
-    the kernels of a step run within it."""
+    """Profiles steps, after all those that come before together in each step of the
+    plan. Every step is one `ProfilerStep#N` around the labels of its parts, and waits
+    for the device, so that the kernels of a step run within it."""
     parent, synchronize = os.getpid(), synchronizer(device_kind)
     with profiler(options, device_kind, plain, WAIT, len(steps)) as recording:
         for together in [*[before] * (WAIT + WARM_UP), *([step] for step in steps)]:
@@ -88,9 +94,11 @@ def _profile(
     leave_if_forked(parent)
 
 
-def profiler(options: Options, device_kind: str, plain: Path, wait: int, active: int) -> profile:
-    """Leaves out `wait` steps and one that it discards, and writes the next `active` ones to
-    `plain`; a child process that was forked meanwhile writes nothing."""
+def profiler(
+    options: Options, device_kind: str, plain: Path, wait: int, active: int
+) -> profile:
+    """Leaves out `wait` steps and one that it discards, and writes the next `active`
+    ones to `plain`; a child process that was forked meanwhile writes nothing."""
     parent = os.getpid()
 
     def export(done: profile) -> None:
@@ -98,7 +106,10 @@ def profiler(options: Options, device_kind: str, plain: Path, wait: int, active:
             done.export_chrome_trace(str(plain))
 
     return profile(
-        activities=[ProfilerActivity.CPU, *[ProfilerActivity.CUDA] * (device_kind == "cuda")],
+        activities=[
+            ProfilerActivity.CPU,
+            *[ProfilerActivity.CUDA] * (device_kind == "cuda"),
+        ],
         record_shapes=options.record_shapes,
         profile_memory=options.memory,
         with_stack=options.stack,
@@ -108,9 +119,9 @@ def profiler(options: Options, device_kind: str, plain: Path, wait: int, active:
 
 
 def compress(plain: Path, path: Path, scrub: bool) -> None:
-    """Moves a trace into its gzip file, replacing the path in it by the file's name. With `scrub`
-    all other private data is removed as well. Raises CaptureError if the profiler did not write all
-    of it, or there is no room."""
+    """Moves a trace into its gzip file, replacing the path in it by the file's name.
+    With `scrub` all other private data is removed as well. Raises CaptureError if the
+    profiler did not write all of it, or there is no room."""
     check_written(plain)
     if scrub:
         text = scrubbed(plain, plain.name)
@@ -128,7 +139,9 @@ def check_written(plain: Path) -> None:
     with plain.open("rb") as file:
         file.seek(max(file.seek(0, os.SEEK_END) - TAIL, 0))
         if not file.read().rstrip().endswith(b"}"):
-            raise CaptureError("The profiler did not write its whole trace: is the disk full?")
+            raise CaptureError(
+                "The profiler did not write its whole trace: is the disk full?"
+            )
 
 
 def counted(path: Path) -> Tallies:
@@ -140,8 +153,9 @@ def counted(path: Path) -> Tallies:
 
 
 def turns(names: Sequence[str], rounds: int) -> list[list[str]]:
-    """Who runs when: in each round all of them, in an order by chance that is the same every time;
-    every other round is the one before turned round, so that none comes first more often."""
+    """Who runs when: in each round all of them, in an order by chance that is the same
+    every time; every other round is the one before turned round, so that none comes
+    first more often."""
     chance = random.Random(SEED)
     found: list[list[str]] = []
     while len(found) < rounds:
@@ -151,9 +165,10 @@ def turns(names: Sequence[str], rounds: int) -> list[list[str]]:
 
 
 def divided(document: bytes, rounds: Sequence[Sequence[str]]) -> dict[str, bytes]:
-    """A trace of steps that took turns -> a trace for each variant, its events as they were. An
-    event belongs to the step in which it begins, GPU work to that in which it was launched; what
-    lies in no step is left out, but for metadata. Raises ValueError if the steps are not these."""
+    """A trace of steps that took turns -> a trace for each variant, its events as they
+    were. An event belongs to the step in which it begins, GPU work to that in which it
+    was launched; what lies in no step is left out, but for metadata. Raises ValueError
+    if the steps are not these."""
     keys = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
     texts = msgspec.json.decode(keys["traceEvents"], type=list[msgspec.Raw])
     events = [msgspec.json.decode(text, type=_Event) for text in texts]
@@ -167,17 +182,30 @@ def divided(document: bytes, rounds: Sequence[Sequence[str]]) -> dict[str, bytes
             # The name of a step has the number of its round.
             named = event.name.startswith(STEP)
             old, new = f'"{event.name}"'.encode(), f'"{STEP}{number}"'.encode()
-            kept[name].append(bytes(text).replace(old, new, 1) if named else bytes(text))
+            kept[name].append(
+                bytes(text).replace(old, new, 1) if named else bytes(text)
+            )
         elif event.ph == "M":
             for found in kept.values():
                 found.append(bytes(text))
-    listed = {name: msgspec.Raw(b"[\n" + b",\n".join(own) + b"\n]") for name, own in kept.items()}
-    return {n: msgspec.json.encode({**keys, "traceEvents": events}) for n, events in listed.items()}
+    listed = {
+        name: msgspec.Raw(b"[\n" + b",\n".join(own) + b"\n]")
+        for name, own in kept.items()
+    }
+    return {
+        n: msgspec.json.encode({**keys, "traceEvents": events})
+        for n, events in listed.items()
+    }
 
 
 def _steps(events: Sequence[_Event], count: int) -> Callable[[_Event], int | None]:
-    """A function from an event to the number of its step in order of time, None for none."""
-    spans = [e for e in events if e.ph == "X" and e.name.startswith(STEP) and "gpu" not in e.cat]
+    """A function from an event to the number of its step in order of time, None for
+    none."""
+    spans = [
+        e
+        for e in events
+        if e.ph == "X" and e.name.startswith(STEP) and "gpu" not in e.cat
+    ]
     spans.sort(key=lambda event: event.ts)
     if len(spans) != count:
         raise ValueError(f"the profiler recorded {len(spans)} steps, not {count}")

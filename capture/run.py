@@ -26,7 +26,8 @@ NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say 
 
 
 class EmptyTraceError(Exception):
-    """The profiler ran but saw no kernels, for instance for lack of permission to read counters."""
+    """The profiler ran but saw no kernels, for instance for lack of permission to read
+    counters."""
 
 
 T = TypeVar("T")
@@ -37,8 +38,8 @@ Ready = tuple[Step, Measured]
 
 
 class Runner:
-    """Runs the trials of a job one after another, into one folder. Its only state is the answer
-    that later trials are compared with if the job has none."""
+    """Runs the trials of a job one after another, into one folder. Its only state is
+    the answer that later trials are compared with if the job has none."""
 
     def __init__(
         self, job: Job, options: Options, device: CaptureDevice, progress: Progress
@@ -51,15 +52,19 @@ class Runner:
         self._snapshots = takes_snapshots(options, device.kind)
 
     def run(self, folder: Path, where: Path) -> RunRecord:
-        """Writes the traces into the folder and returns the measurements. If a trial fails, the
-        others still run. `where` is the folder of the user's code."""
+        """Writes the traces into the folder and returns the measurements. If a trial
+        fails, the others still run. `where` is the folder of the user's code."""
         import torch._inductor.config
 
         # The profiler sees Inductor's fused C++ kernels, which are hidden by default.
         torch._inductor.config.cpp.enable_kernel_profile = True
         keeps, backward = self._job.keeps_gradients, self._job.backward
         with nullcontext() if keeps else torch.set_grad_enabled(backward):
-            outcomes = self._in_turns(folder) if self._options.compare else self._one_by_one(folder)
+            outcomes = (
+                self._in_turns(folder)
+                if self._options.compare
+                else self._one_by_one(folder)
+            )
         job, options = self._job, self._options
         return new_record(
             *(self._device, options, where, self._public),
@@ -80,25 +85,42 @@ class Runner:
             forget_compiled()
             return self._profiled(self._ready(trial), folder)
 
-        return tuple(self._attempt(t, folder, partial(whole, t)) for t in self._job.trials)
+        return tuple(
+            self._attempt(t, folder, partial(whole, t)) for t in self._job.trials
+        )
 
     def _in_turns(self, folder: Path) -> tuple[Measured | Failed, ...]:
-        """All are made ready first; what was compiled is kept. Raises CaptureError without two."""
+        """All are made ready first; what was compiled is kept. Raises CaptureError
+        without two."""
         forget_compiled()
-        made = [self._attempt(t, folder, partial(self._ready, t)) for t in self._job.trials]
+        made = [
+            self._attempt(t, folder, partial(self._ready, t)) for t in self._job.trials
+        ]
         steps = {one[1].name: one[0] for one in made if not isinstance(one, Failed)}
         if len(steps) < 2:
-            failed = [f"{one.name}: {one.failed}" for one in made if isinstance(one, Failed)]
-            raise CaptureError(" ".join(["--compare needs two variants that run.", *failed]))
-        with self._progress.phase(f"profiling {' and '.join(steps)} in turns"), parent_only():
+            failed = [
+                f"{one.name}: {one.failed}" for one in made if isinstance(one, Failed)
+            ]
+            raise CaptureError(
+                " ".join(["--compare needs two variants that run.", *failed])
+            )
+        with (
+            self._progress.phase(f"profiling {' and '.join(steps)} in turns"),
+            parent_only(),
+        ):
             forget_counts()
             with memory_history(self._snapshots, folder / "turns.pickle"):
                 recorder.record(steps, self._options, self._device.kind, folder)
-        return tuple(one if isinstance(one, Failed) else self._read(one[1], folder) for one in made)
+        return tuple(
+            one if isinstance(one, Failed) else self._read(one[1], folder)
+            for one in made
+        )
 
     def _attempt(self, trial: Trial, folder: Path, act: Callable[[], T]) -> T | Failed:
         if trial.unable:
-            return Failed(trial.name, trial.unable, trial.name not in self._options.variants)
+            return Failed(
+                trial.name, trial.unable, trial.name not in self._options.variants
+            )
         try:
             return act()
         except (Exception, SystemExit) as error:
@@ -117,12 +139,16 @@ class Runner:
             call = trial.build()
             parts = step.forward_step(call, self._job.label, trial.copies)
             if self._job.backward:
-                parts = step.training_step(call, self._job.label, trial.copies, self._job.gradient)
+                parts = step.training_step(
+                    call, self._job.label, trial.copies, self._job.gradient
+                )
             begin = perf_counter_ns()
             result = step.run_step(parts)
             step.synchronizer(kind)()
             first_ns = perf_counter_ns() - begin  # including any compilation
-            error, of_gradients = self._check(step.answer(result, trial.copies[0], call))
+            error, of_gradients = self._check(
+                step.answer(result, trial.copies[0], call)
+            )
             graphs = graph_count()
         del result
         with self._progress.phase(f"timing {name}"), parent_only():
@@ -150,13 +176,17 @@ class Runner:
         with self._progress.phase(f"profiling {measured.name}"), parent_only():
             forget_counts()
             with memory_history(self._snapshots, folder / f"{measured.name}.pickle"):
-                recorder.record_one(parts, self._options, kind, folder / f"{measured.name}.json.gz")
+                recorder.record_one(
+                    parts, self._options, kind, folder / f"{measured.name}.json.gz"
+                )
             return self._read(measured, folder)
 
     def _read(self, measured: Measured, folder: Path) -> Measured:
         """With what its trace tells, and the graphs that were compiled meanwhile."""
         counted = recorder.counted(folder / f"{measured.name}.json.gz")
-        if not any(counted.found("kernels")) or counted.on_gpu != (self._device.kind == "cuda"):
+        if not any(counted.found("kernels")) or counted.on_gpu != (
+            self._device.kind == "cuda"
+        ):
             raise EmptyTraceError(NO_KERNELS)
         before = measured.recompilations
         return replace(
@@ -167,8 +197,8 @@ class Runner:
         )
 
     def _check(self, answer: Answer) -> tuple[float | None, float | None]:
-        """The errors of the result and the gradients against the reference, or if there is none,
-        that of the result against the first trial's."""
+        """The errors of the result and the gradients against the reference, or if there
+        is none, that of the result against the first trial's."""
         if self._job.reference is not None:
             return step.check_answer(answer, self._job.reference, self._job.dtype)
         if self._first_answer is None:
@@ -177,7 +207,8 @@ class Runner:
         return step.compare_answer(answer, self._first_answer), None
 
     def _timed(self, parts: Step) -> tuple[step.Timing, int | None]:
-        """Time per step, and on a GPU the most memory that was allocated meanwhile, in bytes."""
+        """Time per step, and on a GPU the most memory that was allocated meanwhile, in
+        bytes."""
         call, kind = partial(step.run_step, parts), self._device.kind
         if kind == "cuda":
             torch.cuda.reset_peak_memory_stats()
@@ -202,7 +233,8 @@ def graph_count() -> int:
 
 
 def was_cached() -> bool | None:
-    """Whether Inductor took its kernels from the cache on disk; None if it compiled no graph."""
+    """Whether Inductor took its kernels from the cache on disk; None if it compiled no
+    graph."""
     if not graph_count():
         return None
     counters = torch._dynamo.utils.counters["inductor"]

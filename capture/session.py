@@ -1,7 +1,9 @@
-"""`with fusetui.capture.profile("runs/x") as p:` around a training loop, `p.step()` at its end.
+"""`with fusetui.capture.profile("runs/x") as p:` around a training loop, `p.step()` at
+its end.
 
-The first steps are skipped, the next are recorded, and the rest run with the profiler off and give
-the time per step. Importing this does not need torch; entering the block does.
+The first steps are skipped, the next are recorded, and the rest run with the profiler
+off and give the time per step. Importing this does not need torch; entering the block
+does.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """The object of the `with` block: call `step()` at the end of each step of the loop."""
+    """The object of the `with` block: call `step()` at the end of each step of the
+    loop."""
 
     def __init__(
         self, profiler: Any, synchronize: Callable[[], None], first: int, last: int
@@ -41,7 +44,8 @@ class Session:
     def step(self) -> None:
         self.steps += 1
         if self.steps <= self._last_recorded:
-            # A step's kernels must end within it, or the trace would show them in the next one.
+            # A step's kernels must end within it, or the trace would show them in the
+            # next one.
             self._synchronize()
             with quiet_torch():
                 self._profiler.step()
@@ -63,14 +67,17 @@ def profile(
 ) -> Iterator[Session]:
     """Records steps of a loop into the run folder `out`, which must not exist.
 
-    `skip` steps come before them, and one more that warms up the profiler; every further step runs
-    with the profiler off and is timed. The folder appears when the block ends; if it ends with an
-    exception, or before a step was recorded, nothing is left behind, except with `memory` on a GPU
-    that ran out: a snapshot beside the folder, OUT-oom.pickle. `options` are those of `Options`
-    that apply to a loop. Raises CaptureError, and TypeError for any other option.
+    `skip` steps come before them, and one more that warms up the profiler; every
+    further step runs with the profiler off and is timed. The folder appears when the
+    block ends; if it ends with an exception, or before a step was recorded, nothing is
+    left behind, except with `memory` on a GPU that ran out: a snapshot beside the
+    folder, OUT-oom.pickle. `options` are those of `Options` that apply to a loop.
+    Raises CaptureError, and TypeError for any other option.
     """
     if unknown := [name for name in options if name not in IN_LOOP]:
-        raise TypeError(f"there is no option {unknown[0]!r} here, only {', '.join(IN_LOOP)}")
+        raise TypeError(
+            f"there is no option {unknown[0]!r} here, only {', '.join(IN_LOOP)}"
+        )
     asked = Options(**options)
     validate(asked)
     if skip < 0:
@@ -86,7 +93,10 @@ def profile(
             _profiler(asked, found.kind, skip, plain) as (profiler, synchronize),
         ):
             session = Session(
-                profiler, synchronize, first=skip + 2, last=skip + 1 + asked.profiled_steps
+                profiler,
+                synchronize,
+                first=skip + 2,
+                last=skip + 1 + asked.profiled_steps,
             )
             yield session
         if os.getpid() != parent:  # a child forked by the loop does not own the run
@@ -100,7 +110,8 @@ def profile(
 def _profiler(
     options: Options, kind: str, skip: int, plain: Path
 ) -> Iterator[tuple[Any, Callable[[], None]]]:
-    """A running profiler that writes its trace to `plain`, and what waits for the device."""
+    """A running profiler that writes its trace to `plain`, and what waits for the
+    device."""
     from . import recorder, step
 
     parent = os.getpid()
@@ -116,10 +127,15 @@ def _profiler(
 
 
 def _record(
-    session: Session, options: Options, device: CaptureDevice, plain: Path, name: str, where: Path
+    session: Session,
+    options: Options,
+    device: CaptureDevice,
+    plain: Path,
+    name: str,
+    where: Path,
 ) -> RunRecord:
-    """Compresses the trace and collects the measurements; `where` is the folder of the user's code.
-    Raises CaptureError if there is no trace, or only part of one."""
+    """Compresses the trace and collects the measurements; `where` is the folder of the
+    user's code. Raises CaptureError if there is no trace, or only part of one."""
     from . import recorder, step
 
     if not session.recorded_steps:

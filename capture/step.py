@@ -1,6 +1,7 @@
-"""One step of a variant as labeled pieces, the forward pass and the backward pass if requested; and
-whether its result is right: its largest error against the eager float32 reference; and its time
-with the profiler off, in integer ns: CUDA events on a GPU, a clock on a CPU."""
+"""One step of a variant as labeled pieces, the forward pass and the backward pass if
+requested; and whether its result is right: its largest error against the eager float32
+reference; and its time with the profiler off, in integer ns: CUDA events on a GPU, a
+clock on a CPU."""
 
 from __future__ import annotations
 
@@ -22,12 +23,14 @@ Answer = Mapping[str, Tensor]
 
 MOST_COPIES = 1024
 TOLERANCE = {"float32": 1e-4, "float16": 4e-3, "bfloat16": 3e-2}
-"""The largest error allowed, as a share of the largest absolute value of the reference."""
+"""The largest error allowed, as a share of the largest absolute value of the
+reference."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a step with its name in the trace; it takes the result of the previous piece."""
+    """A piece of a step with its name in the trace; it takes the result of the previous
+    piece."""
 
     label: str
     run: Callable[[Any], Any]
@@ -44,18 +47,23 @@ def run_step(parts: Step) -> Any:
     return value
 
 
-def forward_step(call: Callable[..., Any], label: str, copies: Sequence[Sequence[Any]]) -> Step:
+def forward_step(
+    call: Callable[..., Any], label: str, copies: Sequence[Sequence[Any]]
+) -> Step:
     """Only the forward pass, on the next copy of the inputs each time."""
     feed = cycle(copies)
     return (Piece(f"{label}_fwd", lambda _: call(*next(feed))),)
 
 
 def training_step(
-    call: Callable[..., Any], label: str, copies: Sequence[Sequence[Any]], gradient: Tensor | None
+    call: Callable[..., Any],
+    label: str,
+    copies: Sequence[Sequence[Any]],
+    gradient: Tensor | None,
 ) -> Step:
-    """Forward and backward pass, starting without gradients; no optimizer. `gradient` is that of
-    the result; None means ones. A plain function may hide parameters, in a closure for instance:
-    those that the first result depends on are known."""
+    """Forward and backward pass, starting without gradients; no optimizer. `gradient`
+    is that of the result; None means ones. A plain function may hide parameters, in a
+    closure for instance: those that the first result depends on are known."""
     feed = cycle(copies)
     hidden: list[Tensor] | None = None
 
@@ -78,7 +86,8 @@ def training_step(
 
 
 def leaves_behind(result: object) -> list[Tensor]:
-    """The tensors that a backward pass from this result gives a gradient; none without autograd."""
+    """The tensors that a backward pass from this result gives a gradient; none without
+    autograd."""
     found: list[Tensor] = []
     nodes: list[Any] = [getattr(result, "grad_fn", None)]
     seen: set[Any] = {None}
@@ -95,16 +104,23 @@ def leaves_behind(result: object) -> list[Tensor]:
 def answer(result: object, inputs: Sequence[Any], call: Callable[..., Any]) -> Answer:
     """Copies of what a step computed: its result and the gradients."""
     leaves = list(_leaves(result))
-    names = ["result"] if len(leaves) == 1 else [f"result {i}" for i in range(len(leaves))]
+    names = (
+        ["result"] if len(leaves) == 1 else [f"result {i}" for i in range(len(leaves))]
+    )
     found = dict(zip(names, leaves, strict=True))
     gradients = {f"input {i}": t.grad for i, t in enumerate(_tensors(inputs))}
     gradients |= {name: parameter.grad for name, parameter in _parameters(call).items()}
-    found |= {name: gradient for name, gradient in gradients.items() if gradient is not None}
+    found |= {
+        name: gradient for name, gradient in gradients.items() if gradient is not None
+    }
     return {name: tensor.detach().clone() for name, tensor in found.items()}
 
 
-def rotation(inputs: Sequence[Tensor], cache_bytes: int, backward: bool) -> list[list[Tensor]]:
-    """Copies of the inputs that together exceed a cache, so that none of them is still cached."""
+def rotation(
+    inputs: Sequence[Tensor], cache_bytes: int, backward: bool
+) -> list[list[Tensor]]:
+    """Copies of the inputs that together exceed a cache, so that none of them is still
+    cached."""
     size = sum(tensor.nbytes for tensor in inputs)
     count = min(cache_bytes // max(size, 1) + 1, MOST_COPIES)
     return [[t.clone().requires_grad_(backward) for t in inputs] for _ in range(count)]
@@ -118,7 +134,8 @@ def weight_bytes(call: Callable[..., Any]) -> int | None:
 
 
 def _parameters(call: Callable[..., Any]) -> dict[str, Tensor]:
-    """The parameters of a module by name, compiled or not; none for a plain function."""
+    """The parameters of a module by name, compiled or not; none for a plain
+    function."""
     if not isinstance(call, torch.nn.Module):
         return {}
     return {name.removeprefix("_orig_mod."): p for name, p in call.named_parameters()}
@@ -126,7 +143,9 @@ def _parameters(call: Callable[..., Any]) -> dict[str, Tensor]:
 
 def _tensors(inputs: Sequence[Any]) -> list[Tensor]:
     """The inputs that have gradients."""
-    return [t for t in inputs if isinstance(t, Tensor) and t.is_leaf and t.requires_grad]
+    return [
+        t for t in inputs if isinstance(t, Tensor) and t.is_leaf and t.requires_grad
+    ]
 
 
 def _leaves(value: object) -> Iterator[Tensor]:
@@ -144,34 +163,46 @@ class WrongResultError(Exception):
     """A variant's result differs from the reference by more than its dtype explains."""
 
 
-def check_answer(found: Answer, reference: Answer, dtype: str) -> tuple[float, float | None]:
-    """The largest absolute error of the result, and that of any gradient that both sides have by
-    the same name, as a share of its largest value. Raises WrongResultError if the result has
-    another shape, or if an error exceeds the tolerance of the dtype or is NaN."""
+def check_answer(
+    found: Answer, reference: Answer, dtype: str
+) -> tuple[float, float | None]:
+    """The largest absolute error of the result, and that of any gradient that both
+    sides have by the same name, as a share of its largest value. Raises
+    WrongResultError if the result has another shape, or if an error exceeds the
+    tolerance of the dtype or is NaN."""
     result = check(found["result"], reference["result"], dtype)
     shares = [
         check(gradient, reference[name], dtype, f"the gradient of {name}") / most
         for name, gradient in found.items()
         if name in reference and not name.startswith("result")
-        if gradient.shape == reference[name].shape and (most := largest(reference[name]))
+        if gradient.shape == reference[name].shape
+        and (most := largest(reference[name]))
     ]  # one that is 0 everywhere has no relative error
     return result, max(shares, default=None)
 
 
 def compare_answer(found: Answer, reference: Answer) -> float | None:
-    """The largest error of the result without judging it, for functions that need not compute the
-    same; None if it cannot be compared."""
+    """The largest error of the result without judging it, for functions that need not
+    compute the same; None if it cannot be compared."""
     one, other = (
         {name: tensor for name, tensor in answer.items() if name.startswith("result")}
         for answer in (found, reference)
     )
-    if [(n, t.shape) for n, t in one.items()] != [(n, t.shape) for n, t in other.items()]:
+    if [(n, t.shape) for n, t in one.items()] != [
+        (n, t.shape) for n, t in other.items()
+    ]:
         return None
-    return max((largest_error(tensor, other[name]) for name, tensor in one.items()), default=None)
+    return max(
+        (largest_error(tensor, other[name]) for name, tensor in one.items()),
+        default=None,
+    )
 
 
-def check(result: Tensor, reference: Tensor, dtype: str, what: str = "its result") -> float:
-    """The largest absolute error of a tensor. Raises WrongResultError as `check_answer`."""
+def check(
+    result: Tensor, reference: Tensor, dtype: str, what: str = "its result"
+) -> float:
+    """The largest absolute error of a tensor. Raises WrongResultError as
+    `check_answer`."""
     if result.shape != reference.shape:
         shapes = f"{tuple(result.shape)} instead of {tuple(reference.shape)}"
         raise WrongResultError(f"{what} has the shape {shapes}.")
@@ -186,7 +217,8 @@ def check(result: Tensor, reference: Tensor, dtype: str, what: str = "its result
 
 
 def largest_error(result: Tensor, reference: Tensor) -> float:
-    """The largest absolute difference, computed in float32; nan if any element is nan."""
+    """The largest absolute difference, computed in float32; nan if any element is
+    nan."""
     return largest(result.float() - reference.float())
 
 
@@ -198,9 +230,11 @@ def largest(tensor: Tensor) -> float:
 Call = Callable[[], object]
 
 WARM_UP_NS, WARM_UP_LIMIT_NS = 200_000_000, 2_000_000_000
-"""The minimum and maximum time of warming up; in between, it ends when step times are stable."""
+"""The minimum and maximum time of warming up; in between, it ends when step times are
+stable."""
 WINDOW, LARGEST_CHANGE = 10, 0.05
-"""Step times are stable if the medians of two windows of steps differ by at most 5 %."""
+"""Step times are stable if the medians of two windows of steps differ by at most 5
+%."""
 MIN_SAMPLES, MAX_SAMPLES = 10, 500
 
 
@@ -214,7 +248,8 @@ class Timing:
 
 
 def time_steps(call: Call, device_kind: str, seconds: float) -> Timing:
-    """Warms up until the step time has settled, then times single steps for `seconds`."""
+    """Warms up until the step time has settled, then times single steps for
+    `seconds`."""
     durations = _warm_up(call, synchronizer(device_kind))
     n = sample_count(durations[-1], round(seconds * 1e9))
     samples = _time_on_gpu(call, n) if device_kind == "cuda" else _time_on_cpu(call, n)
@@ -232,7 +267,8 @@ def sample_count(step_ns: int, budget_ns: int) -> int:
 
 
 def summarize(samples_ns: Sequence[int]) -> StepTime:
-    """Median and 10th and 90th percentile; each is one of the samples (nearest rank)."""
+    """Median and 10th and 90th percentile; each is one of the samples (nearest
+    rank)."""
     ordered = sorted(samples_ns)
 
     def percentile(share: float) -> int:
@@ -250,7 +286,8 @@ def settled(durations: Sequence[int]) -> bool:
 
 
 def _warm_up(call: Call, synchronize: Callable[[], None]) -> list[int]:
-    """Runs steps until clocks and caches have settled; returns the duration of each in ns."""
+    """Runs steps until clocks and caches have settled; returns the duration of each in
+    ns."""
     begin = perf_counter_ns()
     durations: list[int] = []
     while True:

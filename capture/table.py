@@ -17,16 +17,20 @@ from .options import describe_shapes
 from .record import Failed, Measured, RunRecord, SavedRun, guess_lines
 
 _LARGEST_SPREAD = 2
-"""The ratio of the 90th to the 10th percentile of step times above which a note is shown."""
+"""The ratio of the 90th to the 10th percentile of step times above which a note is
+shown."""
 
 
 def closing_table(record: RunRecord) -> str:
-    """A row per variant, with its speed-up against the first, and a line for each that failed."""
+    """A row per variant, with its speed-up against the first, and a line for each that
+    failed."""
     ran = [v for v in record.measured if v.step_ns]
     baseline = ran[0].step_ns.median if ran and ran[0].step_ns else None
 
     times = _of_run(lambda v: known(v.step_ns, lambda step: duration(step.median)))
-    faster = _of_run(lambda v: known(v.step_ns, lambda step: speed_up(baseline, step.median)))
+    faster = _of_run(
+        lambda v: known(v.step_ns, lambda step: speed_up(baseline, step.median))
+    )
 
     columns = [
         Column("variant", left=True, cell=lambda v: printable(v.name)),
@@ -34,7 +38,9 @@ def closing_table(record: RunRecord) -> str:
         Column("speed-up", cell=faster),
         Column("kernels per step", cell=_of_run(lambda v: f"{v.kernels_per_step:g}")),
         Column("weights", cell=_of_run(lambda v: known(v.weight_bytes, size))),
-        Column("largest error", cell=_of_run(lambda v: known(v.max_error, "{:.2g}".format))),
+        Column(
+            "largest error", cell=_of_run(lambda v: known(v.max_error, "{:.2g}".format))
+        ),
     ]
     if record.backward:  # as a share of the largest value of that gradient
         share = _of_run(lambda v: known(v.max_gradient_error, "{:.2%}".format))
@@ -42,17 +48,21 @@ def closing_table(record: RunRecord) -> str:
     failed = (v for v in record.variants if isinstance(v, Failed))
     failures = [printable(f"{v.name}: {v.failed}") for v in failed]
     rows = table_of(columns, record.variants)
-    return "\n".join([title(record, record.shapes), "", rows, *_notes(record), *failures])
+    return "\n".join(
+        [title(record, record.shapes), "", rows, *_notes(record), *failures]
+    )
 
 
 def guesses(record: RunRecord) -> list[str]:
-    """A blank line, then a line for every guess and variant; nothing without guesses."""
+    """A blank line, then a line for every guess and variant; nothing without
+    guesses."""
     lines = [line for v in record.measured for line in guess_lines(v.name, v.guesses)]
     return ["", *lines] if lines else []
 
 
 def title(record: RunRecord | SavedRun, shapes: Mapping[str, int]) -> str:
-    """`mlp on cpu (AMD EPYC, 2 threads), bfloat16, batch=4 seq=128, forward and backward`."""
+    """`mlp on cpu (AMD EPYC, 2 threads), bfloat16, batch=4 seq=128, forward and
+    backward`."""
     parts = (
         f"{record.workload} on {record.device_kind} ({record.device})",
         record.dtype,
@@ -76,17 +86,24 @@ def _of_run(text: Callable[[Measured], str]) -> Callable[[Measured | Failed], st
 def _notes(record: RunRecord) -> list[str]:
     notes = [f"{v.name}: {note}" for v in record.measured for note in _remarks(v)]
     if record.device_kind == "cpu":
-        notes.append("On a CPU a kernel is a compute op: views and allocations are not counted.")
+        notes.append(
+            "On a CPU a kernel is a compute op: views and allocations are not counted."
+        )
     if record.shapes_shrunk:
-        notes.append("The shapes are smaller than on a GPU, so that a capture takes seconds.")
+        notes.append(
+            "The shapes are smaller than on a GPU, so that a capture takes seconds."
+        )
     return ["", *notes] if notes else []
 
 
 def _remarks(variant: Measured) -> list[str]:
-    """What the columns do not show: compilation, and what makes a time less reliable."""
+    """What the columns do not show: compilation, and what makes a time less
+    reliable."""
     remarks = []
     if variant.compile_ns is not None:
-        cached = ", with kernels from the cache on disk" if variant.compile_cached else ""
+        cached = (
+            ", with kernels from the cache on disk" if variant.compile_cached else ""
+        )
         remarks.append(
             f"its first call, which compiles, took {duration(variant.compile_ns)}{cached}."
         )
@@ -94,9 +111,13 @@ def _remarks(variant: Measured) -> list[str]:
         remarks.append("its step time had not settled when timing began.")
     if variant.step_ns and variant.step_ns.p90 > _LARGEST_SPREAD * variant.step_ns.p10:
         low, high = duration(variant.step_ns.p10), duration(variant.step_ns.p90)
-        remarks.append(f"its steps took from {low} to {high}: something else was running.")
+        remarks.append(
+            f"its steps took from {low} to {high}: something else was running."
+        )
     if variant.recompilations:
-        remarks.append(f"compiled {variant.recompilations} more graphs after the first step.")
+        remarks.append(
+            f"compiled {variant.recompilations} more graphs after the first step."
+        )
     return remarks
 
 
@@ -105,18 +126,26 @@ WIDTH = 40  # cells of the longest bar
 
 
 def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
-    """A line per point: the time per step of each variant, and its speed-up against the first."""
+    """A line per point: the time per step of each variant, and its speed-up against the
+    first."""
     names = list(dict.fromkeys(row["variant"] for row in rows))
-    columns = [Column(" ".join(axes), left=True), *(Column(printable(name)) for name in names)]
+    columns = [
+        Column(" ".join(axes), left=True),
+        *(Column(printable(name)) for name in names),
+    ]
     lines = []
     for sizes, point in by_point(rows, axes):
         found = {row["variant"]: row for row in point}
-        lines.append([sizes, *(_entry(found.get(name), _first(point)) for name in names)])
+        lines.append(
+            [sizes, *(_entry(found.get(name), _first(point)) for name in names)]
+        )
     failed = (f"{row['variant']}: {row['failed']}" for row in rows if row["failed"])
     return "\n".join([table(columns, lines), *dict.fromkeys(map(printable, failed))])
 
 
-def sweep_chart(rows: Sequence[Row], axes: Sequence[str], *, ascii_only: bool = False) -> str:
+def sweep_chart(
+    rows: Sequence[Row], axes: Sequence[str], *, ascii_only: bool = False
+) -> str:
     """Bars of the time per step, a group per point, each group on its own scale."""
     block = "#" if ascii_only else "█"
     wide = max(width(printable(row["variant"])) for row in rows)
@@ -144,13 +173,17 @@ def sweep_csv(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def by_point(rows: Sequence[Row], axes: Sequence[str]) -> Iterable[tuple[str, list[Row]]]:
+def by_point(
+    rows: Sequence[Row], axes: Sequence[str]
+) -> Iterable[tuple[str, list[Row]]]:
     """(the sizes as text, the point's rows), in the order of the rows."""
     return by_key(rows, lambda row: " ".join(str(row[axis]) for axis in axes)).items()
 
 
 def _first(point: Sequence[Row]) -> int | None:
-    return next((row["median_ns"] for row in point if row["median_ns"] is not None), None)
+    return next(
+        (row["median_ns"] for row in point if row["median_ns"] is not None), None
+    )
 
 
 def _entry(row: Row | None, first_ns: int | None) -> str:

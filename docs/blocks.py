@@ -2,9 +2,9 @@
 
 python -P docs/blocks.py
 
-The blocks of a page run one after another in one folder: `sh` in bash, `python` in this Python. A
-`text` block after an `sh` block is its output. `console` blocks need a terminal or another machine
-and are not run.
+The blocks of a page run one after another in one folder: `sh` in bash, `python` in this
+Python. A `text` block after an `sh` block is its output. `console` blocks need a
+terminal or another machine and are not run.
 """
 
 from __future__ import annotations
@@ -20,8 +20,23 @@ from typing import NamedTuple
 
 DOCS = Path(__file__).resolve().parent
 PAGES = (
-    *("reading-a-gpu-trace.md", "recording.md", "ssh.md", "ci.md", "tour.md", "json.md"),
-    *("tables.md", "sql.md", "python.md", "agents.md", "guide.md", "whatif.md", "pictures.md"),
+    *(
+        "reading-a-gpu-trace.md",
+        "recording.md",
+        "ssh.md",
+        "ci.md",
+        "tour.md",
+        "json.md",
+    ),
+    *(
+        "tables.md",
+        "sql.md",
+        "python.md",
+        "agents.md",
+        "guide.md",
+        "whatif.md",
+        "pictures.md",
+    ),
     "../README.md",
 )
 WIDTH = 90
@@ -44,7 +59,8 @@ def blocks(page: str) -> list[Block]:
 
 
 def outputs(page: str, folder: Path) -> Iterator[tuple[Block, str]]:
-    """Runs the blocks of a page; yields each block that shows output, and what was printed.
+    """Runs the blocks of a page; yields each block that shows output, and what was
+    printed.
 
     Raises RuntimeError when a block fails.
     """
@@ -57,7 +73,11 @@ def outputs(page: str, folder: Path) -> Iterator[tuple[Block, str]]:
 
 
 def _run(block: Block, folder: Path) -> str:
-    command = ["bash", "-euo", "pipefail"] if block.kind == "sh" else [sys.executable, "-P", "-"]
+    command = (
+        ["bash", "-euo", "pipefail"]
+        if block.kind == "sh"
+        else [sys.executable, "-P", "-"]
+    )
     found = subprocess.run(
         command,
         input=block.text,
@@ -69,7 +89,9 @@ def _run(block: Block, folder: Path) -> str:
         check=False,
     )
     if found.returncode:
-        raise RuntimeError(f"{block.text}\nexit code {found.returncode}\n{found.stderr}")
+        raise RuntimeError(
+            f"{block.text}\nexit code {found.returncode}\n{found.stderr}"
+        )
     return found.stdout
 
 
@@ -80,7 +102,11 @@ def _environment(folder: Path) -> dict[str, str]:
     program = place / "fusetui"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -P -m fusetui "$@"\n')
     program.chmod(0o755)
-    own = {"PATH": f"{place}:{os.environ['PATH']}", "COLUMNS": str(WIDTH), "HOME": str(folder)}
+    own = {
+        "PATH": f"{place}:{os.environ['PATH']}",
+        "COLUMNS": str(WIDTH),
+        "HOME": str(folder),
+    }
     return {**os.environ, **own, "FUSETUI_CACHE": "off"}
 
 

@@ -1,4 +1,5 @@
-"""How Sphinx builds the site: the pages that GitHub shows, and the reference of the Python API.
+"""How Sphinx builds the site: the pages that GitHub shows, and the reference of the
+Python API.
 
 make docs
 """
@@ -17,9 +18,25 @@ from sphinx.application import Sphinx
 import fusetui
 
 SECTIONS = {
-    "Begin": ("tour", "reading-a-gpu-trace", "recording", "attach", "formats", "questions"),
+    "Begin": (
+        "tour",
+        "reading-a-gpu-trace",
+        "recording",
+        "attach",
+        "formats",
+        "questions",
+    ),
     "Answers": (
-        *("guide", "why", "whatif", "modules", "kernel-names", "diff", "memory", "ranks"),
+        *(
+            "guide",
+            "why",
+            "whatif",
+            "modules",
+            "kernel-names",
+            "diff",
+            "memory",
+            "ranks",
+        ),
         *("serving", "glossary", "reference", "capture", "ssh", "ci"),
     ),
     "Take it along": (
@@ -28,7 +45,8 @@ SECTIONS = {
     ),
     "How good it is": ("benchmarks", "experiments", "safety"),
 }
-"""The pages of docs/ in the order of the site; Sphinx warns of those that stand nowhere."""
+"""The pages of docs/ in the order of the site; Sphinx warns of those that stand
+nowhere."""
 PROJECT = (
     *("CHANGELOG", "CONTRIBUTING", "SECURITY", "docs/ARCHITECTURE", "docs/files"),
     *("sample_traces/README", "sample_traces/lessons/README"),
@@ -37,7 +55,8 @@ PROJECT = (
 project = "fusetui"
 release = fusetui.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
-root_doc = "README"  # the source folder is the root, so that links are the same here and on GitHub
+# the source folder is the root, so that links are the same here and on GitHub
+root_doc = "README"
 include_patterns = ["*.md", "docs/**.md", "docs/notebook.ipynb", "sample_traces/**.md"]
 exclude_patterns = [".*", "build", "dist", "runs", "src", "tests"]
 myst_heading_anchors = 3
@@ -53,9 +72,19 @@ html_copy_source = False
 def contents(app: Sphinx, name: str, source: list[str]) -> None:
     """What stands in the sidebar, which README.md itself does not say."""
     if name == root_doc:
-        sections = {title: [f"docs/{one}" for one in pages] for title, pages in SECTIONS.items()}
+        sections = {
+            title: [f"docs/{one}" for one in pages] for title, pages in SECTIONS.items()
+        }
         for title, pages in (*sections.items(), ("The project", PROJECT)):
-            lines = ("```{toctree}", ":hidden:", f":caption: {title}", "", *pages, "```", "")
+            lines = (
+                "```{toctree}",
+                ":hidden:",
+                f":caption: {title}",
+                "",
+                *pages,
+                "```",
+                "",
+            )
             source[0] += "\n" + "\n".join(lines)
 
 
@@ -74,7 +103,9 @@ def comments(  # what the event gives
         return
     module, _, record = parent.rpartition(".")
     owner = getattr(importlib.import_module(module), record)
-    said = re.search(rf"^    {field}: [^\n#]*#:? *(.+)$", inspect.getsource(owner), re.MULTILINE)
+    said = re.search(
+        rf"^    {field}: [^\n#]*#:? *(.+)$", inspect.getsource(owner), re.MULTILINE
+    )
     lines[:] = [said[1], ""] if said else []
 
 

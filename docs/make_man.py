@@ -1,5 +1,5 @@
-"""Generates docs/fusetui.1, the manual page, from the help of the commands and from the variables
-and files that docs/guide.md lists.
+"""Generates docs/fusetui.1, the manual page, from the help of the commands and from the
+variables and files that docs/guide.md lists.
 
 make reference
 """
@@ -29,15 +29,29 @@ def man() -> str:
         [
             '.\\" This page is generated from the code by `make reference`.',
             f'.TH FUSETUI 1 "" "fusetui {__version__}" "User Commands"',
-            *(".SH NAME", f"fusetui \\- {_text(OURS[0].lower() + OURS[1:].rstrip('.'))}"),
+            *(
+                ".SH NAME",
+                f"fusetui \\- {_text(OURS[0].lower() + OURS[1:].rstrip('.'))}",
+            ),
             *(".SH SYNOPSIS", ".B fusetui", "COMMAND [ARGUMENT ...]", ".br"),
             *(".B fusetui", "TRACE"),
             *(".SH DESCRIPTION", *_paragraph(OURS)[1:]),
-            *_paragraph("`fusetui help` lists the pages of the documentation, which it prints."),
+            *_paragraph(
+                "`fusetui help` lists the pages of the documentation, which it prints."
+            ),
             ".SH COMMANDS",
-            *(line for name, one in parsers.items() if name for line in _command(name, one)),
+            *(
+                line
+                for name, one in parsers.items()
+                if name
+                for line in _command(name, one)
+            ),
             ".SH EXIT STATUS",
-            *(line for code in EXIT_CODES for line in _term(str(code), EXIT_CODES[code])),
+            *(
+                line
+                for code in EXIT_CODES
+                for line in _term(str(code), EXIT_CODES[code])
+            ),
             *(".SH ENVIRONMENT", *_rows("variable")),
             *(".SH FILES", *_rows("file")),
             "",
@@ -52,8 +66,14 @@ def _command(name: str, parser: Parser) -> Iterator[str]:
     for number, part in enumerate((parser.description or "").split("\n\n")):
         yield from _paragraph(part)[number == 0 :]
     for one in actions:
-        term = f"{', '.join(one.option_strings)} {_value(one)}" if one.option_strings else ""
-        yield from _term(term.strip() or _shown(one), (one.help or "").replace("%%", "%"))
+        term = (
+            f"{', '.join(one.option_strings)} {_value(one)}"
+            if one.option_strings
+            else ""
+        )
+        yield from _term(
+            term.strip() or _shown(one), (one.help or "").replace("%%", "%")
+        )
 
 
 def _value(action: Action) -> str:
@@ -66,12 +86,16 @@ def _value(action: Action) -> str:
 def _shown(action: Action) -> str:
     """A positional argument, as a usage line has it."""
     name = str(action.metavar or action.dest.upper())
-    return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(str(action.nargs), name)
+    return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} ..."}.get(
+        str(action.nargs), name
+    )
 
 
 def _rows(title: str) -> Iterator[str]:
     """The rows of the table of the guide with this title."""
-    _, _, section = GUIDE.read_text(encoding="utf-8").partition("\n## Environment variables and")
+    _, _, section = GUIDE.read_text(encoding="utf-8").partition(
+        "\n## Environment variables and"
+    )
     _, _, table = section.partition(f"\n| {title} |")
     for row in table.partition("\n\n")[0].splitlines()[2:]:
         name, text = row.strip("| ").split(" | ", 1)
@@ -89,7 +113,9 @@ def _paragraph(text: str) -> list[str]:
 def _text(text: str) -> str:
     """No character of it is one of roff; of Markdown, the names that are meant."""
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\.md[^)]*\)", r"\1", text).replace("`", "")
-    escaped = plain.replace("\\", "\\e").translate({ord(one): ROFF[one] for one in ROFF})
+    escaped = plain.replace("\\", "\\e").translate(
+        {ord(one): ROFF[one] for one in ROFF}
+    )
     return f"\\&{escaped}" if escaped.startswith(".") else escaped
 
 

@@ -1,5 +1,5 @@
-"""Generates docs/files.md (every module, by the first sentence of its docstring) and the picture of
-docs/ARCHITECTURE.md (which room imports which), both from the code.
+"""Generates docs/files.md (every module, by the first sentence of its docstring) and
+the picture of docs/ARCHITECTURE.md (which room imports which), both from the code.
 
 make reference
 """
@@ -83,7 +83,9 @@ def _line(
 def _directly(graph: grimp.ImportGraph, importer: str, imported: str) -> bool:
     inside = {importer, *graph.find_descendants(importer)}
     there = {imported, *graph.find_descendants(imported)}
-    return any(there & graph.find_modules_directly_imported_by(module) for module in inside)
+    return any(
+        there & graph.find_modules_directly_imported_by(module) for module in inside
+    )
 
 
 def files() -> str:

@@ -1,4 +1,5 @@
-"""Executes docs/notebook.ipynb, and writes its outputs into it. With --check it only compares.
+"""Executes docs/notebook.ipynb, and writes its outputs into it. With --check it only
+compares.
 
 python -P docs/make_notebook.py
 """
@@ -23,8 +24,8 @@ SAME_EVERYWHERE = {
 
 
 def executed(text: str) -> str:
-    """A notebook after all of its cells have run in an empty folder, with nothing in it that
-    depends on the machine. Raises CellExecutionError."""
+    """A notebook after all of its cells have run in an empty folder, with nothing in it
+    that depends on the machine. Raises CellExecutionError."""
     notebook = nbformat.reads(text, as_version=4)
     with TemporaryDirectory() as folder:
         os.environ.update(dict.fromkeys(PLACES, folder))

@@ -1,10 +1,12 @@
-"""The examples of ranks.md: a real job of four processes on this machine, read in three ways.
+"""The examples of ranks.md: a real job of four processes on this machine, read in three
+ways.
 
-python -P docs/make_ranks.py [FOLDER with the four ranks of a DLRM step, for that example alone]
+python -P docs/make_ranks.py [FOLDER with the four ranks of a DLRM step, for that
+example alone]
 
-Captures a job with benchmarks/gloo_job.py (needs torch), reads it here, on a Dask scheduler with
-two workers, and from an S3 server (moto), all on 127.0.0.1, and puts what was printed into the
-page.
+Captures a job with benchmarks/gloo_job.py (needs torch), reads it here, on a Dask
+scheduler with two workers, and from an S3 server (moto), all on 127.0.0.1, and puts
+what was printed into the page.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ PAGE = ROOT / "docs" / "ranks.md"
 PYTHON = [sys.executable, "-P"]
 FUSETUI = [*PYTHON, "-m", "fusetui"]
 WIDTH = "100"
-S3 = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
+S3 = {
+    "AWS_ACCESS_KEY_ID": "a",
+    "AWS_SECRET_ACCESS_KEY": "b",
+    "AWS_DEFAULT_REGION": "us-east-1",
+}
 
 
 def main() -> None:
@@ -46,7 +52,8 @@ def main() -> None:
             where = f"dask://127.0.0.1:{port}"
             there = printed(folder, "ranks", "traces/", "--on", where)
             put_console(
-                "dask", f"$ fusetui ranks traces/ --on dask://HOST:PORT\n{same(there, here)}"
+                "dask",
+                f"$ fusetui ranks traces/ --on dask://HOST:PORT\n{same(there, here)}",
             )
         with bucket(job) as endpoint:
             pattern = "s3://job/*.json"
@@ -56,9 +63,18 @@ def main() -> None:
 
 def printed(folder: Path, *arguments: str, **more: str) -> str:
     """What a command prints, without a cache."""
-    own = {"COLUMNS": WIDTH, "FUSETUI_CACHE": "off", "PYTHONPATH": str(ROOT / "src"), **more}
+    own = {
+        "COLUMNS": WIDTH,
+        "FUSETUI_CACHE": "off",
+        "PYTHONPATH": str(ROOT / "src"),
+        **more,
+    }
     run = subprocess.run(
-        [*FUSETUI, *arguments], cwd=folder, env=os.environ | own, capture_output=True, text=True
+        [*FUSETUI, *arguments],
+        cwd=folder,
+        env=os.environ | own,
+        capture_output=True,
+        text=True,
     )
     if run.returncode:
         raise RuntimeError(run.stderr + run.stdout)
@@ -76,8 +92,12 @@ def cluster() -> Iterator[int]:
     port = free_port()
     address = f"127.0.0.1:{port}"
     with (
-        running("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port)),
-        running("distributed.cli.dask_worker", address, "--nworkers", "2", "--nthreads", "1"),
+        running(
+            "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port)
+        ),
+        running(
+            "distributed.cli.dask_worker", address, "--nworkers", "2", "--nthreads", "1"
+        ),
     ):
         wait_for_port(port)
         yield port
@@ -103,7 +123,9 @@ def bucket(job: Path) -> Iterator[str]:
 @contextmanager
 def running(*module: str) -> Iterator[None]:
     quiet = subprocess.DEVNULL
-    with subprocess.Popen([*PYTHON, "-m", *module], stdout=quiet, stderr=quiet) as process:
+    with subprocess.Popen(
+        [*PYTHON, "-m", *module], stdout=quiet, stderr=quiet
+    ) as process:
         try:
             yield
         finally:

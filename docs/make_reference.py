@@ -1,6 +1,7 @@
-"""Generates docs/reference.md from the code (commands, options, keys), the table of options in
-docs/capture.md, what was judged of the rules in docs/why.md (docs/judgments.tsv), the columns in
-docs/tables.md, docs/tour.md from the steps of the tour, and the manual page by make_man.py.
+"""Generates docs/reference.md from the code (commands, options, keys), the table of
+options in docs/capture.md, what was judged of the rules in docs/why.md
+(docs/judgments.tsv), the columns in docs/tables.md, docs/tour.md from the steps of the
+tour, and the manual page by make_man.py.
 
 make reference
 """
@@ -118,7 +119,8 @@ def why() -> str:
 
 
 def _judgments() -> str:
-    """How many findings of each rule were judged how; a rule that said nothing has no line."""
+    """How many findings of each rule were judged how; a rule that said nothing has no
+    line."""
     with (HERE / "judgments.tsv").open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         found = [(row["rule"], row["judgment"]) for row in rows if row["rule"] != "-"]
@@ -126,7 +128,9 @@ def _judgments() -> str:
     rules = sorted({rule for rule, _ in found})
     columns = [one for one in JUDGMENTS if counts["all", one]]
     lines = [("rule", *columns), ("---",) * (len(columns) + 1)]
-    lines += [(name, *(str(counts[name, one]) for one in columns)) for name in (*rules, "all")]
+    lines += [
+        (name, *(str(counts[name, one]) for one in columns)) for name in (*rules, "all")
+    ]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -138,9 +142,17 @@ def tables() -> str:
 
 def _columns(name: str) -> str:
     """The columns of a table, and those with another `--by`."""
-    groups = {"kernels": ("op", "shape", "module", "family", "stream", "step"), "ops": ("shape",)}
+    groups = {
+        "kernels": ("op", "shape", "module", "family", "stream", "step"),
+        "ops": ("shape",),
+    }
     own = columns_of(name)
-    lines = [f"### {name}\n", "| column | type | meaning |", "|---|---|---|", *map(_column, own)]
+    lines = [
+        f"### {name}\n",
+        "| column | type | meaning |",
+        "|---|---|---|",
+        *map(_column, own),
+    ]
     for by in groups.get(name, ()):
         others = [one for one in columns_of(name, by) if one not in own]
         lines += ["", f"With `--by {by}`, " + _with(others, own, columns_of(name, by))]
@@ -163,7 +175,9 @@ def _with(others: Sequence[Spec], own: Sequence[Spec], found: Sequence[Spec]) ->
 
 def tour() -> str:
     """The whole page."""
-    return "\n".join([TOUR_HEAD, *(_step(number, step) for number, step in enumerate(STEPS, 1))])
+    return "\n".join(
+        [TOUR_HEAD, *(_step(number, step) for number, step in enumerate(STEPS, 1))]
+    )
 
 
 def _step(number: int, step: TourStep) -> str:
@@ -174,7 +188,13 @@ def _step(number: int, step: TourStep) -> str:
 
 
 if __name__ == "__main__":
-    pages = {TARGET: reference(), CAPTURE: capture(), WHY: why(), TOUR: tour(), COLUMNS: tables()}
+    pages = {
+        TARGET: reference(),
+        CAPTURE: capture(),
+        WHY: why(),
+        TOUR: tour(),
+        COLUMNS: tables(),
+    }
     for path, text in pages.items():
         path.write_text(text, encoding="utf-8")
         print(f"docs/{path.name}")

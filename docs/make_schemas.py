@@ -2,7 +2,8 @@
 
     python -P docs/make_schemas.py [COMMAND ...]
 
-They are made from the types of the documents; the description of a key is that of docs/json.md.
+They are made from the types of the documents; the description of a key is that of
+docs/json.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,11 @@ from fusetui.analysis.why.model import WhyDocument
 from fusetui.report import documents
 from fusetui.report.diff import DiffDocument, DiffsDocument
 from fusetui.report.groups import KernelsDocument, OpsDocument
-from fusetui.report.memory import MemoryDocument, MemoryRanksDocument, TracedMemoryDocument
+from fusetui.report.memory import (
+    MemoryDocument,
+    MemoryRanksDocument,
+    TracedMemoryDocument,
+)
 from fusetui.report.ranks import RanksDocument
 from fusetui.report.versus import VersusDocument
 from fusetui.report.why import GapsDocument
@@ -59,7 +64,8 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "path": (CriticalPath,),
 }
 ROWS = ("steps", "slices")
-"""Commands whose document holds the rows of the table of that name (tables/columns.txt)."""
+"""Commands whose document holds the rows of the table of that name
+(tables/columns.txt)."""
 WITHOUT_NOTE = {"decode", "samples", "ranks", "diff"}
 
 
@@ -71,8 +77,8 @@ def main() -> None:
 
 
 def schema_of(command: str) -> dict[str, Any]:
-    """The schema of a document's type, or of those of several kinds of answers, and of the types in
-    them as `$defs`."""
+    """The schema of a document's type, or of those of several kinds of answers, and of
+    the types in them as `$defs`."""
     described = descriptions(PAGE.read_text(encoding="utf-8"), command)
     head = {"$schema": DIALECT, "title": f"fusetui {command} --json"}
     if command in ROWS:
@@ -117,7 +123,10 @@ def rows_schema(command: str, described: dict[str, str]) -> dict[str, Any]:
         }
     row = {"type": "object", "properties": properties, "required": [*properties]}
     rows = {"type": "array", "items": row, "description": described[command]}
-    texts = {key: {"type": "string", "description": described[key]} for key in ("base_ns", "note")}
+    texts = {
+        key: {"type": "string", "description": described[key]}
+        for key in ("base_ns", "note")
+    }
     return {
         "type": "object",
         "properties": {**texts, command: rows},
@@ -126,12 +135,15 @@ def rows_schema(command: str, described: dict[str, str]) -> dict[str, Any]:
 
 
 def descriptions(page: str, command: str) -> dict[str, str]:
-    """What the tables of the page say of keys that stand alone in a row: its section about the
-    command, then that about many documents. For a key with several rows in a section, nothing."""
+    """What the tables of the page say of keys that stand alone in a row: its section
+    about the command, then that about many documents. For a key with several rows in a
+    section, nothing."""
     found: dict[str, str] = {}
     for title, text in re.findall(r"^## (.*)$((?:\n(?!## ).*)*)", page, re.MULTILINE):
         rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
-        once = {key: words for key, words in rows if [k for k, _ in rows].count(key) == 1}
+        once = {
+            key: words for key, words in rows if [k for k, _ in rows].count(key) == 1
+        }
         if command in title.split(", "):
             found |= once
         elif title == MANY:

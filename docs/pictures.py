@@ -1,4 +1,5 @@
-"""Draws the pictures of the README and the docs: pages of the app on the traces that ship with it.
+"""Draws the pictures of the README and the docs: pages of the app on the traces that
+ship with it.
 
 make pictures
 """
@@ -25,7 +26,8 @@ EAGER, COMPILED = (LESSON + name for name in LESSONS)
 
 
 class Page(NamedTuple):
-    """A page that `fusetui picture` draws of these traces in so many columns and lines."""
+    """A page that `fusetui picture` draws of these traces in so many columns and
+    lines."""
 
     traces: tuple[str, ...]
     page: str
@@ -44,7 +46,10 @@ def pages() -> Iterator[tuple[str, str]]:
         opened = [open_trace(one_trace(trace), cached=False) for trace in traces]
         state = shown(opened, traces, page, Size(*size))
         for theme in ("dark", "light"):
-            yield f"{name}-{theme}.svg", drawn(state, theme == "light", f"The {page} of a lesson")
+            yield (
+                f"{name}-{theme}.svg",
+                drawn(state, theme == "light", f"The {page} of a lesson"),
+            )
 
 
 async def tour(keys: list[str], title: str) -> str:
@@ -67,7 +72,11 @@ async def _settled(app: FusetuiApp, pilot: Pilot[int]) -> None:
 
 
 def main() -> None:
-    os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "FUSETUI_KEPT": "off"}
+    os.environ |= {
+        "TERM": "xterm-256color",
+        "COLORTERM": "truecolor",
+        "FUSETUI_KEPT": "off",
+    }
     FOLDER.mkdir(exist_ok=True)
     for name, svg in pages():
         (FOLDER / name).write_text(svg, encoding="utf-8")

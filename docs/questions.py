@@ -1,8 +1,10 @@
-"""Writes docs/questions.md: questions about real traces, keys that answer them, and the screens.
+"""Writes docs/questions.md: questions about real traces, keys that answer them, and the
+screens.
 
     FUSETUI_TRACES=folder python -P docs/questions.py
 
-The traces are those of other projects and are not part of this one; see docs/questions.md.
+The traces are those of other projects and are not part of this one; see
+docs/questions.md.
 """
 
 from __future__ import annotations

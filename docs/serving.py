@@ -2,9 +2,9 @@
 
     FUSETUI_TRACES=folder python -P docs/serving.py
 
-A `text` block after a `console` block is the output of its command in that folder. The traces are
-those of another project and are not part of this one; see docs/serving.md. config.json is
-llama-3.1-8b.json beside this file.
+A `text` block after a `console` block is the output of its command in that folder. The
+traces are those of another project and are not part of this one; see docs/serving.md.
+config.json is llama-3.1-8b.json beside this file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ TARGET = Path(__file__).with_name("serving.md")
 CONFIG = Path(__file__).with_name("llama-3.1-8b.json")
 CONFIG_NAME = "config.json"
 COLUMNS = 100
-BLOCK = re.compile(r"(```console\n\$ fusetui ([^\n]*)\n```\n```text\n)(.*?)(?=\n```\n)", re.DOTALL)
+BLOCK = re.compile(
+    r"(```console\n\$ fusetui ([^\n]*)\n```\n```text\n)(.*?)(?=\n```\n)", re.DOTALL
+)
 
 
 def output(command: str, folder: Path) -> str:
@@ -45,7 +47,8 @@ def main() -> None:
     folder = Path(os.environ["FUSETUI_TRACES"])
     page = TARGET.read_text(encoding="utf-8")
     TARGET.write_text(
-        BLOCK.sub(lambda found: found[1] + output(found[2], folder), page), encoding="utf-8"
+        BLOCK.sub(lambda found: found[1] + output(found[2], folder), page),
+        encoding="utf-8",
     )
     print(TARGET)
 

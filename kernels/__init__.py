@@ -1,6 +1,8 @@
-"""The workloads that fusetui captures and compares. Importing this package does not need torch.
+"""The workloads that fusetui captures and compares. Importing this package does not
+need torch.
 
-Each workload is one file with a constant `WORKLOAD`; it imports torch and is loaded on demand.
+Each workload is one file with a constant `WORKLOAD`; it imports torch and is loaded on
+demand.
 """
 
 from __future__ import annotations
@@ -19,12 +21,14 @@ def names() -> tuple[str, ...]:
 
 
 def outline(name: str) -> Outline:
-    """What is known of that workload without torch. Raises KeyError for an unknown name."""
+    """What is known of that workload without torch. Raises KeyError for an unknown
+    name."""
     return OUTLINES[name]
 
 
 def get(name: str) -> Workload:
-    """The workload of that name. Raises KeyError for an unknown one, ImportError without torch."""
+    """The workload of that name. Raises KeyError for an unknown one, ImportError
+    without torch."""
     if name not in OUTLINES:
         raise KeyError(name)
     module = import_module(f".{name.replace('-', '_')}", __name__)

@@ -1,15 +1,18 @@
-"""gelu(gate) * up as one Triton kernel, and its gradient as another; gelu in its tanh form. And
-gelu(x @ gate.T) * (x @ up.T) as one Triton GEMM with the activation in its epilogue.
+"""gelu(gate) * up as one Triton kernel, and its gradient as another; gelu in its tanh
+form. And gelu(x @ gate.T) * (x @ up.T) as one Triton GEMM with the activation in its
+epilogue.
 
-Each input is read once and each result written once; the arithmetic is float32 for any dtype.
-Needs triton and a GPU. With TRITON_INTERPRET=1 the same arithmetic runs on a CPU, for tests.
+Each input is read once and each result written once; the arithmetic is float32 for any
+dtype. Needs triton and a GPU. With TRITON_INTERPRET=1 the same arithmetic runs on a
+CPU, for tests.
 
-Neither projection of the GEMM is written to memory: a program keeps one tile of each in registers
-and writes their product. The backward pass recomputes both projections, as they were not stored.
+Neither projection of the GEMM is written to memory: a program keeps one tile of each in
+registers and writes their product. The backward pass recomputes both projections, as
+they were not stored.
 
-The element count of the elementwise kernels is not specialized, so they are not recompiled for
-other shapes. A mask over a count of unknown divisibility would make every load scalar; therefore
-only the last block is masked.
+The element count of the elementwise kernels is not specialized, so they are not
+recompiled for other shapes. A mask over a count of unknown divisibility would make
+every load scalar; therefore only the last block is masked.
 """
 
 # ruff: noqa: N803 (Triton writes constants of a kernel in capitals)
@@ -40,15 +43,15 @@ from .tiles import (
 from .tuning import tuned
 
 BLOCK, BLOCK_AMD = 1024, 2048
-"""Elements per program: with Triton's 4 warps, each thread loads 16 bytes of bfloat16 at once. A
-warp of AMD has 64 threads instead of 32."""
+"""Elements per program: with Triton's 4 warps, each thread loads 16 bytes of bfloat16
+at once. A warp of AMD has 64 threads instead of 32."""
 
 
 @triton.jit
 def gate_of(x):  # type: ignore[no-untyped-def]
-    """(gelu(x) / x, its inner derivative): tanh(z) = 2 * sigmoid(2 * z) - 1 saves half the work.
-    gelu(x) = x * sigmoid(2 * z) with 2 * z = 1.5957... * (x + 0.044715 * x^3); the second value is
-    the derivative of 2 * z by x."""
+    """(gelu(x) / x, its inner derivative): tanh(z) = 2 * sigmoid(2 * z) - 1 saves half
+    the work. gelu(x) = x * sigmoid(2 * z) with 2 * z = 1.5957... * (x + 0.044715 *
+    x^3); the second value is the derivative of 2 * z by x."""
     squared = x * x
     share = tl.sigmoid(1.5957691216057308 * x * (1 + 0.044715 * squared))
     return share, 1.5957691216057308 * (1 + 0.134145 * squared)
@@ -59,7 +62,9 @@ def _multiply(gate_ptr, up_ptr, out_ptr, offsets, inside):  # type: ignore[no-un
     gate = tl.load(gate_ptr + offsets, mask=inside).to(tl.float32)
     up = tl.load(up_ptr + offsets, mask=inside).to(tl.float32)
     share, _ = gate_of(gate)
-    tl.store(out_ptr + offsets, (gate * share * up).to(out_ptr.dtype.element_ty), mask=inside)
+    tl.store(
+        out_ptr + offsets, (gate * share * up).to(out_ptr.dtype.element_ty), mask=inside
+    )
 
 
 @triton.jit
@@ -96,16 +101,24 @@ def geglu_backward_kernel_triton(  # type: ignore[no-untyped-def]
     first = tl.program_id(0).to(tl.int64) * BLOCK
     offsets = first + tl.arange(0, BLOCK)
     if first + BLOCK <= count:
-        _differentiate(grad_ptr, gate_ptr, up_ptr, grad_gate_ptr, grad_up_ptr, offsets, None)
+        _differentiate(
+            grad_ptr, gate_ptr, up_ptr, grad_gate_ptr, grad_up_ptr, offsets, None
+        )
     else:
         _differentiate(
-            grad_ptr, gate_ptr, up_ptr, grad_gate_ptr, grad_up_ptr, offsets, offsets < count
+            grad_ptr,
+            gate_ptr,
+            up_ptr,
+            grad_gate_ptr,
+            grad_up_ptr,
+            offsets,
+            offsets < count,
         )
 
 
 def multiply(gate: Tensor, up: Tensor) -> Tensor:
-    """gelu(gate) * up without autograd, in the layout of `gate` if that is dense. Raises
-    ValueError unless both are alike."""
+    """gelu(gate) * up without autograd, in the layout of `gate` if that is dense.
+    Raises ValueError unless both are alike."""
     check_inputs("multiply", _like(gate, "gate", "up"), gate=gate, up=up)
     out = torch.empty_like(gate)
     _launch(geglu_forward_kernel_triton, _laid_out(gate, out), _laid_out(up, out), out)
@@ -113,8 +126,8 @@ def multiply(gate: Tensor, up: Tensor) -> Tensor:
 
 
 def gradients(grad: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradients of `gate` and `up`, from that of the product. Raises ValueError unless all
-    are alike."""
+    """The gradients of `gate` and `up`, from that of the product. Raises ValueError
+    unless all are alike."""
     wanted = _like(gate, "gate", "up", "grad")
     check_inputs("gradients", wanted, gate=gate, up=up, grad=grad)
     grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(gate)
@@ -129,7 +142,8 @@ def _like(tensor: Tensor, *names: str) -> dict[str, torch.Size]:
 
 
 class _GeluMul(torch.autograd.Function):  # type: ignore[misc]
-    """Keeps both inputs, which the preceding GEMMs produced anyway, and no other tensor."""
+    """Keeps both inputs, which the preceding GEMMs produced anyway, and no other
+    tensor."""
 
     @staticmethod
     @torch.amp.custom_fwd(device_type="cuda")  # type: ignore[untyped-decorator]
@@ -145,12 +159,14 @@ class _GeluMul(torch.autograd.Function):  # type: ignore[misc]
 
 
 def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
-    """gelu(gate) * up for two tensors of equal shape, dtype and device; supports autograd.
+    """gelu(gate) * up for two tensors of equal shape, dtype and device; supports
+    autograd.
 
-    Any dense layout is processed in memory order; a non-dense tensor is copied first. Triton
-    compiles each kernel once per dtype, and once more for a view whose offset is not a multiple of
-    16 bytes. Under autocast two dtypes become the wider one. Raises ValueError if the tensors
-    differ, are empty, or have a dtype that the kernels do not know.
+    Any dense layout is processed in memory order; a non-dense tensor is copied first.
+    Triton compiles each kernel once per dtype, and once more for a view whose offset is
+    not a multiple of 16 bytes. Under autocast two dtypes become the wider one. Raises
+    ValueError if the tensors differ, are empty, or have a dtype that the kernels do not
+    know.
     """
     gate, up = promoted(gate, up)
     check_inputs("gelu_mul", _like(gate, "gate", "up"), gate=gate, up=up)
@@ -159,7 +175,8 @@ def gelu_mul(gate: Tensor, up: Tensor) -> Tensor:
 
 
 def _laid_out(tensor: Tensor, like: Tensor) -> Tensor:
-    """The tensor with the strides of `like`, which is dense; copied only if they differ."""
+    """The tensor with the strides of `like`, which is dense; copied only if they
+    differ."""
     if tensor.stride() == like.stride():
         return tensor
     return torch.empty_like(like, dtype=tensor.dtype).copy_(tensor)
@@ -175,9 +192,15 @@ def _launch(kernel: Any, *tensors: Tensor) -> None:
 
 @triton.jit  # type: ignore[untyped-decorator]
 def tile_of(  # type: ignore[no-untyped-def]
-    program, rows, columns, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr
+    program,
+    rows,
+    columns,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    GROUP: tl.constexpr,
 ):
-    """The tile of a program: GROUP of one column are adjacent, so weights stay in the L2 cache."""
+    """The tile of a program: GROUP of one column are adjacent, so weights stay in the
+    L2 cache."""
     tiles_m, tiles_n = tl.cdiv(rows, BLOCK_M), tl.cdiv(columns, BLOCK_N)
     in_group = GROUP * tiles_n
     first = program // in_group * GROUP
@@ -199,16 +222,18 @@ def store_tile(  # type: ignore[no-untyped-def]
     BLOCK_N: tl.constexpr,
     RUN: tl.constexpr,
 ):
-    """Writes what is inside of a tile [BLOCK_M, BLOCK_N] of a matrix [rows, columns]. With a RUN of
-    1, Triton chooses how. Otherwise the tile is [BLOCK_M, BLOCK_N / RUN, RUN], and Triton exchanges
-    values in shared memory, so that each thread has RUN adjacent ones to write."""
+    """Writes what is inside of a tile [BLOCK_M, BLOCK_N] of a matrix [rows, columns].
+    With a RUN of 1, Triton chooses how. Otherwise the tile is [BLOCK_M, BLOCK_N / RUN,
+    RUN], and Triton exchanges values in shared memory, so that each thread has RUN
+    adjacent ones to write."""
     at, inside = out_ptr + row * row_stride, row < rows
     if RUN == 1:
         column = first_column + tl.arange(0, BLOCK_N)
         at = at[:, None] + column[None, :] * column_stride
         tl.store(at, tile, mask=inside[:, None] & (column < columns)[None, :])
     else:
-        # A sum of ranges, because Triton forgets of a reshaped range what is adjacent in it.
+        # A sum of ranges, because Triton forgets of a reshaped range what is adjacent
+        # in it.
         run = first_column + RUN * tl.arange(0, BLOCK_N // RUN)
         column = run[:, None] + tl.arange(0, RUN)[None, :]
         at = at[:, None, None] + (column * column_stride)[None, :, :]
@@ -233,9 +258,10 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     PRECISION: tl.constexpr,
     RUN: tl.constexpr,
 ):
-    """One program computes BLOCK_M rows and BLOCK_N features; all matrices are row-major. BLOCK_K
-    must divide `dim`, so the loop needs no masks: rows and features beyond the end wrap around, and
-    what they give is not stored, or stored in the padding of a row."""
+    """One program computes BLOCK_M rows and BLOCK_N features; all matrices are
+    row-major. BLOCK_K must divide `dim`, so the loop needs no masks: rows and features
+    beyond the end wrap around, and what they give is not stored, or stored in the
+    padding of a row."""
     tile_m, tile_n = tile_of(tl.program_id(0), rows, hidden, BLOCK_M, BLOCK_N, GROUP)
     row = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
     column = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
@@ -255,14 +281,16 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     share, _ = gate_of(gate)
     product = (gate * share * up).to(out_ptr.dtype.element_ty)
     first = (tile_n * BLOCK_N).to(tl.int64)
-    store_tile(out_ptr, product, row, rows, out_row, first, out_row, 1, BLOCK_M, BLOCK_N, RUN)
+    store_tile(
+        out_ptr, product, row, rows, out_row, first, out_row, 1, BLOCK_M, BLOCK_N, RUN
+    )
 
 
 def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
-    """The activated product for x [rows, dim] and weights [hidden, dim], without autograd. If the
-    tile does not divide `dim`, the inputs are padded with zeros first. The rows of the result are
-    padded to a multiple of 16 elements; the padding is not part of the result. Raises ValueError
-    for tensors that do not fit."""
+    """The activated product for x [rows, dim] and weights [hidden, dim], without
+    autograd. If the tile does not divide `dim`, the inputs are padded with zeros first.
+    The rows of the result are padded to a multiple of 16 elements; the padding is not
+    part of the result. Raises ValueError for tensors that do not fit."""
     _check_projections("project", x, gate_weight, up_weight)
     (rows, dim), hidden = x.shape, len(gate_weight)
     best = for_rows(choose(TABLES.geglu, x), rows, x)
@@ -295,8 +323,11 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
     return out[:, :hidden]
 
 
-def _check_projections(op: str, x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> None:
-    """Raises ValueError unless x is [..., dim] and both weights are [hidden, dim], all alike."""
+def _check_projections(
+    op: str, x: Tensor, gate_weight: Tensor, up_weight: Tensor
+) -> None:
+    """Raises ValueError unless x is [..., dim] and both weights are [hidden, dim], all
+    alike."""
     shapes = {
         "x": ("...", "dim"),
         "gate_weight": ("hidden", "dim"),
@@ -306,11 +337,14 @@ def _check_projections(op: str, x: Tensor, gate_weight: Tensor, up_weight: Tenso
 
 
 class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
-    """Keeps only the input: two more GEMMs in the backward pass, but two hidden tensors less."""
+    """Keeps only the input: two more GEMMs in the backward pass, but two hidden tensors
+    less."""
 
     @staticmethod
     @torch.amp.custom_fwd(device_type="cuda")  # type: ignore[untyped-decorator]
-    def forward(context: Any, x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
+    def forward(
+        context: Any, x: Tensor, gate_weight: Tensor, up_weight: Tensor
+    ) -> Tensor:
         context.save_for_backward(x, gate_weight, up_weight)
         return project(x, gate_weight, up_weight)
 
@@ -327,9 +361,12 @@ class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
 
 
 def geglu_projections(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
-    """gelu(x @ gate.T) * (x @ up.T) for x [..., dim], weights [hidden, dim]; with autograd. Under
-    autocast all are cast to its dtype. Raises ValueError for tensors that do not fit."""
+    """gelu(x @ gate.T) * (x @ up.T) for x [..., dim], weights [hidden, dim]; with
+    autograd. Under autocast all are cast to its dtype. Raises ValueError for tensors
+    that do not fit."""
     x, gate_weight, up_weight = cast_for_product(x, gate_weight, up_weight)
     _check_projections("geglu_projections", x, gate_weight, up_weight)
-    product: Tensor = _GegluGemm.apply(x.reshape(-1, x.shape[-1]), gate_weight, up_weight)
+    product: Tensor = _GegluGemm.apply(
+        x.reshape(-1, x.shape[-1]), gate_weight, up_weight
+    )
     return product.unflatten(0, x.shape[:-1]) if x.dim() > 1 else product.squeeze(0)

@@ -1,7 +1,8 @@
-"""n GEMMs of one shape as one Triton kernel: out[g] = a[g] @ b[g] + bias[g], for any strides.
+"""n GEMMs of one shape as one Triton kernel: out[g] = a[g] @ b[g] + bias[g], for any
+strides.
 
-Strided access is the point: the n inputs are interleaved in x [batch, n, in], and so are the n
-results, so nothing is transposed, stacked or copied.
+Strided access is the point: the n inputs are interleaved in x [batch, n, in], and so
+are the n results, so nothing is transposed, stacked or copied.
 """
 
 # ruff: noqa: N803 (Triton writes constants of a kernel in capitals)
@@ -65,17 +66,28 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     PRECISION: tl.constexpr,
     RUN: tl.constexpr,
 ):
-    """One program computes a tile [BLOCK_M, BLOCK_N] of one group: axis 0 tiles, axis 1 groups.
-    Rows and columns beyond the end wrap around; what they give is not stored, or stored in the
-    padding of a row. WHOLE: BLOCK_K divides the depth, so the loop needs no masks."""
+    """One program computes a tile [BLOCK_M, BLOCK_N] of one group: axis 0 tiles, axis 1
+    groups. Rows and columns beyond the end wrap around; what they give is not stored,
+    or stored in the padding of a row. WHOLE: BLOCK_K divides the depth, so the loop
+    needs no masks."""
     group = tl.program_id(1).to(tl.int64)
     tiles_n = tl.cdiv(columns, BLOCK_N)
     row = (tl.program_id(0) // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
     first = (tl.program_id(0) % tiles_n * BLOCK_N).to(tl.int64)
     column = first + tl.arange(0, BLOCK_N)
     step = tl.arange(0, BLOCK_K).to(tl.int64)
-    a_at = a_ptr + group * a_group + (row % rows)[:, None] * a_row + step[None, :] * a_column
-    b_at = b_ptr + group * b_group + step[:, None] * b_row + (column % columns)[None, :] * b_column
+    a_at = (
+        a_ptr
+        + group * a_group
+        + (row % rows)[:, None] * a_row
+        + step[None, :] * a_column
+    )
+    b_at = (
+        b_ptr
+        + group * b_group
+        + step[:, None] * b_row
+        + (column % columns)[None, :] * b_column
+    )
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for start in range(0, depth, BLOCK_K):
         if WHOLE:
@@ -92,30 +104,45 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
         total += bias.to(tl.float32)[None, :]
     tile, out_at = total.to(out_ptr.dtype.element_ty), out_ptr + group * out_group
     store_tile(
-        out_at, tile, row, rows, out_row, first, out_columns, out_column, BLOCK_M, BLOCK_N, RUN
+        out_at,
+        tile,
+        row,
+        rows,
+        out_row,
+        first,
+        out_columns,
+        out_column,
+        BLOCK_M,
+        BLOCK_N,
+        RUN,
     )
 
 
-def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Fills and returns out [n, rows, columns] from a [n, rows, depth] and b [n, depth, columns].
+def grouped_gemm(
+    a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """Fills and returns out [n, rows, columns] from a [n, rows, depth] and b [n, depth,
+    columns].
 
-    `out` may have more columns than `b`: what is in those is undefined. `bias` is [n, columns],
-    contiguous. No autograd. Block sizes follow the shapes in powers of two, so a new shape
-    recompiles the kernel only if it needs other block sizes. Raises ValueError for tensors that do
-    not fit.
+    `out` may have more columns than `b`: what is in those is undefined. `bias` is [n,
+    columns], contiguous. No autograd. Block sizes follow the shapes in powers of two,
+    so a new shape recompiles the kernel only if it needs other block sizes. Raises
+    ValueError for tensors that do not fit.
     """
     _check_groups(a, b, out, bias)
     if reads_only_depth(a):
         a, b = whole(a, QUANTUM), whole(b.transpose(1, 2), QUANTUM).transpose(1, 2)
     (groups, rows, depth), columns = a.shape, b.shape[2]
-    # The largest power of two that divides the depth; if that is too small, one that covers it.
+    # The largest power of two that divides the depth; if that is too small, one that
+    # covers it.
     largest = choose(TABLES.grouped, a)
     block_k = min(depth & -depth, largest.k)
     block_k = block_k if block_k >= QUANTUM else block_size(depth, largest.k)
     block_m, block_n = block_size(rows, largest.m), block_size(columns, largest.n)
     is_largest = (block_m, block_n) == (largest.m, largest.n)
     warps = min(
-        largest.warps if is_largest else FEWER_WARPS, warps_at_most(block_m, block_n, block_k, a)
+        largest.warps if is_largest else FEWER_WARPS,
+        warps_at_most(block_m, block_n, block_k, a),
     )
     best = largest._replace(m=block_m, n=block_n, k=block_k, warps=warps)
 
@@ -162,16 +189,21 @@ def _check_groups(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None) -> Non
     check_inputs("grouped_gemm", shapes, a=a, b=b, out=out)
     groups, _, columns = b.shape
     if out.shape[2] < columns:
-        raise ValueError(f"grouped_gemm: out has {out.shape[2]} columns, fewer than {columns} of b")
+        raise ValueError(
+            f"grouped_gemm: out has {out.shape[2]} columns, fewer than {columns} of b"
+        )
     if bias is not None:
-        check_inputs("grouped_gemm", {"a": a.shape, "bias": (groups, columns)}, a=a, bias=bias)
+        check_inputs(
+            "grouped_gemm", {"a": a.shape, "bias": (groups, columns)}, a=a, bias=bias
+        )
         if not bias.is_contiguous():
             raise ValueError("grouped_gemm: bias is not contiguous")
 
 
 class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
-    """Forward and both gradients are the same grouped GEMM with different strides. Sizes that are
-    no multiple of 16 are padded once, so that every row is aligned to 16 bytes."""
+    """Forward and both gradients are the same grouped GEMM with different strides.
+    Sizes that are no multiple of 16 are padded once, so that every row is aligned to 16
+    bytes."""
 
     @staticmethod
     @torch.amp.custom_fwd(device_type="cuda")  # type: ignore[untyped-decorator]
@@ -200,11 +232,16 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
 
 
 def partitioned_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """out[:, i] = x[:, i] @ weight[i].T + bias[i]; supports autograd. x is [batch, n, in], weight
-    [n, out, in], bias [n, out]; the result is [batch, n, out]. Under autocast all are cast to its
-    dtype. Raises ValueError for tensors that do not fit."""
+    """out[:, i] = x[:, i] @ weight[i].T + bias[i]; supports autograd. x is [batch, n,
+    in], weight [n, out, in], bias [n, out]; the result is [batch, n, out]. Under
+    autocast all are cast to its dtype. Raises ValueError for tensors that do not
+    fit."""
     x, weight, bias = cast_for_product(x, weight, bias)
-    shapes = {"x": ("batch", "n", "in"), "weight": ("n", "out", "in"), "bias": ("n", "out")}
+    shapes = {
+        "x": ("batch", "n", "in"),
+        "weight": ("n", "out", "in"),
+        "bias": ("n", "out"),
+    }
     check_inputs("partitioned_linear", shapes, x=x, weight=weight, bias=bias)
     out: Tensor = _PartitionedLinear.apply(x, weight, bias.contiguous())
     return out

@@ -1,5 +1,6 @@
-"""What the Triton ops take: a kernel reads where it is told to, so whatever does not fit is refused
-before; and what autocast makes of their inputs. Launches happen on the GPU of the tensors."""
+"""What the Triton ops take: a kernel reads where it is told to, so whatever does not
+fit is refused before; and what autocast makes of their inputs. Launches happen on the
+GPU of the tensors."""
 
 from __future__ import annotations
 
@@ -12,16 +13,21 @@ from torch import Tensor
 SUPPORTED = (torch.float32, torch.bfloat16, torch.float16)
 
 
-def check_inputs(op: str, shapes: Mapping[str, Sequence[int | str]], **tensors: Tensor) -> None:
-    """Raises ValueError unless every tensor has a dtype that the kernels know, the same dtype and
-    device as the others, elements, and its shape in `shapes`. There a name stands for a size that
-    must be the same wherever it stands; `...` in front for any number of axes."""
+def check_inputs(
+    op: str, shapes: Mapping[str, Sequence[int | str]], **tensors: Tensor
+) -> None:
+    """Raises ValueError unless every tensor has a dtype that the kernels know, the same
+    dtype and device as the others, elements, and its shape in `shapes`. There a name
+    stands for a size that must be the same wherever it stands; `...` in front for any
+    number of axes."""
     first_name, first = next(iter(tensors.items()))
     sizes: dict[str, int] = {}
     for name, tensor in tensors.items():
         if tensor.dtype not in SUPPORTED:
             known = ", ".join(map(_short, SUPPORTED))
-            raise ValueError(f"{op}: {name} is {_short(tensor.dtype)}, and it takes {known}")
+            raise ValueError(
+                f"{op}: {name} is {_short(tensor.dtype)}, and it takes {known}"
+            )
         if tensor.dtype != first.dtype:
             both = f"{first_name} is {_short(first.dtype)}, {name} is {_short(tensor.dtype)}"
             raise ValueError(f"{op}: {both}: it takes one dtype")
@@ -29,7 +35,9 @@ def check_inputs(op: str, shapes: Mapping[str, Sequence[int | str]], **tensors: 
             both = f"{first_name} is on {first.device}, {name} on {tensor.device}"
             raise ValueError(f"{op}: {both}: it takes one device")
         if not tensor.numel():
-            raise ValueError(f"{op}: {name} has no elements: its shape is {list(tensor.shape)}")
+            raise ValueError(
+                f"{op}: {name} has no elements: its shape is {list(tensor.shape)}"
+            )
         _check_shape(op, name, tensor, shapes[name], sizes)
     is_interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     if first.device.type == "cpu" and not is_interpreted:
@@ -37,7 +45,11 @@ def check_inputs(op: str, shapes: Mapping[str, Sequence[int | str]], **tensors: 
 
 
 def _check_shape(
-    op: str, name: str, tensor: Tensor, wanted: Sequence[int | str], sizes: dict[str, int]
+    op: str,
+    name: str,
+    tensor: Tensor,
+    wanted: Sequence[int | str],
+    sizes: dict[str, int],
 ) -> None:
     """Compares a shape with what is wanted, and notes the sizes that have a name."""
     axes = list(wanted)
@@ -63,8 +75,8 @@ def _short(dtype: torch.dtype) -> str:
 
 
 def cast_for_product(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors in the dtype of autocast where it is on, as it casts those of a matrix product;
-    otherwise as they are. Gradients come back in the dtype of each."""
+    """The tensors in the dtype of autocast where it is on, as it casts those of a
+    matrix product; otherwise as they are. Gradients come back in the dtype of each."""
     kind = tensors[0].device.type
     if not is_autocast_on(kind):
         return tensors
@@ -73,8 +85,8 @@ def cast_for_product(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def promoted(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors in the widest of their dtypes where autocast is on, as it does for pointwise
-    ops; otherwise as they are."""
+    """The tensors in the widest of their dtypes where autocast is on, as it does for
+    pointwise ops; otherwise as they are."""
     if not is_autocast_on(tensors[0].device.type):
         return tensors
     dtype = tensors[0].dtype

@@ -1,7 +1,7 @@
 """One nn.Linear: a single GEMM that adds the bias in its epilogue.
 
-The smallest trace worth reading: on a GPU, eager and compiled launch the same kernel, and the time
-around it is launch overhead.
+The smallest trace worth reading: on a GPU, eager and compiled launch the same kernel,
+and the time around it is launch overhead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""torch.add(torch.matmul(x, w), b): two kernels in eager mode, one `addmm` when compiled."""
+"""torch.add(torch.matmul(x, w), b): two kernels in eager mode, one `addmm` when
+compiled."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """The gated MLP of a transformer block: down(gelu(gate(x)) * up(x)).
 
-Eager runs five kernels: three GEMMs, a gelu and a multiplication. The last two read and write the
-hidden activations, the largest tensors here, and do almost no arithmetic. A compiler fuses them
-into one kernel that reads both inputs once and writes the product. `fused-gemm` goes one step
-further and computes both projections and the product in one kernel.
+Eager runs five kernels: three GEMMs, a gelu and a multiplication. The last two read and
+write the hidden activations, the largest tensors here, and do almost no arithmetic. A
+compiler fuses them into one kernel that reads both inputs once and writes the product.
+`fused-gemm` goes one step further and computes both projections and the product in one
+kernel.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ OUTLINE = OUTLINES["mlp"]
 
 
 class GegluMlp(nn.Module):  # type: ignore[misc]
-    """The GeGLU MLP with the tanh form of gelu and no biases, as in Gemma; gate, up, gelu, mul and
-    down in the order of the source."""
+    """The GeGLU MLP with the tanh form of gelu and no biases, as in Gemma; gate, up,
+    gelu, mul and down in the order of the source."""
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
@@ -67,15 +68,20 @@ class FusedGemm(_Rewritten):
         self.projections = geglu_projections
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(self.projections(x, self.gate_proj.weight, self.up_proj.weight))
+        return self.down_proj(
+            self.projections(x, self.gate_proj.weight, self.up_proj.weight)
+        )
 
 
 class Liger(_Rewritten):
-    """Liger-kernel's gelu(gate) * up, whose backward pass overwrites both with the gradients."""
+    """Liger-kernel's gelu(gate) * up, whose backward pass overwrites both with the
+    gradients."""
 
     def __init__(self, mlp: nn.Module) -> None:
         super().__init__(mlp)
-        self.gelu_mul = import_module("liger_kernel.ops.geglu").LigerGELUMulFunction.apply
+        self.gelu_mul = import_module(
+            "liger_kernel.ops.geglu"
+        ).LigerGELUMulFunction.apply
 
 
 def _variants() -> dict[str, Variant]:

@@ -1,5 +1,6 @@
-"""The definition of a workload: a model, its inputs, and variants that compute the same result; the
-two variants that every workload has, and how a variant is prepared for measurement."""
+"""The definition of a workload: a model, its inputs, and variants that compute the same
+result; the two variants that every workload has, and how a variant is prepared for
+measurement."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 class Variant:
     """One way to compute a workload's result.
 
-    `build` turns the workload's model (already on its device, in its dtype) into the module that is
-    measured, with the model's weights or others made from them; `prepare` compiles it if
-    `compiled` is set. `capability` is the least that an NVIDIA GPU must have.
+    `build` turns the workload's model (already on its device, in its dtype) into the
+    module that is measured, with the model's weights or others made from them;
+    `prepare` compiles it if `compiled` is set. `capability` is the least that an NVIDIA
+    GPU must have.
     """
 
     build: Callable[[nn.Module], nn.Module]
@@ -33,13 +35,18 @@ EAGER = Variant(lambda model: model)
 COMPILED = Variant(EAGER.build, compiled=True)
 
 
-def prepare(variant: Variant, model: nn.Module, mode: str | None = None) -> Callable[..., Tensor]:
-    """The callable to measure; `mode` is that of torch.compile, for compiled variants only."""
+def prepare(
+    variant: Variant, model: nn.Module, mode: str | None = None
+) -> Callable[..., Tensor]:
+    """The callable to measure; `mode` is that of torch.compile, for compiled variants
+    only."""
     call: Callable[..., Tensor] = variant.build(model)
     if variant.compiled:  # shapes are static, because only one is measured
         import torch
 
-        call = torch.compile(call, dynamic=False, **({} if mode is None else {"mode": mode}))
+        call = torch.compile(
+            call, dynamic=False, **({} if mode is None else {"mode": mode})
+        )
     return call
 
 
@@ -47,10 +54,10 @@ def prepare(variant: Variant, model: nn.Module, mode: str | None = None) -> Call
 class Workload:
     """A piece of a network that is worth profiling.
 
-    `model` makes the eager module and `inputs` its arguments, both random, in float32 on the CPU;
-    the caller seeds the generator and moves them. The other variants are compared with the first
-    one. `sweeps` are named ranges of sizes, axis by axis. `cpu_dtype` is the default dtype on a
-    CPU, if that differs.
+    `model` makes the eager module and `inputs` its arguments, both random, in float32
+    on the CPU; the caller seeds the generator and moves them. The other variants are
+    compared with the first one. `sweeps` are named ranges of sizes, axis by axis.
+    `cpu_dtype` is the default dtype on a CPU, if that differs.
     """
 
     name: str
@@ -65,7 +72,8 @@ class Workload:
     cpu_dtype: str | None = None
 
     def shapes(self, device_kind: str) -> Shapes:
-        """The default shapes, which are small on a CPU, so that a capture takes seconds."""
+        """The default shapes, which are small on a CPU, so that a capture takes
+        seconds."""
         return self.cpu_shapes if device_kind == "cpu" else self.gpu_shapes
 
     def dtype_on(self, device_kind: str) -> str:

@@ -1,5 +1,5 @@
-"""What is known of each workload before torch is imported: its sizes, the names of its variants and
-its sweeps. The options of a capture are checked against it."""
+"""What is known of each workload before torch is imported: its sizes, the names of its
+variants and its sweeps. The options of a capture are checked against it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ Shapes = Mapping[str, int]  # axis name to size, for instance {"batch": 64, "dim
 
 @dataclass(frozen=True)
 class Package:
-    """A package that a variant needs beside torch: its name to install and its name to import."""
+    """A package that a variant needs beside torch: its name to install and its name to
+    import."""
 
     install: str
     module: str
@@ -24,9 +25,9 @@ class Package:
 
 @dataclass(frozen=True)
 class Outline:
-    """The default sizes on a GPU and on a CPU, and the variants in the order of the table.
-    `packages` are those that a variant needs; without its package there is no such variant.
-    `sweeps` are named ranges of sizes, axis by axis."""
+    """The default sizes on a GPU and on a CPU, and the variants in the order of the
+    table. `packages` are those that a variant needs; without its package there is no
+    such variant. `sweeps` are named ranges of sizes, axis by axis."""
 
     gpu_shapes: Shapes
     cpu_shapes: Shapes
@@ -60,17 +61,21 @@ FEATURES_SHAPES = {"features": 16, "rows": 1024, "dim": 256}
 OUTLINES = {
     "mlp": Outline(
         gpu_shapes={"batch": 64, "seq": 128, "dim": 768, "hidden": 3072},
-        # Products of bfloat16 would take nearly all of a CPU's time, and so would those of a large
-        # `dim`: what fusing saves could not be seen.
+        # Products of bfloat16 would take nearly all of a CPU's time, and so would those
+        # of a large `dim`: what fusing saves could not be seen.
         cpu_shapes={"batch": 4, "seq": 128, "dim": 64, "hidden": 3072},
         variants=("eager", "compiled", "fused", "fused-gemm", "liger"),
         packages={"liger": Package(install="liger-kernel", module="liger_kernel")},
     ),
     "linear": Outline(
-        gpu_shapes=LINEAR_SHAPES, cpu_shapes=LINEAR_SHAPES, variants=("eager", "compiled")
+        gpu_shapes=LINEAR_SHAPES,
+        cpu_shapes=LINEAR_SHAPES,
+        variants=("eager", "compiled"),
     ),
     "matmul-add": Outline(
-        gpu_shapes={"size": 4096}, cpu_shapes={"size": 512}, variants=("eager", "compiled")
+        gpu_shapes={"size": 4096},
+        cpu_shapes={"size": 512},
+        variants=("eager", "compiled"),
     ),
     "partitioned-linear": Outline(
         gpu_shapes=LAYERS_SHAPES,
@@ -85,8 +90,8 @@ OUTLINES = {
             "masked-compiled",
             "bmm-compiled",
         ),
-        # The sweeps of the source. Its sizes are totals: 256, 1024, 8096 and 8192 over n = 32
-        # layers, or 1024 over n of them.
+        # The sweeps of the source. Its sizes are totals: 256, 1024, 8096 and 8192 over
+        # n = 32 layers, or 1024 over n of them.
         sweeps={
             "paper-batch": "batch=64,128,...,2048",
             "paper-n": "n=4,8,...,32 in_features=1024/n out_features=1024/n",

@@ -1,7 +1,8 @@
-"""n different nn.Linear, the i-th on x[:, i]: a list of layers against faster ways to write it.
+"""n different nn.Linear, the i-th on x[:, i]: a list of layers against faster ways to
+write it.
 
-All forms are made from the list's weights. The source names three: A is `big`, B is `loop`, C is
-`masked`.
+All forms are made from the list's weights. The source names three: A is `big`, B is
+`loop`, C is `masked`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ class Form(nn.Module):  # type: ignore[misc]
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
         self.n = len(weight)
-        self.weight, self.bias = nn.Parameter(weight.detach()), nn.Parameter(bias.detach())
+        self.weight, self.bias = (
+            nn.Parameter(weight.detach()),
+            nn.Parameter(bias.detach()),
+        )
 
     def layers(self) -> tuple[Tensor, Tensor]:
         """The weights [n, out, in] and biases [n, out] of the n layers."""
@@ -33,25 +37,38 @@ class Form(nn.Module):  # type: ignore[misc]
 
 
 class Loop(Form):
-    """A list of layers and a stack: n GEMMs, whose launches dominate if they are small."""
+    """A list of layers and a stack: n GEMMs, whose launches dominate if they are
+    small."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         nn.Module.__init__(self)
         n, outs, ins = weight.shape  # skip_init avoids initializing random weights
-        self.linears = nn.ModuleList(nn.utils.skip_init(nn.Linear, ins, outs) for _ in range(n))
-        for linear, w, b in zip(self.linears, weight.detach(), bias.detach(), strict=True):
-            linear.weight, linear.bias = nn.Parameter(w.clone()), nn.Parameter(b.clone())
+        self.linears = nn.ModuleList(
+            nn.utils.skip_init(nn.Linear, ins, outs) for _ in range(n)
+        )
+        for linear, w, b in zip(
+            self.linears, weight.detach(), bias.detach(), strict=True
+        ):
+            linear.weight, linear.bias = (
+                nn.Parameter(w.clone()),
+                nn.Parameter(b.clone()),
+            )
 
     def layers(self) -> tuple[Tensor, Tensor]:
         weights = [linear.weight for linear in self.linears]
-        return torch.stack(weights), torch.stack([linear.bias for linear in self.linears])
+        return torch.stack(weights), torch.stack(
+            [linear.bias for linear in self.linears]
+        )
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([linear(x[:, i]) for i, linear in enumerate(self.linears)], dim=1)
+        return torch.stack(
+            [linear(x[:, i]) for i, linear in enumerate(self.linears)], dim=1
+        )
 
 
 class Big(Form):
-    """One Linear(n * in, n * out) whose weight is block diagonal; training changes the zeros."""
+    """One Linear(n * in, n * out) whose weight is block diagonal; training changes the
+    zeros."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__(torch.block_diag(*weight.detach()), bias.detach().flatten())
@@ -63,13 +80,15 @@ class Big(Form):
         return torch.stack(blocks), self.bias.unflatten(0, (self.n, -1))
 
     def forward(self, x: Tensor) -> Tensor:
-        return functional.linear(x.flatten(1), self.weight, self.bias).unflatten(1, (self.n, -1))
+        return functional.linear(x.flatten(1), self.weight, self.bias).unflatten(
+            1, (self.n, -1)
+        )
 
 
 class Masked(Big):
-    """The big layer with its off-block weights multiplied by 0 in every forward pass. Whatever an
-    optimizer does to an off-block weight has no effect: its gradient is 0, and changes from weight
-    decay or momentum are masked out."""
+    """The big layer with its off-block weights multiplied by 0 in every forward pass.
+    Whatever an optimizer does to an off-block weight has no effect: its gradient is 0,
+    and changes from weight decay or momentum are masked out."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__(weight, bias)
@@ -94,7 +113,8 @@ class Bmm(Form):
 
 
 class Grouped(Form):
-    """One grouped Triton GEMM that reads and writes the interleaved tensors in place."""
+    """One grouped Triton GEMM that reads and writes the interleaved tensors in
+    place."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         from .grouped_gemm import partitioned_linear
@@ -132,14 +152,20 @@ WORKLOAD = Workload(
     dtype="float32",
     gpu_shapes=OUTLINE.gpu_shapes,
     cpu_shapes=OUTLINE.cpu_shapes,
-    model=lambda shapes: random_loop(shapes["n"], shapes["in_features"], shapes["out_features"]),
-    inputs=lambda shapes: (torch.randn(shapes["batch"], shapes["n"], shapes["in_features"]),),
+    model=lambda shapes: random_loop(
+        shapes["n"], shapes["in_features"], shapes["out_features"]
+    ),
+    inputs=lambda shapes: (
+        torch.randn(shapes["batch"], shapes["n"], shapes["in_features"]),
+    ),
     variants={
         "loop": EAGER,
         "big": _form(Big),
         "masked": _form(Masked),
         "bmm": _form(Bmm),
-        "fused": Variant(partial(convert, to=Grouped), needs_gpu=True, capability=TENSOR_CORES),
+        "fused": Variant(
+            partial(convert, to=Grouped), needs_gpu=True, capability=TENSOR_CORES
+        ),
         "loop-compiled": COMPILED,
         "masked-compiled": _form(Masked, compiled=True),
         "bmm-compiled": _form(Bmm, compiled=True),

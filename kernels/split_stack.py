@@ -1,7 +1,8 @@
 """layer_norm and tanh over many features, one by one or over all of them at once.
 
-Each feature is a [rows, dim] matrix; the results are stacked and go through Linear(dim, 1) and a
-relu. Split, the small kernels are launched once per feature; combined, only once.
+Each feature is a [rows, dim] matrix; the results are stacked and go through Linear(dim,
+1) and a relu. Split, the small kernels are launched once per feature; combined, only
+once.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ WORKLOAD = Workload(
     gpu_shapes=OUTLINE.gpu_shapes,
     cpu_shapes=OUTLINE.cpu_shapes,
     model=lambda shapes: Split(shapes["features"], shapes["dim"]),
-    inputs=lambda shapes: (torch.randn(shapes["features"] * shapes["rows"] * shapes["dim"]),),
+    inputs=lambda shapes: (
+        torch.randn(shapes["features"] * shapes["rows"] * shapes["dim"]),
+    ),
     variants={
         "split": EAGER,
         "combined": Variant(Combined),

@@ -1,8 +1,9 @@
 """Which tile is fastest for some sizes on this GPU, where somebody asks for it.
 
-With FUSETUI_AUTOTUNE=FILE.json the first launch of a GEMM with new sizes times the tile of
-tiles.json and a few like it, and the choice is kept in that file: later launches and later
-processes take it from there. Without it every choice follows from tiles.json alone.
+With FUSETUI_AUTOTUNE=FILE.json the first launch of a GEMM with new sizes times the tile
+of tiles.json and a few like it, and the choice is kept in that file: later launches and
+later processes take it from there. Without it every choice follows from tiles.json
+alone.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _known: dict[Path, dict[str, Tile]] = {}
 
 
 def tuned(key: str, tile: Tile, launch: Launch, timer: Timer | None = None) -> Tile:
-    """The fastest tile for what `key` names; `tile` itself unless autotuning is on. A candidate
-    that does not compile or does not fit is passed over."""
+    """The fastest tile for what `key` names; `tile` itself unless autotuning is on. A
+    candidate that does not compile or does not fit is passed over."""
     name = os.environ.get(VARIABLE)
     if not name:
         return tile
@@ -83,8 +84,8 @@ def read(path: Path) -> dict[str, Tile]:
 
 
 def write(path: Path, choices: dict[str, Tile]) -> None:
-    """Keeps the choices, with those that another process has made meanwhile; a file that cannot be
-    written is left out."""
+    """Keeps the choices, with those that another process has made meanwhile; a file
+    that cannot be written is left out."""
     merged = {**read(path), **choices}
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with suppress(OSError):

@@ -1,7 +1,7 @@
 """The traces that ship with fusetui: small, real, without private data. Needs no torch.
 
-The table in README.md is the list of them. The lessons, which are
-reconstructed and not recorded, are a package of their own: `fusetui.sample_traces.lessons`.
+The table in README.md is the list of them. The lessons, which are reconstructed and not
+recorded, are a package of their own: `fusetui.sample_traces.lessons`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Shelf:
-    """Traces NAME.json.gz beside a package; the rows of README.md that begin with a name in
-    backticks list them."""
+    """Traces NAME.json.gz beside a package; the rows of README.md that begin with a
+    name in backticks list them."""
 
     package: str
     note: str = ""  # before each description
@@ -41,7 +41,9 @@ class Shelf:
     def _rows(self) -> dict[str, list[str]]:
         """Name to the other cells of its row."""
         lines = (self._folder / "README.md").read_text(encoding="utf-8").splitlines()
-        rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
+        rows = [
+            line.strip("| ").split(" | ") for line in lines if line.startswith("| `")
+        ]
         return {name.strip("`"): cells for name, *cells in rows}
 
 

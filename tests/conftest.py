@@ -18,7 +18,8 @@ from tests.places import ROOT
 from fusetui.trace import Trace, open_trace
 
 EXAMPLES = int(os.environ.get("FUSETUI_EXAMPLES", "30"))  # per property
-settings.register_profile("fusetui", max_examples=EXAMPLES, deadline=None)  # slow machines
+# slow machines
+settings.register_profile("fusetui", max_examples=EXAMPLES, deadline=None)
 settings.load_profile("fusetui")
 
 
@@ -49,8 +50,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keeps tests, and processes they start, away from the user's cache and logs, and hides the
-    size of the terminal that they were started from. Each uses one core: others run beside it."""
+    """Keeps tests, and processes they start, away from the user's cache and logs, and
+    hides the size of the terminal that they were started from. Each uses one core:
+    others run beside it."""
     with pytest.MonkeyPatch.context() as patch:
         cache = str(tmp_path_factory.mktemp("cache"))
         patch.setenv("FUSETUI_CACHE", cache)
@@ -64,7 +66,9 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)
         yield
-        assert os.environ["FUSETUI_CACHE"] == cache, "a command run in this process turned it off"
+        assert os.environ["FUSETUI_CACHE"] == cache, (
+            "a command run in this process turned it off"
+        )
 
 
 @pytest.fixture
@@ -81,7 +85,8 @@ def write(tmp_path: Path) -> Callable[[str | bytes], Path]:
 
 @pytest.fixture
 def trace_of(write: Callable[[str | bytes], Path]) -> Callable[..., Trace]:
-    """Opens events (or the text of a whole file) as a trace; keywords become top-level keys."""
+    """Opens events (or the text of a whole file) as a trace; keywords become top-level
+    keys."""
 
     def opened(events: Events | str | bytes, **keys: Any) -> Trace:
         if isinstance(events, str | bytes):
@@ -95,7 +100,9 @@ def trace_of(write: Callable[[str | bytes], Path]) -> Callable[..., Trace]:
 def event() -> Callable[..., dict[str, Any]]:
     """A slice; by default a CPU op of 1 us on thread 1."""
 
-    def make(name: str = "aten::a", ts: object = 0, dur: object = 1, **more: Any) -> dict[str, Any]:
+    def make(
+        name: str = "aten::a", ts: object = 0, dur: object = 1, **more: Any
+    ) -> dict[str, Any]:
         plain = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}
         return {**plain, "name": name, "ts": ts, "dur": dur, **more}
 
@@ -103,7 +110,9 @@ def event() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def launched(event: Callable[..., dict[str, Any]]) -> Callable[..., list[dict[str, Any]]]:
+def launched(
+    event: Callable[..., dict[str, Any]],
+) -> Callable[..., list[dict[str, Any]]]:
     """A launch call and its kernel on GPU 0, stream 7."""
 
     def make(

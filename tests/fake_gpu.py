@@ -1,7 +1,8 @@
 """A GPU that is not there: what capture asks of torch.cuda, answered on the CPU.
 
-Tensors stay on the CPU, events take the time of a clock, and the profiler writes a trace that was
-made before. Nothing else differs, so every line of capture for a GPU runs.
+Tensors stay on the CPU, events take the time of a clock, and the profiler writes a
+trace that was made before. Nothing else differs, so every line of capture for a GPU
+runs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Event:
 
 
 class Profiler:
-    """torch.profiler.profile that follows its schedule, and writes `trace` instead of its own."""
+    """torch.profiler.profile that follows its schedule, and writes `trace` instead of
+    its own."""
 
     trace = Path()
 
@@ -65,7 +67,10 @@ class Profiler:
 
     def step(self) -> None:
         action = self._schedule(self._steps)
-        self._recorded += action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+        self._recorded += action in (
+            ProfilerAction.RECORD,
+            ProfilerAction.RECORD_AND_SAVE,
+        )
         if action is ProfilerAction.RECORD_AND_SAVE:
             self._ready(self)
         self._steps += 1
@@ -76,14 +81,23 @@ class Profiler:
         Path(path).write_text(json.dumps(document))
 
 
-def repeated(events: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:
-    """The first step of a trace `count` times over, each with correlations of its own."""
-    steps = [e for e in events if e["name"].startswith(STEP) and e["cat"] == "user_annotation"]
+def repeated(
+    events: Sequence[Mapping[str, Any]], count: int
+) -> list[Mapping[str, Any]]:
+    """The first step of a trace `count` times over, each with correlations of its
+    own."""
+    steps = [
+        e
+        for e in events
+        if e["name"].startswith(STEP) and e["cat"] == "user_annotation"
+    ]
     begin, end = (step["ts"] for step in steps[:2])
     found = [event for event in events if event["ph"] == "M"]
     for event in events:
         if event["ph"] != "M" and begin <= event["ts"] < end:
-            found += [_later(event, number, number * (end - begin)) for number in range(count)]
+            found += [
+                _later(event, number, number * (end - begin)) for number in range(count)
+            ]
     return found
 
 
@@ -105,7 +119,8 @@ def _later(event: Mapping[str, Any], number: int, by_us: float) -> Mapping[str, 
 def stand_in(
     patch: pytest.MonkeyPatch, trace: Path, capability: tuple[int, int] = (8, 0)
 ) -> Mapping[str, int]:
-    """Puts the GPU into torch until the patch ends; gives how often its functions were called."""
+    """Puts the GPU into torch until the patch ends; gives how often its functions were
+    called."""
     calls: dict[str, int] = {}
 
     def counted(name: str, result: object = None) -> Callable[..., Any]:
@@ -141,7 +156,11 @@ def stand_in(
     for owner in (torch.Tensor, torch.nn.Module):
         patch.setattr(owner, "to", _on_the_cpu(owner.to))
     patch.setattr(Profiler, "trace", trace)
-    for module in ("fusetui.capture.recorder", "fusetui.capture.recorder", "torch.profiler"):
+    for module in (
+        "fusetui.capture.recorder",
+        "fusetui.capture.recorder",
+        "torch.profiler",
+    ):
         patch.setattr(f"{module}.profile", Profiler)
     return calls
 

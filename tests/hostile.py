@@ -56,14 +56,18 @@ def not_ours(output: bytes) -> set[str]:
 def write_trace(path: Path, texts: Iterable[str] = PAYLOADS.values()) -> Path:
     """A trace in which each of the texts occurs in every field."""
     found = list(texts)
-    events = [event for number, text in enumerate(found) for event in _events(number, text)]
+    events = [
+        event for number, text in enumerate(found) for event in _events(number, text)
+    ]
     worst = "".join(found)
     document = {
         "schemaVersion": 1,
         "traceName": worst,
         "host_name": worst,
         "distributedInfo": {"backend": worst, "rank": worst, worst: [worst]},
-        "deviceProperties": [{"id": n, "name": text, text: text} for n, text in enumerate(found)],
+        "deviceProperties": [
+            {"id": n, "name": text, text: text} for n, text in enumerate(found)
+        ],
         worst: {worst: worst},
         "traceEvents": events,
     }
@@ -73,13 +77,21 @@ def write_trace(path: Path, texts: Iterable[str] = PAYLOADS.values()) -> Path:
 
 def _events(number: int, text: str) -> list[dict[str, Any]]:
     """Separate threads and a GPU; every name is the text."""
-    begin, args = 1000 * number, {text: text, "list": [{text: [text]}], "Input Dims": [[text]]}
+    begin, args = (
+        1000 * number,
+        {text: text, "list": [{text: [text]}], "Input Dims": [[text]]},
+    )
     thread = {"pid": 100 + number, "tid": 100 + number}
     stream = {"pid": number, "tid": 7}
     odd = {"pid": text, "tid": text}
     link = {"correlation": number + 1, **args}
     call = {"cat": "cuda_runtime", "ts": begin + 20, "dur": 5, "args": link}
-    kernel = {"cat": "kernel", "ts": begin + 40, "dur": 300, "args": {**link, "grid": text}}
+    kernel = {
+        "cat": "kernel",
+        "ts": begin + 40,
+        "dur": 300,
+        "args": {**link, "grid": text},
+    }
     frame = f"{text}.py(1): {text}"
     return [
         *(
@@ -87,13 +99,22 @@ def _events(number: int, text: str) -> list[dict[str, Any]]:
             for kind in ("process_name", "process_labels", "thread_name")
             for where in (thread, stream, odd)
         ),
-        _slice(f"ProfilerStep#{text}", thread, cat="user_annotation", ts=begin, dur=900),
+        _slice(
+            f"ProfilerStep#{text}", thread, cat="user_annotation", ts=begin, dur=900
+        ),
         _slice(frame, thread, cat="python_function", ts=begin + 5, dur=800),
         _slice(text, thread, cat="cpu_op", ts=begin + 10, dur=100, args=args),
         _slice(text, thread, **call),
         _slice(text, stream, **kernel),
         _slice(text, odd, cat=text, ts=begin, dur=700, args=args),
-        {"ph": "C", "name": text, "id": text, "ts": begin, "args": {text: 1, "b": 2}, **thread},
+        {
+            "ph": "C",
+            "name": text,
+            "id": text,
+            "ts": begin,
+            "args": {text: 1, "b": 2},
+            **thread,
+        },
         {"ph": "i", "name": "[memory]", "s": text, "ts": begin, "args": args, **thread},
     ]
 

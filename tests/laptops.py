@@ -1,7 +1,7 @@
 """macOS and Windows by simulation: what those systems do not have is taken away.
 
-FUSETUI_LAPTOP=1 runs any tests in this way. It affects the process of the tests, not those that it
-starts.
+FUSETUI_LAPTOP=1 runs any tests in this way. It affects the process of the tests, not
+those that it starts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import pytest
 MISSING = ("pread", "fork", "forkpty", "memfd_create", "set_blocking", "O_DIRECTORY")
 
 
-needs_fork = pytest.mark.skipif("not hasattr(os, 'fork')", reason="this system has no fork")
+needs_fork = pytest.mark.skipif(
+    "not hasattr(os, 'fork')", reason="this system has no fork"
+)
 
 
 def take_away(patch: pytest.MonkeyPatch) -> None:

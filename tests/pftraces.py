@@ -16,7 +16,10 @@ Slice = tuple[int, int, int, Sequence[Field]]
 NAMES = {1: "aten::mm", 2: "cudaLaunchKernel", 3: "sgemm", 4: "reduce", 5: "forward"}
 CATEGORIES = {1: "cpu_op", 2: "cuda_runtime", 3: "user_annotation"}
 QUEUES = {
-    **{n: name for n, name in enumerate(("Kernel", "Memcpy", "Memset", "Annotation"), 1)},
+    **{
+        n: name
+        for n, name in enumerate(("Kernel", "Memcpy", "Memset", "Annotation"), 1)
+    },
     **{5: "EventRecord", 6: "HostNode", 100: "[07] stream 7", 101: "[20] stream 20"},
 }
 OP: list[Field] = [(10, 1), (3, 1)]
@@ -67,15 +70,33 @@ def head() -> list[bytes]:
     clocks: list[Field] = [(1, [(1, number), (2, BASE)]) for number in (6, 1)]
     names: list[Field] = [
         (field, [(1, number), (2, name)])
-        for field, table in ((1, CATEGORIES), (2, NAMES), (24, QUEUES), (1001, ARG_NAMES))
+        for field, table in (
+            (1, CATEGORIES),
+            (2, NAMES),
+            (24, QUEUES),
+            (1001, ARG_NAMES),
+        )
         for number, name in table.items()
     ]
-    specs: list[Field] = [(1, [(1, n), (2, name)]) for n, name in enumerate(("Power (W)", "Clock"))]
+    specs: list[Field] = [
+        (1, [(1, n), (2, name)]) for n, name in enumerate(("Power (W)", "Clock"))
+    ]
     return [
         packet((8, BASE), (10, 1), (6, clocks)),
         packet((60, [(1, 1), (3, [(1, 42), (6, "python")])])),
-        packet((60, [(1, 2), (5, 1), (4, [(1, 42), (2, 42), (5, "thread 42 (python)")])])),
-        packet((60, [(1, 3), (5, 1), (4, [(1, 42), (2, 43), (5, "thread 43 (pt_autograd_0)")])])),
+        packet(
+            (60, [(1, 2), (5, 1), (4, [(1, 42), (2, 42), (5, "thread 42 (python)")])])
+        ),
+        packet(
+            (
+                60,
+                [
+                    (1, 3),
+                    (5, 1),
+                    (4, [(1, 42), (2, 43), (5, "thread 43 (pt_autograd_0)")]),
+                ],
+            )
+        ),
         packet((10, 1), (13, 1), (12, [*names, (47, [(1, 1), (3, 0), (2, specs)])])),
     ]
 
@@ -94,7 +115,10 @@ def group(slices: Sequence[Slice]) -> list[bytes]:
         at(begin, (13, 2), (11, [(9, BEGIN), (11, track), *more]))
         for begin, _, track, more in slices
     ]
-    return [*begins, *(at(end, (11, [(9, END), (11, track)])) for _, end, track, _ in slices)]
+    return [
+        *begins,
+        *(at(end, (11, [(9, END), (11, track)])) for _, end, track, _ in slices),
+    ]
 
 
 def stage(
@@ -108,9 +132,18 @@ def stage(
     noted: Sequence[Field] = (),
 ) -> bytes:
     """An event of GPU 0."""
-    texts = [*extras, ("arch", "sm_90"), ("process_id", "42"), ("process_name", "python")]
+    texts = [
+        *extras,
+        ("arch", "sm_90"),
+        ("process_id", "42"),
+        ("process_name", "python"),
+    ]
     fields = [(1, number), (2, dur), (11, 0), (13, queue), (14, kind), *more]
-    return at(begin, (13, 2), (53, [*fields, *((6, [(1, k), (2, v)]) for k, v in texts), *noted]))
+    return at(
+        begin,
+        (13, 2),
+        (53, [*fields, *((6, [(1, k), (2, v)]) for k, v in texts), *noted]),
+    )
 
 
 def counter(time: int, value: float, number: int = 0) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TRACES = Path(os.environ.get("FUSETUI_TRACES", ROOT.parent / "shared" / "traces"))
-"""A folder of real traces, which are not part of the project; tests skip where it is missing."""
+"""A folder of real traces, which are not part of the project; tests skip where it is
+missing."""
 FRESH = TRACES.parent / "fresh"
 """Likewise, traces that nothing was adjusted to."""

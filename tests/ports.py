@@ -1,4 +1,5 @@
-"""Ports of this machine, for the servers that tests and the examples of the documentation start."""
+"""Ports of this machine, for the servers that tests and the examples of the
+documentation start."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A caching allocator in miniature, which writes memory snapshots as torch does: rounding, pools,
-splitting, segments that grow page by page, and a device that runs out."""
+"""A caching allocator in miniature, which writes memory snapshots as torch does:
+rounding, pools, splitting, segments that grow page by page, and a device that runs
+out."""
 
 from __future__ import annotations
 
@@ -50,11 +51,15 @@ def training(line: int = 20) -> Frames:
 
 
 class Machine:
-    """One device of `total` bytes, of which others hold `others`. Every call is an event, 10 us
-    after the one before."""
+    """One device of `total` bytes, of which others hold `others`. Every call is an
+    event, 10 us after the one before."""
 
     def __init__(
-        self, device: int = 0, total: int = 1 << 40, others: int = 0, expandable: bool = False
+        self,
+        device: int = 0,
+        total: int = 1 << 40,
+        others: int = 0,
+        expandable: bool = False,
     ) -> None:
         self.device, self.total, self.others = device, total, others
         self.expandable = expandable
@@ -73,11 +78,20 @@ class Machine:
         self, size: int, frames: Frames = (), stream: int = 0, pool: Pool = (0, 0)
     ) -> int | None:
         """The address; None after an event `oom`."""
-        need, kind = max(512, -(-size // 512) * 512), "small" if size <= SMALL else "large"
+        need, kind = (
+            max(512, -(-size // 512) * 512),
+            "small" if size <= SMALL else "large",
+        )
         place = (stream, kind, pool)
         block = self._best(need, place) or self._grown(need, place, frames)
         if block is None:
-            self._event("oom", size=need, stream=stream, frames=frames, device_free=self.free_bytes)
+            self._event(
+                "oom",
+                size=need,
+                stream=stream,
+                frames=frames,
+                device_free=self.free_bytes,
+            )
             return None
         segment = next(one for one in self.segments if block in one["blocks"])
         rest, least = block["size"] - need, 512 if kind == "small" else SMALL + 1
@@ -85,12 +99,20 @@ class Machine:
             at = segment["blocks"].index(block) + 1
             segment["blocks"].insert(at, _block(block["address"] + need, rest))
             block["size"] = need
-        block |= {"state": "active_allocated", "requested_size": size, "frames": _listed(frames)}
-        self._event("alloc", addr=block["address"], size=size, stream=stream, frames=frames)
+        block |= {
+            "state": "active_allocated",
+            "requested_size": size,
+            "frames": _listed(frames),
+        }
+        self._event(
+            "alloc", addr=block["address"], size=size, stream=stream, frames=frames
+        )
         self.events[-1]["pool_id"] = pool
         return int(block["address"])
 
-    def free(self, address: int | None, frames: Frames = (), complete: bool = True) -> None:
+    def free(
+        self, address: int | None, frames: Frames = (), complete: bool = True
+    ) -> None:
         for segment in self.segments:
             for block in segment["blocks"]:
                 if block["address"] == address and block["state"] == "active_allocated":
@@ -125,10 +147,14 @@ class Machine:
             "segments": [one for machine in machines for one in machine.segments],
             "device_traces": traces,
             "allocator_settings": {"expandable_segments": self.expandable},
-            "external_annotations": [one for machine in machines for one in machine.annotations],
+            "external_annotations": [
+                one for machine in machines for one in machine.annotations
+            ],
         }
 
-    def write(self, path: Path, *more: Machine, lost: int = 0, skipped: Sequence[str] = ()) -> Path:
+    def write(
+        self, path: Path, *more: Machine, lost: int = 0, skipped: Sequence[str] = ()
+    ) -> Path:
         """`skipped`: actions of which no event is recorded."""
         document = self.snapshot(*more, lost=lost)
         document["device_traces"] = [
@@ -162,12 +188,20 @@ class Machine:
             self.release()
         if self.free_bytes < size:
             return None
-        own = (one for one in self.segments if (one["stream"], one["segment_type"]) == place[:2])
+        own = (
+            one
+            for one in self.segments
+            if (one["stream"], one["segment_type"]) == place[:2]
+        )
         segment: dict[str, Any] | None = next(own, None) if self.expandable else None
         if segment is None:
             segment = {"device": self.device, "address": self.next, "total_size": 0}
             segment |= {"stream": stream, "segment_type": kind, "segment_pool_id": pool}
-            segment |= {"is_expandable": self.expandable, "blocks": [], "frames": _listed(frames)}
+            segment |= {
+                "is_expandable": self.expandable,
+                "blocks": [],
+                "frames": _listed(frames),
+            }
             self.segments.append(segment)
             self.next += 1 << 36 if self.expandable else size + PAGE
         address = segment["address"] + segment["total_size"]
@@ -180,7 +214,11 @@ class Machine:
         return [block for block in blocks if block["state"] == "inactive"][-1]
 
     def _freed(
-        self, segment: dict[str, Any], block: dict[str, Any], frames: Frames, complete: bool
+        self,
+        segment: dict[str, Any],
+        block: dict[str, Any],
+        frames: Frames,
+        complete: bool,
     ) -> None:
         said = {"addr": block["address"], "size": block["requested_size"]}
         said |= {"stream": segment["stream"], "frames": frames}
@@ -201,7 +239,12 @@ class Machine:
 
     def _annotation(self, name: str, stage: str) -> None:
         self.time += 10
-        entry = {"stage": stage, "name": name, "device": self.device, "time_us": self.time}
+        entry = {
+            "stage": stage,
+            "name": name,
+            "device": self.device,
+            "time_us": self.time,
+        }
         self.annotations.append(entry)
 
 
@@ -215,8 +258,24 @@ def trained(folder: Path, steps: int = 3) -> Path:
 ALLOCATED = {"Device Type": 1, "Device Id": 0, "Addr": 1, "Bytes": 512}
 ALLOCATED |= {"Total Allocated": 1536, "Total Reserved": 4096}
 TRACED: tuple[dict[str, Any], ...] = (
-    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 9},
-    {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": 4, "s": "t", "args": ALLOCATED},
+    {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::mm",
+        "pid": 1,
+        "tid": 1,
+        "ts": 1,
+        "dur": 9,
+    },
+    {
+        "ph": "i",
+        "name": "[memory]",
+        "pid": 1,
+        "tid": 1,
+        "ts": 4,
+        "s": "t",
+        "args": ALLOCATED,
+    },
 )
 """Events of a trace: an op that allocates."""
 
@@ -237,12 +296,20 @@ def failed(folder: Path) -> Path:
 
 
 def train(machine: Machine, steps: int, layers: int = 4, **changes: Any) -> None:
-    """Steps of AdamW over some layers, as torch runs them; the first allocates the state.
+    """Steps of AdamW over some layers, as torch runs them; the first allocates the
+    state.
 
-    `state` and `activation`: bytes a layer. `leaking` bytes that each step keeps; `late`: gradients
-    are freed before the next backward pass, not after the step; `bare`: without any stack.
+    `state` and `activation`: bytes a layer. `leaking` bytes that each step keeps;
+    `late`: gradients are freed before the next backward pass, not after the step;
+    `bare`: without any stack.
     """
-    asked = {"state": 8 * MB, "activation": 6 * MB, "leaking": 0, "late": False, "bare": False}
+    asked = {
+        "state": 8 * MB,
+        "activation": 6 * MB,
+        "leaking": 0,
+        "late": False,
+        "bare": False,
+    }
     asked |= changes
     size, gradients = 8 * MB, list[int | None]()
 
@@ -251,7 +318,9 @@ def train(machine: Machine, steps: int, layers: int = 4, **changes: Any) -> None
 
     parameters = [machine.alloc(size, stack(moving())) for _ in range(layers)]
     for number in range(steps):
-        kept = [machine.alloc(asked["activation"], stack(forward(n))) for n in range(layers)]
+        kept = [
+            machine.alloc(asked["activation"], stack(forward(n))) for n in range(layers)
+        ]
         if asked["leaking"]:
             machine.alloc(asked["leaking"], stack(training(33)))
         for address in gradients:
@@ -266,7 +335,9 @@ def train(machine: Machine, steps: int, layers: int = 4, **changes: Any) -> None
             for _ in parameters:
                 if not number:
                     machine.alloc(asked["state"], stack(stepping(28)))
-                machine.free(machine.alloc(size // 2, stack(stepping(31))), stack(stepping(32)))
+                machine.free(
+                    machine.alloc(size // 2, stack(stepping(31))), stack(stepping(32))
+                )
         if not asked["late"]:
             for address in gradients:
                 machine.free(address, stack(training(40)))
@@ -279,7 +350,9 @@ def _block(address: int, size: int) -> dict[str, Any]:
 
 
 def _listed(frames: Frames) -> list[dict[str, Any]]:
-    return [{"name": name, "filename": file, "line": line} for name, file, line in frames]
+    return [
+        {"name": name, "filename": file, "line": line} for name, file, line in frames
+    ]
 
 
 def _merge(segment: dict[str, Any]) -> None:

@@ -26,5 +26,6 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 
 @cache
 def python_files(folder: str) -> tuple[Path, ...]:
-    """The Python files in a folder of the project, also below it, but not behind links."""
+    """The Python files in a folder of the project, also below it, but not behind
+    links."""
     return tuple(sorted((ROOT / folder).rglob("*.py")))

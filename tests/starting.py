@@ -1,8 +1,9 @@
-"""Starts the app: forks a process that has imported everything already, or starts one anew.
+"""Starts the app: forks a process that has imported everything already, or starts one
+anew.
 
-Importing takes most of the time of a short run of the app. Each run has its own session, its own
-environment and its own copy of everything that was imported, as a process started anew. Whoever
-starts one calls `end` afterwards.
+Importing takes most of the time of a short run of the app. Each run has its own
+session, its own environment and its own copy of everything that was imported, as a
+process started anew. Whoever starts one calls `end` afterwards.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def start(
 ) -> Started:
     """`fusetui ARGUMENTS` in a session of its own, after the Python code `change`.
 
-    `streams` are its standard input, output and error; `controlling`: the first is its terminal.
+    `streams` are its standard input, output and error; `controlling`: the first is its
+    terminal.
     """
     request = {
         "arguments": [*arguments],
@@ -110,7 +112,9 @@ def start(
 
 
 def start_anew(
-    arguments: Sequence[str], streams: tuple[int, int, int], environment: Mapping[str, str]
+    arguments: Sequence[str],
+    streams: tuple[int, int, int],
+    environment: Mapping[str, str],
 ) -> subprocess.Popen[bytes]:
     """The same in a new process, as from a shell."""
     stdin, stdout, stderr = streams

@@ -16,14 +16,17 @@ from typing import IO, Any, Self
 
 from tests.starting import Started, start, start_anew
 
-CONTROL = re.compile(r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.")
+CONTROL = re.compile(
+    r"\x1b\[[0-9;:<=>?$ ]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b."
+)
 KNOWN = {"TERM": "xterm-256color", "FUSETUI_THEME": "dark", "LC_ALL": "C.UTF-8"}
 """Nobody answers here when a program asks for the color of the background."""
 PATIENCE = 60.0  # seconds to wait for something; a hang ends there
 
 
 ESCAPE = "\x1b"
-ALONE = 0.3  # seconds after which no terminal program takes Escape for the begin of a sequence
+# seconds after which no terminal program takes Escape for the begin of a sequence
+ALONE = 0.3
 
 
 class Terminal:
@@ -41,10 +44,11 @@ class Terminal:
         errors: IO[str] | None = None,
         anew: bool = False,
     ) -> None:
-        """Starts fusetui; `controlling`: Ctrl+C and hanging up send signals, as in a shell.
+        """Starts fusetui; `controlling`: Ctrl+C and hanging up send signals, as in a
+        shell.
 
-        `change` is Python code that runs first, for instance to plant a bug; `errors` is another
-        file for standard error; `anew`: in a new process, which is slow.
+        `change` is Python code that runs first, for instance to plant a bug; `errors`
+        is another file for standard error; `anew`: in a new process, which is slow.
         """
         self.master, self.slave = pty.openpty()
         size = struct.pack("HHHH", lines, columns, 0, 0)
@@ -53,7 +57,9 @@ class Terminal:
         self.output = b""
         self._seen = 0
         hidden = ("NO_COLOR", "COLUMNS", "LINES")
-        plain = {name: value for name, value in os.environ.items() if name not in hidden}
+        plain = {
+            name: value for name, value in os.environ.items() if name not in hidden
+        }
         words = [str(word) for word in arguments]
         streams = (self.slave, self.slave, errors.fileno() if errors else self.slave)
         own = {**plain, **KNOWN, **(environment or {})}
@@ -81,7 +87,8 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """All that was written, without sequences that only move the cursor or set colors."""
+        """All that was written, without sequences that only move the cursor or set
+        colors."""
         return plain(self.output)
 
     def press(self, keys: str) -> None:
@@ -90,7 +97,8 @@ class Terminal:
             time.sleep(ALONE)
 
     def wait_for(self, text: str) -> None:
-        """Waits until a text was written after what was seen before, and nothing more follows."""
+        """Waits until a text was written after what was seen before, and nothing more
+        follows."""
         until = time.monotonic() + PATIENCE
         while text not in (found := plain(self.output[self._seen :])):
             assert time.monotonic() < until, f"{text!r} is not in {found[-800:]!r}"
@@ -119,7 +127,8 @@ class Terminal:
         self.master = -1
 
     def _read(self) -> bool:
-        """Takes what is available, waiting a little; returns whether there was anything."""
+        """Takes what is available, waiting a little; returns whether there was
+        anything."""
         if self.master < 0 or not select.select([self.master], [], [], 0.05)[0]:
             return False
         self.output += os.read(self.master, 1 << 16)

@@ -1,4 +1,5 @@
-"""The rules of the house that no tool checks; what may import what stands in pyproject.toml."""
+"""The rules of the house that no tool checks; what may import what stands in
+pyproject.toml."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def test_linked(folder: str) -> None:
 def shares(path: Path) -> Iterator[str]:
     """What a file itself formats as a percentage."""
     for node in nodes(path):
-        for part, behind in pairwise(node.values) if isinstance(node, ast.JoinedStr) else ():
+        for part, behind in (
+            pairwise(node.values) if isinstance(node, ast.JoinedStr) else ()
+        ):
             text = behind.value if isinstance(behind, ast.Constant) else ""
             if isinstance(part, ast.FormattedValue) and re.match(r"\s?%", str(text)):
                 yield ast.unparse(part.value)
@@ -43,7 +46,8 @@ def shares(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("folder", [*FOLDERS, DOOR])
 def test_shares_are_written_in_one_file(folder: str) -> None:
-    """It says 100 % only of all; other modules print only thresholds that were given."""
+    """It says 100 % only of all; other modules print only thresholds that were
+    given."""
     given = {"CONFIDENCE", "percent"}
     for path in files_of(folder):
         if path != ROOT / "src/fusetui/text/figures.py":
@@ -57,12 +61,17 @@ DRAWN = {"Segment", "Segments", "Strip", "Text", "Content"}
 @cache
 def calls(path: Path) -> frozenset[str]:
     """`name` of each `name(...)` and `name.method(...)` in a file, with its method."""
-    return frozenset(ast.unparse(node.func) for node in nodes(path) if isinstance(node, ast.Call))
+    return frozenset(
+        ast.unparse(node.func) for node in nodes(path) if isinstance(node, ast.Call)
+    )
 
 
 def test_one_file_draws() -> None:
     drawing = {
-        path.name for path in files_of("tui") for name in calls(path) if name.split(".")[0] in DRAWN
+        path.name
+        for path in files_of("tui")
+        for name in calls(path)
+        if name.split(".")[0] in DRAWN
     }
     assert drawing == {"segments.py"}
 

@@ -23,7 +23,8 @@ def limit(number: int, most: int = 3) -> int | None:
 
 
 def planted_one_by_one() -> dict[str, str]:
-    """By kind of fault, the module with the first fault of that kind as its only text."""
+    """By kind of fault, the module with the first fault of that kind as its only
+    text."""
     tree = ast.parse(MODULE)
     found: dict[str, str] = {}
     for fault in mutants.faults(tree):
@@ -75,11 +76,16 @@ def test_a_planted_fault_is_off_unless_its_mutant_is_chosen() -> None:
     text = text.replace("from fusetui._mutants import chosen as _chosen_mutant", "")
     answers = {}
     for chosen in (5, 6):
-        names: dict[str, object] = {"_chosen_mutant": lambda number, now=chosen: number == now}
+        names: dict[str, object] = {
+            "_chosen_mutant": lambda number, now=chosen: number == now
+        }
         exec(text, names)
         answers[chosen] = names["limit"](3)  # type: ignore[operator]
     assert answers == {5: 4, 6: None}
 
 
 def test_all_packages_get_mutants_and_large_ones_more() -> None:
-    assert mutants.allotment({"small": 10, "large": 90}, 16) == {"small": 4, "large": 12}
+    assert mutants.allotment({"small": 10, "large": 90}, 16) == {
+        "small": 4,
+        "large": 12,
+    }

@@ -55,18 +55,25 @@ def own_lines(node: ast.stmt) -> range:
 
 
 def definitions(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
-    """Functions, classes and constants of a module, and the methods of its classes; without the
-    rules of why, which are found by what they are."""
+    """Functions, classes and constants of a module, and the methods of its classes;
+    without the rules of why, which are found by what they are."""
     for node in tree.body:
-        if any("Rule" in dict(used_in(part)) for part in getattr(node, "decorator_list", ())):
+        if any(
+            "Rule" in dict(used_in(part))
+            for part in getattr(node, "decorator_list", ())
+        ):
             continue
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name, node
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from ((target.id, node) for target in targets if isinstance(target, ast.Name))
+            yield from (
+                (target.id, node) for target in targets if isinstance(target, ast.Name)
+            )
         if isinstance(node, ast.ClassDef):
-            yield from ((m.name, m) for m in node.body if isinstance(m, ast.FunctionDef))
+            yield from (
+                (m.name, m) for m in node.body if isinstance(m, ast.FunctionDef)
+            )
 
 
 @pytest.fixture(scope="module")

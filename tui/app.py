@@ -38,7 +38,8 @@ from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Prompt, Size, State, told
 from fusetui.tui.view_store import keep, restored
 
-YOUNG = 20_000  # objects between two looks of the collector; a frame makes some thousands
+# objects between two looks of the collector; a frame makes some thousands
+YOUNG = 20_000
 PAGING = ("pageup", "pagedown")
 FEW_COLORS = ("standard", "windows")  # color systems of Rich with 16 colors
 TEXTS = ("search", "command")  # actions after which a text is typed
@@ -49,14 +50,16 @@ class AppOptions(msgspec.Struct, frozen=True):
     """What the app opens, and how it draws."""
 
     paths: tuple[str, ...]
-    opened: int = 2  # how many of the paths are opened at once; 0: the user chooses first
+    # how many of the paths are opened at once; 0: the user chooses first
+    opened: int = 2
     ascii_only: bool = False
     light: bool = False  # for a light background
     keymap: Keymap = {}
     tour: bool = False  # with the guided tour
     offers: Sequence[Offer] = ()  # what may be chosen from; (): the paths
     alone: bool = True  # everything is worked out in this process
-    captured_by: Sequence[str] = ()  # captures of the graphs that the traces replay; (): found
+    # captures of the graphs that the traces replay; (): found
+    captured_by: Sequence[str] = ()
     typed: str = ""  # before the app began
     memory: Sequence[str] = ()  # snapshots, alone or beside the traces
 
@@ -103,7 +106,10 @@ class FusetuiApp(Ending):
         # After Ctrl+z nothing that was drawn before is left on the terminal.
         self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
         self.do(partial(replace, size=Size(*self.size)))
-        first, snapshots = self._options.paths[: self._options.opened], self._options.memory
+        first, snapshots = (
+            self._options.paths[: self._options.opened],
+            self._options.memory,
+        )
         if first or not snapshots:
             self.do(partial(reading.read, paths=first) if first else reading.choose)
         if snapshots:
@@ -129,7 +135,8 @@ class FusetuiApp(Ending):
         both = before.overlay is not None and state.overlay is not None
         same = before.sides == state.sides and before.memory is state.memory
         if not (both and same and before.size == state.size):
-            # If only the overlay changed, Textual would redraw the whole page for any part of it.
+            # If only the overlay changed, Textual would redraw the whole page for any
+            # part of it.
             self._page.canvas.show(screen_layout.stack(screen_layout.panes(state)))
         if state.prompt is not before.prompt:
             self._ask(state.prompt)
@@ -162,7 +169,8 @@ class FusetuiApp(Ending):
     # Input
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys arrive here first: each of a burst sees the change made by the one before."""
+        """Keys arrive here first: each of a burst sees the change made by the one
+        before."""
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
         elif self._waits(event):
@@ -175,7 +183,9 @@ class FusetuiApp(Ending):
         """Can nothing be done with a key until the first trace is there."""
         if not is_starting(self.state) or registry.always(event.key, self.state):
             return False
-        *begun, action = (registry.action_for(e.key, self.state) for e in (*self._early, event))
+        *begun, action = (
+            registry.action_for(e.key, self.state) for e in (*self._early, event)
+        )
         is_text = any(one is not None and one.name in TEXTS for one in begun)
         return is_text or action is None or bool(action.needs(self.state))
 
@@ -187,18 +197,26 @@ class FusetuiApp(Ending):
                 await self._press(event)
 
     async def _press(self, event: events.Key) -> None:
-        if event.key == EARLY_ENTER and registry.action_for(EARLY_ENTER, self.state) is None:
+        if (
+            event.key == EARLY_ENTER
+            and registry.action_for(EARLY_ENTER, self.state) is None
+        ):
             event = events.Key("enter", "\r")
         if not self._pressed(event):
             await super().on_event(event)
 
     def _pressed(self, event: events.Key) -> bool:
-        """Does the registry take the key; else it is typed into a line, or Textual's."""
+        """Does the registry take the key; else it is typed into a line, or
+        Textual's."""
         action, state = registry.always(event.key, self.state), self.state
         if action is None:
             if self.screen not in (self._page, self._overlay):
-                # The palette is open; a list that was given no room yet, Textual cannot page.
-                lists = (one.scrollable_content_region for one in self.screen.query(OptionList))
+                # The palette is open; a list that was given no room yet, Textual cannot
+                # page.
+                lists = (
+                    one.scrollable_content_region
+                    for one in self.screen.query(OptionList)
+                )
                 return event.key in PAGING and not all(lists)
             if state.prompt is not None and state.prompt.is_letter:
                 self.do(partial(moving.answered, character=event.character or ""))
@@ -240,7 +258,9 @@ class FusetuiApp(Ending):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         for action in registry.ACTIONS:
             if applies(action, self.state):
-                about = f"{all_keys_text(action, self.state, ' ')}   {action.help}".strip()
+                about = (
+                    f"{all_keys_text(action, self.state, ' ')}   {action.help}".strip()
+                )
                 yield SystemCommand(action.title, about, partial(self.act, action))
 
     # Threads
@@ -273,11 +293,16 @@ def is_starting(state: State) -> bool:
 
 
 def run(
-    paths: Sequence[str], *, mouse: bool = True, say: Callable[[str], object] = bool, **options: Any
+    paths: Sequence[str],
+    *,
+    mouse: bool = True,
+    say: Callable[[str], object] = bool,
+    **options: Any,
 ) -> int:
-    """Open these traces, with the fields of Options; returns the exit code. `say` is called with a
-    sentence about what could not be kept. Raises TraceError when a trace cannot be read,
-    KeymapError when the user's keys cannot, and the exception of a bug in the app."""
+    """Open these traces, with the fields of Options; returns the exit code. `say` is
+    called with a sentence about what could not be kept. Raises TraceError when a trace
+    cannot be read, KeymapError when the user's keys cannot, and the exception of a bug
+    in the app."""
     keymap = user_keymap(registry.ACTIONS)
     gc.set_threshold(YOUNG)
     app = FusetuiApp(AppOptions(tuple(paths), keymap=keymap, alone=False, **options))
@@ -296,14 +321,17 @@ PLACEHOLDERS = {
 
 
 class PromptInput(Input):
-    """Shown while the state asks for a text. Enter submits it; Tab completes a command."""
+    """Shown while the state asks for a text. Enter submits it; Tab completes a
+    command."""
 
     def __init__(self) -> None:
-        super().__init__(select_on_focus=False)  # a command that stands there is gone on with
+        # a command that stands there is gone on with
+        super().__init__(select_on_focus=False)
         self.cursor_blink = False  # nothing is sent while nobody types
 
     def ask(self, prompt: Prompt, text: str, more: Sequence[str]) -> None:
-        """Focuses the line, in which a command may stand already; `more` commands are completed."""
+        """Focuses the line, in which a command may stand already; `more` commands are
+        completed."""
         self.placeholder = PLACEHOLDERS[prompt]
         is_command = prompt is Prompt.COMMAND
         self.suggester = SuggestFromList([*COMPLETION, *more]) if is_command else None

@@ -1,6 +1,6 @@
-"""What is known about a trace some time after its lanes: its counters, why its devices were idle,
-the answer, what changed to another trace, and what args say to a search. Nothing here needs a
-terminal, so that another process can work it out."""
+"""What is known about a trace some time after its lanes: its counters, why its devices
+were idle, the answer, what changed to another trace, and what args say to a search.
+Nothing here needs a terminal, so that another process can work it out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight, answer_lists
 from fusetui.tui.layout.figure_trees import module_tree
 from fusetui.tui.layout.kernel_table import keys_of
 from fusetui.tui.layout.memory import MEMORY, MemorySide
-from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
+from fusetui.tui.layout.op_tree import (
+    FRAMES,
+    call_tree,
+    callers_tree,
+    frame_tree,
+    op_tree,
+)
 from fusetui.tui.layout.search_hits import NOTHING
 from fusetui.tui.layout.view import short_label
 from fusetui.tui.state.reading import Piece
@@ -37,16 +43,24 @@ if TYPE_CHECKING:
 OFTEN = 0.2  # seconds between two counts while args are read
 
 
-ArgsRead = tuple[Rows, Rows, float]  # hits, those by args alone, the share that was read
+# hits, those by args alone, the share that was read
+ArgsRead = tuple[Rows, Rows, float]
 
 
 def answers(
-    trace: Trace, cancelled: Stop, other: Trace | None, search: str = "", replayed: str = ""
+    trace: Trace,
+    cancelled: Stop,
+    other: Trace | None,
+    search: str = "",
+    replayed: str = "",
 ) -> Iterator[Any]:
-    """What changed from a trace to the other; what args say to a search; what is on the critical
-    path, or what a change is worth; what memory events tell; else all pieces."""
+    """What changed from a trace to the other; what args say to a search; what is on the
+    critical path, or what a change is worth; what memory events tell; else all
+    pieces."""
     if replayed:
-        return iter([_memory_of(trace) if replayed == MEMORY else _replayed(trace, replayed)])
+        return iter(
+            [_memory_of(trace) if replayed == MEMORY else _replayed(trace, replayed)]
+        )
     if other is not None:
         from fusetui.analysis.diff.compare import diff
 
@@ -55,7 +69,8 @@ def answers(
 
 
 def _memory_of(trace: Trace) -> object:
-    """Of each device; a sentence where the events tell nothing, or the file cannot be read."""
+    """Of each device; a sentence where the events tell nothing, or the file cannot be
+    read."""
     from fusetui.analysis.memory.of_trace import moments_of_trace
     from fusetui.report.memory_words import no_events
 
@@ -64,8 +79,9 @@ def _memory_of(trace: Trace) -> object:
 
 
 def _replayed(trace: Trace, asked: str) -> object:
-    """The marks of the critical path, its rows, what a change is worth, or the trace with it, and
-    why its devices were idle then; a sentence where there is no such change."""
+    """The marks of the critical path, its rows, what a change is worth, or the trace
+    with it, and why its devices were idle then; a sentence where there is no such
+    change."""
     from fusetui.analysis.replay.changes import WrongChange
     from fusetui.analysis.replay.path import path
     from fusetui.analysis.replay.predicted import marks_of, predicted
@@ -84,9 +100,10 @@ def _replayed(trace: Trace, asked: str) -> object:
 
 
 def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
-    """The launch queues, the idle time, the same with the answer, the trees of frames and of ops,
-    then the queues with the counters of the file, for which it is read again, and which nodes of
-    graphs wait for which; ends early when that is no longer wanted."""
+    """The launch queues, the idle time, the same with the answer, the trees of frames
+    and of ops, then the queues with the counters of the file, for which it is read
+    again, and which nodes of graphs wait for which; ends early when that is no longer
+    wanted."""
     if found := tuple(map(curve_of, queues(trace))):
         yield found
     if not cancelled():
@@ -143,7 +160,9 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     if why.module_times and not cancelled():
         tree = module_tree(why.module_times, origins)
         keys = keys_of(trace, facts.kernels.jobs, origins)
-        yield Insight(idle, AnswerPage(why, tree, answer_lists(why, tree, trace), keys, origins))
+        yield Insight(
+            idle, AnswerPage(why, tree, answer_lists(why, tree, trace), keys, origins)
+        )
     if not cancelled():
         yield {FRAMES: frame_tree(trace, origins)}
     if any(one is not None for one in wanted) and not cancelled():
@@ -164,7 +183,9 @@ def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
     query, texts, rows = parse(text), once(trace, texts_of), by_names(trace, text)
     if query.reads_args:
         return ((held, NOTHING, share) for held, share in by_args(trace, texts, query))
-    return ((rows, extra, share) for extra, share in by_words(trace, texts, query, rows))
+    return (
+        (rows, extra, share) for extra, share in by_words(trace, texts, query, rows)
+    )
 
 
 def often(found: Iterator[ArgsRead]) -> Iterator[ArgsRead]:

@@ -1,5 +1,5 @@
-"""How the app ends other than by `q`: by Ctrl+C, by a signal, by a bug. The terminal is restored,
-and what Textual would print about a bug is not shown."""
+"""How the app ends other than by `q`: by Ctrl+C, by a signal, by a bug. The terminal is
+restored, and what Textual would print about a bug is not shown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from textual.worker import WorkerFailed
 from fusetui.signals import ENDED, HUNG_UP
 from fusetui.trace.model.errors import CannotRead
 
-RESTORE = b"\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u"
+RESTORE = (
+    b"\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u"
+)
 RESTORE += b"\x1b[?1049l\x1b[?25h\x1b[?1004l"
 """What Textual writes when it restores the terminal (drivers/linux_driver.py)."""
 
@@ -34,8 +36,8 @@ class Ending(App[int]):
     _refused = ""
 
     def outcome(self) -> int:
-        """The exit code of the app after it has run. Raises CannotRead when a trace was refused,
-        and the exception of a bug."""
+        """The exit code of the app after it has run. Raises CannotRead when a trace was
+        refused, and the exception of a bug."""
         if self._exception is not None:
             raise _cause(self._exception)
         if self._refused:
@@ -53,15 +55,16 @@ class Ending(App[int]):
 
     def leave(self, code: int) -> None:
         """End the process at once; first restore the terminal, if that was not done."""
-        writer = getattr(self._driver, "_writer_thread", None)  # ends once everything is written
+        # ends once everything is written
+        writer = getattr(self._driver, "_writer_thread", None)
         if writer is not None and writer.is_alive():
             attributes = getattr(self._driver, "attrs_before", None)
             restore(0, sys.__stderr__.fileno(), attributes)  # type: ignore[union-attr]
         os._exit(code)
 
     def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
-        """Ctrl+C, which arrives as a key. The signal comes first, so that no thread still working
-        delays the end."""
+        """Ctrl+C, which arrives as a key. The signal comes first, so that no thread
+        still working delays the end."""
         if not self.is_headless:
             signal.raise_signal(number)
         self.exit(ENDED + number)
@@ -72,8 +75,8 @@ class Ending(App[int]):
         return not self.is_headless and not os.isatty(0)
 
     def _handle_exception(self, error: Exception) -> None:
-        """Textual would print it, with the values of all variables. What looks for a part of the
-        screen once the app ends, as the palette may, finds it gone."""
+        """Textual would print it, with the values of all variables. What looks for a
+        part of the screen once the app ends, as the palette may, finds it gone."""
         if self._exit and isinstance(_cause(error), NoMatches):
             return
         if self._exception is None:

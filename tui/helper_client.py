@@ -1,9 +1,10 @@
-"""Has another process work out what takes longer: in a thread of this one, keys would wait for it,
-because Python runs one thread at a time. The other process is started before the trace is read, and
-then reads it too, usually from the cache. Only systems where one can wait for a pipe have it;
-elsewhere, and where anything goes wrong, a thread does the work. Records go from one process to the
-other as bytes; what refers to the trace, which both have, refers to that of the reader afterwards.
-Only our own processes write to these pipes, so the bytes can be trusted."""
+"""Has another process work out what takes longer: in a thread of this one, keys would
+wait for it, because Python runs one thread at a time. The other process is started
+before the trace is read, and then reads it too, usually from the cache. Only systems
+where one can wait for a pipe have it; elsewhere, and where anything goes wrong, a
+thread does the work. Records go from one process to the other as bytes; what refers to
+the trace, which both have, refers to that of the reader afterwards. Only our own
+processes write to these pipes, so the bytes can be trusted."""
 
 from __future__ import annotations
 
@@ -46,9 +47,9 @@ SIZE = struct.Struct("<Q")
 
 
 class Request(msgspec.Struct, frozen=True):
-    """Which trace, and what it must be like, since rows and names are told by number; `against`:
-    the other trace of a diff; `search`: a query whose args are read; `replayed`: see
-    state.Replay; else its pieces."""
+    """Which trace, and what it must be like, since rows and names are told by number;
+    `against`: the other trace of a diff; `search`: a query whose args are read;
+    `replayed`: see state.Replay; else its pieces."""
 
     path: str
     slices: int
@@ -71,14 +72,17 @@ class Cancelled(Exception):  # noqa: N818
 
 def request_for(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> Request:
     names = zlib.crc32("\0".join(trace.names).encode(errors="surrogatepass"))
-    return Request(path, len(trace), trace.begin_ns, int(trace.dur.sum()), names, captured_by)
+    return Request(
+        path, len(trace), trace.begin_ns, int(trace.dur.sum()), names, captured_by
+    )
 
 
 class Beside:
     """The other process. Use as a context manager: it is ended at the end."""
 
     def __init__(self, captured_by: tuple[str, ...] = (), start: str = START) -> None:
-        """`captured_by`: see opening.with_captures; `start`: the code that it runs; "": none."""
+        """`captured_by`: see opening.with_captures; `start`: the code that it runs; "":
+        none."""
         self.captured_by = captured_by
         self._process: Popen[bytes] | None = None
         if os.name == "posix" and start:
@@ -96,17 +100,20 @@ class Beside:
     def answers(
         self, named: Named, cancelled: Stop, other: Named | None = None, **asked: str
     ) -> Iterator[Any]:
-        """See background_results.answers; where the other process fails, all of them from this
-        one. Ends early once nobody wants them any more."""
+        """See background_results.answers; where the other process fails, all of them
+        from this one. Ends early once nobody wants them any more."""
         try:
             yield from self.told(named, cancelled, other, **asked)
         except NotBeside:
-            yield from answers(named[1], cancelled, other[1] if other else None, **asked)
+            yield from answers(
+                named[1], cancelled, other[1] if other else None, **asked
+            )
 
     def told(
         self, named: Named, cancelled: Stop, other: Named | None = None, **asked: str
     ) -> Iterator[Any]:
-        """Only from the other process. Raises NotBeside, possibly after some of them."""
+        """Only from the other process. Raises NotBeside, possibly after some of
+        them."""
         against = self._request(*other) if other else None
         request = replace(self._request(*named), against=against, **asked)
         for found in self.records(request, cancelled, named[1]):
@@ -116,8 +123,11 @@ class Beside:
                 raise NotBeside
             yield found
 
-    def records(self, asked: object, cancelled: Stop, trace: Trace | None = None) -> Iterator[Any]:
-        """What the process sends, without end, until nobody wants it any more. Raises NotBeside."""
+    def records(
+        self, asked: object, cancelled: Stop, trace: Trace | None = None
+    ) -> Iterator[Any]:
+        """What the process sends, without end, until nobody wants it any more. Raises
+        NotBeside."""
         if self._process is None or self._process.stdin is None:
             raise NotBeside
         try:
@@ -134,14 +144,20 @@ class Beside:
     def _request(self, path: str, trace: Trace) -> Request:
         """Raises NotBeside for what another process cannot read."""
         report = trace.report
-        if self._process is None or path == "-" or report.prefix is not None or report.changed:
+        if (
+            self._process is None
+            or path == "-"
+            or report.prefix is not None
+            or report.changed
+        ):
             raise NotBeside
         return request_for(path, trace, self.captured_by)
 
     def _take(self, size: int, cancelled: Stop) -> memoryview:
         """The next bytes. Raises EOFError when the process has ended, and Cancelled."""
         pipe: Any = self._process.stdout if self._process else None
-        rest = found = np.empty(size, dtype=np.uint8).data  # not filled before it is read
+        # not filled before it is read
+        rest = found = np.empty(size, dtype=np.uint8).data
         while rest:
             while not select.select([pipe], [], [], OFTEN)[0]:
                 if cancelled():
@@ -157,7 +173,8 @@ Start = Callable[[], Beside] | None  # None: no other process helps
 
 
 def beside(start: Start, *traces: Trace, least: int = SMALL) -> Beside:
-    """Another process, if one may help and each trace has so many slices, taken together."""
+    """Another process, if one may help and each trace has so many slices, taken
+    together."""
     is_large = sum(map(len, traces)) >= least * len(traces)
     return start() if start and is_large else ALONE
 
@@ -170,7 +187,9 @@ def ship(record: object, trace: Trace | None, out: IO[bytes]) -> None:
     pickler.trace = trace
     pickler.dump(record)
     parts = [body.getbuffer(), *(column.raw() for column in columns)]
-    out.write(SIZE.pack(len(parts)) + b"".join(SIZE.pack(part.nbytes) for part in parts))
+    out.write(
+        SIZE.pack(len(parts)) + b"".join(SIZE.pack(part.nbytes) for part in parts)
+    )
     out.writelines(parts)
     out.flush()
 
@@ -195,7 +214,9 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, found: object) -> Any:
         if isinstance(found, Keys):
-            fields = {number: found.fields(number) for number in set(found.number.tolist())}
+            fields = {
+                number: found.fields(number) for number in set(found.number.tolist())
+            }
             return Keys, (found.number, fields.__getitem__)
         if isinstance(found, msgspec.Struct) and getattr(found, "__dict__", None):
             own = tuple(getattr(found, name) for name in found.__struct_fields__)
@@ -210,16 +231,19 @@ class _Unpickler(pickle.Unpickler):
         return self.trace
 
 
-def _known(kind: type[msgspec.Struct], own: tuple[Any, ...], known: dict[str, Any]) -> Any:
+def _known(
+    kind: type[msgspec.Struct], own: tuple[Any, ...], known: dict[str, Any]
+) -> Any:
     found = kind(*own)
     found.__dict__.update(known)
     return found
 
 
 def main(warm: bool = True) -> None:
-    """In the other process: each line of standard input asks about one trace, or names a snapshot;
-    the answers go to standard output. It ends when standard input does: nobody waits for the rest
-    then. `warm`: what traces need is imported while the app still reads the trace."""
+    """In the other process: each line of standard input asks about one trace, or names
+    a snapshot; the answers go to standard output. It ends when standard input does:
+    nobody waits for the rest then. `warm`: what traces need is imported while the app
+    still reads the trace."""
     out = os.fdopen(os.dup(1), "wb")
     requests: SimpleQueue[Request | str] = SimpleQueue()
 
@@ -238,9 +262,10 @@ def main(warm: bool = True) -> None:
 
 
 def answer(request: Request | str, out: IO[bytes]) -> None:
-    """Writes all pieces about a trace, or the diff of two, or another answer, then None. Where a
-    file cannot be read, or is another one by now, writes only False; of a snapshot what it holds,
-    or why it cannot be read. Raises OSError when nobody reads any more."""
+    """Writes all pieces about a trace, or the diff of two, or another answer, then
+    None. Where a file cannot be read, or is another one by now, writes only False; of a
+    snapshot what it holds, or why it cannot be read. Raises OSError when nobody reads
+    any more."""
     if isinstance(request, str):
         try:
             ship(opened(request), None, out)
@@ -259,7 +284,8 @@ def answer(request: Request | str, out: IO[bytes]) -> None:
 
 
 def _opened(request: Request) -> Trace:
-    """The trace that is asked about. Raises TraceError, and NotBeside where it is another one."""
+    """The trace that is asked about. Raises TraceError, and NotBeside where it is
+    another one."""
     from fusetui.analysis.graphs.opening import with_captures  # many modules
 
     trace, _ = with_captures(open_trace(request.path), request.captured_by, open_trace)

@@ -22,13 +22,18 @@ from fusetui.tui.state.action import Action, key_name, key_text
 PLACE = "FUSETUI_KEYS"  # names another file, or is `off`
 FILE = "keys.toml"
 MODAL = {"Over the page", "In the answer", "In the tour"}
-LISTS = {f"In the {one}" for one in ("trees", "op tree", "modules", "kernels", "ranks", "diff")}
+LISTS = {
+    f"In the {one}"
+    for one in ("trees", "op tree", "modules", "kernels", "ranks", "diff")
+}
 """Sections of the help whose keys act where those of lists do."""
 OF_MANY = {"In the lists", "In the trees"}  # those whose keys act on several pages
-Keymap = Mapping[str, tuple[str, ...]]  # by the name of an action: its keys, as Textual names them
+# by the name of an action: its keys, as Textual names them
+Keymap = Mapping[str, tuple[str, ...]]
 
 
-KeymapError = WrongFile  # one plain sentence: which line is wrong, and what would be right
+# one plain sentence: which line is wrong, and what would be right
+KeymapError = WrongFile
 
 
 def user_keymap(actions: Sequence[Action]) -> Keymap:
@@ -55,7 +60,9 @@ def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
         try:
             if name not in named:
                 raise ValueError(_unknown(name, named))
-            found[name] = tuple(map(_key, value if isinstance(value, list) else [value]))
+            found[name] = tuple(
+                map(_key, value if isinstance(value, list) else [value])
+            )
         except ValueError as wrong:
             sentence, *said = wrong.args
             line = _line(text, name, *said)
@@ -82,7 +89,8 @@ def _key(text: object) -> str:
 
 
 def _clash(action: Action, found: Keymap, actions: Sequence[Action]) -> str:
-    """A sentence about a key of another action that is there at the same time; "" for none."""
+    """A sentence about a key of another action that is there at the same time; "" for
+    none."""
     for other in actions:
         if other is action or not _meet(other.section, action.section):
             continue
@@ -93,8 +101,8 @@ def _clash(action: Action, found: Keymap, actions: Sequence[Action]) -> str:
 
 
 def _meet(one: str, other: str) -> bool:
-    """Whether keys of two sections of the help act on the same page; in an overlay and in the
-    answer, keys have another meaning by design."""
+    """Whether keys of two sections of the help act on the same page; in an overlay and
+    in the answer, keys have another meaning by design."""
     if one == other:
         return True
     pair = {one, other}
@@ -104,8 +112,13 @@ def _meet(one: str, other: str) -> bool:
 
 
 def _line(text: str, name: str, value: str = "") -> int:
-    """The line that names an action, or below it the first with a value of it, from 1."""
+    """The line that names an action, or below it the first with a value of it, from
+    1."""
     wanted = re.compile(rf"""\s*["']?{re.escape(name)}["']?\s*[=.\]]""")
     lines = text.splitlines()
-    first = next((n for n, line in enumerate(lines, 1) if wanted.match(line.lstrip("["))), 1)
-    return next((n for n, line in enumerate(lines[first - 1 :], first) if value in line), first)
+    first = next(
+        (n for n, line in enumerate(lines, 1) if wanted.match(line.lstrip("["))), 1
+    )
+    return next(
+        (n for n, line in enumerate(lines[first - 1 :], first) if value in line), first
+    )

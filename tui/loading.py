@@ -1,5 +1,5 @@
-"""What threads do beside the app: they read, compare, search, summarize and replay traces; what is
-found arrives as a change of the state."""
+"""What threads do beside the app: they read, compare, search, summarize and replay
+traces; what is found arrives as a change of the state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,15 @@ from fusetui.tui import registry
 from fusetui.tui.background_results import by_names
 from fusetui.tui.background_results import opened as snapshot
 from fusetui.tui.drawing.chrome import parts
-from fusetui.tui.helper_client import ALONE, SNAPSHOTS, Beside, Cancelled, NotBeside, Start, beside
+from fusetui.tui.helper_client import (
+    ALONE,
+    SNAPSHOTS,
+    Beside,
+    Cancelled,
+    NotBeside,
+    Start,
+    beside,
+)
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.lanes import FIRST_LINES, names_of
@@ -70,11 +78,16 @@ Post = Callable[[Answer], object]
 
 
 def load(
-    paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never, helper: Beside = ALONE
+    paths: Sequence[str],
+    post: Post,
+    cancelled: Stop,
+    stopped: Stop = never,
+    helper: Beside = ALONE,
 ) -> None:
-    """Read every path; posts how far it is, and previews, while reading and before captures are
-    read, then Loaded or why it failed, then what takes longer, which `helper` may work out. Once
-    `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more."""
+    """Read every path; posts how far it is, and previews, while reading and before
+    captures are read, then Loaded or why it failed, then what takes longer, which
+    `helper` may work out. Once `stopped`, posts Loaded with what was read by then; once
+    `cancelled`, nothing more."""
     post = partial(_posted, post, cancelled)
     with suppress(Cancelled):
         try:
@@ -134,8 +147,9 @@ def _read(
 def _joined(
     trace: Trace, captured_by: Sequence[str], preview: Preview | None
 ) -> tuple[Trace, Sequence[str]]:
-    """The trace with the names that captures give to the nodes of its graphs, and what is said. It
-    is shown before the first of them is read, and before the args of nodes are."""
+    """The trace with the names that captures give to the nodes of its graphs, and what
+    is said. It is shown before the first of them is read, and before the args of nodes
+    are."""
     if not captured_by and not wants_capture(trace):
         return trace, ()
     from fusetui.analysis.graphs.captures import numbers_nodes  # many modules
@@ -168,17 +182,22 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
     return sides
 
 
-def compare(asked: effects.Compare, post: Post, cancelled: Stop, start: Start = None) -> None:
+def compare(
+    asked: effects.Compare, post: Post, cancelled: Stop, start: Start = None
+) -> None:
     """Posts the diff, unless nobody wants it any more."""
     a, b = asked.a.trace, asked.b.trace
     with beside(start, a, b, least=LARGE) as helper:
-        for found in helper.answers((asked.paths[0], a), cancelled, (asked.paths[1], b)):
+        for found in helper.answers(
+            (asked.paths[0], a), cancelled, (asked.paths[1], b)
+        ):
             if not cancelled():
                 post(partial(reading.compared, a=a, b=b, diff=found))
 
 
 def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> None:
-    """Reads the ranks of a job, each in a process; posts each, then who waits for whom."""
+    """Reads the ranks of a job, each in a process; posts each, then who waits for
+    whom."""
     from fusetui.analysis.ranks.answer import explained, strip_of
     from fusetui.analysis.ranks.executors import summarize as summarize_ranks
 
@@ -195,8 +214,11 @@ def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> N
             post(partial(known, problem=printable(str(error))))
 
 
-def summarize(asked: effects.Summarize, post: Post, cancelled: Stop, *_: object) -> None:
-    """Posts a line about each of the traces to choose from: its place in the list, and its path."""
+def summarize(
+    asked: effects.Summarize, post: Post, cancelled: Stop, *_: object
+) -> None:
+    """Posts a line about each of the traces to choose from: its place in the list, and
+    its path."""
     for index, path in asked.wanted:
         if cancelled():
             return
@@ -207,9 +229,11 @@ def summarize(asked: effects.Summarize, post: Post, cancelled: Stop, *_: object)
         post(partial(reading.summarized, index=index, text=text))
 
 
-def look(asked: effects.Search, post: Post, cancelled: Stop, start: Start = None) -> None:
-    """Posts what names say, then as long as args are read, again and again; those of a large trace
-    another process reads, so that no key waits for it."""
+def look(
+    asked: effects.Search, post: Post, cancelled: Stop, start: Start = None
+) -> None:
+    """Posts what names say, then as long as args are read, again and again; those of a
+    large trace another process reads, so that no key waits for it."""
     side, text, trace = asked.side, asked.text, asked.side.trace
 
     def found_now(found: SearchHits) -> None:
@@ -229,10 +253,14 @@ def look(asked: effects.Search, post: Post, cancelled: Stop, start: Start = None
     if start and len(trace) >= LARGE and not _paused(cancelled):
         return
     with beside(start, trace, least=LARGE) as helper:
-        for held, extra, share in helper.answers((asked.path, trace), cancelled, search=text):
+        for held, extra, share in helper.answers(
+            (asked.path, trace), cancelled, search=text
+        ):
             if cancelled():
                 return
-            found = found_of(trace, text, held, share, extra, named=not query.reads_args)
+            found = found_of(
+                trace, text, held, share, extra, named=not query.reads_args
+            )
             found_now(replace(found, missing=missing))
 
 
@@ -257,8 +285,11 @@ def _paused(cancelled: Stop) -> bool:
     return not goes_on
 
 
-def read_memory(asked: effects.ReadMemory, post: Post, cancelled: Stop, start: Start) -> None:
-    """Posts the snapshots, or what the memory events of a trace tell, or why there are none."""
+def read_memory(
+    asked: effects.ReadMemory, post: Post, cancelled: Stop, start: Start
+) -> None:
+    """Posts the snapshots, or what the memory events of a trace tell, or why there are
+    none."""
     if asked.trace is not None:
         (path,), trace = asked.paths, asked.trace
         with beside(start, trace) as helper:
@@ -277,10 +308,12 @@ def read_memory(asked: effects.ReadMemory, post: Post, cancelled: Stop, start: S
 
 
 def _snapshot(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
-    """Large ones, and those beside a trace, another process reads, so that no key waits for it.
-    None once nobody wants it. Raises TraceError."""
+    """Large ones, and those beside a trace, another process reads, so that no key waits
+    for it. None once nobody wants it. Raises TraceError."""
     try:
-        with Beside(start="" if alone and getsize(path) <= SOON else SNAPSHOTS) as helper:
+        with Beside(
+            start="" if alone and getsize(path) <= SOON else SNAPSHOTS
+        ) as helper:
             found: MemorySide | str | None = next(helper.records(path, cancelled), None)
     except NotBeside:
         return None if cancelled() else snapshot(path)
@@ -290,11 +323,18 @@ def _snapshot(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
 
 
 SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"
-WHAT = {Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: "module"}
+WHAT = {
+    Role.OP: "op",
+    Role.CALL: "op",
+    Role.PYTHON: "python",
+    Role.ANNOTATION: "module",
+}
 WHAT |= dict.fromkeys(GPU_ROLES, "kernel")
 
 
-def replay(asked: effects.Replay, post: Post, cancelled: Stop, start: Start = None) -> None:
+def replay(
+    asked: effects.Replay, post: Post, cancelled: Stop, start: Start = None
+) -> None:
     """Posts the answer, unless nobody wants it any more."""
     from fusetui.report.whatif import replayed_sentence  # rarely needed
 
@@ -305,7 +345,9 @@ def replay(asked: effects.Replay, post: Post, cancelled: Stop, start: Start = No
         post(partial(tell, found=SELECTED))
         return
     with beside(start, trace) as helper:
-        for found in helper.answers((state.paths[state.active], trace), cancelled, replayed=change):
+        for found in helper.answers(
+            (state.paths[state.active], trace), cancelled, replayed=change
+        ):
             if isinstance(found, tuple):
                 found = second_of(trace, found, replayed_sentence(worth))
             if not cancelled():
@@ -313,8 +355,8 @@ def replay(asked: effects.Replay, post: Post, cancelled: Stop, start: Start = No
 
 
 def named(state: State, asked: str) -> str:
-    """The whole change where only an amount was given: that of what is selected, or of a
-    finding, whatever the amount; "" for nothing."""
+    """The whole change where only an amount was given: that of what is selected, or of
+    a finding, whatever the amount; "" for nothing."""
     from fusetui.analysis.replay.changes import AMOUNT  # rarely needed
 
     if not re.fullmatch(AMOUNT, asked):

@@ -1,4 +1,5 @@
-"""The one place where effects are carried out: threads, the clipboard, the end of the app."""
+"""The one place where effects are carried out: threads, the clipboard, the end of the
+app."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ PAUSE = 0.03  # seconds without a key
 
 def likely(side: Side, view: View) -> Iterator[int]:
     """Rows that one key selects from here, the nearest first; none twice."""
-    rows = (step(side, view, by).selected for step in (next_slice, next_line) for by in (1, -1))
+    rows = (
+        step(side, view, by).selected
+        for step in (next_slice, next_line)
+        for by in (1, -1)
+    )
     return (row for row in dict.fromkeys(rows) if row not in (-1, view.selected))
 
 
@@ -60,8 +65,8 @@ class Ahead:
 
 
 def thaw() -> None:
-    """Collects what is no longer used of all that stayed, such as previews, and gives the memory
-    back where the system can. Takes a tenth of a second or more."""
+    """Collects what is no longer used of all that stayed, such as previews, and gives
+    the memory back where the system can. Takes a tenth of a second or more."""
     if gc.get_freeze_count():
         gc.unfreeze()
         gc.collect()
@@ -80,8 +85,8 @@ class Answered(Message):
 
 
 Work = Callable[..., None]
-"""Called with an effect, how to post what is found, whether it is still wanted, and what starts
-another process; None: none helps."""
+"""Called with an effect, how to post what is found, whether it is still wanted, and
+what starts another process; None: none helps."""
 WORK: dict[type[Effect], Work] = {
     **{effects.Compare: loading.compare, effects.Summarize: loading.summarize},
     **{effects.ReadRanks: loading.rank, effects.ReadMemory: loading.read_memory},
@@ -95,14 +100,19 @@ def work_of(effect: Effect) -> Work:
         return found
     from fusetui.tui import saving  # rarely needed
 
-    works: dict[type[Effect], Work] = {effects.SaveTable: saving.save, effects.Cut: saving.cut}
+    works: dict[type[Effect], Work] = {
+        effects.SaveTable: saving.save,
+        effects.Cut: saving.cut,
+    }
     return works.get(type(effect), saving.record)
 
 
 class Performing:
     """Each kind of work has one thread; new work of a kind replaces the old."""
 
-    def __init__(self, app: Ending, alone: bool, captured_by: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, app: Ending, alone: bool, captured_by: tuple[str, ...] = ()
+    ) -> None:
         """`alone`: no other process helps; `captured_by`: see opening.with_captures."""
         self._app, self._start = app, None if alone else partial(Beside, captured_by)
         self._alone = Beside(captured_by, start="")
@@ -126,9 +136,13 @@ class Performing:
             case Order.SUSPEND:
                 app.action_suspend_process()
             case Effect():
-                post = self._settle if isinstance(effect, effects.Compare) else self._post
+                post = (
+                    self._settle if isinstance(effect, effects.Compare) else self._post
+                )
                 work = work_of(effect)
-                self._in_thread(effect.kind, lambda stop: work(effect, post, stop, self._start))
+                self._in_thread(
+                    effect.kind, lambda stop: work(effect, post, stop, self._start)
+                )
 
     def foresee(self, before: State, state: State) -> None:
         moved = state.session is not before.session

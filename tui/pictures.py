@@ -37,11 +37,13 @@ def shown(
     size: Size,
     window: Window | None = None,
 ) -> State:
-    """A page of the app with these traces read and explained, in so many cells and lines; `window`:
-    what the timeline of the first shows. Raises Error where the app would not show it."""
+    """A page of the app with these traces read and explained, in so many cells and
+    lines; `window`: what the timeline of the first shows. Raises Error where the app
+    would not show it."""
     screen = Size(size.width, size.height + 2)  # with the bar of pages and the keys
     screen = replace(screen, height=screen.height - 1 + tabs_height(screen))
-    state = State(size=screen, keymap=dict.fromkeys(registry.BY_ACTION, ()))  # nobody presses any
+    # nobody presses any
+    state = State(size=screen, keymap=dict.fromkeys(registry.BY_ACTION, ()))
     state = _settled(state, registry.arrived(state, make_sides(traces, names)))
     for side in state.sides:
         for piece in pieces(side.trace, never):
@@ -51,13 +53,18 @@ def shown(
         raise Error(f"{state.hint[:1].upper()}{state.hint[1:]}.")
     if window:
         begin, end = (time - state.side.origin for time in window)
-        state = _settled(state, moving.viewed(state, over(state.side, state.view, begin, end)))
+        state = _settled(
+            state, moving.viewed(state, over(state.side, state.view, begin, end))
+        )
     return state
 
 
-def drawn(state: State, light: bool, title: str, *, whole: bool = False, pixels: int = 0) -> str:
-    """The page as an SVG, as wide as its texts need, or as so many pixels; without the bar of pages
-    and the keys, unless the `whole` screen. Whatever a name holds is text."""
+def drawn(
+    state: State, light: bool, title: str, *, whole: bool = False, pixels: int = 0
+) -> str:
+    """The page as an SVG, as wide as its texts need, or as so many pixels; without the
+    bar of pages and the keys, unless the `whole` screen. Whatever a name holds is
+    text."""
     found = screen_layout.panes(state)
     found = found if whole else found[1:-1]
     width, height = state.size.width, sum(pane.height for pane in found)
@@ -74,7 +81,9 @@ def drawn(state: State, light: bool, title: str, *, whole: bool = False, pixels:
         f'width="{across * scale:g}" height="{down * scale:g}"'
         f' viewBox="0 0 {across:g} {down:g}" font-size="{FONT}" font-family="{FAMILY}">\n'
         f"<title>{escape(printable(title))}</title>\n"
-        f'<rect width="100%" height="100%" fill="{scheme.background}"/>\n' + "\n".join(body) + "\n"
+        f'<rect width="100%" height="100%" fill="{scheme.background}"/>\n'
+        + "\n".join(body)
+        + "\n"
         "</svg>\n"
     )
 
@@ -88,10 +97,14 @@ def _settled(before: State, outcome: Outcome) -> State:
 
 
 CELL, LINE, FONT, BASE, MARGIN = 8.4, 18, 14, 13, 10
-"""In pixels: a cell and a line, the size of the font, its base line in a line, the space around."""
-FAMILY = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
+"""In pixels: a cell and a line, the size of the font, its base line in a line, the
+space around."""
+FAMILY = (
+    "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
+)
 
-Shape = tuple[float, float, float, float]  # left, top, width, height, as shares of a cell
+# left, top, width, height, as shares of a cell
+Shape = tuple[float, float, float, float]
 _LOW, _HIGH = ((0.45, top, 0.1, 0.5) for top in (0.5, 0.0))
 _LEFT, _RIGHT = ((left, 0.47, 0.5, 0.06) for left in (0.0, 0.5))
 SHAPES: dict[str, tuple[Shape, ...]] = {  # what glyphs of the schemes look like
@@ -120,7 +133,9 @@ def _line(segments: list[Segment], top: float, scheme: Scheme) -> Iterator[str]:
         weight = ' font-weight="bold"' if style and style.bold else ""
         for begin, end, run in _runs(text):
             if run[0] in SHAPES:
-                shapes[color] += (_path(x + begin, top, end - begin, s) for s in SHAPES[run[0]])
+                shapes[color] += (
+                    _path(x + begin, top, end - begin, s) for s in SHAPES[run[0]]
+                )
             elif run := run.rstrip():
                 at, long = MARGIN + (x + begin) * CELL, cell_len(run) * CELL
                 texts.append(
@@ -145,7 +160,8 @@ def _runs(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _path(x: int, top: float, cells: int, shape: Shape) -> str:
-    """The path of a shape over some cells; only those as wide as a cell are drawn as one."""
+    """The path of a shape over some cells; only those as wide as a cell are drawn as
+    one."""
     left, above, wide, high = shape
     whole = cells if wide == 1 else 1
     return "".join(

@@ -1,6 +1,6 @@
-"""All pages and all actions. A new page is one line here, and so is a new action. The registry
-feeds the keys, the help, the palette and the reference. Where two actions have the same key, the
-first that applies runs."""
+"""All pages and all actions. A new page is one line here, and so is a new action. The
+registry feeds the keys, the help, the palette and the reference. Where two actions have
+the same key, the first that applies runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from functools import partial
 from msgspec.structs import replace
 
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import answer, folding, kernels, memory, overlays, ranks, timeline
+from fusetui.tui.pages import (
+    answer,
+    folding,
+    kernels,
+    memory,
+    overlays,
+    ranks,
+    timeline,
+)
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.flame import FlamePage
 from fusetui.tui.pages.folding import AnyTree, TreeListPage
@@ -21,7 +29,14 @@ from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import MODULES, TREE
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
-from fusetui.tui.state.action import Action, action, all_keys_text, anything_open, chosen, nothing
+from fusetui.tui.state.action import (
+    Action,
+    action,
+    all_keys_text,
+    anything_open,
+    chosen,
+    nothing,
+)
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import (
     PAIRED,
@@ -84,7 +99,8 @@ def copy(state: State) -> Outcome:
 
 
 def details(state: State) -> State:
-    """Everything about what the page describes; in the answer, about what its row leads to."""
+    """Everything about what the page describes; in the answer, about what its row leads
+    to."""
     there = answer.follow(state) if answer.is_inside(state) else state
     found = page_of(there).described(there)
     return told(state, found) if isinstance(found, str) else overlaid(state, found)
@@ -130,10 +146,29 @@ ACTIONS: tuple[Action, ...] = (
     moving.LINK,
     reading.SWAP,
     *tour.ACTIONS,
-    _anytime("help", "Keys", "?", "this page", lambda s: overlaid(s, Help((*help_sections(s),)))),
-    _anytime("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", asks(Order.SUSPEND)),
+    _anytime(
+        "help",
+        "Keys",
+        "?",
+        "this page",
+        lambda s: overlaid(s, Help((*help_sections(s),))),
+    ),
+    _anytime(
+        "suspend",
+        "Suspend",
+        "ctrl+z",
+        "back to the shell; fg returns",
+        asks(Order.SUSPEND),
+    ),
     _anytime("quit", "Quit", "q", "an open overlay is closed first", asks(Order.QUIT)),
-    _anytime("interrupt", "Quit at once", "ctrl+c", _ANYWHERE, asks(Order.INTERRUPT), always=True),
+    _anytime(
+        "interrupt",
+        "Quit at once",
+        "ctrl+c",
+        _ANYWHERE,
+        asks(Order.INTERRUPT),
+        always=True,
+    ),
 )
 BY_ACTION = {action.name: action for action in ACTIONS}
 
@@ -152,16 +187,23 @@ def by_section() -> Iterator[tuple[str, list[Action]]]:
         yield section, [action for action in ACTIONS if action.section == section]
 
 
-def help_sections(state: State) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
-    """Those of the page first; what needs a replay that is drawn after what needs none."""
+def help_sections(
+    state: State,
+) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
+    """Those of the page first; what needs a replay that is drawn after what needs
+    none."""
     own = {one.section for one in page_of(state).actions}
     for section, actions in sorted(by_section(), key=lambda both: both[0] not in own):
         ordered = sorted(actions, key=lambda one: one in replays.SECOND)
-        yield section, tuple((all_keys_text(a, state), a.title, a.help) for a in ordered)
+        yield (
+            section,
+            tuple((all_keys_text(a, state), a.title, a.help) for a in ordered),
+        )
 
 
 def _as_asked(outcome: Outcome) -> Outcome:
-    """Another trace is open: the ranks of its job, or the wait that it was opened for."""
+    """Another trace is open: the ranks of its job, or the wait that it was opened
+    for."""
     if isinstance(outcome, tuple):
         now, compare = outcome
         if ranks.are_wanted(now):
@@ -174,12 +216,16 @@ def _as_asked(outcome: Outcome) -> Outcome:
 
 
 def settled(before: State, state: State) -> State:
-    """After every change: the guided tour goes on, an answer that waited for room is shown, and
-    what the cursor is on scrolls into view."""
+    """After every change: the guided tour goes on, an answer that waited for room is
+    shown, and what the cursor is on scrolls into view."""
     state = tour.followed(before, state)
     if state.arrived and state.overlay is None and state.prompt is None:
         now, found = replace(state, arrived=None), state.arrived
-        state = overlaid(now, found) if isinstance(found, Replayed) else replays.seen(now, found)
+        state = (
+            overlaid(now, found)
+            if isinstance(found, Replayed)
+            else replays.seen(now, found)
+        )
     if state.overlay is not None:
         return OVERLAYS.scroll(before, state, overlay_body(state))
     page = page_of(state)
@@ -191,7 +237,9 @@ def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     if state.reading is None or not state.reading.shown:
         taken = tabs_height(state.size) + len(sides) + tour_lines(state) + 1
         size = replace(state.size, height=state.size.height - taken)
-        return _as_asked(reading.opened(state, sides, timeline.lanes_height(size, len(sides))))
+        return _as_asked(
+            reading.opened(state, sides, timeline.lanes_height(size, len(sides)))
+        )
     now = reading.replaced(state, sides)
     for page in PAGES:
         now = page.follow(state, now)

@@ -1,5 +1,5 @@
-"""What the app has done beside the keys by other commands: tables and parts of traces are written
-to files, programs that run are listed and recorded."""
+"""What the app has done beside the keys by other commands: tables and parts of traces
+are written to files, programs that run are listed and recorded."""
 
 from __future__ import annotations
 
@@ -25,9 +25,20 @@ from fusetui.tui import registry
 from fusetui.tui.loading import Post
 from fusetui.tui.state import reading
 from fusetui.tui.state.offers import Offer
-from fusetui.tui.state.state import Chooser, Cut, Outcome, Record, SaveTable, State, overlaid, told
+from fusetui.tui.state.state import (
+    Chooser,
+    Cut,
+    Outcome,
+    Record,
+    SaveTable,
+    State,
+    overlaid,
+    told,
+)
 
-NICE = "import os; getattr(os, 'nice', int)(5); from fusetui.cli import script; script()"
+NICE = (
+    "import os; getattr(os, 'nice', int)(5); from fusetui.cli import script; script()"
+)
 """The app comes first where there are few cores."""
 OFTEN = 0.1  # seconds between two looks whether an answer is still wanted
 NONE = "no program of yours has torch loaded: start one with fusetui run -- COMMAND"
@@ -56,7 +67,9 @@ def cut(asked: Cut, post: Post, cancelled: Stop, *_: object) -> None:
         _code, out, err = _said(("cut", *times, "--", asked.trace, path), cancelled)
         sentence = "   ".join([*out.splitlines(), *err.splitlines()])
         if sentence.startswith(head := f"{printable(path)}: "):
-            sentence = f"{head}{size(os.path.getsize(path))}, {sentence.removeprefix(head)}"
+            sentence = (
+                f"{head}{size(os.path.getsize(path))}, {sentence.removeprefix(head)}"
+            )
     except OSError as error:
         sentence = f"{path} was not written: {reason(error)}."
     if not cancelled():
@@ -64,12 +77,16 @@ def cut(asked: Cut, post: Post, cancelled: Stop, *_: object) -> None:
 
 
 def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
-    """Has `fusetui record` run, and posts its trace, or why there is none; without a program, posts
-    a choice of those of this user that have torch loaded. What it says meanwhile is posted line by
-    line: a program without operations is recorded again, which takes minutes."""
+    """Has `fusetui record` run, and posts its trace, or why there is none; without a
+    program, posts a choice of those of this user that have torch loaded. What it says
+    meanwhile is posted line by line: a program without operations is recorded again,
+    which takes minutes."""
     if not asked.pid:
         found = sorted(with_torch(), key=lambda one: (one.folder is None, one.pid))
-        offers = (Offer(f"{one.program} {one.pid}", (), _about(one), pid=one.pid) for one in found)
+        offers = (
+            Offer(f"{one.program} {one.pid}", (), _about(one), pid=one.pid)
+            for one in found
+        )
         post(partial(_listed, offers=tuple(offers)))
         return
 
@@ -86,7 +103,11 @@ def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
 
 
 def _about(one: Process) -> str:
-    door = "closed: it was started without KINETO_USE_DAEMON=1" if one.folder is None else "open"
+    door = (
+        "closed: it was started without KINETO_USE_DAEMON=1"
+        if one.folder is None
+        else "open"
+    )
     rank = f"rank {one.rank}   " if one.rank else ""
     return f"{rank}door {door}   {' '.join(one.command)}"
 
@@ -105,14 +126,19 @@ def _listed(state: State, offers: tuple[Offer, ...]) -> Outcome:
 def _said(
     words: Sequence[str], cancelled: Stop, tell: Callable[[str], object] | None = None
 ) -> tuple[int, str, str]:
-    """What a command of fusetui in another process answers: its exit code and two streams. It is
-    ended once nobody waits for it. `tell`: called with each line of the second while it runs."""
+    """What a command of fusetui in another process answers: its exit code and two
+    streams. It is ended once nobody waits for it. `tell`: called with each line of the
+    second while it runs."""
     command = [sys.executable, "-P", "-c", NICE, *words]
     lines: list[str] = []
-    with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, errors="replace") as process:
+    with Popen(
+        command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, errors="replace"
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
-        listener = Thread(target=_listen, args=(process.stderr, lines, tell), daemon=True)
+        listener = Thread(
+            target=_listen, args=(process.stderr, lines, tell), daemon=True
+        )
         listener.start()
         while process.poll() is None:
             with suppress(TimeoutExpired):
@@ -123,7 +149,9 @@ def _said(
         return process.returncode, process.stdout.read(), "".join(lines)
 
 
-def _listen(stream: IO[str], lines: list[str], tell: Callable[[str], object] | None) -> None:
+def _listen(
+    stream: IO[str], lines: list[str], tell: Callable[[str], object] | None
+) -> None:
     for line in stream:
         lines.append(line)
         if tell is not None:

@@ -1,4 +1,5 @@
-"""The whole screen as panes: bar of pages, head, page, hints; and what a click meets."""
+"""The whole screen as panes: bar of pages, head, page, hints; and what a click
+meets."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from msgspec.structs import replace
 
 from fusetui.text.cutting import clip, joined
 from fusetui.tui.drawing.canvas import Click, Drag, Turn
-from fusetui.tui.drawing.chrome import Tab, head, reading_line, tab_at, tabs_picture, tour_picture
+from fusetui.tui.drawing.chrome import (
+    Tab,
+    head,
+    reading_line,
+    tab_at,
+    tabs_picture,
+    tour_picture,
+)
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
 from fusetui.tui.drawing.schemes import glyphs_for
@@ -20,7 +28,14 @@ from fusetui.tui.pages.overlays import OVERLAYS, found_picture
 from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state import screen
-from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
+from fusetui.tui.state.action import (
+    applies,
+    hint_text,
+    hints_text,
+    keys_text,
+    perform,
+    with_keys,
+)
 from fusetui.tui.state.state import Outcome, Prompt, Size, State
 from fusetui.tui.state.tour import STEPS
 
@@ -40,7 +55,14 @@ def panes(state: State) -> list[Pane]:
     page = exactly(shown, size.height - sum(pane.height for pane in found))
     head = Pane(screen.head_height(state), _head(state))
     asked = _tour(state, screen.tour_lines(state))
-    return [_tabs(state), head, *page, *found, *asked, Pane(1, _hints(state), _hint_pointed)]
+    return [
+        _tabs(state),
+        head,
+        *page,
+        *found,
+        *asked,
+        Pane(1, _hints(state), _hint_pointed),
+    ]
 
 
 def _sentence(said: str, size: Size) -> list[Pane]:
@@ -49,7 +71,8 @@ def _sentence(said: str, size: Size) -> list[Pane]:
 
 
 def _hint_pointed(state: State, x: int, y: int) -> Outcome:
-    """A click on a hint does what its first key does; where two are named, the nearer one."""
+    """A click on a hint does what its first key does; where two are named, the nearer
+    one."""
     if state.prompt is not None or state.reading is not None:
         return state
     end = 1
@@ -67,7 +90,8 @@ def _hint_pointed(state: State, x: int, y: int) -> Outcome:
 
 
 def _shown_hints(state: State) -> list[tuple[str, str]]:
-    """The hints that stand on the last line now, and their texts; "" is the hint of a sentence."""
+    """The hints that stand on the last line now, and their texts; "" is the hint of a
+    sentence."""
     hints = [*state.hint_keys]
     if not state.hint:
         own = page_of(state).hints if page_of(state).has(state) else "quit quit"
@@ -78,7 +102,8 @@ def _shown_hints(state: State) -> list[tuple[str, str]]:
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
-    """Panes on this many lines: cut if there are fewer, with blank lines below if more."""
+    """Panes on this many lines: cut if there are fewer, with blank lines below if
+    more."""
     for pane in found:
         height = max(0, min(pane.height, lines))
         lines -= height
@@ -101,7 +126,8 @@ def stack(found: Sequence[Pane]) -> Stack:
 
 
 def moused(state: State, y: int, done: Click | Turn | Drag) -> Outcome:
-    """What the mouse did on a line of the screen or of the overlay; a click cancels a prompt."""
+    """What the mouse did on a line of the screen or of the overlay; a click cancels a
+    prompt."""
     if isinstance(done, Click) and state.prompt:
         state = replace(state, prompt=None)
     for pane in overlay_panes(state) or panes(state):
@@ -153,14 +179,20 @@ def _head(state: State) -> TextPicture:
         return TextPicture(reading, lambda width, height: [Said(f" {line(width - 2)}")])
     if state.memory and not state.sides:
         opened = state.memory.sides
-        return TextPicture(opened, lambda w, _: [_title(memory_head(one, w - 2)) for one in opened])
+        return TextPicture(
+            opened, lambda w, _: [_title(memory_head(one, w - 2)) for one in opened]
+        )
     sides, second = {n: state.sides[n] for n in state.told_sides}, state.second
     marks = AGAIN if len(state.sides) == 2 else ("",) * len(state.sides)
     cut = glyphs_for(state.ascii_only).ellipsis
 
     def lines(width: int, height: int) -> list[Said]:
-        heads = [_title(f"{marks[n]}{head(side, width - 4)}") for n, side in sides.items()]
-        said = [Said(f" {clip(second.said, width - 2, cut)}", "warning")] if second else []
+        heads = [
+            _title(f"{marks[n]}{head(side, width - 4)}") for n, side in sides.items()
+        ]
+        said = (
+            [Said(f" {clip(second.said, width - 2, cut)}", "warning")] if second else []
+        )
         return [*heads, *said]
 
     return TextPicture((*sides.items(), second), lines)

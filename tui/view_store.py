@@ -1,6 +1,6 @@
-"""What is kept of a trace between two runs: marks, folds, pinned and hidden lanes and the last
-window, in the user's state folder, by the content of the file, so that a copy or a renamed file has
-them too."""
+"""What is kept of a trace between two runs: marks, folds, pinned and hidden lanes and
+the last window, in the user's state folder, by the content of the file, so that a copy
+or a renamed file has them too."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ class KeptView(msgspec.Struct, frozen=True):
     """Of one trace."""
 
     marks: dict[str, Bookmark] = {}
-    folds: dict[str, int] = {}  # by lane: how many of its lines the user wants to see at most
+    # by lane: how many of its lines the user wants to see at most
+    folds: dict[str, int] = {}
     window: tuple[int, int] | None = None  # ns of the file; None: the whole trace
     lanes: KeptLanes | None = None  # None: as at first
 
 
 def read_kept(path: str) -> tuple[KeptView, str]:
-    """What was kept of a file, nothing where that cannot be read; and what tells the content of the
-    file from others, "" where nothing is kept of it."""
+    """What was kept of a file, nothing where that cannot be read; and what tells the
+    content of the file from others, "" where nothing is kept of it."""
     kept, name = KeptView(), ""
     with suppress(OSError, RuntimeError, msgspec.DecodeError, UnicodeDecodeError):
         if place := _place(path):
@@ -57,8 +58,13 @@ def read_kept(path: str) -> tuple[KeptView, str]:
 
 
 def keep(state: State) -> str:
-    """Writes what is kept of the only trace, but not in the tour; a sentence if that fails."""
-    if state.tour is not None or len(state.sides) != 1 or state.side.trace.report.prefix:
+    """Writes what is kept of the only trace, but not in the tour; a sentence if that
+    fails."""
+    if (
+        state.tour is not None
+        or len(state.sides) != 1
+        or state.side.trace.report.prefix
+    ):
         return ""
     kept = kept_of(state)
     try:
@@ -71,7 +77,11 @@ def keep(state: State) -> str:
             place.unlink()
     except (OSError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        return f"Marks and window were not kept: {why.lower()}." if kept != KeptView() else ""
+        return (
+            f"Marks and window were not kept: {why.lower()}."
+            if kept != KeptView()
+            else ""
+        )
     return ""
 
 
@@ -94,8 +104,14 @@ def kept_of(state: State) -> KeptView:
 
 
 def restored(state: State, kept: KeptView) -> State:
-    """A trace just opened as it was left; what is set already stays, and the tour begins anew."""
-    if state.tour is not None or len(state.sides) != 1 or kept == KeptView() or state.session.past:
+    """A trace just opened as it was left; what is set already stays, and the tour
+    begins anew."""
+    if (
+        state.tour is not None
+        or len(state.sides) != 1
+        or kept == KeptView()
+        or state.session.past
+    ):
         return state
     side, session = state.side, state.session
     marks = {
@@ -105,7 +121,9 @@ def restored(state: State, kept: KeptView) -> State:
         if _is_inside(side, mark.begin, mark.end)
     }
     own = zip(side.lanes, state.view.folds, strict=True)
-    folds = (min(max(kept.folds.get(_key(lane), fold), FOLDED), ALL) for lane, fold in own)
+    folds = (
+        min(max(kept.folds.get(_key(lane), fold), FOLDED), ALL) for lane, fold in own
+    )
     view = replace(state.view, folds=tuple(folds))
     if kept.lanes:
         view = replace(view, arranged=_arrangement(side, kept.lanes))
@@ -120,13 +138,16 @@ def _arrangement(side: Side, kept: KeptLanes) -> Arrangement:
     """Lanes that are not there any more are left out; at least one is shown."""
     number = {_key(lane): n for n, lane in enumerate(side.lanes)}
     pinned = tuple(dict.fromkeys(number[key] for key in kept.pinned if key in number))
-    hidden = frozenset(number[key] for key in kept.hidden if key in number) - set(pinned)
+    hidden = frozenset(number[key] for key in kept.hidden if key in number) - set(
+        pinned
+    )
     shown = hidden if len(hidden) < len(side.lanes) else side.quiet
     return Arrangement(shown, pinned, kept.by_busy, kept.families)
 
 
 def _is_inside(side: Side, begin: int, end: int) -> bool:
-    """Whether this is a window that the trace can have; a file of ours may be damaged."""
+    """Whether this is a window that the trace can have; a file of ours may be
+    damaged."""
     first, last = side.trace.begin_ns, side.trace.end_ns
     span = max(1, last - first)
     return first - span <= begin < end <= last + span and begin <= last and end >= first
@@ -138,14 +159,16 @@ def _key(lane: Lane) -> str:
 
 
 def _place(path: str) -> Path | None:
-    """The file of a trace, by what it begins and ends with; None where nothing is kept: of what is
-    no file, or by request."""
+    """The file of a trace, by what it begins and ends with; None where nothing is kept:
+    of what is no file, or by request."""
     named = os.environ.get(PLACE, "")
     if named == "off" or not Path(path).is_file():
         return None
     from platformdirs import user_state_path
 
-    folder = Path(named) if named else user_state_path("fusetui", appauthor=False) / "traces"
+    folder = (
+        Path(named) if named else user_state_path("fusetui", appauthor=False) / "traces"
+    )
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         found = hashlib.sha256(str(size).encode())
@@ -156,10 +179,13 @@ def _place(path: str) -> Path | None:
 
 
 def _write(place: Path, content: bytes) -> None:
-    """Others see the old file or the complete new one; of too many files the oldest go."""
+    """Others see the old file or the complete new one; of too many files the oldest
+    go."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replaced_file(place) as file:
         file.write(content)
-    ours = sorted(place.parent.glob("[0-9a-f]*.json"), key=lambda file: file.stat().st_mtime_ns)
+    ours = sorted(
+        place.parent.glob("[0-9a-f]*.json"), key=lambda file: file.stat().st_mtime_ns
+    )
     for old in ours[:-MOST]:
         old.unlink(missing_ok=True)

@@ -18,11 +18,26 @@ _MLP = f"bfloat16, batch={figures.BATCH} seq={figures.SEQUENCE} dim={figures.DIM
 _LINEAR = f"bfloat16, rows={figures.LINEAR_ROWS} in={figures.LINEAR_IN} out={figures.LINEAR_OUT}"
 _CUDA = "CUDA: NVIDIA A100-SXM4-80GB"
 LESSONS = {
-    "linear-eager": ("one nn.Linear with a bias: one GEMM that adds it in its epilogue", _LINEAR),
-    "linear-compiled": ("the same compiled: the same kernel, fewer ops on the CPU", _LINEAR),
-    "mlp-eager": ("GeGLU MLP: five kernels, three GEMMs, a gelu and a multiplication", _MLP),
-    "mlp-compiled": ("the same compiled: gelu and multiplication are one Triton kernel", _MLP),
-    "mlp-liger": ("the same with Liger's hand-written kernel in the place of the two", _MLP),
+    "linear-eager": (
+        "one nn.Linear with a bias: one GEMM that adds it in its epilogue",
+        _LINEAR,
+    ),
+    "linear-compiled": (
+        "the same compiled: the same kernel, fewer ops on the CPU",
+        _LINEAR,
+    ),
+    "mlp-eager": (
+        "GeGLU MLP: five kernels, three GEMMs, a gelu and a multiplication",
+        _MLP,
+    ),
+    "mlp-compiled": (
+        "the same compiled: gelu and multiplication are one Triton kernel",
+        _MLP,
+    ),
+    "mlp-liger": (
+        "the same with Liger's hand-written kernel in the place of the two",
+        _MLP,
+    ),
 }
 INTRODUCTION = f"""\
 # Lessons
@@ -70,12 +85,17 @@ def packed(name: str) -> bytes:
 
 
 def readme() -> str:
-    lessons = [f"| `{name}` | {' | '.join((*cells, _CUDA))} |" for name, cells in LESSONS.items()]
+    lessons = [
+        f"| `{name}` | {' | '.join((*cells, _CUDA))} |"
+        for name, cells in LESSONS.items()
+    ]
     times = [
         f"| {figure.what} | {figure.ns / 1000:g} us | {figure.origin.value} | {figure.why} |"
         for figure in figures.FIGURES
     ]
-    return INTRODUCTION + "\n".join(lessons) + "\n" + TIMES + "\n".join(times) + "\n" + OWN
+    return (
+        INTRODUCTION + "\n".join(lessons) + "\n" + TIMES + "\n".join(times) + "\n" + OWN
+    )
 
 
 if __name__ == "__main__":

@@ -60,10 +60,12 @@ class Launch:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """What cudaOccMaxActiveBlocksPerMultiprocessor of CUDA's cuda_occupancy.h finds for a launch.
+    """What cudaOccMaxActiveBlocksPerMultiprocessor of CUDA's cuda_occupancy.h finds for
+    a launch.
 
-    Kineto leaves the limit of dynamic shared memory at its default of 48 KiB, so a kernel that
-    opted in to more gets 0 blocks, and 0 % of occupancy: not what the GPU did.
+    Kineto leaves the limit of dynamic shared memory at its default of 48 KiB, so a
+    kernel that opted in to more gets 0 blocks, and 0 % of occupancy: not what the GPU
+    did.
     """
 
     launch: Launch
@@ -102,7 +104,9 @@ class Occupancy:
         limits = self.limits
         return {
             "activeBlocksPerMultiprocessor": self.blocks,
-            "limitingFactors": "|".join(k for k, v in limits.items() if v == self.blocks),
+            "limitingFactors": "|".join(
+                k for k, v in limits.items() if v == self.blocks
+            ),
             "blockLimitRegs": limits["REGS"],
             "blockLimitSharedMem": limits["SMEM"],
             "blockLimitWarps": limits["WARPS"],

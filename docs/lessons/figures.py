@@ -1,8 +1,9 @@
 """Every time in a lesson, and where it comes from.
 
-Published: in the source. Derived: from bytes, at the bandwidth that the source's own fused kernel
-implies. Assumed: neither, so a plausible constant. What a CPU op costs by itself is about the
-median of public traces of bfloat16 inference with shapes, stacks and memory recorded.
+Published: in the source. Derived: from bytes, at the bandwidth that the source's own
+fused kernel implies. Assumed: neither, so a plausible constant. What a CPU op costs by
+itself is about the median of public traces of bfloat16 inference with shapes, stacks
+and memory recorded.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ NOTES = {
         "are derived or assumed. Not a measurement."
     ),
 }
-"""What a lesson says of itself, in its file and wherever it is shown; by what it is a lesson of."""
+"""What a lesson says of itself, in its file and wherever it is shown; by what it is a
+lesson of."""
 
 
 class Origin(Enum):
@@ -72,26 +74,48 @@ DOWN = _published("GEMM of down", 170_000, "0.17 ms")
 FUSED = _published("gelu and mul as one Triton kernel", 89_400, "89.4 us")
 LIGER = _published("gelu and mul as Liger's kernel", 92_800, "92.8 us")
 GELU = _moves("gelu alone", 2 * HIDDEN_BYTES, "reads and writes 50.3 MB, at 1.69 TB/s")
-MUL = _moves("mul alone", FUSED_BYTES, "reads twice and writes once 50.3 MB, at 1.69 TB/s")
+MUL = _moves(
+    "mul alone", FUSED_BYTES, "reads twice and writes once 50.3 MB, at 1.69 TB/s"
+)
 LINEAR = _assumed(
     "GEMM of linear, with the bias in its epilogue",
     3_200,
     "its 0.2 MB would take 0.1 us; starting and ending a kernel takes a few microseconds",
 )
 
-LATENCY = _assumed("from a launch call to its kernel, on an idle stream", 7_000, "median")
+LATENCY = _assumed(
+    "from a launch call to its kernel, on an idle stream", 7_000, "median"
+)
 GAP = _assumed("between two kernels that wait in the queue", 1_100, "median")
-AFTER_SYNC = _assumed("from the last kernel to the end of the synchronization", 4_500, "median")
+AFTER_SYNC = _assumed(
+    "from the last kernel to the end of the synchronization", 4_500, "median"
+)
 LAUNCH = _assumed("cudaLaunchKernel", 4_500, "median")
 DRIVER_LAUNCH = _assumed("cuLaunchKernel", 5_000, "median")
 OCCUPANCY = _assumed("cudaOccupancyMaxActiveBlocksPerMultiprocessor", 1_700, "median")
-SYNCHRONIZE = _assumed("cudaDeviceSynchronize when nothing is left to do", 6_000, "median")
-FRAME_IN = _assumed("Python, before the body of a frame", 1_500, "recording stacks is most of it")
-FRAME_OUT = _assumed("Python, after the body of a frame", 500, "recording stacks is most of it")
+SYNCHRONIZE = _assumed(
+    "cudaDeviceSynchronize when nothing is left to do", 6_000, "median"
+)
+FRAME_IN = _assumed(
+    "Python, before the body of a frame", 1_500, "recording stacks is most of it"
+)
+FRAME_OUT = _assumed(
+    "Python, after the body of a frame", 500, "recording stacks is most of it"
+)
 
 FIGURES = (
     *(GATE_UP, DOWN, FUSED, LIGER, GELU, MUL, LINEAR),
-    *(LATENCY, GAP, AFTER_SYNC, LAUNCH, DRIVER_LAUNCH, OCCUPANCY, SYNCHRONIZE, FRAME_IN, FRAME_OUT),
+    *(
+        LATENCY,
+        GAP,
+        AFTER_SYNC,
+        LAUNCH,
+        DRIVER_LAUNCH,
+        OCCUPANCY,
+        SYNCHRONIZE,
+        FRAME_IN,
+        FRAME_OUT,
+    ),
 )
 
 OWN_TIME = {

@@ -1,7 +1,7 @@
 """What was recorded -> the text of a trace, as Kineto writes it in PyTorch 2.13.
 
-The order of the events and of their keys is Kineto's too: ops and annotations of the thread,
-memory, Python frames, then calls and kernels, each followed by its arrow.
+The order of the events and of their keys is Kineto's too: ops and annotations of the
+thread, memory, Python frames, then calls and kernels, each followed by its arrow.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from docs.lessons.machine import Call, Kernel, Memory, Recorded, Slice
 
 PID = TID = 1000
 DEVICE, STREAM, CONTEXT = 0, 7, 1
-_BASE_NS = 1775078550000000000  # the quarter that the source is from, as Kineto floors it
+# the quarter that the source is from, as Kineto floors it
+_BASE_NS = 1775078550000000000
 _GPU_SORT_INDEX = 5000000
 _SPANS_SORT_INDEX = 536870912
 Args = dict[str, object]
 
 
 def document(name: str, recorded: Recorded) -> str:
-    """The trace of a lesson. Only `reconstructed` is a key that Kineto does not write."""
+    """The trace of a lesson. Only `reconstructed` is a key that Kineto does not
+    write."""
     head: Args = {
         "schemaVersion": 1,
         "deviceProperties": [A100],
@@ -48,7 +50,9 @@ def document(name: str, recorded: Recorded) -> str:
 
 def _events(recorded: Recorded) -> Iterator[str]:
     yield from _names(recorded.start)
-    slices = sorted([*recorded.ops, *recorded.annotations], key=lambda found: found.number)
+    slices = sorted(
+        [*recorded.ops, *recorded.annotations], key=lambda found: found.number
+    )
     notes = {note.number for note in recorded.annotations}
     for index, found in enumerate(slices):
         cat = "user_annotation" if found.number in notes else "cpu_op"
@@ -66,16 +70,23 @@ def _events(recorded: Recorded) -> Iterator[str]:
 
 
 def _cuda(recorded: Recorded) -> Iterator[str]:
-    """Calls and kernels; an arrow leads from a call to its kernel, and marks the other calls."""
+    """Calls and kernels; an arrow leads from a call to its kernel, and marks the other
+    calls."""
     kernels = {kernel.call.correlation: kernel for kernel in recorded.kernels}
     for call in recorded.calls:
         cat = "cuda_driver" if call.is_driver else "cuda_runtime"
         yield _slice(cat, call, _call_args(call))
-        starts_arrow = call.correlation in kernels or call.name == "cudaDeviceSynchronize"
-        yield _arrow("s" if starts_arrow else "f", call.correlation, PID, TID, call.start)
+        starts_arrow = (
+            call.correlation in kernels or call.name == "cudaDeviceSynchronize"
+        )
+        yield _arrow(
+            "s" if starts_arrow else "f", call.correlation, PID, TID, call.start
+        )
         if kernel := kernels.get(call.correlation):
             place = (DEVICE, STREAM, kernel.start)
-            yield _timed("kernel", kernel.name, *place, kernel.dur, _kernel_args(kernel))
+            yield _timed(
+                "kernel", kernel.name, *place, kernel.dur, _kernel_args(kernel)
+            )
             yield _arrow("f", call.correlation, *place)
 
 
@@ -144,9 +155,20 @@ def _slice(cat: str, found: Slice, args: Args) -> str:
 
 
 def _timed(
-    cat: str, name: str, pid: int | str, tid: int | str, start: int, dur: int, args: Args
+    cat: str,
+    name: str,
+    pid: int | str,
+    tid: int | str,
+    start: int,
+    dur: int,
+    args: Args,
 ) -> str:
-    keys = {"ph": '"X"', "cat": _json(cat), "name": _json(name), **_place(pid, tid, start)}
+    keys = {
+        "ph": '"X"',
+        "cat": _json(cat),
+        "name": _json(name),
+        **_place(pid, tid, start),
+    }
     return _event({**keys, "dur": _us(dur), "args": _json(args)})
 
 
@@ -158,11 +180,17 @@ def _arrow(ph: str, number: int, pid: int, tid: int, at: int) -> str:
 
 def _names(at: int) -> Iterator[str]:
     """Names of the process, the device, the thread and the stream."""
-    for pid, label, order in ((PID, "CPU", PID), (DEVICE, f"GPU {DEVICE}", _GPU_SORT_INDEX)):
+    for pid, label, order in (
+        (PID, "CPU", PID),
+        (DEVICE, f"GPU {DEVICE}", _GPU_SORT_INDEX),
+    ):
         yield _named("process_name", pid, 0, at, {"name": "python"})
         yield _named("process_labels", pid, 0, at, {"labels": label})
         yield _named("process_sort_index", pid, 0, at, {"sort_index": order})
-    for pid, tid, name in ((PID, TID, f"thread {TID} (python)"), (DEVICE, STREAM, "stream 7 ")):
+    for pid, tid, name in (
+        (PID, TID, f"thread {TID} (python)"),
+        (DEVICE, STREAM, "stream 7 "),
+    ):
         yield _named("thread_name", pid, tid, at, {"name": name})
         yield _named("thread_sort_index", pid, tid, at, {"sort_index": tid})
 
@@ -174,17 +202,26 @@ def _frame_of_file(recorded: Recorded) -> Iterator[str]:
     order: Args = {"sort_index": _SPANS_SORT_INDEX}
     yield _named("process_sort_index", "Spans", 0, start, order)
     for name, pid, tid, at in (
-        ("Iteration Start: PyTorch Profiler", "Traces", "Trace PyTorch Profiler", start),
+        (
+            "Iteration Start: PyTorch Profiler",
+            "Traces",
+            "Trace PyTorch Profiler",
+            start,
+        ),
         ("Record Window End", "", "", recorded.end),
     ):
-        yield _event({"ph": '"i"', "s": '"g"', "name": _json(name), **_place(pid, tid, at)})
+        yield _event(
+            {"ph": '"i"', "s": '"g"', "name": _json(name), **_place(pid, tid, at)}
+        )
 
 
 def _named(name: str, pid: int | str, tid: int, at: int, args: Args) -> str:
     """A metadata event."""
     place = _place(pid, tid, at)
     ts = place.pop("ts")
-    return _event({"ph": '"M"', "name": _json(name), "ts": ts, **place, "args": _json(args)})
+    return _event(
+        {"ph": '"M"', "name": _json(name), "ts": ts, **place, "args": _json(args)}
+    )
 
 
 def _place(pid: int | str, tid: int | str, at: int) -> dict[str, str]:

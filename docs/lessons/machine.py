@@ -1,8 +1,9 @@
-"""One CPU thread and one CUDA stream: what runs on them, step by step, and what is recorded.
+"""One CPU thread and one CUDA stream: what runs on them, step by step, and what is
+recorded.
 
-The thread's clock advances by what each op and frame costs by itself. A kernel starts when its
-launch has reached the GPU and the kernel before it has ended: everything else, the queue and the
-idle time, follows from that.
+The thread's clock advances by what each op and frame costs by itself. A kernel starts
+when its launch has reached the GPU and the kernel before it has ended: everything else,
+the queue and the idle time, follows from that.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ CBID = {
 
 @dataclass
 class Slice:
-    """What has a start and a duration; `number` counts the slices of its kind from 1."""
+    """What has a start and a duration; `number` counts the slices of its kind from
+    1."""
 
     name: str
     start: int
@@ -130,7 +132,8 @@ class Machine:
 
     @contextmanager
     def frame(self, name: str, module: int | None = None) -> Iterator[None]:
-        """A Python frame; `module` is the number of the nn.Module that it is the call of."""
+        """A Python frame; `module` is the number of the nn.Module that it is the call
+        of."""
         found = Slice(name, self.now, len(self.recorded.frames) + 1)
         found.args["Python parent id"] = self._frames[-1] if self._frames else None
         found.args["Python id"] = found.number
@@ -172,7 +175,9 @@ class Machine:
         self._call("cudaOccupancyMaxActiveBlocksPerMultiprocessor", figures.OCCUPANCY)
         self.now += figures.BETWEEN_QUERY_AND_LAUNCH
 
-    def launch(self, kernel: str, time: Figure, launch: Launch, by_driver: bool = False) -> None:
+    def launch(
+        self, kernel: str, time: Figure, launch: Launch, by_driver: bool = False
+    ) -> None:
         """Puts a kernel into the stream's queue."""
         reaches = self.now + figures.LATENCY.ns
         if by_driver:
@@ -202,12 +207,16 @@ class Machine:
 
     def _remember(self, address: int, nbytes: int) -> None:
         allocated, reserved = self._memory.allocated, self._memory.reserved
-        self.recorded.memory.append(Memory(self.now, address, nbytes, allocated, reserved))
+        self.recorded.memory.append(
+            Memory(self.now, address, nbytes, allocated, reserved)
+        )
 
     def _call(self, name: str, time: Figure) -> Call:
         self._correlation += 1
         op = self._ops[-1] if self._ops else 0
-        call = Call(name, self.now, self._correlation, time.ns, {"cbid": CBID[name]}, op)
+        call = Call(
+            name, self.now, self._correlation, time.ns, {"cbid": CBID[name]}, op
+        )
         self.recorded.calls.append(call)
         self.now += time.ns
         return call

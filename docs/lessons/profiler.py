@@ -1,7 +1,7 @@
 """Runs a program under the profiler of the source: wait 1, warm up 1, record 3 steps.
 
-As `fusetui capture` does, every step waits for the GPU before it ends, so that its kernels run
-within it.
+As `fusetui capture` does, every step waits for the GPU before it ends, so that its
+kernels run within it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def run(name: str) -> Recorded:
 
 @contextmanager
 def _annotated(m: Machine, name: str) -> Iterator[None]:
-    """An annotation begins and ends within frames of the profiler, and so crosses them."""
+    """An annotation begins and ends within frames of the profiler, and so crosses
+    them."""
     note: list[Slice] = []
     with m.frames(*_ENTER):
         note.append(m.begin(name))

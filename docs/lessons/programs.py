@@ -1,7 +1,8 @@
-"""The programs of the source: a linear layer and a gated MLP, eager, compiled and with Liger.
+"""The programs of the source: a linear layer and a gated MLP, eager, compiled and with
+Liger.
 
-The frames are those of PyTorch 2.13, the longest chains of them; the scripts' line numbers and the
-names of files that torch.compile generates are made up.
+The frames are those of PyTorch 2.13, the longest chains of them; the scripts' line
+numbers and the names of files that torch.compile generates are made up.
 """
 
 from __future__ import annotations
@@ -62,9 +63,14 @@ def _module(m: Machine, name: str, number: int, forward: str) -> Iterator[None]:
         yield
 
 
-def _linear(m: Machine, number: int, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _linear(
+    m: Machine, number: int, x: Tensor, weight: Tensor, bias: Tensor | None
+) -> Tensor:
     name = f"Linear_{number}"
-    with _module(m, name, number, _LINEAR_FORWARD), m.frame("<built-in function linear>"):
+    with (
+        _module(m, name, number, _LINEAR_FORWARD),
+        m.frame("<built-in function linear>"),
+    ):
         return aten.linear(m, x, weight, bias)
 
 
@@ -134,7 +140,9 @@ def _mlp_liger(m: Machine) -> Step:
     x, gate, up, down = _mlp_parts(m)
 
     def step(m: Machine) -> None:
-        with _module(m, "LigerGEGLUMLP_0", 3, "liger_kernel/transformers/geglu.py(30): forward"):
+        with _module(
+            m, "LigerGEGLUMLP_0", 3, "liger_kernel/transformers/geglu.py(30): forward"
+        ):
             projected = _linear(m, 0, x, gate, None)
             upward = _linear(m, 1, x, up, None)
             hidden = _liger(m, projected, upward)
@@ -165,7 +173,9 @@ def _compiled(m: Machine, module: str, forward: str, graph: str) -> Iterator[Non
             with m.frames(*_TO_COMPILED):
                 m.leaf("AOTDispatcher Runtime Wrapper Prologue")
                 with m.frames(*_TO_CALL):
-                    note = m.begin(f"## Call CompiledFxGraph {graph} ##", scope="user_scope")
+                    note = m.begin(
+                        f"## Call CompiledFxGraph {graph} ##", scope="user_scope"
+                    )
                     with m.frame(generated):
                         m.builtin("<built-in function assert_size_stride>")
                         yield
@@ -215,7 +225,11 @@ def _liger(m: Machine, gate: Tensor, up: Tensor) -> Tensor:
         "liger_kernel/ops/geglu.py(117): forward",
         "liger_kernel/ops/geglu.py(82): geglu_forward",
     )
-    with m.frame(frames[0]), m.op("LigerGELUMulFunction", gate, up), m.frames(*frames[1:]):
+    with (
+        m.frame(frames[0]),
+        m.op("LigerGELUMulFunction", gate, up),
+        m.frames(*frames[1:]),
+    ):
         flat = [aten.view(m, tensor, ROWS, HIDDEN) for tensor in (gate, up)]
         with m.op("aten::empty_like", flat[0], None, None, None, None, None):
             out = _new(m, ROWS, HIDDEN)

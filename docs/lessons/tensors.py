@@ -1,4 +1,5 @@
-"""Tensors as ops see them, the memory behind them, and how the profiler describes arguments."""
+"""Tensors as ops see them, the memory behind them, and how the profiler describes
+arguments."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def described(arguments: tuple[Argument, ...]) -> dict[str, object]:
-    """`Concrete Inputs`, types, strides and dims of an op's arguments, as with record_shapes."""
+    """`Concrete Inputs`, types, strides and dims of an op's arguments, as with
+    record_shapes."""
     each = [_one(argument) for argument in arguments]
     keys = ("Concrete Inputs", "Input type", "Input Strides", "Input Dims")
     return {key: [parts[n] for parts in each] for n, key in enumerate(keys)}
@@ -58,7 +60,8 @@ def _one(argument: Argument) -> tuple[str, str, list[int], list[int]]:
 
 
 class Allocator:
-    """CUDA's caching allocator as far as the lessons need it: a freed block is used again."""
+    """CUDA's caching allocator as far as the lessons need it: a freed block is used
+    again."""
 
     def __init__(self, address: int) -> None:
         self._next = address

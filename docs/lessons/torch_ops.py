@@ -1,4 +1,5 @@
-"""What ops of PyTorch call when they run on a CUDA device, and the kernels they launch."""
+"""What ops of PyTorch call when they run on a CUDA device, and the kernels they
+launch."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from docs.lessons.tensors import Argument, Tensor
 _GATE_UP_NAME = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 _DOWN_NAME = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
 _LINEAR_NAME = "cutlass_80_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_tn_align8"
-"""Published, like the names of the Triton and Liger kernels; those below are PyTorch's own."""
+"""Published, like the names of the Triton and Liger kernels; those below are PyTorch's
+own."""
 
 _GELU_FUNCTOR = (
     "at::native::GeluCUDAKernelImpl(at::TensorIteratorBase&, at::native::GeluType)::{lambda()#1}"
@@ -33,24 +35,36 @@ def _elementwise(functor: str, operands: int) -> str:
 GELU_NAME, MUL_NAME = _elementwise(_GELU_FUNCTOR, 2), _elementwise(_MUL_FUNCTOR, 3)
 
 _PER_BLOCK = 512  # elements: 128 threads, 4 each
-# Registers are those of the same or a sibling kernel in public traces. Shared memory of the two
-# GEMMs is stages * (tile m + tile n) * tile k * 2 bytes; their tiles cover the output.
+# Registers are those of the same or a sibling kernel in public traces. Shared memory of
+# the two GEMMs is stages * (tile m + tile n) * tile k * 2 bytes; their tiles cover the
+# output.
 _GEMMS: dict[tuple[int, int], tuple[str, Figure, Launch]] = {
-    (768, 3072): (_GATE_UP_NAME, GATE_UP, Launch((24, 64, 1), (128, 1, 1), 230, 5 * 256 * 32 * 2)),
-    (3072, 768): (_DOWN_NAME, DOWN, Launch((6, 32, 1), (256, 1, 1), 230, 3 * 384 * 64 * 2)),
+    (768, 3072): (
+        _GATE_UP_NAME,
+        GATE_UP,
+        Launch((24, 64, 1), (128, 1, 1), 230, 5 * 256 * 32 * 2),
+    ),
+    (3072, 768): (
+        _DOWN_NAME,
+        DOWN,
+        Launch((6, 32, 1), (256, 1, 1), 230, 3 * 384 * 64 * 2),
+    ),
     (32, 64): (_LINEAR_NAME, LINEAR, Launch((2, 32, 1), (128, 1, 1), 88, 4608)),
 }
 """By the shape of the second matrix."""
 
 
 def launch_gemm(m: Machine, weight: Tensor) -> None:
-    """cuBLAS asks how many blocks fit, then launches. `weight` is the second matrix, [in, out]."""
+    """cuBLAS asks how many blocks fit, then launches. `weight` is the second matrix,
+    [in, out]."""
     name, time, launch = _GEMMS[weight.shape[0], weight.shape[1]]
     m.query_occupancy()
     m.launch(name, time, launch)
 
 
-def launch_pointwise(m: Machine, name: str, time: Figure, numel: int, registers: int) -> None:
+def launch_pointwise(
+    m: Machine, name: str, time: Figure, numel: int, registers: int
+) -> None:
     m.launch(name, time, Launch((numel // _PER_BLOCK, 1, 1), (128, 1, 1), registers))
 
 

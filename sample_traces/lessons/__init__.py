@@ -1,7 +1,8 @@
-"""The lessons: traces with a GPU in them, to learn reading on. Reconstructed, not recorded.
+"""The lessons: traces with a GPU in them, to learn reading on. Reconstructed, not
+recorded.
 
-Their kernel names and most kernel times were published; README.md says which, and where the
-other times come from. Its table is the list of them. Needs no torch.
+Their kernel names and most kernel times were published; README.md says which, and where
+the other times come from. Its table is the list of them. Needs no torch.
 """
 
 from fusetui.sample_traces import Shelf

@@ -1,7 +1,7 @@
 """fusetui: where the time of a PyTorch program went, in a terminal and in Python.
 
-`import fusetui as ft; t = ft.open("trace.json.gz")`: the names of `fusetui.api`, which is imported
-when one of them is first used. `__init__.pyi` lists them for type checkers.
+`import fusetui as ft; t = ft.open("trace.json.gz")`: the names of `fusetui.api`, which
+is imported when one of them is first used. `__init__.pyi` lists them for type checkers.
 """
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
 """The console script, which is also what `python -m fusetui` runs.
 
-It imports next to nothing before Ctrl+C has its plain effect: until a command can clean up after
-itself, the signal ends the process without a traceback.
+It imports next to nothing before Ctrl+C has its plain effect: until a command can clean
+up after itself, the signal ends the process without a traceback.
 """
 
 import _signal  # type: ignore[import-not-found]  # what signal is made of, without its enums

@@ -54,31 +54,39 @@ __all__ = [
 ]
 
 Source = str | os.PathLike[str] | bytes
-"""A path, a URL, `sample:NAME`, `lesson:NAME`, a folder with one trace; or the bytes of a file."""
+"""A path, a URL, `sample:NAME`, `lesson:NAME`, a folder with one trace; or the bytes of
+a file."""
 
 BYTES = "bytes"  # how sentences call what is no file
 WIDTH, ROWS = 100, 5  # as HTML: of the account, of each table
 
 
-def read(source: Source, cached: bool, captured_by: Sequence[str]) -> tuple[Trace, tuple[str, ...]]:
-    """The trace, joined with captures as on the command line, and what could not be read or joined.
-    Raises Error."""
+def read(
+    source: Source, cached: bool, captured_by: Sequence[str]
+) -> tuple[Trace, tuple[str, ...]]:
+    """The trace, joined with captures as on the command line, and what could not be
+    read or joined. Raises Error."""
     if isinstance(source, bytes):
         trace = _of_bytes(source)
     else:
         name = os.fspath(source)
-        trace = called(open_trace(one_trace(name), cached=cached), name if is_shipped(name) else "")
+        trace = called(
+            open_trace(one_trace(name), cached=cached), name if is_shipped(name) else ""
+        )
     told, paths = [*notices(trace.report)], captures_named(captured_by)
     if paths or wants_capture(trace):
         from fusetui.analysis.graphs.opening import said, with_captures  # many modules
 
-        trace, joins = with_captures(trace, paths, lambda path: open_trace(path, cached=cached))
+        trace, joins = with_captures(
+            trace, paths, lambda path: open_trace(path, cached=cached)
+        )
         told += said(joins)
     return trace, (*told, *notes_of(trace))
 
 
 def _of_bytes(source: bytes) -> Trace:
-    """The file keeps what it holds once it is open, so its name is not needed any longer."""
+    """The file keeps what it holds once it is open, so its name is not needed any
+    longer."""
     with tempfile.TemporaryDirectory(prefix="fusetui-") as folder:
         path = Path(folder, "trace")
         path.write_bytes(source)
@@ -93,22 +101,27 @@ def open(  # noqa: A001
 ) -> Opened:
     """Reads a trace, or takes it from the cache of earlier readings.
 
-    Replays of CUDA graphs are joined with their captures: those that are named, else those found
-    beside the trace. Raises Error with one plain sentence.
+    Replays of CUDA graphs are joined with their captures: those that are named, else
+    those found beside the trace. Raises Error with one plain sentence.
     """
     return Opened(source, cached, tuple(captured_by))
 
 
-def ranks(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> JobAnswer:
-    """Everything that is known about the job that these traces are of: files, folders, patterns or
-    URLs. A file that is no rank is in its `left_out`. Raises Error if no file can be used."""
+def ranks(
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> JobAnswer:
+    """Everything that is known about the job that these traces are of: files, folders,
+    patterns or URLs. A file that is no rank is in its `left_out`. Raises Error if no
+    file can be used."""
     from fusetui.analysis.ranks.answer import explained
     from fusetui.analysis.ranks.executors import summarize
     from fusetui.commands.ranks import files, without_passwords
 
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
     if not given:
-        raise Error("ranks needs the traces of a job: files, folders, patterns or URLs.")
+        raise Error(
+            "ranks needs the traces of a job: files, folders, patterns or URLs."
+        )
     explanation = explained(summarize(files([os.fspath(path) for path in given])))
     answer = without_passwords(explanation.answer)
     if not answer.ranks:
@@ -124,13 +137,21 @@ def decode(name: str) -> KernelName | None:
 
 
 class Opened:
-    """An open trace. Tables and answers are made when they are first asked for, and kept.
+    """An open trace. Tables and answers are made when they are first asked for, and
+    kept.
 
-    It is a context manager, and it can be pickled: another process opens the source again.
+    It is a context manager, and it can be pickled: another process opens the source
+    again.
     """
 
-    def __init__(self, source: Source, cached: bool, captured_by: tuple[str, ...]) -> None:
-        self._given: tuple[Source, bool, tuple[str, ...]] = (source, cached, captured_by)
+    def __init__(
+        self, source: Source, cached: bool, captured_by: tuple[str, ...]
+    ) -> None:
+        self._given: tuple[Source, bool, tuple[str, ...]] = (
+            source,
+            cached,
+            captured_by,
+        )
         self._tables: dict[str, Table] = {}
         self._trace: Trace | None
         self._trace, self.notices = read(source, cached, captured_by)
@@ -138,14 +159,16 @@ class Opened:
 
     @property
     def trace(self) -> Trace:
-        """The columns that everything is computed from. Raises Error once it was closed."""
+        """The columns that everything is computed from. Raises Error once it was
+        closed."""
         if self._trace is None:
             raise Error("This trace was closed: open it again.")
         return self._trace
 
     @property
     def report(self) -> Report:
-        """The counts of what was read, and what was not. Raises Error once it was closed."""
+        """The counts of what was read, and what was not. Raises Error once it was
+        closed."""
         return self.trace.report
 
     @property
@@ -160,7 +183,8 @@ class Opened:
 
     @property
     def modules(self) -> Table:
-        """The tree of modules and annotations, each after its parent; `fusetui modules`."""
+        """The tree of modules and annotations, each after its parent; `fusetui
+        modules`."""
         return self._table("modules")
 
     @property

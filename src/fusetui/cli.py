@@ -14,7 +14,8 @@ from fusetui.report.streams import write
 AMOUNTS = {"FUSETUI_CACHE_MB": "megabytes", "FUSETUI_UNPACK_LIMIT": "GiB"}
 """Variables of the environment that hold a number, and what it counts."""
 YOUNG = 100_000
-"""New objects before the collector of cycles looks at them: what is imported stays anyway."""
+"""New objects before the collector of cycles looks at them: what is imported stays
+anyway."""
 
 
 def run(arguments: list[str]) -> int:
@@ -37,8 +38,10 @@ def run(arguments: list[str]) -> int:
         return start()
     for sentence in ignored(os.environ):
         say(sentence)
-    if args.command != "capture":  # whose workloads have the threads that they would have
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # that of numpy begins with idle ones
+    # whose workloads have the threads that they would have
+    if args.command != "capture":
+        # that of numpy begins with idle ones
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if getattr(args, "no_cache", False):
         os.environ["FUSETUI_CACHE"] = "off"
     return command(args.command).run(args)
@@ -60,8 +63,8 @@ def main() -> int:
 
 
 def script() -> None:
-    """The console script. Exits without tearing down the interpreter, because freeing the objects
-    of a large trace one by one is slow. Torch needs the regular exit."""
+    """The console script. Exits without tearing down the interpreter, because freeing
+    the objects of a large trace one by one is slow. Torch needs the regular exit."""
     gc.set_threshold(YOUNG)
     code = main()
     if "torch" in sys.modules:

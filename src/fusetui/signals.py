@@ -1,5 +1,6 @@
-"""Signals that end the process: a command as Ctrl+C does, so that files and helper processes are
-cleaned up; the app as a key does or, if it does not respond, its process."""
+"""Signals that end the process: a command as Ctrl+C does, so that files and helper
+processes are cleaned up; the app as a key does or, if it does not respond, its
+process."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 ENDED = 128  # plus the number of a signal: the exit code of a process that it ended
 ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")  # those that the system has
 HUNG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has no SIGHUP
-TIDYING = 10.0  # seconds that the clean-up may take before the process is ended all the same
+# seconds that the clean-up may take before the process is ended all the same
+TIDYING = 10.0
 AGAIN = 0.02  # seconds until a signal that came during an import is delivered once more
 GRACE = 3.0  # seconds that the app and its threads have to end by themselves
 LOOK = 1.0  # seconds between two checks whether the terminal is still there
@@ -38,10 +40,11 @@ def code_of(interrupt: KeyboardInterrupt) -> int:
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """Within the block SIGINT raises KeyboardInterrupt and the first of the other signals raises
-    Ended, unless it was ignored (nohup); one that comes during an import waits for its end. Further
-    ones of the others are then ignored, so that they do not interrupt the clean-up, which a thread
-    bounds: somebody may have caught Ended, or wait for a terminal that is gone.
+    """Within the block SIGINT raises KeyboardInterrupt and the first of the other
+    signals raises Ended, unless it was ignored (nohup); one that comes during an import
+    waits for its end. Further ones of the others are then ignored, so that they do not
+    interrupt the clean-up, which a thread bounds: somebody may have caught Ended, or
+    wait for a terminal that is gone.
 
     In a process that was forked within the block they have their default effect.
     """
@@ -90,7 +93,8 @@ class Endable(Protocol):
         """Whether its terminal has gone away."""
 
     def end(self, number: int) -> None:
-        """Ends it, from any thread; its loop may end by itself right now: RuntimeError."""
+        """Ends it, from any thread; its loop may end by itself right now:
+        RuntimeError."""
 
     def leave(self, code: int) -> None:
         """Ends its process at once."""
@@ -98,8 +102,8 @@ class Endable(Protocol):
 
 @contextmanager
 def ended_by_signals(app: Endable) -> Iterator[None]:
-    """Within the block signals end the app. One that was ignored before (nohup) stays ignored. A
-    thread waits for them, because it runs whatever the app is doing."""
+    """Within the block signals end the app. One that was ignored before (nohup) stays
+    ignored. A thread waits for them, because it runs whatever the app is doing."""
     if not _may_handle():
         yield
         return
@@ -139,8 +143,9 @@ def _hear(heard: socket.socket, numbers: Sequence[int], app: Endable) -> None:
 
 
 def _first(heard: socket.socket, numbers: Sequence[int], app: Endable) -> int | None:
-    """The first signal that ends the app; None: it ended before. A terminal may go away without
-    one, for instance where it is ignored, and whoever writes to it would wait forever."""
+    """The first signal that ends the app; None: it ended before. A terminal may go away
+    without one, for instance where it is ignored, and whoever writes to it would wait
+    forever."""
     while True:
         if not _is_ready(heard, LOOK):
             if app.is_alone:
@@ -177,7 +182,8 @@ def handled(numbers: Sequence[int], handler: Handler) -> Iterator[None]:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Modules in C may crash, or lose the exception, when one is raised while they are set up."""
+    """Modules in C may crash, or lose the exception, when one is raised while they are
+    set up."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True
@@ -185,7 +191,9 @@ def _is_importing(frame: FrameType | None) -> bool:
     return False
 
 
-def _after(seconds: float, call: Callable[..., object], *arguments: int) -> threading.Timer:
+def _after(
+    seconds: float, call: Callable[..., object], *arguments: int
+) -> threading.Timer:
     timer = threading.Timer(seconds, call, arguments)
     timer.daemon = True
     timer.start()

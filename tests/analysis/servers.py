@@ -1,7 +1,8 @@
-"""Writes small traces of inference servers: the capture of graphs, and steps that replay them.
+"""Writes small traces of inference servers: the capture of graphs, and steps that
+replay them.
 
-A model is layers of four kernels between an embedding and a product: each layer has a norm, a
-product with its weights, attention and a pointwise kernel.
+A model is layers of four kernels between an embedding and a product: each layer has a
+norm, a product with its weights, attention and a pointwise kernel.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ Event = dict[str, Any]
 HIDDEN = 64
 GEMM = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT16x16x256_MI16x16x1_SN"
 NVJET = "nvjet_sm90_tst_64x16_64x16_4x1_v_bz_TNT"
-EMBEDDING = "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*, int)"
+EMBEDDING = (
+    "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*, int)"
+)
 CAST = (
     "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda"
     "(at::TensorIteratorBase&)::{lambda()#1}>(int)"
@@ -44,24 +47,42 @@ class Server(NamedTuple):
 
     def launches(self, size: int) -> list[Launch]:
         """The calls of one pass with this number of requests."""
-        found = [Launch("aten::embedding", EMBEDDING, "Embedding_0", [[100, HIDDEN], [size]])]
+        found = [
+            Launch("aten::embedding", EMBEDDING, "Embedding_0", [[100, HIDDEN], [size]])
+        ]
         for layer in range(self.layers):
             square = [[size, HIDDEN], [HIDDEN, HIDDEN]]
             found += [
-                Launch("norm::rms", "my_rms_norm", f"RMSNorm_{layer}", [[size, HIDDEN]], 2000),
+                Launch(
+                    "norm::rms",
+                    "my_rms_norm",
+                    f"RMSNorm_{layer}",
+                    [[size, HIDDEN]],
+                    2000,
+                ),
                 Launch("aten::mm", self.product, f"Linear_{layer}", square, 10_000),
-                Launch("attn::paged", "my_attention", f"Attention_{layer}", [[size, HIDDEN]], 4000),
+                Launch(
+                    "attn::paged",
+                    "my_attention",
+                    f"Attention_{layer}",
+                    [[size, HIDDEN]],
+                    4000,
+                ),
                 Launch("aten::copy_", CAST, f"Linear_{layer}", [[size, HIDDEN]], 500),
             ]
         return found
 
     def capture(self, size: int, at: float = 1000, named: bool = True) -> list[Event]:
-        """The events of the capture of one graph from `at` us on, each launch in its module, after
-        one pass of warm-up that runs."""
+        """The events of the capture of one graph from `at` us on, each launch in its
+        module, after one pass of warm-up that runs."""
         prefix = "hip" if self.hip else "cuda"
         launches = self.launches(size)
         length = 100 + 40 * len(launches)
-        found = [cpu(f"capture_{size}_DECODE", at, length + 80, "user_annotation")] if named else []
+        found = (
+            [cpu(f"capture_{size}_DECODE", at, length + 80, "user_annotation")]
+            if named
+            else []
+        )
         found += self._called(launches[0], at + 10, prefix, 900_000 + int(at), ran=True)
         found.append(call(f"{prefix}StreamBeginCapture", at + 50))
         found.append(python(f"nn.Module: {self.model}_0", at + 60, length))
@@ -88,10 +109,15 @@ class Server(NamedTuple):
         return [*found, gpu(launch.kernel, at + 20, 5, number)] if ran else found
 
     def step(
-        self, size: int, at: float, number: int, name: str = "", cut: slice = slice(None)
+        self,
+        size: int,
+        at: float,
+        number: int,
+        name: str = "",
+        cut: slice = slice(None),
     ) -> list[Event]:
-        """A step of this batch that replays the graph of `size`, its call at `at` us; `cut`: the
-        nodes that were recorded."""
+        """A step of this batch that replays the graph of `size`, its call at `at` us;
+        `cut`: the nodes that were recorded."""
         prefix = "hip" if self.hip else "cuda"
         launches = self.launches(size)[cut]
         name = name or f"step[DECODE bs={size}]"
@@ -107,7 +133,15 @@ class Server(NamedTuple):
 
 
 def cpu(name: str, ts: float, dur: float, cat: str = "cpu_op") -> Event:
-    return {"ph": "X", "cat": cat, "pid": 1, "tid": 1, "name": name, "ts": ts, "dur": dur}
+    return {
+        "ph": "X",
+        "cat": cat,
+        "pid": 1,
+        "tid": 1,
+        "name": name,
+        "ts": ts,
+        "dur": dur,
+    }
 
 
 def python(name: str, ts: float, dur: float) -> Event:
@@ -115,12 +149,25 @@ def python(name: str, ts: float, dur: float) -> Event:
 
 
 def call(name: str, ts: float, dur: float = 2, number: int = 0, **args: Any) -> Event:
-    return {**cpu(name, ts, dur, "cuda_runtime"), "args": {"correlation": number, **args}}
-
-
-def gpu(name: str, ts: float, dur: float, number: int, cat: str = "kernel", **args: Any) -> Event:
     return {
-        **{"ph": "X", "cat": cat, "pid": 0, "tid": 7, "name": name, "ts": ts, "dur": dur},
+        **cpu(name, ts, dur, "cuda_runtime"),
+        "args": {"correlation": number, **args},
+    }
+
+
+def gpu(
+    name: str, ts: float, dur: float, number: int, cat: str = "kernel", **args: Any
+) -> Event:
+    return {
+        **{
+            "ph": "X",
+            "cat": cat,
+            "pid": 0,
+            "tid": 7,
+            "name": name,
+            "ts": ts,
+            "dur": dur,
+        },
         "args": {"correlation": number, **args},
     }
 

@@ -39,14 +39,29 @@ def test_what_there_is() -> None:
 
 def test_nothing_is_imported_before_it_is_used() -> None:
     program = "import sys, fusetui; print(*(m for m in sys.modules if m.startswith('fusetui')))"
-    run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True
+    )
     assert run.stdout.split() == ["fusetui"]
 
 
 def test_opening_needs_no_dataframe() -> None:
-    program = f"import sys, fusetui as ft; ft.open({LESSON!r}).kernels; print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
-    others = {"torch", "textual", "pandas", "polars", "pyarrow", "duckdb", "nanoarrow", "regex"}
+    program = (
+        f"import sys, fusetui as ft; ft.open({LESSON!r}).kernels; print(*sys.modules)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True
+    )
+    others = {
+        "torch",
+        "textual",
+        "pandas",
+        "polars",
+        "pyarrow",
+        "duckdb",
+        "nanoarrow",
+        "regex",
+    }
     assert "fusetui.api" in run.stdout.split()
     assert not others & {*run.stdout.split()}
 
@@ -82,8 +97,12 @@ def test_captures_are_joined_as_on_the_command_line(tmp_path: Path) -> None:
     replays = TRACES / "mi300_sglang_decode_graph.json.gz"
     if not replays.exists():
         pytest.skip(f"{replays} is not there")
-    with ft.open(replays, captured_by=[str(TRACES / "mi300_sglang_capture.json.gz")]) as opened:
-        assert opened.ops["captured"].any() == any("replays" in one for one in opened.notices)
+    with ft.open(
+        replays, captured_by=[str(TRACES / "mi300_sglang_capture.json.gz")]
+    ) as opened:
+        assert opened.ops["captured"].any() == any(
+            "replays" in one for one in opened.notices
+        )
 
 
 def test_another_process_opens_it_again(opened: ft.Opened) -> None:
@@ -111,9 +130,17 @@ def test_what_is_drawn(opened: ft.Opened) -> None:
     assert "compute" in shown
 
 
-def test_hostile_names(trace_of: Make, event: Make, launched: Make, tmp_path: Path) -> None:
+def test_hostile_names(
+    trace_of: Make, event: Make, launched: Make, tmp_path: Path
+) -> None:
     bad = f"<script>alert(1)</script>{WORST}"
-    trace_of([event(bad, 0, 50), *launched(1, 5, 20, name=bad), *launched(2, 30, 40, name=bad)])
+    trace_of(
+        [
+            event(bad, 0, 50),
+            *launched(1, 5, 20, name=bad),
+            *launched(2, 30, 40, name=bad),
+        ]
+    )
     opened = ft.open(tmp_path / "trace.json")
     for shown in (opened._repr_html_(), opened.kernels._repr_html_()):
         assert "<script" not in shown

@@ -1,7 +1,8 @@
-"""A process of torch as its daemon sees it: the socket of libkineto, its questions and its file.
+"""A process of torch as its daemon sees it: the socket of libkineto, its questions and
+its file.
 
-As a program, it asks until it was told, writes a trace, and exits with 7, or as CODE says. Given a
-time in seconds, it asks that long and exits with 0.
+As a program, it asks until it was told, writes a trace, and exits with 7, or as CODE
+says. Given a time in seconds, it asks that long and exits with 0.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class FakeJob:
 
 def told_file(configuration: str) -> Path:
     """Where libkineto writes, by the first line of a configuration."""
-    told = dict(line.split("=") for line in configuration.splitlines())["ACTIVITIES_LOG_FILE"]
+    told = dict(line.split("=") for line in configuration.splitlines())[
+        "ACTIVITIES_LOG_FILE"
+    ]
     return Path(f"{told.removesuffix('.json')}_{os.getpid()}.json")
 
 

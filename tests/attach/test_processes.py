@@ -42,11 +42,15 @@ def test_a_fork_is_told_from_a_process_of_the_same_command(
         try:
             until = time.monotonic() + 10
             found = process(child)
-            while (found is None or found.program != "two.py") and time.monotonic() < until:
+            while (
+                found is None or found.program != "two.py"
+            ) and time.monotonic() < until:
                 found = process(child)  # it is on its way to its own program
             assert found is not None
             assert is_fork(found) == (how == "fork")
-            assert [one.pid for one in forks_of([parent.pid])] == [child] * (how == "fork")
+            assert [one.pid for one in forks_of([parent.pid])] == [child] * (
+                how == "fork"
+            )
             above = process(parent.pid)
             assert above is not None
             assert is_ancestor(above, found)
@@ -56,7 +60,9 @@ def test_a_fork_is_told_from_a_process_of_the_same_command(
             parent.kill()
 
 
-def test_a_fork_of_a_program_without_torch_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_of_a_program_without_torch_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It has loaded torch itself, with the thread that asks."""
     own = process(os.getpid())
     assert own is not None
@@ -71,13 +77,23 @@ def test_a_fork_of_a_program_without_torch_is_none(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("command", "program", "helps"),
     [
-        (("python", "-m", "torch.distributed.run", "train.py"), "torch.distributed.run", True),
+        (
+            ("python", "-m", "torch.distributed.run", "train.py"),
+            "torch.distributed.run",
+            True,
+        ),
         (("/usr/bin/torchrun", "train.py"), "torchrun", True),
-        (("python", "/x/torch/_inductor/compile_worker/__main__.py", "-n"), "__main__.py", True),
+        (
+            ("python", "/x/torch/_inductor/compile_worker/__main__.py", "-n"),
+            "__main__.py",
+            True,
+        ),
         (("python", "train.py", "torchrun"), "train.py", False),
     ],
 )
-def test_helpers_run_no_operations(command: tuple[str, ...], program: str, helps: bool) -> None:
+def test_helpers_run_no_operations(
+    command: tuple[str, ...], program: str, helps: bool
+) -> None:
     one = Process(1, 0, 0, command, program, frozenset(), "")
     assert one.only_helps is helps
 

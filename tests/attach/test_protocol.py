@@ -47,7 +47,9 @@ def test_a_question_of_any_size(pids: list[int], kind: int, more: bytes) -> None
 @given(INTS, INTS, st.integers(-(2**63), 2**63 - 1))
 def test_a_registration(gpu: int, pid: int, job: int) -> None:
     body = struct.pack("=iiq", gpu, pid, job)
-    assert decoded(struct.pack("=Q32s", 16, b"ctxt") + body) == Registered(gpu, pid, job)
+    assert decoded(struct.pack("=Q32s", 16, b"ctxt") + body) == Registered(
+        gpu, pid, job
+    )
     assert decoded(struct.pack("=Q32s", 16, b"other") + body) is None
 
 
@@ -65,7 +67,9 @@ def test_an_answer_has_its_size(body: bytes) -> None:
 
 
 def test_a_configuration_has_what_is_wished() -> None:
-    told = configuration(Wish(300, extras=frozenset({"stack"})), Path("/tmp/a.json"), 1234)
+    told = configuration(
+        Wish(300, extras=frozenset({"stack"})), Path("/tmp/a.json"), 1234
+    )
     assert told.splitlines() == [
         "ACTIVITIES_LOG_FILE=/tmp/a.json",
         "PROFILE_START_TIME=1234",
@@ -79,7 +83,9 @@ def test_a_configuration_has_what_is_wished() -> None:
     assert written(Path("/tmp/a.b.json"), 7) == Path("/tmp/a.b_7.json")
 
 
-@pytest.mark.parametrize("name", ["a b", "a#b", "a\nACTIVITIES_ENABLED=false", "a=b", "\x1b"])
+@pytest.mark.parametrize(
+    "name", ["a b", "a#b", "a\nACTIVITIES_ENABLED=false", "a=b", "\x1b"]
+)
 def test_a_name_that_would_be_read_otherwise_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="/tmp/"):
         configuration(Wish(), Path(f"/tmp/{name}.json"))

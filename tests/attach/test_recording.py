@@ -1,4 +1,5 @@
-"""Who is told what, and how each recording ends; the process that asks is that of the tests."""
+"""Who is told what, and how each recording ends; the process that asks is that of the
+tests."""
 
 from __future__ import annotations
 
@@ -20,7 +21,12 @@ from fusetui.attach import door as doors
 from fusetui.attach import processes, recording
 from fusetui.attach.door import CannotListen, Door, Wish
 from fusetui.attach.processes import Process, process
-from fusetui.attach.recording import AttachedProcess, CannotRecord, Recording, RecordingPhase
+from fusetui.attach.recording import (
+    AttachedProcess,
+    CannotRecord,
+    Recording,
+    RecordingPhase,
+)
 from fusetui.commands.record import trace_folder
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the door is Linux's")
@@ -67,7 +73,10 @@ def test_a_trace_is_waited_for_until_it_is_whole(sock: Path, tmp_path: Path) -> 
         file = told_file(told)
         file.with_name(f"{file.name}.tmp").write_text(TAIL)
         found.turn(0)
-        assert (only(found).phase, only(found).size) == (RecordingPhase.WRITING, len(TAIL))
+        assert (only(found).phase, only(found).size) == (
+            RecordingPhase.WRITING,
+            len(TAIL),
+        )
         file.write_text(TAIL[:-1])
         found.turn(0)
         assert not found.is_done
@@ -79,7 +88,9 @@ def test_a_trace_is_waited_for_until_it_is_whole(sock: Path, tmp_path: Path) -> 
         assert fake.answers() == [""]
 
 
-def test_a_process_that_was_not_asked_for_gets_no_answer(sock: Path, tmp_path: Path) -> None:
+def test_a_process_that_was_not_asked_for_gets_no_answer(
+    sock: Path, tmp_path: Path
+) -> None:
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
         other = replace(this(sock), pid=1)
         found = Recording([door], tmp_path, Wish(0), [other])
@@ -89,7 +100,9 @@ def test_a_process_that_was_not_asked_for_gets_no_answer(sock: Path, tmp_path: P
         assert "ended" in only(found).why  # process 1 is not the one that was found
 
 
-def test_a_trace_replaces_no_other_and_its_folder_is_private(sock: Path, tmp_path: Path) -> None:
+def test_a_trace_replaces_no_other_and_its_folder_is_private(
+    sock: Path, tmp_path: Path
+) -> None:
     out, files = tmp_path / "a" / "b", []
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake, trace_folder(out):
         for _ in range(3):
@@ -98,7 +111,11 @@ def test_a_trace_replaces_no_other_and_its_folder_is_private(sock: Path, tmp_pat
             found.turn(1)
             files.append(told_file(fake.answers()[0]))
             files[-1].write_text(TAIL)
-    assert [one.name.partition("_")[0] for one in files] == ["train", "train-2", "train-3"]
+    assert [one.name.partition("_")[0] for one in files] == [
+        "train",
+        "train-2",
+        "train-3",
+    ]
     assert out.stat().st_mode & 0o777 == 0o700
 
 
@@ -110,7 +127,9 @@ def test_several_begin_together(sock: Path, tmp_path: Path) -> None:
         fake.ask()
         found.turn(1)
         (told,) = fake.answers()
-        start = int(dict(line.split("=") for line in told.splitlines())["PROFILE_START_TIME"])
+        start = int(
+            dict(line.split("=") for line in told.splitlines())["PROFILE_START_TIME"]
+        )
         assert before + 59 < start / 1000 < time.time() + 61
         found._start = time.time()
         found.jobs[os.getpid()] = AttachedProcess(wanted[0])
@@ -121,7 +140,9 @@ def test_several_begin_together(sock: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["nothing", "half", "link"])
-def test_what_is_no_whole_trace_is_not_taken(what: str, sock: Path, tmp_path: Path) -> None:
+def test_what_is_no_whole_trace_is_not_taken(
+    what: str, sock: Path, tmp_path: Path
+) -> None:
     """The job says that it is done; a link is not followed."""
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
         found = Recording([door], tmp_path, Wish(0), [this(sock)], attempts=1)
@@ -198,9 +219,13 @@ def test_a_stranger_is_not_answered(
             f"s.sendto(bytes.fromhex({question(os.getpid()).hex()!r}), {name!r})\n"
             "import time; time.sleep(0.2); s.recv(9)"
         )
-        with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as child:
+        with subprocess.Popen(
+            [sys.executable, "-c", code], stderr=subprocess.PIPE
+        ) as child:
             assert child.stderr is not None
-            found = Recording([door], tmp_path, Wish(0), [replace(this(sock), pid=child.pid)])
+            found = Recording(
+                [door], tmp_path, Wish(0), [replace(this(sock), pid=child.pid)]
+            )
             until = time.monotonic() + 5
             while not door.ignored and time.monotonic() < until:
                 found.turn(0.1)
@@ -238,7 +263,8 @@ EMPTY = '{"traceEvents": [],"traceName": "x" }'
 
 
 def asked_and_told(found: Recording, fake: FakeJob) -> tuple[Path, str]:
-    """The process asks and is told: the file that it must write, and the configuration."""
+    """The process asks and is told: the file that it must write, and the
+    configuration."""
     fake.ask()
     found.turn(1)
     told = fake.answers()[-1]
@@ -250,8 +276,8 @@ def asked_and_told(found: Recording, fake: FakeJob) -> tuple[Path, str]:
 def test_a_trace_without_operations_is_recorded_again_and_longer(
     last: str, sock: Path, tmp_path: Path
 ) -> None:
-    """The first with operations shows how the program begins to compute: there is one more, which
-    is kept if it has operations too."""
+    """The first with operations shows how the program begins to compute: there is one
+    more, which is kept if it has operations too."""
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
         found = Recording([door], tmp_path, Wish(500), [this(sock)])
         first, told = asked_and_told(found, fake)
@@ -339,7 +365,8 @@ STARTED = (
 def test_a_trace_that_repeats_nothing_is_recorded_again(
     later: list[str], sock: Path, tmp_path: Path
 ) -> None:
-    """It may show how the model is made; a program of long steps is not recorded for ever."""
+    """It may show how the model is made; a program of long steps is not recorded for
+    ever."""
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
         found = Recording([door], tmp_path, Wish(500), [this(sock)])
         for text in [STARTED, *later]:
@@ -353,7 +380,9 @@ def test_a_trace_that_repeats_nothing_is_recorded_again(
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_program_that_never_computes_is_not_recorded(sock: Path, tmp_path: Path) -> None:
+def test_a_program_that_never_computes_is_not_recorded(
+    sock: Path, tmp_path: Path
+) -> None:
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
         found = Recording([door], tmp_path, Wish(500), [this(sock)], attempts=2)
         for _ in range(2):
@@ -389,13 +418,16 @@ def test_profiling_that_does_not_end_is_the_reason(sock: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("is_seen", "said"),
-    [(True, "own torch.profiler cancelled"), (False, "program may profile itself, or the machine")],
+    [
+        (True, "own torch.profiler cancelled"),
+        (False, "program may profile itself, or the machine"),
+    ],
 )
 def test_what_was_cancelled_is_recorded_again(
     is_seen: bool, said: str, sock: Path, tmp_path: Path
 ) -> None:
-    """libkineto then leaves the empty file that it began with, and the process is free again. That
-    the program profiles itself is only said if that was seen."""
+    """libkineto then leaves the empty file that it began with, and the process is free
+    again. That the program profiles itself is only said if that was seen."""
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
         found = Recording([door], tmp_path, Wish(0), [this(sock)], attempts=2)
         if is_seen:
@@ -434,7 +466,9 @@ def test_a_process_that_stops_asking_is_given_up(
         found = Recording([door], tmp_path, Wish(0), [this(sock)])
         file, _ = asked_and_told(found, fake)
         if left != "nothing":
-            file.write_text({"garbage": "x" * 99 + TAIL, "half": TAIL[:20]}.get(left, ""))
+            file.write_text(
+                {"garbage": "x" * 99 + TAIL, "half": TAIL[:20]}.get(left, "")
+            )
         if left == "sparse":
             file.write_text("{")
             with file.open("r+b") as opened:
@@ -499,9 +533,15 @@ def test_who_only_starts_others_is_left_out(sock: Path, tmp_path: Path) -> None:
         child.kill()
 
 
-def test_a_rank_without_operations_has_all_recorded_again(sock: Path, tmp_path: Path) -> None:
-    """Traces of ranks are of the same time, so that those of the first attempt give way."""
-    ranks = [replace(this(sock), rank="0"), replace(this(sock), pid=os.getppid(), rank="1")]
+def test_a_rank_without_operations_has_all_recorded_again(
+    sock: Path, tmp_path: Path
+) -> None:
+    """Traces of ranks are of the same time, so that those of the first attempt give
+    way."""
+    ranks = [
+        replace(this(sock), rank="0"),
+        replace(this(sock), pid=os.getppid(), rank="1"),
+    ]
     parent = process(os.getppid())
     assert parent is not None
     ranks[1] = replace(ranks[1], started=parent.started)
@@ -510,7 +550,9 @@ def test_a_rank_without_operations_has_all_recorded_again(sock: Path, tmp_path: 
         files = [tmp_path / "first.json", tmp_path / "second.json"]
         for file in files:
             file.write_text(TAIL)
-        empty = AttachedProcess(ranks[1], RecordingPhase.EMPTY, why=recording.NO_OPERATIONS)
+        empty = AttachedProcess(
+            ranks[1], RecordingPhase.EMPTY, why=recording.NO_OPERATIONS
+        )
         whole = AttachedProcess(ranks[0], RecordingPhase.WHOLE, files[0])
         found.jobs = {ranks[0].pid: whole, ranks[1].pid: empty}
         found.turn(0)

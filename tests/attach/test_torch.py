@@ -1,4 +1,5 @@
-"""With a real program: what was asked for is in the trace, and the program is not changed."""
+"""With a real program: what was asked for is in the trace, and the program is not
+changed."""
 
 from __future__ import annotations
 
@@ -36,13 +37,20 @@ while time.time() < end:
 def test_three_steps_with_shapes_and_stacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "IMPORTING_S", 0.0)  # it says itself when it has begun
+    # it says itself when it has begun
+    monkeypatch.setattr(recording, "IMPORTING_S", 0.0)
     program, out = tmp_path / "train.py", tmp_path / "out"
     program.write_text(LOOP)
     with tempfile.TemporaryDirectory(dir="/tmp") as sock:
-        door = {"KINETO_USE_DAEMON": "1", "KINETO_IPC_SOCKET_DIR": sock, "KINETO_LOG_LEVEL": "99"}
+        door = {
+            "KINETO_USE_DAEMON": "1",
+            "KINETO_IPC_SOCKET_DIR": sock,
+            "KINETO_LOG_LEVEL": "99",
+        }
         with subprocess.Popen(
-            [sys.executable, str(program)], env=os.environ | door, stdout=subprocess.PIPE
+            [sys.executable, str(program)],
+            env=os.environ | door,
+            stdout=subprocess.PIPE,
         ) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == b"begun\n"
@@ -57,4 +65,8 @@ def test_three_steps_with_shapes_and_stacks(
     forward = [one for one in events if one["name"] == "aten::linear"]
     assert len(forward) == 3
     assert forward[0]["args"]["Input Dims"] == [[4, 8], [8, 8], [8]]
-    assert any("train.py" in one["name"] for one in events if one.get("cat") == "python_function")
+    assert any(
+        "train.py" in one["name"]
+        for one in events
+        if one.get("cat") == "python_function"
+    )

@@ -10,7 +10,13 @@ import pytest
 from tests.attach.fake_job import TAIL
 
 from fusetui.attach import trace_file
-from fusetui.attach.trace_file import FileState, contents_of, held_by, inspected, removed_if_own
+from fusetui.attach.trace_file import (
+    FileState,
+    contents_of,
+    held_by,
+    inspected,
+    removed_if_own,
+)
 
 
 def test_states(tmp_path: Path) -> None:
@@ -36,7 +42,9 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     assert inspected(tmp_path / "a.json").state is FileState.STRANGE
 
 
-def test_a_mark_across_two_chunks_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mark_across_two_chunks_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "a.json"
     monkeypatch.setattr(trace_file, "CHUNK_BYTES", 64)
     for before in range(50, 66):
@@ -90,4 +98,5 @@ def test_compilation_is_told_from_the_loop_after_it(
     assert held_by(file).is_loop is is_loop
     monkeypatch.setattr(trace_file, "CHUNK_BYTES", 100)
     assert held_by(file).is_compiling is is_compiling
-    assert len(trace_file._names(file)) == len(names)  # none twice, in spite of the overlap
+    # none twice, in spite of the overlap
+    assert len(trace_file._names(file)) == len(names)

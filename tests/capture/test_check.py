@@ -17,7 +17,9 @@ def test_the_error_is_the_largest_difference() -> None:
 
 def test_the_tolerance_follows_the_dtype() -> None:
     reference, result = torch.tensor([8.0]), torch.tensor([8.125])
-    with pytest.raises(check.WrongResultError, match=r"by 0\.125, more than the 0\.0008 that"):
+    with pytest.raises(
+        check.WrongResultError, match=r"by 0\.125, more than the 0\.0008 that"
+    ):
         check.check(result, reference, "float32")
 
 
@@ -33,7 +35,8 @@ def test_another_shape_is_wrong() -> None:
 
 def errors(found: dict[str, list[float]], **reference: list[float]) -> Any:
     tensors = [
-        {name: torch.tensor(values) for name, values in side.items()} for side in (found, reference)
+        {name: torch.tensor(values) for name, values in side.items()}
+        for side in (found, reference)
     ]
     return check.check_answer(*tensors, "bfloat16")
 

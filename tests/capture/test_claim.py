@@ -23,7 +23,9 @@ with new_folder(Path(sys.argv[1])) as folder:
 """
 
 
-needs_locks = pytest.mark.skipif("claim.fcntl is None", reason="files cannot be locked here")
+needs_locks = pytest.mark.skipif(
+    "claim.fcntl is None", reason="files cannot be locked here"
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -41,10 +43,16 @@ def abandoned(tmp_path: Path) -> Path:
 
 
 @needs_locks
-@pytest.mark.parametrize("death", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGSEGV)"])
-def test_the_next_capture_removes_what_a_dead_one_left(tmp_path: Path, death: str) -> None:
+@pytest.mark.parametrize(
+    "death", ["os._exit(0)", "os.kill(os.getpid(), signal.SIGSEGV)"]
+)
+def test_the_next_capture_removes_what_a_dead_one_left(
+    tmp_path: Path, death: str
+) -> None:
     script = DIES.replace("DEATH", death)
-    subprocess.run([sys.executable, "-P", "-c", script, str(tmp_path / "a")], check=False)
+    subprocess.run(
+        [sys.executable, "-P", "-c", script, str(tmp_path / "a")], check=False
+    )
     assert names(tmp_path) == [".a.part"]
     with new_folder(tmp_path / "b"):
         pass
@@ -52,7 +60,9 @@ def test_the_next_capture_removes_what_a_dead_one_left(tmp_path: Path, death: st
 
 
 @needs_locks
-def test_an_abandoned_name_can_be_claimed_again(tmp_path: Path, abandoned: Path) -> None:
+def test_an_abandoned_name_can_be_claimed_again(
+    tmp_path: Path, abandoned: Path
+) -> None:
     with new_folder(tmp_path / "a"):
         pass
     assert names(tmp_path / "a") == []
@@ -71,7 +81,9 @@ def test_a_folder_without_a_marker_is_not_ours(tmp_path: Path) -> None:
     assert names(tmp_path / ".video.part") == ["eager.json"]
 
 
-@pytest.mark.parametrize("content", [b"", b"fusetui capture on another-machine\n", b"mine"])
+@pytest.mark.parametrize(
+    "content", [b"", b"fusetui capture on another-machine\n", b"mine"]
+)
 def test_a_marker_without_a_lock_of_this_machine_proves_nothing(
     tmp_path: Path, abandoned: Path, content: bytes
 ) -> None:
@@ -80,7 +92,9 @@ def test_a_marker_without_a_lock_of_this_machine_proves_nothing(
     assert names(abandoned) == [MARKER, "eager.json"]
 
 
-def test_what_holds_more_than_files_is_left_alone(tmp_path: Path, abandoned: Path) -> None:
+def test_what_holds_more_than_files_is_left_alone(
+    tmp_path: Path, abandoned: Path
+) -> None:
     (abandoned / "folder").mkdir()
     remove_abandoned(tmp_path)
     assert names(abandoned) == [MARKER, "eager.json", "folder"]
@@ -168,8 +182,14 @@ with new_folder(Path(sys.argv[1])) as folder:
 
 
 @pytest.mark.parametrize("child", ["sys.exit(0)", "pass"])
-def test_a_forked_child_neither_keeps_nor_removes_the_run(tmp_path: Path, child: str) -> None:
-    script = FORKS.replace("CHILD", child).replace("os.waitpid(child, 0)", "child and os.wait()")
-    subprocess.run([sys.executable, "-P", "-c", script, str(tmp_path / "a")], check=True)
+def test_a_forked_child_neither_keeps_nor_removes_the_run(
+    tmp_path: Path, child: str
+) -> None:
+    script = FORKS.replace("CHILD", child).replace(
+        "os.waitpid(child, 0)", "child and os.wait()"
+    )
+    subprocess.run(
+        [sys.executable, "-P", "-c", script, str(tmp_path / "a")], check=True
+    )
     assert names(tmp_path) == ["a"]
     assert names(tmp_path / "a") == ["x"]

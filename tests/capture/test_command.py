@@ -35,13 +35,16 @@ class Run(NamedTuple):
         return next(v for v in self.record["variants"] if v["name"] == name)
 
     def events(self, name: str) -> list[dict[str, Any]]:
-        trace = json.loads(gzip.decompress((self.folder / f"{name}.json.gz").read_bytes()))
+        trace = json.loads(
+            gzip.decompress((self.folder / f"{name}.json.gz").read_bytes())
+        )
         return [event for event in trace["traceEvents"] if event["ph"] == "X"]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, fast_timing: None) -> Run:
-    """All variants of the MLP on the CPU, compiled once for all tests of this module."""
+    """All variants of the MLP on the CPU, compiled once for all tests of this
+    module."""
     import contextlib
     import io
 
@@ -119,12 +122,16 @@ def test_check_counts_what_capture_counted(tmp_path: Path) -> None:
     """An nn.Linear whose addmm copies the bias itself counts as one kernel in both."""
     folder = tmp_path / "run"
     shapes = ["--rows", "4", "--in", "3", "--out", "2"]
-    options = Options(["eager"], "cpu", shapes=shapes, expect=["kernels=1"], seconds=1e-9, steps=2)
+    options = Options(
+        ["eager"], "cpu", shapes=shapes, expect=["kernels=1"], seconds=1e-9, steps=2
+    )
     assert capture("linear", options, out=folder).right
     found = Run(folder, "", "").variant("eager")
     assert found["kernels_per_step"] == 1
     assert found["guesses"] == [{"kind": "kernels", "expected": 1, "found": [1, 1]}]
-    assert cli.run(["check", str(folder / "eager.json.gz"), "--expect", "kernels=1"]) == 0
+    assert (
+        cli.run(["check", str(folder / "eager.json.gz"), "--expect", "kernels=1"]) == 0
+    )
 
 
 def test_a_variant_that_needs_a_gpu_says_so(run: Run) -> None:
@@ -144,8 +151,14 @@ def test_progress_goes_to_stderr(run: Run) -> None:
     ("options", "message"),
     [
         ({"workload": "mpl"}, "Unknown workload 'mpl': use one of mlp, linear"),
-        ({"variants": ["fast"]}, "no variant 'fast', only eager, compiled, fused, fused-gemm"),
-        ({"shapes": ["--rows", "3"]}, "this workload has --batch, --seq, --dim, --hidden"),
+        (
+            {"variants": ["fast"]},
+            "no variant 'fast', only eager, compiled, fused, fused-gemm",
+        ),
+        (
+            {"shapes": ["--rows", "3"]},
+            "this workload has --batch, --seq, --dim, --hidden",
+        ),
         ({"dtype": "int8"}, "Unknown dtype"),
         ({"steps": 0}, "at least 1"),
         ({"mode": "fast"}, "Unknown mode 'fast': use one of default, reduce-overhead"),
@@ -176,7 +189,9 @@ def capture_broken(
     monkeypatch.setattr(kernels, "get", lambda name: workload)
     options = Options(device="cpu", shapes=["--rows", "4"], seconds=1e-9)
     capture("linear", options, folder)
-    variants: list[dict[str, Any]] = json.loads((folder / "run.json").read_text())["variants"]
+    variants: list[dict[str, Any]] = json.loads((folder / "run.json").read_text())[
+        "variants"
+    ]
     return variants
 
 
@@ -196,7 +211,10 @@ def test_a_wrong_result_is_reported_and_not_timed(
     ("error", "told"),
     [
         (AttributeError("no such layer"), "AttributeError: no such layer"),
-        (torch.cuda.OutOfMemoryError("CUDA"), "it ran out of GPU memory: use smaller shapes."),
+        (
+            torch.cuda.OutOfMemoryError("CUDA"),
+            "it ran out of GPU memory: use smaller shapes.",
+        ),
         (SystemExit(3), "SystemExit: 3"),
     ],
 )
@@ -212,7 +230,9 @@ def test_a_variant_that_fails_spares_the_others(
 
 
 @pytest.mark.usefixtures("fast_timing")
-@pytest.mark.parametrize(("wanted", "failed"), [(("broken", "eager"), ("broken",)), ((), ())])
+@pytest.mark.parametrize(
+    ("wanted", "failed"), [(("broken", "eager"), ("broken",)), ((), ())]
+)
 def test_a_variant_that_cannot_run_here_fails_only_who_asked_for_it(
     wanted: tuple[str, ...],
     failed: tuple[str, ...],
@@ -226,7 +246,9 @@ def test_a_variant_that_cannot_run_here_fails_only_who_asked_for_it(
     variants = {**workload.variants, "broken": needs_gpu}
     workload = kernels.Workload(**{**vars(workload), "variants": variants})
     monkeypatch.setattr(kernels, "get", lambda name: workload)
-    options = Options(variants=wanted, device="cpu", shapes=["--rows", "4"], seconds=1e-9)
+    options = Options(
+        variants=wanted, device="cpu", shapes=["--rows", "4"], seconds=1e-9
+    )
     outcome = capture("linear", options, out=tmp_path / "a")
     assert outcome.failed == failed
     first, _ = json.loads((tmp_path / "a" / "run.json").read_text())["variants"]
@@ -234,7 +256,9 @@ def test_a_variant_that_cannot_run_here_fails_only_who_asked_for_it(
 
 
 @pytest.mark.usefixtures("fast_timing")
-def test_a_wrong_result_is_in_the_outcome(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_wrong_result_is_in_the_outcome(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     workload = broken(lambda model: lambda x: 2 * model(x))
     monkeypatch.setattr(kernels, "get", lambda name: workload)
     options = Options(device="cpu", shapes=["--rows", "4"], seconds=1e-9)
@@ -247,7 +271,9 @@ def test_two_captures_in_one_second_are_both_kept(
 ) -> None:
     """The second one begins while the first is measuring."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fusetui.capture.command.default_folder", lambda *_: Path("runs/a"))
+    monkeypatch.setattr(
+        "fusetui.capture.command.default_folder", lambda *_: Path("runs/a")
+    )
     options = Options(variants=["eager"], device="cpu", seconds=1e-9)
     inner: list[Path] = []
 
@@ -277,7 +303,9 @@ def test_ctrl_c_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("fast_timing")
-@pytest.mark.parametrize(("guess", "right"), [("kernels=1 gemm=1", True), ("gemm=2", False)])
+@pytest.mark.parametrize(
+    ("guess", "right"), [("kernels=1 gemm=1", True), ("gemm=2", False)]
+)
 def test_a_guess_is_printed_with_what_was_found(
     guess: str, right: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -325,14 +353,25 @@ def test_what_is_recorded_can_be_chosen(tmp_path: Path) -> None:
 def test_the_weights_of_a_variant_are_told(tmp_path: Path) -> None:
     shapes = ["--batch=2", "--n=4", "--in=8", "--out=8"]
     options = Options(["loop", "masked"], "cpu", "float32", shapes, seconds=1e-9)
-    record, _ = measure("partitioned-linear", options, out=tmp_path / "a", progress=Progress())
+    record, _ = measure(
+        "partitioned-linear", options, out=tmp_path / "a", progress=Progress()
+    )
     blocks, biases = 4 * 8 * 8 * 4, 4 * 8 * 4
-    assert [v.weight_bytes for v in record.measured] == [blocks + biases, 8 * blocks + biases]
+    assert [v.weight_bytes for v in record.measured] == [
+        blocks + biases,
+        8 * blocks + biases,
+    ]
 
 
-def test_too_large_a_workload_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match=r"linear cannot be set up: it ran out of memory"):
-        capture("linear", Options(device="cpu", shapes=[f"--rows={2**50}"]), tmp_path / "a")
+def test_too_large_a_workload_is_one_sentence_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(
+        CaptureError, match=r"linear cannot be set up: it ran out of memory"
+    ):
+        capture(
+            "linear", Options(device="cpu", shapes=[f"--rows={2**50}"]), tmp_path / "a"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -356,9 +395,14 @@ def test_a_machine_without_a_compiler_measures_the_others(
 
 
 @pytest.mark.usefixtures("fast_timing")
-@pytest.mark.parametrize(("sweep", "file"), [((), "run.json"), (("rows=2,4",), "sweep.json")])
+@pytest.mark.parametrize(
+    ("sweep", "file"), [((), "run.json"), (("rows=2,4",), "sweep.json")]
+)
 def test_json_is_what_the_file_holds(
-    sweep: tuple[str, ...], file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sweep: tuple[str, ...],
+    file: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = Options(["eager"], "cpu", seconds=1e-9, sweep=sweep)
     capture("linear", options, tmp_path / "a", prints_json=True)

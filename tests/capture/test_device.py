@@ -44,7 +44,9 @@ def test_a_gpu_may_have_a_number(device: str) -> None:
     check_device(device)
 
 
-@pytest.mark.parametrize("device", ["cuda:", "cuda:x", "cuda:-1", "cpu:0", "cuda:²", "mps"])
+@pytest.mark.parametrize(
+    "device", ["cuda:", "cuda:x", "cuda:-1", "cpu:0", "cuda:²", "mps"]
+)
 def test_what_is_no_device_is_told(device: str) -> None:
     with pytest.raises(CaptureError, match="use one of auto, cuda, cpu, cuda:1"):
         check_device(device)
@@ -72,7 +74,9 @@ def test_a_numbered_gpu_is_described_and_becomes_the_current_one(
         "current_device": lambda: 0,
         "get_device_name": "GPU {}".format,
         "get_device_capability": lambda number: (8, number),
-        "get_device_properties": lambda number: SimpleNamespace(L2_cache_size=100 + number),
+        "get_device_properties": lambda number: SimpleNamespace(
+            L2_cache_size=100 + number
+        ),
         "device": Current,
     }
     for name, answer in answers.items():
@@ -84,7 +88,9 @@ def test_a_numbered_gpu_is_described_and_becomes_the_current_one(
     with selected(find_device("cuda")):
         pass
     assert entered == [1]
-    with pytest.raises(CaptureError, match="does not see cuda:2 here, only cuda:0, cuda:1"):
+    with pytest.raises(
+        CaptureError, match="does not see cuda:2 here, only cuda:0, cuda:1"
+    ):
         find_device("cuda:2")
 
 
@@ -96,7 +102,11 @@ def test_a_numbered_gpu_is_described_and_becomes_the_current_one(
         ("linear", {"variants": ["fused"]}, "linear has no variant 'fused'"),
         ("linear", {"sweep": ["paper-n"]}, "it has no presets"),
         ("linear", {"expect": ["fused: gemm=1"]}, "not among the variants run"),
-        ("linear", {"compare": True, "variants": ["eager"]}, "--compare needs two variants"),
+        (
+            "linear",
+            {"compare": True, "variants": ["eager"]},
+            "--compare needs two variants",
+        ),
         ("linear", {"device": "tpu"}, "Unknown device 'tpu'"),
         ("mine.py:build", {"expect": ["gems=1"]}, "'gems=1' is not a guess"),
     ],
@@ -115,7 +125,9 @@ try:
 except CaptureError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True
+    )
     assert message in done.stdout, done.stderr
 
 
@@ -125,7 +137,9 @@ def test_a_variant_without_its_package_says_what_to_install(
     from fusetui.capture.command import check_request
 
     monkeypatch.setattr("fusetui.kernels.outlines.find_spec", lambda _: None)
-    with pytest.raises(CaptureError, match=r"needs the package liger-kernel: .*pip install"):
+    with pytest.raises(
+        CaptureError, match=r"needs the package liger-kernel: .*pip install"
+    ):
         check_request("mlp", Options(variants=["liger"]))
     monkeypatch.setattr("fusetui.kernels.outlines.find_spec", lambda name: name)
     check_request("mlp", Options(variants=["liger"]))
@@ -140,4 +154,7 @@ def test_what_is_known_without_torch_is_what_the_workload_has(name: str) -> None
     workload, outline = kernels.get(name), kernels.outline(name)
     assert tuple(workload.variants) == outline.available
     assert dict(workload.sweeps) == dict(outline.sweeps)
-    assert (workload.gpu_shapes, workload.cpu_shapes) == (outline.gpu_shapes, outline.cpu_shapes)
+    assert (workload.gpu_shapes, workload.cpu_shapes) == (
+        outline.gpu_shapes,
+        outline.cpu_shapes,
+    )

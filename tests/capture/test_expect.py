@@ -10,18 +10,28 @@ from fusetui.capture.record import Guess, compare, guess_lines, parse, parse_for
 
 
 def test_a_guess_is_counts_by_kind() -> None:
-    assert parse("kernels=5, gemm=3 pointwise=2") == {"kernels": 5, "gemm": 3, "pointwise": 2}
+    assert parse("kernels=5, gemm=3 pointwise=2") == {
+        "kernels": 5,
+        "gemm": 3,
+        "pointwise": 2,
+    }
 
 
 @pytest.mark.parametrize("guess", ["mat", "mat=3", "=3"])
 def test_what_is_no_guess_names_the_kinds(guess: str) -> None:
-    with pytest.raises(CaptureError, match=r"not a guess such as gemm=3: .*attention, .*gemm"):
+    with pytest.raises(
+        CaptureError, match=r"not a guess such as gemm=3: .*attention, .*gemm"
+    ):
         parse(guess)
 
 
-@pytest.mark.parametrize("guess", ["gemm", "gemm=", "gemm=-1", "gemm=three", "gemm=1.5"])
+@pytest.mark.parametrize(
+    "guess", ["gemm", "gemm=", "gemm=-1", "gemm=three", "gemm=1.5"]
+)
 def test_a_guess_is_a_whole_number(guess: str) -> None:
-    with pytest.raises(CaptureError, match="not a guess: give a whole number, as in gemm=3"):
+    with pytest.raises(
+        CaptureError, match="not a guess: give a whole number, as in gemm=3"
+    ):
         parse(guess)
 
 
@@ -47,7 +57,9 @@ def counted(*steps: Counter[str]) -> Tallies:
 
 
 def test_every_step_is_compared() -> None:
-    found = compare({"kernels": 2, "conv": 0}, counted(Counter(kernels=2), Counter(kernels=3)))
+    found = compare(
+        {"kernels": 2, "conv": 0}, counted(Counter(kernels=2), Counter(kernels=3))
+    )
     assert found == (Guess("kernels", 2, (2, 3)), Guess("conv", 0, (0, 0)))
     assert [guess.right for guess in found] == [False, True]
 
@@ -58,5 +70,10 @@ def test_the_mean_of_unequal_steps_is_no_right_guess() -> None:
 
 
 def test_guesses_are_marked_right_or_wrong() -> None:
-    lines = guess_lines("eager", [Guess("gemm", 3, (3, 3)), Guess("kernels", 5, (5, 6))])
-    assert lines == ["= eager gemm: guess 3, found 3", "! eager kernels: guess 5, found 5, 6"]
+    lines = guess_lines(
+        "eager", [Guess("gemm", 3, (3, 3)), Guess("kernels", 5, (5, 6))]
+    )
+    assert lines == [
+        "= eager gemm: guess 3, found 3",
+        "! eager kernels: guess 5, found 5, 6",
+    ]

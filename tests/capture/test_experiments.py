@@ -27,7 +27,9 @@ def script() -> Any:
 def test_the_page_has_a_place_for_every_experiment(script: Any, kind: str) -> None:
     page = script.PAGE.read_text(encoding="utf-8")
     for experiment in script.EXPERIMENTS:
-        assert "\nnew\n" in insert(page, f"{experiment.name} {kind}", "new", "x.py 1 at 2")
+        assert "\nnew\n" in insert(
+            page, f"{experiment.name} {kind}", "new", "x.py 1 at 2"
+        )
 
 
 def test_a_command_can_be_typed(script: Any) -> None:
@@ -59,14 +61,19 @@ def test_every_claim_has_a_state(script: Any) -> None:
 def test_every_command_of_a_claim_can_be_typed(
     script: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fusetui.kernels.outlines.find_spec", lambda name: name)  # of Liger
+    # of Liger
+    monkeypatch.setattr("fusetui.kernels.outlines.find_spec", lambda name: name)
     for _, cell, _ in claims(script):
         (text,) = re.findall(r"`(.*)`", cell)
         words = shlex.split(text)
         if words[:2] == ["fusetui", "capture"]:
             parser = command_parsers("capture")["capture"]
             parsed, rest = parser.parse_known_args(words[2:])
-            given = {name: value for name, value in vars(parsed).items() if name in declared()}
+            given = {
+                name: value
+                for name, value in vars(parsed).items()
+                if name in declared()
+            }
             check_request(parsed.workload, Options(**given, shapes=rest))
         elif words[0] == "python":
             assert (ROOT / words[2]).is_file()
@@ -98,17 +105,25 @@ a against b, n=4 to n=8  the gap shrinks  0.4x, 0.5x: no  -
         ("a against b, n=4 to n=8", "", "0.4x, 0.5x"),
     ],
 )
-def test_a_row_agrees_with_a_claim_or_contradicts_it(row: str, cell: str, said: str) -> None:
+def test_a_row_agrees_with_a_claim_or_contradicts_it(
+    row: str, cell: str, said: str
+) -> None:
     module = benchmark("claims")
     assert module.contradiction(module.DecidingRow("x", row, cell), MEASURED) == said
 
 
-@pytest.mark.parametrize("remark", ["", "b: its steps took long: something else was running."])
+@pytest.mark.parametrize(
+    "remark", ["", "b: its steps took long: something else was running."]
+)
 def test_a_time_that_was_disturbed_decides_nothing(remark: str) -> None:
     module = benchmark("claims")
     page = MEASURED.replace("figure ", f"{remark}\nfigure ")
-    claim = module.Claim("b is slow", "x", (module.DecidingRow("x", "a against b, n=4"),))
-    assert module.state(claim, page).startswith("inconclusive" if remark else "works here")
+    claim = module.Claim(
+        "b is slow", "x", (module.DecidingRow("x", "a against b, n=4"),)
+    )
+    assert module.state(claim, page).startswith(
+        "inconclusive" if remark else "works here"
+    )
 
 
 def test_a_row_that_the_page_lacks_is_an_error() -> None:
@@ -117,7 +132,9 @@ def test_a_row_that_the_page_lacks_is_an_error() -> None:
         module.contradiction(module.DecidingRow("x", "c against d"), MEASURED)
 
 
-def test_the_states_of_the_claims_are_those_of_the_tables_on_the_page(script: Any) -> None:
+def test_the_states_of_the_claims_are_those_of_the_tables_on_the_page(
+    script: Any,
+) -> None:
     """After new tables: python -P benchmarks/claims.py."""
     page = script.PAGE.read_text(encoding="utf-8")
     assert benchmark("claims").markdown(page) in page

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.folder import FolderClaim, claim_free, default_folder, filled, new_folder
+from fusetui.capture.folder import (
+    FolderClaim,
+    claim_free,
+    default_folder,
+    filled,
+    new_folder,
+)
 
 NOW = datetime(2026, 1, 31, 17, 45)
 
@@ -21,7 +27,9 @@ def test_a_folder_gets_its_name_when_it_is_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_nothing_is_left_of_a_run_that_stopped(tmp_path: Path, error: type[BaseException]) -> None:
+def test_nothing_is_left_of_a_run_that_stopped(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
     with pytest.raises(error), new_folder(tmp_path / "runs" / "a"):
         raise error
     assert list(tmp_path.iterdir()) == []
@@ -41,7 +49,10 @@ def test_an_existing_folder_is_not_touched(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(CaptureError, match="Cannot write to"), new_folder(tmp_path / "file" / "a"):
+    with (
+        pytest.raises(CaptureError, match="Cannot write to"),
+        new_folder(tmp_path / "file" / "a"),
+    ):
         pass
 
 
@@ -84,14 +95,22 @@ def test_a_run_is_kept_when_another_program_takes_its_name(tmp_path: Path) -> No
 
 def test_a_link_that_leads_nowhere_is_a_name_that_is_taken(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("nowhere")
-    with pytest.raises(CaptureError, match="exists already"), new_folder(tmp_path / "a"):
+    with (
+        pytest.raises(CaptureError, match="exists already"),
+        new_folder(tmp_path / "a"),
+    ):
         pass
 
 
 @pytest.mark.parametrize("name", ["x/..", "."])
-def test_a_folder_needs_a_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_needs_a_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CaptureError, match="give another --out"), new_folder(Path(name)):
+    with (
+        pytest.raises(CaptureError, match="give another --out"),
+        new_folder(Path(name)),
+    ):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -113,6 +132,9 @@ def test_a_working_directory_that_is_gone_is_told(
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    with pytest.raises(CaptureError, match="working directory is gone"), new_folder(Path("a")):
+    with (
+        pytest.raises(CaptureError, match="working directory is gone"),
+        new_folder(Path("a")),
+    ):
         pass
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,5 @@
-"""A capture for which there is no room on the disk: one sentence, and nothing is left of it."""
+"""A capture for which there is no room on the disk: one sentence, and nothing is left
+of it."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ SAYS = re.compile(
     ids=lambda way: next(iter(way), "plain"),
 )
 def test_no_room(code: Path, tmp_path: Path, way: dict[str, Any]) -> None:
-    options = Options(**{"device": "cpu", "steps": 2, "seconds": 1e-9, "shapes": [], **way})
+    options = Options(
+        **{"device": "cpu", "steps": 2, "seconds": 1e-9, "shapes": [], **way}
+    )
     for room in (1, 1000):
         with room_for(room), pytest.raises(CaptureError) as raised:
             capture(f"{code}:build", options, tmp_path / "run")

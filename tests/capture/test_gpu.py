@@ -23,7 +23,9 @@ def record(workload: str, folder: Path, **options: Any) -> Any:
 
 
 def test_the_record_describes_the_gpu(tmp_path: Path) -> None:
-    found = record("linear", tmp_path / "a", variants=["eager"], expect=["kernels=1 gemm=1"])
+    found = record(
+        "linear", tmp_path / "a", variants=["eager"], expect=["kernels=1 gemm=1"]
+    )
     gpu = found["provenance"]["gpu"]
     assert gpu["name"] == found["device"]
     assert min(gpu["multiprocessors"], gpu["memory_bytes"], gpu["l2_cache_bytes"]) > 0
@@ -37,7 +39,11 @@ def test_every_variant_of_the_mlp_runs(backward: bool, tmp_path: Path) -> None:
     found = record("mlp", tmp_path / "a", shapes=shapes, backward=backward)
     assert [v["name"] for v in found["variants"] if "failed" in v] == []
     counts = {v["name"]: v["kernels_per_step"] for v in found["variants"]}
-    assert backward or (counts["eager"], counts["compiled"], counts["fused"]) == (5, 4, 4)
+    assert backward or (counts["eager"], counts["compiled"], counts["fused"]) == (
+        5,
+        4,
+        4,
+    )
 
 
 def test_cuda_graphs_can_be_captured(tmp_path: Path) -> None:

@@ -34,11 +34,15 @@ def test_every_experiment_has_its_turn_once(session: Any, tmp_path: Path) -> Non
     words = [word for part in session.parts(tmp_path) for word in part.command]
     assert sorted(word for word in words if word in experiments) == sorted(experiments)
     assert all(
-        (ROOT / word).exists() for word in words if word.startswith(("benchmarks/", "tests/"))
+        (ROOT / word).exists()
+        for word in words
+        if word.startswith(("benchmarks/", "tests/"))
     )
 
 
-def test_the_parts_and_their_packing_fit_into_the_budget(session: Any, tmp_path: Path) -> None:
+def test_the_parts_and_their_packing_fit_into_the_budget(
+    session: Any, tmp_path: Path
+) -> None:
     made = session.parts(tmp_path)
     limits = sum(part.limit + session.PACKING_SECONDS for part in made)
     assert limits <= session.BUDGET_SECONDS
@@ -75,7 +79,9 @@ def test_a_part_that_fails_spares_the_others(
         session.Piece("missing", [str(folder / "no-such-program")], 60),
         python("runs", "print('measured')", session),
     ]
-    results = session.session(made, folder, folder.with_suffix(".tar.gz"), 60, session.PAGE)
+    results = session.session(
+        made, folder, folder.with_suffix(".tar.gz"), 60, session.PAGE
+    )
     codes = [part["code"] for part in results]
     assert (codes[0], codes[2]) == (3, 0)
     assert "No such file" in codes[1]
@@ -84,9 +90,12 @@ def test_a_part_that_fails_spares_the_others(
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process, and not only what it left for its parent to collect."""
+    """Whether there is such a process, and not only what it left for its parent to
+    collect."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return (
+            Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        )
     except OSError:
         return False
 
@@ -96,7 +105,8 @@ def is_running(pid: int) -> bool:
 def test_two_parts_that_hang_leave_no_process_and_the_archive_comes_back(
     own_group: bool, session: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Neither SIGTERM nor a session of its own saves the child of a part that is out of time."""
+    """Neither SIGTERM nor a session of its own saves the child of a part that is out of
+    time."""
     hang = f"""
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -115,7 +125,9 @@ time.sleep(600)
     results = session.session(made, folder, archive, 600, session.PAGE)
     assert [part["code"] for part in results] == [0, "out of time", "out of time", 0]
     for name in ("hangs", "hangs-too"):
-        pids = [int(word) for word in (folder / "logs" / f"{name}.txt").read_text().split()]
+        pids = [
+            int(word) for word in (folder / "logs" / f"{name}.txt").read_text().split()
+        ]
         assert len(pids) == 2
         assert not any(map(is_running, pids))
     found = files_of(archive)
@@ -129,7 +141,9 @@ def test_no_part_begins_after_the_budget(
 ) -> None:
     made = [python("late", "print('measured')", session)]
     archive = folder.with_suffix(".tar.gz")
-    results = session.session(made, folder, archive, session.PACKING_SECONDS, session.PAGE)
+    results = session.session(
+        made, folder, archive, session.PACKING_SECONDS, session.PAGE
+    )
     assert [part["code"] for part in results] == [None]
     assert "session/session.json" in files_of(archive)
 
@@ -140,13 +154,19 @@ def test_each_part_leaves_an_archive(
     archive = folder.with_suffix(".tar.gz")
     copy = folder.with_name("second.tar.gz")
     copies = f"import shutil; shutil.copyfile({str(archive)!r}, {str(copy)!r})"
-    made = [python("first", "print('measured')", session), python("second", copies, session)]
+    made = [
+        python("first", "print('measured')", session),
+        python("second", copies, session),
+    ]
     session.session(made, folder, archive, 60, session.PAGE)
     assert files_of(copy)["session/logs/first.txt"] == b"measured\n"
 
 
-def test_an_archive_is_small_and_says_what_it_leaves_out(session: Any, folder: Path) -> None:
-    """Noise does not compress: of three traces of 7 MiB two fit, and the text of them all does."""
+def test_an_archive_is_small_and_says_what_it_leaves_out(
+    session: Any, folder: Path
+) -> None:
+    """Noise does not compress: of three traces of 7 MiB two fit, and the text of them
+    all does."""
     runs = folder / "runs"
     (runs / ".broken.part").mkdir(parents=True)
     (runs / ".broken.part" / "run.json").write_text("{}")
@@ -159,7 +179,11 @@ def test_an_archive_is_small_and_says_what_it_leaves_out(session: Any, folder: P
     session.pack(folder, archive)
     assert archive.stat().st_size < session.ARCHIVE_BYTES
     found = files_of(archive)
-    assert {"session/runs/0.json.gz", "session/runs/1.json.gz", "session/runs/run.json"} <= {*found}
+    assert {
+        "session/runs/0.json.gz",
+        "session/runs/1.json.gz",
+        "session/runs/run.json",
+    } <= {*found}
     assert "session/runs/2.json.gz" not in found
     assert not any("broken" in name for name in found)
     assert b"runs/2.json.gz" in found["session/left-out.txt"]
@@ -167,11 +191,15 @@ def test_an_archive_is_small_and_says_what_it_leaves_out(session: Any, folder: P
 
 def test_a_rehearsal_replaces_what_is_planted(session: Any, tmp_path: Path) -> None:
     made = session.planted(session.parts(tmp_path), ["workloads=hang", "attach=fail"])
-    assert [part.name for part in made] == [part.name for part in session.parts(tmp_path)]
+    assert [part.name for part in made] == [
+        part.name for part in session.parts(tmp_path)
+    ]
     commands = {part.name: part.command for part in made}
     assert commands["workloads"] == session.PLANTS["hang"]
     assert commands["attach"] == session.PLANTS["fail"]
-    with pytest.raises(ValueError, match="'attach=sleep' is not PART=hang or fail, of gpu-state"):
+    with pytest.raises(
+        ValueError, match="'attach=sleep' is not PART=hang or fail, of gpu-state"
+    ):
         session.planted(made, ["attach=sleep"])
 
 
@@ -179,10 +207,20 @@ def test_a_recorded_program_must_have_kernels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = benchmark("gpu_parts")
-    monkeypatch.setattr(parts.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0))
+    monkeypatch.setattr(
+        parts.subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=0)
+    )
     assert parts._recorded("steps", tmp_path, "cuda") == 1
     assert "there is no trace" in capsys.readouterr().out
-    op = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "name": "aten::mm"}
+    op = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "pid": 1,
+        "tid": 1,
+        "ts": 1,
+        "dur": 1,
+        "name": "aten::mm",
+    }
     (tmp_path / "a.json").write_text(json.dumps({"traceEvents": [op]}))
     assert parts._recorded("steps", tmp_path, "cuda") == 1
     kernel = {**op, "cat": "kernel", "pid": 0, "tid": 7}
@@ -211,8 +249,18 @@ def test_a_table_of_a_gpu_is_filled_in(
     gpu.stand_in(monkeypatch, LINEAR)
     monkeypatch.setattr("fusetui.capture.step.MAX_SAMPLES", 10)
     variants = kernels.get("linear").variants
-    monkeypatch.setitem(variants, "compiled", replace(variants["compiled"], compiled=False))
-    command = ["", "--device", "cuda", "--runs", str(tmp_path / "runs"), "--page", str(page)]
+    monkeypatch.setitem(
+        variants, "compiled", replace(variants["compiled"], compiled=False)
+    )
+    command = [
+        "",
+        "--device",
+        "cuda",
+        "--runs",
+        str(tmp_path / "runs"),
+        "--page",
+        str(page),
+    ]
     command.append("linear")
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit) as ended:

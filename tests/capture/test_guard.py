@@ -13,7 +13,9 @@ import pytest
 from fusetui.capture.guard import same_folder
 
 
-def test_the_folder_is_the_same_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_the_same_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     with suppress(ValueError), same_folder():
@@ -53,7 +55,13 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 @pytest.mark.parametrize(
     ("child", "code"),
-    [("pass", 0), ("sys.exit()", 0), ("sys.exit(7)", 7), ("sys.exit('no')", 1), ("1 / 0", 1)],
+    [
+        ("pass", 0),
+        ("sys.exit()", 0),
+        ("sys.exit(7)", 7),
+        ("sys.exit('no')", 1),
+        ("1 / 0", 1),
+    ],
 )
 def test_a_child_ends_where_its_code_ends(child: str, code: int) -> None:
     words = [sys.executable, "-P", "-c", FORKS.replace("CHILD", child)]

@@ -1,4 +1,5 @@
-"""SIGTERM, SIGHUP and SIGQUIT leave nothing behind, and end the process all the same."""
+"""SIGTERM, SIGHUP and SIGQUIT leave nothing behind, and end the process all the
+same."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ CHILD_IS_TOLD = """
 
 
 def command(out: Path, wait: str, before: str = "", first: str = "") -> list[str]:
-    script = WAITS.replace("BEFORE", before).replace("FIRST", first).replace("WAIT", wait)
+    script = (
+        WAITS.replace("BEFORE", before).replace("FIRST", first).replace("WAIT", wait)
+    )
     return [sys.executable, "-P", "-c", script, str(out)]
 
 
@@ -57,14 +60,18 @@ def run(out: Path, number: int, wait: str = "time.sleep(60)", **script: str) -> 
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-def test_a_signal_leaves_nothing_and_ends_the_process(tmp_path: Path, number: int) -> None:
+def test_a_signal_leaves_nothing_and_ends_the_process(
+    tmp_path: Path, number: int
+) -> None:
     assert run(tmp_path / "runs" / "a", number) == -number
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_capture_that_waits_for_the_gpu_ends_as_well(tmp_path: Path) -> None:
     """The main thread is in a library and runs no Python, and therefore no handler."""
-    done = subprocess.run(command(tmp_path / "a", STUCK), capture_output=True, timeout=30)
+    done = subprocess.run(
+        command(tmp_path / "a", STUCK), capture_output=True, timeout=30
+    )
     assert done.returncode == 128 + signal.SIGTERM
     assert list(tmp_path.iterdir()) == []
 
@@ -102,7 +109,9 @@ def test_a_signal_that_the_users_code_handles_is_its_own(tmp_path: Path) -> None
     assert (tmp_path / "a").is_dir()
 
 
-def test_a_signal_to_a_child_of_the_users_code_ends_only_the_child(tmp_path: Path) -> None:
+def test_a_signal_to_a_child_of_the_users_code_ends_only_the_child(
+    tmp_path: Path,
+) -> None:
     words = command(tmp_path / "a", CHILD_IS_TOLD)
     done = subprocess.run(words, capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (0, "")
@@ -117,6 +126,8 @@ def test_everything_is_as_before_once_the_run_is_done(tmp_path: Path) -> None:
     files = len(os.listdir("/dev/fd"))
     with new_folder(tmp_path / "a"):
         assert signal.getsignal(signal.SIGTERM) != before[0]
-    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before
+    assert [
+        signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)
+    ] == before
     assert signal.set_wakeup_fd(wakeup) == wakeup
     assert len(os.listdir("/dev/fd")) == files

@@ -1,4 +1,5 @@
-"""Options are declared once: the command line, the documentation and the checks follow."""
+"""Options are declared once: the command line, the documentation and the checks
+follow."""
 
 from typing import Any
 
@@ -24,8 +25,12 @@ def test_every_option_can_be_typed_and_is_in_the_docs(flag: str) -> None:
 
 
 def test_what_is_not_typed_has_its_default() -> None:
-    parsed = vars(command_parsers("capture")["capture"].parse_args(["mlp", "--no-shapes"]))
-    assert {name: parsed[name] for name in declared() if name in parsed} == {"record_shapes": False}
+    parsed = vars(
+        command_parsers("capture")["capture"].parse_args(["mlp", "--no-shapes"])
+    )
+    assert {name: parsed[name] for name in declared() if name in parsed} == {
+        "record_shapes": False
+    }
 
 
 @pytest.mark.parametrize(
@@ -34,8 +39,14 @@ def test_what_is_not_typed_has_its_default() -> None:
         ({"steps": 0}, "--steps must be at least 1, not 0."),
         ({"seconds": 0.0}, "--seconds must be more than 0, not 0."),
         ({"seconds": float("nan")}, "--seconds must be more than 0, not nan."),
-        ({"device": "tpu"}, "Unknown device 'tpu': use one of auto, cuda, cpu, cuda:1."),
-        ({"dtype": "int8"}, "Unknown dtype 'int8': use one of float32, bfloat16, float16."),
+        (
+            {"device": "tpu"},
+            "Unknown device 'tpu': use one of auto, cuda, cpu, cuda:1.",
+        ),
+        (
+            {"dtype": "int8"},
+            "Unknown dtype 'int8': use one of float32, bfloat16, float16.",
+        ),
         ({"mode": "fast"}, "Unknown mode 'fast': use one of default, reduce-overhead"),
     ],
 )

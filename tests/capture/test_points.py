@@ -20,7 +20,9 @@ PRESETS = {"paper-n": "n=2,4,...,16"}
         ("7,7,3", (7, 3)),
     ],
 )
-def test_dots_go_on_by_factor_or_by_difference(text: str, sizes: tuple[int, ...]) -> None:
+def test_dots_go_on_by_factor_or_by_difference(
+    text: str, sizes: tuple[int, ...]
+) -> None:
     assert parse_sizes("batch", text) == sizes
 
 
@@ -94,19 +96,42 @@ def test_every_preset_of_the_workloads_is_a_sweep() -> None:
     pytest.importorskip("torch", reason="the workloads are torch modules")
     for workload in map(kernels.get, kernels.names()):
         for preset in workload.sweeps:
-            assert len(parse_sweep([preset], list(workload.gpu_shapes), workload.sweeps)) >= 4
+            assert (
+                len(parse_sweep([preset], list(workload.gpu_shapes), workload.sweeps))
+                >= 4
+            )
 
 
 def test_the_presets_are_the_sizes_of_the_source() -> None:
-    """Totals of 256, 1024 and 8096 over 32 layers, and 8192, which is ours; 1024 over n layers."""
+    """Totals of 256, 1024 and 8096 over 32 layers, and 8192, which is ours; 1024 over n
+    layers."""
     kernels = pytest.importorskip("fusetui.kernels")
     pytest.importorskip("torch", reason="the workloads are torch modules")
     workload = kernels.get("partitioned-linear")
     axes = list(workload.gpu_shapes)
-    found = {name: parse_sweep([name], axes, workload.sweeps) for name in workload.sweeps}
-    assert [point["batch"] for point in found["paper-batch"]] == [64, 128, 256, 512, 1024, 2048]
-    assert [32 * point["in_features"] for point in found["paper-in"]] == [256, 1024, 8096, 8192]
-    assert [32 * point["out_features"] for point in found["paper-out"]] == [256, 1024, 8096, 8192]
+    found = {
+        name: parse_sweep([name], axes, workload.sweeps) for name in workload.sweeps
+    }
+    assert [point["batch"] for point in found["paper-batch"]] == [
+        64,
+        128,
+        256,
+        512,
+        1024,
+        2048,
+    ]
+    assert [32 * point["in_features"] for point in found["paper-in"]] == [
+        256,
+        1024,
+        8096,
+        8192,
+    ]
+    assert [32 * point["out_features"] for point in found["paper-out"]] == [
+        256,
+        1024,
+        8096,
+        8192,
+    ]
     assert [point["n"] for point in found["paper-n"]] == [4, 8, 16, 32]
     assert {point["n"] * point["in_features"] for point in found["paper-n"]} == {1024}
     assert {point["n"] * point["out_features"] for point in found["paper-n"]} == {1024}

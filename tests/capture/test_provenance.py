@@ -14,7 +14,9 @@ def git(folder: Path, *command: str) -> None:
 
 
 def test_the_command_can_be_typed_again() -> None:
-    command = provenance.command_line(["/opt/bin/fusetui", "capture", "mlp", "--out", "my runs"])
+    command = provenance.command_line(
+        ["/opt/bin/fusetui", "capture", "mlp", "--out", "my runs"]
+    )
     assert command == "fusetui capture mlp --out 'my runs'"
 
 
@@ -41,7 +43,9 @@ def test_what_a_gpu_does_not_tell_is_null() -> None:
     assert set(provenance.parse_smi("").values()) == {None}
 
 
-@pytest.mark.parametrize(("scrubbed", "shown"), [(True, "x.py:build"), (False, "/home/me/x.py:")])
+@pytest.mark.parametrize(
+    ("scrubbed", "shown"), [(True, "x.py:build"), (False, "/home/me/x.py:")]
+)
 def test_scrubbing_takes_paths_out_of_the_command(
     scrubbed: bool, shown: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -42,14 +42,22 @@ def test_a_sample_is_small(name: str) -> None:
 
 @pytest.mark.parametrize("name", sample_traces.names())
 def test_a_sample_has_the_steps_that_its_table_says(name: str) -> None:
-    said = re.search(r"Each holds\s+(\d+) profiled steps", TABLE.read_text(encoding="utf-8"))
+    said = re.search(
+        r"Each holds\s+(\d+) profiled steps", TABLE.read_text(encoding="utf-8")
+    )
     assert said
     events = json.loads(text(name))["traceEvents"]
-    steps = [e for e in events if e.get("cat") == "user_annotation" and "ProfilerStep" in e["name"]]
+    steps = [
+        e
+        for e in events
+        if e.get("cat") == "user_annotation" and "ProfilerStep" in e["name"]
+    ]
     assert len(steps) == int(said[1])
 
 
 @pytest.mark.parametrize("name", sample_traces.names())
 def test_a_sample_holds_no_path_and_no_host(name: str) -> None:
-    private = re.compile(r'"/|"\w:\\|/(home|root|tmp|Users|usr|opt)\b|host_name": "(?!<host1>")')
+    private = re.compile(
+        r'"/|"\w:\\|/(home|root|tmp|Users|usr|opt)\b|host_name": "(?!<host1>")'
+    )
     assert not private.search(text(name))

@@ -28,7 +28,9 @@ from fusetui.capture.table import sweep_csv
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner)
+    ),
     max_leaves=5,
 )
 VARIANT = {
@@ -66,10 +68,14 @@ def test_failed_variants_have_no_trace_file(tmp_path: Path) -> None:
 def test_a_link_inside_the_folder_is_followed(tmp_path: Path) -> None:
     (tmp_path / "a.json").touch()
     (tmp_path / "b.json").symlink_to("a.json")
-    assert trace_files(lists(tmp_path, "b.json")).found == (("eager", tmp_path / "b.json"),)
+    assert trace_files(lists(tmp_path, "b.json")).found == (
+        ("eager", tmp_path / "b.json"),
+    )
 
 
-@pytest.mark.parametrize("name", ["../a.json", "OUTSIDE/a.json", "link.json", "folder/a.json"])
+@pytest.mark.parametrize(
+    "name", ["../a.json", "OUTSIDE/a.json", "link.json", "folder/a.json"]
+)
 def test_what_lies_outside_the_folder_is_ignored(tmp_path: Path, name: str) -> None:
     run = tmp_path / "run"
     run.mkdir()
@@ -104,7 +110,9 @@ def test_what_is_no_file_is_ignored(tmp_path: Path, name: str, why: str) -> None
 
 @pytest.mark.parametrize("files", [5, "eager.json", {"a": 1}, [5], [None], True])
 def test_files_that_are_no_names_are_told(tmp_path: Path, files: object) -> None:
-    with pytest.raises(CaptureError, match=r"not the record of a fusetui run: .*\.files"):
+    with pytest.raises(
+        CaptureError, match=r"not the record of a fusetui run: .*\.files"
+    ):
         trace_files(saved(tmp_path, {"variants": [{"files": files}]}))
 
 
@@ -149,7 +157,9 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_run_without_variants_is_none_of_ours(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match=r"is not the record of a fusetui run: .*variants"):
+    with pytest.raises(
+        CaptureError, match=r"is not the record of a fusetui run: .*variants"
+    ):
         read_run(saved(tmp_path, {**RUN, "variants": []}))
 
 
@@ -182,7 +192,9 @@ def outcome(read: Callable[[Path], object], folder: Path) -> object:
 
 @settings(deadline=None)  # the first example imports much
 @given(st.data())
-def test_any_run_that_is_read_can_be_shown_again(anywhere: Path, data: st.DataObject) -> None:
+def test_any_run_that_is_read_can_be_shown_again(
+    anywhere: Path, data: st.DataObject
+) -> None:
     """As happens when a sweep is continued next to a run that was modified."""
     place, key = data.draw(st.sampled_from(places(RUN)))
     before = place[key]
@@ -200,5 +212,13 @@ def test_any_run_that_is_read_can_be_shown_again(anywhere: Path, data: st.DataOb
 
 def places(value: Any) -> list[tuple[Any, Any]]:
     """Every (container, key) inside a JSON value."""
-    keys = value if isinstance(value, dict) else range(len(value)) if type(value) is list else ()
-    return [(value, key) for key in keys] + [at for key in keys for at in places(value[key])]
+    keys = (
+        value
+        if isinstance(value, dict)
+        else range(len(value))
+        if type(value) is list
+        else ()
+    )
+    return [(value, key) for key in keys] + [
+        at for key in keys for at in places(value[key])
+    ]

@@ -1,4 +1,5 @@
-"""What `capture --scrub` removes from traces and records; the rules have their own tests."""
+"""What `capture --scrub` removes from traces and records; the rules have their own
+tests."""
 
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ def test_a_trace_has_the_given_name_and_nothing_private(tmp_path: Path) -> None:
     text = scrub.scrubbed(path, "mlp.json")
     assert json.loads(text)["traceName"] == "mlp.json"
     assert not any(word in text for word in ("adal", "box", "home", "my work", "own"))
-    assert all(digits in text for digits in ("4365912618404.960", "7.50", "12345678901234567890"))
+    assert all(
+        digits in text
+        for digits in ("4365912618404.960", "7.50", "12345678901234567890")
+    )
 
 
 def test_a_packed_trace_is_taken_too(tmp_path: Path) -> None:
@@ -74,8 +78,18 @@ def test_texts_of_a_record(text: str, public: str) -> None:
 
 
 def test_the_command_of_fusetui_stays_without_folders() -> None:
-    words = ["/opt/bin/fusetui", "capture", "/home/adal/x.py:build", "--out", "own", "--batch", "3"]
-    assert public_command(words) == "fusetui capture dir1/x.py:build --out dir2 --batch 3"
+    words = [
+        "/opt/bin/fusetui",
+        "capture",
+        "/home/adal/x.py:build",
+        "--out",
+        "own",
+        "--batch",
+        "3",
+    ]
+    assert (
+        public_command(words) == "fusetui capture dir1/x.py:build --out dir2 --batch 3"
+    )
     assert public_command([*words[:3], "--out=own"]) == (
         "fusetui capture dir1/x.py:build --out=dir2"
     )

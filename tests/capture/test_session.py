@@ -28,17 +28,24 @@ def loop(folder: Path, length: int, **options: Any) -> None:
             session.step()
 
 
-def test_a_loop_becomes_a_run_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_loop_becomes_a_run_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     loop(tmp_path / "a", 16)
     record = json.loads((tmp_path / "a" / "run.json").read_text())
     (variant,) = record["variants"]
     assert (record["profiled_steps"], variant["kernels_per_step"]) == (STEPS, 1)
     assert (variant["step_ns"]["n"], variant["files"]) == (6, ["train.json.gz"])
     output = capsys.readouterr()
-    assert (output.out, output.err) == ("", f"Open it with: fusetui open {tmp_path / 'a'}\n")
+    assert (output.out, output.err) == (
+        "",
+        f"Open it with: fusetui open {tmp_path / 'a'}\n",
+    )
 
 
-def test_a_cpu_has_no_memory_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cpu_has_no_memory_snapshot(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     loop(tmp_path / "a", 10, memory=True)
     assert not [*tmp_path.rglob("*.pickle")]
     assert capsys.readouterr().err.startswith(
@@ -117,11 +124,15 @@ def test_an_exception_passes_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_option_that_makes_no_sense_for_a_loop_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="there is no option 'backward' here, only device, steps"):
+    with pytest.raises(
+        TypeError, match="there is no option 'backward' here, only device, steps"
+    ):
         loop(tmp_path / "a", 1, backward=True)
 
 
-def test_guesses_go_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_guesses_go_to_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     loop(tmp_path / "a", 6, expect=["gemm=2"])
     assert "! train gemm: guess 2, found 1\n" in capsys.readouterr().err
 
@@ -141,7 +152,10 @@ def test_a_child_that_leaves_the_loop_writes_no_run(tmp_path: Path) -> None:
         if child == 0:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["run.json", "train.json.gz"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [
+        "run.json",
+        "train.json.gz",
+    ]
 
 
 def test_importing_capture_loads_no_torch() -> None:

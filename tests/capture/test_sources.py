@@ -1,4 +1,5 @@
-"""The figures of the sources beside ours: benchmarks/sources.py and docs/sources.toml."""
+"""The figures of the sources beside ours: benchmarks/sources.py and
+docs/sources.toml."""
 
 from pathlib import Path
 
@@ -16,7 +17,9 @@ pytestmark = pytest.mark.torch
 
 
 def test_every_figure_is_about_variants_that_there_are() -> None:
-    names = {name for workload in kernels.names() for name in kernels.get(workload).variants}
+    names = {
+        name for workload in kernels.names() for name in kernels.get(workload).variants
+    }
     facts = sources.facts()
     for figure in facts.figure:
         assert set(figure.variants) <= names | {"liger"}
@@ -24,7 +27,9 @@ def test_every_figure_is_about_variants_that_there_are() -> None:
         assert sources.said(figure)
 
 
-@pytest.mark.parametrize(("times", "said"), [(1.6, ": yes"), (1.02, ": no"), (3.1, ": no")])
+@pytest.mark.parametrize(
+    ("times", "said"), [(1.6, ": yes"), (1.02, ": no"), (3.1, ": no")]
+)
 def test_a_claim_is_answered(times: float, said: str) -> None:
     claim = sources.Figure("mlp", "retelling", faster=("a", "b"), least=1.5, most=3)
     assert sources.said(claim) == "at least 1.5x and at most 3x"
@@ -32,7 +37,8 @@ def test_a_claim_is_answered(times: float, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("speedups", "said"), [([12.0, 8.0, 1.5], True), ([12.0, 12.0], False), ([1.0, 2.0], False)]
+    ("speedups", "said"),
+    [([12.0, 8.0, 1.5], True), ([12.0, 12.0], False), ([1.0, 2.0], False)],
 )
 def test_a_gap_shrinks_where_each_is_smaller(speedups: list[float], said: bool) -> None:
     assert sources.falls(speedups) is said
@@ -58,7 +64,10 @@ def test_a_trend_and_what_weights_and_arithmetic_cost_are_rows(tmp_path: Path) -
     assert missing[2] == "-"
     weights = sources.Figure("x", "post", weights=("big", "loop"), points=points[:1])
     flop = sources.Figure("x", "post", flop=("big", "loop"), points=points[:1])
-    (of_weights,), (of_flop,) = sources._rows(weights, tmp_path), sources._rows(flop, tmp_path)
+    (of_weights,), (of_flop,) = (
+        sources._rows(weights, tmp_path),
+        sources._rows(flop, tmp_path),
+    )
     biases = n * 8
     expected = (n * n * 64 + biases) / (n * 64 + biases)
     assert of_weights[:3:2] == (
@@ -74,7 +83,11 @@ def test_our_figure_and_the_reason_come_from_the_run(tmp_path: Path) -> None:
 
     sizes = ["--features=2", "--rows=4", "--dim=8"]
     variants = ["split", "combined"]
-    capture("split-stack", Options(variants, "cpu", shapes=sizes, seconds=0.01), tmp_path / "run")
+    capture(
+        "split-stack",
+        Options(variants, "cpu", shapes=sizes, seconds=0.01),
+        tmp_path / "run",
+    )
     table = sources.compared("split-stack", tmp_path / "run").splitlines()
     row = next(line for line in table if line.startswith("combined against split"))
     assert "8.4x" in row
@@ -85,5 +98,7 @@ def test_our_figure_and_the_reason_come_from_the_run(tmp_path: Path) -> None:
 
 
 def test_the_reason_of_a_gpu_is_its_account() -> None:
-    found = why(open_trace(str(ROOT / "sample_traces" / "lessons" / "mlp-eager.json.gz")))
+    found = why(
+        open_trace(str(ROOT / "sample_traces" / "lessons" / "mlp-eager.json.gz"))
+    )
     assert sources.reason(found).startswith("compute ")

@@ -24,7 +24,9 @@ def test_a_training_step_starts_without_gradients() -> None:
     assert [part.label for part in parts] == ["f_fwd", "f_bwd"]
 
 
-@pytest.mark.parametrize("hide", [lambda f: lambda x: f(x), lambda f: partial(f.forward)])
+@pytest.mark.parametrize(
+    "hide", [lambda f: lambda x: f(x), lambda f: partial(f.forward)]
+)
 def test_gradients_of_parameters_that_a_function_hides_are_cleared(hide: Any) -> None:
     layer, copies = torch.nn.Linear(2, 1), step.rotation([torch.ones(3, 2)], 0, True)
     layer.bias.grad = torch.tensor([7.0])
@@ -34,7 +36,9 @@ def test_gradients_of_parameters_that_a_function_hides_are_cleared(hide: Any) ->
         assert layer.bias.grad.item() == 3
 
 
-@pytest.mark.parametrize(("cache_bytes", "copies"), [(0, 1), (39, 1), (40, 2), (10**9, 1024)])
+@pytest.mark.parametrize(
+    ("cache_bytes", "copies"), [(0, 1), (39, 1), (40, 2), (10**9, 1024)]
+)
 def test_copies_exceed_the_cache_together(cache_bytes: int, copies: int) -> None:
     assert len(step.rotation([torch.ones(10)], cache_bytes, False)) == copies
 
@@ -42,12 +46,21 @@ def test_copies_exceed_the_cache_together(cache_bytes: int, copies: int) -> None
 def test_an_answer_holds_result_and_gradients_by_name() -> None:
     layer, copies = torch.nn.Linear(2, 1), step.rotation([torch.ones(3, 2)], 0, True)
     result = step.run_step(step.training_step(layer, "f", copies, None))
-    assert list(step.answer(result, copies[0], layer)) == ["result", "input 0", "weight", "bias"]
+    assert list(step.answer(result, copies[0], layer)) == [
+        "result",
+        "input 0",
+        "weight",
+        "bias",
+    ]
 
 
 @pytest.mark.parametrize(
     ("result", "names"),
-    [((1, [torch.ones(1)]), ["result"]), ({"a": torch.ones(1), "b": torch.ones(1)}, 2), (None, 0)],
+    [
+        ((1, [torch.ones(1)]), ["result"]),
+        ({"a": torch.ones(1), "b": torch.ones(1)}, 2),
+        (None, 0),
+    ],
 )
 def test_tensors_are_found_in_nested_results(result: Any, names: Any) -> None:
     wanted = [f"result {i}" for i in range(names)] if isinstance(names, int) else names

@@ -79,7 +79,9 @@ def test_a_sweep_that_was_stopped_goes_on(
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "a", "n=1,2,3")
     assert f"same command with --out {tmp_path / 'a'}" in capsys.readouterr().err
-    assert len(json.loads((tmp_path / "a" / "sweep.json").read_text())["rows"]) == len(VARIANTS)
+    assert len(json.loads((tmp_path / "a" / "sweep.json").read_text())["rows"]) == len(
+        VARIANTS
+    )
     run(tmp_path / "a", "n=1,2,3")
     assert runs == ["n=1", "n=2", "n=2", "n=3"]
 
@@ -92,7 +94,9 @@ def test_another_sweep_is_not_mixed_in(tmp_path: Path) -> None:
 
 def test_a_sweep_with_another_option_is_told_which(tmp_path: Path) -> None:
     run(tmp_path / "a", "n=1")
-    with pytest.raises(CaptureError, match="with --backward false instead of true: give"):
+    with pytest.raises(
+        CaptureError, match="with --backward false instead of true: give"
+    ):
         run(tmp_path / "a", "n=1", backward=True)
 
 
@@ -101,7 +105,9 @@ def test_a_folder_that_is_no_sweep_is_not_touched(tmp_path: Path) -> None:
         run(tmp_path)
 
 
-def test_a_point_that_fails_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_point_that_fails_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = run(tmp_path / "a", f"batch=2,{2**50}")
     assert "cannot be set up: it ran out of memory" in capsys.readouterr().err
     rows = json.loads((folder / "sweep.json").read_text())["rows"]
@@ -143,7 +149,10 @@ def test_a_variant_that_was_skipped_did_not_fail() -> None:
         SavedVariant("c"),
     )
     done = SavedRun("mlp", {}, "float32", "a CPU", "cpu", variants)
-    assert list(command._failed([({"n": 1}, done)], [{"n": 1}, {"n": 2}])) == ["n=2", "n=1 b"]
+    assert list(command._failed([({"n": 1}, done)], [{"n": 1}, {"n": 2}])) == [
+        "n=2",
+        "n=1 b",
+    ]
 
 
 def test_two_sweeps_in_one_second_get_folders_of_their_own(
@@ -168,7 +177,11 @@ def swept(tmp_path_factory: pytest.TempPathFactory, fast_timing: None) -> Path:
         ("sweep.json", "[5]", "is not a sweep"),
         ("sweep.json", '{"asked": {"points": 5}}', "holds another sweep"),
         ("n=1/run.json", "[", r"n=1/run.json is not JSON: .* Move its folder away"),
-        ("n=1/run.json", '{"variants": [{"name": 5}]}', r"n=1/run.json is not the record"),
+        (
+            "n=1/run.json",
+            '{"variants": [{"name": 5}]}',
+            r"n=1/run.json is not the record",
+        ),
         ("n=1/run.json", None, r"Cannot read .*n=1/run.json: No such file"),
     ],
 )
@@ -198,11 +211,18 @@ def test_bars_are_ascii_where_blocks_cannot_be_shown() -> None:
         {"n": 1, "variant": "bc", "median_ns": 50, "failed": None},
     ]
     bars = sweep_chart(rows, ["n"], ascii_only=True).splitlines()[3:]
-    assert bars == [f"  a  {'#' * 40} 100 ns  1.00x", f"  bc {'#' * 20}{' ' * 20} 50 ns  2.00x"]
+    assert bars == [
+        f"  a  {'#' * 40} 100 ns  1.00x",
+        f"  bc {'#' * 20}{' ' * 20} 50 ns  2.00x",
+    ]
 
 
-def test_guesses_hold_at_every_point(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_guesses_hold_at_every_point(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = Options(["loop"], "cpu", expect=["gemm=3"], sweep=["n=2,3"], seconds=1e-9)
     outcome = command.capture("partitioned-linear", options, tmp_path / "a")
     assert not outcome.right
-    assert capsys.readouterr().out.splitlines()[-1] == "n=2: ! loop gemm: guess 3, found 2"
+    assert (
+        capsys.readouterr().out.splitlines()[-1] == "n=2: ! loop gemm: guess 3, found 2"
+    )

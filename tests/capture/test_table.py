@@ -64,7 +64,9 @@ def test_a_backward_pass_has_the_error_of_its_gradients() -> None:
 
 
 def test_no_name_begins_a_line_of_its_own() -> None:
-    found = replace(record(Failed("a", WORST), measured("b", 1000)), workload=WORST, device=WORST)
+    found = replace(
+        record(Failed("a", WORST), measured("b", 1000)), workload=WORST, device=WORST
+    )
     lines = closing_table(found).split("\n")
     assert not [line for line in lines if line.startswith("PWN")]
     assert obeyed("".join(lines)) == set()
@@ -76,7 +78,9 @@ def test_the_columns_are_aligned() -> None:
 
 
 def test_a_failed_variant_says_why_below() -> None:
-    table = closing_table(record(measured("a", 1000), Failed("fused", "it needs a GPU.")))
+    table = closing_table(
+        record(measured("a", 1000), Failed("fused", "it needs a GPU."))
+    )
     assert table.endswith("fused: it needs a GPU.")
 
 
@@ -86,7 +90,9 @@ def test_the_title_tells_what_was_run() -> None:
 
 
 def test_on_a_cpu_it_says_that_shapes_are_smaller() -> None:
-    assert "smaller than on a GPU" in closing_table(record(measured("a", 1), device_kind="cpu"))
+    assert "smaller than on a GPU" in closing_table(
+        record(measured("a", 1), device_kind="cpu")
+    )
 
 
 def test_the_title_tells_of_training_and_mode() -> None:
@@ -96,14 +102,18 @@ def test_the_title_tells_of_training_and_mode() -> None:
 
 
 def test_a_doubtful_measurement_has_a_note() -> None:
-    busy = replace(measured("a", 1000), step_ns=StepTime(1000, 900, 5000, 10), settled=False)
+    busy = replace(
+        measured("a", 1000), step_ns=StepTime(1000, 900, 5000, 10), settled=False
+    )
     table = closing_table(record(busy))
     assert "a: its step time had not settled" in table
     assert "a: its steps took from 900 ns to 5 us: something else was running." in table
 
 
 def test_the_time_to_compile_is_told() -> None:
-    compiled = replace(measured("a", 1000), compile_ns=3_500_000_000, compile_cached=True)
+    compiled = replace(
+        measured("a", 1000), compile_ns=3_500_000_000, compile_cached=True
+    )
     line = "a: its first call, which compiles, took 3.5 s, with kernels from the cache on disk."
     assert line in closing_table(record(compiled)).splitlines()
 
@@ -114,5 +124,7 @@ def test_recompiling_has_a_note() -> None:
 
 
 def test_a_step_that_was_never_timed_has_no_speed_up() -> None:
-    table = closing_table(record(replace(measured("a", 1), step_ns=None), measured("b", 1000)))
+    table = closing_table(
+        record(replace(measured("a", 1), step_ns=None), measured("b", 1000))
+    )
     assert [line.split()[1] for line in table.splitlines()[3:5]] == ["-", "1"]

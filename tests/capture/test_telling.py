@@ -39,7 +39,9 @@ def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         emit("a result")
 
 
-def test_a_reader_that_left_is_no_failure_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_left_is_no_failure_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sys, "stdout", Full(BrokenPipeError()))
     with pytest.raises(BrokenPipeError):
         emit("a result")

@@ -17,7 +17,9 @@ def test_one_sample_is_every_percentile() -> None:
     assert timing.summarize([7]) == StepTime(7, 7, 7, 1)
 
 
-@pytest.mark.parametrize(("step_ns", "samples"), [(0, 500), (20_000_000, 50), (10**12, 10)])
+@pytest.mark.parametrize(
+    ("step_ns", "samples"), [(0, 500), (20_000_000, 50), (10**12, 10)]
+)
 def test_slow_steps_get_fewer_samples(step_ns: int, samples: int) -> None:
     assert timing.sample_count(step_ns, 10**9) == samples
 
@@ -41,11 +43,15 @@ def test_steps_are_timed_on_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
         (list(range(400, 200, -10)), False),
     ],
 )
-def test_steps_have_settled_when_two_windows_agree(durations: list[int], settled: bool) -> None:
+def test_steps_have_settled_when_two_windows_agree(
+    durations: list[int], settled: bool
+) -> None:
     assert timing.settled(durations) is settled
 
 
-def test_warming_up_lasts_until_steps_are_equally_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warming_up_lasts_until_steps_are_equally_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now, durations = [0], iter([50_000_000] * 15 + [20_000_000] * 100)
 
     def step() -> None:
@@ -53,4 +59,8 @@ def test_warming_up_lasts_until_steps_are_equally_long(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(timing, "perf_counter_ns", lambda: now[0])
     timed = timing.time_steps(step, "cpu", 1)
-    assert (timed.warm_up_steps, timed.settled, timed.step_ns.p90) == (30, True, 20_000_000)
+    assert (timed.warm_up_steps, timed.settled, timed.step_ns.p90) == (
+        30,
+        True,
+        20_000_000,
+    )

@@ -1,5 +1,5 @@
-"""The figures of a trace agree with torch.profiler's own table of the same run, number by
-number."""
+"""The figures of a trace agree with torch.profiler's own table of the same run, number
+by number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class Run(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
     """Five steps of training of a small model."""
     device = request.param
     if device == "cuda" and not torch.cuda.is_available():
@@ -59,7 +61,8 @@ def test_cpu_times_of_every_op(run: Run) -> None:
 
 
 def test_counts_of_ops(run: Run) -> None:
-    """Torch counts an op whose only child has its own name once; the trace holds both."""
+    """Torch counts an op whose only child has its own name once; the trace holds
+    both."""
     table, trace = on_cpu(run), run.trace
     rows = trace.rows_of(Role.OP)
     outer = Counter(map(trace.name_of, rows[~inside_same_name(trace, rows)].tolist()))
@@ -74,4 +77,6 @@ def test_kernels(run: Run) -> None:
     for kernel in totals:
         row = table[kernel.name]
         found = (kernel.count, kernel.total_ns)
-        assert found == (row.count, nanoseconds(row.self_device_time_total)), kernel.name
+        assert found == (row.count, nanoseconds(row.self_device_time_total)), (
+            kernel.name
+        )

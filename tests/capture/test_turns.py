@@ -28,11 +28,15 @@ def test_none_comes_first_more_often() -> None:
     rounds = recorder.turns(["a", "b", "c"], 30)
     assert len(rounds) == 30
     assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
-    assert all(one == other[::-1] for one, other in zip(rounds[::2], rounds[1::2], strict=True))
+    assert all(
+        one == other[::-1] for one, other in zip(rounds[::2], rounds[1::2], strict=True)
+    )
     assert len({tuple(one) for one in rounds}) > 2
 
 
-def event(name: str, ts: float, dur: float, cat: str = "cpu_op", **args: Any) -> dict[str, Any]:
+def event(
+    name: str, ts: float, dur: float, cat: str = "cpu_op", **args: Any
+) -> dict[str, Any]:
     return {"ph": "X", "name": name, "cat": cat, "ts": ts, "dur": dur, "args": args}
 
 
@@ -42,7 +46,9 @@ def divided(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     return {name: json.loads(text)["traceEvents"] for name, text in found.items()}
 
 
-STEPS = [event(f"ProfilerStep#{n + 2}", 100.0 * n, 90.0, "user_annotation") for n in range(4)]
+STEPS = [
+    event(f"ProfilerStep#{n + 2}", 100.0 * n, 90.0, "user_annotation") for n in range(4)
+]
 
 
 def test_events_belong_to_the_variant_whose_turn_it_was() -> None:
@@ -51,8 +57,20 @@ def test_events_belong_to_the_variant_whose_turn_it_was() -> None:
     meta = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
     found = divided([meta, between, *ops, *STEPS])
     names = {side: [e["name"] for e in events] for side, events in found.items()}
-    assert names["a"] == ["process_name", "op0", "op3", "ProfilerStep#0", "ProfilerStep#1"]
-    assert names["b"] == ["process_name", "op1", "op2", "ProfilerStep#0", "ProfilerStep#1"]
+    assert names["a"] == [
+        "process_name",
+        "op0",
+        "op3",
+        "ProfilerStep#0",
+        "ProfilerStep#1",
+    ]
+    assert names["b"] == [
+        "process_name",
+        "op1",
+        "op2",
+        "ProfilerStep#0",
+        "ProfilerStep#1",
+    ]
 
 
 def test_gpu_work_belongs_to_the_step_that_launched_it() -> None:

@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
 
 def variants(target: str, folder: Path, **options: Any) -> list[dict[str, Any]]:
     capture(target, Options(device="cpu", seconds=1e-9, **options), folder)
-    found: list[dict[str, Any]] = json.loads((folder / "run.json").read_text())["variants"]
+    found: list[dict[str, Any]] = json.loads((folder / "run.json").read_text())[
+        "variants"
+    ]
     return found
 
 
@@ -51,7 +53,9 @@ def test_they_can_be_swept(code: Path, tmp_path: Path) -> None:
     assert (outcome.folder / "batch=2" / "pair.json.gz").exists()
 
 
-def test_a_training_step_needs_a_result_with_a_gradient(code: Path, tmp_path: Path) -> None:
+def test_a_training_step_needs_a_result_with_a_gradient(
+    code: Path, tmp_path: Path
+) -> None:
     first, second = variants(f"{code}:build", tmp_path / "a", backward=True)
     assert "failed" not in first | second
     with pytest.raises(CaptureError, match="does not require grad"):
@@ -64,7 +68,9 @@ def test_device_and_dtype_are_passed(code: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a" / "run.json").read_text())["dtype"] == "bfloat16"
 
 
-def test_an_exception_in_a_function_spares_the_others(code: Path, tmp_path: Path) -> None:
+def test_an_exception_in_a_function_spares_the_others(
+    code: Path, tmp_path: Path
+) -> None:
     broken, fine = variants(f"{code}:broken", tmp_path / "a")
     assert broken["failed"] == "ValueError: no luck (ways.py, line 12)"
     assert fine["files"] == ["fine.json.gz"]
@@ -77,7 +83,9 @@ def test_a_compiled_function_has_a_compile_time(code: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("target", ["build", "typed", "broken"])
-def test_a_scrubbed_record_names_no_folder(target: str, code: Path, tmp_path: Path) -> None:
+def test_a_scrubbed_record_names_no_folder(
+    target: str, code: Path, tmp_path: Path
+) -> None:
     variants(f"{code}:{target}", tmp_path / "a", scrub=True)
     text = (tmp_path / "a" / "run.json").read_text()
     assert json.loads(text)["workload"] == f"dir1/ways.py:{target}"
@@ -90,7 +98,11 @@ def test_a_scrubbed_record_names_no_folder(target: str, code: Path, tmp_path: Pa
         ("absent", {}, "has no function 'absent'"),
         ("leaves", {}, r"leaves failed: SystemExit: 3 \(ways.py, line 20\)"),
         ("nothing", {}, "returned int: it must return a function"),
-        ("build", {"shapes": ["--rows=3"]}, "Unknown option --rows: this workload has --batch"),
+        (
+            "build",
+            {"shapes": ["--rows=3"]},
+            "Unknown option --rows: this workload has --batch",
+        ),
         ("build", {"variants": ["fast"]}, "has no variant 'fast', only function, pair"),
         ("build", {"mode": "max-autotune"}, "--mode is for the built-in workloads"),
         ("build", {"dtype": "bf16"}, "--dtype has no effect"),
@@ -101,7 +113,10 @@ def test_what_cannot_be_run_is_one_sentence_and_leaves_nothing(
 ) -> None:
     with pytest.raises(CaptureError, match=message):
         variants(f"{code}:{name}", tmp_path / "a", **options)
-    assert [path.name for path in tmp_path.iterdir() if path.suffix == ""] in ([], ["__pycache__"])
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ""] in (
+        [],
+        ["__pycache__"],
+    )
 
 
 def test_code_that_changes_the_folder_keeps_its_run(
@@ -154,7 +169,9 @@ def test_which_function_failed_is_in_the_outcome(code: Path, tmp_path: Path) -> 
         ("no_such_module:build", "no_such_module cannot be imported: .*no_such_module"),
     ],
 )
-def test_what_cannot_be_imported_is_told(target: str, says: str, tmp_path: Path) -> None:
+def test_what_cannot_be_imported_is_told(
+    target: str, says: str, tmp_path: Path
+) -> None:
     with pytest.raises(CaptureError, match=says):
         capture(target, Options(device="cpu"), tmp_path / "a")
 

@@ -1,4 +1,5 @@
-"""The lines of capture that only a GPU runs, run without one: tests/fake_gpu.py stands in."""
+"""The lines of capture that only a GPU runs, run without one: tests/fake_gpu.py stands
+in."""
 
 import json
 import pickle
@@ -52,7 +53,9 @@ def test_a_run_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
     assert calls["synchronize"] > 3
 
 
-def test_the_provenance_describes_the_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
+def test_the_provenance_describes_the_gpu(
+    calls: Mapping[str, int], tmp_path: Path
+) -> None:
     state = record(tmp_path / "a", ["eager"])["provenance"]["gpu"]
     assert (state["multiprocessors"], state["l2_cache_bytes"]) == (108, gpu.CACHE_BYTES)
     assert state["capability"] == "8.0"
@@ -82,7 +85,9 @@ def test_one_variant_out_of_memory_spares_the_others(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setitem(kernels.get("mlp").variants, "compiled", Variant(too_large))
-    compiled, eager = record(tmp_path / "a", ["compiled", "eager"], backward=True)["variants"]
+    compiled, eager = record(tmp_path / "a", ["compiled", "eager"], backward=True)[
+        "variants"
+    ]
     assert compiled["failed"] == "it ran out of GPU memory: use smaller shapes."
     assert eager["max_gradient_error"] < 0.03
     assert calls["empty_cache"] == 2
@@ -93,11 +98,15 @@ def test_a_gpu_without_tensor_cores_for_triton(
 ) -> None:
     gpu.stand_in(monkeypatch, LESSON, (7, 5))
     _, refused = record(tmp_path / "a", ["eager", "fused-gemm"])["variants"]
-    assert refused["failed"].startswith("it needs compute capability 8.0, and this GPU has 7.5")
+    assert refused["failed"].startswith(
+        "it needs compute capability 8.0, and this GPU has 7.5"
+    )
 
 
 def test_a_sweep_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
-    options = Options(["eager"], "cuda", shapes=SHAPES[1:], sweep=["batch=1,2"], seconds=0.01)
+    options = Options(
+        ["eager"], "cuda", shapes=SHAPES[1:], sweep=["batch=1,2"], seconds=0.01
+    )
     capture("mlp", options, tmp_path / "a")
     rows = json.loads((tmp_path / "a" / "sweep.json").read_text())["rows"]
     assert [row["kernels_per_step"] for row in rows] == [5, 5]
@@ -106,10 +115,15 @@ def test_a_sweep_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
 def test_variants_that_take_turns_on_a_gpu(
     calls: Mapping[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(kernels.get("mlp").variants, "compiled", Variant(lambda model: model))
+    monkeypatch.setitem(
+        kernels.get("mlp").variants, "compiled", Variant(lambda model: model)
+    )
     found = record(tmp_path / "a", ["eager", "compiled"], compare=True)
     assert [variant["kernels_per_step"] for variant in found["variants"]] == [5, 5]
-    traces = [open_trace(str(tmp_path / "a" / f"{name}.json.gz")) for name in ("eager", "compiled")]
+    traces = [
+        open_trace(str(tmp_path / "a" / f"{name}.json.gz"))
+        for name in ("eager", "compiled")
+    ]
     compared = diff(*traces)
     assert compared.step.turns
     assert compared.verdict.answer is Answer.NO_DIFFERENCE
@@ -131,7 +145,8 @@ def history(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> list[Any]:
-    """What is asked of torch's memory history, and the observers of memory that ran out."""
+    """What is asked of torch's memory history, and the observers of memory that ran
+    out."""
     found: list[Any] = []
 
     def dump(path: str) -> None:
@@ -201,13 +216,17 @@ def runs_out(history: list[Any], folder: Path) -> None:
 def test_a_loop_that_runs_out_of_memory(
     history: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first time is told, once, in a file that no other has; afterwards nothing is."""
+    """The first time is told, once, in a file that no other has; afterwards nothing
+    is."""
     (tmp_path / "a-oom.pickle").write_bytes(b"mine")
     runs_out(history, tmp_path / "a")
     ran_out = history[1]
     ran_out(0, 1, 2, 3)
     assert history == ["all", ran_out, "snapshot", None]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-oom-2.pickle", "a-oom.pickle"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a-oom-2.pickle",
+        "a-oom.pickle",
+    ]
     assert read_snapshot(str(tmp_path / "a-oom-2.pickle")).segments
     assert "fusetui memory " in capsys.readouterr().err
 
@@ -241,5 +260,8 @@ def test_the_page_is_ready_to_paste(
     block = page.partition("## Memory")[2].partition("```py\n")[2].partition("```")[0]
     monkeypatch.chdir(tmp_path)
     exec(block, {"train": lambda: history[1](0, 1, 2, 3)})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["oom.pickle", "snapshot.pickle"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "oom.pickle",
+        "snapshot.pickle",
+    ]
     assert (history[0], history[2:]) == ("all", ["dump", "dump", None])

@@ -23,7 +23,9 @@ def test_a_gpu_whose_tensor_cores_triton_does_not_use_runs_no_triton_gemm() -> N
     from fusetui.capture.provenance import CaptureDevice
 
     variants = kernels.get("mlp").variants
-    turing, ampere, amd = (CaptureDevice("cuda", "a GPU", 0, c) for c in ((7, 5), (8, 0), None))
+    turing, ampere, amd = (
+        CaptureDevice("cuda", "a GPU", 0, c) for c in ((7, 5), (8, 0), None)
+    )
     refused = workload_job.unable(variants["fused-gemm"], turing)
     assert refused.startswith("it needs compute capability 8.0, and this GPU has 7.5: ")
     assert workload_job.unable(variants["fused"], turing) is None

@@ -35,7 +35,8 @@ class Result(NamedTuple):
 def fusetui(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Result]:
-    """`fusetui("summary", path)` gives its exit code and what it printed, 80 columns wide."""
+    """`fusetui("summary", path)` gives its exit code and what it printed, 80 columns
+    wide."""
     monkeypatch.setenv("COLUMNS", "80")
 
     def run(*arguments: object, stdin: str = "") -> Result:
@@ -55,7 +56,13 @@ def fusetui(
 def kernel(number: int, name: str, ts: float, dur: float) -> list[dict[str, Any]]:
     """A launch call and its kernel."""
     plain = {"ph": "X", "ts": ts, "args": {"correlation": number}}
-    call = {"name": "cudaLaunchKernel", "cat": "cuda_runtime", "pid": 1, "tid": 1, "dur": 1}
+    call = {
+        "name": "cudaLaunchKernel",
+        "cat": "cuda_runtime",
+        "pid": 1,
+        "tid": 1,
+        "dur": 1,
+    }
     work = {"name": name, "cat": "kernel", "pid": 0, "tid": 7, "dur": dur}
     return [{**plain, **call}, {**plain, **work, "ts": ts + 5}]
 
@@ -94,7 +101,9 @@ def trace_file(tmp_path: Path) -> Callable[..., Path]:
         events = [event for n in range(steps) for event in step(n + 1, 2000 * n, scale)]
         devices = [{"id": 0, "name": device}]
         path = tmp_path / name
-        path.write_text(json.dumps({"deviceProperties": devices, "traceEvents": events}))
+        path.write_text(
+            json.dumps({"deviceProperties": devices, "traceEvents": events})
+        )
         return path
 
     return made

@@ -1,5 +1,5 @@
-"""The action of action.yml: its shell runs in bash, as a runner of GitHub would have it; of the
-actions that it uses, the cache is a folder."""
+"""The action of action.yml: its shell runs in bash, as a runner of GitHub would have
+it; of the actions that it uses, the cache is a folder."""
 
 from __future__ import annotations
 
@@ -34,13 +34,17 @@ def value(expression: str, values: Values) -> Any:
             at = at.get(part, "") if isinstance(at, Mapping) else ""
         return repr(at)
 
-    words = re.sub(r"('[^']*')|[a-z_]+(?:\.[\w-]+)+", known, expression).replace("&&", "and")
+    words = re.sub(r"('[^']*')|[a-z_]+(?:\.[\w-]+)+", known, expression).replace(
+        "&&", "and"
+    )
     found = eval(words)
     return str(found).lower() if isinstance(found, bool) else found
 
 
 def filled(text: str, values: Values) -> str:
-    return re.sub(r"\$\{\{(.*?)\}\}", lambda found: str(value(found[1].strip(), values)), text)
+    return re.sub(
+        r"\$\{\{(.*?)\}\}", lambda found: str(value(found[1].strip(), values)), text
+    )
 
 
 class Ran(NamedTuple):
@@ -70,7 +74,10 @@ class Runner:
             "event_name": event,
             "ref_name": "main" if event == "push" else "1/merge",
         }
-        event_of |= {"event": {"repository": {"default_branch": "main"}}, "run_id": str(self.jobs)}
+        event_of |= {
+            "event": {"repository": {"default_branch": "main"}},
+            "run_id": str(self.jobs),
+        }
         values: Values = {"github": event_of, "runner": {"os": "Linux"}, "steps": {}}
         given = {"program": str(self.place / "fusetui"), **inputs}
         values["inputs"] = {
@@ -88,7 +95,9 @@ class Runner:
                 code, said, outcome["outputs"] = self._shell(step, values, job)
                 log += said
             values["steps"][step.get("id", step["name"])] = outcome
-        outputs = {n: filled(one["value"], values) for n, one in ACTION["outputs"].items()}
+        outputs = {
+            n: filled(one["value"], values) for n, one in ACTION["outputs"].items()
+        }
         summary = job / "summary.md"
         return Ran(code, log, summary.read_text() if summary.exists() else "", outputs)
 
@@ -104,13 +113,18 @@ class Runner:
             for newest in sorted(folder.glob("*"))[-1:]:
                 shutil.copytree(newest, path, symlinks=True)
 
-    def _shell(self, step: Values, values: Values, job: Path) -> tuple[int, str, dict[str, str]]:
+    def _shell(
+        self, step: Values, values: Values, job: Path
+    ) -> tuple[int, str, dict[str, str]]:
         assert step["shell"] == "bash"
         assert "${{" not in step["run"], "what is put into a script is run"
         output = job / "output"
         output.write_text("")
         own = {name: filled(text, values) for name, text in step.get("env", {}).items()}
-        files = {"GITHUB_OUTPUT": str(output), "GITHUB_STEP_SUMMARY": str(job / "summary.md")}
+        files = {
+            "GITHUB_OUTPUT": str(output),
+            "GITHUB_STEP_SUMMARY": str(job / "summary.md"),
+        }
         where = {
             "GITHUB_ACTIONS": "true",
             "RUNNER_TEMP": str(job),
@@ -133,7 +147,9 @@ def runner(tmp_path: Path) -> Runner:
     return Runner(tmp_path / "runner")
 
 
-def test_a_baseline_is_stored_and_compared_with(runner: Runner, trace_file: File) -> None:
+def test_a_baseline_is_stored_and_compared_with(
+    runner: Runner, trace_file: File
+) -> None:
     before = trace_file("a,b.json", steps=8)
     first = runner.run("push", trace=str(before), expect="kernels=4")
     assert (first.code, first.outputs["verdict"]) == (0, "no-baseline")
@@ -151,11 +167,15 @@ def test_a_baseline_is_stored_and_compared_with(runner: Runner, trace_file: File
     folder = Path(slower.outputs["junit"])
     suite = ET.parse(folder / "diff.xml").getroot()[0]
     assert (suite.attrib["tests"], suite.attrib["failures"]) == ("1", "1")
-    assert Path(slower.outputs["markdown"]).read_text().startswith("**a,b -> c,d: B is ")
+    assert (
+        Path(slower.outputs["markdown"]).read_text().startswith("**a,b -> c,d: B is ")
+    )
     assert len([*runner.cache.glob("*/*/*/*")]) == 1, "a pull request stores nothing"
 
 
-def test_what_cannot_be_told_or_read(runner: Runner, trace_file: File, tmp_path: Path) -> None:
+def test_what_cannot_be_told_or_read(
+    runner: Runner, trace_file: File, tmp_path: Path
+) -> None:
     few = str(trace_file("few.json", steps=3))
     runner.run("push", trace=few, name="few")
     unclear = runner.run("push", trace=few, name="few")
@@ -167,7 +187,9 @@ def test_what_cannot_be_told_or_read(runner: Runner, trace_file: File, tmp_path:
     assert runner.run("push", trace=few, name="../few").code == 2
 
 
-def test_what_is_not_whole_becomes_no_baseline(runner: Runner, trace_file: File) -> None:
+def test_what_is_not_whole_becomes_no_baseline(
+    runner: Runner, trace_file: File
+) -> None:
     path = trace_file(steps=8)
     whole = path.read_bytes()
     path.write_bytes(whole[:-60])

@@ -1,4 +1,5 @@
-"""`--annotations`: replayed kernels have the modules that a file of annotations names."""
+"""`--annotations`: replayed kernels have the modules that a file of annotations
+names."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def replay(tmp_path: Path) -> Path:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "names.pkl"
-    path.write_bytes(pickle.dumps({GRAPH << 32 | n: {"name": "L.mlp"} for n in range(1, 11)}))
+    path.write_bytes(
+        pickle.dumps({GRAPH << 32 | n: {"name": "L.mlp"} for n in range(1, 11)})
+    )
     return path
 
 
@@ -42,17 +45,26 @@ def test_modules_and_kernels(fusetui: Run, replay: Path, file: Path) -> None:
     assert found["none"][0]["kernels"] == 3
     text = fusetui("modules", replay, "--annotations", file).out
     assert "0 ns" not in text
-    found = fusetui("kernels", replay, "--by", "module", "--annotations", file, "--json").json
+    found = fusetui(
+        "kernels", replay, "--by", "module", "--annotations", file, "--json"
+    ).json
     assert found["kernels"][0]["module"] == "L.mlp"
     assert str(file) in found["note"]
 
 
-@pytest.mark.parametrize("command", ["summary", "ops", "lines", "why", "gaps", "launches"])
-def test_every_command_says_it(fusetui: Run, replay: Path, file: Path, command: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["summary", "ops", "lines", "why", "gaps", "launches"]
+)
+def test_every_command_says_it(
+    fusetui: Run, replay: Path, file: Path, command: str
+) -> None:
     found = fusetui(command, replay, "--annotations", file)
     assert found.code == 0
     text = " ".join(found.out.split())
-    assert "10 events of 1 of 1 graph replays have the module that their annotation" in text
+    assert (
+        "10 events of 1 of 1 graph replays have the module that their annotation"
+        in text
+    )
 
 
 def test_why_names_the_modules(fusetui: Run, replay: Path, file: Path) -> None:
@@ -62,7 +74,11 @@ def test_why_names_the_modules(fusetui: Run, replay: Path, file: Path) -> None:
 
 def test_joins_of_serving(fusetui: Run, replay: Path, file: Path) -> None:
     (join,) = fusetui("serving", replay, "--annotations", file, "--json").json["joins"]
-    assert (join["joined_by"], join["kernels"], join["unnamed"]) == ("annotations", 10, 3)
+    assert (join["joined_by"], join["kernels"], join["unnamed"]) == (
+        "annotations",
+        10,
+        3,
+    )
 
 
 def test_what_is_no_file_of_annotations(fusetui: Run, replay: Path) -> None:

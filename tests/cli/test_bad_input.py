@@ -1,4 +1,5 @@
-"""Unreadable input ends with one sentence and exit code 2; partly read input is reported."""
+"""Unreadable input ends with one sentence and exit code 2; partly read input is
+reported."""
 
 from __future__ import annotations
 
@@ -31,7 +32,10 @@ COMMANDS = ["summary", "kernels", "ops", "launches", "modules", "lines"]
         (b"[1, 2]", "not of trace events"),
         (gzip.compress(b"hello", mtime=0), "not the JSON"),
         (gzip.compress(b'{"traceEvents": []}', mtime=0)[:12], "gzip"),
-        (gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', 0, mtime=0)[:30], "gzip"),
+        (
+            gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}', 0, mtime=0)[:30],
+            "gzip",
+        ),
     ],
 )
 def test_no_trace(
@@ -92,7 +96,9 @@ def test_truncated_trace(fusetui: Run, trace_file: File) -> None:
 def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     good = '{"ph": "X", "name": "a", "ts": 1, "dur": 1}'
-    path.write_text(f'{{"traceEvents": [{good}, {{"ph": "X", "name": "a"b"}}, {good}]}}')
+    path.write_text(
+        f'{{"traceEvents": [{good}, {{"ph": "X", "name": "a"b"}}, {good}]}}'
+    )
     found = fusetui("summary", path, "--json")
     assert found.code == 0
     assert found.json["events_skipped"] == 1
@@ -109,20 +115,35 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
         (["summary", "x", "y"], "no such argument: y"),
         (["capture"], "needs WORKLOAD"),
         (["summary", "--jsn", "x"], "no such option"),
-        (["kernels", "x", "--top", "-1"], "--top takes a number of at least 0, not '-1'"),
+        (
+            ["kernels", "x", "--top", "-1"],
+            "--top takes a number of at least 0, not '-1'",
+        ),
         (["kernels", "x", "--top", "many"], "--top takes a whole number, not 'many'"),
         (["kernels", "x", "--by", "color"], "family, stream or step, not 'color'"),
         (["why", "x", "--step", "one"], "--step takes a whole number, not 'one'"),
         (["why", "x", "--from", "-5ms"], "--from needs a value, as in --from=VALUE"),
         (["why", "x", "--json=yes"], "--json takes no value"),
-        (["diff", "x", "y", "--fail-over", "nan"], "takes a number of at least 0, not 'nan'"),
-        (["capture", "mlp", "--steps", "few"], "--steps takes a whole number, not 'few'"),
+        (
+            ["diff", "x", "y", "--fail-over", "nan"],
+            "takes a number of at least 0, not 'nan'",
+        ),
+        (
+            ["capture", "mlp", "--steps", "few"],
+            "--steps takes a whole number, not 'few'",
+        ),
         (["completion", "tcsh"], "SHELL takes bash, zsh or fish, not 'tcsh'"),
         (["summary", ""], "The name of a trace is empty"),
-        (["kernels", "x", "--peak", "bf17=1e15"], "bf17=1e15: the kind must be one of fp64, "),
+        (
+            ["kernels", "x", "--peak", "bf17=1e15"],
+            "bf17=1e15: the kind must be one of fp64, ",
+        ),
         (["kernels", "x", "--peak", "bf16"], "--peak bf16: the figure must be"),
         (["kernels", "x", "--peak", "bf16=989"], "FLOP per second, as in bf16=989e12"),
-        (["kernels", "x", "--peak", "bandwidth=nan"], "bytes per second, as in bandwidth=3.35e12"),
+        (
+            ["kernels", "x", "--peak", "bandwidth=nan"],
+            "bytes per second, as in bandwidth=3.35e12",
+        ),
         (["check", "x"], "--expect"),
         (["check", "x", "--expect", "gem=3"], "gemm=3"),
         (["check", "x", "--expect", ""], "empty"),
@@ -140,10 +161,14 @@ def test_wrong_use(fusetui: Run, arguments: list[str], says: str) -> None:
     assert says in found.sentence
 
 
-def test_a_folder_that_is_no_run_is_not_compared_with_itself(fusetui: Run, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_is_not_compared_with_itself(
+    fusetui: Run, tmp_path: Path
+) -> None:
     found = fusetui("diff", tmp_path)
     assert (found.code, found.out) == (2, "")
-    assert found.sentence.startswith(f"{tmp_path} is no run folder: give a second trace")
+    assert found.sentence.startswith(
+        f"{tmp_path} is no run folder: give a second trace"
+    )
 
 
 def test_files_of_which_none_is_a_rank(fusetui: Run, tmp_path: Path) -> None:
@@ -158,20 +183,31 @@ def test_files_of_which_none_is_a_rank(fusetui: Run, tmp_path: Path) -> None:
 def test_a_window_beside_the_trace(fusetui: Run) -> None:
     found = fusetui("why", "lesson:mlp-eager", "--from", "1000s")
     assert (found.code, found.out) == (2, "")
-    assert "There is nothing between these times: lesson:mlp-eager goes from 0 to" in found.sentence
+    assert (
+        "There is nothing between these times: lesson:mlp-eager goes from 0 to"
+        in found.sentence
+    )
 
 
 def test_a_window_is_a_part_of_the_trace(fusetui: Run) -> None:
     """Outside of it nothing is known."""
     whole = fusetui("why", "lesson:mlp-eager", "--from", "0ns", "--json").json
-    wider = fusetui("why", "lesson:mlp-eager", "--from=-5ms", "--to", "1000s", "--json").json
+    wider = fusetui(
+        "why", "lesson:mlp-eager", "--from=-5ms", "--to", "1000s", "--json"
+    ).json
     assert wider == whole
 
 
-def test_a_capture_for_a_trace_without_graphs_is_said_to_change_nothing(fusetui: Run) -> None:
-    found = fusetui("kernels", "lesson:mlp-eager", "--captured-by", "lesson:mlp-compiled")
+def test_a_capture_for_a_trace_without_graphs_is_said_to_change_nothing(
+    fusetui: Run,
+) -> None:
+    found = fusetui(
+        "kernels", "lesson:mlp-eager", "--captured-by", "lesson:mlp-compiled"
+    )
     assert found.code == 0
-    assert found.sentence == ("lesson:mlp-eager replays no graph: --captured-by changes nothing.")
+    assert found.sentence == (
+        "lesson:mlp-eager replays no graph: --captured-by changes nothing."
+    )
 
 
 def test_unknown_workload(fusetui: Run) -> None:
@@ -183,7 +219,8 @@ def test_unknown_workload(fusetui: Run) -> None:
 
 
 def test_pipe_that_closes(trace_file: File) -> None:
-    """As in `fusetui decode ... | head -0`: no message, and the exit code of SIGPIPE."""
+    """As in `fusetui decode ... | head -0`: no message, and the exit code of
+    SIGPIPE."""
     read, write = os.pipe()
     os.close(read)
     run = subprocess.run(

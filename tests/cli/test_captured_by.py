@@ -22,10 +22,14 @@ def replay(tmp_path: Path) -> Path:
 
 def test_kernels_by_op_and_shape(fusetui: Run, replay: Path) -> None:
     captures = replay.parent / "captures"
-    found = fusetui("kernels", replay, "--by", "op", "--captured-by", captures, "--json").json
+    found = fusetui(
+        "kernels", replay, "--by", "op", "--captured-by", captures, "--json"
+    ).json
     assert found["kernels"][0]["op"] == "aten::mm"
     assert "13 events of 1 of 1 graph replays" in found["note"]
-    shaped = fusetui("kernels", replay, "--by", "shape", "--captured-by", captures, "--json").json
+    shaped = fusetui(
+        "kernels", replay, "--by", "shape", "--captured-by", captures, "--json"
+    ).json
     assert shaped["kernels"][0]["shapes"] == [[4, 64], [64, 64]]
 
 
@@ -33,17 +37,23 @@ def test_modules(fusetui: Run, replay: Path) -> None:
     text = fusetui("modules", replay, "--captured-by", replay.parent / "captures").out
     assert "0 ns" not in text  # the CPU ran no module of a replay
     assert "Attention_*" in text
-    assert "have the op, module and shapes of their capture" in text.replace("\n  ", " ")
+    assert "have the op, module and shapes of their capture" in text.replace(
+        "\n  ", " "
+    )
 
 
-@pytest.mark.parametrize("command", ["summary", "ops", "lines", "why", "gaps", "launches"])
+@pytest.mark.parametrize(
+    "command", ["summary", "ops", "lines", "why", "gaps", "launches"]
+)
 def test_every_command_says_it(fusetui: Run, replay: Path, command: str) -> None:
     found = fusetui(command, replay, "--captured-by", replay.parent / "captures")
     assert found.code == 0
     assert "13 events of 1 of 1 graph replays" in found.out
 
 
-def test_a_capture_that_does_not_fit(fusetui: Run, replay: Path, tmp_path: Path) -> None:
+def test_a_capture_that_does_not_fit(
+    fusetui: Run, replay: Path, tmp_path: Path
+) -> None:
     other = save(tmp_path / "captures" / "other.json", Server(layers=5).capture(4))
     found = fusetui("kernels", replay, "--captured-by", other)
     assert "1 graph replay cannot be joined" in found.sentence
@@ -57,17 +67,30 @@ def test_why_names_the_modules_of_the_capture(fusetui: Run, replay: Path) -> Non
 
 
 def test_lines(fusetui: Run, replay: Path) -> None:
-    found = fusetui("lines", replay, "--captured-by", replay.parent / "captures", "--json").json
+    found = fusetui(
+        "lines", replay, "--captured-by", replay.parent / "captures", "--json"
+    ).json
     (function,) = found["functions"]
-    assert (function["file"], function["line"], function["kernels"]) == ("model.py", 7, 13)
+    assert (function["file"], function["line"], function["kernels"]) == (
+        "model.py",
+        7,
+        13,
+    )
     assert (function["gpu_ns"], function["cpu_ns"]) == (1000 + 3 * 16_500, 0)
 
 
 def test_diff_aligns_by_the_op(fusetui: Run, tmp_path: Path) -> None:
     """The captures are found beside the replays."""
-    for folder, server in (("a", SERVER), ("b", Server(product="Cijk_Alik_Bljk_other"))):
+    for folder, server in (
+        ("a", SERVER),
+        ("b", Server(product="Cijk_Alik_Bljk_other")),
+    ):
         (tmp_path / folder).mkdir()
-        save(tmp_path / folder / "replay.json", server.step(4, 0, 1), server.step(4, 500, 2))
+        save(
+            tmp_path / folder / "replay.json",
+            server.step(4, 0, 1),
+            server.step(4, 500, 2),
+        )
         save(tmp_path / folder / "capture.json", server.capture(4))
     pair = (tmp_path / "a" / "replay.json", tmp_path / "b" / "replay.json")
     assert "aten::mm" in fusetui("diff", *pair).out

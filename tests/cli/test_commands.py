@@ -1,4 +1,5 @@
-"""Every command on an intact trace: exit codes, JSON keys, and the text that users read."""
+"""Every command on an intact trace: exit codes, JSON keys, and the text that users
+read."""
 
 from __future__ import annotations
 
@@ -68,7 +69,15 @@ def test_summary_json(fusetui: Run, trace_file: File) -> None:
 def test_the_share_of_two_gpus_is_of_both_spans(fusetui: Run, tmp_path: Path) -> None:
     """Two spans of 100 us, the second 50 us later, with 20 us of work in each."""
     events = [
-        {"ph": "X", "cat": "kernel", "name": "k", "pid": gpu, "tid": 7, "ts": ts, "dur": 10}
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": "k",
+            "pid": gpu,
+            "tid": 7,
+            "ts": ts,
+            "dur": 10,
+        }
         for gpu, ts in ((0, 0), (0, 90), (1, 50), (1, 140))
     ]
     path = tmp_path / "two.json"
@@ -79,16 +88,32 @@ def test_the_share_of_two_gpus_is_of_both_spans(fusetui: Run, tmp_path: Path) ->
     )
 
 
-def test_a_gpu_event_without_duration_has_no_share(fusetui: Run, tmp_path: Path) -> None:
+def test_a_gpu_event_without_duration_has_no_share(
+    fusetui: Run, tmp_path: Path
+) -> None:
     path = tmp_path / "trace.json"
-    path.write_text('[{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1}]')
+    path.write_text(
+        '[{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1}]'
+    )
     assert "GPU busy    0 ns, idle 0 ns" in fusetui("summary", path).out
 
 
 def test_kernels_json(fusetui: Run, trace_file: File) -> None:
     gemm, pointwise = fusetui("kernels", trace_file(), "--json").json["kernels"]
-    assert gemm.keys() >= {"name", "count", "total_ns", "min_ns", "median_ns", "max_ns", "decoded"}
-    assert (gemm["count"], gemm["total_ns"], gemm["decoded"]["op"]) == (9, 902_250, "gemm")
+    assert gemm.keys() >= {
+        "name",
+        "count",
+        "total_ns",
+        "min_ns",
+        "median_ns",
+        "max_ns",
+        "decoded",
+    }
+    assert (gemm["count"], gemm["total_ns"], gemm["decoded"]["op"]) == (
+        9,
+        902_250,
+        "gemm",
+    )
     assert pointwise["name"] == "triton_poi_fused__unsafe_view_gelu_mul_0"
 
 
@@ -110,23 +135,37 @@ def test_ops_json(fusetui: Run, trace_file: File) -> None:
     )
 
 
-@pytest.mark.parametrize("command", ["summary", "kernels", "ops", "launches", "modules", "lines"])
+@pytest.mark.parametrize(
+    "command", ["summary", "kernels", "ops", "launches", "modules", "lines"]
+)
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_fits_the_width(
-    fusetui: Run, trace_file: File, monkeypatch: pytest.MonkeyPatch, command: str, columns: int
+    fusetui: Run,
+    trace_file: File,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    columns: int,
 ) -> None:
     path = trace_file()
     monkeypatch.setenv("COLUMNS", str(columns))
     found = fusetui(command, path)
     assert found.code == 0
-    table = [line for line in found.out.splitlines() if "aten::mm" in line or "gemm" in line]
+    table = [
+        line for line in found.out.splitlines() if "aten::mm" in line or "gemm" in line
+    ]
     assert table or command not in ("kernels", "ops") or columns == 40
     assert max(map(len, found.out.splitlines())) <= max(columns, 72)
 
 
 def test_summary_text(fusetui: Run, trace_file: File) -> None:
     text = fusetui("summary", trace_file()).out
-    for said in ("NVIDIA A100-SXM4-80GB", "1.203 ms", "12 kernels", "ProfilerStep#2", "stream 7"):
+    for said in (
+        "NVIDIA A100-SXM4-80GB",
+        "1.203 ms",
+        "12 kernels",
+        "ProfilerStep#2",
+        "stream 7",
+    ):
         assert said in text
 
 
@@ -140,14 +179,18 @@ def test_no_share_of_busy_where_earlier_work_is_missing(
         event("k", 95, 10, cat="kernel", pid=0, tid=9, args=args),
         event("cudaStreamSynchronize", 14, 80, cat="cuda_runtime"),
     ]
-    path.write_text(json.dumps({"traceEvents": [*launched(1, 0, 5), *other]}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"traceEvents": [*launched(1, 0, 5), *other]}), encoding="utf-8"
+    )
     busy = "GPU busy    20 us, and longer with work from before the recording\n"
     assert busy in fusetui("summary", path).out
 
 
 @pytest.mark.parametrize("command", [("summary",), ("why",), ("why", "--markdown")])
 @pytest.mark.parametrize("name", ["sample:mlp-eager", "lesson:mlp-eager"])
-def test_what_ships_is_headed_by_its_name(fusetui: Run, command: Sequence[str], name: str) -> None:
+def test_what_ships_is_headed_by_its_name(
+    fusetui: Run, command: Sequence[str], name: str
+) -> None:
     assert fusetui(*command, name).out.strip("*").startswith(name)
 
 
@@ -169,7 +212,9 @@ def test_names_are_data(fusetui: Run, tmp_path: Path) -> None:
     for command in ("summary", "kernels", "ops"):
         found = fusetui(command, path)
         assert found.code == 0
-        assert all(character.isprintable() or character == "\n" for character in found.out)
+        assert all(
+            character.isprintable() or character == "\n" for character in found.out
+        )
         assert fusetui(command, path, "--json").code == 0
 
 
@@ -196,7 +241,9 @@ def test_check_json(fusetui: Run, trace_file: File) -> None:
 
 def test_check_without_steps(fusetui: Run, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    path.write_text('{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "dur": 1}]}')
+    path.write_text(
+        '{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "dur": 1}]}'
+    )
     found = fusetui("check", path, "--expect", "kernels=1 unknown=1")
     assert found.code == 0
     assert "in the whole trace" in found.out
@@ -211,7 +258,9 @@ def test_check_without_steps(fusetui: Run, tmp_path: Path) -> None:
         ("linear-compiled", "kernels=1 gemm=1"),
     ],
 )
-def test_check_on_a_cpu_counts_ops_that_compute(fusetui: Run, sample: str, guess: str) -> None:
+def test_check_on_a_cpu_counts_ops_that_compute(
+    fusetui: Run, sample: str, guess: str
+) -> None:
     found = fusetui("check", f"sample:{sample}", "--expect", guess)
     assert found.code == 0
     assert "CPU ops that compute" in found.out
@@ -220,7 +269,9 @@ def test_check_on_a_cpu_counts_ops_that_compute(fusetui: Run, sample: str, guess
 def test_decode(fusetui: Run) -> None:
     name = "ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn"
     (record,) = fusetui("decode", name, "--json").json["names"]
-    assert {key: record[key] for key in ("op", "dtype_a", "tile_m", "tile_n", "tile_k")} == {
+    assert {
+        key: record[key] for key in ("op", "dtype_a", "tile_m", "tile_n", "tile_k")
+    } == {
         "op": "gemm",
         "dtype_a": "bf16",
         "tile_m": 128,
@@ -233,7 +284,9 @@ def test_decode(fusetui: Run) -> None:
 
 
 def test_decode_standard_input(fusetui: Run) -> None:
-    found = fusetui("decode", "-", "--json", stdin="ampere_sgemm_32x32_tn\n\nnever_heard_of\n")
+    found = fusetui(
+        "decode", "-", "--json", stdin="ampere_sgemm_32x32_tn\n\nnever_heard_of\n"
+    )
     known, unknown = found.json["names"]
     assert known["op"] == "gemm"
     assert unknown["name"] == "never_heard_of"
@@ -288,18 +341,27 @@ def test_diff_abstains_on_too_few_steps(fusetui: Run, trace_file: File) -> None:
     a, b = trace_file("a.json", steps=1), trace_file("b.json", scale=1.9, steps=5)
     found = fusetui("diff", a, b, "--fail-over", 5)
     assert found.code == 3
-    assert "cannot tell whether B is slower: it takes at least 5 steps" in found.sentence
+    assert (
+        "cannot tell whether B is slower: it takes at least 5 steps" in found.sentence
+    )
     assert fusetui("diff", a, b).code == 0
 
 
 def test_diff_abstains_across_devices(fusetui: Run, trace_file: File) -> None:
-    a, b = trace_file("a.json", steps=5), trace_file("b.json", 1.9, 5, "NVIDIA H100 80GB HBM3")
+    a, b = (
+        trace_file("a.json", steps=5),
+        trace_file("b.json", 1.9, 5, "NVIDIA H100 80GB HBM3"),
+    )
     assert fusetui("diff", a, b, "--fail-over", 5).code == 3
 
 
-def test_diff_of_no_work_cannot_be_told(fusetui: Run, trace_file: File, tmp_path: Path) -> None:
+def test_diff_of_no_work_cannot_be_told(
+    fusetui: Run, trace_file: File, tmp_path: Path
+) -> None:
     nothing = tmp_path / "nothing.json"
-    nothing.write_text('{"traceEvents": [{"ph": "X", "cat": "python_function", "name": "f"}]}')
+    nothing.write_text(
+        '{"traceEvents": [{"ph": "X", "cat": "python_function", "name": "f"}]}'
+    )
     assert fusetui("diff", trace_file(), nothing, "--fail-over", 5).code == 3
 
 
@@ -309,11 +371,21 @@ def test_diff_of_no_work_cannot_be_told(fusetui: Run, trace_file: File, tmp_path
         (5, 1.9, "slower", None),
         (5, 0.5, "faster", None),
         (5, 1, "no difference", None),
-        (4, 1.9, "cannot tell", "it takes at least 5 steps on each side (A has 5, B 4)"),
+        (
+            4,
+            1.9,
+            "cannot tell",
+            "it takes at least 5 steps on each side (A has 5, B 4)",
+        ),
     ],
 )
 def test_diff_json_has_a_verdict(
-    fusetui: Run, trace_file: File, steps: int, scale: float, verdict: str, reason: str | None
+    fusetui: Run,
+    trace_file: File,
+    steps: int,
+    scale: float,
+    verdict: str,
+    reason: str | None,
 ) -> None:
     a, b = trace_file("a.json", steps=5), trace_file("b.json", scale, steps)
     found = fusetui("diff", a, b, "--json").json
@@ -325,9 +397,7 @@ def test_diff_of_a_run_folder(fusetui: Run, trace_file: File, tmp_path: Path) ->
     run.mkdir()
     for name in ("eager", "compiled"):
         trace_file(f"run/{name}.json")
-    record = (
-        '{"variants": [{"files": ["eager.json"]}, {"failed": "x"}, {"files": ["compiled.json"]}]}'
-    )
+    record = '{"variants": [{"files": ["eager.json"]}, {"failed": "x"}, {"files": ["compiled.json"]}]}'
     (run / "run.json").write_text(record)
     found = fusetui("diff", run, "--json")
     assert found.code == 0

@@ -35,7 +35,9 @@ def test_scripts_are_valid(fusetui: Run, tmp_path: Path, shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     (tmp_path / "script").write_text(fusetui("completion", shell).out)
-    checked = subprocess.run([shell, "-n", tmp_path / "script"], timeout=20, check=False)
+    checked = subprocess.run(
+        [shell, "-n", tmp_path / "script"], timeout=20, check=False
+    )
     assert checked.returncode == 0
 
 
@@ -51,7 +53,9 @@ def test_scripts_are_valid(fusetui: Run, tmp_path: Path, shell: str) -> None:
         ("fusetui summary some", {"some.json"}),
     ],
 )
-def test_bash_completes(fusetui: Run, tmp_path: Path, words: str, expected: set[str]) -> None:
+def test_bash_completes(
+    fusetui: Run, tmp_path: Path, words: str, expected: set[str]
+) -> None:
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
     (tmp_path / "script").write_text(fusetui("completion", "bash").out)

@@ -57,11 +57,15 @@ def test_slices_whose_ends_were_cut_off_are_told(fusetui: Run, pftrace: Path) ->
 def test_packets_that_cannot_be_read_are_told(fusetui: Run, pftrace: Path) -> None:
     pftrace.write_bytes(pftrace.read_bytes() + pftraces.packet((77, b"x")))
     found = fusetui("convert", pftrace, pftrace.with_name("out.json"))
-    assert "1 event could not be read and is left out; the first is at byte" in found.err
+    assert (
+        "1 event could not be read and is left out; the first is at byte" in found.err
+    )
     assert "(a packet of another kind)" in found.err
 
 
-def test_ends_that_torch_cut_are_told_by_all_commands(fusetui: Run, pftrace: Path) -> None:
+def test_ends_that_torch_cut_are_told_by_all_commands(
+    fusetui: Run, pftrace: Path
+) -> None:
     found = fusetui("why", pftrace)
     assert "1 GPU event may have lasted longer than shown" in found.err
     words = " ".join(found.out.split())

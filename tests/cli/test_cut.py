@@ -25,7 +25,10 @@ def test_a_step(fusetui: Run, tmp_path: Path) -> None:
     assert found.out.startswith(f"{out}: ")
     whole = fusetui("why", LESSON, "--step", 2, "--json").json["devices"]
     begin, end = (str(part(out)[key]) for key in ("from_ns", "to_ns"))
-    assert fusetui("why", LESSON, "--from", begin, "--to", end, "--json").json["devices"] == whole
+    assert (
+        fusetui("why", LESSON, "--from", begin, "--to", end, "--json").json["devices"]
+        == whole
+    )
     assert "This is the part from" in fusetui("summary", out).out
 
 
@@ -47,7 +50,9 @@ def test_around_a_slice(fusetui: Run, tmp_path: Path) -> None:
     assert part(out)["to_ns"] > part(out)["from_ns"]
 
 
-def test_scrubbed(fusetui: Run, tmp_path: Path, trace_file: Callable[..., Path]) -> None:
+def test_scrubbed(
+    fusetui: Run, tmp_path: Path, trace_file: Callable[..., Path]
+) -> None:
     path = trace_file("private.json")
     document = json.loads(path.read_text())
     document["host_name"] = "box17"
@@ -103,7 +108,9 @@ def test_a_piece_of_a_step_is_no_step(fusetui: Run, tmp_path: Path) -> None:
 def test_perfetto_gets_what_cut_writes(fusetui: Run, tmp_path: Path) -> None:
     """And a sentence about how to open it."""
     cut, part = tmp_path / "cut.json", tmp_path / "part.json"
-    assert fusetui("cut", "lesson:mlp-eager", cut, "--from=0.8ms", "--to=1.4ms").code == 0
+    assert (
+        fusetui("cut", "lesson:mlp-eager", cut, "--from=0.8ms", "--to=1.4ms").code == 0
+    )
     told = fusetui("perfetto", "lesson:mlp-eager", part, "--at=0.8ms..1.4ms")
     assert (told.code, part.read_bytes()) == (0, cut.read_bytes())
     assert "ui.perfetto.dev" in told.out

@@ -104,7 +104,9 @@ def test_every_value(trace: tuple[Path, ft.Opened]) -> None:
         assert held == rows
 
 
-def test_slices_add_up_to_the_summary(fusetui: Run, trace: tuple[Path, ft.Opened]) -> None:
+def test_slices_add_up_to_the_summary(
+    fusetui: Run, trace: tuple[Path, ft.Opened]
+) -> None:
     path, held = trace
     summary = fusetui("summary", path, "--json").json
     gpu = held.slices.where("/^(kernel|memcpy|memset)$/")
@@ -130,4 +132,6 @@ def test_numbers_are_not_copied() -> None:
     table = opened(FILES[0]).slices
     assert table["dur_ns"] is table.column("dur_ns").values
     assert np.shares_memory(table.to_pandas()["dur_ns"].to_numpy(), table["dur_ns"])
-    assert np.shares_memory(pyarrow.table(table)["dur_ns"].chunk(0).to_numpy(), table["dur_ns"])
+    assert np.shares_memory(
+        pyarrow.table(table)["dur_ns"].chunk(0).to_numpy(), table["dur_ns"]
+    )

@@ -1,4 +1,5 @@
-"""`diff` of folders: variants of a run with a baseline, files of equal names in two folders."""
+"""`diff` of folders: variants of a run with a baseline, files of equal names in two
+folders."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def sides(document: Any) -> list[tuple[str, str]]:
     return [(Path(d["a"]).stem, Path(d["b"]).stem) for d in document["diffs"]]
 
 
-def test_every_variant_is_compared_with_the_first(fusetui: Run, run_folder: Path) -> None:
+def test_every_variant_is_compared_with_the_first(
+    fusetui: Run, run_folder: Path
+) -> None:
     found = fusetui("diff", run_folder, "--json")
     assert sides(found.json) == [("eager", "compiled"), ("eager", "fused")]
 
@@ -45,14 +48,18 @@ def test_a_baseline_that_is_not_there(fusetui: Run, run_folder: Path) -> None:
 
 
 def test_steps_by_a_pattern(fusetui: Run, run_folder: Path) -> None:
-    found = fusetui("diff", run_folder, "--step-by", "Step#[12]", "--json").json["diffs"][0]
+    found = fusetui("diff", run_folder, "--step-by", "Step#[12]", "--json").json[
+        "diffs"
+    ][0]
     assert found["steps"] == {"a": 2, "b": 2}
     missing = fusetui("diff", run_folder, "--step-by", "decode")
     assert (missing.code, missing.out) == (2, "")
     assert missing.sentence == "eager has no annotation like decode."
 
 
-def test_two_folders_are_paired_by_name(fusetui: Run, trace_file: File, tmp_path: Path) -> None:
+def test_two_folders_are_paired_by_name(
+    fusetui: Run, trace_file: File, tmp_path: Path
+) -> None:
     for folder in ("old", "new"):
         (tmp_path / folder).mkdir()
         for rank in ("rank0.json", "rank1.json"):
@@ -61,7 +68,9 @@ def test_two_folders_are_paired_by_name(fusetui: Run, trace_file: File, tmp_path
     assert sides(found.json) == [("rank0", "rank0"), ("rank1", "rank1")]
 
 
-def test_folders_without_a_common_name(fusetui: Run, trace_file: File, tmp_path: Path) -> None:
+def test_folders_without_a_common_name(
+    fusetui: Run, trace_file: File, tmp_path: Path
+) -> None:
     for folder in ("old", "new"):
         (tmp_path / folder).mkdir()
         trace_file(f"{folder}/{folder}.json")
@@ -80,7 +89,12 @@ def test_folders_without_a_common_name(fusetui: Run, trace_file: File, tmp_path:
     ],
 )
 def test_of_several_pairs_the_worst_answer_counts(
-    fusetui: Run, trace_file: File, tmp_path: Path, scales: list[int], steps: list[int], code: int
+    fusetui: Run,
+    trace_file: File,
+    tmp_path: Path,
+    scales: list[int],
+    steps: list[int],
+    code: int,
 ) -> None:
     """A slower pair matters more than one that cannot be judged."""
     for folder in ("old", "new"):

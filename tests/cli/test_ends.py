@@ -91,7 +91,8 @@ def test_a_bug(fusetui: Run, logs: Path) -> None:
 def test_a_bug_where_there_is_no_place_for_logs(
     fusetui: Run, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then it is a temporary file, and if that cannot be written either, only a message."""
+    """Then it is a temporary file, and if that cannot be written either, only a
+    message."""
     (tmp_path / "state").write_text("not a folder")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     found = fusetui("summary", "x")
@@ -145,7 +146,8 @@ def test_a_signal_that_was_ignored() -> None:
 
 
 def test_what_was_begun_is_tidied_up() -> None:
-    """A signal ends a block as an exception does, and a second one does not interrupt that."""
+    """A signal ends a block as an exception does, and a second one does not interrupt
+    that."""
     ends: list[str] = []
 
     def command() -> None:
@@ -165,7 +167,8 @@ def test_what_was_begun_is_tidied_up() -> None:
 def test_a_signal_during_an_import_waits_for_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """A module written in C may crash when an exception is raised while it is set up."""
+    """A module written in C may crash when an exception is raised while it is set
+    up."""
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "ends", [], raising=False)
     (tmp_path / "module_that_is_interrupted.py").write_text(
@@ -212,7 +215,10 @@ def test_ctrl_c_before_there_is_a_command(before: str) -> None:
     """It ends the process without a word, unless it is ignored."""
     program = IMPORTING.format(before=before)
     run = subprocess.run(
-        [sys.executable, "-P", "-c", program], capture_output=True, check=False, timeout=LATE
+        [sys.executable, "-P", "-c", program],
+        capture_output=True,
+        check=False,
+        timeout=LATE,
     )
     is_ignored = before == "signal.SIG_IGN"
     assert (run.returncode, run.stderr) == (0 if is_ignored else -signal.SIGINT, b"")
@@ -242,15 +248,24 @@ def test_a_process_that_was_forked_dies_of_it() -> None:
 def test_every_exit_code_is_documented(fusetui: Run) -> None:
     ours = (errors.DONE, errors.NO, errors.UNUSABLE, errors.CRASHED)
     assert {*ours, signals.ENDED + signal.SIGINT, errors.PIPE_CLOSED} <= set(EXIT_CODES)
-    assert "141 the reader of the pipe closed it" in " ".join(fusetui("--help").out.split())
+    assert "141 the reader of the pipe closed it" in " ".join(
+        fusetui("--help").out.split()
+    )
     guide = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-    assert [code for code in EXIT_CODES if not re.search(rf"^\|[^|]*\b{code}\b", guide, re.M)] == []
+    assert [
+        code
+        for code in EXIT_CODES
+        if not re.search(rf"^\|[^|]*\b{code}\b", guide, re.M)
+    ] == []
 
 
 @contextmanager
-def waiting(shell: str = 'exec "$@"', program: str = WAITING) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that is ready for a signal, by default a command that waits for a line. If it does
-    not end, it is killed, so that the test fails and does not wait for it."""
+def waiting(
+    shell: str = 'exec "$@"', program: str = WAITING
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that is ready for a signal, by default a command that waits for a line.
+    If it does not end, it is killed, so that the test fails and does not wait for
+    it."""
     with subprocess.Popen(
         ["sh", "-c", shell, "sh", sys.executable, "-P", "-c", program],
         stdin=subprocess.PIPE,

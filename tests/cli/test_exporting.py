@@ -1,4 +1,5 @@
-"""Reports of Nsight Systems are exported by nsys, if it is there and the user wants it."""
+"""Reports of Nsight Systems are exported by nsys, if it is there and the user wants
+it."""
 
 from __future__ import annotations
 
@@ -86,7 +87,9 @@ def test_only_if_the_user_wants_it(
     assert exported(report) == report
 
 
-def test_only_in_a_terminal(report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_in_a_terminal(
+    report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     installed(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert exported(report) == report
@@ -98,7 +101,9 @@ def test_only_with_nsys(report: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert exported(report) == report
 
 
-def test_only_with_a_cache(report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_with_a_cache(
+    report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     installed(tmp_path)
     monkeypatch.setenv("FUSETUI_CACHE", "off")
     answered(monkeypatch, "y\n")

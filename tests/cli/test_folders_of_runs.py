@@ -1,4 +1,5 @@
-"""A folder of run folders, as `fusetui capture` fills: a person chooses among what is there."""
+"""A folder of run folders, as `fusetui capture` fills: a person chooses among what is
+there."""
 
 from __future__ import annotations
 
@@ -68,7 +69,9 @@ def test_a_person_chooses_a_run_and_the_newest_comes_first(
     ]
 
 
-def test_a_single_run_is_opened_itself(fusetui: Run, opened: Opened, tmp_path: Path) -> None:
+def test_a_single_run_is_opened_itself(
+    fusetui: Run, opened: Opened, tmp_path: Path
+) -> None:
     run_at(tmp_path / "runs" / "mine")
     assert fusetui("open", tmp_path / "runs").code == 0
     assert [Path(path).parent.name for path in opened[0]["paths"]] == ["mine", "mine"]
@@ -91,11 +94,18 @@ def test_there_is_a_bound_and_it_is_told(
     monkeypatch.setattr("fusetui.commands.open.MOST", 1)
     found = fusetui("open", runs)
     assert len(opened[0]["offers"]) == 1
-    assert found.sentence == "There are more than 1 runs and traces: only the newest are listed."
+    assert (
+        found.sentence
+        == "There are more than 1 runs and traces: only the newest are listed."
+    )
 
 
-@pytest.mark.parametrize("command", ["summary", "kernels", "why", "gaps", "diff", "ranks"])
-def test_other_commands_name_what_there_is(fusetui: Run, runs: Path, command: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["summary", "kernels", "why", "gaps", "diff", "ranks"]
+)
+def test_other_commands_name_what_there_is(
+    fusetui: Run, runs: Path, command: str
+) -> None:
     found = fusetui(command, runs)
     assert (found.code, found.out) == (2, "")
     assert found.sentence == (

@@ -1,4 +1,5 @@
-"""Where there is no room on the disk: one sentence, an exit code that is not 0, no half file."""
+"""Where there is no room on the disk: one sentence, an exit code that is not 0, no half
+file."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ ARGUMENTS = {
 MORE = {
     "sql": ((),),
     **dict.fromkeys(("schema", "help", "completion", "stacks"), ((),)),
-    **dict.fromkeys(("steps", "slices"), ((), *((f"--format={form}",) for form in TEXTS))),
+    **dict.fromkeys(
+        ("steps", "slices"), ((), *((f"--format={form}",) for form in TEXTS))
+    ),
 }
 """Options of the commands without `--json`."""
 NO_OUTPUT = (
@@ -42,33 +45,52 @@ NO_OUTPUT = (
 )
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
-@pytest.mark.parametrize("name", [one.name for one in COMMANDS if one.name not in NO_OUTPUT])
-def test_output(fusetui: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="this system has no full device"
+)
+@pytest.mark.parametrize(
+    "name", [one.name for one in COMMANDS if one.name not in NO_OUTPUT]
+)
+def test_output(
+    fusetui: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
     made = {"SNAPSHOT": trained(tmp_path)} if name == "memory" else {}
     for more in MORE.get(name, ((), ("--json",))):
         with open("/dev/full", "w") as full:
             monkeypatch.setattr("sys.stdout", full)
-            found = fusetui(name, *(made.get(w, w) for w in ARGUMENTS.get(name, [LESSON])), *more)
+            found = fusetui(
+                name, *(made.get(w, w) for w in ARGUMENTS.get(name, [LESSON])), *more
+            )
         assert found.code == 2
-        assert found.sentence == "Standard output cannot be written: No space left on device."
+        assert (
+            found.sentence
+            == "Standard output cannot be written: No space left on device."
+        )
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("command", [("scrub",), ("convert",), ("cut", "--from=0ns")])
 def test_writing_a_trace(
-    fusetui: Run, tmp_path: Path, trace_file: File, ending: str, command: tuple[str, ...]
+    fusetui: Run,
+    tmp_path: Path,
+    trace_file: File,
+    ending: str,
+    command: tuple[str, ...],
 ) -> None:
     path = trace_file()
     for room in (0, 200):
         with room_for(room):
             found = fusetui(*command, path, tmp_path / f"out{ending}")
         assert found.code == 2
-        assert found.sentence.endswith(f"out{ending} cannot be written: file too large.")
+        assert found.sentence.endswith(
+            f"out{ending} cannot be written: file too large."
+        )
         assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("command", ["picture OUT.svg", "report OUT.html", "stacks OUT.folded"])
+@pytest.mark.parametrize(
+    "command", ["picture OUT.svg", "report OUT.html", "stacks OUT.folded"]
+)
 def test_writing_what_was_asked(
     fusetui: Run, tmp_path: Path, trace_file: File, command: str
 ) -> None:

@@ -1,4 +1,5 @@
-"""`kernels --by`, `ops --by`, `--peak` and `launches`, as users and scripts call them."""
+"""`kernels --by`, `ops --by`, `--peak` and `launches`, as users and scripts call
+them."""
 
 from __future__ import annotations
 
@@ -35,17 +36,30 @@ def products(tmp_path: Path) -> Callable[..., Path]:
             inputs = {"Input Dims": sizes, "Input type": ["c10::BFloat16"] * 2}
             link = {"correlation": n + 1}
             cpu = {"ph": "X", "pid": 1, "tid": 1}
-            gpu = {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "args": {**LAUNCH, **link}}
+            gpu = {
+                "ph": "X",
+                "pid": 0,
+                "tid": 7,
+                "cat": "kernel",
+                "args": {**LAUNCH, **link},
+            }
             events += [
                 {**cpu, "cat": "cpu_op", "name": "aten::mm", "ts": 100 * n, "dur": 50}
                 | ({"args": inputs} if shapes else {}),
-                {**cpu, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 100 * n + 5}
+                {
+                    **cpu,
+                    "cat": "cuda_runtime",
+                    "name": "cudaLaunchKernel",
+                    "ts": 100 * n + 5,
+                }
                 | {"dur": 10, "args": link},
                 {**gpu, "name": GEMM, "ts": 1000 * (n + 1), "dur": us},
             ]
         devices = [{"id": 0, "name": device, **LIMITS}]
         path = tmp_path / "products.json"
-        path.write_text(json.dumps({"deviceProperties": devices, "traceEvents": events}))
+        path.write_text(
+            json.dumps({"deviceProperties": devices, "traceEvents": events})
+        )
         return path
 
     return made
@@ -77,7 +91,8 @@ def test_kernels_by_shape(fusetui: Run, products: Callable[..., Path]) -> None:
     )
     assert large["share_of_peak"] == pytest.approx(2 * FLOP / 312e12 / 500e-6)
     assert large["waves"] == pytest.approx(768 / 108)
-    assert (small["count"], small["waves"]) == (1, None)  # the grid is that of other tiles
+    # the grid is that of other tiles
+    assert (small["count"], small["waves"]) == (1, None)
 
 
 def test_devices_and_their_peaks(fusetui: Run, products: Callable[..., Path]) -> None:
@@ -90,19 +105,26 @@ def test_devices_and_their_peaks(fusetui: Run, products: Callable[..., Path]) ->
 def test_peaks_that_are_given(fusetui: Run, products: Callable[..., Path]) -> None:
     peaks = ("--peak", "bf16=156e12", "--peak", "bandwidth=3.0e12")
     found = fusetui("kernels", products(), "--by", "shape", "--json", *peaks).json
-    assert found["devices"][0]["peaks"].items() >= {"bf16": 156e12, "bandwidth": 3e12}.items()
+    assert (
+        found["devices"][0]["peaks"].items()
+        >= {"bf16": 156e12, "bandwidth": 3e12}.items()
+    )
     assert found["devices"][0]["given"] == ["bandwidth", "bf16"]
     share = found["kernels"][0]["share_of_peak"]
     assert share == pytest.approx(2 * FLOP / 156e12 / 500e-6)
 
 
-def test_an_unknown_device_is_named(fusetui: Run, products: Callable[..., Path]) -> None:
+def test_an_unknown_device_is_named(
+    fusetui: Run, products: Callable[..., Path]
+) -> None:
     path = products("NVIDIA Something")
     assert fusetui("kernels", path, "--json").json["devices"][0]["peaks"] is None
     text = fusetui("kernels", path).out
     assert "of peak" not in text
     assert "The peaks of NVIDIA Something are not known: give them with --peak" in text
-    known = fusetui("kernels", path, "--peak", "bf16=312e12", "--peak", "bandwidth=2.0e12").out
+    known = fusetui(
+        "kernels", path, "--peak", "bf16=312e12", "--peak", "bandwidth=2.0e12"
+    ).out
     assert "of peak" in known
     assert "not known" not in known
 
@@ -117,16 +139,24 @@ def test_ops_by_shape(fusetui: Run, products: Callable[..., Path]) -> None:
     large, small = fusetui("ops", products(), "--by", "shape", "--json").json["ops"]
     assert (large["count"], large["kernels"], large["gpu_ns"]) == (2, 2, 500_000)
     assert small["shapes"] == [[8192, 768], [768, 64]]
-    assert "[8192, 768] bf16, [768, 64] bf16" in fusetui("ops", products(), "--by", "shape").out
+    assert (
+        "[8192, 768] bf16, [768, 64] bf16"
+        in fusetui("ops", products(), "--by", "shape").out
+    )
 
 
 @pytest.mark.parametrize("columns", [80, 100])
 def test_the_share_of_the_peak_stays_where_there_is_little_room(
-    fusetui: Run, products: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, columns: int
+    fusetui: Run,
+    products: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     for by in ("name", "shape", "op", "module"):
-        assert "of peak" in fusetui("kernels", products(), "--by", by).out.splitlines()[0], by
+        assert (
+            "of peak" in fusetui("kernels", products(), "--by", by).out.splitlines()[0]
+        ), by
 
 
 def test_in_a_pipe_no_name_is_cut(
@@ -143,7 +173,15 @@ def test_in_a_pipe_the_name_of_a_kernel_is_whole(
     fusetui: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     name = f"my_{'long_' * 12}kernel"
-    kernel = {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "name": name, "ts": 1, "dur": 2}
+    kernel = {
+        "ph": "X",
+        "pid": 0,
+        "tid": 7,
+        "cat": "kernel",
+        "name": name,
+        "ts": 1,
+        "dur": 2,
+    }
     path = tmp_path / "long.json"
     path.write_text(json.dumps({"traceEvents": [kernel]}))
     assert name not in fusetui(command, path).out
@@ -152,7 +190,15 @@ def test_in_a_pipe_the_name_of_a_kernel_is_whole(
 
 
 def test_a_trace_without_kernels_says_why(fusetui: Run, tmp_path: Path) -> None:
-    op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 9}
+    op = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::mm",
+        "pid": 1,
+        "tid": 1,
+        "ts": 1,
+        "dur": 9,
+    }
     copy = {**op, "cat": "gpu_memcpy", "name": "Memcpy HtoD", "pid": 0, "tid": 7}
     device = {**op, "cat": "mtia_ccp_events", "name": "gemm", "pid": 0, "tid": 7}
     path = tmp_path / "a.json"
@@ -170,9 +216,12 @@ def test_a_trace_without_kernels_says_why(fusetui: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("by", "says"), [("op", "aten::mm"), ("stream", "GPU 0 stream 7"), ("step", "no step")]
+    ("by", "says"),
+    [("op", "aten::mm"), ("stream", "GPU 0 stream 7"), ("step", "no step")],
 )
-def test_a_table_of_each(fusetui: Run, products: Callable[..., Path], by: str, says: str) -> None:
+def test_a_table_of_each(
+    fusetui: Run, products: Callable[..., Path], by: str, says: str
+) -> None:
     assert says in fusetui("kernels", products(), "--by", by).out
 
 

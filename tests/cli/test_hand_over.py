@@ -28,12 +28,16 @@ class Call:
 
 @pytest.fixture
 def captured(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
-    """The calls of capture; the workload `bad` cannot be captured, two variants of `broken` fail,
-    and a guess about `odd` is wrong."""
+    """The calls of capture; the workload `bad` cannot be captured, two variants of
+    `broken` fail, and a guess about `odd` is wrong."""
     calls: list[Call] = []
 
     def capture(
-        workload: str, options: Options, out: Path | None = None, *, prints_json: bool = False
+        workload: str,
+        options: Options,
+        out: Path | None = None,
+        *,
+        prints_json: bool = False,
     ) -> RunOutcome:
         calls.append(Call(workload, options, out))
         if workload == "bad":
@@ -47,13 +51,19 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], int, bool, bool]]:
-    """The calls of the app, as if on a terminal: paths, how many of them are opened, flags."""
+    """The calls of the app, as if on a terminal: paths, how many of them are opened,
+    flags."""
     from fusetui.tui import app
 
     calls: list[tuple[list[str], int, bool, bool]] = []
 
     def run(
-        paths: Sequence[str], *, opened: int, ascii_only: bool, mouse: bool, **others: object
+        paths: Sequence[str],
+        *,
+        opened: int,
+        ascii_only: bool,
+        mouse: bool,
+        **others: object,
     ) -> int:
         calls.append((list(paths), opened, ascii_only, mouse))
         return 0
@@ -135,7 +145,11 @@ def test_capture_with_failed_variants_and_open(
 
 
 def test_capture_and_open(
-    fusetui: Run, captured: list[Call], opened: list[Any], tmp_path: Path, trace_file: File
+    fusetui: Run,
+    captured: list[Call],
+    opened: list[Any],
+    tmp_path: Path,
+    trace_file: File,
 ) -> None:
     found = fusetui("capture", "mlp", "--open")
     assert found.code == 2  # this capture wrote nothing
@@ -180,14 +194,19 @@ def test_open_sample(fusetui: Run, opened: list[Any]) -> None:
     assert paths[0].endswith("mlp-eager.json.gz")
 
 
-def test_open_run_folder(fusetui: Run, opened: list[Any], trace_file: File, tmp_path: Path) -> None:
+def test_open_run_folder(
+    fusetui: Run, opened: list[Any], trace_file: File, tmp_path: Path
+) -> None:
     files = [str(trace_file(name)) for name in ("z.json", "a.json")]
     (tmp_path / "run.json").write_text(
         '{"variants": [{"files": ["z.json"]}, {"failed": "no"}, {"files": ["a.json", "x"]}]}'
     )
     found = fusetui("open", tmp_path)
     assert found.code == 0
-    assert "lists 'x', which cannot be opened (no such file or directory)" in found.sentence
+    assert (
+        "lists 'x', which cannot be opened (no such file or directory)"
+        in found.sentence
+    )
     assert opened == [(files, 2, False, True)]
 
 

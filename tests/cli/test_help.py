@@ -20,7 +20,9 @@ def test_the_topics_are_listed(fusetui: Run) -> None:
 
 
 def test_a_page_is_printed(fusetui: Run) -> None:
-    assert fusetui("help", "ssh").out == (ROOT / "docs/ssh.md").read_text(encoding="utf-8")
+    assert fusetui("help", "ssh").out == (ROOT / "docs/ssh.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_command_without_a_page_has_its_help(fusetui: Run) -> None:

@@ -1,4 +1,5 @@
-"""Text that a terminal would interpret, through every command: it is shown, not interpreted."""
+"""Text that a terminal would interpret, through every command: it is shown, not
+interpreted."""
 
 from __future__ import annotations
 
@@ -27,7 +28,12 @@ def run_folder(trace_path: Path) -> Path:
     """A run folder of two variants, whose record is as hostile as its traces."""
     other = write_trace(trace_path.with_name("b.json"), [f"{WORST}b"])
     variants = [{"name": WORST, "files": [path.name]} for path in (trace_path, other)]
-    record = {"workload": WORST, "summary": WORST, "device": WORST, "variants": variants}
+    record = {
+        "workload": WORST,
+        "summary": WORST,
+        "device": WORST,
+        "variants": variants,
+    }
     (trace_path.parent / "run.json").write_text(json.dumps(record, ensure_ascii=True))
     return trace_path.parent
 
@@ -73,7 +79,11 @@ def is_safe(*texts: str) -> None:
     ids=" ".join,
 )
 def test_a_trace(
-    fusetui: Run, monkeypatch: pytest.MonkeyPatch, trace_path: Path, command: list[str], width: str
+    fusetui: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    trace_path: Path,
+    command: list[str],
+    width: str,
 ) -> None:
     monkeypatch.setenv("COLUMNS", width)
     found = fusetui(*command, trace_path)
@@ -82,7 +92,9 @@ def test_a_trace(
 
 
 @pytest.mark.parametrize("form", ["--markdown", "--json", "--fail-over=1"])
-def test_a_diff(fusetui: Run, monkeypatch: pytest.MonkeyPatch, run_folder: Path, form: str) -> None:
+def test_a_diff(
+    fusetui: Run, monkeypatch: pytest.MonkeyPatch, run_folder: Path, form: str
+) -> None:
     monkeypatch.setenv("COLUMNS", "400")
     found = fusetui("diff", run_folder, form)
     assert found.out
@@ -140,7 +152,9 @@ def test_arguments(
 )
 def test_options_of_capture(fusetui: Run, run_folder: Path, command: list[str]) -> None:
     pytest.importorskip("torch", reason="capture asks for torch first")
-    found = fusetui("capture", *[str(run_folder) if w == "FOLDER" else w for w in command])
+    found = fusetui(
+        "capture", *[str(run_folder) if w == "FOLDER" else w for w in command]
+    )
     assert found.code == 2
     is_safe(found.out, found.err)
 
@@ -163,7 +177,8 @@ def test_json_is_the_same_document(fusetui: Run, tmp_path: Path) -> None:
 
 
 def test_a_file_whose_name_is_no_utf8(fusetui: Run, tmp_path: Path) -> None:
-    """Its odd bytes are lone surrogates in Python, which JSON can write only escaped."""
+    """Its odd bytes are lone surrogates in Python, which JSON can write only
+    escaped."""
     path = write_trace(tmp_path / "a\udcff.json", ["k"])
     assert fusetui("summary", path, "--json").json["file"] == str(path)
 

@@ -1,4 +1,5 @@
-"""The keys of every --json output use the words of docs/glossary.md, each in its one meaning."""
+"""The keys of every --json output use the words of docs/glossary.md, each in its one
+meaning."""
 
 from __future__ import annotations
 
@@ -23,29 +24,40 @@ COMMANDS_WITH_JSON = [
     for command in COMMANDS
     if not callable(command.arguments) and JSON in command.arguments
 ]
-SHIPPED = ("sample:mlp-eager", "sample:mlp-compiled", "lesson:mlp-eager", "lesson:mlp-liger")
+SHIPPED = (
+    "sample:mlp-eager",
+    "sample:mlp-compiled",
+    "lesson:mlp-eager",
+    "lesson:mlp-liger",
+)
 OTHER_WORDS: dict[str, list[tuple[str, ...]]] = {
     "decode": [(GEMM, "no_kernel_that_is_known")],
     "diff": [SHIPPED[:2], SHIPPED[2:], ("MADE", "SLOWER")],
     "why": [*((name,) for name in SHIPPED), SHIPPED[:2], ("MADE", "SLOWER")],
     "check": [(SHIPPED[0], "--expect", "kernels=5", "--expect", "gemm=1")],
     "samples": [()],
-    "whatif": [(SHIPPED[0], "python x0.5"), (SHIPPED[2], "--sweep", "family:gemm x0.1..1")],
+    "whatif": [
+        (SHIPPED[0], "python x0.5"),
+        (SHIPPED[2], "--sweep", "family:gemm x0.1..1"),
+    ],
     "memory": [("SNAPSHOT",), ("OUT OF MEMORY", "--at", "oom")],
 }
 """The arguments of commands that take more, or less, than one trace."""
 
 DOCUMENTED = {
-    key.strip("`"): set(commands.replace("`", "").split(", ")) for key, commands, _ in KEYS
+    key.strip("`"): set(commands.replace("`", "").split(", "))
+    for key, commands, _ in KEYS
 }
-"""The keys with a word that has a place of its own, and the commands that write them."""
+"""The keys with a word that has a place of its own, and the commands that write
+them."""
 
 
 @pytest.fixture
 def documents(
     fusetui: Callable[..., Result], trace_file: Callable[..., Path], tmp_path: Path
 ) -> Documents:
-    """What a command writes about the traces that ship with fusetui, and about small ones."""
+    """What a command writes about the traces that ship with fusetui, and about small
+    ones."""
     made = {"MADE": trace_file(), "SLOWER": trace_file("b.json", scale=2, steps=7)}
     made |= {"SNAPSHOT": trained(tmp_path), "OUT OF MEMORY": failed(tmp_path)}
 

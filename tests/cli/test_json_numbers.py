@@ -1,4 +1,5 @@
-"""Every number in every --json document is exact as a double, as in jq and JavaScript."""
+"""Every number in every --json document is exact as a double, as in jq and
+JavaScript."""
 
 from __future__ import annotations
 
@@ -47,7 +48,11 @@ def epoch(tmp_path: Path) -> Path:
     plain = {"ph": "X", "pid": 2**62 + 1, "tid": 2**60 + 1}
     events: list[dict[str, Any]] = []
     for n in range(6):
-        args = {"correlation": 2**60 + n, "External id": 2**61 + n, "Input Dims": [[2**62], [3]]}
+        args = {
+            "correlation": 2**60 + n,
+            "External id": 2**61 + n,
+            "Input Dims": [[2**62], [3]],
+        }
         slices = (
             (f"ProfilerStep#{n}", "user_annotation", "00.123", 9, plain),
             ("aten::mm", "cpu_op", "01.001", 7, plain),
@@ -79,4 +84,7 @@ def test_a_start_is_found_again_in_the_file(fusetui: Run, epoch: Path) -> None:
     figures = fusetui("summary", epoch, "--json").json
     found = [int(figures["base_ns"]) + step["start_ns"] for step in figures["steps"]]
     assert found == [int(f"{EPOCH}{n}0123") for n in range(6)]
-    assert [(track["pid"], track["tid"]) for track in figures["tracks"]][-1] == (0, str(2**61 + 7))
+    assert [(track["pid"], track["tid"]) for track in figures["tracks"]][-1] == (
+        0,
+        str(2**61 + 7),
+    )

@@ -14,7 +14,8 @@ PAGE = (ROOT / "docs" / "why.md").read_text(encoding="utf-8")
 
 
 def events(event: Callable[..., Any]) -> list[Any]:
-    """A step in which a function calls a module that replays a graph, 50 us after a kernel."""
+    """A step in which a function calls a module that replays a graph, 50 us after a
+    kernel."""
     cpu = {"cat": "python_function"}
     links = [{"args": {"correlation": n}} for n in (1, 2)]
     kernel = {"cat": "kernel", "pid": 0, "tid": 7}
@@ -48,8 +49,12 @@ def keys(value: Any) -> Iterator[str]:
             yield from keys(inner)
 
 
-@pytest.mark.parametrize("command", ["why", "gaps", "modules", "lines", "launches", "why A B"])
-def test_each_key_is_explained(fusetui: Callable[..., Any], file: Path, command: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["why", "gaps", "modules", "lines", "launches", "why A B"]
+)
+def test_each_key_is_explained(
+    fusetui: Callable[..., Any], file: Path, command: str
+) -> None:
     name, *others = command.split()
     found = set(keys(fusetui(name, *[file] * max(1, len(others)), "--json").json))
     assert len(found) > 5

@@ -26,7 +26,9 @@ from fusetui.tui.app import AppOptions, FusetuiApp
 
 Run = Callable[..., Any]
 LARGEST = 1 << 18  # bytes of the traces of FUSETUI_TRACES that are read here
-SHIPPED = [shelf.path(name) for shelf in (sample_traces, lessons) for name in shelf.names()]
+SHIPPED = [
+    shelf.path(name) for shelf in (sample_traces, lessons) for name in shelf.names()
+]
 REAL = [path for path in TRACES.glob("*.json.gz") if path.stat().st_size < LARGEST]
 COLUMNS = ("start", "dur", "name", "launch", "op", "parent", "role")
 
@@ -64,13 +66,16 @@ def test_a_trace_is_the_same(there: dict[Path, Trace], laptop: str, path: Path) 
     assert found.args_of(row) == expected.args_of(row)
 
 
-def test_the_cache_works(laptop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_works(
+    laptop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also its limit, which removes entries."""
     monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 1)
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path))
     first, second = (str(path) for path in SHIPPED[:2])
     trace = open_trace(first)
-    monkeypatch.setattr("fusetui.trace.load.read", None)  # the file itself is not read again
+    # the file itself is not read again
+    monkeypatch.setattr("fusetui.trace.load.read", None)
     assert (open_trace(first).start == trace.start).all()
     monkeypatch.undo()
     assert len(list(tmp_path.iterdir())) == 1
@@ -84,7 +89,9 @@ def test_the_cache_works(laptop: str, tmp_path: Path, monkeypatch: pytest.Monkey
         assert not list(own_files(folder))
 
 
-@pytest.mark.parametrize("command", ["summary", "kernels", "ops", "modules", "why", "launches"])
+@pytest.mark.parametrize(
+    "command", ["summary", "kernels", "ops", "modules", "why", "launches"]
+)
 def test_commands(fusetui: Run, laptop: str, command: str) -> None:
     found = fusetui(command, "lesson:mlp-eager", "--json")
     assert (found.code, found.err) == (0, "")
@@ -92,8 +99,12 @@ def test_commands(fusetui: Run, laptop: str, command: str) -> None:
 
 def test_a_pipe(fusetui: Run, laptop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with SHIPPED[0].open("rb") as file:
-        monkeypatch.setattr("fusetui.trace.read.source.stat.S_ISREG", lambda mode: False)
-        monkeypatch.setattr("fusetui.trace.read.source._opened", lambda path: (file, None))
+        monkeypatch.setattr(
+            "fusetui.trace.read.source.stat.S_ISREG", lambda mode: False
+        )
+        monkeypatch.setattr(
+            "fusetui.trace.read.source._opened", lambda path: (file, None)
+        )
         assert len(open_trace(str(SHIPPED[0]), cached=False))
 
 

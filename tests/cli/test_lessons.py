@@ -1,4 +1,5 @@
-"""Lessons on the command line: they open by their names and never pass for recordings."""
+"""Lessons on the command line: they open by their names and never pass for
+recordings."""
 
 from __future__ import annotations
 
@@ -21,7 +22,11 @@ MORE = {
 ASKED = sorted(
     name
     for name, parser in command_parsers().items()
-    if any(option == "--json" for action in parser._actions for option in action.option_strings)
+    if any(
+        option == "--json"
+        for action in parser._actions
+        for option in action.option_strings
+    )
     and any(action.dest in ("trace", "a") for action in parser._actions)
 )
 """Every command that answers with figures of a trace."""
@@ -40,7 +45,9 @@ def test_these_commands_show_figures_of_a_trace() -> None:
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_every_table_says_that_a_lesson_is_no_recording(fusetui: Run, command: str) -> None:
+def test_every_table_says_that_a_lesson_is_no_recording(
+    fusetui: Run, command: str
+) -> None:
     found = fusetui(*words(command, "lesson:mlp-eager"))
     assert found.code == 0
     assert not found.err
@@ -54,11 +61,17 @@ def test_every_document_says_so(fusetui: Run, command: str) -> None:
 
 
 def test_the_markdown_of_a_diff_says_so(fusetui: Run) -> None:
-    assert SAID in fusetui("diff", "lesson:mlp-eager", "lesson:mlp-liger", "--markdown").out
+    assert (
+        SAID
+        in fusetui("diff", "lesson:mlp-eager", "lesson:mlp-liger", "--markdown").out
+    )
 
 
 def test_of_two_traces_one_note_is_enough_when_both_say_the_same(fusetui: Run) -> None:
-    two = ("why", "sample:mlp-eager", "lesson:mlp-eager"), ("why", *["lesson:mlp-eager"] * 2)
+    two = (
+        ("why", "sample:mlp-eager", "lesson:mlp-eager"),
+        ("why", *["lesson:mlp-eager"] * 2),
+    )
     assert [plain(fusetui(*words).out).count(SAID) for words in two] == [1, 1]
 
 
@@ -94,5 +107,7 @@ def test_an_unknown_lesson(fusetui: Run) -> None:
 
 
 def test_a_diff_of_lessons_cannot_fail_a_build(fusetui: Run) -> None:
-    found = fusetui("diff", "lesson:linear-eager", "lesson:linear-compiled", "--fail-over", 5)
+    found = fusetui(
+        "diff", "lesson:linear-eager", "lesson:linear-compiled", "--fail-over", 5
+    )
     assert found.code == 3

@@ -1,4 +1,5 @@
-"""`fusetui memory` from the command line: one snapshot, two, a folder, and what it refuses."""
+"""`fusetui memory` from the command line: one snapshot, two, a folder, and what it
+refuses."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.snapshots import MB, TRACED, Machine, failed, traced, train, trained, training
+from tests.snapshots import (
+    MB,
+    TRACED,
+    Machine,
+    failed,
+    traced,
+    train,
+    trained,
+    training,
+)
 
 Run = Callable[..., Any]
 
@@ -44,7 +54,9 @@ def test_each_table_adds_up(fusetui: Run, leaking: Path, by: str, at: str) -> No
 def test_a_moment(fusetui: Run, leaking: Path) -> None:
     by_time = fusetui("memory", leaking, "--at", "400us", "--json").json["devices"][0]
     assert by_time["at_time_us"] - by_time["start_time_us"] == 400
-    again = fusetui("memory", leaking, "--at", by_time["at_time_us"], "--json").json["devices"][0]
+    again = fusetui("memory", leaking, "--at", by_time["at_time_us"], "--json").json[
+        "devices"
+    ][0]
     assert again == by_time
 
 
@@ -56,8 +68,8 @@ def test_out_of_memory(fusetui: Run, tmp_path: Path) -> None:
 
 
 def test_out_of_memory_in_pieces(fusetui: Run, tmp_path: Path) -> None:
-    """What is said is what was computed; each segment has its address, and those left out a
-    number."""
+    """What is said is what was computed; each segment has its address, and those left
+    out a number."""
     machine = Machine(total=200 * MB)
     kept = [machine.alloc(size * MB) for _ in range(10) for size in (9, 11)]
     for address in kept[::2]:
@@ -66,7 +78,10 @@ def test_out_of_memory_in_pieces(fusetui: Run, tmp_path: Path) -> None:
     out = fusetui("memory", machine.write(tmp_path / "a.pickle")).out
     text = " ".join(out.split())
     assert "94.37 MB in its pool and on its stream are inactive" in text
-    assert "could have given back 83.89 MB: with what was free, that would have been" in text
+    assert (
+        "could have given back 83.89 MB: with what was free, that would have been"
+        in text
+    )
     assert f"at {machine.segments[0]['address']:#x}, kept by" in text
     assert "  and 7 more" in out.splitlines()
 
@@ -82,13 +97,20 @@ def in_mb(size: int) -> str:
 def test_what_is_said_of_a_leak(fusetui: Run, leaking: Path) -> None:
     """By a replay of the one stack: what it keeps after each of the last five steps."""
     document = pickle.loads(leaking.read_bytes())
-    ends = [one["time_us"] for one in document["external_annotations"] if one["stage"] == "END"]
+    ends = [
+        one["time_us"]
+        for one in document["external_annotations"]
+        if one["stage"] == "END"
+    ]
     events = [
         one
         for one in document["device_traces"][0]
-        if one["action"] == "alloc" and any(frame["line"] == 33 for frame in one["frames"])
+        if one["action"] == "alloc"
+        and any(frame["line"] == 33 for frame in one["frames"])
     ]
-    kept = [sum(one["size"] for one in events if one["time_us"] <= end) for end in ends[-5:]]
+    kept = [
+        sum(one["size"] for one in events if one["time_us"] <= end) for end in ends[-5:]
+    ]
     grew = sum(a < b for a, b in pairwise(kept))
     assert (
         f"What one stack in a/train.py:33 train keeps grew in {grew} of the last {len(kept) - 1} "
@@ -113,9 +135,15 @@ def test_what_is_said_of_expandable_segments(
         base = segment["address"]
         pages |= {(base, page) for page in range(segment["total_size"] // (2 * MB))}
         for block in segment["blocks"]:
-            first, last = block["address"] - base, block["address"] - base + block["size"] - 1
+            first, last = (
+                block["address"] - base,
+                block["address"] - base + block["size"] - 1,
+            )
             if block["state"] != "inactive":
-                used |= {(base, page) for page in range(first // (2 * MB), last // (2 * MB) + 1)}
+                used |= {
+                    (base, page)
+                    for page in range(first // (2 * MB), last // (2 * MB) + 1)
+                }
     back = len(pages - used) * 2 * MB
     assert (back + 2 * MB >= asked * MB) == (not enough)
     assert (
@@ -125,7 +153,9 @@ def test_what_is_said_of_expandable_segments(
     ) in sentences(fusetui, path)
 
 
-def test_nothing_is_said_of_them_where_they_are_on(fusetui: Run, tmp_path: Path) -> None:
+def test_nothing_is_said_of_them_where_they_are_on(
+    fusetui: Run, tmp_path: Path
+) -> None:
     machine = Machine(total=100 * MB, expandable=True)
     kept = [machine.alloc(10 * MB, training()) for _ in range(10)]
     for address in kept[::2]:
@@ -147,20 +177,29 @@ def test_an_unknown_amount_free(fusetui: Run, tmp_path: Path) -> None:
 def test_two_snapshots(fusetui: Run, tmp_path: Path, leaking: Path) -> None:
     a = trained(tmp_path, 6)
     for by in ("code", "module", "category"):
-        found = fusetui("memory", a, leaking, "--by", by, "--at", "end", "--json").json["devices"][
-            0
-        ]
+        found = fusetui("memory", a, leaking, "--by", by, "--at", "end", "--json").json[
+            "devices"
+        ][0]
         assert found["difference_bytes"] == 6 * 3 * MB
         for key in ("a_bytes", "b_bytes", "difference_bytes"):
             assert sum(row[key] for row in found["rows"]) == found[key]
-    found = fusetui("memory", a, leaking, "--at", "end", "--json").json["devices"][0]["rows"][0]
+    found = fusetui("memory", a, leaking, "--at", "end", "--json").json["devices"][0][
+        "rows"
+    ][0]
     assert found["holder"] == "/home/a/train.py:33 train"
-    assert "+18.87 MB  a/train.py:33 train" in fusetui("memory", a, leaking, "--at", "end").out
+    assert (
+        "+18.87 MB  a/train.py:33 train"
+        in fusetui("memory", a, leaking, "--at", "end").out
+    )
 
 
 def test_two_snapshots_as_a_table(fusetui: Run, tmp_path: Path, leaking: Path) -> None:
     a = trained(tmp_path)
-    rows = [*csv.DictReader(io.StringIO(fusetui("memory", a, leaking, "--format", "csv").out))]
+    rows = [
+        *csv.DictReader(
+            io.StringIO(fusetui("memory", a, leaking, "--format", "csv").out)
+        )
+    ]
     assert {row["file"] for row in rows} == {str(a), str(leaking)}
 
 
@@ -177,9 +216,14 @@ def test_a_folder(fusetui: Run, tmp_path: Path) -> None:
     found = fusetui("memory", tmp_path, "--json")
     assert found.code == 2
     first, *others = found.json["ranks"]
-    assert (first["file"], first["from_median_bytes"] > 0) == (str(tmp_path / "rank2.pickle"), True)
+    assert (first["file"], first["from_median_bytes"] > 0) == (
+        str(tmp_path / "rank2.pickle"),
+        True,
+    )
     assert {one["from_median_bytes"] for one in others} == {0}
-    assert [one["file"] for one in found.json["left_out"]] == [str(tmp_path / "rank9.pickle")]
+    assert [one["file"] for one in found.json["left_out"]] == [
+        str(tmp_path / "rank9.pickle")
+    ]
     text = fusetui("memory", tmp_path)
     assert text.out.splitlines()[1].endswith("rank2.pickle")
     assert "rank9.pickle" in text.err
@@ -194,7 +238,9 @@ def test_a_folder(fusetui: Run, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_what_it_refuses(fusetui: Run, tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+def test_what_it_refuses(
+    fusetui: Run, tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
     found = fusetui("memory", trained(tmp_path), *words)
     assert (found.code, found.out) == (2, "")
     assert says in found.sentence
@@ -202,8 +248,13 @@ def test_what_it_refuses(fusetui: Run, tmp_path: Path, words: tuple[str, ...], s
 
 def test_folders_that_it_refuses(fusetui: Run, tmp_path: Path, leaking: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert "a folder without snapshots" in fusetui("memory", tmp_path / "empty").sentence
-    assert "give two snapshots" in fusetui("memory", tmp_path, leaking, "--format", "csv").sentence
+    assert (
+        "a folder without snapshots" in fusetui("memory", tmp_path / "empty").sentence
+    )
+    assert (
+        "give two snapshots"
+        in fusetui("memory", tmp_path, leaking, "--format", "csv").sentence
+    )
     assert "give two snapshots" in fusetui("memory", tmp_path, leaking).sentence
 
 
@@ -222,9 +273,13 @@ def test_a_trace(fusetui: Run, tmp_path: Path) -> None:
     ]
 
 
-def test_a_cpu_has_no_snapshot_to_recommend(fusetui: Run, write: Callable[..., Path]) -> None:
+def test_a_cpu_has_no_snapshot_to_recommend(
+    fusetui: Run, write: Callable[..., Path]
+) -> None:
     args = TRACED[1]["args"] | {"Device Type": 0, "Device Id": -1, "Total Reserved": 0}
-    out = fusetui("memory", write(json.dumps([TRACED[0], TRACED[1] | {"args": args}]))).out
+    out = fusetui(
+        "memory", write(json.dumps([TRACED[0], TRACED[1] | {"args": args}]))
+    ).out
     assert "CPU: what was allocated while torch recorded" in out
     assert "A snapshot would" not in out
     assert " reserved" not in out
@@ -238,11 +293,23 @@ def test_a_lesson_says_that_it_is_one(fusetui: Run) -> None:
 
 
 def test_what_it_refuses_of_a_trace(fusetui: Run, write: Callable[..., Path]) -> None:
-    path, old = write(json.dumps(TRACED)), [TRACED[0], TRACED[1] | {"args": {"Bytes": 5}}]
+    path, old = (
+        write(json.dumps(TRACED)),
+        [TRACED[0], TRACED[1] | {"args": {"Bytes": 5}}],
+    )
     assert "only snapshots are compared" in fusetui("memory", path, path).sentence
-    assert "tells the op that allocated" in fusetui("memory", path, "--by", "module").sentence
-    assert "do not tell where memory ran out" in fusetui("memory", path, "--at", "oom").sentence
-    assert "profile_memory=True adds them" in fusetui("memory", write(json.dumps(TRACED[:1]))).err
+    assert (
+        "tells the op that allocated"
+        in fusetui("memory", path, "--by", "module").sentence
+    )
+    assert (
+        "do not tell where memory ran out"
+        in fusetui("memory", path, "--at", "oom").sentence
+    )
+    assert (
+        "profile_memory=True adds them"
+        in fusetui("memory", write(json.dumps(TRACED[:1]))).err
+    )
     found = fusetui("memory", write(json.dumps(old)))
     assert (found.code, "newer versions of torch" in found.sentence) == (2, True)
 

@@ -11,8 +11,20 @@ from tests.places import TRACES
 
 FILES = sorted((TRACES.parent / "nsys").glob("*.sqlite"))
 SMALLEST = sorted(FILES, key=lambda path: path.stat().st_size)[:1]
-pytestmark = pytest.mark.skipif(not FILES, reason="needs real exports beside the real traces")
-COMMANDS = ("summary", "kernels", "why", "gaps", "ops", "modules", "launches", "serving", "lines")
+pytestmark = pytest.mark.skipif(
+    not FILES, reason="needs real exports beside the real traces"
+)
+COMMANDS = (
+    "summary",
+    "kernels",
+    "why",
+    "gaps",
+    "ops",
+    "modules",
+    "launches",
+    "serving",
+    "lines",
+)
 Run = Callable[..., Any]
 
 
@@ -36,7 +48,9 @@ def test_what_is_missing_is_told_in_words_of_the_format(
 ) -> None:
     """No option of torch.profiler alone would record it."""
     out = " ".join(fusetui(command, path).out.split())
-    assert out.count("with_stack=True") == out.count("torch.profiler with with_stack=True")
+    assert out.count("with_stack=True") == out.count(
+        "torch.profiler with with_stack=True"
+    )
     assert "record_function" not in out
 
 
@@ -55,12 +69,17 @@ def test_a_diff_with_a_trace_of_torch(fusetui: Run, path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["summary", "why"])
 def test_larger_exports_are_read_too(fusetui: Run, command: str) -> None:
-    assert all(fusetui(command, path).code == 0 for path in FILES if path not in SMALLEST)
+    assert all(
+        fusetui(command, path).code == 0 for path in FILES if path not in SMALLEST
+    )
 
 
 def test_processes_are_ranks(fusetui: Run) -> None:
     found = fusetui("ranks", "--json", FILES[-1]).json
-    assert {rank["path"].rpartition("#")[2] for rank in found["ranks"]} == {"144", "145"}
+    assert {rank["path"].rpartition("#")[2] for rank in found["ranks"]} == {
+        "144",
+        "145",
+    }
     assert found["collectives"]
 
 

@@ -55,7 +55,9 @@ def test_a_picture_has_the_texts_of_the_page(page: str) -> None:
     for (y, x), text in texts_of(pictures.drawn(state, True, page)).items():
         seen[y][x : x + len(text)] = text
     without = str.maketrans(dict.fromkeys(SHAPES, " "))
-    assert ["".join(line) for line in seen] == [line.translate(without) for line in lines]
+    assert ["".join(line) for line in seen] == [
+        line.translate(without) for line in lines
+    ]
 
 
 def test_names_are_text(fusetui: Run, tmp_path: Path) -> None:
@@ -70,10 +72,15 @@ def test_names_are_text(fusetui: Run, tmp_path: Path) -> None:
     assert used <= {"svg", "title", "rect", "path", "text", "tspan"}
     assert any("</text><scr" in text for text in texts_of(svg).values())
     loads = {"href", "src", "style", "class"}
-    assert not [one for one in ElementTree.fromstring(svg).iter() if loads & {*one.attrib}]
+    assert not [
+        one for one in ElementTree.fromstring(svg).iter() if loads & {*one.attrib}
+    ]
     assert page[: page.index("<svg")].count("<script") == page.count("<script>") == 0
     hostile = write_trace(tmp_path / f"{FILE_NAME}.json")
-    assert fusetui("picture", str(hostile), str(tmp_path / "b.svg"), "--size=200x60").code == 0
+    assert (
+        fusetui("picture", str(hostile), str(tmp_path / "b.svg"), "--size=200x60").code
+        == 0
+    )
     assert obeyed((tmp_path / "b.svg").read_text()) == set()
 
 
@@ -89,7 +96,10 @@ def test_a_web_page_around_a_picture_has_its_color_scheme(
 def test_a_part_fills_the_window(fusetui: Run, tmp_path: Path) -> None:
     whole, part = tmp_path / "whole.svg", tmp_path / "part.svg"
     assert fusetui("picture", EAGER, str(whole)).code == 0
-    assert fusetui("picture", EAGER, str(part), "--range", "0.8ms..1.4ms", "--dark").code == 0
+    assert (
+        fusetui("picture", EAGER, str(part), "--range", "0.8ms..1.4ms", "--dark").code
+        == 0
+    )
     ruler = [text for (y, _), text in texts_of(part.read_text()).items() if y == 3]
     assert re.findall(r"[0-9.]+ [mu]s", " ".join(ruler))[0] == "800 us"
     assert "800 us" not in whole.read_text()
@@ -108,7 +118,11 @@ def test_a_part_fills_the_window(fusetui: Run, tmp_path: Path) -> None:
     ],
 )
 def test_one_sentence(
-    wrong: list[str], said: str, fusetui: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wrong: list[str],
+    said: str,
+    fusetui: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     told = fusetui("picture", EAGER, *wrong)
@@ -139,4 +153,6 @@ def test_a_png_needs_a_package(
 
 def test_the_pictures_of_the_docs_are_those_of_this_code() -> None:
     for name, svg in script("pictures").pages():
-        assert (DOCS / "pictures" / name).read_text(encoding="utf-8") == svg, "run make pictures"
+        assert (DOCS / "pictures" / name).read_text(encoding="utf-8") == svg, (
+            "run make pictures"
+        )

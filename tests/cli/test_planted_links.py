@@ -1,4 +1,5 @@
-"""Links that another user has planted where fusetui writes: nothing is written through them."""
+"""Links that another user has planted where fusetui writes: nothing is written through
+them."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def test_no_writer_follows_a_link_at_its_temporary_name(
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
 ) -> None:
-    """Even an attacker who guesses the random part of the name only makes the command fail."""
+    """Even an attacker who guesses the random part of the name only makes the command
+    fail."""
     monkeypatch.setattr("secrets.token_hex", lambda _: "guessed")
     target = arguments[-1].format(tmp_path / "out")
     os.symlink(precious, f"{target}.guessed.part")

@@ -45,7 +45,11 @@ def test_modules_json(fusetui: Run, program_file: Path) -> None:
     assert found.keys() == {"modules", "none", "gpu_ns", "phases"}
     net, linear = found["modules"]
     assert net.keys() == linear.keys() == set(MODULE_KEYS.split())
-    assert (linear["path"], linear["count"], linear["gpu_ns"]) == ("Net_* > Linear_*", 2, 70_000)
+    assert (linear["path"], linear["count"], linear["gpu_ns"]) == (
+        "Net_* > Linear_*",
+        2,
+        70_000,
+    )
     assert found["phases"] == [{"phase": "forward", "gpu_ns": 70_000, "kernels": 2}]
 
 
@@ -58,7 +62,8 @@ def test_modules_text(fusetui: Run, program_file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "said"), [(["f.py(1): f"], "record_function"), ([], "with_stack=True records them")]
+    ("names", "said"),
+    [(["f.py(1): f"], "record_function"), ([], "with_stack=True records them")],
 )
 def test_stacks_without_modules_are_not_asked_for_again(
     fusetui: Run, event: Make, tmp_path: Path, names: list[str], said: str
@@ -75,7 +80,11 @@ def test_lines_json(fusetui: Run, program_file: Path) -> None:
     assert found.keys() == {"functions", "none", "gpu_ns"}
     forward, main = found["functions"]
     assert forward.keys() == main.keys() == set(FUNCTION_KEYS.split())
-    assert (forward["file"], forward["line"], forward["gpu_self_ns"]) == ("my_model.py", 42, 70_000)
+    assert (forward["file"], forward["line"], forward["gpu_self_ns"]) == (
+        "my_model.py",
+        42,
+        70_000,
+    )
     assert (main["gpu_self_ns"], main["gpu_ns"], main["idle_ns"]) == (0, 70_000, 5_000)
 
 

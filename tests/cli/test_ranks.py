@@ -24,11 +24,14 @@ SLEEP = 400  # us by which rank 2 is late in every step
 
 
 def job(folder: Path, ranks: int = 4) -> Path:
-    """Three steps with an all_reduce each; rank 2 is late, by what it does in `load`."""
+    """Three steps with an all_reduce each; rank 2 is late, by what it does in
+    `load`."""
     for rank in range(ranks):
         info = {"rank": rank, "world_size": ranks, "backend": "gloo"}
         events = [one for step in range(3) for one in step_of(rank, step)]
-        text = json.dumps({"distributedInfo": info, "host_name": "h", "traceEvents": events})
+        text = json.dumps(
+            {"distributedInfo": info, "host_name": "h", "traceEvents": events}
+        )
         (folder / f"rank{rank}.json").write_text(text)
     return folder
 
@@ -54,9 +57,14 @@ def folder(tmp_path: Path) -> Path:
 def test_the_answer(fusetui: Run, folder: Path) -> None:
     out = fusetui("ranks", folder).out
     assert "4 of 4 ranks, 3 steps, 3 collectives." in out
-    assert "Rank 2 arrives last in 3 of 3 collectives; the others wait 400 us a step for it." in out
+    assert (
+        "Rank 2 arrives last in 3 of 3 collectives; the others wait 400 us a step for it."
+        in out
+    )
     assert "It spends 400 us a step more than the median rank in load." in out
-    assert "a step would take 600 us instead of 1 ms (40 % less)" in " ".join(out.split())
+    assert "a step would take 600 us instead of 1 ms (40 % less)" in " ".join(
+        out.split()
+    )
     assert len(out.splitlines()) <= 40
 
 
@@ -69,8 +77,19 @@ def test_json_and_its_keys(fusetui: Run, folder: Path) -> None:
 
 
 def test_the_table_has_the_figures_of_json(fusetui: Run, folder: Path) -> None:
-    names = ("rank", "path", "steps", "step_ns", "last_count", "caused_ns", "waited_ns", "idle_ns")
-    rows = fusetui("ranks", folder, "--format", "json", "--columns", ",".join(names)).json
+    names = (
+        "rank",
+        "path",
+        "steps",
+        "step_ns",
+        "last_count",
+        "caused_ns",
+        "waited_ns",
+        "idle_ns",
+    )
+    rows = fusetui(
+        "ranks", folder, "--format", "json", "--columns", ",".join(names)
+    ).json
     ranks = fusetui("ranks", folder, "--json").json["ranks"]
     assert rows == [{name: rank[name] for name in names} for rank in ranks]
 
@@ -80,7 +99,9 @@ def test_idle_time_of_a_reason_is_0_or_not_known(fusetui: Run, folder: Path) -> 
     alone = fusetui("ranks", lessons.path("mlp-eager"), "--format", "json")
     rows = [*fusetui("ranks", folder, "--format", "json").json, *json.loads(alone.out)]
     for row in rows:
-        reasons = [row[name] for name in row if name.startswith("idle_") and name != "idle_ns"]
+        reasons = [
+            row[name] for name in row if name.startswith("idle_") and name != "idle_ns"
+        ]
         assert {ns is None for ns in reasons} == {row["idle_ns"] is None}
     assert [row["idle_ns"] is None for row in rows] == [True] * 4 + [False]
 
@@ -94,14 +115,20 @@ def test_the_table_of_the_page(fusetui: Run, folder: Path) -> None:
     assert found.out == "rank,caused_ns\n2,1200000\n"
 
 
-def test_the_table_tells_on_stderr_which_files_are_left_out(fusetui: Run, folder: Path) -> None:
+def test_the_table_tells_on_stderr_which_files_are_left_out(
+    fusetui: Run, folder: Path
+) -> None:
     (folder / "rank9.json").write_text("no JSON")
-    found = fusetui("ranks", folder, "--sort", "waited_ns", "--top", 1, "--columns", "rank")
+    found = fusetui(
+        "ranks", folder, "--sort", "waited_ns", "--top", 1, "--columns", "rank"
+    )
     assert (found.code, found.out.split()[:2]) == (2, ["rank", "0"])
     assert "rank9.json" in found.err
 
 
-def test_without_steps_figures_are_of_the_whole_trace(fusetui: Run, folder: Path) -> None:
+def test_without_steps_figures_are_of_the_whole_trace(
+    fusetui: Run, folder: Path
+) -> None:
     """Nothing is said to be per step then."""
     for path in folder.iterdir():
         text = json.loads(path.read_text())
@@ -118,7 +145,9 @@ def test_without_steps_figures_are_of_the_whole_trace(fusetui: Run, folder: Path
 def test_a_host_is_not_called_a_device(fusetui: Run, folder: Path) -> None:
     """No rank has a GPU."""
     (head,) = [
-        line for line in fusetui("ranks", folder).out.splitlines() if line.startswith("rank ")
+        line
+        for line in fusetui("ranks", folder).out.splitlines()
+        if line.startswith("rank ")
     ]
     assert head.split()[-1] == "host"
 
@@ -167,19 +196,28 @@ def test_one_trace_alone_cannot_tell(fusetui: Run, folder: Path) -> None:
     [
         (["nothing*.json"], "nothing*.json matches no trace"),
         (["-"], "ranks reads files, folders and URLs, not standard input."),
-        (["RANKS", "--on", "somewhere"], "somewhere is no place to run: use dask://HOST:PORT."),
-        (["RANKS", "--csv", "--top", "1", "--sort", "rank"], "Use --format csv for a table"),
+        (
+            ["RANKS", "--on", "somewhere"],
+            "somewhere is no place to run: use dask://HOST:PORT.",
+        ),
+        (
+            ["RANKS", "--csv", "--top", "1", "--sort", "rank"],
+            "Use --format csv for a table",
+        ),
         (["RANKS", "--json", "--csv"], "Use either --json or --csv, not both."),
     ],
 )
-def test_wrong_use(fusetui: Run, folder: Path, arguments: list[str], sentence: str) -> None:
+def test_wrong_use(
+    fusetui: Run, folder: Path, arguments: list[str], sentence: str
+) -> None:
     words = [str(folder) if word == "RANKS" else word for word in arguments]
     result = fusetui("ranks", *words)
     assert (result.code, result.sentence.startswith(sentence)) == (2, True)
 
 
 def test_text_and_json_say_the_same(fusetui: Run, folder: Path) -> None:
-    """The order of the ranks, how long others wait for each, who is named, and every sentence."""
+    """The order of the ranks, how long others wait for each, who is named, and every
+    sentence."""
     found = fusetui("ranks", folder, "--json").json
     out = fusetui("ranks", folder).out
     plain = " ".join(out.split())
@@ -199,12 +237,18 @@ def test_text_and_json_say_the_same(fusetui: Run, folder: Path) -> None:
 
 
 def test_what_a_change_is_worth_to_the_job(fusetui: Run, tmp_path: Path) -> None:
-    """Of a step: an op of 5 us, latency 6, a kernel of 200, a transfer of 50, return 1."""
+    """Of a step: an op of 5 us, latency 6, a kernel of 200, a transfer of 50, return
+    1."""
     meet = Work(2_000, 50_000, group=(0, 1))
     slow, fast = ([[Work(5_000, ns), meet]] * 3 for ns in (200_000, 120_000))
     write(simulated([slow, fast], [0, 0]), tmp_path)
-    out = " ".join(fusetui("ranks", tmp_path, "--what-if", "0:family:gemm x0.5").out.split())
-    assert "a step of the job of 262 us would take 182 us (30.5 % less), an estimate." in out
+    out = " ".join(
+        fusetui("ranks", tmp_path, "--what-if", "0:family:gemm x0.5").out.split()
+    )
+    assert (
+        "a step of the job of 262 us would take 182 us (30.5 % less), an estimate."
+        in out
+    )
     assert "Rank 0 arrives last in 3 of 3 collectives; then rank 1 does, in 3." in out
     assert "Unchanged rank is 1." in out
     found = fusetui("ranks", tmp_path, "--what-if", "comm x0.5", "--json").json
@@ -215,7 +259,9 @@ def test_what_a_change_is_worth_to_the_job(fusetui: Run, tmp_path: Path) -> None
 def test_a_job_that_cannot_be_replayed(fusetui: Run, folder: Path) -> None:
     result = fusetui("ranks", folder, "--what-if", "python x0.5")
     assert result.code == 3
-    assert "cannot be told: some collectives run on the CPU" in " ".join(result.out.split())
+    assert "cannot be told: some collectives run on the CPU" in " ".join(
+        result.out.split()
+    )
 
 
 def test_what_if_is_no_table(fusetui: Run, folder: Path) -> None:

@@ -35,7 +35,10 @@ FAKE = str(ROOT / "tests/attach/fake_job.py")
         ("record --job none-such", "No process of job none-such of yours"),
         ("record --all --steps 3 --seconds 1", "either --seconds or --steps"),
         ("record --all --seconds 0", "--seconds takes"),
-        ("record --all --with shape", "takes stack, shapes, memory or none, not 'shape'"),
+        (
+            "record --all --with shape",
+            "takes stack, shapes, memory or none, not 'shape'",
+        ),
         ("run", "Name the program"),
         ("run -- /no/such/program", "cannot be started: No such file"),
         ("watch /no/such/folder", "is no folder"),
@@ -73,7 +76,16 @@ def test_run_records_and_passes_the_exit_code_on(
 
 def test_run_passes_signals_on(tmp_path: Path) -> None:
     """The program ends by the signal; there is no folder where nothing was recorded."""
-    line = [sys.executable, "-m", "fusetui", "run", "--", "sh", "-c", "echo begun; exec sleep 20"]
+    line = [
+        sys.executable,
+        "-m",
+        "fusetui",
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "echo begun; exec sleep 20",
+    ]
     with subprocess.Popen(
         line,
         cwd=tmp_path,
@@ -88,7 +100,9 @@ def test_run_passes_signals_on(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_watch_waits_for_the_newest_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_watch_waits_for_the_newest_trace(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """A file that grows is not whole yet, and other files are no traces."""
     (old, new), now = (tmp_path / "a.json", tmp_path / "b.json"), time.time()
     old.write_text('{"traceEvents": []}')
@@ -152,7 +166,15 @@ def test_missing_ranks_are_named(
     ranks = {"RANK": "4", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "3", "CODE": "0"}
     for name, value in ranks.items():
         monkeypatch.setenv(name, value)
-    line = ["run", "--no-open", "--out", str(tmp_path / "out"), "--", sys.executable, FAKE]
+    line = [
+        "run",
+        "--no-open",
+        "--out",
+        str(tmp_path / "out"),
+        "--",
+        sys.executable,
+        FAKE,
+    ]
     assert cli.run(line) == 1
     assert "Not recorded: rank 5, 6." in capfd.readouterr().err
     (trace,) = (tmp_path / "out").iterdir()
@@ -160,22 +182,30 @@ def test_missing_ranks_are_named(
 
 
 def test_the_code_of_the_program_where_children_are_ignored(tmp_path: Path) -> None:
-    """The system keeps no codes then; the program itself ignores its children as before."""
+    """The system keeps no codes then; the program itself ignores its children as
+    before."""
     code = "import signal, sys; sys.exit(7 + (signal.getsignal(signal.SIGCHLD) != signal.SIG_IGN))"
     line = ["-m", "fusetui", "run", "--", sys.executable, "-c", code]
     start = f"import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); {EXECUTE}"
-    done = subprocess.run([sys.executable, "-c", start, *line], cwd=tmp_path, capture_output=True)
+    done = subprocess.run(
+        [sys.executable, "-c", start, *line], cwd=tmp_path, capture_output=True
+    )
     assert done.returncode == 7
 
 
 EXECUTE = "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
 
 
-@pytest.mark.parametrize("command", ["run --on-enter -- touch started", "run -- sh -c 'exit 5'"])
+@pytest.mark.parametrize(
+    "command", ["run --on-enter -- touch started", "run -- sh -c 'exit 5'"]
+)
 def test_a_closed_input(command: str, tmp_path: Path) -> None:
-    """Nothing is started where Enter could not be read; otherwise it makes no difference."""
+    """Nothing is started where Enter could not be read; otherwise it makes no
+    difference."""
     line = f"exec {sys.executable} -m fusetui {command} <&-"
-    done = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        ["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True
+    )
     if "--on-enter" in command:
         assert done.returncode == 2
         assert "standard input, which is closed" in done.stderr
@@ -216,7 +246,9 @@ def test_a_folder_is_made_at_once_and_private(tmp_path: Path) -> None:
 def test_a_folder_that_others_can_write_to_is_refused(
     mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fusetui.commands.record._is_private_group", lambda group: False)
+    monkeypatch.setattr(
+        "fusetui.commands.record._is_private_group", lambda group: False
+    )
     tmp_path.chmod(mode)
     with pytest.raises(CommandError, match="chmod go-w"), trace_folder(tmp_path):
         pass

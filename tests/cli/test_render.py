@@ -25,7 +25,9 @@ def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stream.getvalue() == f"\r\x1b[Kreading x.json  {blocks}    50 %\r\x1b[K"
 
 
-def test_a_bar_shows_a_name_and_does_not_obey_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_shows_a_name_and_does_not_obey_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(output, "PATIENCE_S", 0)
     stream = Terminal()
     with output.Bar(f"reading {WORST}", stream) as bar:

@@ -1,4 +1,5 @@
-"""Reports: their figures are those of --json, and a browser gets nothing from a trace but text."""
+"""Reports: their figures are those of --json, and a browser gets nothing from a trace
+but text."""
 
 from __future__ import annotations
 
@@ -73,8 +74,8 @@ Row = list[tuple[str, str | None]]
 
 
 class Page(HTMLParser):
-    """Every element with its attributes, the text of scripts, and of each table the rows: the text
-    of each cell and its exact value."""
+    """Every element with its attributes, the text of scripts, and of each table the
+    rows: the text of each cell and its exact value."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -114,7 +115,8 @@ class Page(HTMLParser):
             self.texts[data] += 1
 
     def rows(self, caption: str, at: int = 0) -> list[dict[str, Any]]:
-        """Of the table whose caption begins so: by column the exact value, else the text."""
+        """Of the table whose caption begins so: by column the exact value, else the
+        text."""
         found = [rows for title, rows in self.tables if title.startswith(caption)][at]
         heads = [text for text, _ in found[0]]
         return [
@@ -138,21 +140,35 @@ def test_its_figures_are_those_of_json(fusetui: Run, tmp_path: Path) -> None:
     for at, name in enumerate((EAGER, COMPILED)):
         why = fusetui("why", name, "--json").json
         (device,) = why["devices"]
-        account = {next(iter(row.values())): row for row in page.rows("Where the time went", at)}
+        account = {
+            next(iter(row.values())): row
+            for row in page.rows("Where the time went", at)
+        }
         assert account["compute"]["span"] == device["compute_ns"]
         assert account["idle"]["span"] == device["idle_ns"]
-        reasons = [row["span"] for what, row in account.items() if what.startswith("idle, ")]
-        assert Counter(reasons) + Counter() == Counter(float(n) for n in device["idle"].values())
+        reasons = [
+            row["span"] for what, row in account.items() if what.startswith("idle, ")
+        ]
+        assert Counter(reasons) + Counter() == Counter(
+            float(n) for n in device["idle"].values()
+        )
         assert account["idle"]["of span"] == device["idle_ns"] / device["span_ns"]
         assert all(one["text"] in " ".join(page.texts) for one in why["findings"])
         kernels = fusetui("kernels", name, "--json", "--top=0").json["kernels"]
-        told = [(row["name"][:40], row["total"], row["count"]) for row in page.rows("kernels:", at)]
-        assert told == [(one["name"][:40], one["total_ns"], one["count"]) for one in kernels]
+        told = [
+            (row["name"][:40], row["total"], row["count"])
+            for row in page.rows("kernels:", at)
+        ]
+        assert told == [
+            (one["name"][:40], one["total_ns"], one["count"]) for one in kernels
+        ]
         gaps = fusetui("gaps", name, "--json", "--all").json["gaps"]
         shown = [(row["start"], row["dur"]) for row in page.rows("gaps:", at)]
         assert shown == [(one["start_ns"], one["dur_ns"]) for one in gaps]
         modules = fusetui("modules", name, "--json", "--top=0").json["modules"]
-        assert [row["gpu"] for row in page.rows("modules:", at)] == [m["gpu_ns"] for m in modules]
+        assert [row["gpu"] for row in page.rows("modules:", at)] == [
+            m["gpu_ns"] for m in modules
+        ]
 
 
 def test_the_changes_are_those_of_json(fusetui: Run, tmp_path: Path) -> None:
@@ -163,7 +179,9 @@ def test_the_changes_are_those_of_json(fusetui: Run, tmp_path: Path) -> None:
     for row in diff["rows"]:
         by_kind[row["kind"]] += row["b_ns"] - row["a_ns"]
     for kind in ("fused", "added", "removed", "same"):
-        assert sum(row["change"] for row in rows if row["kind"] == kind) == by_kind[kind]
+        assert (
+            sum(row["change"] for row in rows if row["kind"] == kind) == by_kind[kind]
+        )
     assert rows[-1]["change"] == diff["accounting"]["step_ns"]
     added = [row["change"] for row in rows[:-1] if "CPU: " not in row["what"]]
     assert sum(added) == diff["accounting"]["step_ns"]
@@ -194,8 +212,12 @@ def test_slices_lie_where_the_file_has_them(fusetui: Run, tmp_path: Path) -> Non
 
 def test_a_name_is_nothing_but_text(fusetui: Run, tmp_path: Path) -> None:
     """The only script is ours, the policy allows no other, and nothing is loaded."""
-    a = write_trace(tmp_path / "a<b>.json", [MARKUP, "long" * 50_000, *PAYLOADS.values()])
-    text = reported(fusetui, tmp_path, str(a), str(write_trace(tmp_path / "b.json", [MARKUP])))
+    a = write_trace(
+        tmp_path / "a<b>.json", [MARKUP, "long" * 50_000, *PAYLOADS.values()]
+    )
+    text = reported(
+        fusetui, tmp_path, str(a), str(write_trace(tmp_path / "b.json", [MARKUP]))
+    )
     assert obeyed(text) == set()
     assert len(text.encode()) < 1_000_000
     page = Page(text)
@@ -206,15 +228,21 @@ def test_a_name_is_nothing_but_text(fusetui: Run, tmp_path: Path) -> None:
     assert f"<script>{script}</script>" in text
     names = {name for _, attributes in page.elements for name in attributes}
     assert not names & {"src", "style", "srcset", "action", "xlink:href"}
-    links = [attributes["href"] for _, attributes in page.elements if "href" in attributes]
+    links = [
+        attributes["href"] for _, attributes in page.elements if "href" in attributes
+    ]
     assert all(str(link).startswith("#") for link in links)
     assert not [name for name in names if name.startswith("on")]
-    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    (policy,) = re.findall(
+        r'http-equiv="Content-Security-Policy" content="([^"]*)"', text
+    )
     own = b64encode(sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{own}'" in policy
     assert policy.startswith("default-src 'none'")
     assert "unsafe" not in policy
-    assert any(MARKUP in cell for _, rows in page.tables for row in rows for cell, _ in row)
+    assert any(
+        MARKUP in cell for _, rows in page.tables for row in rows for cell, _ in row
+    )
 
 
 def test_it_stays_below_a_megabyte(fusetui: Run, tmp_path: Path) -> None:
@@ -227,14 +255,21 @@ def test_it_stays_below_a_megabyte(fusetui: Run, tmp_path: Path) -> None:
 
 
 def test_a_reader_of_screens_finds_its_way(fusetui: Run, tmp_path: Path) -> None:
-    """Every table has a caption, every head a scope, every drawing and button a name."""
+    """Every table has a caption, every head a scope, every drawing and button a
+    name."""
     text = reported(fusetui, tmp_path, EAGER, "--light")
     page = Page(text)
     assert '<html lang="en">' in text
     assert '<meta name="color-scheme" content="light">' in text
     assert all(title and rows for title, rows in page.tables)
-    assert all(attributes.get("scope") for tag, attributes in page.elements if tag == "th")
-    assert all(attributes.get("aria-label") for tag, attributes in page.elements if tag == "svg")
+    assert all(
+        attributes.get("scope") for tag, attributes in page.elements if tag == "th"
+    )
+    assert all(
+        attributes.get("aria-label")
+        for tag, attributes in page.elements
+        if tag == "svg"
+    )
     levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
     assert max(b - a for a, b in pairwise(levels)) <= 1
@@ -246,7 +281,9 @@ def test_its_contents_lead_to_every_heading(
 ) -> None:
     page = Page(reported(fusetui, tmp_path, *names))
     links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
-    anchors = [attributes["id"] for tag, attributes in page.elements if tag in ("h2", "h3")]
+    anchors = [
+        attributes["id"] for tag, attributes in page.elements if tag in ("h2", "h3")
+    ]
     assert links == [f"#{anchor}" for anchor in anchors]
     assert len({*links}) == len(links) > len(names)
     ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
@@ -257,7 +294,9 @@ def test_every_button_and_head_has_a_name(fusetui: Run, tmp_path: Path) -> None:
     text = reported(fusetui, tmp_path, EAGER, COMPILED)
     buttons = re.findall(r"<button([^>]*)>([^<]*)</button>", text)
     assert len(buttons) == text.count("<button")
-    assert all("aria-label=" in attributes or label.strip() for attributes, label in buttons)
+    assert all(
+        "aria-label=" in attributes or label.strip() for attributes, label in buttons
+    )
     heads = [cell for _, rows in Page(text).tables for cell, _ in rows[0]]
     assert all(head.strip() for head in heads)
 
@@ -278,7 +317,8 @@ def test_what_is_wide_scrolls_in_its_own_box(fusetui: Run, tmp_path: Path) -> No
 def test_a_table_says_what_it_leaves_out(
     fusetui: Run, tmp_path: Path, event: Callable[..., Any]
 ) -> None:
-    """GPU time of no module stands below that table, and nothing where all of it is in one."""
+    """GPU time of no module stands below that table, and nothing where all of it is in
+    one."""
     said = "in no module or annotation"
     assert said not in reported(fusetui, tmp_path, EAGER)
     events = [
@@ -316,10 +356,21 @@ def test_it_works_in_a_browser(fusetui: Run, tmp_path: Path) -> None:
     def browse(page: str) -> tuple[str, str]:
         """The document after its scripts, and what the browser said of it."""
         (tmp_path / "page.html").write_text(page, encoding="utf-8")
-        words = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
-        words += [f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", "--window-size=900,900"]
+        words = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--enable-logging=stderr",
+        ]
+        words += [
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--dump-dom",
+            "--window-size=900,900",
+        ]
         command = [str(CHROMIUM), *words, f"file://{tmp_path / 'page.html'}"]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+        run = subprocess.run(
+            command, capture_output=True, text=True, timeout=100, check=True
+        )
         return run.stdout, "\n".join(re.findall(r".*CONSOLE.*", run.stderr))
 
     shown, said = browse(text)
@@ -348,9 +399,16 @@ def test_a_phone_does_not_scroll_sideways(fusetui: Run, tmp_path: Path) -> None:
         'addEventListener("load", () => { const inner = frames[0].document.documentElement;'
         "document.title = inner.scrollWidth + '|' + inner.clientWidth; });</script>"
     )
-    words = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
+    words = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--allow-file-access-from-files",
+    ]
     words += [f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
     command = [str(CHROMIUM), *words, f"file://{tmp_path / 'phone.html'}"]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    run = subprocess.run(
+        command, capture_output=True, text=True, timeout=100, check=True
+    )
     ((wide, seen),) = re.findall(r"<title>(\d+)\|(\d+)</title>", run.stdout)
     assert 0 < int(wide) <= int(seen) <= 360

@@ -32,7 +32,10 @@ def test_a_file_outside_is_ignored(fusetui: Run, folder: Path) -> None:
     lists(folder, "a.json", "../secret.json")
     found = fusetui("summary", folder, "--json")
     assert (found.code, found.json["file"]) == (0, str(folder / "a.json"))
-    assert "lists '../secret.json', which leads out of the folder: it is ignored." in found.sentence
+    assert (
+        "lists '../secret.json', which leads out of the folder: it is ignored."
+        in found.sentence
+    )
 
 
 def test_several_files_are_told_in_one_line(fusetui: Run, folder: Path) -> None:
@@ -53,7 +56,9 @@ def test_a_link_that_leads_out_is_not_followed(fusetui: Run, folder: Path) -> No
 
 
 @pytest.mark.parametrize("files", [5, None, "a.json", [5]])
-def test_a_record_that_is_none_is_told(fusetui: Run, folder: Path, files: object) -> None:
+def test_a_record_that_is_none_is_told(
+    fusetui: Run, folder: Path, files: object
+) -> None:
     (folder / "run.json").write_text(json.dumps({"variants": [{"files": files}, 7]}))
     found = fusetui("summary", folder)
     assert found.code == 0
@@ -73,7 +78,9 @@ def test_a_pipe_is_not_waited_for(fusetui: Run, folder: Path) -> None:
     assert (found.code, found.err) == (0, "")
 
 
-def test_links_in_a_folder_of_the_users_own_are_followed(fusetui: Run, folder: Path) -> None:
+def test_links_in_a_folder_of_the_users_own_are_followed(
+    fusetui: Run, folder: Path
+) -> None:
     (folder / "a.json").unlink()
     (folder / "a.json").symlink_to("../secret.json")
     assert fusetui("summary", folder).code == 0

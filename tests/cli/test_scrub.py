@@ -57,13 +57,20 @@ def test_a_file_that_exists_is_wrong_use(fusetui: Run, private: Path) -> None:
     before = private.read_text()
     found = fusetui("scrub", private, private)
     assert found.code == 2
-    assert found.sentence == f"{private} exists already: give another name, or move it away."
+    assert (
+        found.sentence
+        == f"{private} exists already: give another name, or move it away."
+    )
     assert private.read_text() == before
 
 
-def test_what_could_not_be_read_is_left_out_and_told(fusetui: Run, tmp_path: Path) -> None:
+def test_what_could_not_be_read_is_left_out_and_told(
+    fusetui: Run, tmp_path: Path
+) -> None:
     path, out = tmp_path / "a.json", tmp_path / "out.json"
-    path.write_text('{"traceEvents": [{"ph": "X", "name": "a"}, {"ph" "X"}, {"ph": "X", "na')
+    path.write_text(
+        '{"traceEvents": [{"ph": "X", "name": "a"}, {"ph" "X"}, {"ph": "X", "na'
+    )
     found = fusetui("scrub", path, out)
     assert found.code == 0
     assert found.err.splitlines() == [
@@ -92,7 +99,9 @@ def test_summary_names_a_secret_and_never_tells_it(fusetui: Run, private: Path) 
     assert TOKEN not in found.out + found.err
 
 
-def test_a_scrubbed_trace_is_not_told_of(fusetui: Run, private: Path, tmp_path: Path) -> None:
+def test_a_scrubbed_trace_is_not_told_of(
+    fusetui: Run, private: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out.json"
     fusetui("scrub", private, out)
     assert fusetui("summary", out).err == ""
@@ -100,6 +109,9 @@ def test_a_scrubbed_trace_is_not_told_of(fusetui: Run, private: Path, tmp_path: 
 
 def test_the_name_of_a_secret_is_printed_escaped(fusetui: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    keys = {"\x1b]0;X_TOKEN": "qwertyuiop1234567", "traceEvents": [{"ph": "X", "name": "a"}]}
+    keys = {
+        "\x1b]0;X_TOKEN": "qwertyuiop1234567",
+        "traceEvents": [{"ph": "X", "name": "a"}],
+    }
     path.write_text(json.dumps(keys))
     assert "\x1b" not in fusetui("summary", path).err

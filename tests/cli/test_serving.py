@@ -22,7 +22,9 @@ def served(tmp_path: Path) -> Path:
 
 def test_a_step_of_unknown_phase(fusetui: Run, tmp_path: Path) -> None:
     """No annotation says what the replay does."""
-    events = [event for event in SERVER.step(4, 0, 1) if event["cat"] != "user_annotation"]
+    events = [
+        event for event in SERVER.step(4, 0, 1) if event["cat"] != "user_annotation"
+    ]
     text = fusetui("serving", save(tmp_path / "a.json", events)).out
     assert "An unknown step (hipGraphLaunch)" in text
 
@@ -33,7 +35,9 @@ def test_text(fusetui: Run, served: Path) -> None:
     assert "A decode step (step[DECODE bs=4])" in text
     assert "3 matrix products read 24.58 kB of weights" in text
     assert "Between passes of the model: 18 gaps" in text
-    assert "247 events of 19 of 19 graph replays have the op" in text.replace("\n  ", " ")
+    assert "247 events of 19 of 19 graph replays have the op" in text.replace(
+        "\n  ", " "
+    )
     assert text.count("\n") <= 40
 
 

@@ -49,7 +49,9 @@ def test_the_variable_comes_first(file: Path) -> None:
         ("theme = " + "9" * 5000, "contains a number with too many digits."),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(file: Path, text: str, sentence: str) -> None:
+def test_what_is_wrong_is_said_in_a_sentence(
+    file: Path, text: str, sentence: str
+) -> None:
     with pytest.raises(Error) as error:
         read(file, text)
     assert sentence in str(error.value)
@@ -72,13 +74,17 @@ def test_a_device_is_not_read(file: Path) -> None:
         user_settings({"FUSETUI_CONFIG": "/dev/zero"})
 
 
-def test_options_come_before_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_come_before_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file.write_text('theme = "light"\nmouse = false\n')
     monkeypatch.setenv("FUSETUI_CONFIG", str(file))
     monkeypatch.delenv("FUSETUI_THEME", raising=False)
     given: list[tuple[bool, bool]] = []
 
-    def run(paths: object, *, ascii_only: bool, light: bool, mouse: bool, **_: object) -> int:
+    def run(
+        paths: object, *, ascii_only: bool, light: bool, mouse: bool, **_: object
+    ) -> int:
         given.append((light, mouse))
         return 0
 
@@ -96,7 +102,9 @@ def test_a_variable_that_is_no_amount_is_said_to_be_ignored(
     monkeypatch.setenv(name, value)
     found = fusetui("summary", "sample:mlp-eager")
     assert (found.code, found.out != "") == (0, True)
-    assert found.sentence.startswith(f"{name} is '{value}' and is ignored: set it to a number")
+    assert found.sentence.startswith(
+        f"{name} is '{value}' and is ignored: set it to a number"
+    )
 
 
 def test_the_variables_that_are_amounts() -> None:

@@ -1,4 +1,5 @@
-"""`fusetui sql`: a query of the command line, of a pipe, and those of a person at a prompt."""
+"""`fusetui sql`: a query of the command line, of a pipe, and those of a person at a
+prompt."""
 
 from __future__ import annotations
 
@@ -85,14 +86,27 @@ def test_a_file(fusetui: Run, tmp_path: Path, form: str) -> None:
 
 def test_names_of_columns_are_data(fusetui: Run) -> None:
     query = 'select 1 as "a,%s", 2 as "b\x1b[31m"'
-    assert fusetui("sql", LESSON, query, "--format", "csv").out == '"a,%s",b\\x1b[31m\n1,2\n'
-    assert fusetui("sql", LESSON, query, "--format", "json").json == [{"a,%s": 1, "b\x1b[31m": 2}]
+    assert (
+        fusetui("sql", LESSON, query, "--format", "csv").out
+        == '"a,%s",b\\x1b[31m\n1,2\n'
+    )
+    assert fusetui("sql", LESSON, query, "--format", "json").json == [
+        {"a,%s": 1, "b\x1b[31m": 2}
+    ]
     for form in ("table", "json", "csv", "markdown"):
         assert not obeyed(fusetui("sql", LESSON, query, "--format", form).out)
 
 
 def test_names_of_the_trace_are_data(fusetui: Run, write: Callable[..., Path]) -> None:
-    event = {"name": WORST, "ph": "X", "cat": "cpu_op", "ts": 1, "dur": 1, "pid": 1, "tid": 1}
+    event = {
+        "name": WORST,
+        "ph": "X",
+        "cat": "cpu_op",
+        "ts": 1,
+        "dur": 1,
+        "pid": 1,
+        "tid": 1,
+    }
     path = write(json.dumps({"traceEvents": [event]}))
     for query in ("select name from slices", "select name::int from slices"):
         for form in FORMATS[:-1]:
@@ -168,7 +182,8 @@ def test_a_conversation() -> None:
         screen.press("selec 1;\n")
         screen.wait_for('SQL: syntax error at or near "selec".')
         screen.press("begun")
-        screen.wait_for("begun")  # the terminal drops what was not read when Ctrl+C comes
+        # the terminal drops what was not read when Ctrl+C comes
+        screen.wait_for("begun")
         screen.press("\x03")
         screen.wait_for("sql> ")
         screen.press(f"{SLOW};\n")

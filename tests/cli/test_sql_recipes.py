@@ -16,7 +16,9 @@ Record = dict[str, Any]
 RECIPE = re.compile(r"^### (.+)\n\n```sql\n([^`]+)```\n`fusetui (.+)`$", re.MULTILINE)
 RECIPES = {
     title: (query, command.split())
-    for title, query, command in RECIPE.findall((DOCS / "sql.md").read_text(encoding="utf-8"))
+    for title, query, command in RECIPE.findall(
+        (DOCS / "sql.md").read_text(encoding="utf-8")
+    )
 }
 REAL = str(TRACES / "a100_train_diff_control.json.gz")
 
@@ -27,7 +29,9 @@ def _calls(document: Record) -> list[Record]:
     for call in (call for thread in document["threads"] for call in thread["calls"]):
         counts[call["name"]] += call["count"]
         events[call["name"]] += call["events"]
-    return [{"name": name, "count": n, "events": events[name]} for name, n in counts.items()]
+    return [
+        {"name": name, "count": n, "events": events[name]} for name, n in counts.items()
+    ]
 
 
 def _idle(document: Record) -> list[Record]:
@@ -36,7 +40,8 @@ def _idle(document: Record) -> list[Record]:
             "device": str(one["device"]),
             "idle_ns": one["idle_ns"],
             **{
-                f"{key}_ns": one["idle"].get(key, 0) for key in ("queued", "host_op", "launch_call")
+                f"{key}_ns": one["idle"].get(key, 0)
+                for key in ("queued", "host_op", "launch_call")
             },
         }
         for one in document["devices"]
@@ -89,7 +94,9 @@ def plain(rows: list[Record], keys: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("title", SAME)
 @pytest.mark.parametrize("trace", ["lesson:mlp-eager", REAL], ids=["lesson", "real"])
-def test_a_recipe_says_what_the_command_says(fusetui: Run, trace: str, title: str) -> None:
+def test_a_recipe_says_what_the_command_says(
+    fusetui: Run, trace: str, title: str
+) -> None:
     if trace == REAL and not (TRACES / "a100_train_diff_control.json.gz").exists():
         pytest.skip("the traces are not here")
     query, command = RECIPES[title]

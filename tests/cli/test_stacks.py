@@ -1,4 +1,5 @@
-"""Folded stacks and files of speedscope: their times are those of the file and of --json."""
+"""Folded stacks and files of speedscope: their times are those of the file and of
+--json."""
 
 from __future__ import annotations
 
@@ -37,7 +38,10 @@ def test_cpu_time_is_the_self_time_of_ops(fusetui: Run) -> None:
     sums = Counter[str]()
     for stack, ns in folded(fusetui("stacks", EAGER, "--time=cpu", "--folded").out):
         sums[stack[-1]] += ns
-    ops = {one["name"]: one["self_ns"] for one in fusetui("ops", EAGER, "--json").json["ops"]}
+    ops = {
+        one["name"]: one["self_ns"]
+        for one in fusetui("ops", EAGER, "--json").json["ops"]
+    }
     named = {name: ns for name, ns in ops.items() if name.startswith("aten::") and ns}
     assert len(named) > 3
     assert {name: sums[name] for name in named} == named
@@ -92,5 +96,6 @@ def test_what_the_stacks_leave_out(
         said[name] = fusetui("stacks", str(tmp_path / name), "--of", "modules").err
     assert said["all"] == ""
     assert (
-        "The stacks hold 4 us of 10 us of GPU time: the rest belongs to no module" in said["some"]
+        "The stacks hold 4 us of 10 us of GPU time: the rest belongs to no module"
+        in said["some"]
     )

@@ -137,7 +137,9 @@ def test_files_of_one_name_are_told_apart_by_their_paths() -> None:
         (b"", False),
     ],
 )
-def test_a_trace_is_known_by_its_beginning(tmp_path: Path, content: bytes, expected: bool) -> None:
+def test_a_trace_is_known_by_its_beginning(
+    tmp_path: Path, content: bytes, expected: bool
+) -> None:
     path = tmp_path / "some.json"
     path.write_bytes(content)
     assert looks_like_a_trace(str(path)) is expected

@@ -1,5 +1,6 @@
-"""What a command imports, and how many patterns it compiles, before it answers. A person waits for
-both each time, so each has a bound; one that is raised needs a reason."""
+"""What a command imports, and how many patterns it compiles, before it answers. A
+person waits for both each time, so each has a bound; one that is raised needs a
+reason."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ APP = PROGRAM.replace("BODY", "import fusetui.tui.app")
 
 
 class Started(msgspec.Struct, frozen=True):
-    """The modules that were imported, of whatever package, and how many patterns ours compiled."""
+    """The modules that were imported, of whatever package, and how many patterns ours
+    compiled."""
 
     modules: frozenset[str]
     patterns: int
@@ -79,7 +81,9 @@ def started(program: str, *arguments: str) -> Started:
         ("gaps TRACE --json", ["torch", "textual", "fusetui.gpu.roofline"]),
     ],
 )
-def test_what_is_not_needed_is_not_imported(arguments: str, without: Sequence[str]) -> None:
+def test_what_is_not_needed_is_not_imported(
+    arguments: str, without: Sequence[str]
+) -> None:
     words = [SAMPLE if word == "TRACE" else word for word in arguments.split()]
     found = started(COMMAND, *words)
     assert "fusetui.cli" in found.modules

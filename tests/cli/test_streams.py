@@ -1,5 +1,5 @@
-"""Closed or full standard streams: one message where it can be written, never the exit code of an
-answer, never a traceback."""
+"""Closed or full standard streams: one message where it can be written, never the exit
+code of an answer, never a traceback."""
 
 from __future__ import annotations
 
@@ -32,14 +32,17 @@ def run(
 
 
 @pytest.fixture
-def long_trace(write: Callable[[str], Path], event: Callable[..., dict[str, object]]) -> Path:
+def long_trace(
+    write: Callable[[str], Path], event: Callable[..., dict[str, object]]
+) -> Path:
     """A trace whose answer is longer than what a pipe holds."""
     ops = [event(f"op{n} {'x' * 100}", n) for n in range(1000)]
     return write(json.dumps({"traceEvents": ops}))
 
 
 @pytest.mark.parametrize(
-    "words", [["summary", "TRACE"], ["summary", "TRACE", "--json"], ["samples"], ["--help"]]
+    "words",
+    [["summary", "TRACE"], ["summary", "TRACE", "--json"], ["samples"], ["--help"]],
 )
 @pytest.mark.parametrize(
     ("redirection", "says"),
@@ -48,8 +51,12 @@ def long_trace(write: Callable[[str], Path], event: Callable[..., dict[str, obje
         (">/dev/full", "Standard output cannot be written: No space left on device."),
     ],
 )
-def test_output(trace_file: File, words: list[str], redirection: str, says: str) -> None:
-    found = run(redirection, *[trace_file() if word == "TRACE" else word for word in words])
+def test_output(
+    trace_file: File, words: list[str], redirection: str, says: str
+) -> None:
+    found = run(
+        redirection, *[trace_file() if word == "TRACE" else word for word in words]
+    )
     assert found.returncode == 2
     assert says in found.stderr
     assert found.stderr.count("\n") == 1
@@ -60,13 +67,17 @@ def test_a_file_that_may_not_grow_gets_no_half_answer(
     long_trace: Path, tmp_path: Path, unbuffered: bool
 ) -> None:
     words = ["ops", long_trace, "--json", "--top", "0"]
-    found = run(f">{tmp_path}/out", *words, before="ulimit -f 8;", unbuffered=unbuffered)
+    found = run(
+        f">{tmp_path}/out", *words, before="ulimit -f 8;", unbuffered=unbuffered
+    )
     assert found.returncode == 2
     assert found.stderr == "Standard output cannot be written: File too large.\n"
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_document_that_finds_no_room_is_not_read_in_part(long_trace: Path, packed: bool) -> None:
+def test_a_document_that_finds_no_room_is_not_read_in_part(
+    long_trace: Path, packed: bool
+) -> None:
     """What is unpacked, or comes from a pipe, is held in a file."""
     text = long_trace.read_bytes()
     long_trace.write_bytes(gzip.compress(text) if packed else text)
@@ -78,7 +89,9 @@ def test_a_document_that_finds_no_room_is_not_read_in_part(long_trace: Path, pac
 
 
 @pytest.mark.parametrize("unbuffered", [False, True])
-def test_a_reader_that_leaves_ends_it_as_sigpipe_would(long_trace: Path, unbuffered: bool) -> None:
+def test_a_reader_that_leaves_ends_it_as_sigpipe_would(
+    long_trace: Path, unbuffered: bool
+) -> None:
     words = ["ops", long_trace, "--json", "--top", "0"]
     left = "; echo $? >&2; } | head -c 10"
     found = run(left, *words, before="{", unbuffered=unbuffered)
@@ -103,7 +116,9 @@ def test_talk(trace_file: File, words: list[str], redirection: str) -> None:
     assert found.stderr == ""
 
 
-@pytest.mark.parametrize("words", [["summary", "-"], ["decode", "-"], ["open", "sample:mlp-eager"]])
+@pytest.mark.parametrize(
+    "words", [["summary", "-"], ["decode", "-"], ["open", "sample:mlp-eager"]]
+)
 def test_input(words: list[str]) -> None:
     found = run("<&-", *words)
     assert (found.returncode, found.stdout) == (2, "")

@@ -76,7 +76,9 @@ def test_a_file_that_is_there(fusetui: Run, tmp_path: Path) -> None:
     path.write_text("mine")
     found = fusetui("kernels", LESSON, "--output", path)
     assert found.code == 2
-    assert found.sentence == f"{path} exists already: give another name, or move it away."
+    assert (
+        found.sentence == f"{path} exists already: give another name, or move it away."
+    )
     assert path.read_text() == "mine"
 
 
@@ -84,17 +86,23 @@ def test_the_figures_are_those_of_the_answer(fusetui: Run) -> None:
     answer = fusetui("kernels", LESSON, "--json").json["kernels"]
     table = fusetui("kernels", LESSON, "--format", "json").json
     assert [row["total_ns"] for row in table] == [row["total_ns"] for row in answer]
-    assert [row["kernel_op"] for row in table] == [row["decoded"].get("op") for row in answer]
+    assert [row["kernel_op"] for row in table] == [
+        row["decoded"].get("op") for row in answer
+    ]
 
 
 def test_where_sort_top_and_columns(fusetui: Run) -> None:
     asked = ("--where", "family = gemm and dur > 50us", "--sort", "count", "--top", 1)
-    found = fusetui("kernels", LESSON, *asked, "--columns", "short,count", "--format", "csv")
+    found = fusetui(
+        "kernels", LESSON, *asked, "--columns", "short,count", "--format", "csv"
+    )
     assert found.out == "short,count\ngemm bf16 128x128x32 tn sm80 s5,6\n"
 
 
 def test_a_table_for_people(fusetui: Run) -> None:
-    found = fusetui("kernels", LESSON, "--sort", "count", "--columns", "count,short", "--top", 2)
+    found = fusetui(
+        "kernels", LESSON, "--sort", "count", "--columns", "count,short", "--top", 2
+    )
     lines = found.out.splitlines()
     assert lines[0] == "count  short"
     assert lines[3] == "... and 2 more rows (--top 0 shows all)"
@@ -102,9 +110,13 @@ def test_a_table_for_people(fusetui: Run) -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_nothing_is_cut_where_nobody_looks(fusetui: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_cut_where_nobody_looks(
+    fusetui: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("COLUMNS")
-    names = [row["name"] for row in fusetui("kernels", LESSON, "--json").json["kernels"]]
+    names = [
+        row["name"] for row in fusetui("kernels", LESSON, "--json").json["kernels"]
+    ]
     out = fusetui("kernels", LESSON, "--format", "table").out
     assert all(name in out for name in names)
 
@@ -132,13 +144,16 @@ def test_the_options_of_a_command_are_kept(fusetui: Run) -> None:
     )
     assert len({*shares}) == 2
     whole, part = (
-        rows(fusetui("gaps", LESSON, "--format", "csv", *more)) for more in ((), ("--step", 3))
+        rows(fusetui("gaps", LESSON, "--format", "csv", *more))
+        for more in ((), ("--step", 3))
     )
     assert 0 < len(part) < len(whole)
 
 
 def test_what_is_not_there_is_said(fusetui: Run) -> None:
-    found = fusetui("lines", "sample:mlp-eager", "--file", "nowhere.py", "--format", "csv")
+    found = fusetui(
+        "lines", "sample:mlp-eager", "--file", "nowhere.py", "--format", "csv"
+    )
     assert found.code == 0
     assert found.sentence == "No Python frame of this trace is in nowhere.py."
     by_line = fusetui("lines", "sample:mlp-eager", "--by", "line", "--format", "json")
@@ -150,13 +165,22 @@ def test_what_is_not_there_is_said(fusetui: Run) -> None:
     [
         (("--format", "parquet"), "Parquet is not printed: name a file with --output."),
         (("--json", "--format", "csv"), "Use --format json for a table"),
-        (("--sort", "totl_ns"), "kernels has no column totl_ns: did you mean total_ns?"),
+        (
+            ("--sort", "totl_ns"),
+            "kernels has no column totl_ns: did you mean total_ns?",
+        ),
         (("--columns", "a"), "kernels has no column a"),
-        (("--columns", "file"), "kernels has no column file: only rows of several traces have"),
+        (
+            ("--columns", "file"),
+            "kernels has no column file: only rows of several traces have",
+        ),
         (("--where", "dur > x"), "--where: dur is followed by a number: dur > 50us."),
         (("--where", "nothing = 1"), "kernels has no column nothing"),
         (("--format", "xlsx"), "fusetui kernels: --format takes table, json"),
-        (("--output", "out.csv.gz"), "out.csv.gz tells no format: its name must end in .csv, "),
+        (
+            ("--output", "out.csv.gz"),
+            "out.csv.gz tells no format: its name must end in .csv, ",
+        ),
         (("--output", "out.xlsx/x.csv"), "out.xlsx/x.csv cannot be written"),
     ],
 )
@@ -188,14 +212,17 @@ def in_shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
     line = line.replace("fusetui", f"{sys.executable} -P -m fusetui")
     run = ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"]
     surroundings = {**os.environ, "FUSETUI_CACHE": "off"}
-    return subprocess.run(run, cwd=folder, env=surroundings, capture_output=True, text=True)
+    return subprocess.run(
+        run, cwd=folder, env=surroundings, capture_output=True, text=True
+    )
 
 
 @pytest.fixture
 def large(write: Callable[..., Path]) -> Path:
     """A trace whose table does not fit into a pipe."""
     events = (
-        {"ph": "X", "name": f"op{n}", "ts": n, "dur": 1, "pid": 1, "tid": 1} for n in range(20_000)
+        {"ph": "X", "name": f"op{n}", "ts": n, "dur": 1, "pid": 1, "tid": 1}
+        for n in range(20_000)
     )
     return write(json.dumps({"traceEvents": [*events]}))
 
@@ -203,7 +230,9 @@ def large(write: Callable[..., Path]) -> Path:
 @SHELL
 @pytest.mark.parametrize("form", ["table", "csv", "tsv", "json", "markdown"])
 def test_a_pipe_that_is_closed(large: Path, form: str) -> None:
-    found = in_shell(f"fusetui slices {large} --top 0 --format {form} | head -1", large.parent)
+    found = in_shell(
+        f"fusetui slices {large} --top 0 --format {form} | head -1", large.parent
+    )
     assert found.returncode == 141
     assert "Traceback" not in found.stderr
 
@@ -212,7 +241,9 @@ def test_a_pipe_that_is_closed(large: Path, form: str) -> None:
 @pytest.mark.parametrize("ending", files.ENDINGS)
 def test_a_file_that_may_not_grow(large: Path, ending: str) -> None:
     out = f"out{ending}"
-    found = in_shell(f"ulimit -f 8; fusetui slices {large} --output {out}", large.parent)
+    found = in_shell(
+        f"ulimit -f 8; fusetui slices {large} --output {out}", large.parent
+    )
     assert found.returncode == 2, found.stderr
     assert found.stderr == f"{out} cannot be written: file too large.\n"
     assert [*large.parent.iterdir()] == [large]
@@ -220,7 +251,9 @@ def test_a_file_that_may_not_grow(large: Path, ending: str) -> None:
 
 @SHELL
 def test_standard_output_that_may_not_grow(large: Path) -> None:
-    found = in_shell(f"ulimit -f 8; fusetui slices {large} --format csv > out.csv", large.parent)
+    found = in_shell(
+        f"ulimit -f 8; fusetui slices {large} --format csv > out.csv", large.parent
+    )
     assert found.returncode == 2
     assert found.stderr == "Standard output cannot be written: File too large.\n"
 
@@ -235,7 +268,9 @@ def test_a_real_trace(fusetui: Run, name: str) -> None:
 
 @pytest.mark.parametrize("option", ["--output=x.csv", "--format=csv", "--columns=name"])
 @pytest.mark.parametrize("command", ["steps", "slices"])
-def test_options_of_tables_are_refused_beside_json(fusetui: Run, command: str, option: str) -> None:
+def test_options_of_tables_are_refused_beside_json(
+    fusetui: Run, command: str, option: str
+) -> None:
     outcome = fusetui(command, "lesson:mlp-eager", "--json", option)
     assert (outcome.code, outcome.out) == (2, "")
     assert "--json prints the whole answer" in outcome.sentence

@@ -52,7 +52,8 @@ def test_colors_by_the_name_of_the_terminal(term: str, colors: str) -> None:
 
 
 def test_the_terminal_alone_knows_its_size() -> None:
-    """Textual would believe variables that a shell exported long ago, or that nobody could mean."""
+    """Textual would believe variables that a shell exported long ago, or that nobody
+    could mean."""
     environment = {"TERM": "tmux", "COLUMNS": "99999999", "LINES": "1"}
     prepare(environment)
     assert environment == {"TERM": "tmux", "TEXTUAL_COLOR_SYSTEM": "256"}
@@ -170,7 +171,8 @@ def test_a_terminal_that_says_nothing(trace: Path) -> None:
 
 
 def test_a_signal_that_comes_while_the_terminal_is_asked(trace: Path) -> None:
-    """The terminal is gone, so it cannot be restored either; the signal is heard all the same."""
+    """The terminal is gone, so it cannot be restored either; the signal is heard all
+    the same."""
     asks = {"FUSETUI_THEME": "auto"}
     change = "from fusetui.tui import app; app.run = lambda *_, **__: 0"
     with Terminal(["open", trace], environment=asks, change=change) as shown:

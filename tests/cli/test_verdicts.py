@@ -1,4 +1,5 @@
-"""What `check` and `diff --fail-over` tell a pipeline; tests/cli/test_action.py has whole jobs."""
+"""What `check` and `diff --fail-over` tell a pipeline; tests/cli/test_action.py has
+whole jobs."""
 
 from __future__ import annotations
 
@@ -36,13 +37,21 @@ def test_a_name_stays_in_its_place(name: str) -> None:
     assert test.attrib["name"] == f"{printable(name)}=1"
     assert test[0].attrib["message"] == f"{printable(name)} is wrong."
     told = summary("check", [case], [])
-    assert told.count("\n") == summary("check", [Case("x", Outcome.FAILED, "x")], []).count("\n")
+    assert told.count("\n") == summary(
+        "check", [Case("x", Outcome.FAILED, "x")], []
+    ).count("\n")
     assert not obeyed(told.replace("@\u200b", "@"))
 
 
 def test_a_url_is_told_without_its_signature() -> None:
-    case = Case("x", Outcome.FAILED, "https://me:secret@host/a.json?sig=secret is wrong.")
-    for told in (annotation("diff", case), junit("diff", [case]), summary("diff", [case], [])):
+    case = Case(
+        "x", Outcome.FAILED, "https://me:secret@host/a.json?sig=secret is wrong."
+    )
+    for told in (
+        annotation("diff", case),
+        junit("diff", [case]),
+        summary("diff", [case], []),
+    ):
         assert "host/a.json" in told
         assert "secret" not in told
 
@@ -68,7 +77,9 @@ def test_a_guess_is_a_test(fusetui: Run, trace_file: File, tmp_path: Path) -> No
     assert wrong.sentence.startswith(
         f"::error file={tmp_path}/a.json,title=fusetui check::{tmp_path}"
     )
-    assert wrong.sentence.endswith("guess gemm=2, found 3 (counted kernels in each of 3 steps).")
+    assert wrong.sentence.endswith(
+        "guess gemm=2, found 3 (counted kernels in each of 3 steps)."
+    )
     suite = ET.parse(report).getroot()[0]
     assert [len(test) for test in suite] == [0, 1]
 
@@ -104,8 +115,14 @@ def test_what_is_not_whole_passes_no_gate(
         assert fusetui("check", partial, "--expect", guess, "--junit", report).code == 2
 
 
-def test_a_file_cut_short_is_an_error(fusetui: Run, trace_file: File, tmp_path: Path) -> None:
-    whole, cut, report = trace_file(steps=8), tmp_path / "cut.json.gz", tmp_path / "report.xml"
+def test_a_file_cut_short_is_an_error(
+    fusetui: Run, trace_file: File, tmp_path: Path
+) -> None:
+    whole, cut, report = (
+        trace_file(steps=8),
+        tmp_path / "cut.json.gz",
+        tmp_path / "report.xml",
+    )
     cut.write_bytes(gzip.compress(whole.read_bytes(), 0)[:-500])
     found = fusetui("diff", whole, cut, "--fail-over", 5, "--github", "--junit", report)
     assert found.code == 2
@@ -130,4 +147,6 @@ def test_what_cannot_be_written(
         assert found.sentence.startswith(str(place))
     assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
-    assert fusetui(*words, "--github").sentence.startswith("GITHUB_STEP_SUMMARY cannot be written")
+    assert fusetui(*words, "--github").sentence.startswith(
+        "GITHUB_STEP_SUMMARY cannot be written"
+    )

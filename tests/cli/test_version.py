@@ -13,7 +13,9 @@ from fusetui.trace.read import scanned
 Run = Callable[..., Any]
 
 
-@pytest.mark.parametrize("order", [("--version", "--verbose"), ("--verbose", "--version")])
+@pytest.mark.parametrize(
+    "order", [("--version", "--verbose"), ("--verbose", "--version")]
+)
 def test_verbose_names_the_libraries(fusetui: Run, order: tuple[str, str]) -> None:
     code, out, err = fusetui(*order)
     first, python, numpy, *_ = out.splitlines()
@@ -31,4 +33,6 @@ def test_verbose_says_that_there_is_no_scanner(
     fusetui: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scanned, "scan", None)
-    assert "compiled scanner of JSON: not compiled" in fusetui("--version", "--verbose")[1]
+    assert (
+        "compiled scanner of JSON: not compiled" in fusetui("--version", "--verbose")[1]
+    )

@@ -1,4 +1,5 @@
-"""`whatif` and `path`: the text that users read, the keys that programs rely on, the exit codes."""
+"""`whatif` and `path`: the text that users read, the keys that programs rely on, the
+exit codes."""
 
 from __future__ import annotations
 
@@ -71,7 +72,9 @@ def test_keys(fusetui: Run) -> None:
 def test_what_limits_the_steps_adds_up(fusetui: Run) -> None:
     found = fusetui("whatif", LESSON, "family:gemm x0.5", "--json").json
     later = found["steps"][1:]
-    assert sum(row["ns"] for row in found["limit"]) == sum(step["after_ns"] for step in later)
+    assert sum(row["ns"] for row in found["limit"]) == sum(
+        step["after_ns"] for step in later
+    )
 
 
 def test_the_path_adds_up(fusetui: Run) -> None:
@@ -111,13 +114,18 @@ def test_what_it_is_worth_and_what_limits_it_then() -> None:
 
 
 def test_a_bound() -> None:
-    assert "would take 80 us at best (20.0 % less). Then" in said(answer(certainty="bound"))
+    assert "would take 80 us at best (20.0 % less). Then" in said(
+        answer(certainty="bound")
+    )
 
 
 def test_too_little_is_understood() -> None:
     share = 0.25
     found = answer(
-        after_ns=None, residual_share=share, devices=(DeviceResidual(3, share),), limit=()
+        after_ns=None,
+        residual_share=share,
+        devices=(DeviceResidual(3, share),),
+        limit=(),
     )
     assert found.abstains
     assert said(found).startswith("Not understood: 25 % of the time of GPU 3.")
@@ -150,7 +158,9 @@ def test_a_sweep(times: list[int], knee: float | None, sentence: str) -> None:
 
 def test_what_is_not_understood_after_the_change() -> None:
     found = answer(residual_share=0.125)
-    assert said(found).startswith("Not understood: 13 % of the time after the change. Nothing")
+    assert said(found).startswith(
+        "Not understood: 13 % of the time after the change. Nothing"
+    )
 
 
 def test_the_path_of_a_trace_without_slices(tmp_path: Path, capsys: Any) -> None:

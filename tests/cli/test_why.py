@@ -19,7 +19,16 @@ from fusetui.report.why_answer import answer
 Run = Callable[..., Any]
 File = Callable[..., Path]
 
-KEYS = {"devices", "steps", "gaps", "ceiling", "modules", "findings", "cannot_tell", "cpu"}
+KEYS = {
+    "devices",
+    "steps",
+    "gaps",
+    "ceiling",
+    "modules",
+    "findings",
+    "cannot_tell",
+    "cpu",
+}
 DEVICE = """
     device name span_ns compute_ns exposed_comm_ns exposed_copy_ns idle_ns hidden_comm_ns
     hidden_copy_ns launch_latency_usual_ns idle
@@ -50,8 +59,8 @@ def test_json(fusetui: Run, trace_file: File) -> None:
 
 
 def test_text(fusetui: Run, trace_file: File) -> None:
-    """300 us of each step of 900 are gaps between kernels, 15 before the first, 184 after the
-    last."""
+    """300 us of each step of 900 are gaps between kernels, 15 before the first, 184
+    after the last."""
     path = trace_file()
     found = fusetui("why", path)
     lines = found.out.splitlines()
@@ -102,17 +111,29 @@ def test_the_answer_tells_the_work_that_only_communicates(
             ("gemm", 0, computes),
             ("ncclDevKernel_AllReduce_Sum_f32", computes, 190 - computes),
         )
-        work = [event(name, ts, dur, cat="kernel", pid=0, tid=7) for name, ts, dur in names]
+        work = [
+            event(name, ts, dur, cat="kernel", pid=0, tid=7) for name, ts, dur in names
+        ]
         last = event("gemm", 200, 0, cat="kernel", pid=0, tid=7)
         assert f"The GPU's span is 200 us. {told} 10 us is idle" in answer(
             why(trace_of([*work, last]))
         )
 
 
-def test_what_is_no_gap_for_a_reader_is_not_listed(trace_of: Callable[..., Any]) -> None:
+def test_what_is_no_gap_for_a_reader_is_not_listed(
+    trace_of: Callable[..., Any],
+) -> None:
     """1 ns lies between the first two kernels, 10 us between the others."""
     kernels = [
-        {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": ts, "dur": 5}
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": name,
+            "pid": 0,
+            "tid": 7,
+            "ts": ts,
+            "dur": 5,
+        }
         for name, ts in (("one", 0), ("two", 5.001), ("three", 20))
     ]
     found = why(trace_of(kernels))
@@ -121,13 +142,20 @@ def test_what_is_no_gap_for_a_reader_is_not_listed(trace_of: Callable[..., Any])
     assert [line.split()[-1] for line in lines if "before" in line] == ["three"]
 
 
-def test_the_first_finding_is_always_told(trace_of: Callable[..., Any], event: Run) -> None:
+def test_the_first_finding_is_always_told(
+    trace_of: Callable[..., Any], event: Run
+) -> None:
     """In few lines its remedy makes room for it, then the ceiling does."""
-    kernels = [event("gemm", ts, 10, cat="kernel", pid=0, tid=7) for ts in range(0, 1000, 20)]
+    kernels = [
+        event("gemm", ts, 10, cat="kernel", pid=0, tid=7) for ts in range(0, 1000, 20)
+    ]
     text, remedy = " ".join(["long"] * 40), " ".join(["remedy"] * 30)
     long = Finding(rule="x", text=text, certainty="certain", try_=remedy)
     found = replace(
-        why(trace_of(kernels)), findings=(long, long), ceiling=Ceiling(9, 9, 9, 9), cannot_tell=()
+        why(trace_of(kernels)),
+        findings=(long, long),
+        ceiling=Ceiling(9, 9, 9, 9),
+        cannot_tell=(),
     )
     shown = [why_text(found, 96, below) for below in (6, 9, 12)]
     assert all("\n1. long" in text for text in shown)
@@ -141,14 +169,25 @@ def test_one_step(fusetui: Run, trace_file: File) -> None:
     assert found["devices"] == found["steps"][0]["devices"]
     assert len(found["gaps"]) == 5  # one began before the step, one ends after it
     assert all(gap["start_ns"] + gap["dur_ns"] > 2_000_000 for gap in found["gaps"])
-    assert fusetui("why", trace_file(), "--step", 2).out.split("\n")[1].startswith("ProfilerStep#2")
+    assert (
+        fusetui("why", trace_file(), "--step", 2)
+        .out.split("\n")[1]
+        .startswith("ProfilerStep#2")
+    )
 
 
-def test_the_ceiling_of_a_step_is_about_its_kernels(fusetui: Run, trace_file: File) -> None:
+def test_the_ceiling_of_a_step_is_about_its_kernels(
+    fusetui: Run, trace_file: File
+) -> None:
     path = trace_file()
-    whole, step = (fusetui("why", path, *options, "--json").json for options in ([], ["--step", 2]))
+    whole, step = (
+        fusetui("why", path, *options, "--json").json for options in ([], ["--step", 2])
+    )
     for found, kernels in ((whole, 12), (step, 4)):
-        assert found["ceiling"]["known_ns"] + found["ceiling"]["unknown_ns"] == kernels * 100_250
+        assert (
+            found["ceiling"]["known_ns"] + found["ceiling"]["unknown_ns"]
+            == kernels * 100_250
+        )
     assert (whole["modules"], step["modules"]) == ([], None)
 
 
@@ -163,7 +202,10 @@ def test_a_window(fusetui: Run, trace_file: File, window: tuple[str, str]) -> No
 
 def test_steps_by_a_pattern(fusetui: Run, trace_file: File) -> None:
     found = fusetui("why", trace_file(), "--step-by", "Step#[12]", "--json").json
-    assert [step["name"] for step in found["steps"]] == ["ProfilerStep#1", "ProfilerStep#2"]
+    assert [step["name"] for step in found["steps"]] == [
+        "ProfilerStep#1",
+        "ProfilerStep#2",
+    ]
 
 
 def test_two_traces_without_a_gpu_have_no_table(fusetui: Run) -> None:
@@ -175,7 +217,9 @@ def test_two_traces_without_a_gpu_have_no_table(fusetui: Run) -> None:
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
 def test_two_traces_of_which_one_begins_with_older_work(fusetui: Run) -> None:
-    vllm, sglang = (TRACES / f"mi300_{name}_decode_graph.json.gz" for name in ("vllm", "sglang"))
+    vllm, sglang = (
+        TRACES / f"mi300_{name}_decode_graph.json.gz" for name in ("vllm", "sglang")
+    )
     found = fusetui("why", vllm, sglang)
     assert "\nB: The GPU is idle for 463.3 ms" in found.out
 
@@ -186,12 +230,17 @@ def test_two_traces_of_which_one_begins_with_older_work(fusetui: Run) -> None:
         (["--step", "7"], "has no step 7"),
         (["--device", "3"], "has no device 3 with GPU events: it has 0"),
         (["--step-by", "nothing"], "has no annotation like nothing"),
-        (["--from", "soon"], "--from takes a time with a unit, such as 12.5ms, not soon"),
+        (
+            ["--from", "soon"],
+            "--from takes a time with a unit, such as 12.5ms, not soon",
+        ),
         (["--from", "2ms", "--to", "1ms"], "There is nothing between these times"),
         (["--json", "--markdown"], "not both"),
     ],
 )
-def test_wrong_use(fusetui: Run, trace_file: File, options: list[str], sentence: str) -> None:
+def test_wrong_use(
+    fusetui: Run, trace_file: File, options: list[str], sentence: str
+) -> None:
     found = fusetui("why", trace_file(), *options)
     assert (found.code, found.out) == (2, "")
     assert sentence in found.sentence
@@ -212,14 +261,24 @@ def test_gaps(fusetui: Run, trace_file: File) -> None:
     assert found["gaps_count"] == len(lengths) == 11
     text = fusetui("gaps", path).out
     assert len(text.splitlines()) == 12
-    assert " ".join(text.splitlines()[1].split()[:6]) == "1.3 ms 715.3 us nothing recorded"
+    assert (
+        " ".join(text.splitlines()[1].split()[:6]) == "1.3 ms 715.3 us nothing recorded"
+    )
     assert text.splitlines()[-1].endswith("ProfilerStep#3")
 
 
 @pytest.fixture
 def many_gaps(tmp_path: Path) -> Path:
     kernels = [
-        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10 * n, "dur": 1}
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": "k",
+            "pid": 0,
+            "tid": 7,
+            "ts": 10 * n,
+            "dur": 1,
+        }
         for n in range(151)
     ]
     path = tmp_path / "many.json"
@@ -227,7 +286,9 @@ def many_gaps(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_longest_gaps_unless_all_are_asked_for(fusetui: Run, many_gaps: Path) -> None:
+def test_the_longest_gaps_unless_all_are_asked_for(
+    fusetui: Run, many_gaps: Path
+) -> None:
     assert len(fusetui("gaps", many_gaps, "--json").json["gaps"]) == 100
     assert len(fusetui("gaps", many_gaps, "--json", "--all").json["gaps"]) == 150
     assert "... and 130 more gaps; these are 13 %" in fusetui("gaps", many_gaps).out
@@ -245,7 +306,10 @@ def test_two_traces(fusetui: Run, trace_file: File) -> None:
     assert change["compute"] == (4 * 100_250, 4 * 120_300)
     parts = ("compute", "exposed_comm", "exposed_copy", "idle")
     for side in (0, 1):
-        assert sum(change[name][side] for name in parts if name in change) == change["span"][side]
+        assert (
+            sum(change[name][side] for name in parts if name in change)
+            == change["span"][side]
+        )
     text = fusetui("why", a, b).out
     assert "B's median step takes 20.0 % more." in text
     shown = fusetui("why", a, b, "--markdown").out
@@ -261,7 +325,15 @@ def test_markdown(fusetui: Run, trace_file: File) -> None:
 
 
 def test_without_a_gpu(fusetui: Run, tmp_path: Path) -> None:
-    op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0, "dur": 5}
+    op = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::mm",
+        "pid": 1,
+        "tid": 1,
+        "ts": 0,
+        "dur": 5,
+    }
     path = tmp_path / "cpu.json"
     path.write_text(json.dumps({"traceEvents": [op]}))
     found = fusetui("why", path, "--json").json
@@ -287,7 +359,9 @@ def test_an_empty_trace(fusetui: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", [path.name for path in sorted(TRACES.glob("*.json.gz"))] or ["none"]
 )
-def test_real_traces_fit_a_screen(fusetui: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_real_traces_fit_a_screen(
+    fusetui: Run, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     found = fusetui("why", TRACES / name)
     lines = found.out.splitlines()
@@ -298,20 +372,30 @@ def test_real_traces_fit_a_screen(fusetui: Run, monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
 def test_a_server_that_runs_ahead_blames_no_host(fusetui: Run) -> None:
-    """The step only launches and the GPU runs it later, so the answer is about the GPU's span."""
+    """The step only launches and the GPU runs it later, so the answer is about the
+    GPU's span."""
     found = fusetui("why", TRACES / "mi300_vllm_decode_graph.json.gz").out
-    assert "The GPU's span is 10.74 ms. The GPU is busy 99.8 % of it." in " ".join(found.split())
+    assert "The GPU's span is 10.74 ms. The GPU is busy 99.8 % of it." in " ".join(
+        found.split()
+    )
     assert "Python" not in found
 
 
-def test_a_file_that_ends_early_may_hold_the_rest(fusetui: Run, trace_file: File) -> None:
+def test_a_file_that_ends_early_may_hold_the_rest(
+    fusetui: Run, trace_file: File
+) -> None:
     """Cut within its second event."""
     path = trace_file()
     text = path.read_text()
     path.write_text(text[: text.index("}", text.index("}, {") + 4)])
     found = fusetui("why", path)
-    assert "The file ends before any GPU event: this is what 1 CPU thread did." in found.out
-    assert "Not recorded in what was read: GPU events (ProfilerActivity.CUDA)" in found.out
+    assert (
+        "The file ends before any GPU event: this is what 1 CPU thread did."
+        in found.out
+    )
+    assert (
+        "Not recorded in what was read: GPU events (ProfilerActivity.CUDA)" in found.out
+    )
 
 
 BUSY = [
@@ -320,12 +404,16 @@ BUSY = [
 ]
 
 
-def test_a_busy_gpu_is_told_by_kernel(fusetui: Run, write: Callable[[str], Path]) -> None:
+def test_a_busy_gpu_is_told_by_kernel(
+    fusetui: Run, write: Callable[[str], Path]
+) -> None:
     """69 and 30 of 99 us."""
     found = fusetui("why", write(json.dumps({"traceEvents": BUSY})))
     assert "GPU time by kernel: mine 70 %, yours 30 %." in found.out
     idle = [BUSY[0], BUSY[2] | {"ts": 900}]
-    assert "by kernel" not in fusetui("why", write(json.dumps({"traceEvents": idle}))).out
+    assert (
+        "by kernel" not in fusetui("why", write(json.dumps({"traceEvents": idle}))).out
+    )
 
 
 def test_all_prints_all(fusetui: Run, write: Callable[[str], Path]) -> None:
@@ -333,9 +421,13 @@ def test_all_prints_all(fusetui: Run, write: Callable[[str], Path]) -> None:
     assert "69 us   70 %      2  mine" in found.out
 
 
-def test_all_findings_are_printed_with_what_to_try(trace_of: Callable[..., Any]) -> None:
+def test_all_findings_are_printed_with_what_to_try(
+    trace_of: Callable[..., Any],
+) -> None:
     text = "It is slow. " * 20
-    one = Finding(rule="rule", text=text, certainty="certain", at_stake_ns=1, try_="This.")
+    one = Finding(
+        rule="rule", text=text, certainty="certain", at_stake_ns=1, try_="This."
+    )
     found = replace(why(trace_of(BUSY)), findings=(one,) * 30)
     assert why_text(found, 80).count("Try: This.") == 1
     assert "more findings (--all prints all)" in why_text(found, 80)
@@ -373,8 +465,19 @@ def test_together_is_about_the_worth_of_one_trace(fusetui: Run, other: str) -> N
 
 def test_steps_that_take_no_time(fusetui: Run, tmp_path: Path) -> None:
     """What a finding is worth is no share of them."""
-    step = {"cat": "user_annotation", "name": "ProfilerStep#3", "pid": 1, "tid": 1, "dur": 0}
-    copy = {"cat": "gpu_memcpy", "name": "Memcpy PtoP (Device -> Device)", "pid": 0, "tid": 8}
+    step = {
+        "cat": "user_annotation",
+        "name": "ProfilerStep#3",
+        "pid": 1,
+        "tid": 1,
+        "dur": 0,
+    }
+    copy = {
+        "cat": "gpu_memcpy",
+        "name": "Memcpy PtoP (Device -> Device)",
+        "pid": 0,
+        "tid": 8,
+    }
     events = [{"ph": "X", "ts": 0, **one} for one in (step, {**copy, "dur": 0.005})]
     path = tmp_path / "steps.json"
     path.write_text(json.dumps({"traceEvents": events}))

@@ -33,7 +33,8 @@ def test_the_commands_of_the_skill_run(fusetui: Run, command: str) -> None:
 
 def test_its_checks_hold(fusetui: Run) -> None:
     kernels, gaps = (
-        sum(map(int, answer(fusetui, command).out.splitlines()[1:])) for command in CHECKS[:2]
+        sum(map(int, answer(fusetui, command).out.splitlines()[1:]))
+        for command in CHECKS[:2]
     )
     (device,) = answer(fusetui, "fusetui why lesson:mlp-eager --json").json["devices"]
     assert kernels == 1_650_000

@@ -43,15 +43,16 @@ def page(name: str) -> str:
 
 
 def is_plain(block: Any) -> bool:
-    """Whether it is commands of fusetui alone, of which a shell would only take quotes away."""
+    """Whether it is commands of fusetui alone, of which a shell would only take quotes
+    away."""
     lines = [QUOTED.sub("", line) for line in block.text.splitlines()]
     return block.kind == "sh" and all(PLAIN.fullmatch(line) for line in lines)
 
 
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs here what needs no shell: plain commands, and blocks of Python, for which this process
-    has imported torch already."""
+    """Runs here what needs no shell: plain commands, and blocks of Python, for which
+    this process has imported torch already."""
     in_a_process = BLOCKS._run
 
     def command(line: str, folder: Path) -> str:
@@ -76,7 +77,9 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return printed.getvalue()
 
     monkeypatch.setattr(BLOCKS, "_run", run)
-    own = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    own = os.pathsep.join(
+        (str(Path(sys.executable).parent), os.environ.get("PATH", ""))
+    )
     monkeypatch.setenv("PATH", own)  # where the program is that a block starts
 
 
@@ -97,7 +100,8 @@ def test_every_indented_command_is_one(path: Path) -> None:
 
 
 def words_of(command: str) -> list[str]:
-    """The words of a command of a shell, up to what redirects or follows it, or a comment."""
+    """The words of a command of a shell, up to what redirects or follows it, or a
+    comment."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
     lexer.commenters = ""
@@ -121,15 +125,25 @@ def test_every_fusetui_command_of_a_page_is_one(path: Path) -> None:
 
 
 def test_the_workflows_run_shell_and_give_the_action_what_it_takes() -> None:
-    texts = [block.text for block in BLOCKS.blocks(page("ci.md")) if block.kind == "yaml"]
-    steps = [step for text in texts for step in yaml.safe_load(text)["jobs"]["compare"]["steps"]]
+    texts = [
+        block.text for block in BLOCKS.blocks(page("ci.md")) if block.kind == "yaml"
+    ]
+    steps = [
+        step
+        for text in texts
+        for step in yaml.safe_load(text)["jobs"]["compare"]["steps"]
+    ]
     scripts = [step["run"] for step in steps if "run" in step]
     assert len(scripts) == 5
     for text in scripts:
         assert "${{" not in text
         subprocess.run(["bash", "-n"], input=text, text=True, timeout=20, check=True)
     action = yaml.safe_load((DOCS.parent / "action.yml").read_text(encoding="utf-8"))
-    (given,) = (step["with"] for step in steps if step.get("uses", "").startswith("OWNER/fusetui@"))
+    (given,) = (
+        step["with"]
+        for step in steps
+        if step.get("uses", "").startswith("OWNER/fusetui@")
+    )
     needed = {name for name, one in action["inputs"].items() if one.get("required")}
     assert needed <= set(given) <= set(action["inputs"])
     described = re.findall(r"^\| `([a-z-]+)` \|", page("ci.md"), re.MULTILINE)
@@ -137,7 +151,11 @@ def test_the_workflows_run_shell_and_give_the_action_what_it_takes() -> None:
 
 
 def examples_of_capture() -> list[str]:
-    return [block.text for block in BLOCKS.blocks(page("capture.md")) if block.kind == "python"]
+    return [
+        block.text
+        for block in BLOCKS.blocks(page("capture.md"))
+        if block.kind == "python"
+    ]
 
 
 @pytest.mark.torch
@@ -153,7 +171,9 @@ def test_a_file_of_your_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.torch
-def test_a_training_loop_of_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_loop_of_your_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch", reason="the example needs it")
     monkeypatch.chdir(tmp_path)
     exec(examples_of_capture()[1], {})
@@ -173,7 +193,9 @@ def test_every_option_of_a_command_within_a_sentence_is_one(path: Path) -> None:
             assert traces(first) or "." in first  # a trace alone opens it
             continue
         parser = KNOWN[first]
-        options = {option for action in parser._actions for option in action.option_strings}
+        options = {
+            option for action in parser._actions for option in action.option_strings
+        }
         given = itertools.takewhile(lambda word: word != "--", words)
         named = {word.partition("=")[0] for word in given if word.startswith("--")}
         assert named <= options or command_of(first).open_ended

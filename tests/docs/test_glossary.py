@@ -21,7 +21,9 @@ def tables() -> Iterator[list[list[str]]]:
     """The cells of each table of the glossary, below its heading."""
     text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     for section in text.split("\n## ")[1:]:
-        rows = [[cell.strip() for cell in row.split("|")] for row in ROW.findall(section)]
+        rows = [
+            [cell.strip() for cell in row.split("|")] for row in ROW.findall(section)
+        ]
         yield rows[2:]
 
 
@@ -30,7 +32,8 @@ AT_HOME = {row[0]: re.findall(r"`([^`]+)`", row[3]) for row in WORDS if row[3]}
 
 
 def defined(table: SymbolTable) -> Iterator[tuple[str, bool]]:
-    """What definitions introduce (classes, functions, parameters, fields); if it is a class."""
+    """What definitions introduce (classes, functions, parameters, fields); if it is a
+    class."""
     for inner in table.get_children():
         if inner.get_name() not in WITHOUT_NAME:
             yield inner.get_name(), inner.get_type() == "class"
@@ -47,7 +50,9 @@ def identifiers(classes_only: bool = False) -> tuple[tuple[str, str], ...]:
         (path.relative_to(ROOT).as_posix(), name)
         for folder in FOLDERS
         for path in python_files(folder)
-        for name, is_class in defined(symtable(path.read_text(encoding="utf-8"), path.name, "exec"))
+        for name, is_class in defined(
+            symtable(path.read_text(encoding="utf-8"), path.name, "exec")
+        )
         if is_class or not classes_only
     )
 
@@ -69,7 +74,9 @@ def test_a_word_with_a_home_is_not_used_elsewhere(word: str) -> None:
 
 @pytest.mark.parametrize("word", [row[0] for row in UNUSED])
 def test_words_that_are_not_used(word: str) -> None:
-    assert not {f"{file}: {name}" for file, name in identifiers() if word in words_of(name)}
+    assert not {
+        f"{file}: {name}" for file, name in identifiers() if word in words_of(name)
+    }
 
 
 def test_a_word_stands_once() -> None:

@@ -14,7 +14,9 @@ from tests.places import ROOT
 
 GUIDE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 FOLDERS = ("tui", "capture", "kernels", "src/fusetui")
-CODE = "".join(path.read_text() for name in FOLDERS for path in (ROOT / name).rglob("*.py"))
+CODE = "".join(
+    path.read_text() for name in FOLDERS for path in (ROOT / name).rglob("*.py")
+)
 
 
 def test_variables() -> None:
@@ -31,20 +33,28 @@ def test_files_are_where_the_guide_says(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_guide_lists_every_package_that_opening_traces_needs() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    names = [re.split(r"[><=; ]", dependency)[0] for dependency in project["dependencies"]]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
+    names = [
+        re.split(r"[><=; ]", dependency)[0] for dependency in project["dependencies"]
+    ]
     _, section = GUIDE.split("## On a GPU machine without a network")
     listed = section.partition("\n## ")[0]
     assert [name for name in names if name not in listed] == []
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.stem
+)
 def test_no_section_stands_twice_on_a_page(page: Path) -> None:
     headings = re.findall(r"^#+ .*$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert [heading for heading, count in Counter(headings).items() if count > 1] == []
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.stem
+)
 def test_pages_name_modules_that_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     names = set(re.findall(r"`(fusetui(?:\.[a-z_]+)+)(?:\(|`)", text))

@@ -16,10 +16,18 @@ from tests.snapshots import failed, traced, trained
 Run = Callable[..., Any]
 DOCS = ROOT / "docs"
 EAGER, COMPILED = "lesson:mlp-eager", "lesson:mlp-compiled"
-OTHERS = {"why": "why.md", "gaps": "why.md", "serving": "why.md", "decode": "kernel-names.md"}
+OTHERS = {
+    "why": "why.md",
+    "gaps": "why.md",
+    "serving": "why.md",
+    "decode": "kernel-names.md",
+}
 COMMANDS = (
     ("summary", EAGER),
-    *(("kernels", EAGER, "--by", by) for by in ("name", "op", "shape", "module", "stream", "step")),
+    *(
+        ("kernels", EAGER, "--by", by)
+        for by in ("name", "op", "shape", "module", "stream", "step")
+    ),
     ("ops", EAGER, "--by", "shape"),
     ("modules", EAGER),
     ("lines", EAGER),
@@ -86,5 +94,7 @@ def test_every_documented_key_is_in_the_code() -> None:
     folders = ("src/fusetui", "capture")
     files = (path for name in folders for path in (ROOT / name).rglob("*.py"))
     assert (
-        names - {word for path in files for word in re.findall(r"\w+", path.read_text())} == set()
+        names
+        - {word for path in files for word in re.findall(r"\w+", path.read_text())}
+        == set()
     )

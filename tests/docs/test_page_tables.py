@@ -13,15 +13,21 @@ from tests.scripts import benchmark
 pages = benchmark("pages")
 digest, insert, put = pages.digest, pages.insert, pages.put
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-TABLE = re.compile(r"<!-- table: (.+?)(?:, (.+?))? -->\n(.*?)\n?<!-- end -->", re.DOTALL)
-TABLES = [(page, *found) for page in PAGES for found in TABLE.findall(page.read_text("utf-8"))]
+TABLE = re.compile(
+    r"<!-- table: (.+?)(?:, (.+?))? -->\n(.*?)\n?<!-- end -->", re.DOTALL
+)
+TABLES = [
+    (page, *found) for page in PAGES for found in TABLE.findall(page.read_text("utf-8"))
+]
 
 
 def test_a_table_goes_between_its_markers() -> None:
     page = "a\n<!-- table: x cpu -->\nold\n<!-- end -->\n<!-- table: x cuda -->\n<!-- end -->\n"
     once = insert(page, "x cpu", "new\n", "b.py 12 at ab")
     assert once == page.replace("x cpu", "x cpu, b.py 12 at ab").replace("old", "new")
-    assert insert(once, "x cpu", "old", "b.py 34 at cd").count("x cpu, b.py 34 at cd") == 1
+    assert (
+        insert(once, "x cpu", "old", "b.py 34 at cd").count("x cpu, b.py 34 at cd") == 1
+    )
 
 
 def test_a_table_without_a_place_is_an_error(tmp_path: Path) -> None:
@@ -37,8 +43,12 @@ def test_a_digest_is_of_what_a_script_does() -> None:
     assert digest(script) != digest(script.replace("1", "2"))
 
 
-@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="Python writes code in other forms")
-@pytest.mark.parametrize(("name", "source"), [(name, source) for _, name, source, _ in TABLES])
+@pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11), reason="Python writes code in other forms"
+)
+@pytest.mark.parametrize(
+    ("name", "source"), [(name, source) for _, name, source, _ in TABLES]
+)
 def test_no_table_is_older_than_its_script(name: str, source: str) -> None:
     """After a change of the script: make benchmarks ONLY=its name."""
     if not source:

@@ -27,12 +27,18 @@ def test_at_most_five_keys_each() -> None:
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.trace)
 def test_the_page_answers_it(question: Any) -> None:
-    found = re.search(rf"## {re.escape(question.title)}\n.*?```text\n(.*?)```", PAGE, re.DOTALL)
+    found = re.search(
+        rf"## {re.escape(question.title)}\n.*?```text\n(.*?)```", PAGE, re.DOTALL
+    )
     assert found is not None
     assert re.search(ANSWERS[question.trace], found[1])
 
 
-@pytest.mark.skipif(not TRACES.is_dir(), reason="FUSETUI_TRACES names no folder of real traces")
+@pytest.mark.skipif(
+    not TRACES.is_dir(), reason="FUSETUI_TRACES names no folder of real traces"
+)
 async def test_the_keys_lead_there() -> None:
     question = next(one for one in QUESTIONS if one.trace == "mi300_vllm_decode_graph")
-    assert re.search(ANSWERS[question.trace], await script("questions").screen(question, TRACES))
+    assert re.search(
+        ANSWERS[question.trace], await script("questions").screen(question, TRACES)
+    )

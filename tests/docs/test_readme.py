@@ -1,5 +1,5 @@
-"""What the README opens first opens; the figures of its comparison stand in docs/diff.md, where a
-benchmark wrote them."""
+"""What the README opens first opens; the figures of its comparison stand in
+docs/diff.md, where a benchmark wrote them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def test_times_and_memory() -> None:
 
 def test_kernels_matched() -> None:
     ((shown, *_),) = cells(README, "kernels matched across different names")
-    first, second, _ = (row[1].partition(",")[0] for row in cells(DIFF, "kernels under other"))
+    first, second, _ = (
+        row[1].partition(",")[0] for row in cells(DIFF, "kernels under other")
+    )
     assert shown.startswith(f"{first} (1), {second} (2)")
 
 

@@ -1,5 +1,5 @@
-"""The commands of docs/recording.md and docs/attach.md: every option is one, and those that start
-or record a program do so, with a program that asks as libkineto does."""
+"""The commands of docs/recording.md and docs/attach.md: every option is one, and those
+that start or record a program do so, with a program that asks as libkineto does."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def commands(verb: str) -> list[list[str]]:
         if block.kind == "console"
         for line in block.text.splitlines()
     ]
-    return [shlex.split(line)[1:] for line in lines if line.startswith(f"fusetui {verb} ")]
+    return [
+        shlex.split(line)[1:] for line in lines if line.startswith(f"fusetui {verb} ")
+    ]
 
 
 @pytest.mark.parametrize("name", ["recording.md", "attach.md"])
@@ -61,7 +63,8 @@ def test_every_option_that_a_page_names_is_one(name: str) -> None:
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """`python train.py` and `torchrun ... train.py` start a program that asks to be recorded."""
+    """`python train.py` and `torchrun ... train.py` start a program that asks to be
+    recorded."""
     for name in ("IMPORTING_S", "POLL_S"):
         monkeypatch.setattr(recording, name, 0.0)
     monkeypatch.setattr(running, "GROUP_PATIENCE_S", 0.0)
@@ -109,7 +112,8 @@ def test_record_as_the_page_has_it_records(
         door = {"KINETO_USE_DAEMON": "1", "KINETO_IPC_SOCKET_DIR": sock}
         line = [sys.executable, "train.py"]
         with subprocess.Popen(line, env=os.environ | door) as child:
-            for module in (processes, record):  # the program needs no torch to ask as it does
+            # the program needs no torch to ask as it does
+            for module in (processes, record):
                 monkeypatch.setattr(module, "has_torch", lambda pid: pid == child.pid)
             mine = [str(child.pid) if word == "12345" else word for word in words]
             assert cli.run(mine) == 0

@@ -46,7 +46,9 @@ def test_the_tour_is_that_of_this_code() -> None:
 
 
 def test_the_tour_has_its_pictures() -> None:
-    named = re.findall(r"\]\((pictures/.*)\)", (DOCS / "tour.md").read_text(encoding="utf-8"))
+    named = re.findall(
+        r"\]\((pictures/.*)\)", (DOCS / "tour.md").read_text(encoding="utf-8")
+    )
     assert named
     assert all((DOCS / name).is_file() for name in named)
 

@@ -1,4 +1,5 @@
-"""docs/safety.md has a row for every kind of the fuzzer, and names tests that there are."""
+"""docs/safety.md has a row for every kind of the fuzzer, and names tests that there
+are."""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ from fusetui.command_line.arguments import JSON
 from fusetui.command_line.registry import COMMANDS
 
 Run = Callable[..., Any]
-WITH_JSON = [c.name for c in COMMANDS if not callable(c.arguments) and JSON in c.arguments]
+WITH_JSON = [
+    c.name for c in COMMANDS if not callable(c.arguments) and JSON in c.arguments
+]
 MORE: dict[str, tuple[str, ...]] = {
     "check": ("--expect", "kernels=5"),
     "diff": ("sample:mlp-compiled",),
@@ -35,7 +37,8 @@ PAIRS = (
 
 
 def validator(command: str) -> Draft202012Validator:
-    """Refuses keys that the schema does not have; the schema itself lets users meet new ones."""
+    """Refuses keys that the schema does not have; the schema itself lets users meet new
+    ones."""
     return Draft202012Validator(closed(json.loads(schemas.text(command))))
 
 
@@ -65,7 +68,9 @@ def test_it_is_a_schema_of_the_standard(command: str) -> None:
     Draft202012Validator.check_schema(json.loads(schemas.text(command)))
 
 
-@pytest.mark.parametrize("command", [c for c in WITH_JSON if c not in ("decode", "samples")])
+@pytest.mark.parametrize(
+    "command", [c for c in WITH_JSON if c not in ("decode", "samples")]
+)
 def test_documents_of_a_made_trace(
     fusetui: Run,  # noqa: F811
     trace_file: Callable[..., Path],  # noqa: F811
@@ -86,7 +91,11 @@ def test_documents_of_real_traces(fusetui: Run, path: Path) -> None:  # noqa: F8
 @pytest.mark.skipif(not REAL, reason="FUSETUI_TRACES names no folder of real traces")
 @pytest.mark.parametrize("command", ["diff", "why"])
 @pytest.mark.parametrize("pair", PAIRS, ids=" ".join)
-def test_documents_of_real_pairs(fusetui: Run, pair: tuple[str, str], command: str) -> None:  # noqa: F811
+def test_documents_of_real_pairs(
+    fusetui: Run,  # noqa: F811
+    pair: tuple[str, str],
+    command: str,
+) -> None:
     a, b = (TRACES / f"pair_{name}.json.gz" for name in pair)
     validator(command).validate(json.loads(fusetui(command, a, b, "--json").out))
 
@@ -98,11 +107,16 @@ def test_the_memory_of_a_trace(fusetui: Run, tmp_path: Path) -> None:  # noqa: F
 
 
 def test_a_missing_key_is_found() -> None:
-    """A document with a key that the schema does not have, at the top and further inside."""
+    """A document with a key that the schema does not have, at the top and further
+    inside."""
     sample = {"name": "mlp", "shows": ""}
     assert validator("samples").is_valid({"samples": [sample], "lessons": []})
-    assert not validator("samples").is_valid({"samples": [sample], "lessons": [], "new": 1})
-    assert not validator("samples").is_valid({"samples": [sample | {"new": 1}], "lessons": []})
+    assert not validator("samples").is_valid(
+        {"samples": [sample], "lessons": [], "new": 1}
+    )
+    assert not validator("samples").is_valid(
+        {"samples": [sample | {"new": 1}], "lessons": []}
+    )
 
 
 def test_a_schema_refuses_what_is_no_document() -> None:

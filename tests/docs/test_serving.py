@@ -16,10 +16,16 @@ def test_the_page_has_the_whole_pair() -> None:
     assert "9.931 ms, at least 3.75 ms: 38 % of what the memory allows" in PAGE
 
 
-@pytest.mark.skipif(not TRACES.is_dir(), reason="FUSETUI_TRACES names no folder of real traces")
+@pytest.mark.skipif(
+    not TRACES.is_dir(), reason="FUSETUI_TRACES names no folder of real traces"
+)
 @pytest.mark.parametrize(
     ("command", "shown"),
-    [block[1:] for block in SERVING.BLOCK.findall(PAGE) if block[1].startswith("serving ")],
+    [
+        block[1:]
+        for block in SERVING.BLOCK.findall(PAGE)
+        if block[1].startswith("serving ")
+    ],
 )
 def test_the_output_is_real(command: str, shown: str) -> None:
     assert shown == SERVING.output(command, TRACES)

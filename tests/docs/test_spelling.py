@@ -20,8 +20,14 @@ BRITISH = re.compile(
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_words_are_spelled_the_american_way(folder: str) -> None:
-    documents = [*(ROOT / folder).rglob("*.md"), *(ROOT.glob("*.md") if folder == "docs" else ())]
-    texts = {path: path.read_text(encoding="utf-8") for path in (*python_files(folder), *documents)}
+    documents = [
+        *(ROOT / folder).rglob("*.md"),
+        *(ROOT.glob("*.md") if folder == "docs" else ()),
+    ]
+    texts = {
+        path: path.read_text(encoding="utf-8")
+        for path in (*python_files(folder), *documents)
+    }
     assert not [
         f"{path.relative_to(ROOT)}: {found[0]}"
         for path, text in texts.items()

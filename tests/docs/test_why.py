@@ -10,11 +10,20 @@ from tests.places import ROOT
 
 from fusetui.analysis.why.engine import RULES
 from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.model import IDLE, Ceiling, DeviceAccount, Finding, Gap, ThreadAccount
+from fusetui.analysis.why.model import (
+    IDLE,
+    Ceiling,
+    DeviceAccount,
+    Finding,
+    Gap,
+    ThreadAccount,
+)
 from fusetui.analysis.why.remedies import remedy_for
 from fusetui.analysis.why.rule import Rule
 
-DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "torch2", "segments", "training"})
+DEFAULT = frozenset(
+    {"nvidia", "compile", "graphs", "pdl", "torch2", "segments", "training"}
+)
 """Of the section about a rule: training on a recent NVIDIA GPU."""
 
 PAGE = (ROOT / "docs" / "why.md").read_text(encoding="utf-8")
@@ -24,7 +33,9 @@ FIGURES = [
     for field in msgspec.structs.fields(record)
     if field.name.endswith("_ns")
 ]
-ABOUT_A_GAP = [field.name for field in msgspec.structs.fields(Gap) if field.type == str | None]
+ABOUT_A_GAP = [
+    field.name for field in msgspec.structs.fields(Gap) if field.type == str | None
+]
 
 OF_A_FINDING = [name.rstrip("_") for name in Finding.__struct_fields__]
 
@@ -46,8 +57,12 @@ def _figure(value: float) -> str:
 def test_each_rule_has_a_section(rule: Rule) -> None:
     """With its figures and its remedy as they are."""
     section = PAGE.partition(f"### {rule.id}\n")[2].partition("\n### ")[0]
-    assert all(f"* **{part}**: " in section for part in ("Question", "Needs", "At stake"))
-    figures = ", ".join(f"`{name}` {_figure(value)}" for name, value in rule.thresholds.items())
+    assert all(
+        f"* **{part}**: " in section for part in ("Question", "Needs", "At stake")
+    )
+    figures = ", ".join(
+        f"`{name}` {_figure(value)}" for name, value in rule.thresholds.items()
+    )
     assert not figures or f"* **Thresholds**: {figures}\n" in section
     assert f"* **Try**: {remedy_for(rule.remedy, DEFAULT)}\n" in section
 

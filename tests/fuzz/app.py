@@ -1,4 +1,5 @@
-"""The kind of inputs that try the app: traces, a size, and what a person does with the keys."""
+"""The kind of inputs that try the app: traces, a size, and what a person does with the
+keys."""
 
 from __future__ import annotations
 
@@ -36,19 +37,53 @@ from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.registry import ACTIONS
 
 Step = tuple[str, ...]
-"""What is done, and with what: a key, a text typed after a key, a click, a wheel, a new size."""
+"""What is done, and with what: a key, a text typed after a key, a click, a wheel, a new
+size."""
 
 STEPS = 40
 MOMENT = 0.001  # seconds between two keys
 SIZES = ((80, 24), (100, 30), (40, 10), (200, 50), (20, 5), (1, 1), (300, 80))
 LEAVING = ("q", "ctrl+c")
 KEYS = tuple(key for action in ACTIONS for key in action.keys if key not in LEAVING)
-OTHER_KEYS = ("tab", "backspace", "b", "e", "A", "delete", "f5", "é", "ctrl+d", "ctrl+a")
+OTHER_KEYS = (
+    "tab",
+    "backspace",
+    "b",
+    "e",
+    "A",
+    "delete",
+    "f5",
+    "é",
+    "ctrl+d",
+    "ctrl+a",
+)
 PALETTE_KEYS = ("ctrl+p", "enter", "escape", "down", "pagedown", "w", "h", "y")
 LONGEST_BURST = 5  # keys of the palette that are pressed without waiting in between
 
-TEXTS = ("a", "aten", "Mm", "", "\x00", "[red]", "(", "*", "ProfilerStep", "é", "\u202e", "gemm")
-TIMES = ("0ns", "-1ns", "12.5ms", "999999s", "5 us", "1e3", "1.5", "999999999999999999s")
+TEXTS = (
+    "a",
+    "aten",
+    "Mm",
+    "",
+    "\x00",
+    "[red]",
+    "(",
+    "*",
+    "ProfilerStep",
+    "é",
+    "\u202e",
+    "gemm",
+)
+TIMES = (
+    "0ns",
+    "-1ns",
+    "12.5ms",
+    "999999s",
+    "5 us",
+    "1e3",
+    "1.5",
+    "999999999999999999s",
+)
 LINES = (
     *(
         "step 1",
@@ -82,7 +117,9 @@ class AppCase(NamedTuple):
 
 def app_case(seed: int, number: int) -> AppCase:
     rnd = Random(f"app {seed}/{number}")
-    traces = tuple(case(seed, 3 * number + n).data for n in range(rnd.choice((1, 1, 2))))
+    traces = tuple(
+        case(seed, 3 * number + n).data for n in range(rnd.choice((1, 1, 2)))
+    )
     steps = tuple(_step(rnd) for _ in range(STEPS - 1))
     last: Step = ("key", rnd.choice(LEAVING)) if rnd.random() < 0.3 else _step(rnd)
     return AppCase(traces, rnd.choice(SIZES), (*steps, last))
@@ -95,7 +132,11 @@ def _step(rnd: Random) -> Step:
     if share < 0.79:
         return "key", rnd.choice(OTHER_KEYS)
     if share < 0.8:
-        return "burst", "ctrl+p", *rnd.choices(PALETTE_KEYS, k=rnd.randint(1, LONGEST_BURST))
+        return (
+            "burst",
+            "ctrl+p",
+            *rnd.choices(PALETTE_KEYS, k=rnd.randint(1, LONGEST_BURST)),
+        )
     if share < 0.86:
         return "type", "slash", rnd.choice((*TEXTS, *words.NAMES))
     if share < 0.91:
@@ -131,7 +172,8 @@ def examine_app(tried: AppCase, limited: Limited = nullcontext) -> str:
 
 @contextmanager
 def without_waiting() -> Iterator[None]:
-    """Keys follow one another at once: Textual's pilot waits until the processor is idle."""
+    """Keys follow one another at once: Textual's pilot waits until the processor is
+    idle."""
     with pytest.MonkeyPatch.context() as patch:
         for module in ("textual.app", "textual.pilot"):
             patch.setattr(f"{module}.wait_for_idle", _a_moment)
@@ -142,7 +184,9 @@ async def _a_moment(_least: float = 0) -> None:
     await asyncio.sleep(MOMENT)
 
 
-async def _driven(app: FusetuiApp, tried: AppCase, paths: Sequence[Path], limited: Limited) -> None:
+async def _driven(
+    app: FusetuiApp, tried: AppCase, paths: Sequence[Path], limited: Limited
+) -> None:
     async with app.run_test(size=tried.size) as pilot:
         with limited("opening"):
             for _ in range(2):
@@ -150,7 +194,10 @@ async def _driven(app: FusetuiApp, tried: AppCase, paths: Sequence[Path], limite
         for step in tried.steps:
             if app.return_value is not None or app._exception:
                 break
-            with limited(" ".join(step)), suppress(OutOfBounds, NoWidget, SuspendNotSupported):
+            with (
+                limited(" ".join(step)),
+                suppress(OutOfBounds, NoWidget, SuspendNotSupported),
+            ):
                 await _do(app, pilot, step, paths)
         with limited("the screen"):
             text = screen(app)
@@ -164,7 +211,9 @@ async def _settled(app: FusetuiApp, pilot: Pilot[int]) -> None:
     await pilot.pause()
 
 
-async def _do(app: FusetuiApp, pilot: Pilot[int], step: Step, paths: Sequence[Path]) -> None:
+async def _do(
+    app: FusetuiApp, pilot: Pilot[int], step: Step, paths: Sequence[Path]
+) -> None:
     match step:
         case "key", key:
             await pilot.press(key)
@@ -206,7 +255,9 @@ def save(seed: int, number: int, what: str, place: Path) -> Path:
 
 
 def _with_trace(tried: AppCase, number: int, data: bytes) -> AppCase:
-    return tried._replace(traces=(*tried.traces[:number], data, *tried.traces[number + 1 :]))
+    return tried._replace(
+        traces=(*tried.traces[:number], data, *tried.traces[number + 1 :])
+    )
 
 
 def _also(
@@ -218,7 +269,9 @@ def _also(
 def as_text(tried: AppCase) -> str:
     """As a file of its own; the bytes of the traces as Latin-1."""
     traces = [data.decode("latin-1") for data in tried.traces]
-    return json.dumps({"size": tried.size, "steps": tried.steps, "traces": traces}, indent=1)
+    return json.dumps(
+        {"size": tried.size, "steps": tried.steps, "traces": traces}, indent=1
+    )
 
 
 def from_text(text: str) -> AppCase:

@@ -25,7 +25,8 @@ class Kind:
 
     name: str
     attempt: Callable[[int, int], str]  # (seed, number) -> what became of it
-    save: Callable[[int, int, str, Path], Path]  # a failed one in its smallest form, as a file
+    # a failed one in its smallest form, as a file
+    save: Callable[[int, int, str, Path], Path]
     batch: int = BATCH
 
 
@@ -46,7 +47,9 @@ class Result:
 
     def __str__(self) -> str:
         tried = self.counts.total() + sum(map(len, self.failed.values()))
-        kinds = ", ".join(f"{count} {what}" for what, count in self.counts.most_common())
+        kinds = ", ".join(
+            f"{count} {what}" for what, count in self.counts.most_common()
+        )
         failed = sum(map(len, self.failed.values()))
         return f"{tried} inputs in {self.seconds:.0f} s: {failed} failed, {kinds}"
 
@@ -75,7 +78,9 @@ def write_row(kind: Kind, plan: Plan, result: Result, page: Path) -> None:
     """Puts the outcome in the place of the line of this kind in a table of the page."""
     failed = sum(map(len, result.failed.values()))
     tried = result.counts.total() + failed
-    became = ", ".join(f"{count:,} {what}" for what, count in result.counts.most_common())
+    became = ", ".join(
+        f"{count:,} {what}" for what, count in result.counts.most_common()
+    )
     row = f"| `{kind.name}` | {tried:,} | {plan.seed} | {failed} | {became} |"
     line = re.compile(rf"^\| `{kind.name}` \|.*$", re.MULTILINE)
     text, found = line.subn(row, page.read_text(encoding="utf-8"), count=1)
@@ -91,14 +96,18 @@ def _until_interrupted(outcomes: Iterator[Outcome]) -> Iterator[Outcome]:
 
 def _outcomes(kind: Kind, plan: Plan) -> Iterator[Outcome]:
     numbers = islice(numbers_from(plan.first), plan.count)
-    return outcomes(numbers, lambda n: kind.attempt(plan.seed, n), plan.jobs, kind.batch)
+    return outcomes(
+        numbers, lambda n: kind.attempt(plan.seed, n), plan.jobs, kind.batch
+    )
 
 
 def save_failures(kind: Kind, plan: Plan, result: Result, folder: Path) -> None:
     """One file of each failure, as small as it gets."""
     folder.mkdir(parents=True, exist_ok=True)
     for what, found in result.failed.items():
-        say(f"\n{what} ({len(found)} times, first {plan.seed}/{found[0].number})\n{found[0].text}")
+        say(
+            f"\n{what} ({len(found)} times, first {plan.seed}/{found[0].number})\n{found[0].text}"
+        )
         name = re.sub(r"\W+", "-", what).strip("-")[:60]
         place = folder / f"{kind.name}-{name}-{plan.seed}-{found[0].number}"
         say(f"kept as {kind.save(plan.seed, found[0].number, what, place)}")

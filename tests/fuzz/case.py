@@ -1,4 +1,5 @@
-"""One input of the fuzzer: the bytes of a file, and the sizes with which they are read."""
+"""One input of the fuzzer: the bytes of a file, and the sizes with which they are
+read."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def case(seed: int, number: int) -> Case:
 
 
 def _data(rnd: Random) -> bytes:
-    """Mostly documents that Python's json can read, or of which only some lines are damaged: what
-    is lost of the others nobody can say."""
+    """Mostly documents that Python's json can read, or of which only some lines are
+    damaged: what is lost of the others nobody can say."""
     whole = document(rnd)
     share = rnd.random()
     if share < 0.5:

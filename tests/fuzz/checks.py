@@ -46,10 +46,16 @@ def check_trace(trace: Trace) -> None:
 def check_tracks(trace: Trace) -> None:
     """Every row is on one track, in order."""
     bounds = [0, *(track.end_row for track in trace.tracks)]
-    check(bounds == [*(t.first_row for t in trace.tracks), len(trace)], "tracks have gaps", bounds)
+    check(
+        bounds == [*(t.first_row for t in trace.tracks), len(trace)],
+        "tracks have gaps",
+        bounds,
+    )
     check(all(len(track) for track in trace.tracks), "an empty track")
     sizes = [len(track) for track in trace.tracks]
-    check((trace.track == np.repeat(np.arange(len(sizes)), sizes)).all(), "track of a row")
+    check(
+        (trace.track == np.repeat(np.arange(len(sizes)), sizes)).all(), "track of a row"
+    )
     same = trace.track[1:] == trace.track[:-1]
     later = trace.start[1:] > trace.start[:-1]
     longer = (trace.start[1:] == trace.start[:-1]) & (trace.dur[1:] <= trace.dur[:-1])
@@ -59,19 +65,25 @@ def check_tracks(trace: Trace) -> None:
 
 
 def check_nesting(trace: Trace) -> None:
-    """Parents hold their children, which do not overlap; a subtree is a stretch of rows."""
+    """Parents hold their children, which do not overlap; a subtree is a stretch of
+    rows."""
     inner = np.flatnonzero(trace.parent >= 0)
     over = trace.parent[inner]
     check((over < inner).all(), "a parent behind its child")
     check((trace.track[over] == trace.track[inner]).all(), "a parent on another track")
-    check((trace.start[over] <= trace.start[inner]).all(), "a child starts before its parent")
+    check(
+        (trace.start[over] <= trace.start[inner]).all(),
+        "a child starts before its parent",
+    )
     check((trace.end[inner] <= trace.end[over]).all(), "a child ends after its parent")
     check((trace.depth[inner] == trace.depth[over] + 1).all(), "depth of a child")
     check((trace.depth[trace.parent < 0] == 0).all(), "depth of a root")
     check((self_ns(trace) >= 0).all(), "children overlap")
     expected = _subtree_ends(trace)
     check((trace.end_row == expected).all(), "end of a subtree")
-    flat = np.array([t.layer is Layer.STREAM for t in trace.tracks] or [False])[trace.track]
+    flat = np.array([t.layer is Layer.STREAM for t in trace.tracks] or [False])[
+        trace.track
+    ]
     check(not trace.depth[flat].any(), "a kernel inside a kernel")
 
 
@@ -90,11 +102,17 @@ def check_links(trace: Trace) -> None:
     calls = trace.launch[linked]
     check(gpu[linked].all(), "a launch of what is no GPU event")
     check((trace.role[calls] == Role.CALL).all(), "launched by what is no call")
-    check((trace.correlation[calls] == trace.correlation[linked]).all(), "launch of another number")
+    check(
+        (trace.correlation[calls] == trace.correlation[linked]).all(),
+        "launch of another number",
+    )
     ops = trace.op[trace.op >= 0]
     check((trace.role[ops] == Role.OP).all(), "an op that is none")
     kernels = gpu_under(trace)[1]
-    check((kernels >= 0).all() and kernels.max(initial=0) <= len(trace), "kernels under an op")
+    check(
+        (kernels >= 0).all() and kernels.max(initial=0) <= len(trace),
+        "kernels under an op",
+    )
 
 
 def check_busy(trace: Trace) -> None:
@@ -113,15 +131,25 @@ def check_busy(trace: Trace) -> None:
     check(times.busy_ns + times.idle_ns == whole, "busy + idle = span", (times, whole))
     parts = (times.compute_ns, times.comm_ns, times.copy_ns)
     check(max(parts) <= busy <= sum(parts), "parts of busy", times)
-    check(busy <= times.sum_ns and times.sum_ns == int(trace.dur[rows].sum()), "sum", times)
+    check(
+        busy <= times.sum_ns and times.sum_ns == int(trace.dur[rows].sum()),
+        "sum",
+        times,
+    )
     begin, length = trace.begin_ns, trace.end_ns - trace.begin_ns
     cuts = [begin, begin + length // 3, begin + length // 2, trace.end_ns + 1]
     found = [window_figures(trace, a, b) for a, b in pairwise(cuts)]
     check(
-        sum(w.busy_ns for w in found) == busy, "windows add up", ([w.busy_ns for w in found], busy)
+        sum(w.busy_ns for w in found) == busy,
+        "windows add up",
+        ([w.busy_ns for w in found], busy),
     )
     for window in found:
-        check(0 <= window.idle_ns <= window.span_ns * window.devices, "idle of a window", window)
+        check(
+            0 <= window.idle_ns <= window.span_ns * window.devices,
+            "idle of a window",
+            window,
+        )
 
 
 def _union(spans: list[tuple[int, int]]) -> int:
@@ -133,7 +161,8 @@ def _union(spans: list[tuple[int, int]]) -> int:
 
 
 def check_json(text: str) -> None:
-    """One document, without a number that another reader would damage; times may be long."""
+    """One document, without a number that another reader would damage; times may be
+    long."""
     for number in _integers(json.loads(text, parse_constant=_no_constant)):
         check(abs(number) <= LARGEST, "an integer beyond 2^53", number)
 
@@ -146,7 +175,9 @@ def _integers(value: Any) -> Iterator[int]:
     """Those that are no times in ns, as `idle` by its reason are too."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _integers(inner) if not (key.endswith("_ns") or key == "idle") else ()
+            yield from (
+                _integers(inner) if not (key.endswith("_ns") or key == "idle") else ()
+            )
     elif isinstance(value, list):
         for inner in value:
             yield from _integers(inner)

@@ -1,4 +1,5 @@
-"""A command as a user runs it, judged by how it ends and by what reaches the terminal."""
+"""A command as a user runs it, judged by how it ends and by what reaches the
+terminal."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Answer(NamedTuple):
 
 
 def answer(words: Sequence[str]) -> Answer:
-    """What a command says in this process. Raises WrongError unless it ends as the guide says."""
+    """What a command says in this process. Raises WrongError unless it ends as the
+    guide says."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = guarded(partial(run, list(words)))
@@ -34,9 +36,12 @@ def answer(words: Sequence[str]) -> Answer:
 
 
 def judge(found: Answer, is_json: bool) -> None:
-    """An exit code of the guide, sentences on stderr, and nothing that a terminal obeys."""
+    """An exit code of the guide, sentences on stderr, and nothing that a terminal
+    obeys."""
     check(found.code in CODES, "exit code", found)
-    check(not obeyed(found.out) | obeyed(found.err), "text that a terminal obeys", found)
+    check(
+        not obeyed(found.out) | obeyed(found.err), "text that a terminal obeys", found
+    )
     said = found.err.splitlines()
     check(all(line.endswith((".", "?")) for line in said), "no sentence", found.err)
     check(said or found.code != UNUSABLE, "exit code 2 without a word", found)

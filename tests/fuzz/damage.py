@@ -48,7 +48,9 @@ def damaged_lines(whole: Document, rnd: Random) -> bytes:
     for _ in range(rnd.choice((1, 1, 1, 2, 5))):
         at = rnd.randrange(len(elements))
         elements[at] = rnd.choice(OF_ELEMENTS)(elements[at], rnd).replace(b"\n", b" ")
-    head, between, tail = (part.encode() for part in (whole.head, whole.between, whole.tail))
+    head, between, tail = (
+        part.encode() for part in (whole.head, whole.between, whole.tail)
+    )
     data = head + between.join(elements) + tail
     return cut(data, rnd) if rnd.random() < 0.1 else data
 
@@ -106,7 +108,9 @@ def _token(data: bytes, rnd: Random) -> bytes:
     """A token left out, written twice, or another in its place."""
     tokens = TOKEN.findall(data) or [b""]
     at = rnd.randrange(len(tokens))
-    other = (rnd.choice(words.UNKNOWN) if rnd.random() < 0.5 else words.value(rnd)).encode()
+    other = (
+        rnd.choice(words.UNKNOWN) if rnd.random() < 0.5 else words.value(rnd)
+    ).encode()
     tokens[at] = rnd.choice((b"", tokens[at] * 2, other, rnd.choice(tokens)))
     return b"".join(tokens)
 
@@ -117,7 +121,11 @@ def _unknown_value(data: bytes, rnd: Random) -> bytes:
     if not values:
         return data
     place = rnd.choice(values)
-    return data[: place.start(1)] + rnd.choice(words.UNKNOWN).encode() + data[place.end(1) :]
+    return (
+        data[: place.start(1)]
+        + rnd.choice(words.UNKNOWN).encode()
+        + data[place.end(1) :]
+    )
 
 
 def _deep(data: bytes, rnd: Random) -> bytes:
@@ -130,7 +138,10 @@ def _doubled(data: bytes, rnd: Random) -> bytes:
 
 
 def _marked(data: bytes, rnd: Random) -> bytes:
-    return rnd.choice((b"\xef\xbb\xbf", b"\n\n", b" ", b"\x00", b"\xff\xfe", b"callback(")) + data
+    return (
+        rnd.choice((b"\xef\xbb\xbf", b"\n\n", b" ", b"\x00", b"\xff\xfe", b"callback("))
+        + data
+    )
 
 
 def _followed(data: bytes, rnd: Random) -> bytes:
@@ -146,10 +157,27 @@ def _wide(data: bytes, rnd: Random) -> bytes:
 
 
 OF_ELEMENTS: tuple[Change, ...] = (
-    *(_without, _twice, _inserted, _without_syntax, _without_syntax, _token, _unknown_value),
+    *(
+        _without,
+        _twice,
+        _inserted,
+        _without_syntax,
+        _without_syntax,
+        _token,
+        _unknown_value,
+    ),
     *(_unknown_value, cut, _random_bytes),
 )
-OF_FILES: tuple[Change, ...] = (cut, cut, cut, _doubled, _marked, _followed, _wide, _deep)
+OF_FILES: tuple[Change, ...] = (
+    cut,
+    cut,
+    cut,
+    _doubled,
+    _marked,
+    _followed,
+    _wide,
+    _deep,
+)
 ANYWHERE: tuple[Change, ...] = (
     *(
         _without,

@@ -21,11 +21,32 @@ HEADS = (
     '{"": null, "[": "{", "traceEvents"\n:\n',
 )
 TAILS = (
-    *("}", "\n}", "\n}\n", ',"z":1}', ' , "q":[{"ph":"X"}]}', ',\n  "traceName": "a/b.json"\n}'),
-    *(', "deviceProperties": [{"id": 0, "name": "A"}, {"id": 1, "name": "A"}]}', ',"a":"}{{b"}'),
-    *(',"displayTimeUnit": "ms", "baseTimeNanoseconds": 1712188800000000000}', ',"e":"]["}'),
+    *(
+        "}",
+        "\n}",
+        "\n}\n",
+        ',"z":1}',
+        ' , "q":[{"ph":"X"}]}',
+        ',\n  "traceName": "a/b.json"\n}',
+    ),
+    *(
+        ', "deviceProperties": [{"id": 0, "name": "A"}, {"id": 1, "name": "A"}]}',
+        ',"a":"}{{b"}',
+    ),
+    *(
+        ',"displayTimeUnit": "ms", "baseTimeNanoseconds": 1712188800000000000}',
+        ',"e":"]["}',
+    ),
 )
-DEVICES = ("[]", "{}", "null", '[{"id": [1], "name": {}}]', '[{"id": "0"}]', '[{"id": 0}, 1]', "7")
+DEVICES = (
+    "[]",
+    "{}",
+    "null",
+    '[{"id": [1], "name": {}}]',
+    '[{"id": "0"}]',
+    '[{"id": 0}, 1]',
+    "7",
+)
 
 
 class Document(NamedTuple):
@@ -49,7 +70,9 @@ def document(rnd: Random) -> Document:
             elements.insert(rnd.randint(0, len(elements)), _no_event(rnd))
     head, tail = ("[", "]") if rnd.random() < 0.2 else _around(rnd)
     between = (
-        rnd.choice((",\n", ",\n  ")) if lines else rnd.choice((",", ", ", " , ", ",\n", "\n,\t"))
+        rnd.choice((",\n", ",\n  "))
+        if lines
+        else rnd.choice((",", ", ", " , ", ",\n", "\n,\t"))
     )
     edge = "\n" if lines else rnd.choice(("", " ", "\n"))
     return Document(head + edge, elements, between, edge + tail, lines)
@@ -58,7 +81,9 @@ def document(rnd: Random) -> Document:
 def _around(rnd: Random) -> tuple[str, str]:
     head, tail = rnd.choice(HEADS), rnd.choice(TAILS)
     if rnd.random() < 0.1:
-        key = rnd.choice(("deviceProperties", "distributedInfo", "a", "traceName", "traceEvents"))
+        key = rnd.choice(
+            ("deviceProperties", "distributedInfo", "a", "traceName", "traceEvents")
+        )
         tail = f',"{key}":{rnd.choice((*DEVICES, words.value(rnd)))}{tail}'
     return f"{head}[", f"]{tail}"
 
@@ -67,10 +92,14 @@ def _text(event: Event, lines: bool, rnd: Random) -> str:
     """As torch writes it, as `json.dumps` does, or with blanks anywhere."""
     style = rnd.randrange(3)
     if style == 0 and not lines:
-        return "{\n    " + ", ".join(f'"{key}": {value}' for key, value in event) + "\n  }"
+        return (
+            "{\n    " + ", ".join(f'"{key}": {value}' for key, value in event) + "\n  }"
+        )
     if style == 1 and not lines:
         blank = rnd.choice(("", " ", "\n", "\t", "\r\n"))
-        inside = f"{blank},{blank}".join(f'"{key}"{blank}:{blank}{value}' for key, value in event)
+        inside = f"{blank},{blank}".join(
+            f'"{key}"{blank}:{blank}{value}' for key, value in event
+        )
         return f"{{{blank}{inside}{blank}}}"
     return "{" + ",".join(f'"{key}":{value}' for key, value in event) + "}"
 

@@ -29,7 +29,8 @@ Limited = Callable[[str], AbstractContextManager[object]]
 
 
 def examine(case: Case, limited: Limited = nullcontext, asked: float = ASKED) -> str:
-    """What became of it: `refused`, or how its losses were judged. Depends on the case alone."""
+    """What became of it: `refused`, or how its losses were judged. Depends on the case
+    alone."""
     rnd = Random(zlib.crc32(case.data))
     with (
         warnings.catch_warnings(action="error"),

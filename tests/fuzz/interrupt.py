@@ -1,7 +1,8 @@
-"""The kind of inputs that are a Ctrl+C within the first half second of `fusetui summary`.
+"""The kind of inputs that are a Ctrl+C within the first half second of `fusetui
+summary`.
 
-A traceback that begins in Python's own start, before the first line of ours, is counted apart: no
-program can change what the interpreter does until then.
+A traceback that begins in Python's own start, before the first line of ours, is counted
+apart: no program can change what the interpreter does until then.
 """
 
 from __future__ import annotations
@@ -30,7 +31,14 @@ CODES = (0, *INTERRUPTED)
 def attempt(seed: int, number: int) -> str:
     """How it ended."""
     after = Random(f"interrupt {seed}/{number}").uniform(0, LATEST_S)
-    program = [sys.executable, "-P", "-m", "fusetui", "summary", str(lessons.path("mlp-eager"))]
+    program = [
+        sys.executable,
+        "-P",
+        "-m",
+        "fusetui",
+        "summary",
+        str(lessons.path("mlp-eager")),
+    ]
     environment = {**os.environ, "FUSETUI_CACHE": "off"}
     with subprocess.Popen(
         program,

@@ -8,13 +8,18 @@ from random import Random
 from typing import NamedTuple
 
 HEX, LOWER, UPPER = "0123456789abcdef", string.ascii_lowercase, string.ascii_uppercase
-SMALL, LARGE, ALNUM = LOWER + string.digits, UPPER + string.digits, LOWER + UPPER + string.digits
+SMALL, LARGE, ALNUM = (
+    LOWER + string.digits,
+    UPPER + string.digits,
+    LOWER + UPPER + string.digits,
+)
 WORD, BASE64 = ALNUM + "_-", ALNUM + "+/"
 BECH32 = "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L"
 
 
 class Secret(NamedTuple):
-    """One secret: the text that it stands in, and the part of it that must not be left."""
+    """One secret: the text that it stands in, and the part of it that must not be
+    left."""
 
     kind: str
     text: str
@@ -108,7 +113,9 @@ OTHERS: dict[str, Callable[[str], str]] = {
         f"-----BEGIN PGP PRIVATE KEY BLOCK-----\n\n{value}\n-----END PGP PRIVATE KEY BLOCK-----"
     ),
     "key of OpenSSH": lambda value: f"-----BEGIN OPENSSH PRIVATE KEY-----\\n{value}\\n",
-    "key of PuTTY": lambda value: f"PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 1\n{value}",
+    "key of PuTTY": lambda value: (
+        f"PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 1\n{value}"
+    ),
     "curl": lambda value: f"curl -u ada:{value} x",
     "SAS": lambda value: f"https://x.blob.core.windows.net/c?sv=1&sig={value}",
     "AWS in words": lambda value: f'aws key "{(value * 8)[:40]}"',
@@ -138,7 +145,8 @@ def drawn(form: str, rnd: Random) -> str:
 
 
 def _characters(alphabet: str, count: int, rnd: Random) -> str:
-    """Begins and ends with a letter or digit; has a digit, as nearly all that are so long."""
+    """Begins and ends with a letter or digit; has a digit, as nearly all that are so
+    long."""
     ends = sorted(set(alphabet) & set(ALNUM))
     text = rnd.choices(alphabet, k=count)
     text[0], text[-1] = rnd.choice(ends), rnd.choice(ends)

@@ -1,4 +1,5 @@
-"""The kind of inputs that are one thing many times: what could take more than linear time."""
+"""The kind of inputs that are one thing many times: what could take more than linear
+time."""
 
 from __future__ import annotations
 
@@ -38,14 +39,22 @@ def _event(
 FAMILIES = {
     "nested": Family(lambda n: _event(dur=10**7 - 2 * n) % n),
     "overlapping": Family(lambda n: _event(category="kernel", dur=100_000) % n),
-    "never ended": Family(lambda n: f'{{"ph":"B","name":"a","pid":1,"tid":1,"ts":{n}}}'),
-    "never begun": Family(lambda n: f'{{"ph":"E","name":"a","pid":1,"tid":1,"ts":{n}}}'),
+    "never ended": Family(
+        lambda n: f'{{"ph":"B","name":"a","pid":1,"tid":1,"ts":{n}}}'
+    ),
+    "never begun": Family(
+        lambda n: f'{{"ph":"E","name":"a","pid":1,"tid":1,"ts":{n}}}'
+    ),
     "threads": Family(lambda n: _event(tid=n) % n),
     "GPUs": Family(lambda n: _event(category="kernel", pid=n, tid=n) % n),
     "names": Family(lambda n: _event(f"ampere_sgemm_{n}", "kernel") % n),
-    "long names": Family(lambda n: _event("void f<" + "g<int, " * 3000 + f"{n}>", "kernel") % n),
+    "long names": Family(
+        lambda n: _event("void f<" + "g<int, " * 3000 + f"{n}>", "kernel") % n
+    ),
     "steps": Family(lambda n: _event(f"ProfilerStep#{n}", "user_annotation") % n),
-    "counters": Family(lambda n: f'{{"ph":"C","name":"c{n}","ts":{n},"args":{{"v":{n}}}}}'),
+    "counters": Family(
+        lambda n: f'{{"ph":"C","name":"c{n}","ts":{n},"args":{{"v":{n}}}}}'
+    ),
     "empty objects": Family(lambda n: "{}"),
     "numbers": Family(lambda n: "1"),
     "brackets": Family(lambda n: "[", ""),
@@ -67,7 +76,11 @@ FAMILIES = {
 
 def text(family: Family, size: int) -> bytes:
     """A list of about so many bytes."""
-    return b"[" + family.between.join(_elements(family, size)).encode() + family.end.encode()
+    return (
+        b"["
+        + family.between.join(_elements(family, size)).encode()
+        + family.end.encode()
+    )
 
 
 def _elements(family: Family, size: int) -> Iterator[str]:

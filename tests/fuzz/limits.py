@@ -19,7 +19,8 @@ SPACE = 8 << 30  # bytes of addresses, so that the machine is never in danger
 
 @contextmanager
 def limited(asked: str) -> Iterator[None]:
-    """Raises WrongError when what is asked takes too long; ends the process where it hangs."""
+    """Raises WrongError when what is asked takes too long; ends the process where it
+    hangs."""
     faulthandler.dump_traceback_later(STUCK, exit=True, file=2)
     begin = _work()
     try:
@@ -32,7 +33,10 @@ def limited(asked: str) -> Iterator[None]:
 
 def _work() -> float:
     """Seconds of a processor that this process and its children have had."""
-    times = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    times = (
+        resource.getrusage(who)
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
     return sum(found.ru_utime + found.ru_stime for found in times)
 
 
@@ -43,7 +47,8 @@ def peak() -> int:
 
 
 def held() -> int:
-    """The bytes that this process has now; on systems that do not tell, the most it ever had."""
+    """The bytes that this process has now; on systems that do not tell, the most it
+    ever had."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
@@ -52,7 +57,8 @@ def held() -> int:
 
 
 class Before:
-    """What this process had when it began with an input: other tests need memory, too."""
+    """What this process had when it began with an input: other tests need memory,
+    too."""
 
     peak = held = 0
 
@@ -60,12 +66,14 @@ class Before:
 def check_memory() -> None:
     """Of this process and of its children, since they began."""
     most = peak()
-    check(most <= max(Before.held + MEMORY, Before.peak), "memory", f"{most / 1e6:.0f} MB")
+    check(
+        most <= max(Before.held + MEMORY, Before.peak), "memory", f"{most / 1e6:.0f} MB"
+    )
 
 
 def limit_space() -> None:
-    """What needs more ends with a MemoryError, not with the machine. AddressSanitizer reserves
-    terabytes of addresses, so that there is no such limit beside it."""
+    """What needs more ends with a MemoryError, not with the machine. AddressSanitizer
+    reserves terabytes of addresses, so that there is no such limit beside it."""
     if "libasan" not in os.environ.get("LD_PRELOAD", ""):
         resource.setrlimit(resource.RLIMIT_AS, (SPACE, SPACE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

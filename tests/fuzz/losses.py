@@ -1,4 +1,5 @@
-"""Was anything lost that was not counted: a trace beside what Python's json finds in its file."""
+"""Was anything lost that was not counted: a trace beside what Python's json finds in
+its file."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ MOST_ARGS = 100  # slices whose args are compared
 
 
 def check_losses(trace: Trace, stored: bytes) -> str:
-    """Exactly, where Python's json reads the whole; else what stands on lines of its own. Which of
-    them it was is the result."""
+    """Exactly, where Python's json reads the whole; else what stands on lines of its
+    own. Which of them it was is the result."""
     data = unpacked(stored)
     if data is None:
         check(trace.report.cut is not None, "damaged packing that nobody was told of")
@@ -33,7 +34,11 @@ def check_losses(trace: Trace, stored: bytes) -> str:
     report = trace.report
     counts = (report.events, report.unreadable, sum(report.phases.values()))
     wanted = (whole.events, whole.unreadable, sum(whole.phases.values()))
-    check(counts == wanted, "events, unreadable, read", (counts, wanted, report.skipped[:3]))
+    check(
+        counts == wanted,
+        "events, unreadable, read",
+        (counts, wanted, report.skipped[:3]),
+    )
     check(report.complete, "a whole file that is called cut short")
     check_slices(trace, whole)
     check_keys(trace, data)
@@ -43,7 +48,9 @@ def check_losses(trace: Trace, stored: bytes) -> str:
 
 def check_refused(sentence: str, stored: bytes) -> None:
     """It was said that this is no trace: then there is no event in it."""
-    check("\n" not in sentence and sentence.endswith((".", "?")), "no sentence", sentence)
+    check(
+        "\n" not in sentence and sentence.endswith((".", "?")), "no sentence", sentence
+    )
     data = unpacked(stored)
     whole = expected(data) if data is not None else None
     if whole is None:
@@ -66,7 +73,8 @@ def check_slices(trace: Trace, whole: Expected) -> None:
         track = trace.track_of(row)
         pid, tid = one.place or (track.pid, track.tid)
         check(tid == track.tid, "thread", (one, track))
-        check(pid == track.pid or named, "process", (one, track))  # a device has its own number
+        # a device has its own number
+        check(pid == track.pid or named, "process", (one, track))
         if number < MOST_ARGS:
             args = trace.args_of(row)
             check(_same(one.args, args), "args", (one, args))
@@ -77,7 +85,9 @@ def _same(wanted: Any, found: Any) -> bool:
     if found == TOO_DEEP:
         return True
     if isinstance(wanted, dict) and isinstance(found, dict):
-        return wanted.keys() == found.keys() and all(_same(wanted[k], found[k]) for k in wanted)
+        return wanted.keys() == found.keys() and all(
+            _same(wanted[k], found[k]) for k in wanted
+        )
     if isinstance(wanted, list) and isinstance(found, list):
         return len(wanted) == len(found) and all(map(_same, wanted, found))
     return bool(wanted == found) and type(wanted) is type(found)
@@ -105,11 +115,15 @@ def check_samples(trace: Trace, whole: Expected) -> None:
 def check_lines(trace: Trace, lines: list[Slice], data: bytes) -> None:
     """The slices of undamaged lines were read, or are counted among what was not."""
     report = trace.report
-    if report.too_damaged >= 0 or any("a second" in skip.reason for skip in report.skipped):
+    if report.too_damaged >= 0 or any(
+        "a second" in skip.reason for skip in report.skipped
+    ):
         return  # that is one sentence, and what follows is not counted
     rests = [data[skip.byte :] for skip in report.skipped]
     if any(rest.startswith(b"[") or b'"traceEvents"' in rest for rest in rests):
-        return  # a list or a document among the events is one element, whatever a lost bracket adds
+        # a list or a document among the events is one element, whatever a lost bracket
+        # adds
+        return
     there = zip(trace.start.tolist(), trace.dur.tolist(), strict=True)
     begins = Counter(trace.start.tolist())
     whole = Counter(there)

@@ -1,5 +1,5 @@
-"""The kind of inputs that are exports of Nsight Systems: odd values in any column, tables that are
-missing, views and triggers in their place, damaged pages."""
+"""The kind of inputs that are exports of Nsight Systems: odd values in any column,
+tables that are missing, views and triggers in their place, damaged pages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ TIMED = {
 METRICS = "GPU_METRICS"
 UNREAD = ("OSRT_API",)
 NAMES_A_DOMAIN = 75  # the eventType of a row that is no event
-NAMES = ("aten::mm, seq = 3, op_id = 12, sizes = [[2, 3], [3]]", "aten::add_, op_id = 9", "step")
+NAMES = (
+    "aten::mm, seq = 3, op_id = 12, sizes = [[2, 3], [3]]",
+    "aten::add_, op_id = 9",
+    "step",
+)
 ODD = (
     None,
     -1,
@@ -77,7 +81,13 @@ def export(seed: int, number: int) -> tuple[bytes, bool]:
 
 
 def _strings(rnd: Random) -> dict[int, str]:
-    texts = ["gemm", "cudaLaunchKernel_v7000", "cudaGraphLaunch_v10000", "python3", *HOSTILE]
+    texts = [
+        "gemm",
+        "cudaLaunchKernel_v7000",
+        "cudaGraphLaunch_v10000",
+        "python3",
+        *HOSTILE,
+    ]
     return {n: rnd.choice(texts) for n in range(1, rnd.choice((2, 6)))}
 
 
@@ -90,14 +100,20 @@ def _tables(rnd: Random) -> dict[str, list[dict[str, Any]]]:
         "KERNEL": [kernel(s + 50, s + 90, n, p, deviceId=p - 7) for n, s, p in each],
         "RUNTIME": [call(s, s + 20, n, p) for n, s, p in each],
         "NVTX_EVENTS": [span(s - 5, s + 30, rnd.choice(NAMES), p) for _, s, p in each],
-        "MEMCPY": [kernel(s, s + 9, n, p, bytes=4, copyKind=1, srcKind=0) for n, s, p in each[:3]],
+        "MEMCPY": [
+            kernel(s, s + 9, n, p, bytes=4, copyKind=1, srcKind=0)
+            for n, s, p in each[:3]
+        ],
         "MEMSET": [kernel(s, s + 9, n, p, memKind=2) for n, s, p in each[:3]],
         "SYNCHRONIZATION": [kernel(s, s + 9, n, p, syncType=3) for n, s, p in each[:3]],
         "GRAPH_TRACE": [kernel(s, s + 9, n, p, graphId=3) for n, s, p in each[:2]],
-        "CUDA_EVENT": [kernel(0, 0, n, p, timestamp=s, eventId=n) for n, s, p in each[:2]],
+        "CUDA_EVENT": [
+            kernel(0, 0, n, p, timestamp=s, eventId=n) for n, s, p in each[:2]
+        ],
         "OSRT_API": [call(s, s + 9, n, p) for n, s, p in each[:5]],
         "GPU_METRICS": [
-            {"timestamp": s, "typeId": 1 << 56, "metricId": 1, "value": 0.5} for _, s, _ in each
+            {"timestamp": s, "typeId": 1 << 56, "metricId": 1, "value": 0.5}
+            for _, s, _ in each
         ],
         "TARGET_INFO_GPU": [{"id": 0, "name": "NVIDIA H100", "smCount": 132}],
         "ThreadNames": [{"nameId": 4, "globalTid": thread(7, 7)}],
@@ -110,18 +126,25 @@ def _tables(rnd: Random) -> dict[str, list[dict[str, Any]]]:
 
 
 def _domains(rnd: Random) -> list[dict[str, Any]]:
-    """Several processes name domains, which each of them numbers from 1 on, and use them."""
+    """Several processes name domains, which each of them numbers from 1 on, and use
+    them."""
     rows = []
     for pid in (7, 8, 9)[: rnd.choice((0, 0, 2, 3))]:
         for number in range(1, rnd.choice((2, 3))):
             name = rnd.choice(("NCCL", "own", *HOSTILE))
-            rows.append(span(0, 0, name, pid, eventType=NAMES_A_DOMAIN, domainId=number))
-            rows.append(span(number, number + 9, rnd.choice(NAMES), pid, domainId=number))
+            rows.append(
+                span(0, 0, name, pid, eventType=NAMES_A_DOMAIN, domainId=number)
+            )
+            rows.append(
+                span(number, number + 9, rnd.choice(NAMES), pid, domainId=number)
+            )
     return rows
 
 
 def _table(db: sqlite3.Connection, rnd: Random) -> str:
-    found = db.execute("select name from sqlite_master where type = 'table' order by name")
+    found = db.execute(
+        "select name from sqlite_master where type = 'table' order by name"
+    )
     names: list[str] = [name.decode() for (name,) in found]
     return rnd.choice(names)
 
@@ -147,7 +170,8 @@ def _odd_text(db: sqlite3.Connection, rnd: Random) -> None:
     )
     db.execute("update NVTX_EVENTS set text = ? where rowid % 2 = 0", (text,))
     db.execute(
-        "update NVTX_EVENTS set jsonText = ?", (rnd.choice(('{"Peer rank": 1}', "[", "1e999")),)
+        "update NVTX_EVENTS set jsonText = ?",
+        (rnd.choice(('{"Peer rank": 1}', "[", "1e999")),),
     )
 
 
@@ -172,12 +196,16 @@ def _a_view(db: sqlite3.Connection, rnd: Random) -> None:
 
 def _a_trigger(db: sqlite3.Connection, rnd: Random) -> None:
     table = _table(db, rnd)
-    db.execute(f'create trigger t after insert on "{table}" begin delete from "{table}"; end')
+    db.execute(
+        f'create trigger t after insert on "{table}" begin delete from "{table}"; end'
+    )
 
 
 def _a_computed_column(db: sqlite3.Connection, rnd: Random) -> None:
     table = _table(db, rnd)
-    db.execute(f'alter table "{table}" add column greenContextId as (length(zeroblob(900000000)))')
+    db.execute(
+        f'alter table "{table}" add column greenContextId as (length(zeroblob(900000000)))'
+    )
 
 
 def _without_rowids(db: sqlite3.Connection, rnd: Random) -> None:
@@ -185,7 +213,9 @@ def _without_rowids(db: sqlite3.Connection, rnd: Random) -> None:
     columns = [row[1].decode() for row in db.execute(f'pragma table_info("{table}")')]
     listed = ", ".join(f'"{c}"' for c in columns)
     db.execute(f'alter table "{table}" rename to old')
-    db.execute(f'create table "{table}" ({listed}, primary key ("{columns[0]}")) without rowid')
+    db.execute(
+        f'create table "{table}" ({listed}, primary key ("{columns[0]}")) without rowid'
+    )
     db.execute(f'insert or ignore into "{table}" select * from old')
     db.execute("drop table old")
 
@@ -202,7 +232,16 @@ def _no_strings(db: sqlite3.Connection, rnd: Random) -> None:
 
 Change = Callable[[sqlite3.Connection, Random], None]
 CHANGES: tuple[Change, ...] = (
-    *(_odd_values, _odd_values, _odd_values, _odd_text, _no_table, _no_column, _a_view, _a_trigger),
+    *(
+        _odd_values,
+        _odd_values,
+        _odd_values,
+        _odd_text,
+        _no_table,
+        _no_column,
+        _a_view,
+        _a_trigger,
+    ),
     *(_a_computed_column, _without_rowids, _far_rowids, _no_strings),
 )
 
@@ -242,7 +281,9 @@ def examine_export(data: bytes, whole: bool, rnd: Random, limited: Limited) -> s
         check_memory()
         if isinstance(found, str):
             check(
-                not whole or not sum(map(sum, expected(path))), "refused what could be read", found
+                not whole or not sum(map(sum, expected(path))),
+                "refused what could be read",
+                found,
             )
             return "refused"
         check_trace(found)
@@ -262,8 +303,14 @@ def check_again(trace: Trace, path: Path) -> None:
     if isinstance(again, str):
         raise WrongError("read once, then refused", again)
     one, other = trace.report, again.report
-    check(len(trace) == len(again), "slices of a second reading", (len(trace), len(again)))
-    check(one.phases == other.phases, "phases of a second reading", (one.phases, other.phases))
+    check(
+        len(trace) == len(again), "slices of a second reading", (len(trace), len(again))
+    )
+    check(
+        one.phases == other.phases,
+        "phases of a second reading",
+        (one.phases, other.phases),
+    )
     check(one.unreadable == other.unreadable, "losses of a second reading")
     check(one.remarks == other.remarks, "remarks of a second reading")
 
@@ -288,16 +335,24 @@ def expected(path: Path) -> tuple[list[int], list[int], list[int]]:
         ).fetchall()
         for name, _ in every:
             table = name.decode()
-            columns = [row[1].decode() for row in db.execute(f'pragma table_info("{table}")')]
+            columns = [
+                row[1].decode() for row in db.execute(f'pragma table_info("{table}")')
+            ]
             timed = TIMED.get(table)
-            if table in UNREAD or (timed is not None and not set(timed) <= set(columns)):
+            if table in UNREAD or (
+                timed is not None and not set(timed) <= set(columns)
+            ):
                 if "start" in columns or "timestamp" in columns:
-                    left_out.append(len(db.execute(f'select 1 from "{table}"').fetchall()))
+                    left_out.append(
+                        len(db.execute(f'select 1 from "{table}"').fetchall())
+                    )
             elif timed is not None:
                 kind = "eventType" if "eventType" in columns else "59"
                 kind = kind if table == "NVTX_EVENTS" else "59"
                 value = "value" if table == METRICS else "0"
-                asked = f'select "{timed[0]}", "{timed[1]}", {kind}, {value} from "{table}"'
+                asked = (
+                    f'select "{timed[0]}", "{timed[1]}", {kind}, {value} from "{table}"'
+                )
                 rows = db.execute(asked).fetchall()
                 events = [(b, e, v) for b, e, kind, v in rows if kind in (59, 34)]
                 good = sum(
@@ -330,7 +385,9 @@ def check_text(trace: Trace, whole: bool) -> None:
         text = bytes(events.text.part(one.start, one.end))
         listed = msgspec.json.decode(b"[" + text + b"]")
         damaged = not whole or not trace.report.complete
-        check(len(listed) == one.events or damaged, "elements", (len(listed), one.events))
+        check(
+            len(listed) == one.events or damaged, "elements", (len(listed), one.events)
+        )
 
 
 def attempt(seed: int, number: int) -> str:

@@ -19,7 +19,8 @@ SIGNS = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{}]')
 
 @dataclass(frozen=True)
 class Slice:
-    """One that the file holds; None: its value is odd, and what is made of it is not settled."""
+    """One that the file holds; None: its value is odd, and what is made of it is not
+    settled."""
 
     order: int
     start: int
@@ -62,14 +63,17 @@ def expected(data: bytes) -> Expected | None:
 
 
 def good_lines(data: bytes, told: bool = False) -> list[Slice]:
-    """The slices that stand each on a line of its own, which Python's json can read, and within no
-    other value.
+    """The slices that stand each on a line of its own, which Python's json can read,
+    and within no other value.
 
-    They have to be read whatever is damaged on the other lines, if what opens the list is not.
-    `told`: it was said that the file ends early, as it does if its end is that of a value in it.
+    They have to be read whatever is damaged on the other lines, if what opens the list
+    is not. `told`: it was said that the file ends early, as it does if its end is that
+    of a value in it.
     """
     lines = _text(data).split("\n")
-    first = next((n for n, line in enumerate(lines) if line.rstrip(BLANKS).endswith("[")), -1)
+    first = next(
+        (n for n, line in enumerate(lines) if line.rstrip(BLANKS).endswith("[")), -1
+    )
     head = "\n".join(lines[: first + 1])
     found = Expected()
     if not any(isinstance(_loaded(head + end), list | Pairs) for end in ("]", "]}")):
@@ -85,15 +89,20 @@ def good_lines(data: bytes, told: bool = False) -> list[Slice]:
         if number in inside:
             continue
         element = _loaded(line.strip(f"{BLANKS},"))
-        if isinstance(element, Pairs) and element.get("name") is not None:  # no value of args
+        # no value of args
+        if isinstance(element, Pairs) and element.get("name") is not None:
             _judge(found, 0, element)
     return found.slices
 
 
 def _values(lines: list[str]) -> list[tuple[int, int]]:
-    """The first and last line of each object and list that has both of its brackets, whatever else
-    is damaged. Strings end with their line."""
-    opened, found, count = list[tuple[str, int]](), list[tuple[int, int]](), Counter[str]()
+    """The first and last line of each object and list that has both of its brackets,
+    whatever else is damaged. Strings end with their line."""
+    opened, found, count = (
+        list[tuple[str, int]](),
+        list[tuple[int, int]](),
+        Counter[str](),
+    )
     for number, line in enumerate(lines):
         for sign in SIGNS.findall(line):
             if sign in CLOSERS.values():
@@ -156,7 +165,11 @@ def _judge(found: Expected, order: int, element: Any) -> None:
     phase = _word(element.get("ph", "")) if isinstance(element, Pairs) else ""
     timed = phase == "X" or phase in (*BEGINS, *ENDS)
     start = _time(element.get("ts", 0)) if timed else 0
-    dur = _time(element.get("dur", 0)) if phase == "X" and element.get("dur", 0) is not None else 0
+    dur = (
+        _time(element.get("dur", 0))
+        if phase == "X" and element.get("dur", 0) is not None
+        else 0
+    )
     if not phase or start is None or dur is None or start + dur > LIMIT_NS:
         found.unreadable += 1
         return
@@ -164,7 +177,9 @@ def _judge(found: Expected, order: int, element: Any) -> None:
     if phase == "C":
         _count_values(found, element)
     if phase == "X" or phase in BEGINS:
-        found.slices.append(_slice(order, element, start, max(dur, 0) if phase == "X" else None))
+        found.slices.append(
+            _slice(order, element, start, max(dur, 0) if phase == "X" else None)
+        )
 
 
 def _count_values(found: Expected, element: Pairs) -> None:
@@ -173,7 +188,11 @@ def _count_values(found: Expected, element: Pairs) -> None:
         return
     who = [str(element.get(key)) for key in ("pid", "name", "id")]
     for name, value in plain(args).items():
-        if isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value):
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and _is_finite(value)
+        ):
             found.samples += 1
             found.series.add((*who, name))
 

@@ -8,7 +8,11 @@ from typing import Any
 
 from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 
-GUESSES = {"Base64 High Entropy String", "Hex High Entropy String", "Public IPv4 (ipv4)"}
+GUESSES = {
+    "Base64 High Entropy String",
+    "Hex High Entropy String",
+    "Public IPv4 (ipv4)",
+}
 """Plugins that guess by the entropy alone, and one for what is no secret."""
 
 

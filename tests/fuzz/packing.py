@@ -25,11 +25,17 @@ def packed(data: bytes, rnd: Random) -> bytes:
     share = rnd.random()
     if share < 0.3:
         return damaged(found, rnd)
-    return found + rnd.choice((b"\x00" * 700, b"garbage", found[:9])) if share < 0.4 else found
+    return (
+        found + rnd.choice((b"\x00" * 700, b"garbage", found[:9]))
+        if share < 0.4
+        else found
+    )
 
 
 def _parts(data: bytes, rnd: Random) -> list[bytes]:
-    places = sorted(rnd.randint(0, len(data)) for _ in range(rnd.choice((0, 0, 0, 1, 5))))
+    places = sorted(
+        rnd.randint(0, len(data)) for _ in range(rnd.choice((0, 0, 0, 1, 5)))
+    )
     return [data[a:b] for a, b in zip([0, *places], [*places, len(data)], strict=True)]
 
 
@@ -41,13 +47,16 @@ def _gzip(data: bytes, rnd: Random) -> bytes:
 
 
 def _zstd(data: bytes, rnd: Random) -> bytes:
-    options: dict[int, int] = {zstd.CompressionParameter.checksum_flag: rnd.choice((0, 1))}
+    options: dict[int, int] = {
+        zstd.CompressionParameter.checksum_flag: rnd.choice((0, 1))
+    }
     skipped = SKIPPABLE if rnd.random() < 0.2 else b""
     return skipped + zstd.compress(data, options=options)
 
 
 def unpacked(data: bytes) -> bytes | None:
-    """The document in a file, as Python's own modules read it; None where it is damaged."""
+    """The document in a file, as Python's own modules read it; None where it is
+    damaged."""
     unpack = _unpacking(data)
     if unpack is None:
         return data
@@ -60,5 +69,8 @@ def unpacked(data: bytes) -> bytes | None:
 def _unpacking(data: bytes) -> Callable[[bytes], bytes] | None:
     if data.startswith(b"\x1f\x8b"):
         return gzip.decompress
-    zstd_marks = (b"\x28\xb5\x2f\xfd", *(bytes([n]) + b"\x2a\x4d\x18" for n in range(0x50, 0x60)))
+    zstd_marks = (
+        b"\x28\xb5\x2f\xfd",
+        *(bytes([n]) + b"\x2a\x4d\x18" for n in range(0x50, 0x60)),
+    )
     return zstd.decompress if data.startswith(zstd_marks) else None

@@ -1,4 +1,5 @@
-"""The kind of inputs that are .pftrace files: as torch writes them, hostile ones, and damaged."""
+"""The kind of inputs that are .pftrace files: as torch writes them, hostile ones, and
+damaged."""
 
 from __future__ import annotations
 
@@ -44,8 +45,12 @@ def trace(seed: int, number: int) -> bytes:
 
 
 def _groups(rnd: Random) -> Iterator[bytes]:
-    for kind in rnd.sample((pftraces.OP, pftraces.CALL, pftraces.NOTE), rnd.randrange(4)):
-        yield from pftraces.group([_slice(rnd, kind) for _ in range(rnd.choice((1, 2, 5, 30)))])
+    for kind in rnd.sample(
+        (pftraces.OP, pftraces.CALL, pftraces.NOTE), rnd.randrange(4)
+    ):
+        yield from pftraces.group(
+            [_slice(rnd, kind) for _ in range(rnd.choice((1, 2, 5, 30)))]
+        )
 
 
 def _slice(rnd: Random, kind: list[Field]) -> pftraces.Slice:
@@ -54,7 +59,10 @@ def _slice(rnd: Random, kind: list[Field]) -> pftraces.Slice:
         arg("External id", (4, number)),
         arg("Input Dims", (12, [(12, [(4, 2)])]), (12, [])),
         arg("correlation", (4, number)),
-        arg("x", rnd.choice(((5, 0.5), (5, float("nan")), (6, rnd.choice(TEXTS)), (2, 1)))),
+        arg(
+            "x",
+            rnd.choice(((5, 0.5), (5, float("nan")), (6, rnd.choice(TEXTS)), (2, 1))),
+        ),
     ]
     chosen = rnd.sample(args, rnd.randrange(4))
     track = rnd.choice((pftraces.THREAD, pftraces.THREAD, pftraces.OTHER, 99))
@@ -63,11 +71,17 @@ def _slice(rnd: Random, kind: list[Field]) -> pftraces.Slice:
 
 def _gpu(rnd: Random) -> Iterator[bytes]:
     for number in range(rnd.choice((0, 1, 5, 30))):
-        extras = [("correlation", str(rnd.randrange(9))), ("device id", "0")][: rnd.randrange(3)]
+        extras = [("correlation", str(rnd.randrange(9))), ("device id", "0")][
+            : rnd.randrange(3)
+        ]
         if rnd.random() < 0.2:
-            extras.append((rnd.choice(("correlation", "stream id", "x")), rnd.choice(TEXTS)))
+            extras.append(
+                (rnd.choice(("correlation", "stream id", "x")), rnd.choice(TEXTS))
+            )
         launch: Field = (21, [(1, [(1, 8), (2, 1), (3, 1)]), (3, [(1, 1), (4, 32)])])
-        more = [(20, rnd.choice((*NAMES, 77))), launch, (18, rnd.randrange(9))][: rnd.randrange(4)]
+        more = [(20, rnd.choice((*NAMES, 77))), launch, (18, rnd.randrange(9))][
+            : rnd.randrange(4)
+        ]
         begin, dur = rnd.randrange(1000) * 100, rnd.choice((0, 50, 300))
         queue = rnd.choice((100, 101, 55))
         yield pftraces.stage(
@@ -100,8 +114,12 @@ HOSTILE: tuple[Callable[[Random], bytes], ...] = (
     lambda rnd: packet((8, 1), (11, b"\x48" + b"\x80" * 11 + b"\x01")),
     lambda rnd: at(1, (11, b"\x08\x01" * rnd.choice((500, 2000)))),
     lambda rnd: packet((rnd.randrange(1, 3000), b"unknown")),
-    lambda rnd: packet((12, b"".join(b"\x12\x02\x08" + bytes([n % 128]) for n in range(3000)))),
-    lambda rnd: packet((60, [(1, rnd.choice(HUGE)), (4, [(1, rnd.choice(HUGE)), (2, 7)])])),
+    lambda rnd: packet(
+        (12, b"".join(b"\x12\x02\x08" + bytes([n % 128]) for n in range(3000)))
+    ),
+    lambda rnd: packet(
+        (60, [(1, rnd.choice(HUGE)), (4, [(1, rnd.choice(HUGE)), (2, 7)])])
+    ),
     lambda rnd: b"\x0a\x00" * rnd.choice((1, 5000)),
     lambda rnd: at(1, (52, [(4, 9), (2, [(1, 1)]), (2, [(1, 7), (3, 1.5)])])),
 )
@@ -122,7 +140,13 @@ def _without(data: bytes, rnd: Random) -> bytes:
 def _inserted(data: bytes, rnd: Random) -> bytes:
     begin = rnd.randint(0, len(data))
     more = rnd.choice(
-        (b"\x0a", b"\xff" * 11, rnd.randbytes(5), b"\x0a\x02\x40\x01", data[begin:][:99])
+        (
+            b"\x0a",
+            b"\xff" * 11,
+            rnd.randbytes(5),
+            b"\x0a\x02\x40\x01",
+            data[begin:][:99],
+        )
     )
     return data[:begin] + more + data[begin:]
 
@@ -151,7 +175,9 @@ def attempt(seed: int, number: int) -> str:
             return "another format"
         check_counts(found, data)
         check_converted(found, path)
-    return "damaged" if found.report.unreadable or not found.report.complete else "whole"
+    return (
+        "damaged" if found.report.unreadable or not found.report.complete else "whole"
+    )
 
 
 def check_events(found: Trace) -> None:
@@ -165,7 +191,8 @@ def check_events(found: Trace) -> None:
 
 
 def check_counts(found: Trace, data: bytes) -> None:
-    """Every packet is an event, an end, a table, or counted as lost; beside a plain decoder."""
+    """Every packet is an event, an end, a table, or counted as lost; beside a plain
+    decoder."""
     counts = expected(data)
     report = found.report
     slices = report.phases["X"] + report.phases["i"]
@@ -185,7 +212,9 @@ def check_converted(found: Trace, path: Path) -> None:
     if isinstance(again, str):
         raise AssertionError(again)
     for name in ("start", "dur", "order", "role", "track", "depth"):
-        check((getattr(found, name) == getattr(again, name)).all(), f"converted: {name}")
+        check(
+            (getattr(found, name) == getattr(again, name)).all(), f"converted: {name}"
+        )
 
 
 def expected(data: bytes) -> Counter[str]:
@@ -215,11 +244,17 @@ def _kinds(data: bytes) -> Iterator[str]:
         return
     dur = found.get((2, 0), 0) if kind == (53, 2) else 0
     form = found.get((9, 0), -1)
-    if not 0 <= time <= LATEST or time + dur > LATEST or (kind == (11, 2) and form not in (1, 2)):
+    if (
+        not 0 <= time <= LATEST
+        or time + dur > LATEST
+        or (kind == (11, 2) and form not in (1, 2))
+    ):
         yield "lost"
     elif kind == (52, 2):
         yield from (
-            "value" if _is_value(part) else "lost" for key, part in content if key == (2, 2)
+            "value" if _is_value(part) else "lost"
+            for key, part in content
+            if key == (2, 2)
         )
     elif kind == (53, 2):
         yield "slice"
@@ -254,7 +289,9 @@ def _field(data: bytes, place: int) -> tuple[tuple[int, int], Any, int]:
         value, place = _varint(data, place)
         return (tag >> 3, 0), value, place
     sizes = {1: 8, 5: 4}
-    size, place = _varint(data, place) if tag & 7 == 2 else (sizes.get(tag & 7, 1 << 62), place)
+    size, place = (
+        _varint(data, place) if tag & 7 == 2 else (sizes.get(tag & 7, 1 << 62), place)
+    )
     if place + size > len(data):
         raise ValueError("beyond the end")
     return (tag >> 3, tag & 7), data[place : place + size], place + size

@@ -54,7 +54,10 @@ Asked = Callable[[], None]
 ROWS = 12  # that are asked about one by one
 WIDTH = 100
 COMMANDS: dict[str, list[str]] = {
-    **{name: [] for name in ("summary", "kernels", "ops", "why", "gaps", "modules", "lines")},
+    **{
+        name: []
+        for name in ("summary", "kernels", "ops", "why", "gaps", "modules", "lines")
+    },
     **{name: [] for name in ("launches", "ranks", "serving", "memory")},
     "check": ["--expect", "kernels=1 gemm=2"],
     "diff": ["{path}"],
@@ -86,7 +89,9 @@ def ask_summary(trace: Trace) -> None:
     _encoded(msgspec.to_builtins(found))
     _shown(summary_text(found, kernel_totals(trace), op_totals(trace), WIDTH))
     _shown("\n".join(notices(trace.report)))
-    check(found.slices == sum(track.slices for track in found.tracks), "slices of tracks")
+    check(
+        found.slices == sum(track.slices for track in found.tracks), "slices of tracks"
+    )
     linked = found.gpu_events_linked
     check(found.kernels <= found.gpu_events >= linked, "counts of GPU events")
 
@@ -96,7 +101,10 @@ def ask_kernels(trace: Trace) -> None:
     _shown(kernels_text(totals, 10, WIDTH, TOP_ALL))
     rows = trace.rows_of(Role.KERNEL)
     check(sum(total.count for total in totals) == len(rows), "kernels by name")
-    check(sum(total.total_ns for total in totals) == int(trace.dur[rows].sum()), "total of kernels")
+    check(
+        sum(total.total_ns for total in totals) == int(trace.dur[rows].sum()),
+        "total of kernels",
+    )
     for name in trace.names[:100]:
         decoded = decode(name)
         if decoded:
@@ -139,25 +147,42 @@ def ask_search(trace: Trace, rnd: Random) -> None:
     for text in ("", "a", name, name[begin : begin + 3]):
         rows = find(trace, text)
         check((np.diff(trace.start[rows]) >= 0).all(), "hits in order")
-        check(all(text.lower() in trace.name_of(row).lower() for row in rows[:20]), "a hit")
+        check(
+            all(text.lower() in trace.name_of(row).lower() for row in rows[:20]),
+            "a hit",
+        )
 
 
 def ask_windows(trace: Trace, rnd: Random) -> None:
     for _ in range(3):
         begin, end = sorted(rnd.randint(trace.begin_ns, trace.end_ns) for _ in range(2))
         found = window_figures(trace, begin, end)
-        check(0 <= found.busy_ns <= found.span_ns * found.devices, "busy of a window", found)
-        check(max((s.busy_ns for s in found.streams), default=0) <= found.busy_ns, "streams", found)
+        check(
+            0 <= found.busy_ns <= found.span_ns * found.devices,
+            "busy of a window",
+            found,
+        )
+        check(
+            max((s.busy_ns for s in found.streams), default=0) <= found.busy_ns,
+            "streams",
+            found,
+        )
 
 
 def ask_rows(trace: Trace, rnd: Random) -> None:
     """Where a row comes from, what it started, and everything that is said about it."""
     for row in sorted(rnd.sample(range(len(trace)), min(ROWS, len(trace)))):
         chain = launch_chain(trace, row)
-        check(len(set(chain)) == len(chain) and row not in chain, "a chain that goes round")
+        check(
+            len(set(chain)) == len(chain) and row not in chain,
+            "a chain that goes round",
+        )
         under = launched_under(trace, row)
         check((np.diff(trace.start[under]) >= 0).all(), "launched in order")
-        check((launch_latency_ns(trace, row) is None) == (trace.launch[row] < 0), "latency")
+        check(
+            (launch_latency_ns(trace, row) is None) == (trace.launch[row] < 0),
+            "latency",
+        )
         check((queue_delay_ns(trace, row) or 0) >= 0, "a negative delay")
         _shown(describe(trace, row))
         _shown("\n".join(remarks(trace, row)))
@@ -173,7 +198,9 @@ def ask_cells(trace: Trace, rnd: Random) -> None:
         if (trace.dur[line.rows] > 0).all():
             covered = int(found.covered.sum())
             check(covered == int((line.end - line.start).sum()), "cells cover a line")
-        check(((found.row >= 0) == (found.count > 0)).all(), "a cell shows what is in it")
+        check(
+            ((found.row >= 0) == (found.count > 0)).all(), "a cell shows what is in it"
+        )
 
 
 def ask_same(trace: Trace) -> None:
@@ -183,7 +210,11 @@ def ask_same(trace: Trace) -> None:
         "same",
         found.rows,
     )
-    check(found.step.a_ns == found.step.b_ns and not found.step.shown, "the same step", found.step)
+    check(
+        found.step.a_ns == found.step.b_ns and not found.step.shown,
+        "the same step",
+        found.step,
+    )
     check(found.step.ratio in (1, None), "ratio of the same", found.step)
 
 
@@ -206,25 +237,38 @@ def ask_diff(a: Trace, b: Trace) -> Diff:
     _shown(to_text(found, width=WIDTH))
     _shown(to_markdown(found))
     for one, rows in ((a, "a_rows"), (b, "b_rows")):
-        check(all(r < len(one) for row in found.rows for r in getattr(row, rows)), "rows of a diff")
+        check(
+            all(r < len(one) for row in found.rows for r in getattr(row, rows)),
+            "rows of a diff",
+        )
     return found
 
 
 def ask_command_line(path: Path, rnd: Random) -> None:
-    """One command, as text or as JSON: it ends with an exit code and says what it has to."""
+    """One command, as text or as JSON: it ends with an exit code and says what it has
+    to."""
     command = rnd.choice(list(COMMANDS))
     more = [word.format(path=path) for word in COMMANDS[command]]
     answer([command, str(path), *more, *(["--json"] if rnd.random() < 0.5 else [])])
 
 
 def ask_files(path: Path, rnd: Random) -> None:
-    """A picture is XML, a report HTML of one script; neither has what a terminal would obey."""
+    """A picture is XML, a report HTML of one script; neither has what a terminal would
+    obey."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "out.svg"
-        words = ["--page", rnd.choice(PICTURED), "--size", rnd.choice(("40x10", "118x32"))]
+        words = [
+            "--page",
+            rnd.choice(PICTURED),
+            "--size",
+            rnd.choice(("40x10", "118x32")),
+        ]
         if answer(["picture", str(path), str(out), *words]).code == DONE:
             ElementTree.fromstring(out.read_text(encoding="utf-8"))
-            check(not obeyed(out.read_text(encoding="utf-8")), "a control character in a picture")
+            check(
+                not obeyed(out.read_text(encoding="utf-8")),
+                "a control character in a picture",
+            )
         out = Path(folder) / "out.html"
         if answer(["report", str(path), str(out)]).code == DONE:
             text = out.read_text(encoding="utf-8")
@@ -246,5 +290,7 @@ def _encoded(document: Any) -> None:
 def _shown(text: str) -> None:
     """As it reaches a terminal."""
     shown = printable_lines(text)
-    check(shown.replace("\n", "").isprintable(), "text that a terminal obeys", shown[:200])
+    check(
+        shown.replace("\n", "").isprintable(), "text that a terminal obeys", shown[:200]
+    )
     shown.encode("utf-8")

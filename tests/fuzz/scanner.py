@@ -1,8 +1,9 @@
-"""The kind of inputs that the compiled scanner (scan.c) reads: lists of events, whole and damaged.
+"""The kind of inputs that the compiled scanner (scan.c) reads: lists of events, whole
+and damaged.
 
-What it reads is compared with what Python reads; it may leave any list to Python. `make sanitize`
-runs this kind with a scanner that AddressSanitizer and UndefinedBehaviorSanitizer watch. Its path
-is in FUSETUI_SCANNER.
+What it reads is compared with what Python reads; it may leave any list to Python. `make
+sanitize` runs this kind with a scanner that AddressSanitizer and
+UndefinedBehaviorSanitizer watch. Its path is in FUSETUI_SCANNER.
 """
 
 from __future__ import annotations
@@ -77,8 +78,11 @@ def events_text(seed: int, number: int) -> bytes:
     rnd = Random(f"scanner {seed}/{number}")
     whole = document(rnd)
     first = rnd.randrange(max(1, len(whole.elements)))
-    last = first + rnd.choice(COUNTS)  # one odd event makes the scanner leave the whole list
-    data = whole.between.join(whole.elements[first:last]).encode("utf-8", "surrogatepass")
+    # one odd event makes the scanner leave the whole list
+    last = first + rnd.choice(COUNTS)
+    data = whole.between.join(whole.elements[first:last]).encode(
+        "utf-8", "surrogatepass"
+    )
     for _ in range(rnd.choice((0, 0, 1, 1, 2, MAX_CHANGES)) if data else 0):
         data = damaged(data, rnd)
     return data
@@ -112,23 +116,32 @@ def compared(data: bytes) -> str:
 
 
 def _args(data: bytes, count: int) -> list[Any] | None:
-    """Some args of every third of `count` events, and their sequence numbers, as plain values; None
-    where there are none or not so many events."""
+    """Some args of every third of `count` events, and their sequence numbers, as plain
+    values; None where there are none or not so many events."""
     places = list(range(0, count, 3))
     if scanned.scan is None:
-        found = args_in(HeldText(data), Stretch(0, len(data), count), places, ASKED, sequences=True)
+        found = args_in(
+            HeldText(data), Stretch(0, len(data), count), places, ASKED, sequences=True
+        )
     else:
         text = HeldText(data)
-        found = scanned_args(text, Stretch(0, len(data), count), places, ASKED, True, ())
+        found = scanned_args(
+            text, Stretch(0, len(data), count), places, ASKED, True, ()
+        )
     if found is None:
         return None
     (numbers, texts), sequences, _ = found
-    return [[texts[n] if n >= 0 else None for n in numbers.tolist()], sequences.tolist()]
+    return [
+        [texts[n] if n >= 0 else None for n in numbers.tolist()],
+        sequences.tolist(),
+    ]
 
 
 def _plain(columns: ChunkColumns) -> list[Any]:
     values = (getattr(columns, name) for name in columns.__struct_fields__)
-    return [[v.dtype.str, v.tolist()] if isinstance(v, np.ndarray) else v for v in values]
+    return [
+        [v.dtype.str, v.tolist()] if isinstance(v, np.ndarray) else v for v in values
+    ]
 
 
 def save(seed: int, number: int, what: str, place: Path) -> Path:

@@ -1,4 +1,5 @@
-"""The kind of inputs that hold a secret: the warning names it, and scrub leaves nothing of it."""
+"""The kind of inputs that hold a secret: the warning names it, and scrub leaves nothing
+of it."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def attempt(seed: int, number: int) -> str:
     place = rnd.choice(list(PLACES))
     text = PLACES[place](hidden.text)
     if rnd.random() < 0.3:
-        text = json.dumps({"note": text}, ensure_ascii=False)  # one more level of escapes
+        # one more level of escapes
+        text = json.dumps({"note": text}, ensure_ascii=False)
     what = f"{hidden.kind} {place}: {text[:300]}"
     _check_warned(hidden, text, what)
     name, document = _planted(text, rnd)
@@ -47,7 +49,9 @@ def _check_warned(hidden: Secret, text: str, what: str) -> None:
     known = [kind for kind, _ in detected(text)]
     check(warned or not known, "detect-secrets warns", (known, what))
     check(warned, "no warning", what)
-    check(not any(hidden.private in name for name in warned), "the warning tells it", what)
+    check(
+        not any(hidden.private in name for name in warned), "the warning tells it", what
+    )
 
 
 def _planted(text: str, rnd: Random) -> tuple[str, dict[str, Any]]:
@@ -88,11 +92,23 @@ def _check_scrubbed(hidden: Secret, document: dict[str, Any], what: str) -> None
     check(not found, "left", (found, what, whole[:600]))
     for text in left:
         for kind, value in detected(text):
-            check(FORM_INSIDE.search(value), "detect-secrets finds more", (kind, value, what))
-    check(secrets_in(once, left) == (), "a warning afterwards", (secrets_in(once, left), what))
+            check(
+                FORM_INSIDE.search(value),
+                "detect-secrets finds more",
+                (kind, value, what),
+            )
+    check(
+        secrets_in(once, left) == (),
+        "a warning afterwards",
+        (secrets_in(once, left), what),
+    )
     check(_scrubbed(once) == once, "scrubbed twice", what)
     kept = [event["name"] for event in document["traceEvents"][-3:]]
-    check([event["name"] for event in once["traceEvents"][-3:]] == kept, "other names", what)
+    check(
+        [event["name"] for event in once["traceEvents"][-3:]] == kept,
+        "other names",
+        what,
+    )
 
 
 def _pieces(private: str) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""The smallest part of an input that still fails in the same way (delta debugging, Zeller 2002)."""
+"""The smallest part of an input that still fails in the same way (delta debugging,
+Zeller 2002)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ BYTES = re.compile(rb".", re.DOTALL)
 
 
 def shrunk(
-    parts: Sequence[Part], fails: Callable[[Sequence[Part]], bool], seconds: float = SECONDS
+    parts: Sequence[Part],
+    fails: Callable[[Sequence[Part]], bool],
+    seconds: float = SECONDS,
 ) -> Sequence[Part]:
     """Leaves out ever smaller stretches of parts, as long as what is left `fails`."""
     until = time.monotonic() + seconds

@@ -1,4 +1,5 @@
-"""Small sizes for the reader, so that small documents have many chunks, windows and helpers."""
+"""Small sizes for the reader, so that small documents have many chunks, windows and
+helpers."""
 
 from __future__ import annotations
 
@@ -37,7 +38,11 @@ SIZES: dict[str, dict[str, Any]] = {
     "usual": {"read.workers.core_count": lambda: 1},
     "small": {**SMALL, "read.workers.core_count": lambda: 1},
     "tiny": {**TINY, "read.workers.core_count": lambda: 1},
-    "team": {**SMALL, "read.workers.FEWEST_FORKED": 0, "read.workers.core_count": lambda: 2},
+    "team": {
+        **SMALL,
+        "read.workers.FEWEST_FORKED": 0,
+        "read.workers.core_count": lambda: 2,
+    },
 }
 """By the name that a report has: `team` decodes in two processes, the others in one."""
 

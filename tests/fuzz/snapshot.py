@@ -1,4 +1,5 @@
-"""The kind of inputs that are memory snapshots: as torch writes them, hostile ones, and damaged."""
+"""The kind of inputs that are memory snapshots: as torch writes them, hostile ones, and
+damaged."""
 
 from __future__ import annotations
 
@@ -21,12 +22,31 @@ from tests.snapshots import MB, Machine, forward, train
 
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.foreign import is_pickle
-from fusetui.trace.snapshot.columns import BlockState, MemoryAction, MemoryEvents, Snapshot
+from fusetui.trace.snapshot.columns import (
+    BlockState,
+    MemoryAction,
+    MemoryEvents,
+    Snapshot,
+)
 from fusetui.trace.snapshot.reading import read_snapshot
 
 ACTIONS = tuple(one.name.lower() for one in MemoryAction)
 STATES = tuple(one.name.lower() for one in BlockState)
-ODD: tuple[Any, ...] = (None, True, -1, 1 << 62, 1 << 64, 0.5, "x", (), [], {}, (0, 0), [[]], b"x")
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    1 << 62,
+    1 << 64,
+    0.5,
+    "x",
+    (),
+    [],
+    {},
+    (0, 0),
+    [[]],
+    b"x",
+)
 TEXTS = (
     *("N/A", "", "1/0", "x" * 300),
     *(text.encode("utf-8", "replace").decode() for text in PAYLOADS.values()),
@@ -59,7 +79,10 @@ def _value(rnd: Random) -> Any:
     form = rnd.randrange(4)
     events = list(_events(rnd, stacks, form))
     segments = [_segment(rnd, stacks) for _ in range(rnd.choice((0, 1, 5)))]
-    value: Any = {"segments": segments, "device_traces": [[], events][rnd.randrange(2) :]}
+    value: Any = {
+        "segments": segments,
+        "device_traces": [[], events][rnd.randrange(2) :],
+    }
     value["external_annotations"] = [
         {
             "stage": rnd.choice(("START", "END")),
@@ -75,23 +98,40 @@ def _value(rnd: Random) -> Any:
 
 def _run(rnd: Random) -> Any:
     """Of an allocator that works as torch's does, and often runs out of memory."""
-    machine = Machine(total=rnd.choice((1, 4, 40)) * 100 * MB, expandable=rnd.random() < 0.3)
+    machine = Machine(
+        total=rnd.choice((1, 4, 40)) * 100 * MB, expandable=rnd.random() < 0.3
+    )
     if rnd.random() < 0.5:
-        train(machine, rnd.randrange(6), leaking=rnd.choice((0, MB)), late=rnd.random() < 0.5)
+        train(
+            machine,
+            rnd.randrange(6),
+            leaking=rnd.choice((0, MB)),
+            late=rnd.random() < 0.5,
+        )
     held: list[int | None] = []
     for _ in range(rnd.choice((0, 5, 60))):
         if held and rnd.random() < 0.4:
-            machine.free(held.pop(rnd.randrange(len(held))), complete=rnd.random() < 0.9)
+            machine.free(
+                held.pop(rnd.randrange(len(held))), complete=rnd.random() < 0.9
+            )
         else:
             size, pool = int(2 ** rnd.uniform(0, 28)), (0, rnd.choice((0, 0, 0, 1, 2)))
-            held.append(machine.alloc(size, forward(rnd.randrange(9)), rnd.randrange(2), pool))
+            held.append(
+                machine.alloc(size, forward(rnd.randrange(9)), rnd.randrange(2), pool)
+            )
         if rnd.random() < 0.05:
             machine.release()
-    return machine.snapshot(lost=rnd.choice((0, 0, rnd.randrange(len(machine.events) + 1))))
+    return machine.snapshot(
+        lost=rnd.choice((0, 0, rnd.randrange(len(machine.events) + 1)))
+    )
 
 
 def _frame(rnd: Random, number: int) -> Entry:
-    return {"name": f"f{number}", "filename": rnd.choice(("??", "a.py", *TEXTS)), "line": number}
+    return {
+        "name": f"f{number}",
+        "filename": rnd.choice(("??", "a.py", *TEXTS)),
+        "line": number,
+    }
 
 
 def _events(rnd: Random, stacks: list[list[Entry]], form: int) -> Iterator[Entry]:
@@ -101,7 +141,10 @@ def _events(rnd: Random, stacks: list[list[Entry]], form: int) -> Iterator[Entry
         event |= {"size": rnd.getrandbits(rnd.randrange(1, 40)), "stream": 0}
         event |= {"time_us": 1748730219000000 + number} if form else {}
         if form > 1:
-            event |= {"compile_context": "".join(("N/", "A")), "user_metadata": rnd.choice(TEXTS)}
+            event |= {
+                "compile_context": "".join(("N/", "A")),
+                "user_metadata": rnd.choice(TEXTS),
+            }
         if form > 2:
             event["pool_id"] = (0, rnd.randrange(9)) if rnd.random() < 0.5 else (0, 0)
         if rnd.random() < 0.8:
@@ -111,13 +154,31 @@ def _events(rnd: Random, stacks: list[list[Entry]], form: int) -> Iterator[Entry
 
 def _segment(rnd: Random, stacks: list[list[Entry]]) -> Entry:
     blocks = [
-        {"address": n << 20, "size": 1 << 20, "requested_size": 9, "state": rnd.choice(STATES)}
+        {
+            "address": n << 20,
+            "size": 1 << 20,
+            "requested_size": 9,
+            "state": rnd.choice(STATES),
+        }
         | {"frames": rnd.choice(stacks)}
         for n in range(rnd.choice((0, 1, 4)))
     ]
-    sizes = {"total_size": 4 << 20, "allocated_size": 9, "active_size": 9, "requested_size": 9}
-    place = {"device": 0, "address": 0, "stream": 0, "segment_type": rnd.choice(("large", "small"))}
-    rest = {"segment_pool_id": (0, rnd.randrange(2)), "is_expandable": rnd.random() < 0.5}
+    sizes = {
+        "total_size": 4 << 20,
+        "allocated_size": 9,
+        "active_size": 9,
+        "requested_size": 9,
+    }
+    place = {
+        "device": 0,
+        "address": 0,
+        "stream": 0,
+        "segment_type": rnd.choice(("large", "small")),
+    }
+    rest = {
+        "segment_pool_id": (0, rnd.randrange(2)),
+        "is_expandable": rnd.random() < 0.5,
+    }
     return place | sizes | rest | {"frames": rnd.choice(stacks), "blocks": blocks}
 
 
@@ -223,7 +284,11 @@ def check_columns(found: Snapshot) -> None:
         check((table.stack < len(found.stacks)).all(), "a stack that is none")
         for name in table.__struct_fields__:
             column = getattr(table, name)
-            check(isinstance(column, int) or len(column) == len(table), "columns differ", name)
+            check(
+                isinstance(column, int) or len(column) == len(table),
+                "columns differ",
+                name,
+            )
     check((found.blocks.segment < len(found.segments)).all(), "a segment that is none")
     check((found.stacks.frame < len(found.stacks.frames)).all(), "a frame that is none")
 
@@ -241,12 +306,21 @@ def check_same(found: Snapshot, value: Any) -> None:
 
 def _rows(found: Snapshot, events: MemoryEvents) -> Iterator[tuple[Any, ...]]:
     for row in range(len(events)):
-        numbers = (events.addr, events.size, events.stream, events.time_us, events.device_free)
+        numbers = (
+            events.addr,
+            events.size,
+            events.stream,
+            events.time_us,
+            events.device_free,
+        )
         texts = (events.compile_context, events.user_metadata)
         yield (
             MemoryAction(events.action[row]).name.lower(),
             *(int(column[row]) for column in numbers),
-            *(found.strings[column[row]] if column[row] >= 0 else None for column in texts),
+            *(
+                found.strings[column[row]] if column[row] >= 0 else None
+                for column in texts
+            ),
             found.pools[events.pool[row]] if events.pool[row] >= 0 else None,
             [frame[:2] for frame in found.stacks[int(events.stack[row])]],
         )
@@ -258,7 +332,10 @@ def _event(entry: Entry) -> tuple[Any, ...]:
     is_pair = isinstance(pool, tuple) and [type(one) for one in pool] == [int, int]
     return (
         entry["action"] if entry["action"] in ACTIONS else "other",
-        *(_of(entry, key) for key in ("addr", "size", "stream", "time_us", "device_free")),
+        *(
+            _of(entry, key)
+            for key in ("addr", "size", "stream", "time_us", "device_free")
+        ),
         *(text if isinstance(text, str) else None for text in texts),
         pool if is_pair else None,
         [(one.get("name", ""), one["filename"]) for one in entry.get("frames", ())],

@@ -19,7 +19,22 @@ from tests.terminal import Terminal
 
 MOMENTS = tuple(n / 10 for n in range(31))  # seconds after the start at which it goes
 SECONDS = 15.0  # until every process has ended: the app has three, what it began ten
-KEYS = ("j", "+", "2", "5", "?", "/", "a", "\x1b", ":", "e", "i", "\x10", "\x1b[6~", "q")
+KEYS = (
+    "j",
+    "+",
+    "2",
+    "5",
+    "?",
+    "/",
+    "a",
+    "\x1b",
+    ":",
+    "e",
+    "i",
+    "\x10",
+    "\x1b[6~",
+    "q",
+)
 IGNORES = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
 LARGE = 30_000  # events of a trace that takes a while
 CODES = (0, 2, 129)
@@ -41,7 +56,11 @@ def leaving(seed: int, number: int) -> Leaving:
     rnd = Random(f"terminal {seed}/{number}")
     words = (
         *[("open", "{trace}")] * 5,
-        *(("open", "{trace}", "{trace}"), ("open", "{folder}"), ("open", "lesson:mlp-eager")),
+        *(
+            ("open", "{trace}", "{trace}"),
+            ("open", "{folder}"),
+            ("open", "lesson:mlp-eager"),
+        ),
         *(("tutor",), ("open",), ("why", "{trace}"), ("summary", "-")),
     )
     anew = rnd.random() < 0.3
@@ -63,7 +82,10 @@ def examine_leaving(tried: Leaving, seconds: float = SECONDS) -> str:
         path = Path(folder) / "trace.json"
         path.write_text(_text(tried))
         words = [word.format(trace=path, folder=folder) for word in tried.words]
-        own = {"FUSETUI_THEME": "auto" if tried.asks else "dark", "FUSETUI_CACHE": "off"}
+        own = {
+            "FUSETUI_THEME": "auto" if tried.asks else "dark",
+            "FUSETUI_CACHE": "off",
+        }
         with Terminal(
             words,
             environment={**own, "COLORTERM": "truecolor"},
@@ -98,7 +120,8 @@ def _text(tried: Leaving) -> str:
 
 
 def _wait(shown: Terminal, tried: Leaving) -> None:
-    """Until it goes: what is written is read, so that it is not the terminal that waits."""
+    """Until it goes: what is written is read, so that it is not the terminal that
+    waits."""
     _until(lambda: not tried.controlling or _has_terminal(shown.process.pid), SECONDS)
     until = time.monotonic() + tried.after
     shown.press(tried.keys)
@@ -120,7 +143,9 @@ def session(number: int) -> list[int]:
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, IndexError):
-            state, _, _, of, *_ = (place / "stat").read_text().rpartition(")")[2].split()
+            state, _, _, of, *_ = (
+                (place / "stat").read_text().rpartition(")")[2].split()
+            )
             if int(of) == number and state != "Z":
                 found.append(int(place.name))
     return found
@@ -132,7 +157,8 @@ def _has_terminal(number: int) -> bool:
 
 
 def _state(number: int) -> str:
-    """What the system knows of a process that hangs: its state, signals, and where it waits."""
+    """What the system knows of a process that hangs: its state, signals, and where it
+    waits."""
     with suppress(OSError):
         status = (Path("/proc") / str(number) / "status").read_text()
         waits = (Path("/proc") / str(number) / "wchan").read_text()

@@ -12,7 +12,9 @@ from tests.fuzz.examine import examine
 FOUND = sorted((Path(__file__).parent / "found").iterdir())
 
 
-@pytest.mark.parametrize("path", [p for p in FOUND if p.suffix == ".json"], ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", [p for p in FOUND if p.suffix == ".json"], ids=lambda p: p.stem
+)
 def test_a_file_that_failed(path: Path) -> None:
     if path.name.startswith("app-"):
         app.examine_app(app.from_text(path.read_text()))

@@ -1,10 +1,21 @@
-"""A fixed number of the fuzzer's inputs; `python -P tests/fuzz` tries as many as one likes."""
+"""A fixed number of the fuzzer's inputs; `python -P tests/fuzz` tries as many as one
+likes."""
 
 from __future__ import annotations
 
 import pytest
 from tests import starting
-from tests.fuzz import app, interrupt, nsys, pftrace, scanner, scrub, snapshot, terminal, writing
+from tests.fuzz import (
+    app,
+    interrupt,
+    nsys,
+    pftrace,
+    scanner,
+    scrub,
+    snapshot,
+    terminal,
+    writing,
+)
 from tests.fuzz import zip as archives
 from tests.fuzz.case import case
 from tests.fuzz.examine import examine
@@ -19,7 +30,8 @@ EACH = 10  # inputs of one test
 @pytest.mark.parametrize("number", range(0, 60, EACH))
 def test_an_input_is_read_exactly_or_its_losses_are_counted(number: int) -> None:
     for each in range(number, number + EACH):
-        print(f"seed {SEED}, first {each}")  # shown when it fails: what to call the fuzzer with
+        # shown when it fails: what to call the fuzzer with
+        print(f"seed {SEED}, first {each}")
         examine(case(SEED, each), asked=0.5)
 
 
@@ -41,7 +53,9 @@ def test_archives_are_read_exactly_or_up_to_their_damage() -> None:
 
 
 @pytest.mark.parametrize("number", range(0, 100, 50))
-def test_an_export_of_nsight_systems_is_read_or_its_losses_are_counted(number: int) -> None:
+def test_an_export_of_nsight_systems_is_read_or_its_losses_are_counted(
+    number: int,
+) -> None:
     for each in range(number, number + 50):
         print(f"kind nsys, seed {SEED}, first {each}")
         nsys.attempt(SEED, each)
@@ -69,7 +83,9 @@ def test_secrets_are_warned_of_and_nothing_of_them_is_left() -> None:
 
 @pytest.mark.parametrize("number", range(4))
 def test_a_server_that_misbehaves_costs_nothing_that_arrived(number: int) -> None:
-    pytest.importorskip("aiohttp", reason="needs aiohttp, the driver of fsspec for http://")
+    pytest.importorskip(
+        "aiohttp", reason="needs aiohttp, the driver of fsspec for http://"
+    )
     from tests.fuzz import url
 
     print(f"kind url, seed {SEED}, first {number}")

@@ -1,4 +1,5 @@
-"""Inputs tried in processes of their own: what raises, hangs or kills its process has failed."""
+"""Inputs tried in processes of their own: what raises, hangs or kills its process has
+failed."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ LONGEST = 3000  # characters of what is told about a failure
 
 class Outcome(NamedTuple):
     number: int
-    what: str  # what became of it; of a failure: its name, the same for those that are alike
+    # what became of it; of a failure: its name, the same for those that are alike
+    what: str
     text: str = ""  # of a failure: everything that is known about it
 
     @property
@@ -49,7 +51,8 @@ class Worker:
         os.close(write)
 
     def new(self) -> Iterator[Outcome]:
-        """What is known since the last time; waits until something is, or the process has ended."""
+        """What is known since the last time; waits until something is, or the process
+        has ended."""
         piece = os.read(self.pipe, 1 << 16)
         *lines, self._text = (self._text + piece).split(b"\n")
         for line in lines:
@@ -72,13 +75,21 @@ class Worker:
     def _death(self, code: int) -> Outcome:
         self._errors.seek(0)
         said = self._errors.read().decode("utf-8", "replace")
-        frames = [line.strip() for line in said.splitlines() if any(our in line for our in OURS)]
+        frames = [
+            line.strip()
+            for line in said.splitlines()
+            if any(our in line for our in OURS)
+        ]
         where = frames[0].replace('"', "") if frames else ""
         number = self.left.pop(0) if self.left else -1
-        return Outcome(number, f"ended with {code} {where}".strip(), said[:LONGEST] or "no word")
+        return Outcome(
+            number, f"ended with {code} {where}".strip(), said[:LONGEST] or "no word"
+        )
 
 
-def outcomes(numbers: Iterable[int], tried: Try, jobs: int, batch: int) -> Iterator[Outcome]:
+def outcomes(
+    numbers: Iterable[int], tried: Try, jobs: int, batch: int
+) -> Iterator[Outcome]:
     """Of all inputs; so many processes at once, each of which tries so many inputs."""
     numbers = iter(numbers)
     running: dict[int, Worker] = {}
@@ -111,10 +122,18 @@ def failure(error: BaseException) -> tuple[str, str]:
     """The name of a failure, and everything about it."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if any(our in frame.filename for our in OURS)]
-    where = f" in {ours[-1].filename.rpartition('/')[2]} {ours[-1].name}" if ours else ""
-    name = error.name if isinstance(error, WrongError) else f"{type(error).__name__}{where}"
+    where = (
+        f" in {ours[-1].filename.rpartition('/')[2]} {ours[-1].name}" if ours else ""
+    )
+    name = (
+        error.name
+        if isinstance(error, WrongError)
+        else f"{type(error).__name__}{where}"
+    )
     text = "".join(traceback.format_exception(error))
-    return name, text if len(text) <= LONGEST else f"{text[:500]}\n...\n{text[-LONGEST + 500 :]}"
+    return name, text if len(
+        text
+    ) <= LONGEST else f"{text[:500]}\n...\n{text[-LONGEST + 500 :]}"
 
 
 def _work(numbers: Sequence[int], tried: Try, pipe: int) -> NoReturn:

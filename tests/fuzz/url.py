@@ -28,7 +28,13 @@ from tests.fuzz.zip import archive, opened
 from fusetui.trace import Trace
 from fusetui.trace.read import remote
 
-BOUNDS = {"STALL_S": 0.3, "PATIENCE_S": 1.0, "PAUSE_S": 0.01, "ENDLESS": 1 << 18, "PIECE": 1 << 12}
+BOUNDS = {
+    "STALL_S": 0.3,
+    "PATIENCE_S": 1.0,
+    "PAUSE_S": 0.01,
+    "ENDLESS": 1 << 18,
+    "PIECE": 1 << 12,
+}
 """Those of `remote`, smaller."""
 DRIP, PAUSE = 500, 0.03  # bytes at once, and seconds until the next
 SECONDS = 20.0  # after which a question hangs: each try has the bounds above
@@ -39,7 +45,17 @@ GOOD = ("ranges", "whole", "unknown length", "drip", "redirect")
 """Servers whose file arrives as it is."""
 BAD = (
     *("endless", "silent", "half", "half of ranges", "too long", "too short", "reset"),
-    *("circle", "gzip", "no ranges after all", "416", "404", "403", "500", "no HTTP", "changing"),
+    *(
+        "circle",
+        "gzip",
+        "no ranges after all",
+        "416",
+        "404",
+        "403",
+        "500",
+        "no HTTP",
+        "changing",
+    ),
     *("other range", "negative length", "silent later"),
 )
 
@@ -61,8 +77,12 @@ def site(seed: int, number: int) -> Site:
         body, name = gzip.compress(body, mtime=0), "trace.json.gz"
     elif share < 0.4:
         body, name = archive(seed, number), "trace.zip"
-    user = rnd.choice(("", "", f"me:{SECRETS[0]}@", f"{SECRETS[0]}@", f"a:b@c:{SECRETS[0]}@"))
-    query = rnd.choice(("", "", f"?X-Amz-Signature={SECRETS[1]}", f"?a=b&sig={SECRETS[1]}#x"))
+    user = rnd.choice(
+        ("", "", f"me:{SECRETS[0]}@", f"{SECRETS[0]}@", f"a:b@c:{SECRETS[0]}@")
+    )
+    query = rnd.choice(
+        ("", "", f"?X-Amz-Signature={SECRETS[1]}", f"?a=b&sig={SECRETS[1]}#x")
+    )
     way = rnd.choice(GOOD if rnd.random() < 0.3 else BAD)
     return Site(body, way, f"http://{user}{{host}}/{name}{query}")
 
@@ -111,10 +131,14 @@ class Handler(BaseHTTPRequestHandler):
         """As much of it as was asked for, or as this server thinks."""
         if way == "changing":
             body = body[: -Handler.asked] if len(body) > 99 else body
-        begin, _, end = self.headers.get("Range", "").removeprefix("bytes=").partition("-")
+        begin, _, end = (
+            self.headers.get("Range", "").removeprefix("bytes=").partition("-")
+        )
         later = way == "no ranges after all" and Handler.asked > 2
         ranged = bool(begin) and way not in ("whole", "half", "gzip") and not later
-        first, last = (int(begin), int(end or len(body)) + 1) if ranged else (0, len(body))
+        first, last = (
+            (int(begin), int(end or len(body)) + 1) if ranged else (0, len(body))
+        )
         first += 7 if way == "other range" and first else 0
         part = body[first:last]
         length = len(part) + {"too long": 99, "too short": -9}.get(way, 0)
@@ -157,7 +181,9 @@ class Handler(BaseHTTPRequestHandler):
             self._send(200, Handler.site.body, len(Handler.site.body))
             return
         self.send_response(302)
-        self.send_header("Location", f"{self.path.partition('?')[0]}?again={Handler.asked}")
+        self.send_header(
+            "Location", f"{self.path.partition('?')[0]}?again={Handler.asked}"
+        )
         self.send_header("Content-Length", "0")
         self.end_headers()
 

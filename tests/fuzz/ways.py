@@ -1,4 +1,5 @@
-"""Other ways to the same trace: from a pipe, from the cache, in parts, stopped, scrubbed."""
+"""Other ways to the same trace: from a pipe, from the cache, in parts, stopped,
+scrubbed."""
 
 from __future__ import annotations
 
@@ -26,12 +27,15 @@ COLUMNS = (
     *("start", "dur", "name", "cat", "role", "track", "parent", "end_row", "depth"),
     *("correlation", "external_id", "launch", "op", "order"),
 )
-FILE = ("file", "bytes", "skipped")  # figures that are those of a file, not of its events
+# figures that are those of a file, not of its events
+FILE = ("file", "bytes", "skipped")
 
 
 def check_same(one: Trace, other: Trace, what: str) -> None:
     for column in COLUMNS:
-        check((getattr(one, column) == getattr(other, column)).all(), f"{what}: {column}")
+        check(
+            (getattr(one, column) == getattr(other, column)).all(), f"{what}: {column}"
+        )
     for record in ("names", "categories", "tracks", "keys"):
         check(getattr(one, record) == getattr(other, record), f"{what}: {record}")
     check(_counts(one) == _counts(other), f"{what}: figures")
@@ -103,12 +107,14 @@ def scrubbed(trace: Trace, path: Path, rnd: Random) -> None:
     again = open_trace(str(out), cached=False)
     data = unpacked(path.read_bytes())
     if data is None or expected(data) is None:
-        return  # where damage ends is guessed, and without the damaged text guessed better
+        # where damage ends is guessed, and without the damaged text guessed better
+        return
     check(_events(trace) == _events(again), "scrubbed: events")
 
 
 def _events(trace: Trace) -> list[tuple[int, ...]]:
-    """In the order of the file: times, and the events that are linked; pid and tid may change."""
+    """In the order of the file: times, and the events that are linked; pid and tid may
+    change."""
     rows = np.argsort(trace.order)
     place = np.append(np.argsort(rows), -1)  # -1 stays -1
     columns = (trace.start, trace.dur, place[trace.launch], place[trace.op])
@@ -117,7 +123,12 @@ def _events(trace: Trace) -> list[tuple[int, ...]]:
 
 def _look_early(patch: pytest.MonkeyPatch) -> None:
     reading = import_module("fusetui.trace.read.reading")
-    for constant, size in (("FIRST_LOOK", 100), ("GROWTH", 2), ("WORTH_A_LOOK", 0), ("FAR", 0)):
+    for constant, size in (
+        ("FIRST_LOOK", 100),
+        ("GROWTH", 2),
+        ("WORTH_A_LOOK", 0),
+        ("FAR", 0),
+    ):
         patch.setattr(reading, constant, size)
 
 
@@ -128,8 +139,12 @@ def _check_part(part: Trace, whole: Trace) -> None:
     summary(part)
     if whole.report.phases.keys() & PHASES_OF_PAIRS:
         return  # an end that is read later may end another begin
-    slices = zip(part.order.tolist(), part.start.tolist(), part.dur.tolist(), strict=True)
-    known = zip(whole.order.tolist(), whole.start.tolist(), whole.dur.tolist(), strict=True)
+    slices = zip(
+        part.order.tolist(), part.start.tolist(), part.dur.tolist(), strict=True
+    )
+    known = zip(
+        whole.order.tolist(), whole.start.tolist(), whole.dur.tolist(), strict=True
+    )
     more = Counter(slices) - Counter(known)
     check(not more, "a part holds what the whole does not", more)
 

@@ -1,4 +1,5 @@
-"""Texts that the fields of an event may have: usual ones, odd ones, and what JSON does not know."""
+"""Texts that the fields of an event may have: usual ones, odd ones, and what JSON does
+not know."""
 
 from __future__ import annotations
 
@@ -6,10 +7,42 @@ import json
 from random import Random
 
 NUMBERS = (
-    *("0", "-0", "1", "-1", "7", "1.5", "-2.25", "0.0005", "0.0015", "1e3", "1E5", "1e-400"),
-    *("1e400", "-1e400", "1e1000000", "NaN", "Infinity", "-Infinity", "2147483648", "-2147483649"),
-    *("9007199254740993", "9223372036854775807", "9223372036854775808", "-9223372036854775809"),
-    *("18446744073709551616", "2305843009213693", "2305843009213694", "99999999999999999999"),
+    *(
+        "0",
+        "-0",
+        "1",
+        "-1",
+        "7",
+        "1.5",
+        "-2.25",
+        "0.0005",
+        "0.0015",
+        "1e3",
+        "1E5",
+        "1e-400",
+    ),
+    *(
+        "1e400",
+        "-1e400",
+        "1e1000000",
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "2147483648",
+        "-2147483649",
+    ),
+    *(
+        "9007199254740993",
+        "9223372036854775807",
+        "9223372036854775808",
+        "-9223372036854775809",
+    ),
+    *(
+        "18446744073709551616",
+        "2305843009213693",
+        "2305843009213694",
+        "99999999999999999999",
+    ),
     *("4611686018427387", "8796093022208", "8796093022208.001", "1712195495519689.047"),
 )
 STRINGS = (
@@ -26,7 +59,13 @@ STRINGS = (
         '"\\u00e9"',
         '"\\ud83d\\ude00"',
     ),
-    *('"\\ud800"', '"\\udfff\\ud800"', '"\\u0000"', '"\\u001b]0;P\\u0007"', '"\\u202ea\\u200b"'),
+    *(
+        '"\\ud800"',
+        '"\\udfff\\ud800"',
+        '"\\u0000"',
+        '"\\u001b]0;P\\u0007"',
+        '"\\u202ea\\u200b"',
+    ),
     *(
         '"},{\\"ph\\":\\"X\\""',
         '"]"',
@@ -38,7 +77,18 @@ STRINGS = (
         '"\\/"',
         '"\\n"',
     ),
-    *('"12"', '" 1.5 "', '"1e3"', '"nan"', '"inf"', '"1_0"', '"٣"', '"0x10"', '"true"', '"null"'),
+    *(
+        '"12"',
+        '" 1.5 "',
+        '"1e3"',
+        '"nan"',
+        '"inf"',
+        '"1_0"',
+        '"٣"',
+        '"0x10"',
+        '"true"',
+        '"null"',
+    ),
     *(
         '"kernel"',
         '"cpu_op"',
@@ -47,32 +97,161 @@ STRINGS = (
         '"ProfilerStep#1"',
         '"[memory]"',
     ),
-    *('"traceEvents"', '"\\"traceEvents\\": ["', '"thread 7 (main)"', '"stream 7"', '"GPU 0"'),
+    *(
+        '"traceEvents"',
+        '"\\"traceEvents\\": ["',
+        '"thread 7 (main)"',
+        '"stream 7"',
+        '"GPU 0"',
+    ),
 )
 OTHERS = (
-    *("null", "true", "false", "[]", "{}", "[1,[2,{}]]", '{"a":{"b":[]}}', "[null]", '[""]'),
-    *('{"ph":"X","ts":1}', '[{"ph":"X","ts":1},{"ph":"X","ts":2}]', '{"name":"x"}', '{"":""}'),
+    *(
+        "null",
+        "true",
+        "false",
+        "[]",
+        "{}",
+        "[1,[2,{}]]",
+        '{"a":{"b":[]}}',
+        "[null]",
+        '[""]',
+    ),
+    *(
+        '{"ph":"X","ts":1}',
+        '[{"ph":"X","ts":1},{"ph":"X","ts":2}]',
+        '{"name":"x"}',
+        '{"":""}',
+    ),
 )
 UNKNOWN = (  # to JSON; some writers use the first of them
-    *("nan", "-nan", "inf", "-inf", "0x262ca50", "ncclFloat32", "None", "True", "undefined", "'a'"),
-    *("+1", ".5", "1.", "01", "1e", "--1", '"a"b"', '"\\x41"', '"\\u12"', "[1,]", '{"a":1,}'),
-    *('"C:\\new\\path"', '"say /"hi/""', '"a\nb"', '"a\x1bb"', "", '{"a"}', "{1:2}", "[1 2]"),
+    *(
+        "nan",
+        "-nan",
+        "inf",
+        "-inf",
+        "0x262ca50",
+        "ncclFloat32",
+        "None",
+        "True",
+        "undefined",
+        "'a'",
+    ),
+    *(
+        "+1",
+        ".5",
+        "1.",
+        "01",
+        "1e",
+        "--1",
+        '"a"b"',
+        '"\\x41"',
+        '"\\u12"',
+        "[1,]",
+        '{"a":1,}',
+    ),
+    *(
+        '"C:\\new\\path"',
+        '"say /"hi/""',
+        '"a\nb"',
+        '"a\x1bb"',
+        "",
+        '{"a"}',
+        "{1:2}",
+        "[1 2]",
+    ),
 )
 KEYS = (
-    *("ph", "ts", "dur", "name", "cat", "pid", "tid", "args", "id", "id2", "scope", "bp", "s"),
-    *("tts", "tdur", "x y", "External id", "correlation", "", '\\"', "\\u0070h", "é", "\\ud800"),
+    *(
+        "ph",
+        "ts",
+        "dur",
+        "name",
+        "cat",
+        "pid",
+        "tid",
+        "args",
+        "id",
+        "id2",
+        "scope",
+        "bp",
+        "s",
+    ),
+    *(
+        "tts",
+        "tdur",
+        "x y",
+        "External id",
+        "correlation",
+        "",
+        '\\"',
+        "\\u0070h",
+        "é",
+        "\\ud800",
+    ),
 )
 ARGS = (
-    *("correlation", "External id", "external id", "name", "labels", "sort_index", "grid", "block"),
-    *("Input Dims", "Input type", "Input Strides", "Concrete Inputs", "Sequence number", "stream"),
-    *("device", "registers per thread", "shared memory", "est. achieved occupancy %", "Ev Idx"),
-    *("Python id", "Python parent id", "Total Allocated", "Total Reserved", "Device Type", "bytes"),
-    *("Device Id", "Call stack", "Module Hierarchy", "Collective name", "In msg nelems", "dtype"),
+    *(
+        "correlation",
+        "External id",
+        "external id",
+        "name",
+        "labels",
+        "sort_index",
+        "grid",
+        "block",
+    ),
+    *(
+        "Input Dims",
+        "Input type",
+        "Input Strides",
+        "Concrete Inputs",
+        "Sequence number",
+        "stream",
+    ),
+    *(
+        "device",
+        "registers per thread",
+        "shared memory",
+        "est. achieved occupancy %",
+        "Ev Idx",
+    ),
+    *(
+        "Python id",
+        "Python parent id",
+        "Total Allocated",
+        "Total Reserved",
+        "Device Type",
+        "bytes",
+    ),
+    *(
+        "Device Id",
+        "Call stack",
+        "Module Hierarchy",
+        "Collective name",
+        "In msg nelems",
+        "dtype",
+    ),
 )
 NAMES = (
-    *("aten::mm", "aten::linear", "aten::addmm", "aten::copy_", "aten::empty", "aten::conv2d"),
-    *("aten::_scaled_dot_product_flash_attention", "aten::add_", "autograd::engine::evaluate"),
-    *("nn.Module: Linear_0", "torch/nn/modules/linear.py(125): forward", "<built-in method mm>"),
+    *(
+        "aten::mm",
+        "aten::linear",
+        "aten::addmm",
+        "aten::copy_",
+        "aten::empty",
+        "aten::conv2d",
+    ),
+    *(
+        "aten::_scaled_dot_product_flash_attention",
+        "aten::add_",
+        "autograd::engine::evaluate",
+    ),
+    *(
+        "nn.Module: Linear_0",
+        "torch/nn/modules/linear.py(125): forward",
+        "<built-in method mm>",
+    ),
     *(
         "cudaLaunchKernel",
         "cuLaunchKernel",
@@ -80,7 +259,12 @@ NAMES = (
         "hipLaunchKernel",
         "cudaMemcpyAsync",
     ),
-    *("ProfilerStep#3", "Optimizer.step#SGD.step", "Context Sync", "Iteration Start: PyTorch"),
+    *(
+        "ProfilerStep#3",
+        "Optimizer.step#SGD.step",
+        "Context Sync",
+        "Iteration Start: PyTorch",
+    ),
     "CompiledFxGraph",
 )
 KERNELS = (
@@ -119,12 +303,19 @@ def value(rnd: Random, levels: int = 3) -> str:
     if share < 0.9 or not levels:
         return rnd.choice(OTHERS)
     if share < 0.95:
-        return "[" + ",".join(value(rnd, levels - 1) for _ in range(rnd.randint(0, 4))) + "]"
+        return (
+            "["
+            + ",".join(value(rnd, levels - 1) for _ in range(rnd.randint(0, 4)))
+            + "]"
+        )
     return object_of(rnd, levels - 1)
 
 
 def object_of(rnd: Random, levels: int = 3) -> str:
-    names = (rnd.choice(ARGS if rnd.random() < 0.5 else KEYS) for _ in range(rnd.randint(0, 5)))
+    names = (
+        rnd.choice(ARGS if rnd.random() < 0.5 else KEYS)
+        for _ in range(rnd.randint(0, 5))
+    )
     return "{" + ",".join(f'"{name}":{value(rnd, levels)}' for name in names) + "}"
 
 

@@ -1,5 +1,5 @@
-"""The kind of inputs that are damaged traces from which a command writes another file: `convert`,
-`cut` and `scrub`, with links planted where they write."""
+"""The kind of inputs that are damaged traces from which a command writes another file:
+`convert`, `cut` and `scrub`, with links planted where they write."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def attempt(seed: int, number: int) -> str:
 
 def examine_writer(name: str, data: bytes, rnd: Random) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        path, out = Path(folder) / "trace.json", Path(folder) / rnd.choice(("o.json", "o.json.gz"))
+        path, out = (
+            Path(folder) / "trace.json",
+            Path(folder) / rnd.choice(("o.json", "o.json.gz")),
+        )
         path.write_bytes(data)
         precious = _planted(out)
         with limited(name):

@@ -1,4 +1,5 @@
-"""The kind of inputs that are archives: whole, damaged, encrypted, nested, or far too large."""
+"""The kind of inputs that are archives: whole, damaged, encrypted, nested, or far too
+large."""
 
 from __future__ import annotations
 
@@ -27,18 +28,40 @@ from tests.hostile import PAYLOADS
 
 from fusetui.trace import Trace, TraceError, open_trace
 
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-NAMES = ("trace.json", "a/b.json", "a.json.gz", "a.json.zst", "é.json", "../../up.json", "/x.json")
+METHODS = (
+    zipfile.ZIP_STORED,
+    zipfile.ZIP_DEFLATED,
+    zipfile.ZIP_BZIP2,
+    zipfile.ZIP_LZMA,
+)
+NAMES = (
+    "trace.json",
+    "a/b.json",
+    "a.json.gz",
+    "a.json.zst",
+    "é.json",
+    "../../up.json",
+    "/x.json",
+)
 HOSTILE = tuple(text.encode("utf-8", "replace").decode() for text in PAYLOADS.values())
-BESIDE = (*HOSTILE, "notes.txt", "__MACOSX/._a.json", "folder/", "archive/data.pkl", "b.json")
+BESIDE = (
+    *HOSTILE,
+    "notes.txt",
+    "__MACOSX/._a.json",
+    "folder/",
+    "archive/data.pkl",
+    "b.json",
+)
 COMMANDS = ("summary", "why", "kernels", "ops", "ranks")
 MARK = b"PK\x03\x04"
 HEADERS = ((MARK, 6), (b"PK\x01\x02", 8))
-"""What a header begins with, and where its flags stand; the other fields follow in one order."""
+"""What a header begins with, and where its flags stand; the other fields follow in one
+order."""
 FIELDS = {"flags": (0, "H"), "method": (2, "H"), "CRC": (8, "I"), "size": (16, "I")}
 LIMIT = "0.002"  # GiB that a document may take
 BOMB = 4_000_000  # bytes of one that takes more
-FINE, MOST = 30_000, 300_000  # bytes of an archive that is unpacked byte by byte, and of the trace
+# bytes of an archive that is unpacked byte by byte, and of the trace
+FINE, MOST = 30_000, 300_000
 
 
 def archive(seed: int, number: int) -> bytes:
@@ -54,10 +77,16 @@ def _members(rnd: Random) -> list[tuple[str, bytes]]:
     """Mostly one trace, and other files beside it, sometimes very many."""
     if rnd.random() < 0.03:
         return [("bomb.json", rnd.choice((b" ", b"\0", b"[")) * BOMB)]
-    found = [(_name(rnd), _trace(rnd)) for _ in range(rnd.choice((0, 1, 1, 1, 1, 1, 1, 2)))]
-    found += [(rnd.choice(BESIDE), b"some text") for _ in range(rnd.choice((0, 0, 1, 3)))]
+    found = [
+        (_name(rnd), _trace(rnd)) for _ in range(rnd.choice((0, 1, 1, 1, 1, 1, 1, 2)))
+    ]
+    found += [
+        (rnd.choice(BESIDE), b"some text") for _ in range(rnd.choice((0, 0, 1, 3)))
+    ]
     if rnd.random() < 0.05:
-        found += [(f"{number}{rnd.choice(('.txt', '.json'))}", b"") for number in range(300)]
+        found += [
+            (f"{number}{rnd.choice(('.txt', '.json'))}", b"") for number in range(300)
+        ]
     return rnd.sample(found, len(found))
 
 
@@ -110,7 +139,9 @@ def _encrypted(data: bytes, rnd: Random) -> bytes:
 
 def _wrong_field(data: bytes, rnd: Random) -> bytes:
     field = rnd.choice(("method", "CRC", "CRC", "size"))
-    return _with_field(data, field, rnd.choice((0, 1, 9, 99, 0xFFFF, rnd.getrandbits(16))))
+    return _with_field(
+        data, field, rnd.choice((0, 1, 9, 99, 0xFFFF, rnd.getrandbits(16)))
+    )
 
 
 def _with_field(data: bytes, field: str, value: int) -> bytes:
@@ -126,7 +157,17 @@ def _with_field(data: bytes, field: str, value: int) -> bytes:
 
 
 CHANGES: tuple[Callable[[bytes, Random], bytes], ...] = (
-    *(_flipped, _flipped, _flipped, cut, cut, damaged, _wrong_field, _wrong_field, _encrypted),
+    *(
+        _flipped,
+        _flipped,
+        _flipped,
+        cut,
+        cut,
+        damaged,
+        _wrong_field,
+        _wrong_field,
+        _encrypted,
+    ),
 )
 
 
@@ -172,7 +213,11 @@ def _judged(found: Trace | str, data: bytes, beside: Path) -> str:
         elif inside:
             beside.write_bytes(inside)
             least = opened(beside)
-            check(isinstance(least, str) or not len(least), "refused what could be read", found)
+            check(
+                isinstance(least, str) or not len(least),
+                "refused what could be read",
+                found,
+            )
         return "refused"
     check_trace(found)
     if is_whole and inside is not None:
@@ -185,30 +230,43 @@ def _judged(found: Trace | str, data: bytes, beside: Path) -> str:
         beside.write_bytes(inside)
         least = opened(beside)
         if isinstance(least, Trace):
-            check(len(found) >= len(least), "lost before the damage", (len(found), len(least)))
+            check(
+                len(found) >= len(least),
+                "lost before the damage",
+                (len(found), len(least)),
+            )
     return "damaged"
 
 
 def unpacked(data: bytes) -> tuple[bytes | None, bool]:
-    """The only trace in an archive, and whether that is all of it; None if it is not known."""
+    """The only trace in an archive, and whether that is all of it; None if it is not
+    known."""
     if not data.startswith(MARK):
         return None, False
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            traces = [entry for entry in archive.infolist() if _is_trace(entry.filename)]
+            traces = [
+                entry for entry in archive.infolist() if _is_trace(entry.filename)
+            ]
             if len(traces) != 1:
                 return None, False
             try:
                 whole = archive.read(traces[0])
             except Exception:
                 whole = b""
-            return (whole, True) if whole else _before_damage(archive, traces[0], len(data))
+            return (
+                (whole, True)
+                if whole
+                else _before_damage(archive, traces[0], len(data))
+            )
     except Exception:  # whatever it raises, it cannot read that
         return None, False
 
 
 def _is_trace(name: str) -> bool:
-    return name.endswith((".json", ".json.gz", ".json.zst")) and not name.startswith("__MACOSX/")
+    return name.endswith((".json", ".json.gz", ".json.zst")) and not name.startswith(
+        "__MACOSX/"
+    )
 
 
 def _before_damage(

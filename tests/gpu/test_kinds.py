@@ -72,7 +72,9 @@ def test_all_agree_on_what_communicates(name: str) -> None:
         ("frobnicate", None),
     ],
 )
-def test_words_count_where_no_decoder_knows_the_work(name: str, kind: str | None) -> None:
+def test_words_count_where_no_decoder_knows_the_work(
+    name: str, kind: str | None
+) -> None:
     assert kind_of_kernel(name) == kind
 
 
@@ -88,4 +90,7 @@ def test_copies() -> None:
 )
 def test_no_more_names_are_remembered_than_memory_has_room_for(remembered: str) -> None:
     """A trace may have a million names, and a server reads many traces."""
-    assert getattr(of_names, remembered).cache_parameters()["maxsize"] == of_names.MAX_NAMES_KEPT
+    assert (
+        getattr(of_names, remembered).cache_parameters()["maxsize"]
+        == of_names.MAX_NAMES_KEPT
+    )

@@ -1,5 +1,6 @@
-"""The arithmetic of our Triton kernels in Triton's interpreter, at sizes, strides and dtypes that
-hypothesis chooses, against float64. test_triton.py runs all of them; a single one:
+"""The arithmetic of our Triton kernels in Triton's interpreter, at sizes, strides and
+dtypes that hypothesis chooses, against float64. test_triton.py runs all of them; a
+single one:
 
     TRITON_INTERPRET=1 python -P tests/kernels/interpreted.py PROPERTY
 """
@@ -27,7 +28,13 @@ from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
 from fusetui import kernels
 from fusetui.kernels import tiles, tuning
-from fusetui.kernels.geglu import geglu_projections, gelu_mul, gradients, multiply, project
+from fusetui.kernels.geglu import (
+    geglu_projections,
+    gelu_mul,
+    gradients,
+    multiply,
+    project,
+)
 from fusetui.kernels.grouped_gemm import grouped_gemm, partitioned_linear
 
 Function = Callable[..., Tensor]
@@ -46,7 +53,11 @@ def laid_out(data: st.DataObject, shape: Sequence[int], dtype: torch.dtype) -> T
     """A random tensor: contiguous, transposed, part of a larger one, or not aligned."""
     way = data.draw(st.sampled_from(("contiguous", "transposed", "part", "shifted")))
     if way == "transposed":
-        return torch.randn(*reversed(shape)).to(dtype).permute(*reversed(range(len(shape))))
+        return (
+            torch.randn(*reversed(shape))
+            .to(dtype)
+            .permute(*reversed(range(len(shape))))
+        )
     if way == "part":
         return torch.randn(*shape[:-1], shape[-1] + 3).to(dtype)[..., 2:-1]
     if way == "shifted":
@@ -56,21 +67,28 @@ def laid_out(data: st.DataObject, shape: Sequence[int], dtype: torch.dtype) -> T
 
 
 def multiply_bfloat16() -> None:
-    """The interpreter keeps bfloat16 as integers, and would multiply those. Tensor cores multiply
-    exactly and add in float32: that is the product of the same matrices in float32."""
+    """The interpreter keeps bfloat16 as integers, and would multiply those. Tensor
+    cores multiply exactly and add in float32: that is the product of the same matrices
+    in float32."""
     product = InterpreterBuilder.create_dot
 
     def widened(builder: InterpreterBuilder, matrix: TensorHandle) -> TensorHandle:
         is_kept_as_integers = matrix.dtype.scalar == tl.bfloat16
-        return builder.create_fp_ext(matrix, tl.float32) if is_kept_as_integers else matrix
+        return (
+            builder.create_fp_ext(matrix, tl.float32) if is_kept_as_integers else matrix
+        )
 
-    def create_dot(builder: InterpreterBuilder, a: Any, b: Any, *rest: Any) -> TensorHandle:
+    def create_dot(
+        builder: InterpreterBuilder, a: Any, b: Any, *rest: Any
+    ) -> TensorHandle:
         return product(builder, widened(builder, a), widened(builder, b), *rest)
 
     InterpreterBuilder.create_dot = create_dot
 
 
-def everything(function: Function, tensors: Sequence[Tensor], gradient: Tensor) -> list[Tensor]:
+def everything(
+    function: Function, tensors: Sequence[Tensor], gradient: Tensor
+) -> list[Tensor]:
     """The result and the gradients of all inputs, in float64."""
     leaves = [tensor.detach().requires_grad_() for tensor in tensors]
     result = function(*leaves)
@@ -86,7 +104,9 @@ def compare(function: Function, reference: Function, *tensors: Tensor) -> None:
     for got, want in zip(everything(function, tensors, gradient), wanted, strict=True):
         assert got.shape == want.shape
         if want.numel():
-            assert (got - want).abs().max() <= ALLOWED[tensors[0].dtype] * max(want.abs().max(), 1)
+            assert (got - want).abs().max() <= ALLOWED[tensors[0].dtype] * max(
+                want.abs().max(), 1
+            )
 
 
 def geglu(gate: Tensor, up: Tensor) -> Tensor:
@@ -101,7 +121,9 @@ def linears(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.data(), st.lists(SIZES, min_size=1, max_size=3), DTYPES, SEEDS)
-def pointwise(data: st.DataObject, shape: list[int], dtype: torch.dtype, seed: int) -> None:
+def pointwise(
+    data: st.DataObject, shape: list[int], dtype: torch.dtype, seed: int
+) -> None:
     """gelu(gate) * up."""
     torch.manual_seed(seed)
     gate, up = (laid_out(data, shape, dtype) for _ in range(2))
@@ -110,7 +132,9 @@ def pointwise(data: st.DataObject, shape: list[int], dtype: torch.dtype, seed: i
 
 @settings(max_examples=OF_PRODUCTS, deadline=None)
 @given(st.data(), SIZES, SIZES, SIZES, GPUS, SEEDS)
-def gemm(data: st.DataObject, rows: int, dim: int, hidden: int, gpu: str, seed: int) -> None:
+def gemm(
+    data: st.DataObject, rows: int, dim: int, hidden: int, gpu: str, seed: int
+) -> None:
     """gelu(x @ gate.T) * (x @ up.T)."""
     torch.manual_seed(seed)
 
@@ -150,7 +174,8 @@ def layouts() -> None:
 
 @dataclass(frozen=True)
 class Op:
-    """A public op, tensors that fit, and one of each shape that does not, by argument."""
+    """A public op, tensors that fit, and one of each shape that does not, by
+    argument."""
 
     call: Callable[..., object]
     fitting: Mapping[str, Tensor]
@@ -186,8 +211,18 @@ OPS = (
     ),
     Op(
         grouped_gemm,
-        {"a": ones(3, 4, 6), "b": ones(3, 6, 5), "out": ones(3, 4, 5), "bias": ones(3, 5)},
-        {"a": ones(2, 4, 6), "b": ones(3, 7, 5), "out": ones(3, 4, 4), "bias": ones(3, 4)},
+        {
+            "a": ones(3, 4, 6),
+            "b": ones(3, 6, 5),
+            "out": ones(3, 4, 5),
+            "bias": ones(3, 5),
+        },
+        {
+            "a": ones(2, 4, 6),
+            "b": ones(3, 7, 5),
+            "out": ones(3, 4, 4),
+            "bias": ones(3, 4),
+        },
     ),
 )
 
@@ -221,8 +256,8 @@ def refusals() -> None:
 
 
 def autocast() -> None:
-    """Under autocast a product has its dtype, gradients that of their inputs; and a pointwise op
-    the wider dtype of its two."""
+    """Under autocast a product has its dtype, gradients that of their inputs; and a
+    pointwise op the wider dtype of its two."""
     x = torch.randn(5, 6, requires_grad=True)
     weights = [torch.randn(8, 6, requires_grad=True) for _ in range(2)]
     layers = [torch.randn(4, 3, 6), torch.randn(3, 5, 6), torch.randn(3, 5)]
@@ -243,8 +278,11 @@ def autocast() -> None:
 
 
 def few_rows() -> None:
-    """A tile is no higher than the rows need, for each GPU and dtype, and its result is right."""
-    for dtype, gpu in product(ALLOWED, ("sm_80", "sm_90", "sm_120", "gfx942", "gfx950")):
+    """A tile is no higher than the rows need, for each GPU and dtype, and its result is
+    right."""
+    for dtype, gpu in product(
+        ALLOWED, ("sm_80", "sm_90", "sm_120", "gfx942", "gfx950")
+    ):
         with patch.object(tiles, "architecture", lambda _, gpu=gpu: gpu):
             for rows in (1, 16, 17, 40, 5000):
                 x = torch.empty(rows, 64, dtype=dtype)
@@ -254,13 +292,16 @@ def few_rows() -> None:
                 assert 1 <= tile.warps <= largest.warps
             torch.manual_seed(rows)
             x, gate, up = (torch.randn(n, 33).to(dtype) for n in (3, 20, 20))
-            expected = geglu(x.double() @ gate.double().t(), x.double() @ up.double().t())
+            expected = geglu(
+                x.double() @ gate.double().t(), x.double() @ up.double().t()
+            )
             got = geglu_projections(x, gate, up).double()
             assert (got - expected).abs().max() <= ALLOWED[dtype] * expected.abs().max()
 
 
 def tuned() -> None:
-    """The fastest candidate is used and kept; one that fails is passed over; off by default."""
+    """The fastest candidate is used and kept; one that fails is passed over; off by
+    default."""
     x, weight = torch.randn(40, 64), torch.randn(64, 64)
     times: dict[tiles.Tile, float] = {}
     near = {"rtol": 1e-4, "atol": 1e-4}
@@ -290,13 +331,17 @@ def tuned() -> None:
             geglu_projections(x, weight, weight)
             assert not used
             with patch.dict(os.environ, {tuning.VARIABLE: str(path)}):
-                torch.testing.assert_close(geglu_projections(x, weight, weight), expected, **near)
+                torch.testing.assert_close(
+                    geglu_projections(x, weight, weight), expected, **near
+                )
                 tried = len(used)
                 assert tried > 2
                 best = min(times, key=lambda tile: times[tile])
                 assert list(tuning.read(path.absolute()).values()) == [best]
                 tuning._known.clear()  # another process
-                torch.testing.assert_close(geglu_projections(x, weight, weight), expected, **near)
+                torch.testing.assert_close(
+                    geglu_projections(x, weight, weight), expected, **near
+                )
                 assert len(used) == tried
                 path.write_text("not JSON")
                 tuning._known.clear()
@@ -311,7 +356,9 @@ def variants() -> None:
         model, inputs = workload.model(shapes), workload.inputs(shapes)
         for name, variant in workload.variants.items():
             if variant.needs_gpu and name != "liger":
-                torch.testing.assert_close(variant.build(model)(*inputs), model(*inputs))
+                torch.testing.assert_close(
+                    variant.build(model)(*inputs), model(*inputs)
+                )
 
 
 PROPERTIES = {

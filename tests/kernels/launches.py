@@ -1,5 +1,5 @@
-"""The Triton launches of a workload without a GPU: its code runs on tensors without data, and each
-launch is recorded instead of carried out."""
+"""The Triton launches of a workload without a GPU: its code runs on tensors without
+data, and each launch is recorded instead of carried out."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ TYPES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch as Triton specializes it: what differs only in `grid` and `sizes` is compiled
-    once. `signature` and `constants` are by argument, `aligned` the arguments that 16 divides."""
+    """One launch as Triton specializes it: what differs only in `grid` and `sizes` is
+    compiled once. `signature` and `constants` are by argument, `aligned` the arguments
+    that 16 divides."""
 
     kernel: str
     signature: tuple[tuple[str, str], ...]
@@ -56,8 +57,12 @@ class Recorder:
             names = self._kernel.arg_names
             options = tuple((key, given.pop(key)) for key in OPTIONS if key in given)
             values = {**dict(zip(names, args, strict=False)), **given}
-            plain = {param.name for param in self._kernel.params if param.do_not_specialize}
-            self._into.append(_specialized(self._name, values, given, plain, options, grid))
+            plain = {
+                param.name for param in self._kernel.params if param.do_not_specialize
+            }
+            self._into.append(
+                _specialized(self._name, values, given, plain, options, grid)
+            )
 
         return launch
 
@@ -70,10 +75,12 @@ def _specialized(
     options: tuple[tuple[str, int], ...],
     grid: tuple[int, ...],
 ) -> Launch:
-    """As Triton does: an integer 1 is a constant, and whether 16 divides an address or an integer
-    is known."""
+    """As Triton does: an integer 1 is a constant, and whether 16 divides an address or
+    an integer is known."""
     numbers = {key: value for key, value in values.items() if isinstance(value, int)}
-    ones = {k: 1 for k, v in numbers.items() if v == 1 and k not in plain | {*constants}}
+    ones = {
+        k: 1 for k, v in numbers.items() if v == 1 and k not in plain | {*constants}
+    }
     known = {**ones, **constants}
     kinds, aligned = {}, []
     for key, value in values.items():
@@ -85,15 +92,24 @@ def _specialized(
         number = value.storage_offset() * value.itemsize if is_tensor else value
         if number % 16 == 0 and key not in plain:
             aligned.append(key)
-    sizes = tuple((key, value) for key, value in numbers.items() if key not in constants)
+    sizes = tuple(
+        (key, value) for key, value in numbers.items() if key not in constants
+    )
     return Launch(
-        name, tuple(kinds.items()), tuple(known.items()), tuple(aligned), options, grid, sizes
+        name,
+        tuple(kinds.items()),
+        tuple(known.items()),
+        tuple(aligned),
+        options,
+        grid,
+        sizes,
     )
 
 
 @contextmanager
 def recorded(architecture: str) -> Iterator[list[Launch]]:
-    """Within the block, every launch of our kernels is appended to the list that it gives."""
+    """Within the block, every launch of our kernels is appended to the list that it
+    gives."""
     found: list[Launch] = []
     with patch.object(tiles, "architecture", lambda _: architecture):
         patches = [
@@ -110,12 +126,18 @@ def recorded(architecture: str) -> Iterator[list[Launch]]:
 
 
 def launches(
-    workload: Workload, variant: Variant, shapes: Shapes, dtype: torch.dtype, architecture: str
+    workload: Workload,
+    variant: Variant,
+    shapes: Shapes,
+    dtype: torch.dtype,
+    architecture: str,
 ) -> Sequence[Launch]:
     """The launches of a forward and a backward pass."""
     with recorded(architecture) as found, torch.device("meta"):
         model = variant.build(workload.model(shapes).to(dtype))
-        inputs = [tensor.to(dtype).requires_grad_() for tensor in workload.inputs(shapes)]
+        inputs = [
+            tensor.to(dtype).requires_grad_() for tensor in workload.inputs(shapes)
+        ]
         result = model(*inputs)
         result.backward(torch.empty_like(result))
     return tuple(found)

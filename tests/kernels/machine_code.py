@@ -1,8 +1,9 @@
-"""What a compiled Triton kernel is: registers, spills, widths of its loads, tensor cores, its loop.
+"""What a compiled Triton kernel is: registers, spills, widths of its loads, tensor
+cores, its loop.
 
-Triton compiles for any GPU on any machine, and its wheel brings NVIDIA's own disassembler.
-The opcodes are those of SASS (CUDA Binary Utilities, "Instruction Set Reference") and of AMD's
-instruction set manuals.
+Triton compiles for any GPU on any machine, and its wheel brings NVIDIA's own
+disassembler. The opcodes are those of SASS (CUDA Binary Utilities, "Instruction Set
+Reference") and of AMD's instruction set manuals.
 """
 
 from __future__ import annotations
@@ -27,7 +28,13 @@ from fusetui.kernels.tiles import has_tf32
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 SHARED = {
-    **{"sm_75": 65_536, "sm_80": 166_912, "sm_86": 101_376, "sm_89": 101_376, "sm_90": 232_448},
+    **{
+        "sm_75": 65_536,
+        "sm_80": 166_912,
+        "sm_86": 101_376,
+        "sm_89": 101_376,
+        "sm_90": 232_448,
+    },
     **{"sm_100": 232_448, "sm_120": 101_376, "gfx942": 65_536, "gfx950": 163_840},
 }
 """Shared memory that a block may have, in bytes (CUDA C++ Programming Guide, "Technical
@@ -36,8 +43,9 @@ Specifications per Compute Capability"; CDNA 3 and CDNA 4 white papers)."""
 
 @dataclass(frozen=True)
 class Loop:
-    """The innermost loop with most of the arithmetic: matrix instructions, or without those, FFMA;
-    `masks` are the predicates of its copies, without the one that the pipeline itself needs."""
+    """The innermost loop with most of the arithmetic: matrix instructions, or without
+    those, FFMA; `masks` are the predicates of its copies, without the one that the
+    pipeline itself needs."""
 
     instructions: int = 0
     arithmetic: int = 0
@@ -46,9 +54,9 @@ class Loop:
 
 @dataclass(frozen=True)
 class Code:
-    """`stack` and `shared` are bytes, `local` counts accesses to the stack. `loads`, `copies` (to
-    shared memory, asynchronous) and `stores` count instructions by their width in bits, `matrix`
-    those of tensor cores by name."""
+    """`stack` and `shared` are bytes, `local` counts accesses to the stack. `loads`,
+    `copies` (to shared memory, asynchronous) and `stores` count instructions by their
+    width in bits, `matrix` those of tensor cores by name."""
 
     registers: int
     stack: int
@@ -63,14 +71,17 @@ class Code:
 
     @property
     def width(self) -> int:
-        """The narrowest copy to shared memory, in bits; without any, the load that moves most: a
-        bias is loaded once, in the layout of the sums, and is not aligned if its size is odd."""
-        return min(self.copies or [max(self.loads, key=lambda bits: bits * self.loads[bits])])
+        """The narrowest copy to shared memory, in bits; without any, the load that
+        moves most: a bias is loaded once, in the layout of the sums, and is not aligned
+        if its size is odd."""
+        return min(
+            self.copies or [max(self.loads, key=lambda bits: bits * self.loads[bits])]
+        )
 
     @property
     def stored(self) -> int:
-        """The width of the stores, in bits: the narrowest of a GEMM, and the widest of a pointwise
-        kernel, which has a branch of its own for the last block."""
+        """The width of the stores, in bits: the narrowest of a GEMM, and the widest of
+        a pointwise kernel, which has a branch of its own for the last block."""
         return (min if self.matrix or self.copies else max)(self.stores, default=0)
 
 
@@ -93,7 +104,9 @@ def _compiled(code: tuple[Any, ...], architecture: str) -> Code:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = triton.compile(source, target=target(architecture), options=dict(options))
+        made = triton.compile(
+            source, target=target(architecture), options=dict(options)
+        )
     read = _amd if architecture.startswith("gfx") else _nvidia
     return read(made)
 
@@ -105,8 +118,11 @@ def target(architecture: str) -> GPUTarget:
     return GPUTarget("cuda", int(architecture.removeprefix("sm_")), 32)
 
 
-def violations(launch: Launch, code: Code, architecture: str, precision: str) -> list[str]:
-    """Which bounds the code violates, with the figure; docs/experiments.md states them."""
+def violations(
+    launch: Launch, code: Code, architecture: str, precision: str
+) -> list[str]:
+    """Which bounds the code violates, with the figure; docs/experiments.md states
+    them."""
     found = [f"{code.stack} B spilled"] if code.stack or code.local else []
     if code.shared > SHARED[architecture]:
         found.append(f"{code.shared} B of shared memory")
@@ -129,7 +145,9 @@ def violations(launch: Launch, code: Code, architecture: str, precision: str) ->
 
 
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+)")
-_LINE = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?(?P<op>[A-Z][\w.]*)(?P<rest>.*)")
+_LINE = re.compile(
+    r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?(?P<op>[A-Z][\w.]*)(?P<rest>.*)"
+)
 _FFMA = re.compile(r"FFMA")
 _PREDICATE = re.compile(r"U?P\d")
 _LABEL = re.compile(r"(\.L_x_\d+):")
@@ -162,7 +180,9 @@ def _nvidia(made: Any) -> Code:
 
 def _output(tool: str, *args: object) -> str:
     command = [str(TOOLS / tool), *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
 
 
 def _widths(opcodes: Mapping[str, int], names: Sequence[str]) -> dict[int, int]:
@@ -171,13 +191,16 @@ def _widths(opcodes: Mapping[str, int], names: Sequence[str]) -> dict[int, int]:
     for opcode, count in opcodes.items():
         name, *words = opcode.split(".")
         if name in names:
-            sizes = [int(word.lstrip("US")) for word in words if word.lstrip("US").isdigit()]
+            sizes = [
+                int(word.lstrip("US")) for word in words if word.lstrip("US").isdigit()
+            ]
             found[max(sizes, default=32)] += count
     return dict(found)
 
 
 def _loop(lines: Sequence[str]) -> Loop:
-    """From a label to a branch back to it; of those, the shortest with most of the arithmetic."""
+    """From a label to a branch back to it; of those, the shortest with most of the
+    arithmetic."""
     labels: dict[str, int] = {}
     loops: list[Sequence[str]] = []
     for number, line in enumerate(lines):
@@ -186,12 +209,16 @@ def _loop(lines: Sequence[str]) -> Loop:
         match = _LINE.match(line)
         if match is None or not match["op"].startswith("BRA"):
             continue
-        back = next((labels[name] for name in labels if f"({name})" in match["rest"]), None)
+        back = next(
+            (labels[name] for name in labels if f"({name})" in match["rest"]), None
+        )
         if back is not None:
             loops.append(lines[back : number + 1])
     is_arithmetic = _MATRIX if any(map(_MATRIX.search, lines)) else _FFMA
     counted = [_counted(loop, is_arithmetic) for loop in loops]
-    return max(counted, key=lambda one: (one.arithmetic, -one.instructions), default=Loop())
+    return max(
+        counted, key=lambda one: (one.arithmetic, -one.instructions), default=Loop()
+    )
 
 
 def _counted(lines: Sequence[str], arithmetic: re.Pattern[str]) -> Loop:
@@ -227,7 +254,11 @@ def _amd(made: Any) -> Code:
     facts: Counter[str] = Counter()
     for name, value in _AMD_FACT.findall(text):
         facts[name] += int(value)
-    widths: dict[str, Counter[int]] = {"load": Counter(), "store": Counter(), "copy": Counter()}
+    widths: dict[str, Counter[int]] = {
+        "load": Counter(),
+        "store": Counter(),
+        "copy": Counter(),
+    }
     for way, kind, rest in _AMD_ACCESS.findall(text):
         copied = "lds" in kind or rest.endswith(" lds")
         bits = _AMD_BITS.get(kind, 8 if "byte" in kind else 16)

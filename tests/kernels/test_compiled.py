@@ -1,5 +1,6 @@
-"""Our Triton kernels as compiled for GPUs that are not there: the bounds of docs/experiments.md, at
-the sizes of the workloads. benchmarks/triton_code.py does the same for more GPUs."""
+"""Our Triton kernels as compiled for GPUs that are not there: the bounds of
+docs/experiments.md, at the sizes of the workloads. benchmarks/triton_code.py does the
+same for more GPUs."""
 
 from collections.abc import Mapping, Sequence
 
@@ -34,14 +35,18 @@ def test_the_code_is_within_its_bounds(
 ) -> None:
     found = kernels.get(workload)
     shapes = {**found.gpu_shapes, **sizes}
-    made = launches.launches(found, found.variants[variant], shapes, torch.bfloat16, architecture)
+    made = launches.launches(
+        found, found.variants[variant], shapes, torch.bfloat16, architecture
+    )
     assert made
     for launch in made:
         code = machine_code.compiled(launch, architecture)
         assert machine_code.violations(launch, code, architecture, "bf16") == []
 
 
-@pytest.mark.parametrize(("architecture", "instruction"), [("sm_80", "HMMA"), ("sm_90", "HGMMA")])
+@pytest.mark.parametrize(
+    ("architecture", "instruction"), [("sm_80", "HMMA"), ("sm_90", "HGMMA")]
+)
 def test_the_large_tile_uses_the_tensor_cores_and_the_memory_that_the_table_says(
     architecture: str, instruction: str
 ) -> None:
@@ -69,7 +74,8 @@ def test_every_tile_fits_its_device() -> None:
         for architecture, found in table.items():
             assert {"bf16", "fp16", "fp32", "tf32"} == set(found)
             assert all(
-                0 < tile.shared <= machine_code.SHARED[architecture] for tile in found.values()
+                0 < tile.shared <= machine_code.SHARED[architecture]
+                for tile in found.values()
             )
 
 
@@ -91,7 +97,8 @@ def test_a_gpu_that_is_not_in_the_table_has_the_tiles_of_the_one_before(
 
 
 def test_a_spill_is_seen() -> None:
-    """The bounds can be violated: two sums of 128 x 128 do not fit into the registers of sm_80."""
+    """The bounds can be violated: two sums of 128 x 128 do not fit into the registers
+    of sm_80."""
     mlp = kernels.get("mlp")
     too_large = {"sm_80": {"bf16": tiles.Tile(128, 128, 64, 8, 3, 0)}}
     with pytest.MonkeyPatch.context() as patch:
@@ -100,4 +107,6 @@ def test_a_spill_is_seen() -> None:
             mlp, mlp.variants["fused-gemm"], mlp.gpu_shapes, torch.bfloat16, "sm_80"
         )
     code = machine_code.compiled(launch, "sm_80")
-    assert machine_code.violations(launch, code, "sm_80", "bf16") == [f"{code.stack} B spilled"]
+    assert machine_code.violations(launch, code, "sm_80", "bf16") == [
+        f"{code.stack} B spilled"
+    ]

@@ -1,4 +1,5 @@
-"""What only a GPU can show: the Triton variants' results, and no recompilation for new shapes."""
+"""What only a GPU can show: the Triton variants' results, and no recompilation for new
+shapes."""
 
 from typing import Any
 
@@ -27,9 +28,13 @@ def everything(call: Any, inputs: list[Any]) -> list[Any]:
     """The result and the gradients of the inputs, in float64."""
     leaves = [tensor.detach().clone().requires_grad_() for tensor in inputs]
     result = call(*leaves)
-    gradient = torch.sin(torch.arange(result.numel(), device="cuda")).reshape(result.shape)
+    gradient = torch.sin(torch.arange(result.numel(), device="cuda")).reshape(
+        result.shape
+    )
     result.backward(gradient.to(result.dtype))
-    return [tensor.double() for tensor in (result.detach(), *(leaf.grad for leaf in leaves))]
+    return [
+        tensor.double() for tensor in (result.detach(), *(leaf.grad for leaf in leaves))
+    ]
 
 
 def shapes_of(workload: Workload, size: int) -> Shapes:
@@ -57,10 +62,14 @@ def test_no_shape_compiles_the_pointwise_kernels_again() -> None:
 
     def compiled() -> int:
         both = (geglu.geglu_forward_kernel_triton, geglu.geglu_backward_kernel_triton)
-        return sum(len(kernel.device_caches[torch.cuda.current_device()][0]) for kernel in both)
+        return sum(
+            len(kernel.device_caches[torch.cuda.current_device()][0]) for kernel in both
+        )
 
     def run(*shape: int) -> None:
-        gate, up = (torch.randn(shape, device="cuda", requires_grad=True) for _ in range(2))
+        gate, up = (
+            torch.randn(shape, device="cuda", requires_grad=True) for _ in range(2)
+        )
         geglu.gelu_mul(gate, up).sum().backward()
 
     run(64, 64)

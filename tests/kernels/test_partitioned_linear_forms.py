@@ -1,4 +1,5 @@
-"""The forms of n linear layers: one result, one set of gradients, weights that convert."""
+"""The forms of n linear layers: one result, one set of gradients, weights that
+convert."""
 
 from typing import Any
 

@@ -45,11 +45,21 @@ def test_what_was_measured_stands_beside_what_was_predicted(tmp_path: Path) -> N
     mlp = next(one for one in predictions.EXPERIMENTS if one.name == "mlp")
     fused, gemm = predictions.uses(mlp, "sm_80")
     times = [
-        {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "ts": ts, "dur": dur, "name": KERNEL}
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "pid": 0,
+            "tid": 7,
+            "ts": ts,
+            "dur": dur,
+            "name": KERNEL,
+        }
         for ts, dur in ((0, 90), (200, 94))
     ]
     (tmp_path / fused.run).parent.mkdir(parents=True)
-    (tmp_path / fused.run).write_bytes(gzip.compress(json.dumps({"traceEvents": times}).encode()))
+    (tmp_path / fused.run).write_bytes(
+        gzip.compress(json.dumps({"traceEvents": times}).encode())
+    )
     assert predictions._measured(tmp_path, fused) == "92 us"
     assert predictions._measured(tmp_path, gemm) == "-"
 
@@ -57,22 +67,34 @@ def test_what_was_measured_stands_beside_what_was_predicted(tmp_path: Path) -> N
 def test_each_point_of_a_sweep_has_a_prediction() -> None:
     sweep = next(one for one in predictions.EXPERIMENTS if one.name == "paper-in")
     found = [(use.what, str(use.run)) for use in predictions.uses(sweep, "sm_80")]
-    assert found[2] == ("fused in_features=253", "paper-in/in_features=253/fused.json.gz")
+    assert found[2] == (
+        "fused in_features=253",
+        "paper-in/in_features=253/fused.json.gz",
+    )
     assert len(found) == 4
 
 
 def test_the_longer_of_arithmetic_and_traffic_counts() -> None:
-    assert predictions.predicted_ns(predictions.Work(0, 10**9, 100), 100, DEVICE) == 10**6
-    assert predictions.predicted_ns(predictions.Work(10**12, 10**9, 100), 100, DEVICE) == 10**7
+    assert (
+        predictions.predicted_ns(predictions.Work(0, 10**9, 100), 100, DEVICE) == 10**6
+    )
+    assert (
+        predictions.predicted_ns(predictions.Work(10**12, 10**9, 100), 100, DEVICE)
+        == 10**7
+    )
 
 
 def test_a_prediction_says_what_it_assumes() -> None:
     assert predictions.assumed(predictions.Work(0, 10**9, 100), DEVICE) == "1 TB/s"
-    assert predictions.assumed(predictions.Work(10**12, 10**9, 100), DEVICE) == "100 TFLOP/s"
+    assert (
+        predictions.assumed(predictions.Work(10**12, 10**9, 100), DEVICE)
+        == "100 TFLOP/s"
+    )
 
 
 def test_the_range_is_between_what_is_attained_and_what_the_source_reached() -> None:
-    """Its GEMM of 190 us is slower than an A100 attains; its pointwise kernel is at the best."""
+    """Its GEMM of 190 us is slower than an A100 attains; its pointwise kernel is at the
+    best."""
     name = predictions.SOURCE_DEVICE
     peak = predictions._peak(name, 108)
     best, slow = predictions.best_case(peak), predictions.slow_end(peak)
@@ -92,11 +114,16 @@ def test_the_page_says_how_far_the_source_was_from_the_best_case() -> None:
     reached = [predictions.SOURCE_FLOP / seconds / 1e12 for seconds in (190e-6, 170e-6)]
     page = " ".join(predictions.PAGE.read_text(encoding="utf-8").split())
     assert f"assumes {best.teraflops['bf16']:g} TFLOP/s for a GEMM" in page
-    assert f"{reached[0]:.0f} TFLOP/s (gate and up) and {reached[1]:.0f} TFLOP/s (down)" in page
+    assert (
+        f"{reached[0]:.0f} TFLOP/s (gate and up) and {reached[1]:.0f} TFLOP/s (down)"
+        in page
+    )
     assert max(reached) < best.teraflops["bf16"]
 
 
-def test_a_row_has_the_range_and_its_assumption(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_has_the_range_and_its_assumption(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     code = SimpleNamespace(registers=32, shared=0, warps=4)
     monkeypatch.setattr(predictions, "compiled", lambda *_: code)
     mlp = next(one for one in predictions.EXPERIMENTS if one.name == "mlp")

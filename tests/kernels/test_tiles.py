@@ -1,4 +1,5 @@
-"""What the tiles depend on: the architecture of a GPU, its formats, what its threads write."""
+"""What the tiles depend on: the architecture of a GPU, its formats, what its threads
+write."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,9 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
         monkeypatch.setattr(torch.version, "hip", hip)
         device = SimpleNamespace(type="cuda")
-        return SimpleNamespace(device=device, dtype=dtype, element_size=lambda: dtype.itemsize)
+        return SimpleNamespace(
+            device=device, dtype=dtype, element_size=lambda: dtype.itemsize
+        )
 
     return tensor
 

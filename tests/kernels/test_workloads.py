@@ -31,8 +31,11 @@ PAIRS = [
 ]
 
 
-def result(workload: kernels.Workload, build: Callable[[Any], Callable[..., Any]]) -> Any:
-    """A variant's result in float64 on small random input, the same at every call of a test."""
+def result(
+    workload: kernels.Workload, build: Callable[[Any], Callable[..., Any]]
+) -> Any:
+    """A variant's result in float64 on small random input, the same at every call of a
+    test."""
     torch.manual_seed(SEED)
     shapes = small_shapes(workload)
     model = workload.model(shapes).double()
@@ -47,7 +50,9 @@ def test_a_variant_gives_the_models_own_result(
 ) -> None:
     expected = result(workload, lambda model: model)
     torch.testing.assert_close(
-        result(workload, variant.build), expected, msg=lambda text: f"seed {SEED}: {text}"
+        result(workload, variant.build),
+        expected,
+        msg=lambda text: f"seed {SEED}: {text}",
     )
 
 
@@ -71,7 +76,9 @@ def test_the_mlp_is_down_of_gelu_gate_times_up() -> None:
     torch.testing.assert_close(mlp(x), (gelu * up) @ mlp.down_proj.weight.T)
 
 
-def test_the_kernel_of_liger_stands_between_the_products(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_of_liger_stands_between_the_products(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def apply(gate: Any, up: Any) -> Any:
         return torch.nn.functional.gelu(gate, approximate="tanh") * up
 
@@ -95,6 +102,7 @@ def test_on_a_cpu_the_mlp_spends_its_time_on_the_hidden_activations() -> None:
 
 @pytest.mark.parametrize("name", kernels.names())
 def test_each_workload_has_a_variant_that_needs_no_gpu(name: str) -> None:
-    """Tests of variants choose by it: if none were left, they would pass without a test."""
+    """Tests of variants choose by it: if none were left, they would pass without a
+    test."""
     variants = kernels.get(name).variants.values()
     assert any(not variant.needs_gpu for variant in variants)

@@ -20,7 +20,9 @@ from fusetui.command_line.parser import command_parsers
 
 URL = "https://code.example/someone/fusetui"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-RELEASE = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+RELEASE = yaml.safe_load(
+    (ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8")
+)
 JOBS = RELEASE["jobs"]
 FORMS = sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("[!c]*.yml"))
 
@@ -34,7 +36,9 @@ def setup() -> Any:
     return module
 
 
-def test_published_links_are_absolute_and_lead_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_published_links_are_absolute_and_lead_somewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("FUSETUI_URL", f"{URL}.git")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     metadata = setup().metadata()
@@ -53,14 +57,18 @@ def test_published_links_are_absolute_and_lead_somewhere(monkeypatch: pytest.Mon
 
 def test_a_checkout_names_no_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FUSETUI_URL", raising=False)
-    assert setup().metadata() == {"long_description": (ROOT / "README.md").read_text("utf-8")}
+    assert setup().metadata() == {
+        "long_description": (ROOT / "README.md").read_text("utf-8")
+    }
     monkeypatch.setenv("FUSETUI_URL", "someone/fusetui")
     with pytest.raises(SystemExit, match="no https:// address"):
         setup().metadata()
 
 
 def test_the_help_names_pages_that_come_along() -> None:
-    assert PROJECT["tool"]["setuptools"]["data-files"]["share/doc/fusetui"] == ["docs/*.md"]
+    assert PROJECT["tool"]["setuptools"]["data-files"]["share/doc/fusetui"] == [
+        "docs/*.md"
+    ]
     told = "".join(parser.format_help() for parser in command_parsers().values())
     named = set(re.findall(r"docs/\s*([\w-]+)\.md", told))
     assert len(named) > 5
@@ -71,7 +79,9 @@ def test_the_lock_pins_what_development_needs() -> None:
     text = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")
     assert "://" not in text
     entries = re.findall(
-        r"^([\w.-]+)==([^\s;]+)(?: ;.*?)? \\\n((?:    --hash=sha256:\w{64}.*\n)+)", text, re.M
+        r"^([\w.-]+)==([^\s;]+)(?: ;.*?)? \\\n((?:    --hash=sha256:\w{64}.*\n)+)",
+        text,
+        re.M,
     )
     assert len(entries) == len(re.findall("^[^ #]", text, re.M))
     pinned: dict[str, list[str]] = {}
@@ -94,7 +104,10 @@ def test_only_one_job_may_publish() -> None:
         "publish": ["id-token"],
     }
     assert JOBS["build"]["permissions"] == {"contents": "read"}
-    assert (JOBS["attest"]["needs"], JOBS["publish"]["needs"]) == (["build", "wheels"], "attest")
+    assert (JOBS["attest"]["needs"], JOBS["publish"]["needs"]) == (
+        ["build", "wheels"],
+        "attest",
+    )
     assert JOBS["publish"]["environment"] == "pypi"
     assert "password" not in str(RELEASE)
 
@@ -109,12 +122,24 @@ def test_actions_are_pinned() -> None:
 
 @pytest.mark.parametrize(
     ("tag", "heading", "code"),
-    [(f"v{__version__}", __version__, 0), ("v9.9.9", "9.9.9", 1), (f"v{__version__}", "9.9.9", 1)],
+    [
+        (f"v{__version__}", __version__, 0),
+        ("v9.9.9", "9.9.9", 1),
+        (f"v{__version__}", "9.9.9", 1),
+    ],
 )
-def test_a_tag_is_that_of_the_version(tag: str, heading: str, code: int, tmp_path: Path) -> None:
-    (step,) = (one for one in JOBS["build"]["steps"] if one.get("name", "").startswith("tag and"))
+def test_a_tag_is_that_of_the_version(
+    tag: str, heading: str, code: int, tmp_path: Path
+) -> None:
+    (step,) = (
+        one
+        for one in JOBS["build"]["steps"]
+        if one.get("name", "").startswith("tag and")
+    )
     (tmp_path / "src").symlink_to(ROOT / "src")
-    (tmp_path / "CHANGELOG.md").write_text(f"## [Unreleased]\n## [{heading}] - 2026-01-01\n")
+    (tmp_path / "CHANGELOG.md").write_text(
+        f"## [Unreleased]\n## [{heading}] - 2026-01-01\n"
+    )
     found = subprocess.run(
         ["bash", "-e", "-c", step["run"]],
         cwd=tmp_path, env={"PATH": os.environ["PATH"], "GITHUB_REF_NAME": tag},
@@ -126,7 +151,9 @@ def test_a_tag_is_that_of_the_version(tag: str, heading: str, code: int, tmp_pat
 
 def test_the_steps_of_a_release_are_targets_of_make() -> None:
     scripts = [
-        step["run"] for step in JOBS["build"]["steps"] if step.get("run", "").startswith("m")
+        step["run"]
+        for step in JOBS["build"]["steps"]
+        if step.get("run", "").startswith("m")
     ]
     targets = [script.split()[1] for script in scripts]
     assert targets == ["locked", "check", "dist"]

@@ -1,4 +1,5 @@
-"""The wheel of `make dist`, installed alone into an empty environment, shows a lesson."""
+"""The wheel of `make dist`, installed alone into an empty environment, shows a
+lesson."""
 
 from __future__ import annotations
 
@@ -39,7 +40,11 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _run(*command: object) -> str:
     """What a command prints, outside of this project."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    own = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("PYTHON")
+    }
     found = subprocess.run(
         [*map(str, command)],
         capture_output=True, text=True, timeout=PATIENCE, cwd="/", env=own, check=False,
@@ -66,7 +71,9 @@ def test_the_documentation_comes_along_and_is_small(python: Path) -> None:
     assert _run(python.parent / "fusetui", "help", "ci") == page
     assert (python.parent.parent / "share/man/man1/fusetui.1").is_file()
     with ZipFile(built("*.whl")) as archive:
-        files = [one for one in archive.infolist() if ".data/data/share/" in one.filename]
+        files = [
+            one for one in archive.infolist() if ".data/data/share/" in one.filename
+        ]
     assert len(files) > 20
     assert sum(one.compress_size for one in files) < 250_000
 
@@ -75,7 +82,11 @@ def test_a_release_says_where_it_is_from(python: Path) -> None:
     url = os.environ.get("FUSETUI_URL")
     if not url:
         pytest.skip("make dist FUSETUI_URL=https://... names a repository")
-    told = _run(python, "-c", "import importlib.metadata as m; print(m.metadata('fusetui').json)")
+    told = _run(
+        python,
+        "-c",
+        "import importlib.metadata as m; print(m.metadata('fusetui').json)",
+    )
     assert f"Source, {url}'" in told
     assert f"]({url}/blob/v" in told
     assert "](docs/" not in told
@@ -84,7 +95,9 @@ def test_a_release_says_where_it_is_from(python: Path) -> None:
 def test_a_lesson_opens(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starting, "PYTHON", str(python))
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    with Terminal(["open", "lesson:mlp-eager", "lesson:mlp-compiled"], anew=True) as screen:
+    with Terminal(
+        ["open", "lesson:mlp-eager", "lesson:mlp-compiled"], anew=True
+    ) as screen:
         screen.wait_for("fused")
         screen.press("q")
         assert screen.wait() == 0
@@ -102,4 +115,6 @@ def test_the_sdist_holds_documents_and_tests_and_no_links() -> None:
 def test_the_versions_of_python_are_those_that_run() -> None:
     """Classifiers name this version; .ci/run runs the tests with it."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert f"Python :: {version}" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f"Python :: {version}" in (ROOT / "pyproject.toml").read_text(
+        encoding="utf-8"
+    )

@@ -1,4 +1,5 @@
-"""Lessons have the structure of recorded traces: the same keys for each kind of event."""
+"""Lessons have the structure of recorded traces: the same keys for each kind of
+event."""
 
 from __future__ import annotations
 
@@ -18,7 +19,13 @@ from fusetui import sample_traces
 from fusetui.sample_traces import lessons
 
 Keys = dict[tuple[str, ...], set[str]]
-OF_KERNELS_SINCE_2026 = {"occupancy", "graph id", "graph node id", "channel", "channel_type"}
+OF_KERNELS_SINCE_2026 = {
+    "occupancy",
+    "graph id",
+    "graph node id",
+    "channel",
+    "channel_type",
+}
 OF_SOME_FRAMES = {"Python module id"}
 OF_ONE_RECORDING = {
     *("metadata", "with_flops", "distributedInfo"),
@@ -99,8 +106,9 @@ def _first(trace: dict[str, Any], cat: str) -> dict[str, Any]:
 
 
 def test_the_ops_of_a_step_are_those_that_torch_records() -> None:
-    """Apart from `resolve_conj`, which only a CPU's product calls. The sample was recorded when the
-    workload ran gelu before the second product, so the order is not compared."""
+    """Apart from `resolve_conj`, which only a CPU's product calls. The sample was
+    recorded when the workload ran gelu before the second product, so the order is not
+    compared."""
     lesson = _ops(document(lessons.path("mlp-eager")))
     sample = _ops(document(sample_traces.path("mlp-eager")))
     assert Counter(lesson) == Counter(op for op in sample if op != "aten::resolve_conj")
@@ -110,7 +118,11 @@ def _ops(trace: dict[str, Any]) -> list[str]:
     """Of the first step, in the order of their starts."""
     events = trace["traceEvents"]
     step = next(e for e in events if e["name"].startswith("ProfilerStep"))
-    ops = [e for e in events if e.get("cat") == "cpu_op" and e["ts"] < step["ts"] + step["dur"]]
+    ops = [
+        e
+        for e in events
+        if e.get("cat") == "cpu_op" and e["ts"] < step["ts"] + step["dur"]
+    ]
     return [e["name"] for e in sorted(ops, key=lambda e: (e["ts"], -e["dur"]))]
 
 
@@ -133,7 +145,8 @@ def test_occupancy_is_what_kineto_wrote_of_the_same_launch_on_an_a100(
 
 
 def test_more_shared_memory_than_the_default_counts_as_no_occupancy() -> None:
-    """As Kineto writes it of such kernels; the GPU runs two of these blocks on an SM."""
+    """As Kineto writes it of such kernels; the GPU runs two of these blocks on an
+    SM."""
     found = Occupancy(Launch((24, 64, 1), (128, 1, 1), 230, 81920))
     assert found.percent == 0
     assert found.as_args()["limitingFactors"] == "SMEM"

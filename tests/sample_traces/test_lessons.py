@@ -37,7 +37,10 @@ def of_steps(name: str) -> list[list[tuple[str, int]]]:
     """The kernels of each step in their order: name and ns."""
     trace = lesson(name)
     return [
-        [(trace.name_of(row), int(trace.dur[row])) for row in np.sort(launched).tolist()]
+        [
+            (trace.name_of(row), int(trace.dur[row]))
+            for row in np.sort(launched).tolist()
+        ]
         for launched in launched_in_steps(trace)
     ]
 
@@ -80,7 +83,8 @@ def test_times_that_were_not_published_follow_from_the_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "third"), [("mlp-compiled", (FUSED, 89_400)), ("mlp-liger", (LIGER, 92_800))]
+    ("name", "third"),
+    [("mlp-compiled", (FUSED, 89_400)), ("mlp-liger", (LIGER, 92_800))],
 )
 def test_a_fused_mlp_has_four_kernels_a_step(name: str, third: tuple[str, int]) -> None:
     expected = [(GATE_UP, 190_000), (GATE_UP, 190_000), third, (DOWN, 170_000)]
@@ -89,7 +93,9 @@ def test_a_fused_mlp_has_four_kernels_a_step(name: str, third: tuple[str, int]) 
 
 @pytest.mark.parametrize("name", ["linear-eager", "linear-compiled"])
 def test_a_linear_layer_with_a_bias_is_one_kernel(name: str) -> None:
-    assert [[kernel for kernel, _ in kernels] for kernels in of_steps(name)] == [[LINEAR]] * 3
+    assert [[kernel for kernel, _ in kernels] for kernels in of_steps(name)] == [
+        [LINEAR]
+    ] * 3
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -117,8 +123,12 @@ def test_kernels_of_the_stream_follow_each_other(name: str) -> None:
 
 def test_the_cpu_asks_for_occupancy_before_each_gemm_only() -> None:
     trace = lesson("mlp-eager")
-    asked = [n for n in trace.rows_of(Role.CALL).tolist() if "Occupancy" in trace.name_of(n)]
-    assert Counter(trace.name_of(int(trace.op[row])) for row in asked) == {"aten::mm": 9}
+    asked = [
+        n for n in trace.rows_of(Role.CALL).tolist() if "Occupancy" in trace.name_of(n)
+    ]
+    assert Counter(trace.name_of(int(trace.op[row])) for row in asked) == {
+        "aten::mm": 9
+    }
 
 
 def test_views_launch_nothing() -> None:
@@ -136,7 +146,9 @@ def test_the_memory_of_a_step_is_freed() -> None:
 
 
 def test_the_diff_says_that_gelu_and_mul_became_one() -> None:
-    found = msgspec.to_builtins(document(diff(lesson("mlp-eager"), lesson("mlp-compiled"))))
+    found = msgspec.to_builtins(
+        document(diff(lesson("mlp-eager"), lesson("mlp-compiled")))
+    )
     (fused,) = (row for row in found["rows"] if row["kind"] == "fused")
     assert fused["op"] == "aten::gelu + aten::mul"
     assert fused["b"] == (FUSED,)
@@ -144,8 +156,14 @@ def test_the_diff_says_that_gelu_and_mul_became_one() -> None:
 
 
 def test_the_diff_says_that_the_gemms_are_the_same() -> None:
-    found = msgspec.to_builtins(document(diff(lesson("mlp-eager"), lesson("mlp-compiled"))))
-    same = [row for row in found["rows"] if row["kind"] == "same" and row["op"] == "aten::mm"]
+    found = msgspec.to_builtins(
+        document(diff(lesson("mlp-eager"), lesson("mlp-compiled")))
+    )
+    same = [
+        row
+        for row in found["rows"]
+        if row["kind"] == "same" and row["op"] == "aten::mm"
+    ]
     assert (
         [row["a"] for row in same]
         == [row["b"] for row in same]

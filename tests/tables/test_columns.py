@@ -77,16 +77,24 @@ def test_every_field_of_a_kernel_name_is_a_column() -> None:
 @pytest.mark.parametrize("by", ["name", "shape"])
 def test_names_need_no_quotes_in_sql(name: str, by: str) -> None:
     for one in columns_of(name, by):
-        duckdb.sql(f"select {one.name}, t.{one.name} from (select 1) t({one.name})").fetchall()
+        duckdb.sql(
+            f"select {one.name}, t.{one.name} from (select 1) t({one.name})"
+        ).fetchall()
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_times_are_whole_nanoseconds(name: str) -> None:
-    assert all(one.kind == "int" for one in columns_of(name) if one.name.endswith("_ns"))
+    assert all(
+        one.kind == "int" for one in columns_of(name) if one.name.endswith("_ns")
+    )
 
 
 def test_what_a_type_cannot_hold_is_missing() -> None:
-    assert column_of(Spec("n", "int", ""), [1, 2**63, -(2**63)]).to_list() == [1, None, -(2**63)]
+    assert column_of(Spec("n", "int", ""), [1, 2**63, -(2**63)]).to_list() == [
+        1,
+        None,
+        -(2**63),
+    ]
     assert column_of(Spec("n", "float", ""), [1, 10**400, float("nan")]).to_list() == [
         1,
         None,
@@ -108,7 +116,9 @@ def test_columns_of_numpy() -> None:
 
 
 def test_a_column_that_is_not_there() -> None:
-    with pytest.raises(NoColumn, match="rows has no column dur_us: did you mean dur_ns"):
+    with pytest.raises(
+        NoColumn, match="rows has no column dur_us: did you mean dur_ns"
+    ):
         table().column("dur_us")
 
 
@@ -117,7 +127,8 @@ def test_a_column_without_its_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "names"), [("dur_ns", "abc"), ("name", "abc"), ("share", "bca"), ("ok", "bca")]
+    ("column", "names"),
+    [("dur_ns", "abc"), ("name", "abc"), ("share", "bca"), ("ok", "bca")],
 )
 def test_sort(column: str, names: str) -> None:
     assert "".join(table().sort(column)["name"]) == names

@@ -1,4 +1,5 @@
-"""Tables as text and as files: every row on one line, no name shortened, never half a file."""
+"""Tables as text and as files: every row on one line, no name shortened, never half a
+file."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ from hypothesis import strategies as st
 from tests.hostile import HIDDEN_CATEGORIES, PAYLOADS, WORST
 from tests.room import room_for
 
-from fusetui.tables.files import ENDINGS, FORMATS, TEXTS, MissingPackage, UnknownFormat, save
+from fusetui.tables.files import (
+    ENDINGS,
+    FORMATS,
+    TEXTS,
+    MissingPackage,
+    UnknownFormat,
+    save,
+)
 from fusetui.tables.public import Table, table_of
 from fusetui.tables.table import Spec
 from fusetui.text.printable import printable
@@ -31,7 +39,16 @@ SPECS = (
     Spec("ok", "bool", ""),
 )
 LONG = "void gemm<" + "x" * 5000 + ">"
-NAMES = [*PAYLOADS.values(), WORST, LONG, 'a,b"c"', "a|b_*`[x](y)<b>&amp;@me", "\\t\t", "", " x "]
+NAMES = [
+    *PAYLOADS.values(),
+    WORST,
+    LONG,
+    'a,b"c"',
+    "a|b_*`[x](y)<b>&amp;@me",
+    "\\t\t",
+    "",
+    " x ",
+]
 
 
 @pytest.fixture
@@ -50,11 +67,15 @@ def text(table: Table, form: str) -> str:
 @pytest.mark.parametrize("form", TEXTS)
 def test_nothing_that_a_terminal_interprets(table: Table, form: str) -> None:
     found = text(table, form).replace("\n", "").replace("\t", "").replace("@\u200b", "")
-    assert not {letter for letter in found if unicodedata.category(letter) in HIDDEN_CATEGORIES}
+    assert not {
+        letter for letter in found if unicodedata.category(letter) in HIDDEN_CATEGORIES
+    }
     found.encode()
 
 
-@pytest.mark.parametrize(("form", "heads"), [("csv", 1), ("tsv", 1), ("markdown", 2), ("json", 0)])
+@pytest.mark.parametrize(
+    ("form", "heads"), [("csv", 1), ("tsv", 1), ("markdown", 2), ("json", 0)]
+)
 def test_each_row_is_a_line(table: Table, form: str, heads: int) -> None:
     assert text(table, form).count("\n") == len(NAMES) + heads
 
@@ -124,7 +145,9 @@ def test_a_full_disk(table: Table, tmp_path: Path, form: str, size: int) -> None
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_full_disk_loses_no_file_that_was_there(table: Table, tmp_path: Path, form: str) -> None:
+def test_a_full_disk_loses_no_file_that_was_there(
+    table: Table, tmp_path: Path, form: str
+) -> None:
     path = tmp_path / "out"
     path.write_text("mine")
     with room_for(200), pytest.raises(CannotWrite):
@@ -151,10 +174,14 @@ def test_parquet_holds_names_as_they_are(table: Table, tmp_path: Path) -> None:
 
 
 WAYS: dict[str, Callable[[Table, Path], object]] = {
-    "to_pandas() needs pandas: pip install 'pandas'.": lambda table, _: table.to_pandas(),
-    "to_polars() needs polars: pip install 'polars'.": lambda table, _: table.to_polars(),
-    "Parquet needs pyarrow: pip install 'fusetui[parquet]'.": lambda table, path: table.save(
-        str(path / "x.parquet")
+    "to_pandas() needs pandas: pip install 'pandas'.": lambda table, _: (
+        table.to_pandas()
+    ),
+    "to_polars() needs polars: pip install 'polars'.": lambda table, _: (
+        table.to_polars()
+    ),
+    "Parquet needs pyarrow: pip install 'fusetui[parquet]'.": lambda table, path: (
+        table.save(str(path / "x.parquet"))
     ),
 }
 

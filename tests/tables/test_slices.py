@@ -17,23 +17,35 @@ from fusetui.tables.sources import made
 from fusetui.trace import open_trace
 
 Make = Callable[..., Any]
-SMALL = [path for path in sorted(TRACES.glob("*.json.gz")) if path.stat().st_size < 1 << 18]
+SMALL = [
+    path for path in sorted(TRACES.glob("*.json.gz")) if path.stat().st_size < 1 << 18
+]
 
 
 @pytest.mark.parametrize("path", SMALL, ids=lambda path: path.name[:-8])
 def test_slices_are_the_events(path: Path) -> None:
-    """Name, category, start, duration and correlation of each complete event with a lane."""
+    """Name, category, start, duration and correlation of each complete event with a
+    lane."""
     document = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)
-    events = [one for one in document["traceEvents"] if one.get("ph") == "X" and "dur" in one]
+    events = [
+        one for one in document["traceEvents"] if one.get("ph") == "X" and "dur" in one
+    ]
     if {one["ph"] for one in document["traceEvents"]} & {"B", "E"}:
         pytest.skip("has events that begin and end on their own")
     first = min(int(one["ts"] * 1000) for one in events)
     wanted = Counter(
-        (one["name"], one.get("cat", ""), int(one["ts"] * 1000) - first, int(one["dur"] * 1000))
+        (
+            one["name"],
+            one.get("cat", ""),
+            int(one["ts"] * 1000) - first,
+            int(one["dur"] * 1000),
+        )
         for one in events
     )
     rows = made("slices", open_trace(str(path)))
-    found = Counter((row["name"], row["category"], row["start_ns"], row["dur_ns"]) for row in rows)
+    found = Counter(
+        (row["name"], row["category"], row["start_ns"], row["dur_ns"]) for row in rows
+    )
     assert found == wanted
 
 
@@ -60,8 +72,16 @@ def test_what_a_slice_refers_to(trace_of: Make, event: Make, launched: Make) -> 
     call, kernel = of["cudaLaunchKernel"], of[gemm]
     assert rows[kernel["launch"]] == call
     assert rows[call["parent"]] == of["aten::mm"]
-    assert (kernel["op"], kernel["step"], kernel["kernel_op"]) == ("aten::mm", 7, "gemm")
+    assert (kernel["op"], kernel["step"], kernel["kernel_op"]) == (
+        "aten::mm",
+        7,
+        "gemm",
+    )
     assert (kernel["device"], kernel["stream"], kernel["thread"]) == ("0", "7", None)
     assert (call["process"], call["thread"], call["stream"]) == ("1", "1", None)
-    assert (call["launch"], call["family"], of["ProfilerStep#7"]["parent"]) == (None, None, None)
+    assert (call["launch"], call["family"], of["ProfilerStep#7"]["parent"]) == (
+        None,
+        None,
+        None,
+    )
     assert (kernel["start_ns"], kernel["dur_ns"]) == (120_000, 30_000)

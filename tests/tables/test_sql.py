@@ -45,12 +45,16 @@ def refused(database: SqlTables, query: str) -> str:
 
 
 @pytest.mark.parametrize("files", [["a"], ["a", "b"]], ids=["one", "several"])
-def test_every_table_with_the_columns_that_were_announced(trace: Trace, files: list[str]) -> None:
+def test_every_table_with_the_columns_that_were_announced(
+    trace: Trace, files: list[str]
+) -> None:
     with SqlTables([(file, trace) for file in files]) as database:
         for name in TABLES:
             found, given = database.ask(f"select * from {name}"), database.table(name)
             assert found.names == given.names
-            assert [c.kind for c in found.columns] == [c.kind for c in database.columns(name)]
+            assert [c.kind for c in found.columns] == [
+                c.kind for c in database.columns(name)
+            ]
             assert [*found] == [*given]
 
 
@@ -95,11 +99,17 @@ def test_a_value(database: SqlTables, value: str, meaning: Any) -> None:
 
 
 def test_an_integer_that_is_too_large_is_an_error(database: SqlTables) -> None:
-    assert "out of range" in refused(database, "select 9223372036854775807::hugeint + 1")
+    assert "out of range" in refused(
+        database, "select 9223372036854775807::hugeint + 1"
+    )
 
 
 def test_columns_of_one_name(database: SqlTables) -> None:
-    assert database.ask("select 1 as a, 2 as a, 3 as a_1").names == ("a", "a_1", "a_1_1")
+    assert database.ask("select 1 as a, 2 as a, 3 as a_1").names == (
+        "a",
+        "a_1",
+        "a_1_1",
+    )
 
 
 def test_the_order_of_the_query(database: SqlTables) -> None:
@@ -123,12 +133,22 @@ def database_of(name: str) -> list[str]:
     import json
     from tempfile import TemporaryDirectory
 
-    event = {"name": name, "ph": "X", "cat": "cpu_op", "ts": 1, "dur": 1, "pid": 1, "tid": 1}
+    event = {
+        "name": name,
+        "ph": "X",
+        "cat": "cpu_op",
+        "ts": 1,
+        "dur": 1,
+        "pid": 1,
+        "tid": 1,
+    }
     with TemporaryDirectory() as folder:
         path = Path(folder, "x.json")
         path.write_text(json.dumps({"traceEvents": [event]}))
         with SqlTables([("x", open_trace(str(path), cached=False))]) as database:
-            found: list[str] = database.ask("select name from slices").column("name").to_list()
+            found: list[str] = (
+                database.ask("select name from slices").column("name").to_list()
+            )
             return found
 
 
@@ -143,7 +163,10 @@ def database_of(name: str) -> list[str]:
         ("select 1; select 2", "SQL: one query is needed, not 2."),
         ("select 'a'::int", "SQL: Could not convert string 'a' to INT32."),
         ("select '\udc80'", "SQL: the query is not valid UTF-8."),
-        ("select unhex('\U0001f600')", "SQL: the query fails, with a message that is not UTF-8."),
+        (
+            "select unhex('\U0001f600')",
+            "SQL: the query fails, with a message that is not UTF-8.",
+        ),
         ("select " + "(" * 9000 + "1" + ")" * 9000, "SQL: Max expression depth"),
     ],
 )
@@ -222,28 +245,42 @@ READS = (
 @pytest.mark.parametrize("query", READS)
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
 def test_no_file_no_environment_no_variable(
-    database: SqlTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, ending: str
+    database: SqlTables,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+    ending: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = tmp_path / f"x.{ending}"
     file.write_text(SECRET)
-    found = refused(database, query.replace("FILE", str(file)).replace("FOLDER", str(tmp_path)))
+    found = refused(
+        database, query.replace("FILE", str(file)).replace("FOLDER", str(tmp_path))
+    )
     assert SECRET not in found
     assert [*tmp_path.iterdir()] == [file]
 
 
 def test_what_is_locked_stays_locked(database: SqlTables) -> None:
-    names = ("enable_external_access", "lock_configuration", "autoload_known_extensions")
+    names = (
+        "enable_external_access",
+        "lock_configuration",
+        "autoload_known_extensions",
+    )
     for name, value in zip(names, ("false", "true", "false"), strict=True):
         row = {"v": value}
-        assert [*database.ask(f"select current_setting('{name}')::varchar as v")] == [row]
+        assert [*database.ask(f"select current_setting('{name}')::varchar as v")] == [
+            row
+        ]
     allowed = "allowed_paths", "allowed_directories", "temp_directory"
     for name in allowed:
         (found,) = database.ask(f"select current_setting('{name}')::varchar as v")
         assert found["v"] in ("[]", "")
 
 
-def test_memory_and_threads_are_bounded(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_and_threads_are_bounded(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sql.SETTINGS, "memory_limit", "20MB")
     with SqlTables([("a", trace)]) as database:
         query = "select list(repeat('x', 1000) || a.range) as v from range(1000000) a"
@@ -252,7 +289,9 @@ def test_memory_and_threads_are_bounded(trace: Trace, monkeypatch: pytest.Monkey
         assert found["threads"] == sql.THREADS
 
 
-def test_nothing_is_written_at_home(trace: Trace, tmp_path: Path, monkeypatch: Any) -> None:
+def test_nothing_is_written_at_home(
+    trace: Trace, tmp_path: Path, monkeypatch: Any
+) -> None:
     for variable in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(variable, str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -298,7 +337,9 @@ def test_a_process_that_has_died(trace: Trace, monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_the_tables_of_a_query_leave_out(trace: Trace) -> None:
     said = ("some time is in none of the rows",)
-    whole = msgspec.structs.replace(table_of_all([("a", trace)], "modules"), left_out=said)
+    whole = msgspec.structs.replace(
+        table_of_all([("a", trace)], "modules"), left_out=said
+    )
     with SqlTables([("a", trace)]) as database:
         database._tables["modules"] = whole
         assert database.ask("select count(*) from modules").left_out == said

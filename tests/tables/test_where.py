@@ -33,7 +33,13 @@ TABLE = table_of(
         {"name": "a gemm", "total_ns": 90_000, "family": "cutlass", "kernel_op": "gemm"}
         | {"stream": "7"},
         {"name": "gemv", "total_ns": 50_000, "share": 0.5, "stream": "17"},
-        {"name": "Flash", "total_ns": 10_000, "share": 0.9, "causal": True, "family": "flash"}
+        {
+            "name": "Flash",
+            "total_ns": 10_000,
+            "share": 0.9,
+            "causal": True,
+            "family": "flash",
+        }
         | {"kernel_op": "attention", "stream": "7"},
     ],
 )
@@ -133,11 +139,15 @@ def test_any_text_is_a_query_or_wrong(words: list[str], between: str) -> None:
 
 
 def test_a_field_that_is_no_column() -> None:
-    with pytest.raises(NoColumn, match="kernels has no column famly: did you mean family"):
+    with pytest.raises(
+        NoColumn, match="kernels has no column famly: did you mean family"
+    ):
         TABLE.where("famly = gemm")
 
 
-@pytest.mark.parametrize("path", ["h100_bert-small", "nccl_collectives", "mi300_vllm_decode_graph"])
+@pytest.mark.parametrize(
+    "path", ["h100_bert-small", "nccl_collectives", "mi300_vllm_decode_graph"]
+)
 @pytest.mark.parametrize(
     "query",
     [
@@ -161,4 +171,6 @@ def test_slices_are_those_of_the_search(path: str, query: str) -> None:
         pytest.skip(f"{file} is not there")
     trace = open_trace(str(file))
     rows = made("slices", trace).where(query)["row"]
-    assert rows.tolist() == sorted(search(trace, texts_of(trace), parse(query)).tolist())
+    assert rows.tolist() == sorted(
+        search(trace, texts_of(trace), parse(query)).tolist()
+    )

@@ -27,7 +27,8 @@ def test_clip(most: int, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "shown"), [(9, "日本語の"), (8, "日本語の"), (7, "日本..."), (3, "..."), (2, "..")]
+    ("most", "shown"),
+    [(9, "日本語の"), (8, "日本語の"), (7, "日本..."), (3, "..."), (2, "..")],
 )
 def test_clip_by_cells(most: int, shown: str) -> None:
     assert clip("日本語の", most, "...") == shown

@@ -80,9 +80,15 @@ def test_duration(ns: int, text: str) -> None:
     [(duration, TIMES), (size, SIZES), (lambda n: quantity(float(n)), AMOUNTS)],
     ids=["duration", "size", "quantity"],
 )
-@given(values=st.tuples(st.integers(0, 2**53), st.integers(0, 2**53)), power=st.integers(0, 53))
+@given(
+    values=st.tuples(st.integers(0, 2**53), st.integers(0, 2**53)),
+    power=st.integers(0, 53),
+)
 def test_a_figure_says_four_digits_of_the_exact_one(
-    write: Callable[[int], str], units: Mapping[str, Number], values: tuple[int, int], power: int
+    write: Callable[[int], str],
+    units: Mapping[str, Number],
+    values: tuple[int, int],
+    power: int,
 ) -> None:
     low, high = sorted(value >> power for value in values)
     text = write(low)
@@ -153,7 +159,9 @@ def test_microseconds(ns: int, signed: bool, text: str) -> None:
     assert microseconds(ns, signed) == text
 
 
-@pytest.mark.parametrize(("ns", "text"), [(41_234, "+41.23 us"), (-512, "-512 ns"), (0, "0 ns")])
+@pytest.mark.parametrize(
+    ("ns", "text"), [(41_234, "+41.23 us"), (-512, "-512 ns"), (0, "0 ns")]
+)
 def test_a_change_has_a_sign_unless_there_is_none(ns: int, text: str) -> None:
     assert signed_duration(ns) == text
 
@@ -209,7 +217,13 @@ def test_percent(part: float, whole: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("part", "text"),
-    [(0.015, "+1.5 %"), (-0.002, "-0.2 %"), (1e-6, "<+0.1 %"), (-1e-6, ">-0.1 %"), (0.0, "0 %")],
+    [
+        (0.015, "+1.5 %"),
+        (-0.002, "-0.2 %"),
+        (1e-6, "<+0.1 %"),
+        (-1e-6, ">-0.1 %"),
+        (0.0, "0 %"),
+    ],
 )
 def test_a_share_with_its_sign(part: float, text: str) -> None:
     assert signed_percent(part, 1) == text
@@ -222,7 +236,9 @@ def test_percent_with_one_decimal() -> None:
 
 
 @given(
-    st.integers(1, 2**62), st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), st.booleans()
+    st.integers(1, 2**62),
+    st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)),
+    st.booleans(),
 )
 def test_a_share_is_close_and_100_percent_is_all(
     whole: int, parts: tuple[int, int], fine: bool
@@ -241,7 +257,13 @@ def test_a_share_is_close_and_100_percent_is_all(
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(1, "1 byte"), (999, "999 bytes"), (1000, "1 kB"), (3058875, "3.059 MB"), (2 * 10**9, "2 GB")],
+    [
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1000, "1 kB"),
+        (3058875, "3.059 MB"),
+        (2 * 10**9, "2 GB"),
+    ],
 )
 def test_size(count: int, text: str) -> None:
     assert size(count) == text
@@ -264,7 +286,11 @@ def test_change(before: int, after: int, text: str) -> None:
 
 
 def test_plural() -> None:
-    assert [plural(n, "kernel") for n in (0, 1, 4330)] == ["0 kernels", "1 kernel", "4,330 kernels"]
+    assert [plural(n, "kernel") for n in (0, 1, 4330)] == [
+        "0 kernels",
+        "1 kernel",
+        "4,330 kernels",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -291,7 +317,9 @@ def test_printable(text: str, shown: str) -> None:
 
 def test_no_hidden_character_is_printable() -> None:
     assert not [
-        hex(n) for n in range(sys.maxunicode + 1) if is_hidden(chr(n)) and is_printable(chr(n))
+        hex(n)
+        for n in range(sys.maxunicode + 1)
+        if is_hidden(chr(n)) and is_printable(chr(n))
     ]
 
 

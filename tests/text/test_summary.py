@@ -25,7 +25,9 @@ def test_steps_that_end_with_an_optimizer_are_told_from_annotated_ones(
     event: Callable[..., dict[str, Any]],
     launched: Callable[..., list[dict[str, Any]]],
 ) -> None:
-    work = [one for n in range(3) for one in launched(n + 1, 100 * n + 20, 100 * n + 30)]
+    work = [
+        one for n in range(3) for one in launched(n + 1, 100 * n + 20, 100 * n + 30)
+    ]
     notes = [
         event(
             annotation if is_said else f"{annotation}#{n}",

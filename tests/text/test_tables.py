@@ -40,5 +40,7 @@ def test_without_a_limit_nothing_gives_way() -> None:
 
 
 def test_wide_characters_do_not_shift_a_column() -> None:
-    lines = table([Column("name", left=True), Column("n")], [("日本", "1"), ("abc", "22")], 80)
+    lines = table(
+        [Column("name", left=True), Column("n")], [("日本", "1"), ("abc", "22")], 80
+    )
     assert [width(line) for line in lines.splitlines()] == [8, 8, 8]

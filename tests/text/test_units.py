@@ -13,12 +13,21 @@ from fusetui.text.figures import unit_of
 def test_the_longest_time_decides() -> None:
     unit = unit_of([1_211_400_000, 98_700_000, 0])
     assert unit.name == "s"
-    assert [unit.text(ns) for ns in (1_211_400_000, 98_700_000, 0)] == ["1.211", "0.099", "0.000"]
+    assert [unit.text(ns) for ns in (1_211_400_000, 98_700_000, 0)] == [
+        "1.211",
+        "0.099",
+        "0.000",
+    ]
 
 
 @pytest.mark.parametrize(
     ("ns", "text"),
-    [(512, "512 ns"), (41_250, "41.25 us"), (567_049_999, "567.0 ms"), (567_050_000, "567.1 ms")],
+    [
+        (512, "512 ns"),
+        (41_250, "41.25 us"),
+        (567_049_999, "567.0 ms"),
+        (567_050_000, "567.1 ms"),
+    ],
 )
 def test_four_digits_rounded_half_up(ns: int, text: str) -> None:
     unit = unit_of([ns])

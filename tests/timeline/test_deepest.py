@@ -1,4 +1,5 @@
-"""The deepest slice that covers enough of a cell, compared with looking at every slice."""
+"""The deepest slice that covers enough of a cell, compared with looking at every
+slice."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def names(trace: Trace, begin: int, end: int, width: int, least: int = 0) -> lis
 
 
 def test_the_innermost_that_covers_half_of_a_cell(trace_of: Make, event: Make) -> None:
-    trace = trace_of([event("main", 0, 40), event("load", 10, 10), event("seek", 12, 4)])
+    trace = trace_of(
+        [event("main", 0, 40), event("load", 10, 10), event("seek", 12, 4)]
+    )
     assert names(trace, 0, 50, 5) == ["main", "load", "main", "main", ""]
     assert names(trace, 12, 16, 1) == ["seek"]
 
@@ -36,7 +39,9 @@ def test_many_short_calls_are_the_one_around_them(trace_of: Make, event: Make) -
 
 
 def test_short_ones_are_passed_over(trace_of: Make, event: Make) -> None:
-    trace = trace_of([event("main", 0, 40), event("load", 10, 20), event("seek", 10, 10)])
+    trace = trace_of(
+        [event("main", 0, 40), event("load", 10, 20), event("seek", 10, 10)]
+    )
     assert names(trace, 0, 40, 4) == ["main", "seek", "load", "main"]
     assert names(trace, 0, 40, 4, least=20) == ["main", "load", "load", "main"]
     assert names(trace, 0, 40, 4, least=1000) == ["main"] * 4
@@ -52,14 +57,18 @@ def test_a_nest_of_any_depth_is_given_up(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=12),
+    st.lists(
+        st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=12
+    ),
     st.integers(1, 40),
     st.integers(1, 20),
 )
 def test_deepest(
     trace_of: Make, event: Make, spans: list[tuple[int, int]], dur: int, width: int
 ) -> None:
-    trace = trace_of([event(f"f{n}", ts, length) for n, (ts, length) in enumerate(spans)])
+    trace = trace_of(
+        [event(f"f{n}", ts, length) for n, (ts, length) in enumerate(spans)]
+    )
     track = trace.tracks[0]
     borders = edges(0, dur * 1000, width)
     for cell, row in enumerate(deepest(trace, track, borders).tolist()):
@@ -68,9 +77,11 @@ def test_deepest(
         covering = [
             n
             for n in range(track.first_row, track.end_row)
-            if 2 * (min(int(trace.end[n]), end) - max(int(trace.start[n]), begin)) >= end - begin
+            if 2 * (min(int(trace.end[n]), end) - max(int(trace.start[n]), begin))
+            >= end - begin
         ]
-        # One that covers exactly the first half does not reach beyond the middle: another one may.
+        # One that covers exactly the first half does not reach beyond the middle:
+        # another one may.
         beyond = [n for n in covering if int(trace.end[n]) > middle]
         assert row in covering or (row == -1 and not beyond)
         if beyond:

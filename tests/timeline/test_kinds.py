@@ -16,7 +16,9 @@ Make = Callable[..., Any]
 Slice = tuple[int, int, int]
 """A gap before it and its duration in us, and its kind."""
 slices = st.lists(
-    st.tuples(st.integers(0, 9), st.integers(1, 9), st.integers(0, 3)), min_size=1, max_size=12
+    st.tuples(st.integers(0, 9), st.integers(1, 9), st.integers(0, 3)),
+    min_size=1,
+    max_size=12,
 )
 
 
@@ -32,7 +34,9 @@ def line_of(trace_of: Make, event: Make, found: list[Slice]) -> tuple[Trace, Lin
     return trace, line
 
 
-def test_a_cell_is_of_the_kind_with_the_most_time_in_it(trace_of: Make, event: Make) -> None:
+def test_a_cell_is_of_the_kind_with_the_most_time_in_it(
+    trace_of: Make, event: Make
+) -> None:
     """Not of the longest slice: one of 4 us beside three of 2 us."""
     _, line = line_of(trace_of, event, [(0, 4, 1), (0, 2, 2), (0, 2, 2), (0, 2, 2)])
     found = cells(line, edges(0, 10_000, 1))
@@ -40,7 +44,9 @@ def test_a_cell_is_of_the_kind_with_the_most_time_in_it(trace_of: Make, event: M
     assert found.row.tolist() == [MANY]
 
 
-def test_the_longest_slice_stands_for_a_cell_of_its_kind(trace_of: Make, event: Make) -> None:
+def test_the_longest_slice_stands_for_a_cell_of_its_kind(
+    trace_of: Make, event: Make
+) -> None:
     trace, line = line_of(trace_of, event, [(0, 4, 1), (0, 2, 2), (0, 1, 2)])
     found = cells(line, edges(0, 10_000, 1))
     assert found.kind.tolist() == [1]

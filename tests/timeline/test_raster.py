@@ -13,7 +13,9 @@ from fusetui.timeline.cells import MANY, Lines, cells, edges, seen_in, slice_nea
 from fusetui.trace import Trace
 
 Make = Callable[..., Any]
-kernels = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=12)
+kernels = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1, max_size=12
+)
 
 
 def stream(event: Make, gaps: list[tuple[int, int]]) -> list[dict[str, Any]]:
@@ -39,7 +41,9 @@ def test_edges_that_lines_share_cannot_be_written_to() -> None:
 
 
 def test_one_line_per_depth(trace_of: Make, event: Make) -> None:
-    trace = trace_of([event("a", 0, 10), event("b", 1, 3), event("c", 5, 3), event("d", 20, 1)])
+    trace = trace_of(
+        [event("a", 0, 10), event("b", 1, 3), event("c", 5, 3), event("d", 20, 1)]
+    )
     lines = Lines(trace, trace.tracks[:1])
     assert [[trace.name_of(row) for row in line.rows] for line in lines] == [
         ["a", "d"],
@@ -59,7 +63,12 @@ def test_the_longest_slice_is_shown(trace_of: Make, event: Make) -> None:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kernels, st.integers(-5, 60), st.integers(1, 80), st.integers(1, 30))
 def test_cells(
-    trace_of: Make, event: Make, gaps: list[tuple[int, int]], begin: int, dur: int, width: int
+    trace_of: Make,
+    event: Make,
+    gaps: list[tuple[int, int]],
+    begin: int,
+    dur: int,
+    width: int,
 ) -> None:
     trace: Trace = trace_of(stream(event, gaps))
     (line,) = Lines(trace, trace.tracks[:1])
@@ -82,13 +91,25 @@ def test_cells(
 def test_slice_near(trace_of: Make, event: Make) -> None:
     trace = trace_of(stream(event, [(10, 5), (5, 5)]))
     (line,) = Lines(trace, trace.tracks[:1])
-    assert [slice_near(line, at * 1000) for at in (0, 12, 16, 19, 22, 99)] == [0, 0, 0, 1, 1, 1]
+    assert [slice_near(line, at * 1000) for at in (0, 12, 16, 19, 22, 99)] == [
+        0,
+        0,
+        0,
+        1,
+        1,
+        1,
+    ]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(kernels, st.integers(-5, 60), st.integers(1, 12), st.integers(1, 30))
 def test_a_window_without_borders_looks_the_same_in_every_cell(
-    trace_of: Make, event: Make, gaps: list[tuple[int, int]], begin: int, dur: int, width: int
+    trace_of: Make,
+    event: Make,
+    gaps: list[tuple[int, int]],
+    begin: int,
+    dur: int,
+    width: int,
 ) -> None:
     (line,) = Lines(trace := trace_of(stream(event, gaps)), trace.tracks[:1])
     found = seen_in(line, begin * 1000, (begin + dur) * 1000)

@@ -56,7 +56,10 @@ def same(one: Trace, other: Trace) -> None:
     assert one.tracks == other.tracks
     origin = other.keys.get(CONVERTED_FROM)
     assert (origin is None) == (one.report.format == "json")
-    assert {**one.keys, CONVERTED_FROM: origin} == {**other.keys, CONVERTED_FROM: origin}
+    assert {**one.keys, CONVERTED_FROM: origin} == {
+        **other.keys,
+        CONVERTED_FROM: origin,
+    }
     for name in ("phases", "writer", "cut_ends", "remarks"):
         assert getattr(one.report, name) == getattr(other.report, name), name
 
@@ -90,13 +93,17 @@ def test_json_as_real_writers_damage_it(tmp_path: Path, text: str) -> None:
 
 def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     path, out = tmp_path / "a.json", tmp_path / "out.json"
-    path.write_text('{"traceEvents": [{"ph":"X","name":"a"}, {"ph" "X"}, {"ph":"X","name":"b"}]}')
+    path.write_text(
+        '{"traceEvents": [{"ph":"X","name":"a"}, {"ph" "X"}, {"ph":"X","name":"b"}]}'
+    )
     assert convert_file(str(path), str(out)).report.unreadable == 1
     names = [event["name"] for event in json.loads(out.read_text())["traceEvents"]]
     assert names == ["a", "b"]
 
 
-def test_a_file_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, out = tmp_path / "a.json", tmp_path / "out.json"
     path.write_text('{"traceEvents": [{"ph":"X","name":"a"}]}')
     problem = "fusetui.trace.read.document_text.Filed.problem"

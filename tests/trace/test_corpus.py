@@ -49,7 +49,8 @@ def index() -> list[dict[str, str]]:
 
 ROWS: list[Any] = list(index()) or [
     pytest.param(
-        {"file": "none"}, marks=pytest.mark.skip(reason=f"there are no traces in {TRACES}")
+        {"file": "none"},
+        marks=pytest.mark.skip(reason=f"there are no traces in {TRACES}"),
     )
 ]
 
@@ -91,7 +92,9 @@ def test_heaviest_kernels(case: Case) -> None:
 
 def test_busy_and_idle_make_the_span(case: Case) -> None:
     trace = case.trace
-    pid = np.array([str(track.pid) for track in trace.tracks] or [""])[trace.track[trace.gpu_rows]]
+    pid = np.array([str(track.pid) for track in trace.tracks] or [""])[
+        trace.track[trace.gpu_rows]
+    ]
     for device in np.unique(pid):
         times = gpu_times(trace, trace.gpu_rows[pid == device])
         assert times.busy_ns + times.idle_ns == times.span_ns
@@ -135,7 +138,9 @@ def test_memory(case: Case) -> None:
         if event.get("name") == "[memory]" and event["args"]["Device Type"] != 0
     ]
     found = [c for c in counters(case.trace) if c.label == "GPU 0 allocated"]
-    pairs = [p for c in found for p in zip(c.time.tolist(), c.value.tolist(), strict=True)]
+    pairs = [
+        p for c in found for p in zip(c.time.tolist(), c.value.tolist(), strict=True)
+    ]
     assert pairs == sorted(wanted, key=lambda pair: pair[0])
 
 
@@ -145,8 +150,13 @@ def test_every_time_is_exact(case: Case) -> None:
         pytest.skip("too large to read slowly")
     text = gzip.decompress((TRACES / case.index["file"]).read_bytes())
     slices = {
-        place: (int(Decimal(event["ts"]) * 1000), int(Decimal(event.get("dur", 0)) * 1000))
-        for place, event in enumerate(json.loads(text, parse_float=Decimal)["traceEvents"])
+        place: (
+            int(Decimal(event["ts"]) * 1000),
+            int(Decimal(event.get("dur", 0)) * 1000),
+        )
+        for place, event in enumerate(
+            json.loads(text, parse_float=Decimal)["traceEvents"]
+        )
         if event["ph"] == "X"
     }
     trace = case.trace

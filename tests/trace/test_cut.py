@@ -1,4 +1,5 @@
-"""A part of a trace as a trace: what is kept, what is clipped, and the figures of its time."""
+"""A part of a trace as a trace: what is kept, what is clipped, and the figures of its
+time."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def slices(*rows: tuple[str, str, float, float], **args: Any) -> list[Event]:
     for cat, name, ts, dur in rows:
         gpu = cat in ("kernel", "gpu_memcpy")
         place = {"pid": 0, "tid": 7} if gpu else {"pid": 1, "tid": 1}
-        found.append({"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, **place})
+        found.append(
+            {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, **place}
+        )
         if args:
             found[-1]["args"] = args
     return found
@@ -47,13 +50,17 @@ def kept(trace: Trace, begin_us: float, end_us: float) -> list[tuple[Any, ...]]:
 
 
 def test_the_launch_stays_with_what_is_around_it(trace_of: Make) -> None:
-    """The kernel was launched before the window, in an op in a frame; another op was over by
-    then."""
+    """The kernel was launched before the window, in an op in a frame; another op was
+    over by then."""
     events = [
-        *slices(("python_function", "f.py(1): f", 0, 100), ("cpu_op", "aten::mm", 5, 20)),
+        *slices(
+            ("python_function", "f.py(1): f", 0, 100), ("cpu_op", "aten::mm", 5, 20)
+        ),
         *slices(("cpu_op", "aten::add", 30, 5)),
         *slices(
-            ("cuda_runtime", "cudaLaunchKernel", 10, 2), ("kernel", "k", 50, 10), correlation=1
+            ("cuda_runtime", "cudaLaunchKernel", 10, 2),
+            ("kernel", "k", 50, 10),
+            correlation=1,
         ),
     ]
     assert kept(trace_of(events), 52, 55) == [
@@ -82,7 +89,8 @@ def test_neighbors_on_the_device_tell_why_it_was_idle(trace_of: Make) -> None:
     times = (10, 40, 50, 60, 90)
     trace = trace_of(slices(*(("kernel", f"k{ts}", ts, 5) for ts in times)))
     assert [name for name, *_ in kept(trace, 48, 58)] == ["k40", "k50", "k60"]
-    assert [name for name, *_ in kept(trace, 70, 72)] == ["k60", "k90"]  # nothing runs in it
+    # nothing runs in it
+    assert [name for name, *_ in kept(trace, 70, 72)] == ["k60", "k90"]
 
 
 def test_neighbors_that_are_too_far_away_are_left_out(trace_of: Make) -> None:
@@ -91,20 +99,30 @@ def test_neighbors_that_are_too_far_away_are_left_out(trace_of: Make) -> None:
 
 
 def test_counters_and_instants_of_the_time_and_all_labels(trace_of: Make) -> None:
-    others = [{"ph": "C", "name": "c", "pid": 1, "ts": ts, "args": {"": ts}} for ts in (5, 15, 25)]
-    label = {"ph": "M", "name": "process_name", "pid": 1, "ts": 0, "args": {"name": "python"}}
+    others = [
+        {"ph": "C", "name": "c", "pid": 1, "ts": ts, "args": {"": ts}}
+        for ts in (5, 15, 25)
+    ]
+    label = {
+        "ph": "M",
+        "name": "process_name",
+        "pid": 1,
+        "ts": 0,
+        "args": {"name": "python"},
+    }
     events = [label, *others, *slices(("cpu_op", "a", 10, 10))]
     names = kept(trace_of(events), 10, 20)
     assert names == [("process_name", 0, None), ("c", 15, None), ("a", 10, 10)]
 
 
 def test_counters_far_behind_their_slices_in_the_file(write: Make) -> None:
-    """Many stretches, of which the last ones hold no slices: of these, only what may lie in the
-    time is read."""
+    """Many stretches, of which the last ones hold no slices: of these, only what may
+    lie in the time is read."""
     label = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
     ops = slices(*(("cpu_op", "a" * 5000, ts, 1) for ts in range(1000)))
     counts = [
-        {"ph": "C", "name": "c", "pid": 1, "ts": ts, "args": {"": 5000 * "0"}} for ts in range(1000)
+        {"ph": "C", "name": "c", "pid": 1, "ts": ts, "args": {"": 5000 * "0"}}
+        for ts in range(1000)
     ]
     path = write(json.dumps({"traceEvents": [label, *ops, *counts]}))
     trace = open_trace(str(path))
@@ -136,15 +154,22 @@ def test_events_stay_in_the_order_of_the_file(write: Make, end_us: float) -> Non
 
 
 def test_what_is_damaged_is_left_out_alone(write: Make) -> None:
-    good = [json.dumps(event) for event in slices(("cpu_op", "a", 10, 5), ("cpu_op", "b", 12, 1))]
-    path = write('{"traceEvents": [' + ", ".join([good[0], '{"ph": "X", "na', good[1]]) + "]}")
+    good = [
+        json.dumps(event)
+        for event in slices(("cpu_op", "a", 10, 5), ("cpu_op", "b", 12, 1))
+    ]
+    path = write(
+        '{"traceEvents": [' + ", ".join([good[0], '{"ph": "X", "na', good[1]]) + "]}"
+    )
     names = [name for name, *_ in kept(open_trace(str(path)), 0, 20)]
     assert names[:1] == ["a"]
 
 
 def test_a_file_that_changes_meanwhile_gives_no_part(write: Make) -> None:
     path = write(
-        json.dumps({"traceEvents": slices(("kernel", "k", 10, 5), ("kernel", "l", 20, 5))})
+        json.dumps(
+            {"traceEvents": slices(("kernel", "k", 10, 5), ("kernel", "l", 20, 5))}
+        )
     )
     trace = open_trace(str(path))
     pieces = texts_of(trace, part_of(trace, 0, 30_000), {})
@@ -164,7 +189,9 @@ def test_every_answer_says_that_it_is_a_part(trace_of: Make, write: Make) -> Non
     )
 
 
-@pytest.mark.parametrize("value", [None, 7, {}, {"file": "x", "from_ns": -1}, {"file": 3}])
+@pytest.mark.parametrize(
+    "value", [None, 7, {}, {"file": "x", "from_ns": -1}, {"file": 3}]
+)
 def test_a_key_that_means_nothing_is_ignored(trace_of: Make, value: Any) -> None:
     trace = trace_of(slices(("kernel", "k", 10, 5)), cut_from=value)
     assert note_of(trace) == ""
@@ -172,13 +199,18 @@ def test_a_key_that_means_nothing_is_ignored(trace_of: Make, value: Any) -> None
 
 
 FILES: list[Any] = sorted(TRACES.glob("*.json.gz")) or [
-    pytest.param(Path("none"), marks=pytest.mark.skip(reason=f"there are no traces in {TRACES}"))
+    pytest.param(
+        Path("none"), marks=pytest.mark.skip(reason=f"there are no traces in {TRACES}")
+    )
 ]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_the_figures_of_the_part_are_those_of_the_whole(path: Path, write: Make) -> None:
-    """A fifth of the GPU's time, in the middle: its events, and its account with all reasons."""
+def test_the_figures_of_the_part_are_those_of_the_whole(
+    path: Path, write: Make
+) -> None:
+    """A fifth of the GPU's time, in the middle: its events, and its account with all
+    reasons."""
     whole = open_trace(str(path), cached=False)
     gpu = whole.gpu_rows
     if not len(gpu):
@@ -187,7 +219,9 @@ def test_the_figures_of_the_part_are_those_of_the_whole(path: Path, write: Make)
     begin, end = (first + (last - first) * fifth // 5 for fifth in (2, 3))
     cut_out = part_of(whole, begin, end)
     about = {"cut_from": msgspec.to_builtins(_about(whole, cut_out, ""))}
-    part = open_trace(str(write(b"".join(texts_of(whole, cut_out, about)))), cached=False)
+    part = open_trace(
+        str(write(b"".join(texts_of(whole, cut_out, about)))), cached=False
+    )
     assert not part.report.unreadable
     assert len(part) == len(cut_out.rows)
     assert _events(part, begin, end) == _events(whole, begin, end)
@@ -204,7 +238,9 @@ def _events(trace: Trace, begin: int, end: int) -> list[tuple[Any, ...]]:
     rows = trace.gpu_rows
     rows = rows[(trace.end[rows] > begin) & (trace.start[rows] < end)]
     columns = (trace.start, trace.dur, trace.launch, trace.op)
-    times = zip(rows.tolist(), *(column[rows].tolist() for column in columns), strict=True)
+    times = zip(
+        rows.tolist(), *(column[rows].tolist() for column in columns), strict=True
+    )
     return sorted(
         (start, dur, name(row), name(call), name(op), trace.track_of(row).label)
         for row, start, dur, call, op in times
@@ -217,7 +253,8 @@ def _account(trace: Trace, begin: int, end: int) -> tuple[DeviceAccount, ...]:
 
 
 def _has_neighbors(trace: Trace, begin: int, end: int) -> bool:
-    """Whether each device has an event near both borders, which the part has then too."""
+    """Whether each device has an event near both borders, which the part has then
+    too."""
     rows = trace.gpu_rows
     device = trace.process_of_track[trace.track[rows]]
     near = farthest(begin, end)

@@ -63,7 +63,15 @@ def written(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[bytes],
 
 def event(number: int, **more: object) -> dict[str, object]:
     times = {"ts": number * 10, "dur": 5.5}
-    return {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, **times, **more}
+    return {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::mm",
+        "pid": 1,
+        "tid": 1,
+        **times,
+        **more,
+    }
 
 
 def document(*events: dict[str, object], keys: str = "") -> bytes:
@@ -73,7 +81,9 @@ def document(*events: dict[str, object], keys: str = "") -> bytes:
 @pytest.mark.parametrize("seed", range(40))
 def test_of_damage(written: Callable[[bytes], bytes], seed: int) -> None:
     rnd = Random(seed)
-    events = [event(n, args={"shape": [[n, 2], []], "name": "forward"}) for n in range(40)]
+    events = [
+        event(n, args={"shape": [[n, 2], []], "name": "forward"}) for n in range(40)
+    ]
     damaged = bytearray(document(*events))
     for _ in range(rnd.choice((1, 3, 10))):
         at = rnd.randrange(len(damaged) // 4, len(damaged) * 3 // 4)
@@ -107,7 +117,9 @@ def test_of_numbers_that_json_has_not(written: Callable[[bytes], bytes]) -> None
 
 
 def test_what_is_whole_stays_as_it_is(tmp_path: Path) -> None:
-    content = document(event(0, args={"a": [1, 2.50, "\u00e9"]}), event(1), keys='"k": 1.50, ')
+    content = document(
+        event(0, args={"a": [1, 2.50, "\u00e9"]}), event(1), keys='"k": 1.50, '
+    )
     path, out = tmp_path / "a.json", tmp_path / "b.json"
     path.write_bytes(content)
     convert_file(str(path), str(out))

@@ -1,4 +1,5 @@
-"""A small trace like that of an MLP on one GPU, the same on every machine, and text snapshots."""
+"""A small trace like that of an MLP on one GPU, the same on every machine, and text
+snapshots."""
 
 from __future__ import annotations
 
@@ -35,20 +36,39 @@ def mlp_events(steps: int = 2) -> list[dict[str, Any]]:
         annotation = f"ProfilerStep#{step + 3}"
         events.append(_slice(annotation, "user_annotation", begin, 690, 1, 1))
         for number, (outer, inner, kernel, dur) in enumerate(WORK):
-            start, link = begin + 10 + number * 40, {"correlation": step * 100 + number + 1}
+            start, link = (
+                begin + 10 + number * 40,
+                {"correlation": step * 100 + number + 1},
+            )
             events.append(_slice(outer, "cpu_op", start, 30, 1, 1))
             if inner:
                 events.append(_slice(inner, "cpu_op", start + 4, 22, 1, 1))
-            events.append(_slice("cudaLaunchKernel", "cuda_runtime", start + 10, 8, 1, 1, link))
+            events.append(
+                _slice("cudaLaunchKernel", "cuda_runtime", start + 10, 8, 1, 1, link)
+            )
             events.append(_slice(kernel, "kernel", gpu, dur, 0, 7, link))
             gpu += dur + 5
     return events
 
 
 def _slice(
-    name: str, cat: str, ts: int, dur: int, pid: int, tid: int, args: dict[str, Any] | None = None
+    name: str,
+    cat: str,
+    ts: int,
+    dur: int,
+    pid: int,
+    tid: int,
+    args: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    event = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
+    event = {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+        "ts": ts,
+        "dur": dur,
+    }
     return {**event, "args": args} if args else event
 
 
@@ -72,7 +92,9 @@ def path(tmp_path: Path) -> str:
     """The same trace as a file."""
     file = tmp_path / "mlp.json"
     device = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]
-    file.write_text(json.dumps({"deviceProperties": device, "traceEvents": mlp_events()}))
+    file.write_text(
+        json.dumps({"deviceProperties": device, "traceEvents": mlp_events()})
+    )
     return str(file)
 
 
@@ -88,7 +110,8 @@ def view(side: Side) -> View:
 
 @pytest.fixture
 def matches_screen() -> Callable[[str, str], None]:
-    """Compares a text with tests/tui/screens/NAME.txt; FUSETUI_UPDATE_SCREENS=1 writes it."""
+    """Compares a text with tests/tui/screens/NAME.txt; FUSETUI_UPDATE_SCREENS=1 writes
+    it."""
 
     def compare(name: str, text: str) -> None:
         path = SCREENS / f"{name}.txt"

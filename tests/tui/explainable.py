@@ -10,7 +10,8 @@ LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 def training(steps: int = 3) -> list[dict[str, Any]]:
-    """In each step of 1 ms the loader takes 600 us, and two modules launch a kernel each."""
+    """In each step of 1 ms the loader takes 600 us, and two modules launch a kernel
+    each."""
     return [event for step in range(steps) for event in _step(step)]
 
 
@@ -24,7 +25,9 @@ def _step(step: int) -> Iterator[dict[str, Any]]:
     for number, module in enumerate(("Attention_0", "MLP_0")):
         at, link = begin + 620 + 130 * number, {"correlation": 2 * step + number + 1}
         yield slice_(f"nn.Module: {module}", "python_function", at, 120)
-        yield slice_(f"my_model.py({40 + number}): forward", "python_function", at + 2, 110)
+        yield slice_(
+            f"my_model.py({40 + number}): forward", "python_function", at + 2, 110
+        )
         yield slice_("aten::mm", "cpu_op", at + 10, 90)
         yield slice_("cudaLaunchKernel", "cuda_runtime", at + 20, 10, args=link)
         yield slice_(GEMM, "kernel", at + 40, 80 + 20 * number, 0, 7, link)
@@ -39,5 +42,13 @@ def slice_(
     tid: int = 1,
     args: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    event = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
+    event = {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+        "ts": ts,
+        "dur": dur,
+    }
     return {**event, "args": args} if args else event

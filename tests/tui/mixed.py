@@ -9,13 +9,19 @@ ATTENTION = "fmha_cutlassF_bf16_aligned_64x128_rf_sm80(PyTorchMemEffAttention::P
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float> >"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-FRAMES = ("run.py(3): <module>", "train.py(9): main", "loop.py(20): step", "model.py(7): forward")
+FRAMES = (
+    "run.py(3): <module>",
+    "train.py(9): main",
+    "loop.py(20): step",
+    "model.py(7): forward",
+)
 MAIN, OTHER = 100, 101
 
 
 def mixed(steps: int = 2) -> list[dict[str, Any]]:
-    """Steps of 1 ms: a GEMM, an attention, and additions that take longer than both together;
-    a collective beside them. A second thread waits, the profiler has a lane of its own."""
+    """Steps of 1 ms: a GEMM, an attention, and additions that take longer than both
+    together; a collective beside them. A second thread waits, the profiler has a lane
+    of its own."""
     end = 1000 * steps
     return [
         *_frames(end),
@@ -57,5 +63,13 @@ def _slice(
     tid: int | str = MAIN,
     args: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    event = {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur}
+    event = {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+        "ts": ts,
+        "dur": dur,
+    }
     return {**event, "args": args} if args else event

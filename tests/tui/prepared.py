@@ -1,4 +1,5 @@
-"""States of the app, made without a terminal: traces open, actions of the registry carried out."""
+"""States of the app, made without a terminal: traces open, actions of the registry
+carried out."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ BY_NAME = {action.name: action for action in ACTIONS}
 
 
 def after(state: State, *runs: Run) -> State:
-    """The state after these, one after the other; what they ask of the world is left out."""
+    """The state after these, one after the other; what they ask of the world is left
+    out."""
     for run in runs:
         outcome: Outcome = run(state)
         state = settled(state, outcome[0] if isinstance(outcome, tuple) else outcome)
@@ -48,7 +50,9 @@ def do(*names: str) -> list[Run]:
 def opened(*traces: Trace, size: Size = SIZE, paths: tuple[str, ...] = ()) -> State:
     """The app with these traces read, and compared where there are two."""
     sides = make_sides(traces, ["first", "second"][: len(traces)])
-    state = State(size=size, offers=offers_of(paths), wanted=paths, paths=paths[: len(traces)])
+    state = State(
+        size=size, offers=offers_of(paths), wanted=paths, paths=paths[: len(traces)]
+    )
     state = after(state, partial(arrived, sides=sides))
     if len(traces) == 2:
         a, b = traces
@@ -88,7 +92,9 @@ def drawn(state: State) -> str:
 
 def laid_over(state: State) -> str:
     """The lines of the overlay."""
-    return _text(screen_layout.stack(screen_layout.overlay_panes(state)), overlay_size(state))
+    return _text(
+        screen_layout.stack(screen_layout.overlay_panes(state)), overlay_size(state)
+    )
 
 
 def line(picture: Picture, y: int, size: Size) -> str:

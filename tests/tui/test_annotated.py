@@ -59,8 +59,11 @@ async def test_modules_and_the_details_of_a_kernel(annotated: str) -> None:
 
 
 def three_nodes(*more: Event) -> list[Event]:
-    """A replay of the nodes one, two and six, each 10 us long and 1 us after the one before."""
-    nodes = [gpu(name, 20 + 11 * n, 10, 1) for n, name in enumerate(("one", "two", "six"))]
+    """A replay of the nodes one, two and six, each 10 us long and 1 us after the one
+    before."""
+    nodes = [
+        gpu(name, 20 + 11 * n, 10, 1) for n, name in enumerate(("one", "two", "six"))
+    ]
     for number, node in enumerate(nodes, 1):
         node["args"] |= {NODE_ID: number}
     return [call("cudaGraphLaunch", 0, 5, 1), *nodes, *more]
@@ -68,9 +71,15 @@ def three_nodes(*more: Event) -> list[Event]:
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("one", ["before: two"]), ("two", ["after: one", "before: six"]), ("six", ["after: two"])],
+    [
+        ("one", ["before: two"]),
+        ("two", ["after: one", "before: six"]),
+        ("six", ["after: two"]),
+    ],
 )
-async def test_what_a_node_waits_for(tmp_path: Path, name: str, told: list[str]) -> None:
+async def test_what_a_node_waits_for(
+    tmp_path: Path, name: str, told: list[str]
+) -> None:
     path = save(tmp_path / "a.json", three_nodes(*flow(0, 30, 31), *flow(1, 41, 42)))
     async with opened([str(path)], LARGE) as (app, pilot):
         await settled(app, pilot)

@@ -1,4 +1,5 @@
-"""The main ways through the app, driven by keys alone, and what the screen then looks like."""
+"""The main ways through the app, driven by keys alone, and what the screen then looks
+like."""
 
 from __future__ import annotations
 
@@ -133,7 +134,9 @@ async def test_a_file_that_is_no_trace_ends_with_one_sentence(tmp_path: Path) ->
         app.outcome()
 
 
-@pytest.mark.parametrize("keys", [[], ["colon"], ["question_mark"], ["m"], ["o"], ["ctrl+p"]])
+@pytest.mark.parametrize(
+    "keys", [[], ["colon"], ["question_mark"], ["m"], ["o"], ["ctrl+p"]]
+)
 async def test_control_c_quits_from_anywhere(path: str, keys: list[str]) -> None:
     async with opened([path]) as (app, pilot):
         await pilot.press(*keys, "ctrl+c")
@@ -154,7 +157,9 @@ async def test_a_bug_is_raised_when_the_app_has_ended(path: str) -> None:
         app.outcome()
 
 
-async def test_a_part_of_the_screen_that_is_gone_is_no_bug_once_the_app_ends(path: str) -> None:
+async def test_a_part_of_the_screen_that_is_gone_is_no_bug_once_the_app_ends(
+    path: str,
+) -> None:
     """As of the palette, which still looks for commands when the terminal is closed."""
     app = FusetuiApp(AppOptions((path,)))
     async with app.run_test():
@@ -188,14 +193,18 @@ async def test_a_kernel_without_a_name(
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_timeline(path: str, size: tuple[int, int], matches_screen: Matches) -> None:
+async def test_timeline(
+    path: str, size: tuple[int, int], matches_screen: Matches
+) -> None:
     async with opened([path], size) as (app, pilot):
         await pilot.press("slash", *"gemm", "enter")
         matches_screen(f"timeline-{size[0]}x{size[1]}", screen(app))
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_kernels(path: str, size: tuple[int, int], matches_screen: Matches) -> None:
+async def test_kernels(
+    path: str, size: tuple[int, int], matches_screen: Matches
+) -> None:
     async with opened([path], size) as (app, pilot):
         await pilot.press("3")
         await pilot.pause()
@@ -250,7 +259,9 @@ async def test_a_terminal_that_is_too_small_is_told_so(path: str) -> None:
 
 
 @pytest.mark.parametrize("height", [1, 2, 3, 4])
-async def test_the_palette_of_a_terminal_that_is_too_small(path: str, height: int) -> None:
+async def test_the_palette_of_a_terminal_that_is_too_small(
+    path: str, height: int
+) -> None:
     """Its list has no line there."""
     async with opened([path], (80, height)) as (app, pilot):
         await pilot.press("ctrl+p", *"why")
@@ -262,7 +273,9 @@ async def test_the_palette_of_a_terminal_that_is_too_small(path: str, height: in
 
 
 @pytest.mark.parametrize("key", ["question_mark", "i"])
-async def test_what_lies_over_a_page_gives_way_to_that_sentence(path: str, key: str) -> None:
+async def test_what_lies_over_a_page_gives_way_to_that_sentence(
+    path: str, key: str
+) -> None:
     async with opened([path]) as (app, pilot):
         await pilot.press("j", key)
         before = screen(app)
@@ -274,8 +287,11 @@ async def test_what_lies_over_a_page_gives_way_to_that_sentence(path: str, key: 
         assert screen(app) == before
 
 
-async def test_nothing_is_left_of_a_diff_that_is_made_anew(path: str, tmp_path: Path) -> None:
-    """Its lines are of the traces as they were; a key may still be on its way to them."""
+async def test_nothing_is_left_of_a_diff_that_is_made_anew(
+    path: str, tmp_path: Path
+) -> None:
+    """Its lines are of the traces as they were; a key may still be on its way to
+    them."""
     other = tmp_path / "other.json"
     other.write_text(json.dumps(mlp_events(3)))
     async with opened([path, str(other)]) as (app, pilot):
@@ -319,11 +335,16 @@ async def test_swapping_makes_b_the_first(path: str, tmp_path: Path) -> None:
     [
         [],
         [{"ph": "X", "name": "alone", "ts": 5, "dur": 0}],
-        [{"ph": "X", "name": f"[bold]{n}\x1b[31m", "ts": n, "dur": 9, "tid": n} for n in range(60)],
+        [
+            {"ph": "X", "name": f"[bold]{n}\x1b[31m", "ts": n, "dur": 9, "tid": n}
+            for n in range(60)
+        ],
     ],
     ids=["no events", "one empty slice", "hostile names on many lanes"],
 )
-async def test_any_key_on_an_odd_trace(tmp_path: Path, events: list[dict[str, object]]) -> None:
+async def test_any_key_on_an_odd_trace(
+    tmp_path: Path, events: list[dict[str, object]]
+) -> None:
     file = tmp_path / "odd.json"
     file.write_text(json.dumps({"traceEvents": events}))
     async with opened([str(file)], (80, 24)) as (app, pilot):
@@ -352,7 +373,9 @@ async def test_a_run_that_is_chosen_opens_two_of_its_variants(path: str) -> None
 
 
 async def test_the_tutor_that_is_chosen_starts_the_tour(path: str) -> None:
-    app = FusetuiApp(AppOptions((), opened=0, offers=(Offer("tutor", (path,), "a tour", True),)))
+    app = FusetuiApp(
+        AppOptions((), opened=0, offers=(Offer("tutor", (path,), "a tour", True),))
+    )
     async with app.run_test(size=SMALL) as pilot:
         await settled(app, pilot)
         await pilot.press("enter")

@@ -20,7 +20,9 @@ SERVER = Server()
 
 def pair(tmp_path: Path) -> str:
     save(tmp_path / "capture.json", SERVER.capture(4))
-    return str(save(tmp_path / "replay.json", SERVER.step(4, 0, 1), SERVER.step(4, 500, 2)))
+    return str(
+        save(tmp_path / "replay.json", SERVER.step(4, 0, 1), SERVER.step(4, 500, 2))
+    )
 
 
 async def test_a_capture_beside_it_is_found_and_told(tmp_path: Path) -> None:
@@ -39,7 +41,9 @@ async def test_the_op_tree_has_the_captured_ops(tmp_path: Path) -> None:
         assert line.split()[:3] == ["60.00", "59", "%"]
 
 
-async def test_enter_on_a_captured_op_shows_a_kernel_that_replays_it(tmp_path: Path) -> None:
+async def test_enter_on_a_captured_op_shows_a_kernel_that_replays_it(
+    tmp_path: Path,
+) -> None:
     async with opened([pair(tmp_path)], LARGE) as (app, pilot):
         await pilot.press("2")
         await pilot.press("j", "enter")
@@ -48,7 +52,9 @@ async def test_enter_on_a_captured_op_shows_a_kernel_that_replays_it(tmp_path: P
 
 
 @pytest.mark.parametrize("keys", [("6", "j", "j", "enter"), ("8", "j", "j", "enter")])
-async def test_enter_on_a_captured_module_or_frame(tmp_path: Path, keys: tuple[str, ...]) -> None:
+async def test_enter_on_a_captured_module_or_frame(
+    tmp_path: Path, keys: tuple[str, ...]
+) -> None:
     """What was captured is not in the timeline: a kernel that replays it is."""
     async with opened([pair(tmp_path)], LARGE) as (app, pilot):
         await pilot.press(*keys)
@@ -82,7 +88,9 @@ def test_the_trace_is_shown_before_its_capture_is_read(tmp_path: Path) -> None:
 
 def test_without_a_capture_it_is_shown_once(tmp_path: Path) -> None:
     posted: list[Any] = []
-    loading.load([str(save(tmp_path / "a.json", SERVER.step(4, 0, 1)))], posted.append, never)
+    loading.load(
+        [str(save(tmp_path / "a.json", SERVER.step(4, 0, 1)))], posted.append, never
+    )
     assert [type(one) for one in posted if sides_of(one)] == [loading.TracesLoaded]
 
 

@@ -21,7 +21,8 @@ Starting = Callable[..., Any]
 
 @pytest.fixture
 def starting(mlp: Trace, monkeypatch: pytest.MonkeyPatch) -> Starting:
-    """The app, whose trace is read only when the function that comes with it is called."""
+    """The app, whose trace is read only when the function that comes with it is
+    called."""
     may_read = threading.Event()
 
     def slowly(*words: Any, **more: Any) -> Trace:
@@ -31,7 +32,9 @@ def starting(mlp: Trace, monkeypatch: pytest.MonkeyPatch) -> Starting:
     monkeypatch.setattr("fusetui.tui.loading.open_trace", slowly)
 
     @asynccontextmanager
-    async def run(typed: str = "") -> AsyncIterator[tuple[FusetuiApp, Pilot[int], Starting]]:
+    async def run(
+        typed: str = "",
+    ) -> AsyncIterator[tuple[FusetuiApp, Pilot[int], Starting]]:
         app = FusetuiApp(AppOptions((mlp.report.path,), typed=typed))
         async with app.run_test(size=(100, 30)) as pilot:
 
@@ -55,8 +58,8 @@ async def test_a_key_waits_for_the_trace(starting: Starting) -> None:
 
 
 async def test_a_text_waits_with_the_key_that_asks_for_it(starting: Starting) -> None:
-    """Also letters that do something themselves; Enter is Ctrl+j as long as the terminal is not the
-    app's."""
+    """Also letters that do something themselves; Enter is Ctrl+j as long as the
+    terminal is not the app's."""
     async with starting() as (app, pilot, read):
         await pilot.press(*"/gelu", "ctrl+j")
         await read()

@@ -52,7 +52,9 @@ def test_both_find_the_same(path: str) -> None:
     assert there.why == here.why
     assert there.lists == here.lists
     assert there.origins.trace is trace
-    trees = [one[call_tree] for one in others if isinstance(one, dict) and call_tree in one]
+    trees = [
+        one[call_tree] for one in others if isinstance(one, dict) and call_tree in one
+    ]
     assert trees[0].figures["GPU"].tolist() == call_tree(trace).figures["GPU"].tolist()
     number = int(here.kernel_keys["module"].number[0])
     known = there.kernel_keys["module"]
@@ -96,7 +98,8 @@ def other(tmp_path: Path) -> str:
     """The same program, in which a kernel takes longer."""
     path = tmp_path / "slower.json"
     events = [
-        {**event, "dur": event["dur"] + 7 * (event["cat"] == "kernel")} for event in training()
+        {**event, "dur": event["dur"] + 7 * (event["cat"] == "kernel")}
+        for event in training()
     ]
     path.write_text(json.dumps({"traceEvents": events}))
     return str(path)
@@ -109,7 +112,9 @@ def test_both_find_the_same_diff(path: str, other: str) -> None:
         assert [*beside.told((other, b), never, (path, a))] == [diff(b, a)]
 
 
-def test_a_diff_of_a_file_that_has_changed_is_left_to_the_thread(path: str, other: str) -> None:
+def test_a_diff_of_a_file_that_has_changed_is_left_to_the_thread(
+    path: str, other: str
+) -> None:
     a, b = open_trace(path), open_trace(other)
     Path(other).write_text(json.dumps({"traceEvents": training(4)}))
     with Beside() as beside, pytest.raises(NotBeside):
@@ -122,7 +127,9 @@ def test_nobody_waits_for_a_diff_that_is_not_wanted_any_more(
     sides = make_sides([open_trace(path), open_trace(other)], ["a", "b"])
     posted: list[Any] = []
     monkeypatch.setattr("fusetui.tui.loading.LARGE", 0)
-    compare(Compare(sides[0], sides[1], (path, other)), posted.append, lambda: True, Beside)
+    compare(
+        Compare(sides[0], sides[1], (path, other)), posted.append, lambda: True, Beside
+    )
     assert posted == []
 
 
@@ -142,7 +149,9 @@ async def test_large_traces_are_compared_beside(
     asked: list[object] = []
     own = Beside.told
 
-    def noted(beside: Beside, a: Named, cancelled: Stop, b: Named | None, *rest: str) -> Any:
+    def noted(
+        beside: Beside, a: Named, cancelled: Stop, b: Named | None, *rest: str
+    ) -> Any:
         if b:
             asked.append(a[0])
         return own(beside, a, cancelled, b, *rest)

@@ -1,4 +1,5 @@
-"""Texts of people and of files that are no names of slices reach the screen harmless too."""
+"""Texts of people and of files that are no names of slices reach the screen harmless
+too."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def test_names_of_runs_to_choose_from(mlp: Trace) -> None:
     assert obeyed(text) == set()
 
 
-@pytest.mark.parametrize("line", ['"{}" = "w"', 'zoom-in = "{}"', 'zoom-in = ["w", "{}"]'])
+@pytest.mark.parametrize(
+    "line", ['"{}" = "w"', 'zoom-in = "{}"', 'zoom-in = ["w", "{}"]']
+)
 def test_sentences_about_keys(line: str) -> None:
     name = "".join(f"\\u{ord(char):04x}" for char in WORST if char < "\ud800")
     with pytest.raises(KeymapError) as error:

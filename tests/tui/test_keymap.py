@@ -46,7 +46,10 @@ def test_keys_are_written_as_the_help_writes_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "key", sorted({key for action in ACTIONS for key in action.keys} | set(string.ascii_letters))
+    "key",
+    sorted(
+        {key for action in ACTIONS for key in action.keys} | set(string.ascii_letters)
+    ),
 )
 def test_every_key_of_ours_can_be_written(key: str) -> None:
     assert key_name(key_text(key)) == key
@@ -61,11 +64,17 @@ def test_any_text_is_a_key_or_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ('copy = "y"\nzoom_in = "w"', "keys.toml, line 2: there is no action zoom_in; zoom-in is"),
+        (
+            'copy = "y"\nzoom_in = "w"',
+            "keys.toml, line 2: there is no action zoom_in; zoom-in is",
+        ),
         ('\n\ncopy = "yy"', 'keys.toml, line 3: "yy" is no key'),
         ("copy = 3", "keys.toml, line 1: a key is a text"),
         ('copy = "y"\nhelp = "/"', "keys.toml, line 2: / is already the key of search"),
-        ("copy = y", "keys.toml is not valid TOML: Invalid value (at line 1, column 8)"),
+        (
+            "copy = y",
+            "keys.toml is not valid TOML: Invalid value (at line 1, column 8)",
+        ),
         ('[keys]\ncopy = "y"', "keys.toml, line 1: there is no action keys"),
     ],
 )
@@ -76,7 +85,10 @@ def test_what_is_wrong_is_said_with_its_line(text: str, sentence: str) -> None:
 
 
 def test_a_swap_is_no_clash() -> None:
-    assert keymap('zoom-in = "s"\nzoom-out = "w"') == {"zoom-in": ("s",), "zoom-out": ("w",)}
+    assert keymap('zoom-in = "s"\nzoom-out = "w"') == {
+        "zoom-in": ("s",),
+        "zoom-out": ("w",),
+    }
 
 
 def test_the_file_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +127,9 @@ def test_hints_and_help_show_the_chosen_keys(mlp: Trace) -> None:
     assert state.sides
     help_page = after(state, *do("help"))
     assert isinstance(help_page.overlay, Help)
-    assert any(keys == "Z" for _, lines in help_page.overlay.sections for keys, _, _ in lines)
+    assert any(
+        keys == "Z" for _, lines in help_page.overlay.sections for keys, _, _ in lines
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -154,7 +168,9 @@ def everything(state: State) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_page_names_a_key_that_does_nothing(trace_of: Make, page: Page, tmp_path: Path) -> None:
+def test_no_page_names_a_key_that_does_nothing(
+    trace_of: Make, page: Page, tmp_path: Path
+) -> None:
     traces = [trace_of(training())] * (2 if page.name == "diff" else 1)
     state = explained(opened(*traces, size=Size(200, 50)))
     state = remembered(state, trained(tmp_path)) if page.name == "memory" else state
@@ -167,12 +183,17 @@ def test_no_page_names_a_key_that_does_nothing(trace_of: Make, page: Page, tmp_p
 
 @pytest.mark.parametrize("tour", range(len(STEPS)))
 def test_the_tour_names_the_keys_of_the_user(mlp: Trace, tour: int) -> None:
-    shown = everything(replace(opened(mlp, size=Size(200, 50)), keymap=OTHERS, tour=tour))
-    assert not KEY.findall(shown.replace("press Enter;", ""))  # that ends a text that is typed
+    shown = everything(
+        replace(opened(mlp, size=Size(200, 50)), keymap=OTHERS, tour=tour)
+    )
+    # that ends a text that is typed
+    assert not KEY.findall(shown.replace("press Enter;", ""))
 
 
 @pytest.mark.parametrize("over", ["help", "details", "hits", "choose"])
-def test_nothing_over_a_page_names_a_key_that_does_nothing(mlp: Trace, over: str) -> None:
+def test_nothing_over_a_page_names_a_key_that_does_nothing(
+    mlp: Trace, over: str
+) -> None:
     found = partial(search.searched, text="gelu")
     state = after(opened(mlp, paths=("a.json",)), found)
     assert KEY.search(everything(after(state, *do(over))))
@@ -181,13 +202,18 @@ def test_nothing_over_a_page_names_a_key_that_does_nothing(mlp: Trace, over: str
 
 def test_an_action_without_a_key_is_in_the_palette() -> None:
     state = State(keymap={"zoom-in": ()})
-    assert with_keys("Press `{zoom-in}` or `{zoom-out}`", state) == "Press `Ctrl+p Zoom in` or `s`"
+    assert (
+        with_keys("Press `{zoom-in}` or `{zoom-out}`", state)
+        == "Press `Ctrl+p Zoom in` or `s`"
+    )
 
 
 def test_arrows_are_words_where_there_is_only_ascii(mlp: Trace) -> None:
     """`v` for an arrow would read as the key v."""
     keys = [
-        key for _, rows in help_sections(replace(opened(mlp), ascii_only=True)) for key, *_ in rows
+        key
+        for _, rows in help_sections(replace(opened(mlp), ascii_only=True))
+        for key, *_ in rows
     ]
     assert "j  Down" in keys
     assert all(key.isascii() for key in keys)

@@ -40,7 +40,8 @@ def test_what_the_first_frame_needs_is_there_before_it(tmp_path: Path) -> None:
 
 
 def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
-    """First the launch queue, then why the GPU was idle, then everything, then the trees."""
+    """First the launch queue, then why the GPU was idle, then everything, then the
+    trees."""
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
     posted: list[Any] = []
@@ -62,7 +63,15 @@ def test_deep_lines_are_made_after_the_first_picture_and_before_they_are_asked_f
 ) -> None:
     path = tmp_path / "deep.json"
     deep = [
-        {"ph": "X", "cat": "cpu_op", "name": "f", "pid": 1, "tid": 1, "ts": n, "dur": 100 - 2 * n}
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "f",
+            "pid": 1,
+            "tid": 1,
+            "ts": n,
+            "dur": 100 - 2 * n,
+        }
         for n in range(20)
     ]
     path.write_text(json.dumps({"traceEvents": deep}))

@@ -1,6 +1,8 @@
-"""While a trace is read: its first lanes, what Escape keeps, and what stays when more arrives.
+"""While a trace is read: its first lanes, what Escape keeps, and what stays when more
+arrives.
 
-A gate stands for a large file: it shows a part, and the rest only when the test lets it through.
+A gate stands for a large file: it shows a part, and the rest only when the test lets it
+through.
 """
 
 from __future__ import annotations
@@ -109,7 +111,9 @@ def shut(whole: Trace, monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 
 @asynccontextmanager
-async def reading(*paths: str, opened: int = 2) -> AsyncIterator[tuple[FusetuiApp, Pilot[int]]]:
+async def reading(
+    *paths: str, opened: int = 2
+) -> AsyncIterator[tuple[FusetuiApp, Pilot[int]]]:
     app = FusetuiApp(AppOptions(paths or ("big.json",), opened))
     async with app.run_test(size=SIZE) as pilot:
         yield app, pilot
@@ -126,7 +130,9 @@ async def lanes(app: FusetuiApp, pilot: Pilot[int]) -> None:
 async def done(app: FusetuiApp, pilot: Pilot[int]) -> None:
     """Until nothing is read any more, and the head says so."""
     async with timeout(PATIENCE):
-        while app.state.reading or screen(app).lstrip().startswith(("reading", "stopping")):
+        while app.state.reading or screen(app).lstrip().startswith(
+            ("reading", "stopping")
+        ):
             await pilot.pause(0.03)
     await pilot.pause()
 
@@ -170,7 +176,11 @@ async def test_what_is_looked_at_stays(gate: Gate, whole: Trace) -> None:
         assert app.state.side.trace is whole
         assert whole.order[after.selected] == place
         assert times(app.state.side, after.selected) == times(side, view.selected)
-        assert (after.begin, after.end, after.folds) == (view.begin, view.end, view.folds)
+        assert (after.begin, after.end, after.folds) == (
+            view.begin,
+            view.end,
+            view.folds,
+        )
         await pilot.press("u", "u", "u")
         assert app.state.view.span > view.span
 
@@ -180,7 +190,10 @@ async def test_a_window_over_everything_stays_one(gate: Gate, whole: Trace) -> N
         await lanes(app, pilot)
         gate.opens.set()
         await done(app, pilot)
-        assert (app.state.view.begin, app.state.view.end) == (0, whole.end_ns - whole.begin_ns)
+        assert (app.state.view.begin, app.state.view.end) == (
+            0,
+            whole.end_ns - whole.begin_ns,
+        )
         assert "shown: what" not in screen(app)
 
 
@@ -252,7 +265,9 @@ async def test_escape_before_anything_was_read_leaves(shut: Gate) -> None:
     assert app.return_value == 0
 
 
-async def test_escape_before_anything_was_read_leads_back_to_the_choice(shut: Gate) -> None:
+async def test_escape_before_anything_was_read_leads_back_to_the_choice(
+    shut: Gate,
+) -> None:
     async with reading("a.json", "b.json", opened=0) as (app, pilot):
         await pilot.press("enter")
         await pilot.press("escape")

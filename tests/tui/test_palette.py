@@ -23,7 +23,9 @@ def pressed_at_once(app: FusetuiApp, *keys: str) -> None:
 
 @pytest.mark.parametrize("pause_ms", [0, 10, 40, 70])
 @pytest.mark.parametrize("last", ["enter", "escape"])
-async def test_two_quick_enters_leave_a_working_app(path: str, pause_ms: int, last: str) -> None:
+async def test_two_quick_enters_leave_a_working_app(
+    path: str, pause_ms: int, last: str
+) -> None:
     async with opened([path]) as (app, pilot):
         pressed_at_once(app, "ctrl+p")
         await asyncio.sleep(pause_ms / 1000)

@@ -1,4 +1,5 @@
-"""Beside the keys: what is read while nobody presses one, and what the collector passes over."""
+"""Beside the keys: what is read while nobody presses one, and what the collector passes
+over."""
 
 from __future__ import annotations
 
@@ -25,12 +26,18 @@ SECONDS = 30  # a hang ends there
 def test_the_neighbors_of_a_slice_are_likely(side: Side, view: View) -> None:
     chosen = next_slice(side, select_first(side, view), 1)
     found = list(likely(side, chosen))
-    beside = [step(side, chosen, by).selected for step in (next_slice, next_line) for by in (1, -1)]
+    beside = [
+        step(side, chosen, by).selected
+        for step in (next_slice, next_line)
+        for by in (1, -1)
+    ]
     assert set(found) == {*beside} - {chosen.selected}
     assert len(set(found)) == len(found) > 1
 
 
-def test_their_args_are_read_aside(side: Side, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_their_args_are_read_aside(
+    side: Side, view: View, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: SimpleQueue[int] = SimpleQueue()
 
     def note(trace: Trace, row: int) -> None:
@@ -39,7 +46,9 @@ def test_their_args_are_read_aside(side: Side, view: View, monkeypatch: pytest.M
     chosen = select_first(side, view)
     monkeypatch.setattr(Trace, "args_of", note)
     Ahead().look(side, chosen)
-    assert [read.get(timeout=SECONDS) for _ in likely(side, chosen)] == [*likely(side, chosen)]
+    assert [read.get(timeout=SECONDS) for _ in likely(side, chosen)] == [
+        *likely(side, chosen)
+    ]
 
 
 async def test_an_open_trace_is_not_looked_at_again(tmp_path: Path) -> None:
@@ -58,7 +67,9 @@ async def test_an_open_trace_is_not_looked_at_again(tmp_path: Path) -> None:
     assert gc.get_freeze_count() <= before
 
 
-async def test_what_is_no_longer_shown_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_no_longer_shown_is_collected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A preview that refers to itself, once the whole trace is there."""
 
     class Preview:

@@ -31,10 +31,15 @@ EAGER = str(ROOT / "sample_traces" / "mlp-eager.json.gz")
 COMPILED = str(ROOT / "sample_traces" / "mlp-compiled.json.gz")
 
 
-def test_programs_are_listed_open_doors_first(mlp: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_are_listed_open_doors_first(
+    mlp: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     this = process(os.getpid())
     assert this is not None
-    found = [replace(this, folder=None, pid=1), replace(this, folder="", pid=2, rank="3")]
+    found = [
+        replace(this, folder=None, pid=1),
+        replace(this, folder="", pid=2, rank="3"),
+    ]
     monkeypatch.setattr(saving, "with_torch", lambda: found)
     posted: list[Any] = []
     saving.record(Record(), posted.append, never)
@@ -129,7 +134,9 @@ def test_a_summary_that_comes_late_leaves_the_list_of_programs(
     offers = offers_of(("a.json", "b.json"))
     listed = after(replace(opened(mlp), offers=offers), reading.choose)
     for state in (listed, replace(listed, session=ViewSession())):
-        over = after(state, posted[0], partial(reading.summarized, index=1, text="a summary"))
+        over = after(
+            state, posted[0], partial(reading.summarized, index=1, text="a summary")
+        )
         assert isinstance(over.overlay, Chooser)
         assert [one.pid for one in over.overlay.programs] == [1, 2]
         assert over.overlay.summaries[1].startswith("door open")

@@ -1,4 +1,5 @@
-"""`:record` and `:again` in the app, driven by keys, with a real program that computes late."""
+"""`:record` and `:again` in the app, driven by keys, with a real program that computes
+late."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ LONGEST_S = 200.0  # that the program may take on a busy machine until it is rec
 
 
 async def typed(pilot: Pilot[int], command: str) -> None:
-    await pilot.press("colon", *("space" if key == " " else key for key in command), "enter")
+    await pilot.press(
+        "colon", *("space" if key == " " else key for key in command), "enter"
+    )
 
 
 async def seen(app: FusetuiApp, pilot: Pilot[int], text: str) -> None:
@@ -56,7 +59,11 @@ async def test_a_late_program_is_recorded_and_again(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "late.py").write_text(LATE)
     with tempfile.TemporaryDirectory(dir="/tmp") as sock:
-        door = {"KINETO_USE_DAEMON": "1", "KINETO_IPC_SOCKET_DIR": sock, "KINETO_LOG_LEVEL": "99"}
+        door = {
+            "KINETO_USE_DAEMON": "1",
+            "KINETO_IPC_SOCKET_DIR": sock,
+            "KINETO_LOG_LEVEL": "99",
+        }
         with subprocess.Popen(
             [sys.executable, "late.py"], env=os.environ | door, stdout=subprocess.PIPE
         ) as child:

@@ -1,4 +1,5 @@
-"""Every key of every action is pressed, and changes what a person sees or ends the app."""
+"""Every key of every action is pressed, and changes what a person sees or ends the
+app."""
 
 from __future__ import annotations
 
@@ -31,7 +32,15 @@ from fusetui.tui.state import moving, replays, search
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.comparison import second_of
 from fusetui.tui.state.offers import RankedJob
-from fusetui.tui.state.state import MARKS, Chooser, Order, Reading, Replayed, Size, State
+from fusetui.tui.state.state import (
+    MARKS,
+    Chooser,
+    Order,
+    Reading,
+    Replayed,
+    Size,
+    State,
+)
 
 Patch = pytest.MonkeyPatch
 LOW = Size(100, 14)  # too low for all lanes
@@ -65,7 +74,8 @@ def toured(state: State) -> State:
 
 
 def with_region(state: State) -> State:
-    """The lines of the diff inside its first one, as those of a compiled part of the program."""
+    """The lines of the diff inside its first one, as those of a compiled part of the
+    program."""
     shown = state.comparison
     assert shown is not None
     assert shown.found is not None
@@ -91,7 +101,9 @@ def ranked(state: State) -> State:
     """Two ranks that were read."""
     read = [rank(n, [(10 + 40 * n, 60)], host="h") for n in range(2)]
     found = answered(read)
-    return ranks.known(state, state.job.paths, answer=found.answer, strip=strip_of(found))
+    return ranks.known(
+        state, state.job.paths, answer=found.answer, strip=strip_of(found)
+    )
 
 
 def remembers(state: State) -> State:
@@ -115,7 +127,9 @@ def with_worth(state: State) -> State:
 def with_second(state: State) -> State:
     """The replay of a change is shown below the recording."""
     trace = state.side.trace
-    return replays.seen(state, second_of(trace, (predicted(trace, [CHANGE]), ()), "replayed"))
+    return replays.seen(
+        state, second_of(trace, (predicted(trace, [CHANGE]), ()), "replayed")
+    )
 
 
 CHANGE = "op:aten::linear x0.5"
@@ -311,7 +325,9 @@ async def test_every_key_has_an_effect(
     action: Action, running: Pilot[int], traces: tuple[Trace, Trace], monkeypatch: Patch
 ) -> None:
     case, app = CASES[action.name], cast(FusetuiApp, running.app)
-    state = after(opened(*traces[: case.sides], paths=("a", "b"), size=case.size), *case.runs)
+    state = after(
+        opened(*traces[: case.sides], paths=("a", "b"), size=case.size), *case.runs
+    )
     asked: list[Order] = []
     monkeypatch.setattr(app._performing, "perform", asked.append)
     with app._context():

@@ -55,7 +55,9 @@ async def test_the_examples_of_the_guide(
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "md", "json", "parquet"])
 @pytest.mark.parametrize("page", ["2", "3", "4", "6"])
-async def test_every_table_is_saved_in_every_format(tmp_path: Path, page: str, ending: str) -> None:
+async def test_every_table_is_saved_in_every_format(
+    tmp_path: Path, page: str, ending: str
+) -> None:
     pytest.importorskip("pyarrow")
     async with opened([LESSON, str(lessons.path("mlp-compiled"))]) as (app, pilot):
         await pilot.press(page)
@@ -69,7 +71,11 @@ async def test_every_table_is_saved_in_every_format(tmp_path: Path, page: str, e
     ("keys", "line", "sentence"),
     [
         ("3", "save", "save takes the name of a new file"),
-        ("3", "save kernels.xls", "its name must end in .csv, .tsv, .md, .json, .parquet"),
+        (
+            "3",
+            "save kernels.xls",
+            "its name must end in .csv, .tsv, .md, .json, .parquet",
+        ),
         ("3", "save there.csv", "there.csv exists already"),
         ("3", "save nowhere/kernels.csv", "there is no such folder"),
         ("1", "save lanes.csv", "there is no table here"),
@@ -91,7 +97,9 @@ async def test_what_cannot_be_written_is_one_sentence(
     assert [*tmp_path.iterdir()] == [tmp_path / "there.csv"]
 
 
-async def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -119,5 +127,8 @@ async def test_a_part_is_that_of_the_command(tmp_path: Path) -> None:
         assert "slices" in app.state.hint
         app.do(partial(obeyed, line=f"cut {ours}"))
         await settled(app, pilot)
-        assert app.state.hint == f"{ours} exists already: give another name, or move it away."
+        assert (
+            app.state.hint
+            == f"{ours} exists already: give another name, or move it away."
+        )
     assert ours.read_bytes() == theirs.read_bytes()

@@ -1,4 +1,5 @@
-"""The whole screen: whatever is done, every line can be drawn and is as wide as the screen."""
+"""The whole screen: whatever is done, every line can be drawn and is as wide as the
+screen."""
 
 from __future__ import annotations
 
@@ -51,7 +52,11 @@ RUNS = st.lists(
     st.integers(0, len(ACTIONS) - 1).map(pressed)
     | st.builds(clicked, st.integers(0, 129), st.integers(0, 49))
     | st.builds(
-        wheeled, st.integers(0, 129), st.integers(0, 49), st.sampled_from([-3, 3]), st.booleans()
+        wheeled,
+        st.integers(0, 129),
+        st.integers(0, 49),
+        st.sampled_from([-3, 3]),
+        st.booleans(),
     )
     | st.builds(dragged, st.integers(0, 129), st.integers(0, 49), st.integers(0, 129))
     | SIZES.map(resized),
@@ -76,7 +81,9 @@ def test_any_walk(mlp: Trace, trace_of: Callable[..., Trace], sides: int) -> Non
     traces = (mlp, trace_of(mlp_events(3)))[:sides]
     first = opened(*traces, paths=("a", "b"))
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(
+        max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     @given(RUNS)
     def walk(runs: list[Run]) -> None:
         state = first
@@ -87,7 +94,16 @@ def test_any_walk(mlp: Trace, trace_of: Callable[..., Trace], sides: int) -> Non
     walk()
 
 
-MOVES = ("zoom-in", "zoom-out", "pan-right", "pan-left", "screen-right", "down", "next", "fold")
+MOVES = (
+    "zoom-in",
+    "zoom-out",
+    "pan-right",
+    "pan-left",
+    "screen-right",
+    "down",
+    "next",
+    "fold",
+)
 
 
 def test_lines_with_equal_keys_are_equal(mlp: Trace) -> None:
@@ -121,10 +137,17 @@ def remade(before: State, now: State) -> int:
     return sum(a != b for a, b in zip(keys(before), keys(now), strict=True))
 
 
-def test_a_lane_that_looks_the_same_is_not_laid_out_again(trace_of: Callable[..., Trace]) -> None:
-    """Another thread was busy at the end only: a window before that shows nothing of it."""
+def test_a_lane_that_looks_the_same_is_not_laid_out_again(
+    trace_of: Callable[..., Trace],
+) -> None:
+    """Another thread was busy at the end only: a window before that shows nothing of
+    it."""
     events = mlp_events(3)
-    late = [{**event, "tid": 9, "ts": event["ts"] + 9000} for event in events if event["pid"] == 1]
+    late = [
+        {**event, "tid": 9, "ts": event["ts"] + 9000}
+        for event in events
+        if event["pid"] == 1
+    ]
     one, both = (
         after(opened(trace_of(found)), *do("start", *["zoom-in"] * 5))
         for found in (events, [*events, *late])
@@ -134,7 +157,9 @@ def test_a_lane_that_looks_the_same_is_not_laid_out_again(trace_of: Callable[...
     assert moved[1] <= moved[0]
 
 
-def test_what_is_found_out_later_leaves_the_lanes_alone(trace_of: Callable[..., Trace]) -> None:
+def test_what_is_found_out_later_leaves_the_lanes_alone(
+    trace_of: Callable[..., Trace],
+) -> None:
     """Only the line of idle time, and what stands below the lanes, change."""
     state = opened(trace_of(training()), size=Size(100, 40))
     now = explained(state)

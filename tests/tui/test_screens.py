@@ -1,5 +1,5 @@
-"""Every page at the four sizes, with colors and without: what a person sees is looked at in the
-diff of these files."""
+"""Every page at the four sizes, with colors and without: what a person sees is looked
+at in the diff of these files."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def answered(asked: str) -> Run:
     def run(state: State) -> State:
         trace = state.side.trace
         found = path(trace) if asked == ROWS else whatif(trace, [asked])
-        return after(replays.arrived(replace(state, replayed=asked), trace, asked, found))
+        return after(
+            replays.arrived(replace(state, replayed=asked), trace, asked, found)
+        )
 
     return run
 
@@ -82,7 +84,9 @@ def lesson() -> State:
 @pytest.fixture(scope="module")
 def both() -> State:
     """The same, and a faster one, compared."""
-    traces = (open_trace(str(lessons.path(name))) for name in ("mlp-eager", "mlp-compiled"))
+    traces = (
+        open_trace(str(lessons.path(name))) for name in ("mlp-eager", "mlp-compiled")
+    )
     return explained(opened(*traces))
 
 
@@ -92,7 +96,9 @@ def ranked_job(tmp_path_factory: pytest.TempPathFactory) -> State:
     paths = tuple(sorted(map(str, job(Path(tmp_path_factory.mktemp("job"))).iterdir())))
     found = ranked(summarize(paths, cached=False))
     first = replace(opened(open_trace(paths[0]), paths=paths), job=job_of_paths(paths))
-    there = partial(ranks.known, paths=paths, answer=found.answer, strip=strip_of(found))
+    there = partial(
+        ranks.known, paths=paths, answer=found.answer, strip=strip_of(found)
+    )
     return after(first, *do("ranks"), there)
 
 
@@ -104,12 +110,17 @@ def seen(state: State) -> str:
     """The lines of the screen, or those of what lies over it."""
     if state.overlay is None:
         return drawn(state)
-    picture, box = screen_layout.stack(screen_layout.overlay_panes(state)), overlay_size(state)
+    picture, box = (
+        screen_layout.stack(screen_layout.overlay_panes(state)),
+        overlay_size(state),
+    )
     inner = Size(box.width - 2, box.height - 2)
     return "\n".join(line(picture, y, inner) for y in range(inner.height))
 
 
-def compare(name: str, state: State, size: Size, steps: list[Run], matches: Matches) -> None:
+def compare(
+    name: str, state: State, size: Size, steps: list[Run], matches: Matches
+) -> None:
     for mode, colorless in (("", False), ("-colorless", True)):
         shown = seen(after(state, resized(size, colorless), *steps))
         lines = shown.split("\n")
@@ -122,7 +133,9 @@ def compare(name: str, state: State, size: Size, steps: list[Run], matches: Matc
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", SCREENS)
-def test_screens_of_a_trace(name: str, size: Size, lesson: State, matches_screen: Matches) -> None:
+def test_screens_of_a_trace(
+    name: str, size: Size, lesson: State, matches_screen: Matches
+) -> None:
     compare(name, lesson, size, SCREENS[name], matches_screen)
 
 
@@ -137,7 +150,9 @@ def test_screens_of_a_diff(size: Size, both: State, matches_screen: Matches) -> 
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_screens_of_a_job(size: Size, ranked_job: State, matches_screen: Matches) -> None:
+def test_screens_of_a_job(
+    size: Size, ranked_job: State, matches_screen: Matches
+) -> None:
     compare("ranks", ranked_job, size, do("ranks"), matches_screen)
 
 
@@ -170,7 +185,10 @@ def test_the_help_needs_no_width(lesson: State) -> None:
 def test_no_figure_of_the_account_is_cut(lesson: State) -> None:
     found = lesson.side.insight.answer
     assert found is not None
-    whole_lines, narrow_lines = account_lines(found.why, 200), account_lines(found.why, 60)
+    whole_lines, narrow_lines = (
+        account_lines(found.why, 200),
+        account_lines(found.why, 60),
+    )
     assert max(map(len, whole_lines)) > 60 >= max(map(len, narrow_lines))
     for full, cut in zip(whole_lines, narrow_lines, strict=True):
         assert cut.split()[-2:] == full.split()[-2:]
@@ -183,7 +201,10 @@ def test_a_finding_that_does_not_fit_says_so(lesson: State) -> None:
 
 def test_all_about_a_gap_is_shown_where_there_is_room(lesson: State) -> None:
     shown = drawn(after(lesson, resized(Size(80, 60), False), *do("next-gap")))
-    for text in ("after gemm bf16 128x256x64 tn sm80 s3", "before gemm bf16 128x128x32 tn sm80 s5"):
+    for text in (
+        "after gemm bf16 128x256x64 tn sm80 s3",
+        "before gemm bf16 128x128x32 tn sm80 s5",
+    ):
         assert text in shown
 
 
@@ -197,12 +218,15 @@ def test_a_name_that_is_cut_shows_it(lesson: State) -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 68, 80])
 def test_every_page_is_in_the_bar(width: int, lesson: State) -> None:
-    """By its key alone where there is little room; a click there brings it to the front."""
+    """By its key alone where there is little room; a click there brings it to the
+    front."""
     state = after(lesson, resized(Size(width, 30), False), *do("modules"))
     bar = drawn(state).splitlines()[0]
     assert "6 Modules" in bar
     assert bar.rstrip()[-1] in ("8", "e")
-    clicked = after(state, lambda now: screen_layout.moused(now, 0, Click(bar.rindex("8"))))
+    clicked = after(
+        state, lambda now: screen_layout.moused(now, 0, Click(bar.rindex("8")))
+    )
     assert clicked.page == "flame"
 
 

@@ -41,17 +41,29 @@ def found(state: State, text: str) -> list[SearchHits]:
 
 
 def typed(state: State, text: str) -> State:
-    return after(state, *do("search"), partial(search.typed, text=text), *posted_about(state, text))
+    return after(
+        state,
+        *do("search"),
+        partial(search.typed, text=text),
+        *posted_about(state, text),
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "begins"),
-    [("gemm", 0), ("gemm dur>1us", 1), ("gemm -dur<1us", 1), ("gemm dur<1s", 0), ("dur>1us", -1)],
+    [
+        ("gemm", 0),
+        ("gemm dur>1us", 1),
+        ("gemm -dur<1us", 1),
+        ("gemm dur<1s", 0),
+        ("dur>1us", -1),
+    ],
 )
 def test_a_search_for_what_takes_longer_begins_with_the_longest(
     mlp: Trace, text: str, begins: int
 ) -> None:
-    """Of the products the second takes longer, of all slices the steps do; n goes on in time."""
+    """Of the products the second takes longer, of all slices the steps do; n goes on in
+    time."""
     state = after(opened(mlp), partial(search.searched, text=text))
     (hits,) = [state.session.hits]
     assert hits is not None
@@ -120,7 +132,9 @@ def test_without_a_text_the_language_is_told(mlp: Trace) -> None:
 
 
 def test_the_hits_are_a_list(mlp: Trace) -> None:
-    state = after(opened(mlp), partial(search.searched, text="family:gemm"), *do("hits"))
+    state = after(
+        opened(mlp), partial(search.searched, text="family:gemm"), *do("hits")
+    )
     assert state.overlay is not None
     second = after(state, *do("row-down", "show"))
     assert second.session.hits is not None
@@ -166,7 +180,9 @@ def test_enter_leads_to_names_first_and_else_to_args(shaped: Trace) -> None:
     state = after(typed(opened(shaped), "mm"), partial(search.searched, text="mm"))
     assert state.session.hits is not None
     assert {shaped.name_of(int(row)) for row in state.session.hits.rows} >= {"aten::mm"}
-    state = after(typed(opened(shaped), "8192x768"), partial(search.searched, text="8192x768"))
+    state = after(
+        typed(opened(shaped), "8192x768"), partial(search.searched, text="8192x768")
+    )
     assert state.session.hits is not None
     assert shaped.name_of(state.session.hits.row) == "aten::linear"
 
@@ -217,7 +233,18 @@ async def test_lanes_are_looked_for_by_an_expression_in_a_thread(path: str) -> N
 PARTS = (
     ("family:gemm", "family:", "famly:gemm", ""),
     ("dur>50us", "dur>", "dur<-5us", "family>3", ""),
-    ("stream:7", "stream:99", "kind:foo", "step:9", "step:x", "/(a", "/a**/", '"', "-", ""),
+    (
+        "stream:7",
+        "stream:99",
+        "kind:foo",
+        "step:9",
+        "step:x",
+        "/(a",
+        "/a**/",
+        '"',
+        "-",
+        "",
+    ),
 )
 
 
@@ -240,11 +267,16 @@ def test_every_search_gives_one_plain_sentence(mlp: Trace, text: str) -> None:
         ("dur<-5us", "dur< takes a time with its unit"),
         ("step:9", "nothing found: this trace has the steps 3 to 4"),
         ("stream:99", "nothing found: the only stream of this trace is 7"),
-        ("famly:gemm", "nothing found: famly is no field, so famly:gemm was looked for as a word"),
+        (
+            "famly:gemm",
+            "nothing found: famly is no field, so famly:gemm was looked for as a word",
+        ),
         ("family>gemm", "only dur and at are compared: family:gemm looks for family"),
     ],
 )
-def test_a_search_that_finds_nothing_says_why(mlp: Trace, text: str, sentence: str) -> None:
+def test_a_search_that_finds_nothing_says_why(
+    mlp: Trace, text: str, sentence: str
+) -> None:
     assert sentence in drawn(typed(opened(mlp), text))
     told = after(opened(mlp), partial(search.searched, text=text)).hint
     late = after(typed(opened(mlp), text), partial(search.searched, text=text)).hint
@@ -271,7 +303,9 @@ def met_by_keys(state: State) -> list[int]:
     return met
 
 
-def test_hits_by_args_are_gone_through_and_listed(trace_of: Callable[..., Trace]) -> None:
+def test_hits_by_args_are_gone_through_and_listed(
+    trace_of: Callable[..., Trace],
+) -> None:
     """Each that is counted, also those that are found after Enter."""
     events = mlp_events()
     for event in events:
@@ -294,17 +328,31 @@ def test_hits_by_args_are_gone_through_and_listed(trace_of: Callable[..., Trace]
     assert "in args of aten::gelu" in laid_over(listed)
 
 
-@pytest.mark.parametrize(("ends", "first"), [(2_000_000, "0.000"), (200_000_000, "0.000000")])
+@pytest.mark.parametrize(
+    ("ends", "first"), [(2_000_000, "0.000"), (200_000_000, "0.000000")]
+)
 def test_the_list_tells_hits_apart_by_their_starts(
     trace_of: Callable[..., Trace], ends: int, first: str
 ) -> None:
     """However long the trace is; times in us."""
     events = [
-        {"ph": "X", "cat": "cpu_op", "name": "f", "pid": 1, "tid": 1, "ts": ts, "dur": 1}
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "f",
+            "pid": 1,
+            "tid": 1,
+            "ts": ts,
+            "dur": 1,
+        }
         for ts in (0, 7, ends)
     ]
-    state = after(opened(trace_of(events)), partial(search.searched, text="f"), *do("hits"))
-    starts = [line.split("█")[0].split()[-2] for line in laid_over(state).split("\n")[2:5]]
+    state = after(
+        opened(trace_of(events)), partial(search.searched, text="f"), *do("hits")
+    )
+    starts = [
+        line.split("█")[0].split()[-2] for line in laid_over(state).split("\n")[2:5]
+    ]
     assert starts[0] == first
     assert len(set(starts)) == 3
 

@@ -150,7 +150,9 @@ def test_hostile_text_on_every_page(hostile: Path) -> None:
 
 
 def test_hostile_text_in_a_diff(hostile: Path) -> None:
-    other = write_trace(hostile.with_name("b.json"), [f"{text}b" for text in PAYLOADS.values()])
+    other = write_trace(
+        hostile.with_name("b.json"), [f"{text}b" for text in PAYLOADS.values()]
+    )
     with Terminal(["open", hostile, other], columns=200, lines=60) as terminal:
         terminal.wait_for("x swap")
         visit(terminal, COMPARING)
@@ -214,7 +216,12 @@ def test_without_colors(shown: Shown) -> None:
         terminal.wait_for(READY)
         visit(
             terminal,
-            [("jj", "launched"), ("2", "count op"), ("3", "the longest"), ("?", "keys  ")],
+            [
+                ("jj", "launched"),
+                ("2", "count op"),
+                ("3", "the longest"),
+                ("?", "keys  "),
+            ],
         )
         terminal.press(INTERRUPT)
         assert terminal.wait() == 130
@@ -302,7 +309,9 @@ def test_a_bug(shown: Shown, tmp_path: Path, change: str) -> None:
     assert not_ours(terminal.output) == set()
 
 
-def test_the_app_needs_the_terminal_that_it_draws_on(shown: Shown, tmp_path: Path) -> None:
+def test_the_app_needs_the_terminal_that_it_draws_on(
+    shown: Shown, tmp_path: Path
+) -> None:
     """Which is that of standard error."""
     with (tmp_path / "errors").open("w+") as errors, shown(errors=errors) as terminal:
         assert terminal.wait() == 2

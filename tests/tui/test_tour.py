@@ -25,7 +25,8 @@ def lesson() -> Trace:
 
 
 def toured(lesson: Trace, title: str, *kept: str) -> State:
-    """The lesson open, with the tour at a step; `kept`: actions that were carried out before."""
+    """The lesson open, with the tour at a step; `kept`: actions that were carried out
+    before."""
     state = after(explained(opened(lesson)), *do(*kept))
     return replace(state, tour=NUMBERS[title])
 
@@ -65,9 +66,14 @@ def test_details_are_read_when_they_are_closed(lesson: Trace) -> None:
 
 
 def test_the_call_is_on_the_way_to_the_op(lesson: Trace) -> None:
-    at_call = after(toured(lesson, "Where a kernel comes from"), at("ampere"), *do("to-launch"))
+    at_call = after(
+        toured(lesson, "Where a kernel comes from"), at("ampere"), *do("to-launch")
+    )
     assert at_call.tour == NUMBERS["Where a kernel comes from"]
-    assert after(at_call, *do("to-launch")).tour == NUMBERS["Where a kernel comes from"] + 1
+    assert (
+        after(at_call, *do("to-launch")).tour
+        == NUMBERS["Where a kernel comes from"] + 1
+    )
 
 
 def test_a_step_can_be_skipped_and_read_again(lesson: Trace) -> None:
@@ -92,7 +98,8 @@ def test_without_the_tour_its_keys_are_free(lesson: Trace) -> None:
 def test_keys_are_not_broken_over_two_lines(step: TourStep) -> None:
     for width in (40, 78, 118):
         assert all(
-            line.count("`") % 2 == 0 for line in wrapped(with_keys(step.text, State()), width)
+            line.count("`") % 2 == 0
+            for line in wrapped(with_keys(step.text, State()), width)
         )
 
 

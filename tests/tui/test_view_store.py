@@ -1,4 +1,5 @@
-"""Marks, folds and the last window of a trace are there again when it is opened again."""
+"""Marks, folds and the last window of a trace are there again when it is opened
+again."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def test_what_was_left_is_there_again(mlp: Trace, path: str, folder: Path) -> No
     assert "0 show the whole trace" in drawn(state)
 
 
-def test_it_belongs_to_the_content(mlp: Trace, path: str, folder: Path, tmp_path: Path) -> None:
+def test_it_belongs_to_the_content(
+    mlp: Trace, path: str, folder: Path, tmp_path: Path
+) -> None:
     keep(left(mlp, path))
     copy = shutil.copy(path, tmp_path / "renamed.json")
     assert read_kept(str(copy))[0] == read_kept(path)[0] != KeptView()
@@ -54,7 +57,9 @@ def test_it_belongs_to_the_content(mlp: Trace, path: str, folder: Path, tmp_path
     assert read_kept(path)[0] == KeptView()
 
 
-def test_nothing_is_kept_of_what_was_left_as_it_came(mlp: Trace, path: str, folder: Path) -> None:
+def test_nothing_is_kept_of_what_was_left_as_it_came(
+    mlp: Trace, path: str, folder: Path
+) -> None:
     keep(left(mlp, path))
     keep(replace(opened(mlp, size=Size(80, 20)), paths=(path,)))
     assert read_kept(path)[0] == KeptView()
@@ -66,7 +71,9 @@ def test_what_a_person_did_already_stays(mlp: Trace, path: str, folder: Path) ->
     assert restored(moved, read_kept(path)[0]) is moved
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"window": [5, 1]}', '{"marks": {"..": 3}}', "\xff"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"window": [5, 1]}', '{"marks": {"..": 3}}', "\xff"]
+)
 def test_a_damaged_file_is_none(mlp: Trace, path: str, folder: Path, text: str) -> None:
     keep(left(mlp, path))
     (file,) = folder.iterdir()
@@ -81,7 +88,9 @@ def test_of_two_traces_nothing_is_kept(mlp: Trace, folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_folder_that_cannot_be_written_is_no_error(mlp: Trace, path: str, folder: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_no_error(
+    mlp: Trace, path: str, folder: Path
+) -> None:
     """But it is said, if there was anything to keep."""
     folder.write_text("a file")
     assert keep(left(mlp, path)).startswith("Marks and window were not kept: ")
@@ -100,7 +109,9 @@ def test_the_oldest_go(
     assert read_kept(path)[0] != KeptView()
 
 
-async def test_the_app_opens_as_it_was_left(mlp: Trace, path: str, folder: Path) -> None:
+async def test_the_app_opens_as_it_was_left(
+    mlp: Trace, path: str, folder: Path
+) -> None:
     async with app_opened([path]) as (app, pilot):
         await pilot.press("w", "w", "m", "a")
         keep(app.state)
@@ -124,9 +135,13 @@ async def test_the_tour_begins_afresh_and_leaves_nothing(
     assert read_kept(path)[0] == before != KeptView()
 
 
-def test_pinned_and_hidden_lanes_are_there_again(mlp: Trace, path: str, folder: Path) -> None:
+def test_pinned_and_hidden_lanes_are_there_again(
+    mlp: Trace, path: str, folder: Path
+) -> None:
     state = replace(opened(mlp), paths=(path,))
-    state = after(state, at("aten::gelu"), *do("pin"), at("ProfilerStep#3"), *do("hide", "sort"))
+    state = after(
+        state, at("aten::gelu"), *do("pin"), at("ProfilerStep#3"), *do("hide", "sort")
+    )
     keep(state)
     again = restored(opened(mlp), read_kept(path)[0])
     assert again.view.arranged == state.view.arranged
@@ -169,11 +184,15 @@ def test_notes_are_kept(mlp: Trace, path: str, folder: Path) -> None:
     keep(after(state, partial(commands.obeyed, line="mark a the slow step")))
     again = restored(opened(mlp), read_kept(path)[0])
     assert again.session.bookmarks["a"].note == "the slow step"
-    assert "at mark a: the slow step" in drawn(after(again, partial(moving.go_to, letter="a")))
+    assert "at mark a: the slow step" in drawn(
+        after(again, partial(moving.go_to, letter="a"))
+    )
     assert "a the slow step" in drawn(after(again, *do("to-mark")))
 
 
-def test_a_full_disk_costs_nothing_of_the_last_time(mlp: Trace, path: str, folder: Path) -> None:
+def test_a_full_disk_costs_nothing_of_the_last_time(
+    mlp: Trace, path: str, folder: Path
+) -> None:
     keep(left(mlp, path))
     (before,) = folder.iterdir()
     text = before.read_bytes()

@@ -1,4 +1,5 @@
-"""The widget that draws a picture, and sends to the terminal only the lines that changed."""
+"""The widget that draws a picture, and sends to the terminal only the lines that
+changed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from fusetui.tui.drawing.segments import filtered, painted, shorten
 
 
 def writer_is_behind(app: App[object]) -> bool:
-    """Whether output still waits to be written: a frame drawn now would be stale by then."""
+    """Whether output still waits to be written: a frame drawn now would be stale by
+    then."""
     thread = getattr(getattr(app, "_driver", None), "_writer_thread", None)
     if (queue := getattr(thread, "_queue", None)) is None:
         return False
@@ -48,7 +50,8 @@ class Turn(NamedTuple):
 
 
 class Drag(NamedTuple):
-    """The mouse was moved from cell to cell with the button down; `ended`: it was let go."""
+    """The mouse was moved from cell to cell with the button down; `ended`: it was let
+    go."""
 
     x: int
     to: int
@@ -75,15 +78,18 @@ class Canvas(Widget, inherit_bindings=False):
         self._behind = Color.parse(background or scheme.background)
         self._picture: Picture | None = None
         self._drawn: dict[int, tuple[Hashable, Strip]] = {}
-        self._sent: dict[int, tuple[Strip, Strip]] = {}  # lines as drawn, and as they were sent
+        # lines as drawn, and as they were sent
+        self._sent: dict[int, tuple[Strip, Strip]] = {}
         self._through: tuple[ColorSystem | None, list[LineFilter]] = None, []
         self._late = False
         self._pressed: tuple[int, int] | None = None  # where the button went down
         self._is_dragged = False
-        self._stale = True  # the picture, or the size, is another one than that of the lines drawn
+        # the picture, or the size, is another one than that of the lines drawn
+        self._stale = True
 
     def show(self, picture: Picture) -> None:
-        """Draws another picture in the next frame; of several until then, only the last."""
+        """Draws another picture in the next frame; of several until then, only the
+        last."""
         self._picture = picture
         self._stale = True
         self.refresh(NO_LINE)
@@ -94,7 +100,8 @@ class Canvas(Widget, inherit_bindings=False):
         return self._drawn[y][1]
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Called by Textual for all lines in every frame: most are those of the frame before."""
+        """Called by Textual for all lines in every frame: most are those of the frame
+        before."""
         if self._stale:
             self._renew()
         if any(self.gutter):
@@ -150,15 +157,23 @@ class Canvas(Widget, inherit_bindings=False):
         self._pressed = None
 
     def on_mouse_scroll_down(self, event: events.MouseEvent) -> None:
-        """Down, or with Shift to the right; some terminals send the event of that then."""
+        """Down, or with Shift to the right; some terminals send the event of that
+        then."""
         is_back = isinstance(event, events.MouseScrollUp | events.MouseScrollLeft)
-        shifted = event.shift or isinstance(event, events.MouseScrollRight | events.MouseScrollLeft)
-        self.post_message(Moused(event.y, Turn(event.x, -WHEEL if is_back else WHEEL, shifted)))
+        shifted = event.shift or isinstance(
+            event, events.MouseScrollRight | events.MouseScrollLeft
+        )
+        self.post_message(
+            Moused(event.y, Turn(event.x, -WHEEL if is_back else WHEEL, shifted))
+        )
 
-    on_mouse_scroll_up = on_mouse_scroll_right = on_mouse_scroll_left = on_mouse_scroll_down
+    on_mouse_scroll_up = on_mouse_scroll_right = on_mouse_scroll_left = (
+        on_mouse_scroll_down
+    )
 
     def _exchange_repaint_regions(self) -> Collection[Region]:
-        """Called by Textual once per frame; it repaints whatever is returned, changed or not."""
+        """Called by Textual once per frame; it repaints whatever is returned, changed
+        or not."""
         super()._exchange_repaint_regions()
         if not writer_is_behind(self.app):
             width = self.outer_size.width
@@ -169,7 +184,8 @@ class Canvas(Widget, inherit_bindings=False):
         return ()
 
     def _renew(self, line: int | None = None) -> list[int]:
-        """Remakes the line, or all lines, whose key changed; returns those that look different."""
+        """Remakes the line, or all lines, whose key changed; returns those that look
+        different."""
         width, height = self.size
         changed: list[int] = []
         for y in range(height) if line is None else (line,):

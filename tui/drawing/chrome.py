@@ -36,10 +36,14 @@ def head(side: Side, width: int) -> str:
 
 
 def parts(trace: Trace) -> list[str]:
-    """About a trace, each in a few words: what makes the picture doubtful, the device, steps and
-    times, and only then what is secret in the file, which changes nothing of the picture. About a
-    part of a trace, says nothing that the rest could reverse."""
-    whole, on_gpu, found = trace.report.prefix is None, len(trace.gpu_rows), steps_of(trace)
+    """About a trace, each in a few words: what makes the picture doubtful, the device,
+    steps and times, and only then what is secret in the file, which changes nothing of
+    the picture. About a part of a trace, says nothing that the rest could reverse."""
+    whole, on_gpu, found = (
+        trace.report.prefix is None,
+        len(trace.gpu_rows),
+        steps_of(trace),
+    )
     names = ", ".join(dict.fromkeys(printable(name) for name in device_names(trace)))
     secrets = secrets_of(trace)
     told = [
@@ -56,7 +60,8 @@ def parts(trace: Trace) -> list[str]:
 
 
 def _busy(trace: Trace) -> str:
-    """Without a share: the verdict and the diff tell that of a step, this is about all events."""
+    """Without a share: the verdict and the diff tell that of a step, this is about all
+    events."""
     devices = {track.pid for track in trace.tracks if track.layer is Layer.STREAM}
     busy = duration(gpu_times(trace).busy_ns)
     return f"GPU busy {busy}" if len(devices) < 2 else f"GPUs busy {busy} in all"
@@ -86,10 +91,15 @@ def _doubts(trace: Trace) -> list[str]:
 
 
 def reading_line(reading: Reading, width: int, glyphs: Glyphs) -> str:
-    """`reading big.json  ###.......  34 % of 1.007 GB`; and what is shown, once there are lanes."""
+    """`reading big.json  ###.......  34 % of 1.007 GB`; and what is shown, once there
+    are lanes."""
     if reading.stopping:
         return "stopping; what was read is kept"
-    done, total, cells = reading.done, reading.total, BAR if width >= ROOMY else BAR // 3
+    done, total, cells = (
+        reading.done,
+        reading.total,
+        BAR if width >= ROOMY else BAR // 3,
+    )
     full = cells * done // max(1, total)
     figures = f"{percent(done, total)} of {size(total)}" if total else ""
     said = f"{figures}, shown: what was read so far" if reading.shown else figures
@@ -111,7 +121,8 @@ class Tab(msgspec.Struct, frozen=True):
 
 
 def tabs_picture(tabs: tuple[Tab, ...]) -> TextPicture:
-    """The names of all pages; where they do not fit, of those not in front the keys alone."""
+    """The names of all pages; where they do not fit, of those not in front the keys
+    alone."""
 
     def lines(width: int, height: int) -> list[list[Styled]]:
         parts: list[Styled] = []
@@ -134,7 +145,9 @@ def _places(tabs: tuple[Tab, ...], width: int) -> Iterator[tuple[Tab, str, range
     """Without room between them where they would not fit."""
     texts = [f" {tab.text} " for tab in tabs]
     if len("".join(texts)) > width:
-        texts = [f" {tab.text if tab.is_here else tab.text.split()[0]} " for tab in tabs]
+        texts = [
+            f" {tab.text if tab.is_here else tab.text.split()[0]} " for tab in tabs
+        ]
     begin, between = 0, BETWEEN * (len("".join(texts)) + len(texts) - 1 <= width)
     for tab, text in zip(tabs, texts, strict=True):
         yield tab, text, range(begin, begin + len(text))
@@ -149,6 +162,8 @@ def tour_picture(title: str, text: str, keys: str, rule: str) -> TextPicture:
         yield [(rule * 3, "faint"), (f" {title} ", "title"), (after, "faint")]
         for line in wrapped(text, width - MARGIN):
             texts = f" {line}".split("`")
-            yield [(part, "strong" if at % 2 else "plain") for at, part in enumerate(texts)]
+            yield [
+                (part, "strong" if at % 2 else "plain") for at, part in enumerate(texts)
+            ]
 
     return TextPicture((title, text, keys, rule), lambda *size: [*lines(*size)])

@@ -1,5 +1,5 @@
-"""What is said about one slice: in a pane of a fixed height, so that no lane moves, and in full,
-with its args, or as JSON."""
+"""What is said about one slice: in a pane of a fixed height, so that no lane moves, and
+in full, with its args, or as JSON."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ MOST_LINES = 1000  # of args, and of slices around it, in the overlay
 
 
 def value_text(value: object, ellipsis: str, as_json: bool = False) -> str:
-    """A string as it is, unless `as_json`, all else as JSON; an ellipsis for what is too deep or
-    too long."""
+    """A string as it is, unless `as_json`, all else as JSON; an ellipsis for what is
+    too deep or too long."""
     text, is_plain = "", isinstance(value, str) and not as_json
     for piece in [str(value)] if is_plain else _pieces(value, DEEPEST, ellipsis):
         text += piece[: LONGEST + 1]
@@ -90,11 +90,16 @@ def raw_lines(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
     return [Said(line) for line in islice(lines, MOST_LINES)]
 
 
-def _members(event: dict[str, Any], indent: str, width: int, ellipsis: str) -> Iterator[str]:
+def _members(
+    event: dict[str, Any], indent: str, width: int, ellipsis: str
+) -> Iterator[str]:
     """Each on a line or more; the objects in an event on lines of their own."""
     last = len(event) - 1
     for number, (key, value) in enumerate(event.items()):
-        comma, text = "," * (number < last), f"{indent}{value_text(key, ellipsis, True)}: "
+        comma, text = (
+            "," * (number < last),
+            f"{indent}{value_text(key, ellipsis, True)}: ",
+        )
         if isinstance(value, dict) and indent == INDENT:
             yield text + "{"
             yield from _members(value, indent + INDENT, width, ellipsis)
@@ -113,10 +118,20 @@ def why_missing(trace: Trace) -> str:
     """Why no args can be shown now; "" if they can."""
     if problem := trace.elements.text.problem():
         return printable(f"no args are shown: {problem}")
-    return "" if trace.elements.text.at_hand else "its args follow: the file is being unpacked"
+    return (
+        ""
+        if trace.elements.text.at_hand
+        else "its args follow: the file is being unpacked"
+    )
 
 
-LAUNCH_ARGS = "grid", "block", "registers per thread", "shared memory", "est. achieved occupancy %"
+LAUNCH_ARGS = (
+    "grid",
+    "block",
+    "registers per thread",
+    "shared memory",
+    "est. achieved occupancy %",
+)
 MOST = 64  # args, tensors, slices around it that the few lines use
 NOWHERE = Program(-1, (), (), -1)
 MOST_NODES = 8  # of a graph that are named
@@ -125,15 +140,25 @@ SEPARATOR = " > "
 LONGEST_PATH = 48  # characters
 LONGEST_NAME = 4000  # characters of a name that are shown and marked
 OTHER_ARGS = {  # shapes are said, links followed
-    *("Input Dims", "Input type", "Concrete Inputs", "Input Strides", "External id", "correlation"),
+    *(
+        "Input Dims",
+        "Input type",
+        "Concrete Inputs",
+        "Input Strides",
+        "External id",
+        "correlation",
+    ),
     *("Ev Idx", "Record function id", "device", "stream"),
     *("Python id", "Python parent id", "Python module id"),
 }
 
 
-def details(side: Side, row: int, width: int, height: int, glyphs: Glyphs) -> list[Said]:
-    """At most `height` lines about a row; of kernels the same facts are always on the same line. If
-    the trace names parts of the program, a line says where in the program it comes from."""
+def details(
+    side: Side, row: int, width: int, height: int, glyphs: Glyphs
+) -> list[Said]:
+    """At most `height` lines about a row; of kernels the same facts are always on the
+    same line. If the trace names parts of the program, a line says where in the program
+    it comes from."""
     trace, found = side.trace, side.insight.origins
     tells_more = found is not None and (len(found.regions) or len(found.frames))
     program = [program_line(found, row)] if found and tells_more else []
@@ -146,7 +171,8 @@ def details(side: Side, row: int, width: int, height: int, glyphs: Glyphs) -> li
         more = clip(names[room - 1], width - len(glyphs.ellipsis), "") + glyphs.ellipsis
         name[-1] = Said(more, "plain")
     name += [Said("")] * (bool(marked.legend) * (room - len(name)))
-    if marked.legend and legend > 0:  # the marks below the name, and lines that explain them
+    # the marks below the name, and lines that explain them
+    if marked.legend and legend > 0:
         meanings = [Said(line) for line in flow(marked.legend, width)[:legend]]
         blanks = [Said("")] * (legend - len(meanings))
         name += [Said(marked.lines[0][1], "warning"), *meanings, *blanks]
@@ -160,13 +186,14 @@ def details(side: Side, row: int, width: int, height: int, glyphs: Glyphs) -> li
 
 
 def details_height(lines: int) -> int:
-    """How many lines of a page of this height are for the details, including the rule."""
+    """How many lines of a page of this height are for the details, including the
+    rule."""
     return max(7, min(12, lines // 3))
 
 
 def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
-    """Everything about a row, for the overlay: also the modules and Python frames around it, the
-    innermost first, each with its duration."""
+    """Everything about a row, for the overlay: also the modules and Python frames
+    around it, the innermost first, each with its duration."""
     trace, found = side.trace, side.insight.origins
     lines = [title(trace, row, width, glyphs), Said("")]
     marked = _annotated(trace, row, width, glyphs)
@@ -181,9 +208,13 @@ def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
         timed = not without_times(trace, np.array([over]))[0]
         lasted = f"   {duration(int(trace.dur[over]))}" if timed else ""
         lines.append(Said(f"  module {label}{lasted}"))
-    lines += [Said(text) for text in (_origin(trace, row, glyphs), *_waiting(trace, row))]
+    lines += [
+        Said(text) for text in (_origin(trace, row, glyphs), *_waiting(trace, row))
+    ]
     known = {*program.regions, *program.frames}
-    calls = [over for over in launch_chain(trace, row)[:MOST_LINES] if over not in known]
+    calls = [
+        over for over in launch_chain(trace, row)[:MOST_LINES] if over not in known
+    ]
     for over in (*calls, *program.frames[:MOST_PROGRAM]):
         lines.append(Said(f"  {_name(trace, over)}   {duration(int(trace.dur[over]))}"))
     lines += map(Said, while_it_ran(trace, row, side.device_counters))
@@ -191,11 +222,15 @@ def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
         lines += [Said(line) for line in textwrap.wrap(meaning, max(20, width))]
     if missing := why_missing(trace):
         return [*lines, Said(""), Said(missing)]
-    lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
+    lines += [
+        Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text
+    ]
     args = _args(trace, row)
     lines += [Said(""), Said("args" if args else "no args", "title")]
     for key, value in islice(args.items(), MOST_LINES):
-        lines.append(Said(f"  {value_text(key, '')}: {value_text(value, glyphs.ellipsis)}"))
+        lines.append(
+            Said(f"  {value_text(key, '')}: {value_text(value, glyphs.ellipsis)}")
+        )
     if len(args) > MOST_LINES:
         lines.append(Said(f"  and {count(len(args) - MOST_LINES)} more"))
     return lines
@@ -206,33 +241,47 @@ def _meaning(trace: Trace, row: int) -> str:
     return meaning_of_call(trace.name_of(row)) if trace.role[row] == Role.CALL else ""
 
 
-def while_it_ran(trace: Trace, row: int, counters: Sequence[DeviceCounter]) -> list[str]:
-    """`while it ran: SM clock 1755 MHz, power 250 W`: means over a GPU event, if there are any."""
+def while_it_ran(
+    trace: Trace, row: int, counters: Sequence[DeviceCounter]
+) -> list[str]:
+    """`while it ran: SM clock 1755 MHz, power 250 W`: means over a GPU event, if there
+    are any."""
     if not is_gpu(trace, row):
         return []
     begin, end = trace.start[row : row + 1], trace.end[row : row + 1]
     device = trace.track_of(row).pid
-    own = ((one, float(one.mean(begin, end)[0])) for one in counters if one.device == device)
-    means = [f"{one.kind} {mean:.4g} {one.unit}" for one, mean in own if not math.isnan(mean)]
+    own = (
+        (one, float(one.mean(begin, end)[0]))
+        for one in counters
+        if one.device == device
+    )
+    means = [
+        f"{one.kind} {mean:.4g} {one.unit}" for one, mean in own if not math.isnan(mean)
+    ]
     return [f"while it ran: {', '.join(means)}"] if means else []
 
 
 def on_path_text(marks: Marks, trace: Trace, row: int) -> str:
-    """`on the critical path`, `could take 41 us longer ...`; "" where that is not known."""
+    """`on the critical path`, `could take 41 us longer ...`; "" where that is not
+    known."""
     ns, spare = int(marks.ns[row]), int(marks.spare_ns[row])
     if ns:
         whole = ns >= int(trace.dur[row])
         return f"{'' if whole else f'{duration(ns)} of it '}on the critical path"
     if spare < 0:
         return ""
-    longer = f"could take {duration(spare)} longer" if spare else "could not take longer"
+    longer = (
+        f"could take {duration(spare)} longer" if spare else "could not take longer"
+    )
     return f"{longer} without moving the end"
 
 
 def warm(found: Origins) -> None:
     """Computes what every line about a slice needs, before a key waits for it."""
     if len(found.trace):
-        program_of(found, int(found.trace.gpu_rows[0]) if len(found.trace.gpu_rows) else 0)
+        program_of(
+            found, int(found.trace.gpu_rows[0]) if len(found.trace.gpu_rows) else 0
+        )
 
 
 def program_line(found: Origins, row: int) -> str:
@@ -285,7 +334,9 @@ def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:
 
     name = trace.name_of(row)
     decoded = decode(name) if trace.role[row] == Role.KERNEL else None
-    parts = [part for part in (decoded.parts if decoded else ()) if part[1] <= LONGEST_NAME]
+    parts = [
+        part for part in (decoded.parts if decoded else ()) if part[1] <= LONGEST_NAME
+    ]
     return annotate(name[:LONGEST_NAME], parts, max(1, width), glyphs.underline)
 
 
@@ -305,7 +356,9 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
     chain = _chain(trace, launch_chain(trace, row), glyphs)
     if not is_gpu(trace, row):
         events, kernels, ns = launched_sums(trace, row)
-        of_them = f" ({plural(kernels, 'kernel')})" if is_replay(trace.name_of(row)) else ""
+        of_them = (
+            f" ({plural(kernels, 'kernel')})" if is_replay(trace.name_of(row)) else ""
+        )
         launched = f"launched {plural(events, 'GPU event')}{of_them}, {duration(ns)}"
         parts = (launched if events else "", f"in {chain}" if chain else "")
         return "   ".join(part for part in parts if part)
@@ -315,15 +368,21 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
     captured = ""
     if is_joined(trace, row):  # a node of a graph
         call = int(trace.asked[row])
-        captured = f"captured by {_chain(trace, [call, *ancestors(trace, call)], glyphs)}   "
+        captured = (
+            f"captured by {_chain(trace, [call, *ancestors(trace, call)], glyphs)}   "
+        )
     return f"{captured}launched {_waited(trace, row)} by {chain}"
 
 
 def _waiting(trace: Trace, row: int) -> Iterator[str]:
-    """Which nodes of its graph it waits for, and which wait for it, once that is known."""
+    """Which nodes of its graph it waits for, and which wait for it, once that is
+    known."""
     if isinstance(found := kept_on(trace).get(dependencies), Dependencies):
         for word, rows in zip(("after", "before"), waits_for(found, row), strict=True):
-            if names := [narrow(trace.name_of(other)) for other in rows[: MOST_NODES + 1].tolist()]:
+            if names := [
+                narrow(trace.name_of(other))
+                for other in rows[: MOST_NODES + 1].tolist()
+            ]:
                 more = f" and {count(len(rows) - MOST_NODES)} more"
                 rest = more if len(rows) > MOST_NODES else ""
                 yield f"  {word}: {', '.join(names[:MOST_NODES])}{rest}"
@@ -334,14 +393,16 @@ def _chain(trace: Trace, rows: Sequence[int], glyphs: Glyphs) -> str:
 
 
 def _name(trace: Trace, row: int) -> str:
-    """A Python frame with its file in short, `forward my_model.py:42`; else the whole name."""
+    """A Python frame with its file in short, `forward my_model.py:42`; else the whole
+    name."""
     name = trace.name_of(row)[:LONGEST_NAME]
     is_frame = int(trace.role[row]) == Role.PYTHON
     return label_of(int(Role.PYTHON), name) if is_frame else narrow(name)
 
 
 def _waited(trace: Trace, row: int) -> str:
-    """How long before its start a GPU event was launched, and why it waited, if known."""
+    """How long before its start a GPU event was launched, and why it waited, if
+    known."""
     latency, queued = launch_latency_ns(trace, row) or 0, queue_delay_ns(trace, row)
     if trace.report.prefix:  # what kept the stream busy may be in the rest of the trace
         queued = 0
@@ -352,13 +413,16 @@ def _waited(trace: Trace, row: int) -> str:
 
 
 def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
-    """What a kernel computed and how efficiently, else the shapes; then the most important args."""
+    """What a kernel computed and how efficiently, else the shapes; then the most
+    important args."""
     if missing := why_missing(trace):
         return [missing]
     args = _args(trace, row)
     work = describe(trace, row) if is_gpu(trace, row) else ""
     parts = [work or _shapes(args, glyphs), *remarks(trace, row)]
-    others = islice((key for key in args if key not in {*LAUNCH_ARGS, *OTHER_ARGS}), MOST)
+    others = islice(
+        (key for key in args if key not in {*LAUNCH_ARGS, *OTHER_ARGS}), MOST
+    )
     for key in (*(key for key in LAUNCH_ARGS if key in args), *others):
         value = args[key]  # with a fraction, to four significant digits
         value = float(f"{value:.4g}") if isinstance(value, float) else value

@@ -35,7 +35,9 @@ BARS = tuple(token + BAR for token in FILLED)
 Label = Callable[[int], str]  # what a row is called
 
 
-def labeled(label: str, parts: Sequence[Styled], gutter: int, bar: str = " ") -> list[Styled]:
+def labeled(
+    label: str, parts: Sequence[Styled], gutter: int, bar: str = " "
+) -> list[Styled]:
     """A line with a label at its left; `bar` stands between both."""
     shown = label if len(label) < gutter else word_clip(label, gutter - 1)
     return [(shown.ljust(gutter - 1) + bar, "faint"), *parts]
@@ -60,7 +62,8 @@ def lane_line(
     marked: Collection[int] = (),
     path: Marks | None = None,
 ) -> list[Styled]:
-    """One line of a lane over `width` cells; `path`: what is marked as the critical path."""
+    """One line of a lane over `width` cells; `path`: what is marked as the critical
+    path."""
     if place.line is None:
         return []
     borders = edges(view.begin + side.origin, view.end + side.origin, width)
@@ -73,7 +76,9 @@ def lane_line(
         chosen = columns(side, view, view.selected, width)
     label = side.once(labels_of)
     if place.around:
-        label = partial(chain_of, side.trace, label, around=place.around, width=width - 1)
+        label = partial(
+            chain_of, side.trace, label, around=place.around, width=width - 1
+        )
     cell_ns = max(1, view.span // max(width, 1))
     return slices(shown, cell_ns, label, glyphs, view.selected, chosen, marked, on)
 
@@ -95,10 +100,18 @@ def chain_of(trace: Trace, label: Label, row: int, around: int, width: int) -> s
 
 
 def where_line(
-    side: Side, view: View, place: Place, width: int, glyphs: Glyphs, path: Marks | None = None
+    side: Side,
+    view: View,
+    place: Place,
+    width: int,
+    glyphs: Glyphs,
+    path: Marks | None = None,
 ) -> list[Styled]:
-    """Where the program was, over `width` cells: neighboring cells of one name are one block."""
-    rows = where_rows(side, place, edges(view.begin + side.origin, view.end + side.origin, width))
+    """Where the program was, over `width` cells: neighboring cells of one name are one
+    block."""
+    rows = where_rows(
+        side, place, edges(view.begin + side.origin, view.end + side.origin, width)
+    )
     label = side.once(labels_of)
     names = [(label(row) if row >= 0 else "", look_of(path, row)) for row in rows]
     if marks_selection(side, view, place):
@@ -130,9 +143,10 @@ def slices(
     marked: Collection[int] = (),
     on_path: Sequence[bool] = (),
 ) -> list[Styled]:
-    """One line. A slice of two or more cells is a block with its label; a single cell is a bar as
-    high as the share of it that is covered. Where there may be no color, letters tell the kind.
-    `selected_cells` are where the selected row lies, even if others hide it."""
+    """One line. A slice of two or more cells is a block with its label; a single cell
+    is a bar as high as the share of it that is covered. Where there may be no color,
+    letters tell the kind. `selected_cells` are where the selected row lies, even if
+    others hide it."""
     found: list[Styled] = []
     shown = cells.row
     if selected_cells:  # over all others
@@ -143,7 +157,13 @@ def slices(
     x = 0
     for end in _ends(shown):
         row, number, size = rows[x], kinds[x], end - x
-        look = "marked" if row in marked else PATH if on_path and on_path[(x + end) // 2] else ""
+        look = (
+            "marked"
+            if row in marked
+            else PATH
+            if on_path and on_path[(x + end) // 2]
+            else ""
+        )
         if row == NONE:
             found.append((" " * size, "plain"))
         elif row == selected:
@@ -152,11 +172,14 @@ def slices(
             letter = LETTERS[KINDS[number]] if look == PATH else " "
             found.append(chosen_slice(label(row), size, glyphs, look, letter))
         elif size > 1:
-            found.append(filled_slice(label(row), size, KINDS[number], is_filled(found), glyphs))
+            found.append(
+                filled_slice(label(row), size, KINDS[number], is_filled(found), glyphs)
+            )
         else:
             levels = levels or _levels(cells, cell_ns, glyphs)
             text, token = _cell(levels[x], number, look, glyphs)
-            if found and found[-1][1] == token and token.endswith(BAR):  # painted faster
+            # painted faster
+            if found and found[-1][1] == token and token.endswith(BAR):
                 text = found.pop()[0] + text
             found.append((text, token))
         x = end
@@ -166,14 +189,19 @@ def slices(
 def _cell(level: int, number: int, look: str, glyphs: Glyphs) -> Styled:
     """A single cell: a bar, or the letter of its kind where there may be no color."""
     if look == PATH:
-        return (glyphs.path, PATH) if glyphs.letters else (glyphs.levels[level], PATH + BAR)
+        return (
+            (glyphs.path, PATH)
+            if glyphs.letters
+            else (glyphs.levels[level], PATH + BAR)
+        )
     if glyphs.letters and 2 * level >= glyphs.top:
         return LETTERS[KINDS[number]], look or FILLED[number]
     return glyphs.levels[level], look or BARS[number]
 
 
 def _ends(rows: Int32s) -> list[int]:
-    """Where each stretch of cells of one row ends; cells that no slice stands for are alone."""
+    """Where each stretch of cells of one row ends; cells that no slice stands for are
+    alone."""
     if not len(rows):
         return []
     new = np.flatnonzero((rows[1:] != rows[:-1]) | (rows[1:] == MANY))
@@ -181,19 +209,27 @@ def _ends(rows: Int32s) -> list[int]:
 
 
 def _levels(cells: Cells, cell_ns: int, glyphs: Glyphs) -> list[int]:
-    """How high a bar in each cell is: the share that is covered, but at least the least."""
+    """How high a bar in each cell is: the share that is covered, but at least the
+    least."""
     level = np.rint(cells.covered * glyphs.top / max(cell_ns, 1))
     return [*np.clip(level, 1, glyphs.top).astype(np.int64).tolist()]
 
 
 def is_filled(parts: Sequence[Styled]) -> bool:
-    """Whether the last of these is a block, so that one beside it shows where it begins."""
+    """Whether the last of these is a block, so that one beside it shows where it
+    begins."""
     return bool(parts) and parts[-1][1] in FILLED
 
 
-def filled_slice(label: str, width: int, kind: SliceKind, beside: bool, glyphs: Glyphs) -> Styled:
-    """A slice of some cells; its first cell shows where it begins beside another one."""
-    edge, text = glyphs.edge if beside else " ", _fitted(label, width - 1, glyphs.ellipsis)
+def filled_slice(
+    label: str, width: int, kind: SliceKind, beside: bool, glyphs: Glyphs
+) -> Styled:
+    """A slice of some cells; its first cell shows where it begins beside another
+    one."""
+    edge, text = (
+        glyphs.edge if beside else " ",
+        _fitted(label, width - 1, glyphs.ellipsis),
+    )
     if not glyphs.letters:
         return (edge + text).ljust(width), kind.token
     begin = f"{edge}{text} " if text else edge.strip()
@@ -203,7 +239,8 @@ def filled_slice(label: str, width: int, kind: SliceKind, beside: bool, glyphs: 
 def chosen_slice(
     label: str, width: int, glyphs: Glyphs, token: str = "selection", letter: str = " "
 ) -> Styled:
-    """A slice that is selected or marked; filled with a letter where there may be no color."""
+    """A slice that is selected or marked; filled with a letter where there may be no
+    color."""
     if width == 1:
         return glyphs.path if token == PATH else glyphs.selected_cell, token
     text = _fitted(label, width - 1, glyphs.ellipsis)
@@ -214,7 +251,8 @@ def chosen_slice(
 
 @lru_cache(maxsize=1 << 15)
 def _fitted(label: str, width: int, ellipsis: str) -> str:
-    """The label, or its first words, or its ends; nothing if that would be meaningless."""
+    """The label, or its first words, or its ends; nothing if that would be
+    meaningless."""
     if len(label) <= width:
         return label
     bare = label
@@ -223,4 +261,8 @@ def _fitted(label: str, width: int, ellipsis: str) -> str:
     bare = VENDOR.sub("", bare)
     if words := bare if len(bare) <= width else bare[: width + 1].rpartition(" ")[0]:
         return words
-    return middle_clip(bare.partition(" ")[0], width, ellipsis) if width >= LEAST_LABEL else ""
+    return (
+        middle_clip(bare.partition(" ")[0], width, ellipsis)
+        if width >= LEAST_LABEL
+        else ""
+    )

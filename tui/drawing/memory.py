@@ -39,7 +39,8 @@ OF_CPU = "Of the CPU, torch counts only what it allocates while it records."
 
 
 class AreaPicture(msgspec.Struct, frozen=True, eq=False):
-    """Categories on top of one another over a ruler; `most` bytes are as high as all lines."""
+    """Categories on top of one another over a ruler; `most` bytes are as high as all
+    lines."""
 
     moments: Moments
     window: Window
@@ -71,17 +72,26 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
         else:
             step = tick_step(end - begin, width // LABEL)
             numbers = range(-(-begin // step) * step, end, step)
-            marked = [((n - begin) * width // (end - begin), f"#{count(n)}") for n in numbers]
+            marked = [
+                ((n - begin) * width // (end - begin), f"#{count(n)}") for n in numbers
+            ]
         for column, label in marked:
             if column + len(label) < width:
-                cells[column : column + len(label)] = ((char, "faint") for char in label)
-        here, after = (self.moments.position(event) - zero for event in (self.at, self.at + 1))
+                cells[column : column + len(label)] = (
+                    (char, "faint") for char in label
+                )
+        here, after = (
+            self.moments.position(event) - zero for event in (self.at, self.at + 1)
+        )
         failed = [place - zero for place in once(self.moments, _failures)]
         marks = [(place, ("!", "bad")) for place in failed if begin <= place < end]
-        if begin <= here < end or here < begin <= after:  # what it was when the window began
+        # what it was when the window began
+        if begin <= here < end or here < begin <= after:
             marks.append((here, (self.glyphs.selected_cell, "selection")))
         for place, mark in marks:  # one out of sight is at the edge
-            cells[max(0, min((place - begin) * width // (end - begin), width - 1))] = mark
+            cells[max(0, min((place - begin) * width // (end - begin), width - 1))] = (
+                mark
+            )
         return cells
 
 
@@ -89,7 +99,9 @@ def _failures(moments: Moments) -> list[int]:
     return [*moments.positions[moments.history.failures].tolist()]
 
 
-def cell_parts(levels: Sequence[int], kinds: Sequence[int], glyphs: Glyphs) -> list[Styled]:
+def cell_parts(
+    levels: Sequence[int], kinds: Sequence[int], glyphs: Glyphs
+) -> list[Styled]:
     """Cells of which each is so full, in the colors of these categories."""
     parts: list[Styled] = []
     for (level, kind), group in groupby(zip(levels, kinds, strict=True)):
@@ -113,14 +125,21 @@ def when(moments: Moments, event: int, zero: int) -> str:
 def cursor_line(moments: Moments, event: int, zero: int, name: str, width: int) -> str:
     """What is allocated at the cursor, to the byte."""
     history = moments.history
-    parts = [narrow(name), f"{plural(int(history.allocated[event + 1]), 'byte')} allocated"]
-    parts += [when(moments, event, zero)] if len(moments.times) or event == BEFORE else []
+    parts = [
+        narrow(name),
+        f"{plural(int(history.allocated[event + 1]), 'byte')} allocated",
+    ]
+    parts += (
+        [when(moments, event, zero)] if len(moments.times) or event == BEFORE else []
+    )
     reserved = int(history.reserved[event + 1])
     parts += [f"{size(reserved)} reserved"] if reserved > 0 else []
     if event != BEFORE:
         action = MemoryAction(int(history.events.action[event])).name.lower()
         action = action.partition("_")[0] if moments.is_of_trace else action
-        parts.append(f"event {count(event)}: {action} {size(int(history.events.size[event]))}")
+        parts.append(
+            f"event {count(event)}: {action} {size(int(history.events.size[event]))}"
+        )
     return f" {joined(parts, width - 2)}"
 
 
@@ -129,7 +148,10 @@ def legend(moments: Moments, event: int, glyphs: Glyphs, width: int) -> list[Sty
     amounts = enumerate(moments.by_category(np.array([event]))[:, 0].tolist())
     entries = [
         (
-            (LETTERS[kind] if glyphs.letters else glyphs.swatch, f"memory.{CATEGORIES[kind]}{BAR}"),
+            (
+                LETTERS[kind] if glyphs.letters else glyphs.swatch,
+                f"memory.{CATEGORIES[kind]}{BAR}",
+            ),
             f"{short_place(CATEGORIES[kind])} {size(amount)}",
             amount,
         )
@@ -155,7 +177,11 @@ def life_text(moments: Moments, life: int, zero: int) -> str:
     lives, times = moments.history.lives, moments.times
     born, died = int(lives.born[life]), int(lives.died[life])
     is_old = born == BEFORE
-    begin = "allocated before the recording" if is_old else f"from {when(moments, born, zero)}"
+    begin = (
+        "allocated before the recording"
+        if is_old
+        else f"from {when(moments, born, zero)}"
+    )
     if died >= lives.events:
         return f"{begin}, still there at the end"
     is_timed = len(times) and not is_old
@@ -163,35 +189,49 @@ def life_text(moments: Moments, life: int, zero: int) -> str:
     return f"{begin} to {when(moments, died, zero)}{lasted}"
 
 
-def segment_cells(found: PlacedBlocks, segment: int, width: int, glyphs: Glyphs) -> list[Styled]:
-    """Each cell is as high as its used part, in the color of the category that has most of it."""
+def segment_cells(
+    found: PlacedBlocks, segment: int, width: int, glyphs: Glyphs
+) -> list[Styled]:
+    """Each cell is as high as its used part, in the color of the category that has most
+    of it."""
     one = found.segments[segment]
     borders = edges(one.address, one.address + one.size, width)
     amounts, span = found.by_category(segment, borders), np.maximum(np.diff(borders), 1)
     level = np.minimum(np.ceil(amounts.sum(axis=0) / span * glyphs.top), glyphs.top)
-    return cell_parts(level.astype(np.int64).tolist(), amounts.argmax(axis=0).tolist(), glyphs)
+    return cell_parts(
+        level.astype(np.int64).tolist(), amounts.argmax(axis=0).tolist(), glyphs
+    )
 
 
-def about_segment(moments: Moments, found: PlacedBlocks, segment: int, width: int) -> list[Said]:
-    """What is in a segment by category, its holes, and what lies in it, the largest first."""
+def about_segment(
+    moments: Moments, found: PlacedBlocks, segment: int, width: int
+) -> list[Said]:
+    """What is in a segment by category, its holes, and what lies in it, the largest
+    first."""
     one, lives = found.segments[segment], moments.history.occupied
     rows, kinds = found.inside(segment)
     sizes = found.there.size[found.there.segment == segment]
     pool = "" if one.pool == COMMON else ", in a pool of its own"
     kind = "expandable" if one.is_expandable else "large" if one.is_large else "small"
     holes = (
-        f"{plural(len(sizes), 'hole')} of {size(int(sizes.sum()))}" if len(sizes) else "no holes"
+        f"{plural(len(sizes), 'hole')} of {size(int(sizes.sum()))}"
+        if len(sizes)
+        else "no holes"
     )
     largest = f", the largest {size(int(sizes.max()))}" if len(sizes) > 1 else ""
     amounts = summed(kinds, lives.size[rows], len(CATEGORIES)).tolist()
     order = sorted(range(len(amounts)), key=lambda kind: -amounts[kind])
-    parts = [f"{short_place(CATEGORIES[n])} {size(amounts[n])}" for n in order if amounts[n]]
+    parts = [
+        f"{short_place(CATEGORIES[n])} {size(amounts[n])}" for n in order if amounts[n]
+    ]
     lines = [
         f" {size(one.size)} at {one.address:#x}, {kind}, stream {one.stream}{pool}: "
         f"{size(int(found.used[segment]))} in {plural(len(rows), 'allocation')}, {holes}{largest}",
         f" {joined(parts, width - 2)}",
     ]
-    for row in rows[np.argsort(-lives.size[rows], kind="stable")][:MOST_LISTED].tolist():
+    for row in rows[np.argsort(-lives.size[rows], kind="stable")][
+        :MOST_LISTED
+    ].tolist():
         place = short_place(moments.place_of(int(lives.stack[row])) or NO_STACK)
         offset = int(lives.address[row]) - one.address
         lines.append(f"   {size(int(lives.size[row]))} at +{size(offset)}: {place}")
@@ -199,17 +239,24 @@ def about_segment(moments: Moments, found: PlacedBlocks, segment: int, width: in
 
 
 def about(
-    moments: Moments, row: MemoryRow, stack: int, zero: int, width: int, every: bool = False
+    moments: Moments,
+    row: MemoryRow,
+    stack: int,
+    zero: int,
+    width: int,
+    every: bool = False,
 ) -> list[Said]:
-    """A row, and the frames of its stack, innermost first; `every`: those of C++ too. Of a trace,
-    what a snapshot would add."""
+    """A row, and the frames of its stack, innermost first; `every`: those of C++ too.
+    Of a trace, what a snapshot would add."""
     frames = moments.frames(stack) if stack != ANY_STACK else ()
     python, is_life = _python(frames), row.life != NO_LIFE
     if is_life:
         found = [Said(f" {line}", "plain") for line in _life(moments, row.life, zero)]
     else:
         blocks = f" in {plural(row.allocations, 'block')}" if row.allocations else ""
-        found = [Said(f" {size(row.bytes)}{blocks}: {narrow(_name(moments, row))}", "plain")]
+        found = [
+            Said(f" {size(row.bytes)}{blocks}: {narrow(_name(moments, row))}", "plain")
+        ]
         stacks = "its stack" if row.level else "its largest stack"
         found += [Said(f" {stacks}, innermost first:")] if frames else []
     if moments.is_of_trace:
@@ -236,7 +283,9 @@ def _name(moments: Moments, row: MemoryRow) -> str:
 
 def _place(frame: Frame) -> str:
     is_python = frame.file.endswith(".py")
-    return narrow(f"{frame.file}:{frame.line} {frame.name}" if is_python else frame.name)
+    return narrow(
+        f"{frame.file}:{frame.line} {frame.name}" if is_python else frame.name
+    )
 
 
 def _life(moments: Moments, life: int, zero: int) -> Iterator[str]:
@@ -250,4 +299,8 @@ def _life(moments: Moments, life: int, zero: int) -> Iterator[str]:
     yield life_text(moments, life, zero)
     if died < lives.events:
         place = moments.place_of(int(history.events.stack[died]))
-        yield f"freed in {short_place(place)}" if place else "freed where no stack was recorded"
+        yield (
+            f"freed in {short_place(place)}"
+            if place
+            else "freed where no stack was recorded"
+        )

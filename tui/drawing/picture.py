@@ -1,4 +1,5 @@
-"""Pictures: the content of each line, and a key that tells whether a line is still the same."""
+"""Pictures: the content of each line, and a key that tells whether a line is still the
+same."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class Said(NamedTuple):
 
 
 MANY = 1000  # lines
-Make = Callable[[int, int], Sequence[Said | Sequence[Styled]]]  # (width, height) -> lines
+# (width, height) -> lines
+Make = Callable[[int, int], Sequence[Said | Sequence[Styled]]]
 
 
 def cut(lines: Sequence[Said], height: int, ellipsis: str = ELLIPSIS) -> Sequence[Said]:
@@ -39,18 +41,21 @@ class Picture(Protocol):
     """A few lines of the screen, made from frozen data alone."""
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        """Equal keys mean equal lines. Called for every line of every frame: it must be cheap."""
+        """Equal keys mean equal lines. Called for every line of every frame: it must be
+        cheap."""
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        """The texts of a line from left to right, which is cut or filled with blanks to `width`
-        cells; called when the key changed."""
+        """The texts of a line from left to right, which is cut or filled with blanks to
+        `width` cells; called when the key changed."""
 
 
 class TextPicture:
-    """Lines of one text or of several, made when they are first drawn; what does not fit is cut."""
+    """Lines of one text or of several, made when they are first drawn; what does not
+    fit is cut."""
 
     def __init__(self, identity: Hashable, make: Make) -> None:
-        """`make(width, height)` returns the lines; equal identities mean equal texts."""
+        """`make(width, height)` returns the lines; equal identities mean equal
+        texts."""
         self._identity, self._make = identity, cache(make)
 
     def key(self, y: int, width: int, height: int) -> Hashable:
@@ -66,16 +71,25 @@ def text(lines: Sequence[Said | Sequence[Styled]]) -> TextPicture:
 
 
 def folded(
-    texts: Iterable[str], width: int, token: str = "faint", before: str = "", most: int = MANY
+    texts: Iterable[str],
+    width: int,
+    token: str = "faint",
+    before: str = "",
+    most: int = MANY,
 ) -> list[Said]:
     """Sentences, each on as many lines as it needs, `most` lines in all."""
     lines = (line for text in texts for line in sentence_lines(text, width))
     return [*cut([Said(f"{before}{line}", token) for line in lines], most)]
 
 
-def clipped(lines: Iterable[Said], width: int, height: int, ellipsis: str) -> list[Said]:
+def clipped(
+    lines: Iterable[Said], width: int, height: int, ellipsis: str
+) -> list[Said]:
     """At most `height` lines, each in so many cells."""
-    return [Said(clip(one.text, width, ellipsis), one.token) for one in islice(lines, height)]
+    return [
+        Said(clip(one.text, width, ellipsis), one.token)
+        for one in islice(lines, height)
+    ]
 
 
 def ruled(identity: Hashable, title: str, rule: str, make: Make) -> TextPicture:
@@ -113,13 +127,14 @@ class Stack:
 
 
 class Rows(msgspec.Struct, frozen=True, eq=False):
-    """A list of any length, of which only the rows in sight are formatted. Rows with equal identity
-    and index are equal."""
+    """A list of any length, of which only the rows in sight are formatted. Rows with
+    equal identity and index are equal."""
 
     identity: Hashable
     count: int
     titles: Callable[[int], str]  # of the columns, on a screen this many cells wide
-    format: Callable[[int, int], Sequence[Styled]]  # (row, width) -> its texts, left to right
+    # (row, width) -> its texts, left to right
+    format: Callable[[int, int], Sequence[Styled]]
 
 
 def row_parts(
@@ -129,7 +144,8 @@ def row_parts(
     token: str = "plain",
     last: str = "",
 ) -> list[Styled]:
-    """The texts of a row in their columns, bars where no title is; `last`: its last token."""
+    """The texts of a row in their columns, bars where no title is; `last`: its last
+    token."""
     found = zip(shown(columns, width), fit(columns, texts, width), strict=True)
     parts = [(text, token if columns[n].title else "busy") for n, text in found]
     return [*parts[:-1], (parts[-1][0], last)] if last else parts
@@ -173,5 +189,6 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
 
 
 def scrolled(cursor: int, top: int, room: int) -> int:
-    """The first row on the screen, as near to `top` as possible, with the cursor in sight."""
+    """The first row on the screen, as near to `top` as possible, with the cursor in
+    sight."""
     return max(min(top, cursor), cursor - max(1, room) + 1, 0)

@@ -1,4 +1,5 @@
-"""The figures of a range of time: a few lines below the timeline, and an overlay with all."""
+"""The figures of a range of time: a few lines below the timeline, and an overlay with
+all."""
 
 from __future__ import annotations
 
@@ -25,11 +26,14 @@ from fusetui.tui.layout.view import GapAt, Side, idle_of
 from fusetui.tui.state.session import Range
 
 
-def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) -> list[Said]:
+def gap_lines(
+    side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs
+) -> list[Said]:
     if (found := idle_of(side, at)) is None:
         return []
     begin, end = int(found.begin[at.gap]), int(found.end[at.gap])
-    ranks = np.flatnonzero(found.longest == at.gap).tolist()  # none, if it is not among these
+    # none, if it is not among these
+    ranks = np.flatnonzero(found.longest == at.gap).tolist()
     lanes = (lane for lane in side.lanes if lane.layer not in CPU_LAYERS)
     head = [
         f"idle for {duration(end - begin)}",
@@ -38,7 +42,10 @@ def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) ->
         *(f"gap {count(n + 1)} of {count(len(found.begin))} by length" for n in ranks),
     ]
     reasons = sorted(found.over(begin, end).items(), key=lambda item: -item[1])
-    parts = [(IDLE[name], f"{duration(ns)}, {percent(ns, end - begin)}") for name, ns in reasons]
+    parts = [
+        (IDLE[name], f"{duration(ns)}, {percent(ns, end - begin)}")
+        for name, ns in reasons
+    ]
     lines = [Said("   ".join(filter(None, head)), "title")]
     lines += [Said(f"{reason.sentence}: {part}", "plain") for reason, part in parts[:1]]
     others = [f"{reason.short} {part}" for reason, part in parts[1:]]
@@ -49,8 +56,12 @@ def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) ->
 
 
 def _around(told: Gap) -> tuple[list[str], list[str]]:
-    """What covered most of the time before the launch, and the kernels before and after the gap."""
-    frame, kernel = partial(label_of, int(Role.PYTHON)), partial(label_of, int(Role.KERNEL))
+    """What covered most of the time before the launch, and the kernels before and after
+    the gap."""
+    frame, kernel = (
+        partial(label_of, int(Role.PYTHON)),
+        partial(label_of, int(Role.KERNEL)),
+    )
     names = {"the CPU was in": told.frame, "module": told.module, "op": told.op}
     names["annotation"] = told.annotation
     inside = [f"{what} {narrow(frame(name))}" for what, name in names.items() if name]
@@ -63,15 +74,24 @@ SHARES = ListColumn("share", 7), ListColumn("count", 6)
 FEW, ALL = (ListColumn("inside", 9), *SHARES), (ListColumn("ns inside", 16), *SHARES)
 
 
-def range_lines(side: Side, found: Range, width: int, height: int, glyphs: Glyphs) -> list[Said]:
-    """At most `height` lines: length, GPU time, streams, and what took the most time."""
+def range_lines(
+    side: Side, found: Range, width: int, height: int, glyphs: Glyphs
+) -> list[Said]:
+    """At most `height` lines: length, GPU time, streams, and what took the most
+    time."""
     figures, idle = _figures(side.trace, found.begin, found.end), _idle(side, found)
     whole, facts = sum(ns for _, ns in idle), _facts(side.trace, figures)
-    reasons = (f"{IDLE[name].short} {duration(ns)}, {percent(ns, whole)}" for name, ns in idle)
+    reasons = (
+        f"{IDLE[name].short} {duration(ns)}, {percent(ns, whole)}" for name, ns in idle
+    )
     lines = [
         Said(joined([*facts, _place(figures, side.origin)], width), "title"),
         *([Said(_few_streams(figures, width))] if figures.devices else []),
-        *([Said(joined([f"idle {duration(whole)}:", *reasons], width))] if idle else []),
+        *(
+            [Said(joined([f"idle {duration(whole)}:", *reasons], width))]
+            if idle
+            else []
+        ),
         *_most(figures, FEW, duration, width, height),
     ]
     return clipped(lines, width, height, glyphs.ellipsis)
@@ -104,11 +124,16 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
         Said("  ".join(facts[:2]), "title"),
         Said(""),
         *(Said(f"  {text}", "plain") for text in facts[2:]),
-        Said(f"  from {count(begin)} ns to {count(end)} ns: {count(figures.span_ns)} ns", "plain"),
+        Said(
+            f"  from {count(begin)} ns to {count(end)} ns: {count(figures.span_ns)} ns",
+            "plain",
+        ),
     ]
     if figures.devices:
         busy, idle = count(figures.busy_ns), count(figures.idle_ns)
-        lines.append(Said(f"  GPU busy {busy} ns, idle {idle} ns: {count(whole)} ns", "plain"))
+        lines.append(
+            Said(f"  GPU busy {busy} ns, idle {idle} ns: {count(whole)} ns", "plain")
+        )
     for name, ns in _idle(side, found):
         lines.append(Said(f"    idle {count(ns)} ns, {IDLE[name].sentence}", "plain"))
     for stream in figures.streams:
@@ -120,7 +145,8 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
 
 
 def _idle(side: Side, found: Range) -> list[tuple[str, int]]:
-    """Why the GPUs were idle, the longest first; nothing until it is known, or beyond the trace."""
+    """Why the GPUs were idle, the longest first; nothing until it is known, or beyond
+    the trace."""
     trace = side.trace
     begin, end = max(found.begin, trace.begin_ns), min(found.end, trace.end_ns)
     sums: Counter[str] = Counter()
@@ -134,7 +160,9 @@ _figures = memo()(window_figures)  # when the range is set, not for every key
 
 def _facts(trace: Trace, figures: WindowFigures) -> list[str]:
     facts = [f"range {duration(figures.span_ns)}", _busy(trace, figures)]
-    starting = f"{plural(figures.kernels, 'kernel')} start{'s' * (figures.kernels == 1)} in it"
+    starting = (
+        f"{plural(figures.kernels, 'kernel')} start{'s' * (figures.kernels == 1)} in it"
+    )
     return [*facts, starting] if figures.devices else facts
 
 
@@ -161,5 +189,9 @@ def _few_streams(figures: WindowFigures, width: int) -> str:
         for s in figures.streams
     ]
     more = ([f"{hidden} more"] * (hidden > 0) for hidden in range(len(texts)))
-    fitting = ("   ".join([*texts[: len(texts) - n], *end]) for n, end in enumerate(more))
-    return next((text for text in fitting if len(text) <= width), texts[0] if texts else "")
+    fitting = (
+        "   ".join([*texts[: len(texts) - n], *end]) for n, end in enumerate(more)
+    )
+    return next(
+        (text for text in fitting if len(text) <= width), texts[0] if texts else ""
+    )

@@ -1,9 +1,11 @@
-"""What each token of color looks like, on a dark and a light screen, in 256 colors and in 16.
+"""What each token of color looks like, on a dark and a light screen, in 256 colors and
+in 16.
 
-Pictures name tokens, such as `kernel.gemm`, `idle.queued` or `selection`, each of which has one
-meaning; only the canvas asks a scheme for their styles. In every scheme a text has a contrast of at
-least 4.5 (WCAG 2.1, success criterion 1.4.3) and a block of 3 (1.4.11); tests compute both. The
-characters used for drawing are here too: one set for terminals with Unicode, one for ASCII.
+Pictures name tokens, such as `kernel.gemm`, `idle.queued` or `selection`, each of which
+has one meaning; only the canvas asks a scheme for their styles. In every scheme a text
+has a contrast of at least 4.5 (WCAG 2.1, success criterion 1.4.3) and a block of 3
+(1.4.11); tests compute both. The characters used for drawing are here too: one set for
+terminals with Unicode, one for ASCII.
 """
 
 from __future__ import annotations
@@ -78,12 +80,19 @@ idle.launch_latency    #87afd7/black  #5f5fff/black  silver/black          gray/
 idle.queued            #afaffd/black  #8787ff/black  silver/black          gray/black
 idle.after             #808080/black  #626262/white  silver/black          gray/black
 """
-"""`block/text` is a block of color and the text on it, else the color of a text. The names of
-kernels and slices are those of layout/kinds.py, of idle time the keys of IDLE."""
+"""`block/text` is a block of color and the text on it, else the color of a text. The
+names of kernels and slices are those of layout/kinds.py, of idle time the keys of
+IDLE."""
 
 SAME = {
-    **{"memory.parameters": "kernel.gemm", "memory.optimizer_state": "kernel.attention"},
-    **{"memory.gradients": "kernel.reduction", "memory.activations": "kernel.pointwise"},
+    **{
+        "memory.parameters": "kernel.gemm",
+        "memory.optimizer_state": "kernel.attention",
+    },
+    **{
+        "memory.gradients": "kernel.reduction",
+        "memory.activations": "kernel.pointwise",
+    },
     **{"memory.temporary": "kernel.comm", "memory.workspace": "kernel.other"},
     **{"memory.graph_pool": "kernel.fused", "memory.before_recording": "slice.python"},
     "memory.unknown": "kernel.copy",
@@ -96,12 +105,12 @@ NAMED = {
     **{"bright-blue": "#5555ff", "bright-magenta": "#ff55ff", "bright-cyan": "#55ffff"},
     "white": "#ffffff",
 }
-"""The 16 colors as Rich numbers them (rich._palettes.STANDARD_PALETTE): a terminal that has no
-others gets exactly these, and shows them as it likes."""
+"""The 16 colors as Rich numbers them (rich._palettes.STANDARD_PALETTE): a terminal that
+has no others gets exactly these, and shows them as it likes."""
 BOLD = ("title", "window", "selection", "front", "cursor")
 BAR, TEXT = ".bar", ".text"
-"""After the token of a kernel, a slice or idle time: what fills a cell only partly, in the color of
-the block, and texts in tables in a color like it."""
+"""After the token of a kernel, a slice or idle time: what fills a cell only partly, in
+the color of the block, and texts in tables in a color like it."""
 CURSOR = ".cursor"  # after any token: the same on a row under the cursor
 
 
@@ -144,8 +153,8 @@ SCHEMES = DARK, LIGHT, DARK_16, LIGHT_16 = tuple(map(_scheme, range(4)))
 
 @cache
 def styles_of(scheme: Scheme, background: str) -> Mapping[str, Style]:
-    """The style of each token. The background is always there: that of the terminal may be any
-    color. Equal styles are one object, so that `is` compares them."""
+    """The style of each token. The background is always there: that of the terminal may
+    be any color. Equal styles are one object, so that `is` compares them."""
     own = {"plain": Style(), "strong": Style(bold=True)}
     for token, (block, text) in scheme.colors.items():
         bold = True if token in BOLD else None
@@ -154,14 +163,16 @@ def styles_of(scheme: Scheme, background: str) -> Mapping[str, Style]:
             own[token + BAR] = Style(color=block)
     behind, cursor = Style(color=scheme.foreground, bgcolor=background), own["cursor"]
     found = {token: behind + style for token, style in own.items()}
-    for token, style in own.items():  # a cursor with a color of its own hides those of the row
+    # a cursor with a color of its own hides those of the row
+    for token, style in own.items():
         found[token + CURSOR] = behind + (cursor if cursor.color else style + cursor)
     first: dict[Style, Style] = {}
     return {token: first.setdefault(style, style) for token, style in found.items()}
 
 
 class Glyphs(msgspec.Struct, frozen=True):
-    """Every drawing character. `levels` goes from empty to full; `parts` are eighths of a cell."""
+    """Every drawing character. `levels` goes from empty to full; `parts` are eighths of
+    a cell."""
 
     levels: str
     parts: str
@@ -180,7 +191,8 @@ class Glyphs(msgspec.Struct, frozen=True):
     leaf: str
     chain: str
     underline: tuple[str, str, str]  # left end, middle, right end
-    letters: bool = False  # a block is filled with the letter of its kind: colors may be missing
+    # a block is filled with the letter of its kind: colors may be missing
+    letters: bool = False
 
     @property
     def top(self) -> int:
@@ -220,7 +232,8 @@ def glyphs_for(ascii_only: bool, colorless: bool = False) -> Glyphs:
 
 
 def share_bar(part: int, whole: int, width: int, glyphs: Glyphs) -> str:
-    """Fills the share of `width` cells that `part` is of the whole; a share above 0 is visible."""
+    """Fills the share of `width` cells that `part` is of the whole; a share above 0 is
+    visible."""
     if part <= 0 or whole <= 0:
         return " " * width
     eighths = max(1, min(8 * width, round(8 * width * part / whole)))

@@ -1,5 +1,6 @@
-"""The one place that makes segments and strips: all text reaches the terminal through here, lines
-of our own by `painted`, those of widgets of Textual, as the input line, by the filter `DOOR`."""
+"""The one place that makes segments and strips: all text reaches the terminal through
+here, lines of our own by `painted`, those of widgets of Textual, as the input line, by
+the filter `DOOR`."""
 
 from __future__ import annotations
 
@@ -22,9 +23,11 @@ from fusetui.tui.drawing.schemes import ASCII, UNICODE, Styled
 INSTEAD = "·"
 MOST_STYLES = 4096  # whose codes are kept
 IN_CELLS = late("[ -~\\xa0-\\u02ff…‹\\u2500-\\u25f7]*").fullmatch
-"""Whether a text consists of characters known to take one cell each: the most of what is drawn."""
+"""Whether a text consists of characters known to take one cell each: the most of what
+is drawn."""
 _new: Callable[[type[Segment], tuple[str, Style | None, None]], Segment] = tuple.__new__
-"""Makes a segment without the function of Python behind Segment(...): a frame has a thousand."""
+"""Makes a segment without the function of Python behind Segment(...): a frame has a
+thousand."""
 SIMILAR = {  # ASCII characters of one cell for others of one cell
     **dict(zip(UNICODE.levels[1:], ASCII.levels[1:], strict=True)),
     **dict.fromkeys("─━▔", "-"),
@@ -35,8 +38,8 @@ SIMILAR = {  # ASCII characters of one cell for others of one cell
 
 
 def painted(parts: Sequence[Styled], width: int, styles: Mapping[str, Style]) -> Strip:
-    """A line of this many cells, cut or padded at its right, with as few changes of color as there
-    are; texts that are not printable are made so."""
+    """A line of this many cells, cut or padded at its right, with as few changes of
+    color as there are; texts that are not printable are made so."""
     whole = "".join([text for text, _ in parts])
     if not is_printable(whole):
         parts = [(printable(text), token) for text, token in parts]
@@ -50,7 +53,9 @@ def painted(parts: Sequence[Styled], width: int, styles: Mapping[str, Style]) ->
         if now is not before and text:
             if before is None:
                 before = now
-            elif not (text.isspace() and now.bgcolor == before.bgcolor):  # a blank looks the same
+            elif not (
+                text.isspace() and now.bgcolor == before.bgcolor
+            ):  # a blank looks the same
                 found.append(_new(Segment, ("".join(texts), before, None)))
                 before, texts = now, []
         texts.append(text)
@@ -60,7 +65,8 @@ def painted(parts: Sequence[Styled], width: int, styles: Mapping[str, Style]) ->
 
 
 def filtered(strip: Strip, filters: Iterable[LineFilter], background: Color) -> Strip:
-    """A line that passed filters; one has nothing to do, as all our colors are true colors."""
+    """A line that passed filters; one has nothing to do, as all our colors are true
+    colors."""
     before = found = list(strip)
     for one in filters:
         if not isinstance(one, ANSIToTruecolor):
@@ -69,14 +75,15 @@ def filtered(strip: Strip, filters: Iterable[LineFilter], background: Color) -> 
 
 
 def shorten(strip: Strip, system: ColorSystem) -> None:
-    """Has a strip send only the changes from one style to the next, instead of each style as a
-    whole: a frame of many colors takes half of the bytes."""
+    """Has a strip send only the changes from one style to the next, instead of each
+    style as a whole: a frame of many colors takes half of the bytes."""
     if strip._render_cache is None:
         strip._render_cache = sequences(strip, system)
 
 
 def sequences(strip: Iterable[Segment], system: ColorSystem) -> str:
-    """The text of a line with SGR sequences (ECMA-48, section 8.3.117), all off at its end."""
+    """The text of a line with SGR sequences (ECMA-48, section 8.3.117), all off at its
+    end."""
     parts: list[str] = []
     now = OFF
     for text, style, _ in strip:
@@ -103,8 +110,8 @@ OFF = Codes("", "39", "49")
 
 @lru_cache(maxsize=4096)
 def _change(now: Codes, codes: Codes, has_glyphs: bool) -> tuple[str, Codes]:
-    """What leads from one style to another, and what is in force then: the color of a text may
-    wait until there is something to see of it."""
+    """What leads from one style to another, and what is in force then: the color of a
+    text may wait until there is something to see of it."""
     changes: list[str] = []
     if codes.attributes != now.attributes:
         changes = ["0", codes.attributes] if codes.attributes else ["0"]
@@ -115,7 +122,9 @@ def _change(now: Codes, codes: Codes, has_glyphs: bool) -> tuple[str, Codes]:
     if seen and codes.color != now.color:
         changes.append(codes.color)
     change = f"\x1b[{';'.join(changes)}m" if changes else ""
-    return change, codes if seen else Codes(codes.attributes, now.color, codes.background)
+    return change, codes if seen else Codes(
+        codes.attributes, now.color, codes.background
+    )
 
 
 _KNOWN: dict[tuple[int, ColorSystem], tuple[Style, Codes]] = {}
@@ -123,7 +132,8 @@ _KNOWN: dict[tuple[int, ColorSystem], tuple[Style, Codes]] = {}
 
 
 def _codes(style: Style, system: ColorSystem) -> Codes:
-    """By the id of the style: Rich hashes it in Python, and it is asked for each segment."""
+    """By the id of the style: Rich hashes it in Python, and it is asked for each
+    segment."""
     known = _KNOWN.get((id(style), system))
     if known is None:
         if len(_KNOWN) >= MOST_STYLES:
@@ -141,14 +151,18 @@ def _codes(style: Style, system: ColorSystem) -> Codes:
 class TextFilter(LineFilter):
     """Replaces texts that are not as they should be; others pass as they are."""
 
-    def __init__(self, is_sound: Callable[[str], bool], change: Callable[[str], str]) -> None:
+    def __init__(
+        self, is_sound: Callable[[str], bool], change: Callable[[str], str]
+    ) -> None:
         super().__init__()
         self._is_sound, self._change = is_sound, change
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         if self._is_sound("".join([segment.text for segment in segments])):
             return segments
-        return [Segment(self._change(text), style, code) for text, style, code in segments]
+        return [
+            Segment(self._change(text), style, code) for text, style, code in segments
+        ]
 
 
 def in_ascii(text: str) -> str:
@@ -157,7 +171,9 @@ def in_ascii(text: str) -> str:
     >>> in_ascii("Shift+← 日…")
     'Shift+< ??~'
     """
-    return "".join(c if c.isascii() else SIMILAR.get(c) or "?" * cell_len(c) for c in text)
+    return "".join(
+        c if c.isascii() else SIMILAR.get(c) or "?" * cell_len(c) for c in text
+    )
 
 
 def _plain(text: str) -> str:
@@ -165,5 +181,5 @@ def _plain(text: str) -> str:
 
 
 DOOR, ASCII_DOOR = TextFilter(is_printable, _plain), TextFilter(str.isascii, in_ascii)
-"""Dots for what a terminal would obey or hide, as many as its cells; and ASCII instead of all else,
-also in what Textual draws."""
+"""Dots for what a terminal would obey or hide, as many as its cells; and ASCII instead
+of all else, also in what Textual draws."""

@@ -1,5 +1,6 @@
-"""The picture of a timeline: minimap, ruler, the lanes of one side, and the lines of a device below
-its lanes: why it was idle, the kinds of its kernels, counters; and the legend of its colors."""
+"""The picture of a timeline: minimap, ruler, the lanes of one side, and the lines of a
+device below its lanes: why it was idle, the kinds of its kernels, counters; and the
+legend of its colors."""
 
 from __future__ import annotations
 
@@ -59,8 +60,8 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return trace, width, bar, self._place_key(place, division)
 
     def _place_key(self, place: Place, division: Division) -> Hashable:
-        """What a line depends on, and nothing else: it is made again once this changes. Where the
-        picture of a lane is the same in many windows, these have one key."""
+        """What a line depends on, and nothing else: it is made again once this changes.
+        Where the picture of a lane is the same in many windows, these have one key."""
         side, view = self.side, self.view
         window = view.begin, view.end, side.origin
         if place.idle_of is not None:
@@ -76,22 +77,36 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         selected = view.selected if place.holds(view.selected) else -1
         seen = seen_in(place.line, view.begin + side.origin, view.end + side.origin)
         shown = window if seen == MANY else seen
-        return shown, place.lane, place.depth, place.around, label, selected, self.marked, self.path
+        return (
+            shown,
+            place.lane,
+            place.depth,
+            place.around,
+            label,
+            selected,
+            self.marked,
+            self.path,
+        )
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         division = divided(width, height)
         if y >= division.axis + division.lanes:
-            return legend_line(self.side.once(shares), self.glyphs, division.gutter, width)
+            return legend_line(
+                self.side.once(shares), self.glyphs, division.gutter, width
+            )
         if y >= division.axis:
             return self._lane(y - division.axis, division)
         window = window_columns(self.side, self.view, division.width)
-        text = " " * window.start + window_bar(len(window), self.glyphs)  # below the minimap
+        # below the minimap
+        text = " " * window.start + window_bar(len(window), self.glyphs)
         label, lit, look = "", range(0), "faint"
         if y == 0:
             busy, look, lit = self.side.once(busy_of), "busy", window
             whole = self.side.begin + self.side.origin, self.side.end + self.side.origin
             label = busy.label
-            text = self.glyphs.bars(busy.levels(*whole, division.width, self.glyphs.top))
+            text = self.glyphs.bars(
+                busy.levels(*whole, division.width, self.glyphs.top)
+            )
         elif y == division.axis - 1:
             label = self._count(division)
             text, lit = ruler(self.view, division.width, self.chosen, self.glyphs)
@@ -103,7 +118,11 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return in_view(self.places, self.top, division.lanes)
 
     def _bar(self, y: int, division: Division) -> str:
-        return self.glyphs.thumb if y in thumb(self.places, self.top, division.lanes) else " "
+        return (
+            self.glyphs.thumb
+            if y in thumb(self.places, self.top, division.lanes)
+            else " "
+        )
 
     def _lane(self, y: int, division: Division) -> Sequence[Styled]:
         index, bar = y + self.top, self._bar(y, division)
@@ -113,7 +132,9 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         side, view, glyphs = self.side, self.view, self.glyphs
         label, parts = place.label, list[Styled]()
         if place.depth == HIDDEN:
-            return _across(clip(label, division.whole, glyphs.ellipsis), "faint", division, bar)
+            return _across(
+                clip(label, division.whole, glyphs.ellipsis), "faint", division, bar
+            )
         if place.idle_of is not None:  # blank until it is known why the device was idle
             device = side.insight.device(place.idle_of.key[1])
             if side.insight.idle is not None and device >= 0:
@@ -123,7 +144,9 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
                 label = label.rstrip(" %0123456789.<>")
             parts = [family_line(side, view, *place.family, width, glyphs)]
         elif place.curve is not None:
-            label, parts = counter_line(side, view, label, place.curve, gutter, width, glyphs)
+            label, parts = counter_line(
+                side, view, label, place.curve, gutter, width, glyphs
+            )
         elif place.line is None:
             return _across(label, "title", division, bar)
         else:
@@ -131,7 +154,9 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             if place.where:
                 parts = where_line(side, view, place, width, glyphs, self.path)
             else:
-                parts = lane_line(side, view, place, width, glyphs, self.marked, self.path)
+                parts = lane_line(
+                    side, view, place, width, glyphs, self.marked, self.path
+                )
         return labeled(label, parts, gutter, bar)
 
 
@@ -166,9 +191,11 @@ def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
     return f"{word_clip(place.label, room, glyphs.ellipsis).ljust(room)} {more}"
 
 
-def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tuple[str, range]:
-    """Times at round positions, none cut off, over a bar `├───┤` where a range of time is selected,
-    and the cells of that bar."""
+def ruler(
+    view: View, width: int, chosen: Interval | None, glyphs: Glyphs
+) -> tuple[str, range]:
+    """Times at round positions, none cut off, over a bar `├───┤` where a range of time
+    is selected, and the cells of that bar."""
     text = [" "] * width
     cells = cells_of(view, *chosen, width) if chosen else range(0)
     if chosen and cells:
@@ -176,21 +203,30 @@ def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tu
         text[cells.start : cells.stop] = window_bar(len(cells), glyphs, *whole)
     for column, label in ticks(view.begin, view.end, width):
         taken = range(column, column + len(label) + 1)
-        if taken[-1] < width and not (cells and (cells[0] in taken or cells[-1] in taken)):
+        if taken[-1] < width and not (
+            cells and (cells[0] in taken or cells[-1] in taken)
+        ):
             text[column : taken[-1]] = label
     return "".join(text), cells
 
 
-def window_bar(width: int, glyphs: Glyphs, begins: bool = True, ends: bool = True) -> str:
+def window_bar(
+    width: int, glyphs: Glyphs, begins: bool = True, ends: bool = True
+) -> str:
     """`├───┤`, without an end that is out of sight."""
     left, middle, right = glyphs.window
     if width == 1:
         return middle
-    return (left if begins else middle) + middle * (width - 2) + (right if ends else middle)
+    return (
+        (left if begins else middle)
+        + middle * (width - 2)
+        + (right if ends else middle)
+    )
 
 
 UNITS = {"bytes": "B"}
-ROOM = 10  # cells that the largest value may take in the gutter, including the space before it
+# cells that the largest value may take in the gutter, including the space before it
+ROOM = 10
 NOWHERE = -1
 BETWEEN = "  "  # two families of the legend
 _quantity = lru_cache(maxsize=1024)(quantity)
@@ -198,12 +234,20 @@ _quantity = lru_cache(maxsize=1024)(quantity)
 
 
 def counter_line(
-    side: Side, view: View, label: str, curve: Curve, gutter: int, width: int, glyphs: Glyphs
+    side: Side,
+    view: View,
+    label: str,
+    curve: Curve,
+    gutter: int,
+    width: int,
+    glyphs: Glyphs,
 ) -> tuple[str, list[Styled]]:
-    """What stands in the gutter and over `width` cells: the height of the values, of which the
-    highest level is the largest of the whole trace; and the largest in sight, after the label if
-    there is room."""
-    found = values(curve, edges(view.begin + side.origin, view.end + side.origin, width))
+    """What stands in the gutter and over `width` cells: the height of the values, of
+    which the highest level is the largest of the whole trace; and the largest in sight,
+    after the label if there is room."""
+    found = values(
+        curve, edges(view.begin + side.origin, view.end + side.origin, width)
+    )
     text = levels(found, curve.largest, glyphs)
     largest = float(np.fmax.reduce(found))
     if math.isnan(largest):
@@ -216,8 +260,11 @@ def counter_line(
     return label, [(text[: width - len(end)], "busy"), (end, "plain")]
 
 
-def levels(found: np.ndarray[tuple[int], np.dtype[np.float64]], most: float, glyphs: Glyphs) -> str:
-    """One character per value: a space where there is none, else at least the lowest level."""
+def levels(
+    found: np.ndarray[tuple[int], np.dtype[np.float64]], most: float, glyphs: Glyphs
+) -> str:
+    """One character per value: a space where there is none, else at least the lowest
+    level."""
     share = np.maximum(found, 0.0) / (most if most > 0 else 1.0)
     level = np.maximum(np.ceil(share * glyphs.top), 1.0)
     level[np.isnan(found)] = 0.0
@@ -227,19 +274,24 @@ def levels(found: np.ndarray[tuple[int], np.dtype[np.float64]], most: float, gly
 def family_line(
     side: Side, view: View, line: Line, kind: int, width: int, glyphs: Glyphs
 ) -> Styled:
-    """A bar in each cell, as high as the share of its time; the least height for any time."""
+    """A bar in each cell, as high as the share of its time; the least height for any
+    time."""
     borders = edges(view.begin + side.origin, view.end + side.origin, width)
     ns, size = amounts(line, borders, kind), np.maximum(np.diff(borders), 1)
     level = np.where(ns > 0, np.clip(ns * glyphs.top // size, 1, glyphs.top), 0)
     return glyphs.bars(level.tolist()), KINDS[kind].token + BAR
 
 
-def idle_line(side: Side, view: View, found: IdleTime, width: int, glyphs: Glyphs) -> list[Styled]:
-    """The reason with the most time in each cell. A cell that is idle for at least half of its time
-    is a block with the letter of the reason, or its name if there is room; any other cell has a bar
-    as high as the idle share."""
+def idle_line(
+    side: Side, view: View, found: IdleTime, width: int, glyphs: Glyphs
+) -> list[Styled]:
+    """The reason with the most time in each cell. A cell that is idle for at least half
+    of its time is a block with the letter of the reason, or its name if there is room;
+    any other cell has a bar as high as the idle share."""
     parts: list[Styled] = []
-    for (reason, level, chosen), group in groupby(_idle_cells(side, view, found, width, glyphs)):
+    for (reason, level, chosen), group in groupby(
+        _idle_cells(side, view, found, width, glyphs)
+    ):
         size = len(list(group))
         if reason == NOWHERE:
             parts.append((" " * size, "plain"))
@@ -258,7 +310,8 @@ def idle_line(side: Side, view: View, found: IdleTime, width: int, glyphs: Glyph
 def _idle_cells(
     side: Side, view: View, found: IdleTime, width: int, glyphs: Glyphs
 ) -> list[tuple[int, int, bool]]:
-    """The reason (NOWHERE: none), the height of its bar (0: a block), and is it selected."""
+    """The reason (NOWHERE: none), the height of its bar (0: a block), and is it
+    selected."""
     borders = edges(view.begin + side.origin, view.end + side.origin, width)
     ns = found.within(borders)
     if not len(ns):
@@ -272,13 +325,17 @@ def _idle_cells(
     chosen = range(0)
     if times and view.gap and side.insight.device(found.device) == view.gap.device:
         chosen = cells_of(view, *times, width)
-    return [(*cell, x in chosen) for x, cell in enumerate(zip(reason, level.tolist(), strict=True))]
+    return [
+        (*cell, x in chosen)
+        for x, cell in enumerate(zip(reason, level.tolist(), strict=True))
+    ]
 
 
 def legend_line(
     found: Sequence[KindShare], glyphs: Glyphs, gutter: int, width: int
 ) -> list[Styled]:
-    """What the colors of the GPU lanes mean, with their shares of the time, which add up."""
+    """What the colors of the GPU lanes mean, with their shares of the time, which add
+    up."""
     marks = [LETTERS[one.kind] if glyphs.letters else glyphs.swatch for one in found]
     entries = [
         ((mark, one.kind.token + BAR), one.kind.removeprefix("gpu-"), one.ns)
@@ -289,7 +346,10 @@ def legend_line(
 
 
 def legend_parts(
-    entries: Sequence[tuple[Styled, str, int]], room: int, lead: str = "", fine: bool = False
+    entries: Sequence[tuple[Styled, str, int]],
+    room: int,
+    lead: str = "",
+    fine: bool = False,
 ) -> list[Styled]:
     """`■ gemm 45.2 %  ■ reduction 46.1 %  2 more 8.7 %`: as many as fit, and what is left."""
     amounts, parts = [amount for *_, amount in entries], list[Styled]()
@@ -297,7 +357,9 @@ def legend_parts(
     def share(first: int, end: int | None = None) -> str:
         return percent(sum(amounts[first:end]), sum(amounts), fine=fine)
 
-    rests = [f"{BETWEEN}{len(amounts) - n} more {share(n)}" for n in range(len(amounts))]
+    rests = [
+        f"{BETWEEN}{len(amounts) - n} more {share(n)}" for n in range(len(amounts))
+    ]
     for n, (mark, name, _) in enumerate(entries):
         between, text = BETWEEN if n else lead, f" {name} {share(n, n + 1)}"
         cells = len(between) + 1 + len(text)

@@ -1,1 +1,2 @@
-"""What is where: lanes, windows, movements and trees as pure functions, without style or text."""
+"""What is where: lanes, windows, movements and trees as pure functions, without style
+or text."""

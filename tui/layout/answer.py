@@ -1,5 +1,5 @@
-"""The lists of the answer: what took the time of the GPU, why it stood still, and where a row of
-them leads."""
+"""The lists of the answer: what took the time of the GPU, why it stood still, and where
+a row of them leads."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ NOWHERE = {
 
 
 class Way(NamedTuple):
-    """Where a row leads: to a `module` by its node, a `kernel` by its place among all by total
-    time, a `slice` by its row, a `gap` by its place among those of the answer, or all of `why`."""
+    """Where a row leads: to a `module` by its node, a `kernel` by its place among all
+    by total time, a `slice` by its row, a `gap` by its place among those of the answer,
+    or all of `why`."""
 
     to: str
     at: int = -1
 
 
 class AnswerRow(msgspec.Struct, frozen=True):
-    """One row of a list: a time, the whole that its bar is a share of, what it is of, where it
-    leads, and what stands beside the time instead of its share."""
+    """One row of a list: a time, the whole that its bar is a share of, what it is of,
+    where it leads, and what stands beside the time instead of its share."""
 
     ns: int
     whole_ns: int
@@ -77,8 +78,8 @@ class AnswerAt(msgspec.Struct, frozen=True):
 
 
 def answer_lists(why: Why, tree: ModuleTree, trace: Trace) -> tuple[AnswerList, ...]:
-    """GPU time by module and by kernel, and the longest gaps; without a GPU, time by name of device
-    events, ops and annotations, and by thread. None of them is empty."""
+    """GPU time by module and by kernel, and the longest gaps; without a GPU, time by
+    name of device events, ops and annotations, and by thread. None of them is empty."""
     if why.devices:
         lists = [_modules(tree), _kernels(tree, trace), _gaps(why)]
     else:
@@ -91,8 +92,11 @@ def answer_lists(why: Why, tree: ModuleTree, trace: Trace) -> tuple[AnswerList, 
     return tuple(one for one in lists if one.entries)
 
 
-def fitting(lists: Sequence[AnswerList], width: int, at: AnswerAt | None) -> Sequence[int]:
-    """The lists that fit side by side: the first ones, and that with the cursor, else the last."""
+def fitting(
+    lists: Sequence[AnswerList], width: int, at: AnswerAt | None
+) -> Sequence[int]:
+    """The lists that fit side by side: the first ones, and that with the cursor, else
+    the last."""
     most = max(1, (width + BETWEEN) // (LEAST + BETWEEN))
     if len(lists) <= most:
         return range(len(lists))
@@ -100,7 +104,9 @@ def fitting(lists: Sequence[AnswerList], width: int, at: AnswerAt | None) -> Seq
     return [*range(most - 1), max(most - 1, last)]
 
 
-def moved(lists: Sequence[AnswerList], at: AnswerAt, columns: int, rows: int) -> AnswerAt:
+def moved(
+    lists: Sequence[AnswerList], at: AnswerAt, columns: int, rows: int
+) -> AnswerAt:
     """The cursor so many lists and rows further, on a row that is there."""
     if not lists:
         return AnswerAt()
@@ -122,15 +128,24 @@ def timed(title: str, found: Iterable[AnswerRow]) -> AnswerList:
 
 
 def of_name(ns: int, whole_ns: int, role: Role, name: str, way: Way) -> AnswerRow:
-    return AnswerRow(ns, whole_ns, label_of(int(role), name), way, kind_of(int(role), name))
+    return AnswerRow(
+        ns, whole_ns, label_of(int(role), name), way, kind_of(int(role), name)
+    )
 
 
 def _modules(tree: ModuleTree) -> AnswerList:
-    """Also what belongs to no module, so that the shares add up, unless there is nothing else."""
+    """Also what belongs to no module, so that the shares add up, unless there is
+    nothing else."""
     own, whole = self_times(tree), tree.gpu_ns
     none = enumerate(tree.none, len(tree.times)) if own else ()
-    rows = [AnswerRow(ns, whole, narrow(name), Way("module", node)) for name, ns, node in own]
-    rows += [AnswerRow(n.gpu_ns, whole, NOWHERE[n.why], Way("module", node)) for node, n in none]
+    rows = [
+        AnswerRow(ns, whole, narrow(name), Way("module", node))
+        for name, ns, node in own
+    ]
+    rows += [
+        AnswerRow(n.gpu_ns, whole, NOWHERE[n.why], Way("module", node))
+        for node, n in none
+    ]
     return timed("GPU time by module", rows)
 
 
@@ -138,13 +153,17 @@ def _kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
     """Copies too: they are part of the GPU time."""
     rows, whole = list[AnswerRow](), tree.gpu_ns
     for rank, one in enumerate(kernel_totals(trace)[:MOST]):
-        rows.append(of_name(one.total_ns, whole, Role.KERNEL, one.name, Way("kernel", rank)))
+        rows.append(
+            of_name(one.total_ns, whole, Role.KERNEL, one.name, Way("kernel", rank))
+        )
     for role in (Role.MEMCPY, Role.MEMSET):
         rows += _of_names(trace, trace.rows_of(role), role, whole)
     return timed("GPU time by kernel", rows)
 
 
-def _of_names(trace: Trace, rows: Rows, role: Role, whole_ns: int) -> Iterator[AnswerRow]:
+def _of_names(
+    trace: Trace, rows: Rows, role: Role, whole_ns: int
+) -> Iterator[AnswerRow]:
     for one in kernel_totals(trace, rows):
         way = Way("slice", longest(trace, one.rows))
         yield of_name(one.total_ns, whole_ns, role, one.name, way)
@@ -167,16 +186,21 @@ def _gaps(why: Why) -> AnswerList:
 
 
 def inside(gap: Gap) -> str:
-    """What the CPU was in, by the names that the lanes show; else the kernel that follows."""
+    """What the CPU was in, by the names that the lanes show; else the kernel that
+    follows."""
     roles = {"frame": Role.PYTHON, "op": Role.OP, "annotation": Role.ANNOTATION}
     names = {field: (role, getattr(gap, field)) for field, role in roles.items()}
-    short = {field: label_of(int(role), name) for field, (role, name) in names.items() if name}
+    short = {
+        field: label_of(int(role), name)
+        for field, (role, name) in names.items()
+        if name
+    }
     return covered_by(replace(gap, next=label_of(int(Role.KERNEL), gap.next), **short))
 
 
 def _by_name(trace: Trace, role: Role, title: str) -> AnswerList:
-    """As shares of the time in which any of them ran, as they lie inside each other; a slice inside
-    another one of its name adds nothing."""
+    """As shares of the time in which any of them ran, as they lie inside each other; a
+    slice inside another one of its name adds nothing."""
     rows = trace.rows_of(role)
     outer = rows[~inside_same_name(trace, rows)]
     thread = trace.thread_of_track[trace.track[outer]]
@@ -190,17 +214,22 @@ def _ops(trace: Trace) -> Iterator[AnswerRow]:
     ops, totals = kernel_totals(trace, trace.rows_of(Role.OP)), op_totals(trace)
     ways = {one.name: Way("slice", longest(trace, one.rows)) for one in ops}
     whole = sum(op.self_ns for op in totals)
-    return (of_name(op.self_ns, whole, Role.OP, op.name, ways[op.name]) for op in totals)
+    return (
+        of_name(op.self_ns, whole, Role.OP, op.name, ways[op.name]) for op in totals
+    )
 
 
 def _threads(why: Why, trace: Trace) -> Iterator[AnswerRow]:
-    """How much of each thread's time anything was recorded, from its first slice to its last."""
+    """How much of each thread's time anything was recorded, from its first slice to its
+    last."""
     rows: dict[tuple[Id, Id], int] = {}  # the longest slice of each
     for track in trace.tracks:
         if track.layer in CPU_LAYERS and len(track):
             row = track.first_row + int(np.argmax(trace.dur[track.rows]))
             key = exact_id(track.pid), exact_id(track.tid)
-            rows[key] = max(rows.get(key, row), row, key=lambda one: int(trace.dur[one]))
+            rows[key] = max(
+                rows.get(key, row), row, key=lambda one: int(trace.dur[one])
+            )
     for one in why.cpu:
         ns = one.op_ns + one.python_ns + one.wait_ns + one.annotation_ns
         way = Way("slice", rows[one.process, one.thread])
@@ -229,10 +258,13 @@ class Insight(msgspec.Struct, frozen=True, eq=False):
 
     def device(self, pid: Id) -> int:
         """The index of a device among those with idle time, -1 if it is not known."""
-        return next((n for n, one in enumerate(self.idle or ()) if one.device == pid), -1)
+        return next(
+            (n for n, one in enumerate(self.idle or ()) if one.device == pid), -1
+        )
 
 
-WORTH = "worth"  # the answer with what findings are worth, among what is kept on a trace
+# the answer with what findings are worth, among what is kept on a trace
+WORTH = "worth"
 
 
 def working(trace: Trace, what: str) -> str:

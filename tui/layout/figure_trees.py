@@ -1,5 +1,6 @@
-"""What trees of ops and of modules have in common: figures of each node, in any order, as shares of
-a whole; which nodes are shown. And the tree of modules, with a call of each that can be shown."""
+"""What trees of ops and of modules have in common: figures of each node, in any order,
+as shares of a whole; which nodes are shown. And the tree of modules, with a call of
+each that can be shown."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ WIDEST = 9  # cells of a time
 
 
 class Preorder(msgspec.Struct, frozen=True, eq=False):
-    """`end[n]`: one past the subtree of the node that is shown n-th; `place` of each node."""
+    """`end[n]`: one past the subtree of the node that is shown n-th; `place` of each
+    node."""
 
     nodes: Rows
     end: Int64s
@@ -39,7 +41,8 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
     size: Int64s  # nodes of the subtree
     row: Int64s  # of the slice that a node stands for, or of the longest; -1: none
     figures: Mapping[str, Int64s]
-    sorts: tuple[str, ...]  # what the nodes can be sorted by, in the order of the columns
+    # what the nodes can be sorted by, in the order of the columns
+    sorts: tuple[str, ...]
     on_cpu: str  # the figure of the time on the CPU, with what is inside
     is_thread: Flags
     open_at_first: Flags
@@ -89,15 +92,21 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
         return int(self.figures[measure][self.counted(measure)].sum())
 
     def measure(self, sort: str = "") -> str:
-        """The measure to sort by where a person has chosen none, or whose shares are shown."""
+        """The measure to sort by where a person has chosen none, or whose shares are
+        shown."""
         if sort in self.figures:
             return sort
         return "GPU" if self.whole("GPU") else self.on_cpu
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        """One for each column of times: that of the longest op, if that of a thread fits too."""
-        return {time: self._unit(self.figures[time]) for time in TIMES if time in self.figures}
+        """One for each column of times: that of the longest op, if that of a thread
+        fits too."""
+        return {
+            time: self._unit(self.figures[time])
+            for time in TIMES
+            if time in self.figures
+        }
 
     def _unit(self, times: Int64s) -> Unit:
         of_op = unit_of([int(times[~self.is_thread].max(initial=0))])
@@ -105,9 +114,11 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
         return of_op if len(of_op.text(longest)) <= WIDEST else unit_of([longest])
 
 
-def placed(parent: Int64s, level: Int64s, key: Int64s, size: Int64s, inset: int = 0) -> Int64s:
-    """Where each node begins, if it takes `size`: after its earlier siblings, which are in order of
-    their keys, within the node around it, `inset` from its begin."""
+def placed(
+    parent: Int64s, level: Int64s, key: Int64s, size: Int64s, inset: int = 0
+) -> Int64s:
+    """Where each node begins, if it takes `size`: after its earlier siblings, which are
+    in order of their keys, within the node around it, `inset` from its begin."""
     order = np.lexsort((np.arange(len(parent)), key, parent))
     before = np.cumsum(size[order]) - size[order]
     siblings = parent[order]
@@ -127,9 +138,11 @@ def sizes(parent: Int64s, level: Int64s) -> Int64s:
 
 
 def by_name(names: Sequence[str]) -> Int64s:
-    """For each name, how many come before it; shape [names]. No array of texts is made: each would
-    take as much memory as the longest."""
-    return np.argsort(np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64))
+    """For each name, how many come before it; shape [names]. No array of texts is made:
+    each would take as much memory as the longest."""
+    return np.argsort(
+        np.array(sorted(range(len(names)), key=names.__getitem__), dtype=np.int64)
+    )
 
 
 def by_level(level: Int64s) -> list[Rows]:
@@ -149,8 +162,8 @@ BELONGS_NOWHERE: Final = {
 
 
 class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
-    """The modules in preorder, the largest of each first, then a node for each reason why work
-    belongs to none of them. Self time is that of the GPU, if there is any."""
+    """The modules in preorder, the largest of each first, then a node for each reason
+    why work belongs to none of them. Self time is that of the GPU, if there is any."""
 
     times: tuple[ModuleTime, ...]
     none: tuple[Unclaimed, ...]
@@ -158,7 +171,9 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
 
     @property
     def names(self) -> Int64s:
-        return by_name([*(time.module.lower() for time in self.times), *("" for _ in self.none)])
+        return by_name(
+            [*(time.module.lower() for time in self.times), *("" for _ in self.none)]
+        )
 
     def label(self, node: int) -> str:
         if node < len(self.times):
@@ -166,7 +181,11 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
         return BELONGS_NOWHERE[self.none[node - len(self.times)].why]
 
     def kind(self, node: int) -> SliceKind:
-        return SliceKind.ANNOTATION if self.times[node].kind == "annotation" else SliceKind.PYTHON
+        return (
+            SliceKind.ANNOTATION
+            if self.times[node].kind == "annotation"
+            else SliceKind.PYTHON
+        )
 
     def key(self, sort: str) -> Int64s:
         """What belongs to no module comes last, whatever its figure."""
@@ -175,29 +194,44 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
         return found
 
     def counted(self, measure: str) -> Flags | slice:
-        """What is inside has a self time and calls of its own; the other figures of a module
-        contain those of what is inside."""
+        """What is inside has a self time and calls of its own; the other figures of a
+        module contain those of what is inside."""
         return slice(None) if measure in ("self", "calls") else self.level == 0
 
 
 def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     times, none, calls = modules.modules, modules.none, longest_calls(found)
-    level = np.array([*(time.level for time in times), *(0 for _ in none)], dtype=np.int64)
+    level = np.array(
+        [*(time.level for time in times), *(0 for _ in none)], dtype=np.int64
+    )
     parent = _parents(level)
-    row = np.array([*(calls[time.path] for time in times), *(-1 for _ in none)], dtype=np.int64)
+    row = np.array(
+        [*(calls[time.path] for time in times), *(-1 for _ in none)], dtype=np.int64
+    )
     own = "gpu_self_ns" if modules.gpu_ns else "cpu_self_ns"
-    columns = {"GPU": ("gpu_ns", "gpu_ns"), "self": (own, "gpu_ns"), "kernels": ("kernels",) * 2}
+    columns = {
+        "GPU": ("gpu_ns", "gpu_ns"),
+        "self": (own, "gpu_ns"),
+        "kernels": ("kernels",) * 2,
+    }
     columns |= {"calls": ("count", ""), "CPU": ("cpu_ns", "")}
     figures = {}
     for name, (of, of_none) in columns.items():
-        amounts = [*(getattr(t, of) for t in times), *(getattr(n, of_none, 0) for n in none)]
+        amounts = [
+            *(getattr(t, of) for t in times),
+            *(getattr(n, of_none, 0) for n in none),
+        ]
         figures[name] = np.array(amounts, dtype=np.int64)
     # Open are the outermost levels, as many as have few nodes together.
-    levels = np.searchsorted(np.cumsum(np.bincount(level[: len(times)])), FEW, side="right")
+    levels = np.searchsorted(
+        np.cumsum(np.bincount(level[: len(times)])), FEW, side="right"
+    )
     opened = (level < levels - 1) & (np.arange(len(level)) < len(times))
     shape = parent, level, sizes(parent, level), row
     threads, sorts = np.zeros(len(level), dtype=np.bool_), (*figures, "name")
-    return ModuleTree(*shape, figures, sorts, "CPU", threads, opened, times, none, modules.gpu_ns)
+    return ModuleTree(
+        *shape, figures, sorts, "CPU", threads, opened, times, none, modules.gpu_ns
+    )
 
 
 def _parents(level: Int64s) -> Int64s:
@@ -212,8 +246,8 @@ def _parents(level: Int64s) -> Int64s:
 
 
 def self_times(tree: ModuleTree) -> list[tuple[str, int, int]]:
-    """All modules of one name as one, the largest first: the name, their GPU time (ns) without that
-    of the modules in them, and the node of the one that has most of it."""
+    """All modules of one name as one, the largest first: the name, their GPU time (ns)
+    without that of the modules in them, and the node of the one that has most of it."""
     sums: Counter[str] = Counter()
     largest: dict[str, int] = {}
     for node, time in enumerate(tree.times):

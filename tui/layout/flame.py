@@ -1,4 +1,5 @@
-"""A flame graph: a tree whose nodes are as wide as their time, the largest of each first."""
+"""A flame graph: a tree whose nodes are as wide as their time, the largest of each
+first."""
 
 from __future__ import annotations
 
@@ -17,16 +18,19 @@ WHOLE = -1  # instead of a node
 
 
 class FlameView(msgspec.Struct, frozen=True):
-    """Of which tree and which time; `root` is as wide as the screen, the cursor is on `at`."""
+    """Of which tree and which time; `root` is as wide as the screen, the cursor is on
+    `at`."""
 
     tree: str = "ops"
-    time: str = ""  # one of TIMES; "": of the GPU, of the CPU in a trace without GPU events
+    # one of TIMES; "": of the GPU, of the CPU in a trace without GPU events
+    time: str = ""
     root: int = WHOLE
     at: int = WHOLE  # the largest of the first level
 
 
 class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Where the nodes of a tree lie, each within the one around it; arrays of shape [nodes]."""
+    """Where the nodes of a tree lie, each within the one around it; arrays of shape
+    [nodes]."""
 
     tree: FigureTree
     amount: Int64s  # ns, of what is inside too
@@ -40,7 +44,9 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
     def levels(self) -> tuple[Rows, ...]:
         """The nodes of each level that have any width, from left to right."""
         levels = (nodes[self.amount[nodes] > 0] for nodes in by_level(self.tree.level))
-        return tuple(nodes[np.argsort(self.begin[nodes], kind="stable")] for nodes in levels)
+        return tuple(
+            nodes[np.argsort(self.begin[nodes], kind="stable")] for nodes in levels
+        )
 
     def interval(self, node: int) -> tuple[int, int]:
         """Begin and width (ns) of a node, or of everything."""
@@ -53,14 +59,25 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def depth(self, root: int) -> int:
         """How many levels lie within a node, its own included."""
-        (begin, width), first, level = self.interval(root), self.first_level(root), self.tree.level
-        inside = (self.begin >= begin) & (self.begin < begin + width) & (self.amount > 0)
+        (begin, width), first, level = (
+            self.interval(root),
+            self.first_level(root),
+            self.tree.level,
+        )
+        inside = (
+            (self.begin >= begin) & (self.begin < begin + width) & (self.amount > 0)
+        )
         return int(level[inside & (level >= first)].max(initial=first - 1)) - first + 1
 
     def in_sight(self, root: int, level: int, width: int) -> list[tuple[int, int, int]]:
-        """The nodes of a level that take a cell at least, their first cells and those behind."""
+        """The nodes of a level that take a cell at least, their first cells and those
+        behind."""
         begin, span = self.interval(root)
-        nodes = self.levels[level] if level < len(self.levels) else np.empty(0, dtype=np.intp)
+        nodes = (
+            self.levels[level]
+            if level < len(self.levels)
+            else np.empty(0, dtype=np.intp)
+        )
         first = (self.begin[nodes] - begin) * width // span
         last = (self.begin[nodes] + self.amount[nodes] - begin) * width // span
         seen = np.flatnonzero((first >= 0) & (last <= width) & (last > first))
@@ -72,9 +89,12 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
         return next(iter(self.children(root)), root)
 
     def fork(self, root: int) -> int:
-        """The innermost node that has all of the time, else the largest of the first level."""
+        """The innermost node that has all of the time, else the largest of the first
+        level."""
         node = self.largest(root)
-        while (inner := self.largest(node)) != node and self.amount[inner] == self.amount[node]:
+        while (inner := self.largest(node)) != node and self.amount[
+            inner
+        ] == self.amount[node]:
             node = inner
         return node
 
@@ -85,7 +105,9 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def beside(self, node: int, by: int, root: int, width: int) -> int:
         """The next block of the same level that can be seen, or the node itself."""
-        nodes = [one for one, _, _ in self.in_sight(root, int(self.tree.level[node]), width)]
+        nodes = [
+            one for one, _, _ in self.in_sight(root, int(self.tree.level[node]), width)
+        ]
         at = nodes.index(node) + by if node in nodes else -1
         return nodes[at] if 0 <= at < len(nodes) else node
 

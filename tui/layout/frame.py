@@ -31,12 +31,14 @@ class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @memo(8)
     def levels(self, begin: int, end: int, width: int, top: int) -> list[int]:
-        """The height of a bar in each cell, 0 where nothing ran, else 1 to `top`; as it is the
-        same in every frame, that of the last few widths is kept."""
+        """The height of a bar in each cell, 0 where nothing ran, else 1 to `top`; as it
+        is the same in every frame, that of the last few widths is kept."""
         borders = edges(begin, end, width)
         covered = np.diff(covered_until(self.starts, self.ends, borders))
         size = np.maximum(np.diff(borders), 1)
-        level = np.where(covered > 0, np.clip((covered * top + size - 1) // size, 1, top), 0)
+        level = np.where(
+            covered > 0, np.clip((covered * top + size - 1) // size, 1, top), 0
+        )
         return [*level.tolist()]
 
 
@@ -94,16 +96,20 @@ def divided(width: int, height: int) -> Division:
     """Divides a timeline of this many cells and lines."""
     gutter = 15 if width < 100 else 18 if width < 160 else 24
     axis = 2 if height < SMALL else 3
-    return Division(width, axis, gutter, max(1, width - gutter), max(0, lanes_in(height)))
+    return Division(
+        width, axis, gutter, max(1, width - gutter), max(0, lanes_in(height))
+    )
 
 
 def lanes_in(lines: int) -> int:
-    """How many lines of a timeline are for lanes: not those above them, nor the legend below."""
+    """How many lines of a timeline are for lanes: not those above them, nor the legend
+    below."""
     return lines - (2 if lines < SMALL else 3) - (lines >= TALL)
 
 
 def top_for(side: Side, view: View, shown: Sequence[Place], top: int, room: int) -> int:
-    """The first line on the screen, such that the selected line, if any, is on the screen."""
+    """The first line on the screen, such that the selected line, if any, is on the
+    screen."""
     index = index_of(side, shown, view.selected) if view.selected >= 0 else -1
     if index < 0 and view.gap:
         index = index_of_gap(side, shown, view.gap)
@@ -112,18 +118,24 @@ def top_for(side: Side, view: View, shown: Sequence[Place], top: int, room: int)
     return within(shown, top, room)
 
 
-def first_top(side: Side, view: View, shown: Sequence[Place], top: int, room: int) -> int:
-    """The first line on the screen such that the main stream is on it while nothing is selected."""
+def first_top(
+    side: Side, view: View, shown: Sequence[Place], top: int, room: int
+) -> int:
+    """The first line on the screen such that the main stream is on it while nothing is
+    selected."""
     if view.selected >= 0 or view.gap:
         return top_for(side, view, shown, top, room)
     main = main_lane(side.lanes)
-    lines = (n for n, p in enumerate(shown) if p.line is not None and p.lane == main >= 0)
+    lines = (
+        n for n, p in enumerate(shown) if p.line is not None and p.lane == main >= 0
+    )
     first = next(lines, 0)
     return within(shown, max(top, first - room + 1), room)
 
 
 def thumb(shown: Sequence[Place], top: int, room: int) -> range:
-    """The lines beside which the bar of a scroll bar stands; empty when all lines are in sight."""
+    """The lines beside which the bar of a scroll bar stands; empty when all lines are
+    in sight."""
     if len(shown) <= room or room <= 0:
         return range(0)
     size = max(1, room * room // len(shown))
@@ -132,19 +144,24 @@ def thumb(shown: Sequence[Place], top: int, room: int) -> range:
 
 
 def within(shown: Sequence[Place], top: int, room: int) -> int:
-    """The first line on the screen, such that no room below the last line is left empty."""
+    """The first line on the screen, such that no room below the last line is left
+    empty."""
     return max(0, min(top, len(shown) - room))
 
 
 def tick_step(span_ns: int, most: int) -> int:
-    """The smallest round step (1, 2 or 5 times a power of ten, in ns) with at most `most` ticks."""
+    """The smallest round step (1, 2 or 5 times a power of ten, in ns) with at most
+    `most` ticks."""
     steps: Iterator[int] = (n * 10**power for power in count() for n in (1, 2, 5))
     return next(step for step in steps if span_ns <= step * max(1, most))
 
 
 def ticks(begin: int, end: int, width: int, room: int = 11) -> list[tuple[int, str]]:
-    """(column, text) of each tick of the window [begin, end) in ns over `width` columns. Texts are
-    times from zero in the unit of the step; `room` columns are kept for each."""
+    """(column, text) of each tick of the window [begin, end) in ns over `width`
+    columns. Texts are times from zero in the unit of the step; `room` columns are kept
+    for each."""
     step = tick_step(end - begin, width // room)
     times = range(-(-begin // step) * step, end, step)
-    return [((time - begin) * width // (end - begin), tick(time, step)) for time in times]
+    return [
+        ((time - begin) * width // (end - begin), tick(time, step)) for time in times
+    ]

@@ -1,4 +1,5 @@
-"""The kernels of a trace in groups, all or those of some groups, sorted by any figure."""
+"""The kernels of a trace in groups, all or those of some groups, sorted by any
+figure."""
 
 from __future__ import annotations
 
@@ -22,9 +23,17 @@ from fusetui.trace.model.events import Arguments
 from fusetui.trace.model.memo import memo, once
 from fusetui.trace.program.origin import Origins
 from fusetui.tui.layout.answer import longest
-from fusetui.tui.layout.kinds import KINDS, SliceKind, kind_of, label_of, narrow, numbers_of
+from fusetui.tui.layout.kinds import (
+    KINDS,
+    SliceKind,
+    kind_of,
+    label_of,
+    narrow,
+    numbers_of,
+)
 
-BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")  # of groups
+# of groups
+BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")
 LATER: Final = ("shape", "module")  # those that are known only once the answer is
 SORTS: Final = ("total", "count", "median", "min", "max", "name")
 UNKNOWN: Final = "(none)"
@@ -71,7 +80,10 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        times = {name: self.figures(name).tolist() for name in ("total", "median", "min", "max")}
+        times = {
+            name: self.figures(name).tolist()
+            for name in ("total", "median", "min", "max")
+        }
         return {name: unit_of(values) for name, values in times.items()}
 
     def figures(self, sort: str) -> Int64s:
@@ -97,13 +109,17 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         if self.by == "name":
             return label_of(int(self.role), fields["name"])
         if self.by == "shape":
-            return narrow(f"{label_of(int(self.role), fields['name'])}  {_shape(fields)}")
+            return narrow(
+                f"{label_of(int(self.role), fields['name'])}  {_shape(fields)}"
+            )
         known = [str(value) for value in fields.values() if value is not None]
         return narrow(" stream ".join(known)) if known else UNKNOWN
 
     def full_name(self, group: int) -> str:
         """The name as the trace has it, else the label."""
-        return str(self.fields(int(self.numbers[group])).get("name") or self.label(group))
+        return str(
+            self.fields(int(self.numbers[group])).get("name") or self.label(group)
+        )
 
     def kind(self, group: int) -> SliceKind:
         return kind_of(int(self.role), self.trace.name_of(self.longest(group)))
@@ -113,7 +129,9 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The groups, the largest first, names in order of the alphabet."""
         if sort == "name":
             labels = [self.label(n) for n in range(len(self))]
-            return np.array(sorted(range(len(self)), key=labels.__getitem__), dtype=np.intp)
+            return np.array(
+                sorted(range(len(self)), key=labels.__getitem__), dtype=np.intp
+            )
         if self.by == "step" and sort == "total":
             return np.arange(len(self))
         return np.argsort(-self.figures(sort), kind="stable")
@@ -126,10 +144,13 @@ def keys_of(
     rows = trace.rows_of(Role.KERNEL)
     if not len(rows):
         return {}
-    jobs = known or Jobs(rows, np.full(len(rows), -1, dtype=np.int32), (), NO_ARGS, NO_ARGS)
+    jobs = known or Jobs(
+        rows, np.full(len(rows), -1, dtype=np.int32), (), NO_ARGS, NO_ARGS
+    )
     quick = (by for by in GROUPINGS if by not in LATER)
     found: dict[str, Keys] = {by: GROUPINGS[by](trace, jobs) for by in quick}
-    kinds = once(trace, numbers_of)[rows].astype(np.int64)  # what a kernel does, as its color tells
+    # what a kernel does, as its color tells
+    kinds = once(trace, numbers_of)[rows].astype(np.int64)
     found["kind"] = Keys(kinds, lambda number: {"kind": str(KINDS[number])})
     if known and origins:
         found["shape"] = GROUPINGS["shape"](trace, known)
@@ -138,7 +159,8 @@ def keys_of(
 
 
 def table_of(trace: Trace, keys: Mapping[str, Keys], view: KernelView) -> KernelTable:
-    """The kernels by `view.by`; on a trace without any: CPU ops by name and self time."""
+    """The kernels by `view.by`; on a trace without any: CPU ops by name and self
+    time."""
     role = Role.KERNEL if len(trace.rows_of(Role.KERNEL)) else Role.OP
     rows, kept = trace.rows_of(role), np.ones(len(trace.rows_of(role)), dtype=np.bool_)
     if role is Role.KERNEL:
@@ -152,19 +174,27 @@ def table_of(trace: Trace, keys: Mapping[str, Keys], view: KernelView) -> Kernel
     rows, number = rows[kept], own.number[kept]
     groups = grouped(number, trace.start[rows])
     found = tuple(spreads(number, trace.dur[rows])) if len(rows) else ()
-    begins, rows = groups.begins if found else np.zeros(1, dtype=np.intp), rows[groups.order]
+    begins, rows = (
+        groups.begins if found else np.zeros(1, dtype=np.intp),
+        rows[groups.order],
+    )
     amounts = amounts[rows]
-    return KernelTable(trace, by, role, rows, begins, found, amounts, groups.keys, own.fields)
+    return KernelTable(
+        trace, by, role, rows, begins, found, amounts, groups.keys, own.fields
+    )
 
 
 def _shape(fields: Mapping[str, Any]) -> str:
-    shapes = (one for one in fields.get("shapes") or () if isinstance(one, list) and one)
+    shapes = (
+        one for one in fields.get("shapes") or () if isinstance(one, list) and one
+    )
     dims = " ".join("x".join(map(str, shape)) for shape in shapes)
     return f"{str(fields.get('op') or '').removeprefix('aten::')} {dims}".strip()
 
 
 def decoded_texts(name: str) -> tuple[str, ...]:
-    """Op, tile, layout, dtype, stages and architecture; blank when the name does not say."""
+    """Op, tile, layout, dtype, stages and architecture; blank when the name does not
+    say."""
     if (found := decode(name)) is None:
         return ("",) * 6
     tile = (str(n) for n in (found.tile_m, found.tile_n, found.tile_k) if n is not None)

@@ -1,4 +1,5 @@
-"""What a slice does and what it is called: one kind and one label for each, the same everywhere."""
+"""What a slice does and what it is called: one kind and one label for each, the same
+everywhere."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ BY_ROLE = {
     **{Role.PYTHON: SliceKind.PYTHON, Role.CALL: SliceKind.CALL},
 }
 DECODED = (Role.KERNEL, Role.DEVICE)
-"""Their names may be those of kernels: also what other devices ran, and ranges around a kernel."""
+"""Their names may be those of kernels: also what other devices ran, and ranges around a
+kernel."""
 BY_WORK = {
     **dict.fromkeys(("gemm", "gemv", "conv"), SliceKind.GEMM),
     **dict.fromkeys(("copy", "fill", "memcpy", "memset"), SliceKind.COPY),
@@ -74,7 +76,13 @@ BY_WORK = {
     "comm": SliceKind.COMM,
 }
 """The kinds of gpu/kinds.py, as few as there are colors."""
-COMPILED_MARKS = ("triton_", "Torch-Compiled", "CompiledFunction", "TorchDynamo", "AOTDispatcher")
+COMPILED_MARKS = (
+    "triton_",
+    "Torch-Compiled",
+    "CompiledFunction",
+    "TorchDynamo",
+    "AOTDispatcher",
+)
 
 
 @lru_cache(maxsize=65536)
@@ -91,7 +99,8 @@ def kind_of(role: int, name: str) -> SliceKind:
 
 
 def numbers_of(trace: Trace) -> NDArray[np.uint8]:
-    """The number of the kind of each row, shape [slices]; names are looked at once each."""
+    """The number of the kind of each row, shape [slices]; names are looked at once
+    each."""
     by_role = [KINDS.index(BY_ROLE.get(role, SliceKind.OTHER)) for role in Role]
     found: NDArray[np.uint8] = np.array(by_role, dtype=np.uint8)[trace.role]
     for role in (*DECODED, Role.OP):  # whose kind depends on the name

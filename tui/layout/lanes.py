@@ -1,4 +1,5 @@
-"""Which lanes a timeline shows, and the lines of each: one per depth, more where slices overlap."""
+"""Which lanes a timeline shows, and the lines of each: one per depth, more where slices
+overlap."""
 
 from __future__ import annotations
 
@@ -25,14 +26,16 @@ LAYER_LABELS = {
     **{Layer.DEVICE: "device", Layer.OTHER: "other"},
 }
 MOST = 1000  # lanes
-FIRST_LINES, MOST_LINES = 8, 500  # lines of a lane that are made before it is shown, and soon after
+# lines of a lane that are made before it is shown, and soon after
+FIRST_LINES, MOST_LINES = 8, 500
 NORMAL_LINES = {Layer.OPS: 6, Layer.ANNOTATIONS: 3, Layer.STREAM: 3, Layer.PYTHON: 4}
 LITTLE = 100  # a lane of another program says little when busy for less than 1 / LITTLE
 FOLDED, ALL = 1, 1 << 20  # how many lines of a lane are shown at most
 
 
 class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """All tracks of one layer of a thread or stream; its texts have a cell a character."""
+    """All tracks of one layer of a thread or stream; its texts have a cell a
+    character."""
 
     trace: Trace
     group: str  # the thread or device it belongs to
@@ -83,14 +86,16 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def busy_ns(self) -> int:
         """The union of its slices."""
-        own = np.concatenate([np.arange(one.first_row, one.end_row) for one in self.tracks])
+        own = np.concatenate(
+            [np.arange(one.first_row, one.end_row) for one in self.tracks]
+        )
         own = own[self.trace.depth[own] == 0]
         return union_length(self.trace.start[own], self.trace.end[own])
 
 
 def lanes_of(trace: Trace) -> tuple[Lane, ...]:
-    """Lanes in the order of the tracks; sub-rows join the lane that they overlap. All beyond MOST
-    are one lane, because every movement loops over the lanes."""
+    """Lanes in the order of the tracks; sub-rows join the lane that they overlap. All
+    beyond MOST are one lane, because every movement loops over the lanes."""
     grouped: dict[tuple[Layer, Id, Id], list[Track]] = {}
     for track in trace.tracks:
         if track.layer is not Layer.CAPTURED:  # that belongs to another trace
@@ -105,15 +110,21 @@ def lanes_of(trace: Trace) -> tuple[Lane, ...]:
 
 
 def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
-    """The lanes that a comparison needs: the streams, else the ops of the busiest thread."""
+    """The lanes that a comparison needs: the streams, else the ops of the busiest
+    thread."""
     if streams := tuple(lane for lane in lanes if lane.layer is Layer.STREAM):
         return streams
     ops = [lane for lane in lanes if lane.layer is Layer.OPS]
-    return (max(ops, key=lambda lane: sum(map(len, lane.tracks))),) if ops else tuple(lanes[:1])
+    return (
+        (max(ops, key=lambda lane: sum(map(len, lane.tracks))),)
+        if ops
+        else tuple(lanes[:1])
+    )
 
 
 def main_lane(lanes: Sequence[Lane]) -> int:
-    """The index of the GPU stream with the most time, else of such a device lane; else -1."""
+    """The index of the GPU stream with the most time, else of such a device lane; else
+    -1."""
     for layer in (Layer.STREAM, Layer.DEVICE):
         if found := [n for n, lane in enumerate(lanes) if lane.layer is layer]:
             return max(found, key=lambda n: (lanes[n].sum_ns, -n))
@@ -148,8 +159,9 @@ class Arrangement(msgspec.Struct, frozen=True):
 
 
 def quiet(lanes: Sequence[Lane], span_ns: int) -> frozenset[int]:
-    """Lanes that say little beside the others: those of the profiler itself, of other programs that
-    do next to nothing, of threads that run Python but no op while others do."""
+    """Lanes that say little beside the others: those of the profiler itself, of other
+    programs that do next to nothing, of threads that run Python but no op while others
+    do."""
     others = [n for n, lane in enumerate(lanes) if lane.layer is Layer.OTHER]
     if len(others) == len(lanes):
         return frozenset()
@@ -168,18 +180,24 @@ def quiet(lanes: Sequence[Lane], span_ns: int) -> frozenset[int]:
 
 def but_streams(lanes: Sequence[Lane]) -> frozenset[int]:
     """All lanes but the GPU streams; none where there is no stream."""
-    others = frozenset(n for n, lane in enumerate(lanes) if lane.layer is not Layer.STREAM)
+    others = frozenset(
+        n for n, lane in enumerate(lanes) if lane.layer is not Layer.STREAM
+    )
     return others if len(others) < len(lanes) else frozenset()
 
 
 def arranged(
     lanes: Sequence[Lane], arrangement: Arrangement, shown: int = -1
 ) -> Iterator[tuple[str, list[int]]]:
-    """Groups of lanes as they are shown, without those pinned; `shown`: one not hidden anyway."""
+    """Groups of lanes as they are shown, without those pinned; `shown`: one not hidden
+    anyway."""
     away = (arrangement.hidden - {shown}) | set(arrangement.pinned)
     found = list(groups(lanes))
     if arrangement.by_busy:
-        by_busy = ((group, sorted(own, key=lambda n: -lanes[n].busy_ns)) for group, own in found)
+        by_busy = (
+            (group, sorted(own, key=lambda n: -lanes[n].busy_ns))
+            for group, own in found
+        )
         found = sorted(by_busy, key=lambda group: -lanes[group[1][0]].busy_ns)
     for group, indices in found:
         if kept := [n for n in indices if n not in away]:
@@ -187,10 +205,13 @@ def arranged(
 
 
 def matching(lanes: Sequence[Lane], pattern: str) -> frozenset[int]:
-    """Lanes whose group and label contain one of some texts, which `|` divides; in any case."""
+    """Lanes whose group and label contain one of some texts, which `|` divides; in any
+    case."""
     wanted = [text.strip().lower() for text in pattern.split("|") if text.strip()]
     names = (name.lower() for name in names_of(lanes))
-    return frozenset(n for n, name in enumerate(names) if any(text in name for text in wanted))
+    return frozenset(
+        n for n, name in enumerate(names) if any(text in name for text in wanted)
+    )
 
 
 def names_of(lanes: Sequence[Lane]) -> list[str]:
@@ -201,4 +222,6 @@ def hidden_names(lanes: Sequence[Lane], hidden: frozenset[int]) -> Iterator[str]
     """What is hidden in a few words: whole groups by their names."""
     for group, indices in groups(lanes):
         is_whole = hidden.issuperset(indices) and group != "other"
-        yield from [group] if is_whole else (lanes[n].title for n in indices if n in hidden)
+        yield from (
+            [group] if is_whole else (lanes[n].title for n in indices if n in hidden)
+        )

@@ -1,6 +1,6 @@
-"""What the memory page shows, as data: the snapshots, the cells of the area over time, and the rows
-of a moment. Times are ns from the first event, beside a trace from its origin; where a file has no
-times, events are counted instead."""
+"""What the memory page shows, as data: the snapshots, the cells of the area over time,
+and the rows of a moment. Times are ns from the first event, beside a trace from its
+origin; where a file has no times, events are counted instead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 MEMORY = "memory"
 NO_LIFE, ANY_STACK = -1, -2
 LETTERS = "pogatwbGu"  # of the categories, in their order, where there are no colors
-FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)  # categories in the area: what lives long lies below
+# categories in the area: what lives long lies below
+FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)
 Key = tuple[str | int, ...]
 
 
@@ -33,8 +34,8 @@ class OverlayLines(msgspec.Struct, frozen=True):
 
 
 class MemorySide(msgspec.Struct, frozen=True, eq=False):
-    """A snapshot that is open; `moments` of each of its devices, at least of one. `trace`: that
-    whose memory events it is instead."""
+    """A snapshot that is open; `moments` of each of its devices, at least of one.
+    `trace`: that whose memory events it is instead."""
 
     path: str
     label: str
@@ -42,7 +43,8 @@ class MemorySide(msgspec.Struct, frozen=True, eq=False):
     trace: Trace | None = None
 
     def first_view(self, device: int | None = None) -> MemoryView:
-        """All of a device, by default of that with the highest peak; the cursor at the peak."""
+        """All of a device, by default of that with the highest peak; the cursor at the
+        peak."""
         if device is None:
             peaks = [int(one.history.allocated.max()) for one in self.moments]
             device = peaks.index(max(peaks))
@@ -52,7 +54,8 @@ class MemorySide(msgspec.Struct, frozen=True, eq=False):
 
 
 class MemoryView(msgspec.Struct, frozen=True):
-    """The window [begin, end), the moment under the cursor, and which of the devices."""
+    """The window [begin, end), the moment under the cursor, and which of the
+    devices."""
 
     begin: int
     end: int
@@ -84,8 +87,8 @@ class MemoryShown(msgspec.Struct, frozen=True, eq=False):
 
 
 class MemoryCells(msgspec.Struct, frozen=True, eq=False):
-    """What is drawn in each cell of a window: the moment of it at which most was allocated.
-    `amounts` of shape [categories, cells], 0 outside of the recording."""
+    """What is drawn in each cell of a window: the moment of it at which most was
+    allocated. `amounts` of shape [categories, cells], 0 outside of the recording."""
 
     events: Int64s
     amounts: Int64s
@@ -93,8 +96,9 @@ class MemoryCells(msgspec.Struct, frozen=True, eq=False):
 
 
 class MemoryRow(NamedTuple):
-    """A holder (level 0), a stack of it (1) or an allocation (2). `allocations`: 0 where their
-    number is not known. `other`: the bytes of the same holder in the other snapshot."""
+    """A holder (level 0), a stack of it (1) or an allocation (2). `allocations`: 0
+    where their number is not known. `other`: the bytes of the same holder in the other
+    snapshot."""
 
     level: int
     key: Key
@@ -121,8 +125,8 @@ def cells(moments: Moments, begin: int, end: int, width: int) -> MemoryCells:
 def heights(
     moments: Moments, begin: int, end: int, width: int, lines: int, most: int, top: int
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Of each line from top to bottom: how full each cell is, from 0 to `top`, and the category of
-    which it holds most; `most` bytes are as high as all lines."""
+    """Of each line from top to bottom: how full each cell is, from 0 to `top`, and the
+    category of which it holds most; `most` bytes are as high as all lines."""
     ends = np.cumsum(cells(moments, begin, end, width).amounts[[*FROM_BELOW]], axis=0)
     most = max(most, 1)
     full = np.ceil(ends[-1] / most * (lines * top)).astype(np.int64)
@@ -130,17 +134,23 @@ def heights(
     level = np.clip(full - floors * top, 0, top)
     low = floors * (most / lines)
     upper = np.minimum(ends[:, None], low + most / lines)
-    lower = np.maximum(np.concatenate([np.zeros_like(ends[:1]), ends[:-1]])[:, None], low)
+    lower = np.maximum(
+        np.concatenate([np.zeros_like(ends[:1]), ends[:-1]])[:, None], low
+    )
     kinds = np.array(FROM_BELOW)[(upper - lower).argmax(axis=0)]
     return level.tolist(), kinds.tolist()
 
 
 @memo(4)
 def rows_of(
-    moments: Moments, by: str, at: int, opened: frozenset[Key], beside: tuple[Moments, int] | None
+    moments: Moments,
+    by: str,
+    at: int,
+    opened: frozenset[Key],
+    beside: tuple[Moments, int] | None,
 ) -> tuple[MemoryRow, ...]:
-    """Who holds what at a moment, the largest first; beside another snapshot at a moment of it, the
-    largest difference first."""
+    """Who holds what at a moment, the largest first; beside another snapshot at a
+    moment of it, the largest difference first."""
     found = tuple(_rows(moments, by, at, opened))
     if beside is None:
         return found
@@ -153,12 +163,17 @@ def rows_of(
         if not row.level:
             groups.append([])
         groups[-1].append(row)
-    said = [[group[0]._replace(other=other.get(group[0].name, 0)), *group[1:]] for group in groups]
+    said = [
+        [group[0]._replace(other=other.get(group[0].name, 0)), *group[1:]]
+        for group in groups
+    ]
     said.sort(key=lambda group: -abs(group[0].bytes - group[0].other))
     return tuple(row for group in said for row in group)
 
 
-def _rows(moments: Moments, by: str, event: int, opened: frozenset[Key]) -> Iterator[MemoryRow]:
+def _rows(
+    moments: Moments, by: str, event: int, opened: frozenset[Key]
+) -> Iterator[MemoryRow]:
     from fusetui.analysis.memory.evidence import BEFORE_RECORDING  # imported by now
 
     own_stack = moments.is_of_trace and by == "op"  # which is its only one

@@ -12,8 +12,24 @@ from fusetui.timeline.cells import slice_near
 from fusetui.trace.model.categories import GPU_LAYERS
 from fusetui.trace.model.ids import Id
 from fusetui.tui.layout.lanes import ALL, FOLDED
-from fusetui.tui.layout.places import WHERE, in_sight, index_of, places, spanning, where_rows
-from fusetui.tui.layout.view import MIN_SPAN_NS, GapAt, Place, Side, View, gap_times, held, times
+from fusetui.tui.layout.places import (
+    WHERE,
+    in_sight,
+    index_of,
+    places,
+    spanning,
+    where_rows,
+)
+from fusetui.tui.layout.view import (
+    MIN_SPAN_NS,
+    GapAt,
+    Place,
+    Side,
+    View,
+    gap_times,
+    held,
+    times,
+)
 
 SEEN = 10  # a gap is well visible if it takes at least 1 / SEEN of the window
 TOP = (WHERE, 0)  # depths of the first line of a lane
@@ -24,7 +40,9 @@ def zoom(side: Side, view: View, numerator: int, denominator: int) -> View:
     return zoom_at(side, view, anchor(side, view), numerator, denominator)
 
 
-def zoom_at(side: Side, view: View, time: int, numerator: int, denominator: int) -> View:
+def zoom_at(
+    side: Side, view: View, time: int, numerator: int, denominator: int
+) -> View:
     """The same about a time, which stays where it is."""
     span = _span(side, view.span * numerator // denominator)
     return _within(side, view, time - (time - view.begin) * span // view.span, span)
@@ -45,7 +63,8 @@ def go(side: Side, view: View, time: int) -> View:
 
 
 def at_time(side: Side, view: View, time: int) -> View:
-    """`time` in the middle; from a window over the whole trace, in one of a tenth of it."""
+    """`time` in the middle; from a window over the whole trace, in one of a tenth of
+    it."""
     is_part = view.span < side.end - side.begin
     return go(side, view if is_part else zoom(side, view, 1, 10), time)
 
@@ -79,7 +98,8 @@ def center(side: Side, view: View) -> View:
 
 
 def to_gap(side: Side, view: View, at: GapAt) -> View:
-    """Selects a gap; the window becomes three times as long, unless it shows it well already."""
+    """Selects a gap; the window becomes three times as long, unless it shows it well
+    already."""
     begin, end = gap_times(side, at) or (view.begin, view.end)
     chosen = replace(view, selected=-1, gap=at)
     if begin >= view.begin and end <= view.end and SEEN * (end - begin) >= view.span:
@@ -96,7 +116,9 @@ def gap_of_time(side: Side, pid: Id, time: int) -> GapAt | None:
 
 def edge(side: Side, view: View, which: int) -> View:
     """The start (-1) or the end (+1) of the trace, at the same zoom."""
-    return _within(side, view, side.begin if which < 0 else side.end - view.span, view.span)
+    return _within(
+        side, view, side.begin if which < 0 else side.end - view.span, view.span
+    )
 
 
 def next_slice(side: Side, view: View, step: int) -> View:
@@ -111,12 +133,15 @@ def next_slice(side: Side, view: View, step: int) -> View:
 
 
 def next_line(side: Side, view: View, step: int) -> View:
-    """The slice nearest to the selected one on the next line (+1 is down) with slices in sight."""
+    """The slice nearest to the selected one on the next line (+1 is down) with slices
+    in sight."""
     if view.selected < 0:
         return select_first(side, view)
     shown = places(side, view)
     at = index_of(side, shown, view.selected)
-    return _nearest_on(side, view, shown[at + 1 :] if step > 0 else reversed(shown[: max(at, 0)]))
+    return _nearest_on(
+        side, view, shown[at + 1 :] if step > 0 else reversed(shown[: max(at, 0)])
+    )
 
 
 def next_lane(side: Side, view: View, step: int) -> View:
@@ -124,17 +149,21 @@ def next_lane(side: Side, view: View, step: int) -> View:
     if view.selected < 0:
         return select_first(side, view)
     lane = side.lane_of(view.selected)
-    later = [p for p in places(side, view) if (p.lane - lane) * step > 0 and p.depth in TOP]
+    later = [
+        p for p in places(side, view) if (p.lane - lane) * step > 0 and p.depth in TOP
+    ]
     return _nearest_on(side, view, later if step > 0 else reversed(later))
 
 
 def select_first(side: Side, view: View) -> View:
-    """The slice nearest to the middle of the window, on the first line with slices in sight."""
+    """The slice nearest to the middle of the window, on the first line with slices in
+    sight."""
     return _nearest_on(side, view, places(side, view))
 
 
 def to_kernel(side: Side, view: View) -> View:
-    """From a CPU slice to the first GPU event launched under it; repeated, to the next one."""
+    """From a CPU slice to the first GPU event launched under it; repeated, to the next
+    one."""
     row, trace = view.selected, side.trace
     if row < 0 or is_gpu(trace, row) or not len(launched := launched_under(trace, row)):
         return view
@@ -152,9 +181,9 @@ def to_launch(side: Side, view: View) -> View:
 
 
 def fold(side: Side, view: View) -> View:
-    """Folds the lane of the selected row to the next of one line, some lines, all lines. If nothing
-    is selected, folds the first lane with slices in sight. A selection that would be hidden moves
-    to the last line that is shown."""
+    """Folds the lane of the selected row to the next of one line, some lines, all
+    lines. If nothing is selected, folds the first lane with slices in sight. A
+    selection that would be hidden moves to the last line that is shown."""
     if view.selected < 0:
         chosen = select_first(side, view)
         return fold(side, chosen) if chosen.selected >= 0 else view
@@ -181,7 +210,8 @@ def _seen(side: Side, view: View, lane: int) -> View:
 
 
 def anchor(side: Side, view: View) -> int:
-    """What zooming keeps in place: the visible middle of the selection, else of the window."""
+    """What zooming keeps in place: the visible middle of the selection, else of the
+    window."""
     found = held(side, view)
     if found and found[1] > view.begin and found[0] < view.end:
         return (max(found[0], view.begin) + min(found[1], view.end)) // 2
@@ -189,12 +219,17 @@ def anchor(side: Side, view: View) -> int:
 
 
 def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
-    """Selects on the first place that has slices in the window; the view itself if none has."""
+    """Selects on the first place that has slices in the window; the view itself if none
+    has."""
     time = anchor(side, view) + side.origin
     for place in candidates:
         if place.line is None or not in_sight(side, view, place.line):
             continue
-        row = where_rows(side, place, np.array([time, time + 1]))[0] if place.where else -1
+        row = (
+            where_rows(side, place, np.array([time, time + 1]))[0]
+            if place.where
+            else -1
+        )
         near = int(place.line.rows[slice_near(place.line, time)])
         return select(side, view, row if row >= 0 else near)
     return view
@@ -210,7 +245,8 @@ def _span(side: Side, ns: int) -> int:
 
 
 def _within(side: Side, view: View, begin: int, span: int) -> View:
-    """A window of this span that overlaps the trace; at most half of it lies outside."""
+    """A window of this span that overlaps the trace; at most half of it lies
+    outside."""
     lowest, highest = side.begin - span // 2, side.end - span // 2
     if span >= side.end - side.begin:
         lowest, highest = side.begin, max(side.begin, side.end - span)

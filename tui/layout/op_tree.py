@@ -1,4 +1,5 @@
-"""The ops of a trace as trees: merged by call path, from the ops up to what calls them, or each."""
+"""The ops of a trace as trees: merged by call path, from the ops up to what calls them,
+or each."""
 
 from __future__ import annotations
 
@@ -10,7 +11,12 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.totals import gpu_under, inside_same_name, self_ns, subtree_sums
+from fusetui.analysis.questions.totals import (
+    gpu_under,
+    inside_same_name,
+    self_ns,
+    subtree_sums,
+)
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
@@ -20,15 +26,16 @@ from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
 
 MODES: Final = ("path", "callers", "each")
 MEASURES: Final = ("GPU", "total", "self", "kernels", "count")
-"""The figures that are shares of a whole: GPU time launched by a node, its time with what is
-inside, its time without that, kernels launched, calls."""
+"""The figures that are shares of a whole: GPU time launched by a node, its time with
+what is inside, its time without that, kernels launched, calls."""
 FRAMES: Final = "frames"  # the tree of Python frames among what is kept on a trace
 DEEPEST_FRAMES = 1000
 DEEPEST = 64  # levels; what lies deeper is part of the level above
 
 
 class TreeView(msgspec.Struct, frozen=True):
-    """What the page shows: ops by call path, from the ops up, or each of them; how it is sorted."""
+    """What the page shows: ops by call path, from the ops up, or each of them; how it
+    is sorted."""
 
     mode: str = "path"
     sort: str = ""  # of merged ops; "": by the measure that says most
@@ -42,8 +49,8 @@ class TreeView(msgspec.Struct, frozen=True):
 
 
 class OpTree(FigureTree, frozen=True, eq=False, dict=True):
-    """Nodes of level 0 are threads, or in a tree from the ops up, the ops. The figures of a thread
-    are those of its ops together, self time excepted."""
+    """Nodes of level 0 are threads, or in a tree from the ops up, the ops. The figures
+    of a thread are those of its ops together, self time excepted."""
 
     trace: Trace
     mode: str
@@ -57,7 +64,9 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
     def name_of(self, node: int) -> str:
         """As the trace has it, or the label of a thread."""
         name = int(self.name[node])
-        return self.trace.names[name] if name >= 0 else self.trace.tracks[-1 - name].label
+        return (
+            self.trace.names[name] if name >= 0 else self.trace.tracks[-1 - name].label
+        )
 
     def role(self, node: int) -> int:
         """That of the slice, -1 for a thread."""
@@ -80,7 +89,8 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
         return inner if measure in ("self", "count") else inner & (self.level == 1)
 
     def whole(self, measure: str) -> int:
-        """From the ops up the self times of the first level add up to all their time."""
+        """From the ops up the self times of the first level add up to all their
+        time."""
         is_total = self.mode == "callers" and measure == "total"
         return super().whole("self" if is_total else measure)
 
@@ -96,14 +106,20 @@ Amounts = tuple[Int64s, Int64s]  # GPU time and kernels of each row of the trace
 
 
 class _Levels:
-    """A tree that grows level by level; nodes are merged by the one above and a name."""
+    """A tree that grows level by level; nodes are merged by the one above and a
+    name."""
 
     def __init__(self, trace: Trace, roots: Int64s, part: Part) -> None:
-        self._trace, self._parents, self._names = trace, [np.full(len(roots), -1)], [roots]
+        self._trace, self._parents, self._names = (
+            trace,
+            [np.full(len(roots), -1)],
+            [roots],
+        )
         self.parts, self._count = [part], len(roots)
 
     def add(self, above: Int64s, named: Rows, rows: Rows) -> Rows:
-        """The node in the next level of each of the rows, below one and called as another row."""
+        """The node in the next level of each of the rows, below one and called as
+        another row."""
         keys = above * (len(self._trace.names) + 1) + self._trace.name[named]
         found, place = np.unique(keys, return_inverse=True)
         parents, names = np.divmod(found, len(self._trace.names) + 1)
@@ -115,7 +131,9 @@ class _Levels:
         return nodes
 
     def tree(self, mode: str, of_row: Int64s, under: Amounts) -> OpTree:
-        level = np.repeat(np.arange(len(self._names)), [len(one) for one in self._names])
+        level = np.repeat(
+            np.arange(len(self._names)), [len(one) for one in self._names]
+        )
         parent, name = (
             np.concatenate(one).astype(np.int64) for one in (self._parents, self._names)
         )
@@ -129,18 +147,23 @@ def call_tree(trace: Trace) -> OpTree:
 
 
 def frame_tree(trace: Trace, found: Origins) -> OpTree:
-    """Python frames and modules of each thread merged with those of the same call path; GPU time
-    counts in the innermost frame that its work belongs to, see Origins."""
+    """Python frames and modules of each thread merged with those of the same call path;
+    GPU time counts in the innermost frame that its work belongs to, see Origins."""
     frame = frame_of(found, trace.gpu_rows)
     rows, frame = trace.gpu_rows[frame >= 0], frame[frame >= 0]
     kernels = (trace.role[rows] == Role.KERNEL).astype(np.int64)
-    under = subtree_sums(trace, frame, trace.dur[rows]), subtree_sums(trace, frame, kernels)
+    under = (
+        subtree_sums(trace, frame, trace.dur[rows]),
+        subtree_sums(trace, frame, kernels),
+    )
     return _by_path(trace, _rows_on(trace, Layer.PYTHON), under, DEEPEST_FRAMES)
 
 
 def _by_path(trace: Trace, rows: Rows, under: Amounts, deepest: int) -> OpTree:
     """`under`: with what is inside."""
-    roots, thread = np.unique(-1 - trace.track[rows].astype(np.int64), return_inverse=True)
+    roots, thread = np.unique(
+        -1 - trace.track[rows].astype(np.int64), return_inverse=True
+    )
     of_row = np.full(len(trace), -1, dtype=np.int64)
     of_row[rows] = thread  # until the level of a row comes
     depth = np.minimum(trace.depth[rows], deepest)
@@ -153,8 +176,9 @@ def _by_path(trace: Trace, rows: Rows, under: Amounts, deepest: int) -> OpTree:
 
 
 def callers_tree(trace: Trace) -> OpTree:
-    """Ops and calls of one name, then what calls them, and what calls that: self time of the op,
-    and GPU time of the innermost op around a launch; that of a call outside of ops is its own."""
+    """Ops and calls of one name, then what calls them, and what calls that: self time
+    of the op, and GPU time of the innermost op around a launch; that of a call outside
+    of ops is its own."""
     rows = _rows_on(trace, Layer.OPS)
     ops, node = np.unique(trace.name[rows].astype(np.int64), return_inverse=True)
     of_row = np.full(len(trace), -1, dtype=np.int64)
@@ -168,7 +192,8 @@ def callers_tree(trace: Trace) -> OpTree:
         node = levels.add(node[kept], callers, asked)
         above = trace.parent[callers]
     under, inner = gpu_under(trace), np.flatnonzero(trace.parent >= 0)
-    own = under[0].copy(), under[1].copy()  # without what was launched under the rows in it
+    # without what was launched under the rows in it
+    own = under[0].copy(), under[1].copy()
     calls = trace.rows_of(Role.CALL)
     calls = calls[trace.op[calls] >= 0]
     for found, amount in zip(own, under, strict=True):
@@ -181,7 +206,9 @@ def callers_tree(trace: Trace) -> OpTree:
 def op_tree(trace: Trace) -> OpTree:
     """All ops and calls in order of time, those of one thread after the other."""
     rows = _rows_on(trace, Layer.OPS)
-    tracks, first, thread = np.unique(trace.track[rows], return_index=True, return_inverse=True)
+    tracks, first, thread = np.unique(
+        trace.track[rows], return_index=True, return_inverse=True
+    )
     threads, node = first + np.arange(len(tracks)), np.arange(len(rows)) + thread + 1
     of_row = np.full(len(trace) + 1, -1, dtype=np.int64)  # the last: of no row
     of_row[rows] = node
@@ -189,22 +216,32 @@ def op_tree(trace: Trace) -> OpTree:
     level = np.zeros(len(parent), dtype=np.int64)
     parent[threads], name[threads] = -1, -1 - tracks.astype(np.int64)
     above = of_row[trace.parent[rows]]
-    parent[node], name[node] = np.where(above >= 0, above, threads[thread]), trace.name[rows]
+    parent[node], name[node] = (
+        np.where(above >= 0, above, threads[thread]),
+        trace.name[rows],
+    )
     level[node] = trace.depth[rows].astype(np.int64) + 1
     size = np.empty(len(parent), dtype=np.int64)
     size[threads] = np.diff(np.append(threads, len(parent)))
     size[node] = trace.end_row[rows].astype(np.int64) - rows
     outer = trace.depth[rows] == 0
     parts = [(threads[thread[outer]], rows[outer]), (node, rows)]
-    return _tree(trace, "each", (parent, level, size, name), parts, of_row[:-1], gpu_under(trace))
+    return _tree(
+        trace, "each", (parent, level, size, name), parts, of_row[:-1], gpu_under(trace)
+    )
 
 
 def _tree(
-    trace: Trace, mode: str, nodes: Nodes, parts: list[Part], of_row: Int64s, under: Amounts
+    trace: Trace,
+    mode: str,
+    nodes: Nodes,
+    parts: list[Part],
+    of_row: Int64s,
+    under: Amounts,
 ) -> OpTree:
-    """The figures of nodes: the sums of what their rows add. From the ops up, a capture has no
-    thread of its own: only its GPU time counts. And an op inside another one of its name adds
-    nothing to their total."""
+    """The figures of nodes: the sums of what their rows add. From the ops up, a capture
+    has no thread of its own: only its GPU time counts. And an op inside another one of
+    its name adds nothing to their total."""
     parent, level, size, name = nodes
     calls, total, own = np.ones(len(trace), dtype=np.int64), trace.dur, self_ns(trace)
     if mode == "callers":
@@ -224,8 +261,14 @@ def _tree(
         by_length = np.argsort(trace.dur[rows], kind="stable")
         row[node[by_length]] = rows[by_length]  # the last one assigned is kept
     row[name < 0], figures["self"][name < 0] = -1, 0
-    threads, sorts = name < 0, (*MEASURES[:-1], "start" if mode == "each" else "count", "name")
-    shape, more = (parent, level, size, row), (trace, mode, name, of_row.astype(np.int32))
+    threads, sorts = (
+        name < 0,
+        (*MEASURES[:-1], "start" if mode == "each" else "count", "name"),
+    )
+    shape, more = (
+        (parent, level, size, row),
+        (trace, mode, name, of_row.astype(np.int32)),
+    )
     return OpTree(*shape, figures, sorts, "total", threads, threads, *more)
 
 
@@ -242,17 +285,20 @@ def _rows_on(trace: Trace, layer: Layer) -> Rows:
 
 
 def places_of(tree: OpTree, threads: dict[object, int]) -> Int64s:
-    """What identifies each node in any part of the trace: its place in traceEvents. For a thread, a
-    negative number from `threads`, which grows."""
+    """What identifies each node in any part of the trace: its place in traceEvents. For
+    a thread, a negative number from `threads`, which grows."""
     places = np.where(tree.row >= 0, tree.trace.order[tree.row], -1)
     for node in np.flatnonzero(tree.is_thread).tolist():
         track = tree.trace.tracks[-1 - int(tree.name[node])]
-        places[node] = -1 - threads.setdefault((track.pid, track.tid, track.subrow), len(threads))
+        places[node] = -1 - threads.setdefault(
+            (track.pid, track.tid, track.subrow), len(threads)
+        )
     return places
 
 
 def same_open(old: OpTree, opened: Flags, node: int, new: OpTree) -> tuple[Flags, int]:
-    """For a tree of more of the same trace: which nodes are open, and where `node` is (or -1)."""
+    """For a tree of more of the same trace: which nodes are open, and where `node` is
+    (or -1)."""
     threads: dict[object, int] = {}
     before, now = places_of(old, threads), places_of(new, threads)
     is_new_thread = new.is_thread & ~np.isin(now, before)

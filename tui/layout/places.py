@@ -16,32 +16,46 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.regions import is_module
 from fusetui.tui.layout.kinds import KINDS
-from fusetui.tui.layout.lanes import FOLDED, LAYER_LABELS, Lane, arranged, hidden_names, main_lane
+from fusetui.tui.layout.lanes import (
+    FOLDED,
+    LAYER_LABELS,
+    Lane,
+    arranged,
+    hidden_names,
+    main_lane,
+)
 from fusetui.tui.layout.view import HIDDEN, Place, Side, View
 
 IDLE_LABEL = "idle because"
 WHERE = -2  # instead of a depth
 MOST_FAMILIES = 6  # lines below a stream
-SPANS = 200  # part of the window that a slice which spans it may leave out at either end
+# part of the window that a slice which spans it may leave out at either end
+SPANS = 200
 
 
 @memo(4)
 def places(side: Side, view: View) -> tuple[Place, ...]:
-    """All lines of the timeline, from top to bottom, whether they fit on the screen or not."""
+    """All lines of the timeline, from top to bottom, whether they fit on the screen or
+    not."""
     found: list[Place] = []
     for index in view.arranged.pinned:
         found += _lane_places(side, view, index, side.lanes[index].title)
-    for group, indices in arranged(side.lanes, view.arranged, side.lane_of(view.selected)):
+    for group, indices in arranged(
+        side.lanes, view.arranged, side.lane_of(view.selected)
+    ):
         if nested := len(indices) > 1:
             found.append(Place(indices[0], -1, group, None))
         for index in indices:
             label = f" {side.lanes[index].label}" if nested else side.lanes[index].title
             found += _lane_places(side, view, index, label)
-        # One line below the lanes of a device, before it is known why the device was idle.
+        # One line below the lanes of a device, before it is known why the device was
+        # idle.
         stream = next((n for n in indices if side.lanes[n].layer is Layer.STREAM), -1)
         if stream >= 0:
             label = f" {IDLE_LABEL}" if nested else IDLE_LABEL
-            found.append(Place(-1, -2 - stream, label, None, idle_of=side.lanes[stream]))
+            found.append(
+                Place(-1, -2 - stream, label, None, idle_of=side.lanes[stream])
+            )
     found += side.counter_places
     if hidden := view.arranged.hidden - {side.lane_of(view.selected)}:
         names = "   ".join(hidden_names(side.lanes, hidden))
@@ -58,18 +72,21 @@ def index_of(side: Side, shown: Sequence[Place], row: int) -> int:
 
 
 def same_line(old: Side, place: Place, new: Side, shown: Sequence[Place]) -> int:
-    """The index of a line among the places of a side that shows more; 0 if it is not there."""
+    """The index of a line among the places of a side that shows more; 0 if it is not
+    there."""
 
     def key(side: Side, place: Place) -> tuple[object, int]:
-        return place.label if place.lane < 0 else side.lanes[place.lane].key, place.depth
+        return place.label if place.lane < 0 else side.lanes[
+            place.lane
+        ].key, place.depth
 
     wanted = key(old, place)
     return next((n for n, p in enumerate(shown) if key(new, p) == wanted), 0)
 
 
 def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
-    """The lines of a lane; that of the selection is there however deep it lies, unless the line of
-    where the program was shows it."""
+    """The lines of a lane; that of the selection is there however deep it lies, unless
+    the line of where the program was shows it."""
     lane = side.lanes[index]
     own = side.lane_of(view.selected) == index
     is_seen = own or any(in_sight(side, view, line) for line in lane.lines.tops)
@@ -78,7 +95,8 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
     depths = list(range(first, len(lane.lines)))[: count - lane.has_where]
     if own and not lane.has_where and side.depth_of(view.selected) >= count:
         depths.append(side.depth_of(view.selected))
-    where = label.replace(LAYER_LABELS[Layer.PYTHON], "where")  # it may be the name of a thread
+    # it may be the name of a thread
+    where = label.replace(LAYER_LABELS[Layer.PYTHON], "where")
     found = [Place(index, WHERE, where, lane.lines[0], where=True)] * lane.has_where
     for n in depths:
         said, around = ("", 0) if n > first else (label, first)
@@ -89,9 +107,9 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
 
 
 def spanning(side: Side, view: View, index: int) -> int:
-    """How many lines of a lane of Python frames, from its outermost one on, are named on the line
-    below them: where one slice spans the whole window, nothing of it changes there. The line of the
-    selected slice is none of them."""
+    """How many lines of a lane of Python frames, from its outermost one on, are named
+    on the line below them: where one slice spans the whole window, nothing of it
+    changes there. The line of the selected slice is none of them."""
     lines = side.lanes[index].lines
     begin, end = view.begin + side.origin, view.end + side.origin
     edge = view.span // SPANS
@@ -107,7 +125,8 @@ def spanning(side: Side, view: View, index: int) -> int:
 
 
 def _families(lane: Lane) -> Iterator[Place]:
-    """The kinds of slices on the outermost line of a stream, those with the most time first."""
+    """The kinds of slices on the outermost line of a stream, those with the most time
+    first."""
     line = lane.lines[0]
     kinds = line.kinds if lane.layer is Layer.STREAM else ()
     for one in sorted(kinds, key=lambda one: -int(one.before[-1]))[:MOST_FAMILIES]:
@@ -128,7 +147,8 @@ AROUND = (": forward", ": _call_impl", ": _wrapped_call_impl")
 
 def where_rows(side: Side, place: Place, borders: NDArray[np.int64]) -> list[int]:
     """The row of each cell, or -1."""
-    track = max(side.lanes[place.lane].tracks, key=len)  # sub-rows hold what does not nest
+    # sub-rows hold what does not nest
+    track = max(side.lanes[place.lane].tracks, key=len)
     least = LEAST * int(borders[1] - borders[0])
     rows = deepest(side.trace, track, borders, least).tolist()
     known = {row: _module(side.trace, row) for row in set(rows)}
@@ -153,15 +173,22 @@ def _module(trace: Trace, row: int) -> int:
 
 
 WORTH = (
-    *(Layer.STREAM, Layer.DEVICE, Layer.OPS, Layer.ANNOTATIONS, Layer.OTHER, Layer.PYTHON),
+    *(
+        Layer.STREAM,
+        Layer.DEVICE,
+        Layer.OPS,
+        Layer.ANNOTATIONS,
+        Layer.OTHER,
+        Layer.PYTHON,
+    ),
     *(Layer.GPU_ANNOTATIONS, Layer.SYNC),
 )
 """Which lanes unfold first."""
 
 
 def fitted(side: Side, view: View, lines: int) -> View:
-    """The view for a screen with so many lines for lanes: folded until the main GPU stream is
-    seen, then unfolded as far as there is room."""
+    """The view for a screen with so many lines for lanes: folded until the main GPU
+    stream is seen, then unfolded as far as there is room."""
     view = _with_stream(side, view, lines)
     shown = places(side, view)
     spare, folds = lines - len(shown), list(view.folds)
@@ -175,8 +202,9 @@ def fitted(side: Side, view: View, lines: int) -> View:
 
 
 def _with_stream(side: Side, view: View, lines: int) -> View:
-    """As many lanes above the main stream folded, the tallest first, as it takes for it and why the
-    GPU was idle to be seen, else for the stream; where that is not enough, all of them."""
+    """As many lanes above the main stream folded, the tallest first, as it takes for it
+    and why the GPU was idle to be seen, else for the stream; where that is not enough,
+    all of them."""
     shown, main = places(side, view), main_lane(side.lanes)
     own = [n for n, p in enumerate(shown) if p.line and p.lane == main]
     if not own:

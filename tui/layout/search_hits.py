@@ -1,4 +1,5 @@
-"""What a search found, grouped by name: the count is there while a person still types."""
+"""What a search found, grouped by name: the count is there while a person still
+types."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ class NameHits(msgspec.Struct, frozen=True):
 
 
 class SearchHits(msgspec.Struct, frozen=True, eq=False):
-    """The hits in order of time; `share` of those that may be hits was looked at. `extra`: further
-    slices of which the args say it, but no name."""
+    """The hits in order of time; `share` of those that may be hits was looked at.
+    `extra`: further slices of which the args say it, but no name."""
 
     text: str
     rows: Rows = NOTHING
@@ -55,28 +56,52 @@ class SearchHits(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def leads(self) -> bool:
-        """Whether it is known to which hits a person goes: those by name, if there are any."""
+        """Whether it is known to which hits a person goes: those by name, if there are
+        any."""
         return self.is_done or (self.by_names and len(self.rows) > 0)
 
 
 def found_of(
-    trace: Trace, text: str, rows: Rows, share: float = 1, extra: Rows = NOTHING, named: bool = True
+    trace: Trace,
+    text: str,
+    rows: Rows,
+    share: float = 1,
+    extra: Rows = NOTHING,
+    named: bool = True,
 ) -> SearchHits:
     """The hits by name, then those by args alone."""
-    (names, count), (more, _) = _by_name(trace, rows), _by_name(trace, extra, in_args=True)
+    (names, count), (more, _) = (
+        _by_name(trace, rows),
+        _by_name(trace, extra, in_args=True),
+    )
     merged = np.concatenate((rows, extra)) if len(extra) else NOTHING
-    merged, ns = merged[np.argsort(trace.start[merged], kind="stable")], int(trace.dur[rows].sum())
-    found = SearchHits(text, rows, (*names, *more)[:MOST], count, ns, share, extra=extra)
+    merged, ns = (
+        merged[np.argsort(trace.start[merged], kind="stable")],
+        int(trace.dur[rows].sum()),
+    )
+    found = SearchHits(
+        text, rows, (*names, *more)[:MOST], count, ns, share, extra=extra
+    )
     return replace(found, by_names=named, merged=merged, by_args=np.sort(extra))
 
 
-def _by_name(trace: Trace, rows: Rows, in_args: bool = False) -> tuple[Sequence[NameHits], int]:
+def _by_name(
+    trace: Trace, rows: Rows, in_args: bool = False
+) -> tuple[Sequence[NameHits], int]:
     """The longest first, and how many there are."""
-    numbers, first, inverse = np.unique(trace.name[rows], return_index=True, return_inverse=True)
+    numbers, first, inverse = np.unique(
+        trace.name[rows], return_index=True, return_inverse=True
+    )
     sums = summed(inverse, trace.dur[rows], len(numbers))
     counts = np.bincount(inverse, minlength=len(numbers))
     found = [
-        NameHits(int(trace.role[row]), trace.name_of(row), int(counts[n]), int(sums[n]), in_args)
+        NameHits(
+            int(trace.role[row]),
+            trace.name_of(row),
+            int(counts[n]),
+            int(sums[n]),
+            in_args,
+        )
         for n in np.argsort(-sums, kind="stable")[:MOST].tolist()
         for row in (int(rows[first[n]]),)
     ]
@@ -96,14 +121,22 @@ class Trend(msgspec.Struct, frozen=True):
     most_ns: int
 
 
-def trend(trace: Trace, rows: Rows, dur: Int64s, steps: Steps, cells: int) -> Trend | None:
-    """At most `cells` stretches of rows in order of time; GPU work counts where it was launched."""
+def trend(
+    trace: Trace, rows: Rows, dur: Int64s, steps: Steps, cells: int
+) -> Trend | None:
+    """At most `cells` stretches of rows in order of time; GPU work counts where it was
+    launched."""
     if len(rows) < FEW or cells < FEW:
         return None
     number, total = np.arange(len(rows)), 0
-    if len(steps) > 1:  # that in which the slice, or its launch, began, else the one before
+    # that in which the slice, or its launch, began, else the one before
+    if len(steps) > 1:
         launched = is_gpu(trace, int(rows[0])) and int(trace.launch[rows[0]]) >= 0
-        hosts = np.where(trace.launch[rows] >= 0, trace.launch[rows], rows) if launched else rows
+        hosts = (
+            np.where(trace.launch[rows] >= 0, trace.launch[rows], rows)
+            if launched
+            else rows
+        )
         number = np.searchsorted(steps.start, trace.start[hosts], side="right") - 1
         number, total = np.maximum(number, 0), len(steps)
     count = total or len(rows)

@@ -17,7 +17,8 @@ NEVER = 1_000_000  # cells that no screen has
 
 
 class ListColumn(msgspec.Struct, frozen=True):
-    """`width` 0 takes the remaining width; `from_width` hides the column on narrower screens."""
+    """`width` 0 takes the remaining width; `from_width` hides the column on narrower
+    screens."""
 
     title: str
     width: int
@@ -60,7 +61,8 @@ KEPT = "\u00a0"  # a blank at which wrap breaks no line
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` cells, not counting backticks; words of ASCII are not broken."""
+    """Lines of at most `width` cells, not counting backticks; words of ASCII are not
+    broken."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
@@ -73,4 +75,6 @@ def wrapped(text: str, width: int) -> list[str]:
 
 def sentence_lines(text: str, width: int) -> list[str]:
     """Lines of at most `width` characters; a figure and its unit stay together."""
-    return [line.replace(KEPT, " ") for line in wrap(FIGURE.sub(KEPT, text), max(1, width))]
+    return [
+        line.replace(KEPT, " ") for line in wrap(FIGURE.sub(KEPT, text), max(1, width))
+    ]

@@ -1,5 +1,6 @@
-"""What a timeline shows, as data: a side, a view of it, and what a line of it is. Times are ns from
-the origin of the side: the start of the trace, or the step at which two traces are aligned."""
+"""What a timeline shows, as data: a side, a view of it, and what a line of it is. Times
+are ns from the origin of the side: the start of the trace, or the step at which two
+traces are aligned."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ T = TypeVar("T")
 
 
 class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One trace and its lanes; `origin` is the time (ns of the file) that counts as zero. The
-    counters and the insight are known a little later than the rest."""
+    """One trace and its lanes; `origin` is the time (ns of the file) that counts as
+    zero. The counters and the insight are known a little later than the rest."""
 
     trace: Trace
     lanes: tuple[Lane, ...]
@@ -47,7 +48,8 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     critical: Marks | None = None  # the critical path, once a person asked for it
 
     def once(self, make: Callable[[Trace], T]) -> T:
-        """A value computed from the trace when it is first asked for, and kept on it."""
+        """A value computed from the trace when it is first asked for, and kept on
+        it."""
         return once(self.trace, make)
 
     @cached_property
@@ -66,14 +68,19 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     def lane_of_track(self) -> dict[int, int]:
         numbers = {track.first_row: n for n, track in enumerate(self.trace.tracks)}
         lanes = enumerate(self.lanes)
-        return {numbers[track.first_row]: n for n, lane in lanes for track in lane.tracks}
+        return {
+            numbers[track.first_row]: n for n, lane in lanes for track in lane.tracks
+        }
 
     def lane_of(self, row: int) -> int:
         """The lane of a row; -1 for none."""
-        return self.lane_of_track.get(int(self.trace.track[row]), -1) if row >= 0 else -1
+        return (
+            self.lane_of_track.get(int(self.trace.track[row]), -1) if row >= 0 else -1
+        )
 
     def depth_of(self, row: int) -> int:
-        """The line of a row within its lane: its depth, below the lines of earlier sub-rows."""
+        """The line of a row within its lane: its depth, below the lines of earlier
+        sub-rows."""
         return self.lanes[self.lane_of(row)].lines.index_of(row)
 
     @cached_property
@@ -86,20 +93,23 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
         found: list[Place] = []
         for group, curves in groupby(self.counters, lambda curve: curve.counter.group):
             found.append(Place(-1, -1, group, None))
-            found.extend(Place(-1, -1, f" {narrow(c.counter.label)}", None, c) for c in curves)
+            found.extend(
+                Place(-1, -1, f" {narrow(c.counter.label)}", None, c) for c in curves
+            )
         return tuple(found)
 
 
 class GapAt(msgspec.Struct, frozen=True):
-    """A stretch of idle time: the index among the devices of the insight, and among its gaps."""
+    """A stretch of idle time: the index among the devices of the insight, and among its
+    gaps."""
 
     device: int
     gap: int
 
 
 class View(msgspec.Struct, frozen=True):
-    """The window [begin, end), the selected row of the trace (-1: none) or the selected gap, and
-    how many lines of each lane are shown at most."""
+    """The window [begin, end), the selected row of the trace (-1: none) or the selected
+    gap, and how many lines of each lane are shown at most."""
 
     begin: int
     end: int
@@ -114,9 +124,10 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Place(msgspec.Struct, frozen=True, eq=False):
-    """One line of the screen: one line of a lane, else the idle time of a device, else a counter,
-    else one kind of slices of a line, else the name of a group, else the names of what is hidden.
-    Only the lines of lanes belong to a lane; for others, `lane` is -1."""
+    """One line of the screen: one line of a lane, else the idle time of a device, else
+    a counter, else one kind of slices of a line, else the name of a group, else the
+    names of what is hidden. Only the lines of lanes belong to a lane; for others,
+    `lane` is -1."""
 
     lane: int
     depth: int
@@ -125,9 +136,11 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     curve: Curve | None = None
     idle_of: Lane | None = None  # a stream of the device
     where: bool = False  # where the program was, not the line itself
-    family: tuple[Line, int] | None = None  # a line, of which only slices of this kind are shown
+    # a line, of which only slices of this kind are shown
+    family: tuple[Line, int] | None = None
     more: int = 0  # lines of the lane that are not shown; on the last one that is
-    around: int = 0  # lines above it, named on it because one slice of each spans the window
+    # lines above it, named on it because one slice of each spans the window
+    around: int = 0
 
     def holds(self, row: int) -> bool:
         """Whether a row of the trace lies on this line."""
@@ -141,7 +154,10 @@ class Place(msgspec.Struct, frozen=True, eq=False):
 def first_view(side: Side, begin: int | None = None, end: int | None = None) -> View:
     """The whole of a side, or a given window, nothing selected."""
     folds = tuple(lane.first_fold for lane in side.lanes)
-    lower, upper = side.begin if begin is None else begin, side.end if end is None else end
+    lower, upper = (
+        side.begin if begin is None else begin,
+        side.end if end is None else end,
+    )
     upper = max(upper, lower + MIN_SPAN_NS)
     return View(lower, upper, folds=folds, arranged=Arrangement(side.quiet))
 
@@ -173,10 +189,13 @@ def held(side: Side, view: View) -> Interval | None:
 
 
 def index_of_gap(side: Side, shown: Sequence[Place], at: GapAt) -> int:
-    """The index of the line of a gap's device among the places, -1 if it is not there."""
+    """The index of the line of a gap's device among the places, -1 if it is not
+    there."""
     if (found := idle_of(side, at)) is None:
         return -1
-    own = (n for n, p in enumerate(shown) if p.idle_of and p.idle_of.key[1] == found.device)
+    own = (
+        n for n, p in enumerate(shown) if p.idle_of and p.idle_of.key[1] == found.device
+    )
     return next(own, -1)
 
 
@@ -184,7 +203,8 @@ Views = tuple[View, ...]
 
 
 def make_sides(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[Side, ...]:
-    """One side counts from the start of its trace; several are aligned at their first steps."""
+    """One side counts from the start of its trace; several are aligned at their first
+    steps."""
     together = len(traces) > 1
     origins = [_first_step(one)[0] if together else one.begin_ns for one in traces]
     return tuple(map(Side, traces, map(lanes_of, traces), origins, labels))
@@ -194,7 +214,9 @@ def aligned(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:
     """The sides with zero at the start of the steps that the diff compares."""
     a, b = sides
     of_b = [row for one in diff.rows for row in one.b_rows]
-    return _aligned(a, [row for one in diff.rows for row in one.a_rows]), _aligned(b, of_b)
+    return _aligned(a, [row for one in diff.rows for row in one.a_rows]), _aligned(
+        b, of_b
+    )
 
 
 def first_views(sides: Sequence[Side]) -> Views:
@@ -202,7 +224,9 @@ def first_views(sides: Sequence[Side]) -> Views:
     if len(sides) == 1:
         return (first_view(sides[0]),)
     longest = max(_first_step(side.trace)[1] for side in sides)
-    return tuple(first_view(side, -longest // 20, longest + longest // 20) for side in sides)
+    return tuple(
+        first_view(side, -longest // 20, longest + longest // 20) for side in sides
+    )
 
 
 def _aligned(side: Side, rows: Sequence[int]) -> Side:

@@ -1,1 +1,2 @@
-"""What each page shows, one file per page: functions of the state. registry.py lists the pages."""
+"""What each page shows, one file per page: functions of the state. registry.py lists
+the pages."""

@@ -1,4 +1,5 @@
-"""The answer below the lanes, while nothing is selected: each of its rows leads somewhere."""
+"""The answer below the lanes, while nothing is selected: each of its rows leads
+somewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.canvas import Turn
 from fusetui.tui.drawing.picture import scrolled
-from fusetui.tui.drawing.schemes import CURSOR, TEXT, Glyphs, Styled, glyphs_for, share_bar
+from fusetui.tui.drawing.schemes import (
+    CURSOR,
+    TEXT,
+    Glyphs,
+    Styled,
+    glyphs_for,
+    share_bar,
+)
 from fusetui.tui.layout.answer import (
     BETWEEN,
     SHARE,
@@ -47,12 +55,14 @@ WITH_BAR = 44  # cells of a list; narrower ones have no bars
 
 
 Laid = tuple[Sequence[int], list[int], list[Styled], list[str], int]
-"""On a screen of one size: the lists that are shown, their widths, the verdict on at most two lines
-and the account, `s sync` for each reason, the longest first, how many rows of lists are seen."""
+"""On a screen of one size: the lists that are shown, their widths, the verdict on at
+most two lines and the account, `s sync` for each reason, the longest first, how many
+rows of lists are seen."""
 
 
 class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """A rule with a title, the verdict, the account, and lists side by side; `at`: the cursor."""
+    """A rule with a title, the verdict, the account, and lists side by side; `at`: the
+    cursor."""
 
     side: Side
     found: AnswerPage
@@ -78,7 +88,9 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         ends = np.cumsum(widths) + BETWEEN * np.arange(1, len(shown) + 1)
         column = shown[min(int(np.searchsorted(ends, x, side="right")), len(shown) - 1)]
         row += self._top(column, room)
-        is_there = y < height - bool(letters) and row < len(self.found.lists[column].entries)
+        is_there = y < height - bool(letters) and row < len(
+            self.found.lists[column].entries
+        )
         return AnswerAt(column, row) if is_there else None
 
     def _top(self, column: int, room: int) -> int:
@@ -90,7 +102,9 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _laid(self, width: int, height: int) -> Laid:
         lists, why, is_roomy = self.found.lists, self.found.why, height > ROOMY
         shown = fitting(lists, width, self.at)
-        widths = widths_of([lists[n] for n in shown], width, MORE * (len(shown) < len(lists)))
+        widths = widths_of(
+            [lists[n] for n in shown], width, MORE * (len(shown) < len(lists))
+        )
         token = "title" + CURSOR * (self.at is not None and self.at.row < 0)
         said = [(f" {text}", token) for text in _verdict(why, width - 2)]
         sums: Counter[str] = Counter()
@@ -100,26 +114,52 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         letters = [f"{IDLE[name].letter} {IDLE[name].short}" for name, _ in reasons]
         account = account_line(why, width - 2) if is_roomy else ""
         said += [(f" {account}", "plain")] if account else []
-        return shown, widths, said, letters, max(0, height - 2 - len(said) - bool(letters))
+        return (
+            shown,
+            widths,
+            said,
+            letters,
+            max(0, height - 2 - len(said) - bool(letters)),
+        )
 
     @memo()
     def _lines(self, width: int, height: int) -> list[Sequence[Styled]]:
         """All lines of a size, of which each is asked for by itself."""
-        (shown, widths, said, letters, room), rule = self._laid(width, height), self.glyphs.rule
-        title, bar = clip(self.title, width - 5, self.glyphs.ellipsis), bar_cells(width, len(shown))
-        lines: list[Sequence[Styled]] = [[(f"{rule * 3} {title} ".ljust(width, rule), "faint")]]
+        (shown, widths, said, letters, room), rule = (
+            self._laid(width, height),
+            self.glyphs.rule,
+        )
+        title, bar = (
+            clip(self.title, width - 5, self.glyphs.ellipsis),
+            bar_cells(width, len(shown)),
+        )
+        lines: list[Sequence[Styled]] = [
+            [(f"{rule * 3} {title} ".ljust(width, rule), "faint")]
+        ]
         lines += [*([text] for text in said), self._titles(shown, widths, bar)]
-        blocks = [self._rows(*one, bar, room) for one in zip(shown, widths, strict=True)]
-        lines += [[part for parts in row for part in parts] for row in zip(*blocks, strict=True)]
+        blocks = [
+            self._rows(*one, bar, room) for one in zip(shown, widths, strict=True)
+        ]
+        lines += [
+            [part for parts in row for part in parts]
+            for row in zip(*blocks, strict=True)
+        ]
         text = joined(["idle because:", *letters], width - 1)
         return [*lines, [(f" {text}", "faint")]] if letters else lines
 
-    def _titles(self, shown: Sequence[int], widths: Sequence[int], bar: int) -> list[Styled]:
-        """Those of the lists, with faint units; the last one counts the lists that do not fit."""
+    def _titles(
+        self, shown: Sequence[int], widths: Sequence[int], bar: int
+    ) -> list[Styled]:
+        """Those of the lists, with faint units; the last one counts the lists that do
+        not fit."""
         hidden, parts = len(self.found.lists) - len(shown), list[Styled]()
         for column, cells in zip(shown, widths, strict=True):
             one = self.found.lists[column]
-            more = f" {self.glyphs.folded}{hidden}" if hidden and column == shown[-1] else ""
+            more = (
+                f" {self.glyphs.folded}{hidden}"
+                if hidden and column == shown[-1]
+                else ""
+            )
             units = f"{one.unit.name:>{FIGURE}} {one.aside:>{ASIDE}} {' ' * bar}"
             left = cells - len(units) - len(more)
             parts += [(units, "faint"), (clip(one.title, left).ljust(left), "title")]
@@ -136,13 +176,20 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             apart = [clip(name, left, ellipsis) for name in names]
         here, rows = at.row if at and at.column == column else -1, list[list[Styled]]()
         for n, entry in [*enumerate(found.entries)][top : top + room]:
-            share = share_bar(entry.ns, entry.whole_ns, bar - 1, self.glyphs) + " " if bar else ""
+            share = (
+                share_bar(entry.ns, entry.whole_ns, bar - 1, self.glyphs) + " "
+                if bar
+                else ""
+            )
             parts = (
                 (">" if n == here else " ", "strong"),
                 (f"{found.unit.text(entry.ns):>{FIGURE - 1}} ", "plain"),
                 (f"{entry.aside:>{ASIDE}} ", "faint"),
                 (share, "busy"),
-                (apart[n].ljust(left), entry.kind.token + TEXT if entry.kind else "plain"),
+                (
+                    apart[n].ljust(left),
+                    entry.kind.token + TEXT if entry.kind else "plain",
+                ),
             )
             row = [(text, token + CURSOR * (n == here)) for text, token in parts]
             rows.append([*row, (" " * BETWEEN, "plain")])
@@ -151,7 +198,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def _verdict(why: Why, width: int) -> list[str]:
-    """The first sentence of the answer, in fewer words if that takes fewer lines; two at most."""
+    """The first sentence of the answer, in fewer words if that takes fewer lines; two
+    at most."""
     texts = answer(why), brief_answer(why), brief_answer(why, with_reason=False)
     whole, brief, least = (sentence_lines(printable(text), width) for text in texts)
     shown = brief if len(brief) < len(whole) else whole
@@ -160,13 +208,19 @@ def _verdict(why: Why, width: int) -> list[str]:
 
 
 def widths_of(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[int]:
-    """The cells of lists side by side: what one does not need goes to those that need more. `more`
-    cells follow the last title; the last cell of the screen stays blank."""
+    """The cells of lists side by side: what one does not need goes to those that need
+    more. `more` cells follow the last title; the last cell of the screen stays
+    blank."""
     if not lists:
         return []
     whole = max(len(lists), width - 1 - BETWEEN * (len(lists) - 1))
-    equal, others = whole // len(lists), FIGURE + ASIDE + 2 + bar_cells(width, len(lists))
-    longest = (max((len(entry.text) for entry in one.entries), default=0) for one in lists)
+    equal, others = (
+        whole // len(lists),
+        FIGURE + ASIDE + 2 + bar_cells(width, len(lists)),
+    )
+    longest = (
+        max((len(entry.text) for entry in one.entries), default=0) for one in lists
+    )
     titles = (len(one.title) + more * (one is lists[-1]) for one in lists)
     needs = [others + max(cells) for cells in zip(longest, titles, strict=True)]
     found = [min(need, equal) for need in needs]
@@ -181,7 +235,8 @@ def widths_of(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[in
 
 
 def bar_cells(width: int, count: int) -> int:
-    """The cells that a bar takes in each of so many lists, the blank after it included."""
+    """The cells that a bar takes in each of so many lists, the blank after it
+    included."""
     each = (width - BETWEEN * (count - 1)) // max(1, count)
     return BAR + 1 if each >= WITH_BAR else 0
 
@@ -281,12 +336,26 @@ _INTO = "its rows lead to modules, kernels, gaps"
 _NEXT = "the answer, the lanes; of two traces, the other one"
 
 ACTIONS = (
-    action("into-answer", "Into the answer", "enter", _INTO, enter, SECTION, is_outside),
+    action(
+        "into-answer", "Into the answer", "enter", _INTO, enter, SECTION, is_outside
+    ),
     _inside("answer-down", "Row down", "j down", "of the list", _by(columns=0, rows=1)),
     _inside("answer-up", "Row up", "k up", _TOP, _by(columns=0, rows=-1)),
-    _inside("answer-right", "Next list", "l right", "to the right", _by(columns=1, rows=0)),
-    _inside("answer-left", "Previous list", "h left", "to the left", _by(columns=-1, rows=0)),
-    _inside("answer-show", "Go there", "enter", "module, kernel, gap or verdict", follow),
-    _inside("answer-leave", "Back to the lanes", "escape", "the keys act on them again", leave),
+    _inside(
+        "answer-right", "Next list", "l right", "to the right", _by(columns=1, rows=0)
+    ),
+    _inside(
+        "answer-left", "Previous list", "h left", "to the left", _by(columns=-1, rows=0)
+    ),
+    _inside(
+        "answer-show", "Go there", "enter", "module, kernel, gap or verdict", follow
+    ),
+    _inside(
+        "answer-leave",
+        "Back to the lanes",
+        "escape",
+        "the keys act on them again",
+        leave,
+    ),
     action("next-pane", "Next pane", "tab", _NEXT, next_pane, SECTION, takes_tab),
 )

@@ -15,7 +15,15 @@ from fusetui.report.diff import judgment, side_lines
 from fusetui.report.diff_lines import APART, REGION, DiffLine, differing, fitted
 from fusetui.text.figures import microseconds
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, folded, ruled, text
+from fusetui.tui.drawing.picture import (
+    Rows,
+    Said,
+    TextPicture,
+    cut,
+    folded,
+    ruled,
+    text,
+)
 from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
@@ -38,7 +46,8 @@ STYLES = {"+": "bad", "-": "good", "~": "plain"}
 LEAST = 8  # cells of a column of numbers
 ROOMY = 25  # lines of a page: with more, there is room for a line about each side
 LOW = 17  # with fewer there is no room for timelines
-WIDE = 40  # with more, the timelines are larger, and both names of a replaced kernel are shown
+# with more, the timelines are larger, and both names of a replaced kernel are shown
+WIDE = 40
 LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
 WHY_LINES, STORY_LINES, NAME_LINES = 2, 3, 4
 WORKING = "working: what changed from A to B will follow"
@@ -68,9 +77,14 @@ def _texts(line: DiffLine) -> tuple[str, ...]:
 
 
 def fitting(columns: Sequence[ListColumn], line: DiffLine, width: int) -> list[str]:
-    """The texts of a line in the width of their columns, all of it in characters of one cell."""
-    narrowed = replace(line, what=narrow(line.what), parts=tuple(map(narrow, line.parts)))
-    return fit(columns, [*_texts(line), fitted(narrowed, room(columns, width))[0]], width)
+    """The texts of a line in the width of their columns, all of it in characters of one
+    cell."""
+    narrowed = replace(
+        line, what=narrow(line.what), parts=tuple(map(narrow, line.parts))
+    )
+    return fit(
+        columns, [*_texts(line), fitted(narrowed, room(columns, width))[0]], width
+    )
 
 
 def formatted(
@@ -81,7 +95,8 @@ def formatted(
 
 
 def both_names(line: DiffLine) -> list[Said]:
-    """The kernels of a line whose kernel was replaced, with the differences marked below."""
+    """The kernels of a line whose kernel was replaced, with the differences marked
+    below."""
     first = line.rows[0] if line.rows and line.kind != REGION else None
     if first is None or first.kind is not RowKind.REPLACED or not (first.a and first.b):
         return []
@@ -124,7 +139,9 @@ class DiffPage(ListPage):
         return brought(state, state.session.paired(pair_of(line)), 0) if line else state
 
     def line(self, state: State) -> DiffLine | None:
-        return self.under_cursor(state, state.comparison.lines if state.comparison else ())
+        return self.under_cursor(
+            state, state.comparison.lines if state.comparison else ()
+        )
 
     def described(self, state: State) -> Overlay | str:
         """The first slice of the line on the active side, else on the other one."""
@@ -152,7 +169,8 @@ class DiffPage(ListPage):
         return panes
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """The lines that close the sum, and why the line under the cursor is believed."""
+        """The lines that close the sum, and why the line under the cursor is
+        believed."""
         found, wide = _found(state), size.height > WIDE
         height = 1 + (WHY_LINES if size.height > ROOMY else 1) + NAME_LINES * wide
         pinned = () if found is None else found.pinned if wide else found.closing
@@ -209,9 +227,13 @@ def _identity(state: State) -> Hashable:
     return (shown.found, shown.opened) if shown else None
 
 
-def _timeline(state: State, shown: Comparison, index: int, width: int, height: int) -> Pane:
+def _timeline(
+    state: State, shown: Comparison, index: int, width: int, height: int
+) -> Pane:
     side, view, marked = shown.sides[index], shown.views[index], shown.marked[index]
-    picture = TimelinePicture(side, view, glyphs_for(state.ascii_only, state.colorless), 0, marked)
+    picture = TimelinePicture(
+        side, view, glyphs_for(state.ascii_only, state.colorless), 0, marked
+    )
 
     def pointed(state: State, x: int, y: int) -> State:
         view = clicked(picture, width, height, x, y)
@@ -221,11 +243,14 @@ def _timeline(state: State, shown: Comparison, index: int, width: int, height: i
 
 
 def windowed(state: State, index: int, view: View) -> State:
-    """One side through another window; only the window is used, because its lanes differ."""
+    """One side through another window; only the window is used, because its lanes
+    differ."""
     if state.comparison is None:
         return state
     session = state.session.windowed(index, view.begin, view.end)
-    return replace(state, session=session, comparison=state.comparison.beside(session.views))
+    return replace(
+        state, session=session, comparison=state.comparison.beside(session.views)
+    )
 
 
 def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
@@ -233,7 +258,9 @@ def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
         shown, n = state.comparison, state.active
         if shown is None:
             return state
-        return windowed(state, n, step(shown.sides[n], shown.views[n], *numbers, **named))
+        return windowed(
+            state, n, step(shown.sides[n], shown.views[n], *numbers, **named)
+        )
 
     return run
 
@@ -251,7 +278,9 @@ def _pinned(found: DiffLines | None, pinned: Sequence[DiffLine]) -> TextPicture:
 def verdict(diff: Diff, width: int) -> list[Said]:
     """The answer, the story, a line for each side, then what else to know."""
     return [
-        *folded([narrow(judgment(diff))], width, LOOKS.get(diff.verdict.answer, "title")),
+        *folded(
+            [narrow(judgment(diff))], width, LOOKS.get(diff.verdict.answer, "title")
+        ),
         *folded([narrow(diff.story)], width, "plain")[:STORY_LINES],
         *(Said(narrow(line)) for line in side_lines(diff)),
         *folded(map(narrow, flow(diff.notes, width)), width),
@@ -272,14 +301,18 @@ def turned(state: State) -> State:
         return state
     now = state.list_of(DIFF)
     comparison, cursor = state.comparison.turned(now.cursor)
-    return replace(state, comparison=comparison).with_list(DIFF, replace(now, cursor=cursor))
+    return replace(state, comparison=comparison).with_list(
+        DIFF, replace(now, cursor=cursor)
+    )
 
 
 _action = partial(action, section="In the diff", where=on(DIFF))
 _in, _out = _window(moves.zoom, 1, 2), _window(moves.zoom, 2, 1)
 _left, _right = _window(moves.pan, -10), _window(moves.pan, 10)
 DiffPage.actions = (
-    _action("diff-open", "Open or close", "space", "a compiled part of the program", turned),
+    _action(
+        "diff-open", "Open or close", "space", "a compiled part of the program", turned
+    ),
     _action("diff-zoom-in", "Zoom in", "w + =", "both timelines", _in),
     _action("diff-zoom-out", "Zoom out", "s -", "both timelines", _out),
     _action("diff-left", "Pan left", "a h left", "a tenth of the window", _left),

@@ -1,4 +1,5 @@
-"""The flame page: the ops, modules or Python frames of the program, as wide as their time."""
+"""The flame page: the ops, modules or Python frames of the program, as wide as their
+time."""
 
 from __future__ import annotations
 
@@ -29,12 +30,17 @@ from fusetui.tui.state.state import Outcome, Size, State, told
 ABOVE = 2  # lines above that of the cursor, where there are more levels than lines
 NAME = "flame"
 BELOW = 4  # lines about the node under the cursor, the rule included
-WHAT = {"ops": "ops by call path", "modules": "modules", "frames": "Python frames by call path"}
+WHAT = {
+    "ops": "ops by call path",
+    "modules": "modules",
+    "frames": "Python frames by call path",
+}
 TIME = {"GPU": "GPU time launched by", "CPU": "time on the CPU of"}
 
 
 class FlamePicture(msgspec.Struct, frozen=True, eq=False):
-    """The levels within `root`; the cursor is on `at`, and the levels below it are in sight."""
+    """The levels within `root`; the cursor is on `at`, and the levels below it are in
+    sight."""
 
     flame: Flame
     root: int
@@ -43,13 +49,19 @@ class FlamePicture(msgspec.Struct, frozen=True, eq=False):
 
     def key(self, y: int, width: int, height: int) -> Hashable:
         level = self._level(y, height)
-        here = self.at if self.at != WHOLE and self.flame.tree.level[self.at] == level else WHOLE
+        here = (
+            self.at
+            if self.at != WHOLE and self.flame.tree.level[self.at] == level
+            else WHOLE
+        )
         return self.flame, self.root, level, here, width
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         parts: list[Styled] = []
         x, tree = 0, self.flame.tree
-        for node, begin, end in self.flame.in_sight(self.root, self._level(y, height), width):
+        for node, begin, end in self.flame.in_sight(
+            self.root, self._level(y, height), width
+        ):
             if begin > x:
                 parts.append((" " * (begin - x), "plain"))
             text, size = tree.label(node), end - begin
@@ -57,7 +69,9 @@ class FlamePicture(msgspec.Struct, frozen=True, eq=False):
                 parts.append(chosen_slice(text, size, self.glyphs))
             else:
                 beside = begin == x and bool(parts)
-                parts.append(filled_slice(text, size, tree.kind(node), beside, self.glyphs))
+                parts.append(
+                    filled_slice(text, size, tree.kind(node), beside, self.glyphs)
+                )
             x = end
         return parts
 
@@ -95,7 +109,10 @@ class FlamePage(Page):
         view, said = state.flame, flame_or_why(state)
         title = f" {TIME[time_of(state)]} {WHAT[view.tree]}"
         if isinstance(said, str):
-            return (Pane(1, text([Said(title, "title")])), Pane(1, text([Said(f" {said}")])))
+            return (
+                Pane(1, text([Said(title, "title")])),
+                Pane(1, text([Said(f" {said}")])),
+            )
         flame, (_, at) = said, here(state)
         inside = f"   in {flame.tree.label(view.root)}" if view.root != WHOLE else ""
         title += f": {duration(flame.whole_ns)}{inside}"
@@ -112,7 +129,9 @@ class FlamePage(Page):
         return (
             Pane(1, text([Said(title, "title")])),
             Pane(height, picture, pointed),
-            Pane(BELOW, ruled((flame, at), "", glyphs.rule, partial(_about, flame, at))),
+            Pane(
+                BELOW, ruled((flame, at), "", glyphs.rule, partial(_about, flame, at))
+            ),
         )
 
     def subject(self, state: State) -> int:
@@ -123,7 +142,9 @@ class FlamePage(Page):
         flame, at = here(state)
         if flame is None or at == WHOLE:
             return ""
-        return clip(printable(" > ".join(map(flame.tree.label, flame.path(at)))), MOST_COPIED)
+        return clip(
+            printable(" > ".join(map(flame.tree.label, flame.path(at)))), MOST_COPIED
+        )
 
 
 def flame_or_why(state: State) -> Flame | str:
@@ -143,11 +164,14 @@ def flame_or_why(state: State) -> Flame | str:
 def _flame(side: Side, tree: str, time: str) -> Flame:
     if tree == "modules" and side.insight.answer:
         return flame_of(side.insight.answer.modules, time)
-    return flame_of(kept_on(side.trace)[FRAMES] if tree == "frames" else side.once(call_tree), time)
+    return flame_of(
+        kept_on(side.trace)[FRAMES] if tree == "frames" else side.once(call_tree), time
+    )
 
 
 def time_of(state: State) -> str:
-    """The time that is drawn: that of the GPU, if there is any, until a person chooses."""
+    """The time that is drawn: that of the GPU, if there is any, until a person
+    chooses."""
     return state.flame.time or TIMES[not len(state.side.trace.gpu_rows)]
 
 
@@ -160,7 +184,8 @@ def here(state: State) -> tuple[Flame | None, int]:
 
 
 def turned(state: State, **fields: Any) -> State:
-    """Another tree or time, or another node as wide as the screen or under the cursor."""
+    """Another tree or time, or another node as wide as the screen or under the
+    cursor."""
     return replace(state, flame=replace(state.flame, **fields), hint="")
 
 
@@ -189,7 +214,11 @@ def inward(state: State) -> State:
 
 def outward(state: State) -> State:
     flame, at = here(state)
-    parent = int(flame.tree.parent[at]) if flame and at not in (WHOLE, state.flame.root) else WHOLE
+    parent = (
+        int(flame.tree.parent[at])
+        if flame and at not in (WHOLE, state.flame.root)
+        else WHOLE
+    )
     return state if parent == WHOLE else turned(state, at=parent)
 
 
@@ -239,10 +268,14 @@ FlamePage.actions = (
     _action("flame-in", "Into", "down j", "the largest part of the block", inward),
     _action("flame-out", "Out", "up k", "to the block around it", outward),
     _action("flame-left", "Block at the left", "left h", "of the same level", _left),
-    _action("flame-right", "Block at the right", "right l", "of the same level", _right),
+    _action(
+        "flame-right", "Block at the right", "right l", "of the same level", _right
+    ),
     _action("flame-zoom", "Zoom in", "space", "the block as wide as the screen", zoom),
     _action("flame-back", "Zoom out", "escape", "to what is around it", back),
     _action("flame-show", "Show", "enter", "the longest call, in the timeline", show),
-    _action("flame-tree", "Other tree", "t", "ops, modules or Python frames", next_tree),
+    _action(
+        "flame-tree", "Other tree", "t", "ops, modules or Python frames", next_tree
+    ),
     _action("flame-time", "Other time", "> <", "GPU or CPU", next_time),
 )

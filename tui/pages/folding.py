@@ -1,4 +1,5 @@
-"""Pages that are trees, whose rows open and close: figures of each node, as shares of a whole."""
+"""Pages that are trees, whose rows open and close: figures of each node, as shares of a
+whole."""
 
 from __future__ import annotations
 
@@ -32,7 +33,12 @@ Columns = Mapping[str, ListColumn]  # by figures, `share`, "" for its bar, and `
 
 
 def figure_column(
-    tree: FigureTree, sort: str, name: str, cells: int, from_width: int = 0, title: str = ""
+    tree: FigureTree,
+    sort: str,
+    name: str,
+    cells: int,
+    from_width: int = 0,
+    title: str = "",
 ) -> ListColumn:
     """The column by which the rows are sorted has a star."""
     title = title or (f"{name} {tree.units[name].name}" if name in tree.units else name)
@@ -41,10 +47,12 @@ def figure_column(
 
 
 class TreeListPage(ListPage, Generic[Tree]):
-    """A list whose rows are the shown nodes of a tree, which are counted by their places in it."""
+    """A list whose rows are the shown nodes of a tree, which are counted by their
+    places in it."""
 
     is_table = True
-    zeros: ClassVar[Collection[str]] = ()  # the figures that are shown even where they are 0
+    # the figures that are shown even where they are 0
+    zeros: ClassVar[Collection[str]] = ()
 
     @abstractmethod
     def tree(self, state: State) -> Tree | None:
@@ -73,7 +81,9 @@ class TreeListPage(ListPage, Generic[Tree]):
         return {}
 
     @abstractmethod
-    def texts_of_table(self, tree: Tree, nodes: Sequence[int]) -> Mapping[str, Sequence[str]]:
+    def texts_of_table(
+        self, tree: Tree, nodes: Sequence[int]
+    ) -> Mapping[str, Sequence[str]]:
         """The columns of a saved table that name its nodes."""
 
     def column_name(self, tree: Tree, figure: str) -> str:
@@ -85,7 +95,10 @@ class TreeListPage(ListPage, Generic[Tree]):
             return None
         shown = self.opened(state).shown
         nodes = shown if rows is None else shown[[*rows]]
-        figures = {self.column_name(tree, name): tree.figures[name][nodes] for name in tree.figures}
+        figures = {
+            self.column_name(tree, name): tree.figures[name][nodes]
+            for name in tree.figures
+        }
         texts = self.texts_of_table(tree, nodes.tolist())
         return page_table(self.name, texts, level=tree.level[nodes], **figures)
 
@@ -115,14 +128,18 @@ class TreeListPage(ListPage, Generic[Tree]):
             node = int(opened.shown[index])
             turned = glyphs.unfolded if opened.nodes[node] else glyphs.folded
             mark = turned if found.size[node] > 1 else glyphs.leaf
-            figures = {name: int(values[node]) for name, values in found.figures.items()}
+            figures = {
+                name: int(values[node]) for name, values in found.figures.items()
+            }
             own = dict(self.texts(state, found, node))
             own["name"] = f"{'  ' * int(found.level[node])}{mark} {found.label(node)}"
             texts = [own[n] if n in own else said(n, figures) for n in named]
             return row_parts(columns, texts, width, *self.look(found, node))
 
         identity = opened, *columns
-        return Rows(identity, len(opened.shown), lambda width: titles(columns, width), formatted)
+        return Rows(
+            identity, len(opened.shown), lambda width: titles(columns, width), formatted
+        )
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         if not (tree := self.tree(state)):
@@ -153,15 +170,20 @@ class TreeListPage(ListPage, Generic[Tree]):
     def with_nodes(self, state: State, nodes: Flags) -> State:
         tree = self.tree(state)
         opened = self._opening(state, tree, nodes) if tree else NOTHING
-        return state.with_list(self.name, replace(state.list_of(self.name), opened=opened))
+        return state.with_list(
+            self.name, replace(state.list_of(self.name), opened=opened)
+        )
 
     def on_node(self, state: State, node: int) -> State:
-        """The cursor on a node; where that is not shown on what follows, for -1 on the first."""
+        """The cursor on a node; where that is not shown on what follows, for -1 on the
+        first."""
         tree, cursor = self.tree(state), 0
         if tree and node >= 0:
             place = tree.preorder(self.sort(state, tree)).place
             cursor = int(np.searchsorted(place[self.opened(state).shown], place[node]))
-        return state.with_list(self.name, replace(state.list_of(self.name), cursor=cursor))
+        return state.with_list(
+            self.name, replace(state.list_of(self.name), cursor=cursor)
+        )
 
     def led_to(self, state: State, node: int) -> State:
         """The cursor on a node, what is around it open; as it was for -1."""
@@ -174,7 +196,8 @@ class TreeListPage(ListPage, Generic[Tree]):
         return self.on_node(self.with_nodes(state, nodes), node)
 
     def sort_on(self, state: State, by: int) -> State:
-        """Sorted by the next column, or the one before: open nodes and the cursor stay."""
+        """Sorted by the next column, or the one before: open nodes and the cursor
+        stay."""
         tree, node, nodes = self.tree(state), self.node(state), self.opened(state).nodes
         if not tree:
             return state
@@ -204,7 +227,8 @@ class TreeListPage(ListPage, Generic[Tree]):
         return self.turn(state)
 
     def fold(self, state: State) -> State:
-        """Closes the node under the cursor; if it is closed, moves to the node around it."""
+        """Closes the node under the cursor; if it is closed, moves to the node around
+        it."""
         tree, node, opened = self.tree(state), self.node(state), self.opened(state)
         if not tree:
             return state
@@ -227,8 +251,12 @@ def tree_actions(find: Callable[[State], AnyTree | None]) -> tuple[Action, ...]:
 
         return run
 
-    of_tree = partial(action, section=SECTION, where=lambda state: find(state) is not None)
-    turn, unfold, fold = map(of, (TreeListPage.turn, TreeListPage.unfold, TreeListPage.fold))
+    of_tree = partial(
+        action, section=SECTION, where=lambda state: find(state) is not None
+    )
+    turn, unfold, fold = map(
+        of, (TreeListPage.turn, TreeListPage.unfold, TreeListPage.fold)
+    )
     return (
         of_tree("turn", "Open or close", "space", "the node under the cursor", turn),
         of_tree("unfold", "Open", "right l", "again: into the node", unfold),

@@ -28,7 +28,14 @@ from fusetui.tui.layout.kernel_table import (
 )
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import ListPage, Pane, next_of, page_table, slice_details, sort_actions
+from fusetui.tui.pages.page import (
+    ListPage,
+    Pane,
+    next_of,
+    page_table,
+    slice_details,
+    sort_actions,
+)
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.session import Hits
@@ -55,12 +62,20 @@ class KernelsPage(ListPage):
     )
 
     def rows(self, state: State) -> Rows:
-        table, view, glyphs = shown_table(state), state.kernels, glyphs_for(state.ascii_only)
+        table, view, glyphs = (
+            shown_table(state),
+            state.kernels,
+            glyphs_for(state.ascii_only),
+        )
         order, columns = table.order(view.sort), _columns(table, view)
 
         def row(index: int, width: int) -> list[Styled]:
             group = int(order[index])
-            units, one, total = table.units, table.spreads[group], int(table.totals[group])
+            units, one, total = (
+                table.units,
+                table.spreads[group],
+                int(table.totals[group]),
+            )
             texts = [
                 units["total"].text(total),
                 percent(total, table.whole_ns),
@@ -72,11 +87,15 @@ class KernelsPage(ListPage):
             ]
             return row_parts(columns, texts, width, last=table.kind(group).token + TEXT)
 
-        return Rows((table, view), len(table), lambda width: titles(columns, width), row)
+        return Rows(
+            (table, view), len(table), lambda width: titles(columns, width), row
+        )
 
     def led_to(self, state: State, rank: int) -> State:
         state = replace(state, kernels=KernelView())
-        return state.with_list(self.name, replace(state.list_of(self.name), cursor=rank))
+        return state.with_list(
+            self.name, replace(state.list_of(self.name), cursor=rank)
+        )
 
     def chosen(self, state: State, index: int) -> State:
         return search.shown(state, self.hits(state))
@@ -87,7 +106,9 @@ class KernelsPage(ListPage):
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         table, view = shown_table(state), state.kernels
-        what, time = ("CPU ops", "self") if table.role is Role.OP else ("kernels", "kernel")
+        what, time = (
+            ("CPU ops", "self") if table.role is Role.OP else ("kernels", "kernel")
+        )
         only = "".join(f"   only {one.by} {one.label}" for one in view.only)
         about = f" {what} by {table.by}: {count(len(table))} of {count(len(table.rows))}{only}"
         share = f"   share of the {duration(table.whole_ns)} of {time} time"
@@ -96,7 +117,11 @@ class KernelsPage(ListPage):
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         said = "this trace has neither kernels nor CPU ops"
         row, height = self.subject(state), details_height(size.height)
-        found = slice_details(state, row, "the longest of them") if row >= 0 else text([Said(said)])
+        found = (
+            slice_details(state, row, "the longest of them")
+            if row >= 0
+            else text([Said(said)])
+        )
         return (Pane(height, found),)
 
     def follow(self, before: State, state: State) -> State:
@@ -107,15 +132,20 @@ class KernelsPage(ListPage):
         labels = [new.full_name(int(n)) for n in new.order(state.kernels.sort)]
         name = shown_table(before).full_name(group) if group >= 0 else ""
         cursor = labels.index(name) if name in labels else 0
-        return state.with_list(self.name, replace(before.list_of(self.name), cursor=cursor))
+        return state.with_list(
+            self.name, replace(before.list_of(self.name), cursor=cursor)
+        )
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
-        """As `fusetui kernels --format` has it; of kinds, and of CPU ops, as the page has them."""
+        """As `fusetui kernels --format` has it; of kinds, and of CPU ops, as the page
+        has them."""
         found = shown_table(state)
         order = found.order(state.kernels.sort)
         groups = order if rows is None else order[[*rows]]
         fields = [found.fields(int(found.numbers[group])) for group in groups]
-        texts = {name: [one.get(name) for one in fields] for name in (fields or [{}])[0]}
+        texts = {
+            name: [one.get(name) for one in fields] for name in (fields or [{}])[0]
+        }
         total = "self_ns" if found.role is Role.OP else "total_ns"
         figures = {
             total: found.totals[groups],
@@ -171,8 +201,17 @@ def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
         *(ListColumn(title(sort), 9, from_width=110) for sort in ("min", "max")),
     ]
     if table.by == "name" and not is_op:
-        named = (("op", 11), ("tile", 11), ("layout", 6), ("dtype", 6), ("stages", 6), ("arch", 6))
-        columns += [ListColumn(text, cells, left=True, from_width=WIDE) for text, cells in named]
+        named = (
+            ("op", 11),
+            ("tile", 11),
+            ("layout", 6),
+            ("dtype", 6),
+            ("stages", 6),
+            ("arch", 6),
+        )
+        columns += [
+            ListColumn(text, cells, left=True, from_width=WIDE) for text, cells in named
+        ]
     what = "CPU op" if is_op else "kernel" if table.by == "name" else table.by
     return [*columns, ListColumn(title("name", what), 0, left=True)]
 
@@ -198,7 +237,9 @@ def narrow_to(state: State) -> State:
     if group < 0 or table.by == "name":
         return told(state, "only groups open: by name each row is one kernel already")
     only = Only(table.by, int(table.numbers[group]), table.label(group))
-    return _with_view(state, KernelView("name", state.kernels.sort, (*state.kernels.only, only)))
+    return _with_view(
+        state, KernelView("name", state.kernels.sort, (*state.kernels.only, only))
+    )
 
 
 def widen(state: State) -> State:
@@ -216,7 +257,13 @@ def sort(state: State, by: int) -> State:
 _action = partial(action, section="In the kernels", where=on(NAME))
 _ONLY = "the kernels of the group, by name"
 KernelsPage.actions = (
-    _action("group-by", "Group by", "t", "name, kind, family, op, shape, module, ...", group_by),
+    _action(
+        "group-by",
+        "Group by",
+        "t",
+        "name, kind, family, op, shape, module, ...",
+        group_by,
+    ),
     _action("narrow", "Only these", "space l right", _ONLY, narrow_to),
     _action("widen", "All again", "h left", "back to the groups", widen),
     *sort_actions(_action, "", sort, said="its title has a star"),

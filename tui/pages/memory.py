@@ -1,4 +1,5 @@
-"""The memory page: what was allocated over time, by a snapshot or a trace, and who held it."""
+"""The memory page: what was allocated over time, by a snapshot or a trace, and who held
+it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, ruled, t
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.memory import MEMORY, MemoryRow, MemorySide, OverlayLines, rows_of
+from fusetui.tui.layout.memory import (
+    MEMORY,
+    MemoryRow,
+    MemorySide,
+    OverlayLines,
+    rows_of,
+)
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.pages.page import ListPage, Pane, page_table
 from fusetui.tui.state import memory
@@ -31,11 +38,16 @@ if TYPE_CHECKING:
 
 BYS = "code, module, category; op, annotation"
 BAR = 10  # cells
-SHARE = {1: (9, 20), 2: (13, 20)}  # of the lines above the details that areas take, by their number
+# of the lines above the details that areas take, by their number
+SHARE = {1: (9, 20), 2: (13, 20)}
 NAME = ListColumn("", 0, left=True)
 COLUMNS = (
     *(ListColumn("bytes", 10), ListColumn("share", 6)),
-    *(ListColumn("", BAR, left=True, from_width=70), ListColumn("blocks", 7, from_width=60), NAME),
+    *(
+        ListColumn("", BAR, left=True, from_width=70),
+        ListColumn("blocks", 7, from_width=60),
+        NAME,
+    ),
 )
 SEGMENTS = (
     *(ListColumn("size", 10), ListColumn("in use", 6), ListColumn("holes", 10)),
@@ -68,7 +80,11 @@ def _events(moments: Moments) -> str:
         return f"{number}, without events {' and '.join(one.name.lower() for one in unrecorded)}"
     difference = abs(moments.history.difference_end_bytes)
     what = "their last total" if moments.is_of_trace else "its blocks"
-    return f"{number}, which differ from {what} by {size(difference)}" if difference else number
+    return (
+        f"{number}, which differ from {what} by {size(difference)}"
+        if difference
+        else number
+    )
 
 
 class MemoryPage(ListPage):
@@ -92,9 +108,12 @@ class MemoryPage(ListPage):
         return "" if self.has(state) or state.sides else memory.NO_SNAPSHOT
 
     def ask(self, state: State) -> Outcome | None:
-        """Has the memory events of the active trace read, unless they or a snapshot are there."""
+        """Has the memory events of the active trace read, unless they or a snapshot are
+        there."""
         shown = state.memory
-        if shown is not None and (shown.trace is None or shown.trace is state.side.trace):
+        if shown is not None and (
+            shown.trace is None or shown.trace is state.side.trace
+        ):
             return None
         if state.side.trace.report.prefix:
             return told(state, WHOLE)
@@ -128,7 +147,9 @@ class MemoryPage(ListPage):
             name = f"{'  ' * row.level}{mark} {pictures().row_text(moments, row, zero)}"
             return row_parts(columns, [*figures, name], width)
 
-        return Rows((found, columns, zero), len(found), partial(titles, columns), formatted)
+        return Rows(
+            (found, columns, zero), len(found), partial(titles, columns), formatted
+        )
 
     def _segments(self, state: State) -> Rows:
         """A line for each segment, by address."""
@@ -138,24 +159,39 @@ class MemoryPage(ListPage):
 
         def formatted(index: int, width: int) -> list[Styled]:
             one, used = found.segments[index], int(found.used[index])
-            figures = size(one.size), percent(used, one.size), size(int(found.holes[index]))
+            figures = (
+                size(one.size),
+                percent(used, one.size),
+                size(int(found.holes[index])),
+            )
             *parts, (last, _) = row_parts(SEGMENTS, [*figures, ""], width)
             return [*parts, *pictures().segment_cells(found, index, len(last), glyphs)]
 
-        return Rows((found, glyphs), len(found.segments), partial(titles, SEGMENTS), formatted)
+        return Rows(
+            (found, glyphs), len(found.segments), partial(titles, SEGMENTS), formatted
+        )
 
     def _both(self, state: State, row: MemoryRow) -> list[str]:
-        """Of A and of B, and the difference; of what lies below a holder only its own side."""
+        """Of A and of B, and the difference; of what lies below a holder only its own
+        side."""
         other = "" if row.level else size(row.other)
         both = [size(row.bytes), other][:: -1 if memory_of(state).active else 1]
-        change = row.bytes - row.other if memory_of(state).active else row.other - row.bytes
+        change = (
+            row.bytes - row.other if memory_of(state).active else row.other - row.bytes
+        )
         return [*both, "" if row.level else signed_size(change)]
 
     def found(self, state: State) -> tuple[MemoryRow, ...]:
-        shown, (moments, view), other = memory_of(state), here(state), 1 - memory_of(state).active
+        shown, (moments, view), other = (
+            memory_of(state),
+            here(state),
+            1 - memory_of(state).active,
+        )
         is_alone = len(shown.sides) == 1
         beside = None if is_alone else (shown.moments(other), shown.views[other].at)
-        found: tuple[MemoryRow, ...] = rows_of(moments, shown.by, view.at, shown.opened, beside)
+        found: tuple[MemoryRow, ...] = rows_of(
+            moments, shown.by, view.at, shown.opened, beside
+        )
         return found
 
     def row(self, state: State) -> MemoryRow | None:
@@ -164,10 +200,16 @@ class MemoryPage(ListPage):
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         sides, (moments, view) = len(memory_of(state).sides), here(state)
         part, of = SHARE[sides]
-        lines = max(3, (size.height - self._below(size)) * part // of // sides - (sides > 1))
-        panes = [pane for n in range(sides) for pane in self._side(state, n, lines, size)]
+        lines = max(
+            3, (size.height - self._below(size)) * part // of // sides - (sides > 1)
+        )
+        panes = [
+            pane for n in range(sides) for pane in self._side(state, n, lines, size)
+        ]
         glyphs = glyphs_for(state.ascii_only, state.colorless)
-        panes.append(Pane(1, text([pictures().legend(moments, view.at, glyphs, size.width)])))
+        panes.append(
+            Pane(1, text([pictures().legend(moments, view.at, glyphs, size.width)]))
+        )
         why = memory.why_apart(state) if state.sides else ""
         said = [f" its axis of time is its own: {why}"] if why else []
         if moments.is_of_trace and moments.history.difference_end_bytes:
@@ -176,15 +218,30 @@ class MemoryPage(ListPage):
 
     def _side(self, state: State, index: int, lines: int, size: Size) -> Sequence[Pane]:
         shown, found = memory_of(state), window(state, index)
-        moments, at, of = shown.moments(index), shown.views[index].at, shown.sides[index]
-        most = max(int(shown.moments(n).history.allocated.max()) for n in range(len(shown.sides)))
+        moments, at, of = (
+            shown.moments(index),
+            shown.views[index].at,
+            shown.sides[index],
+        )
+        most = max(
+            int(shown.moments(n).history.allocated.max())
+            for n in range(len(shown.sides))
+        )
         glyphs = glyphs_for(state.ascii_only, state.colorless)
-        label = "timeline" if found.is_shared else "time" if len(moments.times) else "events"
+        label = (
+            "timeline"
+            if found.is_shared
+            else "time"
+            if len(moments.times)
+            else "events"
+        )
         picture = pictures().AreaPicture(moments, found, at, most, glyphs, label)
         name = f"{'AB'[index]} {of.label}" if len(shown.sides) == 2 else of.label
         if len(of.moments) > 1 or moments.is_of_trace:
             name += f"   {narrow(moments.title)}"
-            name += f" (one of {len(of.moments)} devices)" if len(of.moments) > 1 else ""
+            name += (
+                f" (one of {len(of.moments)} devices)" if len(of.moments) > 1 else ""
+            )
         said = pictures().cursor_line(moments, at, found.zero, name, size.width)
         token = "title" if index == shown.active else "faint"
 
@@ -199,9 +256,17 @@ class MemoryPage(ListPage):
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         moments, view = here(state)
         row = None if memory_of(state).is_map else self.row(state)
-        identity = moments, view.at, row, state.list_of(MEMORY).cursor, window(state).zero
+        identity = (
+            moments,
+            view.at,
+            row,
+            state.list_of(MEMORY).cursor,
+            window(state).zero,
+        )
         rule, height = glyphs_for(state.ascii_only).rule, self._below(size)
-        about = ruled(identity, "", rule, lambda width, lines: self._about(state, width)[:lines])
+        about = ruled(
+            identity, "", rule, lambda width, lines: self._about(state, width)[:lines]
+        )
         return (Pane(height, about),)
 
     def _about(self, state: State, width: int, every: bool = False) -> list[Said]:
@@ -209,7 +274,9 @@ class MemoryPage(ListPage):
         (moments, _), lines = here(state), list[Said]()
         if memory_of(state).is_map:
             found = placed(state)
-            if (segment := self.under_cursor(state, range(len(found.segments)))) is not None:
+            if (
+                segment := self.under_cursor(state, range(len(found.segments)))
+            ) is not None:
                 lines = pictures().about_segment(moments, found, segment, width)
         elif (row := self.row(state)) and row.bytes:
             stack, zero = self._stack(state, row), window(state).zero
@@ -229,10 +296,15 @@ class MemoryPage(ListPage):
 
     def chosen(self, state: State, index: int) -> Outcome:
         found = self.described(state)
-        return told(state, found) if isinstance(found, str) else replace(state, overlay=found)
+        return (
+            told(state, found)
+            if isinstance(found, str)
+            else replace(state, overlay=found)
+        )
 
     def described(self, state: State) -> Overlay | str:
-        """The stack of the row and the life of an allocation, or what lies in the segment."""
+        """The stack of the row and the life of an allocation, or what lies in the
+        segment."""
         is_map = memory_of(state).is_map
         width = state.size.width if is_map else overlay_size(state).width - 6
         said = tuple(line.text for line in self._about(state, width, every=True))
@@ -249,8 +321,12 @@ class MemoryPage(ListPage):
             segments = range(len(there.segments)) if rows is None else rows
             texts = {"address": [f"{there.segments[n].address:#x}" for n in segments]}
             sizes = [there.segments[n].size for n in segments]
-            used, holes = ([int(of[n]) for n in segments] for of in (there.used, there.holes))
-            return page_table(MEMORY, texts, size_bytes=sizes, used_bytes=used, hole_bytes=holes)
+            used, holes = (
+                [int(of[n]) for n in segments] for of in (there.used, there.holes)
+            )
+            return page_table(
+                MEMORY, texts, size_bytes=sizes, used_bytes=used, hole_bytes=holes
+            )
         found = self.found(state)
         chosen = found if rows is None else [found[row] for row in rows]
         said = partial(pictures().row_text, moments, zero=window(state).zero)
@@ -260,7 +336,9 @@ class MemoryPage(ListPage):
             "blocks": [row.allocations for row in chosen],
         }
         if len(memory_of(state).sides) == 2:
-            figures["other_bytes"] = [None if row.level else row.other for row in chosen]
+            figures["other_bytes"] = [
+                None if row.level else row.other for row in chosen
+            ]
         names = [said(row) if row.level else row.name for row in chosen]
         return page_table(MEMORY, {"holder": names}, **figures)
 
@@ -275,7 +353,10 @@ def placed(state: State) -> PlacedBlocks:
 
 _action = partial(action, section="In the memory page", where=on(MEMORY), needs=nothing)
 _left, _right = partial(memory.pan, percent=-10), partial(memory.pan, percent=10)
-_far_left, _far_right = partial(memory.pan, percent=-90), partial(memory.pan, percent=90)
+_far_left, _far_right = (
+    partial(memory.pan, percent=-90),
+    partial(memory.pan, percent=90),
+)
 _before, _after = partial(memory.beside, by=-1), partial(memory.beside, by=1)
 
 
@@ -283,26 +364,68 @@ def turn(state: State) -> State:
     row, shown = PAGE.row(state), memory_of(state)
     if shown.is_map or row is None or row.level > 1 or not row.allocations:
         return told(state, "there is nothing to open below this row")
-    return replace(state, memory=replace(shown, opened=shown.opened ^ {row.key}), hint="")
+    return replace(
+        state, memory=replace(shown, opened=shown.opened ^ {row.key}), hint=""
+    )
 
 
 PAGE = MemoryPage()
 MemoryPage.actions = (
-    _action("memory-in", "Zoom in", "w + =", "about the cursor", lambda s: memory.zoom(s, 1, 2)),
-    _action("memory-out", "Zoom out", "s -", "about the cursor", lambda s: memory.zoom(s, 2, 1)),
+    _action(
+        "memory-in",
+        "Zoom in",
+        "w + =",
+        "about the cursor",
+        lambda s: memory.zoom(s, 1, 2),
+    ),
+    _action(
+        "memory-out",
+        "Zoom out",
+        "s -",
+        "about the cursor",
+        lambda s: memory.zoom(s, 2, 1),
+    ),
     _action("memory-left", "Pan left", "a h", "a tenth of the window", _left),
     _action("memory-right", "Pan right", "d l", "a tenth of the window", _right),
-    _action("memory-screen-left", "Screen left", "A H shift+left", "most of a window", _far_left),
-    _action("memory-screen-right", "Screen right", "D L shift+right", "most of one", _far_right),
+    _action(
+        "memory-screen-left",
+        "Screen left",
+        "A H shift+left",
+        "most of a window",
+        _far_left,
+    ),
+    _action(
+        "memory-screen-right",
+        "Screen right",
+        "D L shift+right",
+        "most of one",
+        _far_right,
+    ),
     _action("memory-whole", "Whole recording", "0", "show everything", memory.whole),
     _action("memory-before", "Cursor left", "left", "to the cell before", _before),
     _action("memory-after", "Cursor right", "right", "to the next cell", _after),
-    _action("memory-earlier", "Event before", ",", "exactly one", lambda s: memory.step(s, -1)),
-    _action("memory-later", "Next event", ".", "exactly one", lambda s: memory.step(s, 1)),
-    _action("memory-peak", "Highest", "p", "where most is allocated in sight", memory.highest),
+    _action(
+        "memory-earlier",
+        "Event before",
+        ",",
+        "exactly one",
+        lambda s: memory.step(s, -1),
+    ),
+    _action(
+        "memory-later", "Next event", ".", "exactly one", lambda s: memory.step(s, 1)
+    ),
+    _action(
+        "memory-peak",
+        "Highest",
+        "p",
+        "where most is allocated in sight",
+        memory.highest,
+    ),
     _action("memory-turn", "Open or close", "space", "stacks, then allocations", turn),
     _action("memory-by", "By another", ">", BYS, lambda s: memory.next_by(s, 1)),
-    _action("memory-by-last", "By the one before", "<", BYS, lambda s: memory.next_by(s, -1)),
+    _action(
+        "memory-by-last", "By the one before", "<", BYS, lambda s: memory.next_by(s, -1)
+    ),
     _action("memory-map", "Segments", "t", "or who holds it", memory.turn_map),
     _action("memory-device", "Other device", "tab", "or snapshot", memory.next_device),
 )

@@ -1,4 +1,5 @@
-"""What lies over the page: keys, all about a slice or a range, choices, what a search finds."""
+"""What lies over the page: keys, all about a slice or a range, choices, what a search
+finds."""
 
 from __future__ import annotations
 
@@ -15,7 +16,15 @@ from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.tui.drawing.details import all_details, on_path_text, raw_lines
-from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, folded, row_parts, text
+from fusetui.tui.drawing.picture import (
+    Rows,
+    Said,
+    TextPicture,
+    cut,
+    folded,
+    row_parts,
+    text,
+)
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
@@ -64,7 +73,8 @@ HELP = (
 
 
 def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
-    """A rule with the count, then a row for each name; the language where nothing is typed."""
+    """A rule with the count, then a row for each name; the language where nothing is
+    typed."""
 
     def lines(width: int, height: int) -> list[Said | list[Styled]]:
         title = f"{glyphs.rule * 3} {said(found)} ".ljust(width, glyphs.rule)
@@ -74,7 +84,11 @@ def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
         shown: list[Said | list[Styled]] = [Said(title, "title")]
         unit = unit_of(one.ns for one in found.names)
         if found.names:
-            shown.append(Said(f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", "title"))
+            shown.append(
+                Said(
+                    f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", "title"
+                )
+            )
         for one in found.names[: max(0, height - 2)]:
             part, bar, where = "", "", IN_ARGS
             if not one.in_args:
@@ -100,10 +114,18 @@ def said(found: SearchHits | None) -> str:
     hits = f"{plural(len(found.rows), 'slice')} of {plural(found.names_count, 'name')}"
     texts = [f"{hits}, {duration(found.ns)}"] if len(found.rows) else []
     if len(found.extra):
-        by_args = count(len(found.extra)) + " more" if texts else plural(len(found.extra), "slice")
+        by_args = (
+            count(len(found.extra)) + " more"
+            if texts
+            else plural(len(found.extra), "slice")
+        )
         texts.append(f"{by_args} by args")
-    texts = texts or [narrow(f"nothing found{': ' * bool(found.missing)}{found.missing}")]
-    return "   ".join(texts if found.is_done else [*texts, f"args read: {percent(found.share, 1)}"])
+    texts = texts or [
+        narrow(f"nothing found{': ' * bool(found.missing)}{found.missing}")
+    ]
+    return "   ".join(
+        texts if found.is_done else [*texts, f"args read: {percent(found.share, 1)}"]
+    )
 
 
 NOTICED = 50  # durations that differ by less than 1 / NOTICED are drawn alike
@@ -129,7 +151,9 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
             unit.text(ns),
             share_bar(ns, longest, BAR, glyphs),
             narrow(trace.track_of(at).label),
-            narrow(overlay.steps.names[index]) if overlay.steps else where + label_of(role, name),
+            narrow(overlay.steps.names[index])
+            if overlay.steps
+            else where + label_of(role, name),
         )
         return row_parts(columns, texts, width, last=kind_of(role, name).token + TEXT)
 
@@ -156,7 +180,8 @@ def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
 
 
 def _times(overlay: HitList) -> tuple[Int64s, Int64s]:
-    """Starts and durations (ns); of steps theirs, which their annotations may only end."""
+    """Starts and durations (ns); of steps theirs, which their annotations may only
+    end."""
     if overlay.steps is not None:
         return overlay.steps.start, overlay.steps.dur
     trace, rows = overlay.side.trace, overlay.hits.rows
@@ -164,13 +189,18 @@ def _times(overlay: HitList) -> tuple[Int64s, Int64s]:
 
 
 def spark(values: Sequence[int], levels: str) -> str:
-    """A level for each value, from the least to the most of them; in the middle where they hardly
-    differ, a blank where there is none (-1)."""
+    """A level for each value, from the least to the most of them; in the middle where
+    they hardly differ, a blank where there is none (-1)."""
     known = [value for value in values if value >= 0]
     least, most, top = min(known), max(known), len(levels) - 1
     span = 0 if (most - least) * NOTICED <= most else most - least
-    found = (1 + (value - least) * (top - 1) // span if span else top // 2 for value in values)
-    return "".join(levels[n if v >= 0 else 0] for n, v in zip(found, values, strict=True))
+    found = (
+        1 + (value - least) * (top - 1) // span if span else top // 2
+        for value in values
+    )
+    return "".join(
+        levels[n if v >= 0 else 0] for n, v in zip(found, values, strict=True)
+    )
 
 
 SECTION = "Over the page"
@@ -222,7 +252,11 @@ class OverlayList(ListPage):
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         if not isinstance(state.overlay, HitList):
             return ()
-        return (Pane(1, text([Said(durations(state.overlay, size.width, state.ascii_only))])),)
+        return (
+            Pane(
+                1, text([Said(durations(state.overlay, size.width, state.ascii_only))])
+            ),
+        )
 
 
 OVERLAYS = OverlayList()
@@ -232,7 +266,8 @@ closed = partial(replace, overlay=None)
 
 
 def left_behind(state: State) -> State:
-    """Without the overlay; a list of programs that lies over the first list leads back to that."""
+    """Without the overlay; a list of programs that lies over the first list leads back
+    to that."""
     before = state.overlay.before if isinstance(state.overlay, Chooser) else None
     return closed(state) if before is None else overlaid(state, before)
 
@@ -267,11 +302,15 @@ def is_text(state: State) -> bool:
 
 def turn_raw(state: State) -> State:
     shown: Any = state.overlay
-    return overlaid(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
+    return (
+        overlaid(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
+    )
 
 
 @lru_cache(maxsize=1)
-def _texts(overlay: Texts, width: int, ascii_only: bool, unpacked: int, keys: str) -> Rows:
+def _texts(
+    overlay: Texts, width: int, ascii_only: bool, unpacked: int, keys: str
+) -> Rows:
     """The rows of a text, made again only when an argument changes."""
     glyphs = glyphs_for(ascii_only)
     match overlay:
@@ -300,7 +339,9 @@ def _texts(overlay: Texts, width: int, ascii_only: bool, unpacked: int, keys: st
             lines = all_range_lines(side, part, width)
 
     identity, heading = (overlay, width, unpacked, keys), f" {title}   {keys}"
-    return Rows(identity, len(lines), lambda width: heading, lambda index, width: [lines[index]])
+    return Rows(
+        identity, len(lines), lambda width: heading, lambda index, width: [lines[index]]
+    )
 
 
 def replayed_text(found: CriticalPath | WhatIf, width: int) -> tuple[str, str]:
@@ -315,7 +356,8 @@ def replayed_text(found: CriticalPath | WhatIf, width: int) -> tuple[str, str]:
 def _sections(
     sections: Iterable[tuple[str, Iterable[tuple[str, str, str]]]], width: int
 ) -> list[Said]:
-    """The help of each action on as many lines as it needs; on a narrow screen below its title."""
+    """The help of each action on as many lines as it needs; on a narrow screen below
+    its title."""
     lines: list[Said] = []
     place = KEYS + WHAT if width - KEYS - WHAT >= LEAST_HELP else KEYS
     for title, actions in sections:
@@ -340,7 +382,9 @@ def _choices(state: State, offers: Sequence[Offer], summaries: Sequence[str]) ->
     heading = "  " + (narrow(said) or hints_text(hints, state))
 
     def row(index: int, width: int) -> list[Styled]:
-        shown = clip(summaries[index], width - widest, glyphs_for(state.ascii_only).ellipsis)
+        shown = clip(
+            summaries[index], width - widest, glyphs_for(state.ascii_only).ellipsis
+        )
         return [(names[index].ljust(widest), "strong"), (shown, "plain")]
 
     return Rows((offers, summaries, heading), len(names), lambda width: heading, row)
@@ -349,8 +393,24 @@ def _choices(state: State, offers: Sequence[Offer], summaries: Sequence[str]) ->
 _over = partial(action, section=SECTION, needs=nothing)
 _BESIDE = "the trace that is open: the two are compared"
 ACTIONS = (
-    _over("close", "Close", "escape q i question_mark", "what is read", close, where=is_text),
-    _over("raw", "Raw JSON", "r", "of the slice, as the file has it", turn_raw, where=is_slice),
+    _over(
+        "close",
+        "Close",
+        "escape q i question_mark",
+        "what is read",
+        close,
+        where=is_text,
+    ),
+    _over(
+        "raw",
+        "Raw JSON",
+        "r",
+        "of the slice, as the file has it",
+        turn_raw,
+        where=is_slice,
+    ),
     _over("leave", "Leave", "escape q", "without a choice", close, where=is_choosing),
-    action("beside", "Open beside", "b", _BESIDE, beside, SECTION, is_choosing, a_trace),
+    action(
+        "beside", "Open beside", "b", _BESIDE, beside, SECTION, is_choosing, a_trace
+    ),
 )

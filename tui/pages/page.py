@@ -17,7 +17,14 @@ from fusetui.text.figures import count, plural
 from fusetui.text.printable import printable
 from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import details
-from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, TextPicture, ruled, scrolled
+from fusetui.tui.drawing.picture import (
+    ListPicture,
+    Picture,
+    Rows,
+    TextPicture,
+    ruled,
+    scrolled,
+)
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
@@ -39,7 +46,8 @@ class Pane(msgspec.Struct, frozen=True, eq=False):
 
     height: int
     picture: Picture
-    pointed: Callable[[State, int, int], Outcome] | None = None  # (state, x, y in the pane)
+    # (state, x, y in the pane)
+    pointed: Callable[[State, int, int], Outcome] | None = None
     wheeled: Callable[[State, Turn], Outcome] | None = None
     dragged: Callable[[State, Drag], Outcome] | None = None
 
@@ -52,8 +60,8 @@ class Page(ABC):
     key: ClassVar[str]
     help: ClassVar[str]
     hints: ClassVar[str]
-    """The last line of the screen, what matters most first, with `; ` between: `down/up line` names
-    two actions, whose keys are shown, and says what they do."""
+    """The last line of the screen, what matters most first, with `; ` between: `down/up
+    line` names two actions, whose keys are shown, and says what they do."""
     copies: ClassVar[str] = "name"  # what each line of `copied` is
     is_table: ClassVar[bool] = False  # whether `table` gives one
     actions: ClassVar[tuple[Action, ...]] = ()  # keys of this page alone
@@ -63,7 +71,8 @@ class Page(ABC):
         """The panes from top to bottom; together as high as `size`."""
 
     def ask(self, state: State) -> Outcome | None:
-        """What is worked out before the page can come to the front, which it then does itself."""
+        """What is worked out before the page can come to the front, which it then does
+        itself."""
         return None
 
     def open(self, state: State) -> Outcome:
@@ -71,7 +80,8 @@ class Page(ABC):
         return state
 
     def follow(self, before: State, state: State) -> State:
-        """Called when more of the open traces was read: what the user looks at stays."""
+        """Called when more of the open traces was read: what the user looks at
+        stays."""
         return state
 
     def scroll(self, before: State, state: State, size: Size) -> State:
@@ -83,19 +93,23 @@ class Page(ABC):
         return ""
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
-        """These rows of its list, or all, with figures in full; None where the page is no table."""
+        """These rows of its list, or all, with figures in full; None where the page is
+        no table."""
         return None
 
     def subject(self, state: State) -> int:
-        """The row of the active side that the page describes, and that Enter shows; -1 for none."""
+        """The row of the active side that the page describes, and that Enter shows; -1
+        for none."""
         return -1
 
     def change(self, state: State) -> str:
-        """The change of `whatif` that the row under the cursor is about; "" for none."""
+        """The change of `whatif` that the row under the cursor is about; "" for
+        none."""
         return ""
 
     def described(self, state: State) -> Overlay | str:
-        """Everything about what the page describes, or a sentence where there is no more."""
+        """Everything about what the page describes, or a sentence where there is no
+        more."""
         row = self.subject(state)
         return Details(state.side, row) if row >= 0 else NO_MORE
 
@@ -203,7 +217,9 @@ def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]
         if (listing := find(state)) is None:
             return state
         room = max(1, listing.room(state, size_of(state)) - 1) if pages else 0
-        return listing.at_row(state, state.list_of(listing.name).cursor + rows + pages * room)
+        return listing.at_row(
+            state, state.list_of(listing.name).cursor + rows + pages * room
+        )
 
     def choose(state: State) -> Outcome:
         if (listing := find(state)) is None or not listing.rows(state).count:
@@ -211,24 +227,37 @@ def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]
         return listing.chosen(state, state.list_of(listing.name).cursor)
 
     def instances(state: State) -> Outcome:
-        """The slices that Enter would lead to, as a list; else what was searched for."""
+        """The slices that Enter would lead to, as a list; else what was searched
+        for."""
         found = choose(state)
         hits = found.session.hits if isinstance(found, State) else None
         same = hits is None or hits is state.session.hits or not find(state)
-        return search.list_hits(state) if same or hits is None else search.listed(state, hits)
+        return (
+            search.list_hits(state)
+            if same or hits is None
+            else search.listed(state, hits)
+        )
 
-    listed = partial(action, section=LISTS, where=lambda s: find(s) is not None, needs=nothing)
+    listed = partial(
+        action, section=LISTS, where=lambda s: find(s) is not None, needs=nothing
+    )
     down, up = (partial(move, pages=by) for by in (1, -1))
     first, last = (partial(move, rows=by) for by in (-ENDLESS, ENDLESS))
     return (
         listed("row-down", "Row down", "j down", "the next row", partial(move, rows=1)),
         listed("row-up", "Row up", "k up", "the row before", partial(move, rows=-1)),
-        listed("rows-down", "Page of rows down", "pagedown", "a screen of rows down", down),
+        listed(
+            "rows-down", "Page of rows down", "pagedown", "a screen of rows down", down
+        ),
         listed("rows-up", "Page of rows up", "pageup", "a screen of rows up", up),
         listed("first", "First row", "g home", "of the list", first),
         listed("last", "Last row", "G end", "of the list", last),
-        listed("show", "Show", "enter", "the row in the timeline; open a trace", choose),
-        listed("instances", "Instances", "T", "what the row leads to, as a list", instances),
+        listed(
+            "show", "Show", "enter", "the row in the timeline; open a trace", choose
+        ),
+        listed(
+            "instances", "Instances", "T", "what the row leads to, as a list", instances
+        ),
     )
 
 
@@ -239,7 +268,8 @@ def sort_actions(
     keys: str = ">",
     said: str = "marked *",
 ) -> tuple[Action, Action]:
-    """Sorted by the next column of a table, or the one before; `make` makes actions of its page."""
+    """Sorted by the next column of a table, or the one before; `make` makes actions of
+    its page."""
     right, left = (lambda state: sort(state, 1)), (lambda state: sort(state, -1))
     return (
         make(f"{prefix}sort-right", "Sort by the next column", keys, said, right),
@@ -265,13 +295,18 @@ def slice_text(side: Side, row: int) -> str:
 
 
 def page_table(
-    name: str, texts: Mapping[str, Sequence[Any]], **figures: NDArray[Any] | Sequence[int | None]
+    name: str,
+    texts: Mapping[str, Sequence[Any]],
+    **figures: NDArray[Any] | Sequence[int | None],
 ) -> Table:
-    """What names the rows of a page, then their figures, shape [rows]; None of a list is none."""
+    """What names the rows of a page, then their figures, shape [rows]; None of a list
+    is none."""
     from fusetui.tables.public import Table  # rarely needed
     from fusetui.tables.table import Spec, TableColumn, column_of
 
-    named = [column_of(Spec(column, "text", ""), values) for column, values in texts.items()]
+    named = [
+        column_of(Spec(column, "text", ""), values) for column, values in texts.items()
+    ]
     counted = (
         TableColumn(column, values)
         if isinstance(values, np.ndarray)
@@ -282,12 +317,17 @@ def page_table(
 
 
 def what_was_copied(text: str, noun: str = "name") -> str:
-    """One sentence about a copied text, on one line; `noun`: what each of its lines is."""
+    """One sentence about a copied text, on one line; `noun`: what each of its lines
+    is."""
     if not text:
         return "nothing is selected, so nothing was copied"
     lines = text.split("\n")
     if noun == ROW:  # below the names of its columns
         lines = [lines[-1].replace("\t", "  ")]
-    cut = f" (the first {count(MOST_COPIED)} characters)" if len(text) >= MOST_COPIED else ""
+    cut = (
+        f" (the first {count(MOST_COPIED)} characters)"
+        if len(text) >= MOST_COPIED
+        else ""
+    )
     counted = f" {plural(len(lines), noun)}" if len(lines) > 1 else ""
     return f"{COPIED}{counted}{cut}: {narrow(lines[0][:WORTH_SAYING])}"

@@ -11,7 +11,15 @@ from msgspec.structs import replace
 from fusetui.text.figures import Unit, count, duration, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.tui.drawing.details import details_height
-from fusetui.tui.drawing.picture import Rows, Said, TextPicture, folded, no_rows, row_parts, ruled
+from fusetui.tui.drawing.picture import (
+    Rows,
+    Said,
+    TextPicture,
+    folded,
+    no_rows,
+    row_parts,
+    ruled,
+)
 from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.moves import over
@@ -21,7 +29,15 @@ from fusetui.tui.state.action import action, on
 from fusetui.tui.state.offers import RANK_SORTS, RankedJob
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import body, head_height
-from fusetui.tui.state.state import RANKS, TIMELINE, Outcome, ReadRanks, Size, State, told
+from fusetui.tui.state.state import (
+    RANKS,
+    TIMELINE,
+    Outcome,
+    ReadRanks,
+    Size,
+    State,
+    told,
+)
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer, RankRow, WorstWait
@@ -38,7 +54,8 @@ def known(state: State, paths: tuple[str, ...], **fields: Any) -> State:
 
 
 def beside_the_last(state: State) -> Outcome:
-    """Opens a rank where it waits longest, beside the rank that it waits for, on one time axis."""
+    """Opens a rank where it waits longest, beside the rank that it waits for, on one
+    time axis."""
     if (row := _row(state)) is None:
         return state
     if (wait := row.worst_wait) is None:
@@ -50,17 +67,22 @@ def beside_the_last(state: State) -> Outcome:
 
 
 def beside_others(state: State) -> Outcome:
-    """Opens a rank where it waits longest, or else where another waits longest for it; below it the
-    rank that is waited for, and then the others in the order of the list, on one time axis."""
+    """Opens a rank where it waits longest, or else where another waits longest for it;
+    below it the rank that is waited for, and then the others in the order of the list,
+    on one time axis."""
     if (row := _row(state)) is None:
         return state
     known, waiting = state.job.rows(), row
     if row.worst_wait is None:
         waits = [(one.worst_wait, one) for one in known if one.worst_wait]
-        for_it = ((wait.wait_ns, one) for wait, one in waits if wait.for_rank == row.rank)
+        for_it = (
+            (wait.wait_ns, one) for wait, one in waits if wait.for_rank == row.rank
+        )
         _, waiting = max(for_it, key=lambda found: found[0], default=(0, row))
     if (wait := waiting.worst_wait) is None:
-        return told(state, f"rank {row.rank} waits for nobody, and nobody waits longest for it")
+        return told(
+            state, f"rank {row.rank} waits for nobody, and nobody waits longest for it"
+        )
     rows = (waiting, *(one for one in known if one.rank == wait.for_rank), row, *known)
     lines = body(state).height + head_height(state) - details_height(state.size.height)
     shown = list({one.rank: one for one in rows}.values())[: max(2, lines // LINES)]
@@ -76,7 +98,9 @@ def _opening(
 ) -> Outcome:
     """Opens the traces of these ranks, the first where it waits."""
     window = wait.start_ns, wait.start_ns + wait.wait_ns
-    job = replace(state.job, window=window, wanted=tuple(rows), only_streams=only_streams)
+    job = replace(
+        state.job, window=window, wanted=tuple(rows), only_streams=only_streams
+    )
     now, paths = replace(state, job=job), tuple(row.path for row in rows)
     return arrived(now) if state.paths == paths else read(now, paths)
 
@@ -87,7 +111,8 @@ def are_wanted(state: State) -> bool:
 
 
 def arrived(state: State) -> State:
-    """Traces were opened: those of the ranks that were asked for show what was asked for."""
+    """Traces were opened: those of the ranks that were asked for show what was asked
+    for."""
     job = replace(state.job, window=None, wanted=(), only_streams=False)
     window, rows = state.job.window, state.job.wanted
     if window is None or not are_wanted(state):
@@ -98,7 +123,10 @@ def arrived(state: State) -> State:
     margin = (end - begin) // AROUND
     first = over(side, view, begin - margin, end + margin)
     shares_clock = state.job.answer is not None and bool(state.job.answer.clocks.shared)
-    shown, hint = [first], f"one time axis: {_clocks(rows, shares_clock)}" if others else ""
+    shown, hint = (
+        [first],
+        f"one time axis: {_clocks(rows, shares_clock)}" if others else "",
+    )
     zeros = [  # the moments from which the times of the sides count, by one clock
         side.origin + side.trace.epoch_ns - (0 if shares_clock else row.offset_ns or 0)
         for side, row in zip(session.sides, rows, strict=True)
@@ -139,13 +167,16 @@ COLUMNS = (
 )
 STRIP = "waits of each step"
 LINES = 6  # that a rank beside others takes, with its line of the head
-ABOVE, BELOW = 4, 6  # lines of the panes around the table, the upper one if the table fills it
+# lines of the panes around the table, the upper one if the table fills it
+ABOVE, BELOW = 4, 6
 NO_JOB = "these files are not named as ranks are: fusetui ranks PATH... reads any"
 STANDS_OUT = "*"
 
 
 def _sort(state: State, by: int) -> State:
-    return replace(state, job=replace(state.job, sort=next_of([*RANK_SORTS], state.job.sort, by)))
+    return replace(
+        state, job=replace(state.job, sort=next_of([*RANK_SORTS], state.job.sort, by))
+    )
 
 
 _action = partial(action, section="In the ranks", where=on(RANKS))
@@ -166,14 +197,22 @@ class RanksPage(ListPage):
     )
     actions = (
         *sort_actions(_action, "ranks-", _sort, "> s"),
-        _action("ranks-beside", "Open beside the rank it waits for", "b", _AXIS, beside_the_last),
+        _action(
+            "ranks-beside",
+            "Open beside the rank it waits for",
+            "b",
+            _AXIS,
+            beside_the_last,
+        ),
         _action("ranks-others", "Open beside other ranks", "B", _MANY, beside_others),
     )
 
     def open(self, state: State) -> Outcome:
         if state.job.done >= 0:
             return state
-        return replace(state, job=replace(state.job, done=0)), ReadRanks(state.job.paths)
+        return replace(state, job=replace(state.job, done=0)), ReadRanks(
+            state.job.paths
+        )
 
     def missing(self, state: State) -> str:
         return "" if state.job.paths else NO_JOB
@@ -189,8 +228,12 @@ class RanksPage(ListPage):
 
         def row(index: int, width: int) -> list[Styled]:
             strip = _strip(job, found[index], room(COLUMNS, width), glyphs.levels)
-            token = "warning" if found[index].outliers or found[index].damage else "plain"
-            return row_parts(COLUMNS, [*_texts(found[index], unit), strip], width, token)
+            token = (
+                "warning" if found[index].outliers or found[index].damage else "plain"
+            )
+            return row_parts(
+                COLUMNS, [*_texts(found[index], unit), strip], width, token
+            )
 
         return Rows(job, len(found), lambda width: titles(columns, width), row)
 
@@ -205,14 +248,18 @@ class RanksPage(ListPage):
             return ()
         most = max(ABOVE, size.height - BELOW - len(state.job.rows()) - 1)
         head = partial(_head, answer)
-        return (Pane(len(head(size.width, most)), TextPicture(("above", answer), head)),)
+        return (
+            Pane(len(head(size.width, most)), TextPicture(("above", answer), head)),
+        )
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         row, answer = self.under_cursor(state, state.job.rows()), state.job.answer
         if answer is None or row is None:
             return ()
         rule, about = glyphs_for(state.ascii_only).rule, partial(_about, answer, row)
-        return (Pane(BELOW, ruled((answer, row.rank), f"rank {row.rank}", rule, about)),)
+        return (
+            Pane(BELOW, ruled((answer, row.rank), f"rank {row.rank}", rule, about)),
+        )
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
         """As `fusetui ranks --format` has it, in the order of the page."""
@@ -261,9 +308,15 @@ def _about(answer: JobAnswer, row: RankRow, width: int, height: int) -> list[Sai
     """Why others wait for it, else for whom it waits."""
     from fusetui.report import ranks_words as say
 
-    late = [say.straggler_text(answer, one) for one in answer.stragglers if one.rank == row.rank]
+    late = [
+        say.straggler_text(answer, one)
+        for one in answer.stragglers
+        if one.rank == row.rank
+    ]
     return _wrapped([*late, *say.wait_text(row), *row.damage], width, height)
 
 
 def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:
-    return folded(map(printable, sentences), max(width - 2, 20), before=" ", most=height)
+    return folded(
+        map(printable, sentences), max(width - 2, 20), before=" ", most=height
+    )

@@ -14,7 +14,15 @@ from fusetui.tui.drawing.range_lines import gap_lines, range_lines
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout.answer import working
-from fusetui.tui.layout.frame import Division, divided, first_top, lanes_in, row_at, top_for, within
+from fusetui.tui.layout.frame import (
+    Division,
+    divided,
+    first_top,
+    lanes_in,
+    row_at,
+    top_for,
+    within,
+)
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import gap_of_time, go, pan, select, zoom_at
 from fusetui.tui.layout.places import places, same_line
@@ -30,8 +38,11 @@ from fusetui.tui.state.session import Range
 from fusetui.tui.state.state import TIMELINE, Details, Overlay, Size, State, told
 
 
-def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:
-    """The view after a click: on a slice it selects it, on the minimap it goes to its time."""
+def clicked(
+    picture: TimelinePicture, width: int, height: int, x: int, y: int
+) -> View | None:
+    """The view after a click: on a slice it selects it, on the minimap it goes to its
+    time."""
     side, view, division = picture.side, picture.view, divided(width, height)
     column, index = x - division.gutter, y - division.axis + picture.top
     if 0 <= index < len(picture.places) and picture.places[index].depth == HIDDEN:
@@ -39,18 +50,22 @@ def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -
     if not 0 <= column < division.width:  # on the labels, or on a screen that was wider
         return None
     if y < division.axis:
-        return go(side, view, side.begin + (side.end - side.begin) * column // division.width)
+        return go(
+            side, view, side.begin + (side.end - side.begin) * column // division.width
+        )
     if index >= len(picture.places) or y >= division.axis + division.lanes:
         return None
     if (lane := picture.places[index].idle_of) is not None:
         time = view.begin + view.span * (2 * column + 1) // (2 * division.width)
         return replace(view, selected=-1, gap=gap_of_time(side, lane.key[1], time))
-    return select(side, view, row_at(side, view, picture.places[index], division.width, column))
+    return select(
+        side, view, row_at(side, view, picture.places[index], division.width, column)
+    )
 
 
 def turned(state: State, index: int, turn: Turn, division: Division) -> State:
-    """Over the lanes the wheel zooms about the time beneath it, with Shift it moves the window;
-    over their labels it scrolls them."""
+    """Over the lanes the wheel zooms about the time beneath it, with Shift it moves the
+    window; over their labels it scrolls them."""
     side, view, is_down = state.sides[index], state.session.views[index], turn.lines > 0
     if turn.shifted:
         return looked_at(state, index, pan(side, view, 10 if is_down else -10))
@@ -61,7 +76,8 @@ def turned(state: State, index: int, turn: Turn, division: Division) -> State:
 
 
 def chose(state: State, index: int, drag: Drag, division: Division) -> State:
-    """From where the button went down to where it is is a range, worked out when it is let go."""
+    """From where the button went down to where it is is a range, worked out when it is
+    let go."""
     side, view = state.sides[index], state.session.views[index]
     if drag.x < division.gutter:
         return state
@@ -120,8 +136,14 @@ class TimelinePage(Page):
         state = _refitted(before, state, size)
         tops = list(state.tops)
         same_screen = (before.page, before.size) == (state.page, state.size)
-        for n, (side, view) in enumerate(zip(state.sides, state.session.views, strict=True)):
-            known = same_screen and n < len(before.sides) and before.sides[n].trace is side.trace
+        for n, (side, view) in enumerate(
+            zip(state.sides, state.session.views, strict=True)
+        ):
+            known = (
+                same_screen
+                and n < len(before.sides)
+                and before.sides[n].trace is side.trace
+            )
             same_lines = same_screen and _lines(before, n) == _lines(state, n)
             is_first = not same_lines and _is_at_first(before, n)
             if is_first or not known or before.session.views[n] != view:
@@ -149,7 +171,9 @@ class TimelinePage(Page):
     def copied(self, state: State) -> str:
         row, gap = state.view.selected, state.view.gap
         if gap:
-            lines = gap_lines(state.side, gap, WIDEST, MOST_LINES, glyphs_for(state.ascii_only))
+            lines = gap_lines(
+                state.side, gap, WIDEST, MOST_LINES, glyphs_for(state.ascii_only)
+            )
             return "\n".join(line.text for line in lines)
         return slice_text(state.side, row) if row >= 0 else ""
 
@@ -160,7 +184,9 @@ def _shares(lines: int, sides: int) -> list[int]:
 
 
 def _room(state: State, size: Size, index: int) -> int:
-    return lanes_in(_shares(size.height - details_height(size.height), state.timelines)[index])
+    return lanes_in(
+        _shares(size.height - details_height(size.height), state.timelines)[index]
+    )
 
 
 def _is_at_first(state: State, index: int) -> bool:
@@ -169,12 +195,15 @@ def _is_at_first(state: State, index: int) -> bool:
     if not is_shown or (view := state.session.views[index]).selected >= 0 or view.gap:
         return False
     side = state.sides[index]
-    first = first_top(side, view, places(side, view), 0, _room(state, body(state), index))
+    first = first_top(
+        side, view, places(side, view), 0, _room(state, body(state), index)
+    )
     return state.tops[index] == first
 
 
 def _refitted(before: State, state: State, size: Size) -> State:
-    """Other folds on a screen of another size, or for more lanes, as long as nobody folded any."""
+    """Other folds on a screen of another size, or for more lanes, as long as nobody
+    folded any."""
     session, fits = state.session, list(state.fits)
     for n, view in enumerate(session.views):
         same = (before.size, before.timelines) == (state.size, state.timelines)
@@ -187,7 +216,10 @@ def _refitted(before: State, state: State, size: Size) -> State:
 
 
 def _lines(state: State, index: int) -> list[tuple[int, int]]:
-    return [(len(side.lanes), len(side.counter_places)) for side in state.sides[index : index + 1]]
+    return [
+        (len(side.lanes), len(side.counter_places))
+        for side in state.sides[index : index + 1]
+    ]
 
 
 def _timeline(state: State, index: int, width: int, height: int) -> Pane:
@@ -195,11 +227,17 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
     side, view = session.sides[index], session.views[index]
     marked, chosen = session.marked[index], session.interval(index)
     path = side.critical if state.on_path else None
-    picture = TimelinePicture(side, view, glyphs, state.tops[index], marked, chosen, path)
+    picture = TimelinePicture(
+        side, view, glyphs, state.tops[index], marked, chosen, path
+    )
 
     def pointed(state: State, x: int, y: int) -> State:
         view = clicked(picture, width, height, x, y)
-        return replace(state, active=index) if view is None else looked_at(state, index, view)
+        return (
+            replace(state, active=index)
+            if view is None
+            else looked_at(state, index, view)
+        )
 
     def wheeled(state: State, turn: Turn) -> State:
         return turned(state, index, turn, divided(width, height))
@@ -222,7 +260,8 @@ def _replayed(state: State, second: Second, size: Size, height: int) -> Pane:
 
 
 def _details(state: State) -> TextPicture:
-    """The figures of the range of the active side, else the details of its selected slice."""
+    """The figures of the range of the active side, else the details of its selected
+    slice."""
     side, row, gap = state.side, state.view.selected, state.view.gap
     glyphs = glyphs_for(state.ascii_only)
     if found := state.time_range:
@@ -237,7 +276,10 @@ def _details(state: State) -> TextPicture:
         second = state.second.figure(row) if state.second else ""
         told = ["slice", on, second, allocated_text(state, row)]
         return slice_details(state, row, "   ".join(filter(None, told)))
-    said = hints_text(NOTHING, state), working(side.trace, "why the time went where it went")
+    said = (
+        hints_text(NOTHING, state),
+        working(side.trace, "why the time went where it went"),
+    )
     return ruled(said, "nothing selected", glyphs.rule, lambda *_: [*map(Said, said)])
 
 
@@ -248,6 +290,8 @@ def _paged(state: State, pages: int) -> State:
 
 _scroll = partial(action, help="scroll the lanes", section=SECTION, where=on_timeline)
 SCROLLING = (
-    _scroll("page-down", "Page of lanes down", "pagedown", run=partial(_paged, pages=1)),
+    _scroll(
+        "page-down", "Page of lanes down", "pagedown", run=partial(_paged, pages=1)
+    ),
     _scroll("page-up", "Page of lanes up", "pageup", run=partial(_paged, pages=-1)),
 )

@@ -1,5 +1,5 @@
-"""The trees of the program: CPU ops of every thread with total, self and GPU time; and the time of
-its modules and annotations."""
+"""The trees of the program: CPU ops of every thread with total, self and GPU time; and
+the time of its modules and annotations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from fusetui.tui.drawing.schemes import TEXT, glyphs_for
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.figure_trees import ModuleTree
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.op_tree import MODES, OpTree, call_tree, callers_tree, op_tree, same_open
+from fusetui.tui.layout.op_tree import (
+    MODES,
+    OpTree,
+    call_tree,
+    callers_tree,
+    op_tree,
+    same_open,
+)
 from fusetui.tui.layout.text_layout import NEVER, start_unit
 from fusetui.tui.pages.folding import BAR, Columns, TreeListPage, figure_column
 from fusetui.tui.pages.page import Pane, next_of, sort_actions
@@ -46,7 +53,8 @@ WORKING = "working: the op tree of this large trace will follow"
 
 
 class TreePage(TreeListPage[OpTree]):
-    """Space opens and closes a node, Enter shows the op, or the longest of those merged."""
+    """Space opens and closes a node, Enter shows the op, or the longest of those
+    merged."""
 
     name, title, key = NAME, "Op tree", "2"
     help = "CPU ops with total, self and GPU time, by call path, by callers, or each"
@@ -84,12 +92,16 @@ class TreePage(TreeListPage[OpTree]):
             "self": column("self", 9),
             "kernels": column("kernels", 8, 70 if launches else NEVER),
             "start" if mode == "each" else "count": last,
-            "name": column("name", 0, title="op, then what calls it" * (mode == "callers") or "op"),
+            "name": column(
+                "name", 0, title="op, then what calls it" * (mode == "callers") or "op"
+            ),
         }
 
     def look(self, tree: OpTree, node: int) -> tuple[str, str]:
         is_thread = int(tree.row[node]) < 0
-        return ("title", "title") if is_thread else ("plain", tree.kind(node).token + TEXT)
+        return (
+            ("title", "title") if is_thread else ("plain", tree.kind(node).token + TEXT)
+        )
 
     def texts(self, state: State, tree: OpTree, node: int) -> dict[str, str]:
         if (row := int(tree.row[node])) < 0:
@@ -109,7 +121,8 @@ class TreePage(TreeListPage[OpTree]):
         return super().sort_on(state, by)
 
     def chosen(self, state: State, index: int) -> Outcome:
-        """Shows the op, or the longest of its path, in the timeline; opens or closes a thread."""
+        """Shows the op, or the longest of its path, in the timeline; opens or closes a
+        thread."""
         trace, tree = state.side.trace, shown_tree(state)
         node = int(self.opened(state).shown[index])
         row = int(tree.row[node])
@@ -122,11 +135,14 @@ class TreePage(TreeListPage[OpTree]):
         at = int((rows == row).argmax())
         return search.shown(state, Hits(trace.name_of(row), state.active, rows, at))
 
-    def texts_of_table(self, tree: OpTree, nodes: Sequence[int]) -> dict[str, list[str]]:
+    def texts_of_table(
+        self, tree: OpTree, nodes: Sequence[int]
+    ) -> dict[str, list[str]]:
         return {"name": [tree.name_of(node) for node in nodes]}
 
     def follow(self, before: State, state: State) -> State:
-        """Keeps open nodes and the cursor; of merged ops, which have other places, the first."""
+        """Keeps open nodes and the cursor; of merged ops, which have other places, the
+        first."""
         shown, here = before.list_of(self.name).opened, self.node(before)
         if shown is None:
             return state
@@ -135,7 +151,10 @@ class TreePage(TreeListPage[OpTree]):
             nodes, node = same_open(old, shown.nodes, here, new)
         else:
             now = {_path_of(new, n): n for n in range(len(new))}
-            opened = [now.get(_path_of(old, n), -1) for n in shown.shown[shown.nodes[shown.shown]]]
+            opened = [
+                now.get(_path_of(old, n), -1)
+                for n in shown.shown[shown.nodes[shown.shown]]
+            ]
             nodes = new.open_at_first.copy()
             nodes[[n for n in opened if n >= 0]] = True
             node = now.get(_path_of(old, here), -1) if here >= 0 else -1
@@ -155,7 +174,8 @@ def shown_tree(state: State) -> OpTree:
 
 
 def awaited(state: State, mode: str) -> str:
-    """A sentence while the tree of a large trace is made beside the app; no key makes that."""
+    """A sentence while the tree of a large trace is made beside the app; no key makes
+    that."""
     side, make = state.side, MAKERS[mode]
     is_large = len(side.trace) > LARGE and side.trace.report.prefix is None
     return WORKING if is_large and make not in kept_on(side.trace) else ""
@@ -170,7 +190,8 @@ TREE = TreePage()
 
 
 def next_mode(state: State) -> State:
-    """By call path, then from the ops up, then each; the op under the cursor stays in sight."""
+    """By call path, then from the ops up, then each; the op under the cursor stays in
+    sight."""
     row, mode = TREE.subject(state), next_of(MODES, state.tree.mode)
     if said := awaited(state, mode):
         return told(state, said)
@@ -181,11 +202,18 @@ def next_mode(state: State) -> State:
 _action = partial(action, section="In the op tree", where=on(NAME))
 
 TreePage.actions = (
-    _action("tree-mode", "Merge", "t", "by call path, from the ops up, or each", next_mode),
+    _action(
+        "tree-mode", "Merge", "t", "by call path, from the ops up, or each", next_mode
+    ),
     *sort_actions(_action, "tree-", TREE.sort_on),
 )
 
-OF_MODULES = {"GPU": "of GPU time", "CPU": "on the CPU", "kernels": "kernels", "calls": "calls"}
+OF_MODULES = {
+    "GPU": "of GPU time",
+    "CPU": "on the CPU",
+    "kernels": "kernels",
+    "calls": "calls",
+}
 BELOW = 4  # lines of the pane about the module under the cursor
 NO_MODULES = "nothing in this trace names a part of the program: {} records modules"
 
@@ -240,7 +268,9 @@ class ModulesPage(TreeListPage[ModuleTree]):
     def nothing(self, state: State) -> str:
         if self.tree(state) is None:
             return working(state.side.trace, "the modules")
-        return NO_MODULES.format(recorded_with("with_stack=True", state.side.trace.report.format))
+        return NO_MODULES.format(
+            recorded_with("with_stack=True", state.side.trace.report.format)
+        )
 
     def chosen(self, state: State, index: int) -> State:
         if (time := self.module(state)) is None:
@@ -258,29 +288,48 @@ class ModulesPage(TreeListPage[ModuleTree]):
     def follow(self, before: State, state: State) -> State:
         return state.with_list(self.name)
 
-    def texts_of_table(self, tree: ModuleTree, nodes: Sequence[int]) -> dict[str, list[str]]:
+    def texts_of_table(
+        self, tree: ModuleTree, nodes: Sequence[int]
+    ) -> dict[str, list[str]]:
         """What belongs to no module has its reason in place of a path."""
         count = len(tree.times)
-        paths = [tree.times[node].path if node < count else tree.label(node) for node in nodes]
+        paths = [
+            tree.times[node].path if node < count else tree.label(node)
+            for node in nodes
+        ]
         return {"path": paths}
 
     def column_name(self, tree: ModuleTree, figure: str) -> str:
         """As `fusetui modules --format` has it."""
         own = "gpu_self_ns" if tree.gpu_ns else "cpu_self_ns"
-        return {"self": own, "calls": "count"}.get(figure) or super().column_name(tree, figure)
+        return {"self": own, "calls": "count"}.get(figure) or super().column_name(
+            tree, figure
+        )
 
 
 def about(time: ModuleTime | None, width: int, height: int) -> list[Said]:
     if time is None:
         return []
-    calls, cpu, own = plural(time.count, "call"), duration(time.cpu_ns), duration(time.cpu_self_ns)
+    calls, cpu, own = (
+        plural(time.count, "call"),
+        duration(time.cpu_ns),
+        duration(time.cpu_self_ns),
+    )
     parts = [f"{calls} on the CPU: {cpu}, {own} of it self"]
     if time.gpu_backward_ns or time.gpu_recompute_ns:
         forward = duration(time.gpu_ns - time.gpu_backward_ns - time.gpu_recompute_ns)
-        again = f", recompute {duration(time.gpu_recompute_ns)}" if time.gpu_recompute_ns else ""
-        parts.append(f"GPU forward {forward}, backward {duration(time.gpu_backward_ns)}{again}")
+        again = (
+            f", recompute {duration(time.gpu_recompute_ns)}"
+            if time.gpu_recompute_ns
+            else ""
+        )
+        parts.append(
+            f"GPU forward {forward}, backward {duration(time.gpu_backward_ns)}{again}"
+        )
     elif time.gpu_ns:
-        parts.append(f"{duration(time.gpu_ns // max(1, time.count))} of GPU time a call")
+        parts.append(
+            f"{duration(time.gpu_ns // max(1, time.count))} of GPU time a call"
+        )
     return [Said(narrow(time.path), "plain"), *map(Said, flow(parts, width))]
 
 

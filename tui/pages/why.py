@@ -1,4 +1,5 @@
-"""The why page: where the time went, and what would help, with rows that lead to the evidence."""
+"""The why page: where the time went, and what would help, with rows that lead to the
+evidence."""
 
 from __future__ import annotations
 
@@ -22,7 +23,16 @@ from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.picture import Rows, Said, cut, folded, no_rows, row_parts, ruled, text
+from fusetui.tui.drawing.picture import (
+    Rows,
+    Said,
+    cut,
+    folded,
+    no_rows,
+    row_parts,
+    ruled,
+    text,
+)
 from fusetui.tui.drawing.range_lines import gap_lines
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.answer import WORTH, inside, working
@@ -64,7 +74,9 @@ class WhyPage(ListPage):
         if (found := _why(state.side)) is None:
             return no_rows(working(state.side.trace, "why the time went where it went"))
         entries, glyphs = entries_of(found), glyphs_for(state.ascii_only)
-        asked = (getattr(one, "at_stake_ns", getattr(one, "dur_ns", None)) for one in entries)
+        asked = (
+            getattr(one, "at_stake_ns", getattr(one, "dur_ns", None)) for one in entries
+        )
         unit = unit_of(stakes := [ns for ns in asked if ns is not None])
         worth = (ListColumn("worth", 10),) if found.worth_of else ()
         columns = (
@@ -83,13 +95,16 @@ class WhyPage(ListPage):
             bar = share_bar(*part, BAR, glyphs)
             gain = worth_figure(entry) if isinstance(entry, Finding) else ""
             gains = (gain,) if worth else ()
-            return row_parts(columns, (stake, share, *gains, bar, narrow(said)), width, token)
+            return row_parts(
+                columns, (stake, share, *gains, bar, narrow(said)), width, token
+            )
 
         return Rows(found, len(entries), lambda width: titles(columns, width), row)
 
     def change(self, state: State) -> str:
         found, cursor = _why(state.side), state.list_of(self.name).cursor
-        if found is None or cursor >= len(considerable(found)):  # gaps, and what is negligible
+        # gaps, and what is negligible
+        if found is None or cursor >= len(considerable(found)):
             return ""
         wanted = found.wanted[cursor : cursor + 1]
         return next((one for one in wanted if isinstance(one, str)), "")
@@ -140,7 +155,9 @@ class WhyPage(ListPage):
             about: list[Said] = []
             match entry:
                 case Finding() as finding if found:
-                    about = _about_finding(found, finding, width, height, glyphs.ellipsis)
+                    about = _about_finding(
+                        found, finding, width, height, glyphs.ellipsis
+                    )
                 case Gap() as gap if at := jumping.place_of_gap(side, gap):
                     about = gap_lines(side, at, width, height, glyphs)
                 case Unknown(_, missing, how):
@@ -148,7 +165,9 @@ class WhyPage(ListPage):
                     about = _folded(f"Not recorded: {missing}.{more}", width, "plain")
             return cut(about, height, glyphs.ellipsis)
 
-        return (Pane(_below(size), ruled((found, side, entry), "", glyphs.rule, lines)),)
+        return (
+            Pane(_below(size), ruled((found, side, entry), "", glyphs.rule, lines)),
+        )
 
 
 def _below(size: Size) -> int:
@@ -156,8 +175,8 @@ def _below(size: Size) -> int:
 
 
 def entries_of(found: Why) -> tuple[Entry, ...]:
-    """Findings, the longest gaps, once each what was not recorded, and last what is negligible,
-    under a heading."""
+    """Findings, the longest gaps, once each what was not recorded, and last what is
+    negligible, under a heading."""
     unknown = {(one.missing, one.record_with): one for one in found.cannot_tell}
     entries: tuple[Entry, ...] = (*considerable(found), *found.gaps, *unknown.values())
     some = negligible(found)
@@ -178,8 +197,8 @@ def _why(side: Side) -> Why | None:
 
 
 def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
-    """The first sentence, what is not understood of what findings are worth, the account, and if
-    there is room the breakdown and the ceiling."""
+    """The first sentence, what is not understood of what findings are worth, the
+    account, and if there is room the breakdown and the ceiling."""
     from fusetui.report.worth import doubt_text
 
     text, first = doubt_text(found), _folded(say.answer(found), width, "title", " ")
@@ -196,7 +215,8 @@ def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
 
 
 def _account(found: Why, width: int, height: int) -> list[str]:
-    """A table, with fewer reasons on a low screen; on one that is lower still, a few lines."""
+    """A table, with fewer reasons on a low screen; on one that is lower still, a few
+    lines."""
     if not found.devices:
         return []
     most, lines = say.REASON_ROWS, say.account_lines(found, width)
@@ -215,27 +235,46 @@ def _folded(text: str, width: int, look: str = "faint", before: str = "") -> lis
 def _about_finding(
     found: Why, finding: Finding, width: int, height: int, ellipsis: str
 ) -> list[Said]:
-    """Where there is little room, its text and the doubt are cut: what it is worth, and what to try
-    stay."""
+    """Where there is little room, its text and the doubt are cut: what it is worth, and
+    what to try stay."""
     from fusetui.report.worth import worth_text
 
-    worth, tried = worth_text(found, finding), f"Try: {finding.try_}" if finding.try_ else ""
+    worth, tried = (
+        worth_text(found, finding),
+        f"Try: {finding.try_}" if finding.try_ else "",
+    )
     likely = f"Likely, not certain: {finding.why_likely}" if finding.why_likely else ""
-    parts = ((finding.text, "plain"), (worth, "strong"), (likely, "faint"), (tried, "good"))
-    lines, gain, doubt, way = (_folded(text, width, token) if text else [] for text, token in parts)
+    parts = (
+        (finding.text, "plain"),
+        (worth, "strong"),
+        (likely, "faint"),
+        (tried, "good"),
+    )
+    lines, gain, doubt, way = (
+        _folded(text, width, token) if text else [] for text, token in parts
+    )
     if len([*lines, *gain, *doubt, *way]) > height:
         doubt = [*cut(doubt, 1, ellipsis)]
         lines = [*cut(lines, max(1, height - len([*gain, *doubt, *way])), ellipsis)]
     return [*lines, *gain, *doubt, *way]
 
 
-def _cells(found: Why, entry: Entry, unit: Unit) -> tuple[str, str, tuple[int, int], str, str]:
-    """What is at stake, its share, that and its whole for the bar, the text of a row, its token."""
+def _cells(
+    found: Why, entry: Entry, unit: Unit
+) -> tuple[str, str, tuple[int, int], str, str]:
+    """What is at stake, its share, that and its whole for the bar, the text of a row,
+    its token."""
     match entry:
         case Finding(at_stake_ns=ns):
             part = round((entry.share or 0) * WHOLE), WHOLE
             share = percent(*part) if entry.share is not None else ""
-            return "note" if ns is None else unit.text(ns), share, part, entry.text, "plain"
+            return (
+                "note" if ns is None else unit.text(ns),
+                share,
+                part,
+                entry.text,
+                "plain",
+            )
         case Gap(dur_ns=ns):
             spans = {one.device: one.span_ns for one in found.devices}
             part = ns, spans.get(entry.device, 0)

@@ -36,12 +36,15 @@ def key_text(key: str, ascii_only: bool = False) -> str:
     return "+".join([*(m.capitalize() for m in modifiers), text])
 
 
-BY_TEXT = {text.lower(): name for name, text in SYMBOLS.items()} | {name: name for name in SYMBOLS}
+BY_TEXT = {text.lower(): name for name, text in SYMBOLS.items()} | {
+    name: name for name in SYMBOLS
+}
 MODIFIERS = ("ctrl", "alt", "shift")
 
 
 def key_name(text: str) -> str | None:
-    """Textual's name of a key that a person wrote as `key_text` does; None for what is no key."""
+    """Textual's name of a key that a person wrote as `key_text` does; None for what is
+    no key."""
     before, plus, last = text.rpartition("+") if len(text) > 1 else ("", "", text)
     if plus and not last:  # the key + itself
         before, last = before.removesuffix("+"), "+"
@@ -50,7 +53,11 @@ def key_name(text: str) -> str | None:
     if not name and len(last) == 1 and last.isprintable():
         called = unicodedata.name(last, "").lower().replace(" ", "_").replace("-", "_")
         name = last if last.isalnum() else called
-    return "+".join([*modifiers, name]) if name and set(modifiers) <= set(MODIFIERS) else None
+    return (
+        "+".join([*modifiers, name])
+        if name and set(modifiers) <= set(MODIFIERS)
+        else None
+    )
 
 
 Run = Callable[[State], Outcome]
@@ -90,8 +97,8 @@ def two_traces(state: State) -> str:
 
 
 class Action(msgspec.Struct, frozen=True, dict=True):
-    """One command; spaces divide its keys: `"w + ctrl+r"`. Raises ValueError for what is no key
-    and for a name that another action has."""
+    """One command; spaces divide its keys: `"w + ctrl+r"`. Raises ValueError for what
+    is no key and for a name that another action has."""
 
     name: str
     title: str
@@ -105,7 +112,9 @@ class Action(msgspec.Struct, frozen=True, dict=True):
 
     def __post_init__(self) -> None:
         if self.name in MADE or len(self.keys) < len(self.written.split()):
-            raise ValueError(f"{self.name} is there already, or {self.written} are no keys")
+            raise ValueError(
+                f"{self.name} is there already, or {self.written} are no keys"
+            )
         MADE[self.name] = self
 
     @cached_property
@@ -115,12 +124,13 @@ class Action(msgspec.Struct, frozen=True, dict=True):
 
 
 action = Action  # how the tables of actions call it
-MADE: dict[str, Action] = {}  # by their names, which sentences use: a person may choose keys
+# by their names, which sentences use: a person may choose keys
+MADE: dict[str, Action] = {}
 
 
 def perform(action: Action, state: State) -> Outcome:
-    """The outcome, without a sentence that an earlier action left, if this one changed anything and
-    the sentence does not tell what other keys do now."""
+    """The outcome, without a sentence that an earlier action left, if this one changed
+    anything and the sentence does not tell what other keys do now."""
     if missing := action.needs(state):
         return told(state, missing)
     outcome = action.run(state)
@@ -136,7 +146,9 @@ def applies(action: Action, state: State) -> bool:
 
 
 def chosen(actions: Iterable[Action], key: str, state: State) -> Action | None:
-    return next((a for a in actions if key in keys_of(a, state) and applies(a, state)), None)
+    return next(
+        (a for a in actions if key in keys_of(a, state) and applies(a, state)), None
+    )
 
 
 def keys_of(action: Action, state: State) -> tuple[str, ...]:
@@ -144,11 +156,14 @@ def keys_of(action: Action, state: State) -> tuple[str, ...]:
 
 
 def all_keys_text(action: Action, state: State, between: str = "  ") -> str:
-    return between.join(key_text(key, state.ascii_only) for key in keys_of(action, state))
+    return between.join(
+        key_text(key, state.ascii_only) for key in keys_of(action, state)
+    )
 
 
 def keys_text(names: str, state: State) -> str:
-    """The first key of each of some actions: `w/s` of `zoom-in/zoom-out`; "" where none has any."""
+    """The first key of each of some actions: `w/s` of `zoom-in/zoom-out`; "" where none
+    has any."""
     return _first_keys(names, tuple(state.keymap.items()), state.ascii_only)
 
 
@@ -173,8 +188,8 @@ def hints_text(hints: Iterable[str], state: State, between: str = "   ") -> str:
 
 
 def with_keys(text: str, state: State) -> str:
-    """A sentence with the keys of the actions that it names: `{zoom-in}` becomes `w`. What has no
-    key is chosen in the palette, by its title."""
+    """A sentence with the keys of the actions that it names: `{zoom-in}` becomes `w`.
+    What has no key is chosen in the palette, by its title."""
 
     def keys(found: re.Match[str]) -> str:
         return keys_text(found[1], state) or f"Ctrl+p {MADE[found[1]].title}"

@@ -15,7 +15,13 @@ from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
 from fusetui.tui.state import moving, replays
-from fusetui.tui.state.action import action, anything_open, everywhere, nothing, with_keys
+from fusetui.tui.state.action import (
+    action,
+    anything_open,
+    everywhere,
+    nothing,
+    with_keys,
+)
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import (
@@ -35,7 +41,9 @@ EXAMPLES = (
     *("save FILE", "cut FILE", "path", "whatif x0.5", "record", "again", "q"),
 )
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
-NOT_RECORDED = "again needs a trace that was recorded with :record, fusetui record or fusetui run"
+NOT_RECORDED = (
+    "again needs a trace that was recorded with :record, fusetui record or fusetui run"
+)
 WITHOUT_TRACE = ("open", "record", "q")
 NUMBER = late(r"[0-9]{1,9}")
 LETTER = late(r"[A-Za-z]")
@@ -48,7 +56,8 @@ NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
 
 
 def obeyed(state: State, line: str) -> Outcome:
-    """Obeys a verb and the rest of the line, or says in one sentence what would be right."""
+    """Obeys a verb and the rest of the line, or says in one sentence what would be
+    right."""
     state = replace(state, prompt=None, hint="")
     if not line.strip():
         return state
@@ -79,7 +88,11 @@ def _step(state: State, rest: str) -> State:
     if not len(steps := steps_of(state.side.trace)):
         return told(state, NO_STEPS)
     at = steps.place(int(rest))
-    return shown_step(state, at) if at >= 0 else told(state, f"this trace has {steps.known}")
+    return (
+        shown_step(state, at)
+        if at >= 0
+        else told(state, f"this trace has {steps.known}")
+    )
 
 
 def shown_step(state: State, at: int) -> State:
@@ -100,7 +113,9 @@ def _mark(state: State, rest: str) -> State:
     return moving.set_mark(state, letter, clip(printable(note.strip()), LONGEST_NOTE))
 
 
-def _open(state: State, rest: str, verb: str = "open", of: str = "a", beside: int = 0) -> Outcome:
+def _open(
+    state: State, rest: str, verb: str = "open", of: str = "a", beside: int = 0
+) -> Outcome:
     """A trace, after so many of those that are open."""
     if not rest:
         return told(state, f"{verb} takes the path of {of} trace")
@@ -114,7 +129,9 @@ def _open(state: State, rest: str, verb: str = "open", of: str = "a", beside: in
 def _save(state: State, rest: str) -> Outcome:
     if not rest:
         return told(state, "save takes the name of a new file: save kernels.csv")
-    return told(state, "saving the table"), SaveTable(state, str(Path(rest).expanduser()))
+    return told(state, "saving the table"), SaveTable(
+        state, str(Path(rest).expanduser())
+    )
 
 
 def _cut(state: State, rest: str) -> Outcome:
@@ -133,13 +150,17 @@ def _cut(state: State, rest: str) -> Outcome:
 def _record(state: State, rest: str) -> Outcome:
     if not rest:
         return told(state, "looking for programs that run"), Record()
-    return recorded(state, int(rest)) if NUMBER.fullmatch(rest) else told(state, WRONG_PID)
+    return (
+        recorded(state, int(rest)) if NUMBER.fullmatch(rest) else told(state, WRONG_PID)
+    )
 
 
 def _again(state: State, rest: str) -> Outcome:
     found = RECORDED.search(state.paths[-1]) if state.paths else None
     if rest or found is None:
-        return told(state, "again takes no argument, after :record" if rest else NOT_RECORDED)
+        return told(
+            state, "again takes no argument, after :record" if rest else NOT_RECORDED
+        )
     return recorded(state, int(found[1]), state.paths[-1:])
 
 
@@ -150,15 +171,23 @@ def recorded(state: State, pid: int, beside: tuple[str, ...] = ()) -> Outcome:
 _diff = partial(_open, verb="diff", of="another", beside=1)
 COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
     **{"goto": _goto, "step": _step, "mark": _mark, "only": moving.only, "open": _open},
-    **{"diff": _diff, "save": _save, "cut": _cut, "path": replays.rows, "whatif": replays.whatif},
+    **{
+        "diff": _diff,
+        "save": _save,
+        "cut": _cut,
+        "path": replays.rows,
+        "whatif": replays.whatif,
+    },
     **{"record": _record, "again": _again},
-    "q": lambda state, rest: told(state, "q takes no argument") if rest else (state, Order.QUIT),
+    "q": lambda state, rest: (
+        told(state, "q takes no argument") if rest else (state, Order.QUIT)
+    ),
 }
 
 
 def asked(state: State, typed: str = "") -> State:
-    """Asks for a command. A list to choose from is closed, unless nothing is open: then it is all
-    that there is, and stays."""
+    """Asks for a command. A list to choose from is closed, unless nothing is open: then
+    it is all that there is, and stays."""
     overlay = None if state.is_open else state.overlay
     return replace(state, overlay=overlay, prompt=Prompt.COMMAND, typed=typed)
 

@@ -1,5 +1,5 @@
-"""Two timelines beside each other: the lines of a diff, with the work of one line in both windows,
-and the replay of a change below the recorded one."""
+"""Two timelines beside each other: the lines of a diff, with the work of one line in
+both windows, and the replay of a change below the recorded one."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 
 class DiffLines(msgspec.Struct, frozen=True, eq=False):
-    """What the comparison of two traces found, and the lines that say it; those `pinned` close the
-    sum and are always in sight: each, or where there is little room, the few `closing`."""
+    """What the comparison of two traces found, and the lines that say it; those
+    `pinned` close the sum and are always in sight: each, or where there is little room,
+    the few `closing`."""
 
     diff: Diff
     lines: tuple[DiffLine, ...]
@@ -41,8 +42,8 @@ class DiffLines(msgspec.Struct, frozen=True, eq=False):
 
 
 def lines_of(diff: Diff) -> DiffLines:
-    """The rows, the largest change first; what else the sum has is pinned. A compiled part of the
-    program with many rows is one line, which can be opened."""
+    """The rows, the largest change first; what else the sum has is pinned. A compiled
+    part of the program with many rows is one line, which can be opened."""
     compiled, rest = regions(diff)
     last = closing(diff)
     listed = tuple(by_effect([*rest, *(region.line for region in compiled)]))
@@ -60,13 +61,17 @@ def _joined(last: Sequence[DiffLine]) -> Iterator[DiffLine]:
         if line.kind in PINNED or len(others) == 1:
             yield line
         elif line is others[0]:
-            parts = (f"{one.kind} {microseconds(one.change_ns, signed=True)}" for one in others)
+            parts = (
+                f"{one.kind} {microseconds(one.change_ns, signed=True)}"
+                for one in others
+            )
             change = sum(one.change_ns for one in others)
             yield DiffLine("", "borders", None, None, change, "   ".join(parts))
 
 
 class Comparison(ViewSession, frozen=True, eq=False, dict=True):
-    """`sides` have the lanes that a comparison needs, and `views` the windows of the page."""
+    """`sides` have the lanes that a comparison needs, and `views` the windows of the
+    page."""
 
     found: DiffLines | None = None  # None: still being computed
     opened: frozenset[int] = frozenset()  # lines of `found` whose inner lines are shown
@@ -77,15 +82,23 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _shown(self) -> list[tuple[DiffLine, int]]:
-        """Lines, and the place in `found` of each, or of the line that it is inside of."""
+        """Lines, and the place in `found` of each, or of the line that it is inside
+        of."""
         found = self.found
         if found is None:
             return []
-        inner = [found.inner[n] if n in self.opened else () for n in range(len(found.lines))]
-        return [(line, n) for n, outer in enumerate(found.lines) for line in (outer, *inner[n])]
+        inner = [
+            found.inner[n] if n in self.opened else () for n in range(len(found.lines))
+        ]
+        return [
+            (line, n)
+            for n, outer in enumerate(found.lines)
+            for line in (outer, *inner[n])
+        ]
 
     def turned(self, index: int) -> tuple[Comparison, int]:
-        """The line here opened, or closed, and where it is; an inner line closes the outer one."""
+        """The line here opened, or closed, and where it is; an inner line closes the
+        outer one."""
         place = dict(enumerate(n for _, n in self._shown)).get(index)
         if self.found is None or place is None or place not in self.found.inner:
             return self, index
@@ -98,16 +111,23 @@ class Comparison(ViewSession, frozen=True, eq=False, dict=True):
         return replace(self, views=_windowed(self.views, windows))
 
     def at(self, index: int) -> Comparison:
-        """Marks the work of one line; both windows move together to keep the first row in sight."""
+        """Marks the work of one line; both windows move together to keep the first row
+        in sight."""
         if not self.lines:
             return self
         pair = zip(self.sides, pair_of(self.lines[index]), strict=True)
         drawn = [[row for row in rows if side.lane_of(row) >= 0] for side, rows in pair]
-        views = [*map(select, self.sides, self.views, (next(iter(rows), -1) for rows in drawn))]
+        views = [
+            *map(
+                select, self.sides, self.views, (next(iter(rows), -1) for rows in drawn)
+            )
+        ]
         first = 0 if drawn[0] else 1
         shift = views[first].begin - self.views[first].begin
         windows = [(before.begin + shift, before.end + shift) for before in self.views]
-        return replace(self, views=_windowed(views, windows), marked=tuple(map(frozenset, drawn)))
+        return replace(
+            self, views=_windowed(views, windows), marked=tuple(map(frozenset, drawn))
+        )
 
 
 def _windowed(views: Sequence[View], windows: Sequence[Interval]) -> Views:
@@ -117,8 +137,12 @@ def _windowed(views: Sequence[View], windows: Sequence[Interval]) -> Views:
 
 def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
     """Both sides with the lanes that matter; the diff is not known yet."""
-    own = tuple(replace(side, lanes=key_lanes(side.lanes), counters=()) for side in sides)
-    shown = tuple(first_view(s, v.begin, v.end) for s, v in zip(own, views, strict=True))
+    own = tuple(
+        replace(side, lanes=key_lanes(side.lanes), counters=()) for side in sides
+    )
+    shown = tuple(
+        first_view(s, v.begin, v.end) for s, v in zip(own, views, strict=True)
+    )
     return Comparison(own, shown, NO_MARKS * len(own))
 
 
@@ -131,7 +155,8 @@ LABEL = "replayed"
 
 
 class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """`side` shows what a replay predicts of `recorded`; `said` is the prediction in a sentence."""
+    """`side` shows what a replay predicts of `recorded`; `said` is the prediction in a
+    sentence."""
 
     recorded: Trace
     side: Side
@@ -141,20 +166,24 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @memo(4)
     def seen(self, side: Side, view: View) -> tuple[Side, View]:
-        """The same lanes, folded alike, and the same slice selected; and the step that begins in
-        the first half of the window begins where the recorded one does."""
+        """The same lanes, folded alike, and the same slice selected; and the step that
+        begins in the first half of the window begins where the recorded one does."""
         begin = view.begin + side.origin
         earlier = self.found.earlier_at(begin, begin + view.span // 2)
         own = replace(self.side, origin=side.origin - earlier)
         there = {view.selected: int(self.place[view.selected])}
-        return own, replace(viewed_as(side, own, view, there), begin=view.begin, end=view.end)
+        return own, replace(
+            viewed_as(side, own, view, there), begin=view.begin, end=view.end
+        )
 
     def figure(self, row: int) -> str:
         there, dur = int(self.place[row]), self.side.trace.dur
         return f"{LABEL}: {duration(int(dur[there]))}" if there >= 0 else f"not {LABEL}"
 
 
-def second_of(recorded: Trace, made: tuple[Predicted, tuple[IdleTime, ...]], said: str) -> Second:
+def second_of(
+    recorded: Trace, made: tuple[Predicted, tuple[IdleTime, ...]], said: str
+) -> Second:
     """All that drawing needs is made here, not in the thread that draws."""
     found, idle = made
     trace = found.trace_of(recorded)

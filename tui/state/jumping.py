@@ -1,4 +1,5 @@
-"""From one slice to others of its name or of the other pass, to steps, and to idle time."""
+"""From one slice to others of its name or of the other pass, to steps, and to idle
+time."""
 
 from __future__ import annotations
 
@@ -24,15 +25,28 @@ from fusetui.tui.state.state import State, told
 
 def same_name(state: State, by: int) -> State:
     row = state.view.selected
-    return told(state, *NOTHING) if row < 0 else search.shown(state, alike(state, row).step(by))
+    return (
+        told(state, *NOTHING)
+        if row < 0
+        else search.shown(state, alike(state, row).step(by))
+    )
 
 
 def alike(state: State, row: int) -> Hits:
-    """All slices of that name and role in order of time; those found before, if the same."""
+    """All slices of that name and role in order of time; those found before, if the
+    same."""
     hits, trace = state.session.hits, state.side.trace
-    if hits and hits.side == state.active and hits.is_of_name and hits.at >= 0 and hits.row == row:
+    if (
+        hits
+        and hits.side == state.active
+        and hits.is_of_name
+        and hits.at >= 0
+        and hits.row == row
+    ):
         return hits
-    rows = np.flatnonzero((trace.name == trace.name[row]) & (trace.role == trace.role[row]))
+    rows = np.flatnonzero(
+        (trace.name == trace.name[row]) & (trace.role == trace.role[row])
+    )
     rows = rows[np.argsort(trace.start[rows], kind="stable")]
     at = int(np.flatnonzero(rows == row)[0])
     return Hits(trace.name_of(row), state.active, rows, at, is_of_name=True)
@@ -64,7 +78,9 @@ def other_pass(state: State) -> State:
     if row < 0:
         return told(state, *NOTHING)
     if side.insight.origins is None:
-        return told(state, working(side.trace, "which backward op belongs to which forward op"))
+        return told(
+            state, working(side.trace, "which backward op belongs to which forward op")
+        )
     if (there := _other_pass(side.insight.origins, row)) < 0:
         return told(state, "no op of the other pass is known for this slice")
     return brought(state, state.session.selected(state.active, there), state.active)
@@ -93,13 +109,18 @@ def at_gap(state: State, at: GapAt) -> State:
 def place_of_gap(side: Side, gap: Gap) -> GapAt | None:
     """The gap of the session that a gap of the answer is."""
     known = side.insight.idle or ()
-    device = next((n for n, idle in enumerate(known) if exact_id(idle.device) == gap.device), -1)
-    place = known[device].gap_at(side.trace.begin_ns + gap.start_ns) if device >= 0 else -1
+    device = next(
+        (n for n, idle in enumerate(known) if exact_id(idle.device) == gap.device), -1
+    )
+    place = (
+        known[device].gap_at(side.trace.begin_ns + gap.start_ns) if device >= 0 else -1
+    )
     return GapAt(device, place) if place >= 0 else None
 
 
 def step(state: State, by: int) -> State:
-    """To the next gap by length, or the one before; from none to the first or the last."""
+    """To the next gap by length, or the one before; from none to the first or the
+    last."""
     idle, gap = state.side.insight.idle, state.view.gap
     if idle is None:
         return told(state, working(state.side.trace, "the idle time of the GPU"))
@@ -111,16 +132,21 @@ def step(state: State, by: int) -> State:
     rank %= len(longest)
     there = at_gap(state, GapAt(device, longest[rank]))
     place = f"gap {count(rank + 1)} of the {count(len(longest))} longest"
-    return told(there, place, "next-gap the next longest", "previous-gap back", "undo undo")
+    return told(
+        there, place, "next-gap the next longest", "previous-gap back", "undo undo"
+    )
 
 
 def _device(state: State) -> int:
-    """The device of the selected gap or GPU event, else that of the longest gap; -1 for none."""
+    """The device of the selected gap or GPU event, else that of the longest gap; -1 for
+    none."""
     insight, view, trace = state.side.insight, state.view, state.side.trace
     idle = insight.idle or ()
     if view.gap:
         return view.gap.device
-    own = insight.device(trace.track_of(view.selected).pid) if view.selected >= 0 else -1
+    own = (
+        insight.device(trace.track_of(view.selected).pid) if view.selected >= 0 else -1
+    )
     if own >= 0 and len(idle[own].longest):
         return own
     lengths = [max((gap.dur_ns for gap in one.told[:1]), default=0) for one in idle]
@@ -133,12 +159,35 @@ _alike, _alike_before = (partial(same_name, by=by) for by in (1, -1))
 _gap, _back = (partial(step, by=by) for by in (1, -1))
 _step, _before = (partial(step_by, by=by) for by in (1, -1))
 ACTIONS = (
-    action("next-gap", "Next gap", "e", "of the GPU: the longest, then the next", _gap, SECTION),
-    action("previous-gap", "Previous gap", "E", "back to the longer one", _back, SECTION),
-    _here("next-alike", "Next of this name", "*", "in order of time, on any line", _alike),
+    action(
+        "next-gap",
+        "Next gap",
+        "e",
+        "of the GPU: the longest, then the next",
+        _gap,
+        SECTION,
+    ),
+    action(
+        "previous-gap", "Previous gap", "E", "back to the longer one", _back, SECTION
+    ),
+    _here(
+        "next-alike", "Next of this name", "*", "in order of time, on any line", _alike
+    ),
     _here("previous-alike", "Previous of this name", "#", "on any line", _alike_before),
     _here("next-step", "Next step", "}", "of the profile fills the window", _step),
     _here("previous-step", "Previous step", "{", "of the profile", _before),
-    action("steps", "Steps", "C", "of the profile as a list, with their durations", list_steps),
-    _here("other-pass", "Forward or backward", "B", "to the work of the other pass", other_pass),
+    action(
+        "steps",
+        "Steps",
+        "C",
+        "of the profile as a list, with their durations",
+        list_steps,
+    ),
+    _here(
+        "other-pass",
+        "Forward or backward",
+        "B",
+        "to the work of the other pass",
+        other_pass,
+    ),
 )

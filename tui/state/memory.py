@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments
     from fusetui.tui.layout.memory import MemoryCells
 
-NO_SNAPSHOT = "no memory snapshot is open: fusetui open TRACE --memory SNAPSHOT opens one"
+NO_SNAPSHOT = (
+    "no memory snapshot is open: fusetui open TRACE --memory SNAPSHOT opens one"
+)
 
 
 class Window(NamedTuple):
-    """[begin, end) as positions less `zero`; `is_shared`: it is that of the timeline."""
+    """[begin, end) as positions less `zero`; `is_shared`: it is that of the
+    timeline."""
 
     zero: int
     begin: int
@@ -47,8 +50,11 @@ def arrived(state: State, sides: tuple[MemorySide, ...]) -> State:
     return replace(now, page=MEMORY, reading=None)
 
 
-def of_trace(state: State, asked: ReadMemory, found: tuple[Moments, ...] | str) -> State:
-    """They were read, or there are none; their page comes to the front where it was asked for."""
+def of_trace(
+    state: State, asked: ReadMemory, found: tuple[Moments, ...] | str
+) -> State:
+    """They were read, or there are none; their page comes to the front where it was
+    asked for."""
     if not state.sides or state.side.trace is not asked.trace:
         return state
     if isinstance(found, str):
@@ -110,8 +116,8 @@ def why_apart(state: State, index: int = 0) -> str:
 
 
 def allocated_text(state: State, row: int) -> str:
-    """What was allocated on the device that is shown while a CPU slice ran, to the microsecond of
-    the events of a snapshot; "" where they do not reach."""
+    """What was allocated on the device that is shown while a CPU slice ran, to the
+    microsecond of the events of a snapshot; "" where they do not reach."""
     if state.memory is None or why_apart(state) or is_gpu(state.side.trace, row):
         return ""
     moments, trace = memory_of(state).moments(0), state.side.trace
@@ -120,21 +126,32 @@ def allocated_text(state: State, row: int) -> str:
     begin, end = start // unit * unit, start + int(trace.dur[row])
     if begin < int(moments.times[0]) or end > int(moments.times[-1]):
         return ""
-    number, wanted, kept = moments.allocated_in(*np.searchsorted(moments.times, [begin, end + 1]))
+    number, wanted, kept = moments.allocated_in(
+        *np.searchsorted(moments.times, [begin, end + 1])
+    )
     said = f"{plural(number, 'allocation')} meanwhile"
     where = f"({printable(moments.title)}, any thread)"
-    return f"{said} {where}: {size(wanted)}, {size(kept)} left" if number else f"{said} {where}"
+    return (
+        f"{said} {where}: {size(wanted)}, {size(kept)} left"
+        if number
+        else f"{said} {where}"
+    )
 
 
 def drawn(state: State, index: int) -> MemoryCells:
-    found, width = window(state, index), divided(state.size.width, state.size.height).width
+    found, width = (
+        window(state, index),
+        divided(state.size.width, state.size.height).width,
+    )
     begin, end = found.zero + found.begin, found.zero + found.end
     return cells(memory_of(state).moments(index), begin, end, width)
 
 
 def turned(state: State, **fields: Any) -> State:
     """Other fields of what is open; the cursor of the list on its first row."""
-    return replace(state, memory=replace(memory_of(state), **fields), hint="").with_list(MEMORY)
+    return replace(
+        state, memory=replace(memory_of(state), **fields), hint=""
+    ).with_list(MEMORY)
 
 
 def with_view(state: State, **fields: Any) -> State:
@@ -175,14 +192,18 @@ def whole(state: State) -> State:
 def _most(state: State) -> tuple[int, int]:
     """The largest window."""
     (moments, _), (zero, _, _, is_shared) = here(state), window(state)
-    begin, last = moments.position(0) - zero, moments.position(len(moments.positions) - 1) - zero
+    begin, last = (
+        moments.position(0) - zero,
+        moments.position(len(moments.positions) - 1) - zero,
+    )
     if is_shared:
         return min(begin, state.side.begin), max(last + 1, state.side.end)
     return begin, last + 1
 
 
 def _windowed(state: State, begin: int, end: int) -> State:
-    """Another window, no larger than all and within it; the cursor on an event in sight."""
+    """Another window, no larger than all and within it; the cursor on an event in
+    sight."""
     if len(here(state)[0].positions):
         least, most = _most(state)
         span = min(end - begin, most - least)
@@ -196,7 +217,9 @@ def _windowed(state: State, begin: int, end: int) -> State:
 def in_sight(state: State) -> State:
     """The cursor on an event of the window, if there is any."""
     (moments, view), (zero, begin, end, _) = here(state), window(state)
-    first, last = np.searchsorted(moments.positions, [zero + begin, zero + end]).tolist()
+    first, last = np.searchsorted(
+        moments.positions, [zero + begin, zero + end]
+    ).tolist()
     if first == last or (view.at < 0 and not first):
         return state
     return with_view(state, at=min(max(view.at, first), last - 1))
@@ -225,7 +248,9 @@ def next_by(state: State, by: int) -> State:
 
 def turn_map(state: State) -> State:
     if here(state)[0].is_of_trace:
-        return told(state, "a trace does not tell which segments there were: a snapshot does")
+        return told(
+            state, "a trace does not tell which segments there were: a snapshot does"
+        )
     return turned(state, is_map=not memory_of(state).is_map)
 
 

@@ -1,5 +1,5 @@
-"""What a person does in the timeline, as changes of the state: movements, marks, ranges of time,
-and lanes pinned, hidden, isolated, sorted and unfolded."""
+"""What a person does in the timeline, as changes of the state: movements, marks, ranges
+of time, and lanes pinned, hidden, isolated, sorted and unfolded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,12 @@ Move = Callable[Concatenate[Side, View, P], View]
 SECTION = "In the timeline"
 STARTED = "the range starts here: move, then", "range end it", "deselect drop it"
 NOTHING = "nothing is selected", "down/up select a slice"
-ENDED = "a range", "details all figures of the range", "range another range", "deselect clear it"
+ENDED = (
+    "a range",
+    "details all figures of the range",
+    "range another range",
+    "deselect clear it",
+)
 
 
 def changed(state: State, session: ViewSession) -> State:
@@ -102,20 +107,28 @@ def answered(state: State, character: str) -> State:
     prompt, state = state.prompt, replace(state, prompt=None)
     if not (character.isascii() and character.isalpha()):
         return told(state, "cancelled: a mark is a letter from a to z or A to Z")
-    return set_mark(state, character) if prompt is Prompt.SET_MARK else go_to(state, character)
+    return (
+        set_mark(state, character)
+        if prompt is Prompt.SET_MARK
+        else go_to(state, character)
+    )
 
 
 def set_mark(state: State, letter: str, note: str = "") -> State:
     session = state.session.with_bookmark(letter, state.active, note)
     sentence = f"mark {letter} is set{': ' * bool(note)}{note}"
-    return told(replace(state, session=session), sentence, f"to-mark and {letter} go back to it")
+    return told(
+        replace(state, session=session), sentence, f"to-mark and {letter} go back to it"
+    )
 
 
 def go_to(state: State, letter: str) -> State:
     if (mark := state.session.bookmarks.get(letter)) is None:
         return told(state, f"there is no mark {letter}")
     there = brought(state, state.session.at_bookmark(letter), mark.side)
-    return told(there, f"at mark {letter}{': ' * bool(mark.note)}{mark.note}", "undo back")
+    return told(
+        there, f"at mark {letter}{': ' * bool(mark.note)}{mark.note}", "undo back"
+    )
 
 
 def choose_range(state: State) -> State:
@@ -123,7 +136,9 @@ def choose_range(state: State) -> State:
         return told(state, "a range of time is selected in the timeline: 1")
     session = state.session.ranged(state.active)
     found = session.time_range
-    return told(replace(state, session=session), *(ENDED if found and found.ended else STARTED))
+    return told(
+        replace(state, session=session), *(ENDED if found and found.ended else STARTED)
+    )
 
 
 _here = partial(action, section=SECTION, where=on_timeline)
@@ -131,7 +146,9 @@ _up, _down = (move(moves.next_line, by) for by in (-1, 1))
 _lane_up, _lane_down = (move(moves.next_lane, by) for by in (-1, 1))
 _right = move(moves.pan, 90)
 _to_kernel = led(moves.to_kernel, "no GPU event is known to be launched by this")
-_to_launch = led(moves.to_launch, "nothing recorded is around this, and no launch of it")
+_to_launch = led(
+    moves.to_launch, "nothing recorded is around this, and no launch of it"
+)
 _MARK = "then a letter: this window and selection; :mark a NOTE"
 _SIDE = "of two traces: what the keys act on"
 _LINK = "whether both traces move at once"
@@ -139,31 +156,88 @@ _LINK = "whether both traces move at once"
 ACTIONS = (
     _here("zoom-in", "Zoom in", "w + =", "about the selection", move(moves.zoom, 1, 2)),
     _here("zoom-out", "Zoom out", "s -", "about the selection", move(moves.zoom, 2, 1)),
-    _here("pan-left", "Pan left", "a h left", "a tenth of the window", move(moves.pan, -10)),
-    _here("pan-right", "Pan right", "d l right", "a tenth of the window", move(moves.pan, 10)),
-    _here("screen-left", "Screen left", "A H shift+left", "most of a window", move(moves.pan, -90)),
-    _here("screen-right", "Screen right", "D L shift+right", "most of a window", _right),
+    _here(
+        "pan-left",
+        "Pan left",
+        "a h left",
+        "a tenth of the window",
+        move(moves.pan, -10),
+    ),
+    _here(
+        "pan-right",
+        "Pan right",
+        "d l right",
+        "a tenth of the window",
+        move(moves.pan, 10),
+    ),
+    _here(
+        "screen-left",
+        "Screen left",
+        "A H shift+left",
+        "most of a window",
+        move(moves.pan, -90),
+    ),
+    _here(
+        "screen-right", "Screen right", "D L shift+right", "most of a window", _right
+    ),
     _here("down", "Line down", "j down", "the slice below, at the same time", _down),
     _here("up", "Line up", "k up", "the slice above, at the same time", _up),
     _here("lane-down", "Next lane", "J", "the first line of the next lane", _lane_down),
-    _here("lane-up", "Previous lane", "K", "the first line of the one before", _lane_up),
+    _here(
+        "lane-up", "Previous lane", "K", "the first line of the one before", _lane_up
+    ),
     _here("next", "Next slice", ".", "on the same line", move(moves.next_slice, 1)),
-    _here("previous", "Previous slice", ",", "on the same line", move(moves.next_slice, -1)),
+    _here(
+        "previous",
+        "Previous slice",
+        ",",
+        "on the same line",
+        move(moves.next_slice, -1),
+    ),
     _here("to-kernel", "To the kernel", "]", "from a launch or op", _to_kernel),
     _here("to-launch", "To the launch", "[", "then the ops around", _to_launch),
-    _here("zoom-to", "Zoom to the slice", "enter z", "half of the width", move(moves.zoom_to)),
-    _here("center", "Center the slice", "f", "without changing the zoom", move(moves.center)),
+    _here(
+        "zoom-to",
+        "Zoom to the slice",
+        "enter z",
+        "half of the width",
+        move(moves.zoom_to),
+    ),
+    _here(
+        "center",
+        "Center the slice",
+        "f",
+        "without changing the zoom",
+        move(moves.center),
+    ),
     _here("whole", "Whole trace", "0", "show everything", move(moves.fit)),
-    _here("start", "Start of the trace", "g home", "keep the zoom", move(moves.edge, -1)),
+    _here(
+        "start", "Start of the trace", "g home", "keep the zoom", move(moves.edge, -1)
+    ),
     _here("end", "End of the trace", "G end", "keep the zoom", move(moves.edge, 1)),
-    _here("fold", "Fold the lane", "space", "one line, some lines, all lines", move(moves.fold)),
+    _here(
+        "fold",
+        "Fold the lane",
+        "space",
+        "one line, some lines, all lines",
+        move(moves.fold),
+    ),
     _here("undo", "Undo the movement", "u", "back to the view before", undo),
     _here("redo", "Redo the movement", "ctrl+r", "forward again", redo),
     _here("deselect", "Clear the selection", "escape", "the range first", clear),
-    _here("other-side", "Other side", "tab shift+tab", _SIDE, other_side, needs=two_traces),
+    _here(
+        "other-side", "Other side", "tab shift+tab", _SIDE, other_side, needs=two_traces
+    ),
 )
 MARKING = (
-    action("range", "Range of time", "v", "from here; v again: to there", choose_range, SECTION),
+    action(
+        "range",
+        "Range of time",
+        "v",
+        "from here; v again: to there",
+        choose_range,
+        SECTION,
+    ),
     _here("mark", "Set a mark", "m", _MARK, partial(replace, prompt=Prompt.SET_MARK)),
     _here("to-mark", "Go to a mark", "'", "then its letter", ask_to_mark),
 )
@@ -205,8 +279,8 @@ def isolate(state: State) -> State:
 
 
 def only(state: State, pattern: str) -> Outcome:
-    """Only the lanes whose names contain one of some texts, `|` between, or that a regular
-    expression matches, written as in a search; all without a pattern."""
+    """Only the lanes whose names contain one of some texts, `|` between, or that a
+    regular expression matches, written as in a search; all without a pattern."""
     if not pattern.strip():
         return _arranged(state, hidden=state.side.quiet)
     try:
@@ -218,8 +292,11 @@ def only(state: State, pattern: str) -> Outcome:
     return _only(state, pattern, matching(state.side.lanes, pattern))
 
 
-def matched(state: State, side: Side, text: str, lanes: frozenset[int], wrong: str) -> State:
-    """The lanes that a regular expression matches; dropped if others are in front by now."""
+def matched(
+    state: State, side: Side, text: str, lanes: frozenset[int], wrong: str
+) -> State:
+    """The lanes that a regular expression matches; dropped if others are in front by
+    now."""
     if not state.sides or state.side.lanes is not side.lanes:
         return state
     return told(state, printable(wrong)) if wrong else _only(state, text, lanes)
@@ -229,7 +306,9 @@ def _only(state: State, text: str, found: frozenset[int]) -> State:
     if not found:
         return told(state, f"no lane is called {printable(text)}")
     now = _arranged(state, hidden=frozenset(range(len(state.side.lanes))) - found)
-    return told(now, f"{plural(len(found), 'lane')} shown, :only shows all", "undo undo")
+    return told(
+        now, f"{plural(len(found), 'lane')} shown, :only shows all", "undo undo"
+    )
 
 
 def sort(state: State) -> State:
@@ -268,5 +347,11 @@ ARRANGING = (
     _here("isolate", "Only this thread", "O", "or device; again: all", isolate),
     _here("sort", "Sort the lanes", "S", "by busy time, or not", sort),
     _here("families", "Streams by family", "F", _FAMILIES, families),
-    _here("unfold-all", "Unfold all lanes", "U", "and show what is hidden; again: back", unfold),
+    _here(
+        "unfold-all",
+        "Unfold all lanes",
+        "U",
+        "and show what is hidden; again: back",
+        unfold,
+    ),
 )

@@ -31,22 +31,36 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
-    """Traces by the names of their files, or by their paths where several have one name; of a job
-    first all of them at once."""
+    """Traces by the names of their files, or by their paths where several have one
+    name; of a job first all of them at once."""
     about = f"{len(paths)} traces: who waits for whom"
     job = (Offer(JOB, tuple(paths[:1]), about, is_job=True),) if are_job else ()
     shown = {path: without_credentials(path) for path in paths}
     count = Counter(Path(path).name for path in shown.values())
     names = ((path, Path(shown[path]).name) for path in paths)
-    alone = (Offer(name if count[name] == 1 else shown[path], (path,)) for path, name in names)
+    alone = (
+        Offer(name if count[name] == 1 else shown[path], (path,))
+        for path, name in names
+    )
     return *job, *alone
 
 
 RANK_SORTS = {
-    **{"others wait": "caused_ns", "waits": "waited_ns", "last": "last_count", "step": "step_ns"},
-    **{"compute": "compute_ns", "comm": "exposed_comm_ns", "idle": "idle_ns", "rank": ""},
+    **{
+        "others wait": "caused_ns",
+        "waits": "waited_ns",
+        "last": "last_count",
+        "step": "step_ns",
+    },
+    **{
+        "compute": "compute_ns",
+        "comm": "exposed_comm_ns",
+        "idle": "idle_ns",
+        "rank": "",
+    },
 }
-"""Columns to sort by, the largest first, and their fields of a RankRow; at first the first one."""
+"""Columns to sort by, the largest first, and their fields of a RankRow; at first the
+first one."""
 
 
 class RankedJob(msgspec.Struct, frozen=True, eq=False):
@@ -60,12 +74,15 @@ class RankedJob(msgspec.Struct, frozen=True, eq=False):
     problem: str = ""  # why there is no answer
     comes_first: bool = False  # the page is shown once a trace is open
     window: tuple[int, int] | None = None  # what the first of `wanted` shows first
-    wanted: tuple[RankRow, ...] = ()  # whose traces are being read; several share one time axis
+    # whose traces are being read; several share one time axis
+    wanted: tuple[RankRow, ...] = ()
     only_streams: bool = False  # of these show the GPU streams and nothing else
 
     def rows(self) -> list[RankRow]:
         by, ranks = RANK_SORTS[self.sort], self.answer.ranks if self.answer else ()
-        return sorted(ranks, key=lambda row: (-((by and getattr(row, by)) or 0), row.rank))
+        return sorted(
+            ranks, key=lambda row: (-((by and getattr(row, by)) or 0), row.rank)
+        )
 
 
 def job_of_paths(paths: tuple[str, ...]) -> RankedJob:

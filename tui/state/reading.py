@@ -1,5 +1,6 @@
-"""From a path to sides on the screen: how each message of the threads changes the state. A part of
-a trace is never compared, because it would differ in what was not read."""
+"""From a path to sides on the screen: how each message of the threads changes the
+state. A part of a trace is never compared, because it would differ in what was not
+read."""
 
 from __future__ import annotations
 
@@ -20,14 +21,26 @@ from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.comparison import comparing, lines_of
 from fusetui.tui.state.moving import changed
 from fusetui.tui.state.session import carried, start
-from fusetui.tui.state.state import DIFF, Chooser, Order, Outcome, Reading, State, overlaid, told
+from fusetui.tui.state.state import (
+    DIFF,
+    Chooser,
+    Order,
+    Outcome,
+    Reading,
+    State,
+    overlaid,
+    told,
+)
 
 
 def read(state: State, paths: Sequence[str]) -> Outcome:
-    """Opens these traces; what is open stays until they are read, except a list to choose from."""
+    """Opens these traces; what is open stays until they are read, except a list to
+    choose from."""
     wanted = tuple(paths)
     overlay = None if isinstance(state.overlay, Chooser) else state.overlay
-    begun = replace(state, wanted=wanted, reading=Reading(wanted[0]), overlay=overlay, hint="")
+    begun = replace(
+        state, wanted=wanted, reading=Reading(wanted[0]), overlay=overlay, hint=""
+    )
     return begun, effects.Read(wanted)
 
 
@@ -50,7 +63,16 @@ def replaced(state: State, sides: tuple[Side, ...]) -> State:
 
 FIRST = State()
 ANEW = (
-    *("page", "active", "overlay", "answer_at", "kernels", "modules_sort", "tree", "flame"),
+    *(
+        "page",
+        "active",
+        "overlay",
+        "answer_at",
+        "kernels",
+        "modules_sort",
+        "tree",
+        "flame",
+    ),
     *("lists", "comparison", "replay", "prompt", "hint"),
 )
 """Fields that are as they were first when other traces are shown."""
@@ -74,22 +96,30 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
 def compared_anew(state: State) -> Outcome:
     """Starts comparing the sides; until the diff is there, its page says so."""
     begun = replace(state, comparison=comparing(state.sides, state.session.views))
-    return begun.with_list(DIFF), effects.Compare(state.sides[0], state.sides[1], state.paths)
+    return begun.with_list(DIFF), effects.Compare(
+        state.sides[0], state.sides[1], state.paths
+    )
 
 
 def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
-    """The diff has arrived: both sides now count from the steps that were compared. It is dropped
-    if the sides were swapped, or others were opened, in the meantime."""
-    if len(state.sides) != 2 or state.sides[0].trace is not a or state.sides[1].trace is not b:
+    """The diff has arrived: both sides now count from the steps that were compared. It
+    is dropped if the sides were swapped, or others were opened, in the meantime."""
+    if (
+        len(state.sides) != 2
+        or state.sides[0].trace is not a
+        or state.sides[1].trace is not b
+    ):
         return state
     session = state.session.realigned(diff)
-    comparison = replace(comparing(session.sides, session.views), found=lines_of(diff)).at(0)
+    comparison = replace(
+        comparing(session.sides, session.views), found=lines_of(diff)
+    ).at(0)
     return replace(state, session=session, comparison=comparison).with_list(DIFF)
 
 
 Piece = tuple[Curve, ...] | Insight | dict[Hashable, Any]
-"""All counters known by now, or all that is known about where the time went, or what pages need and
-would otherwise make when they are opened: see memo.kept_on."""
+"""All counters known by now, or all that is known about where the time went, or what
+pages need and would otherwise make when they are opened: see memo.kept_on."""
 
 
 def learned(state: State, trace: Trace, piece: Piece) -> State:
@@ -122,7 +152,11 @@ def finished(state: State, missing: Sequence[str]) -> Outcome:
     """Reading has ended; if nothing is open either, the app ends."""
     state = replace(state, reading=None)
     if state.sides:
-        return told(state, f"not read: {printable(' and '.join(missing))}") if missing else state
+        return (
+            told(state, f"not read: {printable(' and '.join(missing))}")
+            if missing
+            else state
+        )
     return choose(state) if state.must_choose else (state, Order.QUIT)
 
 
@@ -131,9 +165,13 @@ def choose(state: State) -> Outcome:
     if not state.sides and state.reading is not None:
         return state
     if state.memory and not state.offers:
-        return told(state, "no trace was named to choose from", "command open FILE opens one")
+        return told(
+            state, "no trace was named to choose from", "command open FILE opens one"
+        )
     overlay = Chooser(tuple(offer.about or "..." for offer in state.offers))
-    wanted = ((at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about)
+    wanted = (
+        (at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about
+    )
     return overlaid(state, overlay), effects.Summarize(tuple(wanted))
 
 
@@ -164,7 +202,9 @@ def swap(state: State) -> Outcome:
 _OTHERS = "the other variants or ranks that were named"
 STOP = action(
     *("stop", "Stop reading", "escape", "and keep what was read of the trace", stop),
-    where=lambda s: s.reading is not None and not s.reading.is_whole and s.overlay is None,
+    where=lambda s: (
+        s.reading is not None and not s.reading.is_whole and s.overlay is None
+    ),
     needs=nothing,
 )
 CHOOSE = action("choose", "Other traces", "o", _OTHERS, choose, needs=nothing)

@@ -1,5 +1,5 @@
-"""The critical path on the timeline, and what changes would be worth: asked for here, worked out
-by replaying.py, and shown when it arrives."""
+"""The critical path on the timeline, and what changes would be worth: asked for here,
+worked out by replaying.py, and shown when it arrives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.comparison import Second
 from fusetui.tui.state.moving import SECTION, brought
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import BESIDE, MARKS, ROWS, Outcome, Replay, Replayed, State, told
+from fusetui.tui.state.state import (
+    BESIDE,
+    MARKS,
+    ROWS,
+    Outcome,
+    Replay,
+    Replayed,
+    State,
+    told,
+)
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.predicted import Marks
@@ -28,7 +37,9 @@ CALLED = "the critical path"
 MOST_NAMES = 500  # that are completed
 DOUBTFUL = 0.05  # more of the path that is not understood is told
 WHOLE = "this needs the whole trace, which is being read"
-NO_CHANGE = "whatif takes a change: whatif x0.5 of what is selected, or whatif family:gemm x0.8"
+NO_CHANGE = (
+    "whatif takes a change: whatif x0.5 of what is selected, or whatif family:gemm x0.8"
+)
 NOT_KNOWN = "no replay is shown: too little of the trace is understood"
 A_RANGE = "no replay is shown: the change gives a range of times, not one of them"
 REPLAYED = "below: the replay, which predicts and was not recorded"
@@ -47,7 +58,11 @@ def mark(state: State) -> Outcome:
         return _asked(replace(state, on_path=True), MARKS, f"looking for {CALLED}")
     now = replace(state, on_path=not state.on_path)
     marked = _said(state.side.critical), *KEYS[:2]
-    return told(now, *marked) if now.on_path else told(now, f"{CALLED} is no longer marked")
+    return (
+        told(now, *marked)
+        if now.on_path
+        else told(now, f"{CALLED} is no longer marked")
+    )
 
 
 def _said(marks: Marks) -> str:
@@ -69,7 +84,9 @@ def step(state: State, by: int) -> Outcome:
         window = state.view.begin + state.side.origin
         begin = int(state.side.trace.start[row]) if row >= 0 else window
         at = int(np.searchsorted(marks.begin, begin)) - (by < 0)
-    return search.shown(state, Hits(CALLED, state.active, marks.stops, at % len(marks.stops)))
+    return search.shown(
+        state, Hits(CALLED, state.active, marks.stops, at % len(marks.stops))
+    )
 
 
 def rows(state: State, rest: str = "") -> Outcome:
@@ -83,17 +100,21 @@ def whatif(state: State, rest: str) -> Outcome:
 
 
 def changes_of(trace: Trace) -> list[str]:
-    """What `whatif` is completed to: families of kernels, kernels and ops that can be typed, those
-    with the most time first."""
+    """What `whatif` is completed to: families of kernels, kernels and ops that can be
+    typed, those with the most time first."""
     found = dict[str, list[str]](family=[])
     for what, role in (("kernel", Role.KERNEL), ("op", Role.OP)):
         rows = trace.rows_of(role)
         ns = np.bincount(trace.name[rows], trace.dur[rows], len(trace.names))
-        names = [trace.names[n] for n in np.argsort(-ns, kind="stable")[:MOST_NAMES] if ns[n]]
+        names = [
+            trace.names[n] for n in np.argsort(-ns, kind="stable")[:MOST_NAMES] if ns[n]
+        ]
         found[what] = [name for name in names if printable(name) == name]
     known = filter(None, map(decode, found["kernel"]))
     found["family"] += filter(None, dict.fromkeys(one.op for one in known))
-    return [f"whatif {what}:{name} x0.5" for what, names in found.items() for name in names]
+    return [
+        f"whatif {what}:{name} x0.5" for what, names in found.items() for name in names
+    ]
 
 
 def is_worth(state: State) -> bool:
@@ -106,7 +127,9 @@ def beside(state: State) -> Outcome:
     if found.after_ns is None:
         return told(state, A_RANGE if found.between_ns else NOT_KNOWN)
     asked = replace(state, replayed=BESIDE + found.changes[0])
-    return told(replace(asked, overlay=None), "replaying"), Replay(asked, asked.replayed)
+    return told(replace(asked, overlay=None), "replaying"), Replay(
+        asked, asked.replayed
+    )
 
 
 def seen(state: State, found: Second) -> State:
@@ -115,12 +138,14 @@ def seen(state: State, found: Second) -> State:
 
 
 def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:
-    """Marks, a Path, a WhatIf, a Second or a sentence; dropped if another trace is open by now, or
-    something else was asked for."""
+    """Marks, a Path, a WhatIf, a Second or a sentence; dropped if another trace is open
+    by now, or something else was asked for."""
     if not any(side.trace is trace for side in state.sides):
         return state
     if isinstance(found, str):
-        return told(replace(state, on_path=state.on_path and asked != MARKS), printable(found))
+        return told(
+            replace(state, on_path=state.on_path and asked != MARKS), printable(found)
+        )
     if asked == MARKS:
         now = replace(state, session=state.session.known(trace, critical=found))
         return told(now, _said(found), *KEYS[:2])
@@ -132,14 +157,32 @@ def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:
 
 _recorded = partial(replace, replay=None)
 SECOND = (
-    action("second", "Replay beside", "b", "as a second timeline", beside, SECTION, is_worth),
     action(
-        *("recorded", "Only the recording", "escape", "without the replay", _recorded, SECTION),
+        "second",
+        "Replay beside",
+        "b",
+        "as a second timeline",
+        beside,
+        SECTION,
+        is_worth,
+    ),
+    action(
+        *(
+            "recorded",
+            "Only the recording",
+            "escape",
+            "without the replay",
+            _recorded,
+            SECTION,
+        ),
         where=lambda state: state.overlay is None and state.second is not None,
     ),
 )
 _here = partial(action, section=SECTION, where=on_timeline)
-_MARK, _ROWS = "marked on the lanes, or not", "what takes its time, and what has time to spare"
+_MARK, _ROWS = (
+    "marked on the lanes, or not",
+    "what takes its time, and what has time to spare",
+)
 _next, _ORDER = partial(step, by=1), "slice by slice, in order of time"
 ACTIONS = (
     _here("path", "Critical path", "P", _MARK, mark),

@@ -1,4 +1,5 @@
-"""How the lines of the screen are divided: pages, head, page, hints; and the box of an overlay."""
+"""How the lines of the screen are divided: pages, head, page, hints; and the box of an
+overlay."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def head_height(state: State) -> int:
 
 
 def tour_lines(state: State, width: int | None = None) -> int:
-    """The lines of the guided tour, if there is one; `width`: cells, by default of the screen."""
+    """The lines of the guided tour, if there is one; `width`: cells, by default of the
+    screen."""
     if state.tour is None:
         return 0
     texts = tuple(with_keys(step.text, state) for step in STEPS)

@@ -20,7 +20,16 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action
 from fusetui.tui.state.moving import brought
 from fusetui.tui.state.session import Hits, still_there
-from fusetui.tui.state.state import OVERLAY, HitList, Outcome, Prompt, Search, State, overlaid, told
+from fusetui.tui.state.state import (
+    OVERLAY,
+    HitList,
+    Outcome,
+    Prompt,
+    Search,
+    State,
+    overlaid,
+    told,
+)
 
 LARGE = 200_000  # slices: more are searched in a thread, so that no key waits
 
@@ -29,12 +38,15 @@ def typed(state: State, text: str) -> Outcome:
     """The text has changed; what it finds is looked for in a thread."""
     if not state.is_searching:
         return state
-    return (state, _searching(state, text)) if text.strip() else replace(state, found=None)
+    return (
+        (state, _searching(state, text)) if text.strip() else replace(state, found=None)
+    )
 
 
 def arrived(state: State, side: Side, found: SearchHits) -> State:
-    """More was found; a person who pressed Enter before that is led to the first hit, or has more
-    of them. What is known of the trace may have grown since, but it is the same trace."""
+    """More was found; a person who pressed Enter before that is led to the first hit,
+    or has more of them. What is known of the trace may have grown since, but it is the
+    same trace."""
     if not any(side.trace is one.trace for one in state.sides):
         return state
     if state.is_searching:
@@ -44,12 +56,16 @@ def arrived(state: State, side: Side, found: SearchHits) -> State:
     hits = state.session.hits
     if hits is None or not hits.searched or hits.what != found.text:
         return state
-    return _with_args(state, hits, found) if state.sides[hits.side].trace is side.trace else state
+    return (
+        _with_args(state, hits, found)
+        if state.sides[hits.side].trace is side.trace
+        else state
+    )
 
 
 def again(before: State, state: State) -> Outcome:
-    """More of a trace is read: what is typed is searched for in it, and in the whole of it also
-    the args, for what a person goes through."""
+    """More of a trace is read: what is typed is searched for in it, and in the whole of
+    it also the args, for what a person goes through."""
     state = _followed(before, state)
     if state.is_searching:
         text = state.found.text if state.found else ""
@@ -67,7 +83,8 @@ def again(before: State, state: State) -> Outcome:
 
 
 def _followed(before: State, state: State) -> State:
-    """The list over the page: of a search with the hits of today, else with the slices it had."""
+    """The list over the page: of a search with the hits of today, else with the slices
+    it had."""
     hits, was = state.session.hits, state.overlay
     if not isinstance(was, HitList):
         return state
@@ -105,8 +122,8 @@ def _searching(state: State, text: str, index: int | None = None) -> Search:
 
 
 def _to_first(state: State, found: SearchHits) -> State:
-    """The first hit by name; where no name says it, the first by args; of a search for what takes
-    longer than a time, the longest."""
+    """The first hit by name; where no name says it, the first by args; of a search for
+    what takes longer than a time, the longest."""
     if found.wrong:
         return told(state, printable(found.wrong))
     trace, first = state.side.trace, found.rows if len(found.rows) else found.extra
@@ -122,7 +139,8 @@ def _to_first(state: State, found: SearchHits) -> State:
 
 
 def _with_args(state: State, hits: Hits, found: SearchHits) -> State:
-    """The hits that are gone through, also in their list, with those that were found since."""
+    """The hits that are gone through, also in their list, with those that were found
+    since."""
     if len(found.by_args) <= len(hits.by_args):
         return state
     now = hits.among(found.together, found.by_args)
@@ -134,7 +152,8 @@ def _with_args(state: State, hits: Hits, found: SearchHits) -> State:
 
 
 def _listed(state: State, hits: Hits) -> State:
-    """Other hits in the list that lies over the page, the cursor on the one that it was on."""
+    """Other hits in the list that lies over the page, the cursor on the one that it was
+    on."""
     if not isinstance(state.overlay, HitList):
         return state
     trace = state.sides[hits.side].trace
@@ -150,17 +169,22 @@ def _place(hits: Hits) -> str:
 
 
 def shown(state: State, hits: Hits) -> State:
-    """Selects one hit in the timeline; of what was captured, the kernels that replay it."""
+    """Selects one hit in the timeline; of what was captured, the kernels that replay
+    it."""
     if not len(hits.rows):
         return state
     trace = state.sides[hits.side].trace
     if trace.role[hits.row] == Role.CAPTURED:
         if not len(rows := replayed(trace, hits.row)):
-            return told(state, "it was captured, and no kernel of this trace replays it")
+            return told(
+                state, "it was captured, and no kernel of this trace replays it"
+            )
         hits = replace(hits, rows=rows, at=0)
     session = replace(state.session.selected(hits.side, hits.row), hits=hits)
     found = brought(state, session, hits.side)
-    return told(found, _place(hits), "next-hit next", "previous-hit previous", "hits list")
+    return told(
+        found, _place(hits), "next-hit next", "previous-hit previous", "hits list"
+    )
 
 
 def shown_row(state: State, row: int, what: str = "") -> State:
@@ -173,7 +197,11 @@ def shown_row(state: State, row: int, what: str = "") -> State:
 
 def step(state: State, by: int) -> State:
     hits = state.session.hits
-    return shown(state, hits.step(by)) if hits else told(state, "no search yet", "search search")
+    return (
+        shown(state, hits.step(by))
+        if hits
+        else told(state, "no search yet", "search search")
+    )
 
 
 def list_hits(state: State) -> State:
@@ -184,13 +212,23 @@ def list_hits(state: State) -> State:
 
 
 def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
-    return overlaid(state, HitList(state.sides[hits.side], hits, steps), max(0, hits.at))
+    return overlaid(
+        state, HitList(state.sides[hits.side], hits, steps), max(0, hits.at)
+    )
 
 
 _ask = partial(replace, prompt=Prompt.SEARCH, found=None, wanted_hit="")
 ACTIONS = (
-    action("search", "Search", "/", "names, families, shapes: family:gemm dur>50us", _ask),
-    action("next-hit", "Next hit", "n", "of the search, in order of time", partial(step, by=1)),
+    action(
+        "search", "Search", "/", "names, families, shapes: family:gemm dur>50us", _ask
+    ),
+    action(
+        "next-hit",
+        "Next hit",
+        "n",
+        "of the search, in order of time",
+        partial(step, by=1),
+    ),
     action("previous-hit", "Previous hit", "N", "of the search", partial(step, by=-1)),
     action("hits", "List of hits", "T", "of the search", list_hits),
 )

@@ -36,13 +36,15 @@ OVERLAY = "overlay"  # the name of the overlay's list in `State.lists`
 
 
 class Help(msgspec.Struct, frozen=True):
-    """All keys: the title of each section, and of each action its keys, title and help."""
+    """All keys: the title of each section, and of each action its keys, title and
+    help."""
 
     sections: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
 
 
 class Details(msgspec.Struct, frozen=True, eq=False):
-    """Everything about a slice (by row; `raw`: its JSON), of idle time, or of a range of time."""
+    """Everything about a slice (by row; `raw`: its JSON), of idle time, or of a range
+    of time."""
 
     side: Side
     about: int | GapAt | Range
@@ -54,8 +56,9 @@ class Details(msgspec.Struct, frozen=True, eq=False):
 
 
 class Chooser(msgspec.Struct, frozen=True):
-    """The traces to choose from, with a line of summary for each that is known; or programs.
-    `before`: the first list, to which a list of programs leads back while nothing is open."""
+    """The traces to choose from, with a line of summary for each that is known; or
+    programs. `before`: the first list, to which a list of programs leads back while
+    nothing is open."""
 
     summaries: tuple[str, ...]
     programs: tuple[Offer, ...] = ()
@@ -63,7 +66,8 @@ class Chooser(msgspec.Struct, frozen=True):
 
 
 class HitList(msgspec.Struct, frozen=True, eq=False):
-    """All hits of a search, or of the row of a table; the steps, where these are the hits."""
+    """All hits of a search, or of the row of a table; the steps, where these are the
+    hits."""
 
     side: Side
     hits: Hits
@@ -135,12 +139,15 @@ class State(msgspec.Struct, frozen=True, eq=False):
     session: ViewSession = ViewSession()
     page: str = TIMELINE
     active: int = 0  # the side that keys act on
-    tops: tuple[int, ...] = (0, 0)  # of each side: the first line of its lanes on the screen
+    # of each side: the first line of its lanes on the screen
+    tops: tuple[int, ...] = (0, 0)
     kernels: KernelView = KernelView()
     tree: TreeView = TreeView()
     flame: FlameView = FlameView()
-    answer_at: AnswerAt | None = None  # where the keys are in the answer; None: in the lanes
-    fits: tuple[tuple[int, ...], ...] = ()  # of each side: the folds that its screen asked for
+    # where the keys are in the answer; None: in the lanes
+    answer_at: AnswerAt | None = None
+    # of each side: the folds that its screen asked for
+    fits: tuple[tuple[int, ...], ...] = ()
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
     memory: MemoryShown | None = None  # the snapshots that are open, or memory events
@@ -151,7 +158,8 @@ class State(msgspec.Struct, frozen=True, eq=False):
     reading: Reading | None = None
     modules_sort: str = ""  # see ModuleTree.measure
     unpacked: int = 0  # how often args became readable
-    kept_as: str = ""  # what told the content of the only trace from others when it was opened
+    # what told the content of the only trace from others when it was opened
+    kept_as: str = ""
     prompt: Prompt | None = None
     typed: str = ""  # what stands in the line of the prompt at first
     found: SearchHits | None = None  # what the search that is typed finds
@@ -159,14 +167,16 @@ class State(msgspec.Struct, frozen=True, eq=False):
     overlay: Overlay | None = None
     on_path: bool = False  # what is on the critical path is marked
     replayed: str = ""  # which answer of a replay is waited for
-    arrived: Replayed | Second | None = None  # it waits until nothing lies over the page
+    # it waits until nothing lies over the page
+    arrived: Replayed | Second | None = None
     replay: Second | None = None  # see `second`
     hint: str = ""  # "": the keys of the page
     hint_keys: tuple[str, ...] = ()  # what follows the hint, see told
     must_choose: bool = False  # no path was given to open at once: the user chooses
     size: Size = Size()
     ascii_only: bool = False
-    keymap: Mapping[str, tuple[str, ...]] = {}  # by the name of an action: keys that a person chose
+    # by the name of an action: keys that a person chose
+    keymap: Mapping[str, tuple[str, ...]] = {}
     tour: int | None = None  # the step of the guided tour
     colorless: bool = False  # NO_COLOR: all is drawn in shades of gray
 
@@ -213,8 +223,11 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def has_diff(self) -> bool:
-        """Whether there are two sides, both whole: a part would differ in what was not read."""
-        return len(self.sides) == 2 and not any(s.trace.report.prefix for s in self.sides)
+        """Whether there are two sides, both whole: a part would differ in what was not
+        read."""
+        return len(self.sides) == 2 and not any(
+            s.trace.report.prefix for s in self.sides
+        )
 
     @property
     def is_open(self) -> bool:
@@ -228,8 +241,8 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What an action does outside the state, as data: `performing.py` carries it out. New work of a
-    kind replaces the old."""
+    """What an action does outside the state, as data: `performing.py` carries it out.
+    New work of a kind replaces the old."""
 
     @property
     def kind(self) -> str:
@@ -243,8 +256,8 @@ class Read(Effect, frozen=True):
 
 
 class ReadMemory(Effect, frozen=True, eq=False):
-    """Read these snapshots, or the memory events of a trace, as asked for on a page; `alone`:
-    nothing else is open."""
+    """Read these snapshots, or the memory events of a trace, as asked for on a page;
+    `alone`: nothing else is open."""
 
     paths: tuple[str, ...]
     alone: bool
@@ -253,14 +266,16 @@ class ReadMemory(Effect, frozen=True, eq=False):
 
 
 class Record(Effect, frozen=True):
-    """Have `fusetui record` record a program, and open the trace after these; 0: list them all."""
+    """Have `fusetui record` record a program, and open the trace after these; 0: list
+    them all."""
 
     pid: int = 0
     beside: tuple[str, ...] = ()
 
 
 class Compare(Effect, frozen=True, eq=False):
-    """Compare two sides, which were read from these paths, in a thread or in another process."""
+    """Compare two sides, which were read from these paths, in a thread or in another
+    process."""
 
     a: Side
     b: Side
@@ -308,7 +323,8 @@ class SaveTable(Effect, frozen=True, eq=False):
 
 
 class Cut(Effect, frozen=True):
-    """Have `fusetui cut` write a part of a trace to a new file; times in ns after its start."""
+    """Have `fusetui cut` write a part of a trace to a new file; times in ns after its
+    start."""
 
     trace: str
     path: str
@@ -321,13 +337,14 @@ class Cut(Effect, frozen=True):
 
 
 MARKS, ROWS, BESIDE = "marks", "path", "\n"
-"""What a Replay asks for; nobody can type the last one, which stands before a change."""
+"""What a Replay asks for; nobody can type the last one, which stands before a
+change."""
 
 
 class Replay(Effect, frozen=True, eq=False):
-    """Work out beside the keys which slices are on the critical path of the active side (MARKS),
-    what takes its time (ROWS), what a change is worth, or (BESIDE before the change) the trace
-    with it."""
+    """Work out beside the keys which slices are on the critical path of the active side
+    (MARKS), what takes its time (ROWS), what a change is worth, or (BESIDE before the
+    change) the trace with it."""
 
     state: State
     asked: str
@@ -344,8 +361,8 @@ class Refuse(Effect, frozen=True):
 
 
 Order = Enum("Order", "STOP_READING QUIT INTERRUPT SUSPEND")
-"""What needs no more words; `STOP_READING` keeps what was read so far, `QUIT` ends with exit code
-0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`."""
+"""What needs no more words; `STOP_READING` keeps what was read so far, `QUIT` ends with
+exit code 0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`."""
 Outcome = State | tuple[State, Effect | Order]  # the result of an action
 
 
@@ -355,6 +372,6 @@ def overlaid(state: State, overlay: Overlay, cursor: int = 0) -> State:
 
 
 def told(state: State, sentence: str, *keys: str) -> State:
-    """The state with a sentence on the last line, and what keys do now: `next-hit next` names an
-    action, whose key the user may have changed, and says what it does."""
+    """The state with a sentence on the last line, and what keys do now: `next-hit next`
+    names an action, whose key the user may have changed, and says what it does."""
     return replace(state, hint=sentence, hint_keys=keys)

@@ -1,5 +1,5 @@
-"""The guided tour: its steps, with their texts of tour.txt, from which docs/tour.md is generated;
-where a person is in it, and when it goes on."""
+"""The guided tour: its steps, with their texts of tour.txt, from which docs/tour.md is
+generated; where a person is in it, and when it goes on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ Done = Callable[[State, State], bool]  # (before a change, after it): is a step 
 
 
 class TourStep(msgspec.Struct, frozen=True):
-    """One instruction; its text names actions between backticks: see action.with_keys."""
+    """One instruction; its text names actions between backticks: see
+    action.with_keys."""
 
     title: str
     text: str
@@ -49,14 +50,21 @@ def _role(state: State) -> int:
 
 
 def _at_another_kernel(before: State, after: State) -> bool:
-    moved = bool(before.sides and after.sides) and before.view.selected != after.view.selected
+    moved = (
+        bool(before.sides and after.sides)
+        and before.view.selected != after.view.selected
+    )
     return moved and _role(before) == _role(after) == Role.KERNEL
 
 
 def _at_hits(before: State, after: State, searched: bool) -> bool:
     """Hits are gone through that are new: of a search, or of the row of a table."""
     hits = after.session.hits
-    return hits is not None and hits is not before.session.hits and hits.searched is searched
+    return (
+        hits is not None
+        and hits is not before.session.hits
+        and hits.searched is searched
+    )
 
 
 TEXTS = Path(__file__).with_name("tour.txt").read_text(encoding="utf-8")
@@ -65,7 +73,10 @@ DONE: tuple[tuple[str, Done], ...] = (
     ("w w", _has_zoomed),
     ("0 J J J J J", partial(_selected, role=Role.KERNEL)),
     ("full_stop", _at_another_kernel),
-    ("i escape", lambda was, now: getattr(was.overlay, "is_slice", False) and not now.overlay),
+    (
+        "i escape",
+        lambda was, now: getattr(was.overlay, "is_slice", False) and not now.overlay,
+    ),
     ("left_square_bracket left_square_bracket", partial(_selected, role=Role.OP)),
     ("6", lambda before, after: after.page == "modules"),
     ("e", lambda before, after: bool(after.sides) and after.view.gap is not None),
@@ -74,7 +85,12 @@ DONE: tuple[tuple[str, Done], ...] = (
     ("o j b", lambda before, after: after.has_diff),
     ("j enter", lambda before, after: (before.page, after.page) == (DIFF, TIMELINE)),
     ("slash g e m m enter", partial(_at_hits, searched=True)),
-    ("y", lambda before, after: after.hint != before.hint and after.hint.startswith(COPIED)),
+    (
+        "y",
+        lambda before, after: (
+            after.hint != before.hint and after.hint.startswith(COPIED)
+        ),
+    ),
     ("q", lambda before, after: False),
 )
 """One way to do it, as Textual names keys, and whether it is done."""
@@ -83,14 +99,17 @@ PICTURES = ("Read a kernel name", "The longest gap", "Side by side")
 OF_TWO = ("Read the diff",)  # those that can be done only beside a second trace
 _PARTS = [text.partition("\n")[::2] for text in TEXTS.strip().split("\n\n")]
 STEPS = tuple(
-    TourStep(title, " ".join(text.split()), tuple(keys.split()), is_done, title in PICTURES)
+    TourStep(
+        title, " ".join(text.split()), tuple(keys.split()), is_done, title in PICTURES
+    )
     for (title, text), (keys, is_done) in zip(_PARTS, DONE, strict=True)
 )
 
 
 @lru_cache(maxsize=4)
 def tour_height(texts: tuple[str, ...], width: int) -> int:
-    """The lines of the longest of these texts with its title: nothing jumps between steps."""
+    """The lines of the longest of these texts with its title: nothing jumps between
+    steps."""
     return 1 + max(len(wrapped(text, width - MARGIN)) for text in texts)
 
 
@@ -110,7 +129,9 @@ def is_on(state: State) -> bool:
 
 def skip(state: State) -> State:
     now, are_two = state.tour or 0, len(state.sides) == 2
-    later = (n for n in range(now + 1, len(STEPS)) if are_two or STEPS[n].title not in OF_TWO)
+    later = (
+        n for n in range(now + 1, len(STEPS)) if are_two or STEPS[n].title not in OF_TWO
+    )
     return _at(state, next(later, now))
 
 

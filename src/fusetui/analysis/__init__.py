@@ -1,1 +1,2 @@
-"""What follows from a trace: why the GPU idles, what differs, who is late, what limits a server."""
+"""What follows from a trace: why the GPU idles, what differs, who is late, what limits
+a server."""

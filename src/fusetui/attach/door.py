@@ -1,8 +1,10 @@
-"""The daemon's end of the sockets at which processes ask: who asked, and the answers; and the
-datagrams between libkineto and its daemon, by pure functions from bytes to values and back.
+"""The daemon's end of the sockets at which processes ask: who asked, and the answers;
+and the datagrams between libkineto and its daemon, by pure functions from bytes to
+values and back.
 
-Each begins with the size of its body (8 bytes, of this machine's order) and a type of 32 bytes that
-ends with zeros. A process registers each GPU with `ctxt`, and asks with `req` every 5 s.
+Each begins with the size of its body (8 bytes, of this machine's order) and a type of
+32 bytes that ends with zeros. A process registers each GPU with `ctxt`, and asks with
+`req` every 5 s.
 """
 
 from __future__ import annotations
@@ -22,18 +24,22 @@ from fusetui import Error
 from fusetui.text.patterns import late
 
 HEAD = struct.Struct("=Q32s")
-CONTEXT = struct.Struct("=iiq")  # GPU, PID, job; of a request: kind, number of PIDs, job
+# GPU, PID, job; of a request: kind, number of PIDs, job
+CONTEXT = struct.Struct("=iiq")
 ACTIVITIES = 2  # the bit of a kind: it is not recording, and would
 DATAGRAM = 64 * 1024  # bytes that are read of one; an honest one has some hundred
-CLIENT = "dynoconfigclient"  # how the sockets of processes are called, with a UUID behind it
+# how the sockets of processes are called, with a UUID behind it
+CLIENT = "dynoconfigclient"
 DAEMON = "dynolog"  # how the daemon's is called
 LONGEST_FOLDER = 107 - len(f"/{CLIENT}") - 36
-"""Bytes of the path of a folder of sockets: libkineto writes beyond its buffer for longer ones."""
+"""Bytes of the path of a folder of sockets: libkineto writes beyond its buffer for
+longer ones."""
 SAFE = late(r"[\w./+:,@~-]+")  # a configuration has comments (#), and strips blanks
 
 
 class ConfigRequest(Struct, frozen=True):
-    """A process asks for a configuration: its PID and those of its ancestors, as it sees them."""
+    """A process asks for a configuration: its PID and those of its ancestors, as it
+    sees them."""
 
     kind: int
     job: int
@@ -69,7 +75,8 @@ EXTRAS = {
 
 
 def decoded(datagram: bytes) -> ConfigRequest | Registered | None:
-    """The message in a datagram; None for one of another type, or whose sizes do not agree."""
+    """The message in a datagram; None for one of another type, or whose sizes do not
+    agree."""
     if len(datagram) < HEAD.size:
         return None
     size, name = HEAD.unpack_from(datagram)
@@ -81,19 +88,22 @@ def decoded(datagram: bytes) -> ConfigRequest | Registered | None:
         case b"ctxt" if size == CONTEXT.size:
             return Registered(first, second, job)
         case b"req" if second > 0 and size == CONTEXT.size + 4 * second:
-            return ConfigRequest(first, job, struct.unpack_from(f"={second}i", body, CONTEXT.size))
+            return ConfigRequest(
+                first, job, struct.unpack_from(f"={second}i", body, CONTEXT.size)
+            )
     return None
 
 
 def answer(name: str, body: bytes) -> bytes:
-    """A datagram; that to `ctxt` has a number of 4 bytes, that to `req` a configuration."""
+    """A datagram; that to `ctxt` has a number of 4 bytes, that to `req` a
+    configuration."""
     return HEAD.pack(len(body), name.encode()) + body
 
 
 def configuration(wish: Wish, file: Path, start_ms: int = 0) -> str:
-    """What a process is told. It writes the trace as `written(file, pid)`. `start_ms`: when it
-    begins, in ms since 1970, so that several begin at once; 0: right away. Raises ValueError if
-    libkineto could not be told the name of the file."""
+    """What a process is told. It writes the trace as `written(file, pid)`. `start_ms`:
+    when it begins, in ms since 1970, so that several begin at once; 0: right away.
+    Raises ValueError if libkineto could not be told the name of the file."""
     if not SAFE.fullmatch(str(file)):
         raise ValueError(file)
     lines = [f"ACTIVITIES_LOG_FILE={file}"]
@@ -103,26 +113,34 @@ def configuration(wish: Wish, file: Path, start_ms: int = 0) -> str:
         lines += [f"PROFILE_START_TIME={start_ms}"]
         lines += [f"ACTIVITIES_DURATION_MSECS={wish.milliseconds}"]
         lines += ["ACTIVITIES_WARMUP_PERIOD_SECS=1"] if start_ms else []
-    return "\n".join([*lines, *(f"{EXTRAS[extra]}=true" for extra in sorted(wish.extras))])
+    return "\n".join(
+        [*lines, *(f"{EXTRAS[extra]}=true" for extra in sorted(wish.extras))]
+    )
 
 
 def written(file: Path, pid: int) -> Path:
-    """Where a process with this PID, as it sees it, writes a trace for which it was told `file`."""
+    """Where a process with this PID, as it sees it, writes a trace for which it was
+    told `file`."""
     return file.with_name(f"{file.stem}_{pid}{file.suffix}")
 
 
 CREDENTIALS = struct.Struct("=iii")  # PID, user, group: filled in by the system
-CREDENTIALS_ROOM = socket.CMSG_LEN(CREDENTIALS.size) if hasattr(socket, "CMSG_LEN") else 0
-"""Bytes that are read beside a datagram: these, and no files, which anybody may send along."""
+CREDENTIALS_ROOM = (
+    socket.CMSG_LEN(CREDENTIALS.size) if hasattr(socket, "CMSG_LEN") else 0
+)
+"""Bytes that are read beside a datagram: these, and no files, which anybody may send
+along."""
 ABSTRACT = f"\0{DAEMON}\0"
 
 
 class CannotListen(Error):  # noqa: N818
-    """The folder of the socket is not private, too long or missing, or the address is taken."""
+    """The folder of the socket is not private, too long or missing, or the address is
+    taken."""
 
 
 class Heard(Struct, frozen=True):
-    """A message of a process of this user. `pid` is the system's word, not the sender's."""
+    """A message of a process of this user. `pid` is the system's word, not the
+    sender's."""
 
     pid: int
     message: ConfigRequest | Registered
@@ -130,15 +148,17 @@ class Heard(Struct, frozen=True):
 
 
 class Door:
-    """A socket in a private folder, or at the abstract address if `folder` is "". `ignored` counts
-    datagrams of wrong sizes or of other users. Raises CannotListen."""
+    """A socket in a private folder, or at the abstract address if `folder` is "".
+    `ignored` counts datagrams of wrong sizes or of other users. Raises CannotListen."""
 
     def __init__(self, folder: str) -> None:
         self.folder, self.ignored = folder, 0
         self._address = f"{folder}/{DAEMON}" if folder else ABSTRACT
         if folder:
             check_folder(folder)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket = socket.socket(
+            socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
+        )
         try:
             if folder:
                 self._remove_stale()
@@ -153,7 +173,9 @@ class Door:
             if error.errno == errno.EADDRINUSE:
                 raise CannotListen(taken(folder)) from None
             where = f"in {folder}" if folder else "at its abstract address"
-            raise CannotListen(f"No socket can be made {where}: {error.strerror}.") from None
+            raise CannotListen(
+                f"No socket can be made {where}: {error.strerror}."
+            ) from None
 
     def fileno(self) -> int:
         """For select."""
@@ -163,7 +185,9 @@ class Door:
         """What was sent since, of this user's processes, at most 1,000 messages."""
         for _ in range(1000):
             try:
-                datagram, extras, flags, sender = self._socket.recvmsg(DATAGRAM, CREDENTIALS_ROOM)
+                datagram, extras, flags, sender = self._socket.recvmsg(
+                    DATAGRAM, CREDENTIALS_ROOM
+                )
             except OSError:
                 return
             message = None if flags & socket.MSG_TRUNC else decoded(datagram)
@@ -176,8 +200,8 @@ class Door:
                 yield Heard(pid, message, sender)
 
     def answer(self, to: Heard, text: str = "") -> bool:
-        """Answers once; returns whether the system took it. A process reads one answer for each
-        message, so that nothing may be sent that it did not ask for."""
+        """Answers once; returns whether the system took it. A process reads one answer
+        for each message, so that nothing may be sent that it did not ask for."""
         asked = isinstance(to.message, ConfigRequest)
         body = answer("req", text.encode()) if asked else answer("ctxt", bytes(4))
         try:
@@ -194,7 +218,8 @@ class Door:
         self._socket.close()
 
     def _remove_stale(self) -> None:
-        """The socket of a daemon that was killed. Raises CannotListen if another one listens."""
+        """The socket of a daemon that was killed. Raises CannotListen if another one
+        listens."""
         with suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.lstat(self._address).st_mode):
                 raise CannotListen(f"{self._address} is no socket: move it away.")
@@ -218,8 +243,8 @@ def _credentials(extras: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
 
 
 def check_folder(folder: str) -> None:
-    """Raises CannotListen unless it is a folder for sockets that only its owner, this user, may
-    enter: whoever can write to the socket of a process can end it."""
+    """Raises CannotListen unless it is a folder for sockets that only its owner, this
+    user, may enter: whoever can write to the socket of a process can end it."""
     if not os.path.isabs(folder) or len(os.fsencode(folder)) > LONGEST_FOLDER:
         raise CannotListen(
             f"{folder} cannot hold sockets: name an absolute path of at most {LONGEST_FOLDER} bytes"

@@ -1,4 +1,5 @@
-"""The processes of this user as /proc shows them (Linux), and which of them have the door open."""
+"""The processes of this user as /proc shows them (Linux), and which of them have the
+door open."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from msgspec import Struct
 OPEN, FOLDER = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
 QUIET = "KINETO_LOG_LEVEL"
 LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
-"""Programs that start those that compute: they have the door too, and nothing to record."""
-COMPILE_WORKER = "torch/_inductor/compile_worker"  # in the path of the script of such a process
+"""Programs that start those that compute: they have the door too, and nothing to
+record."""
+# in the path of the script of such a process
+COMPILE_WORKER = "torch/_inductor/compile_worker"
 """A process in which torch.compile compiles: it has torch, and runs no operations."""
 MAX_ANCESTORS = 100  # that are followed: a process may get a new parent meanwhile
 MAX_DIGITS, MAX_RANKS = 7, 1024  # of ranks: what an environment says may be anything
@@ -21,11 +24,12 @@ VALUED = ("-W", "-X", "--check-hash-based-pycs")  # options of Python that take 
 
 
 class Process(Struct, frozen=True):
-    """`started` tells it from a later one with the same PID (ticks since the machine started).
-    `program`: the name of its script or module. `names`: that, and those of its job. `folder`: that
-    of its daemon's socket, "" for the abstract address; None: the door is closed. `ranks_here`: the
-    ranks of its job on this machine, as torchrun says; empty if it does not. `stack`: the address
-    of its stack, which a fork has in common with its parent; 0 if the system hides it."""
+    """`started` tells it from a later one with the same PID (ticks since the machine
+    started). `program`: the name of its script or module. `names`: that, and those of
+    its job. `folder`: that of its daemon's socket, "" for the abstract address; None:
+    the door is closed. `ranks_here`: the ranks of its job on this machine, as torchrun
+    says; empty if it does not. `stack`: the address of its stack, which a fork has in
+    common with its parent; 0 if the system hides it."""
 
     pid: int
     parent: int
@@ -40,7 +44,8 @@ class Process(Struct, frozen=True):
 
     @property
     def only_helps(self) -> bool:
-        """Whether it starts those that compute, or compiles for them, and runs no operations."""
+        """Whether it starts those that compute, or compiles for them, and runs no
+        operations."""
         is_compiling = any(COMPILE_WORKER in word for word in self.command)
         return self.program in LAUNCHERS or is_compiling
 
@@ -50,7 +55,9 @@ def process(pid: int) -> Process | None:
     place = Path(f"/proc/{pid}")
     try:
         state, parent, started, stack = _stat(place)
-        command = tuple(os.fsdecode((place / "cmdline").read_bytes()).rstrip("\0").split("\0"))
+        command = tuple(
+            os.fsdecode((place / "cmdline").read_bytes()).rstrip("\0").split("\0")
+        )
         entries = os.fsdecode((place / "environ").read_bytes()).split("\0")
         if state in "ZX" or place.stat().st_uid != os.geteuid() or not command[0]:
             return None
@@ -60,7 +67,10 @@ def process(pid: int) -> Process | None:
     named = {given.get(name, "") for name in ("SLURM_JOB_ID", "TORCHELASTIC_RUN_ID")}
     program = _program(command)
     names = frozenset(named - {"", "none"} | {program})
-    folder, rank = given.get(FOLDER, "") if OPEN in given else None, given.get("RANK", "")
+    folder, rank = (
+        given.get(FOLDER, "") if OPEN in given else None,
+        given.get("RANK", ""),
+    )
     return Process(
         pid=pid,
         parent=parent,
@@ -76,8 +86,11 @@ def process(pid: int) -> Process | None:
 
 
 def _ranks_here(given: Mapping[str, str]) -> tuple[int, ...]:
-    """The ranks on this machine, by the environment that torchrun gives to each of them."""
-    numbers = [given.get(name, "") for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
+    """The ranks on this machine, by the environment that torchrun gives to each of
+    them."""
+    numbers = [
+        given.get(name, "") for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    ]
     if not all(number.isdecimal() and len(number) < MAX_DIGITS for number in numbers):
         return ()
     rank, local_rank, count = (int(number) for number in numbers)
@@ -85,8 +98,9 @@ def _ranks_here(given: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def is_alive(one: Process) -> bool:
-    """Whether it still runs; one that ended and was not waited for does not. A process that cannot
-    be looked at for another reason than its end, such as too many open files, is taken to run."""
+    """Whether it still runs; one that ended and was not waited for does not. A process
+    that cannot be looked at for another reason than its end, such as too many open
+    files, is taken to run."""
     try:
         state, _, started, _ = _stat(Path(f"/proc/{one.pid}"))
     except (FileNotFoundError, ProcessLookupError):
@@ -97,17 +111,21 @@ def is_alive(one: Process) -> bool:
 
 
 def with_torch(folder: str | None = None) -> list[Process]:
-    """Those with torch, without launchers and other helpers; if a folder is given, those with it.
-    Forks, which have no thread that asks, are left out too: see `forks_of`."""
+    """Those with torch, without launchers and other helpers; if a folder is given,
+    those with it. Forks, which have no thread that asks, are left out too: see
+    `forks_of`."""
     return [
         one
         for one in _every_with_torch()
-        if (folder is None or one.folder == folder) and not one.only_helps and not is_fork(one)
+        if (folder is None or one.folder == folder)
+        and not one.only_helps
+        and not is_fork(one)
     ]
 
 
 def forks_of(pids: Collection[int]) -> list[Process]:
-    """The forks, direct or not, of the processes with these PIDs: they have torch from them."""
+    """The forks, direct or not, of the processes with these PIDs: they have torch from
+    them."""
     return [
         one
         for one in _every_with_torch()
@@ -126,8 +144,9 @@ def _every_with_torch() -> list[Process]:
 
 
 def is_fork(one: Process) -> bool:
-    """Whether it was forked by a process that had torch, and has run nothing else since: then it
-    lacks the thread of libkineto that asks. One that was started by the same command is none."""
+    """Whether it was forked by a process that had torch, and has run nothing else
+    since: then it lacks the thread of libkineto that asks. One that was started by the
+    same command is none."""
     parent = process(one.parent)
     if parent is None or parent.command != one.command or not has_torch(parent.pid):
         return False
@@ -165,8 +184,8 @@ def age_s(one: Process) -> float:
 
 
 def _stat(place: Path) -> tuple[str, int, int, int]:
-    """State, parent, start, address of the stack; the name may hold anything. Raises OSError,
-    ValueError, IndexError."""
+    """State, parent, start, address of the stack; the name may hold anything. Raises
+    OSError, ValueError, IndexError."""
     fields = (place / "stat").read_text(errors="replace").rpartition(")")[2].split()
     return fields[0], int(fields[1]), int(fields[19]), int(fields[25])
 

@@ -1,7 +1,7 @@
-"""One recording of some processes: whom to tell what, how far the trace of each is, and when to
-record again. A trace without operations, one that shows how the program starts or compiles, one
-that the program's own profiler cancelled, and one of a group that a process missed are recorded
-again, a limited number of times."""
+"""One recording of some processes: whom to tell what, how far the trace of each is, and
+when to record again. A trace without operations, one that shows how the program starts
+or compiles, one that the program's own profiler cancelled, and one of a group that a
+process missed are recorded again, a limited number of times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.attach.door import SAFE, ConfigRequest, Door, Heard, Wish, configuration, written
+from fusetui.attach.door import (
+    SAFE,
+    ConfigRequest,
+    Door,
+    Heard,
+    Wish,
+    configuration,
+    written,
+)
 from fusetui.attach.processes import (
     Process,
     age_s,
@@ -37,27 +45,33 @@ from fusetui.attach.trace_file import (
 )
 
 IMPORTING_S = 6.0
-"""Age below which a process may still import: it would record that, and nothing else."""
+"""Age below which a process may still import: it would record that, and nothing
+else."""
 POLL_S = 5.0  # between two questions of a process
 PATIENCE_S = 3 * POLL_S  # after which a process is taken to never ask
-TOGETHER_S = POLL_S + 2.5  # until several begin at once: all have asked, and warmed up for a second
+# until several begin at once: all have asked, and warmed up for a second
+TOGETHER_S = POLL_S + 2.5
 SILENCE_S = 60.0
 """A process that asked before and has not for this many seconds is given up."""
 STALLED_S = 300.0
-"""Seconds without growth of its file after which a recording that does not end is given up."""
+"""Seconds without growth of its file after which a recording that does not end is given
+up."""
 STEPS_S = 600.0  # within which the optimizer steps that were asked for must begin
 OWN_PROFILER_S = 120.0
 """Seconds that `record` waits for the end of the program's own profiling."""
 MAX_ATTEMPTS = 6  # of `record`, where a trace has no operations
 MAX_FORK_ATTEMPTS = 6  # where forks of the program run: the operations may be in these
 MAX_COMPILING = 6  # attempts whose traces show torch.compile at work
-MAX_WITHOUT_LOOP = 3  # attempts whose traces repeat nothing: long steps look as a start does
+# attempts whose traces repeat nothing: long steps look as a start does
+MAX_WITHOUT_LOOP = 3
 MAX_CANCELLED = 4  # attempts that the program's own profiler cancelled
 RESTS_S = (0.0, 0.0, 0.0, 5.0, 10.0, 20.0, 30.0)
-"""Seconds that a program is left alone before attempts 2, 3, ...; the last, before all others."""
+"""Seconds that a program is left alone before attempts 2, 3, ...; the last, before all
+others."""
 LONGEST_RETRY_MS = 4_000  # each attempt without operations doubles the time, up to this
 MIN_FREE_BYTES = 1 << 20  # on a disk that is not called full
-NUMBERS = tuple(f"-{number}" for number in range(2, 1000))  # of a program that is recorded again
+# of a program that is recorded again
+NUMBERS = tuple(f"-{number}" for number in range(2, 1000))
 
 
 class CannotRecord(Error):  # noqa: N818
@@ -65,8 +79,8 @@ class CannotRecord(Error):  # noqa: N818
 
 
 class RecordingPhase(enum.Enum):
-    """How far a process is; the last two, and IDLE, are final. EMPTY, MISSED and CANCELLED end an
-    attempt: the process is recorded again, or becomes FAILED."""
+    """How far a process is; the last two, and IDLE, are final. EMPTY, MISSED and
+    CANCELLED end an attempt: the process is recorded again, or becomes FAILED."""
 
     WAITED_FOR = "waiting for it to ask"
     TOLD = "recording"
@@ -84,13 +98,14 @@ FINAL = (RecordingPhase.IDLE, RecordingPhase.WHOLE, RecordingPhase.FAILED)
 
 
 class AttachedProcess(Struct, frozen=True):
-    """One process. `file`: where its trace will be; `size`: bytes written; `why`: a sentence about
-    what failed, or the trace lacks, or why it is recorded again; `before`: a clause about what
-    became of the attempt before. Times are those of
-    `time.monotonic`: `told_at`, when it was asked to record; `due`, when it must be free again;
-    `heard_at`, its last message; `grown_at`, when its file grew. `profiles_itself`: it said that
-    it records, and nobody had asked it to. `is_compiling`: its trace shows torch.compile at
-    work; `is_loop`: it shows operations that repeat."""
+    """One process. `file`: where its trace will be; `size`: bytes written; `why`: a
+    sentence about what failed, or the trace lacks, or why it is recorded again;
+    `before`: a clause about what became of the attempt before. Times are those of
+    `time.monotonic`: `told_at`, when it was asked to record; `due`, when it must be
+    free again; `heard_at`, its last message; `grown_at`, when its file grew.
+    `profiles_itself`: it said that it records, and nobody had asked it to.
+    `is_compiling`: its trace shows torch.compile at work; `is_loop`: it shows
+    operations that repeat."""
 
     process: Process
     phase: RecordingPhase = RecordingPhase.WAITED_FOR
@@ -119,10 +134,11 @@ class AttachedProcess(Struct, frozen=True):
 
 
 class Recording:
-    """Records each of some processes; several begin together. Traces go to `folder`, which exists,
-    and replace no others. `attempts`: how often a process without operations is recorded at most;
-    `own_profiler_s`: seconds that the program's own profiler is waited for. Raises CannotRecord if
-    libkineto cannot be told the name of the folder."""
+    """Records each of some processes; several begin together. Traces go to `folder`,
+    which exists, and replace no others. `attempts`: how often a process without
+    operations is recorded at most; `own_profiler_s`: seconds that the program's own
+    profiler is waited for. Raises CannotRecord if libkineto cannot be told the name of
+    the folder."""
 
     def __init__(
         self,
@@ -147,7 +163,8 @@ class Recording:
         self.jobs = {one.pid: AttachedProcess(one) for one in wanted}
         self.forks: dict[int, Process] = {}
         """By PID, those that ran at the end of an attempt: they cannot be recorded."""
-        self._previous: list[AttachedProcess] = []  # those recorded in the attempt before
+        # those recorded in the attempt before
+        self._previous: list[AttachedProcess] = []
         self._first_begun = self._begun = time.monotonic()
         self._rests_until = 0.0  # time.monotonic before which nobody is told to record
         self._start = 0.0  # when several begin, in seconds since 1970
@@ -186,8 +203,8 @@ class Recording:
             self.jobs[heard.pid] = job
 
     def _told(self, job: AttachedProcess, own_pid: int) -> tuple[AttachedProcess, str]:
-        """What a process is told that would record now; nothing while it may be importing, or
-        while others of its group are not free."""
+        """What a process is told that would record now; nothing while it may be
+        importing, or while others of its group are not free."""
         if age_s(job.process) < IMPORTING_S or time.monotonic() < self._rests_until:
             return job, ""
         is_alone, now = len(self.jobs) == 1, time.time()
@@ -215,14 +232,17 @@ class Recording:
         return told, configuration(wish, file, round(self._start * 1000))
 
     def _wish_now(self) -> Wish:
-        """What is asked for in this attempt: longer where there were no operations before."""
+        """What is asked for in this attempt: longer where there were no operations
+        before."""
         longest = max(self._wish.milliseconds, LONGEST_RETRY_MS)
-        milliseconds = min(self._wish.milliseconds << min(self._empty_attempts, 12), longest)
+        milliseconds = min(
+            self._wish.milliseconds << min(self._empty_attempts, 12), longest
+        )
         return replace(self._wish, milliseconds=milliseconds)
 
     def _are_free(self) -> bool:
-        """Whether all that still run have said in this attempt that they would record now; after
-        some time the others are not waited for."""
+        """Whether all that still run have said in this attempt that they would record
+        now; after some time the others are not waited for."""
         if time.monotonic() - self._begun > self._own_profiler_s:
             return True
         return all(job.is_free or job.is_settled for job in self.jobs.values())
@@ -236,13 +256,19 @@ class Recording:
             file = written(name, own_pid)
             if not os.path.lexists(file) and not os.path.lexists(partial_file(file)):
                 return name
-        raise CannotRecord(f"{self._folder} holds too many traces of {stem}: give another --out.")
+        raise CannotRecord(
+            f"{self._folder} holds too many traces of {stem}: give another --out."
+        )
 
     def _asks_again(self, job: AttachedProcess) -> AttachedProcess:
         """It is free again: its trace is there by now, or never will be."""
         if job.is_settled or time.monotonic() < job.due:
             return job
-        if self._wish.steps and not job.size and time.monotonic() < job.told_at + STEPS_S:
+        if (
+            self._wish.steps
+            and not job.size
+            and time.monotonic() < job.told_at + STEPS_S
+        ):
             return job
         looked = self._looked(job)
         if looked.is_settled:
@@ -264,7 +290,8 @@ class Recording:
         return _failed(job, f"{NO_TRACE}: {contents_of(found)}")
 
     def _is_seen_by(self, one: Process) -> bool:
-        """Whether the process has the same folder at this path: a container may have another."""
+        """Whether the process has the same folder at this path: a container may have
+        another."""
         with suppress(OSError):
             theirs = os.stat(f"/proc/{one.pid}/root{self._folder}")
             return (theirs.st_dev, theirs.st_ino) == self._place
@@ -278,7 +305,9 @@ class Recording:
         if found.state is FileState.STRANGE:
             return _failed(job, f"{job.file.name} is not a file of yours")
         if found.size and found.size != job.size:
-            job = replace(job, phase=RecordingPhase.WRITING, size=found.size, grown_at=now)
+            job = replace(
+                job, phase=RecordingPhase.WRITING, size=found.size, grown_at=now
+            )
         if found.state is FileState.WHOLE:
             return self._taken(job)
         if not alive:
@@ -287,7 +316,8 @@ class Recording:
             return _failed(job, f"{ended}{_because_of_profiler(job)}")
         if now - max(job.heard_at, job.grown_at, job.due) > SILENCE_S:
             return _failed(
-                job, f"it stopped asking {SILENCE_S:.0f} s ago, and {contents_of(found)}"
+                job,
+                f"it stopped asking {SILENCE_S:.0f} s ago, and {contents_of(found)}",
             )
         if now - max(job.grown_at, job.due) > STALLED_S and not self._wish.steps:
             return _failed(job, f"its recording does not end, and {contents_of(found)}")
@@ -302,7 +332,9 @@ class Recording:
         absent = sorted(self._wish.extras - held.extras)
         remarks = [COMPILING] if held.is_compiling else []
         if absent:
-            remarks += [f"It holds no {' and no '.join(absent)}: this torch does not record that."]
+            remarks += [
+                f"It holds no {' and no '.join(absent)}: this torch does not record that."
+            ]
         return replace(
             job,
             phase=RecordingPhase.WHOLE,
@@ -339,9 +371,13 @@ class Recording:
         again = [job for job in jobs if job.phase in RETRIED and is_alive(job.process)]
         needed = again if not whole else [job for job in again if job.process.rank]
         is_hopeless = self._cancelled_attempts >= MAX_CANCELLED
-        attempts = min(self._attempts, MAX_FORK_ATTEMPTS) if self.forks else self._attempts
+        attempts = (
+            min(self._attempts, MAX_FORK_ATTEMPTS) if self.forks else self._attempts
+        )
         goes_on = self.attempt < attempts and not is_hopeless
-        if goes_on and (needed or self._is_beginning(whole) or self._is_without_loop(whole)):
+        if goes_on and (
+            needed or self._is_beginning(whole) or self._is_without_loop(whole)
+        ):
             self._keep_better(whole)
             self._begin_attempt(jobs)
             return
@@ -351,14 +387,14 @@ class Recording:
         self._restore_better()
 
     def _is_beginning(self, whole: Sequence[AttachedProcess]) -> bool:
-        """Whether the traces are the first with operations after some without: they show how the
-        program begins to compute, and another one shows it at work."""
+        """Whether the traces are the first with operations after some without: they
+        show how the program begins to compute, and another one shows it at work."""
         return self._was_empty and any(is_alive(job.process) for job in whole)
 
     def _is_without_loop(self, whole: Sequence[AttachedProcess]) -> bool:
-        """Whether a trace may show how the program starts or compiles: another one shows its loop.
-        A program that compiles all the time, or whose steps are longer than the recording, is not
-        recorded for ever."""
+        """Whether a trace may show how the program starts or compiles: another one
+        shows its loop. A program that compiles all the time, or whose steps are longer
+        than the recording, is not recorded for ever."""
         running = [job for job in whole if is_alive(job.process)]
         if any(job.is_compiling for job in running):
             return self._compiling_attempts + 1 < MAX_COMPILING
@@ -377,7 +413,9 @@ class Recording:
         self._cancelled_attempts += RecordingPhase.CANCELLED in phases
         is_compiling = any(job.is_compiling for job in jobs)
         self._compiling_attempts += is_compiling
-        self._attempts_without_loop += not is_compiling and any(not job.is_loop for job in jobs)
+        self._attempts_without_loop += not is_compiling and any(
+            not job.is_loop for job in jobs
+        )
         again = f"Attempt {self.attempt} of {self._attempts}"
         for job in jobs:
             if job.phase is RecordingPhase.FAILED or not is_alive(job.process):
@@ -398,7 +436,9 @@ class Recording:
                 before=job.why if job.phase in RETRIED else "",
             )
 
-    def _given_up(self, job: AttachedProcess, whole: Sequence[AttachedProcess]) -> AttachedProcess:
+    def _given_up(
+        self, job: AttachedProcess, whole: Sequence[AttachedProcess]
+    ) -> AttachedProcess:
         """The last word on a process without a trace."""
         if job.phase is RecordingPhase.EMPTY:
             starts_others = any(is_ancestor(job.process, one.process) for one in whole)
@@ -409,8 +449,8 @@ class Recording:
         return _failed(job, PROFILES_ITSELF if job.profiles_itself else job.why)
 
     def _keep_better(self, whole: list[AttachedProcess]) -> None:
-        """Of two attempts, keeps the traces of the one that recorded more processes, and then more
-        of them at their loop; the later of equals."""
+        """Of two attempts, keeps the traces of the one that recorded more processes,
+        and then more of them at their loop; the later of equals."""
         worse, better = self._previous, whole
         if _worth(whole) < _worth(self._previous):
             worse, better = whole, self._previous
@@ -430,9 +470,7 @@ class Recording:
             self.jobs[job.process.pid] = job
 
 
-NEVER_ASKED = (
-    "it never asked: its torch has no door, or its folder of sockets was not there when it started"
-)
+NEVER_ASKED = "it never asked: its torch has no door, or its folder of sockets was not there when it started"
 FORKED = (
     "it is a fork, and a fork has no thread of libkineto: start workers with spawn "
     '(multiprocessing.set_start_method("spawn"))'
@@ -441,8 +479,12 @@ NO_TRACE = "it stopped, and there is no whole trace"
 COMPILING = "It shows torch.compile at work."
 NO_OPERATIONS = "it ran no operations in that time"
 TOO_LATE = "it asked only after the others had begun"
-PROFILES_ITSELF = "it profiles itself with torch.profiler, which cancels any other recording"
-WAITS_FOR_PROFILER = "It profiles itself with torch.profiler: waiting until that has ended"
+PROFILES_ITSELF = (
+    "it profiles itself with torch.profiler, which cancels any other recording"
+)
+WAITS_FOR_PROFILER = (
+    "It profiles itself with torch.profiler: waiting until that has ended"
+)
 CANCELLED = "its own torch.profiler cancelled the recording"
 LEFT_EMPTY = (
     "libkineto cancelled the recording and left an empty file: the program may profile itself, or "
@@ -472,7 +514,8 @@ def _worth(whole: Sequence[AttachedProcess]) -> tuple[int, int]:
 
 
 def _because_of_profiler(job: AttachedProcess) -> str:
-    """A clause behind a reason, if the process profiled itself: that explains the rest."""
+    """A clause behind a reason, if the process profiled itself: that explains the
+    rest."""
     return f"; {PROFILES_ITSELF}" if job.profiles_itself else ""
 
 

@@ -1,5 +1,6 @@
-"""The file that libkineto writes for a recording, while it grows and once it is whole. It is the
-file of another program: no link is followed, and what is read of it is bounded."""
+"""The file that libkineto writes for a recording, while it grows and once it is whole.
+It is the file of another program: no link is followed, and what is read of it is
+bounded."""
 
 from __future__ import annotations
 
@@ -20,11 +21,16 @@ HEAD_BYTES, TAIL_BYTES = 64, 8 * 1024  # at both ends of a trace, that are looke
 CHUNK_BYTES = 1 << 20  # that are searched at once
 OPERATIONS = (b'"cpu_op"', b'"cat": "kernel"', b'"cat": "gpu_memcpy"')
 """A trace with one of these holds work; with CUDA graphs there may be kernels alone."""
-MARKS = {"stack": b'"python_function"', "shapes": b'"Input Dims"', "memory": b'"[memory]"'}
+MARKS = {
+    "stack": b'"python_function"',
+    "shapes": b'"Input Dims"',
+    "memory": b'"[memory]"',
+}
 """What a trace holds if that was recorded."""
 COMPILING = (b'"PythonDispatchMode"', b'(dynamo_timed)"')
-"""What a trace holds while torch.compile traces: ops that run on fake tensors do so below a
-dispatch mode, and each finished part of a compilation has an annotation of its own."""
+"""What a trace holds while torch.compile traces: ops that run on fake tensors do so
+below a dispatch mode, and each finished part of a compilation has an annotation of its
+own."""
 OPERATION = late(
     rb'"cat": "(?:cpu_op|user_annotation)",\s*"name": "([^"]*)",\s*"pid": [^,]*,\s*"tid": [^,]*,'
     rb'\s*"ts": ([0-9.]+)[\s,}]'
@@ -32,8 +38,10 @@ OPERATION = late(
 """An op or annotation as libkineto writes it: its name, and its begin in us."""
 MAX_NAMED = 500_000  # operations that are looked at by name
 REPEATED_SHARE = 0.9
-"""Share of the operations of a loop that both halves of its trace have, by name, at least."""
-OVERLAP_BYTES = 512  # of two chunks: more than these texts, and than an operation up to its begin
+"""Share of the operations of a loop that both halves of its trace have, by name, at
+least."""
+# of two chunks: more than these texts, and than an operation up to its begin
+OVERLAP_BYTES = 512
 
 
 class FileState(enum.Enum):
@@ -50,7 +58,8 @@ class FileState(enum.Enum):
 
 
 class TraceFile(Struct, frozen=True):
-    """`path`: the trace, or the file that libkineto renames to it; `size`: its bytes."""
+    """`path`: the trace, or the file that libkineto renames to it; `size`: its
+    bytes."""
 
     path: Path
     state: FileState
@@ -63,8 +72,8 @@ def partial_file(file: Path) -> Path:
 
 
 def inspected(file: Path) -> TraceFile:
-    """What there is of this trace. It reads its two ends. What libkineto has not renamed yet is
-    partial."""
+    """What there is of this trace. It reads its two ends. What libkineto has not
+    renamed yet is partial."""
     found = _inspected(file)
     if found.state is not FileState.ABSENT:
         return found
@@ -117,7 +126,8 @@ def _has_hole(number: int, byte_count: int) -> bool:
 
 
 def contents_of(found: TraceFile) -> str:
-    """A clause about what was found: `train_7.json (12 kB) does not end as a trace does`."""
+    """A clause about what was found: `train_7.json (12 kB) does not end as a trace
+    does`."""
     if found.state is FileState.ABSENT:
         return str(found.state.value)
     told_size = f" ({size(found.size)})" if found.size else ""
@@ -125,9 +135,10 @@ def contents_of(found: TraceFile) -> str:
 
 
 class TraceContents(Struct, frozen=True):
-    """What a trace holds. `extras`: which of stack, shapes and memory. `is_compiling`: it shows
-    torch.compile at work, and not mostly a loop after that. `is_loop`: the same operations come
-    again and again, or it has none with names; otherwise it may show how the program starts."""
+    """What a trace holds. `extras`: which of stack, shapes and memory. `is_compiling`:
+    it shows torch.compile at work, and not mostly a loop after that. `is_loop`: the
+    same operations come again and again, or it has none with names; otherwise it may
+    show how the program starts."""
 
     extras: frozenset[str]
     has_operations: bool
@@ -169,7 +180,8 @@ def _is_of_compilation(name: bytes) -> bool:
 
 
 def _names(file: Path) -> list[bytes]:
-    """The names of the operations of a trace by their begin, as far as MAX_NAMED reaches."""
+    """The names of the operations of a trace by their begin, as far as MAX_NAMED
+    reaches."""
     found: list[tuple[float, bytes]] = []
     for chunk, known_bytes in _chunks(file):
         for match in OPERATION.finditer(chunk):
@@ -181,10 +193,12 @@ def _names(file: Path) -> list[bytes]:
 
 
 def _chunks(file: Path) -> Iterator[tuple[bytes, int]]:
-    """The bytes of a file as far as it reaches now, in chunks that overlap; none of a link. With
-    each, how many of its bytes the chunk before had too."""
+    """The bytes of a file as far as it reaches now, in chunks that overlap; none of a
+    link. With each, how many of its bytes the chunk before had too."""
     try:
-        number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        number = os.open(
+            file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        )
     except OSError:
         return
     with open(number, "rb") as opened:
@@ -198,7 +212,8 @@ def _chunks(file: Path) -> Iterator[tuple[bytes, int]]:
 
 
 def removed_if_own(file: Path) -> None:
-    """Removes a trace that was asked for and is not wanted; nothing else at its place."""
+    """Removes a trace that was asked for and is not wanted; nothing else at its
+    place."""
     with suppress(OSError):
         entry = file.lstat()
         if stat.S_ISREG(entry.st_mode) and entry.st_uid == os.geteuid():

@@ -1,1 +1,2 @@
-"""The table of all commands with their arguments, and the parser that is made from it."""
+"""The table of all commands with their arguments, and the parser that is made from
+it."""

@@ -1,11 +1,18 @@
-"""Commands and their arguments as values, and the arguments that several commands share.
+"""Commands and their arguments as values, and the arguments that several commands
+share.
 
 Every command imports this, so it must import in a few milliseconds.
 """
 
 from __future__ import annotations
 
-from argparse import Action, ArgumentError, ArgumentTypeError, BooleanOptionalAction, Namespace
+from argparse import (
+    Action,
+    ArgumentError,
+    ArgumentTypeError,
+    BooleanOptionalAction,
+    Namespace,
+)
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -25,20 +32,23 @@ MANY: dict[str, dict[str, Any]] = {
     "-*": {"action": "append", "default": []},
     "-+": {"nargs": "+", "action": "extend", "default": []},
 }
-"""By the sign at the end of a usage, behind a dash for options: how many values there may be."""
+"""By the sign at the end of a usage, behind a dash for options: how many values there
+may be."""
 
 
 def argument(usage: str, text: str, **settings: Any) -> Argument:
-    """`argument("--top N", "How many rows.", type=amount)`: an option with what stands for its
-    value, or a positional argument, and what `add_argument` takes beside them. `A?` may be left
-    out, of `A+` there are several, of `A*` any number; `--a A+` takes several at once, `--a A*` may
-    be repeated."""
+    """`argument("--top N", "How many rows.", type=amount)`: an option with what stands
+    for its value, or a positional argument, and what `add_argument` takes beside them.
+    `A?` may be left out, of `A+` there are several, of `A*` any number; `--a A+` takes
+    several at once, `--a A*` may be repeated."""
     name, _, metavar = usage.rstrip("?*+").partition(" ")
     dash = name[: name.startswith("-")]
     if not dash:
         name, metavar = name.lower(), metavar or name
     given = {"metavar": metavar} if metavar else {}
-    return Argument(name, {**given, "help": text, **MANY.get(dash + usage[-1], {}), **settings})
+    return Argument(
+        name, {**given, "help": text, **MANY.get(dash + usage[-1], {}), **settings}
+    )
 
 
 def flag(name: str, text: str) -> Argument:
@@ -47,7 +57,8 @@ def flag(name: str, text: str) -> Argument:
 
 
 def by(*groupings: str) -> Argument:
-    """`--by`: what the rows of a table are grouped by; the first grouping is the default."""
+    """`--by`: what the rows of a table are grouped by; the first grouping is the
+    default."""
     text = f"Group by {', '.join(groupings[:-1])} or {groupings[-1]}."
     return argument("--by WHAT", text, choices=groupings, default=groupings[0])
 
@@ -71,10 +82,14 @@ def share(text: str) -> float:
 class TimeRange(Action):
     """`1.2ms..3.4ms`: the times after --from and --to; one of them may be left out."""
 
-    def __call__(self, _: object, args: Namespace, value: Any, option: str | None = None) -> None:
+    def __call__(
+        self, _: object, args: Namespace, value: Any, option: str | None = None
+    ) -> None:
         begin, dots, end = value.partition("..")
         if not dots:
-            raise ArgumentError(self, f"takes two times, as in 1.2ms..3.4ms, not {value!r}")
+            raise ArgumentError(
+                self, f"takes two times, as in 1.2ms..3.4ms, not {value!r}"
+            )
         args.begin, args.end = begin or None, end or None
 
 
@@ -82,7 +97,8 @@ KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
 OPS_BY = ("name", "shape")
 OUT = argument("OUT", "The new file, named .json, .json.gz or .json.zst.")
 TRACE = argument(
-    "TRACE", "A trace (docs/formats.md has the formats), a URL, -, sample:NAME or lesson:NAME."
+    "TRACE",
+    "A trace (docs/formats.md has the formats), a URL, -, sample:NAME or lesson:NAME.",
 )
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
@@ -91,7 +107,8 @@ CAPTURED_BY = argument(
     "The trace of the capture of its graphs, or a folder of them: replayed kernels get their "
     "ops and modules from it. May be repeated; by default, looked for in the same folder.",
 )
-BY_ANNOTATIONS = "annotations:"  # names files of annotations among captures (analysis/graphs)
+# names files of annotations among captures (analysis/graphs)
+BY_ANNOTATIONS = "annotations:"
 GRAPHS = (
     CAPTURED_BY,
     argument(
@@ -118,9 +135,15 @@ LOOK = (
     ),
 )
 STEP_BY = argument("--step-by PATTERN", "Take annotations that match this as steps.")
-RANGE = argument("--range T..T", "Short for --from T --to T: 1.2ms..3.4ms.", action=TimeRange)
+RANGE = argument(
+    "--range T..T", "Short for --from T --to T: 1.2ms..3.4ms.", action=TimeRange
+)
 PART = (
-    argument("--step N", "Only ProfilerStep#N, or the Nth step where none is numbered.", type=int),
+    argument(
+        "--step N",
+        "Only ProfilerStep#N, or the Nth step where none is numbered.",
+        type=int,
+    ),
     argument("--from T", "Only from this time on: 12.5ms, or in ns.", dest="begin"),
     argument("--to T", "Only up to this time.", dest="end"),
     argument("--device D", "Only the GPU with this number."),
@@ -135,7 +158,10 @@ PART = (
 """The part of a trace that a question is about."""
 
 TOLD = (
-    flag("--github", "Annotations for GitHub, and Markdown in the file $GITHUB_STEP_SUMMARY."),
+    flag(
+        "--github",
+        "Annotations for GitHub, and Markdown in the file $GITHUB_STEP_SUMMARY.",
+    ),
     argument("--junit FILE", "Write JUnit XML, also over an older file."),
 )
 """Other forms of a verdict, for pipelines."""
@@ -154,11 +180,16 @@ PEAKS = (
         "The model of the GPUs where the trace does not say it, as in 'H100 80GB HBM3'.",
     ),
 )
-TOP = argument("--top N", "Number of rows to show, 20 by default; 0 shows all.", type=amount)
-ROWS = 20  # the default of TOP, which is absent from the arguments so that tables can tell
+TOP = argument(
+    "--top N", "Number of rows to show, 20 by default; 0 shows all.", type=amount
+)
+# the default of TOP, which is absent from the arguments so that tables can tell
+ROWS = 20
 FORMATS = ("table", "json", "csv", "tsv", "markdown", "parquet")
 TABLE = (
-    argument("others TRACE*", "More traces: the rows of all, with a column for the file."),
+    argument(
+        "others TRACE*", "More traces: the rows of all, with a column for the file."
+    ),
     argument(
         "--format FORMAT",
         f"Print a table: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Only the first cuts rows "
@@ -181,22 +212,26 @@ TABLE = (
 
 AS_TABLE = tuple(one.name.lstrip("-") for one in TABLE)
 MODULES = {
-    **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
+    **dict.fromkeys(
+        ("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"
+    ),
     **{"serving": "answers", "check": "answers", "tutor": "open", "watch": "open"},
     **dict.fromkeys(("gaps", "whatif", "path"), "why"),
     **{"capture": "record", "report": "picture", "stacks": "picture"},
     **dict.fromkeys(("slices", "steps", "sql"), "tables"),
     **dict.fromkeys(("perfetto", "convert", "scrub"), "cut"),
-    **dict.fromkeys(("decode", "samples", "schema", "help", "completion", "mcp"), "about"),
+    **dict.fromkeys(
+        ("decode", "samples", "schema", "help", "completion", "mcp"), "about"
+    ),
 }
 
 
 class Command(NamedTuple):
     """`help` is one line; `more` is shown below it in the command's own help.
 
-    `arguments` may be a function where they take time to import; it is called only when the command
-    is requested. `open_ended`: arguments that the parser does not know are passed to the command in
-    `args.rest` instead of being rejected.
+    `arguments` may be a function where they take time to import; it is called only when
+    the command is requested. `open_ended`: arguments that the parser does not know are
+    passed to the command in `args.rest` instead of being rejected.
     """
 
     name: str
@@ -211,7 +246,10 @@ class Command(NamedTuple):
         if self.name == "sql":
             pass  # always a table
         elif any(vars(args).get(name) not in (None, []) for name in asks):
-            module, function = self.name if self.name in ("ranks", "memory") else "tables", "show"
+            module, function = (
+                self.name if self.name in ("ranks", "memory") else "tables",
+                "show",
+            )
         elif vars(args).get("top", ROWS) is None:
             args.top = ROWS
         code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)

@@ -1,5 +1,5 @@
-"""The commands that make files: those that record programs, and those that write traces, parts of
-them, pictures, reports and stacks to pass on."""
+"""The commands that make files: those that record programs, and those that write
+traces, parts of them, pictures, reports and stacks to pass on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def extras(text: str) -> list[str]:
     """The type of an argument: some of stack, shapes and memory; none for "none"."""
     given = [] if text == "none" else text.split(",")
     if wrong := [one for one in given if one not in ("stack", "shapes", "memory")]:
-        raise ArgumentTypeError(f"takes stack, shapes, memory or none, not {wrong[0]!r}")
+        raise ArgumentTypeError(
+            f"takes stack, shapes, memory or none, not {wrong[0]!r}"
+        )
     return given
 
 
@@ -47,7 +49,9 @@ def size(text: str) -> tuple[int, int]:
         found = int(columns), int(lines)
         if all(map(range.__contains__, (range(40, 501), range(10, 501)), found)):
             return found
-    raise ArgumentTypeError(f"takes columns and lines from 40x10 to 500x500, not {text!r}")
+    raise ArgumentTypeError(
+        f"takes columns and lines from 40x10 to 500x500, not {text!r}"
+    )
 
 
 def pixels(text: str) -> int:
@@ -64,7 +68,10 @@ def _of_capture() -> tuple[Argument, ...]:
     out = "The run folder to write: a new one, or that of a sweep to continue."
     options = []
     for one in (one for one in declared().values() if one.flag):
-        given: dict[str, Any] = {"action": "append" if one.many else "store", "type": one.kind}
+        given: dict[str, Any] = {
+            "action": "append" if one.many else "store",
+            "type": one.kind,
+        }
         if one.kind is bool:
             given = {"action": BooleanOptionalAction if one.default else "store_true"}
         text, usage = one.help.replace("%", "%%"), f"{one.flag} {one.metavar}".rstrip()
@@ -73,7 +80,9 @@ def _of_capture() -> tuple[Argument, ...]:
         argument("WORKLOAD", "mlp, linear, ... or your own file.py:build."),
         *options,
         argument("--out DIR", out, type=Path),
-        flag("--json", "Print what run.json holds, or sweep.json, instead of the table."),
+        flag(
+            "--json", "Print what run.json holds, or sweep.json, instead of the table."
+        ),
         flag("--open", "Open the result in the app; this needs a terminal."),
     )
 
@@ -83,7 +92,9 @@ PICTURED = ("timeline", "tree", "kernels", "diff", "why", "modules", "flame")
 CUT = (
     *(*PART[:3], STEP_BY),
     argument(
-        "--around ROW", "A slice, by its row, with the GPU events that it launched.", type=amount
+        "--around ROW",
+        "A slice, by its row, with the GPU events that it launched.",
+        type=amount,
     ),
     flag("--steady", "The step of median duration, the first left aside."),
     flag("--scrub", "Remove private data, as scrub does."),
@@ -130,7 +141,10 @@ RECORDING = (
                 type=seconds,
                 default=0.0,
             ),
-            flag("--on-enter", "Record whenever Enter is pressed; the program has no input then."),
+            flag(
+                "--on-enter",
+                "Record whenever Enter is pressed; the program has no input then.",
+            ),
             *RECORDED,
             argument("program -- COMMAND", "The program.", nargs=REMAINDER),
         ),
@@ -142,7 +156,9 @@ RECORDING = (
         "record",
         "Record a trace of programs that run already.",
         (
-            argument("--pid PID", "One; may be repeated.", type=amount, action="append"),
+            argument(
+                "--pid PID", "One; may be repeated.", type=amount, action="append"
+            ),
             argument(
                 "--job NAME",
                 "All of a job: its number in Slurm, its --rdzv-id of torchrun, or the name of "
@@ -203,7 +219,10 @@ SHARING = (
                 default=(118, 32),
             ),
             argument(
-                "--pixels N", "Its width; by default that of its text.", type=pixels, default=0
+                "--pixels N",
+                "Its width; by default that of its text.",
+                type=pixels,
+                default=0,
             ),
             *(NO_CACHE, *GRAPHS),
         ),
@@ -241,8 +260,13 @@ SHARING = (
                 "GPU, if there is any.",
                 choices=("gpu", "cpu"),
             ),
-            flag("--folded", "A line for each stack, `a;b;c 1200`, in ns; the default."),
-            flag("--speedscope", "A file of www.speedscope.app, which draws it in your browser."),
+            flag(
+                "--folded", "A line for each stack, `a;b;c 1200`, in ns; the default."
+            ),
+            flag(
+                "--speedscope",
+                "A file of www.speedscope.app, which draws it in your browser.",
+            ),
             *(NO_CACHE, *GRAPHS),
         ),
         "flamegraph.pl, inferno and many others read folded stacks. docs/pictures.md has examples.",

@@ -28,7 +28,10 @@ WORDS = (
     ("^the following arguments are required: ", " needs "),
     ("^argument ([^:]*): (?=takes )", r": \1 "),
     ("^argument ([^:]*): expected .*", r": \1 needs a value, as in \1=VALUE"),
-    ("^argument ([^:]*): invalid (int|amount|pixels) value: ", r": \1 takes a whole number, not "),
+    (
+        "^argument ([^:]*): invalid (int|amount|pixels) value: ",
+        r": \1 takes a whole number, not ",
+    ),
     ("^argument ([^:]*): invalid float value: ", r": \1 takes a number, not "),
     ("^argument ([^:]*): ignored explicit argument .*", r": \1 takes no value"),
     ("^(?![ :])", ": "),
@@ -59,7 +62,8 @@ class Parser(ArgumentParser):
             raise ArgumentError(action, f"takes {known}, not {str(value)!r}")
 
     def _print_message(self, message: str, file: object = None) -> None:
-        """Writes help and version; argparse itself ignores that they cannot be written."""
+        """Writes help and version; argparse itself ignores that they cannot be
+        written."""
         write(message)
 
 
@@ -72,11 +76,13 @@ class _Help(HelpFormatter):
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """The parsed arguments; `command` is the name of the command, or None if none was given. `rest`
-    holds the arguments that the parser of an open-ended command does not know. Raises WrongUse, and
-    SystemExit after printing help or the version."""
+    """The parsed arguments; `command` is the name of the command, or None if none was
+    given. `rest` holds the arguments that the parser of an open-ended command does not
+    know. Raises WrongUse, and SystemExit after printing help or the version."""
     names, first = [one.name for one in COMMANDS], arguments[0] if arguments else ""
-    is_named = first == "-" or "://" in first or first.startswith(("sample:", "lesson:"))
+    is_named = (
+        first == "-" or "://" in first or first.startswith(("sample:", "lesson:"))
+    )
     if first and first not in names and (is_named or os.path.exists(first)):
         arguments, first = ["open", *arguments], "open"  # `fusetui trace.json` opens it
     parsers = command_parsers(first)
@@ -85,7 +91,9 @@ def parse(arguments: Sequence[str]) -> Namespace:
         from difflib import get_close_matches  # rarely needed
 
         close = get_close_matches(first, names, 1)
-        top.error(f"no such command: {first}{f' (did you mean {close[0]}?)' if close else ''}")
+        top.error(
+            f"no such command: {first}{f' (did you mean {close[0]}?)' if close else ''}"
+        )
     parsed, rest = top.parse_known_args(arguments)
     if hasattr(parsed, "others") and not any(word.startswith("-") for word in rest):
         parsed.others, rest = [*parsed.others, *rest], []  # those behind an option
@@ -97,9 +105,9 @@ def parse(arguments: Sequence[str]) -> Namespace:
 
 
 def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
-    """Parsers by the name of the command; "" is the parser of the whole line. If `wanted` is the
-    name of a command, there is only that one's parser beside it; for any other word, the parsers of
-    commands have no arguments."""
+    """Parsers by the name of the command; "" is the parser of the whole line. If
+    `wanted` is the name of a command, there is only that one's parser beside it; for
+    any other word, the parsers of commands have no arguments."""
     codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
     top = Parser(prog="fusetui", description=OURS, epilog=f"Exit codes: {codes}.")
     top.add_argument(
@@ -109,7 +117,9 @@ def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
         help="Print the version; with --verbose also those of its libraries, and whether the "
         "compiled parts are in use.",
     )
-    below = top.add_subparsers(prog="fusetui", dest="command", metavar="COMMAND", title="commands")
+    below = top.add_subparsers(
+        prog="fusetui", dest="command", metavar="COMMAND", title="commands"
+    )
     found = {"": top}
     shown = [one for one in COMMANDS if one.name == wanted]
     for one in shown or COMMANDS:

@@ -1,5 +1,6 @@
-"""All commands. NAME is carried out by `run_NAME(args)` of `commands/NAME.py`, or of the module in
-arguments.MODULES, which is imported when it runs. Parsers, help and reference are made from this.
+"""All commands. NAME is carried out by `run_NAME(args)` of `commands/NAME.py`, or of
+the module in arguments.MODULES, which is imported when it runs. Parsers, help and
+reference are made from this.
 """
 
 from __future__ import annotations
@@ -48,14 +49,19 @@ COMMANDS = (
                 "shown side by side, of more you choose. Or one or two memory snapshots.",
             ),
             argument(
-                "--memory SNAPSHOT*", "A memory snapshot of the same run, to show beside the trace."
+                "--memory SNAPSHOT*",
+                "A memory snapshot of the same run, to show beside the trace.",
             ),
             *(*LOOK, *GRAPHS, NO_CACHE),
         ),
         "`fusetui TRACE` does the same. Without a trace, you choose from the newest traces and "
         "runs in this folder, the lessons and the samples.",
     ),
-    Command("summary", "Key figures of the whole trace: times, counts, steps, lanes.", ANSWER),
+    Command(
+        "summary",
+        "Key figures of the whole trace: times, counts, steps, lanes.",
+        ANSWER,
+    ),
     Command(
         "kernels",
         "The kernels grouped by name, op, shape and so on, the largest total first.",
@@ -206,7 +212,9 @@ COMMANDS = (
         "Where the time went, and why the GPU was idle.",
         (
             TRACE,
-            argument("OTHER?", "A second trace, to show what differs in each class of time."),
+            argument(
+                "OTHER?", "A second trace, to show what differs in each class of time."
+            ),
             *PART,
             argument(
                 "--worth",
@@ -260,7 +268,9 @@ COMMANDS = (
         "ranks",
         "Many traces of one job: which rank is late, and who waits for it.",
         (
-            argument("paths PATH+", "Traces of the ranks: files, folders, patterns or URLs."),
+            argument(
+                "paths PATH+", "Traces of the ranks: files, folders, patterns or URLs."
+            ),
             JSON,
             flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
             argument(
@@ -269,7 +279,8 @@ COMMANDS = (
                 "last then; 2:CHANGE changes rank 2 alone.",
             ),
             argument(
-                "--on WHERE", "Read them on a cluster: dask://HOST:PORT, a running Dask scheduler."
+                "--on WHERE",
+                "Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
             ),
             *(TOP, NO_CACHE, *TABLE[1:]),
         ),
@@ -291,7 +302,9 @@ COMMANDS = (
             JSON,
             NO_CACHE,
             argument(
-                "--expect GUESS", 'For example "kernels=5 gemm=3 pointwise=2".', required=True
+                "--expect GUESS",
+                'For example "kernels=5 gemm=3 pointwise=2".',
+                required=True,
             ),
             *TOLD,
         ),

@@ -1,4 +1,5 @@
-"""The commands that need no trace: `decode`, `samples`, `schema`, `help`, `completion`, `mcp`."""
+"""The commands that need no trace: `decode`, `samples`, `schema`, `help`, `completion`,
+`mcp`."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def _expand(names: Sequence[str]) -> Iterator[str]:
         try:
             yield from filter(None, map(str.strip, sys.stdin))
         except OSError as error:
-            raise CommandError(f"Standard input cannot be read: {error.strerror}.") from None
+            raise CommandError(
+                f"Standard input cannot be read: {error.strerror}."
+            ) from None
 
 
 def _decoded_text(name: str) -> str:
@@ -53,11 +56,19 @@ def _decoded_text(name: str) -> str:
 
     found = decode(name)
     parts = found.parts if found else ()
-    title = f"{found.short}   ({found.family})" if found else "not of a family that fusetui knows"
-    marked = annotate(name, parts, width(), UNDERLINE if speaks_unicode() else ASCII_UNDERLINE)
+    title = (
+        f"{found.short}   ({found.family})"
+        if found
+        else "not of a family that fusetui knows"
+    )
+    marked = annotate(
+        name, parts, width(), UNDERLINE if speaks_unicode() else ASCII_UNDERLINE
+    )
     lines = [line for pair in marked.lines for line in pair if line]
     for text in marked.legend:
-        lines += wrap(printable(text), width(), subsequent_indent="  ", break_on_hyphens=False)
+        lines += wrap(
+            printable(text), width(), subsequent_indent="  ", break_on_hyphens=False
+        )
     return "\n".join([title, *lines])
 
 
@@ -67,7 +78,9 @@ def run_samples(args: Namespace) -> int:
     from fusetui.report.documents import SampleDocument, SamplesDocument
     from fusetui.sample_traces import lessons
 
-    samples = [SampleDocument(n, sample_traces.describe(n)) for n in sample_traces.names()]
+    samples = [
+        SampleDocument(n, sample_traces.describe(n)) for n in sample_traces.names()
+    ]
     taught = [SampleDocument(n, lessons.describe(n)) for n in lessons.names()]
     if args.json:
         emit_json(SamplesDocument(samples, taught))
@@ -81,16 +94,22 @@ def run_samples(args: Namespace) -> int:
 def lines_about(name: str, shows: str) -> list[str]:
     """A name, and what it shows below it."""
     indent = "    "
-    return [name, *wrap(shows, width(), initial_indent=indent, subsequent_indent=indent)]
+    return [
+        name,
+        *wrap(shows, width(), initial_indent=indent, subsequent_indent=indent),
+    ]
 
 
 def run_schema(args: Namespace) -> int:
-    """The JSON Schema of what a command prints with --json. Raises CommandError if it has none."""
+    """The JSON Schema of what a command prints with --json. Raises CommandError if it
+    has none."""
     from fusetui import schemas
 
     known = schemas.names()
     if args.of not in known:
-        raise CommandError(f"{args.of} has no schema: choose one of {', '.join(known)}.")
+        raise CommandError(
+            f"{args.of} has no schema: choose one of {', '.join(known)}."
+        )
     emit(schemas.text(args.of).rstrip("\n"))
     return DONE
 
@@ -101,14 +120,24 @@ def run_help(args: Namespace) -> int:
 
     topics = _topics()
     if args.topic is None:
-        titles = {name: path.read_text("utf-8").partition("\n")[0] for name, path in topics.items()}
-        emit("\n".join(f"{name:<{max(map(len, titles))}}  {titles[name][2:]}" for name in titles))
+        titles = {
+            name: path.read_text("utf-8").partition("\n")[0]
+            for name, path in topics.items()
+        }
+        emit(
+            "\n".join(
+                f"{name:<{max(map(len, titles))}}  {titles[name][2:]}"
+                for name in titles
+            )
+        )
     elif args.topic in topics:
         emit(topics[args.topic].read_text("utf-8").rstrip("\n"))
     elif args.topic in (parsers := command_parsers(args.topic)):
         emit(parsers[args.topic].format_help().rstrip("\n"))
     else:
-        raise CommandError(f"{args.topic} is no topic: choose one of {', '.join(topics)}.")
+        raise CommandError(
+            f"{args.topic} is no topic: choose one of {', '.join(topics)}."
+        )
     return DONE
 
 
@@ -119,13 +148,16 @@ def _topics() -> dict[str, Path]:
         from importlib.metadata import PackageNotFoundError, files
 
         with suppress(PackageNotFoundError):
-            known = (one for one in files("fusetui") or () if one.match("doc/fusetui/*.md"))
+            known = (
+                one for one in files("fusetui") or () if one.match("doc/fusetui/*.md")
+            )
             found = [Path(str(one.locate())) for one in known]
     return {path.stem: path for path in sorted(found) if path.is_file()}
 
 
 def run_completion(args: Namespace) -> int:
-    """A script that has a shell complete commands, options, files and how changes begin."""
+    """A script that has a shell complete commands, options, files and how changes
+    begin."""
     import shtab
 
     from fusetui.analysis.replay.changes import KINDS
@@ -143,8 +175,8 @@ def run_completion(args: Namespace) -> int:
 
 
 def run_mcp(args: Namespace) -> int:
-    """Answers agents, by the Model Context Protocol, until standard input ends. Raises CommandError
-    for a folder that is none, and MissingPackage."""
+    """Answers agents, by the Model Context Protocol, until standard input ends. Raises
+    CommandError for a folder that is none, and MissingPackage."""
     from fusetui.tables.files import needed
 
     for folder in args.allow:

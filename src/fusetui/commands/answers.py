@@ -1,4 +1,5 @@
-"""The commands that answer one question about a trace with a table: `summary`, `kernels`, ...
+"""The commands that answer one question about a trace with a table: `summary`,
+`kernels`, ...
 
 Each imports what it needs when it runs.
 """
@@ -28,13 +29,18 @@ if TYPE_CHECKING:
 
 LONG = 0.02  # of the span: a gap that changes what the share of busy time means
 LEAST = 1e9
-"""Per second. A smaller peak is taken for TFLOP/s or TB/s without the exponent, and rejected."""
+"""Per second. A smaller peak is taken for TFLOP/s or TB/s without the exponent, and
+rejected."""
 
 
 def shown(
-    args: Namespace, loaded: LoadedTrace, document: Callable[[], object], text: Callable[[int], str]
+    args: Namespace,
+    loaded: LoadedTrace,
+    document: Callable[[], object],
+    text: Callable[[int], str],
 ) -> int:
-    """Prints an answer, as JSON or as text of a width; returns the exit code of reading."""
+    """Prints an answer, as JSON or as text of a width; returns the exit code of
+    reading."""
     if args.json:
         emit_json_of(loaded.trace, document())
     else:
@@ -50,7 +56,8 @@ def run_summary(args: Namespace) -> int:
     say(*secret_notices(trace))
     figures = summary(trace)
 
-    def text(most: int) -> str:  # imports the decoders of kernel names, which --json does not need
+    # imports the decoders of kernel names, which --json does not need
+    def text(most: int) -> str:
         from fusetui.analysis.questions.totals import kernel_totals, op_totals
         from fusetui.report.summary import summary_text
 
@@ -61,8 +68,8 @@ def run_summary(args: Namespace) -> int:
 
 
 def _cut_off(trace: Trace, figures: Summary) -> bool:
-    """Whether the GPU probably finishes work from before the recording in an idle time, as `why`
-    says; asked only where a stream begins after a long one."""
+    """Whether the GPU probably finishes work from before the recording in an idle time,
+    as `why` says; asked only where a stream begins after a long one."""
     import numpy as np
 
     rows = trace.gpu_rows[np.argsort(trace.start[trace.gpu_rows], kind="stable")]
@@ -93,7 +100,9 @@ def run_kernels(args: Namespace) -> int:
     def text(most: int) -> str:
         if not groups:
             return "\n".join(wrap(why_no_kernels(trace), most))
-        return kernels_text(groups, args.by, args.top, most, peak_notices(trace, known, given))
+        return kernels_text(
+            groups, args.by, args.top, most, peak_notices(trace, known, given)
+        )
 
     def document() -> KernelsDocument:
         return kernels_json(groups, args.by, peaks_of_devices(trace, given))
@@ -127,7 +136,9 @@ def run_modules(args: Namespace) -> int:
     times, by_phase = module_times(found, args.expand), phases(found)
     stacks, form = len(trace.rows_of(Role.PYTHON)) > 0, trace.report.format
     text = partial(modules_text, times, by_phase, args.top, stacks=stacks, form=form)
-    return shown(args, loaded, lambda: ModulesDocument(**asdict(times), phases=by_phase), text)
+    return shown(
+        args, loaded, lambda: ModulesDocument(**asdict(times), phases=by_phase), text
+    )
 
 
 def run_lines(args: Namespace) -> int:
@@ -138,7 +149,9 @@ def run_lines(args: Namespace) -> int:
     from fusetui.trace.program.origin import origins
 
     trace, _ = loaded = load(args.trace, args.captured_by)
-    times = function_times(origins(trace), args.file, idle_causes(trace), args.by == "line")
+    times = function_times(
+        origins(trace), args.file, idle_causes(trace), args.by == "line"
+    )
     say_why_no_lines(trace, args, bool(times.functions))
     text = partial(functions_text, times, args.top, form=trace.report.format)
     return shown(args, loaded, lambda: times, text)
@@ -151,14 +164,21 @@ def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
 
     if args.by == "line" and not has_lines(trace):
         stacks = recorded_with("with_stack=True", trace.report.format)
-        raise CommandError(f"The calling lines were not recorded: {stacks} does (torch 2.14).")
+        raise CommandError(
+            f"The calling lines were not recorded: {stacks} does (torch 2.14)."
+        )
     if args.file is not None and not found:
         say(f"No Python frame of this trace is in {printable(args.file)}.")
 
 
 def run_launches(args: Namespace) -> int:
     """What launching GPU work cost the CPU, and how long the launch queue was."""
-    from fusetui.analysis.questions.launches import length_of, queues, replays, thread_launches
+    from fusetui.analysis.questions.launches import (
+        length_of,
+        queues,
+        replays,
+        thread_launches,
+    )
     from fusetui.report.documents import LaunchesDocument
     from fusetui.report.program import launches_text
 
@@ -169,8 +189,8 @@ def run_launches(args: Namespace) -> int:
 
 
 def run_serving(args: Namespace) -> int:
-    """The steps of an inference server, and the least time that they can take. Raises NoConfig
-    if the configuration of the model cannot be used."""
+    """The steps of an inference server, and the least time that they can take. Raises
+    NoConfig if the configuration of the model cannot be used."""
     from fusetui.analysis.serving.answer import serving
     from fusetui.analysis.serving.config import read_config
     from fusetui.report.serving import serving_json, serving_text
@@ -179,11 +199,17 @@ def run_serving(args: Namespace) -> int:
     config = read_config(args.model_config) if args.model_config else None
     loaded = load(args.trace, args.captured_by)
     found = serving(with_device(loaded.trace, args.device), config, given)
-    return shown(args, loaded, lambda: serving_json(found), lambda most: serving_text(found, most))
+    return shown(
+        args,
+        loaded,
+        lambda: serving_json(found),
+        lambda most: serving_text(found, most),
+    )
 
 
 def run_check(args: Namespace) -> int:
-    """Compares a guess about the kernels of a trace with the trace; 1 if any guess is wrong."""
+    """Compares a guess about the kernels of a trace with the trace; 1 if any guess is
+    wrong."""
     from fusetui.analysis.questions.computing import tallies
     from fusetui.capture.record import compare, parse
     from fusetui.report.documents import CheckDocument, GuessDocument
@@ -200,7 +226,9 @@ def run_check(args: Namespace) -> int:
             steps=list(counted.steps),
             counted="kernels" if counted.on_gpu else "cpu_ops",
             right=right,
-            guesses=[GuessDocument(g.kind, g.expected, g.found, g.right) for g in guesses],
+            guesses=[
+                GuessDocument(g.kind, g.expected, g.found, g.right) for g in guesses
+            ],
         )
 
     on_cpu = "CPU ops that compute (the trace has no GPU events)"
@@ -225,7 +253,9 @@ def run_check(args: Namespace) -> int:
     return code
 
 
-def _told(args: Namespace, loaded: LoadedTrace, guesses: Iterable[Guess], counts: str) -> int:
+def _told(
+    args: Namespace, loaded: LoadedTrace, guesses: Iterable[Guess], counts: str
+) -> int:
     """Tells a pipeline the verdict; the exit code of `check`."""
     from fusetui.commands.verdicts import Case, Outcome, file_of, told, unread
     from fusetui.report.output import notes_of
@@ -245,7 +275,8 @@ def _told(args: Namespace, loaded: LoadedTrace, guesses: Iterable[Guess], counts
 
 
 def given_peaks(texts: Iterable[str]) -> dict[str, float]:
-    """`bf16=800e12` -> {"bf16": 800e12}: FLOP/s, and bytes/s for bandwidth. Raises CommandError."""
+    """`bf16=800e12` -> {"bf16": 800e12}: FLOP/s, and bytes/s for bandwidth. Raises
+    CommandError."""
     from fusetui.gpu.roofline.peaks import BANDWIDTH, KINDS
 
     found: dict[str, float] = {}
@@ -259,7 +290,9 @@ def given_peaks(texts: Iterable[str]) -> dict[str, float]:
         except ValueError:
             value = math.nan
         if not LEAST <= value < math.inf:
-            unit, example = ("bytes", "3.35e12") if kind == BANDWIDTH else ("FLOP", "989e12")
+            unit, example = (
+                ("bytes", "3.35e12") if kind == BANDWIDTH else ("FLOP", "989e12")
+            )
             raise CommandError(
                 f"--peak {text}: the figure must be a number of {unit} per second, as in "
                 f"{kind}={example}."
@@ -269,8 +302,8 @@ def given_peaks(texts: Iterable[str]) -> dict[str, float]:
 
 
 def with_device(trace: Trace, name: str | None) -> Trace:
-    """The trace with devices of this model, one of the table of peaks. Raises CommandError, also if
-    the trace itself says what its devices are."""
+    """The trace with devices of this model, one of the table of peaks. Raises
+    CommandError, also if the trace itself says what its devices are."""
     if name is None:
         return trace
     from msgspec.structs import replace
@@ -280,7 +313,9 @@ def with_device(trace: Trace, name: str | None) -> Trace:
 
     if recorded := device_names(trace):
         was = several(recorded, 3)
-        raise CommandError(f"--device {name}: the trace was recorded on {was}; --peak has figures.")
+        raise CommandError(
+            f"--device {name}: the trace was recorded on {was}; --peak has figures."
+        )
     found = next((peak for peak in PEAKS if re.search(peak.pattern, name)), None)
     if found is None:
         raise CommandError(

@@ -1,4 +1,5 @@
-"""Internal errors: the traceback goes into a file that only the user can read. Never raises."""
+"""Internal errors: the traceback goes into a file that only the user can read. Never
+raises."""
 
 from __future__ import annotations
 
@@ -30,18 +31,26 @@ def crash_sentence(error: BaseException) -> str:
 
 def _where(error: BaseException) -> str:
     try:
-        versions = f"fusetui {__version__}, Python {platform.python_version()}, {sys.platform}"
-        trace = "".join(traceback.format_exception(error))  # without the values of variables
+        versions = (
+            f"fusetui {__version__}, Python {platform.python_version()}, {sys.platform}"
+        )
+        # without the values of variables
+        trace = "".join(traceback.format_exception(error))
         path = written(f"{versions}\n{sys.argv}\n\n{trace}")
     except Exception:
         frames = traceback.extract_tb(error.__traceback__)
-        place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "?"
+        place = (
+            f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+            if frames
+            else "?"
+        )
         return f"the traceback could not be written to a file; it ends in {place}"
     return f"the traceback is in {path}"
 
 
 def written(text: str) -> str:
-    """The path of a new file with it, among the user's logs or a temporary one. Raises OSError."""
+    """The path of a new file with it, among the user's logs or a temporary one. Raises
+    OSError."""
     content = printable_lines(text).encode()
     try:
         from platformdirs import user_log_path
@@ -49,7 +58,9 @@ def written(text: str) -> str:
         folder = user_log_path("fusetui", appauthor=False)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         name = str(folder / f"crash-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.txt")
-        return _filled(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), name, content)
+        return _filled(
+            os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), name, content
+        )
     except (OSError, RuntimeError):  # RuntimeError: there is no home folder
         handle, name = tempfile.mkstemp(".txt", "fusetui-crash-")
         return _filled(handle, name, content)

@@ -1,6 +1,7 @@
-"""`cut`: a part of a trace as a trace of its own; `perfetto`: the same, to be opened there;
-`convert`, `scrub`: a whole trace written anew, as the JSON of torch.profiler, or as a copy that can
-be shared. They raise TraceError or CommandError; OUT is not written then."""
+"""`cut`: a part of a trace as a trace of its own; `perfetto`: the same, to be opened
+there; `convert`, `scrub`: a whole trace written anew, as the JSON of torch.profiler, or
+as a copy that can be shared. They raise TraceError or CommandError; OUT is not written
+then."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def run_perfetto(args: Namespace) -> int:
 
 
 def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
-    """What the part says of the whole: where it lies, and what its own gaps may be too few for."""
+    """What the part says of the whole: where it lies, and what its own gaps may be too
+    few for."""
     from fusetui.analysis.why.account import Accounts
 
     latencies = {
@@ -71,21 +73,30 @@ def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
         for line in Accounts(trace).lines
         for device, latency in zip(line.named, line.latency_ns.tolist(), strict=True)
     }
-    begin, end, whole = (ns - trace.begin_ns for ns in (part.begin_ns, part.end_ns, trace.end_ns))
+    begin, end, whole = (
+        ns - trace.begin_ns for ns in (part.begin_ns, part.end_ns, trace.end_ns)
+    )
     return Whole(name, begin, end, whole, latencies)
 
 
 def _window(trace: Trace, args: Namespace) -> Window:
-    """What is asked for. Raises CommandError or NotThere unless it is one thing that is there."""
+    """What is asked for. Raises CommandError or NotThere unless it is one thing that is
+    there."""
     given = [args.step is not None, args.begin is not None or args.end is not None]
     given += [args.around is not None, args.steady]
     if sum(given) != 1:
         which = "Say one part only" if any(given) else "Say which part"
-        raise CommandError(f"{which}: --step N, --from T --to T, --around ROW or --steady.")
+        raise CommandError(
+            f"{which}: --step N, --from T --to T, --around ROW or --steady."
+        )
     if (row := args.around) is not None:
         if row >= trace.recorded():
-            raise CommandError(f"There is no row {row}: the rows are 0 to {trace.recorded() - 1}.")
-        launched = trace.launch_index.rows[trace.launch_index.within(row, int(trace.end_row[row]))]
+            raise CommandError(
+                f"There is no row {row}: the rows are 0 to {trace.recorded() - 1}."
+            )
+        launched = trace.launch_index.rows[
+            trace.launch_index.within(row, int(trace.end_row[row]))
+        ]
         rows = np.append(launched, row)
         return int(trace.start[rows].min()), int(trace.end[rows].max())
     if args.steady:
@@ -94,7 +105,8 @@ def _window(trace: Trace, args: Namespace) -> Window:
 
 
 def part_asked(trace: Trace, args: Namespace) -> Window | None:
-    """That of --step, --from and --to; None: all of it. Raises CommandError or NotThere."""
+    """That of --step, --from and --to; None: all of it. Raises CommandError or
+    NotThere."""
     from fusetui.analysis.why.account import Accounts
     from fusetui.analysis.why.selection import asked
     from fusetui.commands.why import selection_of
@@ -116,7 +128,12 @@ def _steady(trace: Trace, by: str | None) -> Window:
 
 KINDS = {
     **{"variable": "environment variable", "secret": "secret", "user": "user name"},
-    **{"host": "host", "mail": "e-mail account", "command": "command line", "dir": "folder"},
+    **{
+        "host": "host",
+        "mail": "e-mail account",
+        "command": "command line",
+        "dir": "folder",
+    },
 }
 
 
@@ -132,7 +149,9 @@ def run_convert(args: Namespace) -> int:
         _say_where_it_ends(path, raw.cut, not raw.complete)
     say(*remarks_of(path, raw))
     if raw.skipped:
-        _say_what_is_lost(path, raw.unreadable, raw.skipped[0].byte, raw.skipped[0].reason)
+        _say_what_is_lost(
+            path, raw.unreadable, raw.skipped[0].byte, raw.skipped[0].reason
+        )
     emit(f"{printable(args.out)}: {plural(raw.events - raw.unreadable, 'event')}.")
     return UNUSABLE if raw.cut else DONE
 
@@ -148,8 +167,13 @@ def run_scrub(args: Namespace) -> int:
         say(f"{path}: some keys around its events could not be read and are left out.")
     found = scrubbed.counts()
     counts = [(found.get(kind, 0), words) for kind, words in KINDS.items()]
-    removed = ", ".join(plural(number, words) for number, words in counts if number) or "nothing"
-    emit(f"{printable(args.out)}: {plural(scrubbed.events, 'event')}; removed: {removed}.")
+    removed = (
+        ", ".join(plural(number, words) for number, words in counts if number)
+        or "nothing"
+    )
+    emit(
+        f"{printable(args.out)}: {plural(scrubbed.events, 'event')}; removed: {removed}."
+    )
     return UNUSABLE if scrubbed.source.cut else DONE
 
 

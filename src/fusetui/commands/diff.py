@@ -27,7 +27,9 @@ def run_diff(args: Namespace) -> int:
     """Raises CommandError if it is unclear what to compare, and NoStepsError."""
     one_form(args, "markdown")
     if args.fail_over is None and (args.github or args.junit is not None):
-        raise CommandError("--github and --junit tell a verdict: say what it is, with --fail-over.")
+        raise CommandError(
+            "--github and --junit tell a verdict: say what it is, with --fail-over."
+        )
     loaded: dict[str, LoadedTrace] = {}
     found: list[Diff] = []
     pairs = _pairs(args.a, args.b, args.baseline)
@@ -40,20 +42,28 @@ def run_diff(args: Namespace) -> int:
         documents = [document(one) for one in found]
         emit_json(documents[0] if len(documents) == 1 else DiffsDocument(documents))
     else:
-        texts = (to_markdown(one) if args.markdown else to_text(one, width()) for one in found)
+        texts = (
+            to_markdown(one) if args.markdown else to_text(one, width())
+            for one in found
+        )
         emit("\n".join(texts))
     if args.fail_over is None:
         return max(one.code for one in loaded.values())
-    return _verdict(args, {name: one.trace for name, one in loaded.items()}, pairs, found)
+    return _verdict(
+        args, {name: one.trace for name, one in loaded.items()}, pairs, found
+    )
 
 
 def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
-    """The pairs to compare: two traces; the files of equal names in two folders; or in one run
-    folder, the baseline (by default the first variant) with every other variant."""
+    """The pairs to compare: two traces; the files of equal names in two folders; or in
+    one run folder, the baseline (by default the first variant) with every other
+    variant."""
     if b is None:
         return _variants(a, baseline)
     if baseline is not None:
-        raise CommandError("--baseline is for a single run folder: leave out the second trace.")
+        raise CommandError(
+            "--baseline is for a single run folder: leave out the second trace."
+        )
     if not (os.path.isdir(a) and os.path.isdir(b)):
         return [(a, b)]
     others = {os.path.basename(path): path for path in traces(b)}
@@ -68,18 +78,28 @@ def _variants(folder: str, baseline: str | None) -> list[Pair]:
     run = only_below(folder) if folders_below(folder) else folder
     found = traces(run) if is_run(run) else []
     if os.path.isdir(run) and not is_run(run):
-        raise CommandError(f"{run} is no run folder: give a second trace or folder to compare.")
+        raise CommandError(
+            f"{run} is no run folder: give a second trace or folder to compare."
+        )
     if len(found) < 2:
         raise CommandError(f"Give a second trace to compare {folder} with.")
-    named = {Path(path).name.removesuffix(".gz").removesuffix(".json"): path for path in found}
+    named = {
+        Path(path).name.removesuffix(".gz").removesuffix(".json"): path
+        for path in found
+    }
     first = found[0] if baseline is None else named.get(baseline)
     if first is None:
-        raise CommandError(f"{folder} has no variant {baseline}, only {', '.join(named)}.")
+        raise CommandError(
+            f"{folder} has no variant {baseline}, only {', '.join(named)}."
+        )
     return [(first, path) for path in found if path != first]
 
 
 def _verdict(
-    args: Namespace, traces: Mapping[str, Trace], pairs: Sequence[Pair], found: Sequence[Diff]
+    args: Namespace,
+    traces: Mapping[str, Trace],
+    pairs: Sequence[Pair],
+    found: Sequence[Diff],
 ) -> int:
     """What --fail-over says of each pair, and of each trace that is not whole."""
     from fusetui.commands.verdicts import file_of, told, unread

@@ -24,7 +24,8 @@ class CommandError(Error):
 
 
 GITHUB = "GITHUB_ACTIONS"
-"""The environment variable that GitHub sets where it runs lines of a log as commands."""
+"""The environment variable that GitHub sets where it runs lines of a log as
+commands."""
 WORKFLOW_COMMANDS = ("::", "##[")
 """What such lines begin with: a message may begin with the name of a file that does."""
 
@@ -33,7 +34,8 @@ OUR_SENTENCES = Error | streams.OutputError
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """The exit code of a command. An error is one sentence; a traceback goes into a file."""
+    """The exit code of a command. An error is one sentence; a traceback goes into a
+    file."""
     is_open = streams.prepare()
     try:
         with signals.ending():
@@ -46,8 +48,10 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def say(*sentences: str) -> None:
-    """Writes messages to stderr, each on one line. That stderr cannot be written is no error."""
-    from fusetui.text.printable import printable, without_credentials  # only messages need them
+    """Writes messages to stderr, each on one line. That stderr cannot be written is no
+    error."""
+    # only messages need them
+    from fusetui.text.printable import printable, without_credentials
 
     for sentence in sentences:
         line = printable(without_credentials(sentence))
@@ -56,8 +60,8 @@ def say(*sentences: str) -> None:
 
 
 def print_line(line: str) -> None:
-    """Writes a line without control characters to stderr, as it is. That stderr cannot be
-    written is no error."""
+    """Writes a line without control characters to stderr, as it is. That stderr cannot
+    be written is no error."""
     with suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
@@ -88,5 +92,8 @@ def _told(error: Exception) -> int:
         say(crash_sentence(error))
     except ImportError as missing:
         with suppress(OSError):
-            print(f"fusetui is not completely installed: {str(missing)!a}", file=sys.stderr)
+            print(
+                f"fusetui is not completely installed: {str(missing)!a}",
+                file=sys.stderr,
+            )
     return CRASHED

@@ -23,16 +23,17 @@ from fusetui.trace.scrub.detect import secrets_of
 
 
 class LoadedTrace(NamedTuple):
-    """A trace and the exit code for reading it: UNUSABLE if the figures are in doubt."""
+    """A trace and the exit code for reading it: UNUSABLE if the figures are in
+    doubt."""
 
     trace: Trace
     code: int
 
 
 def load(name: str, captured_by: Sequence[str] | None = None) -> LoadedTrace:
-    """Reads a trace; reports on stderr what is missing. Raises TraceError or CommandError.
-    `captured_by` are names of captures, with which its graph replays are joined; (): those that are
-    found; None: nothing is joined."""
+    """Reads a trace; reports on stderr what is missing. Raises TraceError or
+    CommandError. `captured_by` are names of captures, with which its graph replays are
+    joined; (): those that are found; None: nothing is joined."""
     trace = _read(name, one_trace(name))
     report = trace.report
     if captured_by is not None:
@@ -42,7 +43,8 @@ def load(name: str, captured_by: Sequence[str] | None = None) -> LoadedTrace:
 
 
 def one_form(args: Namespace, other: str) -> None:
-    """Raises CommandError if both --json and the other form of the answer are asked for."""
+    """Raises CommandError if both --json and the other form of the answer are asked
+    for."""
     if args.json and getattr(args, other):
         raise CommandError(f"Use either --json or --{other}, not both.")
 
@@ -55,7 +57,8 @@ def _read(name: str, path: str) -> Trace:
 
 
 def called(trace: Trace, name: str) -> Trace:
-    """The trace, told by this name in place of the path of its file, if there is one."""
+    """The trace, told by this name in place of the path of its file, if there is
+    one."""
     return replace(trace, report=replace(trace.report, named=name)) if name else trace
 
 
@@ -75,8 +78,11 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
 
 
 def captures_named(captured_by: Sequence[str]) -> list[str]:
-    """The files of captures that the user names, all of a folder; annotations as they are."""
-    named = (traces(n) if not n.startswith(BY_ANNOTATIONS) else [n] for n in captured_by)
+    """The files of captures that the user names, all of a folder; annotations as they
+    are."""
+    named = (
+        traces(n) if not n.startswith(BY_ANNOTATIONS) else [n] for n in captured_by
+    )
     return [path for paths in named for path in paths]
 
 
@@ -110,16 +116,20 @@ def notices(report: Report) -> Iterator[str]:
 
 
 def remarks_of(file: str, found: Report) -> Iterator[str]:
-    """A sentence for all that has no place in a trace, and what the reader had to say."""
+    """A sentence for all that has no place in a trace, and what the reader had to
+    say."""
     if found.left_out:
-        rows = [f"{count:,} of {printable(what)}" for what, count in found.left_out.items()]
+        rows = [
+            f"{count:,} of {printable(what)}" for what, count in found.left_out.items()
+        ]
         yield f"{file}: rows that have no place in a trace: {several(rows, 6)}."
     for remark in found.remarks:
         yield f"{file}: {printable(remark)}"
 
 
 def secret_notices(trace: Trace) -> Iterator[str]:
-    """A sentence if the trace holds what looks like a secret; it does not contain its value."""
+    """A sentence if the trace holds what looks like a secret; it does not contain its
+    value."""
     if secrets := secrets_of(trace):
         yield (
             f"{secret_sentence(trace.report.file, secrets)}: remove it with fusetui scrub before "
@@ -129,4 +139,6 @@ def secret_notices(trace: Trace) -> Iterator[str]:
 
 def secret_sentence(file: str, secrets: Sequence[str]) -> str:
     """The beginning of a warning, without its end: what `file` contains."""
-    return f"{file} contains what looks like a secret ({printable(several(secrets, 4))})"
+    return (
+        f"{file} contains what looks like a secret ({printable(several(secrets, 4))})"
+    )

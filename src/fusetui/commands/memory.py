@@ -1,4 +1,5 @@
-"""`memory`: who holds the memory of a GPU, by snapshots of torch.cuda, or by what a trace says."""
+"""`memory`: who holds the memory of a GPU, by snapshots of torch.cuda, or by what a
+trace says."""
 
 from __future__ import annotations
 
@@ -31,20 +32,27 @@ if TYPE_CHECKING:
     from fusetui.report.memory import TracedMemoryDocument
 
 MICROSECONDS = late(r"[0-9]{1,18}")
-ENDINGS = tuple(f"{form}{packed}" for form in (".pickle", ".pkl") for packed in ("", ".gz", ".zst"))
+ENDINGS = tuple(
+    f"{form}{packed}" for form in (".pickle", ".pkl") for packed in ("", ".gz", ".zst")
+)
 
 
 def run_memory(args: Namespace) -> int:
-    """Raises CommandError for what was asked in a wrong way, TraceError for what is no snapshot."""
+    """Raises CommandError for what was asked in a wrong way, TraceError for what is no
+    snapshot."""
     if os.path.isdir(args.snapshot):
         return _folder(args)
     from fusetui.report.memory import memory_document, memory_text, traced_text
 
     if is_trace(args.snapshot, args.snapshot):
         if args.b is not None:
-            raise CommandError(f"{args.snapshot} is a trace: only snapshots are compared.")
+            raise CommandError(
+                f"{args.snapshot} is a trace: only snapshots are compared."
+            )
         told, loaded = _traced(args.snapshot, args)
-        return shown(args, loaded, lambda: told, lambda most: traced_text(told, args.top, most))
+        return shown(
+            args, loaded, lambda: told, lambda most: traced_text(told, args.top, most)
+        )
     found = _answered(args.snapshot, args.at)
     if args.b is not None:
         from fusetui.analysis.memory.answer import versus
@@ -63,9 +71,15 @@ def run_memory(args: Namespace) -> int:
 
 
 def show(args: Namespace) -> int:
-    """Who holds it as a table; raises as `run_memory`, and Error for what cannot be written."""
+    """Who holds it as a table; raises as `run_memory`, and Error for what cannot be
+    written."""
     form_of(args)
-    paths, tables, codes, notes = _paths(args), list[tuple[str, Table]](), [DONE], list[str]()
+    paths, tables, codes, notes = (
+        _paths(args),
+        list[tuple[str, Table]](),
+        [DONE],
+        list[str](),
+    )
     for path in paths:
         try:
             rows, noted, code = _rows(path, args)
@@ -80,7 +94,11 @@ def show(args: Namespace) -> int:
         notes += filter(None, [noted])
     if not tables:
         raise CommandError(f"{args.snapshot} holds no snapshot that can be told about.")
-    put(chosen(with_files(tables, FILE) if len(paths) > 1 else tables[0][1], args), args, notes)
+    put(
+        chosen(with_files(tables, FILE) if len(paths) > 1 else tables[0][1], args),
+        args,
+        notes,
+    )
     return max(codes)
 
 
@@ -92,12 +110,16 @@ def _rows(path: str, args: Namespace) -> tuple[list[dict[str, Any]], str, int]:
         devices = _answered(path, args.at).devices
         return [row for device in devices for row in rows_of(device, args.by)], "", DONE
     found, (trace, code) = _traced(path, args)
-    return [row for one in found.devices for row in rows_of(one, "op")], note_of(trace), code
+    return (
+        [row for one in found.devices for row in rows_of(one, "op")],
+        note_of(trace),
+        code,
+    )
 
 
 def is_trace(name: str, place: str) -> bool:
-    """Whether a file is JSON at the place where it is read, or ships with fusetui; what is no file
-    at all is not."""
+    """Whether a file is JSON at the place where it is read, or ships with fusetui; what
+    is no file at all is not."""
     return is_shipped(name) or glimpse(place, HEAD).lstrip()[:1] in (b"{", b"[")
 
 
@@ -107,7 +129,9 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTra
     from fusetui.report.memory_words import no_events
 
     if args.by != "code":
-        raise CommandError(f"{path} is a trace, which tells the op that allocated: leave --by out.")
+        raise CommandError(
+            f"{path} is a trace, which tells the op that allocated: leave --by out."
+        )
     trace, _ = loaded = load(path)
     try:
         at = moment(args.at, start_us(trace))
@@ -115,12 +139,15 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, LoadedTra
     except NoMoment as missing:
         raise CommandError(f"{path}: {missing}") from None
     if not devices:
-        raise CommandError(f"{path} has {no_events(trace)}. A snapshot tells more: docs/memory.md.")
+        raise CommandError(
+            f"{path} has {no_events(trace)}. A snapshot tells more: docs/memory.md."
+        )
     return TracedMemoryDocument(trace.report.file, args.at, devices), loaded
 
 
 def _folder(args: Namespace) -> int:
-    """The peaks of the snapshots in a folder; those that cannot be read are said at the end."""
+    """The peaks of the snapshots in a folder; those that cannot be read are said at the
+    end."""
     from fusetui.analysis.memory.answer import ranked
     from fusetui.report.memory import MemoryRanksDocument, NoSnapshot, ranks_text
 
@@ -143,18 +170,27 @@ def _folder(args: Namespace) -> int:
 
 
 def _paths(args: Namespace) -> list[str]:
-    """The files asked about. Raises CommandError for a folder without any, or beside another."""
+    """The files asked about. Raises CommandError for a folder without any, or beside
+    another."""
     if not os.path.isdir(args.snapshot):
         return [args.snapshot, *([] if args.b is None else [args.b])]
     if args.b is not None:
-        raise CommandError(f"{args.snapshot} is a folder: give two snapshots to compare them.")
+        raise CommandError(
+            f"{args.snapshot} is a folder: give two snapshots to compare them."
+        )
     try:
         names = sorted(os.listdir(args.snapshot))
     except OSError as error:
-        raise CommandError(f"{args.snapshot} cannot be listed: {error.strerror}.") from None
-    paths = [os.path.join(args.snapshot, name) for name in names if name.endswith(ENDINGS)]
+        raise CommandError(
+            f"{args.snapshot} cannot be listed: {error.strerror}."
+        ) from None
+    paths = [
+        os.path.join(args.snapshot, name) for name in names if name.endswith(ENDINGS)
+    ]
     if not paths:
-        raise CommandError(f"{args.snapshot} is a folder without snapshots (.pickle, .pkl).")
+        raise CommandError(
+            f"{args.snapshot} is a folder without snapshots (.pickle, .pkl)."
+        )
     return paths
 
 
@@ -162,7 +198,9 @@ def _answered(path: str, at: str) -> MemoryAnswer:
     with Bar(f"reading {path}", sys.stderr) as bar:
         snapshot = read_snapshot(path, bar.update)
     if secrets := secrets_in(snapshot.settings, snapshot.strings):
-        say(f"{secret_sentence(path, secrets)}: remember that before you share the snapshot.")
+        say(
+            f"{secret_sentence(path, secrets)}: remember that before you share the snapshot."
+        )
     firsts = [int(one.time_us[0]) for one in snapshot.events if len(one)]
     try:
         return memory(snapshot, moment(at, min(firsts, default=-1)))

@@ -1,6 +1,7 @@
-"""`open`, `tutor`: the app in this terminal, with what the user names or chooses; `watch`: with
-each new trace of a folder. A report of Nsight Systems is exported by nsys, if it is there and the
-user wants it, into the folder of the cache, where the export is found again."""
+"""`open`, `tutor`: the app in this terminal, with what the user names or chooses;
+`watch`: with each new trace of a folder. A report of Nsight Systems is exported by
+nsys, if it is there and the user wants it, into the folder of the cache, where the
+export is found again."""
 
 from __future__ import annotations
 
@@ -63,22 +64,29 @@ def run_open(args: Namespace) -> int:
 
 
 def run_tutor(args: Namespace) -> int:
-    """A guided tour of the app, on a lesson. Raises CommandError if there is no terminal."""
+    """A guided tour of the app, on a lesson. Raises CommandError if there is no
+    terminal."""
     if not has_terminal():
-        raise CommandError("fusetui tutor needs a terminal; docs/tour.md describes the same steps.")
+        raise CommandError(
+            "fusetui tutor needs a terminal; docs/tour.md describes the same steps."
+        )
     look = {"ascii_only": args.ascii, "theme": args.theme, "mouse": args.mouse}
-    return show([str(lessons.path(name)) for name in LESSONS], opened=1, tour=True, **look)
+    return show(
+        [str(lessons.path(name)) for name in LESSONS], opened=1, tour=True, **look
+    )
 
 
 def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> int:
-    """Runs the app and returns its exit code; of more than two names the user chooses. `memory`:
-    snapshots, as any of the names may be. `options` are those of `show`.
+    """Runs the app and returns its exit code; of more than two names the user chooses.
+    `memory`: snapshots, as any of the names may be. `options` are those of `show`.
 
-    Raises CommandError if there is no terminal, if there is no trace behind a name, or if the
-    user's keys.toml is wrong.
+    Raises CommandError if there is no terminal, if there is no trace behind a name, or
+    if the user's keys.toml is wrong.
     """
     if not has_terminal():
-        raise CommandError("fusetui open needs a terminal: use fusetui summary or diff instead.")
+        raise CommandError(
+            "fusetui open needs a terminal: use fusetui summary or diff instead."
+        )
     snapshots = [*filter(is_snapshot, names), *memory]
     if len(snapshots) > SIDES:
         raise CommandError(f"fusetui open shows {SIDES} snapshots at most.")
@@ -130,9 +138,9 @@ def show(
     mouse: bool | None = None,
     **options: Any,
 ) -> int:
-    """Runs the app as fits the terminal (`options` as for `tui.app.run`); returns its exit code.
-    What is not given is as the user's config.toml says. Raises Error if config.toml or keys.toml is
-    wrong."""
+    """Runs the app as fits the terminal (`options` as for `tui.app.run`); returns its
+    exit code. What is not given is as the user's config.toml says. Raises Error if
+    config.toml or keys.toml is wrong."""
     settings = terminal.user_settings()
     theme = theme if theme != "auto" else settings.theme
     if theme == "auto":
@@ -143,7 +151,9 @@ def show(
 
     return app.run(
         paths,
-        ascii_only=ascii_only or settings.ascii or needs_ascii(os.environ, sys.stderr.encoding),
+        ascii_only=ascii_only
+        or settings.ascii
+        or needs_ascii(os.environ, sys.stderr.encoding),
         light=light,
         mouse=settings.mouse if mouse is None else mouse,
         typed=typed,
@@ -153,7 +163,8 @@ def show(
 
 
 def start(**look: Any) -> int:
-    """Lets the user choose in the app, or lists what there is; returns the exit code."""
+    """Lets the user choose in the app, or lists what there is; returns the exit
+    code."""
     offers = list(found_in(Path()))
     if has_terminal():
         return show([], opened=0, offers=offers, **look)
@@ -164,17 +175,24 @@ def start(**look: Any) -> int:
 
 def found_in(folder: Path) -> Iterator[Offer]:
     """The newest traces and runs of a folder, then what ships with fusetui."""
-    looked_at = (path for path in _by_age(folder)[:LOOKED_AT] if looks_like_a_trace(str(path)))
+    looked_at = (
+        path for path in _by_age(folder)[:LOOKED_AT] if looks_like_a_trace(str(path))
+    )
     yield from map(_trace, islice(looked_at, NEWEST))
-    runs = (path for path in (*listed(folder), *listed(folder / RUNS)) if is_run(str(path)))
+    runs = (
+        path for path in (*listed(folder), *listed(folder / RUNS)) if is_run(str(path))
+    )
     for path in heapq.nlargest(NEWEST, runs, key=changed):
         yield from _run(path)
     yield from _shipped()
 
 
 def found_below(folders: Sequence[str]) -> list[Offer]:
-    """At most MOST runs and traces of these folders; a run is one offer. No trace is read."""
-    found = list(islice((offer for name in folders for offer in _inside(name)), MOST + 1))
+    """At most MOST runs and traces of these folders; a run is one offer. No trace is
+    read."""
+    found = list(
+        islice((offer for name in folders for offer in _inside(name)), MOST + 1)
+    )
     if len(found) > MOST:
         say(f"There are more than {MOST} runs and traces: only the newest are listed.")
     return found[:MOST]
@@ -184,21 +202,30 @@ def _inside(name: str) -> Iterator[Offer]:
     if is_run(name):
         yield from _run(Path(name))
     else:
-        yield from map(_trace, sorted(map(Path, traces(name)), key=changed, reverse=True))
+        yield from map(
+            _trace, sorted(map(Path, traces(name)), key=changed, reverse=True)
+        )
 
 
 def _by_age(folder: Path) -> list[Path]:
     """The files that may be traces, the newest first."""
-    files = (path for path in listed(folder) if path.name.endswith(ENDINGS) and path.is_file())
+    files = (
+        path
+        for path in listed(folder)
+        if path.name.endswith(ENDINGS) and path.is_file()
+    )
     return sorted(files, key=changed, reverse=True)
 
 
 def _trace(path: Path) -> Offer:
-    return Offer(str(path), (str(path),), f"{_when(path)}   {size(path.stat().st_size)}")
+    return Offer(
+        str(path), (str(path),), f"{_when(path)}   {size(path.stat().st_size)}"
+    )
 
 
 def _run(path: Path) -> Iterator[Offer]:
-    """The variants of a run; nothing if there is none, as after a capture that failed."""
+    """The variants of a run; nothing if there is none, as after a capture that
+    failed."""
     with suppress(CommandError):
         paths = tuple(traces(str(path)))
         names = ", ".join(Path(name).name.partition(".")[0] for name in paths)
@@ -207,7 +234,9 @@ def _run(path: Path) -> Iterator[Offer]:
 
 def _shipped() -> Iterator[Offer]:
     paths = tuple(str(lessons.path(name)) for name in LESSONS[:1])
-    yield Offer("tutor", paths, "a guided tour of the app, in five minutes", is_tour=True)
+    yield Offer(
+        "tutor", paths, "a guided tour of the app, in five minutes", is_tour=True
+    )
     for prefix, shelf in ((LESSON, lessons), (SAMPLE, sample_traces)):
         for name in shelf.names():
             yield Offer(prefix + name, (str(shelf.path(name)),), shelf.describe(name))
@@ -227,7 +256,9 @@ def run_watch(args: Namespace) -> int:
     if not folder.is_dir():
         raise CommandError(f"{folder} is no folder.")
     if not has_terminal():
-        raise CommandError("fusetui watch needs a terminal: use fusetui diff A B instead.")
+        raise CommandError(
+            "fusetui watch needs a terminal: use fusetui diff A B instead."
+        )
     shown = newest(folder)
     while True:
         beside = f", to open it beside {shown.name}" if shown else ""
@@ -241,11 +272,14 @@ def run_watch(args: Namespace) -> int:
 
 def newest(folder: Path) -> Path | None:
     """The trace that was written last."""
-    return next((path for path in _by_age(folder) if looks_like_a_trace(str(path))), None)
+    return next(
+        (path for path in _by_age(folder) if looks_like_a_trace(str(path))), None
+    )
 
 
 def waited_for(folder: Path, shown: Path | None) -> Path:
-    """The newest trace once it is another than the one shown, or that one was written again."""
+    """The newest trace once it is another than the one shown, or that one was written
+    again."""
     before = last = _state(shown)
     while True:
         found = _state(newest(folder))
@@ -254,7 +288,8 @@ def waited_for(folder: Path, shown: Path | None) -> Path:
         last = found
         time.sleep(LOOK_S)
         if not has_terminal():
-            raise Ended(HUNG_UP)  # a terminal may go away without a signal, as with nohup
+            # a terminal may go away without a signal, as with nohup
+            raise Ended(HUNG_UP)
 
 
 def _state(path: Path | None) -> tuple[Path, float, int] | None:
@@ -262,7 +297,8 @@ def _state(path: Path | None) -> tuple[Path, float, int] | None:
 
 
 def exported(path: str) -> str:
-    """The export of a report; of any other file, and where nothing can be exported, the path.
+    """The export of a report; of any other file, and where nothing can be exported, the
+    path.
 
     Asks before it exports. An export of another user in a shared cache folder is not
     used. Raises CommandError if nsys fails.
@@ -274,7 +310,9 @@ def exported(path: str) -> str:
         nsys = shutil.which("nsys")
         if nsys is None or not sys.stdin.isatty():
             return path
-        say(f"{path} is a report of Nsight Systems. Export it with nsys to {place}? [y/N]")
+        say(
+            f"{path} is a report of Nsight Systems. Export it with nsys to {place}? [y/N]"
+        )
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return path
         _export(nsys, path, place)

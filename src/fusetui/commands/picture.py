@@ -1,6 +1,6 @@
-"""`picture`, `report`: what the app shows, as files that others open; `stacks`: its flame graphs as
-files of other tools. None is written where one of them raises CommandError, or what it says beside
-that."""
+"""`picture`, `report`: what the app shows, as files that others open; `stacks`: its
+flame graphs as files of other tools. None is written where one of them raises
+CommandError, or what it says beside that."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def run_picture(args: Namespace) -> int:
         from fusetui.commands.web.html import document
 
         style = "body{margin:0}svg{max-width:100%;height:auto}"
-        svg = document(f"fusetui: {args.trace}", svg, style, light=args.light is not False)
+        svg = document(
+            f"fusetui: {args.trace}", svg, style, light=args.light is not False
+        )
     with new_file(args.out) as file:
         file.write(rasterizer(svg) if rasterizer else svg.encode())
     emit(f"{printable(args.out)}: the page {page}.")
@@ -71,7 +73,8 @@ def run_picture(args: Namespace) -> int:
 
 
 def _rasterizer() -> Callable[[str], bytes]:
-    """Makes a PNG of an SVG. Raises MissingPackage; CommandError without a font for its texts."""
+    """Makes a PNG of an SVG. Raises MissingPackage; CommandError without a font for its
+    texts."""
     from fusetui.tables.files import needed
     from fusetui.tui.pictures import FAMILY
 
@@ -82,12 +85,15 @@ def _rasterizer() -> Callable[[str], bytes]:
 
     letter = f'<text y="15" font-family="{FAMILY}">M</text>'
     if png(LETTER.format(letter)) == png(LETTER.format("")):
-        raise CommandError("No font is installed, so a PNG would have no text: write an SVG.")
+        raise CommandError(
+            "No font is installed, so a PNG would have no text: write an SVG."
+        )
     return png
 
 
 def run_report(args: Namespace) -> int:
-    """One page for a browser about a trace or two. Raises CannotWrite or NoStepsError."""
+    """One page for a browser about a trace or two. Raises CannotWrite or
+    NoStepsError."""
     if not args.out.lower().endswith((".html", ".htm")):
         raise CommandError(f"{args.out} must end in .html.")
     check_new(args.out)
@@ -154,14 +160,18 @@ def _left_out(trace: Trace, flame: Flame, time: str, kind: str) -> Iterator[str]
         yield f"The stacks hold {held}: the rest belongs to no {OF_STACKS[kind]}."
 
 
-OF_STACKS = {"ops": "CPU op", "modules": "module or annotation", "python": "Python frame"}
+OF_STACKS = {
+    "ops": "CPU op",
+    "modules": "module or annotation",
+    "python": "Python frame",
+}
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 BETWEEN = ";"
 
 
 def stacks(flame: Flame) -> Iterator[tuple[list[int], int]]:
-    """Those with any time, in the order of the tree: nodes from the outermost one on, and ns that
-    belong to none further inside."""
+    """Those with any time, in the order of the tree: nodes from the outermost one on,
+    and ns that belong to none further inside."""
     tree, own = flame.tree, flame.amount.copy()
     inner = np.flatnonzero(tree.parent >= 0)
     np.subtract.at(own, tree.parent[inner], flame.amount[inner])

@@ -45,10 +45,13 @@ def run_ranks(args: Namespace) -> int:
 
 
 def show(args: Namespace) -> int:
-    """The ranks as a table; raises as `run_ranks`, and Error for what cannot be written."""
+    """The ranks as a table; raises as `run_ranks`, and Error for what cannot be
+    written."""
     form_of(args)
     if args.csv:
-        raise CommandError("Use --format csv for a table: --csv prints the whole answer.")
+        raise CommandError(
+            "Use --format csv for a table: --csv prints the whole answer."
+        )
     if args.what_if:
         raise CommandError("ranks --what-if prints an answer, not a table.")
     paths, _, answer = _explained(args)
@@ -58,7 +61,8 @@ def show(args: Namespace) -> int:
 
 
 def _what_if(args: Namespace) -> int:
-    """What changes would be worth to the job. Raises WrongChange, and as `run_ranks`."""
+    """What changes would be worth to the job. Raises WrongChange, and as
+    `run_ranks`."""
     if args.csv:
         raise CommandError("ranks --what-if prints text or JSON, not CSV.")
     paths, found, answer = _explained(args)
@@ -74,8 +78,8 @@ def _what_if(args: Namespace) -> int:
 
 
 def _explained(args: Namespace) -> tuple[Sequence[str], Explained, JobAnswer]:
-    """The files, and what they tell; the answer is without passwords. Raises CommandError where
-    none of them is a rank."""
+    """The files, and what they tell; the answer is without passwords. Raises
+    CommandError where none of them is a rank."""
     paths = files(args.paths)
     from fusetui.analysis.ranks.answer import explained
     from fusetui.analysis.ranks.executors import executor_at, summarize
@@ -89,22 +93,31 @@ def _explained(args: Namespace) -> tuple[Sequence[str], Explained, JobAnswer]:
     answer = without_passwords(found.answer)
     if not answer.ranks and not args.json:
         reason, *more = (one.reason.rstrip(".") for one in answer.left_out)
-        others = f"; nor is any of {plural(len(more), 'other file')} a rank" if more else ""
+        others = (
+            f"; nor is any of {plural(len(more), 'other file')} a rank" if more else ""
+        )
         raise CommandError(f"{reason}{others}.")
     return paths, found, answer
 
 
 def _code(paths: Sequence[str], answer: JobAnswer) -> int:
-    left_out, doubtful = len(paths) - answer.given, sum(bool(row.damage) for row in answer.ranks)
+    left_out, doubtful = (
+        len(paths) - answer.given,
+        sum(bool(row.damage) for row in answer.ranks),
+    )
     files = "traces" if len(paths) > 1 else "trace"
     if left_out:
         say(f"{left_out} of {len(paths)} {files} could not be used.")
     if doubtful:
-        say(f"What {doubtful} of {len(paths)} {files} tell{'s' * (doubtful == 1)} is in doubt.")
+        say(
+            f"What {doubtful} of {len(paths)} {files} tell{'s' * (doubtful == 1)} is in doubt."
+        )
     if left_out or doubtful:
         return UNUSABLE
     if not answer.collectives:
-        say("No collective is common to two of these ranks: who waits for whom cannot be told.")
+        say(
+            "No collective is common to two of these ranks: who waits for whom cannot be told."
+        )
         return CANNOT_TELL
     return DONE
 
@@ -113,12 +126,16 @@ def without_passwords(answer: JobAnswer) -> JobAnswer:
     """The answer without the passwords of URLs."""
     safe = without_credentials
     ranks = tuple(replace(one, path=safe(one.path)) for one in answer.ranks)
-    left = (replace(one, path=safe(one.path), reason=safe(one.reason)) for one in answer.left_out)
+    left = (
+        replace(one, path=safe(one.path), reason=safe(one.reason))
+        for one in answer.left_out
+    )
     return replace(answer, ranks=ranks, left_out=tuple(left))
 
 
 def files(names: Sequence[str]) -> list[str]:
-    """The traces behind paths, folders, globs and URLs, each once. Raises CommandError."""
+    """The traces behind paths, folders, globs and URLs, each once. Raises
+    CommandError."""
     found = list(dict.fromkeys(path for name in names for path in _behind(name)))
     if "-" in found:
         raise CommandError("ranks reads files, folders and URLs, not standard input.")
@@ -128,7 +145,11 @@ def files(names: Sequence[str]) -> list[str]:
 def _behind(name: str) -> Iterator[str]:
     if is_remote(name):
         listed = matching(name)
-        found = [path for path in listed if path.endswith(ENDINGS)] if listed != [name] else listed
+        found = (
+            [path for path in listed if path.endswith(ENDINGS)]
+            if listed != [name]
+            else listed
+        )
     elif glob.has_magic(name) and not glob.glob(glob.escape(name)):
         found = sorted(glob.glob(name, recursive=True))
     else:

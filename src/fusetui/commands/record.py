@@ -1,5 +1,5 @@
-"""`record`: traces of programs that run, started with their door open, and on to the app; and what
-`run` does the same way. `capture`: a run folder."""
+"""`record`: traces of programs that run, started with their door open, and on to the
+app; and what `run` does the same way. `capture`: a run folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ NAMED_PIDS = 5  # of forks, in a message
 
 
 def run_record(args: Namespace) -> int:
-    """Returns 1 if a process was not recorded. Raises CommandError, CannotListen, CannotRecord."""
+    """Returns 1 if a process was not recorded. Raises CommandError, CannotListen,
+    CannotRecord."""
     wish, wanted = wish_of(args), _wanted(args)
     if wish.steps and len(wanted) > 1:
         raise CommandError(
@@ -48,7 +49,9 @@ def run_record(args: Namespace) -> int:
         recording = Recording(doors, folder, wish, wanted)
         follow(recording)
         if ignored := sum(door.ignored for door in doors):
-            say(f"{plural(ignored, 'message')} of other users or of wrong sizes ignored.")
+            say(
+                f"{plural(ignored, 'message')} of other users or of wrong sizes ignored."
+            )
         jobs = list(recording.jobs.values())
         say(*forks_left_out(recording.forks.values()))
         files = opened(jobs, folder) if args.open else whole(jobs)
@@ -76,7 +79,8 @@ def forks_left_out(forks: Collection[Process]) -> list[str]:
 
 
 def _doors(stack: ExitStack, wanted: list[Process]) -> tuple[list[Door], list[Process]]:
-    """The doors of these processes, without those that others hold. Raises CannotListen if all."""
+    """The doors of these processes, without those that others hold. Raises CannotListen
+    if all."""
     doors: dict[str, Door] = {}
     failed: dict[str, CannotListen] = {}
     for folder in sorted({one.folder or "" for one in wanted}):
@@ -91,7 +95,8 @@ def _doors(stack: ExitStack, wanted: list[Process]) -> tuple[list[Door], list[Pr
 
 
 def wish_of(args: Namespace) -> Wish:
-    """What to record, as `--seconds`, `--steps` and `--with` say. Raises CommandError."""
+    """What to record, as `--seconds`, `--steps` and `--with` say. Raises
+    CommandError."""
     if args.steps is not None and args.seconds is not None:
         raise CommandError("Use either --seconds or --steps, not both.")
     if args.seconds is not None and not 0.001 <= args.seconds <= MOST_S:
@@ -113,7 +118,9 @@ def _wanted(args: Namespace) -> list[Process]:
     found = [one for one in with_doors if args.all or args.job in one.names]
     if not found:
         of = "" if args.all else f" of job {args.job}"
-        raise CommandError(f"No process{of} of yours has torch loaded and its door open. {HOW}")
+        raise CommandError(
+            f"No process{of} of yours has torch loaded and its door open. {HOW}"
+        )
     return found
 
 
@@ -122,7 +129,9 @@ def _with_door(pid: int) -> Process:
     if found is None:
         raise CommandError(f"There is no process {pid} of yours.")
     if found.folder is None:
-        raise CommandError(f"The door of process {pid} ({found.program}) is closed. {HOW}")
+        raise CommandError(
+            f"The door of process {pid} ({found.program}) is closed. {HOW}"
+        )
     if not has_torch(pid):
         raise CommandError(f"Process {pid} ({found.program}) has not loaded torch.")
     if found.only_helps:
@@ -131,15 +140,18 @@ def _with_door(pid: int) -> Process:
             "record these, by --job NAME."
         )
     if is_fork(found):
-        raise CommandError(f"Process {pid} ({found.program}) cannot be recorded: {FORKED}.")
+        raise CommandError(
+            f"Process {pid} ({found.program}) cannot be recorded: {FORKED}."
+        )
     return found
 
 
 @contextmanager
 def trace_folder(out: Path | None) -> Iterator[Path]:
-    """A folder for traces, made at once with mode 0700, or one that is there and is this user's
-    alone to write. One that was made and stays empty is removed. Raises CommandError for any other,
-    CannotRecord for a name that libkineto cannot be told."""
+    """A folder for traces, made at once with mode 0700, or one that is there and is
+    this user's alone to write. One that was made and stays empty is removed. Raises
+    CommandError for any other, CannotRecord for a name that libkineto cannot be
+    told."""
     folder = out or Path(f"recorded-{datetime.now():%Y%m%d-%H%M%S}")
     check_name(folder)
     is_made = False
@@ -161,7 +173,8 @@ def trace_folder(out: Path | None) -> Iterator[Path]:
 
 
 def _check_owner(folder: Path) -> None:
-    """Raises CommandError unless it is a folder of this user that no other one can write to."""
+    """Raises CommandError unless it is a folder of this user that no other one can
+    write to."""
     try:
         found = folder.stat()
     except OSError as error:
@@ -177,7 +190,8 @@ def _check_owner(folder: Path) -> None:
 
 
 def _is_private_group(group: int) -> bool:
-    """Whether a group is this user's own: it is named as the user is, and has no other member."""
+    """Whether a group is this user's own: it is named as the user is, and has no other
+    member."""
     import grp
     import pwd
 
@@ -191,14 +205,18 @@ def _is_private_group(group: int) -> bool:
 
 
 def follow(recording: Recording) -> None:
-    """Records until all is done, and says what is new; if interrupted, that programs go on."""
-    known: dict[int, tuple[object, float]] = {}  # what was said last of each process, and when
+    """Records until all is done, and says what is new; if interrupted, that programs go
+    on."""
+    # what was said last of each process, and when
+    known: dict[int, tuple[object, float]] = {}
     try:
         while True:
             for pid, job in recording.jobs.items():
                 news = job.phase, job.why
                 before, at = known.get(pid, (None, 0.0))
-                grows = job.phase is RecordingPhase.WRITING and now() - at > TOLD_AGAIN_S
+                grows = (
+                    job.phase is RecordingPhase.WRITING and now() - at > TOLD_AGAIN_S
+                )
                 if before != news or grows:
                     known[pid] = news, now()
                     say(line_of(job))
@@ -222,13 +240,17 @@ def line_of(job: AttachedProcess) -> str:
         return f"{line}. {job.why}."
     if job.phase in (RecordingPhase.WRITING, RecordingPhase.WHOLE):
         line += f", {size(job.size)}"
-    line += f", in {os.path.relpath(job.file)}" if job.phase is RecordingPhase.WHOLE else ""
+    line += (
+        f", in {os.path.relpath(job.file)}" if job.phase is RecordingPhase.WHOLE else ""
+    )
     return f"{line}. {job.why}".strip()
 
 
 def whole(jobs: Iterable[AttachedProcess]) -> list[str]:
     """The traces of those that were recorded."""
-    return [os.path.relpath(job.file) for job in jobs if job.phase is RecordingPhase.WHOLE]
+    return [
+        os.path.relpath(job.file) for job in jobs if job.phase is RecordingPhase.WHOLE
+    ]
 
 
 def opened(jobs: Sequence[AttachedProcess], folder: Path) -> list[str]:
@@ -244,16 +266,23 @@ def opened(jobs: Sequence[AttachedProcess], folder: Path) -> list[str]:
 
 
 def run_capture(args: Namespace) -> int:
-    """Returns 1 if a guess was wrong or a variant failed. Raises CaptureError or CommandError."""
+    """Returns 1 if a guess was wrong or a variant failed. Raises CaptureError or
+    CommandError."""
     from fusetui.capture import command
     from fusetui.capture.options import Options, declared
 
     if args.open and not has_terminal():
-        raise CommandError("--open needs a terminal: leave it out, and open the run later.")
+        raise CommandError(
+            "--open needs a terminal: leave it out, and open the run later."
+        )
     given = {name: value for name, value in vars(args).items() if name in declared()}
-    repeated = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    repeated = {
+        name: tuple(value) for name, value in given.items() if isinstance(value, list)
+    }
     options = Options(**(given | repeated), shapes=args.rest)
-    outcome = command.capture(args.workload, options, out=args.out, prints_json=args.json)
+    outcome = command.capture(
+        args.workload, options, out=args.out, prints_json=args.json
+    )
     code = DONE if outcome.right and not outcome.failed else NO
     if outcome.failed:
         named = several(outcome.failed, 5)  # the table has already said why

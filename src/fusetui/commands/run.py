@@ -1,5 +1,5 @@
-"""`run`: starts a program with on-demand profiling switched on, and records all of its processes
-that have torch while they compute."""
+"""`run`: starts a program with on-demand profiling switched on, and records all of its
+processes that have torch while they compute."""
 
 from __future__ import annotations
 
@@ -17,7 +17,15 @@ from time import monotonic as now
 from types import FrameType
 
 from fusetui.attach.door import LONGEST_FOLDER, Door, Wish
-from fusetui.attach.processes import FOLDER, OPEN, QUIET, Process, is_alive, process, with_torch
+from fusetui.attach.processes import (
+    FOLDER,
+    OPEN,
+    QUIET,
+    Process,
+    is_alive,
+    process,
+    with_torch,
+)
 from fusetui.attach.recording import AttachedProcess, Recording
 from fusetui.commands.errors import NO, CommandError, say
 from fusetui.commands.record import (
@@ -35,24 +43,32 @@ PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 OF_TERMINALS = (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT))
 LOOK_S = 1.0  # between two looks at the processes of the program
 GROUP_PATIENCE_S = 30.0
-"""Seconds after the first question of a process for which all others of its group are awaited."""
-ATTEMPTS = 12  # of a recording without operations: the program may load its data for minutes
+"""Seconds after the first question of a process for which all others of its group are
+awaited."""
+# of a recording without operations: the program may load its data for minutes
+ATTEMPTS = 12
 OWN_PROFILER_S = 600.0  # that the program's own profiler is waited for
 
 
 def run_run(args: Namespace) -> int:
-    """Returns the program's exit code, 128 and the number of the signal that ended it, or 1 if that
-    is 0 and a process was not recorded. Raises CommandError, CannotListen and CannotRecord before
-    the program is started."""
+    """Returns the program's exit code, 128 and the number of the signal that ended it,
+    or 1 if that is 0 and a process was not recorded. Raises CommandError, CannotListen
+    and CannotRecord before the program is started."""
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not program:
         raise CommandError("Name the program: fusetui run -- python train.py")
     if not os.path.isdir("/proc/self"):
         raise CommandError("run needs Linux: elsewhere torch has no door for it.")
     if args.on_enter and not _has_input():
-        raise CommandError("--on-enter reads Enter from its standard input, which is closed.")
+        raise CommandError(
+            "--on-enter reads Enter from its standard input, which is closed."
+        )
     wish = wish_of(args)
-    with trace_folder(args.out) as folder, sockets() as sock, closing(Door(sock)) as door:
+    with (
+        trace_folder(args.out) as folder,
+        sockets() as sock,
+        closing(Door(sock)) as door,
+    ):
         watched = _Watched(door, sock, folder, wish, args)
         environment = {QUIET: "99"} | os.environ | {OPEN: "1", FOLDER: sock}
         with _awaitable_child() as set_up:
@@ -64,12 +80,15 @@ def run_run(args: Namespace) -> int:
                     preexec_fn=set_up,
                 )
             except OSError as error:
-                raise CommandError(f"{program[0]} cannot be started: {error.strerror}.") from None
+                raise CommandError(
+                    f"{program[0]} cannot be started: {error.strerror}."
+                ) from None
             with passed_on(child):
                 try:
                     watched.record_until_end(child)
                 finally:
-                    child.wait()  # whatever became of the recording, the program goes on
+                    # whatever became of the recording, the program goes on
+                    child.wait()
         is_recorded = watched.report()
         if args.open and watched.jobs:
             opened(watched.jobs, folder)
@@ -78,8 +97,9 @@ def run_run(args: Namespace) -> int:
 
 
 def _has_input() -> bool:
-    """Whether standard input is open. Where it was closed, Python has none, or what was opened
-    since has its number: unlike what this process was given, that is not passed on."""
+    """Whether standard input is open. Where it was closed, Python has none, or what was
+    opened since has its number: unlike what this process was given, that is not passed
+    on."""
     try:
         return os.get_inheritable(sys.stdin.fileno())
     except (AttributeError, OSError, ValueError):
@@ -87,10 +107,12 @@ def _has_input() -> bool:
 
 
 class _Watched:
-    """The processes of a program that runs, and what was recorded of them. All that it starts have
-    the folder of its sockets in their environment, which no other has."""
+    """The processes of a program that runs, and what was recorded of them. All that it
+    starts have the folder of its sockets in their environment, which no other has."""
 
-    def __init__(self, door: Door, sock: str, folder: Path, wish: Wish, args: Namespace) -> None:
+    def __init__(
+        self, door: Door, sock: str, folder: Path, wish: Wish, args: Namespace
+    ) -> None:
         self._door, self._sock, self._folder, self._wish = door, sock, folder, wish
         self._after_s, self._on_enter = args.after, args.on_enter
         self._asked: dict[int, Process] = {}
@@ -126,7 +148,8 @@ class _Watched:
                 self._asked[heard.pid] = one
 
     def _group(self) -> list[Process]:
-        """Its processes that run and have torch: who asks has it, whatever else it looks like."""
+        """Its processes that run and have torch: who asks has it, whatever else it
+        looks like."""
         found = {pid: one for pid, one in self._asked.items() if is_alive(one)}
         found |= {one.pid: one for one in with_torch(self._sock)}
         return list(found.values())
@@ -146,13 +169,15 @@ class _Watched:
         return bool(line)
 
     def _is_complete(self, group: list[Process]) -> bool:
-        """Whether all that have torch have asked, and all ranks are there; after some time the
-        others are not waited for."""
+        """Whether all that have torch have asked, and all ranks are there; after some
+        time the others are not waited for."""
         if not group:
             return False
         if now() - self._asked_since > GROUP_PATIENCE_S:
             return True
-        return all(one.pid in self._asked for one in group) and not _missing_ranks(group)
+        return all(one.pid in self._asked for one in group) and not _missing_ranks(
+            group
+        )
 
     def _record(self, group: list[Process]) -> None:
         self._is_time = False
@@ -170,10 +195,13 @@ class _Watched:
         self._forks = forks_left_out(recording.forks.values()) or self._forks
 
     def report(self) -> bool:
-        """Says what was not recorded, and why; returns whether all was that was wanted."""
+        """Says what was not recorded, and why; returns whether all was that was
+        wanted."""
         if self._missing:
             ranks = ", ".join(self._missing)
-            say(f"Not recorded: rank {ranks}. No such process with torch asked to be recorded.")
+            say(
+                f"Not recorded: rank {ranks}. No such process with torch asked to be recorded."
+            )
         say(*self._forks)
         if self.jobs:
             return are_recorded(self.jobs) and not self._missing
@@ -192,9 +220,7 @@ class _Watched:
             )
         if self._took_s < self._after_s:
             return f"{ended}, and --after says {self._after_s:g} s."
-        return (
-            f"{ended}, before it was time: torch asks every 5 s, the first time when it is loaded."
-        )
+        return f"{ended}, before it was time: torch asks every 5 s, the first time when it is loaded."
 
 
 def _missing_ranks(group: list[Process]) -> list[str]:
@@ -211,14 +237,17 @@ def sockets() -> Iterator[str]:
     is_usable = os.path.isdir(where) and os.access(where, os.W_OK)
     if not is_usable or len(os.fsencode(where)) > LONGEST_FOLDER - 20:
         where = "/tmp"
-    with tempfile.TemporaryDirectory(None, "fusetui-", where, ignore_cleanup_errors=True) as made:
+    with tempfile.TemporaryDirectory(
+        None, "fusetui-", where, ignore_cleanup_errors=True
+    ) as made:
         yield made
 
 
 @contextmanager
 def _awaitable_child() -> Iterator[Callable[[], object] | None]:
-    """Within the block the exit code of a child can be had, also if SIGCHLD is ignored: the system
-    keeps no code then. Yields what the child has to do to ignore it as before."""
+    """Within the block the exit code of a child can be had, also if SIGCHLD is ignored:
+    the system keeps no code then. Yields what the child has to do to ignore it as
+    before."""
     if signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN:
         yield None
         return
@@ -232,7 +261,8 @@ def _ignore_children() -> None:
 
 @contextmanager
 def passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Within the block the program gets our signals. Those of keys it has, being in our group."""
+    """Within the block the program gets our signals. Those of keys it has, being in our
+    group."""
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         with suppress(OSError):
@@ -241,5 +271,7 @@ def passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
         child.send_signal(number)
 
     numbers = numbers_of(PASSED_ON)
-    with handled([n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN], pass_on):
+    with handled(
+        [n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN], pass_on
+    ):
         yield

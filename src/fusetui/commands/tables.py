@@ -1,5 +1,6 @@
-"""Answers as tables: `--format`, `--output`, `--columns`, `--sort`, `--top`, `--where`, and several
-traces at once; `sql`: SQL over them, from the command line, a pipe or a prompt."""
+"""Answers as tables: `--format`, `--output`, `--columns`, `--sort`, `--top`, `--where`,
+and several traces at once; `sql`: SQL over them, from the command line, a pipe or a
+prompt."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ TABLE = "table"
 
 
 def show(args: Namespace) -> int:
-    """The answer of a command as a table. Raises Error, also for what cannot be written."""
+    """The answer of a command as a table. Raises Error, also for what cannot be
+    written."""
     form_of(args)
     given, tables, codes, notes = vars(args), [], [DONE], dict[str, None]()
     asked = TableRequest(
@@ -56,12 +58,17 @@ def show(args: Namespace) -> int:
         if args.command == "lines":
             say_why_no_lines(trace, args, len(tables[-1][1]) > 0)
         notes |= dict.fromkeys(notes_of(trace))
-    put(chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args), args, [*notes])
+    put(
+        chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args),
+        args,
+        [*notes],
+    )
     return max(codes)
 
 
 def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
-    """Prints a table, or writes it to a file, with the notes of its traces. Raises as `show`."""
+    """Prints a table, or writes it to a file, with the notes of its traces. Raises as
+    `show`."""
     form = form_of(args)
     notes = (*table.left_out, *notes)
     if form == TABLE and not args.output:
@@ -82,13 +89,16 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
 
 
 def answer_rows(args: Namespace) -> int:
-    """`steps` and `slices`: a table, or with --json a document with all rows. Raises as `show`."""
+    """`steps` and `slices`: a table, or with --json a document with all rows. Raises as
+    `show`."""
     if not args.json:
         return show(args)
     if args.others:
         raise CommandError("--json is about one trace: use --format json for several.")
     if any((args.format, args.output, args.columns, args.where, args.sort)):
-        raise CommandError("Use --format json for a table: --json prints the whole answer.")
+        raise CommandError(
+            "Use --format json for a table: --json prints the whole answer."
+        )
     trace, code = load(args.trace, args.captured_by)
     write_document(args.command, made(args.command, trace), trace)
     return code
@@ -98,7 +108,8 @@ run_steps = run_slices = answer_rows
 
 
 def write_document(name: str, table: Table, trace: Trace) -> None:
-    """Prints `{"base_ns": ..., NAME: [a row, ...]}` row by row, as slices may be many."""
+    """Prints `{"base_ns": ..., NAME: [a row, ...]}` row by row, as slices may be
+    many."""
     head = {"base_ns": str(trace.begin_ns)}
     if notes := notes_of(trace):
         head["note"] = " ".join(notes)
@@ -109,13 +120,15 @@ def write_document(name: str, table: Table, trace: Trace) -> None:
 
 
 def form_of(args: Namespace) -> str:
-    """The one that was asked for, or that of the name of a new file. Raises CommandError, and Error
-    where that name tells none or there is a file."""
+    """The one that was asked for, or that of the name of a new file. Raises
+    CommandError, and Error where that name tells none or there is a file."""
     if args.output == "":
         raise CommandError("--output is followed by the name of a new file.")
     form: str = args.format or (format_of(args.output) if args.output else TABLE)
     if getattr(args, "json", False):
-        raise CommandError("Use --format json for a table: --json prints the whole answer.")
+        raise CommandError(
+            "Use --format json for a table: --json prints the whole answer."
+        )
     if form == "parquet" and not args.output:
         raise CommandError("Parquet is not printed: name a file with --output.")
     if args.output:
@@ -124,13 +137,17 @@ def form_of(args: Namespace) -> str:
 
 
 def chosen(table: Table, args: Namespace) -> Table:
-    """The rows and columns that were asked for; `--where` and `--sort` may name other columns."""
+    """The rows and columns that were asked for; `--where` and `--sort` may name other
+    columns."""
     table = rows_asked(table, args, "--where")
-    return table.select(map(str.strip, args.columns.split(","))) if args.columns else table
+    return (
+        table.select(map(str.strip, args.columns.split(","))) if args.columns else table
+    )
 
 
 def rows_asked(table: Table, asked: Any, option: str) -> Table:
-    """Those that `where` wants, in the order of `sort`. Raises CommandError about the option."""
+    """Those that `where` wants, in the order of `sort`. Raises CommandError about the
+    option."""
     try:
         table = table.where(asked.where) if asked.where else table
     except WrongQuery as error:
@@ -146,8 +163,32 @@ def _text(table: Table, args: Namespace, wide: int) -> str:
 
 PROMPT, CONTINUED = "sql> ", "...> "
 KEYWORDS = (
-    *("select", "from", "where", "group", "by", "order", "having", "limit", "join", "using"),
-    *("desc", "asc", "and", "or", "not", "null", "count", "sum", "avg", "min", "max", "case"),
+    *(
+        "select",
+        "from",
+        "where",
+        "group",
+        "by",
+        "order",
+        "having",
+        "limit",
+        "join",
+        "using",
+    ),
+    *(
+        "desc",
+        "asc",
+        "and",
+        "or",
+        "not",
+        "null",
+        "count",
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "case",
+    ),
 )
 TABLE_NEXT = re.compile(r"\b(?:from|join)\s+\w*$", re.IGNORECASE)
 HELP = """\
@@ -159,8 +200,8 @@ DESCRIBED = tuple(Spec(name, "text", "") for name in ("column", "type", "meaning
 
 
 def run_sql(args: Namespace) -> int:
-    """Answers one query, or those of a person at a prompt. Raises CommandError, WrongSql,
-    MissingPackage, and Error for what cannot be written."""
+    """Answers one query, or those of a person at a prompt. Raises CommandError,
+    WrongSql, MissingPackage, and Error for what cannot be written."""
     names, query = divided((args.trace, *args.others))
     at_prompt = not query and sys.stdin.isatty() and sys.stdout.isatty()
     form_of(args)
@@ -186,7 +227,8 @@ def run_sql(args: Namespace) -> int:
 
 
 def divided(given: Sequence[str]) -> tuple[list[str], str]:
-    """The names of traces, and the query behind them, if any: it holds a space and is no file."""
+    """The names of traces, and the query behind them, if any: it holds a space and is
+    no file."""
     *before, last = given
     is_query = bool(before and re.search(r"\s", last)) and not os.path.exists(last)
     return ([*before], last) if is_query else ([*given], "")
@@ -254,22 +296,31 @@ def _complete(columns: Mapping[str, Sequence[str]]) -> None:
         import readline
 
         def complete(text: str, state: int) -> str | None:
-            found = completions(text, readline.get_line_buffer(), readline.get_endidx(), columns)
+            found = completions(
+                text, readline.get_line_buffer(), readline.get_endidx(), columns
+            )
             return found[state] if state < len(found) else None
 
         readline.set_completer(complete)
         readline.set_completer_delims(" \t\n,()=<>!;+-*/'\"")
         is_libedit = "libedit" in (readline.__doc__ or "")
-        readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
+        readline.parse_and_bind(
+            "bind ^I rl_complete" if is_libedit else "tab: complete"
+        )
 
 
-def completions(text: str, line: str, end: int, columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """What the word that ends at `end` may become: a table, or a column of those that are named."""
+def completions(
+    text: str, line: str, end: int, columns: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """What the word that ends at `end` may become: a table, or a column of those that
+    are named."""
     words: Sequence[str] = [*columns]
     if line.lstrip().startswith("."):
         words = [".tables", ".columns", ".quit", *columns]
     elif not TABLE_NEXT.search(line[:end]):
-        named = [name for name in columns if re.search(rf"\b{name}\b", line, re.IGNORECASE)]
+        named = [
+            name for name in columns if re.search(rf"\b{name}\b", line, re.IGNORECASE)
+        ]
         of_tables = [column for name in named or columns for column in columns[name]]
         words = [*columns, *of_tables, *KEYWORDS]
     return sorted({word for word in words if word.startswith(text.lower())})

@@ -1,6 +1,6 @@
-"""What the terminal can do: how many colors, which background, which characters. All of it is known
-before Textual is imported, which reads its environment then. And what a person has chosen for every
-run, in config.toml in the user's config folder:
+"""What the terminal can do: how many colors, which background, which characters. All of
+it is known before Textual is imported, which reads its environment then. And what a
+person has chosen for every run, in config.toml in the user's config folder:
 
     theme = "light"
     ascii = false
@@ -26,8 +26,18 @@ from fusetui.commands.errors import CommandError
 from fusetui.text.patterns import late
 from fusetui.text.toml import table_in, text_of
 
-TRUECOLOR = {"alacritty", "contour", "direct", "foot", "ghostty", "kitty", "rio", "wezterm"}
-"""Parts of TERM of terminals that have true color, all of them by their documentation."""
+TRUECOLOR = {
+    "alacritty",
+    "contour",
+    "direct",
+    "foot",
+    "ghostty",
+    "kitty",
+    "rio",
+    "wezterm",
+}
+"""Parts of TERM of terminals that have true color, all of them by their
+documentation."""
 COLOR_SYSTEM = "TEXTUAL_COLOR_SYSTEM"
 COLOR_SYSTEMS = {"auto", "standard", "256", "truecolor", "windows"}
 """What that variable may hold, as Rich names them (rich.console.COLOR_SYSTEMS)."""
@@ -36,34 +46,37 @@ LIGHT_COLORS = {7, *range(9, 16)}  # of the 16 of a terminal
 MANY_COLORS = {"screen", "tmux", "256color"}  # those that have 256
 PATIENCE = 1.0  # seconds; a terminal that answers does so within one round trip
 QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
-"""The color of the background (xterm's ctlseqs, OSC 11), then what terminal it is (DA1). Terminals
-answer in order, and all of them the second question, so none that knows no OSC 11 is waited for."""
+"""The color of the background (xterm's ctlseqs, OSC 11), then what terminal it is
+(DA1). Terminals answer in order, and all of them the second question, so none that
+knows no OSC 11 is waited for."""
 COLOR = late(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
 DONE = late(rb"\x1b\[\?[0-9;]*c")
 ANSWERS = late(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + DONE.pattern)
 
 
 def has_terminal() -> bool:
-    """Whether all are terminals: the app reads from standard input, draws on standard error. A
-    stream that was closed before the start is None."""
+    """Whether all are terminals: the app reads from standard input, draws on standard
+    error. A stream that was closed before the start is None."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams)
 
 
 def prepare(environment: MutableMapping[str, str]) -> None:
-    """Tells Textual how many colors the terminal has where Rich would think that it has few, and
-    nothing of sizes: the terminal knows its own."""
+    """Tells Textual how many colors the terminal has where Rich would think that it has
+    few, and nothing of sizes: the terminal knows its own."""
     for name in ("COLUMNS", "LINES"):
         environment.pop(name, None)
     known = color_system(environment)
     if environment.get(COLOR_SYSTEM) not in COLOR_SYSTEMS:
-        environment.pop(COLOR_SYSTEM, None)  # Textual would fail with what it does not know
+        # Textual would fail with what it does not know
+        environment.pop(COLOR_SYSTEM, None)
     if known and COLOR_SYSTEM not in environment:
         environment[COLOR_SYSTEM] = known
 
 
 def color_system(environment: Mapping[str, str]) -> str:
-    """By the name of the terminal, as SSH does not forward COLORTERM; "" where Rich is right."""
+    """By the name of the terminal, as SSH does not forward COLORTERM; "" where Rich is
+    right."""
     if environment.get("COLORTERM", "").strip().lower() in ("truecolor", "24bit"):
         return ""
     parts = set(environment.get("TERM", "").lower().split("-"))
@@ -73,9 +86,10 @@ def color_system(environment: Mapping[str, str]) -> str:
 
 
 def needs_ascii(environment: Mapping[str, str], encoding: str | None) -> bool:
-    """Is the locale C (or POSIX), or one of an encoding other than UTF-8. Python replaces the C
-    locale of LANG by C.UTF-8 in LC_CTYPE (PEP 538): that says nothing about the terminal. Where no
-    locale is set at all, as in containers, terminals have UTF-8 anyway."""
+    """Is the locale C (or POSIX), or one of an encoding other than UTF-8. Python
+    replaces the C locale of LANG by C.UTF-8 in LC_CTYPE (PEP 538): that says nothing
+    about the terminal. Where no locale is set at all, as in containers, terminals have
+    UTF-8 anyway."""
     if encoding and encoding.lower().replace("-", "") != "utf8":
         return True
     chosen = environment.get("LC_ALL") or environment.get("LC_CTYPE") or ""
@@ -89,8 +103,8 @@ def needs_ascii(environment: Mapping[str, str], encoding: str | None) -> bool:
 
 
 def background(theme: str, environment: Mapping[str, str]) -> tuple[bool, str]:
-    """Is the background light: as the user says, else COLORFGBG, else the terminal; dark if none
-    of them knows. And what a person typed while the terminal was asked."""
+    """Is the background light: as the user says, else COLORFGBG, else the terminal;
+    dark if none of them knows. And what a person typed while the terminal was asked."""
     if theme in ("dark", "light"):
         return theme == "light", ""
     if (light := light_by_variable(environment.get("COLORFGBG", ""))) is not None:
@@ -100,7 +114,8 @@ def background(theme: str, environment: Mapping[str, str]) -> tuple[bool, str]:
 
 
 def light_by_variable(value: str) -> bool | None:
-    """`15;0`, as rxvt and Konsole set it, are the text's and the background's of 16 colors."""
+    """`15;0`, as rxvt and Konsole set it, are the text's and the background's of 16
+    colors."""
     last = value.rpartition(";")[2]
     return int(last) in LIGHT_COLORS if COLOR_NUMBER.fullmatch(last) else None
 
@@ -115,17 +130,20 @@ def may_ask(environment: Mapping[str, str]) -> bool:
 
 
 def is_light_color(answer: bytes) -> bool:
-    """Of an answer to OSC 11: is the color nearer to white than to black, by its Rec. 709 luma."""
+    """Of an answer to OSC 11: is the color nearer to white than to black, by its Rec.
+    709 luma."""
     found = COLOR.search(answer)
     if found is None:
         return False
-    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
+    red, green, blue = (
+        int(part, 16) / (16 ** len(part) - 1) for part in found.groups()
+    )
     return bool(0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.5)
 
 
 def ask(patience: float) -> bytes:
-    """What the terminal answers to QUESTION; b"" where it cannot be asked. Without an echo, and
-    with the terminal as it was afterwards."""
+    """What the terminal answers to QUESTION; b"" where it cannot be asked. Without an
+    echo, and with the terminal as it was afterwards."""
     import termios
     import tty
 
@@ -139,7 +157,8 @@ def ask(patience: float) -> bytes:
                 os.write(handle, QUESTION)
                 answer = _until(handle, time.monotonic() + patience)
             finally:
-                with suppress(OSError, termios.error):  # nothing to restore where it is gone
+                # nothing to restore where it is gone
+                with suppress(OSError, termios.error):
                     termios.tcsetattr(handle, termios.TCSANOW, before)
         finally:
             os.close(handle)
@@ -174,7 +193,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The choices of this user. Raises WrongFile, and CommandError for a variable that is wrong."""
+    """The choices of this user. Raises WrongFile, and CommandError for a variable that
+    is wrong."""
     place = environment.get(PLACE, "")
     path, table = Path(place), dict[str, Any]()
     if not place:
@@ -189,21 +209,28 @@ def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
     names = Settings.__struct_fields__
     for name, value in table.items():
         if name not in names:
-            raise CommandError(f"{path}: there is no setting {name!r}; {', '.join(names)} are.")
+            raise CommandError(
+                f"{path}: there is no setting {name!r}; {', '.join(names)} are."
+            )
         try:
             msgspec.convert({name: value}, Settings)
         except msgspec.ValidationError:
             wanted = "auto, dark or light" if name == "theme" else "true or false"
-            raise CommandError(f"{path}: {name} is {value!r}; it can be {wanted}.") from None
+            raise CommandError(
+                f"{path}: {name} is {value!r}; it can be {wanted}."
+            ) from None
     found = msgspec.convert(table, Settings)
     theme = environment.get("FUSETUI_THEME") or found.theme
     if theme not in THEMES:
-        raise CommandError(f"FUSETUI_THEME is {theme!r}; it can be auto, dark or light.")
+        raise CommandError(
+            f"FUSETUI_THEME is {theme!r}; it can be auto, dark or light."
+        )
     return msgspec.structs.replace(found, theme=theme)
 
 
 def ignored_colors(environment: Mapping[str, str]) -> Iterator[str]:
-    """A sentence if COLORFGBG says nothing; `default`, of rxvt, is a color that is none of 16."""
+    """A sentence if COLORFGBG says nothing; `default`, of rxvt, is a color that is none
+    of 16."""
     text = environment.get(COLORS, "")
     last = text.rpartition(";")[2]
     if text and last != "default" and not COLOR_NUMBER.fullmatch(last):

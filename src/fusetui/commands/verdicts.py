@@ -1,5 +1,5 @@
-"""Tells a pipeline what `check` and `diff --fail-over` found: --github, annotations and a summary
-in Markdown; --junit, JUnit XML."""
+"""Tells a pipeline what `check` and `diff --fail-over` found: --github, annotations and
+a summary in Markdown; --junit, JUnit XML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,12 @@ import msgspec
 
 from fusetui.commands import errors
 from fusetui.commands.errors import CommandError, print_line
-from fusetui.text.printable import markdown, markdown_table, printable, without_credentials
+from fusetui.text.printable import (
+    markdown,
+    markdown_table,
+    printable,
+    without_credentials,
+)
 from fusetui.trace.new_file import new_file
 
 if TYPE_CHECKING:
@@ -27,8 +32,9 @@ ROOM = 200_000  # characters of a summary, of which GitHub takes one megabyte
 
 
 class Outcome(Enum):
-    """The level of the annotation and the element of JUnit, nothing for what passed; and the exit
-    code. The most serious first: a file not fully read, a wrong answer, an unclear one."""
+    """The level of the annotation and the element of JUnit, nothing for what passed;
+    and the exit code. The most serious first: a file not fully read, a wrong answer, an
+    unclear one."""
 
     UNUSABLE = "error", "error", errors.UNUSABLE
     FAILED = "error", "failure", errors.NO
@@ -37,7 +43,8 @@ class Outcome(Enum):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """What was asked of a trace, and the answer in one sentence; `file` is its path, if any."""
+    """What was asked of a trace, and the answer in one sentence; `file` is its path, if
+    any."""
 
     name: str
     outcome: Outcome
@@ -57,8 +64,8 @@ def unread(name: str) -> Case:
 
 
 def told(args: Namespace, cases: Sequence[Case], more: Iterable[str]) -> int:
-    """Writes what was asked for; the exit code of the cases. `more` is Markdown for the summary.
-    Raises CommandError and CannotWrite for files that cannot be written."""
+    """Writes what was asked for; the exit code of the cases. `more` is Markdown for the
+    summary. Raises CommandError and CannotWrite for files that cannot be written."""
     if args.github:
         for case in cases:
             if case.outcome is not Outcome.PASSED:
@@ -68,19 +75,26 @@ def told(args: Namespace, cases: Sequence[Case], more: Iterable[str]) -> int:
                 with open(path, "a", encoding="utf-8") as file:
                     file.write(summary(args.command, cases, more))
             except OSError as error:
-                raise CommandError(f"{SUMMARY} cannot be written: {error.strerror}.") from None
+                raise CommandError(
+                    f"{SUMMARY} cannot be written: {error.strerror}."
+                ) from None
     if args.junit is not None:
         with new_file(args.junit, replace=True) as file:
             file.write(junit(args.command, cases).encode())
     found = {one.outcome for one in cases}
-    return next((outcome.value[2] for outcome in Outcome if outcome in found), errors.DONE)
+    return next(
+        (outcome.value[2] for outcome in Outcome if outcome in found), errors.DONE
+    )
 
 
 def annotation(command: str, case: Case) -> str:
-    """The workflow command that shows a case; a value ends neither its line nor itself."""
+    """The workflow command that shows a case; a value ends neither its line nor
+    itself."""
     level, *_ = case.outcome.value
     file = f"file={_property(case.file)}," if case.file else ""
-    return f"::{level} {file}title={_property(f'fusetui {command}')}::{_data(case.said)}"
+    return (
+        f"::{level} {file}title={_property(f'fusetui {command}')}::{_data(case.said)}"
+    )
 
 
 def _data(text: str) -> str:
@@ -102,7 +116,9 @@ def summary(command: str, cases: Sequence[Case], more: Iterable[str]) -> str:
         for one in cases
     ]
     parts, left = [f"### fusetui {command}", ""], ROOM
-    for part in chain(markdown_table(["verdict", command, "why"], rows, [0, 1, 2]), [""], more):
+    for part in chain(
+        markdown_table(["verdict", command, "why"], rows, [0, 1, 2]), [""], more
+    ):
         left -= len(part)
         if left < 0:
             parts += ["", "There is more, which this page has no room for."]

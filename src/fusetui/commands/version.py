@@ -31,7 +31,9 @@ def _installed(library: str) -> str:
 
 
 def _in_use(is_compiled: bool) -> str:
-    return "in use" if is_compiled else "not compiled; Python does the same, more slowly"
+    return (
+        "in use" if is_compiled else "not compiled; Python does the same, more slowly"
+    )
 
 
 def _has_scanner() -> bool:

@@ -1,5 +1,6 @@
-"""`why`: where the time went, and why the GPU was idle; `gaps`: its longest idle times; `whatif`:
-what a change would be worth; `path`: the critical path and what has time to spare."""
+"""`why`: where the time went, and why the GPU was idle; `gaps`: its longest idle times;
+`whatif`: what a change would be worth; `path`: the critical path and what has time to
+spare."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def run_why(args: Namespace) -> int:
 
     one_form(args, "markdown")
     if args.together and (args.worth is False or args.other is not None):
-        raise CommandError("--together is about the worth of the findings of one trace.")
+        raise CommandError(
+            "--together is about the worth of the findings of one trace."
+        )
     trace, code = load(args.trace, args.captured_by)
     found = _with_worth(trace, why(trace, selection_of(args)), args)
     if args.other is not None:
@@ -37,7 +40,9 @@ def run_why(args: Namespace) -> int:
         if args.json:
             emit_json_of(trace, versus_document(both, (trace, other)), other)
         else:
-            text = versus_markdown(both) if args.markdown else versus_text(both, width())
+            text = (
+                versus_markdown(both) if args.markdown else versus_text(both, width())
+            )
             emit_of(trace, text, other)
         return max(code, other_code)
     from fusetui.report.why import why_document, why_markdown, why_text
@@ -47,7 +52,9 @@ def run_why(args: Namespace) -> int:
     elif args.markdown:
         emit_of(trace, why_markdown(found, args.all))
     else:
-        emit_of(trace, why_text(found, width(), len(wrapped(notes_of(trace))), args.all))
+        emit_of(
+            trace, why_text(found, width(), len(wrapped(notes_of(trace))), args.all)
+        )
     return code
 
 
@@ -67,7 +74,10 @@ def run_gaps(args: Namespace) -> int:
     from fusetui.report.why import GapsDocument, gaps_text
 
     loaded = load(args.trace, args.captured_by)
-    found, most = accounted(loaded.trace, selection_of(args)), None if args.all else args.top
+    found, most = (
+        accounted(loaded.trace, selection_of(args)),
+        None if args.all else args.top,
+    )
     text = partial(gaps_text, found, most or None)
     return shown(args, loaded, lambda: printed(found, GapsDocument), text)
 
@@ -90,12 +100,15 @@ def _time(option: str, text: str | None) -> int | None:
         return None if text is None else int(text)
     ns = parse_time(text)
     if ns is None:
-        raise CommandError(f"{option} takes a time with a unit, such as 12.5ms, not {text}.")
+        raise CommandError(
+            f"{option} takes a time with a unit, such as 12.5ms, not {text}."
+        )
     return ns
 
 
 def run_whatif(args: Namespace) -> int:
-    """Raises WrongChange. Exit code 3 where too little of the recording is understood."""
+    """Raises WrongChange. Exit code 3 where too little of the recording is
+    understood."""
     from fusetui.analysis.replay.whatif import sweep, whatif
     from fusetui.report.whatif import sweep_text, whatif_text
 
@@ -110,7 +123,9 @@ def run_whatif(args: Namespace) -> int:
         code = shown(args, loaded, lambda: curve, lambda most: sweep_text(curve, most))
         return code if curve.points else CANNOT_TELL
     found, every = whatif(loaded.trace, args.changes, args.step), args.steps == "all"
-    code = shown(args, loaded, lambda: found, lambda most: whatif_text(found, most, every))
+    code = shown(
+        args, loaded, lambda: found, lambda most: whatif_text(found, most, every)
+    )
     return CANNOT_TELL if found.abstains else code
 
 

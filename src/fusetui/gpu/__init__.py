@@ -1,1 +1,2 @@
-"""What hardware and the names of kernels mean: decoded names, kinds of work, peaks and bounds."""
+"""What hardware and the names of kernels mean: decoded names, kinds of work, peaks and
+bounds."""

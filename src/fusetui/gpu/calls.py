@@ -15,7 +15,8 @@ MEANINGS = {
 
 
 def meaning_of_call(name: str) -> str:
-    """What a runtime or driver call is for, in a sentence without its end; "" if not known."""
+    """What a runtime or driver call is for, in a sentence without its end; "" if not
+    known."""
     bare = name
     for prefix in ("cuda", "cu", "hip"):
         if name.startswith(prefix):

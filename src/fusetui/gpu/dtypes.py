@@ -1,4 +1,5 @@
-"""Element types of tensors: their size, and the names that torch and NCCL print for them."""
+"""Element types of tensors: their size, and the names that torch and NCCL print for
+them."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ SCALAR_TYPES: Final = {
     "unsigned char": "uint8",
     "bool": "bool",
 }
-"""Our names of the types of c10/core/ScalarType.h, by its names or C++ spellings in lower case."""
+"""Our names of the types of c10/core/ScalarType.h, by its names or C++ spellings in
+lower case."""
 
 SCALAR_TYPE_OF_NCCL: Final = {
     "ncclFloat16": "Half",
@@ -78,7 +80,7 @@ SCALAR_TYPE_OF_NCCL: Final = {
 
 
 def scalar_bytes(name: str) -> int:
-    """Bytes of one element of a type that torch names, as in `Float`, `c10::Half` or `long int`;
-    0 if the name is unknown."""
+    """Bytes of one element of a type that torch names, as in `Float`, `c10::Half` or
+    `long int`; 0 if the name is unknown."""
     dtype = SCALAR_TYPES.get(name.lower().removeprefix("c10::"))
     return 0 if dtype is None else ELEMENT_BYTES[dtype]

@@ -20,21 +20,23 @@ _WORDS_COUNTED: Final = """
     memcpy memset moe norm optimizer pointwise pool quant reduction rng rope scan softmax sort
     triton unknown upsample
 """
-KINDS: Final = frozenset(_WORDS_COUNTED.split())  # what can be counted; `kernels` is all of them
+# what can be counted; `kernels` is all of them
+KINDS: Final = frozenset(_WORDS_COUNTED.split())
 
 MAX_NAMES_KEPT: Final = 1 << 16
-"""Names whose kinds are remembered. A trace may have a million of them, and a server reads many
-traces; looking at a forgotten name again takes microseconds."""
+"""Names whose kinds are remembered. A trace may have a million of them, and a server
+reads many traces; looking at a forgotten name again takes microseconds."""
 
-LONGEST_OP: Final = 1000  # no op has such a long name, and the patterns are not made for it
+# no op has such a long name, and the patterns are not made for it
+LONGEST_OP: Final = 1000
 
 _LIBRARIES: Final = (
     r"(?i)nccl|rccl|msccl|nvshmem|rocshmem|(?<![a-z])(?:one)?ccl(?:_|::)|multimem_|userbuffers"
     r"|cross_device_reduce|allreduce_fusion|deep_ep::|dpsk::ep::|quickreduce::|mori::|pplx::"
 )
-"""NCCL, RCCL, MSCCL++, NVSHMEM, ROC_SHMEM, oneCCL, symmetric memory of PyTorch, user buffers of
-Transformer Engine, the custom all-reduce of vLLM, SGLang, AITER and TensorRT-LLM, DeepEP,
-QuickReduce, MORI and pplx."""
+"""NCCL, RCCL, MSCCL++, NVSHMEM, ROC_SHMEM, oneCCL, symmetric memory of PyTorch, user
+buffers of Transformer Engine, the custom all-reduce of vLLM, SGLang, AITER and
+TensorRT-LLM, DeepEP, QuickReduce, MORI and pplx."""
 
 _WORDS: Final = (
     r"(?<![A-Za-z])(?i:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)(?![a-z])"
@@ -42,9 +44,11 @@ _WORDS: Final = (
 )
 """Words in names of kernels of any other library that communicate."""
 
-_COMPUTES: Final = r"(?i)\A(?:triton_[a-z]{2,4}_fused_|Cijk_)|gemm|matmul|get_dispatch_layout"
-"""Inductor names a kernel after all ops whose results it reads; a matrix product that sends its own
-result is still a product."""
+_COMPUTES: Final = (
+    r"(?i)\A(?:triton_[a-z]{2,4}_fused_|Cijk_)|gemm|matmul|get_dispatch_layout"
+)
+"""Inductor names a kernel after all ops whose results it reads; a matrix product that
+sends its own result is still a product."""
 
 _BETWEEN_DEVICES: Final = r"(?i)PtoP|peer"
 """Copies from one device to another, which count as communication."""
@@ -76,7 +80,9 @@ _OPS: Final = {
 
 _ALSO: Final = {"elementwise": "pointwise", "persistent_reduction": "reduction"}
 _FUSED: Final = r"(?:graph_\d+_)?cpp_fused_(\w*)"
-_REDUCES: Final = r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|prod)(?:_|\b)"
+_REDUCES: Final = (
+    r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|prod)(?:_|\b)"
+)
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
@@ -95,36 +101,46 @@ def is_between_devices(name: str) -> bool:
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def kind_of_kernel(name: str) -> str | None:
-    """The kind of a kernel's work; None if its name does not say, or that it does several."""
+    """The kind of a kernel's work; None if its name does not say, or that it does
+    several."""
     if is_collective(name):
         return "comm"
     known = _decoded(name)
     if known is not None and (known.op or known.fused_ops):
         return known.op
     head = name[:LONGEST_NAME]
-    return next((kind for kind, words in _HAND_WRITTEN.items() if re.search(words, head)), None)
+    return next(
+        (kind for kind, words in _HAND_WRITTEN.items() if re.search(words, head)), None
+    )
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def kind_of_op(op: str) -> str | None:
-    """The kind of work of an op by its name without namespace; None for a pointwise one."""
+    """The kind of work of an op by its name without namespace; None for a pointwise
+    one."""
     spelled = (op, op.rstrip("_"))  # an in-place twin is of the same kind
-    kinds = (k for k, ops in _OPS.items() if any(re.fullmatch(ops, name) for name in spelled))
+    kinds = (
+        k for k, ops in _OPS.items() if any(re.fullmatch(ops, name) for name in spelled)
+    )
     return next(kinds, None) if len(op) <= LONGEST_OP else None
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def kinds_of(role: Role, name: str) -> frozenset[str]:
-    """Everything that a GPU event or a CPU op counts as; kernels and ops also as `kernels`."""
+    """Everything that a GPU event or a CPU op counts as; kernels and ops also as
+    `kernels`."""
     if role is Role.MEMCPY:
         return frozenset({"memcpy"})
     return frozenset({"memset"}) if role is Role.MEMSET else kinds(name) | {"kernels"}
 
 
 def kinds(name: str) -> frozenset[str]:
-    """Everything that a GPU kernel or a CPU op of this name counts as: kind and maker."""
+    """Everything that a GPU kernel or a CPU op of this name counts as: kind and
+    maker."""
     if fused := re.fullmatch(_FUSED, name):
-        return frozenset({"reduction" if re.search(_REDUCES, fused[1]) else "pointwise"})
+        return frozenset(
+            {"reduction" if re.search(_REDUCES, fused[1]) else "pointwise"}
+        )
     if name.startswith("aten::"):
         long = len(name) > LONGEST_OP
         return frozenset({"unknown" if long else kind_of_op(name[6:]) or "pointwise"})

@@ -9,7 +9,14 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from fusetui.analysis.diff.model import Accounting, Answer, Diff, DiffSide, Row, Subtotal
+from fusetui.analysis.diff.model import (
+    Accounting,
+    Answer,
+    Diff,
+    DiffSide,
+    Row,
+    Subtotal,
+)
 from fusetui.analysis.diff.statistics import CONFIDENCE
 from fusetui.report import printed
 from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
@@ -100,8 +107,8 @@ def document(found: Diff) -> DiffDocument:
 
 
 def to_text(diff: Diff, width: int = 118) -> str:
-    """A table at most `width` columns wide; of many lines only the TEXT_LINES of largest effect,
-    and none that has no time on either side."""
+    """A table at most `width` columns wide; of many lines only the TEXT_LINES of
+    largest effect, and none that has no time on either side."""
     width, found = max(width, 60), by_effect(lines(diff))
     some = [line for line in found if not line.is_nothing]
     rest = [*some[TEXT_LINES:], *(line for line in found if line.is_nothing)]
@@ -120,20 +127,36 @@ def to_text(diff: Diff, width: int = 118) -> str:
     for line in (*shown, *last):
         body += _row(line, width)
     if any(not line.counts for line in [*shown, *rest]):
-        body += _wrapped("( ) runs beside the rest and is not part of the sum", width, "")
+        body += _wrapped(
+            "( ) runs beside the rest and is not part of the sum", width, ""
+        )
     return "\n".join(body) + "\n"
 
 
 def to_markdown(diff: Diff) -> str:
-    """The verdict, the largest changes as a table, and the notes; short enough to be read."""
+    """The verdict, the largest changes as a table, and the notes; short enough to be
+    read."""
     found = by_effect(line for line in lines(diff) if line.mark != "~")
     shown, rest = found[:MARKDOWN_LINES], found[MARKDOWN_LINES:]
-    body = [f"**{markdown(diff.a)} -> {markdown(diff.b)}: {markdown(judgment(diff))}**", ""]
-    body += [f"{markdown(diff.story[:1].upper() + diff.story[1:])}.", ""] if diff.story else []
+    body = [
+        f"**{markdown(diff.a)} -> {markdown(diff.b)}: {markdown(judgment(diff))}**",
+        "",
+    ]
+    body += (
+        [f"{markdown(diff.story[:1].upper() + diff.story[1:])}.", ""]
+        if diff.story
+        else []
+    )
     body += ["| | A us | B us | change us | what |", "|---|---:|---:|---:|---|"]
     for line in (*shown, *closing(diff)):
-        numbers = f"{microseconds(line.a_ns)} | {microseconds(line.b_ns)} | {_change(line)}"
-        what = f"{markdown(line.what)} ({markdown(line.why)})" if line.why else markdown(line.what)
+        numbers = (
+            f"{microseconds(line.a_ns)} | {microseconds(line.b_ns)} | {_change(line)}"
+        )
+        what = (
+            f"{markdown(line.what)} ({markdown(line.why)})"
+            if line.why
+            else markdown(line.what)
+        )
         body.append(f"| {line.mark} {line.kind} | {numbers} | {what} |")
     if rest:
         body += ["", f"{plural(len(rest), 'smaller line')} not shown."]
@@ -156,20 +179,27 @@ def _step(ns: int | None) -> str:
 
 
 def judgment(diff: Diff) -> str:
-    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these two runs, 20 steps)`, by step time.
+    """`B is 16.5 % faster (95 % CI 15.2 to 18.1 % within these two runs, 20 steps)`, by
+    step time.
 
     Without a verdict: why there is none, and what was measured.
     """
     step, found = diff.step, diff.verdict
     if found.answer is Answer.CANNOT_TELL:
-        times = change(step.a_ns, step.b_ns) if step.a_ns and step.b_ns is not None else ""
+        times = (
+            change(step.a_ns, step.b_ns) if step.a_ns and step.b_ns is not None else ""
+        )
         measured = f"; B takes {times} time" if times else ""
         return f"cannot tell: {printable(found.reason or '')}{measured}"
     a, b = diff.side_a.steps, diff.side_b.steps
     steps = plural(b, "step") if a == b else f"{count(a)} and {plural(b, 'step')}"
     ratio = 1.0 if step.ratio is None else step.ratio
     share = percent(abs(ratio - 1), 1, fine=True)
-    by = f"{share} {'faster' if ratio < 1 else 'slower'}" if ratio != 1 else "as fast as A"
+    by = (
+        f"{share} {'faster' if ratio < 1 else 'slower'}"
+        if ratio != 1
+        else "as fast as A"
+    )
     by += _meaning(diff)
     by += f" ({_interval(diff)}, {steps})"
     return f"no significant difference: {by}" if not step.shown else f"B is {by}"
@@ -180,15 +210,17 @@ def _meaning(diff: Diff) -> str:
     step = diff.step
     if not step.is_opposed:
         return ""
-    medians = f"while the median step takes {change(step.a_ns or 0, step.b_ns or 0)} time"
+    medians = (
+        f"while the median step takes {change(step.a_ns or 0, step.b_ns or 0)} time"
+    )
     if step.turns:
         return f" by the ratios of neighboring steps, {medians}"
     return f" without interruptions, {medians}"
 
 
 def _interval(diff: Diff) -> str:
-    """`95 % CI 15.2 to 18.1 % within these two runs`, in the terms of `judgment`; with signs if it
-    includes no change."""
+    """`95 % CI 15.2 to 18.1 % within these two runs`, in the terms of `judgment`; with
+    signs if it includes no change."""
     step = diff.step
     sign = 1 if (step.ratio or 0) <= 1 else -1
     low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
@@ -239,7 +271,8 @@ def sums(diff: Diff) -> list[str]:
 def _parts(parts: Sequence[Subtotal]) -> str:
     changed = [part for part in parts if part.change_ns]
     named = []
-    for part in changed[:PARTS]:  # `backward, compiled`, with the place where there is one
+    # `backward, compiled`, with the place where there is one
+    for part in changed[:PARTS]:
         words = [part.phase, part.name or ("" if part.phase else "elsewhere")]
         name = clip(printable(" ".join(word for word in words if word)), PLACE)
         name += " (compiled)" if part.compiled == "b" and part.phase + part.name else ""
@@ -252,12 +285,21 @@ def _parts(parts: Sequence[Subtotal]) -> str:
 
 
 def _thing(a: DiffSide, b: DiffSide) -> str:
-    return "GPU event" if a.gpu and b.gpu else "piece of work" if a.gpu or b.gpu else "working op"
+    return (
+        "GPU event"
+        if a.gpu and b.gpu
+        else "piece of work"
+        if a.gpu or b.gpu
+        else "working op"
+    )
 
 
 def _row(line: DiffLine, width: int) -> Iterator[str]:
-    """The numbers and what it is; the reason behind it or, where there is no room, below."""
-    numbers = f"{microseconds(line.a_ns):>{_NUMBER}} {microseconds(line.b_ns):>{_NUMBER}}"
+    """The numbers and what it is; the reason behind it or, where there is no room,
+    below."""
+    numbers = (
+        f"{microseconds(line.a_ns):>{_NUMBER}} {microseconds(line.b_ns):>{_NUMBER}}"
+    )
     if line.a_ns is None and line.b_ns is None:
         numbers = " " * len(numbers)
     head = f"  {line.mark or ' '} {numbers} {_change(line):>{_NUMBER}}  {line.kind:<{_KIND}} "
@@ -280,7 +322,11 @@ def _folded(text: str, width: int) -> list[str]:
 def _wrapped(text: str, width: int, indent: str) -> list[str]:
     """Lines of whole words; a word longer than the width is cut."""
     lines = wrap(
-        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text,
+        width,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
     return [clip(line, width) for line in lines]
 

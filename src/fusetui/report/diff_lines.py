@@ -1,5 +1,5 @@
-"""Turns rows into the lines of a table for people; repeated rows, and dispatch of one kind, are one
-line."""
+"""Turns rows into the lines of a table for people; repeated rows, and dispatch of one
+kind, are one line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from difflib import SequenceMatcher
 
 import msgspec
 
-from fusetui.analysis.diff.model import CPU, ELSEWHERE, ONLY, REPEATED, Diff, Row, RowKind
+from fusetui.analysis.diff.model import (
+    CPU,
+    ELSEWHERE,
+    ONLY,
+    REPEATED,
+    Diff,
+    Row,
+    RowKind,
+)
 from fusetui.analysis.diff.names import identity, shared_start
 from fusetui.analysis.diff.statistics import FLOOR_PERCENT
 from fusetui.analysis.diff.story import changes
@@ -23,7 +31,8 @@ from fusetui.trace.model.grouping import by_key
 
 MAX_NAME = 48
 MAX_PLAIN = 64
-MANY_LINES = 12  # a compiled part of the program with so many lines is one line that can be opened
+# a compiled part of the program with so many lines is one line that can be opened
+MANY_LINES = 12
 MOST_WAITS = 3
 ARROW = " -> "
 APART = "  "  # between the parts of a line
@@ -50,7 +59,8 @@ TIMED = (RowKind.FASTER, RowKind.SLOWER)
 
 
 class DiffLine(msgspec.Struct, frozen=True):
-    """One line; ns per step, None on a side that has nothing. Every text is safe to print."""
+    """One line; ns per step, None on a side that has nothing. Every text is safe to
+    print."""
 
     mark: str  # + more time, - less, ~ no change beyond noise
     kind: str
@@ -61,7 +71,8 @@ class DiffLine(msgspec.Struct, frozen=True):
     why: str = ""
     counts: bool = True
     rows: tuple[Row, ...] = ()  # what the line stands for
-    parts: tuple[str, ...] = ()  # of `what`: the place, the op, the kernel, where they are known
+    # of `what`: the place, the op, the kernel, where they are known
+    parts: tuple[str, ...] = ()
     times: str = ""  # the end of `what`: how many rows it stands for
 
     @property
@@ -72,12 +83,14 @@ class DiffLine(msgspec.Struct, frozen=True):
 
 
 def by_effect(found: Iterable[DiffLine]) -> list[DiffLine]:
-    """The largest change first, whatever its direction; lines of the sum before the others."""
+    """The largest change first, whatever its direction; lines of the sum before the
+    others."""
     return sorted(found, key=lambda line: (not line.counts, -abs(line.change_ns)))
 
 
 class Region(msgspec.Struct, frozen=True):
-    """A part of the program that torch.compile made anew on a side: its sums, and its lines."""
+    """A part of the program that torch.compile made anew on a side: its sums, and its
+    lines."""
 
     line: DiffLine
     inner: tuple[DiffLine, ...]
@@ -89,11 +102,14 @@ def lines(diff: Diff) -> list[DiffLine]:
 
 
 def regions(diff: Diff) -> tuple[list[Region], list[DiffLine]]:
-    """The compiled parts of the program that have many lines, and the lines of all else."""
+    """The compiled parts of the program that have many lines, and the lines of all
+    else."""
     work = (row for row in diff.rows if row.counts and not row.on_cpu)
     found: list[Region] = []
     folded: set[int] = set()
-    for (phase, where), rows in by_key(work, lambda row: (row.phase, row.where)).items():
+    for (phase, where), rows in by_key(
+        work, lambda row: (row.phase, row.where)
+    ).items():
         inner = tuple(_lines(rows))
         if any(row.compiled for row in rows) and len(inner) >= MANY_LINES:
             found.append(Region(_region(f"{phase} {where}".strip(), rows), inner))
@@ -111,7 +127,9 @@ def _region(name: str, rows: Sequence[Row]) -> DiffLine:
         kernels = plural(sum(times for times, _ in counts), "kernel")
         sides.append(f"{kernels}, {count(made)} compiled" if made else kernels)
     what = f"{printable(name) or 'the program'}: {ARROW.join(sides)}"
-    return DiffLine(_sign(a_ns, b_ns), REGION, a_ns, b_ns, b_ns - a_ns, what, rows=tuple(rows))
+    return DiffLine(
+        _sign(a_ns, b_ns), REGION, a_ns, b_ns, b_ns - a_ns, what, rows=tuple(rows)
+    )
 
 
 def _sums(rows: Sequence[Row]) -> tuple[int, int]:
@@ -128,28 +146,41 @@ def _lines(rows: Iterable[Row]) -> list[DiffLine]:
 
 
 def closing(diff: Diff) -> list[DiffLine]:
-    """The lines that close the sum: idle time, work that crosses the borders of a step or overlaps
-    other work, what is not explained, and the step itself; none whose figures are all zeros."""
+    """The lines that close the sum: idle time, work that crosses the borders of a step
+    or overlaps other work, what is not explained, and the step itself; none whose
+    figures are all zeros."""
     sums, a, b = diff.accounting, diff.side_a, diff.side_b
     gpu = a.gpu and b.gpu
     idle = "no GPU event runs in the step" if gpu else "outside all ops"
     # What the GPU waited for longer, or less long: the largest changes.
     causes = changes(a.idle, b.idle) if gpu else {}
-    waits = [f"{signed_duration(ns)} {cause}" for cause, ns in causes.items()][:MOST_WAITS]
+    waits = [f"{signed_duration(ns)} {cause}" for cause, ns in causes.items()][
+        :MOST_WAITS
+    ]
     found = [
-        DiffLine("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, idle, ", ".join(waits)),
+        DiffLine(
+            "", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, idle, ", ".join(waits)
+        ),
         DiffLine("", "earlier", a.earlier_ns, b.earlier_ns, sums.earlier_ns, EARLIER),
         DiffLine("", "later", -a.later_ns, -b.later_ns, sums.later_ns, LATER),
         DiffLine("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
         DiffLine("", "odd", a.odd_ns, b.odd_ns, sums.odd_ns, ODD),
         DiffLine("", "", None, None, sums.not_explained_ns, "not explained"),
-        DiffLine("", STEP, diff.step.a_ns, diff.step.b_ns, sums.step_ns, "= the sum of all above"),
+        DiffLine(
+            "",
+            STEP,
+            diff.step.a_ns,
+            diff.step.b_ns,
+            sums.step_ns,
+            "= the sum of all above",
+        ),
     ]
     return [line for line in found if line.kind == STEP or not line.is_nothing]
 
 
 def _alike(rows: Iterable[Row]) -> list[list[Row]]:
-    """Groups of rows that say the same about the same names, in the order of their first rows."""
+    """Groups of rows that say the same about the same names, in the order of their
+    first rows."""
 
     def said(row: Row) -> tuple[object, ...]:
         timed = row.kind in (RowKind.SAME, RowKind.MOVED, *TIMED)
@@ -180,7 +211,8 @@ def _work(rows: Sequence[Row]) -> DiffLine:
 
 
 def _kind(kind: RowKind, a_ns: int, b_ns: int) -> str:
-    """What changed by a quarter or more is not called the same, even where it may be noise."""
+    """What changed by a quarter or more is not called the same, even where it may be
+    noise."""
     is_large_change = a_ns > 0 and 4 * abs(b_ns - a_ns) >= a_ns
     if kind is RowKind.SAME and is_large_change:
         return NOISE
@@ -192,7 +224,11 @@ def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
         return f"the same work, {change(a_ns, b_ns)} time"
     if times > 1 and row.kind is RowKind.MOVED:
         return ELSEWHERE
-    why = row.why.removeprefix(SAME).removeprefix(", ") if row.kind is RowKind.SAME else row.why
+    why = (
+        row.why.removeprefix(SAME).removeprefix(", ")
+        if row.kind is RowKind.SAME
+        else row.why
+    )
     return printable(why)
 
 
@@ -203,8 +239,8 @@ def _sign(a_ns: int, b_ns: int) -> str:
 
 
 def _place(rows: Sequence[Row]) -> str:
-    """The module or annotation of all of them; with a star when only their beginnings agree. Where
-    there is none: the phase."""
+    """The module or annotation of all of them; with a star when only their beginnings
+    agree. Where there is none: the phase."""
     places = sorted({row.where for row in rows})
     if len(places) == 1:
         return places[0] or rows[0].phase
@@ -236,7 +272,11 @@ def _several(row: Row, op: str) -> str:
     """Several kernels of an op, or of several ops, for one or for others."""
     fused = row.kind is RowKind.FUSED
     ones = row.b if fused else row.a
-    one = _plain(ones[0]) if len(ones) == 1 else f"{_plain(ones[0])} + {len(ones) - 1} more"
+    one = (
+        _plain(ones[0])
+        if len(ones) == 1
+        else f"{_plain(ones[0])} + {len(ones) - 1} more"
+    )
     many = max(row.a_count, row.b_count)
     if op and " x" not in op and " + " not in op and many > 1:
         op = f"{op} ({many} kernels)"
@@ -247,7 +287,9 @@ def _several(row: Row, op: str) -> str:
 def _counted(names: Sequence[str]) -> str:
     """The number of kernels, and the most frequent one."""
     ((most, times),) = Counter(names).most_common(1)
-    return _short(most) if len(names) == 1 else f"{len(names)} ({times} x {_short(most)})"
+    return (
+        _short(most) if len(names) == 1 else f"{len(names)} ({times} x {_short(most)})"
+    )
 
 
 def _names(names: Sequence[str]) -> str:
@@ -284,7 +326,8 @@ def _dispatch(rows: Sequence[Row]) -> DiffLine:
 
 
 def _name_of_dispatch(row: Row) -> str:
-    """The calls whose time the row has: where both sides have some, that is the time of all."""
+    """The calls whose time the row has: where both sides have some, that is the time of
+    all."""
     name = printable(row.op.removeprefix(CPU))
     more_in_b = row.b_count - row.a_count
     if row.a_count and row.b_count and more_in_b:
@@ -305,8 +348,9 @@ LEAST = 10  # cells: a shorter part of a place says nothing
 
 
 def fitted(line: DiffLine, most: int) -> tuple[str, Sequence[str]]:
-    """The text in at most `most` cells, and the parts that it has no room for. Where `what` is
-    wider, the place is shortened or left out, then the op, and only then the kernel is cut.
+    """The text in at most `most` cells, and the parts that it has no room for. Where
+    `what` is wider, the place is shortened or left out, then the op, and only then the
+    kernel is cut.
 
     >>> parts = ("Attention_*", "aten::bmm", "gemm bf16 128x128x64")
     >>> what = "Attention_*  aten::bmm  gemm bf16 128x128x64  x24"
@@ -347,7 +391,8 @@ LONGEST = 2000  # characters compared; matching is quadratic at worst
 
 
 def differing(a: str, b: str, mark: str = "^") -> tuple[str, str]:
-    """A line of marks for each name: under the words and numbers that the other does not have.
+    """A line of marks for each name: under the words and numbers that the other does
+    not have.
 
     >>> differing("gemm_128x64_nn", "gemm_128x128_tn")
     ('         ^^ ^^', '         ^^^ ^^')

@@ -1,6 +1,8 @@
-"""What --json prints, as types: schemas are made from them, and docs/json.md describes the keys.
+"""What --json prints, as types: schemas are made from them, and docs/json.md describes
+the keys.
 
-Answers that are documents as they are (a summary, functions) have no type of their own here.
+Answers that are documents as they are (a summary, functions) have no type of their own
+here.
 """
 
 from __future__ import annotations

@@ -54,8 +54,8 @@ WIDEST = 60  # width that names with shapes get before figures do
 def kernels_text(
     groups: Sequence[KernelGroup], by: str, top: int, width: int, notices: Iterable[str]
 ) -> str:
-    """The first `top` groups (0: all; at least one), how many are left out, and notices about
-    missing figures."""
+    """The first `top` groups (0: all; at least one), how many are left out, and notices
+    about missing figures."""
     whole = sum(group.total_ns for group in groups)
     title = {"name": "kernel", "shape": "kernel, op and inputs"}.get(by, by)
     columns = [
@@ -63,16 +63,25 @@ def kernels_text(
         Column(
             "effective",
             spare=5,  # where it differs from the total
-            cell=lambda g: duration(g.effective_ns) if g.effective_ns != g.total_ns else "",
+            cell=lambda g: (
+                duration(g.effective_ns) if g.effective_ns != g.total_ns else ""
+            ),
         ),
         Column("share", spare=2, cell=lambda group: percent(group.total_ns, whole)),
         Column("count", spare=3, cell=lambda group: count(group.count)),
         Column(
-            "of peak", spare=1, cell=lambda g: known(g.share_of_peak, lambda n: percent(n, 1), "")
+            "of peak",
+            spare=1,
+            cell=lambda g: known(g.share_of_peak, lambda n: percent(n, 1), ""),
         ),
         Column("FLOP/s", spare=12, cell=lambda g: _rate(g.flop, g.flop_ns, "FLOP/s")),
         Column("B/s", spare=13, cell=lambda g: _rate(g.bytes, g.bytes_ns, "B/s")),
-        Column("waves", False, 14, lambda g: known(g.waves, lambda n: significant(n, DIGITS), "")),
+        Column(
+            "waves",
+            False,
+            14,
+            lambda g: known(g.waves, lambda n: significant(n, DIGITS), ""),
+        ),
         *times(mean=6, min=10, p10=8, median=4, p90=7, max=11),
         Column(title, True, cell=lambda group: _label(group, by, width)),
     ]
@@ -88,7 +97,9 @@ def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
     if not groups:
         return "no CPU ops in this trace"
     title = "op and inputs" if by == "shape" else "op"
-    label = Column(title, True, cell=lambda group: _op_label(asdict(group), group.name, by))
+    label = Column(
+        title, True, cell=lambda group: _op_label(asdict(group), group.name, by)
+    )
     spread = times(mean=5, p10=8, median=6, p90=7)
     return _table((*OP_COLUMNS, *spread, label), groups, top, width, by)
 
@@ -114,8 +125,13 @@ def _table(
     by: str,
     share: str = "",
 ) -> str:
-    noun, least = "name" if by == "name" else "group", WIDEST if by == "shape" else LEAST
-    return first_of(columns, groups, top, width, noun, least=least, blank="", share=share)
+    noun, least = (
+        "name" if by == "name" else "group",
+        WIDEST if by == "shape" else LEAST,
+    )
+    return first_of(
+        columns, groups, top, width, noun, least=least, blank="", share=share
+    )
 
 
 def _label(group: KernelGroup, by: str, width: int) -> str:
@@ -126,7 +142,9 @@ def _label(group: KernelGroup, by: str, width: int) -> str:
         op = _op_label(fields, fields["op"] or "no op", by)
         return f"{kernel_label(fields['name'], width)}   {op}"
     if by == "stream":
-        return printable(f"{device_label(fields['device'])} {stream_label(fields['stream'])}")
+        return printable(
+            f"{device_label(fields['device'])} {stream_label(fields['stream'])}"
+        )
     return printable(str(fields[by] or f"no {by}"))
 
 
@@ -149,4 +167,6 @@ def _device(device: DevicePeak) -> DeviceDocument:
         return DeviceDocument(exact_id(device.device), device.name, None, [])
     peaks = {kind: round(rate * TERA) for kind, rate in peak.teraflops.items()}
     peaks |= {BANDWIDTH: round(peak.bytes_per_s)} if peak.bytes_per_s else {}
-    return DeviceDocument(exact_id(device.device), device.name, peaks, sorted(peak.given))
+    return DeviceDocument(
+        exact_id(device.device), device.name, peaks, sorted(peak.given)
+    )

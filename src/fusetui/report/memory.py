@@ -22,7 +22,13 @@ from fusetui.analysis.memory.findings import MemoryFinding
 from fusetui.analysis.memory.of_trace import TracedMemory
 from fusetui.analysis.memory.oom import OutOfMemory
 from fusetui.report import printed
-from fusetui.report.memory_words import MORE, finding_text, oom_text, remedy, short_place
+from fusetui.report.memory_words import (
+    MORE,
+    finding_text,
+    oom_text,
+    remedy,
+    short_place,
+)
 from fusetui.text.figures import count, duration, percent, signed_size, size
 from fusetui.text.printable import printable
 from fusetui.text.tables import READ, Column, first_of, folded
@@ -83,7 +89,9 @@ def memory_document(found: MemoryAnswer) -> MemoryDocument:
     """The answer with its sentences."""
 
     def told(device: DeviceMemory) -> DeviceMemoryDocument:
-        ooms = tuple(printed(one, OomDocument, text=oom_text(one)) for one in device.ooms)
+        ooms = tuple(
+            printed(one, OomDocument, text=oom_text(one)) for one in device.ooms
+        )
         findings = tuple(
             printed(one, FindingDocument, text=finding_text(one), try_=remedy(one))
             for one in device.findings
@@ -94,7 +102,8 @@ def memory_document(found: MemoryAnswer) -> MemoryDocument:
 
 
 def memory_text(found: MemoryAnswer, by: By, top: int, width: int) -> str:
-    """The figures of each device, who holds what lives at the moment, and what stands out."""
+    """The figures of each device, who holds what lives at the moment, and what stands
+    out."""
     lines = [printable(found.file)]
     for device in found.devices:
         lines += ["", f"device {device.device}"] if len(found.devices) > 1 else []
@@ -108,8 +117,12 @@ def memory_text(found: MemoryAnswer, by: By, top: int, width: int) -> str:
         lines += ["", *folded(_waste(device), width)]
         lines += [""] if device.findings else []
         for number, one in enumerate(device.findings, 1):
-            lines += folded(f"{number}. {finding_text(one)} Try: {remedy(one)}.", width, "   ")
-    return "\n".join(lines if found.devices else [*lines, "It holds no memory of any device."])
+            lines += folded(
+                f"{number}. {finding_text(one)} Try: {remedy(one)}.", width, "   "
+            )
+    return "\n".join(
+        lines if found.devices else [*lines, "It holds no memory of any device."]
+    )
 
 
 def traced_text(found: TracedMemoryDocument, top: int, width: int) -> str:
@@ -118,9 +131,19 @@ def traced_text(found: TracedMemoryDocument, top: int, width: int) -> str:
     processes = len({one.process for one in found.devices})
     for one in found.devices:
         process = f" of process {printable(str(one.process))}" if processes > 1 else ""
-        recorded = "" if one.kind != "CPU" else ": what was allocated while torch recorded"
-        lines += ["", f"{_device_name(one)}{process}{recorded}", *folded(_peak(one), width)]
-        lines += ["", *folded(_moment(found.at, one), width), *_table(one, "op", top, width)]
+        recorded = (
+            "" if one.kind != "CPU" else ": what was allocated while torch recorded"
+        )
+        lines += [
+            "",
+            f"{_device_name(one)}{process}{recorded}",
+            *folded(_peak(one), width),
+        ]
+        lines += [
+            "",
+            *folded(_moment(found.at, one), width),
+            *_table(one, "op", top, width),
+        ]
     is_of_gpu = any(one.kind == "GPU" for one in found.devices)
     return "\n".join([*lines, "", *folded(MORE, width)] if is_of_gpu else lines)
 
@@ -151,7 +174,11 @@ def ranks_text(found: Sequence[MemoryRank], top: int, width: int) -> str:
         Column("reserved", cell=lambda row: size(row.peak_reserved_bytes)),
         Column("mostly", left=True, cell=lambda row: short_place(row.category or "")),
         Column("of it", spare=2, cell=lambda row: size(row.category_bytes)),
-        Column("out of memory", spare=1, cell=lambda row: count(row.ooms) if row.ooms else ""),
+        Column(
+            "out of memory",
+            spare=1,
+            cell=lambda row: count(row.ooms) if row.ooms else "",
+        ),
         Column("device", spare=3, cell=lambda row: str(row.device)),
         Column("file", left=True, cell=lambda row: printable(basename(row.file))),
     )
@@ -204,8 +231,8 @@ UNRECORDED = {
 
 
 def _contradiction(device: Totals) -> str:
-    """What torch was told not to record (`skip_actions`), and what follows; else whether the file
-    contradicts itself."""
+    """What torch was told not to record (`skip_actions`), and what follows; else
+    whether the file contradicts itself."""
     difference = device.difference_end_bytes
     if isinstance(device, DeviceMemory) and (actions := device.unrecorded):
         if "alloc" in actions or {"free_requested", "free_completed"} <= {*actions}:
@@ -216,7 +243,11 @@ def _contradiction(device: Totals) -> str:
     if not difference:
         return ""
     more = "more" if difference > 0 else "less"
-    held = "its blocks hold" if isinstance(device, DeviceMemory) else "the last of them says"
+    held = (
+        "its blocks hold"
+        if isinstance(device, DeviceMemory)
+        else "the last of them says"
+    )
     return (
         f" The file contradicts itself: its events leave {size(abs(difference))} {more} than "
         f"{held}."
@@ -229,7 +260,9 @@ def _unrecorded(actions: Sequence[str]) -> str:
 
 def _moment(at: str, device: Totals) -> str:
     during = f" ({printable(device.annotation)})" if device.annotation else ""
-    running = f", running {short_place(device.place)}{during}" if device.place else during
+    running = (
+        f", running {short_place(device.place)}{during}" if device.place else during
+    )
     when = "" if at == "peak" else _when(device, device.at_index, device.at_time_us)
     held = f"{size(device.at_allocated_bytes)} allocated"
     return f"{MOMENTS.get(at, 'Then')}{when}{running}: {held}, by"
@@ -244,7 +277,9 @@ def _pinned(oom: OutOfMemory, width: int) -> list[str]:
         kept = ", ".join(map(short_place, one.holders))
         where = f"the segment of {size(one.total_size)} at {one.address:#x}"
         text = f"{size(one.inactive_bytes)} of {where}, kept by {kept}"
-        lines += wrap(text, min(width, READ), initial_indent="  ", subsequent_indent="    ")
+        lines += wrap(
+            text, min(width, READ), initial_indent="  ", subsequent_indent="    "
+        )
     more = oom.pinned_count - len(oom.pinned[:PINNED])
     return [*lines, f"  and {count(more)} more"] if more else lines
 
@@ -252,7 +287,11 @@ def _pinned(oom: OutOfMemory, width: int) -> list[str]:
 def _waste(device: DeviceMemory) -> str:
     there = device.waste
     used = f"Of {size(there.reserved_bytes)} reserved then, {size(there.active_bytes)} are in use"
-    if there.rounding_bytes is None or there.split_bytes is None or there.cached_bytes is None:
+    if (
+        there.rounding_bytes is None
+        or there.split_bytes is None
+        or there.cached_bytes is None
+    ):
         why = "blocks and segments contradict each other"
         why = _unrecorded(device.unrecorded) if device.unrecorded else why
         return f"{used}; the rest is not told, as {why}."
@@ -270,8 +309,14 @@ def _table(device: Totals, by: By | Literal["op"], top: int, width: int) -> list
     columns = (
         Column("bytes", cell=lambda row: size(row["bytes"])),
         Column("share", cell=lambda row: percent(row["bytes"], whole)),
-        Column("blocks", spare=1, cell=lambda row: count(row["blocks"]) if row["blocks"] else ""),
+        Column(
+            "blocks",
+            spare=1,
+            cell=lambda row: count(row["blocks"]) if row["blocks"] else "",
+        ),
         Column(by, left=True, cell=lambda row: short_place(row["holder"])),
     )
     rest = sum(row["bytes"] for row in rows[top:]) if top else 0
-    return first_of(columns, rows, top, width, "row", share=percent(rest, whole)).split("\n")
+    return first_of(columns, rows, top, width, "row", share=percent(rest, whole)).split(
+        "\n"
+    )

@@ -12,7 +12,8 @@ from fusetui.text.figures import count, plural, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 
-PLACE = re.compile(r"(?:.*/)?([^/]+/[^/]+\.py:\d+ .*)", re.DOTALL)  # the folder, the file, the line
+# the folder, the file, the line
+PLACE = re.compile(r"(?:.*/)?([^/]+/[^/]+\.py:\d+ .*)", re.DOTALL)
 MORE = (
     "Sizes of a GPU are those of blocks, as the allocator rounds them. A snapshot would also tell "
     "the stack and the kind of each allocation, the segments, and why memory ran out: "
@@ -61,7 +62,11 @@ def remedy(one: MemoryFinding) -> str:
 def oom_text(one: OutOfMemory) -> str:
     """What was asked for, what there was, and why that did not suffice."""
     where = f" in {short_place(one.place)}" if one.place else ""
-    free = "an unknown amount" if one.device_free_bytes is None else size(one.device_free_bytes)
+    free = (
+        "an unknown amount"
+        if one.device_free_bytes is None
+        else size(one.device_free_bytes)
+    )
     return (
         f"Out of memory at event {count(one.index)}{where}: {size(one.asked_bytes)} asked for, "
         f"{free} free on the device, {size(one.reserved_bytes)} reserved, of which "
@@ -102,14 +107,19 @@ def _inactive(there: Inactive) -> str:
         (there.other_pools_bytes, "in other pools (as CUDA and HIP graphs have)"),
         (there.other_size_bytes, "in segments for blocks of another size"),
     )
-    return ", ".join(f"{size(part)} {where}" for part, where in parts if part) + " are inactive"
+    return (
+        ", ".join(f"{size(part)} {where}" for part, where in parts if part)
+        + " are inactive"
+    )
 
 
 def _pages(one: OutOfMemory) -> str:
     if one.is_expandable:
         return "Segments are expandable already."
     if one.expandable_would_fit is None:
-        return "How much of it whole pages of 2 MB could have given back cannot be told."
+        return (
+            "How much of it whole pages of 2 MB could have given back cannot be told."
+        )
     enough = "" if one.expandable_would_fit else "not "
     return (
         f"Whole pages of 2 MB of its pool and stream could have given back "

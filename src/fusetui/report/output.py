@@ -1,5 +1,6 @@
-"""Standard output: results only, text or one JSON document, escaped for terminals; those that are
-derived from traces together with the traces' notes about their origin. And a progress bar."""
+"""Standard output: results only, text or one JSON document, escaped for terminals;
+those that are derived from traces together with the traces' notes about their origin.
+And a progress bar."""
 
 from __future__ import annotations
 
@@ -18,7 +19,12 @@ import orjson
 from fusetui.report.streams import write
 from fusetui.text.cutting import clip
 from fusetui.text.figures import percent
-from fusetui.text.printable import json_lines, printable, printable_lines, without_credentials
+from fusetui.text.printable import (
+    json_lines,
+    printable,
+    printable_lines,
+    without_credentials,
+)
 from fusetui.text.tables import Unseen
 
 if TYPE_CHECKING:
@@ -36,17 +42,22 @@ def emit(text: str) -> None:
 
 
 def emit_json(document: object) -> None:
-    """Writes one indented JSON document of dicts, lists and records. Raises as `emit` does."""
+    """Writes one indented JSON document of dicts, lists and records. Raises as `emit`
+    does."""
     try:
         text = orjson.dumps(document, msgspec.to_builtins, orjson.OPT_INDENT_2).decode()
-    except orjson.JSONEncodeError:  # a lone surrogate, from a file name that is not UTF-8
-        text = json.dumps(document, indent=2, ensure_ascii=False, default=msgspec.to_builtins)
+    except (
+        orjson.JSONEncodeError
+    ):  # a lone surrogate, from a file name that is not UTF-8
+        text = json.dumps(
+            document, indent=2, ensure_ascii=False, default=msgspec.to_builtins
+        )
     write(f"{json_lines(text)}\n")
 
 
 def width() -> int:
-    """The width of the terminal, or of COLUMNS within reason; a fixed width if there is neither,
-    for which no name is cut."""
+    """The width of the terminal, or of COLUMNS within reason; a fixed width if there is
+    neither, for which no name is cut."""
     known = shutil.get_terminal_size((0, 24)).columns
     return min(WIDEST, max(NARROWEST, known)) if known else Unseen(UNKNOWN_WIDTH)
 

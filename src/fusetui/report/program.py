@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import fill
 from typing import NamedTuple
 
-from fusetui.analysis.questions.launches import Calls, GraphReplay, QueueLength, ThreadLaunches
+from fusetui.analysis.questions.launches import (
+    Calls,
+    GraphReplay,
+    QueueLength,
+    ThreadLaunches,
+)
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, TOP_ALL, Column, first_of, left_out, table_of
@@ -20,7 +25,11 @@ from fusetui.trace.program.origin import Nowhere, PhaseTime
 PASSES = (
     Column("backward", spare=4, cell=lambda time: _figure(time.gpu_backward_ns)),
     Column("recompute", spare=4, cell=lambda time: _figure(time.gpu_recompute_ns)),
-    Column("kernels", spare=5, cell=lambda time: count(time.kernels) if time.kernels else ""),
+    Column(
+        "kernels",
+        spare=5,
+        cell=lambda time: count(time.kernels) if time.kernels else "",
+    ),
 )
 FUNCTION_COLUMNS = (
     Column("GPU self", cell=lambda time: _figure(time.gpu_self_ns)),
@@ -33,7 +42,9 @@ FUNCTION_COLUMNS = (
     Column(
         "function",  # and the names of its file and of the folder of that
         left=True,
-        cell=lambda t: printable(f"{t.function}  {'/'.join(t.file.split('/')[-2:])}:{t.line}"),
+        cell=lambda t: printable(
+            f"{t.function}  {'/'.join(t.file.split('/')[-2:])}:{t.line}"
+        ),
     ),
 )
 NO_MODULES = (
@@ -41,9 +52,7 @@ NO_MODULES = (
     "{} records the calls of modules, {} names any other part",
 )
 NO_CALLS = "the calls of modules are not in this trace: {} records them"
-NO_CALLS_IN_STACKS = (
-    "Python stacks were recorded, but no call of a module: record_function names other parts"
-)
+NO_CALLS_IN_STACKS = "Python stacks were recorded, but no call of a module: record_function names other parts"
 NO_FUNCTIONS = (
     "no such Python functions in this trace",
     "{} records functions, --file PATH shows those of a library",
@@ -52,11 +61,22 @@ INDENT = "  "
 
 
 def modules_text(
-    times: Modules, phases: Sequence[PhaseTime], top: int, width: int, *, stacks: bool, form: str
+    times: Modules,
+    phases: Sequence[PhaseTime],
+    top: int,
+    width: int,
+    *,
+    stacks: bool,
+    form: str,
 ) -> str:
-    """The tree with its `top` largest paths (0: all), unclaimed GPU time, and the phases. `stacks`:
-    whether Python frames were recorded; `form`: the format of the trace."""
-    said = NO_CALLS_IN_STACKS if stacks else NO_CALLS.format(recorded_with("with_stack=True", form))
+    """The tree with its `top` largest paths (0: all), unclaimed GPU time, and the
+    phases. `stacks`: whether Python frames were recorded; `form`: the format of the
+    trace."""
+    said = (
+        NO_CALLS_IN_STACKS
+        if stacks
+        else NO_CALLS.format(recorded_with("with_stack=True", form))
+    )
     tree = list(_module_table(times, top, width, said))
     shares = ((one, percent(one.gpu_ns, times.gpu_ns)) for one in phases)
     parts = [f"{one.phase} {duration(one.gpu_ns)} ({share})" for one, share in shares]
@@ -70,7 +90,9 @@ def functions_text(times: Functions, top: int, width: int, form: str) -> str:
     """The first `top` functions (0: all), and unclaimed GPU time; `form`: as above."""
     missing = _told(NO_FUNCTIONS, form, "with_stack=True")
     hidden = _blank(times.functions)
-    hidden |= {"idle"} if all(time.idle_ns is None for time in times.functions) else set()
+    hidden |= (
+        {"idle"} if all(time.idle_ns is None for time in times.functions) else set()
+    )
     columns = [column for column in FUNCTION_COLUMNS if column.title not in hidden]
     none = outside_functions(times)
     shown = [first_of(columns, times.functions, top, width, "function")]
@@ -78,7 +100,8 @@ def functions_text(times: Functions, top: int, width: int, form: str) -> str:
 
 
 def outside_modules(times: Modules) -> tuple[str, ...]:
-    """Why GPU time belongs to no path of the tree, with how much: a sentence for each reason."""
+    """Why GPU time belongs to no path of the tree, with how much: a sentence for each
+    reason."""
     return tuple(_unclaimed(times.none, times.gpu_ns, "in no module or annotation"))
 
 
@@ -102,20 +125,35 @@ def _text(paragraphs: Iterable[Sequence[str]], width: int) -> str:
 
 
 def _module_table(times: Modules, top: int, width: int, no_calls: str) -> Iterator[str]:
-    largest = sorted(times.modules, key=lambda time: (-time.gpu_ns, -time.cpu_ns, time.level))
+    largest = sorted(
+        times.modules, key=lambda time: (-time.gpu_ns, -time.cpu_ns, time.level)
+    )
     chosen = set(map(id, largest[:top] if top else largest))
     shown = [time for time in times.modules if id(time) in chosen]
     hidden, whole = _blank(times.modules), times.gpu_ns
     columns = (
         Column("GPU", cell=lambda time: _figure(time.gpu_ns)),
-        Column("share", False, 1, lambda time: percent(time.gpu_ns, whole) if time.gpu_ns else ""),
+        Column(
+            "share",
+            False,
+            1,
+            lambda time: percent(time.gpu_ns, whole) if time.gpu_ns else "",
+        ),
         Column("self", spare=2, cell=lambda time: _figure(time.gpu_self_ns)),
         *PASSES,
         Column("CPU", spare=6, cell=lambda time: _figure(time.cpu_ns)),
-        Column("calls", spare=7, cell=lambda time: count(time.count) if time.count else ""),
-        Column("module", True, cell=lambda time: INDENT * time.level + printable(time.module)),
+        Column(
+            "calls", spare=7, cell=lambda time: count(time.count) if time.count else ""
+        ),
+        Column(
+            "module",
+            True,
+            cell=lambda time: INDENT * time.level + printable(time.module),
+        ),
     )
-    yield table_of([column for column in columns if column.title not in hidden], shown, width)
+    yield table_of(
+        [column for column in columns if column.title not in hidden], shown, width
+    )
     yield from left_out(len(times.modules) - len(shown), "path", TOP_ALL)
     if all(time.kind != MODULE for time in times.modules):
         yield no_calls
@@ -124,7 +162,11 @@ def _module_table(times: Modules, top: int, width: int, no_calls: str) -> Iterat
 def _blank(times: Sequence[ModuleTime | FunctionTime]) -> set[str]:
     """The columns of passes of which there is no GPU work."""
     hidden = set() if any(time.gpu_backward_ns for time in times) else {"backward"}
-    return hidden if any(time.gpu_recompute_ns for time in times) else {*hidden, "recompute"}
+    return (
+        hidden
+        if any(time.gpu_recompute_ns for time in times)
+        else {*hidden, "recompute"}
+    )
 
 
 def _unclaimed(none: Sequence[Unclaimed], whole: int, outside: str) -> Iterator[str]:
@@ -153,7 +195,9 @@ CALL_COLUMNS = (
     Column("p99", spare=4, cell=lambda row: duration(row.calls.p99_ns)),
     Column("max", spare=5, cell=lambda row: duration(row.calls.max_ns)),
     Column("events", spare=6, cell=lambda row: count(row.calls.events)),
-    Column("launch calls of a thread", left=True, cell=lambda row: printable(row.label)),
+    Column(
+        "launch calls of a thread", left=True, cell=lambda row: printable(row.label)
+    ),
 )
 GRAPH_COLUMNS = (
     Column("replays", cell=lambda kind: count(len(kind.same))),
@@ -161,7 +205,11 @@ GRAPH_COLUMNS = (
     Column("kernels", cell=lambda kind: count(kind.same[0].kernels)),
     Column("span", spare=1, cell=lambda kind: kind.median("span_ns")),
     Column("busy", spare=2, cell=lambda kind: kind.median("busy_ns")),
-    Column("graph launches of a device (medians)", True, cell=lambda kind: printable(kind.label)),
+    Column(
+        "graph launches of a device (medians)",
+        True,
+        cell=lambda kind: printable(kind.label),
+    ),
 )
 QUEUE_COLUMNS = (
     Column("most", cell=lambda queue: count(queue.most)),
@@ -180,7 +228,8 @@ class CallRow(NamedTuple):
 
 
 class ReplayKind(NamedTuple):
-    """Replays with the same call, device and number of kernels, as all replays of a graph have."""
+    """Replays with the same call, device and number of kernels, as all replays of a
+    graph have."""
 
     label: str
     same: list[GraphReplay]
@@ -188,7 +237,9 @@ class ReplayKind(NamedTuple):
     def median(self, name: str) -> str:
         """Of an even number, the mean of the middle two, rounded down."""
         ordered = sorted(getattr(replay, name) for replay in self.same)
-        return duration((ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2)
+        return duration(
+            (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2
+        )
 
 
 def launches_text(
@@ -202,12 +253,17 @@ def launches_text(
     rows: list[CallRow] = []
     for one in threads[:MOST]:
         each = one.calls if len(one.calls) > 1 else ()
-        rows.append(CallRow(one, one.span_ns, f"thread {one.thread} of process {one.process}"))
+        rows.append(
+            CallRow(one, one.span_ns, f"thread {one.thread} of process {one.process}")
+        )
         rows += (CallRow(calls, one.span_ns, f"  {calls.name}") for calls in each)
     more = left_out(len(threads) - MOST, "thread", JSON_ALL)
     paragraphs = ["\n".join([table_of(CALL_COLUMNS, rows, width), *more])]
     by_graph = by_key(graphs, lambda r: (r.call, device_label(r.device), r.kernels))
-    kinds = [ReplayKind(f"{name} on {gpu}", same) for (name, gpu, _), same in by_graph.items()]
+    kinds = [
+        ReplayKind(f"{name} on {gpu}", same)
+        for (name, gpu, _), same in by_graph.items()
+    ]
     if kinds:
         paragraphs.append(first_of(GRAPH_COLUMNS, kinds, MOST, width, "kind", JSON_ALL))
     if queues:

@@ -21,7 +21,12 @@ from fusetui.analysis.ranks.model import (
     StragglerCause,
 )
 from fusetui.report import printed
-from fusetui.report.ranks_words import clocks_text, headline, straggler_text, verdict_lines
+from fusetui.report.ranks_words import (
+    clocks_text,
+    headline,
+    straggler_text,
+    verdict_lines,
+)
 from fusetui.text.figures import count, duration, several, size
 from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, Column, first_of, known
@@ -36,21 +41,48 @@ DEVICE = 12
 NARROW = 8
 
 CSV = (
-    *("rank", "path", "host", "device", "steps", "step_ns", "compute_ns", "exposed_comm_ns"),
-    *("exposed_copy_ns", "idle_ns", "collectives", "unmatched", "last_count", "caused_ns"),
-    *("waited_ns", "memory_peak_bytes", "offset_ns", "uncertainty_ns", "drift_ns_per_s"),
+    *(
+        "rank",
+        "path",
+        "host",
+        "device",
+        "steps",
+        "step_ns",
+        "compute_ns",
+        "exposed_comm_ns",
+    ),
+    *(
+        "exposed_copy_ns",
+        "idle_ns",
+        "collectives",
+        "unmatched",
+        "last_count",
+        "caused_ns",
+    ),
+    *(
+        "waited_ns",
+        "memory_peak_bytes",
+        "offset_ns",
+        "uncertainty_ns",
+        "drift_ns_per_s",
+    ),
 )
 
 
 def ranks_text(answer: JobAnswer, most: int, top: int) -> str:
-    """Some forty lines: what was given, the ranks, who waits for whom and why, the collectives."""
+    """Some forty lines: what was given, the ranks, who waits for whom and why, the
+    collectives."""
     late, head = answer.stragglers, list(headline(answer))
     if (more := len(head) - MOST_HEAD) > 0:
-        head[MOST_HEAD:] = [f"... and {count(more)} more remarks like these (--json has all)"]
+        head[MOST_HEAD:] = [
+            f"... and {count(more)} more remarks like these (--json has all)"
+        ]
     sections = (
         _wrapped([*head, clocks_text(answer)], most),
         _ranks(answer, most, top),
-        _wrapped([*map(partial(straggler_text, answer), late), *verdict_lines(answer)], most),
+        _wrapped(
+            [*map(partial(straggler_text, answer), late), *verdict_lines(answer)], most
+        ),
         _kinds(answer, most),
         _wrapped(_remarks(answer), most),
     )
@@ -82,7 +114,10 @@ class RanksDocument(JobAnswer, frozen=True):
 
 def ranks_document(answer: JobAnswer) -> RanksDocument:
     late = answer.stragglers
-    told = (printed(one, StragglerDocument, text=straggler_text(answer, one)) for one in late)
+    told = (
+        printed(one, StragglerDocument, text=straggler_text(answer, one))
+        for one in late
+    )
     verdict = tuple(verdict_lines(answer))
     return printed(answer, RanksDocument, stragglers=tuple(told), verdict=verdict)
 
@@ -110,15 +145,25 @@ def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
     if not answer.ranks:
         return []
 
-    def figure(name: str, each: Callable[[RankRow], int] = lambda _: 1) -> Callable[[RankRow], str]:
+    def figure(
+        name: str, each: Callable[[RankRow], int] = lambda _: 1
+    ) -> Callable[[RankRow], str]:
         def text(row: RankRow) -> str:
             value, mark = getattr(row, name), STANDS_OUT if name in row.outliers else ""
-            return "-" if value is None else f"{duration(value // max(each(row), 1))}{mark}"
+            return (
+                "-"
+                if value is None
+                else f"{duration(value // max(each(row), 1))}{mark}"
+            )
 
         return text
 
     def wait(name: str) -> Callable[[RankRow], str]:
-        return (lambda _: "-") if answer.clocks.refused else figure(name, lambda row: row.steps)
+        return (
+            (lambda _: "-")
+            if answer.clocks.refused
+            else figure(name, lambda row: row.steps)
+        )
 
     def clock(row: RankRow) -> str:
         if row.uncertainty_ns is None or answer.clocks.shared:
@@ -128,7 +173,10 @@ def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
     where = "device" if any(row.device for row in answer.ranks) else "host"
     columns = (
         Column("rank", cell=lambda row: str(row.rank)),
-        Column("last", cell=lambda row: f"{count(row.last_count)} of {count(row.collectives)}"),
+        Column(
+            "last",
+            cell=lambda row: f"{count(row.last_count)} of {count(row.collectives)}",
+        ),
         Column("others wait", cell=wait("caused_ns")),
         Column("waits", spare=1, cell=wait("waited_ns")),
         Column("step", cell=figure("step_ns")),
@@ -152,15 +200,21 @@ def _kinds(answer: JobAnswer, most: int) -> list[str]:
 
     columns = (
         Column("collective", left=True, cell=lambda kind: printable(kind.name)),
-        Column("group", left=True, spare=1, cell=lambda kind: printable(kind.group) or "-"),
-        Column("ranks", cell=lambda k: f"{k.given}{f' of {k.ranks}' if k.ranks else ''}"),
+        Column(
+            "group", left=True, spare=1, cell=lambda kind: printable(kind.group) or "-"
+        ),
+        Column(
+            "ranks", cell=lambda k: f"{k.given}{f' of {k.ranks}' if k.ranks else ''}"
+        ),
         Column("size", cell=lambda kind: known(kind.bytes, size)),
         Column("count", cell=lambda kind: count(kind.count)),
         Column("waits", cell=wait),
         Column("transfer", cell=lambda kind: known(kind.transfer_ns, duration)),
         Column(
             "bus bandwidth",
-            cell=lambda kind: known(kind.bus_bytes_per_s, lambda rate: f"{size(round(rate))}/s"),
+            cell=lambda kind: known(
+                kind.bus_bytes_per_s, lambda rate: f"{size(round(rate))}/s"
+            ),
         ),
     )
     return [first_of(columns, answer.kinds, MOST_KINDS, most, "kind", JSON_ALL, NARROW)]

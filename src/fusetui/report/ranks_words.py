@@ -29,12 +29,13 @@ MOST_RANGES = 6
 MAX_STEPS_NAMED = 6
 ENOUGH = 0.5  # of a delay: a place that explains so much of it is named
 SLOWER = 0.01  # a smaller difference between kernels is none
-LEAST_SAVED = 0.01  # of a step: a rank that saves less if it alone is fixed saves nothing
+# of a step: a rank that saves less if it alone is fixed saves nothing
+LEAST_SAVED = 0.01
 
 
 def straggler_text(answer: JobAnswer, one: Straggler) -> str:
-    """Who is last, what that costs, and why as far as that was recorded; or which stage of a
-    pipeline takes longer than its like."""
+    """Who is last, what that costs, and why as far as that was recorded; or which stage
+    of a pipeline takes longer than its like."""
     if one.slow:
         return _slow_text(one.rank, one.slow, " a step" if answer.steps else "")
     steps = next(row.steps for row in answer.ranks if row.rank == one.rank)
@@ -58,7 +59,8 @@ def straggler_text(answer: JobAnswer, one: Straggler) -> str:
 
 
 def _if_fixed(answer: JobAnswer, one: Straggler) -> Iterator[str]:
-    """How long a step would be if this rank, and no other, were as fast as the others."""
+    """How long a step would be if this rank, and no other, were as fast as the
+    others."""
     replayed, if_all = one.what_if, answer.verdict.if_all
     if replayed is None:
         return
@@ -107,11 +109,16 @@ def _late_steps(one: Straggler, steps: int) -> str:
     named = several([printable(step.name) for step in one.late_steps], MAX_STEPS_NAMED)
     least, most = duration(min(every)), duration(max(every))
     long = least if least == most else f"{least} to {most}"
-    return f"It is late in only {len(every)} of {plural(steps, 'step')}: {named} ({long})."
+    return (
+        f"It is late in only {len(every)} of {plural(steps, 'step')}: {named} ({long})."
+    )
 
 
 def _slow_text(rank: int, slow: Slow, each: str) -> str:
-    more, share = f"{duration(slow.excess_ns)}{each}", percent(slow.excess_ns, slow.others_ns)
+    more, share = (
+        f"{duration(slow.excess_ns)}{each}",
+        percent(slow.excess_ns, slow.others_ns),
+    )
     place = f"{slow.stage} (of 0 to {slow.stages - 1})"
     if slow.like:
         compute = "computes" if len(slow.like) == 1 else "compute"
@@ -119,7 +126,9 @@ def _slow_text(rank: int, slow: Slow, each: str) -> str:
             f"{numbers(slow.like).capitalize()}, stage {place}, {compute} {more} more "
             f"than the median of the other stages ({share})."
         )
-    like = f"the other ranks of its stage, {place}" if slow.stages else "the other ranks"
+    like = (
+        f"the other ranks of its stage, {place}" if slow.stages else "the other ranks"
+    )
     return (
         f"Rank {rank} takes {more} more than the median of {like} ({share}): "
         f"{CLASSES_SAID[slow.what]} longer."
@@ -127,7 +136,8 @@ def _slow_text(rank: int, slow: Slow, each: str) -> str:
 
 
 def verdict_lines(answer: JobAnswer) -> Iterator[str]:
-    """What else is to say of who is late: the bubble of a pipeline, and why nobody is named."""
+    """What else is to say of who is late: the bubble of a pipeline, and why nobody is
+    named."""
     found, of_what = answer.verdict, "a step" if answer.steps else "the time recorded"
     if found.if_all is not None:
         yield _if_all_fixed(answer.stragglers, found.if_all)
@@ -137,8 +147,14 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
             "recorded, so whether one is slow cannot be told."
         )
     elif found.stages is not None and answer.bubble is not None:
-        stages = f"of {found.stages} stages" if found.stages else "whose stages are not known"
-        alike = "" if answer.stragglers else " The stages compute alike: none stands out."
+        stages = (
+            f"of {found.stages} stages"
+            if found.stages
+            else "whose stages are not known"
+        )
+        alike = (
+            "" if answer.stragglers else " The stages compute alike: none stands out."
+        )
         yield (
             f"In a pipeline {stages}, sends and receives that nothing else covers take "
             f"{percent(answer.bubble, 1)} of {of_what}: its bubble.{alike}"
@@ -201,7 +217,9 @@ def _why(one: Straggler, steps: int, each: str) -> Iterator[str]:
 def headline(answer: JobAnswer) -> Iterator[str]:
     """What was given, and what of it takes part."""
     size, given = answer.world_size, answer.given
-    ranks = f"{count(given)} of {plural(size, 'rank')}" if size else plural(given, "rank")
+    ranks = (
+        f"{count(given)} of {plural(size, 'rank')}" if size else plural(given, "rank")
+    )
     yield f"{ranks}, {plural(answer.steps, 'step')}, {plural(answer.collectives, 'collective')}."
     if answer.missing:
         which = "It" if len(answer.missing) == 1 else "One of them"

@@ -38,7 +38,11 @@ STEP = (
     Column("tokens", spare=1, cell=lambda step: known(step.new_tokens, count)),
     Column("cached", spare=3, cell=lambda step: known(step.cached_tokens, count)),
     Column("captured", spare=4, cell=lambda step: known(step.captured_tokens, count)),
-    Column("launched by", True, cell=lambda s: s.mode if s.replays < 2 else f"{s.replays} graphs"),
+    Column(
+        "launched by",
+        True,
+        cell=lambda s: s.mode if s.replays < 2 else f"{s.replays} graphs",
+    ),
 )
 
 
@@ -69,7 +73,10 @@ def _steps(found: Serving, width: int) -> str:
     lines = [first_of(STEP, order, STEPS, width, "step", JSON_ALL, least=12)]
     for step in order[:STEPS]:
         if step.outlier:
-            because = printable("; ".join(step.because)) or "nothing that was recorded explains it"
+            because = (
+                printable("; ".join(step.because))
+                or "nothing that was recorded explains it"
+            )
             told = f"The step from {duration(step.start_ns)} is long: {because}."
             lines.append(_wrapped([told], width))
     return "\n".join(lines)
@@ -80,7 +87,9 @@ def _limit(found: Serving, one: PhaseLimit) -> Iterator[str]:
     article = "An" if one.phase[0] in "iu" else "A"
     yield f"{article} {one.phase} step ({printable(step.name)}): {_verdict(limit)}"
     yield from (f"  {line}" for line in _amounts(limit))
-    layers = _layers(one.layers) if one.layers else "Layers: no sequence of kernels repeats."
+    layers = (
+        _layers(one.layers) if one.layers else "Layers: no sequence of kernels repeats."
+    )
     yield f"  {layers}"
     if one.experts:
         yield f"  {_experts(one.experts)}"
@@ -100,7 +109,10 @@ def _verdict(limit: Limit) -> str:
     took = duration(limit.dur_ns)
     if limit.least_ns is None:
         return f"{took}; its limit is not known."
-    least, what = duration(limit.least_ns), "memory" if limit.bound == "memory" else "arithmetic"
+    least, what = (
+        duration(limit.least_ns),
+        "memory" if limit.bound == "memory" else "arithmetic",
+    )
     if limit.cannot_tell:
         return f"{took}, at least {least} for what is known of it, by the {what}."
     share = percent(limit.least_ns, limit.dur_ns)
@@ -109,12 +121,22 @@ def _verdict(limit: Limit) -> str:
 
 def _amounts(limit: Limit) -> Iterator[str]:
     if limit.products:
-        computed = "" if limit.compute_ns is None else f" ({duration(limit.compute_ns)})"
-        flop = f" and compute {quantity(limit.flop, 'FLOP')}{computed}" if limit.flop else ""
+        computed = (
+            "" if limit.compute_ns is None else f" ({duration(limit.compute_ns)})"
+        )
+        flop = (
+            f" and compute {quantity(limit.flop, 'FLOP')}{computed}"
+            if limit.flop
+            else ""
+        )
         moved, took = _read(limit.weight_bytes, limit)
         yield f"{plural(limit.products, 'matrix product')} read {moved} of weights{took}{flop}."
     if limit.kv_bytes is not None and limit.kv_bytes_per_token is not None:
-        source = "the shapes of attention" if limit.kv_source == "attention" else "config.json"
+        source = (
+            "the shapes of attention"
+            if limit.kv_source == "attention"
+            else "config.json"
+        )
         yield (
             f"{plural(limit.kv_tokens or 0, 'token')} of {count(limit.kv_bytes_per_token)} B of"
             f" keys and values in {plural(limit.kv_layers, 'layer')}, by {source}, are"
@@ -165,13 +187,20 @@ def _loss(loss: Loss) -> str:
 
 
 def _between(between: Between) -> Iterator[str]:
-    parts = [("kernels", between.compute_ns), ("communication", between.communication_ns)]
+    parts = [
+        ("kernels", between.compute_ns),
+        ("communication", between.communication_ns),
+    ]
     parts += [("copies", between.copy_ns), *between.idle.items()]
-    told = ", ".join(f"{name.replace('_', ' ')} {duration(ns)}" for name, ns in parts if ns)
+    told = ", ".join(
+        f"{name.replace('_', ' ')} {duration(ns)}" for name, ns in parts if ns
+    )
     total = duration(between.total_ns)
     if between.median_ns is not None:
         gaps, median = plural(between.count, "gap"), duration(between.median_ns)
-        which = f"Between passes of the model: {gaps}, the median {median}, {total} in all"
+        which = (
+            f"Between passes of the model: {gaps}, the median {median}, {total} in all"
+        )
     else:
         sides = (between.before_ns or 0, "before"), (between.after_ns or 0, "after")
         there = " and ".join(f"{duration(ns)} {where} it" for ns, where in sides if ns)

@@ -15,7 +15,8 @@ class OutputError(Exception):
 def write(text: str) -> None:
     """Writes to standard output, unbuffered.
 
-    Raises BrokenPipeError if the reader of a pipe left, OutputError if it cannot be written.
+    Raises BrokenPipeError if the reader of a pipe left, OutputError if it cannot be
+    written.
     """
     try:
         if text:  # writing "" would still cause a write to a terminal
@@ -24,12 +25,14 @@ def write(text: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise OutputError(f"Standard output cannot be written: {error.strerror}.") from None
+        raise OutputError(
+            f"Standard output cannot be written: {error.strerror}."
+        ) from None
 
 
 def prepare() -> bool:
-    """Opens the null device in place of closed streams, so that no other file gets their numbers.
-    Returns False if standard output was closed.
+    """Opens the null device in place of closed streams, so that no other file gets
+    their numbers. Returns False if standard output was closed.
     """
     for number in range(3):
         try:
@@ -44,8 +47,8 @@ def prepare() -> bool:
     if sys.stderr is None:
         sys.stderr = open(2, "w")  # noqa: SIM115
     for name in ("stdout", "stderr"):
-        # One that has no buffer (`python -u`) gets one, which is emptied after each line: only
-        # buffers write again what the system did not take, or raise.
+        # One that has no buffer (`python -u`) gets one, which is emptied after each
+        # line: only buffers write again what the system did not take, or raise.
         stream = getattr(sys, name)
         if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
             whole = open(stream.fileno(), "w", 1, stream.encoding, closefd=False)  # noqa: SIM115

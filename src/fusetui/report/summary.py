@@ -18,7 +18,11 @@ MOST = 12  # steps or lanes; --json has all
 LONGEST_LABEL = 50  # cells; those of servers are longer
 HEAVIEST = 5
 STEP_COLUMNS = (
-    Column("step", left=True, cell=lambda step: clip(printable(step[1]), LONGEST_LABEL, "...")),
+    Column(
+        "step",
+        left=True,
+        cell=lambda step: clip(printable(step[1]), LONGEST_LABEL, "..."),
+    ),
     Column("time", cell=lambda step: duration(step[0].dur_ns)),
     Column("kernels", cell=lambda step: count(step[0].kernels)),
     Column("GPU busy with its work", cell=lambda step: duration(step[0].gpu_busy_ns)),
@@ -31,7 +35,9 @@ LANE_COLUMNS = (
     Column(
         "lane",  # and which row of it if overlapping slices take several
         left=True,
-        cell=lambda t: printable(t.label) + (f" (row {t.subrow + 1})" if t.subrow else ""),
+        cell=lambda t: (
+            printable(t.label) + (f" (row {t.subrow + 1})" if t.subrow else "")
+        ),
     ),
 )
 
@@ -43,19 +49,27 @@ def summary_text(
     width: int,
     cut_off: bool = False,
 ) -> str:
-    """The text; without kernels, ops are listed. `cut_off`: work from before the recording is
-    missing."""
+    """The text; without kernels, ops are listed. `cut_off`: work from before the
+    recording is missing."""
     blocks = ["\n".join(cut(line, width) for line in _head(figures, cut_off))]
     if steps := figures.steps:
         columns = STEP_COLUMNS if figures.gpu_events else STEP_COLUMNS[:2]
-        labeled = zip(steps[:MOST], labels_of([step.name for step in steps]), strict=False)
+        labeled = zip(
+            steps[:MOST], labels_of([step.name for step in steps]), strict=False
+        )
         by = printable(figures.steps_by or "")
-        what = f"\nNo step is annotated: each goes {by}." if by.startswith(UP_TO) else ""
-        blocks.append(table_of(columns, labeled, width) + _more(steps) + cut(what, width))
+        what = (
+            f"\nNo step is annotated: each goes {by}." if by.startswith(UP_TO) else ""
+        )
+        blocks.append(
+            table_of(columns, labeled, width) + _more(steps) + cut(what, width)
+        )
     if tracks := figures.tracks:
         blocks.append(table_of(LANE_COLUMNS, tracks[:MOST], width) + _more(tracks))
     if kernels:
-        blocks.append(kernels_text(kernels, HEAVIEST, width, "fusetui kernels shows more"))
+        blocks.append(
+            kernels_text(kernels, HEAVIEST, width, "fusetui kernels shows more")
+        )
     elif ops:
         blocks.append(ops_text(ops, HEAVIEST, width, "fusetui ops shows more"))
     return "\n\n".join(filter(None, blocks))
@@ -69,14 +83,20 @@ def _head(figures: Summary, cut_off: bool) -> Iterator[str]:
     yield ""
     yield f"span        {duration(figures.span_ns)}"
     yield f"events      {count(figures.events)}, of which {plural(figures.slices, 'slice')}"
-    yield from _gpu(figures, cut_off) if figures.gpu_events else ["GPU         no GPU events"]
+    yield from (
+        _gpu(figures, cut_off) if figures.gpu_events else ["GPU         no GPU events"]
+    )
     if figures.events_skipped:
         yield f"skipped     {plural(figures.events_skipped, 'unreadable event')}"
 
 
 def _gpu(figures: Summary, cut_off: bool) -> Iterator[str]:
     busy, whole = figures.gpu_busy_ns, figures.gpu_busy_ns + figures.gpu_idle_ns
-    of = "its span" if whole == figures.gpu_span_ns else "the spans of all GPUs, added up"
+    of = (
+        "its span"
+        if whole == figures.gpu_span_ns
+        else "the spans of all GPUs, added up"
+    )
     share = f" ({percent(busy, whole)} of {of})" if whole else ""
     yield f"GPU span    {duration(figures.gpu_span_ns)}"
     if cut_off:
@@ -96,13 +116,25 @@ def _gpu(figures: Summary, cut_off: bool) -> Iterator[str]:
 
 
 def _more(rows: Sequence[object]) -> str:
-    return f"\n... and {len(rows) - MOST} more (--json has all)" if len(rows) > MOST else ""
+    return (
+        f"\n... and {len(rows) - MOST} more (--json has all)"
+        if len(rows) > MOST
+        else ""
+    )
 
 
 OP_COLUMNS = (
     *times(total=0, self=3),
-    Column("GPU", spare=1, cell=lambda total: duration(total.gpu_ns) if total.gpu_ns else ""),
-    Column("kernels", spare=2, cell=lambda total: count(total.kernels) if total.kernels else ""),
+    Column(
+        "GPU",
+        spare=1,
+        cell=lambda total: duration(total.gpu_ns) if total.gpu_ns else "",
+    ),
+    Column(
+        "kernels",
+        spare=2,
+        cell=lambda total: count(total.kernels) if total.kernels else "",
+    ),
     Column("count", spare=4, cell=lambda total: count(total.count)),
 )
 GPU_COLUMNS = ("GPU", "kernels")  # of the ops; left out if no op launched anything
@@ -136,7 +168,8 @@ def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
 
 
 def kernel_label(name: str, width: int) -> str:
-    """The short name, printable. Into a pipe a name goes whole where the short one may be cut."""
+    """The short name, printable. Into a pipe a name goes whole where the short one may
+    be cut."""
     short = short_name(name)
     is_cut = short.endswith("…") or len(short) >= MAX_SHORT
     return printable(name if is_cut and isinstance(width, Unseen) else short)

@@ -1,4 +1,5 @@
-"""What `why A B` prints: what changed in each class of time, as text, Markdown and JSON."""
+"""What `why A B` prints: what changed in each class of time, as text, Markdown and
+JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def versus_text(found: Versus, width: int) -> str:
         return "\n".join(cut(line, width) for line in [*lines, NOTHING])
     lines += [verdict(found)]
     for side, why in (("A", found.a), ("B", found.b)):
-        lines += [line for text in qualified(why) for line in _lines(f"{side}: {text}", width)]
+        lines += [
+            line for text in qualified(why) for line in _lines(f"{side}: {text}", width)
+        ]
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
         lines += _lines(_moved(title, moved, width), width)
     figures = [Column("A"), Column("B"), Column("change")]
@@ -50,7 +53,10 @@ def versus_text(found: Versus, width: int) -> str:
         (f"{'  ' if one.name in IDLE else ''}{named(one.name)}", *_times(one))
         for one in found.change
     ]
-    lines += ["", *table([Column(found.change_of, left=True), *figures], rows, width).split("\n")]
+    lines += [
+        "",
+        *table([Column(found.change_of, left=True), *figures], rows, width).split("\n"),
+    ]
     if rows := finding_rows(found.findings):
         columns = [Column("finding", left=True), Column("", left=True), *figures]
         lines += ["", *table(columns, rows, width).split("\n")]
@@ -64,7 +70,8 @@ def _lines(text: str, width: int) -> list[str]:
 
 
 def _moved(title: str, moved: Sequence[Moved], width: int) -> str:
-    """What changed most: `By module: Block_* > MLP_* 12 ms -> 9 ms, ...`; "" where nothing did."""
+    """What changed most: `By module: Block_* > MLP_* 12 ms -> 9 ms, ...`; "" where
+    nothing did."""
     told = []
     for one in moved[:MOST]:
         inner = " > ".join((one.name or "unknown names").split(" > ")[-2:])
@@ -105,26 +112,42 @@ def versus_markdown(found: Versus) -> str:
     rows = [(markdown(named(one.name)), *_times(one)) for one in found.change]
     lines = [f"{head}: {markdown(verdict(found))}", ""]
     for side, why in (("A", found.a), ("B", found.b)):
-        lines += [line for text in qualified(why) for line in (markdown(f"{side}: {text}"), "")]
+        lines += [
+            line
+            for text in qualified(why)
+            for line in (markdown(f"{side}: {text}"), "")
+        ]
     lines += markdown_table([found.change_of, "A", "B", "change"], rows, [0])
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
         most = moved[:MOST_IN_MARKDOWN]
         rows = [(markdown(one.name or "unknown names"), *_times(one)) for one in most]
-        lines += ["", *markdown_table([title, "A", "B", "change"], rows, [0])] if moved else []
+        lines += (
+            ["", *markdown_table([title, "A", "B", "change"], rows, [0])]
+            if moved
+            else []
+        )
     if told := finding_rows(found.findings):
-        lines += ["", *markdown_table(["finding", "", "A", "B", "change"], told, [0, 1])]
+        lines += [
+            "",
+            *markdown_table(["finding", "", "A", "B", "change"], told, [0, 1]),
+        ]
     for text in below_rows(found.findings, found.is_sure):
         lines += ["", markdown(text)]
     return "\n".join(lines) + "\n"
 
 
 def finding_rows(found: Sequence[Compared]) -> list[tuple[str, ...]]:
-    """What differs: the rule, `gone`, `new`, `less` or `more`, the times and their difference."""
+    """What differs: the rule, `gone`, `new`, `less` or `more`, the times and their
+    difference."""
     some = any(one.per_step for one in found)
     return [
         (
             one.rule if one.per_step or not some else f"{one.rule}, in all",
-            one.status if one.status != "stays" else "less" if one.b_ns < one.a_ns else "more",
+            one.status
+            if one.status != "stays"
+            else "less"
+            if one.b_ns < one.a_ns
+            else "more",
             duration(one.a_ns),
             duration(one.b_ns),
             signed_duration(one.b_ns - one.a_ns),
@@ -135,13 +158,19 @@ def finding_rows(found: Sequence[Compared]) -> list[tuple[str, ...]]:
 
 
 def below_rows(found: Sequence[Compared], is_sure: bool) -> list[str]:
-    """What is said below these rows: what cannot be told, `Cannot tell in B, which lacks launch
-    calls (ProfilerActivity.CUDA): host-bound.`, and how sure the rows are (see Versus)."""
+    """What is said below these rows: what cannot be told, `Cannot tell in B, which
+    lacks launch calls (ProfilerActivity.CUDA): host-bound.`, and how sure the rows are
+    (see Versus)."""
     lacks: dict[str, list[str]] = {}
     for one in found:
         if one.missing:
             side = "A" if one.a_ns is None else "B"
             how = f" ({one.record_with})" if one.record_with else ""
-            lacks.setdefault(f"in {side}, which lacks {one.missing}{how}", []).append(one.rule)
+            lacks.setdefault(f"in {side}, which lacks {one.missing}{how}", []).append(
+                one.rule
+            )
     doubts = [] if is_sure or not any(one.differs for one in found) else [DOUBT]
-    return [*doubts, *(f"Cannot tell {lack}: {', '.join(rules)}." for lack, rules in lacks.items())]
+    return [
+        *doubts,
+        *(f"Cannot tell {lack}: {', '.join(rules)}." for lack, rules in lacks.items()),
+    ]

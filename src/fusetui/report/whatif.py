@@ -1,5 +1,6 @@
-"""What `whatif`, `ranks --what-if` and `path` say: what a change would be worth, what limits the
-steps then, which rank is last, the critical path, and what has time to spare."""
+"""What `whatif`, `ranks --what-if` and `path` say: what a change would be worth, what
+limits the steps then, which rank is last, the critical path, and what has time to
+spare."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ from fusetui.analysis.why.model import DOUBTFUL
 from fusetui.report.output import UNKNOWN_WIDTH
 from fusetui.report.summary import kernel_label
 from fusetui.report.worth import doubt
-from fusetui.text.figures import change, count, duration, percent, plural, several, significant
+from fusetui.text.figures import (
+    change,
+    count,
+    duration,
+    percent,
+    plural,
+    several,
+    significant,
+)
 from fusetui.text.printable import printable
 from fusetui.text.tables import Column, first_of, table_of
 
@@ -29,14 +38,16 @@ KINDS = {
     "wait": ("waiting", "waits, and switches from one GPU event to the next"),
     "residual": ("what is not understood", "delays that nothing recorded explains"),
 }
-"""Of each kind of time on the critical path: what limits the steps, and what the time is."""
+"""Of each kind of time on the critical path: what limits the steps, and what the time
+is."""
 
 NAMELESS = {
     "host": "nothing was recorded",
     "launch": "latency from launch to start",
     "wait": "switches from one GPU event to the next",
 }
-"""What a row without a name is where it is the only one of its kind; of several, it is the rest."""
+"""What a row without a name is where it is the only one of its kind; of several, it is
+the rest."""
 
 NOTES = {
     "other_ranks_unchanged": "Other ranks are taken as unchanged: time spent waiting for them "
@@ -74,8 +85,11 @@ NOTHING = 2000  # a smaller part of the time is no change
 
 
 def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
-    """The answer, then what limits the steps; with `every_step` all steps, not only the median."""
-    blocks = [_wrapped([*doubt(found.devices, found.residual_share), _answer(found)], width)]
+    """The answer, then what limits the steps; with `every_step` all steps, not only the
+    median."""
+    blocks = [
+        _wrapped([*doubt(found.devices, found.residual_share), _answer(found)], width)
+    ]
     if every_step and found.steps and found.after_ns is not None:
         columns = (
             Column("before", cell=lambda step: duration(step.before_ns)),
@@ -110,7 +124,11 @@ def sweep_text(found: Sweep, width: int) -> str:
     elif found.points:
         far = "It helps all the way."
         knee = found.knee
-        said.append(far if knee is None else f"Below x{significant(knee, 3)} it no longer helps.")
+        said.append(
+            far
+            if knee is None
+            else f"Below x{significant(knee, 3)} it no longer helps."
+        )
     longest = max((point.after_ns for point in found.points), default=1)
     columns = (
         Column("factor", cell=lambda point: f"x{significant(point.factor, 3)}"),
@@ -119,7 +137,9 @@ def sweep_text(found: Sweep, width: int) -> str:
         Column("", True, cell=lambda point: "#" * round(30 * point.after_ns / longest)),
     )
     head = f"{printable(found.change)}: {_of(found.of)} takes {duration(found.before_ns)} now."
-    return "\n\n".join([_wrapped([head, *said], width), table_of(columns, found.points, width)])
+    return "\n\n".join(
+        [_wrapped([head, *said], width), table_of(columns, found.points, width)]
+    )
 
 
 def path_text(found: Path, width: int) -> str:
@@ -132,7 +152,9 @@ def path_text(found: Path, width: int) -> str:
     if found.slack:
         blocks.append(table_of(SLACK_COLUMNS, found.slack, width))
     elif found.slack_left_out:
-        blocks.append(_wrapped(["The trace is too large to tell what has time to spare."], width))
+        blocks.append(
+            _wrapped(["The trace is too large to tell what has time to spare."], width)
+        )
     return "\n\n".join([*blocks, *_remarks(found, width)])
 
 
@@ -144,7 +166,9 @@ def rows_text(rows: Sequence[PathRow], width: int) -> str:
         Column("share", cell=lambda row: percent(row.share, 1)),
         Column("count", spare=1, cell=lambda row: count(row.count)),
         Column("kind", True, cell=lambda row: row.kind),
-        Column("on the critical path", True, cell=lambda row: called(row, alone, width)),
+        Column(
+            "on the critical path", True, cell=lambda row: called(row, alone, width)
+        ),
     )
     return table_of(columns, rows, width)
 
@@ -159,8 +183,8 @@ def called(row: PathRow, alone: set[str], width: int) -> str:
 
 
 def limit_sentence(rows: Sequence[PathRow], then: str = "Then ", steps: int = 1) -> str:
-    """`Then the host limits it: 71 % of the critical path is what CPU threads do, most of it
-    zoom_shift.` `steps`: of how many it is."""
+    """`Then the host limits it: 71 % of the critical path is what CPU threads do, most
+    of it zoom_shift.` `steps`: of how many it is."""
     by_kind = {kind: sum(row.ns for row in rows if row.kind == kind) for kind in KINDS}
     kind = max(by_kind, key=lambda one: by_kind[one])
     whole = sum(by_kind.values())
@@ -170,7 +194,9 @@ def limit_sentence(rows: Sequence[PathRow], then: str = "Then ", steps: int = 1)
     is_most = largest.what and 2 * largest.ns > by_kind[kind]
     most = f", most of it {called(largest, set(), UNKNOWN_WIDTH)}" if is_most else ""
     path = "the critical path" + (f" of {plural(steps, 'step')}" if steps > 1 else "")
-    text = f"{then}{first} {limits}: {percent(by_kind[kind], whole)} of {path} is {what}"
+    text = (
+        f"{then}{first} {limits}: {percent(by_kind[kind], whole)} of {path} is {what}"
+    )
     return f"{text[0].upper()}{text[1:]}{most}."
 
 
@@ -179,7 +205,11 @@ def _answer(found: WhatIf) -> str:
     of, before = _of(found.of), duration(found.before_ns)
     if found.between_ns is not None:
         least, most = map(duration, found.between_ns)
-        times = f"{least} to {most}" if least != most else f"{least} at both ends of the range"
+        times = (
+            f"{least} to {most}"
+            if least != most
+            else f"{least} at both ends of the range"
+        )
         share = percent(found.scaled_share or 0.0, 1)
         scaled = f"Kernels that are scaled take {share} of the critical path."
         return f"With {made}, {of} of {before} would take {times}. {scaled}"
@@ -195,9 +225,7 @@ def _answer(found: WhatIf) -> str:
         return f"What {made} would be worth cannot be told: too little of the time is understood."
     text = _would_take(found, of, found.before_ns, found.after_ns)
     if found.latest_ns is not None:
-        text += (
-            f" If no batch is ready earlier than recorded, it takes {duration(found.latest_ns)}."
-        )
+        text += f" If no batch is ready earlier than recorded, it takes {duration(found.latest_ns)}."
     for note in WITH_THE_ANSWER:
         text += f" {NOTES[note]}" * (note in found.notes)
     number = _counted(found)
@@ -210,9 +238,13 @@ def _answer(found: WhatIf) -> str:
     return text
 
 
-def _would_take(found: WhatIf | JobWhatIf, of: str, before_ns: int, after_ns: int) -> str:
+def _would_take(
+    found: WhatIf | JobWhatIf, of: str, before_ns: int, after_ns: int
+) -> str:
     told = worth(before_ns, after_ns)
-    how = f"at best ({told})" if found.certainty == "bound" else f"({told}), an estimate"
+    how = (
+        f"at best ({told})" if found.certainty == "bound" else f"({told}), an estimate"
+    )
     before, after = duration(before_ns), duration(after_ns)
     return f"With {_made(found)}, {of} of {before} would take {after} {how}."
 
@@ -232,7 +264,9 @@ def replayed_sentence(found: WhatIf) -> str:
 
 def worth(before: int, after: int) -> str:
     """`11.8 % less`; a change that is too small to matter is none."""
-    return change(before, after) if abs(after - before) * NOTHING > before else "no change"
+    return (
+        change(before, after) if abs(after - before) * NOTHING > before else "no change"
+    )
 
 
 def _counted(found: WhatIf) -> int:
@@ -251,7 +285,12 @@ def _wrapped(sentences: Sequence[str], width: int) -> str:
 SLACK_COLUMNS = (
     Column("to spare", cell=lambda slack: duration(slack.ns)),
     Column("kind", True, cell=lambda slack: slack.kind),
-    Column("could take so much longer and not move the end", True, 0, lambda s: printable(s.what)),
+    Column(
+        "could take so much longer and not move the end",
+        True,
+        0,
+        lambda s: printable(s.what),
+    ),
 )
 
 WHY: dict[Why, str] = {
@@ -295,11 +334,15 @@ def _job_answer(found: JobWhatIf) -> Iterator[str]:
         return
     if found.residual_share > DOUBTFUL:
         yield f"Not understood: up to {percent(found.residual_share, 1)} of the time of a rank."
-    yield _would_take(found, f"{_of(found.of)} of the job", found.before_ns, found.after_ns)
+    yield _would_take(
+        found, f"{_of(found.of)} of the job", found.before_ns, found.after_ns
+    )
     was = max(found.ranks, key=lambda row: row.last_before)
     then = max(found.ranks, key=lambda row: row.last_after)
     of = count(found.collectives)
-    some = f"Rank {was.rank} arrives last in {count(was.last_before)} of {of} collectives;"
+    some = (
+        f"Rank {was.rank} arrives last in {count(was.last_before)} of {of} collectives;"
+    )
     yield some if was.last_before else "No rank arrives last;"
     if not then.last_after:
         yield "then no rank does."

@@ -38,7 +38,16 @@ from fusetui.report.why_answer import (
 from fusetui.report.worth import doubt_text, replayed_text, worth_text
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import markdown, markdown_table, printable
-from fusetui.text.tables import JSON_ALL, Column, cut, first_of, folded, left_out, table, table_of
+from fusetui.text.tables import (
+    JSON_ALL,
+    Column,
+    cut,
+    first_of,
+    folded,
+    left_out,
+    table,
+    table_of,
+)
 from fusetui.trace.model.columns import Trace
 
 MOST_LINES = 25
@@ -63,9 +72,9 @@ class GapsDocument(msgspec.Struct, frozen=True):
 
 
 def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -> str:
-    """At most MOST_LINES lines of at most `width` columns, whatever the trace holds, with the lines
-    that are printed `below`; or `everything`: all findings, each with what to try, and tables of
-    kernels and modules."""
+    """At most MOST_LINES lines of at most `width` columns, whatever the trace holds,
+    with the lines that are printed `below`; or `everything`: all findings, each with
+    what to try, and tables of kernels and modules."""
     most = UNBOUNDED if everything else MOST_LINES - below
     if found.devices:
         account = account_lines(found, width)
@@ -77,10 +86,16 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
     unknown = folded(printable(not_recorded(found)), width)[:MOST_UNKNOWN]
     paragraphs = [head, account, unknown]
     breakdown = _breakdown(found, width, everything)
-    findings = _findings(found, _room([*paragraphs, breakdown], most), width, everything)
+    findings = _findings(
+        found, _room([*paragraphs, breakdown], most), width, everything
+    )
     if _lacks_first(found, findings):
-        breakdown, findings = [], _findings(found, _room(paragraphs, most), width, everything)
-    if _lacks_first(found, findings) and doubt_text(found):  # which needs the room of reasons
+        breakdown, findings = (
+            [],
+            _findings(found, _room(paragraphs, most), width, everything),
+        )
+    # which needs the room of reasons
+    if _lacks_first(found, findings) and doubt_text(found):
         fewer = [head, account_lines(found, width, FEW_REASONS), unknown]
         shown = _findings(found, _room(fewer, most), width, everything)
         if not _lacks_first(found, shown):
@@ -90,13 +105,17 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
     gaps = listed(found)[: room - 2]
     if room >= FEWEST_GAPS + 2 and gaps:
         paragraphs.insert(4, ["longest gaps", *gaps_table(gaps, width).split("\n")])
-    lines = "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph).split("\n")
+    lines = "\n\n".join(
+        "\n".join(paragraph) for paragraph in paragraphs if paragraph
+    ).split("\n")
     return "\n".join(cut(line, width) for line in lines[:most])
 
 
 def _lacks_first(found: Why, lines: Sequence[str]) -> bool:
     """Whether the first finding is not among these lines."""
-    return bool(considerable(found)) and not any(line.startswith("1. ") for line in lines)
+    return bool(considerable(found)) and not any(
+        line.startswith("1. ") for line in lines
+    )
 
 
 def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:
@@ -108,7 +127,9 @@ THREAD_COLUMNS = (
     Column("ops", cell=lambda one: duration(one.op_ns) if one.op_ns else ""),
     Column("Python", cell=lambda one: duration(one.python_ns) if one.python_ns else ""),
     Column("waiting", cell=lambda one: duration(one.wait_ns) if one.wait_ns else ""),
-    Column("nothing", cell=lambda one: duration(one.nothing_ns) if one.nothing_ns else ""),
+    Column(
+        "nothing", cell=lambda one: duration(one.nothing_ns) if one.nothing_ns else ""
+    ),
     Column("of", cell=lambda one: duration(one.span_ns)),
     Column("thread", left=True, cell=lambda one: printable(one.label)),
 )
@@ -117,7 +138,11 @@ GAP_COLUMNS = (
     Column("from", spare=2, cell=lambda gap: duration(gap.start_ns)),
     Column("GPU", spare=3, cell=lambda gap: printable(str(gap.device))),
     Column("mostly", left=True, cell=lambda gap: IDLE[main_reason(gap)].short),
-    Column("of it", spare=4, cell=lambda g: percent(g.idle.get(main_reason(g), 0), g.dur_ns)),
+    Column(
+        "of it",
+        spare=4,
+        cell=lambda g: percent(g.idle.get(main_reason(g), 0), g.dur_ns),
+    ),
     Column("drained by", True, 1, lambda gap: printable(gap.drained_by or "")),
     Column("while", left=True, cell=lambda gap: printable(covered_by(gap))),
 )
@@ -136,13 +161,15 @@ def _breakdown(found: Why, width: int, everything: bool) -> list[str]:
 
 
 def _shares(parts: Sequence[Share], whole: int) -> list[tuple[str, str, str, str]]:
-    return [(duration(s.ns), percent(s.ns, whole), count(s.count), s.name) for s in parts]
+    return [
+        (duration(s.ns), percent(s.ns, whole), count(s.count), s.name) for s in parts
+    ]
 
 
 def _findings(found: Why, room: int, width: int, everything: bool = False) -> list[str]:
-    """As many as there is room for, the first one with what to try. Of this remedy and the ceiling,
-    what leaves no room for the first finding is left out. With `everything` all of them, each with
-    what to try."""
+    """As many as there is room for, the first one with what to try. Of this remedy and
+    the ceiling, what leaves no room for the first finding is left out. With
+    `everything` all of them, each with what to try."""
     told = " ".join(filter(None, (ceiling_text(found), replayed_text(found))))
     unsure = folded(doubt_text(found), width)
     ceiling = [*folded(told, width), *unsure]
@@ -160,8 +187,8 @@ def _findings(found: Why, room: int, width: int, everything: bool = False) -> li
 def _fitting(
     found: Why, above: Sequence[str], remedies: int, room: int, width: int
 ) -> tuple[list[str], int]:
-    """The findings that fit below these lines, the first `remedies` with what to try, and how many
-    they are."""
+    """The findings that fit below these lines, the first `remedies` with what to try,
+    and how many they are."""
     lines, findings = [*above], considerable(found)
     for number, one in enumerate(findings, 1):
         text = _claim(found, one, number <= remedies)
@@ -183,7 +210,8 @@ def _negligible(found: Why, width: int) -> list[str]:
 
 
 def _with_left_out(found: Why, lines: list[str], room: int) -> list[str]:
-    """With how many negligible findings are not shown, if there is room for one more line."""
+    """With how many negligible findings are not shown, if there is room for one more
+    line."""
     some = negligible(found)
     if not some or len(lines) >= room:
         return lines
@@ -192,12 +220,17 @@ def _with_left_out(found: Why, lines: list[str], room: int) -> list[str]:
 
 def _claim(found: Why, one: Finding, tried: bool = True) -> str:
     """With its worth, and what to try."""
-    parts = (one.text, worth_text(found, one), f"Try: {one.try_}" if tried and one.try_ else "")
+    parts = (
+        one.text,
+        worth_text(found, one),
+        f"Try: {one.try_}" if tried and one.try_ else "",
+    )
     return " ".join(filter(None, parts))
 
 
 def gaps_text(found: Why, most: int | None, width: int) -> str:
-    """The first `most` gaps (None: all that are listed), and how many more there are."""
+    """The first `most` gaps (None: all that are listed), and how many more there
+    are."""
     if not found.gaps:
         return "No GPU was idle." if found.devices else "no GPU events in this trace"
     shown = found.gaps[:most]
@@ -217,18 +250,27 @@ def gaps_table(gaps: Sequence[Gap], width: int) -> str:
 
 
 def why_markdown(found: Why, everything: bool = False) -> str:
-    """The answer, the account, the ceiling, the findings and the longest gaps; with `everything`
-    also the negligible findings."""
+    """The answer, the account, the ceiling, the findings and the longest gaps; with
+    `everything` also the negligible findings."""
     lines = [f"**{markdown(found.file)}**: {markdown(answer(found))}", ""]
     lines += [*_account(found), ""]
     of = "CPU time" if found.cpu_work else "GPU time"
-    for what, parts, whole in breakdown_parts(found) if found.cpu_work or is_limit(found) else ():
-        rows = [[markdown(name), *figures] for *figures, name in _shares(parts[:SHARES], whole)]
+    for what, parts, whole in (
+        breakdown_parts(found) if found.cpu_work or is_limit(found) else ()
+    ):
+        rows = [
+            [markdown(name), *figures]
+            for *figures, name in _shares(parts[:SHARES], whole)
+        ]
         lines += [*markdown_table([what, of, "share", "count"], rows, [0]), ""]
-    for text in filter(None, (ceiling_text(found), replayed_text(found), doubt_text(found))):
+    for text in filter(
+        None, (ceiling_text(found), replayed_text(found), doubt_text(found))
+    ):
         lines += [markdown(text), ""]
     findings = considerable(found)
-    lines += [f"{n}. {markdown(_claim(found, one))}" for n, one in enumerate(findings, 1)]
+    lines += [
+        f"{n}. {markdown(_claim(found, one))}" for n, one in enumerate(findings, 1)
+    ]
     lines += [""] if findings else []
     if everything and (some := negligible(found)):
         lines += [f"{NEGLIGIBLE_HEADING.capitalize()}:", ""]
@@ -238,21 +280,30 @@ def why_markdown(found: Why, everything: bool = False) -> str:
     if gaps := listed(found)[:MOST_GAPS]:
         columns = [GAP_COLUMNS[n] for n in (0, 1, 3, 6)]
         rows = [[markdown(column.cell(gap)) for column in columns] for gap in gaps]
-        lines += [*markdown_table([column.title for column in columns], rows, [2, 3]), ""]
+        lines += [
+            *markdown_table([column.title for column in columns], rows, [2, 3]),
+            "",
+        ]
     return "\n".join([*lines, markdown(not_recorded(found))]).rstrip() + "\n"
 
 
 def _account(found: Why) -> list[str]:
     """Of the devices, or of the threads where there are none."""
     if not found.devices:
-        figures = ((t.label, t.op_ns, t.python_ns, t.wait_ns, t.nothing_ns) for t in found.cpu)
+        figures = (
+            (t.label, t.op_ns, t.python_ns, t.wait_ns, t.nothing_ns) for t in found.cpu
+        )
         rows = [[markdown(label), *map(duration, times)] for label, *times in figures]
-        return markdown_table(["thread", "ops", "Python", "waiting", "nothing"], rows, [0])
+        return markdown_table(
+            ["thread", "ops", "Python", "waiting", "nothing"], rows, [0]
+        )
     rows, titles = [], [markdown(device_text(found))]
     for title, _ in account_columns(found):
         titles += [title, "share"]
     for text, both in account_rows(found):
-        shares = ((duration(ns), percent(ns, span)) if ns else ("", "") for ns, span in both)
+        shares = (
+            (duration(ns), percent(ns, span)) if ns else ("", "") for ns, span in both
+        )
         rows.append([markdown(text), *chain.from_iterable(shares)])
     return markdown_table(titles, rows, [0])
 

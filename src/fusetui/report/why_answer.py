@@ -39,19 +39,27 @@ CLASSES: Final = {
     "idle": "idle",
 }
 
-SHORT_CLASSES: Final = {**CLASSES, "exposed_comm": "exposed comm", "exposed_copy": "exposed copies"}
+SHORT_CLASSES: Final = {
+    **CLASSES,
+    "exposed_comm": "exposed comm",
+    "exposed_copy": "exposed copies",
+}
 """The same where there is less room."""
 
 REASON_ROWS = 4
-NEGLIGIBLE_HEADING = f"negligible findings, each below {percent(NEGLIGIBLE_SHARE, 1)} of the time"
+NEGLIGIBLE_HEADING = (
+    f"negligible findings, each below {percent(NEGLIGIBLE_SHARE, 1)} of the time"
+)
 LISTED_NS = 1_000
-"""Shorter gaps are not listed beside findings: some profilers leave 1 ns between any two events."""
+"""Shorter gaps are not listed beside findings: some profilers leave 1 ns between any
+two events."""
 
 TOLD_COMM = 0.05
-"""From this share of the span on, the answer tells the exposed communication, which is not idle
-but computes nothing."""
+"""From this share of the span on, the answer tells the exposed communication, which is
+not idle but computes nothing."""
 UNLIKE = 0.25
-"""From this difference between the shares of idle time on, step and span tell different stories."""
+"""From this difference between the shares of idle time on, step and span tell different
+stories."""
 BETWEEN = "   "  # two parts of a line
 NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU ops too."
 CUT_OFF = "waits-outside"
@@ -84,12 +92,18 @@ def answer(found: Why) -> str:
             )
         return f"No GPU events were recorded: this is what {threads} did."
     what, sums = headline(found)
-    parts = (what, _busy(found, sums), _idle(sums, len(found.devices)), _other_story(found, sums))
+    parts = (
+        what,
+        _busy(found, sums),
+        _idle(sums, len(found.devices)),
+        _other_story(found, sums),
+    )
     return " ".join(part for part in parts if part)
 
 
 def _other_story(found: Why, sums: Sums) -> str:
-    """That the median step is not what the span is like, and where the difference lies."""
+    """That the median step is not what the span is like, and where the difference
+    lies."""
     whole = _unlike(found, sums)
     if not whole:
         return ""
@@ -101,7 +115,10 @@ def _other_story(found: Why, sums: Sums) -> str:
         return f"{text} {percent(span - idle, span)} busy, though."
     text += f" {percent(idle, span)} idle, though"
     longest = max(steps, key=lambda step: sum(one.idle_ns for one in step.devices))
-    waits, lasts = sum(one.idle_ns for one in longest.devices), sum(one.dur_ns for one in steps)
+    waits, lasts = (
+        sum(one.idle_ns for one in longest.devices),
+        sum(one.dur_ns for one in steps),
+    )
     if 2 * waits > idle:
         return f"{text}: {printable(longest.name)} alone is idle for {duration(waits)}."
     if 2 * lasts * gpus < span:
@@ -110,16 +127,23 @@ def _other_story(found: Why, sums: Sums) -> str:
 
 
 def _unlike(found: Why, sums: Sums) -> Sums | None:
-    """The account of the span, if the share of idle time in the median step is far from that."""
+    """The account of the span, if the share of idle time in the median step is far from
+    that."""
     whole = totals(found.devices)
-    if not steps_tell(found) or cut_off(found) or len(found.steps) < 2 or not whole["span"]:
+    if (
+        not steps_tell(found)
+        or cut_off(found)
+        or len(found.steps) < 2
+        or not whole["span"]
+    ):
         return None
     shares = [one["idle"] / one["span"] for one in (sums, whole)]
     return whole if abs(shares[0] - shares[1]) >= UNLIKE else None
 
 
 def brief_answer(found: Why, with_reason: bool = True) -> str:
-    """The same in fewer words, for a small screen, also without the reason for being idle."""
+    """The same in fewer words, for a small screen, also without the reason for being
+    idle."""
     if not found.devices:
         return answer(found)
     what, sums = headline(found)
@@ -150,8 +174,8 @@ def headline(found: Why) -> tuple[str, Sums]:
 
 
 def _of(found: Why) -> str:
-    """Which of the steps the median step is, and what they are if no annotation is around them; of
-    an even number, no mean of two is a step."""
+    """Which of the steps the median step is, and what they are if no annotation is
+    around them; of an even number, no mean of two is a step."""
     ran, steps = len(working(found.steps)), len(found.steps)
     by = found.steps_by or ""
     each = f", each {printable(by)}" if by.startswith(UP_TO) else ""
@@ -162,12 +186,17 @@ def _of(found: Why) -> str:
     which = "median" if ran % 2 else "lower median" if ran > 2 else "shorter"
     if ran == steps:
         return f" (the {which} of {count(steps)}{each})"
-    return f" (the {which} of the {count(ran)} of {count(steps)} in which a GPU ran{each})"
+    return (
+        f" (the {which} of the {count(ran)} of {count(steps)} in which a GPU ran{each})"
+    )
 
 
 def cut_off(found: Why) -> list[str]:
-    """What is said of a span that probably begins with the end of work from before the window."""
-    return [one.text for one in found.findings if one.rule == CUT_OFF and one.why_likely]
+    """What is said of a span that probably begins with the end of work from before the
+    window."""
+    return [
+        one.text for one in found.findings if one.rule == CUT_OFF and one.why_likely
+    ]
 
 
 def unrecorded(found: Why) -> list[str]:
@@ -188,10 +217,15 @@ def _busy(found: Why, sums: Sums) -> str:
     share = percent(busy, sums["span"])
     works = f"{who} {share} of {'the step' if steps_tell(found) else 'it'}"
     if unrecorded(found):
-        works = works.replace(share, f"at least {share}") + ", as some work was not recorded"
+        works = (
+            works.replace(share, f"at least {share}")
+            + ", as some work was not recorded"
+        )
     if sums["exposed_comm"] < TOLD_COMM * sums["span"]:
         return f"{works}."
-    what = "it communicates and computes" if gpus == 1 else "they communicate and compute"
+    what = (
+        "it communicates and computes" if gpus == 1 else "they communicate and compute"
+    )
     return f"{works}; for {duration(sums['exposed_comm'])} of that {what} nothing."
 
 
@@ -225,15 +259,17 @@ def account_lines(found: Why, width: int, most: int = REASON_ROWS) -> list[str]:
         titles += [f"{title} {unit_of([sums['span']]).name}", "share"]
     # The labels are cut, so that no figure has to be.
     every = [titles, *rows]
-    figures = sum(max(len(row[n]) for row in every) + len(GAP) for n in range(1, len(titles)))
+    figures = sum(
+        max(len(row[n]) for row in every) + len(GAP) for n in range(1, len(titles))
+    )
     first, *lines = ([clip(row[0], max(1, width - figures)), *row[1:]] for row in every)
     headed = [Column(title, left=not n) for n, title in enumerate(first)]
     return table(headed, lines, width).split("\n")
 
 
 def account_rows(found: Why) -> list[tuple[str, list[tuple[int, int]]]]:
-    """Classes, reasons and what is hidden in words, the largest reason first; of each its time and
-    the whole (ns) in every one of `account_columns`."""
+    """Classes, reasons and what is hidden in words, the largest reason first; of each
+    its time and the whole (ns) in every one of `account_columns`."""
     columns = account_columns(found)
     main = columns[0][1]
     names = {name: CLASSES[name] for name in PARTS}
@@ -247,7 +283,8 @@ def account_rows(found: Why) -> list[tuple[str, list[tuple[int, int]]]]:
 
 
 def account_line(found: Why, most: int) -> str:
-    """The same in one line of so many cells: no class is left out to make room for a reason."""
+    """The same in one line of so many cells: no class is left out to make room for a
+    reason."""
     for names in (CLASSES, SHORT_CLASSES):
         classes = _classes(found, names)
         for parts in (_with_reasons(found, classes), classes):
@@ -272,12 +309,21 @@ def _classes(found: Why, names: Mapping[str, str]) -> list[str]:
 
 def _with_reasons(found: Why, classes: list[str]) -> list[str]:
     _, sums = headline(found)
-    reasons = sorted((name for name in IDLE if sums[name]), key=lambda name: -sums[name])
-    shown = [f"{IDLE[name].short} {duration(sums[name])}" for name in reasons[:REASON_ROWS]]
-    return [*classes[:-1], f"{classes[-1]}: {shown[0]}", *shown[1:]] if shown else classes
+    reasons = sorted(
+        (name for name in IDLE if sums[name]), key=lambda name: -sums[name]
+    )
+    shown = [
+        f"{IDLE[name].short} {duration(sums[name])}" for name in reasons[:REASON_ROWS]
+    ]
+    return (
+        [*classes[:-1], f"{classes[-1]}: {shown[0]}", *shown[1:]] if shown else classes
+    )
 
 
-HIDDEN = {"hidden_comm": "beside compute: communication", "hidden_copy": "beside both: copies"}
+HIDDEN = {
+    "hidden_comm": "beside compute: communication",
+    "hidden_copy": "beside both: copies",
+}
 
 
 def device_text(found: Why) -> str:
@@ -289,7 +335,8 @@ def device_text(found: Why) -> str:
 
 
 def account_columns(found: Why) -> list[tuple[str, Sums]]:
-    """What the account is told of, and its sums: the median step, if steps tell, and the span."""
+    """What the account is told of, and its sums: the median step, if steps tell, and
+    the span."""
     if found.about:
         return [("time", totals(found.devices))]
     whole = ("span", totals(found.devices))
@@ -298,7 +345,9 @@ def account_columns(found: Why) -> list[tuple[str, Sums]]:
     return [("step", totals(median_step(found.steps).devices)), whole]
 
 
-def _row(text: str, names: Sequence[str], columns: Sequence[tuple[str, Sums]]) -> list[str]:
+def _row(
+    text: str, names: Sequence[str], columns: Sequence[tuple[str, Sums]]
+) -> list[str]:
     """The time of these classes or reasons together, in each column."""
     cells = [text]
     for _, sums in columns:
@@ -308,7 +357,8 @@ def _row(text: str, names: Sequence[str], columns: Sequence[tuple[str, Sums]]) -
 
 
 def ceiling_text(found: Why) -> str:
-    """What better kernels could save, for the kernels for which that is known; else ""."""
+    """What better kernels could save, for the kernels for which that is known; else
+    ""."""
     known = found.ceiling
     if not known or not known.known_ns:
         return ""
@@ -321,13 +371,20 @@ def ceiling_text(found: Why) -> str:
 
 
 def not_recorded(found: Why) -> str:
-    """What was not recorded, and the option that records it, and whether the device is unknown, in
-    one line; else "".
+    """What was not recorded, and the option that records it, and whether the device is
+    unknown, in one line; else "".
 
-    `Not recorded: input shapes (record_shapes=True), memory events (profile_memory=True).`
+    `Not recorded: input shapes (record_shapes=True), memory events
+    (profile_memory=True).`
     """
-    by = by_key((one for one in found.cannot_tell if one.record_with), lambda one: one.record_with)
-    lacks = [f"{', '.join({one.missing: 0 for one in own})} ({how})" for how, own in by.items()]
+    by = by_key(
+        (one for one in found.cannot_tell if one.record_with),
+        lambda one: one.record_with,
+    )
+    lacks = [
+        f"{', '.join({one.missing: 0 for one in own})} ({how})"
+        for how, own in by.items()
+    ]
     between = "; " if any(", " in text for text in lacks) else ", "
     where = " in what was read" if found.ends_early else ""
     told = [f"Not recorded{where}: {between.join(lacks)}."] if lacks else []
@@ -337,7 +394,8 @@ def not_recorded(found: Why) -> str:
 
 
 def covered_by(gap: Gap) -> str:
-    """What covered most of it, the most informative first; else the event that it waited for."""
+    """What covered most of it, the most informative first; else the event that it
+    waited for."""
     layers = (PATH.sub("", gap.frame or ""), gap.op, gap.module, gap.annotation)
     return ", ".join(filter(None, layers)) or f"before {gap.next}"
 
@@ -360,7 +418,9 @@ BUSY = 0.8  # from this share of the time asked about on, the GPU itself is the 
 def is_limit(found: Why) -> bool:
     """Whether the GPU is busy for most of what the answer is about."""
     _, sums = headline(found)
-    return bool(found.devices) and sums["span"] - sums["idle"] >= BUSY * sums["span"] > 0
+    return (
+        bool(found.devices) and sums["span"] - sums["idle"] >= BUSY * sums["span"] > 0
+    )
 
 
 def breakdown_parts(found: Why) -> list[tuple[str, tuple[Share, ...], int]]:
@@ -375,8 +435,8 @@ def breakdown_parts(found: Why) -> list[tuple[str, tuple[Share, ...], int]]:
 
 
 def breakdown_text(found: Why, width: int = 0) -> str:
-    """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %, ...`; ""
-    where the GPU is not the limit. Names are cut, unless nobody sees that."""
+    """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %,
+    ...`; "" where the GPU is not the limit. Names are cut, unless nobody sees that."""
     longest = width if isinstance(width, Unseen) else LONGEST_TOLD
     if found.cpu_work is not None:
         return cpu_text(found.cpu_work, longest)
@@ -384,7 +444,9 @@ def breakdown_text(found: Why, width: int = 0) -> str:
         return ""
     told = []
     for what, some, whole in breakdown_parts(found):
-        parts = (f"{cut(one.name, longest)} {percent(one.ns, whole)}" for one in some[:TOLD])
+        parts = (
+            f"{cut(one.name, longest)} {percent(one.ns, whole)}" for one in some[:TOLD]
+        )
         told.append(f"by {what}: {', '.join(parts)}")
     return f"GPU time {'; '.join(told)}."
 

@@ -49,9 +49,11 @@ NONE = {
 
 
 def worth_text(found: Why, one: Finding) -> str:
-    """`At stake 491 ms, worth 402 ms of the step (33 %).`, why there is no worth, or nothing; first
-    of which other finding it is a part."""
-    wholes = (n for n, other in enumerate(found.findings, 1) if other.rule == one.part_of)
+    """`At stake 491 ms, worth 402 ms of the step (33 %).`, why there is no worth, or
+    nothing; first of which other finding it is a part."""
+    wholes = (
+        n for n, other in enumerate(found.findings, 1) if other.rule == one.part_of
+    )
     part = "".join(f"Part of finding {n}. " for n in islice(wholes, 1))
     if one.at_stake_ns is None:
         return part + WITHOUT.get(one.worth_note or "", "")
@@ -66,7 +68,8 @@ def worth_text(found: Why, one: Finding) -> str:
 
 
 def _excess(one: Finding, steps: int) -> str:
-    """Why a worth exceeds what is at stake in as many steps; blank where it does not."""
+    """Why a worth exceeds what is at stake in as many steps; blank where it does
+    not."""
     worth_in_all = (one.worth_ns or 0) * steps
     at_stake = one.at_stake_ns or 0
     if one.worth_note == "own_time" and worth_in_all > MORE * at_stake:
@@ -91,7 +94,11 @@ def worth_part(found: Why, one: Finding) -> str:
     if (figure := worth_figure(one)) == ZERO:
         return "worth nothing: other work limits the time"
     # What it is of, by its length unless the headline tells just that.
-    before, is_step, tells = found.worth_before_ns or 0, found.worth_of == "step", steps_tell(found)
+    before, is_step, tells = (
+        found.worth_before_ns or 0,
+        found.worth_of == "step",
+        steps_tell(found),
+    )
     told = median_step(found.steps).dur_ns if tells else totals(found.devices)["span"]
     whole = "a step" if is_step and len(found.steps) > 1 else f"of the {found.worth_of}"
     if is_step != tells or abs(before - told) > NEARLY * told:
@@ -115,7 +122,11 @@ def doubt(
     if share <= DOUBTFUL:
         return
     shares = [(one.residual_share, device_label(one.device)) for one in devices]
-    told = [f"{percent(n, 1)} of the time of {device}" for n, device in shares if n > DOUBTFUL]
+    told = [
+        f"{percent(n, 1)} of the time of {device}"
+        for n, device in shares
+        if n > DOUBTFUL
+    ]
     if share > max((n for n, _ in shares), default=0.0):
         told.append(f"{percent(share, 1)} of the time after {then}")
     yield f"Not understood: {several(told, 3)}. Nothing recorded explains these delays."
@@ -134,7 +145,8 @@ def worth_figure(one: Finding) -> str:
 
 
 def replayed_text(found: Why) -> str:
-    """What the first findings are worth together, or why none has a worth; blank for nothing."""
+    """What the first findings are worth together, or why none has a worth; blank for
+    nothing."""
     for one in found.findings:
         if one.worth_note in NONE:
             return NONE[one.worth_note]

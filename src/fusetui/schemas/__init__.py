@@ -8,7 +8,9 @@ from importlib.resources import files
 def names() -> list[str]:
     """The commands whose documents have a schema."""
     places = (place.name for place in files(__name__).iterdir())
-    return sorted(name.removesuffix(".json") for name in places if name.endswith(".json"))
+    return sorted(
+        name.removesuffix(".json") for name in places if name.endswith(".json")
+    )
 
 
 def text(command: str) -> str:

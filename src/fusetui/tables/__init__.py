@@ -1,1 +1,2 @@
-"""Answers as tables of columns: filtered, sorted, written to files, and handed to dataframes."""
+"""Answers as tables of columns: filtered, sorted, written to files, and handed to
+dataframes."""

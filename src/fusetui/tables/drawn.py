@@ -1,5 +1,5 @@
-"""A table for people: aligned or as HTML, times with their units, names cut to fit where anybody
-sees it."""
+"""A table for people: aligned or as HTML, times with their units, names cut to fit
+where anybody sees it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ def _head(table: ColumnTable) -> str:
 
 
 def listed(table: ColumnTable, most: int, width: int) -> str:
-    """The first `most` rows (0: all) for a terminal of a width, and how many are left out."""
+    """The first `most` rows (0: all) for a terminal of a width, and how many are left
+    out."""
     if not len(table):
         return f"no {table.name}"
     shown = table.top(most) if most else table
-    return "\n".join([lines(shown, width), *left_out(len(table) - len(shown), "row", TOP_ALL)])
+    return "\n".join(
+        [lines(shown, width), *left_out(len(table) - len(shown), "row", TOP_ALL)]
+    )
 
 
 def seen_first(table: ColumnTable) -> ColumnTable:
@@ -48,17 +51,25 @@ def seen_first(table: ColumnTable) -> ColumnTable:
 
 
 def lines(table: ColumnTable, width: int) -> str:
-    """All rows, below the names of the columns without units. Where space is short and somebody
-    looks, the last column is cut, and columns are left out from the right, but for the first
-    text."""
+    """All rows, below the names of the columns without units. Where space is short and
+    somebody looks, the last column is cut, and columns are left out from the right, but
+    for the first text."""
     is_unseen = isinstance(width, Unseen)
     longest = None if is_unseen else LONGEST
     cells = [texts(column, longest) for column in table.columns[:-1]]
     cells += [texts(column, None) for column in table.columns[-1:]]
     texts_at = [n for n, column in enumerate(table.columns) if column.kind == "text"]
-    kept = {0, *texts_at[: 2 if table.names[texts_at[0]] == "file" else 1]} if texts_at else {0}
+    kept = (
+        {0, *texts_at[: 2 if table.names[texts_at[0]] == "file" else 1]}
+        if texts_at
+        else {0}
+    )
     columns = [
-        Drawn(without_unit(column.name), column.kind == "text", 0 if number in kept else number)
+        Drawn(
+            without_unit(column.name),
+            column.kind == "text",
+            0 if number in kept else number,
+        )
         for number, column in enumerate(table.columns)
     ]
     return aligned(columns, [*zip(*cells, strict=True)], None if is_unseen else width)
@@ -82,13 +93,18 @@ def _text(column: TableColumn, value: object, longest: int | None) -> str:
     if isinstance(value, int):
         return duration(value) if column.name.endswith("_ns") else count(value)
     if isinstance(value, float):
-        return percent(value, 1) if column.name.startswith("share") else significant(value, DIGITS)
+        return (
+            percent(value, 1)
+            if column.name.startswith("share")
+            else significant(value, DIGITS)
+        )
     shown = printable(str(value))
     return shown if longest is None else middle_clip(shown, longest)
 
 
 def table_html(table: ColumnTable, most: int = ROWS) -> str:
-    """The same as HTML, for notebooks: no scripts, and whatever a name holds is text."""
+    """The same as HTML, for notebooks: no scripts, and whatever a name holds is
+    text."""
     shown = seen_first(table.top(most))
     sides = ["left" if column.kind == "text" else "right" for column in shown.columns]
 
@@ -100,7 +116,9 @@ def table_html(table: ColumnTable, most: int = ROWS) -> str:
         return f"<tr>{row}</tr>"
 
     rows = zip(*(texts(column) for column in shown.columns), strict=True)
-    said = "".join(f"<p>{escape(printable(sentence))}</p>" for sentence in table.left_out)
+    said = "".join(
+        f"<p>{escape(printable(sentence))}</p>" for sentence in table.left_out
+    )
     return (
         f"<table><caption>{escape(printable(_head(table)))}</caption>"
         f"<thead>{line('th', map(without_unit, shown.names))}</thead>"

@@ -1,11 +1,12 @@
-"""Tables as text and as files: CSV, TSV, Markdown, JSON, Parquet. No name is shortened, and each
-row is one line. A file is there once it is complete, or not at all. And as dataframes of packages
-that fusetui does not need itself, and by the Arrow PyCapsule interface
-(arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html).
+"""Tables as text and as files: CSV, TSV, Markdown, JSON, Parquet. No name is shortened,
+and each row is one line. A file is there once it is complete, or not at all. And as
+dataframes of packages that fusetui does not need itself, and by the Arrow PyCapsule
+interface (arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html).
 
-What a terminal would interpret is escaped as everywhere else, so a row is the same bytes in a file,
-a pipe and a terminal; JSON escapes it without loss. For dataframes, integers and numbers are handed
-over where they lie, without a copy; texts are written once, in batches.
+What a terminal would interpret is escaped as everywhere else, so a row is the same
+bytes in a file, a pipe and a terminal; JSON escapes it without loss. For dataframes,
+integers and numbers are handed over where they lie, without a copy; texts are written
+once, in batches.
 """
 
 from __future__ import annotations
@@ -27,20 +28,24 @@ Line = Callable[[tuple[str, ...]], str]
 
 
 def csv_lines(table: ColumnTable) -> Iterator[str]:
-    """RFC 4180 with a line of names. A missing value is blank, an empty text is quoted."""
+    """RFC 4180 with a line of names. A missing value is blank, an empty text is
+    quoted."""
     yield ",".join(map(_csv, table.names)) + "\n"
     yield from _rows(table, _csv, lambda row: ",".join(row) + "\n")
 
 
 def tsv_lines(table: ColumnTable) -> Iterator[str]:
-    """With a line of names; backslashes and what is no plain character are escaped: \\\\, \\t."""
+    """With a line of names; backslashes and what is no plain character are escaped:
+    \\\\, \\t."""
     yield "\t".join(map(_tsv, table.names)) + "\n"
     yield from _rows(table, _tsv, lambda row: "\t".join(row) + "\n")
 
 
 def markdown_lines(table: ColumnTable) -> Iterator[str]:
     """A table of GitHub's Markdown, numbers on the right."""
-    left = [number for number, column in enumerate(table.columns) if column.kind == "text"]
+    left = [
+        number for number, column in enumerate(table.columns) if column.kind == "text"
+    ]
     yield "\n".join([*markdown_table([*map(markdown, table.names)], (), left), ""])
     yield from _rows(table, markdown, lambda row: f"| {' | '.join(row)} |\n")
 
@@ -80,7 +85,9 @@ def _values(column: TableColumn, quoted: list[str], missing: str) -> list[str]:
     if column.known is None:
         return found
     is_known = column.known.tolist()
-    return [text if there else missing for text, there in zip(found, is_known, strict=True)]
+    return [
+        text if there else missing for text, there in zip(found, is_known, strict=True)
+    ]
 
 
 def _tsv(text: str) -> str:
@@ -98,10 +105,21 @@ def _csv(text: str) -> str:
     return '"' + shown.replace('"', '""') + '"'
 
 
-TEXTS = {"csv": csv_lines, "tsv": tsv_lines, "markdown": markdown_lines, "json": json_lines}
+TEXTS = {
+    "csv": csv_lines,
+    "tsv": tsv_lines,
+    "markdown": markdown_lines,
+    "json": json_lines,
+}
 """The formats that are text."""
 
-ENDINGS = {".csv": "csv", ".tsv": "tsv", ".md": "markdown", ".json": "json", ".parquet": "parquet"}
+ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".md": "markdown",
+    ".json": "json",
+    ".parquet": "parquet",
+}
 """Formats by how names of files end."""
 FORMATS = tuple(ENDINGS.values())
 
@@ -114,13 +132,17 @@ def format_of(path: str) -> str:
     """The format of a file by its name. Raises UnknownFormat."""
     form = ENDINGS.get(Path(path).suffix.lower())
     if form is None:
-        raise UnknownFormat(f"{path} tells no format: its name must end in {', '.join(ENDINGS)}.")
+        raise UnknownFormat(
+            f"{path} tells no format: its name must end in {', '.join(ENDINGS)}."
+        )
     return form
 
 
-def save(table: ColumnTable, path: str, form: str | None = None, *, replace: bool = False) -> None:
-    """Writes a new file in a format, or in that of its name. Raises CannotWrite, MissingPackage
-    or UnknownFormat, leaving nothing behind."""
+def save(
+    table: ColumnTable, path: str, form: str | None = None, *, replace: bool = False
+) -> None:
+    """Writes a new file in a format, or in that of its name. Raises CannotWrite,
+    MissingPackage or UnknownFormat, leaving nothing behind."""
     chosen = form or format_of(path)
     if chosen == "parquet":
         names = ("pyarrow", "pyarrow.parquet")
@@ -151,10 +173,12 @@ def needed(package: str, what: str, extra: str = "") -> Any:
 
 
 def to_pandas(table: ColumnTable) -> Any:
-    """A pandas.DataFrame. Columns of numbers are those of the table, without a copy; integers and
-    truths of which some may be missing are Int64 and boolean. Raises MissingPackage."""
+    """A pandas.DataFrame. Columns of numbers are those of the table, without a copy;
+    integers and truths of which some may be missing are Int64 and boolean. Raises
+    MissingPackage."""
     pandas = needed("pandas", "to_pandas()")
-    text = "str" if int(pandas.__version__.split(".")[0]) >= 3 else object  # never its "None"
+    # never its "None"
+    text = "str" if int(pandas.__version__.split(".")[0]) >= 3 else object
 
     def values(column: TableColumn) -> Any:
         if column.kind == "text":
@@ -167,7 +191,9 @@ def to_pandas(table: ColumnTable) -> Any:
         kinds = {"int": pandas.arrays.IntegerArray, "bool": pandas.arrays.BooleanArray}
         return kinds[column.kind](column.values, ~column.known)
 
-    return pandas.DataFrame({column.name: values(column) for column in table.columns}, copy=False)
+    return pandas.DataFrame(
+        {column.name: values(column) for column in table.columns}, copy=False
+    )
 
 
 def stream_of(table: ColumnTable) -> Any:
@@ -183,14 +209,17 @@ def stream_of(table: ColumnTable) -> Any:
         arrays = [make(part) for make in makers]
         length = part.stop - begin
         batches.append(
-            nanoarrow.c_array_from_buffers(schema, length, [None], null_count=0, children=arrays)
+            nanoarrow.c_array_from_buffers(
+                schema, length, [None], null_count=0, children=arrays
+            )
         )
     stream = CArrayStream.from_c_arrays(batches, nanoarrow.c_schema(schema), move=True)
     return stream.__arrow_c_stream__()
 
 
 def schema_of(columns: Iterable[tuple[str, Kind]]) -> Any:
-    """The schema of columns, by their names and kinds; it is known before there are any rows."""
+    """The schema of columns, by their names and kinds; it is known before there are any
+    rows."""
     import nanoarrow
 
     return nanoarrow.struct({name: _type(kind) for name, kind in columns})
@@ -199,7 +228,12 @@ def schema_of(columns: Iterable[tuple[str, Kind]]) -> Any:
 def _type(kind: Kind) -> Any:
     import nanoarrow
 
-    kinds = {"int": "int64", "float": "float64", "bool": "bool_", "text": "large_string"}
+    kinds = {
+        "int": "int64",
+        "float": "float64",
+        "bool": "bool_",
+        "text": "large_string",
+    }
     return getattr(nanoarrow, kinds[kind])()
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Table(ColumnTable, frozen=True, eq=False):
-    """Named columns of equal length. Dataframes take it as it is, by the Arrow PyCapsule interface;
-    iteration gives each row as a dict."""
+    """Named columns of equal length. Dataframes take it as it is, by the Arrow
+    PyCapsule interface; iteration gives each row as a dict."""
 
     @overload
     def __getitem__(self, key: str) -> NDArray[Any]: ...
@@ -32,9 +32,10 @@ class Table(ColumnTable, frozen=True, eq=False):
     ) -> NDArray[Any] | dict[str, Any] | Table:
         """A column by its name, a row by its number, or some rows by a slice.
 
-        A column is as numpy has it: numbers as an array, a masked one where some may be missing;
-        texts as an array of objects, with None for none. A row is a dict, as iteration gives it; a
-        negative number counts from the end. Raises NoColumn, IndexError and TypeError.
+        A column is as numpy has it: numbers as an array, a masked one where some may be
+        missing; texts as an array of objects, with None for none. A row is a dict, as
+        iteration gives it; a negative number counts from the end. Raises NoColumn,
+        IndexError and TypeError.
         """
         if isinstance(key, str):
             return self.column(key).to_numpy()
@@ -62,7 +63,8 @@ class Table(ColumnTable, frozen=True, eq=False):
         return self.take(rows_where(self, query))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A dataframe of pandas; its columns of numbers are not copied. Raises MissingPackage."""
+        """A dataframe of pandas; its columns of numbers are not copied. Raises
+        MissingPackage."""
         from fusetui.tables.files import to_pandas
 
         return to_pandas(self)
@@ -74,39 +76,52 @@ class Table(ColumnTable, frozen=True, eq=False):
         return needed("polars", "to_polars()").DataFrame(self)  # by Arrow
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """An ArrowArrayStream of int64, float64, bool and large_string, as a PyCapsule; another
-        schema that is requested is not regarded."""
+        """An ArrowArrayStream of int64, float64, bool and large_string, as a PyCapsule;
+        another schema that is requested is not regarded."""
         from fusetui.tables.files import stream_of
 
         return stream_of(self)
 
     def save(self, path: str, *, replace: bool = False) -> None:
-        """Writes CSV, TSV, Markdown, JSON or Parquet, as the path ends, to a file that must not
-        exist unless it is to be replaced. Raises CannotWrite, MissingPackage or UnknownFormat,
-        leaving nothing behind."""
+        """Writes CSV, TSV, Markdown, JSON or Parquet, as the path ends, to a file that
+        must not exist unless it is to be replaced. Raises CannotWrite, MissingPackage
+        or UnknownFormat, leaving nothing behind."""
         from fusetui.tables.files import save
 
         save(self, path, replace=replace)
 
 
-def table_of(name: str, specs: Sequence[Spec], records: Sequence[Mapping[str, Any]]) -> Table:
+def table_of(
+    name: str, specs: Sequence[Spec], records: Sequence[Mapping[str, Any]]
+) -> Table:
     """The table of some records; keys that are no columns are left out."""
-    columns = (column_of(spec, [record.get(spec.name) for record in records]) for spec in specs)
-    return Table(name, tuple(columns), frozenset(spec.name for spec in specs if spec.first))
+    columns = (
+        column_of(spec, [record.get(spec.name) for record in records]) for spec in specs
+    )
+    return Table(
+        name, tuple(columns), frozenset(spec.name for spec in specs if spec.first)
+    )
 
 
 def with_files(tables: Sequence[tuple[str, Table]], file: Spec) -> Table:
-    """Tables with the same columns one below the other, the name of its trace before each row. A
-    column that is called so is renamed to `lines_file`."""
+    """Tables with the same columns one below the other, the name of its trace before
+    each row. A column that is called so is renamed to `lines_file`."""
     first = tables[0][1]
-    numbers = np.repeat(np.arange(len(tables), dtype=np.int32), [len(table) for _, table in tables])
+    numbers = np.repeat(
+        np.arange(len(tables), dtype=np.int32), [len(table) for _, table in tables]
+    )
     columns = [TableColumn(file.name, numbers, tuple(name for name, _ in tables))]
     for number, column in enumerate(first.columns):
         name = renamed(first.name, column.name, file)
         columns.append(_below(name, [table.columns[number] for _, table in tables]))
-    left_out = tuple(f"{name}: {said}" for name, table in tables for said in table.left_out)
+    left_out = tuple(
+        f"{name}: {said}" for name, table in tables for said in table.left_out
+    )
     return replace(
-        first, columns=tuple(columns), first=first.first | {file.name}, left_out=left_out
+        first,
+        columns=tuple(columns),
+        first=first.first | {file.name},
+        left_out=left_out,
     )
 
 
@@ -119,7 +134,9 @@ def _below(name: str, parts: Sequence[TableColumn]) -> TableColumn:
     always = all(part.known is None for part in parts)
     known = None if always else np.concatenate([part.there for part in parts])
     if parts[0].texts is None:
-        return TableColumn(name, np.concatenate([part.values for part in parts]), None, known)
+        return TableColumn(
+            name, np.concatenate([part.values for part in parts]), None, known
+        )
     texts = tuple(text for part in parts for text in part.texts or ())
     firsts = np.cumsum([0, *(len(part.texts or ()) for part in parts)])
     numbers = [part.values + first for part, first in zip(parts, firsts, strict=False)]

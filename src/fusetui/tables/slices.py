@@ -25,7 +25,9 @@ def slices(trace: Trace, first: frozenset[str]) -> Table:
     launch, op = trace.launch[:length], trace.op[:length]
     gpu = np.zeros(length, dtype=np.bool_)
     gpu[trace.gpu_rows] = True
-    on_gpu = np.array([lane.layer in GPU_LAYERS for lane in trace.tracks], dtype=np.bool_)[track]
+    on_gpu = np.array(
+        [lane.layer in GPU_LAYERS for lane in trace.tracks], dtype=np.bool_
+    )[track]
     host, device = np.where(on_gpu, -1, track), np.where(on_gpu, track, -1)
     steps = steps_of(trace)
     step = steps.at(trace.start[np.where(launch >= 0, launch, np.arange(length))])
@@ -47,7 +49,9 @@ def slices(trace: Trace, first: frozenset[str]) -> Table:
         _row("correlation", trace.correlation[:length]),
         _row("launch", launch),
         _some("op", np.where(op >= 0, trace.name[op], -1), trace.names),
-        _number("step", np.array([*steps.numbers, -1], dtype=np.int64)[step], step >= 0),
+        _number(
+            "step", np.array([*steps.numbers, -1], dtype=np.int64)[step], step >= 0
+        ),
         *_decoded(trace, np.where(gpu, name, -1)),
     )
     return Table("slices", columns, first)
@@ -57,11 +61,16 @@ def _decoded(trace: Trace, names: Values) -> list[TableColumn]:
     """What the names of GPU events say; every name is decoded once."""
     used = np.zeros(len(trace.names) + 1, dtype=np.bool_)
     used[names] = True
-    found = [decode(name) if use else None for name, use in zip(trace.names, used, strict=False)]
+    found = [
+        decode(name) if use else None
+        for name, use in zip(trace.names, used, strict=False)
+    ]
     columns = []
     for field, text in SAYS.items():
         said = [text(one) if one else None for one in found]
-        numbers = {one: number for number, one in enumerate(dict.fromkeys(filter(None, said)))}
+        numbers = {
+            one: number for number, one in enumerate(dict.fromkeys(filter(None, said)))
+        }
         of_name = np.array([*(numbers.get(one, -1) if one else -1 for one in said), -1])
         columns.append(_some(field, of_name[names], [*numbers]))
     return columns

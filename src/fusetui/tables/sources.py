@@ -1,8 +1,10 @@
-"""Which tables there are of a trace, their columns as columns.txt has them, and their rows: those
-of an answer of `--json`, or all slices. A table has all of its columns for every trace.
+"""Which tables there are of a trace, their columns as columns.txt has them, and their
+rows: those of an answer of `--json`, or all slices. A table has all of its columns for
+every trace.
 
-Names are those of `--json`, without dots; one differs where SQL reserves it or another column has
-it. Ids are texts, because a trace may name a process or a device by any text.
+Names are those of `--json`, without dots; one differs where SQL reserves it or another
+column has it. Ids are texts, because a trace may name a process or a device by any
+text.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer
 
 Specs = tuple[Spec, ...]
-FILE = Spec("file", "text", "the trace, as it was named; where several were given", False, True)
+FILE = Spec(
+    "file", "text", "the trace, as it was named; where several were given", False, True
+)
 BY: Final = {
     "shape": ("name", "op", "inputs"),
     **{by: (by,) for by in ("name", "op", "module", "family", "stream", "step")},
@@ -42,7 +46,12 @@ def columns_of(table: str, by: str = "name") -> Specs:
     found = [spec for part in parts for spec in _sections()[part]]
     if whole := {"gaps": "dur_ns", "ranks": "idle_ns"}.get(table):
         found += [
-            Spec(f"idle_{name}_ns", "int", f"of {whole}: {reason.sentence}", table == "ranks")
+            Spec(
+                f"idle_{name}_ns",
+                "int",
+                f"of {whole}: {reason.sentence}",
+                table == "ranks",
+            )
             for name, reason in IDLE.items()
         ]
     return tuple(found)
@@ -57,10 +66,14 @@ def _sections() -> dict[str, Specs]:
     def spec(line: str) -> Spec:
         name, kind, meaning = line.split(maxsplit=2)
         known = kinds[kind.rstrip("?")]
-        return Spec(name.rstrip("*"), known, meaning, kind.endswith("?"), name.endswith("*"))
+        return Spec(
+            name.rstrip("*"), known, meaning, kind.endswith("?"), name.endswith("*")
+        )
 
     sections = (section.split("]\n", 1) for section in text.split("\n[")[1:])
-    return {name: tuple(map(spec, lines.strip().splitlines())) for name, lines in sections}
+    return {
+        name: tuple(map(spec, lines.strip().splitlines())) for name, lines in sections
+    }
 
 
 Records = list[dict[str, Any]]
@@ -84,11 +97,14 @@ class TableRequest(msgspec.Struct, frozen=True):
 
 
 def made(name: str, trace: Trace, asked: TableRequest | None = None) -> Table:
-    """One of TABLES. Raises NotThere if a part was asked for that is not in the trace."""
+    """One of TABLES. Raises NotThere if a part was asked for that is not in the
+    trace."""
     if name == "slices":
         from fusetui.tables.slices import slices
 
-        return slices(trace, frozenset(spec.name for spec in columns_of(name) if spec.first))
+        return slices(
+            trace, frozenset(spec.name for spec in columns_of(name) if spec.first)
+        )
     chosen = asked or TableRequest()
     answer = MAKERS[name](trace, chosen)
     if not isinstance(answer, PartialRecords):
@@ -121,7 +137,9 @@ def _kernels(trace: Trace, asked: TableRequest) -> Records:
     rows = _plain(kernels_json(groups, asked.by, ()).kernels)
     for row in rows:
         decoded = row.pop("decoded", None) or {}
-        row |= {key: row.get(key, value) for key, value in decoded.items() if key != "op"}
+        row |= {
+            key: row.get(key, value) for key, value in decoded.items() if key != "op"
+        }
         if "name" in row:
             row |= {"short": row.get("short") or short_name(row["name"])}
             row["kernel_op"] = decoded.get("op")
@@ -140,7 +158,9 @@ def _modules(trace: Trace, asked: TableRequest) -> PartialRecords:
     from fusetui.trace.program.origin import origins
 
     times = module_times(origins(trace), asked.expand)
-    return PartialRecords(records=_plain(times.modules), left_out=outside_modules(times))
+    return PartialRecords(
+        records=_plain(times.modules), left_out=outside_modules(times)
+    )
 
 
 def _lines(trace: Trace, asked: TableRequest) -> PartialRecords:
@@ -151,7 +171,9 @@ def _lines(trace: Trace, asked: TableRequest) -> PartialRecords:
 
     causes = idle_causes(trace)
     times = function_times(origins(trace), asked.file, causes, asked.by == "line")
-    return PartialRecords(records=_plain(times.functions), left_out=outside_functions(times))
+    return PartialRecords(
+        records=_plain(times.functions), left_out=outside_functions(times)
+    )
 
 
 def _gaps(trace: Trace, asked: TableRequest) -> Records:
@@ -176,7 +198,11 @@ def _launches(trace: Trace, _: TableRequest) -> Records:
     from fusetui.analysis.questions.launches import thread_launches
 
     return [
-        {"process": str(one.process), "thread": str(one.thread), **msgspec.structs.asdict(call)}
+        {
+            "process": str(one.process),
+            "thread": str(one.thread),
+            **msgspec.structs.asdict(call),
+        }
         for one in thread_launches(trace)
         for call in one.calls
     ]
@@ -210,7 +236,11 @@ def _findings(trace: Trace, _: TableRequest) -> Records:
     from fusetui.analysis.why.answer import why
 
     return [
-        {**msgspec.structs.asdict(one), "remedy": one.try_, "evidence_rows": [*one.evidence]}
+        {
+            **msgspec.structs.asdict(one),
+            "remedy": one.try_,
+            "evidence_rows": [*one.evidence],
+        }
         for one in why(trace, Selection()).findings
     ]
 

@@ -1,5 +1,5 @@
-"""SQL over the tables of traces, by DuckDB: SELECT alone, and no file, extension, setting or
-variable of Python is in its reach."""
+"""SQL over the tables of traces, by DuckDB: SELECT alone, and no file, extension,
+setting or variable of Python is in its reach."""
 
 from __future__ import annotations
 
@@ -40,8 +40,14 @@ KINDS: Final[dict[str, Kind]] = {
     **dict.fromkeys(("float", "double", "decimal"), "float"),
     "boolean": "bool",
 }
-"""What a column of an answer is, by its type in DuckDB; a text where it is none of these."""
-CASTS: Final = {"int": "BIGINT", "float": "DOUBLE", "bool": "BOOLEAN", "text": "VARCHAR"}
+"""What a column of an answer is, by its type in DuckDB; a text where it is none of
+these."""
+CASTS: Final = {
+    "int": "BIGINT",
+    "float": "DOUBLE",
+    "bool": "BOOLEAN",
+    "text": "VARCHAR",
+}
 KIND = re.compile(r"^(?:\w+ )*Error: ", re.IGNORECASE)  # before a message of DuckDB
 PLACE = re.compile(r"\s*\n\s*LINE \d+: .*", re.DOTALL)  # behind it
 
@@ -54,8 +60,8 @@ class SqlDatabase:
     """Tables, each made when a query first names it. A context manager."""
 
     def __init__(self, make: Callable[[str], Table], *, of_several: bool) -> None:
-        """`make` gives one of TABLES. Where they are `of_several` traces, the names of these stand
-        in the column `file`. Raises MissingPackage."""
+        """`make` gives one of TABLES. Where they are `of_several` traces, the names of
+        these stand in the column `file`. Raises MissingPackage."""
         self._make, self._of_several = make, of_several
         self._tables: dict[str, Table] = {}
         self._read: dict[str, Table] = {}  # by the last query
@@ -64,13 +70,16 @@ class SqlDatabase:
         for name, value in LOCKED.items():
             self._connection.execute(f"SET {name} = {value}")
         for name in TABLES:
-            self._connection.register(name, _Lazy(self.columns(name), partial(self.table, name)))
+            self._connection.register(
+                name, _Lazy(self.columns(name), partial(self.table, name))
+            )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        with suppress(self._engine.Error):  # a query may still run, if it was interrupted twice
+        # a query may still run, if it was interrupted twice
+        with suppress(self._engine.Error):
             self._connection.close()
 
     def columns(self, name: str) -> tuple[Spec, ...]:
@@ -78,7 +87,10 @@ class SqlDatabase:
         specs = columns_of(name)
         if not self._of_several:
             return specs
-        return (FILE, *(replace(spec, name=renamed(name, spec.name, FILE)) for spec in specs))
+        return (
+            FILE,
+            *(replace(spec, name=renamed(name, spec.name, FILE)) for spec in specs),
+        )
 
     def table(self, name: str) -> Table:
         """One of TABLES, of all traces."""
@@ -88,20 +100,26 @@ class SqlDatabase:
         return self._tables[name]
 
     def ask(self, query: str) -> Table:
-        """The answer to one SELECT, with what the tables that it reads leave out. Raises WrongSql;
-        an interrupt ends the query."""
+        """The answer to one SELECT, with what the tables that it reads leave out.
+        Raises WrongSql; an interrupt ends the query."""
         self._read.clear()
         if re.search("[\ud800-\udfff]", query):
             raise WrongSql("SQL: the query is not valid UTF-8.")
         try:
             statements = self._connection.extract_statements(query)
             if len(statements) != 1:
-                raise WrongSql(f"SQL: one query is needed, not {len(statements) or 'none'}.")
+                raise WrongSql(
+                    f"SQL: one query is needed, not {len(statements) or 'none'}."
+                )
             if (kind := statements[0].type.name) != "SELECT":
-                raise WrongSql(f"SQL: the tables are read-only: SELECT is possible, not {kind}.")
+                raise WrongSql(
+                    f"SQL: the tables are read-only: SELECT is possible, not {kind}."
+                )
             try:
                 names = set(self._connection.get_table_names(query))
-            except self._engine.Error:  # it cannot be bound: it may need whatever it names
+            except (
+                self._engine.Error
+            ):  # it cannot be bound: it may need whatever it names
                 names = set(re.findall(r"\w+", query))
             lower = {one.lower() for one in names}
             for name in TABLES:
@@ -113,9 +131,15 @@ class SqlDatabase:
             return replace(answer, left_out=left_out)
         except self._engine.Error as error:
             said = " ".join(KIND.sub("", PLACE.sub("", str(error))).split())
-            raise WrongSql(f"SQL: {said.rstrip('.!')}{'' if said.endswith('?') else '.'}") from None
-        except UnicodeDecodeError:  # DuckDB quotes bytes of the query in what it reports
-            raise WrongSql("SQL: the query fails, with a message that is not UTF-8.") from None
+            raise WrongSql(
+                f"SQL: {said.rstrip('.!')}{'' if said.endswith('?') else '.'}"
+            ) from None
+        except (
+            UnicodeDecodeError
+        ):  # DuckDB quotes bytes of the query in what it reports
+            raise WrongSql(
+                "SQL: the query fails, with a message that is not UTF-8."
+            ) from None
 
     def interrupt(self) -> None:
         """Ends a query from another thread, which then raises WrongSql."""
@@ -125,7 +149,9 @@ class SqlDatabase:
         relation = self._connection.sql(query)
         kinds = [KINDS.get(one.id, "text") for one in relation.types]
         names = _apart(relation.columns)
-        casts = (f"CAST(#{n} AS {CASTS[kind]}) AS c{n}" for n, kind in enumerate(kinds, 1))
+        casts = (
+            f"CAST(#{n} AS {CASTS[kind]}) AS c{n}" for n, kind in enumerate(kinds, 1)
+        )
         values = relation.project(", ".join(casts)).fetchnumpy()
         columns = (
             _column(name, kind, values[f"c{number}"])
@@ -173,7 +199,9 @@ class _Lazy:
         self.specs, self.table = specs, table
 
     def __arrow_c_schema__(self) -> Any:
-        return schema_of((spec.name, spec.kind) for spec in self.specs).__arrow_c_schema__()
+        return schema_of(
+            (spec.name, spec.kind) for spec in self.specs
+        ).__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         return self.table().__arrow_c_stream__(requested_schema)
@@ -193,7 +221,10 @@ def _column(name: str, kind: Kind, values: Any) -> TableColumn:
     known = ~np.ma.getmaskarray(values)
     plain = np.ma.getdata(values)
     if kind == "text":
-        given = [text if there else None for text, there in zip(plain, known.tolist(), strict=True)]
+        given = [
+            text if there else None
+            for text, there in zip(plain, known.tolist(), strict=True)
+        ]
         return column_of(Spec(name, kind, "", optional=True), given)
     if kind == "float":
         known &= np.isfinite(plain)

@@ -1,9 +1,10 @@
-"""A query in SQL in a process of its own, which is killed at a limit of time or on request: DuckDB
-plans, and computes some functions of single values, without looking for an interrupt, and not all
-of its memory is bounded by its own limit.
+"""A query in SQL in a process of its own, which is killed at a limit of time or on
+request: DuckDB plans, and computes some functions of single values, without looking for
+an interrupt, and not all of its memory is bounded by its own limit.
 
-The two processes exchange messages, each after its length in bytes. The other process asks for the
-tables that the query names, and gets them pickled. What it sends is decoded as plain values only.
+The two processes exchange messages, each after its length in bytes. The other process
+asks for the tables that the query names, and gets them pickled. What it sends is
+decoded as plain values only.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from fusetui.trace.read.workers import started
 START = "from fusetui.tables.sql_process import main; main()"
 LENGTH = struct.Struct("<Q")
 MEMORY_BYTES = 6 << 30  # that the process may have besides the tables
-COPIES = 4  # of each table that it may hold: as bytes, as columns, and as DuckDB has them
+# of each table that it may hold: as bytes, as columns, and as DuckDB has them
+COPIES = 4
 LOOK_S = 0.05  # between two looks whether the answer is still wanted
 MISSING = (
     "SQL: the process of the query ended: the query needs more memory than it may have "
@@ -61,8 +63,8 @@ class SqlColumn(msgspec.Struct, frozen=True):
 
 
 class SqlReply(msgspec.Struct, frozen=True):
-    """What the other process sends: the name of a table that it needs, or why there is no answer,
-    or the answer."""
+    """What the other process sends: the name of a table that it needs, or why there is
+    no answer, or the answer."""
 
     needs: str | None = None
     error: str | None = None
@@ -78,16 +80,18 @@ def ask_elsewhere(
     limit_s: float,
     stop: Stop = never,
 ) -> Table:
-    """The answer to one SELECT; `make` gives the tables that it names, whose making does not count
-    for the limit. Raises WrongSql, also at the limit or once `stop` says so: the process of the
-    query is then gone."""
+    """The answer to one SELECT; `make` gives the tables that it names, whose making
+    does not count for the limit. Raises WrongSql, also at the limit or once `stop` says
+    so: the process of the query is then gone."""
     from subprocess import PIPE
 
     process = started(START, stdin=PIPE, stdout=PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
-        first = SqlQuery(query, of_several, most_cpu_s=int(limit_s * (THREADS + 1)) + 60)
+        first = SqlQuery(
+            query, of_several, most_cpu_s=int(limit_s * (THREADS + 1)) + 60
+        )
         _send(process.stdin, pickle.dumps(first))
         replies = _received(process.stdout)
         deadline = time.monotonic() + limit_s
@@ -100,7 +104,9 @@ def ask_elsewhere(
             if reply.needs not in TABLES:
                 raise WrongSql(f"SQL: there is no table {reply.needs}.")
             begin = time.monotonic()
-            _send(process.stdin, pickle.dumps(make(reply.needs), pickle.HIGHEST_PROTOCOL))
+            _send(
+                process.stdin, pickle.dumps(make(reply.needs), pickle.HIGHEST_PROTOCOL)
+            )
             deadline += time.monotonic() - begin
     except BrokenPipeError:
         raise WrongSql(MISSING) from None
@@ -131,7 +137,11 @@ def _table(reply: SqlReply) -> Table:
     for column in reply.columns:
         values = np.frombuffer(column.values, dtype=column.dtype)
         texts = None if column.texts is None else tuple(column.texts)
-        known = None if column.known is None else np.frombuffer(column.known, dtype=np.bool_)
+        known = (
+            None
+            if column.known is None
+            else np.frombuffer(column.known, dtype=np.bool_)
+        )
         columns.append(TableColumn(column.name, values, texts, known))
     names = frozenset(column.name for column in columns)
     return Table("rows", tuple(columns), names, tuple(reply.left_out))
@@ -145,7 +155,8 @@ def _send(stream: IO[bytes], message: bytes) -> None:
 
 
 def _received(stream: IO[bytes]) -> SimpleQueue[bytes | None]:
-    """The messages of a stream as they come, which a thread reads to its end; then None."""
+    """The messages of a stream as they come, which a thread reads to its end; then
+    None."""
     messages: SimpleQueue[bytes | None] = SimpleQueue()
 
     def read() -> None:

@@ -16,7 +16,11 @@ from fusetui.trace.model.arrays import Flags, Rows
 
 Values = NDArray[np.integer] | NDArray[np.float64] | NDArray[np.bool_]
 Kind = Literal["int", "float", "bool", "text"]
-DTYPES: dict[Kind, type[np.generic]] = {"int": np.int64, "float": np.float64, "bool": np.bool_}
+DTYPES: dict[Kind, type[np.generic]] = {
+    "int": np.int64,
+    "float": np.float64,
+    "bool": np.bool_,
+}
 LARGEST = 2**63
 AT_ONCE = 10_000  # rows that are taken apart at once
 
@@ -29,8 +33,8 @@ class NoColumn(Error, KeyError):  # noqa: N818
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What a column is. `optional`: some rows may have no value; `first`: a person sees it without
-    asking for columns."""
+    """What a column is. `optional`: some rows may have no value; `first`: a person sees
+    it without asking for columns."""
 
     name: str
     kind: Kind
@@ -40,8 +44,8 @@ class Spec(msgspec.Struct, frozen=True):
 
 
 class TableColumn(msgspec.Struct, frozen=True, eq=False):
-    """`values` of shape [rows]; of texts their numbers in `texts`. A row that `known` excludes has
-    no value; None: all have one, in this trace and any other."""
+    """`values` of shape [rows]; of texts their numbers in `texts`. A row that `known`
+    excludes has no value; None: all have one, in this trace and any other."""
 
     name: str
     values: Values
@@ -55,7 +59,9 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
     def kind(self) -> Kind:
         if self.texts is not None:
             return "text"
-        return next(kind for kind, dtype in DTYPES.items() if self.values.dtype == dtype)
+        return next(
+            kind for kind, dtype in DTYPES.items() if self.values.dtype == dtype
+        )
 
     @property
     def there(self) -> Flags:
@@ -74,17 +80,22 @@ class TableColumn(msgspec.Struct, frozen=True, eq=False):
             found = [self.texts[number] for number in found]
         if self.known is not None:
             is_known = self.known.tolist()
-            found = [value if there else None for value, there in zip(found, is_known, strict=True)]
+            found = [
+                value if there else None
+                for value, there in zip(found, is_known, strict=True)
+            ]
         return found
 
     def to_numpy(self) -> NDArray[Any]:
-        """Numbers as they are, a masked array where some may be missing; of texts an array of
-        objects, with None for none."""
+        """Numbers as they are, a masked array where some may be missing; of texts an
+        array of objects, with None for none."""
         if self.texts is None and self.known is None:
             return self.values
         if self.texts is None:
             return np.ma.MaskedArray(self.values, ~self.there)
-        found = np.array([*self.texts, None], dtype=object)[np.where(self.there, self.values, -1)]
+        found = np.array([*self.texts, None], dtype=object)[
+            np.where(self.there, self.values, -1)
+        ]
         return np.asarray(found)
 
 
@@ -106,7 +117,10 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         for begin in range(0, len(self), AT_ONCE):
             part = slice(begin, begin + AT_ONCE)
             lists = [column.take(part).to_list() for column in self.columns]
-            yield from (dict(zip(self.names, row, strict=True)) for row in zip(*lists, strict=True))
+            yield from (
+                dict(zip(self.names, row, strict=True))
+                for row in zip(*lists, strict=True)
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -114,27 +128,34 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> TableColumn:
-        """The column of this name, which may be without its unit (`dur`). Raises NoColumn."""
+        """The column of this name, which may be without its unit (`dur`). Raises
+        NoColumn."""
         for called in (name, f"{name}_ns"):
             for column in self.columns:
                 if column.name == called:
                     return column
         if name == "file":
-            raise NoColumn(f"{self.name} has no column file: only rows of several traces have one.")
+            raise NoColumn(
+                f"{self.name} has no column file: only rows of several traces have one."
+            )
         near = get_close_matches(name, self.names, 1)
-        known = f": did you mean {near[0]}?" if near else f", only {', '.join(self.names)}."
+        known = (
+            f": did you mean {near[0]}?" if near else f", only {', '.join(self.names)}."
+        )
         raise NoColumn(f"{self.name} has no column {name}{known}")
 
     def select(self, names: str | Iterable[str], *more: str) -> Self:
-        """These columns, in this order, each once: `select("name")`, `select("name", "count")` or
-        `select(["name", "count"])`. Raises NoColumn."""
+        """These columns, in this order, each once: `select("name")`, `select("name",
+        "count")` or `select(["name", "count"])`. Raises NoColumn."""
         asked = (names, *more) if isinstance(names, str) else (*names, *more)
         columns = tuple(map(self.column, dict.fromkeys(asked)))
         return replace(self, columns=columns, first=frozenset(c.name for c in columns))
 
     def take(self, rows: Rows | slice) -> Self:
         """Some rows, in this order."""
-        return replace(self, columns=tuple(column.take(rows) for column in self.columns))
+        return replace(
+            self, columns=tuple(column.take(rows) for column in self.columns)
+        )
 
     def top(self, number: int) -> Self:
         """The first rows. Raises ValueError for a negative number."""
@@ -143,8 +164,8 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         return self.take(slice(0, number))
 
     def sort(self, name: str, *, descending: bool | None = None) -> Self:
-        """By one column, texts from a to z and others from the largest on, unless `descending` says
-        otherwise; rows without a value last. Raises NoColumn."""
+        """By one column, texts from a to z and others from the largest on, unless
+        `descending` says otherwise; rows without a value last. Raises NoColumn."""
         column = self.column(name)
         down = column.kind != "text" if descending is None else descending
         rows, ranks = np.arange(len(column)), column.values

@@ -1,7 +1,7 @@
 """Which rows of a table a query holds for, in the grammar of the search of the app.
 
-A field is a column; `dur` and others stand for what a table has of them. A word is looked for in
-all texts.
+A field is a column; `dur` and others stand for what a table has of them. A word is
+looked for in all texts.
 """
 
 from __future__ import annotations
@@ -12,14 +12,22 @@ from functools import partial
 
 import numpy as np
 
-from fusetui.analysis.questions.query import COMPARED, Word, bound_of, matching, pattern_of, word_of
+from fusetui.analysis.questions.query import (
+    COMPARED,
+    Word,
+    bound_of,
+    matching,
+    pattern_of,
+    word_of,
+)
 from fusetui.analysis.questions.query_text import Written, WrongQuery, written_ways
 from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.figures import parse_time
 from fusetui.trace.model.arrays import Flags, Rows
 
 FIRST_OF = {"dur": ("dur_ns", "total_ns"), "at": ("start_ns",)}
-"""What a field stands for where no column is called so: the first of these that there is."""
+"""What a field stands for where no column is called so: the first of these that there
+is."""
 ANY_OF = {
     "family": ("family", "kernel_op", "collective"),
     "dtype": ("dtype", "dtype_a", "dtype_b", "dtype_acc", "dtype_out"),
@@ -31,7 +39,8 @@ IDS = ("process", "thread", "device", "stream")
 
 
 def rows_where(table: ColumnTable, query: str) -> Rows:
-    """In the order of the table. Raises WrongQuery, and NoColumn for a field that it has not."""
+    """In the order of the table. Raises WrongQuery, and NoColumn for a field that it
+    has not."""
     ways = written_ways(query, lambda *_: True)
     known = {part: _holds(table, part) for way in ways for part in way}
     holds = np.full(len(table), not ways)
@@ -43,29 +52,37 @@ def rows_where(table: ColumnTable, query: str) -> Rows:
 def _holds(table: ColumnTable, part: Written) -> Flags:
     flags: Flags
     if pattern := pattern_of(part):
-        flags = _any(table, lambda column: _of_texts(column, partial(matching, pattern.text)))
+        flags = _any(
+            table, lambda column: _of_texts(column, partial(matching, pattern.text))
+        )
     elif not part.field:
         word = Word("", part.text.strip('"') or part.text)
         flags = _any(table, partial(_contains, word=word))
     elif part.sign in COMPARED:
         return _compared(_columns(table, part.field)[0], part)
     else:
-        flags = np.logical_or.reduce([_is(one, part) for one in _columns(table, part.field)])
+        flags = np.logical_or.reduce(
+            [_is(one, part) for one in _columns(table, part.field)]
+        )
     return flags ^ (part.excluded ^ (part.sign == "!="))
 
 
 def _columns(table: ColumnTable, field: str) -> list[TableColumn]:
     """Those that a field stands for, at least one."""
     names = [name for name in ANY_OF.get(field, (field,)) if name in table.names]
-    names = names or [name for name in FIRST_OF.get(field, ()) if name in table.names][:1]
+    names = (
+        names or [name for name in FIRST_OF.get(field, ()) if name in table.names][:1]
+    )
     return [table.column(name) for name in names or [field]]
 
 
 def _compared(column: TableColumn, part: Written) -> Flags:
-    """A row without a value is neither above nor below; `-` finds it, as all for which the rest
-    does not hold."""
+    """A row without a value is neither above nor below; `-` finds it, as all for which
+    the rest does not hold."""
     if column.kind not in ("int", "float"):
-        raise WrongQuery(f"{part.field} is a text: {part.field}:{part.value or '...'} looks for it")
+        raise WrongQuery(
+            f"{part.field} is a text: {part.field}:{part.value or '...'} looks for it"
+        )
     bound = bound_of(part, _number(column, part))
     flags = column.values > bound.value if bound.above else column.values < bound.value
     return ((flags ^ bound.excluded ^ part.excluded) & column.there) ^ part.excluded
@@ -74,7 +91,9 @@ def _compared(column: TableColumn, part: Written) -> Flags:
 def _is(column: TableColumn, part: Written) -> Flags:
     if column.kind == "text":
         sign = "=" if column.name in IDS or part.sign == "!=" else part.sign
-        return _contains(column, word_of(Written(part.text, False, sign=sign), part.value))
+        return _contains(
+            column, word_of(Written(part.text, False, sign=sign), part.value)
+        )
     if column.kind == "bool":
         if part.value not in ("true", "false"):
             raise WrongQuery(f"{part.field} is true or false: {part.field} = true")
@@ -91,12 +110,20 @@ def _number(column: TableColumn, part: Written) -> float:
         value = math.nan
     if math.isfinite(value):
         return int(value) if value == int(value) else value
-    example = "50us" if column.name.endswith("_ns") else "0.5" if column.kind == "float" else "10"
+    example = (
+        "50us"
+        if column.name.endswith("_ns")
+        else "0.5"
+        if column.kind == "float"
+        else "10"
+    )
     raise WrongQuery(f"{part.field} is followed by a number: {part.field} > {example}")
 
 
 def _contains(column: TableColumn, word: Word) -> Flags:
-    return _of_texts(column, lambda texts: np.array([*map(word.holds, texts)], dtype=np.bool_))
+    return _of_texts(
+        column, lambda texts: np.array([*map(word.holds, texts)], dtype=np.bool_)
+    )
 
 
 def _of_texts(column: TableColumn, test: Callable[[tuple[str, ...]], Flags]) -> Flags:

@@ -1,2 +1,2 @@
-"""Text for users: figures with units, text cut to a width, tables, and characters that no terminal
-interprets."""
+"""Text for users: figures with units, text cut to a width, tables, and characters that
+no terminal interprets."""

@@ -35,9 +35,9 @@ def clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
 
 
 def middle_clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
-    """The text in at most `most` cells; if it was cut, without its middle, as names often differ
-    only at their ends; a number at its end is kept whole. Text that is not of one cell per
-    character is cut at its end.
+    """The text in at most `most` cells; if it was cut, without its middle, as names
+    often differ only at their ends; a number at its end is kept whole. Text that is not
+    of one cell per character is cut at its end.
 
     >>> middle_clip("Qwen2DecoderLayer_3", 9, "~"), middle_clip("Qwen2DecoderLayer_10", 4, "~")
     ('Qwen~er_3', 'Q~10')
@@ -52,8 +52,8 @@ def middle_clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
 
 @lru_cache(maxsize=4096)
 def word_clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
-    """The text in at most `most` cells; if it was cut, words without a digit were shortened, the
-    longest first, so that every number is kept.
+    """The text in at most `most` cells; if it was cut, words without a digit were
+    shortened, the longest first, so that every number is kept.
 
     >>> word_clip("Stream 102 Submission Queue", 19, "~")
     'Stre~ 102 Sub~ Que~'
@@ -69,24 +69,31 @@ def word_clip(text: str, most: int, ellipsis: str = ELLIPSIS) -> str:
             return middle_clip(text, most, ellipsis)
         left[longest] -= 1
         excess -= 1
-    shown = (clip(word, left[n], ellipsis) if n in left else word for n, word in enumerate(words))
+    shown = (
+        clip(word, left[n], ellipsis) if n in left else word
+        for n, word in enumerate(words)
+    )
     return " ".join(shown)
 
 
 def clip_apart(texts: Sequence[str], most: int, ellipsis: str = ELLIPSIS) -> list[str]:
-    """Each of the texts in at most `most` cells; those that would be cut to the same are cut in
-    their middle instead.
+    """Each of the texts in at most `most` cells; those that would be cut to the same
+    are cut in their middle instead.
 
     >>> clip_apart(["gemm tile a", "gemm tile b", "softmax of a"], 7, "~")
     ['gem~e a', 'gem~e b', 'softma~']
     """
     found = [(text, clip(text, most, ellipsis)) for text in texts]
     times = Counter(cut for _, cut in {*found})
-    return [cut if times[cut] == 1 else middle_clip(text, most, ellipsis) for text, cut in found]
+    return [
+        cut if times[cut] == 1 else middle_clip(text, most, ellipsis)
+        for text, cut in found
+    ]
 
 
 def pad(text: str, cells: int, left: bool = True) -> str:
-    """The text padded to this many cells, aligned left or right; a wider text is kept as it is."""
+    """The text padded to this many cells, aligned left or right; a wider text is kept
+    as it is."""
     blanks = " " * (cells - width(text))
     return text + blanks if left else blanks + text
 
@@ -122,6 +129,7 @@ def _beginning(text: str, cells: int) -> str:
 def _cells(char: str) -> int:
     if char < FIRST_ODD or char == ELLIPSIS:
         return 1
-    from wcwidth import wcwidth  # its tables take longer to load than most commands take to run
+    # its tables take longer to load than most commands take to run
+    from wcwidth import wcwidth
 
     return max(0, wcwidth(char))

@@ -1,7 +1,8 @@
 """Times, sizes, counts and shares as users read them; `--json` is exact.
 
-Rounding is exact, in integers and fractions, half up: the printed decimal is the nearest one to the
-exact value. A figure that would round up to the next unit is shown in that unit.
+Rounding is exact, in integers and fractions, half up: the printed decimal is the
+nearest one to the exact value. A figure that would round up to the next unit is shown
+in that unit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ if TYPE_CHECKING:
 Units = Sequence[tuple[int, str]]
 
 UNITS: Units = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
-SIZES: Units = ((1, "bytes"), (1_000, "kB"), (10**6, "MB"), (10**9, "GB"), (10**12, "TB"))
+SIZES: Units = (
+    (1, "bytes"),
+    (1_000, "kB"),
+    (10**6, "MB"),
+    (10**9, "GB"),
+    (10**12, "TB"),
+)
 PREFIXES: Units = tuple((1000**n, letter) for n, letter in enumerate(("", *"kMGTPE")))
 NS = {unit: size for size, unit in UNITS} | {"µs": 1000, "μs": 1000}
 TIME = r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))? ?(ns|us|µs|μs|ms|s)"
@@ -38,7 +45,8 @@ class Unit(msgspec.Struct, frozen=True):
     decimals: int
 
     def text(self, ns: int) -> str:
-        """`1,437.3`; rounded half up. A time that would round to nothing is shown as `<0.1`.
+        """`1,437.3`; rounded half up. A time that would round to nothing is shown as
+        `<0.1`.
 
         >>> unit_of([1_437_300, 12]).text(12)
         '<0.001'
@@ -63,7 +71,8 @@ def unit_of(times_ns: Iterable[int]) -> Unit:
 
 
 def parse_time(text: str) -> int | None:
-    """`12.5ms`, `-3 us` -> ns; fractions of a ns are dropped. None if it is not a time."""
+    """`12.5ms`, `-3 us` -> ns; fractions of a ns are dropped. None if it is not a
+    time."""
     found = re.fullmatch(TIME, text)
     if found is None:
         return None
@@ -74,7 +83,8 @@ def parse_time(text: str) -> int | None:
 
 
 def duration(ns: int) -> str:
-    """Nanoseconds with at most four significant digits: `0 ns`, `512 ns`, `41.2 us`, `1.204 s`."""
+    """Nanoseconds with at most four significant digits: `0 ns`, `512 ns`, `41.2 us`,
+    `1.204 s`."""
     return _in_units(ns, UNITS)
 
 
@@ -84,8 +94,8 @@ def signed_duration(ns: int) -> str:
 
 
 def microseconds(ns: int | None, signed: bool = False) -> str:
-    """For columns in microseconds: `1,437.3` or `+60.2`; `-` for None. What rounds to nothing is
-    `0.0`, without a sign."""
+    """For columns in microseconds: `1,437.3` or `+60.2`; `-` for None. What rounds to
+    nothing is `0.0`, without a sign."""
     if ns is None:
         return "-"
     tenths = _rounded(abs(ns), 100)
@@ -94,7 +104,8 @@ def microseconds(ns: int | None, signed: bool = False) -> str:
 
 
 def tick(ns: int, step: int) -> str:
-    """A time with just enough digits to distinguish times `step` ns apart: `820 us`, `1.25 s`."""
+    """A time with just enough digits to distinguish times `step` ns apart: `820 us`,
+    `1.25 s`."""
     for scale, unit in reversed(UNITS):
         decimals = next(n for n in range(len(str(scale))) if scale <= step * 10**n)
         near = _rounded(abs(ns) * 10**decimals, scale)
@@ -134,11 +145,14 @@ def quantity(value: float, unit: str = "", digits: int = DIGITS) -> str:
     if abs(exact) < 1:
         return f"{significant(value, digits)} {unit}".rstrip()
     units = PREFIXES if unit else (PREFIXES[0], *PREFIXES[2:])
-    return _in_units(exact, [(scale, letter + unit) for scale, letter in units], digits).rstrip()
+    return _in_units(
+        exact, [(scale, letter + unit) for scale, letter in units], digits
+    ).rstrip()
 
 
 def significant(value: float, digits: int = DIGITS) -> str:
-    """This many digits, without trailing zeros of the fraction: 0.012, 1.2, 41.25, 812.3, 1204."""
+    """This many digits, without trailing zeros of the fraction: 0.012, 1.2, 41.25,
+    812.3, 1204."""
     exact = abs(_fraction(value))
     decimals = max(0, digits - len(str(int(exact)))) if exact >= 1 else digits
     while 0 < exact * 10**decimals < 10 ** (digits - 1):
@@ -149,7 +163,8 @@ def significant(value: float, digits: int = DIGITS) -> str:
 def percent(part: float, whole: float, *, fine: bool = False) -> str:
     """A share as `71 %`, `0.4 %`, `<0.1 %`, `>99.9 %`; blank if the whole is 0.
 
-    `100 %` means exactly all, `0 %` exactly nothing. `fine`: with one decimal, as `71.3 %`.
+    `100 %` means exactly all, `0 %` exactly nothing. `fine`: with one decimal, as `71.3
+    %`.
     """
     if whole <= 0:
         return ""
@@ -170,21 +185,23 @@ def percent(part: float, whole: float, *, fine: bool = False) -> str:
 
 
 def signed_percent(part: float, whole: float) -> str:
-    """With one decimal and a sign, as `+1.5 %` or `-0.2 %`; nearly none is `<+0.1 %` or `>-0.1 %`,
-    none `0 %`."""
+    """With one decimal and a sign, as `+1.5 %` or `-0.2 %`; nearly none is `<+0.1 %` or
+    `>-0.1 %`, none `0 %`."""
     text = percent(part, whole, fine=True)
     return _signed(text, "+") if part > 0 else text
 
 
 def _signed(share: str, sign: str) -> str:
-    """A share of a positive part with a sign; below zero more than a bound is less than it."""
+    """A share of a positive part with a sign; below zero more than a bound is less than
+    it."""
     bound = share[: share.startswith(("<", ">"))]
     turned = {"<": ">", ">": "<"}.get(bound, "") if sign == "-" else bound
     return f"{turned}{sign}{share.removeprefix(bound)}"
 
 
 def change(before: int, after: int) -> str:
-    """`11.8 % less`, `3.0 % more`, or `as much`; `more` for a change from 0, which has no share."""
+    """`11.8 % less`, `3.0 % more`, or `as much`; `more` for a change from 0, which has
+    no share."""
     if before == after:
         return "as much"
     word = "less" if after < before else "more"
@@ -204,7 +221,9 @@ def plural(number: int, noun: str) -> str:
 def several(names: Sequence[str], most: int) -> str:
     """`a, b and 3 more`."""
     shown = ", ".join(names[:most])
-    return shown if len(names) <= most else f"{shown} and {count(len(names) - most)} more"
+    return (
+        shown if len(names) <= most else f"{shown} and {count(len(names) - most)} more"
+    )
 
 
 def _fraction(value: float) -> Fraction:
@@ -214,7 +233,8 @@ def _fraction(value: float) -> Fraction:
 
 
 def _in_units(value: Number, units: Units, digits: int = DIGITS) -> str:
-    """In the largest unit that the rounded number reaches, or the smallest unit below that."""
+    """In the largest unit that the rounded number reaches, or the smallest unit below
+    that."""
     exact = value if value >= 0 else -value
     sign = "-" if value < 0 else ""
     for scale, unit in reversed(units):
@@ -244,7 +264,8 @@ def _decimal(number: int, decimals: int) -> str:
 
 
 def amount(text: str) -> float | None:
-    """The number in the value of a variable; None if it is none, or not finite, or negative.
+    """The number in the value of a variable; None if it is none, or not finite, or
+    negative.
 
     >>> amount("0.5"), amount("-1"), amount("")
     (0.5, None, None)

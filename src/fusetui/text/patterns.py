@@ -1,4 +1,5 @@
-"""Regular expressions that are compiled when they are first used: most runs need few of them."""
+"""Regular expressions that are compiled when they are first used: most runs need few of
+them."""
 
 from __future__ import annotations
 

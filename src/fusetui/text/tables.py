@@ -21,13 +21,13 @@ READ = 96  # cells of a line of sentences, at most
 
 
 class Unseen(int):
-    """The width of a text that goes into a pipe or a file: lines are laid out for so many cells,
-    but no name is cut to fit."""
+    """The width of a text that goes into a pipe or a file: lines are laid out for so
+    many cells, but no name is cut to fit."""
 
 
 class Column(msgspec.Struct, frozen=True):
-    """`spare`: dropped where space is short; the highest number goes first. `cell`: its text for a
-    record of `table_of`."""
+    """`spare`: dropped where space is short; the highest number goes first. `cell`: its
+    text for a record of `table_of`."""
 
     title: str
     left: bool = False
@@ -36,7 +36,8 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def times(**spares: int) -> list[Column]:
-    """Columns of times, from the fields of their names with `_ns`, and when each is dropped."""
+    """Columns of times, from the fields of their names with `_ns`, and when each is
+    dropped."""
 
     def cell(name: str) -> Callable[[Any], str]:
         return lambda record: duration(getattr(record, f"{name}_ns"))
@@ -50,18 +51,20 @@ def table(
     most: int | None = None,
     least: int = LEAST,
 ) -> str:
-    """Lines of at most `most` cells: the last column is cut to fit if anybody sees it, the others
-    never are.
+    """Lines of at most `most` cells: the last column is cut to fit if anybody sees it,
+    the others never are.
 
-    With None there is no limit. Spare columns are dropped if the last column would get fewer than
-    `least` cells.
+    With None there is no limit. Spare columns are dropped if the last column would get
+    fewer than `least` cells.
     """
     lines = [[column.title for column in columns], *rows]
     natural = [max(width(line[n]) for line in lines) for n in range(len(columns))]
     shown = list(range(len(columns)))
     if most is not None:
         for number in sorted(shown, key=lambda n: -columns[n].spare):
-            needed = sum(natural[n] + len(GAP) for n in shown[:-1]) + min(natural[shown[-1]], least)
+            needed = sum(natural[n] + len(GAP) for n in shown[:-1]) + min(
+                natural[shown[-1]], least
+            )
             if not columns[number].spare or needed <= most:
                 break
             shown.remove(number)
@@ -69,7 +72,10 @@ def table(
             rest = most - sum(natural[n] + len(GAP) for n in shown[:-1])
             natural[shown[-1]] = max(1, min(natural[shown[-1]], rest))
     cells = (
-        [pad(clip(line[n], natural[n], CUT), natural[n], columns[n].left) for n in shown]
+        [
+            pad(clip(line[n], natural[n], CUT), natural[n], columns[n].left)
+            for n in shown
+        ]
         for line in lines
     )
     return "\n".join(GAP.join(line).rstrip() for line in cells)
@@ -82,10 +88,20 @@ def table_of(
     least: int = LEAST,
     blank: str | None = None,
 ) -> str:
-    """A table with a row for each record, without columns that are `blank` in every row."""
+    """A table with a row for each record, without columns that are `blank` in every
+    row."""
     rows = [[column.cell(record) for column in columns] for record in records]
-    kept = [n for n in range(len(columns)) if blank is None or any(row[n] != blank for row in rows)]
-    return table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], most, least)
+    kept = [
+        n
+        for n in range(len(columns))
+        if blank is None or any(row[n] != blank for row in rows)
+    ]
+    return table(
+        [columns[n] for n in kept],
+        [[row[n] for n in kept] for row in rows],
+        most,
+        least,
+    )
 
 
 def first_of(
@@ -99,7 +115,8 @@ def first_of(
     blank: str | None = None,
     share: str = "",
 ) -> str:
-    """The table of the first `top` records (0: all), and how many are left out, with what share."""
+    """The table of the first `top` records (0: all), and how many are left out, with
+    what share."""
     shown = records[:top] if top else records
     more = left_out(len(records) - len(shown), noun, hint, share)
     return "\n".join([table_of(columns, shown, most, least, blank), *more])
@@ -121,6 +138,7 @@ def cut(line: str, most: int) -> str:
 
 
 def left_out(number: int, noun: str, hint: str, share: str = "") -> list[str]:
-    """The line after a table: `... and 3 more names with 20 % (--top 0 shows all)`; none for 0."""
+    """The line after a table: `... and 3 more names with 20 % (--top 0 shows all)`;
+    none for 0."""
     more = plural(number, f"more {noun}") + (f" with {share}" if share else "")
     return [f"... and {more} ({hint})"] if number > 0 else []

@@ -32,7 +32,8 @@ def text_of(path: Path) -> str:
 
 
 def table_in(text: str, path: object) -> dict[str, Any]:
-    """What a text in TOML says; `path` is its name in the sentence. Raises WrongFile."""
+    """What a text in TOML says; `path` is its name in the sentence. Raises
+    WrongFile."""
     import tomllib  # only where there is a file
 
     try:

@@ -1,6 +1,8 @@
-"""What a lane shows in W cells for a window of time: O(W log n), whatever the number of slices.
+"""What a lane shows in W cells for a window of time: O(W log n), whatever the number of
+slices.
 
-All times are int64: float edges against an int64 column would copy the column on every search.
+All times are int64: float edges against an int64 column would copy the column on every
+search.
 """
 
 from __future__ import annotations
@@ -18,12 +20,13 @@ from fusetui.trace.model.arrays import Floats, Int32s, Int64s, Kinds, Rows
 from fusetui.trace.model.columns import Trace, Track
 
 NONE, MANY = -1, -2
-"""Instead of a row: no slice touches the cell; or the slices of the kind with the most time in it
-are others than the longest one."""
+"""Instead of a row: no slice touches the cell; or the slices of the kind with the most
+time in it are others than the longest one."""
 
 
 class Line(msgspec.Struct, frozen=True, eq=False):
-    """The n > 0 slices of one track at one depth, in time order; they do not overlap. Shape [n]."""
+    """The n > 0 slices of one track at one depth, in time order; they do not overlap.
+    Shape [n]."""
 
     rows: Int32s
     start: Int64s
@@ -41,17 +44,21 @@ class Line(msgspec.Struct, frozen=True, eq=False):
 class Cells(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [W]."""
 
-    row: Int32s  # the longest slice that touches the cell, if it is of the cell's kind; NONE, MANY
-    kind: NDArray[np.int16]  # the kind of slices with the most time in the cell, or NONE
+    # the longest slice that touches the cell, if it is of the cell's kind; NONE, MANY
+    row: Int32s
+    # the kind of slices with the most time in the cell, or NONE
+    kind: NDArray[np.int16]
     count: Rows  # slices that touch the cell
     covered: Int64s  # nanoseconds of the cell that slices cover
 
 
 class Lines:
-    """The lines of some tracks from top to bottom, one per depth; each is built on first access,
-    because a deep track has thousands."""
+    """The lines of some tracks from top to bottom, one per depth; each is built on
+    first access, because a deep track has thousands."""
 
-    def __init__(self, trace: Trace, tracks: Sequence[Track], kinds: Kinds | None = None) -> None:
+    def __init__(
+        self, trace: Trace, tracks: Sequence[Track], kinds: Kinds | None = None
+    ) -> None:
         """`kinds`: that of each row of the trace; without it all are of one kind."""
         self._trace = trace
         self._kinds = np.zeros(len(trace), dtype=np.uint8) if kinds is None else kinds
@@ -82,12 +89,15 @@ class Lines:
 
     def index_of(self, row: int) -> int:
         """The line that a row of these tracks lies on."""
-        return self._first[self._trace.track_of(row).first_row] + int(self._trace.depth[row])
+        return self._first[self._trace.track_of(row).first_row] + int(
+            self._trace.depth[row]
+        )
 
 
 @lru_cache(maxsize=8)
 def edges(begin: int, end: int, width: int) -> Int64s:
-    """The W + 1 borders of the cells of [begin, end), in ns; the products stay below 2**63.
+    """The W + 1 borders of the cells of [begin, end), in ns; the products stay below
+    2**63.
 
     All lines of a frame share them: they cannot be written to.
     """
@@ -99,8 +109,9 @@ def edges(begin: int, end: int, width: int) -> Int64s:
 
 
 def seen_in(line: Line, begin: int, end: int) -> int:
-    """The row that covers all of a window (ns of the file), NONE where no slice touches it, else
-    MANY: of a window without borders of slices, every division into cells shows the same."""
+    """The row that covers all of a window (ns of the file), NONE where no slice touches
+    it, else MANY: of a window without borders of slices, every division into cells
+    shows the same."""
     first = int(line.end.searchsorted(begin, side="right"))
     if first == len(line) or line.start[first] >= end:
         return NONE
@@ -113,7 +124,8 @@ def cells(line: Line, borders: Int64s) -> Cells:
     after, over, last_kind = _until(line, borders)
     first = after[:-1] - (over[:-1] > 0)
     count = after[1:] - first
-    shown = np.minimum(first, line.rows.size - 1)  # the only slice of a cell, else the longest
+    # the only slice of a cell, else the longest
+    shown = np.minimum(first, line.rows.size - 1)
     (several,) = (count > 1).nonzero()
     if several.size:
         cuts = np.stack((first[several], after[1:][several]), axis=1).ravel()
@@ -141,8 +153,9 @@ def amounts(line: Line, borders: Int64s, kind: int) -> Int64s:
 
 
 def spread(line: Line, borders: Int64s, before: Int64s) -> Floats:
-    """How much of a measure lies in each cell, evenly spread over each slice; shape [W]. `before`:
-    the measure of the slices before each of the line, and of all; shape [n + 1]."""
+    """How much of a measure lies in each cell, evenly spread over each slice; shape
+    [W]. `before`: the measure of the slices before each of the line, and of all; shape
+    [n + 1]."""
     after, over, _ = _until(line, borders)
     last = after - 1
     length = np.maximum(line.before[after] - line.before[last], 1)
@@ -151,15 +164,17 @@ def spread(line: Line, borders: Int64s, before: Int64s) -> Floats:
 
 
 def row_in(line: Line, begin: int, end: int) -> int:
-    """The row that a cell stands for: of the kind with the most time in it, the slice with the most
-    time in it; NONE where there is none."""
+    """The row that a cell stands for: of the kind with the most time in it, the slice
+    with the most time in it; NONE where there is none."""
     borders = np.array([begin, end])
     kind = int(cells(line, borders).kind[0])
     if kind == NONE:
         return NONE
     after, over, _ = _until(line, borders)
     first, last = int(after[0]) - int(over[0] > 0), int(after[1])
-    inside = np.minimum(line.end[first:last], end) - np.maximum(line.start[first:last], begin)
+    inside = np.minimum(line.end[first:last], end) - np.maximum(
+        line.start[first:last], begin
+    )
     inside[line.kind[first:last] != kind] = -1
     return int(line.rows[first + int(inside.argmax())])
 
@@ -180,9 +195,13 @@ def _line(trace: Trace, rows: Int32s, kinds: Kinds) -> Line:
     of_kinds = []
     for number in np.flatnonzero(np.bincount(kind)).tolist():
         places = np.flatnonzero(kind == number)
-        of_kinds.append(OfKind(number, places.astype(np.int32), _before(length[places])))
+        of_kinds.append(
+            OfKind(number, places.astype(np.int32), _before(length[places]))
+        )
     kinds_ = tuple(of_kinds) if len(of_kinds) > 1 else ()
-    return Line(rows, start, start + length, kind, _before(length), kinds_, rank, by_rank)
+    return Line(
+        rows, start, start + length, kind, _before(length), kinds_, rank, by_rank
+    )
 
 
 def _before(length: Int64s) -> Int64s:
@@ -190,8 +209,9 @@ def _before(length: Int64s) -> Int64s:
 
 
 def _until(line: Line, borders: Int64s) -> tuple[Rows, Int64s, Kinds]:
-    """Of each border: how many slices start before it, how far the last of them reaches beyond it,
-    and the kind of that one. Slices of a line do not overlap, so no other reaches beyond it."""
+    """Of each border: how many slices start before it, how far the last of them reaches
+    beyond it, and the kind of that one. Slices of a line do not overlap, so no other
+    reaches beyond it."""
     after = line.start.searchsorted(borders)
     last = after - 1  # -1, the last of all, where there is none
     over = line.end[last] - borders
@@ -201,7 +221,9 @@ def _until(line: Line, borders: Int64s) -> tuple[Rows, Int64s, Kinds]:
     return after, over, line.kind[last]
 
 
-def _most(kinds: tuple[OfKind, ...], after: Rows, over: Int64s, last: Kinds) -> NDArray[np.int16]:
+def _most(
+    kinds: tuple[OfKind, ...], after: Rows, over: Int64s, last: Kinds
+) -> NDArray[np.int16]:
     """The kind with the most time in each cell; the rest is as `_until` gives it."""
     places = after.astype(np.int32)
     before = np.array([one.until(places) for one in kinds])  # ns before each border
@@ -219,20 +241,23 @@ class OfKind(msgspec.Struct, frozen=True, eq=False):
     before: Int64s  # ns of those before each, and of all; shape [n + 1]
 
     def until(self, places: Int32s) -> Int64s:
-        """ns of those before some places on the line; were they int64, numpy would copy ours."""
+        """ns of those before some places on the line; were they int64, numpy would copy
+        ours."""
         return self.before[self.place.searchsorted(places)]
 
 
 ENOUGH = 2
-"""A slice covers enough of a cell with 1 / ENOUGH of it. Slices of a track nest, so at most one of
-each depth does, and it is open in the middle of the cell."""
+"""A slice covers enough of a cell with 1 / ENOUGH of it. Slices of a track nest, so at
+most one of each depth does, and it is open in the middle of the cell."""
 MOST = 1000  # levels that are looked at, from the innermost slice on
 
 
 def deepest(trace: Trace, track: Track, borders: Int64s, least_ns: int = 0) -> Int32s:
-    """The row of each cell, or -1; shape [cells] for the cells + 1 borders in ns of the file.
+    """The row of each cell, or -1; shape [cells] for the cells + 1 borders in ns of the
+    file.
 
-    Slices shorter than `least_ns` are passed over for those around them, if there are any.
+    Slices shorter than `least_ns` are passed over for those around them, if there are
+    any.
     """
     begin, end = borders[:-1], borders[1:]
     middle, size = (begin + end) // 2, np.maximum(end - begin, 1)

@@ -1,5 +1,6 @@
-"""From a trace of any format to the JSON that Kineto writes: the keys around the events, and the
-text of all stretches (document_text.py). What stands in a JSON file is written as it stands."""
+"""From a trace of any format to the JSON that Kineto writes: the keys around the
+events, and the text of all stretches (document_text.py). What stands in a JSON file is
+written as it stands."""
 
 from __future__ import annotations
 
@@ -23,14 +24,17 @@ from fusetui.trace.scrub.values import write
 
 
 def convert_file(path: str, out: str, progress: Progress = silent) -> Raw:
-    """Writes the trace at `path` (`-` is standard input) to `out`, which must not exist; returns
-    what was read. Raises TraceError with one plain sentence, leaving nothing behind.
+    """Writes the trace at `path` (`-` is standard input) to `out`, which must not
+    exist; returns what was read. Raises TraceError with one plain sentence, leaving
+    nothing behind.
     """
     check_target(out)
     raw = read(path, Callbacks(progress=lambda done, total: progress(done // 2, total)))
     report = raw.report
     if not report.events - report.unreadable:
-        raise NotATrace(f"{report.path} contains no readable event, so there is nothing to write.")
+        raise NotATrace(
+            f"{report.path} contains no readable event, so there is nothing to write."
+        )
     save(out, texts(raw, progress))
     return raw
 
@@ -50,8 +54,8 @@ def texts(raw: Raw, progress: Progress = silent) -> Iterator[bytes]:
 
 
 def document(keys: Mapping[str, Any], pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The JSON of a trace, piece by piece: its top-level keys, then its events, of which each piece
-    has some with commas between them, or none."""
+    """The JSON of a trace, piece by piece: its top-level keys, then its events, of
+    which each piece has some with commas between them, or none."""
     yield b"{\n"
     for key, value in keys.items():
         yield f"{json.dumps(key)}: {write(value)},\n".encode()
@@ -67,12 +71,15 @@ def _text(events: Events, stretch: Stretch) -> bytes:
     """The elements of a stretch, with commas between them."""
     if stretch.places is None:
         return in_utf8(bytes(list_text(events.text, stretch)[1:-1]).strip(b" \t\r\n,"))
-    parts = (bytes(events.text.part(start, end)) for _, start, end in stretch.places.tolist())
+    parts = (
+        bytes(events.text.part(start, end)) for _, start, end in stretch.places.tolist()
+    )
     return b",\n".join(text for text in map(_mended, parts) if text)
 
 
 def in_utf8(text: bytes) -> bytes:
-    """Text of a file; bytes in it that are not UTF-8 become U+FFFD, as they are shown."""
+    """Text of a file; bytes in it that are not UTF-8 become U+FFFD, as they are
+    shown."""
     try:
         text.decode()
     except UnicodeDecodeError:

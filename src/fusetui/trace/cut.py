@@ -1,10 +1,10 @@
 """A part of a trace as a trace of its own, which opens wherever the whole does.
 
-Kept is what runs in the window, the GPU event before and after it, and of GPU events their launch
-calls with all that encloses them, even before the window. GPU events stay whole; CPU slices and
-annotations that reach beyond what is kept are clipped to it. Counters, flows and instants stay if
-they lie in the same time, names of processes and threads always. What is not clipped stays as it
-is written, byte for byte.
+Kept is what runs in the window, the GPU event before and after it, and of GPU events
+their launch calls with all that encloses them, even before the window. GPU events stay
+whole; CPU slices and annotations that reach beyond what is kept are clipped to it.
+Counters, flows and instants stay if they lie in the same time, names of processes and
+threads always. What is not clipped stays as it is written, byte for byte.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from fusetui.trace.scrub.values import Digits, write
 
 FAR, FAR_NS = 10, 1_000_000_000  # times as long as the window, or a second
 PAIRED = frozenset("BEbeSFnT")
-"""Phases of slices that are written as several events: they are written as one (ph X)."""
+"""Phases of slices that are written as several events: they are written as one (ph
+X)."""
 
 
 class Excerpt(msgspec.Struct, frozen=True, eq=False):
@@ -93,8 +94,9 @@ def farthest(begin_ns: int, end_ns: int) -> int:
 
 
 def _neighbors(trace: Trace, begin_ns: int, end_ns: int) -> list[int]:
-    """Of each device the last event before the window and the first after it, which tell why it
-    was idle at the borders; not where they are further away than `farthest`."""
+    """Of each device the last event before the window and the first after it, which
+    tell why it was idle at the borders; not where they are further away than
+    `farthest`."""
     rows, found, most = trace.gpu_rows, [], farthest(begin_ns, end_ns)
     device = trace.process_of_track[trace.track[rows]]
     for number in np.unique(device).tolist():
@@ -125,10 +127,14 @@ def _keep_around(trace: Trace, hosts: Rows, kept: Flags) -> None:
 
 
 def clipped_annotations(trace: Trace, part: Excerpt) -> list[tuple[str, str]]:
-    """When those begin and end in the part, and those that were clipped before: steps.CLIPPED."""
+    """When those begin and end in the part, and those that were clipped before:
+    steps.CLIPPED."""
     rows = part.rows[part.clipped]
     rows = rows[trace.role[rows] == Role.ANNOTATION]
-    start, end = trace.start[rows].clip(part.first_ns), trace.end[rows].clip(max=part.last_ns)
+    start, end = (
+        trace.start[rows].clip(part.first_ns),
+        trace.end[rows].clip(max=part.last_ns),
+    )
     own = zip(map(str, start.tolist()), map(str, end.tolist()), strict=True)
     return [*clipped_before(trace), *own]
 
@@ -136,8 +142,8 @@ def clipped_annotations(trace: Trace, part: Excerpt) -> list[tuple[str, str]]:
 def texts_of(
     trace: Trace, part: Excerpt, keys: Mapping[str, Any], progress: Progress = silent
 ) -> Iterator[bytes]:
-    """The text of the part, in pieces, with these top-level keys and CLIPPED besides its own.
-    Raises CannotRead where the file cannot be read any more."""
+    """The text of the part, in pieces, with these top-level keys and CLIPPED besides
+    its own. Raises CannotRead where the file cannot be read any more."""
     keys = {**trace.keys, CLIPPED: clipped_annotations(trace, part), **keys}
     return document(keys, _pieces(trace, part, progress))
 
@@ -158,16 +164,20 @@ def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
         is_whole = len(places) == slices[number] and not part.clipped[places].any()
         if is_whole and part.first_ns <= before and after <= part.last_ns:
             yield in_utf8(bytes(_read(events.text, stretch)[1:-1]))
-        elif len(places) or (others and before < part.last_ns and after > part.first_ns):
+        elif len(places) or (
+            others and before < part.last_ns and after > part.first_ns
+        ):
             yield _of_stretch(trace, part, stretch, int(firsts[number]), places)
         progress(number + 1, len(events.stretches))
     if problem := events.text.problem():
         raise CannotRead(f"{problem}.")
 
 
-def _of_stretch(trace: Trace, part: Excerpt, stretch: Stretch, first: int, places: Rows) -> bytes:
-    """The texts of what is kept of a stretch, in file order, with commas between them. `places`: of
-    its slices in `part`."""
+def _of_stretch(
+    trace: Trace, part: Excerpt, stretch: Stretch, first: int, places: Rows
+) -> bytes:
+    """The texts of what is kept of a stretch, in file order, with commas between them.
+    `places`: of its slices in `part`."""
     rows, clipped = part.rows[places], part.clipped[places]
     numbers = trace.order[rows] - first
     listed, heads = _read(trace.elements.own.text, stretch), list[Head]()
@@ -178,10 +188,14 @@ def _of_stretch(trace: Trace, part: Excerpt, stretch: Stretch, first: int, place
         found |= _others_one_by_one(trace, part, stretch, first, found)
         return b",\n".join(text for _, text in sorted(found.items()))
     phases = [phase_of(head.ph, head.cat) for head in heads]
-    alone = [n for n, ph in enumerate(phases) if ph not in ("X", "M") and ph not in PAIRED]
+    alone = [
+        n for n, ph in enumerate(phases) if ph not in ("X", "M") and ph not in PAIRED
+    ]
     as_written = [n for n in alone if _is_inside(bytes(heads[n].ts), part)]
     as_written += [n for n, ph in enumerate(phases) if ph == "M"]
-    anew = clipped | np.array([phases[n] != "X" for n in numbers.tolist()], dtype=np.bool_)
+    anew = clipped | np.array(
+        [phases[n] != "X" for n in numbers.tolist()], dtype=np.bool_
+    )
     as_written += numbers[~anew].tolist()
     texts = decode_raw(listed) if as_written else []
     found = {number: in_utf8(bytes(texts[number])) for number in as_written}
@@ -189,7 +203,9 @@ def _of_stretch(trace: Trace, part: Excerpt, stretch: Stretch, first: int, place
     return b",\n".join(text for _, text in sorted(found.items()))
 
 
-def _rewritten_each(trace: Trace, part: Excerpt, numbers: Int64s, rows: Rows) -> dict[int, bytes]:
+def _rewritten_each(
+    trace: Trace, part: Excerpt, numbers: Int64s, rows: Rows
+) -> dict[int, bytes]:
     each = zip(numbers.tolist(), rows.tolist(), strict=True)
     return {number: _rewritten(trace, part, row) for number, row in each}
 
@@ -212,7 +228,8 @@ def _is_inside(time: bytes, part: Excerpt) -> bool:
 def _others_one_by_one(
     trace: Trace, part: Excerpt, stretch: Stretch, first: int, slices: dict[int, bytes]
 ) -> dict[int, bytes]:
-    """Of a damaged stretch, or one of unusual types: what is no slice, as it can be read."""
+    """Of a damaged stretch, or one of unusual types: what is no slice, as it can be
+    read."""
     found = {}
     for number in range(stretch.events):
         if number in slices:
@@ -222,7 +239,9 @@ def _others_one_by_one(
         if isinstance(phase, str):
             phase = phase_of(phase, element.get("cat"))
         is_other = isinstance(phase, str) and phase not in PAIRED | {"X", ""}
-        if is_other and (phase == "M" or _is_inside(str(element.get("ts")).encode(), part)):
+        if is_other and (
+            phase == "M" or _is_inside(str(element.get("ts")).encode(), part)
+        ):
             found[number] = write(element).encode()
     return found
 

@@ -9,7 +9,12 @@ from msgspec.structs import asdict, replace
 
 from fusetui.trace.cache import entry_for
 from fusetui.trace.formats import read, text_of
-from fusetui.trace.layout.links import adopt_overlapping, enclosing_ops, gpu_ops, launch_calls
+from fusetui.trace.layout.links import (
+    adopt_overlapping,
+    enclosing_ops,
+    gpu_ops,
+    launch_calls,
+)
 from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import lay_out
 from fusetui.trace.model.arrays import each
@@ -21,7 +26,8 @@ from fusetui.trace.read import Callbacks
 from fusetui.trace.read.memory import give_back
 
 MANY = 1_000_000  # slices from which on it pays to give memory back
-Preview = Callable[[Trace], None]  # called with the trace that the first part of a file gives
+# called with the trace that the first part of a file gives
+Preview = Callable[[Trace], None]
 
 
 def open_trace(
@@ -33,13 +39,15 @@ def open_trace(
     cached: bool = True,
     alone: bool = False,
 ) -> Trace:
-    """Reads a trace of any supported form, or takes it from the cache (see trace/cache).
+    """Reads a trace of any supported form, or takes it from the cache (see
+    trace/cache).
 
-    `preview` is called with growing parts of a large trace while the rest is read. Once `stop`
-    returns True, the result is the part that was read (see Report.prefix), which is not written to
-    the cache. With `cached` False the cache is neither read nor written; with `alone` this process
-    decodes it all, as others are busy with other files. Raises TraceError with one plain sentence,
-    or NothingRead when stopped too early.
+    `preview` is called with growing parts of a large trace while the rest is read. Once
+    `stop` returns True, the result is the part that was read (see Report.prefix), which
+    is not written to the cache. With `cached` False the cache is neither read nor
+    written; with `alone` this process decodes it all, as others are busy with other
+    files. Raises TraceError with one plain sentence, or NothingRead when stopped too
+    early.
     """
     entry = entry_for(path) if cached else None
     known = entry.trace(text_of) if entry else None
@@ -54,7 +62,8 @@ def open_trace(
     if known is None:
         entry.store(trace)
         if len(trace) > MANY and (kept := entry.trace(text_of)):
-            trace = replace(kept, elements=trace.elements)  # pages that the system may drop
+            # pages that the system may drop
+            trace = replace(kept, elements=trace.elements)
     trace.elements.keeper = entry
     return trace
 
@@ -72,7 +81,9 @@ def build(raw: Raw) -> Trace:
     tree = nest_tracks(layout.bounds, start, start + dur)
     others = {name: name for name in ("correlation", "external_id", "name", "order")}
     others["cat"] = "category"
-    takes = {own: partial(getattr(raw, name).take, order) for own, name in others.items()}
+    takes = {
+        own: partial(getattr(raw, name).take, order) for own, name in others.items()
+    }
     sorted_ = each(takes, len(order))
     correlation, external_id = sorted_["correlation"], sorted_["external_id"]
     launch = launch_calls(role, correlation, start)
@@ -102,7 +113,8 @@ def _report(raw: Raw, negative_delays: int) -> Report:
     names_of_processes = (
         label.value
         for label in raw.labels
-        if label.kind in ("process_name", "process_labels") and isinstance(label.value, str)
+        if label.kind in ("process_name", "process_labels")
+        and isinstance(label.value, str)
     )
     return replace(
         report,

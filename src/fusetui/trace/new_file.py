@@ -21,11 +21,16 @@ EXISTS = "{} exists already: give another name, or move it away."
 TEMPORARY_SUFFIX = ".part"
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL
-_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_SAFELY = (
+    getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 
 
 class CannotWrite(TraceError):  # noqa: N818
-    """The file to be written exists, has an unknown ending, or there is no space for it."""
+    """The file to be written exists, has an unknown ending, or there is no space for
+    it."""
 
 
 @contextmanager

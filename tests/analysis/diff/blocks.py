@@ -1,7 +1,8 @@
-"""Takes a repeated block of work (a layer, an iteration) out of a trace, or puts it in once more.
+"""Takes a repeated block of work (a layer, an iteration) out of a trace, or puts it in
+once more.
 
-All of it works on the events of the file: which block repeats is found by comparing the names of
-the kernels of the busiest stream with themselves, shifted.
+All of it works on the events of the file: which block repeats is found by comparing the
+names of the kernels of the busiest stream with themselves, shifted.
 """
 
 from __future__ import annotations
@@ -54,13 +55,14 @@ class Cut:
     """Events with a change to one block, or to one block in each step."""
 
     events: list[Event]
-    ns: list[int]  # the time of the kernels that are gone or new, on all streams, of each step
+    # the time of the kernels that are gone or new, on all streams, of each step
+    ns: list[int]
     pieces: int  # how many these are, in a step
 
 
 def in_all_steps(events: list[Event]) -> list[Repeated]:
-    """What repeats in a step, for each step; none unless all steps have it. A trace without steps
-    is one."""
+    """What repeats in a step, for each step; none unless all steps have it. A trace
+    without steps is one."""
     streams: defaultdict[tuple[Any, Any], list[Event]] = defaultdict(list)
     for event in events:
         if event.get("cat") in WORK and event.get("ph") == "X":
@@ -75,21 +77,27 @@ def in_all_steps(events: list[Event]) -> list[Repeated]:
 def _by_step(events: list[Event], kernels: list[Event]) -> list[list[Event]]:
     """Kernels by the step that launched them."""
     marks = [e for e in events if str(e.get("name")).startswith("ProfilerStep")]
-    spans = sorted({(begins(e), ends(e)) for e in marks if e.get("cat") == "user_annotation"})
+    spans = sorted(
+        {(begins(e), ends(e)) for e in marks if e.get("cat") == "user_annotation"}
+    )
     called = {n: begins(call) for n, call in _calls(events).items()}
     times = [called.get((e.get("args") or {}).get("correlation")) for e in kernels]
-    timed = [(time, e) for time, e in zip(times, kernels, strict=True) if time is not None]
+    timed = [
+        (time, e) for time, e in zip(times, kernels, strict=True) if time is not None
+    ]
     found = [[e for time, e in timed if begin <= time < end] for begin, end in spans]
     return [of_step for of_step in found if of_step] or [kernels]
 
 
 def _from_an_op(events: list[Event], found: Repeated | None) -> Repeated | None:
-    """The same from the first kernel on that no op launches together with the one before it: only
-    whole ops make a layer."""
+    """The same from the first kernel on that no op launches together with the one
+    before it: only whole ops make a layer."""
     calls = _calls(events)
     for first in range(found.first, found.first + found.size) if found else ():
         assert found is not None
-        numbers = [_correlation(e) for e in found.kernels[max(0, first - 1) : first + 1]]
+        numbers = [
+            _correlation(e) for e in found.kernels[max(0, first - 1) : first + 1]
+        ]
         before, call = calls.get(numbers[0]), calls.get(numbers[-1])
         if before is None or call is None or _op_begins(events, call) >= begins(before):
             return replace(found, first=first)
@@ -98,7 +106,9 @@ def _from_an_op(events: list[Event], found: Repeated | None) -> Repeated | None:
 
 def _op_begins(events: list[Event], call: Event) -> Decimal:
     """Of the innermost op around a call."""
-    ops = (e for e in events if e.get("cat") == "cpu_op" and _thread(e) == _thread(call))
+    ops = (
+        e for e in events if e.get("cat") == "cpu_op" and _thread(e) == _thread(call)
+    )
     at = begins(call)
     return max((begins(e) for e in ops if begins(e) <= at < ends(e)), default=at)
 
@@ -129,9 +139,9 @@ def _longest(names: list[str], size: int) -> tuple[int, int]:
 
 
 def without(events: list[Event], found: Sequence[Repeated], nth: int) -> Cut | None:
-    """The nth block of each step is gone: its kernels, what the CPU did from its first launch to
-    that of the next, and what that launched on other streams. None for the last block, and where
-    the CPU does other things around the next one."""
+    """The nth block of each step is gone: its kernels, what the CPU did from its first
+    launch to that of the next, and what that launched on other streams. None for the
+    last block, and where the CPU does other things around the next one."""
     return _in_each(events, found, nth, _without)
 
 
@@ -184,12 +194,13 @@ def _doubled(events: list[Event], spans: Spans) -> list[Event]:
 
 @dataclass
 class Spans:
-    """From the first kernel of a block to that of the next on the GPU, and the same of their launch
-    calls on the thread of the CPU (None if one call launches all of them, as a graph does).
+    """From the first kernel of a block to that of the next on the GPU, and the same of
+    their launch calls on the thread of the CPU (None if one call launches all of them,
+    as a graph does).
 
-    `work` is all that these launched, on any stream; `inside` what that thread began meanwhile,
-    `pairs` what it was doing before a block began and ended in it, each with what does the same for
-    the next block."""
+    `work` is all that these launched, on any stream; `inside` what that thread began
+    meanwhile, `pairs` what it was doing before a block began and ended in it, each with
+    what does the same for the next block."""
 
     gpu_begin: Decimal
     gpu_end: Decimal
@@ -202,15 +213,22 @@ class Spans:
 
 
 def _moved(
-    events: list[Event], spans: Spans, gpu: Decimal, host: Decimal, ends_at: dict[int, Decimal]
+    events: list[Event],
+    spans: Spans,
+    gpu: Decimal,
+    host: Decimal,
+    ends_at: dict[int, Decimal],
 ) -> list[Event]:
-    """What comes after the block, earlier or later; what lies around it, shorter or longer."""
+    """What comes after the block, earlier or later; what lies around it, shorter or
+    longer."""
     found = []
     for event in events:
         if "ts" not in event or event.get("ph") == "M":
             found.append(event)
         elif event.get("cat") in (*WORK, "gpu_user_annotation"):
-            found.append(_later(event, gpu) if begins(event) >= spans.gpu_end else event)
+            found.append(
+                _later(event, gpu) if begins(event) >= spans.gpu_end else event
+            )
         elif not spans.thread:
             found.append(event)
         else:
@@ -218,12 +236,18 @@ def _moved(
     return found
 
 
-def _on_host(event: Event, spans: Spans, by: Decimal, ends_at: dict[int, Decimal]) -> Event:
+def _on_host(
+    event: Event, spans: Spans, by: Decimal, ends_at: dict[int, Decimal]
+) -> Event:
     if begins(event) >= spans.end:
         return _later(event, by)
     if id(event) in ends_at:
         return {**event, "dur": ends_at[id(event)] - begins(event)}
-    if event.get("ph") == "X" and begins(event) < spans.begin and ends(event) >= spans.end:
+    if (
+        event.get("ph") == "X"
+        and begins(event) < spans.begin
+        and ends(event) >= spans.end
+    ):
         return {**event, "dur": number(event["dur"]) + by}
     return event
 
@@ -248,7 +272,9 @@ def _spans(events: list[Event], found: Repeated, nth: int) -> Spans | None:
         if e.get("ph") == "X" and e.get("cat") not in WORK and _thread(e) == thread
     ]
     inside = [e for e in on_thread if begin <= begins(e) < end]
-    old = sorted((e for e in on_thread if begins(e) < begin < ends(e) <= end), key=_order)
+    old = sorted(
+        (e for e in on_thread if begins(e) < begin < ends(e) <= end), key=_order
+    )
     new = sorted((e for e in inside if end < ends(e)), key=_order)
     if begin >= end or [e["cat"] for e in old] != [e["cat"] for e in new]:
         return None

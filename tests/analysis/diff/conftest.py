@@ -19,7 +19,8 @@ STARTS = 1_000_000  # us: where the clock of a built trace begins
 
 @dataclass(frozen=True)
 class Piece:
-    """Ops, outer / inner, and the kernel that the inner one launches; without one, a CPU op."""
+    """Ops, outer / inner, and the kernel that the inner one launches; without one, a
+    CPU op."""
 
     ops: str
     kernel: str | None = None
@@ -38,7 +39,8 @@ class Under:
 
 
 class Builder:
-    """Writes events; every step lasts until its last GPU event, as after a synchronization."""
+    """Writes events; every step lasts until its last GPU event, as after a
+    synchronization."""
 
     def __init__(self, shift: int, tid: int, first_id: int) -> None:
         self.now = float(STARTS + shift)
@@ -48,7 +50,9 @@ class Builder:
 
     def slice(self, cat: str, name: str, ts: float, dur: float, **more: Any) -> None:
         place = {"pid": 100, "tid": self.tid, **more}
-        self.events.append({"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, **place})
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, **place}
+        )
 
     def step(
         self, number: int, pieces: Sequence[Piece | Under], slower: float, named: bool
@@ -62,7 +66,9 @@ class Builder:
                 self._piece(piece, slower, busy)
         self.now = max([self.now, *busy.values()]) + 1
         if named:
-            self.slice("user_annotation", f"ProfilerStep#{number}", begins, self.now - begins)
+            self.slice(
+                "user_annotation", f"ProfilerStep#{number}", begins, self.now - begins
+            )
         self.now += 5
 
     def _under(self, outer: Under, slower: float, busy: dict[int, float]) -> None:
@@ -76,7 +82,10 @@ class Builder:
     def _piece(self, piece: Piece, slower: float, busy: dict[int, float]) -> None:
         names = [name.strip() for name in piece.ops.split(" / ") if name.strip()]
         dur = 6.0 if piece.kernel else piece.us * slower
-        args = {"Input Dims": list(piece.dims), "Input type": [piece.dtype] * len(piece.dims)}
+        args = {
+            "Input Dims": list(piece.dims),
+            "Input type": [piece.dtype] * len(piece.dims),
+        }
         for depth, name in enumerate(names):
             outside = len(names) - 1 - depth
             self.slice("cpu_op", name, self.now + depth, dur + 2 * outside, args=args)
@@ -109,11 +118,12 @@ Build = Callable[..., Trace]
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     """Pieces -> a trace that does them in every step.
 
-    A piece is a tuple of the fields of Piece; (op, [pieces]) puts several inside one op.
+    A piece is a tuple of the fields of Piece; (op, [pieces]) puts several inside one
+    op.
 
-    `factors` are how much slower than written each step is, one for each step; `named`: with
-    ProfilerSteps around them; `odd`: what single steps do instead. Other keywords become keys of
-    the file.
+    `factors` are how much slower than written each step is, one for each step; `named`:
+    with ProfilerSteps around them; `odd`: what single steps do instead. Other keywords
+    become keys of the file.
     """
     folder = tmp_path_factory.mktemp("built")
     numbers = count()
@@ -152,7 +162,9 @@ def trace_of_op(
             begin, clock = 10_000 * step, 10_000 * step + 200
             plain = {"ph": "X", "pid": 1, "tid": 1, "ts": begin}
             name = f"ProfilerStep#{step}"
-            events.append({**plain, "cat": "user_annotation", "name": name, "dur": 9_000})
+            events.append(
+                {**plain, "cat": "user_annotation", "name": name, "dur": 9_000}
+            )
             events.append({**plain, "cat": "cpu_op", "name": op, "dur": 100})
             for n, (kernel, us) in enumerate(kernels):
                 number = 1 + 100 * step + n

@@ -27,7 +27,15 @@ Event = dict[str, Any]
 PLACES = ("in one step", "in all steps", "nested")
 DECODE = msgspec.json.Decoder(float_hook=Decimal)
 ENCODE = msgspec.json.Encoder(decimal_format="number")
-GPU = ("kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset", "gpu_user_annotation")
+GPU = (
+    "kernel",
+    "gpu_memcpy",
+    "gpu_memset",
+    "Kernel",
+    "Memcpy",
+    "Memset",
+    "gpu_user_annotation",
+)
 SEED = 0
 ROUNDING_NS = 2
 NOISE = 0.005
@@ -63,14 +71,17 @@ class Subject:
         return subject if subject.candidates() else None
 
     def candidates(self) -> list[int]:
-        """Items that can be changed: a kernel under a known op that launches nothing else."""
+        """Items that can be changed: a kernel under a known op that launches nothing
+        else."""
         trace, found = self.trace, self.items
         ops, counts = np.unique(found.op, return_counts=True)
         single = set(ops[(counts == 1) & (ops >= 0)].tolist())
         tick = 1000 if not (found.samples % 1000).any() else 1
         return [
             n
-            for n, (row, op) in enumerate(np.stack((found.row, found.op), axis=1).tolist())
+            for n, (row, op) in enumerate(
+                np.stack((found.row, found.op), axis=1).tolist()
+            )
             if op in single
             and trace.launch[row] >= 0
             and trace.role[row] == Role.KERNEL
@@ -80,8 +91,11 @@ class Subject:
             and "nccl" not in found.names[n].lower()
         ]
 
-    def chosen(self, place: str, number: int, wanted: Callable[[int], bool]) -> int | None:
-        """One of the candidates by chance, always the same; the deepest ones for a nested place."""
+    def chosen(
+        self, place: str, number: int, wanted: Callable[[int], bool]
+    ) -> int | None:
+        """One of the candidates by chance, always the same; the deepest ones for a
+        nested place."""
         found = [n for n in self.candidates() if wanted(n)]
         if place == "nested" and found:
             deepest = max(self.depth[n] for n in found)
@@ -90,8 +104,8 @@ class Subject:
         return found[number] if number < len(found) else None
 
     def slower(self, pairs: int) -> RowKind:
-        """What a kernel that takes longer is called, among so many that are on both sides: with one
-        step, some others have to say what times vary by."""
+        """What a kernel that takes longer is called, among so many that are on both
+        sides: with one step, some others have to say what times vary by."""
         told = len(self.items.alike) > 1 or pairs >= FEWEST
         return RowKind.SLOWER if told else RowKind.SAME
 
@@ -105,8 +119,8 @@ class Subject:
 
 @dataclass
 class Planted:
-    """Events with a change, and what a diff must say: rows of work, and nothing else. `also` is a
-    second change in the same steps."""
+    """Events with a change, and what a diff must say: rows of work, and nothing else.
+    `also` is a second change in the same steps."""
 
     events: list[Event]
     kind: RowKind | None  # None: no row at all; the same: a row that may be noise
@@ -116,10 +130,13 @@ class Planted:
     once: bool = False  # in one step: no part of the usual one
     dispatch: set[str] = field(default_factory=set)  # labels that may change too
     also: Planted | None = None
-    moved: bool = False  # may be told as work on another stream, with no change of its time
-    same_work: bool = False  # not one row of the GPU's work has any change, and no step another one
+    # may be told as work on another stream, with no change of its time
+    moved: bool = False
+    # not one row of the GPU's work has any change, and no step another one
+    same_work: bool = False
     note: str = ""  # what a note says, in part
-    by_step: list[int] = field(default_factory=list)  # the change of each step, where they differ
+    # the change of each step, where they differ
+    by_step: list[int] = field(default_factory=list)
     base: list[Event] | None = None  # of A, where it is not the trace as it is
     gone: bool = False  # what `dispatch` names may occur less often, and not more often
 
@@ -138,7 +155,11 @@ class Editor:
         self.events: list[Event] = list(subject.document["traceEvents"])
         self.gone: set[int] = set()
         self.more: list[Event] = []
-        ids = [e.get("args", {}).get("correlation", 0) for e in self.events if e.get("args")]
+        ids = [
+            e.get("args", {}).get("correlation", 0)
+            for e in self.events
+            if e.get("args")
+        ]
         self.next_id = max((n for n in ids if isinstance(n, int)), default=0) + 1
 
     def edit(self, row: int) -> Event:
@@ -153,7 +174,8 @@ class Editor:
         self.gone.add(int(self.subject.trace.order[row]))
 
     def make_room(self, at: Decimal, room: Decimal) -> None:
-        """Everything from a time on is later; what lies around it on a CPU takes longer."""
+        """Everything from a time on is later; what lies around it on a CPU takes
+        longer."""
         for place, event in enumerate(self.events):
             if "ts" not in event or event.get("ph") == "M":
                 continue
@@ -176,22 +198,32 @@ def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
     before = subject.trace
     if planted.base is not None:
         base = into.with_name("base.json")
-        base.write_bytes(ENCODE.encode({**subject.document, "traceEvents": planted.base}))
+        base.write_bytes(
+            ENCODE.encode({**subject.document, "traceEvents": planted.base})
+        )
         before = open_trace(str(base))
     found = diff(before, open_trace(str(into)))
     if planted.by_step:
         usual = [planted.by_step[step] for step in found.side_a.usual]
         planted.change_ns = round(sum(usual) / len(usual))
     noise = RowKind.SAME in (planted.kind, planted.also and planted.also.kind)
-    work = [r for r in found.rows if not r.on_cpu and (_changed(r) or (noise and _may_be(r)))]
+    work = [
+        r
+        for r in found.rows
+        if not r.on_cpu and (_changed(r) or (noise and _may_be(r)))
+    ]
     if planted.moved:
         work = [row for row in work if row.kind is not RowKind.MOVED or row.change_ns]
-    wrong = [f"dispatch {_said(row)}" for row in found.rows if _wrong_dispatch(row, planted)]
+    wrong = [
+        f"dispatch {_said(row)}" for row in found.rows if _wrong_dispatch(row, planted)
+    ]
     noted = any(planted.note in note for note in found.notes)
     wrong += [] if noted or not planted.note else [f"no note on {planted.note}"]
     wrong += [] if is_exact(found) else ["the sum does not close"]
     if planted.kind is None:
-        wrong += [_said(row) for row in work if planted.idle_ns == 0 or row.op != "idle"]
+        wrong += [
+            _said(row) for row in work if planted.idle_ns == 0 or row.op != "idle"
+        ]
         wrong += _idle_wrong(found, work, planted)
         wrong += _work_wrong(found) if planted.same_work else []
     elif planted.also is not None:
@@ -200,7 +232,9 @@ def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
         wrong += [f"{len(work)} rows", *map(_said, work[:4])]
     else:
         wrong += _wrong(work[0], planted)
-    same = sum(r.change_ns for r in found.rows if r.kind is RowKind.SAME and r not in work)
+    same = sum(
+        r.change_ns for r in found.rows if r.kind is RowKind.SAME and r not in work
+    )
     wrong += [f"same {same:+} ns"] if abs(same) > NOISE * (found.step.a_ns or 0) else []
     return Answer(not wrong, "; ".join(wrong))
 
@@ -214,9 +248,11 @@ def is_exact(found: Diff) -> bool:
     return sum((*parts, *borders)) == sums.step_ns and rows == sums.rows_ns
 
 
-def judge_block(path: Path, document: dict[str, Any], cut: Cut, sign: int, into: Path) -> Answer:
-    """Is a block that is gone (`sign` is -1), or there once more, with what it launched on other
-    streams, one row with its time, and no other row."""
+def judge_block(
+    path: Path, document: dict[str, Any], cut: Cut, sign: int, into: Path
+) -> Answer:
+    """Is a block that is gone (`sign` is -1), or there once more, with what it launched
+    on other streams, one row with its time, and no other row."""
     into.write_bytes(ENCODE.encode({**document, "traceEvents": cut.events}))
     found = diff(open_trace(str(path)), open_trace(str(into)))
     rows = [row for row in found.rows if _changed(row)]
@@ -256,7 +292,10 @@ def _wrong(row: Row, planted: Planted) -> list[str]:
     wrong += [] if row.counts != planted.once else [f"in the sum: {row.counts}"]
     wrong += [] if planted.op in row.op or not planted.op else [f"op {_said(row)}"]
     apart = abs(row.change_ns - planted.change_ns) > tolerance
-    return [*wrong, *([f"figure {_said(row)}, not {planted.change_ns} ns"] if apart else [])]
+    return [
+        *wrong,
+        *([f"figure {_said(row)}, not {planted.change_ns} ns"] if apart else []),
+    ]
 
 
 def _wrong_dispatch(row: Row, planted: Planted) -> bool:
@@ -267,11 +306,17 @@ def _wrong_dispatch(row: Row, planted: Planted) -> bool:
 
 
 def _work_wrong(found: Diff) -> list[str]:
-    """Where the GPU does the same at the same times, but for the rounding of a mean: two kernels
-    that were taken for one another have other times, even if each difference is called noise."""
-    rows = [row for row in found.rows if not row.on_cpu and abs(row.change_ns) > ROUNDING_NS]
+    """Where the GPU does the same at the same times, but for the rounding of a mean:
+    two kernels that were taken for one another have other times, even if each
+    difference is called noise."""
+    rows = [
+        row for row in found.rows if not row.on_cpu and abs(row.change_ns) > ROUNDING_NS
+    ]
     step = found.step.change_ns
-    return [*map(_said, rows), *([f"step {step:+} ns"] if abs(step) > ROUNDING_NS else [])]
+    return [
+        *map(_said, rows),
+        *([f"step {step:+} ns"] if abs(step) > ROUNDING_NS else []),
+    ]
 
 
 def _idle_wrong(found: Diff, work: Sequence[Row], planted: Planted) -> list[str]:

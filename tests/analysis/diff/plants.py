@@ -1,6 +1,7 @@
 """Changes that can be planted into any trace whose kernels have launch calls.
 
-Each is made to the events of the file; what it must read as in a diff is known beforehand.
+Each is made to the events of the file; what it must read as in a diff is known
+beforehand.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from collections.abc import Callable
 from decimal import Decimal
 
 import numpy as np
-from tests.analysis.diff.planting import GPU, PLACES, SEED, Editor, Event, Planted, Subject, number
+from tests.analysis.diff.planting import (
+    GPU,
+    PLACES,
+    SEED,
+    Editor,
+    Event,
+    Planted,
+    Subject,
+    number,
+)
 
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import RowKind
@@ -38,13 +48,18 @@ def fuse(subject: Subject, place: str, nth: int) -> Planted | None:
     """Two ops in a row become one compiled kernel that takes as long as the second."""
     found = subject.items
     single = set(subject.candidates())
-    pointwise = re.compile(r"aten::(add|mul|gelu|relu|sub|div|silu|pow|tanh|sigmoid|copy)_?\Z")
+    pointwise = re.compile(
+        r"aten::(add|mul|gelu|relu|sub|div|silu|pow|tanh|sigmoid|copy)_?\Z"
+    )
 
     def pair(n: int) -> bool:
         ops = found.op_names[n], found.op_names[n + 1] if n + 1 < len(found) else ""
         apart = len({op.rstrip("_") for op in ops}) == 2
         return (
-            n + 1 in single and apart and all(pointwise.match(op) for op in ops) and _near(found, n)
+            n + 1 in single
+            and apart
+            and all(pointwise.match(op) for op in ops)
+            and _near(found, n)
         )
 
     item = subject.chosen(place, nth, pair)
@@ -71,20 +86,26 @@ def idle(subject: Subject, place: str, nth: int) -> Planted | None:
     steps = subject.steps(place)
     if item is None or not steps or place == "nested":
         return None
-    room = Decimal(int(IDLE * float(np.median(subject.items.work.windows.dur))) // 1000 + 1)
+    room = Decimal(
+        int(IDLE * float(np.median(subject.items.work.windows.dur))) // 1000 + 1
+    )
     editor = Editor(subject)
     moments = [_quiet(subject, item, step) for step in steps]
     if None in moments:
         return None
     for moment in sorted((m for m in moments if m is not None), reverse=True):
         editor.make_room(moment, room)
-    return Planted(editor.finished(), None, idle_ns=int(room * 1000), once=place == PLACES[0])
+    return Planted(
+        editor.finished(), None, idle_ns=int(room * 1000), once=place == PLACES[0]
+    )
 
 
 def copy(subject: Subject, place: str, nth: int) -> Planted | None:
     """A copy more, with its op and its launch."""
     item = subject.chosen(place, nth, lambda n: True)
-    return each(subject, place, item, _copy, RowKind.ADDED, lambda ns: 5000, {"aten::copy_"})
+    return each(
+        subject, place, item, _copy, RowKind.ADDED, lambda ns: 5000, {"aten::copy_"}
+    )
 
 
 def duplicate(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -95,7 +116,9 @@ def duplicate(subject: Subject, place: str, nth: int) -> Planted | None:
 
 def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel is gone, and another one takes 1.3 times as long in the same step."""
-    first, second = (subject.chosen(place, n, lambda n: steady(subject, n)) for n in (nth, nth + 1))
+    first, second = (
+        subject.chosen(place, n, lambda n: steady(subject, n)) for n in (nth, nth + 1)
+    )
     steps = subject.steps(place)
     if first is None or second is None or not steps or place == "nested":
         return None
@@ -112,7 +135,9 @@ def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
     ops = subject.items.op_names
     kind = subject.slower(len(ops) - 1)
     also = Planted([], kind, 3 * more // 10, ops[second], once=once)
-    return Planted(editor.finished(), RowKind.REMOVED, -gone, ops[first], 0, once, labels, also)
+    return Planted(
+        editor.finished(), RowKind.REMOVED, -gone, ops[first], 0, once, labels, also
+    )
 
 
 def reorder_streams(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -131,7 +156,10 @@ def reorder_streams(subject: Subject, place: str, nth: int) -> Planted | None:
 
 def renumber_processes(subject: Subject, place: str, nth: int) -> Planted | None:
     """Processes of the CPU have other numbers."""
-    pids = {subject.trace.track_of(int(row)).pid for row in subject.trace.rows_of(Role.OP)[:1000]}
+    pids = {
+        subject.trace.track_of(int(row)).pid
+        for row in subject.trace.rows_of(Role.OP)[:1000]
+    }
 
     def renumbered(event: Event) -> Event:
         return (
@@ -158,7 +186,9 @@ def shift(subject: Subject, place: str, nth: int) -> Planted | None:
         subject,
         place,
         nth,
-        lambda e: {**e, "ts": number(e["ts"]) + by} if "ts" in e and e.get("ph") != "M" else e,
+        lambda e: (
+            {**e, "ts": number(e["ts"]) + by} if "ts" in e and e.get("ph") != "M" else e
+        ),
     )
 
 
@@ -179,7 +209,8 @@ PLANTS: dict[str, Plant] = {
     "clock shifted": shift,
 }
 
-Change = Callable[[Editor, int, int, int], set[str]]  # (item, row, op row) -> labels of dispatch
+# (item, row, op row) -> labels of dispatch
+Change = Callable[[Editor, int, int, int], set[str]]
 
 
 def each(
@@ -265,18 +296,27 @@ def _fuse(editor: Editor, item: int, row: int, op: int) -> set[str]:
     second = int(found.work.row[found.work.of_window(int(step))][item + 1])
     gone = {int(trace.op[second])}
     names = [
-        trace.name_of(o).removeprefix("aten::").rstrip("_") for o in (op, int(trace.op[second]))
+        trace.name_of(o).removeprefix("aten::").rstrip("_")
+        for o in (op, int(trace.op[second]))
     ]
     name = f"triton_poi_fused_{'_'.join(sorted(names))}_0"
     editor.edit(second)["name"] = name
     editor.edit(int(trace.op[second]))["name"] = name
     for place in {row, int(trace.launch[row]), op}:
         editor.drop(place)
-    inner = [r for o in (op, int(trace.op[second])) for r in range(o + 1, int(trace.end_row[o]))]
+    inner = [
+        r
+        for o in (op, int(trace.op[second]))
+        for r in range(o + 1, int(trace.end_row[o]))
+    ]
     for r in inner:
         if trace.role[r] == Role.OP and r != int(trace.launch[second]):
             editor.drop(r)
-    labels = {trace.name_of(r) for r in inner} | {trace.name_of(o) for o in (op, *gone)} | {name}
+    labels = (
+        {trace.name_of(r) for r in inner}
+        | {trace.name_of(o) for o in (op, *gone)}
+        | {name}
+    )
     return labels
 
 
@@ -298,7 +338,13 @@ def _copy(editor: Editor, item: int, row: int, op: int) -> set[str]:
     room = Decimal(12)
     editor.make_room(end, room)
     begin = end + 1
-    new = {**outer, "cat": outer["cat"], "name": "aten::copy_", "ts": begin, "dur": Decimal(8)}
+    new = {
+        **outer,
+        "cat": outer["cat"],
+        "name": "aten::copy_",
+        "ts": begin,
+        "dur": Decimal(8),
+    }
     new["args"] = {}
     editor.more.append(new)
     after = max(number(editor.edit(row)["ts"]) + number(kernel["dur"]), begin + 6)
@@ -325,7 +371,8 @@ def _duplicate(editor: Editor, item: int, row: int, op: int) -> set[str]:
 
 
 def put_launch(editor: Editor, kernel: Event, call: Event, keep: bool = False) -> None:
-    """Another launch call in the place of the second half of this one, and its kernel."""
+    """Another launch call in the place of the second half of this one, and its
+    kernel."""
     correlation = editor.next_id
     editor.next_id += 1
     start, dur = number(call["ts"]), number(call["dur"])
@@ -357,7 +404,9 @@ def _near(found: WorkItems, item: int) -> bool:
 
 
 def _name(subject: Subject, item: int) -> str:
-    return subject.items.names[item] if "gemm" in subject.items.names[item].lower() else ""
+    return (
+        subject.items.names[item] if "gemm" in subject.items.names[item].lower() else ""
+    )
 
 
 def _quiet(subject: Subject, item: int, step: int) -> Decimal | None:
@@ -370,7 +419,9 @@ def _quiet(subject: Subject, item: int, step: int) -> Decimal | None:
     ends = np.sort(trace.end[gpu])
     after = int(trace.end[row])
     for moment in [after, *ends[(ends > begin) & (ends < end)].tolist()]:
-        running = int((starts < moment).sum() - (ends < moment).sum() - (ends == moment).sum())
+        running = int(
+            (starts < moment).sum() - (ends < moment).sum() - (ends == moment).sum()
+        )
         if begin < moment < end and running == 0:
             event = subject.document["traceEvents"][int(trace.order[row])]
             return number(event["ts"]) + Decimal(moment - int(trace.start[row])) / 1000

@@ -1,5 +1,6 @@
-"""Changes to how a program launches its work, which leave the work as it is: its step as a CUDA
-graph, ops under other names, streams that take turns; and kernels cut in two under one name.
+"""Changes to how a program launches its work, which leave the work as it is: its step
+as a CUDA graph, ops under other names, streams that take turns; and kernels cut in two
+under one name.
 
 Each is made to the events of the file, as those of `plants.py`.
 """
@@ -29,7 +30,8 @@ OPS = ("cpu_op", "Operator")
 
 
 def whole_graph(subject: Subject, place: str, nth: int) -> Planted | None:
-    """All kernels of a step are launched by one graph: no op and no other launch call is left."""
+    """All kernels of a step are launched by one graph: no op and no other launch call
+    is left."""
     if place != PLACES[1] or nth or not _all_launched(subject):
         return None
     editor, work = Editor(subject), subject.items.work
@@ -42,7 +44,12 @@ def part_graph(subject: Subject, place: str, nth: int) -> Planted | None:
     """40 kernels that are launched in a row are launched by one graph instead."""
     steps = subject.steps(place)
     count = len(subject.items)
-    if place == PLACES[2] or not steps or count < 2 * PART or not _all_launched(subject):
+    if (
+        place == PLACES[2]
+        or not steps
+        or count < 2 * PART
+        or not _all_launched(subject)
+    ):
         return None
     editor, work, trace = Editor(subject), subject.items.work, subject.trace
     begin = (nth + 1) * (count - PART) // 4
@@ -62,12 +69,14 @@ def _all_launched(subject: Subject) -> bool:
 
 
 def _only_launched(editor: Editor, note: str, once: bool = False) -> Planted:
-    """The GPU does the same at the same times. Of dispatch, nothing may change but what is gone:
-    launch calls, and what the CPU did between them."""
+    """The GPU does the same at the same times. Of dispatch, nothing may change but what
+    is gone: launch calls, and what the CPU did between them."""
     trace = editor.subject.trace
     place_of_row = {int(place): row for row, place in enumerate(trace.order.tolist())}
     names = {trace.name_of(place_of_row[place]) for place in editor.gone}
-    labels = {dispatch_name(name) for name in names} | {re.sub(r"\Ahip", "cuda", n) for n in names}
+    labels = {dispatch_name(name) for name in names} | {
+        re.sub(r"\Ahip", "cuda", n) for n in names
+    }
     return Planted(
         editor.finished(),
         None,
@@ -80,7 +89,8 @@ def _only_launched(editor: Editor, note: str, once: bool = False) -> Planted:
 
 
 def _into_graph(editor: Editor, rows: Rows, *, everything: bool) -> None:
-    """One call in the place of these launches; the ops that do nothing else are gone."""
+    """One call in the place of these launches; the ops that do nothing else are
+    gone."""
     trace = editor.subject.trace
     calls = np.unique(trace.launch[rows])
     first = int(calls[trace.start[calls].argmin()])
@@ -103,8 +113,8 @@ def _into_graph(editor: Editor, rows: Rows, *, everything: bool) -> None:
 
 
 def _ops_of(subject: Subject, calls: Int32s | Rows, everything: bool) -> list[int]:
-    """Ops, and frames of Python, all of whose launches are among these calls; with `everything`,
-    all that begin between the first and the last of them too."""
+    """Ops, and frames of Python, all of whose launches are among these calls; with
+    `everything`, all that begin between the first and the last of them too."""
     trace = subject.trace
     others = np.setdiff1d(np.unique(trace.launch[trace.launch >= 0]), calls)
     ops = trace.rows_of(Role.OP)
@@ -120,7 +130,11 @@ def _ops_of(subject: Subject, calls: Int32s | Rows, everything: bool) -> list[in
     gone = np.zeros(len(trace), dtype=np.bool_)
     for op in found:
         gone[op : int(trace.end_row[op])] = True
-    return [int(row) for row in np.flatnonzero(gone) if trace.role[row] in (Role.OP, Role.CALL)]
+    return [
+        int(row)
+        for row in np.flatnonzero(gone)
+        if trace.role[row] in (Role.OP, Role.CALL)
+    ]
 
 
 def _other_name(name: str) -> str:
@@ -186,8 +200,8 @@ def alternating_steps(subject: Subject, place: str, nth: int) -> Planted | None:
 
 
 def _on_streams(editor: Editor, pieces: int) -> Planted:
-    """The streams are one; where so little work changed that each piece may have moved, that it
-    did is right too."""
+    """The streams are one; where so little work changed that each piece may have moved,
+    that it did is right too."""
     few = pieces < LEAST
     note = "" if few else f"and {OTHER_STREAM} are compared"
     return Planted(editor.finished(), None, moved=few, same_work=True, note=note)
@@ -201,7 +215,8 @@ def _to_other_stream(editor: Editor, row: int) -> None:
 
 
 def split_alike(subject: Subject, place: str, nth: int) -> Planted | None:
-    """A kernel becomes two of the same name, under the same op, that take as long together."""
+    """A kernel becomes two of the same name, under the same op, that take as long
+    together."""
     item = subject.chosen(place, nth, lambda n: True)
     return each(subject, place, item, _in_two, RowKind.SPLIT, lambda ns: 0)
 
@@ -217,7 +232,8 @@ def _in_two(editor: Editor, item: int, row: int, op: int) -> set[str]:
 
 
 def slow_in_one_step(subject: Subject, place: str, nth: int) -> Planted | None:
-    """On both sides a kernel is slow in one step; B's takes 1.3 times as long in every step."""
+    """On both sides a kernel is slow in one step; B's takes 1.3 times as long in every
+    step."""
     item = subject.chosen(place, nth, lambda n: steady(subject, n))
     alone, steps = subject.steps(PLACES[0]), subject.steps(place)
     if place == PLACES[0] or item is None or not alone or not steps:
@@ -236,7 +252,8 @@ def slow_in_one_step(subject: Subject, place: str, nth: int) -> Planted | None:
         row = int(work.row[work.of_window(step)][item])
         times.append(scale_kernel(after, row))
     by_step = [3 * ns // 10 for ns in reversed(times)]
-    kind = RowKind.SLOWER if len(steps) >= FEW_STEPS else RowKind.SAME  # and may be noise
+    # and may be noise
+    kind = RowKind.SLOWER if len(steps) >= FEW_STEPS else RowKind.SAME
     op = subject.items.op_names[item]
     return Planted(after.finished(), kind, 0, op, base=base, by_step=by_step)
 

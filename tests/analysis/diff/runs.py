@@ -12,13 +12,16 @@ from tests.analysis.diff.plants import each, remove
 from fusetui.analysis.diff.model import RowKind
 
 RUN = 300
-TIMES = 7  # what takes how long repeats after so many: a prime, so that no pattern fits it
+# what takes how long repeats after so many: a prime, so that no pattern fits it
+TIMES = 7
 HOST = Decimal(4)  # us of an op on the CPU
 
 
 def with_run(subject: Subject) -> list[Event] | None:
     """In every step, an op and its kernel `RUN` times more, right after themselves."""
-    item = subject.chosen(PLACES[1], 0, lambda n: subject.items.op_names[n].startswith("aten::"))
+    item = subject.chosen(
+        PLACES[1], 0, lambda n: subject.items.op_names[n].startswith("aten::")
+    )
     steps = subject.steps(PLACES[1])
     if item is None or not steps:
         return None
@@ -44,7 +47,12 @@ def _repeat(editor: Editor, row: int) -> None:
         begins = begin + HOST * n
         plain: dict[str, Any] = {**op, "ts": begins, "dur": HOST - 1, "args": {}}
         args = {"correlation": editor.next_id}
-        launch = {**call, "ts": begins + 1, "dur": Decimal(1), "args": {**call["args"], **args}}
+        launch = {
+            **call,
+            "ts": begins + 1,
+            "dur": Decimal(1),
+            "args": {**call["args"], **args},
+        }
         run = {**kernel, "ts": after, "dur": dur, "args": {**kernel["args"], **args}}
         for event in (launch, run):
             event["args"].pop("External id", None)

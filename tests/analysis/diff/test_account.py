@@ -27,7 +27,9 @@ OPS = {
 }
 STEP = st.lists(
     st.tuples(
-        st.sampled_from(sorted(OPS)), st.sampled_from([1.5, 4.0, 9.25]), st.sampled_from([7, 13])
+        st.sampled_from(sorted(OPS)),
+        st.sampled_from([1.5, 4.0, 9.25]),
+        st.sampled_from([7, 13]),
     ),
     min_size=1,
     max_size=9,
@@ -41,9 +43,15 @@ def pieces(step: list[tuple[str, float, int]]) -> list[Any]:
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEP, STEP)
 def test_every_piece_is_in_exactly_one_row(build: Build, one: Any, other: Any) -> None:
-    a, b = build(pieces(one), factors=(1.0, 1.1)), build(pieces(other), factors=(1.0, 0.9))
+    a, b = (
+        build(pieces(one), factors=(1.0, 1.1)),
+        build(pieces(other), factors=(1.0, 0.9)),
+    )
     rows = [row for row in diff(a, b).rows if not row.on_cpu]
-    for step, sides in ((one, [r.a_rows for r in rows]), (other, [r.b_rows for r in rows])):
+    for step, sides in (
+        (one, [r.a_rows for r in rows]),
+        (other, [r.b_rows for r in rows]),
+    ):
         found = Counter(row for side in sides for row in side)
         assert len(found) == len(step)
         assert set(found.values()) == {1}
@@ -61,7 +69,9 @@ def test_the_sum_closes_exactly(build: Build, one: Any, other: Any) -> None:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEP, STEP)
-def test_turned_round_every_change_changes_its_sign(build: Build, one: Any, other: Any) -> None:
+def test_turned_round_every_change_changes_its_sign(
+    build: Build, one: Any, other: Any
+) -> None:
     a, b = build(pieces(one)), build(pieces(other))
     there, back = diff(a, b).accounting, diff(b, a).accounting
     assert (there.step_ns, there.rows_ns) == (-back.step_ns, -back.rows_ns)
@@ -75,7 +85,9 @@ def test_one_stream_without_overlap_is_explained_in_full(build: Build) -> None:
     assert sums.not_explained_ns == 0
 
 
-def test_work_that_runs_beside_other_work_makes_the_step_no_longer(build: Build) -> None:
+def test_work_that_runs_beside_other_work_makes_the_step_no_longer(
+    build: Build,
+) -> None:
     alone = [("aten::mm", "gemm", 40.0, 7)]
     beside = [*alone, ("aten::copy_", "copy_kernel", 20.0, 13)]
     found = diff(build(alone), build(beside))
@@ -92,7 +104,9 @@ def test_work_that_leaves_its_step_is_told_from_idle_time(
         for step in range(5):
             begin = 1000 * step
             plain = {"ph": "X", "pid": 1, "tid": 1, "cat": "user_annotation"}
-            events.append({**plain, "name": f"ProfilerStep#{step}", "ts": begin, "dur": 1000})
+            events.append(
+                {**plain, "name": f"ProfilerStep#{step}", "ts": begin, "dur": 1000}
+            )
             events += launched(step + 1, begin + 100, begin + by, 200)
         return trace_of(events)
 

@@ -1,4 +1,5 @@
-"""What is said of a direction agrees with the figures beside it; what a file lacks is named."""
+"""What is said of a direction agrees with the figures beside it; what a file lacks is
+named."""
 
 from __future__ import annotations
 
@@ -29,11 +30,15 @@ def opposed(build: Build, *, turns: bool) -> Diff:
 
 
 @pytest.mark.parametrize("turns", [True, False])
-def test_a_ratio_that_contradicts_the_medians_is_named(build: Build, turns: bool) -> None:
+def test_a_ratio_that_contradicts_the_medians_is_named(
+    build: Build, turns: bool
+) -> None:
     found = opposed(build, turns=turns)
     said = judgment(found)
     assert "2.7 % slower" in said
-    assert ("by the ratios of neighboring steps" if turns else "without interruptions") in said
+    assert (
+        "by the ratios of neighboring steps" if turns else "without interruptions"
+    ) in said
     assert "while the median step takes" in said
     assert "less time" in said
     assert found.story.startswith("the median step takes")
@@ -68,7 +73,9 @@ def test_a_file_cut_before_its_gpu_events_is_compared_by_ops(
     less = cut(whole, tmp_path / "cut.json")
     found = diff(less, whole) if side == "A" else diff(whole, less)
     assert found.verdict.answer is Answer.CANNOT_TELL
-    assert str(found.verdict.reason).startswith(f"{side} launches GPU work, but its file has no")
+    assert str(found.verdict.reason).startswith(
+        f"{side} launches GPU work, but its file has no"
+    )
     assert {row.kind for row in found.rows} == {RowKind.SAME}
     assert "CPU only" not in to_text(found)
 

@@ -12,7 +12,10 @@ from fusetui.trace import Trace
 
 Build = Callable[..., Trace]
 
-EAGER = [("aten::linear / aten::t / aten::transpose",), ("aten::linear / aten::mm", "gemm", 20.0)]
+EAGER = [
+    ("aten::linear / aten::t / aten::transpose",),
+    ("aten::linear / aten::mm", "gemm", 20.0),
+]
 COMPILED = [
     ("TorchDynamo Cache Lookup",),
     ("Torch-Compiled Region: 0/0 / AOTDispatcher Runtime Wrapper Prologue",),
@@ -48,7 +51,9 @@ def test_guards_and_prologue_that_appeared(build: Build) -> None:
 
 
 def test_beside_a_gpu_dispatch_is_no_part_of_the_sum(build: Build) -> None:
-    assert not any(row.counts for row in dispatch(diff(build(EAGER), build(COMPILED))).values())
+    assert not any(
+        row.counts for row in dispatch(diff(build(EAGER), build(COMPILED))).values()
+    )
 
 
 def test_fewer_launches(build: Build) -> None:
@@ -59,8 +64,8 @@ def test_fewer_launches(build: Build) -> None:
 
 
 def test_a_line_whose_time_is_of_all_calls_says_so(build: Build) -> None:
-    """One of two launch calls is gone: the times are of two calls and of one. Of an op that is
-    gone altogether they are of the very calls that the line counts."""
+    """One of two launch calls is gone: the times are of two calls and of one. Of an op
+    that is gone altogether they are of the very calls that the line counts."""
     gemm = ("aten::mm", "gemm", 20.0)
     found = diff(build([gemm, gemm]), build([gemm]))
     lines = [line.what for line in lines_of(found) if "launch calls" in line.what]
@@ -81,7 +86,9 @@ def test_without_a_gpu_the_work_is_ops_that_compute(build: Build) -> None:
     ]
 
 
-def test_without_a_gpu_what_an_op_calls_for_itself_is_its_own_time(build: Build) -> None:
+def test_without_a_gpu_what_an_op_calls_for_itself_is_its_own_time(
+    build: Build,
+) -> None:
     addmm = ("aten::addmm", [("aten::expand", None, 0.5), ("aten::copy_", None, 1.5)])
     trace = build([addmm])
     found = diff(trace, trace)
@@ -99,15 +106,27 @@ def test_a_graph_is_the_same_graph_under_another_hash(build: Build) -> None:
     assert dispatch(diff(one, other)) == {}
 
 
-def test_an_op_of_one_step_beside_a_run_of_fewer_steps(trace_of: Callable[..., Trace]) -> None:
+def test_an_op_of_one_step_beside_a_run_of_fewer_steps(
+    trace_of: Callable[..., Trace],
+) -> None:
     def run(steps: int, *more: dict[str, Any]) -> Trace:
         plain = {"ph": "X", "pid": 1, "tid": 1}
         marks = [
-            {**plain, "cat": "user_annotation", "name": f"ProfilerStep#{n}", "ts": 9 * n, "dur": 9}
+            {
+                **plain,
+                "cat": "user_annotation",
+                "name": f"ProfilerStep#{n}",
+                "ts": 9 * n,
+                "dur": 9,
+            }
             for n in range(steps)
         ]
-        return trace_of([*marks, *({**plain, "cat": "cpu_op", **event} for event in more)])
+        return trace_of(
+            [*marks, *({**plain, "cat": "cpu_op", **event} for event in more)]
+        )
 
     once = {"name": "aten::view", "ts": 20, "dur": 1}
     many, one = run(5, once), run(1)
-    assert not any("only in" in row.why for row in [*diff(many, one).rows, *diff(one, many).rows])
+    assert not any(
+        "only in" in row.why for row in [*diff(many, one).rows, *diff(one, many).rows]
+    )

@@ -6,7 +6,11 @@ import pytest
 
 from fusetui.report.diff_lines import APART, DiffLine, fitted
 
-PLACE, OP, KERNEL = "execute_32_context_8_generation_0", "aten::bmm", "gemm bf16 128x128x64"
+PLACE, OP, KERNEL = (
+    "execute_32_context_8_generation_0",
+    "aten::bmm",
+    "gemm bf16 128x128x64",
+)
 
 
 def line(*parts: str, times: str = "") -> DiffLine:
@@ -34,11 +38,16 @@ def test_the_place_goes_first_and_the_kernel_last(
 
 @pytest.mark.parametrize("most", [1, 5, 9, 12])
 def test_it_is_never_wider_than_there_is_room(most: int) -> None:
-    assert len(fitted(line(PLACE, f"{OP} -> {KERNEL}", times="  x123456"), most)[0]) <= most
+    assert (
+        len(fitted(line(PLACE, f"{OP} -> {KERNEL}", times="  x123456"), most)[0])
+        <= most
+    )
 
 
 def test_of_what_was_fused_both_sides_can_be_seen() -> None:
-    found, _ = fitted(line(PLACE, "aten::gelu + aten::mul + aten::add -> triton_poi_fused_add"), 32)
+    found, _ = fitted(
+        line(PLACE, "aten::gelu + aten::mul + aten::add -> triton_poi_fused_add"), 32
+    )
     assert found == "aten::gelu + … -> triton_poi_fu…"
     found, _ = fitted(line("aten::gelu + aten::mul + aten::add -> triton_poi"), 32)
     assert found == "aten::gelu + aten… -> triton_poi"

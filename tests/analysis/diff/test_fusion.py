@@ -45,11 +45,16 @@ def test_turned_round_it_is_a_split(build: Build, work: Work) -> None:
     assert (row.a, row.b_count) == ((FUSED,), 2)
 
 
-def test_several_fused_kernels_in_a_row_share_what_was_there(build: Build, work: Work) -> None:
+def test_several_fused_kernels_in_a_row_share_what_was_there(
+    build: Build, work: Work
+) -> None:
     names = ("triton_poi_fused_gelu_mul_0", "triton_poi_fused_add_mul_1")
     eager = [GELU, MUL, ("aten::add", "add_kernel"), MUL]
     found = work(diff(build(eager), build([(name, name) for name in names])))
-    assert [row.op for row in found] == ["aten::gelu + aten::mul", "aten::add + aten::mul"]
+    assert [row.op for row in found] == [
+        "aten::gelu + aten::mul",
+        "aten::add + aten::mul",
+    ]
 
 
 def test_a_compiled_kernel_stands_for_no_gemm(build: Build, work: Work) -> None:
@@ -60,19 +65,29 @@ def test_a_compiled_kernel_stands_for_no_gemm(build: Build, work: Work) -> None:
 
 def test_the_words_of_a_hand_written_kernel(build: Build, work: Work) -> None:
     found = work(
-        diff(build([GATE, GELU, GATE, MUL]), build([GATE, GATE, ("", "_gelu_mul_kernel")]))
+        diff(
+            build([GATE, GELU, GATE, MUL]),
+            build([GATE, GATE, ("", "_gelu_mul_kernel")]),
+        )
     )
     assert fused(found).a == ("gelu_kernel", "mul_kernel")
 
 
 def test_flash_attention_stands_for_its_three_parts(build: Build, work: Work) -> None:
-    parts = [("aten::bmm", "gemm_a"), ("aten::_softmax", "softmax"), ("aten::bmm", "gemm_b")]
+    parts = [
+        ("aten::bmm", "gemm_a"),
+        ("aten::_softmax", "softmax"),
+        ("aten::bmm", "gemm_b"),
+    ]
     row = fused(work(diff(build(parts), build([("my::attn", "flash_fwd_kernel")]))))
     assert row.a_count == 3
 
 
 def test_the_same_op_around_both(build: Build, work: Work) -> None:
-    parts = ("moe", [("my::sort", "sort_kernel"), ("my::stage1", "k1"), ("my::stage2", "k2")])
+    parts = (
+        "moe",
+        [("my::sort", "sort_kernel"), ("my::stage1", "k1"), ("my::stage2", "k2")],
+    )
     row = fused(work(diff(build([parts]), build([("moe / my::all_of_it", "k")]))))
     assert row.why == "both under moe"
 
@@ -94,17 +109,24 @@ def test_one_op_many_times_and_once(build: Build, work: Work) -> None:
     ]
 
 
-def test_twice_and_once_is_believed_when_the_tensor_is_as_large(build: Build, work: Work) -> None:
+def test_twice_and_once_is_believed_when_the_tensor_is_as_large(
+    build: Build, work: Work
+) -> None:
     def tanh(rows: int) -> tuple[object, ...]:
         return ("aten::tanh", "tanh", 2.0, 7, [[rows, 8]])
 
     assert fused(work(diff(build([tanh(4), tanh(4)]), build([tanh(8)])))).a_count == 2
-    kinds = {row.kind for row in work(diff(build([tanh(8), tanh(8)]), build([tanh(8)])))}
+    kinds = {
+        row.kind for row in work(diff(build([tanh(8), tanh(8)]), build([tanh(8)])))
+    }
     assert kinds == {RowKind.SAME, RowKind.REMOVED}
 
 
-def test_what_is_left_of_several_is_not_taken_for_all_of_them(build: Build, work: Work) -> None:
-    """Whether it is the largest of them, or shapes were not recorded and it takes as long."""
+def test_what_is_left_of_several_is_not_taken_for_all_of_them(
+    build: Build, work: Work
+) -> None:
+    """Whether it is the largest of them, or shapes were not recorded and it takes as
+    long."""
     small, large = (
         ("aten::tanh", "tanh", us, 7, [[rows, 8]]) for us, rows in ((2.0, 4), (6.0, 16))
     )
@@ -119,16 +141,24 @@ def test_the_epilogue_of_a_gemm(build: Build, work: Work) -> None:
     plain = "cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_32x6_tn_align8"
     with_relu = "cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_64x64_32x6_tn_align8"
     a = [("aten::addmm", plain, 9.0), ("aten::relu", "relu_kernel", 4.0)]
-    row = fused(work(diff(build(a), build([("aten::_addmm_activation", with_relu, 9.0)]))))
+    row = fused(
+        work(diff(build(a), build([("aten::_addmm_activation", with_relu, 9.0)])))
+    )
     assert row.why == "the GEMM's epilogue names relu"
 
 
-def test_a_kernel_of_no_known_op_in_the_place_of_several(build: Build, work: Work) -> None:
-    row = fused(work(diff(build([GATE, GELU, MUL, GATE]), build([GATE, ("", "mine"), GATE]))))
+def test_a_kernel_of_no_known_op_in_the_place_of_several(
+    build: Build, work: Work
+) -> None:
+    row = fused(
+        work(diff(build([GATE, GELU, MUL, GATE]), build([GATE, ("", "mine"), GATE])))
+    )
     assert row.why.startswith("by position only")
 
 
-def test_different_known_ops_are_not_taken_for_each_other(build: Build, work: Work) -> None:
+def test_different_known_ops_are_not_taken_for_each_other(
+    build: Build, work: Work
+) -> None:
     found = work(diff(build([GELU]), build([("aten::sort", "sort_kernel")])))
     assert {row.kind for row in found} == {RowKind.REMOVED, RowKind.ADDED}
 

@@ -34,7 +34,11 @@ MATH = (
     SDPA,
     [
         ("aten::matmul / aten::bmm", GEMM, 20.0),
-        ("aten::softmax / aten::_softmax", "void softmax_warp_forward<float>(int)", 15.0),
+        (
+            "aten::softmax / aten::_softmax",
+            "void softmax_warp_forward<float>(int)",
+            15.0,
+        ),
         ("aten::matmul / aten::bmm", GEMM, 20.0),
     ],
 )
@@ -48,7 +52,9 @@ def test_the_kernels_of_one_convolution_are_one_group(
     trace_of_op: Callable[..., Trace], work: Work
 ) -> None:
     a = trace_of_op("aten::cudnn_convolution", [(OFFSETS, 2.0), (IMPLICIT, 755.0)])
-    b = trace_of_op("aten::cudnn_convolution", [(NHWC, 5.0), (TENSOR, 300.0), (BACK, 6.0)])
+    b = trace_of_op(
+        "aten::cudnn_convolution", [(NHWC, 5.0), (TENSOR, 300.0), (BACK, 6.0)]
+    )
     rows = work(diff(a, b))
     assert ((IMPLICIT,), (TENSOR,)) in pairs(rows)
     assert ((OFFSETS,), (NHWC, BACK)) in pairs(rows)
@@ -59,7 +65,9 @@ def test_helpers_of_one_vendor_are_not_the_partner_of_the_main_kernel_of_another
     trace_of_op: Callable[..., Trace], work: Work
 ) -> None:
     cudnn = trace_of_op("aten::cudnn_convolution", [(TENSOR, 90.0)])
-    miopen = trace_of_op("aten::miopen_convolution", [(ZERO, 3.0), (TRANSPOSE, 4.0), (IGEMM, 80.0)])
+    miopen = trace_of_op(
+        "aten::miopen_convolution", [(ZERO, 3.0), (TRANSPOSE, 4.0), (IGEMM, 80.0)]
+    )
     for a, b in ((cudnn, miopen), (miopen, cudnn)):
         rows = work(diff(a, b))
         main = [row for row in rows if TENSOR in (*row.a, *row.b)]
@@ -89,7 +97,9 @@ def test_offsets_are_not_taken_for_the_convolution(
 def test_another_algorithm_of_cudnn_is_neither_fused_nor_split(
     trace_of_op: Callable[..., Trace], work: Work
 ) -> None:
-    a = trace_of_op("aten::cudnn_convolution", [(NHWC, 5.0), (TENSOR, 300.0), (BACK, 6.0)])
+    a = trace_of_op(
+        "aten::cudnn_convolution", [(NHWC, 5.0), (TENSOR, 300.0), (BACK, 6.0)]
+    )
     b = trace_of_op("aten::cudnn_convolution", [(IMPLICIT, 755.0)])
     for found, kernels in ((diff(a, b), "conv"), (diff(b, a), "implicit")):
         (row,) = work(found)
@@ -136,7 +146,8 @@ def test_a_reduction_beside_the_same_product_is_one_row_with_it(
 def test_a_convolution_and_the_reduction_of_its_parts_is_split(
     trace_of_op: Callable[..., Trace], work: Work, main: str
 ) -> None:
-    """Whether or not the main kernel keeps its name, the second only adds up its parts."""
+    """Whether or not the main kernel keeps its name, the second only adds up its
+    parts."""
     a = trace_of_op("aten::cudnn_convolution", [(TENSOR, 90.0)])
     b = trace_of_op("aten::cudnn_convolution", [(main, 60.0), (REDUCE, 3.0)])
     (row,) = work(diff(a, b))
@@ -157,7 +168,9 @@ def test_one_more_kernel_beside_the_same_one_is_added(
     ]
 
 
-def test_attention_in_one_kernel_and_in_three_under_one_op(build: Build, work: Work) -> None:
+def test_attention_in_one_kernel_and_in_three_under_one_op(
+    build: Build, work: Work
+) -> None:
     around = ("aten::linear / aten::mm", GEMM, 50.0)
     rows = work(diff(build([around, FLASH, around]), build([around, MATH, around])))
     assert [row.kind for row in rows] == [RowKind.SAME, RowKind.SPLIT, RowKind.SAME]
@@ -166,7 +179,9 @@ def test_attention_in_one_kernel_and_in_three_under_one_op(build: Build, work: W
     assert [row.kind for row in back] == [RowKind.SAME, RowKind.FUSED, RowKind.SAME]
 
 
-def test_a_kernel_that_runs_once_more_is_added_and_nothing_else(build: Build, work: Work) -> None:
+def test_a_kernel_that_runs_once_more_is_added_and_nothing_else(
+    build: Build, work: Work
+) -> None:
     add = ("aten::add", "add_kernel")
     a = build([(*add, 10.0), (*add, 40.0), (*add, 20.0)])
     b = build([(*add, 10.0), (*add, 10.0), (*add, 40.0), (*add, 20.0)])
@@ -180,7 +195,9 @@ def test_a_kernel_that_runs_once_more_is_added_and_nothing_else(build: Build, wo
     assert sum(row.change_ns for row in rows) == 10_000
 
 
-def test_without_ops_the_reduction_after_a_product_joins_it(build: Build, work: Work) -> None:
+def test_without_ops_the_reduction_after_a_product_joins_it(
+    build: Build, work: Work
+) -> None:
     a = build([("", GEMM, 40.0), ("", BACK, 5.0)])
     b = build([("", SPLIT, 30.0), ("", REDUCE, 5.0), ("", BACK, 5.0)])
     row = next(row for row in work(diff(a, b)) if row.kind is not RowKind.SAME)
@@ -197,8 +214,13 @@ def test_without_ops_the_reduction_after_the_same_product_joins_it(
     assert (row.kind, row.a, row.b) == (RowKind.SPLIT, (GEMM,), (GEMM, REDUCE))
 
 
-def test_without_ops_the_reduction_after_attention_joins_it(build: Build, work: Work) -> None:
-    parts = "paged_attention_ll4mi_QKV_mfma16_kernel", "paged_attention_ll4mi_reduce_kernel"
+def test_without_ops_the_reduction_after_attention_joins_it(
+    build: Build, work: Work
+) -> None:
+    parts = (
+        "paged_attention_ll4mi_QKV_mfma16_kernel",
+        "paged_attention_ll4mi_reduce_kernel",
+    )
     a = build([("", FLASH[1], 20.0), ("", BACK, 5.0)])
     b = build([("", parts[0], 30.0), ("", parts[1], 10.0), ("", BACK, 5.0)])
     row = next(row for row in work(diff(a, b)) if row.kind is not RowKind.SAME)

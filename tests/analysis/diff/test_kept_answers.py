@@ -1,4 +1,5 @@
-"""What the benchmarks of planted changes keep for each trace, so that a stopped run goes on."""
+"""What the benchmarks of planted changes keep for each trace, so that a stopped run
+goes on."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from tests.scripts import benchmark
 from fusetui.trace import Trace
 
 launches = benchmark("diff_launches")
-kept_answers = import_module("benchmarks.kept_answers")  # which the script makes importable
+# which the script makes importable
+kept_answers = import_module("benchmarks.kept_answers")
 RESULTS = {("a copy", "nested"): [Answer(True, ""), Answer(False, "2 rows")]}
 
 
@@ -40,7 +42,9 @@ def test_answers_of_another_program_are_not_read(trace: Path, tmp_path: Path) ->
     assert kept(tmp_path, "program 2").read(trace) is None
 
 
-def test_answers_on_another_trace_of_that_name_are_not_read(trace: Path, tmp_path: Path) -> None:
+def test_answers_on_another_trace_of_that_name_are_not_read(
+    trace: Path, tmp_path: Path
+) -> None:
     kept(tmp_path).write(trace, RESULTS)
     trace.write_text("[{}]")
     assert kept(tmp_path).read(trace) is None

@@ -30,7 +30,9 @@ def test_a_kernel_that_takes_more_time_is_slower(build: Build, kinds: Kinds) -> 
 
 
 def test_a_kernel_that_takes_less_time_is_faster(build: Build, work: Work) -> None:
-    row = one(work(diff(build([MM, ADD]), build([MM, (*ADD[:2], 4.4)]))), RowKind.FASTER)
+    row = one(
+        work(diff(build([MM, ADD]), build([MM, (*ADD[:2], 4.4)]))), RowKind.FASTER
+    )
     assert row.why == "the same kernel, 20.0 % less time"
 
 
@@ -43,7 +45,10 @@ def test_what_varies_from_step_to_step_is_no_change(build: Build, kinds: Kinds) 
 def test_an_op_at_another_place_is_moved(build: Build, work: Work) -> None:
     cat, others = ("aten::cat", "cat_kernel", 20.0), [MM, ADD, RELU]
     found = diff(build([cat, *others]), build([*others, cat]))
-    assert sorted(row.kind for row in work(found)) == [RowKind.MOVED, *[RowKind.SAME] * 3]
+    assert sorted(row.kind for row in work(found)) == [
+        RowKind.MOVED,
+        *[RowKind.SAME] * 3,
+    ]
     (row,) = [row for row in work(found) if row.kind is RowKind.MOVED]
     assert (row.op, row.change_ns) == ("aten::cat", 0)
     assert row.why == "the same kernel; at another place or on another stream"
@@ -59,10 +64,18 @@ def test_an_op_that_stays_is_not_moved(build: Build, work: Work) -> None:
 
 def test_a_kernel_that_is_gone_is_removed(build: Build, work: Work) -> None:
     row = one(work(diff(build([MM, ADD, RELU]), build([MM, RELU]))), RowKind.REMOVED)
-    assert (row.op, row.a, row.b, row.a_ns, row.b_ns) == ("aten::add", ("add_kernel",), (), 5500, 0)
+    assert (row.op, row.a, row.b, row.a_ns, row.b_ns) == (
+        "aten::add",
+        ("add_kernel",),
+        (),
+        5500,
+        0,
+    )
 
 
-def test_a_kernel_that_is_new_is_added_where_it_runs(build: Build, kinds: Kinds) -> None:
+def test_a_kernel_that_is_new_is_added_where_it_runs(
+    build: Build, kinds: Kinds
+) -> None:
     assert kinds(diff(build([MM, RELU]), build([MM, ADD, RELU]))) == [
         RowKind.SAME,
         RowKind.ADDED,
@@ -82,7 +95,9 @@ def test_rows_of_the_representative_steps_are_given(build: Build, work: Work) ->
     a, b = build([MM, ADD]), build([MM, ADD])
     row = work(diff(a, b))[1]
     assert (
-        [a.name_of(r) for r in row.a_rows] == [b.name_of(r) for r in row.b_rows] == ["add_kernel"]
+        [a.name_of(r) for r in row.a_rows]
+        == [b.name_of(r) for r in row.b_rows]
+        == ["add_kernel"]
     )
 
 

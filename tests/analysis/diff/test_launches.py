@@ -1,4 +1,5 @@
-"""How work is launched changed, not the work: no row says that it did. And changes told once."""
+"""How work is launched changed, not the work: no row says that it did. And changes told
+once."""
 
 from __future__ import annotations
 
@@ -52,12 +53,16 @@ def test_only_what_changed_is_told(
     assert answer.right, answer.said
 
 
-def renamed(pieces: list[tuple[Any, ...]], suffix: str = "_v2") -> list[tuple[Any, ...]]:
+def renamed(
+    pieces: list[tuple[Any, ...]], suffix: str = "_v2"
+) -> list[tuple[Any, ...]]:
     return [(f"{piece[0]}{suffix}", *piece[1:]) for piece in pieces]
 
 
 def changed(found: Diff) -> list[Row]:
-    return [row for row in found.rows if row.kind is not RowKind.SAME and not row.on_cpu]
+    return [
+        row for row in found.rows if row.kind is not RowKind.SAME and not row.on_cpu
+    ]
 
 
 def test_a_change_is_found_among_renamed_ops(build: Build) -> None:
@@ -76,12 +81,16 @@ def dispatch_of(found: Diff) -> list[tuple[RowKind, str]]:
     return [(row.kind, row.op) for row in found.rows if row.on_cpu]
 
 
-def with_op(pieces: list[tuple[Any, ...]], name: str, other: str) -> list[tuple[Any, ...]]:
+def with_op(
+    pieces: list[tuple[Any, ...]], name: str, other: str
+) -> list[tuple[Any, ...]]:
     return [(other, *piece[1:]) if piece[0] == name else piece for piece in pieces]
 
 
 def test_an_op_that_computes_nothing_is_renamed_by_its_places(build: Build) -> None:
-    found = diff(build(VIEWED * 3), build(with_op(VIEWED, "aten::view", "aten::view_v2") * 3))
+    found = diff(
+        build(VIEWED * 3), build(with_op(VIEWED, "aten::view", "aten::view_v2") * 3)
+    )
     assert dispatch_of(found) == []
     (note,) = [note for note in found.notes if "renamed" in note]
     assert note == (
@@ -158,14 +167,24 @@ def test_an_op_that_launches_another_kernel_is_not_renamed(build: Build) -> None
 
 def test_the_same_kernel_under_ops_that_both_have_is_no_renaming(build: Build) -> None:
     """One op is gone, another one is there once more."""
-    one, other = ("my::one", "shared_kernel", 20.0), ("my::other", "shared_kernel", 20.0)
-    a, b = build([one, *LAYER, one, *LAYER, other]), build([one, *LAYER, *LAYER, other, other])
+    one, other = (
+        ("my::one", "shared_kernel", 20.0),
+        ("my::other", "shared_kernel", 20.0),
+    )
+    a, b = (
+        build([one, *LAYER, one, *LAYER, other]),
+        build([one, *LAYER, *LAYER, other, other]),
+    )
     assert {row.kind for row in changed(diff(a, b))} == {RowKind.ADDED, RowKind.REMOVED}
 
 
-def test_an_op_whose_kernel_an_op_inside_it_launches_is_called_as_often(build: Build) -> None:
+def test_an_op_whose_kernel_an_op_inside_it_launches_is_called_as_often(
+    build: Build,
+) -> None:
     """As the ops of an optimizer whose kernels another op launches for them."""
-    kernels = [(f"void multi_tensor_apply_kernel<{n}>(int)", 20.0 + n) for n in range(3)]
+    kernels = [
+        (f"void multi_tensor_apply_kernel<{n}>(int)", 20.0 + n) for n in range(3)
+    ]
     a = build([*LAYER, *(("aten::_foreach_add_", *kernel) for kernel in kernels)])
     inside = "aten::_foreach_add_ / mylib::multi_tensor"
     b = build([*LAYER, *((inside, *kernel) for kernel in kernels)])
@@ -180,7 +199,10 @@ def renaming(found: Diff) -> list[str]:
 
 def test_an_op_of_another_namespace_is_renamed(build: Build) -> None:
     gemm = LAYER[0][1:]
-    a, b = build([("aten::mm", *gemm), *LAYER[1:]]), build([("mylib::mm", *gemm), *LAYER[1:]])
+    a, b = (
+        build([("aten::mm", *gemm), *LAYER[1:]]),
+        build([("mylib::mm", *gemm), *LAYER[1:]]),
+    )
     told = "an op was renamed, which launches the same 1 kernel: "
     assert renaming(diff(a, b)) == [f"{told}aten::mm -> mylib::mm"]
     assert renaming(diff(b, a)) == [f"{told}mylib::mm -> aten::mm"]
@@ -188,7 +210,9 @@ def test_an_op_of_another_namespace_is_renamed(build: Build) -> None:
 
 
 @pytest.mark.parametrize("name", ["mylib::mm", "mylib::product"])
-def test_an_op_that_is_renamed_at_one_of_its_places_is_noted(build: Build, name: str) -> None:
+def test_an_op_that_is_renamed_at_one_of_its_places_is_noted(
+    build: Build, name: str
+) -> None:
     mm, other = ("aten::mm", *LAYER[0][1:]), (name, *LAYER[0][1:])
     a, b = build([mm, *LAYER[1:], mm]), build([mm, *LAYER[1:], other])
     told = "an op was renamed, which launches the same 1 kernel: "
@@ -240,15 +264,26 @@ def under(op: str, *us: float) -> tuple[str, list[tuple[Any, ...]]]:
 
 
 def test_parts_that_do_not_add_up_are_more_work(build: Build) -> None:
-    a, b = build([*LAYER, under("my::op", 40.0)]), build([*LAYER, under("my::op", 40.0, 39.0)])
+    a, b = (
+        build([*LAYER, under("my::op", 40.0)]),
+        build([*LAYER, under("my::op", 40.0, 39.0)]),
+    )
     (row,) = changed(diff(a, b))
     assert (row.kind, row.change_ns) == (RowKind.ADDED, 39_000)
 
 
 def test_two_launches_of_one_kernel_that_become_one(build: Build) -> None:
-    a, b = build([*LAYER, under("my::op", 25.0, 15.0)]), build([*LAYER, under("my::op", 40.0)])
+    a, b = (
+        build([*LAYER, under("my::op", 25.0, 15.0)]),
+        build([*LAYER, under("my::op", 40.0)]),
+    )
     (row,) = changed(diff(a, b))
-    assert (row.kind, row.a_count, row.b_count, row.change_ns) == (RowKind.FUSED, 2, 1, 0)
+    assert (row.kind, row.a_count, row.b_count, row.change_ns) == (
+        RowKind.FUSED,
+        2,
+        1,
+        0,
+    )
 
 
 def test_what_is_replaced_in_all_steps_is_not_told_of_a_step_that_does_it_twice(
@@ -282,7 +317,9 @@ def test_more_in_one_step_than_in_all_is_still_told(build: Build) -> None:
     ]
 
 
-def test_what_is_slow_in_one_step_of_both_sides_is_told_of_all_steps_alone(build: Build) -> None:
+def test_what_is_slow_in_one_step_of_both_sides_is_told_of_all_steps_alone(
+    build: Build,
+) -> None:
     def made(us: float) -> Trace:
         odd = {3: [*LAYER, ("my::op", "my_kernel", 5 * us)]}
         return build([*LAYER, ("my::op", "my_kernel", us)], FACTORS, odd=odd)

@@ -1,4 +1,5 @@
-"""A layer, or another block that repeats, more or less often: one row, whatever is beside it."""
+"""A layer, or another block that repeats, more or less often: one row, whatever is
+beside it."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def test_a_layer_done_twice_is_one_row(build: Build) -> None:
 
 
 def test_of_equal_times_a_block_begins_as_early_as_it_may() -> None:
-    """So that what the CPU did for the first of several is what came before its first kernel."""
+    """So that what the CPU did for the first of several is what came before its first
+    kernel."""
     block, more = [1, 2, 3, 4] * 4, [1, 9]
     a = lane([*more, *block, 8], [10, 10, 10, 10, 70, 80, *[10] * 13])
     b = lane([*more, *block[4:], 8], [10] * 15)
@@ -85,7 +87,9 @@ def test_layers_apart_from_each_other_are_one_row(build: Build) -> None:
     assert row.change_ns == -2 * 85_000 - 21_250 * (1 + 5)
 
 
-def test_another_product_in_all_layers_is_told_beside_it(build: Build, work: Work) -> None:
+def test_another_product_in_all_layers_is_told_beside_it(
+    build: Build, work: Work
+) -> None:
     found = diff(build(model([*range(6)])), build(model([0, 1, 3, 4, 5], OTHER)))
     rows = changed(work(found))
     assert [row.kind for row in rows].count(RowKind.REMOVED) == 1
@@ -111,23 +115,40 @@ def test_blocks_without_attention_are_not_called_layers(build: Build) -> None:
 def test_the_sum_closes(build: Build) -> None:
     found = diff(build(model([*range(6)])), build(model([0, 1, 3, 5])))
     sums = found.accounting
-    parts = sums.rows_ns + sums.idle_ns + sums.overlap_ns + sums.later_ns + sums.earlier_ns
+    parts = (
+        sums.rows_ns + sums.idle_ns + sums.overlap_ns + sums.later_ns + sums.earlier_ns
+    )
     assert sums.step_ns == parts + sums.not_explained_ns + sums.odd_ns
     assert sums.not_explained_ns == 0
     assert sum(part.change_ns for part in found.by_work) == sums.rows_ns
 
 
 def parallel_layer(nth: int) -> list[tuple[Any, ...]]:
-    """With two collectives on another stream, whose times vary from layer to layer in no order."""
-    gather = ("c10d::allgather_", "ncclDevKernel_AllGather_RING_LL", 50.0 + 20 * (nth % 3), 20)
-    scatter = ("c10d::reduce_scatter_", "ncclDevKernel_ReduceScatter", 40.0 + 30 * (nth % 2), 20)
+    """With two collectives on another stream, whose times vary from layer to layer in
+    no order."""
+    gather = (
+        "c10d::allgather_",
+        "ncclDevKernel_AllGather_RING_LL",
+        50.0 + 20 * (nth % 3),
+        20,
+    )
+    scatter = (
+        "c10d::reduce_scatter_",
+        "ncclDevKernel_ReduceScatter",
+        40.0 + 30 * (nth % 2),
+        20,
+    )
     pieces = layer(nth)
     return [*pieces[:2], gather, *pieces[2:], scatter]
 
 
 def test_the_collectives_of_a_layer_are_part_of_it(build: Build) -> None:
     def parallel_model(layers: list[int]) -> list[tuple[Any, ...]]:
-        return [*HEAD, *(piece for nth in layers for piece in parallel_layer(nth)), *TAIL]
+        return [
+            *HEAD,
+            *(piece for nth in layers for piece in parallel_layer(nth)),
+            *TAIL,
+        ]
 
     whole = build(parallel_model([*range(6)]))
     for gone in range(6):
@@ -136,7 +157,11 @@ def test_the_collectives_of_a_layer_are_part_of_it(build: Build) -> None:
         ns = round(1000 * sum(piece[2] for piece in pieces))
         (removed,) = changed(list(diff(whole, left).rows))
         (added,) = changed(list(diff(left, whole).rows))
-        assert (removed.op, removed.change_ns, removed.a_count) == ("6 layers -> 5", -ns, 7)
+        assert (removed.op, removed.change_ns, removed.a_count) == (
+            "6 layers -> 5",
+            -ns,
+            7,
+        )
         assert (added.op, added.change_ns, added.b_count) == ("5 layers -> 6", ns, 7)
 
 
@@ -145,7 +170,11 @@ def test_a_collective_that_the_other_side_still_does_is_no_part_of_a_layer(
 ) -> None:
     """The layer is gone, but not what it gathered."""
     gone = 3
-    pieces = [*HEAD, *(piece for nth in range(6) for piece in parallel_layer(nth)), *TAIL]
+    pieces = [
+        *HEAD,
+        *(piece for nth in range(6) for piece in parallel_layer(nth)),
+        *TAIL,
+    ]
     layer_gone = [
         *HEAD,
         *(

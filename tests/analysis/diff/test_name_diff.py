@@ -23,6 +23,10 @@ def test_what_is_not_marked_is_the_same_on_both_sides(a: str, b: str) -> None:
     marks_a, marks_b = differing(a, b)
 
     def kept(name: str, marks: str) -> list[str]:
-        return [c for c, mark in zip(name, marks.ljust(len(name)), strict=True) if mark == " "]
+        return [
+            c
+            for c, mark in zip(name, marks.ljust(len(name)), strict=True)
+            if mark == " "
+        ]
 
     assert kept(a, marks_a) == kept(b, marks_b)

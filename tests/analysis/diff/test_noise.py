@@ -34,7 +34,9 @@ def runs(steps: int, rows: int, spread: float, seed: int = 0) -> Samples:
 
 @pytest.mark.parametrize("steps", [2, 3, 5, 7, 20])
 def test_of_equal_runs_no_row_is_told_in_nineteen_of_twenty_diffs(steps: int) -> None:
-    diffs = [told(*np.split(runs(2 * steps, 1000, 0.2, seed), 2)).any() for seed in range(60)]
+    diffs = [
+        told(*np.split(runs(2 * steps, 1000, 0.2, seed), 2)).any() for seed in range(60)
+    ]
     assert sum(diffs) <= 6
 
 
@@ -64,7 +66,10 @@ def test_one_step_on_each_side_tells_what_stands_out() -> None:
 
 
 def test_short_pieces_that_vary_do_not_hide_a_long_one() -> None:
-    short, long = np.split(runs(6, 400, 0.3), 2), np.split(100 * runs(6, 100, 0.01, 1), 2)
+    short, long = (
+        np.split(runs(6, 400, 0.3), 2),
+        np.split(100 * runs(6, 100, 0.01, 1), 2),
+    )
     a, b = (np.concatenate(both, axis=1) for both in zip(short, long, strict=True))
     b[:, 450] = b[:, 450] * 13 // 10
     assert np.flatnonzero(told(a, b)).tolist() == [450]
@@ -79,7 +84,8 @@ def test_steps_that_vary_together_are_compared_with_each_other() -> None:
 
 
 def test_rows_whose_slow_steps_come_in_a_row_need_more() -> None:
-    """As where the clock falls for half a run: steps are then worth fewer than their number."""
+    """As where the clock falls for half a run: steps are then worth fewer than their
+    number."""
     levels = np.repeat([0.0, 0.3, 0.0, 0.3], [15, 5, 5, 15])[:, None]
     times = (np.exp(levels) * runs(40, 50, 0.02)).astype(np.int64)
     assert not told(times[:20], times[20:]).any()
@@ -87,7 +93,12 @@ def test_rows_whose_slow_steps_come_in_a_row_need_more() -> None:
 
 @pytest.mark.parametrize(
     ("free", "level", "point"),
-    [(3, 0.05, 3.182446), (4, 0.05, 2.776445), (10, 0.001, 4.586894), (30, 0.05, 2.042272)],
+    [
+        (3, 0.05, 3.182446),
+        (4, 0.05, 2.776445),
+        (10, 0.001, 4.586894),
+        (30, 0.05, 2.042272),
+    ],
 )
 def test_the_points_of_students_distribution_are_those_of_the_tables(
     free: int, level: float, point: float
@@ -101,7 +112,9 @@ REAL = ("a100_train_diff_control", "v100_train_diff_test", "v100_resnet50_2021")
 def halves(name: str) -> tuple[Work, Work]:
     path = TRACES / f"{name}.json.gz"
     if not path.exists():
-        pytest.skip(f"{path.name} is not here: FUSETUI_TRACES names the folder of real traces")
+        pytest.skip(
+            f"{path.name} is not here: FUSETUI_TRACES names the folder of real traces"
+        )
     work = work_of(open_trace(str(path)), name)
     steps = list(range(len(work.windows)))
     return work.only(steps[: len(steps) // 2]), work.only(steps[len(steps) // 2 :])
@@ -109,7 +122,11 @@ def halves(name: str) -> tuple[Work, Work]:
 
 def changed(one: Work, other: Work) -> list[Row]:
     """Also in one step only."""
-    return [row for row in compared(one, other).rows if row.kind in TIMED or row.op == "idle"]
+    return [
+        row
+        for row in compared(one, other).rows
+        if row.kind in TIMED or row.op == "idle"
+    ]
 
 
 @pytest.mark.parametrize("name", REAL)

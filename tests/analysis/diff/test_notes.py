@@ -1,4 +1,5 @@
-"""What is said before the rows: other machines, versions, shapes, and files cut short."""
+"""What is said before the rows: other machines, versions, shapes, and files cut
+short."""
 
 from __future__ import annotations
 
@@ -16,8 +17,12 @@ def mm(*dims: list[int], dtype: str = "c10::BFloat16") -> list[tuple[object, ...
 
 
 def test_devices_are_named_first(build: Build) -> None:
-    a = build(mm(), deviceProperties=[{"id": 0, "name": "A100"}], cuda_runtime_version=12040)
-    b = build(mm(), deviceProperties=[{"id": 0, "name": "H100"}], cuda_runtime_version=13000)
+    a = build(
+        mm(), deviceProperties=[{"id": 0, "name": "A100"}], cuda_runtime_version=12040
+    )
+    b = build(
+        mm(), deviceProperties=[{"id": 0, "name": "H100"}], cuda_runtime_version=13000
+    )
     notes = diff(a, b).notes
     assert notes[0] == "devices differ: A100 -> H100"
     assert "runtime versions differ: CUDA 12.4 -> CUDA 13.0" in notes
@@ -62,7 +67,8 @@ def test_a_run_that_drifts(build: Build) -> None:
     factors = [1 + 0.04 * n for n in range(8)]
     notes = diff(build(mm(), factors), build(mm(), (1.0,) * 8)).notes
     assert any(
-        "became" in note and "slower from its first step to its last" in note for note in notes
+        "became" in note and "slower from its first step to its last" in note
+        for note in notes
     )
 
 
@@ -70,15 +76,22 @@ def test_two_ranks_of_one_job(build: Build) -> None:
     def rank(number: int) -> Trace:
         return build(mm(), distributedInfo={"rank": number, "world_size": 4})
 
-    assert any("ranks 0 and 3 of one job" in note for note in diff(rank(0), rank(3)).notes)
-    assert any("fusetui ranks tells who waits" in note for note in diff(rank(0), rank(3)).notes)
+    assert any(
+        "ranks 0 and 3 of one job" in note for note in diff(rank(0), rank(3)).notes
+    )
+    assert any(
+        "fusetui ranks tells who waits" in note for note in diff(rank(0), rank(3)).notes
+    )
     assert not any("of one job" in note for note in diff(rank(1), rank(1)).notes)
 
 
 def test_figures_of_few_of_many_steps_are_said(build: Build) -> None:
-    """Five steps of six do other work, each another: the figures are of the one that is left."""
+    """Five steps of six do other work, each another: the figures are of the one that is
+    left."""
     usual = [("aten::mm", "gemm", 20.0)]
     odd = {n: [(f"aten::op{n}", f"kernel_{n}", 20.0)] for n in range(1, 6)}
     found = diff(build(usual, (1.0,) * 6, odd=odd), build(usual, (1.0,) * 6))
     assert any("its figures are of 1 of 6 steps" in note for note in found.notes)
-    assert not any("its figures are of" in note for note in diff(build(usual), build(usual)).notes)
+    assert not any(
+        "its figures are of" in note for note in diff(build(usual), build(usual)).notes
+    )

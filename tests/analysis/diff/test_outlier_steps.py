@@ -20,7 +20,9 @@ FACTORS = (1.0, 1.02, 1.01, 1.03, 1.0, 1.04)
 
 
 def changed(found: Diff) -> list[Row]:
-    return [row for row in found.rows if row.kind is not RowKind.SAME and not row.on_cpu]
+    return [
+        row for row in found.rows if row.kind is not RowKind.SAME and not row.on_cpu
+    ]
 
 
 def planted(build: Build, *step: Any) -> Diff:
@@ -31,7 +33,11 @@ def planted(build: Build, *step: Any) -> Diff:
 def test_a_copy_in_one_step_is_a_row_that_names_the_step(build: Build) -> None:
     found = planted(build, *USUAL, COPY)
     (row,) = changed(found)
-    assert (row.kind, row.op, row.why) == (RowKind.ADDED, "aten::copy_", "only in step 3 of B")
+    assert (row.kind, row.op, row.why) == (
+        RowKind.ADDED,
+        "aten::copy_",
+        "only in step 3 of B",
+    )
     assert (row.b_ns, row.counts) == (25_750, False)
     assert found.accounting.rows_ns == 0
 
@@ -72,21 +78,35 @@ FUSED = ("aten::add_relu", "triton_poi_fused_add_relu_0", 40.0)
 
 def test_two_kernels_that_one_step_fuses_are_one_row(build: Build) -> None:
     (row,) = changed(planted(build, MM, FUSED))
-    assert (row.kind, row.a, row.b) == (RowKind.FUSED, ("add_kernel", "relu_kernel"), (FUSED[1],))
+    assert (row.kind, row.a, row.b) == (
+        RowKind.FUSED,
+        ("add_kernel", "relu_kernel"),
+        (FUSED[1],),
+    )
     assert (row.why, row.counts) == ("only in step 3 of B", False)
     assert row.change_ns == 40_000 * 103 // 100 - 70_000 * 103 // 100
 
 
 def test_a_fused_kernel_that_one_step_lacks_is_split(build: Build) -> None:
-    found = diff(build([MM, FUSED], FACTORS), build([MM, FUSED], FACTORS, odd={3: USUAL}))
+    found = diff(
+        build([MM, FUSED], FACTORS), build([MM, FUSED], FACTORS, odd={3: USUAL})
+    )
     (row,) = changed(found)
-    assert (row.kind, row.a, row.b) == (RowKind.SPLIT, (FUSED[1],), ("add_kernel", "relu_kernel"))
+    assert (row.kind, row.a, row.b) == (
+        RowKind.SPLIT,
+        (FUSED[1],),
+        ("add_kernel", "relu_kernel"),
+    )
 
 
 def test_a_kernel_that_lists_other_ops_is_no_fusion(build: Build) -> None:
     other = ("aten::mul", "triton_poi_fused_cos_mul_0", 40.0)
     found = changed(planted(build, MM, other))
-    assert sorted(row.kind for row in found) == [RowKind.ADDED, RowKind.REMOVED, RowKind.REMOVED]
+    assert sorted(row.kind for row in found) == [
+        RowKind.ADDED,
+        RowKind.REMOVED,
+        RowKind.REMOVED,
+    ]
 
 
 def test_a_kernel_that_took_long_in_one_step(build: Build) -> None:
@@ -117,15 +137,22 @@ def test_steps_of_other_numbers_are_compared_all_the_same(build: Build) -> None:
 def test_dispatch_of_one_step(build: Build) -> None:
     view = ("aten::view", None, 3.0)
     found = diff(
-        build([*USUAL, MM], FACTORS), build([*USUAL, MM], FACTORS, odd={3: [*USUAL, view, MM]})
+        build([*USUAL, MM], FACTORS),
+        build([*USUAL, MM], FACTORS, odd={3: [*USUAL, view, MM]}),
     )
     (row,) = [row for row in found.rows if row.kind is not RowKind.SAME]
-    assert (row.kind, row.op, row.why) == (RowKind.ADDED, "CPU: aten::view", "only in step 3")
+    assert (row.kind, row.op, row.why) == (
+        RowKind.ADDED,
+        "CPU: aten::view",
+        "only in step 3",
+    )
     (line,) = [line for line in lines(found) if line.kind == "added"]
     assert (line.what, line.why) == ("CPU: aten::view", "only in step 3")
 
 
-def test_a_slow_kernel_is_told_beside_one_that_is_missing_in_the_same_step(build: Build) -> None:
+def test_a_slow_kernel_is_told_beside_one_that_is_missing_in_the_same_step(
+    build: Build,
+) -> None:
     found = planted(build, (*MM[:2], 400.0), USUAL[2])
     told = {(row.kind, row.op, row.change_ns) for row in changed(found)}
     assert told == {
@@ -134,7 +161,9 @@ def test_a_slow_kernel_is_told_beside_one_that_is_missing_in_the_same_step(build
     }
 
 
-def test_one_kernel_missing_and_another_like_it_more_are_two_changes(build: Build) -> None:
+def test_one_kernel_missing_and_another_like_it_more_are_two_changes(
+    build: Build,
+) -> None:
     short, long = (("aten::fill_", "fill_kernel", us) for us in (10.0, 50.0))
     usual = [short, *USUAL, long, *USUAL]
     b = build(usual, FACTORS, odd={3: [*USUAL, long, *USUAL, long]})
@@ -142,7 +171,9 @@ def test_one_kernel_missing_and_another_like_it_more_are_two_changes(build: Buil
     assert sorted(row.change_ns for row in found) == [-10_300, 51_500]
 
 
-def test_a_repeated_kernel_is_missing_where_the_others_around_it_say(build: Build) -> None:
+def test_a_repeated_kernel_is_missing_where_the_others_around_it_say(
+    build: Build,
+) -> None:
     """Though the first one takes as long, in this step, as the missing one did."""
     usual = [ADD, USUAL[2], (*ADD[:2], 60.0), MM, (*ADD[:2], 80.0)]
     odd = [(*ADD[:2], 60.0), USUAL[2], MM, (*ADD[:2], 80.0)]
@@ -157,5 +188,9 @@ def test_two_runs_whose_steps_vary_each_for_itself_are_not_compared_step_by_step
     build: Build,
 ) -> None:
     a = build(USUAL, (1.0, 1.02, 1.01, 1.03, 1.0, 1.04))
-    b = build(USUAL, (1.03, 1.0, 1.02, 1.0, 1.04, 1.01), odd={3: [MM, (*ADD[:2], 90.0), USUAL[2]]})
+    b = build(
+        USUAL,
+        (1.03, 1.0, 1.02, 1.0, 1.04, 1.01),
+        odd={3: [MM, (*ADD[:2], 90.0), USUAL[2]]},
+    )
     assert changed(diff(a, b)) == []

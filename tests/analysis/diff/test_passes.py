@@ -20,18 +20,26 @@ def decoding(path: Path, count: int, every: int) -> Trace:
 
 
 def compared(folder: Path, count: int, every: tuple[int, int]) -> Diff:
-    a, b = (decoding(folder / f"{n}.json", count, us) for n, us in zip("ab", every, strict=True))
+    a, b = (
+        decoding(folder / f"{n}.json", count, us)
+        for n, us in zip("ab", every, strict=True)
+    )
     return diff(a, b)
 
 
 def test_a_step_lasts_until_the_next_pass_begins(tmp_path: Path) -> None:
-    """Seven passes have six that are followed by another; B waits 100 us longer before each."""
+    """Seven passes have six that are followed by another; B waits 100 us longer before
+    each."""
     found = compared(tmp_path, 7, (1000, 1100))
     assert (found.side_a.steps, found.side_a.items) == (6, 13)
     assert (found.step.a_ns, found.step.b_ns) == (1_000_000, 1_100_000)
     assert (found.accounting.idle_ns, found.accounting.not_explained_ns) == (100_000, 0)
-    assert any("each pass of the model, up to the next," in note for note in found.notes)
-    assert any("13 of 91 GPU events lie outside the passes" in note for note in found.notes)
+    assert any(
+        "each pass of the model, up to the next," in note for note in found.notes
+    )
+    assert any(
+        "13 of 91 GPU events lie outside the passes" in note for note in found.notes
+    )
 
 
 def test_a_single_pass_ends_with_its_last_kernel(tmp_path: Path) -> None:
@@ -41,8 +49,8 @@ def test_a_single_pass_ends_with_its_last_kernel(tmp_path: Path) -> None:
 
 
 def test_a_kernel_belongs_to_the_pass_in_which_it_runs(tmp_path: Path) -> None:
-    """Each graph is launched 10 us before its first kernel, while the pass before still lasts. All
-    kernels of B's additional layer are part of its passes."""
+    """Each graph is launched 10 us before its first kernel, while the pass before still
+    lasts. All kernels of B's additional layer are part of its passes."""
     sides = []
     for layers in (3, 4):
         server = Server(layers=layers)
@@ -56,15 +64,23 @@ def test_other_work_is_not_left_out(tmp_path: Path) -> None:
     """One pass among kernels that take longer than it: all of the trace is compared."""
     eager = SERVER._called(SERVER.launches(4)[0], 3000, "hip", 9, ran=True)
     eager[-1]["dur"] = 1000
-    trace = opened(tmp_path / "a.json", SERVER.step(4, 1000, 1), eager, [cpu("aten::add", 1, 9)])
-    assert any("the whole trace is taken as one step" in n for n in diff(trace, trace).notes)
+    trace = opened(
+        tmp_path / "a.json", SERVER.step(4, 1000, 1), eager, [cpu("aten::add", 1, 9)]
+    )
+    assert any(
+        "the whole trace is taken as one step" in n for n in diff(trace, trace).notes
+    )
 
 
 def with_head(path: Path, ns: int) -> Trace:
-    """One pass that replays a graph, and the product after it that the same step launches."""
+    """One pass that replays a graph, and the product after it that the same step
+    launches."""
     step = SERVER.step(4, 1000, 1)
     after = step[-1]["ts"] + step[-1]["dur"] + 2
-    head = [call("hipLaunchKernel", 1052, 2, 99), gpu("lm_head_kernel", after, ns / 1000, 99)]
+    head = [
+        call("hipLaunchKernel", 1052, 2, 99),
+        gpu("lm_head_kernel", after, ns / 1000, 99),
+    ]
     return opened(path, [*step, *head])
 
 

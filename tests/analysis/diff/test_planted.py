@@ -23,7 +23,8 @@ Work = Callable[[Diff], list[Row]]
 
 @dataclass(frozen=True)
 class Plan:
-    """A trace, and the two kernels in a row that are changed: the nth of the first one's op."""
+    """A trace, and the two kernels in a row that are changed: the nth of the first
+    one's op."""
 
     trace: str
     first: str
@@ -87,18 +88,22 @@ class Editor:
         """The outermost op around the launch of a kernel."""
         launch = self.launch_of(kernel)
         return max(
-            (op for op in self.of("cpu_op") if inside(launch, op)), key=lambda op: float(op["dur"])
+            (op for op in self.of("cpu_op") if inside(launch, op)),
+            key=lambda op: float(op["dur"]),
         )
 
     def take_out_kernel(self, kernel: Event) -> None:
         """Removes a kernel and its launch call; the op around the call stays."""
         launch = self.launch_of(kernel)
         self.events = [
-            event for event in self.events if event is not kernel and event is not launch
+            event
+            for event in self.events
+            if event is not kernel and event is not launch
         ]
 
     def take_out(self, begin: float, end: float) -> list[Event]:
-        """Removes the ops and calls that lie in this stretch of the thread that launches."""
+        """Removes the ops and calls that lie in this stretch of the thread that
+        launches."""
         thread = self.launch_thread
         gone = [
             event
@@ -114,18 +119,25 @@ class Editor:
     def put_in(self, cat: str, name: str, ts: float, dur: float, **args: Any) -> None:
         place = {key: self.step[key] for key in ("pid", "tid")}
         timed = {"ts": round(ts, 3), "dur": round(dur, 3)}
-        self.events.append({"ph": "X", "cat": cat, "name": name, **place, **timed, "args": args})
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, **place, **timed, "args": args}
+        )
 
     @property
     def step(self) -> Event:
         steps = self.of("user_annotation")
-        return next(event for event in steps if event["name"].startswith("ProfilerStep"))
+        return next(
+            event for event in steps if event["name"].startswith("ProfilerStep")
+        )
 
     def of(self, *categories: str) -> Iterator[Event]:
-        return (e for e in self.events if e.get("ph") == "X" and e.get("cat") in categories)
+        return (
+            e for e in self.events if e.get("ph") == "X" and e.get("cat") in categories
+        )
 
     def _chosen(self) -> tuple[Event, Event]:
-        """Two kernels, one after the other, launched in the step under the ops of the plan."""
+        """Two kernels, one after the other, launched in the step under the ops of the
+        plan."""
         ids = {op["args"].get("External id"): op["name"] for op in self.of("cpu_op")}
         kernels = sorted(self.of("kernel"), key=lambda event: float(event["ts"]))
         ops = [ids.get(kernel["args"].get("External id")) for kernel in kernels]
@@ -138,7 +150,9 @@ class Editor:
 def inside(inner: Event, outer: Event) -> bool:
     begin, end = (float(inner["ts"]), float(inner["ts"]) + float(inner["dur"]))
     last = float(outer["ts"]) + float(outer["dur"])
-    return bool(inner["tid"] == outer["tid"] and float(outer["ts"]) <= begin and end <= last)
+    return bool(
+        inner["tid"] == outer["tid"] and float(outer["ts"]) <= begin and end <= last
+    )
 
 
 def ends(event: Event) -> tuple[float, float]:
@@ -154,11 +168,15 @@ def changed(found: Diff) -> list[Row]:
 def editor(request: pytest.FixtureRequest) -> Editor:
     plan: Plan = request.param
     if not plan.path.exists():
-        pytest.skip("the corpus of real traces is not here; FUSETUI_TRACES names its folder")
+        pytest.skip(
+            "the corpus of real traces is not here; FUSETUI_TRACES names its folder"
+        )
     return Editor(plan)
 
 
-def test_one_kernel_made_slower_is_the_only_change(editor: Editor, tmp_path: Path) -> None:
+def test_one_kernel_made_slower_is_the_only_change(
+    editor: Editor, tmp_path: Path
+) -> None:
     before = float(editor.second["dur"])
     editor.second["dur"] = round(1.2 * before, 3)
     found = editor.compared(tmp_path)
@@ -168,10 +186,14 @@ def test_one_kernel_made_slower_is_the_only_change(editor: Editor, tmp_path: Pat
     assert found.accounting.rows_ns == row.change_ns == round(200 * before)
 
 
-def test_one_kernel_taken_out_is_the_only_change(editor: Editor, tmp_path: Path) -> None:
+def test_one_kernel_taken_out_is_the_only_change(
+    editor: Editor, tmp_path: Path
+) -> None:
     editor.take_out_kernel(editor.second)
     work, calls = split(changed(editor.compared(tmp_path)))
-    assert [(row.kind, row.op) for row in work] == [(RowKind.REMOVED, editor.plan.second)]
+    assert [(row.kind, row.op) for row in work] == [
+        (RowKind.REMOVED, editor.plan.second)
+    ]
     assert removed(calls) == {"CPU: launch calls": 1}
 
 
@@ -182,13 +204,17 @@ def test_an_op_taken_out_with_its_kernel_takes_out_what_it_calls(
     gone = editor.take_out(*ends(editor.around(editor.second)))
     editor.events = [event for event in editor.events if event is not editor.second]
     work, calls = split(changed(editor.compared(tmp_path)))
-    assert [(row.kind, row.op) for row in work] == [(RowKind.REMOVED, editor.plan.second)]
+    assert [(row.kind, row.op) for row in work] == [
+        (RowKind.REMOVED, editor.plan.second)
+    ]
     ops = ops_of(gone)
     del ops[f"CPU: {editor.plan.second}"]
     assert removed(calls) == {**ops, "CPU: launch calls": 1}
 
 
-def test_an_op_without_its_kernel_taken_out_is_dispatch(editor: Editor, tmp_path: Path) -> None:
+def test_an_op_without_its_kernel_taken_out_is_dispatch(
+    editor: Editor, tmp_path: Path
+) -> None:
     """Its other calls launch a kernel each, which are as many on both sides."""
     outermost = editor.around(editor.second)
     editor.take_out_kernel(editor.second)
@@ -211,7 +237,10 @@ def test_two_kernels_made_one_are_fused(editor: Editor, tmp_path: Path) -> None:
     compile_both(editor, begin, end, launch)
     work, calls = split(changed(editor.compared(tmp_path)))
     (row,) = work
-    assert (row.kind, row.op) == (RowKind.FUSED, f"{editor.plan.first} + {editor.plan.second}")
+    assert (row.kind, row.op) == (
+        RowKind.FUSED,
+        f"{editor.plan.first} + {editor.plan.second}",
+    )
     assert row.b == (editor.plan.fused,)
     assert (row.a_count, row.b_count) == (2, 1)
     dispatched = {f"CPU: {event['name']}" for event in gone if id(event) not in working}
@@ -234,7 +263,9 @@ def compile_both(editor: Editor, begin: float, end: float, launch: Event) -> Non
     editor.put_in("cpu_op", "TorchDynamo Cache Lookup", begin, 1.0)
     editor.put_in("cpu_op", "Torch-Compiled Region: 0/0", begin + 1, end - begin - 1)
     editor.put_in("cpu_op", name, begin + 2, end - begin - 4)
-    call = "cuLaunchKernel" if launch["name"].startswith("cu") else "hipModuleLaunchKernel"
+    call = (
+        "cuLaunchKernel" if launch["name"].startswith("cu") else "hipModuleLaunchKernel"
+    )
     editor.put_in("cuda_driver", call, begin + 3, 2.0, correlation=number)
     editor.second["name"] = name
     editor.events = [event for event in editor.events if event is not editor.first]
@@ -263,7 +294,9 @@ def split(rows: list[Row]) -> tuple[list[Row], list[Row]]:
 
 def ops_of(events: list[Event]) -> Counter[str]:
     """How many of each op there are, by the label of its row of dispatch."""
-    return Counter(f"CPU: {event['name']}" for event in events if event["cat"] == "cpu_op")
+    return Counter(
+        f"CPU: {event['name']}" for event in events if event["cat"] == "cpu_op"
+    )
 
 
 def removed(rows: list[Row]) -> dict[str, int]:

@@ -1,4 +1,5 @@
-"""Every change that benchmarks/diff_planted.py plants, into a small trace: found, and alone."""
+"""Every change that benchmarks/diff_planted.py plants, into a small trace: found, and
+alone."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ STEP = [
     ("aten::linear / aten::addmm", GEMM.format("128x128"), 192.0),
     ("aten::gelu", "void gelu_kernel<float>(int)", 64.0),
     ("aten::mul", "void mul_kernel<float>(int)", 32.0),
-    ("aten::layer_norm / aten::native_layer_norm", "void layer_norm_kernel<float>(int)", 48.0),
+    (
+        "aten::layer_norm / aten::native_layer_norm",
+        "void layer_norm_kernel<float>(int)",
+        48.0,
+    ),
     ("aten::linear / aten::addmm", GEMM.format("64x256"), 160.0),
     ("aten::sum", "void sum_kernel<float>(int)", 16.0),
 ]

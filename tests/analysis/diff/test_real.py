@@ -1,4 +1,5 @@
-"""Real pairs: captures that ship with the package, and traces from other people's machines."""
+"""Real pairs: captures that ship with the package, and traces from other people's
+machines."""
 
 from __future__ import annotations
 
@@ -56,7 +57,11 @@ def test_mlp_compiled_has_less_dispatch_and_new_guards() -> None:
 
 def test_linear_compiled_loses_only_its_transpose(work: Work) -> None:
     found = compared(SAMPLES, "linear-eager", "linear-compiled")
-    assert op_kinds(work(found), "aten::addmm") <= {RowKind.SAME, RowKind.FASTER, RowKind.SLOWER}
+    assert op_kinds(work(found), "aten::addmm") <= {
+        RowKind.SAME,
+        RowKind.FASTER,
+        RowKind.SLOWER,
+    }
     assert any(r.op == "CPU: aten::t" and r.kind is RowKind.REMOVED for r in found.rows)
 
 
@@ -76,13 +81,20 @@ def test_a_mixture_of_experts_in_four_kernels_and_in_one(work: Work) -> None:
 def test_one_model_on_two_makers_gpus(work: Work) -> None:
     found = compared(TRACES, "h100_bert-small", "mi300_bert-small")
     kinds = Counter(row.kind for row in work(found))
-    assert not kinds.keys() & {RowKind.ADDED, RowKind.REMOVED, RowKind.FUSED, RowKind.SPLIT}
+    assert not kinds.keys() & {
+        RowKind.ADDED,
+        RowKind.REMOVED,
+        RowKind.FUSED,
+        RowKind.SPLIT,
+    }
     assert op_kinds(work(found), "aten::addmm") == {RowKind.REPLACED}
     assert found.notes[0].startswith("devices differ: NVIDIA H100")
 
 
 def test_two_training_runs_take_that_much_more_time() -> None:
-    sums = compared(TRACES, "a100_train_diff_control", "v100_train_diff_test").accounting
+    sums = compared(
+        TRACES, "a100_train_diff_control", "v100_train_diff_test"
+    ).accounting
     assert sums.step_ns == 37_856_000
 
 
@@ -109,8 +121,16 @@ def test_the_sum_closes_and_every_piece_is_in_one_row(
     a_ns, b_ns = found.step.a_ns or 0, found.step.b_ns or 0
     assert abs(sums.not_explained_ns) <= (abs(sums.step_ns) + max(a_ns, b_ns)) // 100
     for side, used, ns in (
-        (found.side_a, [n for row in rows for n in row.a_rows], sum(row.a_ns for row in rows)),
-        (found.side_b, [n for row in rows for n in row.b_rows], sum(row.b_ns for row in rows)),
+        (
+            found.side_a,
+            [n for row in rows for n in row.a_rows],
+            sum(row.a_ns for row in rows),
+        ),
+        (
+            found.side_b,
+            [n for row in rows for n in row.b_rows],
+            sum(row.b_ns for row in rows),
+        ),
     ):
         assert len(set(used)) == len(used) == side.items
         assert ns == side.work_ns

@@ -43,14 +43,18 @@ def test_of_a_built_trace(build: Callable[..., Trace]) -> None:
     assert found.step.ratio == 1
 
 
-def test_times_shifted_ids_renumbered_and_threads_renamed(build: Callable[..., Trace]) -> None:
+def test_times_shifted_ids_renumbered_and_threads_renamed(
+    build: Callable[..., Trace],
+) -> None:
     other = build(MLP, shift=12_345_678, tid=42, first_id=9000)
     found = diff(build(MLP), other)
     assert is_all_same(found)
     assert found.accounting.step_ns == 0
 
 
-def test_numbers_of_compiled_kernels_are_no_difference(build: Callable[..., Trace]) -> None:
+def test_numbers_of_compiled_kernels_are_no_difference(
+    build: Callable[..., Trace],
+) -> None:
     a = build([("triton_poi_fused_add_0", "triton_poi_fused_add_0")])
     b = build([("triton_poi_fused_add_3", "triton_poi_fused_add_3")])
     assert is_all_same(diff(a, b))
@@ -59,7 +63,9 @@ def test_numbers_of_compiled_kernels_are_no_difference(build: Callable[..., Trac
 @pytest.mark.parametrize("name", FILES)
 def test_of_a_real_trace(name: str) -> None:
     if not (TRACES / name).exists():
-        pytest.skip("the corpus of real traces is not here; FUSETUI_TRACES names its folder")
+        pytest.skip(
+            "the corpus of real traces is not here; FUSETUI_TRACES names its folder"
+        )
     trace = open_trace(str(TRACES / name))
     found = diff(trace, trace)
     assert is_all_same(found)

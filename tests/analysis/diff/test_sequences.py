@@ -1,4 +1,5 @@
-"""The longest common subsequence: exact where small, ascending and large enough where not."""
+"""The longest common subsequence: exact where small, ascending and large enough where
+not."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def length(a: list[int], b: list[int]) -> int:
     return table[-1][-1]
 
 
-def is_common_subsequence(pairs: list[tuple[int, int]], a: list[int], b: list[int]) -> bool:
+def is_common_subsequence(
+    pairs: list[tuple[int, int]], a: list[int], b: list[int]
+) -> bool:
     ascending = all(p[0] < q[0] and p[1] < q[1] for p, q in pairwise(pairs))
     return ascending and all(a[i] == b[j] for i, j in pairs)
 
@@ -43,7 +46,9 @@ def test_anchors_keep_it_a_common_subsequence(a: list[int], b: list[int]) -> Non
         patch.setattr(sequences, "MAX_CELLS", 4)
         patch.setattr(sequences, "SMALL", 0)
         patch.setattr(sequences, "WINDOW", 4)
-        pairs = sequences.match(np.array(a, dtype=np.int64), np.array(b, dtype=np.int64))
+        pairs = sequences.match(
+            np.array(a, dtype=np.int64), np.array(b, dtype=np.int64)
+        )
     assert is_common_subsequence(pairs, a, b)
 
 

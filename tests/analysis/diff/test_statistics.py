@@ -11,7 +11,13 @@ import pytest
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Verdict
 from fusetui.analysis.diff.noise import beyond_noise
-from fusetui.analysis.diff.statistics import drift, median, ratio_interval, resolution, usual_steps
+from fusetui.analysis.diff.statistics import (
+    drift,
+    median,
+    ratio_interval,
+    resolution,
+    usual_steps,
+)
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]
@@ -19,8 +25,8 @@ ADD = [("aten::add", "add_kernel", 100.0)]
 
 
 def test_of_five_steps_or_more_figures_are_means_over_at_least_three() -> None:
-    """The mean is within 0.5 % of the median over the median step alone; the steps of A vary by
-    tens of percent."""
+    """The mean is within 0.5 % of the median over the median step alone; the steps of A
+    vary by tens of percent."""
     a = np.array([100, 150, 210, 220, 300, 330, 360, 400, 90]) * 1_000_000
     b = np.array([200, 201, 199, 202, 198, 200, 200, 200, 200]) * 1_000_000
     every = np.arange(9)
@@ -51,7 +57,9 @@ def interval(a: Sequence[int], b: Sequence[int]) -> Known:
     return Known(found.low, found.high)
 
 
-def test_the_interval_of_five_steps_a_side_leaves_out_two_of_25_ratios_at_each_end() -> None:
+def test_the_interval_of_five_steps_a_side_leaves_out_two_of_25_ratios_at_each_end() -> (
+    None
+):
     a, b = [100, 100, 100, 100, 100], [101, 110, 104, 107, 103]
     found = interval(a, b)
     assert (round(found.low, 4), round(found.high, 4)) == (1.01, 1.1)
@@ -66,7 +74,8 @@ def test_of_three_steps_there_is_no_interval(steps: int) -> None:
 
 
 def test_every_other_step_of_one_run_is_not_called_different() -> None:
-    """Of 400 runs of equal steps at most 5 % are, which is what the interval promises."""
+    """Of 400 runs of equal steps at most 5 % are, which is what the interval
+    promises."""
     rng = np.random.default_rng(0)
     alarms = 0
     for _ in range(400):
@@ -86,7 +95,10 @@ def test_a_tenth_more_is_found_in_nine_of_ten_pairs() -> None:
 
 
 def test_a_run_that_drifts_widens_the_interval() -> None:
-    steady, rising = [100, 102, 99, 101, 100, 98, 101], [100, 103, 106, 110, 112, 115, 118]
+    steady, rising = (
+        [100, 102, 99, 101, 100, 98, 101],
+        [100, 103, 106, 110, 112, 115, 118],
+    )
     assert drift(np.array(steady)) == 0
     assert 0.15 < drift(np.array(rising)) < 0.2
     plain = interval(steady, [108, 111, 109, 110, 112, 109, 110])
@@ -128,11 +140,14 @@ def test_an_interval_around_one_shows_no_difference(build: Build) -> None:
 
 def test_few_steps_are_warned_of(build: Build) -> None:
     found = diff(build(ADD, factors=(1.0,) * 3), build(ADD))
-    assert any(note.startswith("few steps (3 steps of A, 5 of B)") for note in found.notes)
+    assert any(
+        note.startswith("few steps (3 steps of A, 5 of B)") for note in found.notes
+    )
 
 
 def test_steps_that_follow_each_other_tell_less() -> None:
-    """Of 200 pairs whose slow steps come in rows, one in four is called different without that."""
+    """Of 200 pairs whose slow steps come in rows, one in four is called different
+    without that."""
     rng = np.random.default_rng(0)
 
     def run() -> list[int]:

@@ -18,20 +18,28 @@ ADD = [("aten::add", "add_kernel", 5.0)]
 
 
 def test_a_cold_first_step_is_left_out_and_said_so(build: Build) -> None:
-    found = diff(build(ADD, factors=(9.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 4))
+    found = diff(
+        build(ADD, factors=(9.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 4)
+    )
     assert (found.side_a.steps, found.side_b.steps) == (3, 3)
     assert any("first step left out as cold" in note for note in found.notes)
     assert any("1 step left out, as on the other side" in note for note in found.notes)
 
 
 def test_several_cold_steps_are_told_in_one_sentence(build: Build) -> None:
-    found = diff(build(ADD, factors=(9.0, 4.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 5))
+    found = diff(
+        build(ADD, factors=(9.0, 4.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 5)
+    )
     (told,) = (note for note in found.notes if "cold" in note)
     assert "first 2 steps left out as cold" in told
 
 
-def test_of_runs_with_other_numbers_of_steps_each_leaves_out_its_own(build: Build) -> None:
-    found = diff(build(ADD, factors=(9.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 5))
+def test_of_runs_with_other_numbers_of_steps_each_leaves_out_its_own(
+    build: Build,
+) -> None:
+    found = diff(
+        build(ADD, factors=(9.0, 1.0, 1.0, 1.0)), build(ADD, factors=(1.0,) * 5)
+    )
     assert (found.side_a.steps, found.side_b.steps) == (3, 5)
 
 
@@ -40,7 +48,8 @@ def test_a_first_step_is_cold_beside_others_without_a_duration(
 ) -> None:
     plain = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1}
     steps = [
-        {**plain, "name": f"ProfilerStep#{n}", "ts": 9 * n, "dur": 9 * (n == 0)} for n in range(4)
+        {**plain, "name": f"ProfilerStep#{n}", "ts": 9 * n, "dur": 9 * (n == 0)}
+        for n in range(4)
     ]
     found = diff(trace_of(steps), trace_of(steps))
     assert any("the others take no time at the median" in note for note in found.notes)
@@ -88,8 +97,12 @@ def test_a_step_cut_off_by_the_end_of_the_profile_is_left_out(
         plain = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1}
         return {**plain, "name": name, "ts": ts, "dur": 90}
 
-    calls = [launched(n, ts, ts + 5) for n, ts in ((1, 110), (2, 130), (3, 210), (4, 230))]
-    trace = trace_of([step(1, 100), step(2, 200), step(3, 300), *(e for c in calls for e in c)])
+    calls = [
+        launched(n, ts, ts + 5) for n, ts in ((1, 110), (2, 130), (3, 210), (4, 230))
+    ]
+    trace = trace_of(
+        [step(1, 100), step(2, 200), step(3, 300), *(e for c in calls for e in c)]
+    )
     found = diff(trace, trace)
     assert found.side_a.steps == 2
     assert any("less than half of the usual work" in note for note in found.notes)
@@ -105,7 +118,13 @@ def test_work_launched_before_the_profile_belongs_to_no_step(
 ) -> None:
     call, kernel = launched(1, 110, 115)
     backlog = {**kernel, "name": "old", "ts": 101, "args": {"correlation": 99}}
-    step = {**call, "name": "ProfilerStep#1", "cat": "user_annotation", "ts": 100, "dur": 90}
+    step = {
+        **call,
+        "name": "ProfilerStep#1",
+        "cat": "user_annotation",
+        "ts": 100,
+        "dur": 90,
+    }
     trace = trace_of([{**step, "args": {}}, call, kernel, backlog])
     found = diff(trace, trace)
     assert found.side_a.items == 1

@@ -16,14 +16,24 @@ Build = Callable[..., Trace]
 
 TF32 = "cutlass_80_tensorop_s1688gemm_128x128_16x5_nt_align4"
 SIMT = "volta_sgemm_128x64_nt"
-REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+REDUCE = (
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+)
 MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::MulFunctor<float> >(int)"
 MM = ("aten::mm", TF32, 100.0)
-ADD = ("aten::add", "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add>(int)", 30.0)
+ADD = (
+    "aten::add",
+    "void at::native::vectorized_elementwise_kernel<4, CUDAFunctor_add>(int)",
+    30.0,
+)
 
 
 def slow() -> list[tuple[object, ...]]:
-    return [("aten::mm", SIMT, 300.0), ADD, ("aten::copy_", "Memcpy DtoD (Device -> Device)", 50.0)]
+    return [
+        ("aten::mm", SIMT, 300.0),
+        ADD,
+        ("aten::copy_", "Memcpy DtoD (Device -> Device)", 50.0),
+    ]
 
 
 def test_the_largest_term_comes_first_with_its_sign_and_unit(build: Build) -> None:
@@ -47,12 +57,18 @@ def test_nothing_changed(build: Build) -> None:
 def test_the_story_comes_before_the_table(build: Build) -> None:
     found = diff(build([MM, ADD]), build(slow()))
     assert to_text(found, 300).splitlines()[1] == found.story
-    assert to_markdown(found).splitlines()[2].startswith("A step takes 250 us more: +200 us GEMMs")
+    assert (
+        to_markdown(found)
+        .splitlines()[2]
+        .startswith("A step takes 250 us more: +200 us GEMMs")
+    )
 
 
 def test_communication_behind_compute_makes_nothing_longer(build: Build) -> None:
     def beside(us: float) -> Trace:
-        return build([("aten::mm", TF32, 900.0, 7), ("nccl:all_reduce", REDUCE, us, 13)])
+        return build(
+            [("aten::mm", TF32, 900.0, 7), ("nccl:all_reduce", REDUCE, us, 13)]
+        )
 
     found = diff(beside(100.0), beside(400.0))
     (row,) = [row for row in found.rows if row.work == "communication"]
@@ -74,13 +90,19 @@ def test_the_json_tells_it_too(build: Build) -> None:
     found = msgspec.to_builtins(document(diff(build([MM, ADD]), build(slow()))))
     assert found["story"].startswith("a step takes 250 us more")
     assert found["by_work"][0]["name"] == "GEMM"
-    assert {"overlap_ns", "later_ns", "earlier_ns", "odd_ns"} <= found["accounting"].keys()
+    assert {"overlap_ns", "later_ns", "earlier_ns", "odd_ns"} <= found[
+        "accounting"
+    ].keys()
 
 
 def test_what_changed_by_a_quarter_is_not_called_the_same(build: Build) -> None:
     a = build([ADD], (1.0, 1.9, 1.0, 1.9, 1.5))
     b = build([ADD], (2.4, 1.4, 1.8, 2.2, 2.4))
-    rows = [text for text in to_text(diff(a, b), 200).splitlines() if "  may be noise " in text]
+    rows = [
+        text
+        for text in to_text(diff(a, b), 200).splitlines()
+        if "  may be noise " in text
+    ]
     assert len(rows) == 1
     assert "may be noise: 30 us to 57 us -> 42 us to 72 us" in rows[0]
 
@@ -91,7 +113,9 @@ def region(build: Build) -> Diff:
     return diff(build(eager), build([("CompiledFunction", MUL, 50.0)] * 2))
 
 
-def test_a_compiled_region_against_the_ops_that_it_replaced_is_one_row(region: Diff) -> None:
+def test_a_compiled_region_against_the_ops_that_it_replaced_is_one_row(
+    region: Diff,
+) -> None:
     (row,) = [row for row in region.rows if not row.on_cpu]
     assert (row.a_count, row.b_count, row.a_ns, row.b_ns) == (3, 2, 60_000, 100_000)
     assert (row.together, row.compiled, row.why) == (True, "b", "all pointwise left")
@@ -114,7 +138,10 @@ def test_what_was_fused_is_told(build: Build) -> None:
 
 
 def test_a_term_that_may_be_noise_says_so(build: Build) -> None:
-    a, b = build([MM, ADD], (1.0, 1.9, 1.0, 1.9, 1.5)), build([MM, ADD], (2.0, 1.2, 1.8, 2.0, 1.9))
+    a, b = (
+        build([MM, ADD], (1.0, 1.9, 1.0, 1.9, 1.5)),
+        build([MM, ADD], (2.0, 1.2, 1.8, 2.0, 1.9)),
+    )
     assert "GEMMs (may be noise)" in diff(a, b).story
 
 

@@ -35,12 +35,23 @@ def test_json_has_the_keys_of_the_contract(build: Build) -> None:
     assert {"a", "b", "step_ns", "rows"} <= found.keys()
     assert set(found["step_ns"]) == {"a", "b", "ratio", "low", "high"}
     row = next(row for row in found["rows"] if row["kind"] == "fused")
-    assert (row["op"], row["a"], row["b"]) == ("aten::gelu + aten::mul", ["g", "m"], [FUSED])
-    assert (row["a_ns"], row["b_ns"], row["a_count"], row["b_count"]) == (14_000, 7_000, 2, 1)
+    assert (row["op"], row["a"], row["b"]) == (
+        "aten::gelu + aten::mul",
+        ["g", "m"],
+        [FUSED],
+    )
+    assert (row["a_ns"], row["b_ns"], row["a_count"], row["b_count"]) == (
+        14_000,
+        7_000,
+        2,
+        1,
+    )
 
 
 def test_by_effect_puts_the_largest_change_first(build: Build) -> None:
-    changes = [abs(row.change_ns) for row in by_effect(lines(changed(build))) if row.counts]
+    changes = [
+        abs(row.change_ns) for row in by_effect(lines(changed(build))) if row.counts
+    ]
     assert changes == sorted(changes, reverse=True)
 
 
@@ -55,7 +66,9 @@ def test_the_first_line_is_the_answer(build: Build) -> None:
 def test_what_may_be_noise_is_no_significant_difference(build: Build) -> None:
     a, b = build(A, (1.0, 1.3, 1.1, 1.4, 1.2)), build(A, (1.2, 1.1, 1.4, 1.0, 1.1))
     text = to_text(diff(a, b), 300).splitlines()[0]
-    pattern = r"no significant difference: [\d.]+ % faster \(95 % CI -[\d.]+ to \+[\d.]+ % "
+    pattern = (
+        r"no significant difference: [\d.]+ % faster \(95 % CI -[\d.]+ to \+[\d.]+ % "
+    )
     assert re.search(pattern + WITHIN, text)
 
 
@@ -69,7 +82,9 @@ def test_equal_steps(build: Build) -> None:
 
 def test_where_nothing_can_be_told_the_text_says_why(build: Build) -> None:
     found = diff(build(A, (1.0,) * 3), build(B))
-    said = "cannot tell: it takes at least 5 steps on each side (A has 3, B 5); B takes "
+    said = (
+        "cannot tell: it takes at least 5 steps on each side (A has 3, B 5); B takes "
+    )
     assert said in to_text(found, 300).splitlines()[0]
     assert said in to_markdown(found).splitlines()[0]
 
@@ -105,7 +120,9 @@ def test_of_many_lines_the_largest_are_shown(build: Build) -> None:
     assert "my::op69" in text
 
 
-def test_a_line_without_time_on_either_side_is_told_only_among_all(build: Build) -> None:
+def test_a_line_without_time_on_either_side_is_told_only_among_all(
+    build: Build,
+) -> None:
     trace = build([("my::op", "kernel", 5.0), ("my::empty", "nothing", 0.0)])
     found = diff(trace, trace)
     assert "my::empty" not in to_text(found)

@@ -31,13 +31,14 @@ def test_of_six_rounds_the_interval_is_the_range_and_of_five_there_is_none() -> 
 
 
 def test_the_distribution_is_that_of_the_tables() -> None:
-    """Critical values of the signed-rank test at 5 %, two-sided, for 10, 20 and 30 pairs."""
+    """Critical values of the signed-rank test at 5 %, two-sided, for 10, 20 and 30
+    pairs."""
     assert [rejected_rounds(size) - 1 for size in (10, 20, 30)] == [8, 52, 137]
 
 
 def noisy(chance: np.random.Generator, usual: float) -> Times:
-    """[rounds, sides, pieces]: a drift, a neighbor that comes and goes, and interruptions whose
-    lengths have no variance, by which most steps are hit."""
+    """[rounds, sides, pieces]: a drift, a neighbor that comes and goes, and
+    interruptions whose lengths have no variance, by which most steps are hit."""
     shape = ROUNDS, 2, PIECES
     drift = np.linspace(1.0, chance.uniform(0.8, 1.4), ROUNDS * 2).reshape(ROUNDS, 2, 1)
     drift[1::2] = drift[1::2, ::-1]  # B is first in every other round
@@ -72,7 +73,9 @@ def test_a_tenth_more_work_is_found_on_a_busy_machine() -> None:
     assert answers(2).count(1) >= 180
 
 
-def in_turns(folder: Path, a: list[list[float]], b: list[list[float]]) -> tuple[Trace, Trace]:
+def in_turns(
+    folder: Path, a: list[list[float]], b: list[list[float]]
+) -> tuple[Trace, Trace]:
     """Traces of steps that took turns, from what each op of each step takes (us)."""
     events: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
     now = 1000.0
@@ -105,16 +108,23 @@ def drifting(folder: Path, factor: float) -> Diff:
     return diff(*in_turns(folder, a, b))
 
 
-def test_steps_that_take_turns_are_compared_with_their_neighbors(tmp_path: Path) -> None:
+def test_steps_that_take_turns_are_compared_with_their_neighbors(
+    tmp_path: Path,
+) -> None:
     found = drifting(tmp_path, 1.05)
     assert found.step.turns
     assert found.verdict.answer is Answer.SLOWER
     assert found.step.ratio == pytest.approx(1.05, abs=0.001)
-    assert "the steps took turns, so each is compared with the one next to it" in found.notes[0]
+    assert (
+        "the steps took turns, so each is compared with the one next to it"
+        in found.notes[0]
+    )
     assert "became" in found.notes[0]
 
 
-def test_equal_steps_that_take_turns_are_no_different_whatever_the_drift(tmp_path: Path) -> None:
+def test_equal_steps_that_take_turns_are_no_different_whatever_the_drift(
+    tmp_path: Path,
+) -> None:
     assert drifting(tmp_path, 1.0).verdict.answer is Answer.NO_DIFFERENCE
 
 

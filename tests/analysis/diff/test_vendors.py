@@ -32,7 +32,9 @@ def under(op: str, *kernels: str) -> tuple[str, list[tuple[str, str, float]]]:
     return op, [("", name, 10.0) for name in kernels]
 
 
-def test_the_helpers_of_a_convolution_stay_with_their_own_call(build: Build, work: Work) -> None:
+def test_the_helpers_of_a_convolution_stay_with_their_own_call(
+    build: Build, work: Work
+) -> None:
     a = build([under("aten::cudnn_convolution", FFT, PRODUCT, BACK)] * 2)
     b = build([under("aten::miopen_convolution", ZERO, TRANSPOSE, IGEMM)] * 2)
     rows = work(diff(a, b))
@@ -42,7 +44,9 @@ def test_the_helpers_of_a_convolution_stay_with_their_own_call(build: Build, wor
         assert list(map(len, ops)) == [1, 1]
 
 
-def test_a_product_of_two_vectors_is_the_main_work_of_its_op(build: Build, work: Work) -> None:
+def test_a_product_of_two_vectors_is_the_main_work_of_its_op(
+    build: Build, work: Work
+) -> None:
     a = build([under("aten::mm", DOT, SUM)])
     b = build([under("aten::mm", TENSILE)])
     (row,) = work(diff(a, b))

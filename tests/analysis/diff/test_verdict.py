@@ -21,7 +21,8 @@ def on(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("factor", "answer"), [(0.5, Answer.FASTER), (1.0, Answer.NO_DIFFERENCE), (2.0, Answer.SLOWER)]
+    ("factor", "answer"),
+    [(0.5, Answer.FASTER), (1.0, Answer.NO_DIFFERENCE), (2.0, Answer.SLOWER)],
 )
 def test_five_steps_have_a_verdict(build: Build, factor: float, answer: Answer) -> None:
     assert diff(build(ADD), build(ADD, (factor,) * 5)).verdict == Verdict(answer)
@@ -42,7 +43,9 @@ def test_a_cold_first_step_does_not_count(build: Build) -> None:
 
 def test_across_devices_there_is_none(build: Build) -> None:
     a, b = build(ADD, **on("A100")), build(ADD, (2.0,) * 5, **on("H100"))
-    assert diff(a, b).verdict == Verdict(Answer.CANNOT_TELL, "the devices differ (A100 -> H100)")
+    assert diff(a, b).verdict == Verdict(
+        Answer.CANNOT_TELL, "the devices differ (A100 -> H100)"
+    )
 
 
 def test_a_gpu_and_a_cpu_differ(build: Build) -> None:

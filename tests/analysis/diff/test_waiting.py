@@ -23,8 +23,9 @@ OF_WORKERS = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 def trained(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> Trained:
-    """Some steps: a batch is fetched, then an op takes some time, then it launches a kernel of
-    100 us, which begins after a delay, and which the step waits for; times in us."""
+    """Some steps: a batch is fetched, then an op takes some time, then it launches a
+    kernel of 100 us, which begins after a delay, and which the step waits for; times in
+    us."""
 
     def made(
         loader: str,
@@ -63,12 +64,16 @@ def trained(
 
 def causes(found: Diff) -> dict[str, int]:
     """Of each cause the change, from the JSON."""
-    a, b = (side["idle"] for side in msgspec.to_builtins(document(found).sides).values())
+    a, b = (
+        side["idle"] for side in msgspec.to_builtins(document(found).sides).values()
+    )
     changes = {name: b.get(name, 0) - a.get(name, 0) for name in {**a, **b}}
     return {name: ns for name, ns in changes.items() if ns}
 
 
-def test_without_workers_and_with_four_the_story_names_the_data_loader(trained: Trained) -> None:
+def test_without_workers_and_with_four_the_story_names_the_data_loader(
+    trained: Trained,
+) -> None:
     found = diff(trained(BY_ITSELF, 400), trained(OF_WORKERS, 10))
     assert found.story == (
         "a step takes 390 us less: -390 us idle time waiting for the data loader"
@@ -83,7 +88,10 @@ def test_turned_round_it_takes_as_much_more(trained: Trained) -> None:
 
 def test_a_loader_that_takes_as_long_as_before_is_not_named(trained: Trained) -> None:
     found = diff(trained(BY_ITSELF, 400), trained(BY_ITSELF, 400, preparing=150))
-    assert found.story == "a step takes 130 us more: +130 us idle time waiting for launches"
+    assert (
+        found.story
+        == "a step takes 130 us more: +130 us idle time waiting for launches"
+    )
     assert causes(found) == {"host_op": 130 * US}
 
 
@@ -95,8 +103,11 @@ def test_less_loading_does_not_hide_more_launching(trained: Trained) -> None:
     assert "-390 us idle time waiting for the data loader" in found.story
 
 
-def test_launches_that_come_sooner_do_not_hide_that_they_take_longer(trained: Trained) -> None:
-    """As on another vendor's GPU. A sum of the two would be -70 us waiting for launches."""
+def test_launches_that_come_sooner_do_not_hide_that_they_take_longer(
+    trained: Trained,
+) -> None:
+    """As on another vendor's GPU. A sum of the two would be -70 us waiting for
+    launches."""
     a = trained(OF_WORKERS, 10, preparing=120, steps=25)
     found = diff(a, trained(OF_WORKERS, 10, delay=40, steps=25))
     assert found.story == (
@@ -114,11 +125,15 @@ def test_compilation_is_told_apart(trained: Trained) -> None:
 def test_the_idle_line_says_what_the_gpu_waited_for(trained: Trained) -> None:
     found = diff(trained(BY_ITSELF, 400), trained(OF_WORKERS, 10))
     (line,) = [line for line in to_text(found, 200).splitlines() if " idle  " in line]
-    assert line.endswith("no GPU event runs in the step   -390 us waiting for the data loader")
+    assert line.endswith(
+        "no GPU event runs in the step   -390 us waiting for the data loader"
+    )
 
 
 def test_the_causes_add_up_to_the_idle_time(trained: Trained) -> None:
-    found = diff(trained(BY_ITSELF, 400), trained(OF_WORKERS, 10, preparing=421, compiling=7))
+    found = diff(
+        trained(BY_ITSELF, 400), trained(OF_WORKERS, 10, preparing=421, compiling=7)
+    )
     for side in (found.side_a, found.side_b):
         assert sum(side.idle.values()) == side.idle_ns > 0
 

@@ -1,4 +1,5 @@
-"""Files of torch.cuda.graph_annotations: plain values alone are read, and nothing is executed."""
+"""Files of torch.cuda.graph_annotations: plain values alone are read, and nothing is
+executed."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ from fusetui.trace import CannotRead
 KEY = 11 << 32 | 1
 GOOD: dict[int, Any] = {
     KEY: [{"name": "layer.0", "scale": 0.5, "index": -3, "on": True, "of": None}],
-    KEY + 1: {"name": "layer.0", "shape": (1, 2, 3), "deep": {"a": [(), [], {}, (1,), (1, 2)]}},
+    KEY + 1: {
+        "name": "layer.0",
+        "shape": (1, 2, 3),
+        "deep": {"a": [(), [], {}, (1,), (1, 2)]},
+    },
     KEY + 2: ["text", "\u00fc\U0001f600", 1 << 40, -(1 << 40), 255, 65535],
 }
 
@@ -60,7 +65,9 @@ def test_as_pickle_reads_it(tmp_path: Path, protocol: int) -> None:
 
 
 def test_json(tmp_path: Path) -> None:
-    assert read(tmp_path, json.dumps({str(KEY): {"name": "a"}}).encode()) == {KEY: {"name": "a"}}
+    assert read(tmp_path, json.dumps({str(KEY): {"name": "a"}}).encode()) == {
+        KEY: {"name": "a"}
+    }
 
 
 @pytest.mark.parametrize(
@@ -87,7 +94,9 @@ def test_nothing_is_executed(
     protocol: int,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "holds no annotations" in refused(tmp_path, pickle.dumps({KEY: [value]}, protocol))
+    assert "holds no annotations" in refused(
+        tmp_path, pickle.dumps({KEY: [value]}, protocol)
+    )
     assert os.listdir(tmp_path) == ["x.pkl"]
     assert capsys.readouterr().out == ""
 
@@ -125,14 +134,20 @@ def test_no_annotations(tmp_path: Path, data: bytes) -> None:
 def test_a_huge_place_in_the_memo_takes_no_memory(tmp_path: Path) -> None:
     """Python's own unpickler would make room for 2^32 places."""
     data = (
-        b"\x80\x04}r" + struct.pack("<I", 0xFFFFFFFF) + b"j" + struct.pack("<I", 0xFFFFFFFF) + b"."
+        b"\x80\x04}r"
+        + struct.pack("<I", 0xFFFFFFFF)
+        + b"j"
+        + struct.pack("<I", 0xFFFFFFFF)
+        + b"."
     )
     assert read(tmp_path, data) == {}
 
 
 def test_keys_that_take_forever_to_compare(tmp_path: Path) -> None:
     """60 tuples of two of the one before: to hash the last would take 2^60 steps."""
-    doubled = b"".join(b"\x94h" + bytes([n]) + b"h" + bytes([n]) + b"\x86" for n in range(60))
+    doubled = b"".join(
+        b"\x94h" + bytes([n]) + b"h" + bytes([n]) + b"\x86" for n in range(60)
+    )
     sentence = refused(tmp_path, b"\x80\x04)" + doubled + b"\x94}h\x3cNs.")
     assert "its keys are neither numbers nor texts" in sentence
 

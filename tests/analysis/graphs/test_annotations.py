@@ -47,7 +47,9 @@ def named(name: str) -> dict[str, Any]:
 
 
 def annotated(trace: Trace, *files: object) -> Trace:
-    return with_captures(trace, [f"{BY_ANNOTATIONS}{file}" for file in files], open_trace)[0]
+    return with_captures(
+        trace, [f"{BY_ANNOTATIONS}{file}" for file in files], open_trace
+    )[0]
 
 
 def modules(trace: Trace) -> Modules:
@@ -57,7 +59,9 @@ def modules(trace: Trace) -> Modules:
 def figures(trace: Trace) -> dict[str, int]:
     """The time of each path, and of what lies in none."""
     found = modules(trace)
-    times: dict[str, int] = {one.path: one.gpu_ns for one in found.modules if one.gpu_ns}
+    times: dict[str, int] = {
+        one.path: one.gpu_ns for one in found.modules if one.gpu_ns
+    }
     return times | {str(one.why): one.gpu_ns for one in found.none}
 
 
@@ -84,7 +88,8 @@ def test_what_an_annotation_names(annotation: object, path: str) -> None:
 
 def test_nested_at_the_dots(tmp_path: Path) -> None:
     trace = opened(
-        tmp_path / "a.json", replay(1, 0, named(ATTENTION), named(MLP), named("my phase 1.5"))
+        tmp_path / "a.json",
+        replay(1, 0, named(ATTENTION), named(MLP), named("my phase 1.5")),
     )
     assert figures(annotated(trace)) == {
         "L": 3000,
@@ -103,7 +108,9 @@ def test_spread_over_args(tmp_path: Path, args: dict[str, Any]) -> None:
 
 
 def test_a_node_without_annotation_has_no_module(tmp_path: Path) -> None:
-    trace = annotated(opened(tmp_path / "a.json", replay(1, 0, {}, named("a"), {"annotation": 5})))
+    trace = annotated(
+        opened(tmp_path / "a.json", replay(1, 0, {}, named("a"), {"annotation": 5}))
+    )
     assert figures(trace) == {"a": 2000, "outside": 4000}
     assert trace.notes == (
         f"1 events of 1 of 1 graph replays have the module that their annotation in"
@@ -113,7 +120,9 @@ def test_a_node_without_annotation_has_no_module(tmp_path: Path) -> None:
 
 def test_all_or_nothing_for_each_replay(tmp_path: Path) -> None:
     """The second replay stays where it was launched."""
-    trace = opened(tmp_path / "a.json", replay(1, 0, named("a"), {}), replay(2, 500, {}, {}))
+    trace = opened(
+        tmp_path / "a.json", replay(1, 0, named("a"), {}), replay(2, 500, {}, {})
+    )
     found = annotated(trace)
     assert figures(found) == {"a": 1000, "outside": 2000, "step[DECODE bs=2]": 3000}
     assert "1 events of 1 of 2 graph replays" in found.notes[0]
@@ -135,7 +144,9 @@ def test_calls_and_times_of_annotations_are_not_recorded(tmp_path: Path) -> None
     def figures_of(one: ModuleTime) -> tuple[int, int, int]:
         return one.count, one.cpu_ns, one.kernels
 
-    found = modules(annotated(opened(tmp_path / "a.json", replay(1, 0, named("a"), named("a")))))
+    found = modules(
+        annotated(opened(tmp_path / "a.json", replay(1, 0, named("a"), named("a"))))
+    )
     assert {one.path: figures_of(one) for one in found.modules} == {
         "a": (0, 0, 2),
         "step[DECODE bs=1]": (1, 60_000, 0),
@@ -163,11 +174,15 @@ def test_what_no_capture_fits_is_annotated(tmp_path: Path) -> None:
     assert len(said(joins)) == 1
 
 
-def test_nothing_is_read_without_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_read_without_replays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def read(*_: object) -> None:
         raise AssertionError
 
-    trace = opened(tmp_path / "a.json", [call("cudaLaunchKernel", 0, 5, 1), gpu("k", 9, 1, 1)])
+    trace = opened(
+        tmp_path / "a.json", [call("cudaLaunchKernel", 0, 5, 1), gpu("k", 9, 1, 1)]
+    )
     for owner, name in ((captures, "arguments"), (module, "read"), (Trace, "args_of")):
         monkeypatch.setattr(owner, name, read)
     assert annotated(trace) is trace
@@ -207,18 +222,24 @@ def saved(path: Path, mapping: dict[int, Any]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("node", [{}, {"graph id": None, "graph node id": GRAPH << 32 | 1}])
+@pytest.mark.parametrize(
+    "node", [{}, {"graph id": None, "graph node id": GRAPH << 32 | 1}]
+)
 def test_a_file_of_annotations(tmp_path: Path, node: dict[str, Any]) -> None:
     """Node ids have 64 bits, or 32 with the id of the graph beside them."""
     file = saved(tmp_path / "b.pkl", packed([{"name": MLP}]))
-    trace = annotated(opened(tmp_path / "a.json", replay(1, 0, node, {"graph node id": 9})), file)
+    trace = annotated(
+        opened(tmp_path / "a.json", replay(1, 0, node, {"graph node id": 9})), file
+    )
     assert figures(trace)["L"] == 1000
     assert str(file) in trace.notes[0]
 
 
 def test_a_file_goes_before_args(tmp_path: Path) -> None:
     file = saved(tmp_path / "b.pkl", packed({"name": "of file"}))
-    trace = annotated(opened(tmp_path / "a.json", replay(1, 0, named("a"), named("b"))), file)
+    trace = annotated(
+        opened(tmp_path / "a.json", replay(1, 0, named("a"), named("b"))), file
+    )
     assert figures(trace) == {"of file": 1000, "b": 2000}
     assert f"{file} and {tmp_path / 'a.json'}" in trace.notes[0]
 
@@ -226,7 +247,9 @@ def test_a_file_goes_before_args(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.json.zst", "a"])
 def test_a_file_beside_the_trace(tmp_path: Path, name: str) -> None:
     saved(tmp_path / "a.annotations.pkl", packed("beside"))
-    assert figures(annotated(opened(tmp_path / name, replay(1, 0, {})))) == {"beside": 1000}
+    assert figures(annotated(opened(tmp_path / name, replay(1, 0, {})))) == {
+        "beside": 1000
+    }
 
 
 def test_the_file_of_another_graph(tmp_path: Path) -> None:
@@ -277,10 +300,19 @@ def test_a_damaged_file_that_is_named(tmp_path: Path) -> None:
 
 
 def test_hostile_names(tmp_path: Path) -> None:
-    names: Sequence[str] = ("." * 5000, "a." * 5000, "a..b", ".", "x\0\x1b[31m", "nccl:all_reduce")
+    names: Sequence[str] = (
+        "." * 5000,
+        "a." * 5000,
+        "a..b",
+        ".",
+        "x\0\x1b[31m",
+        "nccl:all_reduce",
+    )
     trace = annotated(opened(tmp_path / "a.json", replay(1, 0, *map(named, names))))
     found = modules(trace)
-    total = sum(one.gpu_self_ns for one in found.modules) + sum(one.gpu_ns for one in found.none)
+    total = sum(one.gpu_self_ns for one in found.modules) + sum(
+        one.gpu_ns for one in found.none
+    )
     assert total == found.gpu_ns == 21_000
     assert (trace.role == Role.CAPTURED).sum() < 50
 
@@ -289,7 +321,8 @@ TWINS = TRACES.parent / "pftrace"
 
 
 def by_hand(path: Path) -> dict[str, int]:
-    """From the raw events: the time of each path that a node of a replayed graph is named by."""
+    """From the raw events: the time of each path that a node of a replayed graph is
+    named by."""
     times: dict[str, int] = defaultdict(int)
     for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]:
         args = event.get("args", {})
@@ -302,7 +335,12 @@ def by_hand(path: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("ending", ["json.gz", "pftrace.gz"])
 @pytest.mark.parametrize(
-    "name", ["b300_decode_graph_full", "b300_decode_graph_lanes", "mi300_vllm_decode_graph_full"]
+    "name",
+    [
+        "b300_decode_graph_full",
+        "b300_decode_graph_lanes",
+        "mi300_vllm_decode_graph_full",
+    ],
 )
 def test_real_graphs(name: str, ending: str) -> None:
     """The .pftrace has the same modules; its durations are cut."""
@@ -311,7 +349,11 @@ def test_real_graphs(name: str, ending: str) -> None:
         pytest.skip(f"no {path}")
     trace = annotated(open_trace(str(path)))
     found = module_times(origins(trace), expanded=True)
-    own = {one.module: one.gpu_self_ns for one in found.modules if one.module.startswith("layer")}
+    own = {
+        one.module: one.gpu_self_ns
+        for one in found.modules
+        if one.module.startswith("layer")
+    }
     raw = by_hand(TWINS / f"{name}.json.gz")
     assert {path for path, ns in own.items() if ns} == {*raw}
     if ending == "json.gz":

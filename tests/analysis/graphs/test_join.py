@@ -32,7 +32,9 @@ def ops_of(trace: Trace) -> list[str]:
 
 
 def pair(
-    tmp_path: Path, replay: list[list[dict[str, object]]], capture: list[list[dict[str, object]]]
+    tmp_path: Path,
+    replay: list[list[dict[str, object]]],
+    capture: list[list[dict[str, object]]],
 ) -> tuple[Trace, Join]:
     """A replay joined with a capture."""
     trace = opened(tmp_path / "replay.json", *replay)
@@ -48,7 +50,9 @@ def test_every_node_has_the_op_of_its_call(tmp_path: Path) -> None:
 
 def test_module_frame_and_work(tmp_path: Path) -> None:
     trace, _ = pair(tmp_path, [SERVER.step(4, 0, 1)], [SERVER.capture(4)])
-    row = next(r for r in trace.rows_of(Role.KERNEL) if trace.name_of(r) == SERVER.product)
+    row = next(
+        r for r in trace.rows_of(Role.KERNEL) if trace.name_of(r) == SERVER.product
+    )
     own = origins(trace)
     program = program_of(own, int(row))
     assert path_of(own, program) == "capture_4_DECODE > Tiny_0 > Linear_0"
@@ -66,7 +70,11 @@ def test_each_replay_has_work_of_its_own(tmp_path: Path) -> None:
     """Two kernels of one captured op are not two kernels of one call."""
     steps = [SERVER.step(4, 0, 1), SERVER.step(4, 500, 2)]
     trace, _ = pair(tmp_path, steps, [SERVER.capture(4)])
-    rows = [r for r in trace.rows_of(Role.KERNEL).tolist() if trace.name_of(r) == SERVER.product]
+    rows = [
+        r
+        for r in trace.rows_of(Role.KERNEL).tolist()
+        if trace.name_of(r) == SERVER.product
+    ]
     assert [work_of(trace, row) is not None for row in rows] == [True] * 6
 
 
@@ -74,7 +82,12 @@ def test_the_figures_of_the_trace_stay(tmp_path: Path) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
     after, _ = join(trace, opened(tmp_path / "capture.json", SERVER.capture(4)))
     a, b = summary(trace), summary(after)
-    assert (a.slices, a.span_ns, a.base_ns, a.tracks) == (b.slices, b.span_ns, b.base_ns, b.tracks)
+    assert (a.slices, a.span_ns, a.base_ns, a.tracks) == (
+        b.slices,
+        b.span_ns,
+        b.base_ns,
+        b.tracks,
+    )
     assert (a.gpu_events_with_op, b.gpu_events_with_op) == (0, 13)
 
 
@@ -118,9 +131,15 @@ def test_several_sizes_in_one_capture(tmp_path: Path) -> None:
     captures = [SERVER.capture(size, 1000 * n) for n, size in enumerate((8, 4, 2), 1)]
     steps = [SERVER.step(4, 0, 1), SERVER.step(3, 500, 2), SERVER.step(8, 900, 3)]
     trace, found = pair(tmp_path, steps, captures)
-    rows = [r for r in trace.rows_of(Role.KERNEL).tolist() if trace.name_of(r) == SERVER.product]
+    rows = [
+        r
+        for r in trace.rows_of(Role.KERNEL).tolist()
+        if trace.name_of(r) == SERVER.product
+    ]
     works = [work_of(trace, row) for row in rows]
-    assert [work.amount.m if work else None for work in works] == [4] * 3 + [4] * 3 + [8] * 3
+    assert [work.amount.m if work else None for work in works] == [4] * 3 + [4] * 3 + [
+        8
+    ] * 3
     assert found.why_likely == "the capture is for 4 and the step has 3"
 
 
@@ -141,10 +160,16 @@ def test_a_capture_that_is_too_small_is_refused(tmp_path: Path) -> None:
 
 def test_sizes_by_the_rows_of_products(tmp_path: Path) -> None:
     """Where no annotation names the size, as in vLLM."""
-    captures = [SERVER.capture(size, 1000 * n, named=False) for n, size in enumerate((8, 4), 1)]
+    captures = [
+        SERVER.capture(size, 1000 * n, named=False) for n, size in enumerate((8, 4), 1)
+    ]
     name = "execute_context_0(0)_generation_4(4)"
     trace, found = pair(tmp_path, [SERVER.step(4, 0, 1, name)], captures)
-    row = next(r for r in trace.rows_of(Role.KERNEL).tolist() if trace.name_of(r) == SERVER.product)
+    row = next(
+        r
+        for r in trace.rows_of(Role.KERNEL).tolist()
+        if trace.name_of(r) == SERVER.product
+    )
     work = work_of(trace, row)
     assert work is not None
     assert (work.amount.m, found.certainty) == (4, "certain")
@@ -159,7 +184,9 @@ def test_sizes_without_a_batch_are_not_guessed(tmp_path: Path) -> None:
     )
 
 
-def piecewise(at: float, pieces: int, number: int, step: bool) -> list[dict[str, object]]:
+def piecewise(
+    at: float, pieces: int, number: int, step: bool
+) -> list[dict[str, object]]:
     """A graph in equal parts, captured or replayed one after the other."""
     server = Server(layers=0)
     if not step:
@@ -168,7 +195,11 @@ def piecewise(at: float, pieces: int, number: int, step: bool) -> list[dict[str,
             for event in part:
                 event["name"] = event["name"].replace("Embedding_0", f"Embedding_{n}")
         return [event for part in parts for event in part]
-    found = [event for n in range(pieces) for event in server.step(4, at + 100 * n, number + n)]
+    found = [
+        event
+        for n in range(pieces)
+        for event in server.step(4, at + 100 * n, number + n)
+    ]
     notes = [event for event in found if event["name"].startswith("step[")]
     rest = [event for event in found if not event["name"].startswith("step[")]
     return [{**notes[0], "dur": 100 * pieces}, *rest]
@@ -238,7 +269,9 @@ def test_nodes_whose_times_are_wrong(tmp_path: Path) -> None:
         node["ts"] -= 15
     trace, found = pair(tmp_path, [replay], [SERVER.capture(4)])
     assert (found.kernels, found.certainty) == (13, "certain")
-    by_file = sorted(trace.rows_of(Role.KERNEL).tolist(), key=lambda row: int(trace.order[row]))
+    by_file = sorted(
+        trace.rows_of(Role.KERNEL).tolist(), key=lambda row: int(trace.order[row])
+    )
     ops = [trace.name_of(int(trace.op[row])) for row in by_file]
     assert ops == [launch.op for launch in SERVER.launches(4)]
 
@@ -256,7 +289,10 @@ def test_copies_and_sets_are_nodes(tmp_path: Path) -> None:
     capture = SERVER.capture(4)
     capture[-1]["ts"] += 50  # the end
     capture.append(call("hipMemcpyAsync", capture[-1]["ts"] - 20))
-    replay = [*SERVER.step(4, 0, 1), gpu("Memcpy DtoD (Device -> Device)", 99, 1, 1, "gpu_memcpy")]
+    replay = [
+        *SERVER.step(4, 0, 1),
+        gpu("Memcpy DtoD (Device -> Device)", 99, 1, 1, "gpu_memcpy"),
+    ]
     _, found = pair(tmp_path, [replay], [capture])
     assert (found.kernels, found.certainty) == (14, "certain")
 
@@ -281,7 +317,9 @@ def test_without_names_a_copy_without_a_node_refuses(tmp_path: Path) -> None:
 
 
 def test_nodes_that_were_not_recorded(tmp_path: Path) -> None:
-    trace, found = pair(tmp_path, [SERVER.step(4, 0, 1, cut=slice(0))], [SERVER.capture(4)])
+    trace, found = pair(
+        tmp_path, [SERVER.step(4, 0, 1, cut=slice(0))], [SERVER.capture(4)]
+    )
     assert not wants_capture(trace)
     assert found.refused == (
         "1 graph launch recorded no kernels: the profiler did not trace graphs by node.",
@@ -289,7 +327,9 @@ def test_nodes_that_were_not_recorded(tmp_path: Path) -> None:
 
 
 def test_a_capture_without_its_end(tmp_path: Path) -> None:
-    capture = [event for event in SERVER.capture(4) if "EndCapture" not in event["name"]]
+    capture = [
+        event for event in SERVER.capture(4) if "EndCapture" not in event["name"]
+    ]
     _, found = pair(tmp_path, [SERVER.step(4, 0, 1)], [capture])
     assert found.refused == (
         "1 graph replay cannot be joined: the other trace captures no graph.",
@@ -298,15 +338,22 @@ def test_a_capture_without_its_end(tmp_path: Path) -> None:
 
 
 def test_capture_and_replay_in_one_trace(tmp_path: Path) -> None:
-    trace = opened(tmp_path / "both.json", SERVER.capture(4, 0), SERVER.step(4, 2000, 1))
+    trace = opened(
+        tmp_path / "both.json", SERVER.capture(4, 0), SERVER.step(4, 2000, 1)
+    )
     after, found = join(trace, trace)
     assert (found.replays, len(after)) == (1, len(trace))
-    assert ops_of(after) == ["aten::embedding", *(launch.op for launch in SERVER.launches(4))]
+    assert ops_of(after) == [
+        "aten::embedding",
+        *(launch.op for launch in SERVER.launches(4)),
+    ]
 
 
 def test_two_captures_one_after_the_other(tmp_path: Path) -> None:
     other = Server(layers=5)
-    trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1), other.step(4, 900, 2))
+    trace = opened(
+        tmp_path / "replay.json", SERVER.step(4, 0, 1), other.step(4, 900, 2)
+    )
     trace, _ = join(trace, opened(tmp_path / "a.json", SERVER.capture(4)))
     assert wants_capture(trace)
     trace, _ = join(trace, opened(tmp_path / "b.json", other.capture(4)))
@@ -326,6 +373,8 @@ def test_a_real_pair_byte_for_byte() -> None:
     assert isinstance(trace, Joined)
     assert (found.kernels, found.certainty, found.refused) == (544, "certain", ())
     nodes = np.flatnonzero(trace.captured >= 0)
-    names = [trace.args_of(int(trace.captured[node]))["kernel"] for node in nodes.tolist()]
+    names = [
+        trace.args_of(int(trace.captured[node]))["kernel"] for node in nodes.tolist()
+    ]
     assert names == [trace.name_of(node) for node in nodes.tolist()]
     assert (trace.op[nodes] >= 0).all()

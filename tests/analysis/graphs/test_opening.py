@@ -12,7 +12,12 @@ import pytest
 from tests.analysis.servers import Server, cpu, opened, save
 
 from fusetui.analysis.graphs import opening
-from fusetui.analysis.graphs.opening import candidates, said, same_process, with_captures
+from fusetui.analysis.graphs.opening import (
+    candidates,
+    said,
+    same_process,
+    with_captures,
+)
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.read.source import beginning, glimpse
@@ -35,11 +40,15 @@ def test_found_by_content(tmp_path: Path) -> None:
     save(tmp_path / "two.json", SERVER.step(4, 0, 1))
     save(tmp_path / "three.json", SERVER.capture(4))
     trace, joins = with_captures(trace, (), open_trace)
-    assert [(os.path.basename(one.path), one.kernels) for one in joins] == [("three.json", 13)]
+    assert [(os.path.basename(one.path), one.kernels) for one in joins] == [
+        ("three.json", 13)
+    ]
     assert said(joins) == []
 
 
-def test_of_files_beside_a_trace_the_nearest_in_time_comes_first(tmp_path: Path) -> None:
+def test_of_files_beside_a_trace_the_nearest_in_time_comes_first(
+    tmp_path: Path,
+) -> None:
     for name, seconds in (("own", 1000), ("long_before", 900), ("soon_after", 1010)):
         path = save(tmp_path / f"{name}.json", SERVER.step(4, 0, 1))
         os.utime(path, (seconds, seconds))
@@ -93,7 +102,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Which files are looked at from now on, and which are searched."""
     asked: list[tuple[str, str]] = []
 
-    def noting(what: str, function: Callable[[str, int], bytes]) -> Callable[[str, int], bytes]:
+    def noting(
+        what: str, function: Callable[[str, int], bytes]
+    ) -> Callable[[str, int], bytes]:
         def noted(path: str, most: int) -> bytes:
             asked.append((what, os.path.basename(path)))
             return function(path, most)
@@ -174,7 +185,9 @@ def test_without_the_cache_nothing_is_remembered(
 
 
 @pytest.mark.parametrize("folder", ["capture_traces", "graph_capture_profile"])
-def test_in_the_folder_that_the_server_writes_captures_to(tmp_path: Path, folder: str) -> None:
+def test_in_the_folder_that_the_server_writes_captures_to(
+    tmp_path: Path, folder: str
+) -> None:
     (tmp_path / folder).mkdir()
     trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
     capture = save(tmp_path / folder / "bs_4_rank0.json", SERVER.capture(4))
@@ -187,7 +200,8 @@ def test_metadata_longer_than_the_head(tmp_path: Path) -> None:
     capture = tmp_path / "capture.json"
     groups = [{"pg_name": str(n), "ranks": [n]} for n in range(2000)]
     capture.write_text(
-        json.dumps({"distributedInfo": groups, "traceEvents": SERVER.capture(4)}), encoding="utf-8"
+        json.dumps({"distributedInfo": groups, "traceEvents": SERVER.capture(4)}),
+        encoding="utf-8",
     )
     assert found_for(trace) == [str(capture)]
 
@@ -217,7 +231,9 @@ def test_a_named_folder_of_many_sizes(tmp_path: Path) -> None:
     assert said(joins) == []
 
 
-def test_named_from_within_their_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_named_from_within_their_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(3, 0, 1))
     for size in (1, 2, 4):
         save(tmp_path / f"{size}.json", SERVER.capture(size))
@@ -228,7 +244,9 @@ def test_named_from_within_their_folder(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_what_was_named_once_is_found_later(tmp_path: Path) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(3, 0, 1))
-    names = [str(save(tmp_path / f"{size}.json", SERVER.capture(size))) for size in (2, 4)]
+    names = [
+        str(save(tmp_path / f"{size}.json", SERVER.capture(size))) for size in (2, 4)
+    ]
     with_captures(trace, names, open_trace)
     assert found_for(trace, batches=[3]) == names[1:]
 
@@ -238,7 +256,9 @@ def test_of_several_named_captures_one_fits(tmp_path: Path) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
     other = save(tmp_path / "a.json", Server(layers=5).capture(4))
     trace, joins = with_captures(
-        trace, [str(other), str(save(tmp_path / "b.json", SERVER.capture(4)))], open_trace
+        trace,
+        [str(other), str(save(tmp_path / "b.json", SERVER.capture(4)))],
+        open_trace,
     )
     assert [one.replays for one in joins] == [0, 1]
     assert said(joins) == []
@@ -246,7 +266,10 @@ def test_of_several_named_captures_one_fits(tmp_path: Path) -> None:
 
 def test_many_named_captures_that_do_not_fit(tmp_path: Path) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
-    names = [str(save(tmp_path / f"{n}.json", Server(layers=n).capture(4))) for n in range(4, 11)]
+    names = [
+        str(save(tmp_path / f"{n}.json", Server(layers=n).capture(4)))
+        for n in range(4, 11)
+    ]
     _, joins = with_captures(trace, names, open_trace)
     assert len(said(joins)) == 5
     assert said(joins)[-1] == "... and 3 more reasons."

@@ -1,5 +1,5 @@
-"""The history of allocations is what a replay in plain Python over the pickle finds, to the byte,
-and every table adds up to it."""
+"""The history of allocations is what a replay in plain Python over the pickle finds, to
+the byte, and every table adds up to it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,15 @@ REAL = sorted((TRACES.parent / "snapshots").glob("*.pickle"))
 
 def replayed(document: dict[str, Any], device: int) -> dict[str, int]:
     """The live set by address: backwards from the blocks, then forward."""
-    blocks = [b for s in document["segments"] if s["device"] == device for b in s["blocks"]]
+    blocks = [
+        b for s in document["segments"] if s["device"] == device for b in s["blocks"]
+    ]
     kept = [b for b in blocks if b["state"] == "active_allocated"]
-    events = document["device_traces"][device] if device < len(document["device_traces"]) else []
+    events = (
+        document["device_traces"][device]
+        if device < len(document["device_traces"])
+        else []
+    )
     live = {b["address"]: b["requested_size"] for b in kept}
     for event in reversed(events):
         if event["action"] == "alloc":
@@ -98,7 +104,11 @@ def by_own_code(document: dict[str, Any], peak: int) -> dict[str, int]:
             del live[event["addr"]]
     found: dict[str, int] = {}
     for size, frames in live.values():
-        own = [f for f in frames if f["filename"].endswith(".py") and "/lib/" not in f["filename"]]
+        own = [
+            f
+            for f in frames
+            if f["filename"].endswith(".py") and "/lib/" not in f["filename"]
+        ]
         own = [f for f in own if "torchinductor" not in f["filename"]]
         if own:
             place = f"{own[0]['filename']}:{own[0]['line']} {own[0]['name']}"
@@ -113,7 +123,9 @@ def test_own_code_of_real_files(path: Path) -> None:
     want = by_own_code(pickle.loads(path.read_bytes()), found.at_index)
     assert {one.place: one.bytes for one in found.by_code if one.place in want} == want
     others = {one.place for one in found.by_code} - {*want}
-    assert all(one == "before_recording" or one.startswith("backward") for one in others), others
+    assert all(
+        one == "before_recording" or one.startswith("backward") for one in others
+    ), others
 
 
 def run(machine: Machine, seed: int, steps: int) -> None:
@@ -121,10 +133,14 @@ def run(machine: Machine, seed: int, steps: int) -> None:
     chance, live = random.Random(seed), list[int | None]()
     for _ in range(steps):
         if live and chance.random() < 0.45:
-            machine.free(live.pop(chance.randrange(len(live))), backward(), chance.random() < 0.9)
+            machine.free(
+                live.pop(chance.randrange(len(live))), backward(), chance.random() < 0.9
+            )
         else:
             size = chance.choice((1, 700, 300_000, 3 * MB, 40 * MB + 5))
-            live.append(machine.alloc(size, forward(chance.randrange(9)), chance.randrange(2)))
+            live.append(
+                machine.alloc(size, forward(chance.randrange(9)), chance.randrange(2))
+            )
 
 
 @pytest.mark.parametrize("lost", [0, 1, 77, 300])
@@ -190,7 +206,8 @@ def test_actions_that_torch_was_told_to_skip(
     machine = Machine(total=3 << 30)
     for _ in range(4):
         train(machine, 1)
-        begin, machine.next = machine.next, 0x7E0000000000  # the device gives what it took
+        # the device gives what it took
+        begin, machine.next = machine.next, 0x7E0000000000
         machine.free(machine.alloc(300 * MB))
         machine.release()
         machine.next = begin
@@ -242,4 +259,6 @@ def test_steps_are_not_those_of_the_model(tmp_path: Path) -> None:
         machine.alloc(2 * MB, stepping())
         machine.free(kept, backward())
     found = answers(machine.write(tmp_path / "a"), "end")[0]
-    assert {one.category: one.bytes for one in found.categories} == {"optimizer_state": 2 * MB}
+    assert {one.category: one.bytes for one in found.categories} == {
+        "optimizer_state": 2 * MB
+    }

@@ -51,15 +51,26 @@ def test_any_moment(
     history = histories(read_snapshot(str(machine.write(tmp_path / "a.pickle"))))[0]
     for event, (reserved, inactive) in seen.items():
         found = layout(history, event)
-        assert sum(one.size for one in found.segments) == reserved == history.reserved[event + 1]
+        assert (
+            sum(one.size for one in found.segments)
+            == reserved
+            == history.reserved[event + 1]
+        )
         assert (int(found.size.sum()), bool(found.slack.any())) == (inactive, False)
         told = waste(history, event, found)
-        parts = [told.active_bytes, told.rounding_bytes, told.split_bytes, told.cached_bytes]
+        parts = [
+            told.active_bytes,
+            told.rounding_bytes,
+            told.split_bytes,
+            told.cached_bytes,
+        ]
         known = [one for one in parts if one is not None]
         assert (sum(known), len(known)) == (reserved, 4)
         assert min(known) >= 0
     lost = len(machine.events) // 2
-    ring = histories(read_snapshot(str(machine.write(tmp_path / "b.pickle", lost=lost))))[0]
+    ring = histories(
+        read_snapshot(str(machine.write(tmp_path / "b.pickle", lost=lost)))
+    )[0]
     for event, (_, inactive) in list(seen.items()):
         if event >= lost:
             put_back = layout(ring, event - lost)

@@ -1,5 +1,5 @@
-"""What the [memory] events of a trace tell is what a replay in plain Python over its JSON finds, to
-the byte, and every table adds up to the events' own totals."""
+"""What the [memory] events of a trace tell is what a replay in plain Python over its
+JSON finds, to the byte, and every table adds up to the events' own totals."""
 
 from __future__ import annotations
 
@@ -21,17 +21,31 @@ from fusetui.trace import Trace, open_trace
 
 REAL = [
     TRACES / f"{name}.json.gz"
-    for name in ("h100_transformer_step", "h100_bert-small", "mi300_normalization_layers")
+    for name in (
+        "h100_transformer_step",
+        "h100_bert-small",
+        "mi300_normalization_layers",
+    )
 ]
 real = pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, marks=pytest.mark.skipif(not path.exists(), reason="needs real traces"))
+        pytest.param(
+            path,
+            marks=pytest.mark.skipif(not path.exists(), reason="needs real traces"),
+        )
         for path in REAL
     ],
     ids=lambda path: path.name.split(".")[0],
 )
-ALLOCATORS = ("empty", "empty_like", "empty_strided", "resize_", "new_empty", "new_empty_strided")
+ALLOCATORS = (
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "resize_",
+    "new_empty",
+    "new_empty_strided",
+)
 Event = dict[str, Any]
 
 
@@ -53,11 +67,15 @@ def by_device(path: Path) -> dict[tuple[int, int], list[Event]]:
         if event.get("name") == "[memory]":
             place = event["args"]["Device Type"], event["args"]["Device Id"]
             found.setdefault(place, []).append(event)
-    return {place: sorted(every, key=lambda one: one["ts"]) for place, every in found.items()}
+    return {
+        place: sorted(every, key=lambda one: one["ts"])
+        for place, every in found.items()
+    }
 
 
 def op_at(path: Path, event: Event) -> str:
-    """The shortest op around it on its thread that does more than allocate, else the shortest."""
+    """The shortest op around it on its thread that does more than allocate, else the
+    shortest."""
     around = [
         one
         for one in events_of(path)
@@ -73,8 +91,11 @@ def op_at(path: Path, event: Event) -> str:
 
 @real
 def test_totals(path: Path) -> None:
-    """Those of the events, at each of them, and the addresses that live add up to the last."""
-    found = {(one.kind == "GPU", one.device): one for one in memory_of_trace(read(path))}
+    """Those of the events, at each of them, and the addresses that live add up to the
+    last."""
+    found = {
+        (one.kind == "GPU", one.device): one for one in memory_of_trace(read(path))
+    }
     want = by_device(path)
     assert found.keys() == {(kind != 0, device) for kind, device in want}
     for (kind, device), events in want.items():
@@ -86,7 +107,10 @@ def test_totals(path: Path) -> None:
         assert one.peak_allocated_bytes == max(start, *totals)
         assert one.peak_index == [start, *totals].index(max(start, *totals)) - 1
         assert (one.allocated_end_bytes, one.difference_end_bytes) == (totals[-1], 0)
-        assert (one.peak_reserved_bytes, one.reserved_end_bytes) == (max(reserved), reserved[-1])
+        assert (one.peak_reserved_bytes, one.reserved_end_bytes) == (
+            max(reserved),
+            reserved[-1],
+        )
 
 
 @real
@@ -102,7 +126,9 @@ def test_who_holds_the_peak(path: Path) -> None:
         for size, event in live.values():
             sizes[op_at(path, event)] += size
         sizes["before_recording"] = one.peak_allocated_bytes - sum(sizes.values())
-        assert {row.place: row.bytes for row in one.by_op} == {k: v for k, v in sizes.items() if v}
+        assert {row.place: row.bytes for row in one.by_op} == {
+            k: v for k, v in sizes.items() if v
+        }
         assert one.place in (op_at(path, event), None)
 
 
@@ -114,19 +140,36 @@ def event(at: float, change: int, total: int, address: int = 1, **more: Any) -> 
 
 
 def op(name: str, at: float, dur: float) -> Event:
-    return {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": at, "dur": dur}
+    return {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": name,
+        "pid": 1,
+        "tid": 1,
+        "ts": at,
+        "dur": dur,
+    }
 
 
 OPS = (op("aten::mm", 0, 10), op("aten::empty", 4, 2), op("aten::empty", 20, 9))
-PLANTED = (event(5, 100, 300), event(25, 50, 350, 2), event(30, -100, 250), event(31, -7, 243, 3))
+PLANTED = (
+    event(5, 100, 300),
+    event(25, 50, 350, 2),
+    event(30, -100, 250),
+    event(31, -7, 243, 3),
+)
 
 
-def told(make: Callable[..., Trace], events: Any, at: str | int = "peak") -> TracedMemory:
+def told(
+    make: Callable[..., Trace], events: Any, at: str | int = "peak"
+) -> TracedMemory:
     (found,) = memory_of_trace(make([*OPS, *events]), at)
     return found
 
 
-def test_an_op_that_only_allocates_is_not_who_holds_it(trace_of: Callable[..., Trace]) -> None:
+def test_an_op_that_only_allocates_is_not_who_holds_it(
+    trace_of: Callable[..., Trace],
+) -> None:
     """Unless nothing is around it."""
     found = told(trace_of, PLANTED)
     rows = {one.place: (one.bytes, one.blocks) for one in found.by_op}
@@ -140,7 +183,9 @@ def test_moments(trace_of: Callable[..., Trace], at: str | int, held: int) -> No
     assert found.at_allocated_bytes == sum(one.bytes for one in found.by_op) == held
 
 
-def test_an_event_that_is_lost_is_a_contradiction(trace_of: Callable[..., Trace]) -> None:
+def test_an_event_that_is_lost_is_a_contradiction(
+    trace_of: Callable[..., Trace],
+) -> None:
     assert told(trace_of, PLANTED).difference_end_bytes == 0
     assert told(trace_of, (PLANTED[0], *PLANTED[2:])).difference_end_bytes == -50
 
@@ -148,14 +193,20 @@ def test_an_event_that_is_lost_is_a_contradiction(trace_of: Callable[..., Trace]
 def test_processes_have_memories_of_their_own(trace_of: Callable[..., Trace]) -> None:
     other = [one | {"pid": 2} for one in PLANTED]
     found = memory_of_trace(trace_of([*OPS, *PLANTED, *other]))
-    assert [(one.process, one.peak_allocated_bytes) for one in found] == [(1, 350), (2, 350)]
+    assert [(one.process, one.peak_allocated_bytes) for one in found] == [
+        (1, 350),
+        (2, 350),
+    ]
     assert [one.place for one in found] == ["aten::empty", None]
 
 
 @pytest.mark.parametrize(
-    "odd", [{"Addr": None}, {"Bytes": 1e300}, {"Bytes": 1 << 60}, {"Total Allocated": "N/A"}]
+    "odd",
+    [{"Addr": None}, {"Bytes": 1e300}, {"Bytes": 1 << 60}, {"Total Allocated": "N/A"}],
 )
-def test_what_has_no_numbers_is_left_out(trace_of: Callable[..., Trace], odd: Event) -> None:
+def test_what_has_no_numbers_is_left_out(
+    trace_of: Callable[..., Trace], odd: Event
+) -> None:
     assert told(trace_of, [*PLANTED, event(40, 9, 9, 9, **odd)]).events == len(PLANTED)
     assert memory_of_trace(trace_of([event(40, 9, 9, 9, **odd)])) == ()
 

@@ -1,11 +1,21 @@
-"""Each planted fault gives its finding and no other, and what is no fault gives none."""
+"""Each planted fault gives its finding and no other, and what is no fault gives
+none."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tests.snapshots import MB, Machine, backward, failed, forward, train, trained, training
+from tests.snapshots import (
+    MB,
+    Machine,
+    backward,
+    failed,
+    forward,
+    train,
+    trained,
+    training,
+)
 
 from fusetui.analysis.memory.answer import DeviceMemory, memory
 from fusetui.analysis.memory.oom import Inactive
@@ -23,8 +33,14 @@ def told(path: Path, at: str = "peak") -> DeviceMemory:
 
 def rules(path: Path) -> list[str]:
     found = memory(read_snapshot(str(path)))
-    assert [one.difference_end_bytes for one in found.devices] == [0] * len(found.devices)
-    return [f"{one.device} {finding.rule}" for one in found.devices for finding in one.findings]
+    assert [one.difference_end_bytes for one in found.devices] == [0] * len(
+        found.devices
+    )
+    return [
+        f"{one.device} {finding.rule}"
+        for one in found.devices
+        for finding in one.findings
+    ]
 
 
 def test_training(tmp_path: Path) -> None:
@@ -71,7 +87,8 @@ def test_what_grows_and_shrinks_is_no_leak(place: Path) -> None:
 
 
 def small_pairs(machine: Machine, count: int) -> list[int | None]:
-    """Blocks of 9 MB and 11 MB in segments of 20 MB; the addresses of the smaller ones."""
+    """Blocks of 9 MB and 11 MB in segments of 20 MB; the addresses of the smaller
+    ones."""
     found: list[int | None] = []
     for _ in range(count):
         found.append(machine.alloc(9 * MB, forward(1)))
@@ -85,11 +102,15 @@ def test_a_fragmented_pool(place: Path) -> None:
         machine.free(address, training())
     machine.write(place)
     assert rules(place) == ["0 fragmentation"]
-    assert (told(place).findings[0].bytes, told(place).findings[0].each_bytes) == (90 * MB, 9 * MB)
+    assert (told(place).findings[0].bytes, told(place).findings[0].each_bytes) == (
+        90 * MB,
+        9 * MB,
+    )
 
 
 def test_few_pieces_are_no_fragmentation(place: Path) -> None:
-    """One small block in a segment; two holes; the end of a segment that was never used."""
+    """One small block in a segment; two holes; the end of a segment that was never
+    used."""
     machine = Machine()
     machine.alloc(500)
     assert rules(machine.write(place)) == []
@@ -118,7 +139,11 @@ def test_expandable_segments_would_have_avoided_it(place: Path) -> None:
     assert rules(place) == ["0 fragmentation"]
     oom = told(place).ooms[0]
     assert (oom.reason, oom.expandable_would_fit) == ("fragmented", True)
-    assert (oom.usable_bytes, oom.inactive_bytes, oom.largest_bytes) == (80 * MB, 90 * MB, 9 * MB)
+    assert (oom.usable_bytes, oom.inactive_bytes, oom.largest_bytes) == (
+        80 * MB,
+        90 * MB,
+        9 * MB,
+    )
     assert oom.pinned[0].holders == ("/home/a/model.py:2 forward",)
 
 
@@ -132,7 +157,9 @@ def test_whole_pages_are_too_few(place: Path) -> None:
 
 def test_expandable_segments_would_not_have_avoided_it(tmp_path: Path) -> None:
     found = told(failed(tmp_path))
-    assert [(one.reason, one.expandable_would_fit) for one in found.ooms] == [("live", False)]
+    assert [(one.reason, one.expandable_would_fit) for one in found.ooms] == [
+        ("live", False)
+    ]
     assert found.findings == ()
 
 
@@ -154,15 +181,19 @@ def test_what_was_freed_after_it_is_put_back(place: Path) -> None:
             machine.free(block["address"], training())
     machine.release()
     after = told(machine.write(place)).ooms
-    assert (after[0].reason, after[0].allocated_bytes) == ("fragmented", before[0].allocated_bytes)
+    assert (after[0].reason, after[0].allocated_bytes) == (
+        "fragmented",
+        before[0].allocated_bytes,
+    )
     assert after[0].inactive_bytes == before[0].inactive_bytes
     assert after[0].reserved_bytes == before[0].reserved_bytes == 200 * MB
     assert after[0].expandable_would_fit is True
 
 
 def test_blocks_that_are_gone_may_have_been_larger(place: Path) -> None:
-    """A block keeps what is not worth splitting off, up to 1 MB: it is that of 5 pages or of 4.
-    What followed it when it was allocated settles that, unless the ring lost it."""
+    """A block keeps what is not worth splitting off, up to 1 MB: it is that of 5 pages
+    or of 4. What followed it when it was allocated settles that, unless the ring lost
+    it."""
     machine, half = Machine(total=40 * MB), MB // 2
     kept = [machine.alloc(n * half, forward()) for n in (19, 21, 19, 21)]
     for address in kept[1::2]:
@@ -172,8 +203,13 @@ def test_blocks_that_are_gone_may_have_been_larger(place: Path) -> None:
     for address in kept[::2]:
         machine.free(address)
     assert told(machine.write(place)).ooms[0].expandable_would_fit is True
-    after_frees = next(n for n, one in enumerate(machine.events) if one["action"] == "oom")
-    assert told(machine.write(place, lost=after_frees)).ooms[0].expandable_would_fit is None
+    after_frees = next(
+        n for n, one in enumerate(machine.events) if one["action"] == "oom"
+    )
+    assert (
+        told(machine.write(place, lost=after_frees)).ooms[0].expandable_would_fit
+        is None
+    )
 
 
 def test_whether_enough_is_inactive_may_not_be_known(place: Path) -> None:
@@ -198,7 +234,10 @@ def test_segments_that_are_expandable_already(place: Path) -> None:
         machine.free(address)
     assert machine.alloc(40 * MB, forward(3)) is None
     found = told(machine.write(place))
-    assert (found.ooms[0].reason, found.ooms[0].expandable_would_fit) == ("fragmented", None)
+    assert (found.ooms[0].reason, found.ooms[0].expandable_would_fit) == (
+        "fragmented",
+        None,
+    )
     assert [one.helps for one in found.findings] == ["order"]
 
 
@@ -206,7 +245,11 @@ def test_where_inactive_bytes_are(place: Path) -> None:
     """Those of another stream, of another pool or of the other size help nothing."""
     machine = Machine(total=62 * MB)
     holes = machine.alloc(9 * MB, stream=1), machine.alloc(9 * MB, pool=(0, 1))
-    machine.alloc(11 * MB, stream=1), machine.alloc(11 * MB, pool=(0, 1)), machine.alloc(20 * MB)
+    (
+        machine.alloc(11 * MB, stream=1),
+        machine.alloc(11 * MB, pool=(0, 1)),
+        machine.alloc(20 * MB),
+    )
     machine.alloc(MB)
     for address in holes:
         machine.free(address)
@@ -217,13 +260,18 @@ def test_where_inactive_bytes_are(place: Path) -> None:
 
 
 def test_the_rest_of_a_block_is_rounding(place: Path) -> None:
-    """Half a MB at the end of a segment is not worth splitting off, though the block is gone."""
+    """Half a MB at the end of a segment is not worth splitting off, though the block is
+    gone."""
     machine = Machine()
     rest = machine.alloc(19 * MB + MB // 2)
     machine.free(rest)
     machine.release()
     found = told(machine.write(place)).waste
-    assert (found.rounding_bytes, found.split_bytes, found.is_exact) == (MB // 2, 0, True)
+    assert (found.rounding_bytes, found.split_bytes, found.is_exact) == (
+        MB // 2,
+        0,
+        True,
+    )
 
 
 def test_pages_that_were_given_back_are_of_one_segment(place: Path) -> None:
@@ -235,7 +283,10 @@ def test_pages_that_were_given_back_are_of_one_segment(place: Path) -> None:
     machine._event("segment_unmap", addr=segment["address"], size=20 * MB)
     segment["address"] += 20 * MB
     segment["total_size"] -= 20 * MB
-    segment["blocks"][0] = segment["blocks"][0] | {"address": segment["address"], "size": 10 * MB}
+    segment["blocks"][0] = segment["blocks"][0] | {
+        "address": segment["address"],
+        "size": 10 * MB,
+    }
     found = told(machine.write(place)).waste
     assert (found.rounding_bytes, found.split_bytes, found.cached_bytes) == (0, 0, 0)
 
@@ -252,7 +303,11 @@ def test_what_no_backward_frees_is_no_activation(place: Path) -> None:
     train(machine, 3)
     machine.alloc(6 * MB, forward(0))
     shares = told(machine.write(place), "end").categories
-    assert {one.category for one in shares} == {"parameters", "optimizer_state", "unknown"}
+    assert {one.category for one in shares} == {
+        "parameters",
+        "optimizer_state",
+        "unknown",
+    }
 
 
 def test_a_ring_that_lost_its_beginning(place: Path) -> None:

@@ -52,8 +52,8 @@ def test_in_a_window(late: Trace) -> None:
 
 
 def test_with_the_work_of_a_step(late: Trace) -> None:
-    """All of the step's work, including what runs after it; the other GPU's was not launched by
-    it."""
+    """All of the step's work, including what runs after it; the other GPU's was not
+    launched by it."""
     (launched,) = launched_in_steps(late)
     assert work_busy_ns(late, launched) == 50_000
 

@@ -38,9 +38,12 @@ def test_launch_not_recorded(trace_of: Make, event: Make) -> None:
 
 
 def test_latency_and_queue(trace_of: Make, launched: Make) -> None:
-    trace = trace_of([*launched(1, 0, 10, dur=40, name="a"), *launched(2, 20, 50, name="b")])
+    trace = trace_of(
+        [*launched(1, 0, 10, dur=40, name="a"), *launched(2, 20, 50, name="b")]
+    )
     assert launch_latency_ns(trace, row(trace, "b")) == 30_000
-    assert queue_delay_ns(trace, row(trace, "b")) == 28_000  # behind a, from the call's end on
+    # behind a, from the call's end on
+    assert queue_delay_ns(trace, row(trace, "b")) == 28_000
     assert queue_delay_ns(trace, row(trace, "a")) == 0
 
 
@@ -51,7 +54,8 @@ def test_what_a_thread_launched_during_an_annotation(
     inside = [*launched(1, 10, 40, dur=5), *launched(2, 20, 60, dur=7, name="b")]
     early, late = launched(3, 0, 80), launched(4, 30, 90)
     other = [
-        {**one, "tid": 2} if one["cat"] == "cuda_runtime" else one for one in launched(5, 12, 70)
+        {**one, "tid": 2} if one["cat"] == "cuda_runtime" else one
+        for one in launched(5, 12, 70)
     ]
     note = event("note", 10, 20, cat="user_annotation")
     trace = trace_of([note, *inside, *early, *late, *other])
@@ -60,10 +64,18 @@ def test_what_a_thread_launched_during_an_annotation(
     assert launched_sums(trace, row(trace, "note")) == (2, 2, 12_000)
 
 
-def test_sums_are_those_of_the_events(trace_of: Make, event: Make, launched: Make) -> None:
+def test_sums_are_those_of_the_events(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     ops = [event(f"op{n}", 10 * n, 9) for n in range(5)]
-    trace = trace_of([*ops, *(e for n in range(5) for e in launched(n + 1, 10 * n + 1, 100 + n))])
+    trace = trace_of(
+        [*ops, *(e for n in range(5) for e in launched(n + 1, 10 * n + 1, 100 + n))]
+    )
     for op in range(5):
         under = launched_under(trace, row(trace, f"op{op}"))
         ns = int(trace.dur[under].sum())
-        assert launched_sums(trace, row(trace, f"op{op}")) == (len(under), len(under), ns)
+        assert launched_sums(trace, row(trace, f"op{op}")) == (
+            len(under),
+            len(under),
+            ns,
+        )

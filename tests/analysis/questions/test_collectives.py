@@ -1,4 +1,5 @@
-"""The collectives of a rank: recorded, inferred from 2023's files, and of gloo on the CPU."""
+"""The collectives of a rank: recorded, inferred from 2023's files, and of gloo on the
+CPU."""
 
 from __future__ import annotations
 
@@ -30,7 +31,13 @@ def comms(number: int, ts: float, dur: float, **args: Any) -> dict[str, Any]:
 
 
 def call(number: int, ts: float) -> dict[str, Any]:
-    plain = {"ph": "X", "cat": "cuda_runtime", "pid": 1, "tid": 1, "name": "cudaLaunchKernelExC"}
+    plain = {
+        "ph": "X",
+        "cat": "cuda_runtime",
+        "pid": 1,
+        "tid": 1,
+        "name": "cudaLaunchKernelExC",
+    }
     return {**plain, "ts": ts, "dur": 1, "args": {"correlation": number}}
 
 
@@ -87,7 +94,9 @@ def test_a_gather_of_an_unknown_group_has_no_size(trace_of: Make) -> None:
     assert told.bytes == -1
 
 
-def test_ranks_that_were_cut_off_are_taken_from_distributed_info(trace_of: Make) -> None:
+def test_ranks_that_were_cut_off_are_taken_from_distributed_info(
+    trace_of: Make,
+) -> None:
     listed = [{"pg_name": "3", "pg_desc": "tp", "pg_size": 3, "ranks": [0, 1, 2]}]
     args = {"Collective name": "allreduce", "Process Group Name": "3", "Group size": 3}
     args["Process Group Ranks"] = "[0, 1, ..., ...]"
@@ -117,10 +126,16 @@ def test_a_file_of_2023_is_read_by_its_annotations(trace_of: Make) -> None:
 
 def test_a_kernel_alone_is_called_after_its_name(trace_of: Make) -> None:
     (told,) = collectives_of(trace_of([comms(1, 10, 30)])).told
-    assert (told.name, told.bytes, told.inferred) == ("all_reduce", -1, (ONE_GROUP, FROM_NAMES))
+    assert (told.name, told.bytes, told.inferred) == (
+        "all_reduce",
+        -1,
+        (ONE_GROUP, FROM_NAMES),
+    )
 
 
-def test_gloo_is_issued_by_the_op_of_the_same_number(trace_of: Make, event: Make) -> None:
+def test_gloo_is_issued_by_the_op_of_the_same_number(
+    trace_of: Make, event: Make
+) -> None:
     """The annotations lie on a thread of gloo's own; the ops on the one that issues."""
     ops = [event("c10d::allreduce_", ts, 2) for ts in (10, 50)]
     marks = [{**mark("gloo:all_reduce", ts, 20), "tid": 9} for ts in (13, 53)]
@@ -132,14 +147,22 @@ def test_gloo_is_issued_by_the_op_of_the_same_number(trace_of: Make, event: Make
 
 
 def test_names_of_one_collective_are_one_name() -> None:
-    same = ("nccl:all_reduce", "allreduce", "AllReduce", "c10d::allreduce_", "allreduce_coalesced")
+    same = (
+        "nccl:all_reduce",
+        "allreduce",
+        "AllReduce",
+        "c10d::allreduce_",
+        "allreduce_coalesced",
+    )
     assert {collective_name(name) for name in same} == {"all_reduce"}
     assert collective_name("nccl:_reduce_scatter_base") == "reduce_scatter"
     assert collective_name("my_own_kernel") == "my_own_kernel"
 
 
 def test_sizes_of_types_as_torch_and_c10_call_them() -> None:
-    sizes = [scalar_bytes(name) for name in ("Float", "c10::BFloat16", "long int", "Unheard")]
+    sizes = [
+        scalar_bytes(name) for name in ("Float", "c10::BFloat16", "long int", "Unheard")
+    ]
     assert sizes == [4, 2, 8, 0]
 
 

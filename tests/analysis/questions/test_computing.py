@@ -20,7 +20,15 @@ Names = Callable[..., list[str]]
 
 
 def op(name: str, ts: float, dur: float, tid: int = 1) -> Event:
-    return {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": tid, "name": name, "ts": ts, "dur": dur}
+    return {
+        "ph": "X",
+        "cat": "cpu_op",
+        "pid": 1,
+        "tid": tid,
+        "name": name,
+        "ts": ts,
+        "dur": dur,
+    }
 
 
 @pytest.fixture
@@ -48,7 +56,9 @@ def test_views_and_allocations_do_not_count(computing: Names) -> None:
 
 
 def test_an_op_with_only_views_inside_computes(computing: Names) -> None:
-    assert computing(op("aten::mm", 0, 10), op("aten::resolve_conj", 1, 1)) == ["aten::mm"]
+    assert computing(op("aten::mm", 0, 10), op("aten::resolve_conj", 1, 1)) == [
+        "aten::mm"
+    ]
 
 
 def test_the_frames_of_torch_compile_do_not_count(computing: Names) -> None:
@@ -70,11 +80,16 @@ def test_frames_do_not_count(computing: Names, name: str) -> None:
 
 
 def test_threads_are_nested_each_for_itself(computing: Names) -> None:
-    assert len(computing(op("aten::mm", 0, 10, tid=1), op("aten::mm", 2, 3, tid=2))) == 2
+    assert (
+        len(computing(op("aten::mm", 0, 10, tid=1), op("aten::mm", 2, 3, tid=2))) == 2
+    )
 
 
 def test_neighbors_one_nanosecond_apart_stay_neighbors(computing: Names) -> None:
-    first, second = op("aten::mul", 4365912618404.96, 0.001), op("aten::add", 4365912618404.961, 1)
+    first, second = (
+        op("aten::mul", 4365912618404.96, 0.001),
+        op("aten::add", 4365912618404.961, 1),
+    )
     assert len(computing(first, second)) == 2
 
 
@@ -107,12 +122,25 @@ def test_an_op_that_computes_is_whole_whatever_it_calls(computing: Names) -> Non
     assert computing(*ops) == ["aten::mean"]
 
 
-def test_a_batched_product_is_whole_where_it_is_done_matrix_by_matrix(computing: Names) -> None:
+def test_a_batched_product_is_whole_where_it_is_done_matrix_by_matrix(
+    computing: Names,
+) -> None:
     products = [op("aten::addmm_", 10 * n, 9) for n in range(4)]
     assert computing(op("aten::bmm", 0, 40), *products) == ["aten::bmm"]
 
 
-NAMES = ("linear", "mm", "mul", "mul_", "copy_", "clone", "zeros", "view", "mean", "MulBackward0")
+NAMES = (
+    "linear",
+    "mm",
+    "mul",
+    "mul_",
+    "copy_",
+    "clone",
+    "zeros",
+    "view",
+    "mean",
+    "MulBackward0",
+)
 
 
 def nested(draw: st.DrawFn, begin: int, end: int, depth: int) -> Iterator[Event]:

@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.analysis.questions.device_counters import DeviceCounter, device_of, of_devices
+from fusetui.analysis.questions.device_counters import (
+    DeviceCounter,
+    device_of,
+    of_devices,
+)
 from fusetui.trace.layout.counters import Counter
 
 
@@ -50,13 +54,18 @@ def test_a_pause_of_the_samples_is_not_bridged() -> None:
     st.integers(0, 80),
     st.integers(1, 20),
 )
-def test_it_is_the_mean_of_every_ns(steps: list[tuple[int, int]], begin: int, length: int) -> None:
+def test_it_is_the_mean_of_every_ns(
+    steps: list[tuple[int, int]], begin: int, length: int
+) -> None:
     times = np.cumsum([gap for gap, _ in steps]).tolist()
     values = [float(value) for _, value in steps]
     found = mean(counter(times, values), begin, begin + length)
     if np.isnan(found):
         return
-    at = [max(n for n, time in enumerate(times) if time <= t) for t in range(begin, begin + length)]
+    at = [
+        max(n for n, time in enumerate(times) if time <= t)
+        for t in range(begin, begin + length)
+    ]
     assert found == pytest.approx(float(np.mean([values[n] for n in at])))
 
 

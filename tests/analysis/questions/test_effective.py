@@ -1,4 +1,5 @@
-"""Effective durations: what a kernel took of its stream when it overlaps its predecessor."""
+"""Effective durations: what a kernel took of its stream when it overlaps its
+predecessor."""
 
 from __future__ import annotations
 
@@ -35,8 +36,16 @@ def test_alone_it_is_the_duration(trace_of: Make, event: Make) -> None:
 
 def test_after_the_predecessor(trace_of: Make, event: Make) -> None:
     """k1 waits for k0; k2 ends before k1 does; k3 is free again."""
-    trace = trace_of(kernels(event, (0, 10, 7), (8, 10, 7), (9, 3, 7), (30, 5, 7), (9, 4, 8)))
-    assert by_name(trace) == {"k0": 10_000, "k1": 8_000, "k2": 0, "k3": 5_000, "k4": 4_000}
+    trace = trace_of(
+        kernels(event, (0, 10, 7), (8, 10, 7), (9, 3, 7), (30, 5, 7), (9, 4, 8))
+    )
+    assert by_name(trace) == {
+        "k0": 10_000,
+        "k1": 8_000,
+        "k2": 0,
+        "k3": 5_000,
+        "k4": 4_000,
+    }
 
 
 def test_together_the_longest_counts(trace_of: Make, event: Make) -> None:

@@ -67,7 +67,9 @@ def key_of(group: KernelGroup | OpGroup) -> str:
     return json.dumps(found[0] if len(found) == 1 else found)
 
 
-@pytest.fixture(scope="module", params=["h100_bert-small", "h100_transformer_step", "triton_2024"])
+@pytest.fixture(
+    scope="module", params=["h100_bert-small", "h100_transformer_step", "triton_2024"]
+)
 def trace(request: pytest.FixtureRequest) -> Trace:
     path = TRACES / f"{request.param}.json.gz"
     if not path.is_file():
@@ -86,7 +88,9 @@ def test_kernels_against_a_dict(trace: Trace, by: str) -> None:
         group = found[key]
         assert group.count == len(rows)
         assert group.total_ns == sum(int(trace.dur[row]) for row in rows)
-        works = [(work, int(trace.dur[row])) for row in rows if (work := work_of(trace, row))]
+        works = [
+            (work, int(trace.dur[row])) for row in rows if (work := work_of(trace, row))
+        ]
         flop = [work.amount.flop for work, _ in works if work.amount.flop is not None]
         assert group.flop == (sum(flop) if flop else None)
         known = ((work.limits.share(ns), ns) for work, ns in works)
@@ -102,8 +106,12 @@ def test_kernels_against_a_dict(trace: Trace, by: str) -> None:
 def test_ops_against_a_dict(trace: Trace) -> None:
     slow: dict[str, list[int]] = defaultdict(list)
     for row in trace.rows_of(Role.OP).tolist():
-        slow[json.dumps([trace.name_of(row), *inputs(trace, row)])].append(int(trace.dur[row]))
-    found = {key_of(group): sorted([group.count]) for group in op_groups(trace, "shape")}
+        slow[json.dumps([trace.name_of(row), *inputs(trace, row)])].append(
+            int(trace.dur[row])
+        )
+    found = {
+        key_of(group): sorted([group.count]) for group in op_groups(trace, "shape")
+    }
     assert found == {key: [len(durations)] for key, durations in slow.items()}
 
 
@@ -111,8 +119,12 @@ def test_by_name_as_the_totals_have_it(trace: Trace) -> None:
     kernels = [(g.name, g.total_ns) for g in kernel_groups(trace, jobs(trace))]
     assert kernels == [(total.name, total.total_ns) for total in kernel_totals(trace)]
     assert [
-        (g.name, g.count, g.total_ns, g.self_ns, g.gpu_ns, g.kernels) for g in op_groups(trace)
-    ] == [(t.name, t.count, t.total_ns, t.self_ns, t.gpu_ns, t.kernels) for t in op_totals(trace)]
+        (g.name, g.count, g.total_ns, g.self_ns, g.gpu_ns, g.kernels)
+        for g in op_groups(trace)
+    ] == [
+        (t.name, t.count, t.total_ns, t.self_ns, t.gpu_ns, t.kernels)
+        for t in op_totals(trace)
+    ]
 
 
 def test_the_command_line_has_all_groupings() -> None:
@@ -128,11 +140,22 @@ def test_no_kernels(trace_of: Make, by: str) -> None:
 
 
 def test_steps_in_order_of_time(trace_of: Make, event: Make, launched: Make) -> None:
-    notes = [event(f"ProfilerStep#{n}", 100 * n, 90, cat="user_annotation", tid=1) for n in (9, 10)]
-    work = [*launched(1, 910, 915, 5), *launched(2, 1010, 1015, 500), *launched(3, 2000, 2005, 99)]
+    notes = [
+        event(f"ProfilerStep#{n}", 100 * n, 90, cat="user_annotation", tid=1)
+        for n in (9, 10)
+    ]
+    work = [
+        *launched(1, 910, 915, 5),
+        *launched(2, 1010, 1015, 500),
+        *launched(3, 2000, 2005, 99),
+    ]
     trace = trace_of([*notes, *work])
     found = kernel_groups(trace, jobs(trace), "step")
-    assert [group.step for group in found] == ["ProfilerStep#9", "ProfilerStep#10", None]
+    assert [group.step for group in found] == [
+        "ProfilerStep#9",
+        "ProfilerStep#10",
+        None,
+    ]
 
 
 def test_sub_rows_are_their_stream(trace_of: Make, event: Make) -> None:
@@ -144,9 +167,13 @@ def test_sub_rows_are_their_stream(trace_of: Make, event: Make) -> None:
     assert (group.total_ns, group.effective_ns) == (20_000, 15_000)
 
 
-def test_an_op_in_one_of_its_name_adds_to_count_and_self(trace_of: Make, event: Make) -> None:
+def test_an_op_in_one_of_its_name_adds_to_count_and_self(
+    trace_of: Make, event: Make
+) -> None:
     dims = [{"args": {"Input Dims": [[n]], "Input type": ["float"]}} for n in (2, 3)]
-    trace = trace_of([event("aten::to", 0, 100, **dims[0]), event("aten::to", 20, 60, **dims[1])])
+    trace = trace_of(
+        [event("aten::to", 0, 100, **dims[0]), event("aten::to", 20, 60, **dims[1])]
+    )
     two, three = op_groups(trace, "shape")
     assert (two.shapes, two.total_ns, two.self_ns) == ([[2]], 100_000, 40_000)
     assert (three.shapes, three.total_ns, three.self_ns) == ([[3]], 0, 60_000)

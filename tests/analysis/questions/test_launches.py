@@ -14,7 +14,9 @@ from fusetui.trace import open_trace
 Make = Callable[..., Any]
 
 
-def call(event: Make, name: str, ts: int, dur: int, number: int = 0, **more: Any) -> dict[str, Any]:
+def call(
+    event: Make, name: str, ts: int, dur: int, number: int = 0, **more: Any
+) -> dict[str, Any]:
     found: dict[str, Any] = event(
         name, ts, dur, cat="cuda_runtime", args={"correlation": number}, **more
     )
@@ -37,7 +39,15 @@ def test_by_thread_and_name(trace_of: Make, event: Make) -> None:
             call(event, "cudaStreamSynchronize", 60, 30),
             call(event, "cudaLaunchKernel", 0, 5, 4, tid=2),
             *(kernel(event, n, 200 + 10 * n, 5) for n in (1, 2, 4)),
-            event("Memcpy", 300, 5, cat="gpu_memcpy", pid=0, tid=7, args={"correlation": 3}),
+            event(
+                "Memcpy",
+                300,
+                5,
+                cat="gpu_memcpy",
+                pid=0,
+                tid=7,
+                args={"correlation": 3},
+            ),
         ]
     )
     first, second = thread_launches(trace)
@@ -59,13 +69,22 @@ def test_the_slowest_of_a_hundred(trace_of: Make, event: Make) -> None:
 
 def test_a_call_in_a_call_counts_once(trace_of: Make, event: Make) -> None:
     inner = event("cuLaunchKernel", 12, 3, cat="cuda_driver", args={"correlation": 1})
-    trace = trace_of([call(event, "cudaLaunchKernel", 10, 8, 1), inner, kernel(event, 1, 50, 5)])
+    trace = trace_of(
+        [call(event, "cudaLaunchKernel", 10, 8, 1), inner, kernel(event, 1, 50, 5)]
+    )
     (thread,) = thread_launches(trace)
     assert (thread.count, thread.total_ns, thread.events) == (1, 8_000, 1)
 
 
-def test_a_call_without_an_event_counts_by_its_name(trace_of: Make, event: Make) -> None:
-    names = ["cudaLaunchKernel", "cudaLaunchHostFunc", "cudaMalloc", "hipExtModuleLaunchKernel"]
+def test_a_call_without_an_event_counts_by_its_name(
+    trace_of: Make, event: Make
+) -> None:
+    names = [
+        "cudaLaunchKernel",
+        "cudaLaunchHostFunc",
+        "cudaMalloc",
+        "hipExtModuleLaunchKernel",
+    ]
     trace = trace_of([call(event, name, 10 * n, 5) for n, name in enumerate(names)])
     rows, events = launch_calls(trace)
     assert [trace.name_of(row) for row in rows.tolist()] == [names[0], names[3]]
@@ -73,25 +92,35 @@ def test_a_call_without_an_event_counts_by_its_name(trace_of: Make, event: Make)
 
 
 def test_a_replay_is_a_unit(trace_of: Make, event: Make) -> None:
-    """Three kernels and a copy of one launch: 30 us from first to last, 20 us of it busy."""
+    """Three kernels and a copy of one launch: 30 us from first to last, 20 us of it
+    busy."""
     trace = trace_of(
         [
             call(event, "cudaGraphLaunch", 0, 9, 1),
             kernel(event, 1, 10, 5),
             kernel(event, 1, 12, 8, tid=8),
-            event("Memcpy", 25, 5, cat="gpu_memcpy", pid=0, tid=7, args={"correlation": 1}),
+            event(
+                "Memcpy", 25, 5, cat="gpu_memcpy", pid=0, tid=7, args={"correlation": 1}
+            ),
             kernel(event, 1, 35, 5),
             call(event, "cudaGraphLaunch", 100, 9, 2),
             kernel(event, 2, 110, 5),
         ]
     )
     first, second = replays(trace)
-    assert (first.call_ns, first.device, first.events, first.kernels) == (9_000, 0, 4, 3)
+    assert (first.call_ns, first.device, first.events, first.kernels) == (
+        9_000,
+        0,
+        4,
+        3,
+    )
     assert (first.start_ns, first.span_ns, first.busy_ns) == (10_000, 30_000, 20_000)
     assert (second.events, second.span_ns) == (1, 5_000)
 
 
-def test_a_graph_on_two_devices_is_a_replay_on_each(trace_of: Make, event: Make) -> None:
+def test_a_graph_on_two_devices_is_a_replay_on_each(
+    trace_of: Make, event: Make
+) -> None:
     trace = trace_of(
         [
             call(event, "hipGraphLaunch", 0, 9, 1),
@@ -102,7 +131,9 @@ def test_a_graph_on_two_devices_is_a_replay_on_each(trace_of: Make, event: Make)
     assert [(r.device, r.busy_ns) for r in replays(trace)] == [(0, 5_000), (9, 7_000)]
 
 
-def test_many_kernels_of_one_plain_call_are_no_replay(trace_of: Make, event: Make) -> None:
+def test_many_kernels_of_one_plain_call_are_no_replay(
+    trace_of: Make, event: Make
+) -> None:
     kernels = [kernel(event, 1, 10 * n, 5) for n in (1, 2, 3)]
     trace = trace_of([call(event, "cudaLaunchKernel", 0, 5, 1), *kernels])
     assert replays(trace) == ()
@@ -117,7 +148,8 @@ def test_nothing_launched(trace_of: Make, event: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kernels"), [("mi300_sglang_decode_graph", 544), ("b300_deepseek_r1_decode", 356)]
+    ("name", "kernels"),
+    [("mi300_sglang_decode_graph", 544), ("b300_deepseek_r1_decode", 356)],
 )
 def test_real_replays(name: str, kernels: int) -> None:
     path = TRACES / f"{name}.json.gz"
@@ -129,7 +161,10 @@ def test_real_replays(name: str, kernels: int) -> None:
         replay.kernels
         == kernels
         == int(
-            (trace.named(replay.call.__eq__)[trace.name[trace.launch]] & (trace.launch >= 0)).sum()
+            (
+                trace.named(replay.call.__eq__)[trace.name[trace.launch]]
+                & (trace.launch >= 0)
+            ).sum()
         )
     )
     events = sum(thread.events for thread in thread_launches(trace))

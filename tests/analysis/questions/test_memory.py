@@ -15,7 +15,9 @@ from fusetui.trace import open_trace
 Make = Callable[..., Any]
 
 
-def event(device: int, allocated: object, reserved: object, kind: int = 1, **more: Any) -> Any:
+def event(
+    device: int, allocated: object, reserved: object, kind: int = 1, **more: Any
+) -> Any:
     totals = {"Total Allocated": allocated, "Total Reserved": reserved}
     args = {"Device Type": kind, "Device Id": device, "Bytes": 1, **totals}
     return {
@@ -35,7 +37,14 @@ def peaks(found: MemoryPeaks) -> list[tuple[int, int, int]]:
 
 def test_the_largest_totals_of_each_gpu(trace_of: Make) -> None:
     found = memory_peaks(
-        trace_of([event(1, 10, 40), event(0, 7, 9), event(1, 30, 20), event(-1, 90, 90, kind=0)])
+        trace_of(
+            [
+                event(1, 10, 40),
+                event(0, 7, 9),
+                event(1, 30, 20),
+                event(-1, 90, 90, kind=0),
+            ]
+        )
     )
     assert sorted(peaks(found)) == [(0, 7, 9), (1, 30, 40)]
     assert found.is_recorded
@@ -47,22 +56,32 @@ def test_events_of_2021_have_no_totals(trace_of: Make) -> None:
 
 
 def test_no_memory_events(trace_of: Make) -> None:
-    assert memory_peaks(trace_of([event(0, 1, 1, name="other")])) == MemoryPeaks((), False)
+    assert memory_peaks(trace_of([event(0, 1, 1, name="other")])) == MemoryPeaks(
+        (), False
+    )
 
 
 def test_what_no_device_has_is_no_number_of_bytes(trace_of: Make) -> None:
-    assert peaks(memory_peaks(trace_of([event(0, 1e20, 5), event(0, 7, 9)]))) == [(0, 7, 9)]
+    assert peaks(memory_peaks(trace_of([event(0, 1e20, 5), event(0, 7, 9)]))) == [
+        (0, 7, 9)
+    ]
 
 
 @pytest.mark.parametrize(
     "odd", [{"ts": "5"}, {"ph": "C"}, {"args": 3}, {"args": {"Device Id": 1.5}}]
 )
-def test_an_odd_event_costs_the_others_nothing(trace_of: Make, odd: dict[str, Any]) -> None:
-    found = memory_peaks(trace_of([event(0, 7, 9), event(0, 0, 0, **odd), event(0, 8, 8.0)]))
+def test_an_odd_event_costs_the_others_nothing(
+    trace_of: Make, odd: dict[str, Any]
+) -> None:
+    found = memory_peaks(
+        trace_of([event(0, 7, 9), event(0, 0, 0, **odd), event(0, 8, 8.0)])
+    )
     assert peaks(found) == [(0, 8, 9)]
 
 
-@pytest.mark.parametrize("name", ["h100_owlv2", "a100_train_diff_control", "mi250_minitoy"])
+@pytest.mark.parametrize(
+    "name", ["h100_owlv2", "a100_train_diff_control", "mi250_minitoy"]
+)
 def test_as_each_event_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():
@@ -73,4 +92,6 @@ def test_as_each_event_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_peak_is_in_bytes(trace_of: Make) -> None:
-    assert memory_peaks(trace_of([event(2, 2**40, 2**41)])).peaks == (MemoryPeak(2, 2**40, 2**41),)
+    assert memory_peaks(trace_of([event(2, 2**40, 2**41)])).peaks == (
+        MemoryPeak(2, 2**40, 2**41),
+    )

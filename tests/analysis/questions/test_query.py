@@ -46,7 +46,10 @@ SOFTMAX = "void cunn_SoftMaxForward<4, float>"
         ("family = gemm", (Word("family", "gemm", whole=True),)),
         ('-op="two words"', (Word("op", "two words", excluded=True, whole=True),)),
         ("family != gemm", (Word("family", "gemm", excluded=True, whole=True),)),
-        ("family:gemm and kind:kernel", (Word("family", "gemm"), Word("kind", "kernel"))),
+        (
+            "family:gemm and kind:kernel",
+            (Word("family", "gemm"), Word("kind", "kernel")),
+        ),
         ("and", (Word("", "and"),)),
         ('a "and" b', (Word("", "a"), Word("", "and"), Word("", "b"))),
         ("logical_and", (Word("", "logical_and"),)),
@@ -90,19 +93,38 @@ def test_the_examples() -> None:
 def trace(trace_of: Make) -> Trace:
     """Two ops, which launch two kernels on stream 7; two more on stream 8, a copy."""
 
-    def slice_(name: str, cat: str, ts: int, dur: int, tid: int, **args: Any) -> dict[str, Any]:
+    def slice_(
+        name: str, cat: str, ts: int, dur: int, tid: int, **args: Any
+    ) -> dict[str, Any]:
         pid = 0 if cat in ("kernel", "gpu_memcpy") else 1
         return {
-            **{"ph": "X", "name": name, "cat": cat, "pid": pid, "tid": tid, "ts": ts, "dur": dur},
+            **{
+                "ph": "X",
+                "name": name,
+                "cat": cat,
+                "pid": pid,
+                "tid": tid,
+                "ts": ts,
+                "dur": dur,
+            },
             "args": args,
         }
 
     found: Trace = trace_of(
         [
             slice_("ProfilerStep#0", "user_annotation", 0, 99, 1),
-            slice_("aten::mm", "cpu_op", 0, 20, 1, **{"Input Dims": [[8192, 768], [768, 3072]]}),
+            slice_(
+                "aten::mm",
+                "cpu_op",
+                0,
+                20,
+                1,
+                **{"Input Dims": [[8192, 768], [768, 3072]]},
+            ),
             slice_("cudaLaunchKernel", "cuda_runtime", 5, 5, 1, correlation=1),
-            slice_("aten::softmax", "cpu_op", 30, 20, 1, **{"Input Dims": [[8192, 76]]}),
+            slice_(
+                "aten::softmax", "cpu_op", 30, 20, 1, **{"Input Dims": [[8192, 76]]}
+            ),
             slice_("cudaLaunchKernel", "cuda_runtime", 35, 5, 1, correlation=2),
             slice_(CUTLASS, "kernel", 20, 100, 7, correlation=1, grid=[3, 1, 1]),
             slice_(SOFTMAX, "kernel", 130, 40, 7, correlation=2),
@@ -173,7 +195,9 @@ def test_search(trace: Trace, text: str, expected: Sequence[str]) -> None:
         ("gemm or 3,1,1", []),
     ],
 )
-def test_words_are_found_in_args_too(trace: Trace, text: str, expected: Sequence[str]) -> None:
+def test_words_are_found_in_args_too(
+    trace: Trace, text: str, expected: Sequence[str]
+) -> None:
     """Where names do not say them."""
     wanted, texts = parse(text), texts_of(trace)
     named = search(trace, texts, wanted)
@@ -188,9 +212,9 @@ def test_what_does_not_contain_a_word_is_not_decoded(
     monkeypatch.setattr("fusetui.analysis.questions.search.arguments", None)
     wanted, texts = parse("4711x12"), texts_of(trace)
     nothing = search(trace, texts, wanted)
-    assert [(len(rows), share) for rows, share in by_words(trace, texts, wanted, nothing)] == [
-        (0, 1.0)
-    ]
+    assert [
+        (len(rows), share) for rows, share in by_words(trace, texts, wanted, nothing)
+    ] == [(0, 1.0)]
     with pytest.raises(TypeError, match="not callable"):
         next(by_words(trace, texts, parse("8192x76"), nothing))
 
@@ -201,7 +225,11 @@ def test_a_pattern_that_takes_exponential_time_is_given_up() -> None:
 
 
 def test_a_pattern_is_given_any_name() -> None:
-    assert matching("é", ["caf\u00e9", "\ud800", "x\ny"]).tolist() == [True, False, False]
+    assert matching("é", ["caf\u00e9", "\ud800", "x\ny"]).tolist() == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_an_empty_trace(trace_of: Make) -> None:

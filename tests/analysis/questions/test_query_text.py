@@ -86,15 +86,24 @@ def joined(inner: st.SearchStrategy[Said]) -> st.SearchStrategy[Said]:
     two = st.tuples(inner, st.sampled_from(["and", "or"]), inner)
     return st.one_of(
         inner.map(lambda one: (f"not ({one[0]})", f"(not {one[1]})")),
-        two.map(lambda s: (f"({s[0][0]}) {s[1]} ({s[2][0]})", f"({s[0][1]} {s[1]} {s[2][1]})")),
+        two.map(
+            lambda s: (
+                f"({s[0][0]}) {s[1]} ({s[2][0]})",
+                f"({s[0][1]} {s[1]} {s[2][1]})",
+            )
+        ),
     )
 
 
-@given(st.recursive(st.sampled_from(LETTERS).map(lambda a: (a, a)), joined, max_leaves=5))
+@given(
+    st.recursive(st.sampled_from(LETTERS).map(lambda a: (a, a)), joined, max_leaves=5)
+)
 def test_it_says_what_python_says(said: Said) -> None:
     query, expression = said
     found = ways(query)
     for values in product((False, True), repeat=len(LETTERS)):
         known = dict(zip(LETTERS, values, strict=True))
-        holds = any(all(known[t[-1]] != t.startswith("-") for t in way) for way in found)
+        holds = any(
+            all(known[t[-1]] != t.startswith("-") for t in way) for way in found
+        )
         assert holds == eval(expression, {}, known)

@@ -1,4 +1,5 @@
-"""The launch queue: at any time, how many GPU events were launched and had not ended."""
+"""The launch queue: at any time, how many GPU events were launched and had not
+ended."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def pairs(counter: Counter) -> list[tuple[int, float]]:
 
 
 def test_two_kernels_wait(trace_of: Make, launched: Make) -> None:
-    trace = trace_of([*launched(1, 0, 10, 5), *launched(2, 4, 15, 5), *launched(3, 30, 31, 4)])
+    trace = trace_of(
+        [*launched(1, 0, 10, 5), *launched(2, 4, 15, 5), *launched(3, 30, 31, 4)]
+    )
     (queue,) = queues(trace)
     assert (queue.group, queue.label) == ("launch queue", "GPU 0 queue")
     expected = [(0, 1), (4, 2), (15, 1), (20, 0), (30, 1), (35, 0)]
@@ -33,14 +36,18 @@ def test_two_kernels_wait(trace_of: Make, launched: Make) -> None:
 
 def test_a_graph_is_in_at_once(trace_of: Make, event: Make) -> None:
     link = {"args": {"correlation": 1}}
-    nodes = [event("k", 10 + 5 * n, 5, cat="kernel", pid=0, tid=7, **link) for n in range(3)]
+    nodes = [
+        event("k", 10 + 5 * n, 5, cat="kernel", pid=0, tid=7, **link) for n in range(3)
+    ]
     (queue,) = queues(
         trace_of([event("cudaGraphLaunch", 0, 8, cat="cuda_runtime", **link), *nodes])
     )
     assert pairs(queue) == [(0, 3), (15_000, 2), (20_000, 1), (25_000, 0)]
 
 
-def test_an_event_before_its_call_never_makes_it_negative(trace_of: Make, launched: Make) -> None:
+def test_an_event_before_its_call_never_makes_it_negative(
+    trace_of: Make, launched: Make
+) -> None:
     (queue,) = queues(trace_of(launched(1, 100, 50, 10)))
     assert pairs(queue) == [(50_000, 1), (60_000, 0)]
 
@@ -49,7 +56,9 @@ def test_nothing_linked(trace_of: Make, event: Make) -> None:
     assert queues(trace_of([event("k", 0, 5, cat="kernel", pid=0, tid=7)])) == ()
 
 
-@pytest.mark.parametrize("name", ["h100_bert-small", "mi300_vllm_decode_graph", "mi250_minitoy"])
+@pytest.mark.parametrize(
+    "name", ["h100_bert-small", "mi300_vllm_decode_graph", "mi250_minitoy"]
+)
 def test_as_counted_at_each_time(name: str) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():
@@ -63,7 +72,8 @@ def test_as_counted_at_each_time(name: str) -> None:
 
 
 def slowly(trace: Trace, label: str, time: int) -> int:
-    """Events of the device that are in at `time`: launched by then, and ending later."""
+    """Events of the device that are in at `time`: launched by then, and ending
+    later."""
     found = 0
     for row in trace.gpu_rows.tolist():
         call = int(trace.launch[row])

@@ -25,7 +25,9 @@ Make = Callable[..., Any]
 )
 def test_find(trace_of: Make, event: Make, text: str, expected: list[str]) -> None:
     names = ["aten::addmm", "GEMM(a, b)", "aten::mm"]
-    trace = trace_of([event(name, ts) for name, ts in zip(names, (9, 5, 1), strict=True)])
+    trace = trace_of(
+        [event(name, ts) for name, ts in zip(names, (9, 5, 1), strict=True)]
+    )
     rows = search(trace, texts_of(trace), parse(text))
     assert [trace.name_of(int(row)) for row in rows] == expected
 

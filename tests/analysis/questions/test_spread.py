@@ -24,7 +24,11 @@ def test_as_each_group_alone(pairs: list[tuple[int, int]]) -> None:
         assert (spread.count, spread.total_ns) == (len(own), own.sum())
         assert (spread.min_ns, spread.max_ns) == (own.min(), own.max())
         assert spread.mean_ns == own.sum() // len(own)
-        for percent, ns in ((10, spread.p10_ns), (50, spread.median_ns), (90, spread.p90_ns)):
+        for percent, ns in (
+            (10, spread.p10_ns),
+            (50, spread.median_ns),
+            (90, spread.p90_ns),
+        ):
             exact = float(np.percentile(own, percent))
             assert math.floor(exact - 1e-3) <= ns <= math.floor(exact + 1e-3)
 

@@ -14,7 +14,9 @@ Make = Callable[..., Any]
 
 
 def gpu(event: Make, name: str, ts: int, dur: int, **more: Any) -> dict[str, Any]:
-    made: dict[str, Any] = event(name, ts, dur, **{"cat": "kernel", "pid": 0, "tid": 7, **more})
+    made: dict[str, Any] = event(
+        name, ts, dur, **{"cat": "kernel", "pid": 0, "tid": 7, **more}
+    )
     return made
 
 
@@ -47,7 +49,14 @@ def test_times(trace_of: Make, event: Make) -> None:
 
 def test_counts(trace_of: Make, event: Make, launched: Make) -> None:
     figures = summary(
-        trace_of([event("aten::mm", 0, 9), *launched(1, 1, 20), *launched(2, 15, 40), {"ph": "i"}])
+        trace_of(
+            [
+                event("aten::mm", 0, 9),
+                *launched(1, 1, 20),
+                *launched(2, 15, 40),
+                {"ph": "i"},
+            ]
+        )
     )
     assert (figures.events, figures.slices, figures.events_skipped) == (6, 5, 0)
     assert (figures.gpu_events_linked, figures.gpu_events_with_op) == (2, 1)
@@ -59,7 +68,9 @@ def test_counts(trace_of: Make, event: Make, launched: Make) -> None:
 def test_steps(trace_of: Make, event: Make, launched: Make) -> None:
     step = event("ProfilerStep#5", 0, 50, cat="user_annotation")
     earlier = event("aten::a", -7, 1)
-    figures = summary(trace_of([earlier, step, *launched(1, 1, 20), *launched(2, 5, 25)]))
+    figures = summary(
+        trace_of([earlier, step, *launched(1, 1, 20), *launched(2, 5, 25)])
+    )
     assert figures.base_ns == "-7000"
     (found,) = figures.steps
     assert found == StepFigures(

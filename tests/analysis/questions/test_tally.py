@@ -53,20 +53,30 @@ def test_kernels_belong_to_the_step_that_launched_them(
 def test_on_a_gpu_ops_do_not_count(
     trace_of: Open, event: Callable[..., Event], launched: Callable[..., list[Event]]
 ) -> None:
-    counted = tallies(trace_of([step(1, 0), event("aten::mm", 5, 20), *launched(1, 10, 50)]))
+    counted = tallies(
+        trace_of([step(1, 0), event("aten::mm", 5, 20), *launched(1, 10, 50)])
+    )
     assert counted.found("kernels") == (1,)
 
 
-def test_copies_and_sets_are_no_kernels(trace_of: Open, event: Callable[..., Event]) -> None:
+def test_copies_and_sets_are_no_kernels(
+    trace_of: Open, event: Callable[..., Event]
+) -> None:
     place = {"pid": 0, "tid": 7}
     categories = ("kernel", "gpu_memcpy", "gpu_memcpy", "gpu_memset")
     events = [event("k", 10 * n, cat=cat, **place) for n, cat in enumerate(categories)]
     counted = tallies(trace_of(events))
     assert counted.steps == ()
-    assert [counted.found(kind) for kind in ("kernels", "memcpy", "memset")] == [(1,), (2,), (1,)]
+    assert [counted.found(kind) for kind in ("kernels", "memcpy", "memset")] == [
+        (1,),
+        (2,),
+        (1,),
+    ]
 
 
-def test_steps_on_gpu_lanes_are_not_steps(trace_of: Open, event: Callable[..., Event]) -> None:
+def test_steps_on_gpu_lanes_are_not_steps(
+    trace_of: Open, event: Callable[..., Event]
+) -> None:
     twin = step(1, 0, cat="gpu_user_annotation", pid=0, tid=7)
     assert len(tallies(trace_of([step(1, 0), twin, event("aten::mm", 5)])).steps) == 1
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fusetui.analysis.questions.totals import gpu_under, kernel_totals, op_totals, self_ns
+from fusetui.analysis.questions.totals import (
+    gpu_under,
+    kernel_totals,
+    op_totals,
+    self_ns,
+)
 
 Make = Callable[..., Any]
 
@@ -13,7 +18,8 @@ Make = Callable[..., Any]
 def test_kernels(trace_of: Make, event: Make) -> None:
     durations = [3, 1, 2, 4]
     kernels = [
-        event("k", 10 * n, dur, cat="kernel", pid=0, tid=7) for n, dur in enumerate(durations)
+        event("k", 10 * n, dur, cat="kernel", pid=0, tid=7)
+        for n, dur in enumerate(durations)
     ]
     other = event("big", 100, 99, cat="Kernel", pid=0, tid=7)
     copy = event("Memcpy", 300, 500, cat="gpu_memcpy", pid=0, tid=7)
@@ -25,7 +31,9 @@ def test_kernels(trace_of: Make, event: Make) -> None:
 
 
 def test_equal_totals_come_by_name(trace_of: Make, event: Make) -> None:
-    kernels = [event(name, 0, 5, cat="kernel", pid=0, tid=n) for n, name in enumerate("zab")]
+    kernels = [
+        event(name, 0, 5, cat="kernel", pid=0, tid=n) for n, name in enumerate("zab")
+    ]
     assert [total.name for total in kernel_totals(trace_of(kernels))] == ["a", "b", "z"]
 
 
@@ -55,15 +63,25 @@ def test_recursion_counts_once(trace_of: Make, event: Make, launched: Make) -> N
 
 def test_gpu_under(trace_of: Make, event: Make, launched: Make) -> None:
     ops = [event("outer", 0, 100), event("inner", 10, 20), event("idle", 50, 5)]
-    copy_call = event("cudaMemcpyAsync", 40, 2, cat="cuda_runtime", args={"correlation": 8})
-    copy = event("Memcpy", 400, 50, cat="gpu_memcpy", pid=0, tid=7, args={"correlation": 8})
+    copy_call = event(
+        "cudaMemcpyAsync", 40, 2, cat="cuda_runtime", args={"correlation": 8}
+    )
+    copy = event(
+        "Memcpy", 400, 50, cat="gpu_memcpy", pid=0, tid=7, args={"correlation": 8}
+    )
     trace = trace_of([*ops, *launched(1, 12, 200), copy_call, copy])
     gpu_ns, kernels = gpu_under(trace)
     rows = {trace.name_of(n): n for n in range(len(trace))}
-    assert gpu_ns[[rows["outer"], rows["inner"], rows["idle"]]].tolist() == [60_000, 10_000, 0]
+    assert gpu_ns[[rows["outer"], rows["inner"], rows["idle"]]].tolist() == [
+        60_000,
+        10_000,
+        0,
+    ]
     assert kernels[[rows["outer"], rows["inner"]]].tolist() == [1, 1]
 
 
 def test_self_time(trace_of: Make, event: Make) -> None:
-    trace = trace_of([event("a", 0, 10), event("b", 1, 3), event("c", 2, 1), event("d", 5, 5)])
+    trace = trace_of(
+        [event("a", 0, 10), event("b", 1, 3), event("c", 2, 1), event("d", 5, 5)]
+    )
     assert self_ns(trace).tolist() == [2000, 2000, 1000, 5000]

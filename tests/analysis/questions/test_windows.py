@@ -1,4 +1,5 @@
-"""The figures of a window, compared with sums by hand and with counting single nanoseconds."""
+"""The figures of a window, compared with sums by hand and with counting single
+nanoseconds."""
 
 from __future__ import annotations
 
@@ -30,12 +31,17 @@ def kernel(event: Callable[..., Event]) -> Callable[..., Event]:
 @pytest.fixture
 def overlapping(trace_of: Callable[..., Trace], kernel: Callable[..., Event]) -> Trace:
     """On stream 7: a 100..200, b 250..400; on stream 9: a 150..300."""
-    return trace_of([kernel("a", 100, 100), kernel("b", 250, 150), kernel("a", 150, 150, 9)])
+    return trace_of(
+        [kernel("a", 100, 100), kernel("b", 250, 150), kernel("a", 150, 150, 9)]
+    )
 
 
 def test_kernels_are_clipped_to_the_window(overlapping: Trace) -> None:
     found = window_figures(overlapping, 120, 260)
-    assert [(n.name, n.events, n.ns) for n in found.names] == [("a", 2, 80 + 110), ("b", 1, 10)]
+    assert [(n.name, n.events, n.ns) for n in found.names] == [
+        ("a", 2, 80 + 110),
+        ("b", 1, 10),
+    ]
 
 
 def test_busy_counts_time_on_two_streams_once(overlapping: Trace) -> None:
@@ -44,7 +50,10 @@ def test_busy_counts_time_on_two_streams_once(overlapping: Trace) -> None:
 
 
 def test_a_kernel_counts_where_it_starts(overlapping: Trace) -> None:
-    counts = [window_figures(overlapping, *w).kernels for w in ((100, 101), (101, 150), (0, 999))]
+    counts = [
+        window_figures(overlapping, *w).kernels
+        for w in ((100, 101), (101, 150), (0, 999))
+    ]
     assert counts == [1, 0, 3]
 
 
@@ -67,7 +76,9 @@ def test_kernels_that_overlap_on_one_stream_are_one_stream(
     trace_of: Callable[..., Trace], kernel: Callable[..., Event]
 ) -> None:
     trace = trace_of([kernel("a", 0, 100), kernel("b", 60, 100)])
-    assert window_figures(trace, 0, 200).streams == (StreamTime("GPU 0 stream 7", 2, 160),)
+    assert window_figures(trace, 0, 200).streams == (
+        StreamTime("GPU 0 stream 7", 2, 160),
+    )
 
 
 def test_an_empty_window_of_a_busy_trace(overlapping: Trace) -> None:
@@ -110,7 +121,9 @@ def test_the_same_as_counting_nanoseconds(
 ) -> None:
     @settings(max_examples=60, deadline=None)
     @given(kernels, st.lists(windows, min_size=1, max_size=5))
-    def check(events: list[tuple[str, int, int, int, int]], spans: list[tuple[int, int]]) -> None:
+    def check(
+        events: list[tuple[str, int, int, int, int]], spans: list[tuple[int, int]]
+    ) -> None:
         trace = trace_of([kernel(*one) for one in events])
         for begin, span in spans:
             inside = range(begin, begin + span)
@@ -122,9 +135,12 @@ def test_the_same_as_counting_nanoseconds(
             ]
             found = window_figures(trace, begin, begin + span)
             assert found.busy_ns == len({(gpu, t) for gpu, _, _, t in points})
-            assert sum(s.busy_ns for s in found.streams) == len({(*p[:2], p[3]) for p in points})
+            assert sum(s.busy_ns for s in found.streams) == len(
+                {(*p[:2], p[3]) for p in points}
+            )
             assert {n.name: n.ns for n in found.names if n.ns} == {
-                name: [p[2] for p in points].count(name) for name in {p[2] for p in points}
+                name: [p[2] for p in points].count(name)
+                for name in {p[2] for p in points}
             }
             assert found.kernels == sum(start in inside for _, start, *_ in events)
 

@@ -1,6 +1,7 @@
-"""Jobs of a few ranks, simulated and written as torch.profiler does. A thread launches kernels and
-collectives, and waits for the device at the end of each step. A collective ends on all ranks of its
-group when the last of them has begun it, plus its transfer. Nothing here uses fusetui."""
+"""Jobs of a few ranks, simulated and written as torch.profiler does. A thread launches
+kernels and collectives, and waits for the device at the end of each step. A collective
+ends on all ranks of its group when the last of them has begun it, plus its transfer.
+Nothing here uses fusetui."""
 
 from __future__ import annotations
 
@@ -13,14 +14,17 @@ from typing import Any, NamedTuple
 
 LAUNCH, LATENCY, RETURN = 2_000, 6_000, 1_000  # ns
 COMPUTE, ASIDE = 7, 20  # streams
-ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+ALL_REDUCE = (
+    "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+)
 Event = dict[str, Any]
 
 
 class Work(NamedTuple):
-    """`host` ns of an op of the thread, then a kernel of so many ns; or a collective of `group`
-    with this transfer, `aside` on a stream of its own that waits for what was computed before.
-    `joins`: waits for what that stream was given. `call`: what calls about events take."""
+    """`host` ns of an op of the thread, then a kernel of so many ns; or a collective of
+    `group` with this transfer, `aside` on a stream of its own that waits for what was
+    computed before. `joins`: waits for what that stream was given. `call`: what calls
+    about events take."""
 
     host: int
     ns: int
@@ -43,7 +47,8 @@ class Run(NamedTuple):
 
     @property
     def steps(self) -> list[int]:
-        """From when the last rank has ended a step to when the last one has ended the next one."""
+        """From when the last rank has ended a step to when the last one has ended the
+        next one."""
         ends = [max(each) for each in zip(*self.ends, strict=True)]
         return [b - a for a, b in pairwise(ends)]
 
@@ -53,10 +58,12 @@ class _Rank:
 
     def __init__(self, number: int, begin: int) -> None:
         self.number, self.host, self.at = number, begin, 0
-        self.streams: defaultdict[int, int] = defaultdict(int)  # when each has done its work
+        # when each has done its work
+        self.streams: defaultdict[int, int] = defaultdict(int)
         self.events: list[Event] = []
         self.links = 0
-        self.recorded: dict[int, int] = {}  # the call that recorded the last event of each stream
+        # the call that recorded the last event of each stream
+        self.recorded: dict[int, int] = {}
 
     def call(self, name: str, ns: int) -> int:
         self.links += 1
@@ -70,7 +77,11 @@ class _Rank:
         link = self.call("cudaStreamWaitEvent", ns)
         sync = _slice("cuda_sync", "Stream Wait Event", self.host - ns, ns, link)
         told = {"wait_on_stream": other, "wait_on_cuda_event_record_corr_id": record}
-        sync["args"] |= told | {"wait_on_cuda_event_id": 1, "device": 0, "stream": stream}
+        sync["args"] |= told | {
+            "wait_on_cuda_event_id": 1,
+            "device": 0,
+            "stream": stream,
+        }
         self.events.append(sync | {"pid": 0, "tid": stream})
         self.streams[stream] = max(self.streams[stream], self.streams[other])
 
@@ -91,11 +102,21 @@ class _Rank:
         stream = ASIDE if work.aside else COMPUTE
         self.streams[stream] = end
         name = ALL_REDUCE if work.group else work.name
-        one = _slice("kernel", name, start, end - start, link) | {"pid": 0, "tid": stream}
+        one = _slice("kernel", name, start, end - start, link) | {
+            "pid": 0,
+            "tid": stream,
+        }
         one["args"] |= {"device": 0, "stream": stream}
         if work.group:
-            told = {"Collective name": "allreduce", "dtype": "BFloat16", "In msg nelems": 1024}
-            group = {"Group size": len(work.group), "Process Group Name": str(min(work.group))}
+            told = {
+                "Collective name": "allreduce",
+                "dtype": "BFloat16",
+                "In msg nelems": 1024,
+            }
+            group = {
+                "Group size": len(work.group),
+                "Process Group Name": str(min(work.group)),
+            }
             one["args"] |= told | group | {"Process Group Ranks": str([*work.group])}
         self.events.append(one)
 
@@ -116,8 +137,11 @@ def simulated(programs: Sequence[Steps], begin: Sequence[int]) -> Run:
     return run
 
 
-def _step(ranks: Sequence[_Rank], works: Sequence[Sequence[Work]], last: list[int]) -> None:
-    """Each rank goes on to its next collective, and all on once one has its whole group."""
+def _step(
+    ranks: Sequence[_Rank], works: Sequence[Sequence[Work]], last: list[int]
+) -> None:
+    """Each rank goes on to its next collective, and all on once one has its whole
+    group."""
     at, there = [0 for _ in ranks], dict[int, tuple[int, int]]()
     while True:
         for rank in ranks:
@@ -148,8 +172,8 @@ def _step(ranks: Sequence[_Rank], works: Sequence[Sequence[Work]], last: list[in
 
 
 def write(run: Run, folder: Path, ahead: Sequence[int] = ()) -> Path:
-    """FOLDER/rankN.json of all ranks, which ran on one host; or each on one of its own, whose
-    clock is so many ns `ahead`."""
+    """FOLDER/rankN.json of all ranks, which ran on one host; or each on one of its own,
+    whose clock is so many ns `ahead`."""
     for rank, events in enumerate(run.events):
         info = {"rank": rank, "world_size": len(run.events), "backend": "nccl"}
         shift = ahead[rank] / 1000 if ahead else 0.0

@@ -1,4 +1,5 @@
-"""Summaries of ranks written by hand: what each figure should be is plain arithmetic."""
+"""Summaries of ranks written by hand: what each figure should be is plain
+arithmetic."""
 
 from __future__ import annotations
 
@@ -56,8 +57,8 @@ def rank(
     step_compute: Sequence[float] = (),
     **more: Any,
 ) -> RankSummary:
-    """A rank with collectives from start to end (us). `clock`: by how much (us) its own is ahead;
-    all times are given on the common one."""
+    """A rank with collectives from start to end (us). `clock`: by how much (us) its own
+    is ahead; all times are given on the common one."""
     named = [names] * len(times) if isinstance(names, str) else list(names)
     known = list(dict.fromkeys((*named, "float")))
     accounts = np.zeros((len(step_compute), len(CLASSES)), dtype=np.int64)
@@ -83,9 +84,13 @@ def rank(
         "kernels": tuple[KernelRuns, ...](),
         "groups": (group or ProcessGroup("0", tuple(range(size)), size),),
         "names": tuple(known),
-        "collectives": collectives(times, [known.index(name) for name in named], before, clock),
+        "collectives": collectives(
+            times, [known.index(name) for name in named], before, clock
+        ),
         "cut": (),
-        "places": tuple(PlaceTime(n, kind, name, _ns(us)) for n, kind, name, us in places),
+        "places": tuple(
+            PlaceTime(n, kind, name, _ns(us)) for n, kind, name, us in places
+        ),
         "memory_peak": -1,
         "note": "",
         "inferred": (),
@@ -95,8 +100,8 @@ def rank(
 
 
 class Meet(NamedTuple):
-    """What a rank does: `own` us of its own work, then a collective that lasts `lasts` us from when
-    all of its ranks are there."""
+    """What a rank does: `own` us of its own work, then a collective that lasts `lasts`
+    us from when all of its ranks are there."""
 
     own: float
     group: ProcessGroup
@@ -104,8 +109,11 @@ class Meet(NamedTuple):
     lasts: float = 10.0
 
 
-def played(programs: Sequence[Sequence[Meet]], steps: int = 4, **more: Any) -> list[RankSummary]:
-    """A job whose ranks run these programs once in every step, one step after another."""
+def played(
+    programs: Sequence[Sequence[Meet]], steps: int = 4, **more: Any
+) -> list[RankSummary]:
+    """A job whose ranks run these programs once in every step, one step after
+    another."""
     now = [0.0] * len(programs)
     begins: list[list[float]] = [[] for _ in programs]
     done: list[list[tuple[float, float, Meet]]] = [[] for _ in programs]
@@ -117,19 +125,26 @@ def played(programs: Sequence[Sequence[Meet]], steps: int = 4, **more: Any) -> l
             _meet(left, now, done)
     ends = [[*begin[1:], time] for begin, time in zip(begins, now, strict=True)]
     return [
-        _of_program(n, done[n], list(zip(begins[n], ends[n], strict=True)), len(programs), more)
+        _of_program(
+            n, done[n], list(zip(begins[n], ends[n], strict=True)), len(programs), more
+        )
         for n in range(len(programs))
     ]
 
 
 def _meet(
-    left: list[list[Meet]], now: list[float], done: list[list[tuple[float, float, Meet]]]
+    left: list[list[Meet]],
+    now: list[float],
+    done: list[list[tuple[float, float, Meet]]],
 ) -> None:
     """Runs one collective whose ranks are all there."""
     group = next(
         own[0].group
         for own in left
-        if own and all(left[n] and left[n][0].group == own[0].group for n in own[0].group.ranks)
+        if own
+        and all(
+            left[n] and left[n][0].group == own[0].group for n in own[0].group.ranks
+        )
     )
     starts = {n: now[n] + left[n][0].own for n in group.ranks}
     for n, start in starts.items():
@@ -139,7 +154,11 @@ def _meet(
 
 
 def _of_program(
-    number: int, done: Sequence[tuple[float, float, Meet]], steps: Times, size: int, more: Any
+    number: int,
+    done: Sequence[tuple[float, float, Meet]],
+    steps: Times,
+    size: int,
+    more: Any,
 ) -> RankSummary:
     """`compute`: us of each step, by rank."""
     groups = tuple(dict.fromkeys(meet.group for _, _, meet in done))
@@ -157,7 +176,9 @@ def _of_program(
     columns = one.collectives
     which = np.array([groups.index(meet.group) for _, _, meet in done], dtype=np.int64)
     peers = [
-        next(n for n in meet.group.ranks if n != number) if meet.name in ("send", "recv") else -1
+        next(n for n in meet.group.ranks if n != number)
+        if meet.name in ("send", "recv")
+        else -1
         for _, _, meet in done
     ]
     columns = replace(columns, group=which, peer=np.array(peers, dtype=np.int64))
@@ -165,7 +186,10 @@ def _of_program(
 
 
 def collectives(
-    times: Times, names: Sequence[int], before: Sequence[dict[str, float]] = (), clock: float = 0
+    times: Times,
+    names: Sequence[int],
+    before: Sequence[dict[str, float]] = (),
+    clock: float = 0,
 ) -> Collectives:
     """`before`: us by class."""
     accounts = np.zeros((len(before), len(CLASSES)), dtype=np.int64)

@@ -7,7 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.analysis.ranks.made import US, Meet, answer_of, played, rank, texts_of, verdict_of
+from tests.analysis.ranks.made import (
+    US,
+    Meet,
+    answer_of,
+    played,
+    rank,
+    texts_of,
+    verdict_of,
+)
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.answer import explained
@@ -21,19 +29,23 @@ ALL = ProcessGroup("all", (0, 1, 2, 3), 4)
 
 
 def tensor_in_data(late: float, culprit: int = 5, layers: int = 6) -> list[RankSummary]:
-    """Eight ranks: each layer meets in pairs, each step in two groups of four. One rank takes
-    `late` us longer in every layer of 500."""
+    """Eight ranks: each layer meets in pairs, each step in two groups of four. One rank
+    takes `late` us longer in every layer of 500."""
 
     def program(number: int) -> list[Meet]:
         own = 500 + late * (number == culprit)
-        return [*(Meet(own, TP[number // 2]) for _ in range(layers)), Meet(100, DP[number % 2])]
+        return [
+            *(Meet(own, TP[number // 2]) for _ in range(layers)),
+            Meet(100, DP[number % 2]),
+        ]
 
     return played([program(number) for number in range(8)])
 
 
 def test_blame_goes_back_through_nested_groups() -> None:
-    """The pair of rank 5 comes late to its two groups of four: rank 4 is innocent, and the 120 us
-    that seven ranks wait in each of four steps are charged to rank 5, once."""
+    """The pair of rank 5 comes late to its two groups of four: rank 4 is innocent, and
+    the 120 us that seven ranks wait in each of four steps are charged to rank 5,
+    once."""
     answer = answer_of(tensor_in_data(20))
     (found,) = answer.stragglers
     assert (found.rank, found.caused_ns, found.waiters) == (5, 4 * 120 * US, 7)
@@ -60,7 +72,9 @@ def test_a_flip_over_ranks_is_told_with_its_total() -> None:
             late = (200 + 10 * step) * (number == step % 4)
             own.append((begin + 500 + late, begin + 990))
     steps = [(1000 * step, 1000 * step + 1000) for step in range(8)]
-    answer = answer_of([rank(n, own, size=4, steps=steps, host="h") for n, own in enumerate(times)])
+    answer = answer_of(
+        [rank(n, own, size=4, steps=steps, host="h") for n, own in enumerate(times)]
+    )
     assert answer.stragglers == ()
     assert verdict_of(answer) == (
         "No rank stands out: the others wait 235 us a step (200 us to 270 us), but not always for "
@@ -69,14 +83,17 @@ def test_a_flip_over_ranks_is_told_with_its_total() -> None:
 
 
 def test_a_rank_that_alone_is_late_in_few_steps_has_a_name() -> None:
-    """In two of eight steps, but it causes all of the waiting: 50 us of a step of 1,000."""
+    """In two of eight steps, but it causes all of the waiting: 50 us of a step of
+    1,000."""
     times: list[list[tuple[float, float]]] = [[] for _ in range(4)]
     for step in range(8):
         for number, own in enumerate(times):
             late = 200 * (number == 2 and step in (3, 6))
             own.append((1000 * step + 500 + late, 1000 * step + 990))
     steps = [(1000 * step, 1000 * step + 1000) for step in range(8)]
-    answer = answer_of([rank(n, own, size=4, steps=steps, host="h") for n, own in enumerate(times)])
+    answer = answer_of(
+        [rank(n, own, size=4, steps=steps, host="h") for n, own in enumerate(times)]
+    )
     (found,) = answer.stragglers
     assert (found.rank, found.caused_ns) == (2, 400 * US)
     late_steps = [(step.name, step.caused_ns) for step in found.late_steps]
@@ -88,7 +105,9 @@ def test_a_rank_that_alone_is_late_in_few_steps_has_a_name() -> None:
     )
 
 
-def late_in(steps_of_rank: dict[int, Sequence[int]], steps: int = 8) -> list[RankSummary]:
+def late_in(
+    steps_of_rank: dict[int, Sequence[int]], steps: int = 8
+) -> list[RankSummary]:
     """Four ranks, of which these are 200 us late in these steps of 1,000 us."""
     times: list[list[tuple[float, float]]] = [[] for _ in range(4)]
     for step in range(steps):
@@ -100,12 +119,16 @@ def late_in(steps_of_rank: dict[int, Sequence[int]], steps: int = 8) -> list[Ran
 
 
 def test_ranks_that_are_late_in_the_same_few_steps_have_names() -> None:
-    """Each of them has half of the waiting in late steps, 200 us in each of two steps."""
+    """Each of them has half of the waiting in late steps, 200 us in each of two
+    steps."""
     answer = answer_of(late_in({1: (3, 6), 2: (3, 6)}))
     assert {one.rank for one in answer.stragglers} == {1, 2}
     for found in answer.stragglers:
         late_steps = [(step.name, step.caused_ns) for step in found.late_steps]
-        assert late_steps == [("ProfilerStep#3", 100 * US), ("ProfilerStep#6", 100 * US)]
+        assert late_steps == [
+            ("ProfilerStep#3", 100 * US),
+            ("ProfilerStep#6", 100 * US),
+        ]
 
 
 def test_ranks_that_are_late_in_other_steps_are_late_in_turn() -> None:
@@ -118,8 +141,8 @@ def test_ranks_that_are_late_in_other_steps_are_late_in_turn() -> None:
 
 
 def test_a_step_with_less_than_a_tenth_of_the_largest_delay_is_not_a_late_one() -> None:
-    """Rank 2 is 400 us late in two of eight steps of 1,000 us, and 30 us in two others: more than
-    2 % of a step, but noise beside the 400 us."""
+    """Rank 2 is 400 us late in two of eight steps of 1,000 us, and 30 us in two others:
+    more than 2 % of a step, but noise beside the 400 us."""
     delays = {1: 30, 3: 400, 4: 30, 6: 400}
     times: list[list[tuple[float, float]]] = [[] for _ in range(4)]
     for step in range(8):
@@ -127,9 +150,14 @@ def test_a_step_with_less_than_a_tenth_of_the_largest_delay_is_not_a_late_one() 
             late = delays.get(step, 0) if number == 2 else 0
             own.append((1000 * step + 500 + late, 1000 * step + 990))
     steps = [(1000 * step, 1000 * step + 1000) for step in range(8)]
-    answer = answer_of([rank(n, own, size=4, steps=steps, host="h") for n, own in enumerate(times)])
+    answer = answer_of(
+        [rank(n, own, size=4, steps=steps, host="h") for n, own in enumerate(times)]
+    )
     (found,) = answer.stragglers
-    assert [step.name for step in found.late_steps] == ["ProfilerStep#3", "ProfilerStep#6"]
+    assert [step.name for step in found.late_steps] == [
+        "ProfilerStep#3",
+        "ProfilerStep#6",
+    ]
     assert found.reason.late_ns == 800 * US
 
 
@@ -140,17 +168,21 @@ def test_of_a_rank_that_is_late_in_every_step_no_steps_are_named() -> None:
 
 
 def test_one_rank_that_is_early_makes_no_other_late() -> None:
-    """Rank 0 waits 300 us for three ranks that arrive within 10 us: the last one is 10 late."""
+    """Rank 0 waits 300 us for three ranks that arrive within 10 us: the last one is 10
+    late."""
     starts, steps = (100, 390, 391, 400), [(0, 1000)]
-    ranks = [rank(n, [(at, 450)], size=4, steps=steps, host="h") for n, at in enumerate(starts)]
+    ranks = [
+        rank(n, [(at, 450)], size=4, steps=steps, host="h")
+        for n, at in enumerate(starts)
+    ]
     answer = answer_of(ranks)
     assert answer.stragglers == ()
     assert answer.ranks[0].caused_ns <= 20 * US
 
 
 def two_late(first: int, second: int, steps: int = 8) -> list[RankSummary]:
-    """Of eight ranks, 2 and 5 are late in every step of 1,000 us: by `first` and `second` us in
-    even steps, the other way round in odd ones."""
+    """Of eight ranks, 2 and 5 are late in every step of 1,000 us: by `first` and
+    `second` us in even steps, the other way round in odd ones."""
     times: list[list[tuple[float, float]]] = [[] for _ in range(8)]
     for step in range(steps):
         delays = {2: first, 5: second} if step % 2 == 0 else {2: second, 5: first}
@@ -162,8 +194,8 @@ def two_late(first: int, second: int, steps: int = 8) -> list[RankSummary]:
 
 
 def test_ranks_that_are_late_at_once_share_the_wait() -> None:
-    """Six ranks wait 500 us in each of eight steps: 470 for ranks 2 and 5, the last 30 for one of
-    them in turn. That one waits 30 us for the other."""
+    """Six ranks wait 500 us in each of eight steps: 470 for ranks 2 and 5, the last 30
+    for one of them in turn. That one waits 30 us for the other."""
     answer = answer_of(two_late(470, 500))
     assert {one.rank for one in answer.stragglers} == {2, 5}
     for found in answer.stragglers:
@@ -187,15 +219,18 @@ def test_what_is_charged_and_what_is_not_adds_up() -> None:
 
 
 def test_the_shares_of_late_ranks() -> None:
-    """Of 100 us, 60 are for both ranks and 40 for the last one. A rank that arrives 5 us late is
-    noise beside one that is 100 late."""
-    shares = shares_of_late(np.array([[100.0, 60.0], [60.0, 100.0], [100.0, 5.0], [0.0, 0.0]]))
+    """Of 100 us, 60 are for both ranks and 40 for the last one. A rank that arrives 5
+    us late is noise beside one that is 100 late."""
+    shares = shares_of_late(
+        np.array([[100.0, 60.0], [60.0, 100.0], [100.0, 5.0], [0.0, 0.0]])
+    )
     assert shares.tolist() == [[0.7, 0.3], [0.3, 0.7], [1.0, 0.0], [0.0, 0.0]]
 
 
 def test_a_rank_is_late_in_the_step_of_its_own_delay() -> None:
-    """Rank 1 is 100 us late for the last collective of the first step. Ranks 0 and 1 end it so
-    much later than ranks 2 and 3 theirs, and meet these late in the second step."""
+    """Rank 1 is 100 us late for the last collective of the first step. Ranks 0 and 1
+    end it so much later than ranks 2 and 3 theirs, and meet these late in the second
+    step."""
     pairs = [ProcessGroup("data", (0, 1), 2), ProcessGroup("data", (2, 3), 2)]
     across = [ProcessGroup("tensor", (0, 2), 2), ProcessGroup("tensor", (1, 3), 2)]
     ranks = []
@@ -217,8 +252,8 @@ def test_a_rank_is_late_in_the_step_of_its_own_delay() -> None:
 
 
 def test_waits_that_compute_covers_cost_nothing() -> None:
-    """Rank 1 comes 100 us later to each of two collectives, of which the others compute through the
-    first: the delay is charged once."""
+    """Rank 1 comes 100 us later to each of two collectives, of which the others compute
+    through the first: the delay is charged once."""
     ranks = []
     for number in range(4):
         late = 100 * (number == 1)
@@ -230,25 +265,36 @@ def test_waits_that_compute_covers_cost_nothing() -> None:
         columns = replace(one.collectives, covered=covered, stalled=stalled)
         ranks.append(replace(one, collectives=columns))
     (found,) = answer_of(ranks).stragglers
-    assert (found.rank, found.caused_ns, found.reason.late_ns) == (1, 100 * US, 100 * US)
+    assert (found.rank, found.caused_ns, found.reason.late_ns) == (
+        1,
+        100 * US,
+        100 * US,
+    )
 
 
 def test_a_chain_that_leaves_the_given_ranks_names_nobody() -> None:
-    """Rank 5 is not given: its pair comes late to the groups of four, and nobody knows why."""
+    """Rank 5 is not given: its pair comes late to the groups of four, and nobody knows
+    why."""
     given = [one for one in tensor_in_data(100) if one.rank != 5]
     answer = answer_of(given)
     assert answer.stragglers == ()
-    assert "cannot be told: it goes back to ranks that are not given." in verdict_of(answer)[-1]
+    assert (
+        "cannot be told: it goes back to ranks that are not given."
+        in verdict_of(answer)[-1]
+    )
     said = list(headline(answer))
     assert answer.one_given == 24  # six layers of four steps, on rank 4
-    assert "24 collectives could not be matched: of their groups one rank alone is given." in said
+    assert (
+        "24 collectives could not be matched: of their groups one rank alone is given."
+        in said
+    )
     assert not any("counts disagree" in line for line in said)
 
 
 @pytest.mark.parametrize("late", [0, 100])
 def test_a_delay_that_clocks_do_not_tell_is_not_charged(late: float) -> None:
-    """Each rank on a host of its own, all collectives long, too few to compare ends: 50 us are
-    within the uncertainty."""
+    """Each rank on a host of its own, all collectives long, too few to compare ends: 50
+    us are within the uncertainty."""
     own = [Meet(300 + late * (n == 2), ALL, lasts=400) for n in range(4)]
     ranks = played([[one] for one in own], steps=3)
     apart = [replace(one, host=f"h{one.rank}") for one in ranks]

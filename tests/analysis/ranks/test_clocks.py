@@ -15,8 +15,8 @@ from fusetui.report.ranks_words import clocks_text
 
 
 def test_an_offset_is_the_middle_of_what_is_feasible() -> None:
-    """Rank 1 is 500 us ahead. It starts at 10 where rank 0 starts at 0, and both end at 30:
-    o1 - o0 <= 530 - 0 and o1 - o0 >= 510 - 30, so 480 to 530."""
+    """Rank 1 is 500 us ahead. It starts at 10 where rank 0 starts at 0, and both end at
+    30: o1 - o0 <= 530 - 0 and o1 - o0 >= 510 - 30, so 480 to 530."""
     a, b = rank(0, [(0, 30)]), rank(1, [(10, 30)], clock=500)
     clocks = clocks_of(match([a, b]))
     assert clocks.used.tolist() == [0, 505 * US]
@@ -40,7 +40,9 @@ def test_a_bound_passes_through_groups() -> None:
     b: RankSummary = rank(1, [(0, 20), (50, 70)], size=3, clock=700)
     group = b.collectives.group.copy()
     group[1] = 1
-    b = replace(b, groups=(first, second), collectives=replace(b.collectives, group=group))
+    b = replace(
+        b, groups=(first, second), collectives=replace(b.collectives, group=group)
+    )
     clocks = clocks_of(match([a, b, c]))
     assert clocks.reference == 1
     assert clocks.used.tolist() == [-700 * US, 0, -1000 * US]
@@ -84,28 +86,35 @@ def test_ranks_of_one_host_share_a_clock() -> None:
 
 
 def test_times_of_one_host_that_contradict_each_other_are_refused() -> None:
-    """Stretching the clocks of one host would name a rank, and most likely a wrong one."""
+    """Stretching the clocks of one host would name a rank, and most likely a wrong
+    one."""
     a, b = rank(0, [(0, 30)], host="node1"), rank(1, [(500, 530)], host="node1")
     answer = answer_of([a, b])
     assert not answer.clocks.feasible
     assert "ranks 0 and 1 ran on one host (node1), and yet" in answer.clocks.refused
     assert (answer.stragglers, verdict_of(answer)) == ((), ())
-    assert [row.waited_ns for row in answer.ranks] == [0, 0]  # nothing that compares two ranks
-    assert clocks_text(answer).startswith("Who waits for whom cannot be told: ranks 0 and 1")
+    # nothing that compares two ranks
+    assert [row.waited_ns for row in answer.ranks] == [0, 0]
+    assert clocks_text(answer).startswith(
+        "Who waits for whom cannot be told: ranks 0 and 1"
+    )
 
 
 def two_hosts(
     clock: float, drift: float = 0.0, noise: float = 5.0, every: float = 2000.0
 ) -> list[RankSummary]:
-    """Two ranks on each; host b's clock is ahead, and gains `drift` (us per us). A collective
-    `every` so many us lasts 1 ms; ends differ by some us. Rank 2 starts 300 us later than the
-    others."""
+    """Two ranks on each; host b's clock is ahead, and gains `drift` (us per us). A
+    collective `every` so many us lasts 1 ms; ends differ by some us. Rank 2 starts 300
+    us later than the others."""
     ends = [(every * n + 1000, every * n + 1000 + noise * (n % 3)) for n in range(40)]
     ranks = []
     for number in range(4):
         times = []
         for here, there in ends:
-            start, end = here - 1000 + 300 * (number == 2), here if number < 2 else there
+            start, end = (
+                here - 1000 + 300 * (number == 2),
+                here if number < 2 else there,
+            )
             late = clock + drift * start if number > 1 else 0.0
             times.append((start + late, end + late))
         ranks.append(rank(number, times, size=4, host="ab"[number // 2]))
@@ -114,7 +123,8 @@ def two_hosts(
 
 @pytest.mark.parametrize("clock", [0, 200, -1000, 5000])
 def test_ends_tell_the_offset_of_a_host(clock: float) -> None:
-    """The bounds alone leave 700 us; the ends of half of the collectives agree to 5 us."""
+    """The bounds alone leave 700 us; the ends of half of the collectives agree to 5
+    us."""
     clocks = clocks_of(match(two_hosts(clock)))
     assert clocks.by == ("reference", "ends")
     assert clocks.used[2] == clocks.used[3] == pytest.approx((clock + 5) * US)
@@ -123,18 +133,21 @@ def test_ends_tell_the_offset_of_a_host(clock: float) -> None:
 
 
 def test_with_two_hosts_the_straggler_has_a_name() -> None:
-    """300 us in each of 40 collectives, less what the clock is off by; the wait for it on its own
-    host is exact."""
+    """300 us in each of 40 collectives, less what the clock is off by; the wait for it
+    on its own host is exact."""
     answer = answer_of(two_hosts(5000))
     assert [one.rank for one in answer.stragglers] == [2]
     assert answer.stragglers[0].caused_ns == pytest.approx(40 * 300 * US, rel=0.02)
-    assert "The clocks of 2 hosts are aligned, by the ends of collectives," in clocks_text(answer)
+    assert (
+        "The clocks of 2 hosts are aligned, by the ends of collectives,"
+        in clocks_text(answer)
+    )
     assert answer.kinds[0].bus_bytes_per_s is not None
 
 
 def test_the_drift_of_a_host_is_a_robust_line() -> None:
-    """100 us a second over 20 s are more than the 1,700 us that the bounds leave; two wild ends of
-    forty do not move the line."""
+    """100 us a second over 20 s are more than the 1,700 us that the bounds leave; two
+    wild ends of forty do not move the line."""
     ranks = two_hosts(1000, drift=100e-6, every=500_000)
     end = ranks[2].collectives.end.copy()
     end[[3, 30]] += 5000 * US
@@ -148,8 +161,8 @@ def test_the_drift_of_a_host_is_a_robust_line() -> None:
 
 
 def test_no_clock_drifts_where_a_constant_offset_satisfies_every_bound() -> None:
-    """The ends of host b are 312 us later at the end of the recording than at its begin, as noise
-    of the network may do: within what the bounds leave."""
+    """The ends of host b are 312 us later at the end of the recording than at its
+    begin, as noise of the network may do: within what the bounds leave."""
     ranks = two_hosts(0, noise=0)
     later = (8 * US * (np.arange(40) - 19.5)).astype(np.int64)
     for number in (2, 3):
@@ -173,8 +186,8 @@ def test_a_drift_that_no_clock_has_is_a_contradiction() -> None:
 
 
 def test_ends_outside_the_bounds_are_not_believed() -> None:
-    """On host b every end is recorded 900 us late, and one short collective bounds the clock to 20
-    us: then the bounds alone count, and that is said."""
+    """On host b every end is recorded 900 us late, and one short collective bounds the
+    clock to 20 us: then the bounds alone count, and that is said."""
     a = [(2000 * n, 2000 * n + 1000) for n in range(9)]
     b = [(start, end + 900) for start, end in a]
     short = (20_000, 20_020)
@@ -186,14 +199,18 @@ def test_ends_outside_the_bounds_are_not_believed() -> None:
 
 
 def test_hosts_are_guessed_from_the_devices_of_a_machine() -> None:
-    """Four ranks on machines of two devices each; said, and dropped where times contradict it."""
+    """Four ranks on machines of two devices each; said, and dropped where times
+    contradict it."""
     ranks = [rank(n, [(0, 30)], size=4, devices=2, device=n % 2) for n in range(4)]
     answer = answer_of(ranks)
     assert [one.ranks for one in answer.clocks.hosts] == [2, 2]
     assert "each machine has 2 devices" in clocks_text(answer)
     moved = rank(1, [(500, 530)], size=4, devices=2, device=1)
     answer = answer_of([ranks[0], moved, *ranks[2:]])
-    assert ([one.ranks for one in answer.clocks.hosts], answer.clocks.refused) == ([1] * 4, "")
+    assert ([one.ranks for one in answer.clocks.hosts], answer.clocks.refused) == (
+        [1] * 4,
+        "",
+    )
 
 
 def test_a_machine_that_lists_as_many_devices_as_there_are_ranks() -> None:

@@ -20,8 +20,9 @@ STEPS = [(number * 1000.0, number * 1000.0 + 1000) for number in range(4)]
 
 
 def one_late_rank(last_start: float, last_end: float) -> list[RankSummary]:
-    """Rank 1 is 300 us late in each of four steps. Behind them rank 0 has another collective, from
-    5000 us until its recording ends at 5100 us, and rank 1 one at these times."""
+    """Rank 1 is 300 us late in each of four steps. Behind them rank 0 has another
+    collective, from 5000 us until its recording ends at 5100 us, and rank 1 one at
+    these times."""
     early = [(begin + 100, begin + 500) for begin, _ in STEPS]
     late = [(begin + 400, begin + 500) for begin, _ in STEPS]
     return [
@@ -37,7 +38,9 @@ def names_rank_1(answer: JobAnswer) -> bool:
 def test_one_that_the_end_cuts_does_not_contradict_the_clocks() -> None:
     """On rank 0 it seems to end 90 us before it starts on rank 1."""
     ranks = one_late_rank(5190, 5400)
-    assert "ends on rank 0 before it starts on rank 1" in answer_of(ranks).clocks.refused
+    assert (
+        "ends on rank 0 before it starts on rank 1" in answer_of(ranks).clocks.refused
+    )
     answer = answer_of([replace(ranks[0], cut=(4,)), ranks[1]])
     assert (answer.clocks.refused, answer.collectives, answer.cut) == ("", 4, 1)
     assert names_rank_1(answer)
@@ -45,7 +48,8 @@ def test_one_that_the_end_cuts_does_not_contradict_the_clocks() -> None:
 
 
 def test_one_that_the_beginning_cuts_proves_no_lateness() -> None:
-    """On rank 0 it seems to start 900 us after it did on rank 1: as the recording begins there."""
+    """On rank 0 it seems to start 900 us after it did on rank 1: as the recording
+    begins there."""
     in_time = [(2100, 2200), (3100, 3200)]
     cut = rank(0, [(1900, 1950), *in_time], host="h", begin=1900)
     whole = rank(1, [(1000, 1950), *in_time], host="h", begin=1000)
@@ -69,7 +73,9 @@ def test_it_is_no_bound_of_the_clocks_of_two_hosts() -> None:
 def test_the_others_are_matched_as_with_it() -> None:
     """It counts as one of its name; and where counts disagree, it is no other one."""
     ranks = one_late_rank(5190, 5400)
-    lost = rank(1, [(begin + 400, begin + 500) for begin, _ in STEPS], steps=STEPS, host="h")
+    lost = rank(
+        1, [(begin + 400, begin + 500) for begin, _ in STEPS], steps=STEPS, host="h"
+    )
     answer = answer_of([replace(ranks[0], cut=(4,)), lost])
     assert (answer.collectives, answer.unmatched, answer.cut) == (4, 0, 1)
     assert names_rank_1(answer)
@@ -96,10 +102,15 @@ def test_it_is_reported() -> None:
         "2 collectives are cut by the beginning or the end of a recording: they prove nothing "
         "about clocks or lateness."
     ) in list(headline(both))
-    assert clocks_text(both) == "Times are compared as recorded: all ranks ran on one host."
+    assert (
+        clocks_text(both)
+        == "Times are compared as recorded: all ranks ran on one host."
+    )
 
 
-def summary_of_gloo(path: Path, event: Make, keys: dict[str, Any], **last: Any) -> RankSummary:
+def summary_of_gloo(
+    path: Path, event: Make, keys: dict[str, Any], **last: Any
+) -> RankSummary:
     """Two collectives of gloo, from 10 to 20 us and from 40 to 60 us."""
     ops = [event("c10d::allreduce_", ts, 2) for ts in (5, 35)]
     marks = [

@@ -1,4 +1,5 @@
-"""A real Dask scheduler with two workers on this machine, one of which dies in the middle."""
+"""A real Dask scheduler with two workers on this machine, one of which dies in the
+middle."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ from fusetui.analysis.ranks.model import RankSummary, encoded
 from fusetui.trace.model.errors import CannotRead
 
 pytest.importorskip(
-    "distributed", exc_type=ImportError, reason="needs distributed: pip install 'fusetui[dask]'"
+    "distributed",
+    exc_type=ImportError,
+    reason="needs distributed: pip install 'fusetui[dask]'",
 )
 
 RANKS = 12
@@ -69,7 +72,15 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     where = f"127.0.0.1:{port}"
     quiet = ("--no-dashboard",)
     scheduler = ("-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", *quiet)
-    worker = ("-m", "distributed.cli.dask_worker", where, "--nthreads", "1", "--no-nanny", *quiet)
+    worker = (
+        "-m",
+        "distributed.cli.dask_worker",
+        where,
+        "--nthreads",
+        "1",
+        "--no-nanny",
+        *quiet,
+    )
     more = ("--preload", str(preload), "--local-directory", str(tmp_path / "dask"))
     with (
         process(*scheduler, "--port", str(port)) as first,
@@ -82,10 +93,15 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def kill_a_worker(folder: Path) -> None:
-    """Ends one of the two processes that read files, once both do; then lets the other go on."""
+    """Ends one of the two processes that read files, once both do; then lets the other
+    go on."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
-        working = {int(one) for path in folder.glob("*.pid") for one in path.read_text().split()}
+        working = {
+            int(one)
+            for path in folder.glob("*.pid")
+            for one in path.read_text().split()
+        }
         if len(working) == 2:
             os.kill(min(working), signal.SIGKILL)
             break
@@ -105,12 +121,18 @@ def test_a_worker_dies_and_the_answer_is_the_same(cluster: str, tmp_path: Path) 
     with executor_at(cluster) as executor:
         there = summarize(paths, executor, cached=False)
     killer.join()
-    assert len({one for path in folder.glob("*.pid") for one in path.read_text().split()}) == 2
+    assert (
+        len({one for path in folder.glob("*.pid") for one in path.read_text().split()})
+        == 2
+    )
     assert as_bytes(there) == as_bytes(here)
 
 
 def as_bytes(found: tuple[object, ...]) -> list[bytes]:
-    return [encoded(one) if isinstance(one, RankSummary) else repr(one).encode() for one in found]
+    return [
+        encoded(one) if isinstance(one, RankSummary) else repr(one).encode()
+        for one in found
+    ]
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

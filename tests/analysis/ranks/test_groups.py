@@ -18,9 +18,9 @@ ALL = ProcessGroup("0", (0, 1, 2, 3), 4, "default")
 
 
 def job(late: float) -> list[RankSummary]:
-    """Two layers that meet in pairs, then across them, then all four; rank 1 is late in each layer,
-    and ranks of odd numbers 150 us where they meet across. Files list the groups, collectives do
-    not name them."""
+    """Two layers that meet in pairs, then across them, then all four; rank 1 is late in
+    each layer, and ranks of odd numbers 150 us where they meet across. Files list the
+    groups, collectives do not name them."""
 
     def program(number: int) -> list[Meet]:
         own = 500 + late * (number == 1)
@@ -52,15 +52,20 @@ def test_groups_are_told_by_the_ends() -> None:
 
 
 def test_the_delay_goes_back_through_them() -> None:
-    """Rank 1 is 200 us later in each of two layers: three ranks wait 400 us a step. Where all
-    meet, ranks 0 and 2 wait another 150 us, for what ranks of odd numbers do before."""
+    """Rank 1 is 200 us later in each of two layers: three ranks wait 400 us a step.
+    Where all meet, ranks 0 and 2 wait another 150 us, for what ranks of odd numbers do
+    before."""
     (found,) = answer_of(job(200)).stragglers
-    assert (found.rank, found.waiters, found.caused_ns) == (1, 3, 4 * (550 + 550 + 400) // 3 * US)
+    assert (found.rank, found.waiters, found.caused_ns) == (
+        1,
+        3,
+        4 * (550 + 550 + 400) // 3 * US,
+    )
 
 
 def test_what_a_recording_cuts_does_not_tell_a_group() -> None:
-    """In the first step the collective of all ranks seems to end on rank 0 as it starts: before it
-    starts on the ranks of odd numbers."""
+    """In the first step the collective of all ranks seems to end on rank 0 as it
+    starts: before it starts on the ranks of odd numbers."""
     ranks = job(200)
     columns = ranks[0].collectives
     end = columns.end.copy()
@@ -82,9 +87,14 @@ def test_what_cannot_be_told_names_nobody(apart: bool) -> None:
     if apart:
         ranks = [replace(one, host=f"h{one.rank}") for one in ranks]
     else:
-        ranks = [replace(one, groups=(*one.groups[:1], *one.groups[2:])) for one in ranks]
+        ranks = [
+            replace(one, groups=(*one.groups[:1], *one.groups[2:])) for one in ranks
+        ]
     answer = answer_of(ranks)
     assert answer.stragglers == ()
     assert answer.no_group > 0
-    assert "it is not recorded of which of several process groups they are" in clocks_text(answer)
+    assert (
+        "it is not recorded of which of several process groups they are"
+        in clocks_text(answer)
+    )
     assert not any("counts disagree" in line for line in headline(answer))

@@ -1,4 +1,5 @@
-"""Files that are no ranks of the job: each is a row with its reason, and the rest goes on."""
+"""Files that are no ranks of the job: each is a row with its reason, and the rest goes
+on."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ def test_a_rank_of_another_job() -> None:
     job = job_of([rank(0, size=4), rank(1, size=4), rank(2, size=8)])
     assert job.world_size == 4
     (left,) = job.left
-    assert left.reason == "rank2.json is of another job: it has 8 ranks, the others have 4."
+    assert (
+        left.reason
+        == "rank2.json is of another job: it has 8 ranks, the others have 4."
+    )
 
 
 def test_a_rank_recorded_at_another_time() -> None:
@@ -58,15 +62,22 @@ def test_a_file_that_cannot_be_read_does_not_end_the_rest() -> None:
     assert [row.rank for row in answer.ranks] == [0, 1]
     assert [one.reason for one in answer.left_out] == ["x.json is empty."]
     assert answer.missing == (2,)
-    assert "Not given: rank 2. It may have arrived later than those that are given." in list(
-        headline(answer)
+    assert (
+        "Not given: rank 2. It may have arrived later than those that are given."
+        in list(headline(answer))
     )
 
 
 def test_ranks_that_nothing_numbers_are_numbered_in_order() -> None:
     unknown: dict[str, Any] = {"rank_by": "the order of the files", "size": 0}
-    job = job_of([rank(-1, path="a", **unknown), rank(0), rank(-1, path="b", **unknown)])
-    assert {one.path: one.rank for one in job.ranks} == {"a": 1, "rank0.json": 0, "b": 2}
+    job = job_of(
+        [rank(-1, path="a", **unknown), rank(0), rank(-1, path="b", **unknown)]
+    )
+    assert {one.path: one.rank for one in job.ranks} == {
+        "a": 1,
+        "rank0.json": 0,
+        "b": 2,
+    }
     assert job.notes == ("Some ranks are numbered by the order of the files.",)
 
 
@@ -77,7 +88,8 @@ def test_nothing_at_all() -> None:
 
 
 def test_waits_are_known_no_better_than_the_clocks() -> None:
-    """Rank 1 starts within 20 us before rank 0 ends, and the other way round within 30."""
+    """Rank 1 starts within 20 us before rank 0 ends, and the other way round within
+    30."""
     answer = answer_of([rank(0, [(0, 30)]), rank(1, [(10, 30)], clock=500)])
     assert clocks_text(answer).startswith(
         "Clocks are aligned to rank 0 to within 25 us; waits are known no better than that."
@@ -95,27 +107,42 @@ def folder(tmp_path: Path, event: Make) -> Path:
     for number in range(4):
         ops = [event("c10d::allreduce_", ts, 2) for ts in (10, 50)]
         marks = [
-            event("gloo:all_reduce", ts + number, 20 - number, cat="user_annotation", tid=9)
+            event(
+                "gloo:all_reduce",
+                ts + number,
+                20 - number,
+                cat="user_annotation",
+                tid=9,
+            )
             for ts in (12, 52)
         ]
         info = {"rank": number, "world_size": 4, "backend": "gloo"}
         text = json.dumps({"distributedInfo": info, "traceEvents": [*ops, *marks]})
-        (tmp_path / f"rank{number}.json").write_text(text if number != 2 else text[:-60])
+        (tmp_path / f"rank{number}.json").write_text(
+            text if number != 2 else text[:-60]
+        )
     (tmp_path / "rank3.json").write_text('{"nodes": []}')
     return tmp_path
 
 
 def test_damage_is_a_row_with_its_reason(folder: Path) -> None:
     answer = answer_of(summarize(sorted(map(str, folder.iterdir()))))
-    assert {row.rank: bool(row.damage) for row in answer.ranks} == {0: False, 1: False, 2: True}
+    assert {row.rank: bool(row.damage) for row in answer.ranks} == {
+        0: False,
+        1: False,
+        2: True,
+    }
     assert [Path(one.path).name for one in answer.left_out] == ["rank3.json"]
     assert "Rank 2: the file was cut short." in list(headline(answer))
 
 
-def test_a_summary_is_read_from_the_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_summary_is_read_from_the_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = str(folder / "rank0.json")
     first = summary_of(path)
-    monkeypatch.setattr("fusetui.analysis.ranks.summary.open_trace", None)  # it is not called again
+    # it is not called again
+    monkeypatch.setattr("fusetui.analysis.ranks.summary.open_trace", None)
     second = summary_of(path)
     assert isinstance(first, RankSummary)
     assert isinstance(second, RankSummary)
@@ -136,7 +163,9 @@ def test_a_summary_survives_being_sent() -> None:
     assert encoded(decoded(encoded(one))) == encoded(one)
 
 
-def test_processes_give_the_same_as_this_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_give_the_same_as_this_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths = sorted(map(str, folder.iterdir()))
     here = answer_of(summarize(paths, cached=False))
     monkeypatch.setattr(executors, "SMALL", 0)
@@ -179,9 +208,13 @@ def test_a_rank_whose_process_dies_is_tried_again(
     monkeypatch.setattr(executors, "_pool", lambda processes: Dying())
     monkeypatch.setattr(Dying, "deaths", deaths)
     answer = answer_of(summarize(sorted(map(str, folder.iterdir())), cached=False))
-    assert [row.rank for row in answer.ranks if row.rank != 2] == ([0, 1] if is_read else [0])
+    assert [row.rank for row in answer.ranks if row.rank != 2] == (
+        [0, 1] if is_read else [0]
+    )
     died = [one.reason for one in answer.left_out if "rank1" in one.path]
-    assert [reason.startswith("The process that read") for reason in died] == [True] * (not is_read)
+    assert [reason.startswith("The process that read") for reason in died] == [True] * (
+        not is_read
+    )
 
 
 def test_an_executor_may_work_in_another_folder(

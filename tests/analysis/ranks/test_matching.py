@@ -1,4 +1,5 @@
-"""Which collective is which: by number, by sequence, from the end of the step inwards, by peer."""
+"""Which collective is which: by number, by sequence, from the end of the step inwards,
+by peer."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def together(matched: Matched) -> list[dict[int, int]]:
 
 
 def with_sequence(one: RankSummary, numbers: list[int]) -> RankSummary:
-    return replace(one, collectives=replace(one.collectives, sequence=np.array(numbers)))
+    return replace(
+        one, collectives=replace(one.collectives, sequence=np.array(numbers))
+    )
 
 
 def test_the_nth_of_a_name_is_the_same_on_all_ranks() -> None:
@@ -38,12 +41,15 @@ def test_the_nth_of_a_name_is_the_same_on_all_ranks() -> None:
 def test_groups_are_kept_apart() -> None:
     """Ranks 0 and 1 are one group, 2 and 3 another of the same name."""
     pair, other = ProcessGroup("tp", (0, 1), 2), ProcessGroup("tp", (2, 3), 2)
-    ranks = [rank(n, [(0, 5)], size=4, group=pair if n < 2 else other) for n in range(4)]
+    ranks = [
+        rank(n, [(0, 5)], size=4, group=pair if n < 2 else other) for n in range(4)
+    ]
     assert together(match(ranks)) == [{0: 0, 1: 0}, {2: 0, 3: 0}]
 
 
 def test_counts_that_disagree_are_matched_from_the_end_of_each_step() -> None:
-    """Rank 1 recorded two of the three collectives of step 0, and one of one of step 1."""
+    """Rank 1 recorded two of the three collectives of step 0, and one of one of step
+    1."""
     steps = [(0, 100), (100, 200)]
     a = rank(0, [(10, 15), (20, 25), (30, 35), (110, 115)], steps=steps)
     b = rank(1, [(20, 25), (30, 35), (110, 115)], steps=steps)
@@ -53,7 +59,8 @@ def test_counts_that_disagree_are_matched_from_the_end_of_each_step() -> None:
 
 
 def test_behind_the_last_step_collectives_are_matched_from_its_end_on() -> None:
-    """The recording of rank 1 ended earlier, within a step that has no end in the trace."""
+    """The recording of rank 1 ended earlier, within a step that has no end in the
+    trace."""
     steps = [(0, 100)]
     a = rank(0, [(10, 15), (110, 115), (120, 125), (130, 135)], steps=steps)
     b = rank(1, [(10, 15), (110, 115), (120, 125)], steps=steps)
@@ -83,10 +90,13 @@ def test_a_damaged_rank_with_another_count_is_not_matched() -> None:
 def test_sends_and_receives_are_matched_by_peer_and_order() -> None:
     """Rank 0 sends to 1 and to 2; each receives one."""
     sender = rank(0, [(0, 5), (10, 15)], "send", size=3)
-    sender = replace(sender, collectives=replace(sender.collectives, peer=np.array([2, 1])))
+    sender = replace(
+        sender, collectives=replace(sender.collectives, peer=np.array([2, 1]))
+    )
     receivers = [rank(n, [(0, 20)], "recv", size=3) for n in (1, 2)]
     receivers = [
-        replace(one, collectives=replace(one.collectives, peer=np.array([0]))) for one in receivers
+        replace(one, collectives=replace(one.collectives, peer=np.array([0])))
+        for one in receivers
     ]
     found = match([sender, *receivers])
     assert {frozenset(one.items()) for one in together(found)} == {

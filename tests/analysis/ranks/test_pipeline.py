@@ -1,4 +1,5 @@
-"""Pipelines: waiting in sends and receives is a bubble, and stages compare what they compute."""
+"""Pipelines: waiting in sends and receives is a bubble, and stages compare what they
+compute."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.analysis.ranks.made import Meet, answer_of, played, rank, texts_of, verdict_of
+from tests.analysis.ranks.made import (
+    Meet,
+    answer_of,
+    played,
+    rank,
+    texts_of,
+    verdict_of,
+)
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.groups import with_peers
@@ -22,9 +30,12 @@ def by_rank(row: RankRow) -> int:
 
 
 def pipeline(work: Sequence[float], lines: int = 1) -> list[RankSummary]:
-    """Stages that take `work` us for each of six batches and hand it on; several lines of them have
-    the stages of a rank: line * stages + stage."""
-    stages, every = len(work) // lines, ProcessGroup("all", tuple(range(len(work))), len(work))
+    """Stages that take `work` us for each of six batches and hand it on; several lines
+    of them have the stages of a rank: line * stages + stage."""
+    stages, every = (
+        len(work) // lines,
+        ProcessGroup("all", tuple(range(len(work))), len(work)),
+    )
 
     def link(one: int) -> ProcessGroup:
         return ProcessGroup("pp", (one, one + 1), 2)
@@ -43,8 +54,8 @@ def pipeline(work: Sequence[float], lines: int = 1) -> list[RankSummary]:
 
 
 def test_a_balanced_pipeline_names_nobody() -> None:
-    """All meet at the end of a step, and the last stage comes last, as it must: the others wait for
-    nobody but the pipeline."""
+    """All meet at the end of a step, and the last stage comes last, as it must: the
+    others wait for nobody but the pipeline."""
     answer = answer_of(pipeline([100, 100, 100, 100]))
     assert [row.last_count for row in sorted(answer.ranks, key=by_rank)] == [0, 0, 0, 4]
     assert answer.stragglers == ()
@@ -69,11 +80,14 @@ def test_all_ranks_of_a_slow_stage_are_named() -> None:
     answer = answer_of(pipeline([100, 130, 100, 100, 130, 100], lines=2))
     assert [(one.rank, one.stage) for one in answer.stragglers] == [(1, 1)]
     (text,) = texts_of(answer)
-    assert text.startswith("Ranks 1 and 4, stage 1 (of 0 to 2), compute 180 us a step more")
+    assert text.startswith(
+        "Ranks 1 and 4, stage 1 (of 0 to 2), compute 180 us a step more"
+    )
 
 
 def test_a_slow_rank_is_compared_with_others_of_its_stage() -> None:
-    """Stage 1 of the second line; the first stage computes twice as long on both: by design."""
+    """Stage 1 of the second line; the first stage computes twice as long on both: by
+    design."""
     answer = answer_of(pipeline([200, 100, 100, 200, 130, 100], lines=2))
     assert [(one.rank, one.stage) for one in answer.stragglers] == [(4, 1)]
     assert (
@@ -89,7 +103,10 @@ def test_no_wait_is_longer_than_the_step() -> None:
 
 
 def test_without_a_gpu_stages_cannot_be_compared() -> None:
-    ranks = [replace(one, accounts=one.accounts[:0]) for one in pipeline([100, 100, 130, 100])]
+    ranks = [
+        replace(one, accounts=one.accounts[:0])
+        for one in pipeline([100, 100, 130, 100])
+    ]
     assert "cannot be told" in verdict_of(answer_of(ranks))[0]
 
 

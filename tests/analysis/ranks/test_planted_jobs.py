@@ -44,7 +44,9 @@ def test_the_culprit_begins_last_and_all_end_together(tmp_path: Path) -> None:
 
 def test_a_host_has_a_clock_of_its_own(tmp_path: Path) -> None:
     jobs.make(jobs.case_of("hosts-5ms"), 0, tmp_path)
-    first, second = (collectives(tmp_path / f"rank{rank}.json")["0", 0] for rank in (0, 8))
+    first, second = (
+        collectives(tmp_path / f"rank{rank}.json")["0", 0] for rank in (0, 8)
+    )
     assert second[1] - first[1] == pytest.approx(5000, abs=30)
 
 
@@ -93,20 +95,33 @@ SAID = "Rank 3 arrives last; the others wait 1 ms a step for it."
         (answer(3, 2200), SAID, jobs.WRONG),  # 10 % more than was planted
         (answer(2), SAID.replace("3", "2"), jobs.WRONG),  # an innocent rank
         (answer(3), SAID.replace("3", "2"), jobs.WRONG),  # the text names another one
-        (answer(3, text=SAID.replace("1 ms", "2 ms")), SAID, jobs.WRONG),  # another figure
-        (answer(3, text=f"{SAID} Meanwhile kernels ran longer."), SAID, jobs.WRONG),  # not why
-        (answer(3, text=f"{SAID} It spends 3 ms a step more in DataLoader."), SAID, jobs.WRONG),
+        # another figure
+        (answer(3, text=SAID.replace("1 ms", "2 ms")), SAID, jobs.WRONG),
+        # not why
+        (answer(3, text=f"{SAID} Meanwhile kernels ran longer."), SAID, jobs.WRONG),
+        (
+            answer(3, text=f"{SAID} It spends 3 ms a step more in DataLoader."),
+            SAID,
+            jobs.WRONG,
+        ),
         (answer(3, 30_000), SAID, jobs.WRONG),  # longer than the step
         (answer(None, 0), "4 of 4 ranks.", jobs.WRONG),  # says nothing at all
-        (answer(None, 0), "For 1 collective they do not tell which was last.", jobs.WRONG),
         (
-            answer(None, 0) | {"verdict": ["For whom the ranks wait cannot be told: clocks."]},
+            answer(None, 0),
+            "For 1 collective they do not tell which was last.",
+            jobs.WRONG,
+        ),
+        (
+            answer(None, 0)
+            | {"verdict": ["For whom the ranks wait cannot be told: clocks."]},
             "For whom the ranks wait cannot be told: clocks.",
             jobs.CANNOT,
         ),
     ],
 )
-def test_what_is_right_and_what_is_wrong(found: dict[str, Any], text: str, verdict: str) -> None:
+def test_what_is_right_and_what_is_wrong(
+    found: dict[str, Any], text: str, verdict: str
+) -> None:
     assert jobs.judged(truth(), found, text).verdict == verdict
 
 
@@ -149,8 +164,11 @@ def test_clocks_that_contradict_each_other_are_refused() -> None:
     assert one.verdict == jobs.CANNOT
 
 
-def test_a_queued_collective_is_ready_when_its_inputs_were_computed(tmp_path: Path) -> None:
-    """Gradients take longer to reduce than to compute: each reduction but the first is queued."""
+def test_a_queued_collective_is_ready_when_its_inputs_were_computed(
+    tmp_path: Path,
+) -> None:
+    """Gradients take longer to reduce than to compute: each reduction but the first is
+    queued."""
     jobs.make(jobs.case_of("bound-tp2dp4-balanced"), 0, tmp_path)
     summary = summary_of(str(tmp_path / "rank0.json"), cached=False)
     assert isinstance(summary, RankSummary)

@@ -1,4 +1,5 @@
-"""Why a rank is last: what it did meanwhile, or that it was not recorded; what it would save."""
+"""Why a rank is last: what it did meanwhile, or that it was not recorded; what it would
+save."""
 
 from __future__ import annotations
 
@@ -67,8 +68,18 @@ def test_a_place_of_the_program_explains_it() -> None:
     """Without a GPU there is no account; the annotation tells."""
     found, text = only(
         late_by_100(
-            {"places": [(1, "annotation", "load_batch", 110), (1, "op", "aten::mm", 30)]},
-            {"places": [(1, "annotation", "load_batch", 10), (1, "op", "aten::mm", 30)]},
+            {
+                "places": [
+                    (1, "annotation", "load_batch", 110),
+                    (1, "op", "aten::mm", 30),
+                ]
+            },
+            {
+                "places": [
+                    (1, "annotation", "load_batch", 10),
+                    (1, "op", "aten::mm", 30),
+                ]
+            },
         )
     )
     assert [(e.name, e.ns) for e in found.reason.excess] == [("load_batch", 100 * US)]
@@ -77,15 +88,18 @@ def test_a_place_of_the_program_explains_it() -> None:
 
 def test_what_does_not_explain_half_of_it_is_not_told() -> None:
     found, text = only(
-        late_by_100({"before": [{}, {"compute": 130}]}, {"before": [{}, {"compute": 90}]})
+        late_by_100(
+            {"before": [{}, {"compute": 130}]}, {"before": [{}, {"compute": 90}]}
+        )
     )
     assert found.cause == "untold"
     assert "cannot tell" in text
 
 
 def test_a_reason_explains_no_more_than_the_delay_of_its_own_collective() -> None:
-    """Rank 2 is 100 us late for the second collective, as it spends 100 us more in an op. For the
-    third it is 5 us late; its kernels ran 105 us longer there, but beside the transfer."""
+    """Rank 2 is 100 us late for the second collective, as it spends 100 us more in an
+    op. For the third it is 5 us late; its kernels ran 105 us longer there, but beside
+    the transfer."""
 
     def one(number: int, late: float, before: list[dict[str, float]]) -> RankSummary:
         times = [(50, 100), (200 + late, 320), (400 + late / 20, 450)]
@@ -105,12 +119,14 @@ def test_a_reason_explains_no_more_than_the_delay_of_its_own_collective() -> Non
 def in_turn(one: RankSummary, *groups: ProcessGroup) -> RankSummary:
     """Each collective of the rank in a group of its own."""
     numbers = np.arange(len(groups))
-    return replace(one, groups=groups, collectives=replace(one.collectives, group=numbers))
+    return replace(
+        one, groups=groups, collectives=replace(one.collectives, group=numbers)
+    )
 
 
 def test_a_delay_that_reaches_the_next_group() -> None:
-    """Rank 2 meets rank 1 late because it waited for rank 3 before: that one is charged, once, also
-    with the wait of rank 1, which it never meets."""
+    """Rank 2 meets rank 1 late because it waited for rank 3 before: that one is
+    charged, once, also with the wait of rank 1, which it never meets."""
     first, second, both = (
         ProcessGroup(name, pair, 2) for name, pair in zip("abc", PAIRS, strict=True)
     )
@@ -122,20 +138,28 @@ def test_a_delay_that_reaches_the_next_group() -> None:
     ]
     found, text = only(ranks)
     assert (found.rank, found.caused_ns, found.waiters) == (3, 200 * US, 2)
-    assert text.startswith("Rank 3 arrives last in 1 of 1 collective; 2 others wait 200 us")
+    assert text.startswith(
+        "Rank 3 arrives last in 1 of 1 collective; 2 others wait 200 us"
+    )
 
 
 def test_a_rank_that_was_late_where_its_window_begins() -> None:
-    """Rank 1 begins 90 us after rank 0, and starts its first collective 100 us later."""
-    found, text = only([rank(0, [(100, 250)], host="h"), rank(1, [(200, 250)], begin=90, host="h")])
+    """Rank 1 begins 90 us after rank 0, and starts its first collective 100 us
+    later."""
+    found, text = only(
+        [rank(0, [(100, 250)], host="h"), rank(1, [(200, 250)], begin=90, host="h")]
+    )
     assert (found.cause, found.reason.outside_ns) == ("outside", 100 * US)
-    assert (found.reason.begins_after_ns, found.reason.begins_after_rank) == (90 * US, 0)
+    assert (found.reason.begins_after_ns, found.reason.begins_after_rank) == (
+        90 * US,
+        0,
+    )
     assert "the cause lies before the window that was recorded" in text
 
 
 def test_what_if_the_rank_were_as_fast_as_the_others() -> None:
-    """Rank 2's stretch before the collective is 100, the others' 40; all then transfer 20, and end
-    30 later: 150 recorded, 90 without."""
+    """Rank 2's stretch before the collective is 100, the others' 40; all then transfer
+    20, and end 30 later: 150 recorded, 90 without."""
     steps = [(0, 150)]
     times = [[(40, 120)], [(40, 120)], [(100, 120)]]
     ranks = [rank(n, t, size=3, steps=steps, host="h") for n, t in enumerate(times)]
@@ -148,20 +172,24 @@ def test_what_if_the_rank_were_as_fast_as_the_others() -> None:
 
 
 def two_late(first: float, second: float) -> JobAnswer:
-    """Five ranks, of which 2 and 4 start the collective of a step so many us late: at 40 us without
-    that. All then transfer 20 us, and end 30 later."""
+    """Five ranks, of which 2 and 4 start the collective of a step so many us late: at
+    40 us without that. All then transfer 20 us, and end 30 later."""
     starts = [40, 40, 40 + first, 40, 40 + second]
     end = max(starts) + 20
     steps = [(0, end + 30)]
     return answer_of(
-        rank(n, [(start, end)], size=5, steps=steps, host="h") for n, start in enumerate(starts)
+        rank(n, [(start, end)], size=5, steps=steps, host="h")
+        for n, start in enumerate(starts)
     )
 
 
 def test_two_ranks_that_are_late_at_once_must_both_be_fixed() -> None:
-    """A step takes 150 us, and 90 without both. Without one of them it is as long as before."""
+    """A step takes 150 us, and 90 without both. Without one of them it is as long as
+    before."""
     answer = two_late(60, 60)
-    assert [one.what_if.would_be_ns for one in answer.stragglers if one.what_if] == [150 * US] * 2
+    assert [one.what_if.would_be_ns for one in answer.stragglers if one.what_if] == [
+        150 * US
+    ] * 2
     assert answer.verdict.if_all == JointStepChange(
         ranks=(2, 4), step_ns=150 * US, would_be_ns=90 * US
     )
@@ -170,7 +198,8 @@ def test_two_ranks_that_are_late_at_once_must_both_be_fixed() -> None:
         "90 us instead of 150 us (40 % less).",
     )
     of_rank = {
-        one.rank: text for one, text in zip(answer.stragglers, texts_of(answer), strict=True)
+        one.rank: text
+        for one, text in zip(answer.stragglers, texts_of(answer), strict=True)
     }
     alone = "If it alone were as fast as the others, a step would take as long as now, because"
     assert of_rank[2].endswith(f"{alone} rank 4 is late too.")
@@ -180,8 +209,15 @@ def test_two_ranks_that_are_late_at_once_must_both_be_fixed() -> None:
 def test_what_one_of_two_late_ranks_saves_alone_is_told_as_such() -> None:
     """Rank 2 is 20 us late and rank 4 60: without rank 4 a step takes 110 us."""
     answer = two_late(20, 60)
-    text = next(t for o, t in zip(answer.stragglers, texts_of(answer), strict=True) if o.rank == 4)
-    assert "If it alone were as fast as the others, a step would take 110 us instead of 150" in text
+    text = next(
+        t
+        for o, t in zip(answer.stragglers, texts_of(answer), strict=True)
+        if o.rank == 4
+    )
+    assert (
+        "If it alone were as fast as the others, a step would take 110 us instead of 150"
+        in text
+    )
     assert verdict_of(answer) == (
         "If ranks 2 and 4 were both as fast as the others, a step would take 90 us instead of "
         "150 us (40 % less).",
@@ -191,16 +227,22 @@ def test_what_one_of_two_late_ranks_saves_alone_is_told_as_such() -> None:
 def test_fixing_all_is_no_advice_where_one_rank_is_late() -> None:
     answer = two_late(0, 60)
     assert answer.verdict.if_all is None
-    assert "If it were as fast as the others, a step would take 90 us" in texts_of(answer)[0]
+    assert (
+        "If it were as fast as the others, a step would take 90 us"
+        in texts_of(answer)[0]
+    )
 
 
 def test_a_rank_that_is_never_the_last_one_is_late_all_the_same() -> None:
     """Rank 2 has half of the first 50 us that others wait; rank 4 comes last."""
     answer = two_late(50, 60)
     of_rank = {
-        one.rank: text for one, text in zip(answer.stragglers, texts_of(answer), strict=True)
+        one.rank: text
+        for one, text in zip(answer.stragglers, texts_of(answer), strict=True)
     }
-    assert of_rank[2].startswith("Rank 2 arrives late, but never last; 3 others wait 25 us for it.")
+    assert of_rank[2].startswith(
+        "Rank 2 arrives late, but never last; 3 others wait 25 us for it."
+    )
     assert of_rank[4].startswith("Rank 4 arrives last in 1 of 1 collective;")
 
 
@@ -209,7 +251,10 @@ def test_a_rank_that_is_never_the_last_one_is_late_all_the_same() -> None:
     [
         ({"size": 4}, "not all ranks of the job are given"),
         ({"damage": ("cut",)}, "not every collective could be matched"),
-        ({"steps": [(0, 110)]}, "collectives overlap other work or the borders of steps"),
+        (
+            {"steps": [(0, 110)]},
+            "collectives overlap other work or the borders of steps",
+        ),
         ({"steps": []}, "the ranks do not have the same steps"),
     ],
 )
@@ -223,7 +268,8 @@ def test_no_what_if_unless_all_is_known(change: dict[str, Any], why: str) -> Non
 
 @pytest.mark.skipif(not DLRM.is_dir(), reason="needs the real traces of FUSETUI_TRACES")
 def test_four_real_ranks_of_eight() -> None:
-    """A DLRM training step on eight V100 of one machine, recorded in 2023; see docs/ranks.md."""
+    """A DLRM training step on eight V100 of one machine, recorded in 2023; see
+    docs/ranks.md."""
     answer = answer_of(summarize(sorted(map(str, DLRM.iterdir())), cached=False))
     assert (answer.given, answer.missing) == (4, (4, 5, 6, 7))
     assert (answer.collectives, answer.unmatched) == (8, 0)

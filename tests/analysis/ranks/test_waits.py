@@ -30,8 +30,8 @@ def three() -> list[RankSummary]:
 
 
 def test_the_rank_that_starts_last_is_waited_for() -> None:
-    """Rank 0 waits 60, rank 1 50: (60 + 50) / 2 = 55. In the second, ranks 0 and 1 start together:
-    which of them was last is not told, and rank 2 waits 20."""
+    """Rank 0 waits 60, rank 1 50: (60 + 50) / 2 = 55. In the second, ranks 0 and 1
+    start together: which of them was last is not told, and rank 2 waits 20."""
     answer = answer_of(three())
     assert (row(answer, 2).last_count, row(answer, 2).caused_ns) == (1, 55 * US)
     assert [row(answer, n).waited_ns for n in range(3)] == [60 * US, 50 * US, 20 * US]
@@ -48,7 +48,9 @@ def test_the_longest_wait_of_a_rank() -> None:
     )
 
 
-def test_a_drift_that_rounds_to_nothing_has_no_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drift_that_rounds_to_nothing_has_no_sign(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def drifting(matched: Matched) -> Clocks:
         return replace(clocks_of(matched), drift=np.full(len(matched.ranks), -1e-6))
 
@@ -58,7 +60,10 @@ def test_a_drift_that_rounds_to_nothing_has_no_sign(monkeypatch: pytest.MonkeyPa
 
 def test_a_rank_that_never_waits_has_no_longest_wait() -> None:
     """In both collectives rank 1 starts last."""
-    ranks = [rank(0, [(0, 80), (120, 180)], host="h"), rank(1, [(50, 80), (150, 180)], host="h")]
+    ranks = [
+        rank(0, [(0, 80), (120, 180)], host="h"),
+        rank(1, [(50, 80), (150, 180)], host="h"),
+    ]
     answer = answer_of(ranks)
     assert row(answer, 1).worst_wait is None
     assert not list(wait_text(row(answer, 1)))
@@ -67,13 +72,19 @@ def test_a_rank_that_never_waits_has_no_longest_wait() -> None:
 
 def test_a_wait_is_no_longer_than_its_collective() -> None:
     """The root of a broadcast is done before rank 1 starts."""
-    ranks = [rank(0, [(0, 5)], "broadcast", host="h"), rank(1, [(40, 50)], "broadcast", host="h")]
+    ranks = [
+        rank(0, [(0, 5)], "broadcast", host="h"),
+        rank(1, [(40, 50)], "broadcast", host="h"),
+    ]
     assert row(answer_of(ranks), 0).waited_ns == 5 * US
 
 
-def test_a_rank_that_has_nothing_to_compute_waits_no_longer_than_the_last_one_is_late() -> None:
-    """Rank 2 starts 20 us after the others and computes through the collective, as rank 1 does.
-    Rank 0 pauses meanwhile: it waits 20 us for rank 2, and not the 480 us of the transfer."""
+def test_a_rank_that_has_nothing_to_compute_waits_no_longer_than_the_last_one_is_late() -> (
+    None
+):
+    """Rank 2 starts 20 us after the others and computes through the collective, as rank
+    1 does. Rank 0 pauses meanwhile: it waits 20 us for rank 2, and not the 480 us of
+    the transfer."""
     ranks = []
     for number in range(3):
         late = 20 * (number == 2)
@@ -98,32 +109,39 @@ def test_clocks_that_are_known_too_badly_do_not_tell_who_was_last() -> None:
 
 
 def test_bandwidth_as_nccl_tests_defines_it() -> None:
-    """1 MB in 20 us (from the last start, at 60, to the end) is 50 GB/s; all_reduce on 3 ranks
-    moves 2 * 2 / 3 of it over each link."""
-    (kind,) = answer_of([rank(n, [(20 * n, 60)], size=3, host="h") for n in range(3)]).kinds
+    """1 MB in 20 us (from the last start, at 60, to the end) is 50 GB/s; all_reduce on
+    3 ranks moves 2 * 2 / 3 of it over each link."""
+    (kind,) = answer_of(
+        [rank(n, [(20 * n, 60)], size=3, host="h") for n in range(3)]
+    ).kinds
     assert kind.transfer_ns == 20 * US
     assert kind.algorithm_bytes_per_s == pytest.approx(50e9)
     assert kind.bus_bytes_per_s == pytest.approx(50e9 * 4 / 3)
 
 
 def test_no_bandwidth_where_a_rank_is_missing() -> None:
-    (kind,) = answer_of([rank(n, [(20 * n, 60)], size=3, host="h") for n in range(2)]).kinds
+    (kind,) = answer_of(
+        [rank(n, [(20 * n, 60)], size=3, host="h") for n in range(2)]
+    ).kinds
     assert (kind.transfer_ns, kind.bus_bytes_per_s) == (None, None)
 
 
 def test_factors() -> None:
-    assert [bus_factor(name, 4) for name in ("all_reduce", "all_gather", "broadcast")] == [
-        *(1.5, 0.75, 1.0)
-    ]
+    assert [
+        bus_factor(name, 4) for name in ("all_reduce", "all_gather", "broadcast")
+    ] == [*(1.5, 0.75, 1.0)]
     assert bus_factor("barrier", 4) is None
 
 
 def test_outliers_by_three_scaled_deviations() -> None:
-    """Median 100, deviations 0 1 1 2 2 and 30: MAD 1.5, limit 3 * 1.4826 * 1.5 = 6.67."""
+    """Median 100, deviations 0 1 1 2 2 and 30: MAD 1.5, limit 3 * 1.4826 * 1.5 =
+    6.67."""
     found = outliers(np.array([100.0, 101, 99, 102, 98, 130, float("nan")]), 100)
     assert found.tolist() == [False] * 5 + [True, False]
-    assert not outliers(np.array([1.0, 1, 1, 1.9]), 100).any()  # less than a percent of a step
-    assert not outliers(np.array([1.0, 1, 9]), 100).any()  # three ranks have no usual figure
+    # less than a percent of a step
+    assert not outliers(np.array([1.0, 1, 1, 1.9]), 100).any()
+    # three ranks have no usual figure
+    assert not outliers(np.array([1.0, 1, 9]), 100).any()
 
 
 def test_balance_is_the_mean_over_the_largest() -> None:

@@ -1,4 +1,5 @@
-"""What changes are worth to a job, beside jobs that are simulated with and without them."""
+"""What changes are worth to a job, beside jobs that are simulated with and without
+them."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ MEET = Work(2 * US, 50 * US, group=(0, 1))
 
 def facts_of(folder: Path) -> JobFacts:
     return explained(
-        summary_of(str(path), cached=False) for path in sorted(folder.glob("rank*.json"))
+        summary_of(str(path), cached=False)
+        for path in sorted(folder.glob("rank*.json"))
     ).facts
 
 
@@ -43,24 +45,33 @@ def two(slow: int, fast: int, steps: int = 3) -> tuple[Steps, ...]:
     return tuple([[Work(5 * US, ns), MEET]] * steps for ns in (slow, fast))
 
 
-def job(seed: int, gemm: float = 1.0, comm: float = 1.0, op: float = 1.0, of: int = -1) -> Run:
-    """Random work between collectives of all ranks, or of pairs; they are behind the kernels, or on
-    a stream of their own. `of`: the rank that is changed, -1: all."""
+def job(
+    seed: int, gemm: float = 1.0, comm: float = 1.0, op: float = 1.0, of: int = -1
+) -> Run:
+    """Random work between collectives of all ranks, or of pairs; they are behind the
+    kernels, or on a stream of their own. `of`: the rank that is changed, -1: all."""
     chance = random.Random(seed)
-    ranks, steps, each = chance.randint(2, 4), chance.randint(2, 4), chance.randint(3, 9)
+    ranks, steps, each = (
+        chance.randint(2, 4),
+        chance.randint(2, 4),
+        chance.randint(3, 9),
+    )
     aside, pairs = seed % 2 == 1, ranks == 4 and chance.random() < 0.7
     kinds = [False, *(chance.random() < 0.5 for _ in range(each - 2)), True]
     among = [pairs and chance.random() < 0.5 for _ in kinds]
     joins = [aside and not is_met and chance.random() < 0.5 for is_met in kinds]
     transfers = [chance.randrange(10, 90) * US for _ in kinds]
-    most = chance.choice((4, 200))  # us of ops: launches are ahead of the device, or not
+    # us of ops: launches are ahead of the device, or not
+    most = chance.choice((4, 200))
 
     def work(rank: int, place: int) -> Work:
         changed = of in (-1, rank)
         host, ns = chance.randrange(1, most) * US, chance.randrange(2, 300) * US
         host, call = (round(time * (op if changed else 1)) for time in (host, 500))
         if not kinds[place]:
-            return Work(host, round(ns * gemm) if changed else ns, joins=joins[place], call=call)
+            return Work(
+                host, round(ns * gemm) if changed else ns, joins=joins[place], call=call
+            )
         pair = (rank // 2 * 2, rank // 2 * 2 + 1)
         group = pair if among[place] else tuple(range(ranks))
         transfer = round(transfers[place] * comm) if changed else transfers[place]
@@ -83,7 +94,9 @@ CHANGES: tuple[tuple[str, dict[str, float]], ...] = (
 
 
 @pytest.fixture(scope="session")
-def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], tuple[Run, JobFacts]]:
+def jobs(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[int], tuple[Run, JobFacts]]:
     """Each job of a seed, written and summarized once."""
 
     @cache
@@ -97,7 +110,10 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], tuple[Run,
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("change", "parts"), CHANGES)
 def test_the_simulated_job(
-    seed: int, change: str, parts: dict[str, Any], jobs: Callable[[int], tuple[Run, JobFacts]]
+    seed: int,
+    change: str,
+    parts: dict[str, Any],
+    jobs: Callable[[int], tuple[Run, JobFacts]],
 ) -> None:
     (run, facts), truth = jobs(seed), job(seed, **parts)
     found = job_whatif(facts, (change,))
@@ -105,8 +121,12 @@ def test_the_simulated_job(
     assert [step.before_ns for step in found.steps[1:]] == run.steps
     assert [step.after_ns for step in found.steps[1:]] == truth.steps
     ranks = range(len(run.events))
-    assert [row.last_before for row in found.ranks] == [run.last.count(n) for n in ranks]
-    assert [row.last_after for row in found.ranks] == [truth.last.count(n) for n in ranks]
+    assert [row.last_before for row in found.ranks] == [
+        run.last.count(n) for n in ranks
+    ]
+    assert [row.last_after for row in found.ranks] == [
+        truth.last.count(n) for n in ranks
+    ]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -156,7 +176,8 @@ def test_two_hosts_whose_clocks_are_apart(tmp_path: Path) -> None:
 
 
 def test_the_slow_rank_helps_until_the_other_one_is_last(tmp_path: Path) -> None:
-    """200 us against 120 us: at 0.8 it gains its 40 us, at 0.5 no more than the 80 us between."""
+    """200 us against 120 us: at 0.8 it gains its 40 us, at 0.5 no more than the 80 us
+    between."""
     run = simulated(two(200 * US, 120 * US), (0, 0))
     saved = {}
     for factor in (0.8, 0.5):
@@ -172,14 +193,16 @@ def test_the_slow_rank_helps_until_the_other_one_is_last(tmp_path: Path) -> None
 
 
 def test_a_rank_that_is_not_last_is_worth_nothing(tmp_path: Path) -> None:
-    found = asked(simulated(two(200 * US, 120 * US), (0, 0)), tmp_path, "1:family:gemm x0.1")
+    found = asked(
+        simulated(two(200 * US, 120 * US), (0, 0)), tmp_path, "1:family:gemm x0.1"
+    )
     assert found.before_ns == found.after_ns
     assert [row.last_after for row in found.ranks] == [3, 0]
 
 
 def assert_recorded(facts: JobFacts) -> None:
-    """Without a change each rank is its recording, to the nanosecond; also where it is not recorded
-    what waits for what."""
+    """Without a change each rank is its recording, to the nanosecond; also where it is
+    not recorded what waits for what."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fusetui.analysis.ranks.whatif._loose_ns", lambda *_: 0)
         parts, meetings, _ = parts_of(facts, ())
@@ -235,7 +258,10 @@ def test_wrong_changes(tmp_path: Path) -> None:
     for change, sentence in (
         ("2:comm x0.5", "There is no rank 2."),
         ("kernel:nothing x0.5", "No kernel matches kernel:nothing."),
-        ("device=H200", "What another device would be worth to a job is not told: it is a range."),
+        (
+            "device=H200",
+            "What another device would be worth to a job is not told: it is a range.",
+        ),
         ("1:op:aten x0", "A collective cannot be changed on some of its ranks alone."),
         ("1:comm x0.5", "A collective cannot be changed on some of its ranks alone."),
         ("1:faster", "faster is no change"),

@@ -24,8 +24,12 @@ CHANGES = {
     "several": ("kernel:ampere_sgemm x0.5", "op:aten::add x0"),
 }
 
-FORWARD = frozenset({"host-bound", "GPU-bound", "mixed", "switches", "overlapping", "threads"})
-LOADING = frozenset({"workers", "batches ready", "batches waited for", "some batches waited for"})
+FORWARD = frozenset(
+    {"host-bound", "GPU-bound", "mixed", "switches", "overlapping", "threads"}
+)
+LOADING = frozenset(
+    {"workers", "batches ready", "batches waited for", "some batches waited for"}
+)
 """Kinds in which workers load batches."""
 TRAINING = LOADING | {"training", "training, no stacks", "slow loader"}
 ONLY = {
@@ -40,7 +44,8 @@ ONLY = {
 
 
 def cases(seeds: int) -> Iterator[tuple[str, int, str]]:
-    """Each kind with each change that concerns it, `seeds` times, where it changes something."""
+    """Each kind with each change that concerns it, `seeds` times, where it changes
+    something."""
     for kind in KINDS:
         for change, words in CHANGES.items():
             for seed in range(seeds if kind in ONLY.get(change, KINDS) else 0):

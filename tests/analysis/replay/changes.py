@@ -38,7 +38,8 @@ USUAL_GRAPH_LAUNCH = 10_000
 
 
 def changed(whole: Program, *changes: str) -> Program:
-    """The program with these changes, one after the other. Raises ValueError for unknown ones."""
+    """The program with these changes, one after the other. Raises ValueError for
+    unknown ones."""
     for text in changes:
         whole = _changed(whole, text)
     return whole
@@ -52,7 +53,9 @@ def _changed(whole: Program, text: str) -> Program:
         wanted = FAMILIES[pattern] if kind == "family" else pattern
         return everywhere(whole, on_items(lambda item: _lasting(item, wanted, amount)))
     if kind == "comm" and amount.startswith("x"):
-        return everywhere(whole, on_items(lambda item: _lasting(item, COLLECTIVE, amount)))
+        return everywhere(
+            whole, on_items(lambda item: _lasting(item, COLLECTIVE, amount))
+        )
     if kind in ("op", "module") and amount.startswith("x"):
         return _host_scaled(whole, kind, pattern, _factor(amount))
     if kind == "python":
@@ -91,7 +94,8 @@ def _lasting(item: Item, pattern: str, amount: str) -> Item:
 
 
 def _host_scaled(whole: Program, kind: str, pattern: str, factor: Fraction) -> Program:
-    """At 0 ops and modules go with all that is in them; else their threads' own time is scaled."""
+    """At 0 ops and modules go with all that is in them; else their threads' own time is
+    scaled."""
 
     def belongs(host: Host) -> bool:
         if not isinstance(host, Range) or pattern not in host.name:
@@ -112,7 +116,8 @@ def _host_scaled(whole: Program, kind: str, pattern: str, factor: Fraction) -> P
 
 
 def _python_scaled(host: Host, factor: Fraction) -> tuple[Host, ...]:
-    """What a Python frame does itself: no op and no other frame in it, but annotations."""
+    """What a Python frame does itself: no op and no other frame in it, but
+    annotations."""
 
     def each(inner: Host) -> Host:
         if isinstance(inner, Own):
@@ -136,10 +141,12 @@ def _scaled(body: tuple[Host, ...], factor: Fraction) -> tuple[Host, ...]:
 
 
 def _unsynced(host: Host, pattern: str) -> tuple[Host, ...]:
-    """A call so named, or each call in an op so named, takes only what it takes when there is
-    nothing to wait for; what it copies is copied later."""
+    """A call so named, or each call in an op so named, takes only what it takes when
+    there is nothing to wait for; what it copies is copied later."""
     if isinstance(host, Range) and pattern in host.name:
-        return (replace(host, body=mapped(host.body, lambda inner: _unsynced(inner, ""))),)
+        return (
+            replace(host, body=mapped(host.body, lambda inner: _unsynced(inner, ""))),
+        )
     if isinstance(host, Sync) and pattern in host.call:
         return (Call(host.call, host.ns),)
     if isinstance(host, Copy) and pattern in host.name:
@@ -171,7 +178,8 @@ def _usual_graph_launch(whole: Program) -> int:
 
 
 def _graphed(host: Host, pattern: str, usual: int) -> tuple[Host, ...]:
-    """All launches of the annotation or frame in one call; what the thread did between is gone."""
+    """All launches of the annotation or frame in one call; what the thread did between
+    is gone."""
     if isinstance(host, Range) and pattern and pattern in host.name:
         launch = GraphLaunch(tuple(_items(host.body)), usual)
         return (replace(host, body=(launch,)),)
@@ -180,12 +188,16 @@ def _graphed(host: Host, pattern: str, usual: int) -> tuple[Host, ...]:
 
 def _loaded(host: Host, workers: int) -> tuple[Host, ...]:
     """Batches are made beside the thread, by so many workers, or by so many more."""
-    return (replace(host, workers=host.workers + workers),) if isinstance(host, Next) else (host,)
+    return (
+        (replace(host, workers=host.workers + workers),)
+        if isinstance(host, Next)
+        else (host,)
+    )
 
 
 def _fused(host: Host) -> tuple[Host, ...]:
-    """The ops of a chain launch one kernel: what one of them writes for the next one is not moved.
-    Each keeps the rate at which it moves the rest."""
+    """The ops of a chain launch one kernel: what one of them writes for the next one is
+    not moved. Each keeps the rate at which it moves the rest."""
     if not isinstance(host, Range) or CHAIN not in host.name:
         return (host,)
     ops = [one for one in host.body if isinstance(one, Range)]

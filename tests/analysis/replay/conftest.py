@@ -27,7 +27,9 @@ def asked(trace_of: Callable[..., Trace]) -> Ask:
 def us(asked: Ask) -> Callable[..., tuple[float, float | None]]:
     """The time before and after, in us."""
 
-    def ask(events: Sequence[dict[str, Any]], *changes: str) -> tuple[float, float | None]:
+    def ask(
+        events: Sequence[dict[str, Any]], *changes: str
+    ) -> tuple[float, float | None]:
         found = asked(events, *changes)
         after = found.after_ns
         return found.before_ns / 1000, None if after is None else after / 1000

@@ -9,7 +9,15 @@ Event = dict[str, Any]
 
 def host(name: str, ts: float, dur: float, cat: str = "cpu_op", **more: Any) -> Event:
     """A slice of a CPU thread."""
-    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur} | more
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": 1,
+        "tid": 1,
+        "ts": ts,
+        "dur": dur,
+    } | more
 
 
 def call(name: str, ts: float, dur: float, number: int = 0, **more: Any) -> Event:
@@ -23,7 +31,9 @@ def kernel(ts: float, dur: float, number: int, name: str = "k", **more: Any) -> 
     return host(name, ts, dur, "kernel", pid=0, tid=7, args=args) | more
 
 
-def launched(ts: float, start: float, dur: float, number: int, **more: Any) -> list[Event]:
+def launched(
+    ts: float, start: float, dur: float, number: int, **more: Any
+) -> list[Event]:
     """A launch call of 2 us, and its kernel."""
     return [call("cudaLaunchKernel", ts, 2, number), kernel(start, dur, number, **more)]
 

@@ -47,7 +47,10 @@ FLASH = (
     "cutlass::half_t> >(Flash_fwd_params)"
 )
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
-TO_HOST, TO_DEVICE = "Memcpy DtoH (Device -> Pageable)", "Memcpy HtoD (Pageable -> Device)"
+TO_HOST, TO_DEVICE = (
+    "Memcpy DtoH (Device -> Pageable)",
+    "Memcpy HtoD (Pageable -> Device)",
+)
 WORK = (("aten::mm", GEMM), ("aten::add", ADD), ("flash::fwd", FLASH))
 COMM_STREAM, SIDE_STREAM, OTHER_THREAD = 20, 24, 4150
 STEPS, WARM_UP = 6, 24
@@ -86,14 +89,18 @@ class Maker:
         return Own(self.ns(self.sizes.own))
 
     def launch(self, name: str, stream: int = 7) -> Launch:
-        return Launch(Item(name, self.ns(self.sizes.item), stream), self.ns(self.sizes.call))
+        return Launch(
+            Item(name, self.ns(self.sizes.item), stream), self.ns(self.sizes.call)
+        )
 
     def work(self, stream: int = 7) -> Range:
         """An op that launches, often inside another one."""
         name, kernel = self.chance.choice(WORK)
         inner = op(name, self.own(), self.launch(kernel, stream), self.own())
         if self.chance.random() < 0.3:
-            return op("aten::linear", self.own(), Call("cudaStreamIsCapturing", 600), inner)
+            return op(
+                "aten::linear", self.own(), Call("cudaStreamIsCapturing", 600), inner
+            )
         return inner
 
     def module(self, number: int, stream: int = 7) -> Range:
@@ -102,7 +109,9 @@ class Maker:
 
     def forward(self, blocks: int = 3) -> Range:
         modules = [self.module(number) for number in range(blocks)]
-        return note("## forward ##", frame("train.py(20): forward", self.own(), *modules))
+        return note(
+            "## forward ##", frame("train.py(20): forward", self.own(), *modules)
+        )
 
     def copy(self, name: str = TO_HOST) -> Copy:
         item = Item(name, self.ns((1, 3)), kind=MEMCPY, bytes=4000)
@@ -111,7 +120,9 @@ class Maker:
     def item(self) -> Range:
         """`.item()` of a tensor."""
         wait = Sync("stream", self.ns((1, 3)))
-        inner = op("aten::_local_scalar_dense", self.own(), self.copy(), wait, self.own())
+        inner = op(
+            "aten::_local_scalar_dense", self.own(), self.copy(), wait, self.own()
+        )
         return op("aten::item", self.own(), inner)
 
     def after(self, before: int, stream: int) -> tuple[Host, ...]:
@@ -122,7 +133,13 @@ class Maker:
     def all_reduce(self) -> tuple[Host, ...]:
         launch = self.launch(ALL_REDUCE, COMM_STREAM)
         return (
-            note("nccl:all_reduce", *self.after(7, COMM_STREAM), self.own(), launch, self.own()),
+            note(
+                "nccl:all_reduce",
+                *self.after(7, COMM_STREAM),
+                self.own(),
+                launch,
+                self.own(),
+            ),
         )
 
     def linked(self) -> tuple[Range, Range]:
@@ -141,17 +158,22 @@ class Maker:
         forwards, backwards = zip(*pairs, strict=True)
         loop = note("Optimizer.step#SGD.step", *(self.work() for _ in range(3)))
         called = Backward(tuple(reversed(backwards)), 6000, 9000, framed)
-        around = frame("torch/autograd/__init__.py(300): backward", self.own(), called, self.own())
+        around = frame(
+            "torch/autograd/__init__.py(300): backward", self.own(), called, self.own()
+        )
         return (
             Next(self.ns((40, 200))),
-            note("## forward ##", frame("train.py(20): forward", self.own(), *forwards)),
+            note(
+                "## forward ##", frame("train.py(20): forward", self.own(), *forwards)
+            ),
             around if framed else called,
             frame("torch/optim/sgd.py(80): step", self.own(), loop),
         )
 
 
 def warm_up(machine: Machine) -> Iterator[Host]:
-    """Items that start as soon as they are launched: from them the usual latency is known."""
+    """Items that start as soon as they are launched: from them the usual latency is
+    known."""
     for _ in range(WARM_UP):
         wait = Own(machine.latency + 2000)
         yield op("aten::zero_", Own(3000), Launch(Item("fill", 1000), 5000), wait)
@@ -185,19 +207,35 @@ def _waits(make: Maker, events: bool = True) -> tuple[Host, ...]:
         recorded = Record(make.event, 7, 1500)
         waits.append((recorded, make.work(), Sync("event", 2500, on=make.event)))
     parts = [make.work() for _ in range(4)]
-    return (*parts[:2], *make.chance.choice(waits), *parts[2:], *make.chance.choice(waits))
+    return (
+        *parts[:2],
+        *make.chance.choice(waits),
+        *parts[2:],
+        *make.chance.choice(waits),
+    )
 
 
 def _collectives(make: Maker) -> tuple[Host, ...]:
     blocks = [(make.work(), make.work(), *make.all_reduce()) for _ in range(3)]
     joined = make.after(COMM_STREAM, 7)
-    return (*(host for block in blocks for host in block), *joined, make.work(), make.item())
+    return (
+        *(host for block in blocks for host in block),
+        *joined,
+        make.work(),
+        make.item(),
+    )
 
 
 def _graphs(make: Maker) -> tuple[Host, ...]:
     names = [make.chance.choice(WORK)[1] for _ in range(make.chance.randint(4, 12))]
     items = tuple(Item(name, make.ns(make.sizes.item)) for name in names)
-    return make.work(), make.forward(1), GraphLaunch(items, 12_000), make.work(), make.item()
+    return (
+        make.work(),
+        make.forward(1),
+        GraphLaunch(items, 12_000),
+        make.work(),
+        make.item(),
+    )
 
 
 def _workers(make: Maker) -> tuple[Host, ...]:
@@ -206,8 +244,9 @@ def _workers(make: Maker) -> tuple[Host, ...]:
 
 
 def _batches(make: Maker, slowest: float) -> tuple[Host, ...]:
-    """Workers make batches. Each takes up to `slowest` times as long as it may so that the thread
-    waits for none; to take one over, the thread needs up to twice as long as at least."""
+    """Workers make batches. Each takes up to `slowest` times as long as it may so that
+    the thread waits for none; to take one over, the thread needs up to twice as long as
+    at least."""
     batch_us = int(slowest * make.workers * LONG_STEP_US)
     batch = Next(
         ns=make.ns((LONG_STEP_US // 4, batch_us)),
@@ -223,7 +262,9 @@ def _chains(make: Maker) -> tuple[Host, ...]:
 
     def pointwise(inputs: int, ns: int) -> Range:
         launch = Launch(Item(ADD, (inputs + 1) * ns), make.ns(make.sizes.call))
-        return op("aten::add", make.own(), launch, make.own(), dims=((4096, 4096),) * inputs)
+        return op(
+            "aten::add", make.own(), launch, make.own(), dims=((4096, 4096),) * inputs
+        )
 
     modules = []
     for number in range(3):
@@ -261,7 +302,8 @@ def _full(make: Maker) -> tuple[Host, ...]:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of program. `settled`: the definition of the graph fixes what changes do to it."""
+    """A kind of program. `settled`: the definition of the graph fixes what changes do
+    to it."""
 
     body: Body
     sizes: Sizes
@@ -285,13 +327,17 @@ KINDS = {
     "training": Kind(lambda make: (*make.training(), make.item()), Sizes()),
     "chains": Kind(_chains, GPU_BOUND),
     "threads": Kind(_plain, Sizes(), other_thread=True),
-    "training, no stacks": Kind(lambda make: make.training(False), Sizes(), settled=False),
+    "training, no stacks": Kind(
+        lambda make: make.training(False), Sizes(), settled=False
+    ),
     "overlapping": Kind(_plain, GPU_BOUND, Machine(switch=-900), settled=False),
     "slow loader": Kind(_slow_loader, Sizes(), settled=False),
     "workers": Kind(_workers, Sizes(), settled=False),
     "batches ready": Kind(lambda make: _batches(make, 0.5), LONG, settled=False),
     "batches waited for": Kind(lambda make: _batches(make, 3.0), LONG, settled=False),
-    "some batches waited for": Kind(lambda make: _batches(make, 1.5), LONG, settled=False),
+    "some batches waited for": Kind(
+        lambda make: _batches(make, 1.5), LONG, settled=False
+    ),
     "events, not recorded": Kind(_waits, Sizes(), SILENT, settled=False),
     "streams, not recorded": Kind(_streams, Sizes(), SILENT, settled=False),
 }

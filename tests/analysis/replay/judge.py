@@ -1,6 +1,7 @@
 """Judges predictions by what invented programs do when they are changed.
 
-A prediction is asked for from outside, as a user would: by the command line and its JSON.
+A prediction is asked for from outside, as a user would: by the command line and its
+JSON.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ SAME = 1 / 2000  # of a time: a smaller difference is none
 
 @dataclass(frozen=True)
 class Prediction:
-    """What was said, or why nothing was: `refused` is the exit code then. `steps` has the lengths
-    before and after of each step."""
+    """What was said, or why nothing was: `refused` is the exit code then. `steps` has
+    the lengths before and after of each step."""
 
     before: int = 0
     after: int = 0
@@ -44,14 +45,17 @@ Predict = Callable[[Path, Sequence[str]], Prediction]
 
 
 def by_command(path: Path, changes: Sequence[str]) -> Prediction:
-    """What `fusetui whatif` says. Raises RuntimeError when it fails in another way than it may."""
+    """What `fusetui whatif` says. Raises RuntimeError when it fails in another way than
+    it may."""
     code, out, err = _command_line("whatif", str(path), *changes, "--json")
     if code in (NOTHING, ABSTAINS):
         return Prediction(refused=code, said=(err or out).strip())
     if code:
         raise RuntimeError(f"exit code {code}: {err.strip()[-2000:]}")
     found = json.loads(out)
-    steps = {step["name"]: (step["before_ns"], step["after_ns"]) for step in found["steps"]}
+    steps = {
+        step["name"]: (step["before_ns"], step["after_ns"]) for step in found["steps"]
+    }
     return Prediction(
         before=found["before_ns"],
         after=found["after_ns"],
@@ -78,8 +82,8 @@ def _command_line(*arguments: str) -> tuple[object, str, str]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A prediction beside what happened, in ns: of the median step, or of the span where there are
-    no two steps. `wrong` names what is not exact."""
+    """A prediction beside what happened, in ns: of the median step, or of the span
+    where there are no two steps. `wrong` names what is not exact."""
 
     before: float
     after: float
@@ -92,12 +96,16 @@ class Verdict:
 
     @property
     def is_bound(self) -> bool:
-        """Whether the prediction is the time at best, and says that the data loader is why."""
-        return bool({"batches_unknown", "loader_never_waits"} & set(self.prediction.notes))
+        """Whether the prediction is the time at best, and says that the data loader is
+        why."""
+        return bool(
+            {"batches_unknown", "loader_never_waits"} & set(self.prediction.notes)
+        )
 
     @property
     def is_right(self) -> bool:
-        """Whether the median step is right, or not below the time at best where that is told."""
+        """Whether the median step is right, or not below the time at best where that is
+        told."""
         if self.is_bound:
             return self.prediction.after <= self.after
         return abs(self.error) < SAME
@@ -113,9 +121,11 @@ class Verdict:
         return (self.prediction.after - self.after) / self.before
 
 
-def figures(run: Sequence[Slice], before: Sequence[Slice]) -> tuple[float, dict[str, int]]:
-    """The median step, and the length of each but the first; else the span. What an item belongs
-    to is what it belonged to in the run before the change."""
+def figures(
+    run: Sequence[Slice], before: Sequence[Slice]
+) -> tuple[float, dict[str, int]]:
+    """The median step, and the length of each but the first; else the span. What an
+    item belongs to is what it belonged to in the run before the change."""
     steps = lengths(run, step_of_items(before))
     return (median(steps.values()) if steps else span_of(run)), steps
 
@@ -127,25 +137,31 @@ def judged(
     folder: Path,
     residuals: Residuals | None = None,
 ) -> Verdict:
-    """A recording of the program is given to `predict`; the changed program runs with the same
-    residuals. Raises ValueError where a change is refused."""
+    """A recording of the program is given to `predict`; the changed program runs with
+    the same residuals. Raises ValueError where a change is refused."""
     recorded = simulate(program, residuals)
     before, steps = figures(recorded, recorded)
-    after, steps_after = figures(simulate(changed(program, *changes), residuals), recorded)
+    after, steps_after = figures(
+        simulate(changed(program, *changes), residuals), recorded
+    )
     said = predict(write(recorded, folder / "invented.json"), changes)
     if said.refused:
         return Verdict(before, after, said, ())
     wrong = [
         text
         for name, true in steps_after.items()
-        for text in _differences(name, (said.steps or {}).get(name), (steps[name], true))
+        for text in _differences(
+            name, (said.steps or {}).get(name), (steps[name], true)
+        )
     ]
     if not steps_after and said.after != after:
         wrong.append(f"span after: {said.after - after:+,} ns of {after:,}")
     return Verdict(before, after, said, tuple(wrong))
 
 
-def _differences(name: str, told: tuple[int, int] | None, true: tuple[int, int]) -> Iterator[str]:
+def _differences(
+    name: str, told: tuple[int, int] | None, true: tuple[int, int]
+) -> Iterator[str]:
     if told is None:
         yield f"{name} is missing"
         return

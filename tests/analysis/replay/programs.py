@@ -1,4 +1,5 @@
-"""Invented programs as data: what host threads do, call by call, and the machine that they run on.
+"""Invented programs as data: what host threads do, call by call, and the machine that
+they run on.
 
 All times are whole nanoseconds. Nothing here knows how fusetui reads traces.
 """
@@ -31,7 +32,8 @@ class Call:
 
 @dataclass(frozen=True)
 class Item:
-    """Work of the GPU. `key` names it in every version of a program: its residuals hang on it."""
+    """Work of the GPU. `key` names it in every version of a program: its residuals hang
+    on it."""
 
     name: str
     ns: int
@@ -43,7 +45,8 @@ class Item:
 
 @dataclass(frozen=True)
 class Launch:
-    """A call that gives one item to its stream: its own time is `ns`, beside waiting for room."""
+    """A call that gives one item to its stream: its own time is `ns`, beside waiting
+    for room."""
 
     item: Item
     ns: int
@@ -61,7 +64,8 @@ class GraphLaunch:
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy for which its call waits; `ns` from the end of the copy until the call returns."""
+    """A copy for which its call waits; `ns` from the end of the copy until the call
+    returns."""
 
     item: Item
     ns: int
@@ -88,8 +92,8 @@ class WaitEvent:
 
 @dataclass(frozen=True)
 class Sync:
-    """The thread waits for a stream, an event (`on` is its number) or the device; `ns` from the end
-    of what it waits for until the call returns."""
+    """The thread waits for a stream, an event (`on` is its number) or the device; `ns`
+    from the end of what it waits for until the call returns."""
 
     what: str  # stream, event, device
     ns: int
@@ -103,9 +107,9 @@ class Sync:
 
 @dataclass(frozen=True)
 class Next:
-    """The next batch of a DataLoader. Without workers the thread makes it in `ns`; with workers it
-    waits for the one that makes it in `ns` each, `ahead` batches at most before they are taken, and
-    `delay` until it has it."""
+    """The next batch of a DataLoader. Without workers the thread makes it in `ns`; with
+    workers it waits for the one that makes it in `ns` each, `ahead` batches at most
+    before they are taken, and `delay` until it has it."""
 
     ns: int
     workers: int = 0
@@ -115,8 +119,8 @@ class Next:
 
 @dataclass(frozen=True)
 class Range:
-    """An op, an annotation or a Python frame around what it does. `forward` and `backward` number a
-    pair of ops that autograd links."""
+    """An op, an annotation or a Python frame around what it does. `forward` and
+    `backward` number a pair of ops that autograd links."""
 
     kind: str
     name: str
@@ -128,8 +132,8 @@ class Range:
 
 @dataclass(frozen=True)
 class Backward:
-    """The thread calls autograd's engine: `enter` until its thread begins, `leave` until the call
-    returns after it has ended."""
+    """The thread calls autograd's engine: `enter` until its thread begins, `leave`
+    until the call returns after it has ended."""
 
     body: tuple[Host, ...]
     enter: int
@@ -139,15 +143,26 @@ class Backward:
 
 
 Host = (
-    Own | Call | Launch | GraphLaunch | Copy | Record | WaitEvent | Sync | Next | Range | Backward
+    Own
+    | Call
+    | Launch
+    | GraphLaunch
+    | Copy
+    | Record
+    | WaitEvent
+    | Sync
+    | Next
+    | Range
+    | Backward
 )
 
 
 @dataclass(frozen=True)
 class Machine:
-    """`latency`: from the start of a launch call until its item may start. `switch`: from the end
-    of an item until the next one of its stream may start; below 0 they overlap. `depth`: as many
-    items are in flight at most, from their launch to their end; a launch call waits for room."""
+    """`latency`: from the start of a launch call until its item may start. `switch`:
+    from the end of an item until the next one of its stream may start; below 0 they
+    overlap. `depth`: as many items are in flight at most, from their launch to their
+    end; a launch call waits for room."""
 
     latency: int = 4000
     switch: int = 0
@@ -182,7 +197,9 @@ def note(name: str, *body: Host) -> Range:
 
 def steps(*bodies: tuple[Host, ...]) -> tuple[Host, ...]:
     """Each body in a step of the profiler."""
-    return tuple(note(f"ProfilerStep#{number}", *body) for number, body in enumerate(bodies, 3))
+    return tuple(
+        note(f"ProfilerStep#{number}", *body) for number, body in enumerate(bodies, 3)
+    )
 
 
 def program(*body: Host, machine: Machine | None = None) -> Program:
@@ -225,6 +242,7 @@ def on_items(edit: Callable[[Item], Item]) -> Edit:
 
 
 def numbered(whole: Program) -> Program:
-    """The program whose items have keys of their own, to be given before anything is changed."""
+    """The program whose items have keys of their own, to be given before anything is
+    changed."""
     keys = count(1)
     return everywhere(whole, on_items(lambda item: replace(item, key=next(keys))))

@@ -1,4 +1,5 @@
-"""Writes a simulated run as torch.profiler writes a trace, and tells the steps of a run."""
+"""Writes a simulated run as torch.profiler writes a trace, and tells the steps of a
+run."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from tests.analysis.replay.programs import (
 from tests.analysis.replay.simulator import CALL, SYNC, Slice
 
 Event = dict[str, Any]
-PROCESS, BEGIN = 4100, 4_458_676_000_000_000  # the trace begins so many ns after its base
+# the trace begins so many ns after its base
+PROCESS, BEGIN = 4100, 4_458_676_000_000_000
 BASE = 1_711_964_646_000_000_000
 GPU_KINDS = frozenset({KERNEL, MEMCPY, MEMSET})
 FLOW_CALLS = ("Synchronize", "StreamWaitEvent")
@@ -77,9 +79,12 @@ def span_of(run: Sequence[Slice]) -> int:
 
 
 def step_of_items(run: Sequence[Slice]) -> dict[int, str]:
-    """The step in whose annotation an item's launch call begins, by the key of the item."""
+    """The step in whose annotation an item's launch call begins, by the key of the
+    item."""
     calls = {one.link: one.start for one in run if one.kind == CALL}
-    notes = [one for one in run if one.kind == NOTE and one.name.startswith("ProfilerStep#")]
+    notes = [
+        one for one in run if one.kind == NOTE and one.name.startswith("ProfilerStep#")
+    ]
     return {
         one.source.key: note.name
         for one in gpu(run)
@@ -88,24 +93,33 @@ def step_of_items(run: Sequence[Slice]) -> dict[int, str]:
     }
 
 
-def steps_of(run: Sequence[Slice], belongs: Mapping[int, str] | None = None) -> list[Step]:
-    """A step ends with its annotation, or with the last of its items if that is later: those that
-    it launched, or had launched when `belongs` was taken from the run before a change. None ends
-    before the one before it."""
+def steps_of(
+    run: Sequence[Slice], belongs: Mapping[int, str] | None = None
+) -> list[Step]:
+    """A step ends with its annotation, or with the last of its items if that is later:
+    those that it launched, or had launched when `belongs` was taken from the run before
+    a change. None ends before the one before it."""
     belongs = step_of_items(run) if belongs is None else belongs
     ends: defaultdict[str, int] = defaultdict(int)
     for one in gpu(run):
         if isinstance(one.source, Item) and one.source.key in belongs:
             name = belongs[one.source.key]
             ends[name] = max(ends[name], one.end)
-    notes = [one for one in run if one.kind == NOTE and one.name.startswith("ProfilerStep#")]
+    notes = [
+        one for one in run if one.kind == NOTE and one.name.startswith("ProfilerStep#")
+    ]
     notes.sort(key=lambda note: note.start)
     reached = accumulate((max(one.end, ends[one.name]) for one in notes), max)
-    return [Step(one.name, one.start, end) for one, end in zip(notes, reached, strict=True)]
+    return [
+        Step(one.name, one.start, end) for one, end in zip(notes, reached, strict=True)
+    ]
 
 
-def lengths(run: Sequence[Slice], belongs: Mapping[int, str] | None = None) -> dict[str, int]:
-    """Of each step after the first one, the distance from the end of the step before it."""
+def lengths(
+    run: Sequence[Slice], belongs: Mapping[int, str] | None = None
+) -> dict[str, int]:
+    """Of each step after the first one, the distance from the end of the step before
+    it."""
     steps = steps_of(run, belongs)
     return {after.name: after.end - before.end for before, after in pairwise(steps)}
 
@@ -156,13 +170,24 @@ def _us(ns: int) -> Any:
 
 
 def _dur(ns: int) -> Any:
-    """Microseconds with three decimals; up to 2^53 ns a float prints them as they are."""
+    """Microseconds with three decimals; up to 2^53 ns a float prints them as they
+    are."""
     return round(ns / 1000, 3)
 
 
 def _slice(one: Slice, pid: int, args: Event) -> Event:
-    event: Event = {"ph": "X", "cat": one.kind, "name": one.name, "pid": pid, "tid": one.lane}
-    return event | {"ts": _us(one.start), "dur": _dur(one.end - one.start), "args": args}
+    event: Event = {
+        "ph": "X",
+        "cat": one.kind,
+        "name": one.name,
+        "pid": pid,
+        "tid": one.lane,
+    }
+    return event | {
+        "ts": _us(one.start),
+        "dur": _dur(one.end - one.start),
+        "args": args,
+    }
 
 
 def _ordered(run: Sequence[Slice], kinds: set[str]) -> list[Slice]:
@@ -186,7 +211,9 @@ def _host(run: Sequence[Slice]) -> Iterator[Event]:
             args["Input type"] = ["float"] * len(source.dims)
         yield _slice(one, PROCESS, args)
         if isinstance(source, Range) and (source.forward or source.backward):
-            yield _flow("s" if source.forward else "f", "fwdbwd", args["Sequence number"], one)
+            yield _flow(
+                "s" if source.forward else "f", "fwdbwd", args["Sequence number"], one
+            )
     open_frames: list[tuple[int, int]] = []
     for python, one in enumerate(_ordered(run, {FRAME}), 1):
         while open_frames and open_frames[-1][0] <= one.start:
@@ -202,7 +229,13 @@ def _host(run: Sequence[Slice]) -> Iterator[Event]:
 
 
 def _flow(phase: str, kind: str, number: int, one: Slice, pid: int = PROCESS) -> Event:
-    event: Event = {"ph": phase, "id": number, "pid": pid, "tid": one.lane, "ts": _us(one.start)}
+    event: Event = {
+        "ph": phase,
+        "id": number,
+        "pid": pid,
+        "tid": one.lane,
+        "ts": _us(one.start),
+    }
     return event | {"cat": kind, "name": kind} | ({"bp": "e"} if phase == "f" else {})
 
 
@@ -212,7 +245,8 @@ def _external(run: Sequence[Slice]) -> dict[int, int]:
 
 
 def _device(run: Sequence[Slice]) -> Iterator[Event]:
-    """Calls and what they gave to the GPU, each followed by its flow, then annotations there."""
+    """Calls and what they gave to the GPU, each followed by its flow, then annotations
+    there."""
     owners = _owners(run)
     given: defaultdict[int, list[Slice]] = defaultdict(list)
     for one in run:
@@ -227,9 +261,9 @@ def _device(run: Sequence[Slice]) -> Iterator[Event]:
             if one.kind in GPU_KINDS:
                 yield _flow("f", "ac2g", call.link, one, pid=0)
         yield _slice(call, PROCESS, owner | link)
-        starts = isinstance(call.source, Launch | GraphLaunch | Copy) or call.name.endswith(
-            FLOW_CALLS
-        )
+        starts = isinstance(
+            call.source, Launch | GraphLaunch | Copy
+        ) or call.name.endswith(FLOW_CALLS)
         yield _flow("s" if starts else "f", "ac2g", call.link, call)
     yield from _annotations(run, given)
 
@@ -248,7 +282,8 @@ def _details(one: Slice) -> Event:
 
 
 def _owners(run: Sequence[Slice]) -> dict[int, int]:
-    """The External id of the innermost op around each call, by its link; 0 where there is none."""
+    """The External id of the innermost op around each call, by its link; 0 where there
+    is none."""
     ids, found = _external(run), {}
     threads: defaultdict[int, list[Slice]] = defaultdict(list)
     for one in _ordered(run, {OP, NOTE, CALL}):
@@ -263,7 +298,9 @@ def _owners(run: Sequence[Slice]) -> dict[int, int]:
     return found
 
 
-def _annotations(run: Sequence[Slice], given: dict[int, list[Slice]]) -> Iterator[Event]:
+def _annotations(
+    run: Sequence[Slice], given: dict[int, list[Slice]]
+) -> Iterator[Event]:
     """Each annotation again on each stream that it gave work to."""
     ids = _external(run)
     calls = [one for one in run if one.kind == CALL]
@@ -277,7 +314,10 @@ def _annotations(run: Sequence[Slice], given: dict[int, list[Slice]]) -> Iterato
         ]
         for stream in sorted({item.lane for item in inside}):
             there = [item for item in inside if item.lane == stream]
-            first, last = min(item.start for item in there), max(item.end for item in there)
+            first, last = (
+                min(item.start for item in there),
+                max(item.end for item in there),
+            )
             twin = Slice("gpu_user_annotation", note.name, stream, first - 1, last + 1)
             yield _slice(twin, 0, {"External id": ids[id(note)]})
 
@@ -292,7 +332,11 @@ def _names(run: Sequence[Slice]) -> Iterator[Event]:
         yield named("process_name", pid, 0, {"name": "python"})
         yield named("process_labels", pid, 0, {"labels": label})
     for lane, pid in sorted(
-        {(one.lane, 0 if one.kind in GPU_KINDS else PROCESS) for one in run if one.kind != SYNC}
+        {
+            (one.lane, 0 if one.kind in GPU_KINDS else PROCESS)
+            for one in run
+            if one.kind != SYNC
+        }
     ):
         text = f"thread {lane} (python)" if pid else f"stream {lane} "
         yield named("thread_name", pid, lane, {"name": text})

@@ -1,10 +1,10 @@
-"""Runs an invented program: host threads, streams that work in order, events, waits, and a queue
-with an end. What it gives is the truth that a prediction is judged by.
+"""Runs an invented program: host threads, streams that work in order, events, waits,
+and a queue with an end. What it gives is the truth that a prediction is judged by.
 
-An item starts when the one before it in its stream has ended (and the switch is over), its launch
-call has begun (and the latency is over), and the events that its stream waits for have happened.
-With residuals each of the three may come later by chance; the chance hangs on the item's key, so a
-changed program meets the same.
+An item starts when the one before it in its stream has ended (and the switch is over),
+its launch call has begun (and the latency is over), and the events that its stream
+waits for have happened. With residuals each of the three may come later by chance; the
+chance hangs on the item's key, so a changed program meets the same.
 """
 
 from __future__ import annotations
@@ -37,13 +37,16 @@ from tests.analysis.replay.programs import (
 )
 
 CALL, SYNC = "cuda_runtime", "cuda_sync"
-ENGINE_CALL = "<built-in method run_backward of torch._C._EngineBase object at 0x7f2a91c0b2d0>"
+ENGINE_CALL = (
+    "<built-in method run_backward of torch._C._EngineBase object at 0x7f2a91c0b2d0>"
+)
 LOADERS = "_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter"
 
 
 @dataclass(frozen=True)
 class Slice:
-    """Something with a start and an end: on a thread of the host, or a stream (`lane`) of the GPU.
+    """Something with a start and an end: on a thread of the host, or a stream (`lane`)
+    of the GPU.
 
     `link` is the correlation of a call and of what it gave to the GPU.
     """
@@ -60,7 +63,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class Residuals:
-    """Mean delays by chance in ns, on each way to an item's start; `draw` makes them other ones."""
+    """Mean delays by chance in ns, on each way to an item's start; `draw` makes them
+    other ones."""
 
     seed: int
     launch: int = 0
@@ -99,8 +103,8 @@ Clock = Generator[int, None, None]
 
 
 class _Run:
-    """What has happened so far. Each thread is a generator that gives its clock before it does what
-    others notice, and goes on when no other one is earlier."""
+    """What has happened so far. Each thread is a generator that gives its clock before
+    it does what others notice, and goes on when no other one is earlier."""
 
     def __init__(self, machine: Machine, residuals: Residuals | None) -> None:
         self.machine, self.residuals = machine, residuals
@@ -139,7 +143,9 @@ class _Run:
         at: int | None = None,
     ) -> None:
         """A slice of a thread that ends now; `at`: before the slices from there on."""
-        made = Slice(kind, name, thread.number, start, thread.clock, link, source=source)
+        made = Slice(
+            kind, name, thread.number, start, thread.clock, link, source=source
+        )
         self.slices.insert(len(self.slices) if at is None else at, made)
 
     def backward(self, thread: _Thread, host: Backward) -> Clock:
@@ -161,8 +167,8 @@ class _Run:
         self.add(thread, NOTE, name, start, host)
 
     def batch(self, host: Next, now: int) -> int:
-        """When the next batch is ready. Workers begin with the program, each after the batch that
-        it made before, and when there is room for it."""
+        """When the next batch is ready. Workers begin with the program, each after the
+        batch that it made before, and when there is room for it."""
         if not self.workers:
             self.workers = [0] * host.workers
         room, number = host.ahead * host.workers, len(self.batches)
@@ -189,7 +195,8 @@ class _Run:
             self.record_sync(host, start, thread.clock, link)
 
     def launch(self, host: Launch | GraphLaunch | Copy, start: int, link: int) -> int:
-        """Gives what a call launches to the streams, and tells when the call returns."""
+        """Gives what a call launches to the streams, and tells when the call
+        returns."""
         if isinstance(host, GraphLaunch):
             for item in host.items:
                 self.give(item, start, link, fills=False)
@@ -209,7 +216,8 @@ class _Run:
             self.streams[host.stream].waits.append(self.events[host.event].time)
 
     def give(self, item: Item, start: int, link: int, fills: bool = True) -> int:
-        """Hands an item to its stream and tells its end; those of graphs fill no queue."""
+        """Hands an item to its stream and tells its end; those of graphs fill no
+        queue."""
         stream, chance = self.streams[item.stream], self.residuals
         late = chance.of if chance else lambda key, way: 0
         ready = [start + self.machine.latency + late(item.key, "launch")]
@@ -222,13 +230,17 @@ class _Run:
         if fills:
             heapq.heappush(self.flying, stream.end)
         self.slices.append(
-            Slice(item.kind, item.name, item.stream, begin, stream.end, link, source=item)
+            Slice(
+                item.kind, item.name, item.stream, begin, stream.end, link, source=item
+            )
         )
         return stream.end
 
     def room(self, now: int) -> int:
         """When fewer items are in flight than the queue holds."""
-        while self.flying and (self.flying[0] <= now or len(self.flying) >= self.machine.depth):
+        while self.flying and (
+            self.flying[0] <= now or len(self.flying) >= self.machine.depth
+        ):
             now = max(now, heapq.heappop(self.flying))
         return now
 
@@ -236,10 +248,16 @@ class _Run:
         """The end of what a call waits for: of all that was given before it began."""
         if sync.what == "event":
             return self.events[sync.on].time if sync.on in self.events else 0
-        chosen = [self.streams[sync.on]] if sync.what == "stream" else list(self.streams.values())
+        chosen = (
+            [self.streams[sync.on]]
+            if sync.what == "stream"
+            else list(self.streams.values())
+        )
         return max((stream.end or 0 for stream in chosen), default=0)
 
-    def record_sync(self, host: Sync | WaitEvent, start: int, end: int, link: int) -> None:
+    def record_sync(
+        self, host: Sync | WaitEvent, start: int, end: int, link: int
+    ) -> None:
         """The cuda_sync event beside a call that waits."""
         kind, lane = "Context Sync", -1
         args: dict[str, Any] = {}

@@ -1,5 +1,5 @@
-"""A data loader with workers: when its batches are ready after a change is not known, but has
-bounds. Times of events are in us."""
+"""A data loader with workers: when its batches are ready after a change is not known,
+but has bounds. Times of events are in us."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ REAL = sorted([*TRACES.glob("*.json.gz"), *FRESH.glob("*.json.gz")])
 
 
 def trained(calls: Sequence[float], ops: int = 20, op: float = 400) -> list[Event]:
-    """Of each call for a batch a step: ops of which each launches a kernel of 20, then a wait for
-    the device. The op, its launch and the wait limit it."""
+    """Of each call for a batch a step: ops of which each launches a kernel of 20, then
+    a wait for the device. The op, its launch and the wait limit it."""
     events: list[Event] = []
     at, number = 0.0, 0
     for place, lasted in enumerate(calls):
@@ -61,12 +61,17 @@ def trained(calls: Sequence[float], ops: int = 20, op: float = 400) -> list[Even
 FEW = (80, 95, 1900, 2800, 110, 3515)  # 8.5 ms in all
 STEP = 20 * 400 + 20
 HALF_STEP = 20 * (398 // 2 + 2) + 24
-"""A call of 2 takes as long as before, and the last kernel ends 4 later after the last op."""
+"""A call of 2 takes as long as before, and the last kernel ends 4 later after the last
+op."""
 
 
 def test_the_path_gives_the_loader_what_its_calls_took(trace_of: Make) -> None:
     found = path(trace_of(trained(FEW)))
-    assert sum(row.ns for row in found.rows) == found.span_ns == 1000 * (6 * STEP + sum(FEW))
+    assert (
+        sum(row.ns for row in found.rows)
+        == found.span_ns
+        == 1000 * (6 * STEP + sum(FEW))
+    )
     assert sum(row.ns for row in found.rows if row.what == NEXT) == 1000 * sum(FEW)
 
 
@@ -87,8 +92,9 @@ def test_a_longer_call_may_not_have_waited(asked: Ask) -> None:
 
 
 def test_a_call_that_waited_ends_when_its_batch_is_ready(asked: Ask) -> None:
-    """The first call is at once; all others waited for 30 ms, for workers that begin a batch when
-    an earlier one is taken: none was taken earlier, so no batch is ready earlier."""
+    """The first call is at once; all others waited for 30 ms, for workers that begin a
+    batch when an earlier one is taken: none was taken earlier, so no batch is ready
+    earlier."""
     events = trained((80, 30_000, 30_000, 30_000))
     found = asked(events, "op:/./ x0.5")
     assert found.latest_ns is None
@@ -97,7 +103,8 @@ def test_a_call_that_waited_ends_when_its_batch_is_ready(asked: Ask) -> None:
 
 
 def test_a_slower_thread_waits_less(asked: Ask) -> None:
-    """Ops take 8 ms longer, and calls wait 8 ms less: a step takes as long as before."""
+    """Ops take 8 ms longer, and calls wait 8 ms less: a step takes as long as
+    before."""
     found = asked(trained((80, 30_000, 30_000, 30_000)), "op:/./ x2")
     assert found.after_ns == found.before_ns
     assert found.certainty == "estimate"
@@ -143,7 +150,8 @@ def test_what_is_out_at_x0_is_not_waited_for(us: Us) -> None:
 
 
 def test_steps_that_only_begin_earlier_say_so(asked: Ask) -> None:
-    """The first step, which is not counted, ends earlier; the second waits so much longer."""
+    """The first step, which is not counted, ends earlier; the second waits so much
+    longer."""
     events = trained((80, 30_000), ops=20)
     for event in events:
         if event["name"] == "aten::add" and event["ts"] > 30_000:
@@ -155,7 +163,9 @@ def test_steps_that_only_begin_earlier_say_so(asked: Ask) -> None:
     assert "The work does not take longer" in whatif_text(found, 1000)
 
 
-@pytest.mark.parametrize(("kind", "seed", "change"), [c for c in cases(1) if c[0] in LOADING])
+@pytest.mark.parametrize(
+    ("kind", "seed", "change"), [c for c in cases(1) if c[0] in LOADING]
+)
 def test_invented_loaders(kind: str, seed: int, change: str, tmp_path: Path) -> None:
     verdict = judged(invented(kind, seed), CHANGES[change], by_command, tmp_path)
     assert verdict.is_right, verdict
@@ -163,8 +173,12 @@ def test_invented_loaders(kind: str, seed: int, change: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", sorted(LOADING))
-@pytest.mark.parametrize("change", ["op x0.5", "kernel x0.5", "kernel x2", "python x0.5"])
-def test_the_end_lies_between_the_bounds(kind: str, seed: int, change: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "change", ["op x0.5", "kernel x0.5", "kernel x2", "python x0.5"]
+)
+def test_the_end_lies_between_the_bounds(
+    kind: str, seed: int, change: str, tmp_path: Path
+) -> None:
     program, words = invented(kind, seed), CHANGES[change]
     run, then = simulate(program), simulate(changed_program(program, *words))
     trace = open_trace(str(write(run, tmp_path / "a.json")), cached=False)
@@ -175,10 +189,12 @@ def test_the_end_lies_between_the_bounds(kind: str, seed: int, change: str, tmp_
 
 @pytest.mark.parametrize("late", [None, False, True])
 def test_each_rank_has_loaders_of_its_own(trace_of: Make, late: bool | None) -> None:
-    """Two ranks without collectives, one of them with a change: each is replayed as it is alone, by
-    default as early as may be."""
+    """Two ranks without collectives, one of them with a change: each is replayed as it
+    is alone, by default as early as may be."""
     options = {} if late is None else {"late": late}
-    traces = [trace_of(trained(calls)) for calls in ((80, 95, 30_000), (90, 20_000, 80))]
+    traces = [
+        trace_of(trained(calls)) for calls in ((80, 95, 30_000), (90, 20_000, 80))
+    ]
     graphs = [graph_of(trace) for trace in traces]
     graphs[0], _ = changed(traces[0], graphs[0], [parse_change("op:/./ x0.5")])
     none = np.empty(0, dtype=np.intp)
@@ -205,7 +221,8 @@ def test_what_is_faster_is_not_longer(kind: str, change: str, tmp_path: Path) ->
     except WrongChange as reason:
         pytest.skip(str(reason))
     for late in (False, True):
-        assert (replay(made, late=late).end <= graph.ended + 2).all()  # rounded to whole ns
+        # rounded to whole ns
+        assert (replay(made, late=late).end <= graph.ended + 2).all()
     assert_explained(trace, change)
 
 
@@ -224,10 +241,14 @@ def test_no_real_step_is_longer_without_a_reason(file: Path) -> None:
 
 def calls_of(trace: Trace) -> list[int]:
     """How long each call for a batch took, in ns."""
-    return [int(trace.dur[row]) for row in range(len(trace)) if trace.name_of(row) == NEXT]
+    return [
+        int(trace.dur[row]) for row in range(len(trace)) if trace.name_of(row) == NEXT
+    ]
 
 
-@pytest.mark.skipif(not (FRESH / "t4_fp32.json.gz").exists(), reason=f"no traces in {FRESH}")
+@pytest.mark.skipif(
+    not (FRESH / "t4_fp32.json.gz").exists(), reason=f"no traces in {FRESH}"
+)
 def test_two_waits_and_one_call_at_once() -> None:
     trace = open_trace(str(FRESH / "t4_fp32.json.gz"))
     calls = calls_of(trace)

@@ -1,5 +1,5 @@
-"""Replays that one can do in one's head. Times are in us; a launch call takes 2, and its kernel
-starts 5 after that begins, or as soon as the one before it ends."""
+"""Replays that one can do in one's head. Times are in us; a launch call takes 2, and
+its kernel starts 5 after that begins, or as soon as the one before it ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Us = Callable[..., tuple[float, float | None]]
 
 
 def host_bound() -> list[Event]:
-    """Five ops of 20, each launches a kernel of 3 at its end: the GPU waits. All ends at 103."""
+    """Five ops of 20, each launches a kernel of 3 at its end: the GPU waits. All ends
+    at 103."""
     events = []
     for n in range(5):
         at = 20 * n
@@ -28,7 +29,8 @@ def host_bound() -> list[Event]:
 
 
 def gpu_bound() -> list[Event]:
-    """Five launches at 0, 4, ..., of kernels of 50 that follow each other from 5 on, to 255."""
+    """Five launches at 0, 4, ..., of kernels of 50 that follow each other from 5 on, to
+    255."""
     events = [host("aten::mm", 0, 20)]
     for n in range(5):
         events += launched(4 * n, 5 + 50 * n, 50, n + 1)
@@ -41,7 +43,8 @@ def test_kernels_that_wait_for_the_host(us: Us) -> None:
 
 
 def test_a_faster_host(us: Us) -> None:
-    """An op takes half of its 18; the launch call in it stays at 2: 4 * 11 + 7.5 + 5 + 3."""
+    """An op takes half of its 18; the launch call in it stays at 2: 4 * 11 + 7.5 + 5 +
+    3."""
     events = host_bound()
     assert us(events, "op:aten::add x0.5") == (103, 4 * 11 + 7.5 + 5 + 3)
 
@@ -55,7 +58,8 @@ def test_a_fixed_duration(us: Us) -> None:
 
 
 def test_from_one_limit_to_the_other(us: Us) -> None:
-    """The last kernel starts 5 after its launch at 16, and ends 1 later; the host ends at 20."""
+    """The last kernel starts 5 after its launch at 16, and ends 1 later; the host ends
+    at 20."""
     assert us(gpu_bound(), "kernel:k 1us") == (255, 22)
 
 
@@ -64,7 +68,8 @@ def test_several_changes(us: Us) -> None:
 
 
 def synced() -> list[Event]:
-    """A kernel 7-57; the host waits for it until 60, works until 100, and launches another."""
+    """A kernel 7-57; the host waits for it until 60, works until 100, and launches
+    another."""
     return [
         *launched(2, 7, 50, 1),
         call("cudaStreamSynchronize", 10, 50, 9),
@@ -74,13 +79,14 @@ def synced() -> list[Event]:
 
 
 def test_a_wait_in_the_middle(us: Us) -> None:
-    """The wait ends with the kernel at 32 + 3, then 40 of the op, 5, and the other kernel; the
-    trace begins at 2."""
+    """The wait ends with the kernel at 32 + 3, then 40 of the op, 5, and the other
+    kernel; the trace begins at 2."""
     assert us(synced(), "kernel:k x0.5") == (153, (32 + 3 - 2) + 40 + 5 + 25)
 
 
 def test_no_wait(us: Us) -> None:
-    """The call takes the 3 that it took to return: at 13, 53, and the kernel from 58 on."""
+    """The call takes the 3 that it took to return: at 13, 53, and the kernel from 58
+    on."""
     assert us(synced(), "no-sync:cudaStreamSynchronize") == (153, 58 + 50 - 2)
 
 
@@ -98,7 +104,11 @@ def test_an_op_goes_with_its_kernels(us: Us) -> None:
 
 def test_an_op_inside_another(us: Us) -> None:
     """What lies between the children of an op is its own."""
-    events = [host("aten::linear", 0, 100), host("aten::t", 10, 20), host("aten::mm", 60, 20)]
+    events = [
+        host("aten::linear", 0, 100),
+        host("aten::t", 10, 20),
+        host("aten::mm", 60, 20),
+    ]
     assert us(events, "op:aten::t x0") == (100, 80)
     assert us(events, "op:aten::linear x0.5") == (100, 50)
     assert us(events, "op:aten::t x0", "op:aten::linear x0.5") == (100, 40)
@@ -117,8 +127,8 @@ def test_python(us: Us) -> None:
 
 
 def test_what_threads_do_between_ops_of_backward_is_no_python(us: Us) -> None:
-    """Thread 2 runs backward 30-130, of which 30-50 and 60-130 are ops; thread 1 waits for it. The
-    10 before it, and the 10 after it, are thread 1's own."""
+    """Thread 2 runs backward 30-130, of which 30-50 and 60-130 are ops; thread 1 waits
+    for it. The 10 before it, and the 10 after it, are thread 1's own."""
     node = "autograd::engine::evaluate_function: MmBackward0"
     events = [event for event in backward() if event["name"] != node]
     for event in events:
@@ -129,7 +139,8 @@ def test_what_threads_do_between_ops_of_backward_is_no_python(us: Us) -> None:
 
 
 def test_python_frames(us: Us) -> None:
-    """A frame of 100 with an op of 40 in it, then one that waits for 50: a lock is as it was."""
+    """A frame of 100 with an op of 40 in it, then one that waits for 50: a lock is as
+    it was."""
     frames = [host("a.py(1): f", 0, 100, "python_function"), host("aten::mm", 20, 40)]
     events = [*frames, host("<built-in method acquire of", 100, 50, "python_function")]
     assert us(events, "python x0.5") == (150, 120)
@@ -137,14 +148,23 @@ def test_python_frames(us: Us) -> None:
 
 
 def test_a_call(us: Us) -> None:
-    events = [host("aten::empty", 0, 10), call("cudaMalloc", 10, 30), *launched(50, 55, 50, 1)]
+    events = [
+        host("aten::empty", 0, 10),
+        call("cudaMalloc", 10, 30),
+        *launched(50, 55, 50, 1),
+    ]
     assert us(events, "op:cudaMalloc x0.5") == (105, 90)
-    freed = [*launched(0, 5, 50, 1), call("cudaFree", 10, 100, 2), *launched(120, 125, 50, 3)]
+    freed = [
+        *launched(0, 5, 50, 1),
+        call("cudaFree", 10, 100, 2),
+        *launched(120, 125, 50, 3),
+    ]
     assert us(freed, "op:cudaFree x0") == (175, 5 + 50 + 50)
 
 
 def two_streams() -> list[Event]:
-    """A kernel of 100 on stream 7; one of stream 8 waits for it by an event until 106."""
+    """A kernel of 100 on stream 7; one of stream 8 waits for it by an event until
+    106."""
     on_8 = {"tid": 8, "args": {"correlation": 2, "device": 0, "stream": 8}}
     waits = {
         "stream": 8,
@@ -167,8 +187,8 @@ def test_an_event_between_streams(us: Us) -> None:
 
 
 def test_an_event_that_is_not_recorded(us: Us) -> None:
-    """It is inferred from the call, of the first of a stream too; without that nothing is known of
-    most of the time."""
+    """It is inferred from the call, of the first of a stream too; without that nothing
+    is known of most of the time."""
     events = [event for event in two_streams() if event["cat"] != "cuda_sync"]
     assert us(events, "kernel:k x0.5") == (116, 5 + 50 + 1 + 5)
     events = [event for event in events if event["name"] != "cudaStreamWaitEvent"]
@@ -176,8 +196,8 @@ def test_an_event_that_is_not_recorded(us: Us) -> None:
 
 
 def test_items_that_overlap_on_a_stream(us: Us) -> None:
-    """Programmatic dependent launch: the second starts 20 before the first ends, and works 30
-    after that."""
+    """Programmatic dependent launch: the second starts 20 before the first ends, and
+    works 30 after that."""
     events = [*launched(0, 5, 100, 1, name="a"), *launched(4, 85, 50, 2, name="b")]
     assert us(events, "kernel:a x0.5") == (135, 5 + 50 - 20 + 50)
     assert us(events, "kernel:b x0") == (135, 105)
@@ -193,7 +213,8 @@ def test_a_residual_goes_with_its_cause(us: Us) -> None:
 
 
 def full_queue() -> list[Event]:
-    """Room for two: from the third on, a launch call lasts until a kernel of 100 ends."""
+    """Room for two: from the third on, a launch call lasts until a kernel of 100
+    ends."""
     events = [*launched(0, 5, 100, 1), *launched(2, 105, 100, 2)]
     for n in range(6):
         at = 4 if not n else 6 + 100 * n
@@ -203,7 +224,8 @@ def full_queue() -> list[Event]:
 
 
 def test_a_full_queue(us: Us) -> None:
-    """The last launch returns 1 after the sixth of eight kernels has ended; then 600 of an op."""
+    """The last launch returns 1 after the sixth of eight kernels has ended; then 600 of
+    an op."""
     assert us(full_queue(), "kernel:k x0.5") == (1206, 5 + 6 * 50 + 1 + 600)
 
 
@@ -214,8 +236,8 @@ def test_other_long_launches_are_their_own(trace_of: Callable[..., Any]) -> None
 
 
 def backward() -> list[Event]:
-    """Forward 0-20 on thread 1, backward 30-130 on thread 2, which thread 1 waits for, then an
-    optimizer 140-160."""
+    """Forward 0-20 on thread 1, backward 30-130 on thread 2, which thread 1 waits for,
+    then an optimizer 140-160."""
     node = "autograd::engine::evaluate_function: MmBackward0"
     return [
         host("aten::mm", 0, 20),
@@ -237,7 +259,8 @@ def test_backward_runs_on_a_thread_of_its_own(us: Us) -> None:
 
 
 def looped() -> list[Event]:
-    """Three steps of 100: 60 to load a batch, an op of 40, and a kernel that ends with it."""
+    """Three steps of 100: 60 to load a batch, an op of 40, and a kernel that ends with
+    it."""
     events = []
     for n in range(3):
         at = 100 * n
@@ -255,7 +278,8 @@ def test_steps(asked: Ask) -> None:
 
 
 def test_a_loader_beside_the_thread(us: Us) -> None:
-    """The loader is the limit then; with two workers every second batch is, each 80 apart."""
+    """The loader is the limit then; with two workers every second batch is, each 80
+    apart."""
     assert us(looped(), "loader") == (100, 60)
 
 
@@ -276,20 +300,32 @@ def test_a_graph(us: Us) -> None:
 
 
 def test_a_graph_cannot_wait(us: Us) -> None:
-    with pytest.raises(WrongChange, match="cudaStreamSynchronize lies between its launches"):
+    with pytest.raises(
+        WrongChange, match="cudaStreamSynchronize lies between its launches"
+    ):
         us(synced(), "graph")
 
 
 @pytest.mark.parametrize(
     "change",
-    ["kernel:nothing x0.5", "op:nothing x0", "module:M x0", "comm x0", "overlap", "loader", "fuse"],
+    [
+        "kernel:nothing x0.5",
+        "op:nothing x0",
+        "module:M x0",
+        "comm x0",
+        "overlap",
+        "loader",
+        "fuse",
+    ],
 )
 def test_what_is_not_there(us: Us, change: str) -> None:
     with pytest.raises(NothingLikeIt, match=r"\.$"):
         us(gpu_bound(), change)
 
 
-@pytest.mark.parametrize("text", ["", "kernel:k", "kernel:k x-1", "loader:workers=0", "op:a 4us"])
+@pytest.mark.parametrize(
+    "text", ["", "kernel:k", "kernel:k x-1", "loader:workers=0", "op:a 4us"]
+)
 def test_what_is_no_change(text: str) -> None:
     with pytest.raises(WrongChange):
         parse_change(text)
@@ -302,10 +338,13 @@ def test_nothing_is_changed(trace_of: Callable[..., Any]) -> None:
 
 
 def test_workers_do_not_hurry(us: Us) -> None:
-    """Three batches: the first is there after 10 us, the thread waits for the others for 90 and
-    100 ms, so that a faster op only waits longer, but for the last one."""
+    """Three batches: the first is there after 10 us, the thread waits for the others
+    for 90 and 100 ms, so that a faster op only waits longer, but for the last one."""
     events = []
     for at, lasted in ((0, 10), (60, 90_000), (90_110, 100_000)):
         name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
-        events += [host(name, at, lasted, "user_annotation"), host("aten::mm", at + lasted, 50)]
+        events += [
+            host(name, at, lasted, "user_annotation"),
+            host("aten::mm", at + lasted, 50),
+        ]
     assert us(events, "op:aten::mm x0.5") == (190_160, 190_135)

@@ -1,5 +1,5 @@
-"""What another device would be worth: each kernel by its least time there, which is worked out here
-from data sheets."""
+"""What another device would be worth: each kernel by its least time there, which is
+worked out here from data sheets."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ A100_DEVICE = {
 
 @pytest.fixture
 def moved(trace_of: Callable[..., Trace]) -> Callable[..., WhatIf]:
-    """Of a product of two matrices that takes 1000 us on an A100, 5 after its launch; `shapes`:
-    whether they were recorded."""
+    """Of a product of two matrices that takes 1000 us on an A100, 5 after its launch;
+    `shapes`: whether they were recorded."""
 
     def ask(device: str, *, shapes: bool = True) -> WhatIf:
         types = ["c10::BFloat16"] * 2
@@ -50,12 +50,16 @@ def moved(trace_of: Callable[..., Trace]) -> Callable[..., WhatIf]:
     return ask
 
 
-def test_a_range_from_the_same_share_to_the_same_distance(moved: Callable[..., WhatIf]) -> None:
+def test_a_range_from_the_same_share_to_the_same_distance(
+    moved: Callable[..., WhatIf],
+) -> None:
     """Arithmetic bounds it on both devices: bandwidth has no part in it."""
     found = moved("H100 80GB HBM3")
     same_share = 1000 * A100 / H100
     same_distance = 1000 - FLOP / A100 * 1e6 + FLOP / H100 * 1e6
-    assert found.between_ns == tuple(round((5 + us) * 1000) for us in (same_share, same_distance))
+    assert found.between_ns == tuple(
+        round((5 + us) * 1000) for us in (same_share, same_distance)
+    )
     assert found.after_ns is None
     assert "unscaled" not in found.notes
 
@@ -67,13 +71,20 @@ def test_without_a_least_time_on_both_there_is_no_answer(
     moved: Callable[..., WhatIf], device: str, shapes: bool
 ) -> None:
     """A V100 multiplies no bf16 on its tensor cores."""
-    with pytest.raises(WrongChange, match="least time of no kernel is known both here and on"):
+    with pytest.raises(
+        WrongChange, match="least time of no kernel is known both here and on"
+    ):
         moved(device, shapes=shapes)
 
 
 def test_little_that_is_scaled_decides_nothing(trace_of: Callable[..., Trace]) -> None:
-    """The product takes 10 us of each 200: the CPU decides, of which nothing is known."""
-    args = {"External id": 1, "Input Dims": [[512, 512]] * 2, "Input type": ["c10::BFloat16"] * 2}
+    """The product takes 10 us of each 200: the CPU decides, of which nothing is
+    known."""
+    args = {
+        "External id": 1,
+        "Input Dims": [[512, 512]] * 2,
+        "Input type": ["c10::BFloat16"] * 2,
+    }
     args["Input Strides"] = [[512, 1]] * 2
     events = []
     for number in range(1, 4):
@@ -91,13 +102,17 @@ def test_little_that_is_scaled_decides_nothing(trace_of: Callable[..., Trace]) -
     assert found.scales_little
     assert found.abstains
     assert (found.after_ns, found.between_ns) == (None, None)
-    assert whatif_text(found, 200).startswith("Inconclusive: device=H100 80GB HBM3 scales only")
+    assert whatif_text(found, 200).startswith(
+        "Inconclusive: device=H100 80GB HBM3 scales only"
+    )
 
 
 def test_the_share_that_is_scaled_is_told(moved: Callable[..., WhatIf]) -> None:
     found = moved("H100 80GB HBM3")
     assert found.scaled_share == pytest.approx(1000 / 1005)
-    assert "take 99.5 % of the critical path" in " ".join(whatif_text(found, 200).split())
+    assert "take 99.5 % of the critical path" in " ".join(
+        whatif_text(found, 200).split()
+    )
 
 
 def test_equal_ends_are_said_to_be_that(moved: Callable[..., WhatIf]) -> None:

@@ -58,15 +58,21 @@ def test_every_real_trace(row: dict[str, str]) -> None:
     assert_identical(open_trace(str(TRACES / row["file"])))
 
 
-NAMES = ("cudaLaunchKernel", "cudaMemcpyAsync", "cudaStreamSynchronize", "cudaDeviceSynchronize")
+NAMES = (
+    "cudaLaunchKernel",
+    "cudaMemcpyAsync",
+    "cudaStreamSynchronize",
+    "cudaDeviceSynchronize",
+)
 OTHERS = ("aten::mm", "autograd::engine::evaluate_function: MmBackward0", "aten::item")
 TIMES = st.integers(0, 30)
 
 
 @st.composite
 def programs(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Events of any order and nesting, however impossible: kernels before their launches, calls
-    that overlap, times that tie, waits for events of streams that wait for each other."""
+    """Events of any order and nesting, however impossible: kernels before their
+    launches, calls that overlap, times that tie, waits for events of streams that wait
+    for each other."""
     events = [host("aten::mm", 0, 1)]
     for number in range(draw(st.integers(0, 12))):
         name, tid = draw(st.sampled_from(NAMES)), draw(st.integers(1, 2))

@@ -23,7 +23,9 @@ def seer(late: int) -> Prediction:
     before, steps = figures(run, run)
     after, steps_after = figures(simulate(changed(whole, *CHANGE)), run)
     last = max(steps)
-    told = {name: (steps[name], steps_after[name] + late * (name == last)) for name in steps}
+    told = {
+        name: (steps[name], steps_after[name] + late * (name == last)) for name in steps
+    }
     return Prediction(int(before), int(after), "step", told, "estimate")
 
 
@@ -34,7 +36,9 @@ def test_a_right_prediction_is_exact(tmp_path: Path) -> None:
 
 
 def test_a_wrong_step_is_named(tmp_path: Path) -> None:
-    (wrong,) = judged(invented(KIND, 1), CHANGE, lambda path, changes: seer(7), tmp_path).wrong
+    (wrong,) = judged(
+        invented(KIND, 1), CHANGE, lambda path, changes: seer(7), tmp_path
+    ).wrong
     assert wrong.startswith("ProfilerStep#8 after: +7 ns of ")
 
 

@@ -35,7 +35,9 @@ def test_a_kernel_can_take_so_much_longer_and_no_more(trace: Trace) -> None:
 def test_marks_add_up_to_the_rows(trace: Trace) -> None:
     marks, rows = marks_of(trace), path(trace).rows
     kernels = trace.rows_of(Role.KERNEL)
-    assert marks.ns[kernels].sum() == sum(row.ns for row in rows if row.kind == "kernel")
+    assert marks.ns[kernels].sum() == sum(
+        row.ns for row in rows if row.kind == "kernel"
+    )
     assert marks.span_ns == sum(row.ns for row in rows)
 
 

@@ -1,4 +1,5 @@
-"""The critical path in rows that add up, and what has time to spare. Times are in us."""
+"""The critical path in rows that add up, and what has time to spare. Times are in
+us."""
 
 from __future__ import annotations
 
@@ -7,14 +8,26 @@ from collections.abc import Callable
 import pytest
 from tests.analysis.replay.conftest import Ask
 from tests.analysis.replay.events import call, host, kernel, launched, step
-from tests.analysis.replay.test_changes import gpu_bound, host_bound, looped, synced, two_streams
+from tests.analysis.replay.test_changes import (
+    gpu_bound,
+    host_bound,
+    looped,
+    synced,
+    two_streams,
+)
 
 from fusetui.analysis.replay.apply import changed
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import parse_change
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.path import Path, path
-from fusetui.analysis.replay.replay import bounds_of, replay, slack_of, slices_of, step_ends
+from fusetui.analysis.replay.replay import (
+    bounds_of,
+    replay,
+    slack_of,
+    slices_of,
+    step_ends,
+)
 from fusetui.trace import Trace
 
 Make = Callable[..., Trace]
@@ -37,7 +50,10 @@ def test_a_path_along_the_host(trace_of: Make) -> None:
 
 
 def test_a_path_along_a_stream(trace_of: Make) -> None:
-    assert rows(path(trace_of(gpu_bound()))) == {("launch", ""): 5, ("kernel", "k"): 250}
+    assert rows(path(trace_of(gpu_bound()))) == {
+        ("launch", ""): 5,
+        ("kernel", "k"): 250,
+    }
 
 
 def test_a_path_through_a_wait(trace_of: Make) -> None:
@@ -59,7 +75,8 @@ def test_what_overlaps_counts_once(trace_of: Make) -> None:
 
 
 def test_what_is_not_understood(trace_of: Make) -> None:
-    """A kernel that waits 400 for nothing that was recorded, after one that tells the latency."""
+    """A kernel that waits 400 for nothing that was recorded, after one that tells the
+    latency."""
     events = [*launched(0, 5, 10, 1), *launched(20, 425, 100, 2)]
     found = path(trace_of(events))
     assert rows(found)["residual", ""] == 400
@@ -78,7 +95,11 @@ def test_more_kinds_than_rows(trace_of: Make) -> None:
 
 def test_the_rest_of_the_time_of_a_thread(trace_of: Make) -> None:
     """An op that contains another one: what lies between is its own; then nothing."""
-    events = [host("aten::linear", 0, 100), host("aten::mm", 20, 30), host("aten::t", 150, 10)]
+    events = [
+        host("aten::linear", 0, 100),
+        host("aten::mm", 20, 30),
+        host("aten::t", 150, 10),
+    ]
     assert rows(path(trace_of(events))) == {
         ("host", "aten::linear"): 70,
         ("host", "aten::mm"): 30,
@@ -97,17 +118,28 @@ def test_time_to_spare_of_a_slice(trace_of: Make) -> None:
 
 
 def test_time_to_spare_of_a_family(trace_of: Make) -> None:
-    """Two kernels of 10 and 30 on a stream that ends at 60, beside one of 100 to 105."""
+    """Two kernels of 10 and 30 on a stream that ends at 60, beside one of 100 to
+    105."""
     name = "ampere_sgemm_128x64_nn"
     events = [*launched(0, 5, 100, 1)]
-    events += [*launched(4, 10, 10, 2, tid=8, name=name), *launched(8, 30, 30, 3, tid=8, name=name)]
-    found = {one.what: one.ns for one in path(trace_of(events)).slack if one.kind == "kernel"}
+    events += [
+        *launched(4, 10, 10, 2, tid=8, name=name),
+        *launched(8, 30, 30, 3, tid=8, name=name),
+    ]
+    found = {
+        one.what: one.ns for one in path(trace_of(events)).slack if one.kind == "kernel"
+    }
     assert found["k"] == 0
     assert found["gemm"] == pytest.approx(55_000, abs=10_000)
 
 
 def test_steps_end_with_their_work(trace_of: Make) -> None:
-    events = [step(1, 0, 50), step(2, 50, 50), *launched(10, 15, 60, 1), *launched(60, 75, 5, 2)]
+    events = [
+        step(1, 0, 50),
+        step(2, 50, 50),
+        *launched(10, 15, 60, 1),
+        *launched(60, 75, 5, 2),
+    ]
     trace = trace_of(events)
     graph = graph_of(trace)
     bounds = bounds_of(graph, graph.recorded, step_ends(trace, graph))
@@ -124,7 +156,8 @@ def test_where_slices_would_be(trace_of: Make) -> None:
 
 
 def test_what_limits_it_then(asked: Ask) -> None:
-    """The loader takes 60 of each 60; of the steps but the first, the path begins with an op."""
+    """The loader takes 60 of each 60; of the steps but the first, the path begins with
+    an op."""
     found = asked(looped(), "loader")
     assert found.limit[0].kind == "host"
     assert found.limit[0].what.startswith("enumerate(DataLoader)")

@@ -1,4 +1,5 @@
-"""The trace as it would have been recorded with a change, against what `whatif` says of it."""
+"""The trace as it would have been recorded with a change, against what `whatif` says of
+it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ LESSON = str(lessons.path("mlp-eager"))
 
 
 def ends_of_steps(trace: Trace, recorded: Trace) -> list[int]:
-    """When each annotated step has ended, and all that was launched in it, as recorded, too."""
+    """When each annotated step has ended, and all that was launched in it, as recorded,
+    too."""
     steps = [
         row
         for row in range(len(recorded))
@@ -25,7 +27,11 @@ def ends_of_steps(trace: Trace, recorded: Trace) -> list[int]:
     calls = {int(order): row for row, order in enumerate(recorded.order)}
     ends: list[int] = []
     for step in sorted(steps, key=lambda row: int(recorded.start[row])):
-        order, began, ended = recorded.order[step], recorded.start[step], recorded.end[step]
+        order, began, ended = (
+            recorded.order[step],
+            recorded.start[step],
+            recorded.end[step],
+        )
         found = [int(trace.end[trace.order == order][0])]
         for row in range(len(trace)):
             launch = int(trace.launch[row])
@@ -37,7 +43,13 @@ def ends_of_steps(trace: Trace, recorded: Trace) -> list[int]:
     return ends
 
 
-CHANGES = ("family:gemm x0.5", "kernel:gemm x3", "op:aten::gelu x0", "python x0.5", "graph")
+CHANGES = (
+    "family:gemm x0.5",
+    "kernel:gemm x3",
+    "op:aten::gelu x0",
+    "python x0.5",
+    "graph",
+)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -52,7 +64,9 @@ def test_its_steps_end_when_whatif_says(change: str) -> None:
 
 def test_what_takes_half_is_drawn_so_and_what_is_gone_is_not() -> None:
     trace = open_trace(LESSON)
-    kernels = [r for r in trace.rows_of(Role.KERNEL).tolist() if "gemm" in trace.name_of(r)]
+    kernels = [
+        r for r in trace.rows_of(Role.KERNEL).tolist() if "gemm" in trace.name_of(r)
+    ]
     found = predicted(trace, ["kernel:gemm x0.5"])
     place = found.place_in(trace)[kernels]
     assert np.abs(2 * found.dur[place] - trace.dur[kernels]).max() <= 1
@@ -63,7 +77,9 @@ def test_what_takes_half_is_drawn_so_and_what_is_gone_is_not() -> None:
     assert not {"aten::linear", *(trace.name_of(row) for row in kernels)} & names
 
 
-@pytest.mark.parametrize("change", ["kernel:gemm x0.1", "python x0.2", "op:aten::mul x0"])
+@pytest.mark.parametrize(
+    "change", ["kernel:gemm x0.1", "python x0.2", "op:aten::mul x0"]
+)
 def test_slices_nest_and_those_of_a_stream_do_not_overlap(change: str) -> None:
     trace = open_trace(LESSON)
     found = predicted(trace, [change]).trace_of(trace)

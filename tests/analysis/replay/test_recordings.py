@@ -15,7 +15,9 @@ from tests.analysis.replay.simulator import CALL, Slice, simulate
 from fusetui.cli import run as command_line
 
 
-def asked(path: Path, command: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def asked(
+    path: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> dict[str, Any]:
     assert command_line([command, str(path), "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
@@ -66,9 +68,12 @@ def test_the_usual_latency_is_the_one_of_the_machine(
     assert sum(device["idle"].values()) == device["idle_ns"]
 
 
-def test_a_gap_is_what_its_thread_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The second kernel is launched at 56 us; until then the first op works for 40 us after its
-    launch, and the second for 10. The gap begins when the first kernel ends, at 9 us."""
+def test_a_gap_is_what_its_thread_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second kernel is launched at 56 us; until then the first op works for 40 us
+    after its launch, and the second for 10. The gap begins when the first kernel ends,
+    at 9 us."""
     ops = (
         op("a", Launch(Item("k", 5000), 6000), Own(40_000)),
         op("b", Own(10_000), Launch(Item("l", 5000), 6000)),

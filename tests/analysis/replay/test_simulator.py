@@ -49,12 +49,16 @@ def test_an_item_starts_after_its_call_begins_and_its_stream_is_free() -> None:
 
 
 def test_the_switch_of_a_stream_comes_between_its_items() -> None:
-    run = simulate(program(kernel("a", 100), kernel("b", 20), machine=Machine(4, switch=3)))
+    run = simulate(
+        program(kernel("a", 100), kernel("b", 20), machine=Machine(4, switch=3))
+    )
     assert times(run, "b") == [(107, 127)]
 
 
 def test_ops_last_as_long_as_what_is_in_them() -> None:
-    run = simulate(program(op("outer", Own(5), op("inner", Own(7), kernel("a", 1)), Own(2))))
+    run = simulate(
+        program(op("outer", Own(5), op("inner", Own(7), kernel("a", 1)), Own(2)))
+    )
     assert times(run, "outer") == [(0, 24)]
     assert times(run, "inner") == [(5, 22)]
 
@@ -114,7 +118,9 @@ def test_a_graph_is_one_call() -> None:
 
 
 def test_backward_runs_in_its_own_thread_while_the_first_one_waits() -> None:
-    run = simulate(program(Own(10), Backward((op("b", Own(20)),), 3, 4), op("after", Own(1))))
+    run = simulate(
+        program(Own(10), Backward((op("b", Own(20)),), 3, 4), op("after", Own(1)))
+    )
     assert times(run, "b") == [(13, 33)]
     assert {one.lane for one in run if one.name == "b"} == {4190}
     assert times(run, "after") == [(37, 38)]
@@ -130,13 +136,17 @@ def test_threads_give_work_to_a_stream_in_the_order_of_their_calls() -> None:
 def test_a_worker_makes_batches_ahead() -> None:
     """It has two when the first is asked for, and its next one is ready at 300."""
     body = (Own(220), Next(100, workers=1, delay=2))
-    run = simulate(program(*body, Next(100, workers=1, delay=2), Next(100, workers=1, delay=2)))
+    run = simulate(
+        program(*body, Next(100, workers=1, delay=2), Next(100, workers=1, delay=2))
+    )
     name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
     assert times(run, name) == [(220, 222), (222, 224), (224, 324)]
 
 
 def test_a_step_ends_with_the_last_item_that_it_launched() -> None:
-    whole = program(*steps((kernel("a", 100),), (kernel("b", 50), Own(300))), machine=QUICK)
+    whole = program(
+        *steps((kernel("a", 100),), (kernel("b", 50), Own(300))), machine=QUICK
+    )
     assert lengths(simulate(whole)) == {"ProfilerStep#4": 320 - 104}
     assert span_of(simulate(whole)) == 320
 
@@ -144,11 +154,16 @@ def test_a_step_ends_with_the_last_item_that_it_launched() -> None:
 def test_residuals_are_the_same_in_a_changed_program() -> None:
     whole = program(kernel("a", 100), kernel("b", 100), Own(5000), kernel("c", 100))
     chance = Residuals(1, launch=500, switch=50)
-    before, after = simulate(whole, chance), simulate(changed(whole, "kernel:b x0"), chance)
+    before, after = (
+        simulate(whole, chance),
+        simulate(changed(whole, "kernel:b x0"), chance),
+    )
     assert times(before, "a")[0][0] > 4000
     assert times(before, "a") == times(after, "a")
     assert times(before, "c") == times(after, "c")
-    assert times(simulate(whole, Residuals(1, launch=500, draw=1)), "a") != times(before, "a")
+    assert times(simulate(whole, Residuals(1, launch=500, draw=1)), "a") != times(
+        before, "a"
+    )
 
 
 WORKERS = "loader:workers=4"
@@ -157,14 +172,17 @@ WORKERS = "loader:workers=4"
 def busy(*changes: str) -> int:
     """The length of the second of two steps that a change meets."""
     body = (
-        note("fwd", frame("m.py(1): f", Own(100), op("aten::mm", Own(60), kernel("gemm", 400)))),
+        note(
+            "fwd",
+            frame("m.py(1): f", Own(100), op("aten::mm", Own(60), kernel("gemm", 400))),
+        ),
         frame("nn.Module: Tail_0", op("aten::add", Own(40), kernel("elementwise", 80))),
         Next(1000),
         Sync("stream", 10),
     )
-    return lengths(simulate(changed(program(*steps(body, body), machine=QUICK), *changes)))[
-        "ProfilerStep#4"
-    ]
+    return lengths(
+        simulate(changed(program(*steps(body, body), machine=QUICK), *changes))
+    )["ProfilerStep#4"]
 
 
 @pytest.mark.parametrize(
@@ -194,8 +212,14 @@ def test_a_graph_with_a_wait_inside_is_refused() -> None:
 
 
 def test_what_a_chain_hands_on_is_not_moved_when_it_is_fused() -> None:
-    """Two inputs and an output, then an input and an output: two are read and one is written."""
-    ops = (op("a", kernel("k", 300), dims=((4,), (4,))), op("b", kernel("l", 200), dims=((4,),)))
-    run = simulate(changed(program(frame("nn.Module: Gate_0", *ops), machine=QUICK), "fuse"))
+    """Two inputs and an output, then an input and an output: two are read and one is
+    written."""
+    ops = (
+        op("a", kernel("k", 300), dims=((4,), (4,))),
+        op("b", kernel("l", 200), dims=((4,),)),
+    )
+    run = simulate(
+        changed(program(frame("nn.Module: Gate_0", *ops), machine=QUICK), "fuse")
+    )
     assert times(run, "k") == [(4, 304)]
     assert times(run, "l") == []

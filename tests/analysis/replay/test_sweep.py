@@ -32,7 +32,9 @@ def test_no_knee_where_nothing_does() -> None:
     assert knee_of(points(100, 100, 100)) is None
 
 
-@pytest.mark.parametrize("text", ["python", "python x1", "python x1..1", "python x2..1"])
+@pytest.mark.parametrize(
+    "text", ["python", "python x1", "python x1..1", "python x2..1"]
+)
 def test_no_sweep(text: str) -> None:
     with pytest.raises(WrongChange, match="is no sweep"):
         sweep(open_trace(str(lessons.path("mlp-eager"))), text)

@@ -1,6 +1,6 @@
-"""What waits for what where that is not recorded, and communication that others no longer wait for
-only because they are behind it on a stream. Times are in us; a launch call takes 2, its kernel
-starts 5 after that begins."""
+"""What waits for what where that is not recorded, and communication that others no
+longer wait for only because they are behind it on a stream. Times are in us; a launch
+call takes 2, its kernel starts 5 after that begins."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from tests.analysis.replay.conftest import Ask
 from tests.analysis.replay.events import Event, call, host, kernel, launched
 
 Us = Callable[..., tuple[float, float | None]]
-REDUCES = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+REDUCES = (
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+)
 
 
 def reduced(sync: str) -> list[Event]:
-    """On one stream a kernel 5-105, a collective until 605, a kernel until 705; the thread waits
-    until 710, then launches one of 1000, and waits for that."""
+    """On one stream a kernel 5-105, a collective until 605, a kernel until 705; the
+    thread waits until 710, then launches one of 1000, and waits for that."""
     return [
         *launched(0, 5, 100, 1),
         *launched(2, 105, 500, 2, name=REDUCES),
@@ -41,14 +43,16 @@ def test_what_follows_no_longer_does(us: Us) -> None:
 
 
 def test_communication_waits_for_the_one_before(us: Us) -> None:
-    """The second begins when the first ends, at 605, though the kernel between has ended at 205;
-    the last kernel needs neither."""
+    """The second begins when the first ends, at 605, though the kernel between has
+    ended at 205; the last kernel needs neither."""
     events = [*reduced("")[:6], *launched(6, 705, 500, 4, name=REDUCES)]
     events += [*launched(8, 1205, 100, 5)]
     assert us(events, "overlap") == (1305, 605 + 500)
 
 
-def recorded_event(stream: int, awaits: int, record: int, ts: float, number: int) -> list[Event]:
+def recorded_event(
+    stream: int, awaits: int, record: int, ts: float, number: int
+) -> list[Event]:
     args = {"stream": stream, "wait_on_stream": awaits, "correlation": number}
     args["wait_on_cuda_event_record_corr_id"] = record
     return [
@@ -58,7 +62,8 @@ def recorded_event(stream: int, awaits: int, record: int, ts: float, number: int
 
 
 def test_an_event_after_it_still_is(us: Us) -> None:
-    """A kernel of another stream waits for what stream 7 had been given, the collective too."""
+    """A kernel of another stream waits for what stream 7 had been given, the collective
+    too."""
     events = [*reduced("")[:6], call("cudaEventRecord", 6, 0.3, 8)]
     events += recorded_event(8, 7, 8, 7, 9)
     events += launched(8, 705, 100, 10, tid=8)
@@ -66,7 +71,8 @@ def test_an_event_after_it_still_is(us: Us) -> None:
 
 
 def warm() -> tuple[list[Event], int]:
-    """Ten launches that are waited for, which tell the latency; and when they are over."""
+    """Ten launches that are waited for, which tell the latency; and when they are
+    over."""
     events = []
     for n in range(10):
         at = 130 * n
@@ -77,23 +83,29 @@ def warm() -> tuple[list[Event], int]:
 
 @pytest.mark.parametrize("another", [False, True])
 def test_its_input_comes_before_it(asked: Ask, another: bool) -> None:
-    """A collective of another stream is late, as it waits for a kernel by an event that was not
-    recorded, be it the first on its stream or not: it stays as late."""
+    """A collective of another stream is late, as it waits for a kernel by an event that
+    was not recorded, be it the first on its stream or not: it stays as late."""
     events, at = warm()
     if another:  # came first
         events += launched(at, at + 5, 5, 99, name=REDUCES, tid=8)
         at += 100
-    events += [*launched(at, at + 5, 60, 1), call("cudaStreamWaitEvent", at + 3, 0.3, 2)]
+    events += [
+        *launched(at, at + 5, 60, 1),
+        call("cudaStreamWaitEvent", at + 3, 0.3, 2),
+    ]
     events += launched(at + 6, at + 67, 500, 3, name=REDUCES, tid=8)
     found = asked(events, "overlap")
     assert found.after_ns == found.before_ns == (at + 567) * 1000
 
 
 def joined(*between: Event) -> list[Event]:
-    """A collective of 500 on a stream of its own, then a kernel on stream 7 that begins 1 after it
-    though launched long before; `between` their launches."""
+    """A collective of 500 on a stream of its own, then a kernel on stream 7 that begins
+    1 after it though launched long before; `between` their launches."""
     events, at = warm()
-    events += [*launched(at, at + 5, 60, 1), *launched(at + 2, at + 7, 500, 2, name=REDUCES, tid=8)]
+    events += [
+        *launched(at, at + 5, 60, 1),
+        *launched(at + 2, at + 7, 500, 2, name=REDUCES, tid=8),
+    ]
     events += [event | {"ts": at + event["ts"]} for event in between]
     return [*events, *launched(at + 20, at + 508, 100, 3)]
 
@@ -109,8 +121,8 @@ COPY = (
 def test_nothing_waits_for_what_was_launched_later(
     asked: Ask, between: tuple[Event, ...], saved: int
 ) -> None:
-    """A copy that ends just after the collective was launched after the wait: the kernel ends 100
-    before it now, which is the last end then."""
+    """A copy that ends just after the collective was launched after the wait: the
+    kernel ends 100 before it now, which is the last end then."""
     found = asked(joined(*between), "kernel:AllReduce 100us")
     assert found.inferred_waits == 1
     assert "events_unknown" in found.notes

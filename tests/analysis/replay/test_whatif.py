@@ -1,5 +1,5 @@
-"""`fusetui whatif` beside what invented programs do when they are changed: exact to the nanosecond
-where nothing comes late by chance."""
+"""`fusetui whatif` beside what invented programs do when they are changed: exact to the
+nanosecond where nothing comes late by chance."""
 
 from __future__ import annotations
 
@@ -32,10 +32,22 @@ from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import open_trace
 
 CASES = (
-    *(("host-bound", "op x0"), ("host-bound", "python x0.5"), ("GPU-bound", "kernel x0.5")),
+    *(
+        ("host-bound", "op x0"),
+        ("host-bound", "python x0.5"),
+        ("GPU-bound", "kernel x0.5"),
+    ),
     *(("GPU-bound", "module x0"), ("mixed", "several"), ("mixed", "op x0.5")),
-    *(("switches", "kernel x2"), ("modules loaded", "op x0"), ("streams", "kernel 40us")),
-    *(("waits", "kernel x2"), ("waits, not recorded", "family x0.5"), ("collectives", "comm x0")),
+    *(
+        ("switches", "kernel x2"),
+        ("modules loaded", "op x0"),
+        ("streams", "kernel 40us"),
+    ),
+    *(
+        ("waits", "kernel x2"),
+        ("waits, not recorded", "family x0.5"),
+        ("collectives", "comm x0"),
+    ),
     *(("graphs", "no-sync"), ("graphs", "family x0.5"), ("full queue", "kernel x2")),
     *(("training", "loader"), ("training", "op x0"), ("threads", "op x0")),
     *(("graphs", "graph"), ("full queue", "op x0"), ("training", "python x0.5")),
@@ -43,7 +55,9 @@ CASES = (
 
 
 @pytest.mark.parametrize(("kind", "change"), CASES)
-def test_a_random_program_is_predicted_exactly(kind: str, change: str, tmp_path: Path) -> None:
+def test_a_random_program_is_predicted_exactly(
+    kind: str, change: str, tmp_path: Path
+) -> None:
     verdict = judged(invented(kind, 1), CHANGES[change], by_command, tmp_path)
     assert not verdict.abstained, verdict.prediction.said
     assert verdict.wrong == ()
@@ -65,7 +79,10 @@ def repeated(*body: Host, machine: Machine | None = None) -> Program:
     """Four equal steps, after launches that tell the latency of 4 us."""
     chosen = machine or Machine()
     return program(
-        note("warm-up", *warm_up(chosen)), Own(5000), *steps(*[body] * 4), machine=chosen
+        note("warm-up", *warm_up(chosen)),
+        Own(5000),
+        *steps(*[body] * 4),
+        machine=chosen,
     )
 
 
@@ -77,7 +94,8 @@ BY_HAND: dict[str, tuple[Program, str, int]] = {
         "kernel:k x0.5",
         205,
     ),
-    # The wait ends 3 us after the kernel, which starts 4 us after its call: 4 + 50 + 3 us.
+    # The wait ends 3 us after the kernel, which starts 4 us after its call: 4 + 50 + 3
+    # us.
     "a kernel that is waited for": (
         repeated(kernel("k", 100), Sync("stream", 3000)),
         "kernel:k x0.5",
@@ -85,11 +103,15 @@ BY_HAND: dict[str, tuple[Program, str, int]] = {
     ),
     # The copy comes after the kernel: 4 + 50 + 2 + 3 us.
     "a copy that its call waits for": (
-        repeated(kernel("k", 100), Copy(Item("Memcpy DtoH (Device -> Pageable)", 2000, 7), 3000)),
+        repeated(
+            kernel("k", 100),
+            Copy(Item("Memcpy DtoH (Device -> Pageable)", 2000, 7), 3000),
+        ),
         "kernel:k x0.5",
         59,
     ),
-    # 4 us latency, the half of 100 us, then the other stream's 30 us, and 3 us to return.
+    # 4 us latency, the half of 100 us, then the other stream's 30 us, and 3 us to
+    # return.
     "an event of another stream": (
         repeated(
             *(kernel("k", 100), Record(1, 7, 1000), WaitEvent(1, 20, 1000)),
@@ -98,8 +120,8 @@ BY_HAND: dict[str, tuple[Program, str, int]] = {
         "kernel:k x0.5",
         87,
     ),
-    # Two in flight: the third call waits until the first kernel ends, at 4 + 50 us; then 5 us of
-    # its own and 200 us of the thread's.
+    # Two in flight: the third call waits until the first kernel ends, at 4 + 50 us;
+    # then 5 us of its own and 200 us of the thread's.
     "a launch that waits for room": (
         repeated(*AHEAD, Own(200_000), machine=Machine(depth=2)),
         "kernel:long x0.5",
@@ -111,12 +133,16 @@ BY_HAND: dict[str, tuple[Program, str, int]] = {
         "kernel:long 1us",
         215,
     ),
-    # Of ten kernels of 50 us every other one goes: five calls, three in flight at most. The last
-    # two wait until the first two kernels end, at 4 + 50 and 4 + 100 us; then come 5 us of the
-    # call, and 300 us of the thread's own.
+    # Of ten kernels of 50 us every other one goes: five calls, three in flight at most.
+    # The last two wait until the first two kernels end, at 4 + 50 and 4 + 100 us; then
+    # come 5 us of the call, and 300 us of the thread's own.
     "room when launches before are gone": (
         repeated(
-            *[op(name, kernel(name, 50)) for _ in range(5) for name in ("stays", "gone")],
+            *[
+                op(name, kernel(name, 50))
+                for _ in range(5)
+                for name in ("stays", "gone")
+            ],
             *(Own(300_000), Sync("device", 3000)),
             machine=Machine(depth=3),
         ),
@@ -135,7 +161,8 @@ BY_HAND: dict[str, tuple[Program, str, int]] = {
         "graph:forward",
         40,
     ),
-    # The op's 30 us and its launch of 5 us go, and its kernel: 10 + 4 + 20 + 3 us are left.
+    # The op's 30 us and its launch of 5 us go, and its kernel: 10 + 4 + 20 + 3 us are
+    # left.
     "an op that goes": (
         repeated(
             op("gone", Own(30_000), kernel("k", 500)),
@@ -158,14 +185,22 @@ def test_by_hand(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("streams", False), ("streams, not recorded", True), ("waits, not recorded", False)],
+    [
+        ("streams", False),
+        ("streams, not recorded", True),
+        ("waits, not recorded", False),
+    ],
 )
-def test_it_is_said_that_events_are_not_known(kind: str, said: bool, tmp_path: Path) -> None:
+def test_it_is_said_that_events_are_not_known(
+    kind: str, said: bool, tmp_path: Path
+) -> None:
     path = write(simulate(invented(kind, 0)), tmp_path / "trace.json")
     found = whatif(open_trace(str(path), cached=False), ["kernel:sgemm x0.5"])
     assert ("events_unknown" in found.notes) is said
 
 
 def test_what_matches_nothing_is_refused(tmp_path: Path) -> None:
-    refused = judged(repeated(kernel("k", 100)), ["kernel:other x0.5"], by_command, tmp_path)
+    refused = judged(
+        repeated(kernel("k", 100)), ["kernel:other x0.5"], by_command, tmp_path
+    )
     assert refused.prediction.refused == 2

@@ -1,4 +1,5 @@
-"""What findings are worth, of replays that one can do in one's head: see test_changes.py."""
+"""What findings are worth, of replays that one can do in one's head: see
+test_changes.py."""
 
 from __future__ import annotations
 
@@ -44,13 +45,17 @@ def named(trace: Trace, name: str) -> Rows:
 
 
 def finding(rule: str = "rule", at_stake_ns: int | None = 1_000) -> Finding:
-    return Finding(rule=rule, text="It is slow.", certainty="certain", at_stake_ns=at_stake_ns)
+    return Finding(
+        rule=rule, text="It is slow.", certainty="certain", at_stake_ns=at_stake_ns
+    )
 
 
 def said(trace: Trace, *each: tuple[Finding, Wanted | None], **keys: Any) -> Why:
     """Of these findings."""
     findings, wanted = zip(*each, strict=True)
-    return with_worth(trace, replace(why(trace), findings=findings, wanted=wanted), **keys)
+    return with_worth(
+        trace, replace(why(trace), findings=findings, wanted=wanted), **keys
+    )
 
 
 def shorter(us: int, name: str = "k") -> Want:
@@ -67,8 +72,8 @@ def at(trace: Trace, begin: int, end: int) -> Cover:
 
 
 def copied() -> list[Event]:
-    """A copy from pageable memory, 5 to 52, which a call fills from 1 to 50 and another one awaits
-    from 51 to 53; a launch at 100, and its kernel, 105 to 110."""
+    """A copy from pageable memory, 5 to 52, which a call fills from 1 to 50 and another
+    one awaits from 51 to 53; a launch at 100, and its kernel, 105 to 110."""
     copy = kernel(5, 47, 1, "Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy")
     filling = call("cudaMemcpyAsync", 1, 49, 1)
     waiting = call("cudaStreamSynchronize", 51, 2, 9)
@@ -79,7 +84,11 @@ def rows_of(trace: Trace, *names: str) -> Rows:
     return np.concatenate([named(trace, name) for name in names])
 
 
-COPY, FILLS, WAITS = "Memcpy HtoD (Pageable -> Device)", "cudaMemcpyAsync", "cudaStreamSynchronize"
+COPY, FILLS, WAITS = (
+    "Memcpy HtoD (Pageable -> Device)",
+    "cudaMemcpyAsync",
+    "cudaStreamSynchronize",
+)
 CASES: dict[str, tuple[Callable[[], list[Event]], Want, int | None]] = {
     "kernels that wait for each other": (gpu_bound, shorter(10), 50),
     # The last kernel starts 5 after its launch at 16.
@@ -93,7 +102,8 @@ CASES: dict[str, tuple[Callable[[], list[Event]], Want, int | None]] = {
     "no call": (synced, lambda t: Unmade(named(t, "cudaStreamSynchronize")), 48),
     # The op of 40 after the wait.
     "a stretch of a thread": (synced, lambda t: Hurried(at(t, 58, 98)), 40),
-    # The wait still is for when the copy would begin, at 5, and returns at 6 instead of 53.
+    # The wait still is for when the copy would begin, at 5, and returns at 6 instead of
+    # 53.
     "no copying thread": (copied, lambda t: Unawaited(rows_of(t, FILLS, COPY)), 47),
     # Without the 49 of the call and 1 of the wait the thread launches at 50.
     "nor a wait": (copied, lambda t: Unawaited(rows_of(t, FILLS, WAITS)), 50),
@@ -138,7 +148,10 @@ def recorded_wait() -> list[Event]:
 
 @pytest.mark.parametrize(
     ("more", "note", "text"),
-    [(recorded_wait, "at_most", "worth at most 47 us of"), (list, None, "worth 47 us of")],
+    [
+        (recorded_wait, "at_most", "worth at most 47 us of"),
+        (list, None, "worth 47 us of"),
+    ],
 )
 def test_a_wait_is_a_bound_unless_it_is_inferred(
     trace_of: TraceOf, more: Callable[[], list[Event]], note: str | None, text: str
@@ -152,8 +165,8 @@ def test_a_wait_is_a_bound_unless_it_is_inferred(
 
 
 def drained_by_a_copy() -> list[Event]:
-    """A copy to pageable memory blocks from 10 to 108, and a synchronization of 2 is behind it; the
-    next kernel is launched at 150."""
+    """A copy to pageable memory blocks from 10 to 108, and a synchronization of 2 is
+    behind it; the next kernel is launched at 150."""
     return [
         *launched(0, 5, 100, 1),
         host("aten::item", 9, 103),
@@ -176,7 +189,9 @@ def test_no_wait_behind_a_copy_takes_the_place_of_its_own(trace_of: TraceOf) -> 
     assert one.worth_ns == 49_000
 
 
-def test_a_gain_of_more_than_is_at_stake_after_a_wait_has_a_reason(trace_of: TraceOf) -> None:
+def test_a_gain_of_more_than_is_at_stake_after_a_wait_has_a_reason(
+    trace_of: TraceOf,
+) -> None:
     trace = trace_of(drained_by_a_copy())
     found = with_worth(trace, why(trace))
     one = drained(found)
@@ -186,10 +201,12 @@ def test_a_gain_of_more_than_is_at_stake_after_a_wait_has_a_reason(trace_of: Tra
 
 
 def stepped(*lasts: int, names: Sequence[str] = ()) -> list[Event]:
-    """A step for each length: a kernel of 50 that the host waits for, until 60, and an op; one of
-    less than 100 launches nothing."""
+    """A step for each length: a kernel of 50 that the host waits for, until 60, and an
+    op; one of less than 100 launches nothing."""
     events, begin = list[Event](), 0
-    for number, (lasts_us, name) in enumerate(zip(lasts, names or "k" * len(lasts), strict=True)):
+    for number, (lasts_us, name) in enumerate(
+        zip(lasts, names or "k" * len(lasts), strict=True)
+    ):
         events += [step(number, begin, lasts_us)]
         if lasts_us >= 100:
             events += launched(begin + 2, begin + 7, 50, 2 * number + 1, name=name)
@@ -200,19 +217,30 @@ def stepped(*lasts: int, names: Sequence[str] = ()) -> list[Event]:
 
 
 def test_a_step_is_neither_cold_nor_without_gpu_work(trace_of: TraceOf) -> None:
-    """Each kernel takes 10 less, in a step of 100; the first one takes 1,000, the last one 20."""
+    """Each kernel takes 10 less, in a step of 100; the first one takes 1,000, the last
+    one 20."""
     trace = trace_of(stepped(1000, 100, 20))
     found = said(trace, (finding(), shorter(10)(trace)), together=1)
     (one,) = found.findings
-    assert (found.worth_before_ns, one.worth_ns, one.worth_share) == (100_000, 10_000, 0.1)
+    assert (found.worth_before_ns, one.worth_ns, one.worth_share) == (
+        100_000,
+        10_000,
+        0.1,
+    )
     assert found.together is not None
-    assert found.together.saved_ns == found.together.before_ns - found.together.after_ns == 10_000
+    assert (
+        found.together.saved_ns
+        == found.together.before_ns - found.together.after_ns
+        == 10_000
+    )
     told = whatif_of(trace, ["kernel:k x0.8"])
     assert (told.before_ns, told.after_ns, told.saved_ns) == (100_000, 90_000, 10_000)
     assert [each.in_median for each in told.steps] == [False, True, False]
 
 
-def test_the_only_step_with_gpu_work_is_told_though_it_is_the_first(trace_of: TraceOf) -> None:
+def test_the_only_step_with_gpu_work_is_told_though_it_is_the_first(
+    trace_of: TraceOf,
+) -> None:
     trace = trace_of(stepped(1000, 20))
     assert said(trace, (finding(), shorter(10)(trace))).worth_before_ns == 1_000_000
 
@@ -227,7 +255,8 @@ def test_the_only_step_with_gpu_work_is_told_though_it_is_the_first(trace_of: Tr
 def test_a_step_that_the_headline_does_not_tell_is_named(
     trace_of: TraceOf, steps: Sequence[int], text: str
 ) -> None:
-    """The headline tells the shorter one of two steps, of which a replay leaves out the first."""
+    """The headline tells the shorter one of two steps, of which a replay leaves out the
+    first."""
     trace = trace_of(stepped(*steps))
     found = said(trace, (finding(), shorter(10)(trace)))
     assert text in worth_text(found, found.findings[0])
@@ -245,12 +274,15 @@ def test_what_is_saved_in_some_steps_only(trace_of: TraceOf) -> None:
 
 
 def test_a_phase_of_few_steps_is_no_gain_of_the_median_step(trace_of: TraceOf) -> None:
-    """Five steps of 300, three of 100 (validation) and one of 200, after the first. A change of one
-    step of 300 moves the median from 300 to 200, which is the gain of no step."""
+    """Five steps of 300, three of 100 (validation) and one of 200, after the first. A
+    change of one step of 300 moves the median from 300 to 200, which is the gain of no
+    step."""
     lasts = (300, 300, 100, 300, 100, 300, 200, 300, 100, 300)
     trace = trace_of(stepped(*lasts, names="kkvkvrkkvk"))
     found = said(
-        trace, (finding(), shorter(45, "r")(trace)), (finding("v"), shorter(9, "v")(trace))
+        trace,
+        (finding(), shorter(45, "r")(trace)),
+        (finding("v"), shorter(9, "v")(trace)),
     )
     in_one, in_three = sorted(found.findings, key=lambda one: one.rule)
     assert in_one.worth_steps == SomeSteps(steps=1, of=9, saved_ns=45_000)
@@ -258,7 +290,9 @@ def test_a_phase_of_few_steps_is_no_gain_of_the_median_step(trace_of: TraceOf) -
     assert "worth 27 us together in 3 of 9 steps" in worth_text(found, in_three)
 
 
-def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(trace_of: TraceOf) -> None:
+def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(
+    trace_of: TraceOf,
+) -> None:
     """The program starts for 2.4 s before the first of kernels that take 250 us."""
     start = host("import torch", 0, 2_400_000)
     events = [event | {"ts": event["ts"] + 2_500_000} for event in gpu_bound()]
@@ -273,8 +307,16 @@ def test_without_steps_a_worth_is_a_share_of_the_span_of_the_gpu(trace_of: Trace
 @pytest.mark.parametrize(
     ("kind", "note", "text"),
     [
-        ("SingleProcess", "one_worker", "if one worker process loaded the batches ahead"),
-        ("MultiProcessing", "no_batch_waits", "if the workers had every batch ready in time"),
+        (
+            "SingleProcess",
+            "one_worker",
+            "if one worker process loaded the batches ahead",
+        ),
+        (
+            "MultiProcessing",
+            "no_batch_waits",
+            "if the workers had every batch ready in time",
+        ),
     ],
 )
 def test_the_worth_of_loading_says_what_it_assumes(
@@ -285,7 +327,10 @@ def test_the_worth_of_loading_says_what_it_assumes(
     name = f"enumerate(DataLoader)#_{kind}DataLoaderIter.__next__"
     for number, lasts in enumerate((100, 110, 120)):
         begin = 200 * number
-        events += [step(number, begin, 200), host(name, begin + 1, lasts, "user_annotation")]
+        events += [
+            step(number, begin, 200),
+            host(name, begin + 1, lasts, "user_annotation"),
+        ]
         events += launched(begin + 130, begin + 135, 50, 2 * number + 1)
         events += [call("cudaStreamSynchronize", begin + 140, 50, 2 * number + 2)]
     trace = trace_of(events)
@@ -309,20 +354,27 @@ def test_a_gain_that_workers_of_a_loader_may_hold_back_is_an_upper_bound(
 
 
 def late() -> list[Event]:
-    """A kernel 5-60, and one of another stream that starts 10 later than its launch explains."""
+    """A kernel 5-60, and one of another stream that starts 10 later than its launch
+    explains."""
     return [*launched(0, 5, 55, 1), *launched(54, 69, 81, 2, name="r", tid=8)]
 
 
-def test_what_limits_the_time_is_not_told_where_it_is_not_known(trace_of: TraceOf) -> None:
+def test_what_limits_the_time_is_not_told_where_it_is_not_known(
+    trace_of: TraceOf,
+) -> None:
     """The other kernel may have waited for the first one."""
     trace = trace_of(late())
     found = said(
-        trace, (finding(), shorter(10)(trace)), (finding("other"), shorter(10, "r")(trace))
+        trace,
+        (finding(), shorter(10)(trace)),
+        (finding("other"), shorter(10, "r")(trace)),
     )
     notes = {one.rule: one.worth_note for one in found.findings}
     assert notes == {"rule": "limit_unknown", "other": None}
     text = " ".join(why_text(found, 80).split())
-    doubt = text.index("Not understood: 6.7 % of the time of GPU 0, 7.1 % of the time after a ")
+    doubt = text.index(
+        "Not understood: 6.7 % of the time of GPU 0, 7.1 % of the time after a "
+    )
     assert doubt < text.index("1. It is slow. At stake 1 us, worth 10 us")
     assert "Not understood" in why_markdown(found)
     assert "Not understood" not in why_text(replace(found, residual_share=0.05), 80)
@@ -332,8 +384,8 @@ def test_what_limits_the_time_is_not_told_where_it_is_not_known(trace_of: TraceO
 
 
 def test_the_largest_gain_comes_first(trace_of: TraceOf) -> None:
-    """Where it is unknown, the upper bound counts in its place; notes come last. Each finding keeps
-    its change."""
+    """Where it is unknown, the upper bound counts in its place; notes come last. Each
+    finding keeps its change."""
     trace = trace_of(gpu_bound())
     each = [
         (finding("note", None), None),
@@ -351,16 +403,21 @@ def test_the_largest_gain_comes_first(trace_of: TraceOf) -> None:
 
 
 def test_an_upper_bound_counts_with_its_part_of_a_step(trace_of: TraceOf) -> None:
-    """Of three steps: 24 us in all are 8 us a step, less than the 10 us that are gained in each."""
+    """Of three steps: 24 us in all are 8 us a step, less than the 10 us that are gained
+    in each."""
     trace = trace_of(stepped(100, 100, 100))
     gained = finding("gained", 30_000), shorter(10)(trace)
-    for at_stake_ns, rules in ((24_000, ["gained", "unknown"]), (33_000, ["unknown", "gained"])):
+    for at_stake_ns, rules in (
+        (24_000, ["gained", "unknown"]),
+        (33_000, ["unknown", "gained"]),
+    ):
         found = said(trace, gained, (finding("unknown", at_stake_ns), None))
         assert [one.rule for one in found.findings] == rules
 
 
 def test_no_upper_bound_counts_with_more_than_the_step(trace_of: TraceOf) -> None:
-    """Both exceed the span, so the one with more time comes first, with any gain beside it."""
+    """Both exceed the span, so the one with more time comes first, with any gain beside
+    it."""
     trace = trace_of(gpu_bound())
     whole = said(trace, (finding(), shorter(10)(trace))).worth_before_ns
     assert whole is not None
@@ -368,7 +425,9 @@ def test_no_upper_bound_counts_with_more_than_the_step(trace_of: TraceOf) -> Non
     found = said(trace, *each, (finding("gained"), shorter(10)(trace)))
     assert [one.rule for one in found.findings] == ["more", "much", "gained"]
     gained = replace(found.findings[2], worth_ns=whole, at_stake_ns=4 * whole)
-    ranked = sorted([*found.findings[:2], gained], key=lambda one: worth._rank(one, 1, 1, whole))
+    ranked = sorted(
+        [*found.findings[:2], gained], key=lambda one: worth._rank(one, 1, 1, whole)
+    )
     assert [one.rule for one in ranked] == ["gained", "more", "much"]
 
 
@@ -388,7 +447,8 @@ def test_what_is_replayed_together_is_named_by_what_can_be(trace_of: TraceOf) ->
 
 
 def test_what_is_unknown_comes_before_what_gains_nothing(trace_of: TraceOf) -> None:
-    """And a CPU that takes no time counts with what is at stake, though it is worth 40."""
+    """And a CPU that takes no time counts with what is at stake, though it is worth
+    40."""
     trace = trace_of(synced())
     each = [
         (finding("nothing"), shorter(0)(trace)),
@@ -397,10 +457,17 @@ def test_what_is_unknown_comes_before_what_gains_nothing(trace_of: TraceOf) -> N
         (finding("shorter"), shorter(5)(trace)),
     ]
     found = said(trace, *each)
-    assert [one.rule for one in found.findings] == ["shorter", "none", "own time", "nothing"]
+    assert [one.rule for one in found.findings] == [
+        "shorter",
+        "none",
+        "own time",
+        "nothing",
+    ]
     own_time = found.findings[2]
     assert own_time.worth_ns == 40_000
-    assert "its calls, as what else it does would then run beside" in worth_text(found, own_time)
+    assert "its calls, as what else it does would then run beside" in worth_text(
+        found, own_time
+    )
 
 
 def test_where_calls_that_wait_were_left_out_nothing_has_a_worth(
@@ -409,13 +476,17 @@ def test_where_calls_that_wait_were_left_out_nothing_has_a_worth(
     monkeypatch.setattr(whatif, "MANY", 3)
     for events, note in ((gpu_bound(), "no_waits"), (synced() + gpu_bound(), None)):
         trace = trace_of(events)
-        assert said(trace, (finding(), shorter(1)(trace))).findings[0].worth_note == note
+        assert (
+            said(trace, (finding(), shorter(1)(trace))).findings[0].worth_note == note
+        )
 
 
 def test_together(trace_of: TraceOf) -> None:
     """Both, and no third one: each of five kernels of 50 takes 20 + 10 less."""
     trace = trace_of(gpu_bound())
-    found = said(trace, *((finding(), shorter(us)(trace)) for us in (20, 10, 5)), together=2)
+    found = said(
+        trace, *((finding(), shorter(us)(trace)) for us in (20, 10, 5)), together=2
+    )
     assert found.together is not None
     assert (found.together.findings, found.together.saved_ns) == (2, 150_000)
     assert replayed_text(found) == (
@@ -437,7 +508,9 @@ def test_what_is_worth_nothing(trace_of: TraceOf) -> None:
 def test_a_finding_within_another_says_so(trace_of: TraceOf) -> None:
     trace = trace_of(gpu_bound())
     inner = replace(finding("inner"), part_of="outer")
-    found = said(trace, (finding("outer"), shorter(20)(trace)), (inner, shorter(10)(trace)))
+    found = said(
+        trace, (finding("outer"), shorter(20)(trace)), (inner, shorter(10)(trace))
+    )
     first, second = (worth_text(found, one) for one in found.findings)
     assert first.startswith("At stake ")
     assert second.startswith("Part of finding 1. At stake ")
@@ -447,7 +520,9 @@ def test_what_is_at_stake_is_told_where_a_worth_is_not_known(trace_of: TraceOf) 
     trace = trace_of(gpu_bound())
     found = said(trace, (finding(), None))
     (one,) = found.findings
-    assert worth_text(found, one).startswith("At stake 1 us. What it is worth is unknown: ")
+    assert worth_text(found, one).startswith(
+        "At stake 1 us. What it is worth is unknown: "
+    )
     told = replace(one, text="1 us is lost")
     assert worth_text(found, told).startswith("What it is worth is unknown: ")
 
@@ -455,9 +530,13 @@ def test_what_is_at_stake_is_told_where_a_worth_is_not_known(trace_of: TraceOf) 
 def test_a_part_has_none(trace_of: TraceOf) -> None:
     trace = trace_of(gpu_bound())
     found = why(trace, Selection(from_ns=0, to_ns=100_000))
-    told = with_worth(trace, replace(found, findings=(finding(),), wanted=(shorter(1)(trace),)))
+    told = with_worth(
+        trace, replace(found, findings=(finding(),), wanted=(shorter(1)(trace),))
+    )
     assert (told.findings[0].worth_ns, told.findings[0].worth_note) == (None, "part")
-    assert replayed_text(told) == "What findings are worth is told of whole traces only."
+    assert (
+        replayed_text(told) == "What findings are worth is told of whole traces only."
+    )
 
 
 def test_a_large_trace_has_none_unless_it_is_asked_for(
@@ -471,14 +550,17 @@ def test_a_large_trace_has_none_unless_it_is_asked_for(
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
-@pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name
+)
 def test_nothing_costs_time(path: Any) -> None:
-    """No change that a finding has makes a real step longer; only those that let the CPU run ahead
-    are worth more than what is at stake."""
+    """No change that a finding has makes a real step longer; only those that let the
+    CPU run ahead are worth more than what is at stake."""
     trace = open_trace(str(path))
     found = with_worth(trace, why(trace))
     for one, wanted in zip(found.findings, found.wanted, strict=True):
-        if isinstance(wanted, Shorter) and one.rule != "small-collectives":  # part of it is hidden
+        # part of it is hidden
+        if isinstance(wanted, Shorter) and one.rule != "small-collectives":
             rest = (one.at_stake_ns or 0) - int(wanted.ns.sum())
             assert 0 <= rest <= len(wanted.ns)  # each in whole ns
     steps = told_steps(trace, None) if found.worth_of == "step" else ["span"]

@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.analysis.servers import EMBEDDING, GEMM, Server, call, cpu, gpu, opened, python
+from tests.analysis.servers import (
+    EMBEDDING,
+    GEMM,
+    Server,
+    call,
+    cpu,
+    gpu,
+    opened,
+    python,
+)
 from tests.places import TRACES
 
 from fusetui.analysis.serving.answer import serving
@@ -18,11 +27,15 @@ SERVER = Server()
 Event = dict[str, Any]
 
 
-def eager(at: float, number: int, name: str, kernels: int = 3, ns: int = 1000) -> list[Event]:
+def eager(
+    at: float, number: int, name: str, kernels: int = 3, ns: int = 1000
+) -> list[Event]:
     """A step whose kernels are launched one by one."""
     found = [cpu(name, at, 60, "user_annotation")]
     for n in range(kernels):
-        work = SERVER._called(SERVER.launches(4)[0], at + 2 + 10 * n, "hip", number + n, ran=True)
+        work = SERVER._called(
+            SERVER.launches(4)[0], at + 2 + 10 * n, "hip", number + n, ran=True
+        )
         work[-1]["dur"] = ns / 1000
         found += [event for event in work if event["cat"] != "python_function"]
     return found
@@ -30,21 +43,39 @@ def eager(at: float, number: int, name: str, kernels: int = 3, ns: int = 1000) -
 
 def test_a_step(tmp_path: Path) -> None:
     (step,) = serving(opened(tmp_path / "a.json", SERVER.step(4, 100, 1))).steps
-    assert (step.phase, step.batch, step.new_tokens, step.mode) == ("decode", 4, 4, "graph")
+    assert (step.phase, step.batch, step.new_tokens, step.mode) == (
+        "decode",
+        4,
+        4,
+        "graph",
+    )
     assert (step.start_ns, step.dur_ns, step.replays, step.events) == (0, 60_000, 1, 13)
     busy = sum(launch.ns for launch in SERVER.launches(4))
     assert (step.busy_ns, step.model_ns) == (busy, busy + 12 * 500)
 
 
-def test_the_model_of_an_eager_step_begins_when_its_inputs_are_there(tmp_path: Path) -> None:
-    """Copies of 1 us end at 120 and 150 us; a copy after the first product is the model's own."""
+def test_the_model_of_an_eager_step_begins_when_its_inputs_are_there(
+    tmp_path: Path,
+) -> None:
+    """Copies of 1 us end at 120 and 150 us; a copy after the first product is the
+    model's own."""
     name = "execute_context_1(8)_generation_0(0)"
     step = [cpu(name, 100, 400, "user_annotation")]
     copy = "Memcpy HtoD (Pinned -> Device)"
-    ran = [(copy, 119), (copy, 149), (EMBEDDING, 170), (GEMM, 200), (copy, 249), (GEMM, 300)]
+    ran = [
+        (copy, 119),
+        (copy, 149),
+        (EMBEDDING, 170),
+        (GEMM, 200),
+        (copy, 249),
+        (GEMM, 300),
+    ]
     for number, (what, at) in enumerate(ran, start=1):
         cat = "gpu_memcpy" if what.startswith("Mem") else "kernel"
-        step += [call("hipLaunchKernel", at - 10, 2, number), gpu(what, at, 1, number, cat)]
+        step += [
+            call("hipLaunchKernel", at - 10, 2, number),
+            gpu(what, at, 1, number, cat),
+        ]
     found = serving(opened(tmp_path / "a.json", step))
     assert (found.steps[0].gpu_ns, found.steps[0].model_ns) == (182_000, 131_000)
     assert found.between is not None
@@ -54,9 +85,17 @@ def test_the_model_of_an_eager_step_begins_when_its_inputs_are_there(tmp_path: P
 
 
 def test_percentiles(tmp_path: Path) -> None:
-    steps = [eager(1000 * n, 10 * n, f"step[DECODE bs={n}]", 1, 1000 * n) for n in range(1, 12)]
+    steps = [
+        eager(1000 * n, 10 * n, f"step[DECODE bs={n}]", 1, 1000 * n)
+        for n in range(1, 12)
+    ]
     (times,) = serving(opened(tmp_path / "a.json", *steps)).phases
-    assert (times.steps, times.p50_ns, times.p90_ns, times.p99_ns) == (11, 6000, 10000, 10900)
+    assert (times.steps, times.p50_ns, times.p90_ns, times.p99_ns) == (
+        11,
+        6000,
+        10000,
+        10900,
+    )
 
 
 def usual(count: int = 5) -> list[list[Event]]:
@@ -102,7 +141,10 @@ def test_a_step_with_a_kernel_that_takes_longer(tmp_path: Path) -> None:
 
 
 def test_a_step_with_more_tokens(tmp_path: Path) -> None:
-    steps = [eager(1000 * n, 10 * n, "step[EXTEND bs=1 toks=100]", 2, 9000) for n in range(1, 6)]
+    steps = [
+        eager(1000 * n, 10 * n, "step[EXTEND bs=1 toks=100]", 2, 9000)
+        for n in range(1, 6)
+    ]
     odd = eager(9000, 900, "step[EXTEND bs=1 toks=4000]", 5, 9000)
     found = serving(opened(tmp_path / "a.json", *steps, odd)).steps[-1]
     assert found.because[0] == "4,000 new tokens, where the median step has 100"
@@ -111,7 +153,8 @@ def test_a_step_with_more_tokens(tmp_path: Path) -> None:
 
 
 def test_a_step_that_waits_for_what_was_not_recorded(tmp_path: Path) -> None:
-    """The launch of its last kernel, 500 us later, lies in nothing that the thread did."""
+    """The launch of its last kernel, 500 us later, lies in nothing that the thread
+    did."""
     steps = [eager(2000 * n, 10 * n, "step[DECODE bs=4]", 2) for n in range(1, 6)]
     odd = eager(18_000, 900, "step[DECODE bs=4]", 3)
     for event in odd[-3:]:
@@ -144,12 +187,16 @@ def test_a_prefill_that_was_still_running(tmp_path: Path) -> None:
 
 
 def test_draft_and_verify_steps(tmp_path: Path) -> None:
-    """Phases of their own: SGLang names them, vLLM gives several new tokens to each request."""
+    """Phases of their own: SGLang names them, vLLM gives several new tokens to each
+    request."""
     names = ["step[DRAFT_EXTEND bs=4]", "step[TARGET_VERIFY bs=4]"]
     steps = [SERVER.step(4, 1000 * n, n, names[n % 2]) for n in range(1, 7)]
     vllm = SERVER.step(4, 8000, 8, "execute_context_0(0)_generation_4(16)")
     found = serving(opened(tmp_path / "a.json", *steps, vllm))
-    assert [(one.phase, one.steps) for one in found.phases] == [("verify", 4), ("draft", 3)]
+    assert [(one.phase, one.steps) for one in found.phases] == [
+        ("verify", 4),
+        ("draft", 3),
+    ]
     assert {one.phase for one in found.limits} == {"verify", "draft"}
     assert found.steps[-1].new_tokens == 16
 
@@ -175,8 +222,13 @@ def test_layers(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
 def test_layers_in_the_order_of_the_file() -> None:
-    """Twenty kernels of this trace have times of 4.6 ms before those that ran before them."""
-    layers = serving(open_trace(str(TRACES / "mi300_deepseek_r1_decode.json.gz"))).limits[0].layers
+    """Twenty kernels of this trace have times of 4.6 ms before those that ran before
+    them."""
+    layers = (
+        serving(open_trace(str(TRACES / "mi300_deepseek_r1_decode.json.gz")))
+        .limits[0]
+        .layers
+    )
     assert layers is not None
     assert layers.kernels == 11
     assert layers.count * 11 + layers.others == 356
@@ -203,7 +255,12 @@ def test_the_bubble_adds_up(tmp_path: Path) -> None:
     assert between is not None
     model_ns = 1000 + 3 * 16_500 + 12 * 500
     assert (between.count, between.total_ns) == (2, 2 * (1_000_000 - model_ns))
-    parts = between.compute_ns + between.communication_ns + between.copy_ns + between.idle_ns
+    parts = (
+        between.compute_ns
+        + between.communication_ns
+        + between.copy_ns
+        + between.idle_ns
+    )
     assert parts == between.total_ns
     assert sum(between.idle.values()) == between.idle_ns
 
@@ -232,11 +289,15 @@ def test_one_pass_has_nothing_between(tmp_path: Path) -> None:
 
 
 def test_what_is_recorded_around_one_pass(tmp_path: Path) -> None:
-    """A copy of 5 us before it that ends 5 us before, a kernel of 7 us right after it."""
+    """A copy of 5 us before it that ends 5 us before, a kernel of 7 us right after
+    it."""
     step = SERVER.step(4, 100, 1)
     end = max(event["ts"] + event["dur"] for event in step if event["cat"] == "kernel")
     around = [
-        *(call("hipMemcpyAsync", 102, 2, 8), gpu("Memcpy HtoD", 110, 5, 8, "gpu_memcpy")),
+        *(
+            call("hipMemcpyAsync", 102, 2, 8),
+            gpu("Memcpy HtoD", 110, 5, 8, "gpu_memcpy"),
+        ),
         *(call("hipLaunchKernel", 152, 2, 9), gpu("sample", end, 7, 9)),
     ]
     found = serving(opened(tmp_path / "a.json", step, around)).between
@@ -249,11 +310,15 @@ def test_what_is_recorded_around_one_pass(tmp_path: Path) -> None:
 def test_a_trace_of_no_server(tmp_path: Path) -> None:
     found = serving(opened(tmp_path / "a.json", SERVER.capture(4)))
     assert (found.steps, found.limits) == ((), ())
-    assert found.missing[0].startswith("Steps: no annotation has the name of a server's step")
+    assert found.missing[0].startswith(
+        "Steps: no annotation has the name of a server's step"
+    )
 
 
 def test_replays_without_annotations_are_passes(tmp_path: Path) -> None:
-    events = [event for event in SERVER.step(4, 0, 1) if event["cat"] != "user_annotation"]
+    events = [
+        event for event in SERVER.step(4, 0, 1) if event["cat"] != "user_annotation"
+    ]
     (step,) = serving(opened(tmp_path / "a.json", events)).steps
     assert (step.name, step.phase, step.batch, step.replays) == (
         "hipGraphLaunch",
@@ -265,9 +330,18 @@ def test_replays_without_annotations_are_passes(tmp_path: Path) -> None:
 
 def test_replays_of_training_are_no_passes(tmp_path: Path) -> None:
     """Forward and backward are two graphs, and neither is a step of a server."""
-    events = [event for event in SERVER.step(4, 0, 1) if event["cat"] != "user_annotation"]
-    step = {"ph": "X", "cat": "user_annotation", "name": "Optimizer.step#Adam.step", "pid": 1}
-    found = serving(opened(tmp_path / "a.json", [*events, step | {"tid": 1, "ts": 90, "dur": 5}]))
+    events = [
+        event for event in SERVER.step(4, 0, 1) if event["cat"] != "user_annotation"
+    ]
+    step = {
+        "ph": "X",
+        "cat": "user_annotation",
+        "name": "Optimizer.step#Adam.step",
+        "pid": 1,
+    }
+    found = serving(
+        opened(tmp_path / "a.json", [*events, step | {"tid": 1, "ts": 90, "dur": 5}])
+    )
     assert found.steps == ()
     assert found.missing[0].endswith("and what was replayed is training.")
 
@@ -276,7 +350,9 @@ def copied(trace: Trace) -> int:
     """When the last input of the first product was copied."""
     named = [(trace.name_of(row), row) for row in trace.gpu_rows.tolist()]
     first = min(trace.start[row] for name, row in named if name.startswith("nvjet"))
-    copies = [int(trace.end[row]) for name, row in named if name.startswith("Memcpy HtoD")]
+    copies = [
+        int(trace.end[row]) for name, row in named if name.startswith("Memcpy HtoD")
+    ]
     return max(end for end in copies if end < first)
 
 
@@ -295,7 +371,12 @@ def test_real_servers(name: str) -> None:
     trace = open_trace(str(TRACES / f"{name}.json.gz"))
     (step,) = serving(trace).steps
     phase, batch, tokens, mode, events = REAL[name]
-    assert (step.phase, step.batch, step.kv_tokens, step.mode) == (phase, batch, tokens, mode)
+    assert (step.phase, step.batch, step.kv_tokens, step.mode) == (
+        phase,
+        batch,
+        tokens,
+        mode,
+    )
     rows = trace.gpu_rows
     if mode == "graph":
         calls = trace.launch[rows]

@@ -1,4 +1,5 @@
-"""The weights of a dense model by its configuration, where nothing was recorded of the capture."""
+"""The weights of a dense model by its configuration, where nothing was recorded of the
+capture."""
 
 from __future__ import annotations
 
@@ -24,14 +25,21 @@ CONFIG = {
     "vocab_size": WORDS,
     "torch_dtype": "bfloat16",
 }
-LAYER = HIDDEN * (32 + 2 * 8) * 128 + HIDDEN * HIDDEN + HIDDEN * 2 * INNER + INNER * HIDDEN
+LAYER = (
+    HIDDEN * (32 + 2 * 8) * 128 + HIDDEN * HIDDEN + HIDDEN * 2 * INNER + INNER * HIDDEN
+)
 NAME = "execute_4_context_0(sq0sk0sqsq0sqsk0)_generation_4(sq4sk5000sqsq4sqsk5000)"
 
 
 def replayed(
-    path: Path, products: int = 4, vocabulary: int = 1, ranks: int | None = 1, gemm: str = GEMM
+    path: Path,
+    products: int = 4,
+    vocabulary: int = 1,
+    ranks: int | None = 1,
+    gemm: str = GEMM,
 ) -> Trace:
-    """A step that replays a graph of LAYERS layers, of each a norm and so many products."""
+    """A step that replays a graph of LAYERS layers, of each a norm and so many
+    products."""
     names = (["norm", *[gemm] * products] * LAYERS) + ["norm"] + [gemm] * vocabulary
     events = [cpu(NAME, 0, 60, "user_annotation"), call("hipGraphLaunch", 10, 40, 1)]
     events += [gpu(name, 20 + 10 * n, 9, 1) for n, name in enumerate(names)]
@@ -82,8 +90,16 @@ def test_without_the_configuration_it_says_what_is_needed(tmp_path: Path) -> Non
         ({}, {"model_type": 7}, "unknown is not a dense architecture"),
         ({}, {"quantization_config": {"bits": 4}}, "the weights are quantized"),
         ({}, {"vocab_size": None}, "lacks the sizes or the type"),
-        ({}, {"torch_dtype": "float16"}, "products of bf16 ran, and the configuration says fp16"),
-        ({}, {"num_hidden_layers": 3}, "25 products ran, which are not those of 3 layers"),
+        (
+            {},
+            {"torch_dtype": "float16"},
+            "products of bf16 ran, and the configuration says fp16",
+        ),
+        (
+            {},
+            {"num_hidden_layers": 3},
+            "25 products ran, which are not those of 3 layers",
+        ),
     ],
 )
 def test_what_disagrees_is_not_counted(
@@ -94,7 +110,9 @@ def test_what_disagrees_is_not_counted(
     assert why in found.cannot_tell[0]
 
 
-def test_layers_that_do_not_repeat_are_not_those_of_the_configuration(tmp_path: Path) -> None:
+def test_layers_that_do_not_repeat_are_not_those_of_the_configuration(
+    tmp_path: Path,
+) -> None:
     """As many products, but in half as many layers of twice their kernels."""
     trace = replayed(tmp_path / "a.json", products=4)
     found = limit(trace, num_hidden_layers=4, intermediate_size=INNER).limit

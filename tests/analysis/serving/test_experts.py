@@ -29,8 +29,12 @@ def layer(number: int, ns: int, kernel: str, op: str) -> list[Event]:
     ]
 
 
-def layers(tmp_path: Path, *ns: int, kernel: str = GROUPED, op: str = "my::layer") -> Trace:
-    events = [event for n, own in enumerate(ns, 1) for event in layer(n, own, kernel, op)]
+def layers(
+    tmp_path: Path, *ns: int, kernel: str = GROUPED, op: str = "my::layer"
+) -> Trace:
+    events = [
+        event for n, own in enumerate(ns, 1) for event in layer(n, own, kernel, op)
+    ]
     return opened(tmp_path / "a.json", events)
 
 
@@ -45,7 +49,9 @@ def test_the_longest_run_against_the_median(tmp_path: Path) -> None:
 
 
 def test_products_by_the_name_of_their_op(tmp_path: Path) -> None:
-    trace = layers(tmp_path, 10_000, 11_000, 12_000, kernel=GEMM, op="vllm::moe_forward")
+    trace = layers(
+        tmp_path, 10_000, 11_000, 12_000, kernel=GEMM, op="vllm::moe_forward"
+    )
     found = experts_of(trace, trace.gpu_rows)
     assert found is not None
     assert (found.name, found.kernels) == (GEMM, 3)  # not the norms
@@ -64,6 +70,8 @@ def test_two_runs_cannot_be_compared(tmp_path: Path) -> None:
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
 def test_a_real_mixture_of_experts() -> None:
     """gpt-oss in vLLM: two grouped products in each of 24 layers."""
-    (found,) = serving(open_trace(str(TRACES / "mi300_vllm_decode_graph.json.gz"))).limits
+    (found,) = serving(
+        open_trace(str(TRACES / "mi300_vllm_decode_graph.json.gz"))
+    ).limits
     assert found.experts is not None
     assert (found.experts.kernels, found.experts.runs) == (48, 24)

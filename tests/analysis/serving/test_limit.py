@@ -36,7 +36,9 @@ MI300_BF16 = 1307.4e12
 Event = dict[str, Any]
 
 
-def op(name: str, at: float, number: int, kernel: str, dims: list[Any], dtype: str) -> list[Event]:
+def op(
+    name: str, at: float, number: int, kernel: str, dims: list[Any], dtype: str
+) -> list[Event]:
     """An op that launches a kernel of 1 ms."""
     args = {"Input Dims": dims, "Input type": [dtype] * len(dims)}
     return [
@@ -50,7 +52,9 @@ def mm(number: int, k: int = K, n: int = N, name: str = "aten::mm") -> list[Even
     return op(name, 10 * number, number, GEMM, [[BATCH, k], [k, n]], "c10::BFloat16")
 
 
-def step(rows: Rows, tokens: int | None = None, phase: ServerPhase = ServerPhase.UNKNOWN) -> Pass:
+def step(
+    rows: Rows, tokens: int | None = None, phase: ServerPhase = ServerPhase.UNKNOWN
+) -> Pass:
     asked = Requested(phase, BATCH, BATCH, tokens)
     return Pass("step", 0, 0, asked, Mode.EAGER, rows, rows, 0)
 
@@ -73,7 +77,12 @@ def test_weights_and_flop(tmp_path: Path) -> None:
 def test_keys_and_values_by_the_shapes_of_attention(tmp_path: Path) -> None:
     cache = [900, 16, 8, 128]
     attention = op(
-        "my::paged_attention", 50, 5, "attn", [[BATCH, 32, 128], cache, cache], "c10::BFloat16"
+        "my::paged_attention",
+        50,
+        5,
+        "attn",
+        [[BATCH, 32, 128], cache, cache],
+        "c10::BFloat16",
     )
     found = limit(opened(tmp_path / "a.json", mm(1), attention), 10_000)
     assert found.kv_bytes_per_token == 2 * 8 * 128 * 2
@@ -86,7 +95,12 @@ def test_keys_and_values_by_the_shapes_of_attention(tmp_path: Path) -> None:
 def test_a_cache_without_room_for_the_tokens_is_not_one(tmp_path: Path) -> None:
     small = [2, 16, 8, 128]
     attention = op(
-        "my::paged_attention", 50, 5, "attn", [[BATCH, 32, 128], small, small], "c10::BFloat16"
+        "my::paged_attention",
+        50,
+        5,
+        "attn",
+        [[BATCH, 32, 128], small, small],
+        "c10::BFloat16",
     )
     found = limit(opened(tmp_path / "a.json", mm(1), attention), 10_000)
     assert (found.kv_bytes, len(found.cannot_tell)) == (None, 1)
@@ -112,7 +126,8 @@ def test_a_configuration_of_another_model(tmp_path: Path) -> None:
     found = cache_by(tmp_path, [(5120, 7168)])
     assert found.bytes_per_token is None
     assert "it is of another model" in found.missing
-    assert "(4096 x 6144)" in found.missing  # 32 heads of queries and 2 x 8 of keys and values
+    # 32 heads of queries and 2 x 8 of keys and values
+    assert "(4096 x 6144)" in found.missing
 
 
 def test_layers_with_a_window_are_not_counted(tmp_path: Path) -> None:
@@ -159,8 +174,11 @@ def test_losses_add_up(tmp_path: Path) -> None:
     assert sum(loss.dur_ns for loss in found.losses) == found.dur_ns
 
 
-def test_each_product_loses_what_it_takes_over_the_longer_of_bytes_and_flop(tmp_path: Path) -> None:
-    """One product of few tokens, whose weights take longer, and one of many, whose FLOP do."""
+def test_each_product_loses_what_it_takes_over_the_longer_of_bytes_and_flop(
+    tmp_path: Path,
+) -> None:
+    """One product of few tokens, whose weights take longer, and one of many, whose FLOP
+    do."""
     many = 100 * BATCH
     large = op("aten::mm", 20, 2, GEMM, [[many, K], [K, N]], "c10::BFloat16")
     found = limit(opened(tmp_path / "a.json", mm(1), large))
@@ -171,7 +189,9 @@ def test_each_product_loses_what_it_takes_over_the_longer_of_bytes_and_flop(tmp_
     assert loss.least_ns > max(found.memory_ns, found.compute_ns or 0)
 
 
-def test_what_an_op_needs_is_not_known_if_that_of_one_product_is_not(tmp_path: Path) -> None:
+def test_what_an_op_needs_is_not_known_if_that_of_one_product_is_not(
+    tmp_path: Path,
+) -> None:
     unknown = op("aten::mm", 20, 2, GEMM, [], "c10::BFloat16")
     found = limit(opened(tmp_path / "a.json", mm(1), unknown))
     assert [one.least_ns for one in found.losses if one.what == "aten::mm"] == [None]
@@ -184,7 +204,9 @@ def test_attention_of_many_tokens_does_more_than_read(
     tmp_path: Path, phase: ServerPhase, is_known: bool
 ) -> None:
     cache = [900, 16, 8, 128]
-    attention = op("my::attention", 50, 5, "k", [[BATCH, 32, 128], cache, cache], "c10::BFloat16")
+    attention = op(
+        "my::attention", 50, 5, "k", [[BATCH, 32, 128], cache, cache], "c10::BFloat16"
+    )
     trace = opened(tmp_path / "a.json", mm(1), attention)
     found = limit_of(trace, step(trace.gpu_rows, 10_000, phase))
     (loss,) = [one for one in found.losses if one.what == "my::attention"]
@@ -192,7 +214,9 @@ def test_attention_of_many_tokens_does_more_than_read(
     assert loss.least_ns == (least if is_known else None)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"a": 1}', '{"num_hidden_layers": true}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"a": 1}', '{"num_hidden_layers": true}']
+)
 def test_what_is_no_configuration(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(text)
@@ -208,7 +232,8 @@ def test_the_text_model_of_several(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
 def test_a_real_step() -> None:
-    """Qwen3-8B in SGLang on an MI300X: 36 layers of four products, and one for the vocabulary."""
+    """Qwen3-8B in SGLang on an MI300X: 36 layers of four products, and one for the
+    vocabulary."""
     trace, _ = join(
         open_trace(str(TRACES / "mi300_sglang_decode_graph.json.gz")),
         open_trace(str(TRACES / "mi300_sglang_capture.json.gz")),
@@ -220,7 +245,11 @@ def test_a_real_step() -> None:
     assert (found.products, found.weight_bytes) == (4 * 36 + 1, weights)
     assert found.kv_bytes == 32_785 * 147_456
     assert found.flop == 2 * 32 * weights // 2
-    assert found.memory_ns == (weights + 32_785 * 147_456) * 10**9 // MI300_BYTES_PER_S == 3_750_336
+    assert (
+        found.memory_ns
+        == (weights + 32_785 * 147_456) * 10**9 // MI300_BYTES_PER_S
+        == 3_750_336
+    )
     assert found.dur_ns == 9_930_636
     by_config = cache_of(trace, rows[:1], 32_785, [QKV], config_of(CONFIG))
     assert by_config.bytes_per_token == found.kv_bytes_per_token

@@ -1,5 +1,5 @@
-"""A step of each real server's trace, every figure worked out a second time from the events alone:
-by plain arithmetic, without columns, links or joins."""
+"""A step of each real server's trace, every figure worked out a second time from the
+events alone: by plain arithmetic, without columns, links or joins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from fusetui.analysis.serving.answer import Serving, serving
 from fusetui.analysis.serving.config import config_of
 from fusetui.trace import open_trace
 
-pytestmark = pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
+pytestmark = pytest.mark.skipif(
+    not TRACES.is_dir(), reason="the real traces are not here"
+)
 Event = dict[str, Any]
 
 LLAMA = {
@@ -37,7 +39,8 @@ QWEN_LAYER = 4096 * 6144 + 4096 * 4096 + 4096 * 24_576 + 12_288 * 4096
 
 
 class Case(NamedTuple):
-    """What is known of a trace besides its events: the model, by its published configuration."""
+    """What is known of a trace besides its events: the model, by its published
+    configuration."""
 
     file: str
     phase: str
@@ -69,7 +72,10 @@ CASES = [
         *("decode", 16, 16, 8209, (32, 11)),
         *(LLAMA_BYTES, 32 * 2 * 8 * 128 * 2, B300, LLAMA),
     ),
-    Case("mi300_vllm_decode_graph", *("decode", 32, 32, 55_086, (11, 35), None, None, MI300X)),
+    Case(
+        "mi300_vllm_decode_graph",
+        *("decode", 32, 32, 55_086, (11, 35), None, None, MI300X),
+    ),
 ]
 
 
@@ -78,7 +84,11 @@ def events_of(file: str) -> tuple[list[Event], list[Event]]:
     """The calls that launch a graph, and all GPU events."""
     with gzip.open(TRACES / f"{file}.json.gz") as text:
         events = json.load(text, parse_float=Fraction)["traceEvents"]
-    calls = [e for e in events if e.get("cat") == "cuda_runtime" and "GraphLaunch" in e["name"]]
+    calls = [
+        e
+        for e in events
+        if e.get("cat") == "cuda_runtime" and "GraphLaunch" in e["name"]
+    ]
     kinds = ("kernel", "gpu_memcpy", "gpu_memset")
     return calls, [event for event in events if event.get("cat") in kinds]
 
@@ -86,7 +96,9 @@ def events_of(file: str) -> tuple[list[Event], list[Event]]:
 @lru_cache(maxsize=8)
 def answer(case_file: str) -> Serving:
     case = next(case for case in CASES if case.file == case_file)
-    trace, _ = with_captures(open_trace(str(TRACES / f"{case.file}.json.gz")), (), open_trace)
+    trace, _ = with_captures(
+        open_trace(str(TRACES / f"{case.file}.json.gz")), (), open_trace
+    )
     return serving(trace, config_of(case.config) if case.config else None)
 
 
@@ -123,7 +135,11 @@ def busy(events: Sequence[Event], begin: int, until: int) -> int:
 def test_the_step(case: Case) -> None:
     (step,) = answer(case.file).steps
     nodes = of_graph(case.file)
-    assert (step.phase, step.batch, step.new_tokens) == (case.phase, case.batch, case.tokens)
+    assert (step.phase, step.batch, step.new_tokens) == (
+        case.phase,
+        case.batch,
+        case.tokens,
+    )
     assert step.kv_tokens == case.kv_tokens
     assert (step.mode, step.replays) == ("graph", 1)
     assert step.model_ns == max(map(end, nodes)) - min(map(start, nodes))
@@ -131,8 +147,8 @@ def test_the_step(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.file)
 def test_the_layers(case: Case) -> None:
-    """The kernels that lie a period apart have one name, over all repetitions, wherever they
-    begin; the durations of those add up."""
+    """The kernels that lie a period apart have one name, over all repetitions, wherever
+    they begin; the durations of those add up."""
     (found,) = answer(case.file).limits
     assert found.layers is not None
     assert (found.layers.count, found.layers.kernels) == case.layers
@@ -154,7 +170,8 @@ def test_the_layers(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.file)
 def test_the_bubble(case: Case) -> None:
-    """From the first event of the step to its graph, and from its end to the last event."""
+    """From the first event of the step to its graph, and from its end to the last
+    event."""
     found = answer(case.file).between
     _, gpu = events_of(case.file)
     nodes = of_graph(case.file)
@@ -164,7 +181,9 @@ def test_the_bubble(case: Case) -> None:
     assert (found.before_ns, found.after_ns) == (first - begin, until - last)
     kernels = [event for event in gpu if event["cat"] == "kernel"]
     assert found.compute_ns == busy(kernels, begin, first) + busy(kernels, last, until)
-    assert found.idle_ns == found.total_ns - busy(gpu, begin, first) - busy(gpu, last, until)
+    assert found.idle_ns == found.total_ns - busy(gpu, begin, first) - busy(
+        gpu, last, until
+    )
     assert found.idle_ns == sum(found.idle.values())
     assert found.total_ns == (
         found.compute_ns + found.communication_ns + found.copy_ns + found.idle_ns
@@ -193,7 +212,10 @@ def test_the_limit_of_experts_is_not_guessed() -> None:
     assert found.limit.least_ns is None
     assert "--captured-by" in found.limit.cannot_tell[0]
     assert found.limit.bytes_per_s == MI300X
-    assert "by its compute units and memory, it is an AMD Instinct MI300X" in found.limit.remarks[0]
+    assert (
+        "by its compute units and memory, it is an AMD Instinct MI300X"
+        in found.limit.remarks[0]
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.file)
@@ -225,7 +247,8 @@ def test_an_eager_prefill() -> None:
 
 
 def test_the_losses_of_an_eager_prefill() -> None:
-    """Each product against the longer of its weights and its FLOP, by the ops around the calls."""
+    """Each product against the longer of its weights and its FLOP, by the ops around
+    the calls."""
     file = TRACES / "b200_vllm_eager.json.gz"
     (found,) = serving(open_trace(str(file))).limits
     with gzip.open(file) as text:
@@ -233,13 +256,19 @@ def test_the_losses_of_an_eager_prefill() -> None:
     calls = {
         event["args"]["correlation"]: event
         for event in events
-        if event.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in event["args"]
+        if event.get("cat") in ("cuda_runtime", "cuda_driver")
+        and "correlation" in event["args"]
     }
-    kernels = [(calls[e["args"]["correlation"]], e) for e in events if e.get("cat") == "kernel"]
+    kernels = [
+        (calls[e["args"]["correlation"]], e) for e in events if e.get("cat") == "kernel"
+    ]
     spent, floor = 0, Fraction(0)
-    for op in [e for e in events if e.get("cat") == "cpu_op" and e["name"] == "aten::addmm"]:
+    for op in [
+        e for e in events if e.get("cat") == "cpu_op" and e["name"] == "aten::addmm"
+    ]:
         (m, k), (_, n) = op["args"]["Input Dims"][1:3]
-        floor += max(Fraction(2 * k * n, 8), Fraction(2 * m * k * n, 2250)) / 1000  # TB/s, TFLOP/s
+        # TB/s, TFLOP/s
+        floor += max(Fraction(2 * k * n, 8), Fraction(2 * m * k * n, 2250)) / 1000
         spent += sum(
             duration(kernel)
             for call, kernel in kernels

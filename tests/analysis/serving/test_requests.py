@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.analysis.questions.server_steps import Requested, ServerPhase, asked_by, merged
+from fusetui.analysis.questions.server_steps import (
+    Requested,
+    ServerPhase,
+    asked_by,
+    merged,
+)
 
 
 @pytest.mark.parametrize(
@@ -12,10 +17,22 @@ from fusetui.analysis.questions.server_steps import Requested, ServerPhase, aske
     [
         ("execute_new_0_cached_16", Requested(ServerPhase.UNKNOWN, 16)),
         ("execute_new_2_cached_14", Requested(ServerPhase.UNKNOWN, 16)),
-        ("execute_context_0(0)_generation_16(16)", Requested(ServerPhase.DECODE, 16, 16)),
-        ("execute_context_0(0)_generation_16(64)", Requested(ServerPhase.VERIFY, 16, 64)),
-        ("execute_context_1(888_788544)_generation_0(0)", Requested(ServerPhase.PREFILL, 1, 888)),
-        ("execute_context_2(900)_generation_3(3)", Requested(ServerPhase.MIXED, 5, 903)),
+        (
+            "execute_context_0(0)_generation_16(16)",
+            Requested(ServerPhase.DECODE, 16, 16),
+        ),
+        (
+            "execute_context_0(0)_generation_16(64)",
+            Requested(ServerPhase.VERIFY, 16, 64),
+        ),
+        (
+            "execute_context_1(888_788544)_generation_0(0)",
+            Requested(ServerPhase.PREFILL, 1, 888),
+        ),
+        (
+            "execute_context_2(900)_generation_3(3)",
+            Requested(ServerPhase.MIXED, 5, 903),
+        ),
         (
             "execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785sqsq32sqsk32785)",
             Requested(ServerPhase.DECODE, 32, 32, 32785),
@@ -45,7 +62,10 @@ from fusetui.analysis.questions.server_steps import Requested, ServerPhase, aske
             " g_sq=1 g_sk=12 g_sqsq=1 g_sqsk=12]",
             Requested(ServerPhase.MIXED, 2, 6, 20),
         ),
-        ("prefill[bs=2 tok=14721 ctx=[7803, 6918]]", Requested(ServerPhase.PREFILL, 2, 14721)),
+        (
+            "prefill[bs=2 tok=14721 ctx=[7803, 6918]]",
+            Requested(ServerPhase.PREFILL, 2, 14721),
+        ),
         (
             "prefill[bs=6 tok=17408 ctx=[4096, 4096, 4096]...+3]",
             Requested(ServerPhase.PREFILL, 6, 17408),

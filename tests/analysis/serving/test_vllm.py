@@ -26,7 +26,9 @@ BOTH = [FULL, FULL._replace(names=False)]
 PARTS = [PIECEWISE, PIECEWISE._replace(names=False)]
 
 
-def pair(tmp_path: Path, replay: list[Event], capture: list[Event]) -> tuple[Trace, Join]:
+def pair(
+    tmp_path: Path, replay: list[Event], capture: list[Event]
+) -> tuple[Trace, Join]:
     """A replay joined with a capture."""
     trace = opened(tmp_path / "replay.json", replay)
     return join(trace, opened(tmp_path / "capture.json", capture))
@@ -47,14 +49,18 @@ def asked(server: Vllm, size: int) -> list[str]:
 def tokens_of(trace: Trace) -> set[int | None]:
     """The rows of all products of graphs."""
     rows = [r for r in trace.rows_of(Role.KERNEL).tolist() if trace.op[r] >= 0]
-    works = [work_of(trace, r) for r in rows if trace.name_of(int(trace.op[r])) == "aten::mm"]
+    works = [
+        work_of(trace, r) for r in rows if trace.name_of(int(trace.op[r])) == "aten::mm"
+    ]
     return {work.amount.m if work else None for work in works}
 
 
 @pytest.mark.parametrize("server", BOTH)
 def test_one_graph_of_several_sizes(tmp_path: Path, server: Vllm) -> None:
     """After a warm-up, whose kernels ran."""
-    trace, found = pair(tmp_path, server.step(DECODE, 4, 0, 1), server.capture([8, 4, 2, 1]))
+    trace, found = pair(
+        tmp_path, server.step(DECODE, 4, 0, 1), server.capture([8, 4, 2, 1])
+    )
     assert joined_ops(trace) == asked(server, 4)
     assert tokens_of(trace) == {4}
     assert (found.replays, found.of_replays, found.refused) == (1, 1, ())
@@ -71,12 +77,15 @@ def test_pieces_with_eager_attention_between(tmp_path: Path, server: Vllm) -> No
     assert (found.replays, found.of_replays, found.refused) == (8, 8, ())
     assert "the capture is for 16 and the step has 15" in found.why_likely
     attention = [r for r in trace.rows_of(Role.KERNEL) if trace.name_of(r) == ATTENTION]
-    assert {int(trace.launch[r]) >= 0 for r in attention} == {True}  # they keep their own
+    # they keep their own
+    assert {int(trace.launch[r]) >= 0 for r in attention} == {True}
 
 
 def test_pieces_of_one_layer_are_told_apart(tmp_path: Path) -> None:
     """Each has the calls of its own place in the capture."""
-    trace, _ = pair(tmp_path, PIECEWISE.step(MIXED, 16, 0, 1), PIECEWISE.capture([16, 8]))
+    trace, _ = pair(
+        tmp_path, PIECEWISE.step(MIXED, 16, 0, 1), PIECEWISE.capture([16, 8])
+    )
     assert isinstance(trace, Joined)
     rows = np.flatnonzero(trace.captured >= 0)
     rows = rows[np.argsort(trace.start[rows])]
@@ -96,7 +105,8 @@ def test_a_step_whose_first_pieces_were_not_recorded(tmp_path: Path) -> None:
     """Of equal pieces nobody knows which are missing."""
     replay = PIECEWISE.step(MIXED, 16, 0, 1, skip=2)
     trace, found = pair(tmp_path, replay, PIECEWISE.capture([16]))
-    assert joined_ops(trace) == asked(PIECEWISE, 16)[-4:]  # only the last piece is of its kind
+    # only the last piece is of its kind
+    assert joined_ops(trace) == asked(PIECEWISE, 16)[-4:]
     assert found.refused == (
         "1 graph replay cannot be joined: 2 graphs of the capture fit equally, and the step replays"
         " 1.",
@@ -138,7 +148,10 @@ def test_a_capture_without_ops_says_nothing(tmp_path: Path) -> None:
 def forked(capture: list[Event]) -> list[Event]:
     """One of two streams waits for the other within each capture."""
     begins = [event for event in capture if "BeginCapture" in event["name"]]
-    return [*capture, *(call("cudaStreamWaitEvent", event["ts"] + 3, 1) for event in begins)]
+    return [
+        *capture,
+        *(call("cudaStreamWaitEvent", event["ts"] + 3, 1) for event in begins),
+    ]
 
 
 def test_streams_that_fork_in_a_capture_have_no_order(tmp_path: Path) -> None:
@@ -183,12 +196,16 @@ def test_numbers_in_another_order_than_the_capture(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("server", BOTH)
 @pytest.mark.parametrize("which", [0, 3, -1])
-def test_a_planted_mismatch_is_refused(tmp_path: Path, server: Vllm, which: int) -> None:
+def test_a_planted_mismatch_is_refused(
+    tmp_path: Path, server: Vllm, which: int
+) -> None:
     """One product is another kernel."""
     replay = server.step(DECODE, 4, 0, 1)
     nodes = [event for event in replay if event["cat"] == "kernel"]
     at = [n for n, op in enumerate(asked(server, 4)) if op == "aten::mm"][which]
-    nodes[at]["name"] = "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*)"
+    nodes[at]["name"] = (
+        "void at::native::vectorized_gather_kernel<16, long>(char*, char*, long*)"
+    )
     trace, found = pair(tmp_path, replay, server.capture([4, 2]))
     assert not isinstance(trace, Joined)
     assert f"node {at + 1} is void at::native::vectorized_gather" in found.refused[0]
@@ -202,7 +219,9 @@ def nested_driver_calls(capture: list[Event]) -> list[Event]:
         if "StreamBeginCapture" in event["name"] or "StreamEndCapture" in event["name"]:
             inner = event["name"].replace("cuda", "cu").replace("_v10000", "_v2")
             ts, dur = event["ts"] + 0.5, event["dur"] - 1
-            found.append({**event, "name": inner, "cat": "cuda_driver", "ts": ts, "dur": dur})
+            found.append(
+                {**event, "name": inner, "cat": "cuda_driver", "ts": ts, "dur": dur}
+            )
     return found
 
 
@@ -223,7 +242,9 @@ def test_a_verify_step_by_requests_or_tokens(tmp_path: Path, number: int) -> Non
         if number == 4:
             for tokens in (8, 16, 32):
                 event["name"] = event["name"].replace(f"_{tokens}_", f"_{tokens // 4}_")
-    trace, found = pair(tmp_path, FULL.step("step[TARGET_VERIFY bs=4]", 16, 0, 1), capture)
+    trace, found = pair(
+        tmp_path, FULL.step("step[TARGET_VERIFY bs=4]", 16, 0, 1), capture
+    )
     if number == 4:
         assert tokens_of(trace) == {16}
         assert found.certainty == "certain"

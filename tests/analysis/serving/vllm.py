@@ -1,5 +1,6 @@
-"""Writes traces as vLLM does: the captures of all sizes in one file, whole (FULL) or in pieces with
-attention between them (PIECEWISE), each after a pass of warm-up, and steps that replay them."""
+"""Writes traces as vLLM does: the captures of all sizes in one file, whole (FULL) or in
+pieces with attention between them (PIECEWISE), each after a pass of warm-up, and steps
+that replay them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ ATTENTION = "paged_attention_ll4mi_QKV_mfma16_kernel"
 
 
 class Call(NamedTuple):
-    """A call of the model: the op, its shapes, the kernel, and the call that launches it."""
+    """A call of the model: the op, its shapes, the kernel, and the call that launches
+    it."""
 
     op: str
     dims: Sequence[Sequence[int]]
@@ -25,8 +27,8 @@ class Call(NamedTuple):
 
 
 class Vllm(NamedTuple):
-    """`mode` is that of the graphs; `stacks`: Python was recorded; `names`: HIP's calls, which name
-    their kernels."""
+    """`mode` is that of the graphs; `stacks`: Python was recorded; `names`: HIP's
+    calls, which name their kernels."""
 
     mode: str = "FULL"
     layers: int = 3
@@ -34,12 +36,19 @@ class Vllm(NamedTuple):
     stacks: bool = True
 
     def pieces(self, tokens: int) -> list[list[Call]]:
-        """The graphs of one pass: all in one, or what lies between the calls of attention."""
+        """The graphs of one pass: all in one, or what lies between the calls of
+        attention."""
         square = [[tokens, HIDDEN], [HIDDEN, HIDDEN]]
         gemm = GEMM if self.names else NVJET
-        product = Call("aten::mm", square, gemm, "hipExtModuleLaunchKernel", "cuLaunchKernelEx")
-        norm = Call("_C::rms_norm", square[:1], NORM, "hipLaunchKernel", "cudaLaunchKernelExC")
-        act = Call(TRITON, square[:1], TRITON, "hipModuleLaunchKernel", "cuLaunchKernel")
+        product = Call(
+            "aten::mm", square, gemm, "hipExtModuleLaunchKernel", "cuLaunchKernelEx"
+        )
+        norm = Call(
+            "_C::rms_norm", square[:1], NORM, "hipLaunchKernel", "cudaLaunchKernelExC"
+        )
+        act = Call(
+            TRITON, square[:1], TRITON, "hipModuleLaunchKernel", "cuLaunchKernel"
+        )
         before, after = [norm, product], [product, norm, act, product]
         found = [before, *([[*after, *before]] * (self.layers - 1)), after]
         if self.mode == "PIECEWISE":
@@ -95,7 +104,11 @@ class Vllm(NamedTuple):
     def _called(self, one: Call, at: float, ran: bool) -> list[Event]:
         number = int(at) + 10_000_000 if ran else 0
         name = one.hip if self.names else one.cuda
-        driver = {"cat": "cuda_driver"} if name.startswith("cu") and name[2:3].isupper() else {}
+        driver = (
+            {"cat": "cuda_driver"}
+            if name.startswith("cu") and name[2:3].isupper()
+            else {}
+        )
         kernel = {"kernel": one.kernel} if self.names else {}
         types = ["c10::BFloat16"] * len(one.dims)
         args = {"Input Dims": [*one.dims], "Input type": types}
@@ -107,9 +120,11 @@ class Vllm(NamedTuple):
             found.append(python("model.py(7): forward", at, 19))
         return [*found, gpu(one.kernel, at + 12, 5, number)] if ran else found
 
-    def step(self, name: str, size: int, at: float, number: int, skip: int = 0) -> list[Event]:
-        """A step of this annotation that replays the graphs of `size`; `skip`: of the first so many
-        graphs nothing was recorded."""
+    def step(
+        self, name: str, size: int, at: float, number: int, skip: int = 0
+    ) -> list[Event]:
+        """A step of this annotation that replays the graphs of `size`; `skip`: of the
+        first so many graphs nothing was recorded."""
         vendor = "hip" if self.names else "cuda"
         pieces = self.pieces(size)
         found = [cpu(name, at, 100 * len(pieces) + 50, "user_annotation")]
@@ -121,5 +136,7 @@ class Vllm(NamedTuple):
                 continue
             found.append(call(f"{vendor}GraphLaunch", begin + 20, 4, number + n))
             nodes = enumerate(piece)
-            found += [gpu(one.kernel, begin + 24 + k, 0.9, number + n) for k, one in nodes]
+            found += [
+                gpu(one.kernel, begin + 24 + k, 0.9, number + n) for k, one in nodes
+            ]
         return found

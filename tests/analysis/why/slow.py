@@ -1,4 +1,5 @@
-"""The account as its definition has it, moment by moment: slow, and written apart from the code.
+"""The account as its definition has it, moment by moment: slow, and written apart from
+the code.
 
 Every definition is in docs/why.md.
 """
@@ -16,9 +17,16 @@ from typing import NamedTuple
 from fusetui.analysis.why.backward_threads import lent_work
 from fusetui.trace import Trace
 
-COMMUNICATES = ("nccl", "cross_device_reduce", "multimem_all", "allreduce_fusion", "deep_ep")
+COMMUNICATES = (
+    "nccl",
+    "cross_device_reduce",
+    "multimem_all",
+    "allreduce_fusion",
+    "deep_ep",
+)
 ALLOCATES = ("Malloc", "Free", "HostAlloc", "HostRegister", "MemCreate", "MemMap")
-LAYERS = {"call": 0, "op": 1, "python": 1, "annotation": 2}  # the first that is there counts
+# the first that is there counts
+LAYERS = {"call": 0, "op": 1, "python": 1, "annotation": 2}
 RANGES = ("ProfilerStep#", "Optimizer.", "enumerate(DataLoader)#", "DataLoader", "##")
 """What files of 2021 record as ops, though nothing runs but what lies in it."""
 NEVER = 1 << 62
@@ -44,9 +52,24 @@ class Segment(NamedTuple):
 
 def slices_of(trace: Trace) -> list[Slice]:
     threads = [(track.pid, track.tid) for track in trace.tracks]
-    columns = (trace.start, trace.end, trace.name, trace.cat, trace.track, trace.correlation)
+    columns = (
+        trace.start,
+        trace.end,
+        trace.name,
+        trace.cat,
+        trace.track,
+        trace.correlation,
+    )
     return [
-        Slice(row, start, end, trace.names[name], trace.categories[cat].lower(), threads[t], c)
+        Slice(
+            row,
+            start,
+            end,
+            trace.names[name],
+            trace.categories[cat].lower(),
+            threads[t],
+            c,
+        )
         for row, (start, end, name, cat, t, c) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         )
@@ -84,13 +107,15 @@ class Slow:
         for row, track in zip(lent.rows.tolist(), lent.track.tolist(), strict=True):
             waiting = trace.tracks[track]
             self.host[(waiting.pid, waiting.tid)].append(self.slices[row])
-        pageable = [e for found in self.events.values() for e in found if "Pageable" in e.name]
+        pageable = [
+            e for found in self.events.values() for e in found if "Pageable" in e.name
+        ]
         self.pageable = {call.row for event in pageable if (call := self.launch(event))}
         self.doing: dict[tuple[object, object], list[Segment]] = {}
 
     def launch(self, event: Slice) -> Slice | None:
-        """Its launch call: the one with its correlation that starts last, but not after it; the
-        inner one of two that start together."""
+        """Its launch call: the one with its correlation that starts last, but not after
+        it; the inner one of two that start together."""
         if event.correlation in (0, -1):
             return None
         before = [c for c in self.calls[event.correlation] if c.start <= event.start]
@@ -105,8 +130,9 @@ class Slow:
         return "host_alloc" if any(word in name for word in ALLOCATES) else "host_call"
 
     def what_thread_does(self, thread: tuple[object, object]) -> list[Segment]:
-        """By what counts at each moment, for the whole trace: a call, else the op or frame that
-        started last (of two the shorter, then the op), else an annotation."""
+        """By what counts at each moment, for the whole trace: a call, else the op or
+        frame that started last (of two the shorter, then the op), else an
+        annotation."""
         if thread not in self.doing:
             self.doing[thread] = list(self._sweep(self.host[thread]))
         return self.doing[thread]
@@ -119,7 +145,9 @@ class Slow:
             while waiting and waiting[-1].start <= begin:
                 one = waiting.pop()
                 kind = kind_of(one) or ""  # "op" comes before "python"
-                heappush(active, (LAYERS[kind], -one.start, one.end - one.start, kind, one))
+                heappush(
+                    active, (LAYERS[kind], -one.start, one.end - one.start, kind, one)
+                )
             while active and active[0][-1].end <= begin:
                 heappop(active)
             if active:
@@ -130,7 +158,9 @@ class Slow:
     def host_part(self, call: Slice, begin: int, end: int) -> Iterator[Segment]:
         at = begin
         found = self.what_thread_does(call.thread)
-        for number in range(max(0, bisect_right(found, begin, key=lambda s: s.start) - 1), NEVER):
+        for number in range(
+            max(0, bisect_right(found, begin, key=lambda s: s.start) - 1), NEVER
+        ):
             if number >= len(found) or found[number].start >= end:
                 break
             low, high = max(at, found[number].start), min(end, found[number].end)
@@ -186,13 +216,16 @@ class SlowDevice:
 
     @cached_property
     def idle(self) -> list[Segment]:
-        """Why the device is idle, moment by moment, between its first and its last event."""
+        """Why the device is idle, moment by moment, between its first and its last
+        event."""
         return [part for gap in self.gaps for part in self.reasons(*gap)]
 
     def before(self, begin: int) -> list[Segment]:
         """Likewise from a moment on to the first event."""
         first = self.in_order[0]
-        return list(self.reasons(begin, first.start, first)) if begin < first.start else []
+        return (
+            list(self.reasons(begin, first.start, first)) if begin < first.start else []
+        )
 
     def reasons(self, begin: int, end: int, event: Slice) -> Iterator[Segment]:
         call = self.slow.launch(event)
@@ -214,7 +247,8 @@ class SlowDevice:
         return list(self._running())
 
     def _running(self) -> Iterator[Segment]:
-        """What runs, moment by moment: the classes of all events that do, in the order of names."""
+        """What runs, moment by moment: the classes of all events that do, in the order
+        of names."""
         edges: dict[int, list[tuple[str, int]]] = defaultdict(list)
         for event in self.events:
             edges[event.start].append((class_of(event), 1))
@@ -223,7 +257,9 @@ class SlowDevice:
         for begin, end in pairwise([*sorted(edges), NEVER]):
             for what, change in edges[begin]:
                 running[what] += change
-            yield Segment(begin, end, " ".join(what for what, n in running.items() if n))
+            yield Segment(
+                begin, end, " ".join(what for what, n in running.items() if n)
+            )
 
     def account(self, begin: int, end: int) -> dict[str, object]:
         """The figures of a window; by DeviceAccount's names."""
@@ -250,8 +286,16 @@ class SlowDevice:
 
 def class_of(event: Slice) -> str:
     if event.category == "kernel":
-        return "comm" if any(word in event.name.lower() for word in COMMUNICATES) else "compute"
-    return "comm" if "ptop" in event.name.lower() or "peer" in event.name.lower() else "copy"
+        return (
+            "comm"
+            if any(word in event.name.lower() for word in COMMUNICATES)
+            else "compute"
+        )
+    return (
+        "comm"
+        if "ptop" in event.name.lower() or "peer" in event.name.lower()
+        else "copy"
+    )
 
 
 def sums(segments: Sequence[Segment], begin: int, end: int) -> Counter[str]:

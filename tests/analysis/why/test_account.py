@@ -16,12 +16,16 @@ from fusetui.trace import Trace
 Make = Callable[..., Any]
 
 
-def call(name: str, ts: float, dur: float, number: int = 0, **more: Any) -> dict[str, Any]:
+def call(
+    name: str, ts: float, dur: float, number: int = 0, **more: Any
+) -> dict[str, Any]:
     plain = {"ph": "X", "cat": "cuda_runtime", "pid": 1, "tid": 1, "ts": ts, "dur": dur}
     return {**plain, "name": name, "args": {"correlation": number}, **more}
 
 
-def kernel(ts: float, dur: float, number: int = 0, name: str = "k", **more: Any) -> dict[str, Any]:
+def kernel(
+    ts: float, dur: float, number: int = 0, name: str = "k", **more: Any
+) -> dict[str, Any]:
     return call(name, ts, dur, number, **{"cat": "kernel", "pid": 0, "tid": 7, **more})
 
 
@@ -35,7 +39,8 @@ def idle(trace: Trace) -> dict[str, int]:
 
 
 def test_classes(trace_of: Make) -> None:
-    """Compute 0-10, NCCL 5-20, a copy 15-30, a copy between devices 40-45, a set 44-50."""
+    """Compute 0-10, NCCL 5-20, a copy 15-30, a copy between devices 40-45, a set
+    44-50."""
     copies: dict[str, Any] = {"cat": "gpu_memcpy", "tid": 8}
     account = only(
         trace_of(
@@ -64,21 +69,34 @@ def test_unlinked(trace_of: Make) -> None:
 
 def test_graph(trace_of: Make) -> None:
     nodes = [kernel(0, 10, 1), kernel(12, 10, 1), kernel(25, 1, 1)]
-    assert idle(trace_of([call("cudaGraphLaunch", 0, 30, 1), *nodes])) == {"graph": 5_000}
+    assert idle(trace_of([call("cudaGraphLaunch", 0, 30, 1), *nodes])) == {
+        "graph": 5_000
+    }
 
 
 def test_from_the_launch_on(trace_of: Make) -> None:
-    """Nothing recorded until 15, the call until 18, then queued; one gap has no lambda."""
-    trace = trace_of([kernel(0, 10), call("cudaLaunchKernel", 15, 3, 1), kernel(30, 5, 1)])
-    assert idle(trace) == {"host_nothing": 5_000, "launch_call": 3_000, "queued": 12_000}
+    """Nothing recorded until 15, the call until 18, then queued; one gap has no
+    lambda."""
+    trace = trace_of(
+        [kernel(0, 10), call("cudaLaunchKernel", 15, 3, 1), kernel(30, 5, 1)]
+    )
+    assert idle(trace) == {
+        "host_nothing": 5_000,
+        "launch_call": 3_000,
+        "queued": 12_000,
+    }
 
 
 def test_usual_latency(trace_of: Make) -> None:
-    """24 gaps; from call to kernel it takes 5, 6, 7 or 8 us, a quarter each: the one at 24 // 4."""
+    """24 gaps; from call to kernel it takes 5, 6, 7 or 8 us, a quarter each: the one at
+    24 // 4."""
     events = [kernel(0, 1)]
     for n in range(24):
         ts = 100 * (n + 1)
-        events += [call("cudaLaunchKernel", ts, 1, n + 1), kernel(ts + 5 + n % 4, 1, n + 1)]
+        events += [
+            call("cudaLaunchKernel", ts, 1, n + 1),
+            kernel(ts + 5 + n % 4, 1, n + 1),
+        ]
     account = only(trace_of(events))
     assert account.launch_latency_usual_ns == 6_000
     assert account.idle["launch_latency"] == 6 * (4_000 + 5_000 + 5_000 + 5_000)
@@ -90,11 +108,14 @@ def test_few_gaps_tell_no_latency(trace_of: Make, gaps: int) -> None:
     events = [kernel(0, 1)]
     for n in range(1, gaps + 1):
         events += [call("cudaLaunchKernel", 100 * n, 1, n), kernel(100 * n + 9, 1, n)]
-    assert only(trace_of(events)).launch_latency_usual_ns == (9_000 if gaps == 20 else 0)
+    assert only(trace_of(events)).launch_latency_usual_ns == (
+        9_000 if gaps == 20 else 0
+    )
 
 
 def test_host_part(trace_of: Make, event: Make) -> None:
-    """10-60 us: an annotation, a frame, an op, a frame that it calls, and runtime calls."""
+    """10-60 us: an annotation, a frame, an op, a frame that it calls, and runtime
+    calls."""
     trace = trace_of(
         [
             kernel(0, 10),
@@ -142,14 +163,26 @@ def test_host_part(trace_of: Make, event: Make) -> None:
 )
 def test_kinds_of_calls(trace_of: Make, name: str, reason: str) -> None:
     events = [kernel(0, 10), call(name, 10, 10), call("cudaLaunchKernel", 20, 1, 1)]
-    assert idle(trace_of([*events, kernel(21, 1, 1)])) == {reason: 10_000, "launch_call": 1_000}
+    assert idle(trace_of([*events, kernel(21, 1, 1)])) == {
+        reason: 10_000,
+        "launch_call": 1_000,
+    }
 
 
-@pytest.mark.parametrize(("memory", "reason"), [("Pageable", "host_sync"), ("Pinned", "host_call")])
+@pytest.mark.parametrize(
+    ("memory", "reason"), [("Pageable", "host_sync"), ("Pinned", "host_call")]
+)
 def test_a_pageable_copy_blocks(trace_of: Make, memory: str, reason: str) -> None:
     copy = kernel(0, 10, 5, f"Memcpy HtoD ({memory} -> Device)", cat="gpu_memcpy")
-    events = [call("cudaMemcpyAsync", 0, 20, 5), copy, call("cudaLaunchKernel", 20, 1, 1)]
-    assert idle(trace_of([*events, kernel(21, 1, 1)])) == {reason: 10_000, "launch_call": 1_000}
+    events = [
+        call("cudaMemcpyAsync", 0, 20, 5),
+        copy,
+        call("cudaLaunchKernel", 20, 1, 1),
+    ]
+    assert idle(trace_of([*events, kernel(21, 1, 1)])) == {
+        reason: 10_000,
+        "launch_call": 1_000,
+    }
 
 
 def test_the_innermost_of_calls(trace_of: Make) -> None:
@@ -171,9 +204,11 @@ def test_the_innermost_of_calls(trace_of: Make) -> None:
 @pytest.mark.parametrize(
     ("frame", "op", "reasons"),
     [
-        ((12, 6), (10, 10), {"host_op": 4_000, "host_python": 6_000}),  # an op calls Python
+        # an op calls Python
+        ((12, 6), (10, 10), {"host_op": 4_000, "host_python": 6_000}),
         ((10, 10), (12, 6), {"host_op": 6_000, "host_python": 4_000}),
-        ((10, 4), (10, 10), {"host_op": 6_000, "host_python": 4_000}),  # together: the shorter
+        # together: the shorter
+        ((10, 4), (10, 10), {"host_op": 6_000, "host_python": 4_000}),
         ((10, 10), (10, 4), {"host_op": 4_000, "host_python": 6_000}),
         ((10, 10), (10, 10), {"host_op": 10_000}),
     ],
@@ -186,9 +221,15 @@ def test_of_op_and_frame_the_inner_one(
     reasons: dict[str, int],
 ) -> None:
     """`frame`, `op`: start and duration, us."""
-    events = [event("a.py(1): f", *frame, cat="python_function"), event("aten::mul", *op)]
+    events = [
+        event("a.py(1): f", *frame, cat="python_function"),
+        event("aten::mul", *op),
+    ]
     launch = [call("cudaLaunchKernel", 20, 1, 1), kernel(21, 1, 1)]
-    assert idle(trace_of([kernel(0, 10), *events, *launch])) == {**reasons, "launch_call": 1_000}
+    assert idle(trace_of([kernel(0, 10), *events, *launch])) == {
+        **reasons,
+        "launch_call": 1_000,
+    }
 
 
 @pytest.mark.parametrize(
@@ -228,7 +269,11 @@ def over(trace: Trace, *windows: tuple[int, int]) -> list[DeviceAccount]:
 
 def test_a_gap_counts_on_both_sides_of_a_border(trace_of: Make, event: Make) -> None:
     """The gap from 10 to 30: an op until 22, the call until 28, then queued."""
-    launch = [event("aten::a", 5, 17), call("cudaLaunchKernel", 22, 6, 1), kernel(30, 5, 1)]
+    launch = [
+        event("aten::a", 5, 17),
+        call("cudaLaunchKernel", 22, 6, 1),
+        kernel(30, 5, 1),
+    ]
     trace = trace_of([kernel(0, 10), *launch])
     assert [one.idle for one in over(trace, (0, 20), (20, 25), (25, 35))] == [
         {"host_op": 10_000},
@@ -238,7 +283,11 @@ def test_a_gap_counts_on_both_sides_of_a_border(trace_of: Make, event: Make) -> 
 
 
 def test_before_the_first_event_and_after_the_last(trace_of: Make, event: Make) -> None:
-    launch = [event("aten::a", 0, 50), call("cudaLaunchKernel", 40, 5, 1), kernel(60, 10, 1)]
+    launch = [
+        event("aten::a", 0, 50),
+        call("cudaLaunchKernel", 40, 5, 1),
+        kernel(60, 10, 1),
+    ]
     before, all_, after = over(trace_of(launch), (10, 30), (10, 100), (80, 100))
     assert before.idle == {"host_op": 20_000}
     assert all_.idle == {
@@ -282,8 +331,8 @@ def test_without_a_gpu(trace_of: Make, event: Make) -> None:
 
 
 def in_backward(*frames: dict[str, Any]) -> list[dict[str, Any]]:
-    """Thread 1 launches at 0 and at 98; between these a node of the engine frees memory on thread 2
-    for 40 us, and computes for 6 us."""
+    """Thread 1 launches at 0 and at 98; between these a node of the engine frees memory
+    on thread 2 for 40 us, and computes for 6 us."""
     op: dict[str, Any] = {"cat": "cpu_op", "tid": 2}
     return [
         call("aten::forward", 0, 4, cat="cpu_op"),
@@ -298,7 +347,9 @@ def in_backward(*frames: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def test_a_thread_that_waits_for_backward_does_what_the_engine_does(trace_of: Make) -> None:
+def test_a_thread_that_waits_for_backward_does_what_the_engine_does(
+    trace_of: Make,
+) -> None:
     """The host part is from 10 to 98."""
     trace = trace_of(in_backward())
     found = idle(trace)
@@ -323,10 +374,19 @@ def test_the_engine_counts_before_the_frame_that_waits_for_it(trace_of: Make) ->
     "other",
     [
         call("aten::sort", 15, 60, cat="cpu_op"),  # thread 1 does not wait
-        call("<built-in method run_backward of o>", 80, 5, cat="python_function"),  # nor here
-        call("autograd::engine::evaluate_function: AddBackward0", 20, 50, cat="cpu_op", tid=3),
+        # nor here
+        call("<built-in method run_backward of o>", 80, 5, cat="python_function"),
+        call(
+            "autograd::engine::evaluate_function: AddBackward0",
+            20,
+            50,
+            cat="cpu_op",
+            tid=3,
+        ),
     ],
 )
-def test_it_is_not_known_who_waits_for_whom(trace_of: Make, other: dict[str, Any]) -> None:
+def test_it_is_not_known_who_waits_for_whom(
+    trace_of: Make, other: dict[str, Any]
+) -> None:
     """Work at the same time, backward at another time, or two threads of the engine."""
     assert "host_alloc" not in idle(trace_of(in_backward(other)))

@@ -53,12 +53,20 @@ def agree(device: Device, slow: SlowDevice, windows: list[tuple[int, int]]) -> N
 
 
 NAMES = {
-    "cuda_runtime": ("cudaLaunchKernel", "cudaMemcpyAsync", "cudaFree", "cudaEventSynchronize"),
+    "cuda_runtime": (
+        "cudaLaunchKernel",
+        "cudaMemcpyAsync",
+        "cudaFree",
+        "cudaEventSynchronize",
+    ),
     "cpu_op": ("aten::a", "Optimizer.step#A"),
     "python_function": ("f.py(1): f",),
     "user_annotation": ("note",),
     "kernel": ("k", "ncclKernel"),
-    "gpu_memcpy": ("Memcpy HtoD (Pageable -> Device)", "Memcpy PtoP (Device -> Device)"),
+    "gpu_memcpy": (
+        "Memcpy HtoD (Pageable -> Device)",
+        "Memcpy PtoP (Device -> Device)",
+    ),
     "overhead": ("noise",),
 }
 slices = st.builds(
@@ -88,8 +96,13 @@ def folder() -> Iterator[Path]:
 
 
 @settings(max_examples=150)
-@given(events=st.lists(slices, min_size=1, max_size=40), edges=st.lists(st.integers(-5, 90)))
-def test_any_small_trace(folder: Path, events: list[dict[str, Any]], edges: list[int]) -> None:
+@given(
+    events=st.lists(slices, min_size=1, max_size=40),
+    edges=st.lists(st.integers(-5, 90)),
+)
+def test_any_small_trace(
+    folder: Path, events: list[dict[str, Any]], edges: list[int]
+) -> None:
     path = folder / "trace.json"
     path.write_text(json.dumps({"traceEvents": events}))
     trace = open_trace(str(path), cached=False)
@@ -102,7 +115,8 @@ def test_any_small_trace(folder: Path, events: list[dict[str, Any]], edges: list
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
 def test_real_traces(row: dict[str, str]) -> None:
-    """Every trace of the folder: the span of each device, each step, and windows anywhere."""
+    """Every trace of the folder: the span of each device, each step, and windows
+    anywhere."""
     trace = open_trace(str(TRACES / row["file"]))
     steps = steps_of(trace)
     windows = list(zip(steps.start.tolist(), steps.end.tolist(), strict=True))
@@ -180,7 +194,10 @@ def test_measured_before_in_a_step() -> None:
     trace = open_trace(str(TRACES / "h100_owlv2.json.gz"))
     (device,), steps = Accounts(trace).devices, steps_of(trace)
     (account,) = device.over(steps.start, steps.end)
-    assert [round(ns / 1e6) for ns in (account.span_ns, account.idle_ns)] == [1_211, 644]
+    assert [round(ns / 1e6) for ns in (account.span_ns, account.idle_ns)] == [
+        1_211,
+        644,
+    ]
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")

@@ -19,15 +19,20 @@ from fusetui.analysis.why.versions import SINCE, TORCH_2, with_versions
 from fusetui.report.whatif import NOTES
 from fusetui.trace import Trace
 
-DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "torch2", "segments", "training"})
+DEFAULT = frozenset(
+    {"nvidia", "compile", "graphs", "pdl", "torch2", "segments", "training"}
+)
 FOREIGN = {
-    "amd": re.compile(r"nvidia|\bcuda[A-Z]|CUDA_|cuBLAS|cuDNN|CUPTI|Hopper|_CTAS|expandable"),
+    "amd": re.compile(
+        r"nvidia|\bcuda[A-Z]|CUDA_|cuBLAS|cuDNN|CUPTI|Hopper|_CTAS|expandable"
+    ),
     "intel": re.compile(
         r"nvidia|cuda|cuBLAS|cuDNN|CUPTI|Hopper|NCCL_|nccl|hip[A-Z]", re.IGNORECASE
     ),
     "": re.compile(r"nvidia-smi|CUDA_|cuBLAS|cuDNN|CUPTI|Hopper"),
 }
-"""What does not exist on the devices of a vendor; of an unknown one nothing is known."""
+"""What does not exist on the devices of a vendor; of an unknown one nothing is
+known."""
 
 OPS = work(*[("aten::add", ADD, 10)] * 3)
 
@@ -59,7 +64,11 @@ def test_no_remedy_names_what_the_device_does_not_have(rule: Any, vendor: str) -
 
 
 def test_what_is_said_of_every_device_names_no_vendor() -> None:
-    said = [getattr(reason, each) for reason in IDLE.values() for each in reason.__struct_fields__]
+    said = [
+        getattr(reason, each)
+        for reason in IDLE.values()
+        for each in reason.__struct_fields__
+    ]
     for text in [*said, *NOTES.values()]:
         assert not re.search(r"(?i)cuda|hip graph|nvidia|amd\b", text)
 
@@ -68,13 +77,17 @@ def test_what_is_said_of_every_device_names_no_vendor() -> None:
 def test_without_a_compiler_no_remedy_is_to_compile(rule: Any) -> None:
     if rule.id not in ("recompilation", "cpu-compilation", "first-compiled-kernels"):
         # which find a compiler at work
-        assert "torch.compile" not in remedy_for(rule.remedy, DEFAULT - {"compile", "graphs"})
+        assert "torch.compile" not in remedy_for(
+            rule.remedy, DEFAULT - {"compile", "graphs"}
+        )
 
 
 def test_inference_has_no_optimizer_and_no_buckets() -> None:
     for rule in RULES:
         if rule.id not in ("optimizer-launches", "recompute"):
-            assert not re.search(r"optimizer|DDP", remedy_for(rule.remedy, DEFAULT - {"training"}))
+            assert not re.search(
+                r"optimizer|DDP", remedy_for(rule.remedy, DEFAULT - {"training"})
+            )
 
 
 @pytest.mark.parametrize(
@@ -85,12 +98,17 @@ def test_inference_has_no_optimizer_and_no_buckets() -> None:
             {"nvidia", "segments", "compile", "graphs", "pdl"},
         ),
         (device(name="Quadro GP100", computeMajor=6), {"nvidia", "segments"}),
-        (device(name="AMD Radeon Graphics", computeMajor=9), {"amd", "compile", "graphs"}),
+        (
+            device(name="AMD Radeon Graphics", computeMajor=9),
+            {"amd", "compile", "graphs"},
+        ),
         ({"roctracer_version": 4.1}, {"amd", "compile", "graphs"}),
         (device(name="Intel(R) Data Center GPU Max 1550"), {"intel", "compile"}),
     ],
 )
-def test_the_device_decides(tags: Callable[..., Any], keys: Any, expected: set[str]) -> None:
+def test_the_device_decides(
+    tags: Callable[..., Any], keys: Any, expected: set[str]
+) -> None:
     assert tags(OPS, **keys) == {"torch2", *expected}
 
 
@@ -106,7 +124,9 @@ def test_a_trace_from_before_torch_2_gets_no_setting_of_torch_2(
 ) -> None:
     if rule.id in ("recompilation", "cpu-compilation", "first-compiled-kernels"):
         return  # which find torch 2.0 at work
-    text = remedy_for(rule.remedy, tags(of_2021(OPS), **device(name="Tesla V100", computeMajor=7)))
+    text = remedy_for(
+        rule.remedy, tags(of_2021(OPS), **device(name="Tesla V100", computeMajor=7))
+    )
     for setting, since in SINCE.items():
         is_upgrade = "After an update to torch 2.0: " in text
         assert since < TORCH_2 or setting not in text or is_upgrade, setting
@@ -151,8 +171,12 @@ def test_settings_of_one_version_are_named_together(
 def test_without_properties_the_launches_do(
     tags: Callable[..., Any], category: str, call: str, vendor: str
 ) -> None:
-    calls = [{**one, "cat": category, "name": call} for one in OPS if "runtime" in one["cat"]]
-    assert vendor in tags([*(one for one in OPS if "runtime" not in one["cat"]), *calls])
+    calls = [
+        {**one, "cat": category, "name": call} for one in OPS if "runtime" in one["cat"]
+    ]
+    assert vendor in tags(
+        [*(one for one in OPS if "runtime" not in one["cat"]), *calls]
+    )
 
 
 def test_kernels_alone_tell_no_vendor(tags: Callable[..., Any]) -> None:
@@ -170,7 +194,11 @@ def test_kernels_alone_tell_no_vendor(tags: Callable[..., Any]) -> None:
     ],
 )
 def test_the_program_decides(
-    tags: Callable[..., Any], event: Callable[..., Any], name: str, category: str, found: set[str]
+    tags: Callable[..., Any],
+    event: Callable[..., Any],
+    name: str,
+    category: str,
+    found: set[str],
 ) -> None:
     around = event(name, 0, 10_000, cat=category)
     assert tags([*OPS, around]) & {"training", "serving"} == found
@@ -179,7 +207,8 @@ def test_the_program_decides(
 def test_nothing_said_of_an_intel_gpu_is_about_cuda(
     trace_of: Callable[..., Trace], event: Callable[..., Any]
 ) -> None:
-    """Launches, allocations, synchronization, pageable copies, plain products, steps and stacks."""
+    """Launches, allocations, synchronization, pageable copies, plain products, steps
+    and stacks."""
     events: list[Any] = []
     for n in range(6):
         ts, link = 1_000 * n, {"args": {"correlation": n + 1}}
@@ -188,14 +217,26 @@ def test_nothing_said_of_an_intel_gpu_is_about_cuda(
         events += [
             event("aten::copy_", ts, 900),
             event("a.py(1): f", ts, 950, cat="python_function"),
-            *(event(call, ts + 200 * k, 190, cat="xpu_runtime") for k, call in enumerate(calls)),
+            *(
+                event(call, ts + 200 * k, 190, cat="xpu_runtime")
+                for k, call in enumerate(calls)
+            ),
             event("urEnqueueKernelLaunch", ts + 700, 150, cat="xpu_runtime", **link),
             event(name, ts + 900, 50, cat="kernel", pid=0, tid=7, **link),
-            event("Memcpy HtoD (Pageable -> Device)", ts + 950, 40, cat="gpu_memcpy", pid=0, tid=7),
+            event(
+                "Memcpy HtoD (Pageable -> Device)",
+                ts + 950,
+                40,
+                cat="gpu_memcpy",
+                pid=0,
+                tid=7,
+            ),
         ]
     events.append(event("ProfilerStep#1", 0, 6_000, cat="user_annotation"))
     found = why(trace_of(events, **device(name="Intel(R) Data Center GPU Max 1550")))
-    assert {"host-bound", "recording", "casts-and-copies"} <= {one.rule for one in found.findings}
+    assert {"host-bound", "recording", "casts-and-copies"} <= {
+        one.rule for one in found.findings
+    }
     texts = [text for one in found.findings for text in (one.text, one.try_ or "")]
     texts += [one.record_with for one in found.cannot_tell]
     assert [text for text in texts if FOREIGN["intel"].search(text)] == []

@@ -19,8 +19,15 @@ US = 1_000
 def test_what_runs_across_the_edge_of_a_window_counts_with_its_part(
     trace_of: Callable[..., Trace],
 ) -> None:
-    """An all-reduce of 100 us, then kernels up to 1,200 us; the window is 950 to 1,150 us."""
-    reduce: dict[str, Any] = {"ph": "X", "cat": "kernel", "name": ALL_REDUCE, "pid": 0, "tid": 20}
+    """An all-reduce of 100 us, then kernels up to 1,200 us; the window is 950 to 1,150
+    us."""
+    reduce: dict[str, Any] = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": ALL_REDUCE,
+        "pid": 0,
+        "tid": 20,
+    }
     events = [*work(("aten::add", ADD, 200)), reduce | {"ts": 900, "dur": 100}]
     found = why(trace_of(events), Selection(from_ns=950 * US, to_ns=1_150 * US))
     (device,) = found.devices
@@ -34,7 +41,8 @@ def test_what_runs_across_the_edge_of_a_window_counts_with_its_part(
 def test_the_time_before_the_first_event_counts_in_a_step(
     trace_of: Callable[..., Trace], event: Callable[..., Any]
 ) -> None:
-    """The loader runs for 300 us before the only kernel, and the step lasts for 1,000."""
+    """The loader runs for 300 us before the only kernel, and the step lasts for
+    1,000."""
     link = {"args": {"correlation": 1}}
     events = [
         event("ProfilerStep#1", 0, 1000, cat="user_annotation"),
@@ -45,7 +53,11 @@ def test_the_time_before_the_first_event_counts_in_a_step(
     trace = trace_of(events)
     assert [one.rule for one in why(trace).findings] == ["recording"]  # few steps
     (found,) = why(trace, Selection(step=1)).findings[:1]
-    assert (found.rule, found.at_stake_ns, found.share) == ("data-loading", 300 * US, 0.3)
+    assert (found.rule, found.at_stake_ns, found.share) == (
+        "data-loading",
+        300 * US,
+        0.3,
+    )
     assert "300 us (30.0 % of the time)" in found.text
 
 
@@ -122,26 +134,48 @@ def test_figures_of_several_gpus_are_sums_and_say_so(
 
 @pytest.mark.parametrize(
     ("most", "seen"),
-    [(200, "compute comm copies idle"), (105, "compute comm copies idle"), (60, "compute idle")],
+    [
+        (200, "compute comm copies idle"),
+        (105, "compute comm copies idle"),
+        (60, "compute idle"),
+    ],
 )
 def test_no_class_of_the_account_is_left_out_for_a_reason(
     trace_of: Callable[..., Trace], most: int, seen: str
 ) -> None:
     """Where not even the classes fit, the idle time comes before what is exposed."""
-    reduce: dict[str, Any] = {"ph": "X", "cat": "kernel", "name": ALL_REDUCE, "pid": 0, "tid": 20}
-    copy: dict[str, Any] = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy", "pid": 0, "tid": 7}
+    reduce: dict[str, Any] = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": ALL_REDUCE,
+        "pid": 0,
+        "tid": 20,
+    }
+    copy: dict[str, Any] = {
+        "ph": "X",
+        "cat": "gpu_memcpy",
+        "name": "Memcpy",
+        "pid": 0,
+        "tid": 7,
+    }
     others = [reduce | {"ts": 9000, "dur": 100}, copy | {"ts": 9500, "dur": 50}]
     found = why(trace_of([*work(("aten::add", ADD, 200)), *others]))
     line = account_line(found, most)
     assert len(line) <= most
-    assert [name for name in ("compute", "comm", "copies", "idle") if name in line] == seen.split()
+    assert [
+        name for name in ("compute", "comm", "copies", "idle") if name in line
+    ] == seen.split()
 
 
 def test_a_reason_that_only_the_span_has_is_told(
-    trace_of: Callable[..., Trace], event: Callable[..., Any], launched: Callable[..., Any]
+    trace_of: Callable[..., Trace],
+    event: Callable[..., Any],
+    launched: Callable[..., Any],
 ) -> None:
     """Between the steps the GPU waits for a launch, in them it never does."""
-    notes = [event(f"ProfilerStep#{n}", 100 * n, 20, cat="user_annotation") for n in (0, 1)]
+    notes = [
+        event(f"ProfilerStep#{n}", 100 * n, 20, cat="user_annotation") for n in (0, 1)
+    ]
     kernels = [one for n in (0, 1) for one in launched(n + 1, 90 * n, 100 * n, dur=20)]
     lines = account_lines(why(trace_of([*notes, *kernels])), 80)
     (told,) = (line for line in lines if "nothing was recorded" in line)
@@ -174,5 +208,7 @@ def test_a_step_in_which_no_gpu_ran_is_not_the_median(
         event(f"ProfilerStep#{n}", 100 * n, dur, cat="user_annotation")
         for n, dur in enumerate(steps)
     ]
-    kernels = [one for n in at_work for one in launched(n + 1, 100 * n + 5, 100 * n + 10)]
+    kernels = [
+        one for n in at_work for one in launched(n + 1, 100 * n + 5, 100 * n + 10)
+    ]
     assert answer(why(trace_of([*notes, *kernels]))).startswith(said)

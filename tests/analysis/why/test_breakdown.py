@@ -1,4 +1,5 @@
-"""What the time of a GPU goes to, where it is the limit: in text, in Markdown and in the app."""
+"""What the time of a GPU goes to, where it is the limit: in text, in Markdown and in
+the app."""
 
 from __future__ import annotations
 
@@ -24,7 +25,11 @@ TEXT = "GPU time by kernel: gemm fp32 128x64 tn sm80 75 %, add fp32 x4 25 %"
 def events(name: str = "Linear", gap: int = 0) -> list[Any]:
     """A product of 300 us in one module, and an addition of 100 us in another one."""
     kernels = (("aten::mm", SGEMM, 300), ("aten::add", ADD, 100))
-    return [*work(*kernels, gap=gap), module(f"{name}_0", 0, 9), module("Norm_0", 10, 9)]
+    return [
+        *work(*kernels, gap=gap),
+        module(f"{name}_0", 0, 9),
+        module("Norm_0", 10, 9),
+    ]
 
 
 def test_kernels_and_modules_with_their_shares(trace_of: Make) -> None:

@@ -59,7 +59,9 @@ def test_functions_have_what_they_caused(
     assert (function.idle_ns, function.idle_self_ns) == (65_000, 65_000)
 
 
-def test_without_launches_it_is_not_known(trace_of: Callable[..., Trace], event: Make) -> None:
+def test_without_launches_it_is_not_known(
+    trace_of: Callable[..., Trace], event: Make
+) -> None:
     kernels = [event("k", ts, 10, cat="kernel", pid=0, tid=7) for ts in (0, 50)]
     assert idle_causes(trace_of(kernels)) is None
 

@@ -1,4 +1,5 @@
-"""The ceiling: what every kernel's work would take at attainable rates, worked out by hand."""
+"""The ceiling: what every kernel's work would take at attainable rates, worked out by
+hand."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def bounded(trace: Trace, given: dict[str, float] | None = None) -> Kernels:
 def kernel(trace_of: Make, event: Make) -> Callable[..., Trace]:
     """One kernel under one op on an A100."""
 
-    def make(op: str, dims: list[list[int]], name: str, us: float, sms: int = 108) -> Trace:
+    def make(
+        op: str, dims: list[list[int]], name: str, us: float, sms: int = 108
+    ) -> Trace:
         link = {"correlation": 1}
         args = {
             "Input Dims": dims,
@@ -75,7 +78,9 @@ def test_a_product_at_the_measured_rate(kernel: Callable[..., Trace]) -> None:
     bound = round(2 * 8192**3 / 271.2e12 * 1e9)
     assert bound == 4_054_246
     at_most = 5_000_000 - int(2 * 8192**3 / 312e12 * 1e9)  # by the data sheet
-    assert bounded(trace).ceiling == Ceiling(5_000_000, 0, 5_000_000 - bound, 0, at_most)
+    assert bounded(trace).ceiling == Ceiling(
+        5_000_000, 0, 5_000_000 - bound, 0, at_most
+    )
 
 
 def test_bytes_at_the_assumed_rate(kernel: Callable[..., Trace]) -> None:
@@ -84,17 +89,23 @@ def test_bytes_at_the_assumed_rate(kernel: Callable[..., Trace]) -> None:
     bound = round(3 * 8192 * 8192 * 2 / (0.8 * 2039e9) * 1e9)
     at_most = 400_000 - int(3 * 8192 * 8192 * 2 / 2039e9 * 1e9)
     found = bounded(trace).ceiling
-    assert found == Ceiling(400_000, 0, 400_000 - bound, assumed_ns=400_000, at_most_ns=at_most)
+    assert found == Ceiling(
+        400_000, 0, 400_000 - bound, assumed_ns=400_000, at_most_ns=at_most
+    )
 
 
-def test_faster_than_attainable_has_nothing_at_stake(kernel: Callable[..., Trace]) -> None:
+def test_faster_than_attainable_has_nothing_at_stake(
+    kernel: Callable[..., Trace],
+) -> None:
     """By the estimate; the data sheet leaves room."""
     found = bounded(kernel("aten::mm", [[8192, 8192]] * 2, GEMM, us=4000)).ceiling
     assert (found.known_ns, found.at_stake_ns) == (4_000_000, 0)
     assert found.at_most_ns == 4_000_000 - int(2 * 8192**3 / 312e12 * 1e9)
 
 
-def test_no_kernel_is_expected_below_two_microseconds(kernel: Callable[..., Trace]) -> None:
+def test_no_kernel_is_expected_below_two_microseconds(
+    kernel: Callable[..., Trace],
+) -> None:
     trace = kernel("aten::mm", [[640, 640]] * 2, GEMM, us=3)
     found = bounded(trace).bounded
     assert (found.bound_ns.tolist(), found.at_stake_ns.tolist()) == ([2000], [1000])
@@ -110,14 +121,21 @@ def test_an_unknown_device_settles_nothing(kernel: Callable[..., Trace]) -> None
 
 
 def test_attainable_figures_are_below_the_data_sheets() -> None:
-    names = {"A100-SXM4-80GB": 108, "A100 80GB PCIe": 108, "H100 80GB HBM3": 132, "H200": 132}
+    names = {
+        "A100-SXM4-80GB": 108,
+        "A100 80GB PCIe": 108,
+        "H100 80GB HBM3": 132,
+        "H200": 132,
+    }
     names |= {"B200": 148, "B300": 148, "MI300X": 304, "MI325X": 304, "MI355X": 256}
     for name, sms in names.items():
         peak = peak_of({"name": name, "numSms": sms})
         assert peak is not None
         reached = attainable(peak)
         assert not is_assumed(peak, "bf16")
-        assert all(reached.teraflops[kind] < rate for kind, rate in peak.teraflops.items())
+        assert all(
+            reached.teraflops[kind] < rate for kind, rate in peak.teraflops.items()
+        )
     assert len(names) == len(MEASURED)
     assert all(rates.keys() <= set(KINDS) for _, rates, _ in MEASURED)
 
@@ -139,7 +157,8 @@ def test_what_nobody_measured_is_assumed() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
 def test_known_and_unknown_add_up(row: dict[str, str]) -> None:
-    """And a few kernels are bounded as the formula has it, from what is found for each alone."""
+    """And a few kernels are bounded as the formula has it, from what is found for each
+    alone."""
     trace = open_trace(str(TRACES / row["file"]))
     found = bounded(trace)
     total, bound_ns = found.ceiling, found.bounded.bound_ns
@@ -149,7 +168,9 @@ def test_known_and_unknown_add_up(row: dict[str, str]) -> None:
     for n in range(0, len(found.rows), max(1, len(found.rows) // 50)):
         at = int(found.rows[n])
         work, ns = work_of(trace, at), int(trace.dur[at])
-        assert (bound_ns[n] >= 0) == (work is not None and work.limits.share(ns) is not None)
+        assert (bound_ns[n] >= 0) == (
+            work is not None and work.limits.share(ns) is not None
+        )
         if bound_ns[n] >= 0:
             stake = max(0, own[int(found.rows[n])] - int(bound_ns[n]))
             assert found.bounded.at_stake_ns[n] == stake

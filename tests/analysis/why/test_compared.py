@@ -1,4 +1,5 @@
-"""What became of findings: gone, new, or there on both sides; silence where nothing changed."""
+"""What became of findings: gone, new, or there on both sides; silence where nothing
+changed."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def side(
     lacks: dict[str, str] | None = None,
     cannot_tell: tuple[Unknown, ...] = (),
 ) -> Why:
-    """One step of LENGTH for each idle time, and findings: rule, and ns at stake in all steps."""
+    """One step of LENGTH for each idle time, and findings: rule, and ns at stake in all
+    steps."""
     steps = tuple(
         StepAccount(f"ProfilerStep#{n}", n * LENGTH, LENGTH, (account(LENGTH, each),))
         for n, each in enumerate(idle)
@@ -121,7 +123,10 @@ def test_steps_that_differ_as_much_by_themselves() -> None:
 
 @pytest.mark.parametrize(("after", "differs"), [(80_000, False), (70_000, True)])
 def test_few_steps_tell_only_a_change_to_a_quarter(after: int, differs: bool) -> None:
-    a, b = side([300_000], ("host-bound", 300_000)), side([after], ("host-bound", after))
+    a, b = (
+        side([300_000], ("host-bound", 300_000)),
+        side([after], ("host-bound", after)),
+    )
     found = versus(a, b)
     assert only(found).differs == differs
     assert bool(below_rows(found.findings, found.is_sure)) == differs
@@ -132,8 +137,15 @@ def test_notes_are_left_out() -> None:
 
 
 def test_a_note_on_the_other_side_has_no_time() -> None:
-    one = only(versus(side(LATE, ("fusable-run", 400_000)), side(LATE, ("fusable-run", None))))
-    assert (one.status, one.b_ns, one.missing, one.differs) == ("stays", None, None, False)
+    one = only(
+        versus(side(LATE, ("fusable-run", 400_000)), side(LATE, ("fusable-run", None)))
+    )
+    assert (one.status, one.b_ns, one.missing, one.differs) == (
+        "stays",
+        None,
+        None,
+        False,
+    )
 
 
 def test_a_rule_that_cannot_tell() -> None:
@@ -148,7 +160,9 @@ def test_a_rule_that_cannot_tell() -> None:
 def test_a_rule_that_is_silent_for_want_of_what_it_needs() -> None:
     """Without frames, the loader of B may have no name."""
     loads = ("data-loading", 4 * 300_000)
-    one = only(versus(side([0] * 4, lacks={STACKS: "with_stack=True"}), side(LATE, loads)))
+    one = only(
+        versus(side([0] * 4, lacks={STACKS: "with_stack=True"}), side(LATE, loads))
+    )
     assert (one.status, one.a_ns, one.missing) == ("unknown", None, STACKS)
 
 
@@ -181,7 +195,9 @@ def test_what_a_rule_needs(rule: str, needs: set[str]) -> None:
     assert set(found.needs) - {"GPU events"} == needs
 
 
-SMALL = sorted(path for path in TRACES.glob("*.json.gz") if path.stat().st_size < 1 << 17)
+SMALL = sorted(
+    path for path in TRACES.glob("*.json.gz") if path.stat().st_size < 1 << 17
+)
 
 
 @pytest.mark.parametrize("path", SMALL, ids=lambda path: path.name)
@@ -192,13 +208,16 @@ def test_a_real_trace_twice_is_silent(path: Path) -> None:
     assert not below_rows(twice.findings, twice.is_sure)
 
 
-@pytest.mark.skipif(not TRACES.is_dir(), reason="FUSETUI_TRACES names no folder of real traces")
+@pytest.mark.skipif(
+    not TRACES.is_dir(), reason="FUSETUI_TRACES names no folder of real traces"
+)
 def test_two_halves_of_a_run_are_silent() -> None:
     trace = open_trace(str(TRACES / "a100_train_diff_control.json.gz"))
     steps = why(trace).steps
     middle = steps[3].start_ns
     halves = (
-        why(trace, selection) for selection in (Selection(to_ns=middle), Selection(from_ns=middle))
+        why(trace, selection)
+        for selection in (Selection(to_ns=middle), Selection(from_ns=middle))
     )
     found = versus(*(replace(half, about=None) for half in halves))
     assert found.is_sure

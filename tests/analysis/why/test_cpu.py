@@ -28,14 +28,20 @@ def parts(account: ThreadAccount) -> tuple[int, int, int, int]:
 
 @pytest.fixture
 def busy(trace_of: Make, event: Make) -> Trace:
-    """A frame 0-60 with an op 10-30, a sync in it, and a lock 40-55; an annotation until 100."""
+    """A frame 0-60 with an op 10-30, a sync in it, and a lock 40-55; an annotation
+    until 100."""
     trace: Trace = trace_of(
         [
             event("note", 50, 50, cat="user_annotation"),
             event("train.py(3): main", 0, 60, cat="python_function"),
             event("aten::item", 10, 20),
             call("cudaStreamSynchronize", 15, 10),
-            event("<built-in method acquire of _thread.lock>", 40, 15, cat="python_function"),
+            event(
+                "<built-in method acquire of _thread.lock>",
+                40,
+                15,
+                cat="python_function",
+            ),
             event("hook.py(1): f", 45, 2, cat="python_function"),
         ]
     )
@@ -51,7 +57,9 @@ def test_parts(busy: Trace) -> None:
 def test_a_collective_on_the_cpu_is_waiting(trace_of: Make, event: Make) -> None:
     """Less the op that reduces meanwhile."""
     gloo = event("gloo:all_reduce", 10, 50, cat="user_annotation")
-    account = only(trace_of([gloo, event("aten::add_", 20, 5), event("aten::mul", 90, 10)]))
+    account = only(
+        trace_of([gloo, event("aten::add_", 20, 5), event("aten::mul", 90, 10)])
+    )
     assert parts(account) == (15_000, 0, 45_000, 30_000)
     assert (account.collective_ns, account.annotation_ns) == (45_000, 0)
 
@@ -63,8 +71,12 @@ def test_a_window(busy: Trace) -> None:
 
 
 def test_threads_in_order(trace_of: Make, event: Make) -> None:
-    trace = trace_of([event(ts=10, dur=5), event(ts=0, dur=2, tid=2), event(ts=8, dur=2, tid=2)])
-    assert [(one.thread, one.op_ns, one.nothing_ns) for one in cpu_accounts(Accounts(trace))] == [
+    trace = trace_of(
+        [event(ts=10, dur=5), event(ts=0, dur=2, tid=2), event(ts=8, dur=2, tid=2)]
+    )
+    assert [
+        (one.thread, one.op_ns, one.nothing_ns) for one in cpu_accounts(Accounts(trace))
+    ] == [
         (2, 4_000, 6_000),
         (1, 5_000, 0),
     ]

@@ -15,7 +15,8 @@ Make = Callable[..., Any]
 
 
 def events(event: Make) -> list[Any]:
-    """A frame 0-80 with an op 10-40, another op within it 20-30, and a wait 50-70; an op 80-100."""
+    """A frame 0-80 with an op 10-40, another op within it 20-30, and a wait 50-70; an
+    op 80-100."""
     return [
         event("/a.py(3): work", 0, 80, cat="python_function"),
         event("aten::linear", 10, 30),
@@ -33,7 +34,9 @@ def test_own_times_add_up(trace_of: Make, event: Make) -> None:
         ("aten::linear", 1, 20_000),
     ]
     assert [(one.name, one.ns) for one in work.functions] == [("work (a.py:3)", 30_000)]
-    assert [(one.name, one.ns) for one in work.waits] == [("sleep in work (a.py:3)", 20_000)]
+    assert [(one.name, one.ns) for one in work.waits] == [
+        ("sleep in work (a.py:3)", 20_000)
+    ]
     assert work.whole_ns == 100_000
 
 
@@ -57,7 +60,9 @@ def test_text_and_markdown_name_ops_and_functions(trace_of: Make, event: Make) -
 
 
 def test_a_window_has_its_part(trace_of: Make, event: Make) -> None:
-    work = why(trace_of(events(event)), Selection(from_ns=25_000, to_ns=45_000)).cpu_work
+    work = why(
+        trace_of(events(event)), Selection(from_ns=25_000, to_ns=45_000)
+    ).cpu_work
     assert work is not None
     assert [(one.name, one.ns) for one in work.ops] == [
         ("aten::linear", 10_000),
@@ -66,7 +71,9 @@ def test_a_window_has_its_part(trace_of: Make, event: Make) -> None:
     assert work.whole_ns == 20_000
 
 
-def test_threads_without_ops_do_not_count_beside_others(trace_of: Make, event: Make) -> None:
+def test_threads_without_ops_do_not_count_beside_others(
+    trace_of: Make, event: Make
+) -> None:
     idle = event("/pool.py(1): _worker", 0, 100, cat="python_function") | {"tid": 9}
     work = why(trace_of([*events(event), idle])).cpu_work
     assert work is not None

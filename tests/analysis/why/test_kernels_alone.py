@@ -13,7 +13,9 @@ from fusetui.trace import Trace
 
 def alone(trace: Trace) -> list[bool]:
     """Of each GPU event, in order of the trace's rows."""
-    found: list[bool] = Kernels(trace, trace.gpu_rows, trace.begin_ns, trace.end_ns).alone.tolist()
+    found: list[bool] = Kernels(
+        trace, trace.gpu_rows, trace.begin_ns, trace.end_ns
+    ).alone.tolist()
     return found
 
 

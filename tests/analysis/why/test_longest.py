@@ -37,16 +37,25 @@ def test_names(gap: Callable[..., Gap]) -> None:
     found = gap()
     assert (found.previous, found.next) == ("before", "next")
     assert (found.dur_ns, found.idle) == (100_000, {"host_nothing": 100_000})
-    assert (found.op, found.annotation, found.module, found.frame, found.drained_by) == (None,) * 5
+    assert (
+        found.op,
+        found.annotation,
+        found.module,
+        found.frame,
+        found.drained_by,
+    ) == (None,) * 5
 
 
-def test_the_innermost_that_covers_more_than_half(gap: Callable[..., Gap], event: Make) -> None:
+def test_the_innermost_that_covers_more_than_half(
+    gap: Callable[..., Gap], event: Make
+) -> None:
     layers = [("aten::outer", 0, 120), ("aten::most", 20, 60), ("aten::little", 30, 20)]
     assert gap(*(event(*one) for one in layers)).op == "aten::most"
 
 
 def test_else_the_name_with_most_time(gap: Callable[..., Gap], event: Make) -> None:
-    """No op covers half of the gap, but three of one name cover 45 us, another one 25."""
+    """No op covers half of the gap, but three of one name cover 45 us, another one
+    25."""
     many = [event("aten::b", 20 * n + 10, 15) for n in range(3)]
     assert gap(event("aten::a", 75, 25), *many).op == "aten::b"
 
@@ -58,7 +67,9 @@ def test_of_equal_names_the_first_whatever_the_order_in_the_file(
     assert gap(one, other).op == gap(other, one).op == "aten::a"
 
 
-def test_what_covers_next_to_nothing_is_not_named(gap: Callable[..., Gap], event: Make) -> None:
+def test_what_covers_next_to_nothing_is_not_named(
+    gap: Callable[..., Gap], event: Make
+) -> None:
     assert gap(event("aten::a", 50, 9)).op is None
     assert gap(event("aten::a", 50, 10)).op == "aten::a"
 
@@ -66,7 +77,10 @@ def test_what_covers_next_to_nothing_is_not_named(gap: Callable[..., Gap], event
 def test_modules_are_frames_of_their_own(gap: Callable[..., Gap], event: Make) -> None:
     frames = ["train.py(1): main", "nn.Module: Block_3", "block.py(9): forward"]
     found = gap(
-        *(event(name, n, 120 - 2 * n, cat="python_function") for n, name in enumerate(frames)),
+        *(
+            event(name, n, 120 - 2 * n, cat="python_function")
+            for n, name in enumerate(frames)
+        ),
         event("## forward ##", 0, 115, cat="user_annotation"),
     )
     assert (found.module, found.frame) == ("Block_3", "block.py(9): forward")
@@ -87,7 +101,9 @@ def test_another_thread_covers_nothing(gap: Callable[..., Gap], event: Make) -> 
         ("cudaMalloc", 5, 6, False),
     ],
 )
-def test_drained_by(gap: Callable[..., Gap], name: str, ts: int, dur: int, drained: bool) -> None:
+def test_drained_by(
+    gap: Callable[..., Gap], name: str, ts: int, dur: int, drained: bool
+) -> None:
     assert gap(call(name, ts, dur)).drained_by == (name if drained else None)
 
 
@@ -98,22 +114,33 @@ def test_nothing_is_drained_while_the_next_event_is_queued(trace_of: Make) -> No
     assert (found.idle, found.drained_by) == ({"queued": 30_000}, None)
 
 
-def test_without_a_host_part_the_launch_call_counts(trace_of: Make, event: Make) -> None:
-    launch = [event("aten::mm", 8, 40), call("cudaLaunchKernel", 9, 30, 1), kernel(40, 1, 1)]
+def test_without_a_host_part_the_launch_call_counts(
+    trace_of: Make, event: Make
+) -> None:
+    launch = [
+        event("aten::mm", 8, 40),
+        call("cudaLaunchKernel", 9, 30, 1),
+        kernel(40, 1, 1),
+    ]
     (found,) = gaps(trace_of([kernel(0, 10), *launch]))
     assert found.idle == {"launch_call": 29_000, "queued": 1_000}
     assert found.op == "aten::mm"
 
 
 def test_queued_has_no_reason_on_the_cpu(trace_of: Make, event: Make) -> None:
-    launch = [event("aten::mm", 1, 40), call("cudaLaunchKernel", 2, 3, 1), kernel(40, 1, 1)]
+    launch = [
+        event("aten::mm", 1, 40),
+        call("cudaLaunchKernel", 2, 3, 1),
+        kernel(40, 1, 1),
+    ]
     (found,) = gaps(trace_of([kernel(0, 10), *launch]))
     assert (found.idle, found.op) == ({"queued": 30_000}, None)
 
 
 def test_the_longest_of_all_devices_first(trace_of: Make) -> None:
     trace = trace_of(
-        [kernel(t, 1, pid=0) for t in (0, 11, 16)] + [kernel(t, 1, pid=1) for t in (0, 8, 30)]
+        [kernel(t, 1, pid=0) for t in (0, 11, 16)]
+        + [kernel(t, 1, pid=1) for t in (0, 8, 30)]
     )
     assert [(gap.device, gap.dur_ns) for gap in gaps(trace)] == [
         (1, 21_000),
@@ -132,7 +159,12 @@ def test_in_a_window_the_part_inside_counts(trace_of: Make, event: Make) -> None
     devices = Accounts(trace_of([*ops, *launches, *kernels])).lines
     found, number, _ = longest_gaps(devices, None, (11_000, 42_000))
     assert [(gap.start_ns, gap.dur_ns, gap.op, gap.idle) for gap in found] == [
-        (11_000, 19_000, "aten::a", {"host_op": 1_000, "launch_call": 1_000, "queued": 17_000}),
+        (
+            11_000,
+            19_000,
+            "aten::a",
+            {"host_op": 1_000, "launch_call": 1_000, "queued": 17_000},
+        ),
         (31_000, 11_000, "aten::b", {"host_op": 9_000, "launch_call": 2_000}),
     ]
     assert number == 2
@@ -141,9 +173,12 @@ def test_in_a_window_the_part_inside_counts(trace_of: Make, event: Make) -> None
 def test_the_time_before_the_first_event_is_a_gap_of_its_window(
     trace_of: Make, event: Make
 ) -> None:
-    """As in the account: the window begins at 10, the first op of the launching thread at 20."""
+    """As in the account: the window begins at 10, the first op of the launching thread
+    at 20."""
     events = [event("aten::a", 20, 20), call("launch", 40, 1, 1), kernel(50, 10, 1)]
-    lines = Accounts(trace_of([event("step", 0, 60, cat="user_annotation"), *events])).lines
+    lines = Accounts(
+        trace_of([event("step", 0, 60, cat="user_annotation"), *events])
+    ).lines
     ((gap,), count, _) = longest_gaps(lines, None, (10_000, 55_000))
     assert (count, gap.start_ns, gap.dur_ns, gap.previous) == (1, 10_000, 40_000, None)
     (account,) = lines[0].at(np.array([0]), np.array([10_000]), np.array([55_000]))

@@ -1,5 +1,5 @@
-"""Many devices, streams and threads take the passes of a few: what is asked of each is computed for
-all together."""
+"""Many devices, streams and threads take the passes of a few: what is asked of each is
+computed for all together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Negligible findings: under their own heading, and only where all findings are asked for."""
+"""Negligible findings: under their own heading, and only where all findings are asked
+for."""
 
 from __future__ import annotations
 
@@ -22,11 +23,19 @@ RULE = "no-tensor-cores"
 
 
 def product(idle_us: int, step_us: int = 0) -> list[Any]:
-    """Two products of 80 us on the plain cores, which TF32 makes 70 us shorter each, with so much
-    idle time between them; a step around the first one where `step_us` is given."""
+    """Two products of 80 us on the plain cores, which TF32 makes 70 us shorter each,
+    with so much idle time between them; a step around the first one where `step_us` is
+    given."""
     events = work(("aten::mm", SGEMM, 80), ("aten::mm", SGEMM, 80), gap=idle_us)
     if step_us:
-        note = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1, "ts": 0, "dur": step_us}
+        note = {
+            "ph": "X",
+            "cat": "user_annotation",
+            "pid": 1,
+            "tid": 1,
+            "ts": 0,
+            "dur": step_us,
+        }
         events.append({**note, "name": "ProfilerStep#1"})
     return events
 
@@ -51,7 +60,9 @@ def test_of_steps_that_are_shorter_together_than_the_span(trace_of: Make) -> Non
 def test_it_comes_last_with_all_findings_alone(trace_of: Make) -> None:
     trace = trace_of(product(29_000), **A100)
     found = why(trace)
-    assert [one.rule for one in found.findings if one.negligible] == [found.findings[-1].rule]
+    assert [one.rule for one in found.findings if one.negligible] == [
+        found.findings[-1].rule
+    ]
     short, whole = why_text(found, 100), why_text(found, 100, everything=True)
     assert "float32 products" not in short
     assert "(1 negligible finding left out; --all prints all)" in short

@@ -1,4 +1,5 @@
-"""What the findings need of the args is read in one pass, by several processes if it can be."""
+"""What the findings need of the args is read in one pass, by several processes if it
+can be."""
 
 from __future__ import annotations
 
@@ -41,24 +42,32 @@ def test_nothing_is_read_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
     expected = jobs(alone).number.tolist(), backward_ops(alone).forward.tolist()
     monkeypatch.setattr(Document, "part", fail)
-    assert (jobs(trace).number.tolist(), backward_ops(trace).forward.tolist()) == expected
+    assert (
+        jobs(trace).number.tolist(),
+        backward_ops(trace).forward.tolist(),
+    ) == expected
     assert max(expected[0]) > 0
     assert max(expected[1]) > 0
 
 
 @pytest.mark.parametrize("path", [TRACE, FORWARD_ONLY])
 @pytest.mark.parametrize("cores", [1, 2, 4])
-def test_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch, cores: int, path: Path) -> None:
+def test_the_answers_are_the_same(
+    monkeypatch: pytest.MonkeyPatch, cores: int, path: Path
+) -> None:
     with monkeypatch.context() as without:
         without.setattr(why_module, "args_read", lambda _: nullcontext())
         expected = why(open_trace(str(path), cached=False))
     monkeypatch.setattr(why_module, "MIN_BYTES_FOR_THREADS", 0)
     monkeypatch.setattr(workers, "core_count", lambda: cores)
     found = why(open_trace(str(path), cached=False))
-    assert replace(found, wanted=()) == replace(expected, wanted=())  # arrays are not compared
+    # arrays are not compared
+    assert replace(found, wanted=()) == replace(expected, wanted=())
 
 
-@pytest.mark.parametrize("path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted(TRACES.glob("*.json.gz")), ids=lambda path: path.name
+)
 def test_the_rules_that_are_answered_early_read_nothing(
     monkeypatch: pytest.MonkeyPatch, path: Path
 ) -> None:

@@ -26,7 +26,9 @@ def agrees(device: Device, edges: np.ndarray[Any, np.dtype[np.int64]]) -> None:
     names = [reason.name for reason in found.reasons]
     wanted = device.over(edges[:-1], edges[1:])
     for column, account in zip(found.within(edges).T.tolist(), wanted, strict=True):
-        assert {name: ns for name, ns in zip(names, column, strict=True) if ns} == account.idle
+        assert {
+            name: ns for name, ns in zip(names, column, strict=True) if ns
+        } == account.idle
 
 
 def busy_and_idle() -> Iterator[dict[str, Any]]:

@@ -17,31 +17,46 @@ def test_the_headline_is_qualified_where_work_is_missing(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
     """10 and 40 us of 500; the call at 100 us has no event."""
-    lost = event("cudaLaunchKernel", 100, 130, cat="cuda_runtime", args={"correlation": 9})
+    lost = event(
+        "cudaLaunchKernel", 100, 130, cat="cuda_runtime", args={"correlation": 9}
+    )
     work = [*launched(1, 0, 10), *launched(2, 400, 470, 40)]
     found = why(trace_of([*work, lost]))
-    assert "The GPU is busy at least 10 % of it, as some work was not recorded." in answer(found)
+    assert (
+        "The GPU is busy at least 10 % of it, as some work was not recorded."
+        in answer(found)
+    )
     assert "the GPU is at least 10 % busy" in brief_answer(found)
     assert "The GPU is busy 10 % of it." in answer(why(trace_of(work)))
 
 
-def test_a_run_on_the_cpu_gets_no_advice_about_gpus(trace_of: Make, event: Make) -> None:
+def test_a_run_on_the_cpu_gets_no_advice_about_gpus(
+    trace_of: Make, event: Make
+) -> None:
     found = why(trace_of([event("aten::mul")], deviceProperties=[]))
     assert "ProfilerActivity" not in not_recorded(found)
-    assert {one.record_with for one in found.cannot_tell if one.missing == "GPU events"} == {""}
+    assert {
+        one.record_with for one in found.cannot_tell if one.missing == "GPU events"
+    } == {""}
 
 
-def test_a_run_without_gpu_events_beside_a_gpu_does(trace_of: Make, event: Make) -> None:
+def test_a_run_without_gpu_events_beside_a_gpu_does(
+    trace_of: Make, event: Make
+) -> None:
     assert "GPU events (ProfilerActivity.CUDA)" in not_recorded(
         why(trace_of([event("aten::mul")], **GPU))
     )
 
 
-def test_where_launches_were_recorded_no_activity_is_missing(trace_of: Make, event: Make) -> None:
+def test_where_launches_were_recorded_no_activity_is_missing(
+    trace_of: Make, event: Make
+) -> None:
     launch = event("cudaLaunchKernel", cat="cuda_runtime", args={"correlation": 1})
     found = why(trace_of([event("aten::mul"), launch], **GPU))
     assert "ProfilerActivity" not in not_recorded(found)
-    assert {one.record_with for one in found.cannot_tell if one.missing == "GPU events"} == {""}
+    assert {
+        one.record_with for one in found.cannot_tell if one.missing == "GPU events"
+    } == {""}
 
 
 def test_a_run_on_xpu_is_told_its_own_activity(trace_of: Make, event: Make) -> None:
@@ -56,10 +71,14 @@ def test_another_accelerator_is_named(trace_of: Make, event: Make) -> None:
     assert "CUDA" not in not_recorded(found)
 
 
-def test_ranges_of_counters_are_no_gpu_events_but_of_a_gpu(trace_of: Make, event: Make) -> None:
+def test_ranges_of_counters_are_no_gpu_events_but_of_a_gpu(
+    trace_of: Make, event: Make
+) -> None:
     work = event("gemm", 0, 5, cat="cuda_profiler_range", pid=0, tid=0)
     found = why(trace_of([event("aten::mul"), work], **GPU))
-    assert answer(found).startswith("No GPU events were recorded, only 1 range of CUPTI's counters")
+    assert answer(found).startswith(
+        "No GPU events were recorded, only 1 range of CUPTI's counters"
+    )
     assert "GPU events (ProfilerActivity.CUDA)" in not_recorded(found)
 
 
@@ -70,7 +89,8 @@ def test_a_device_that_the_table_of_peaks_lacks(
     names = "NVIDIA A100-SXM4-80GB", "NVIDIA Foo"
     devices = ([{"id": 0, "name": name, "numSms": 108}] for name in names)
     known, unknown = (
-        not_recorded(why(trace_of(launched(1, 0, 10), deviceProperties=one))) for one in devices
+        not_recorded(why(trace_of(launched(1, 0, 10), deviceProperties=one)))
+        for one in devices
     )
     assert "table of peaks" not in known
     assert "The table of peaks does not have this device." in unknown

@@ -24,7 +24,8 @@ def layers(product: int, add: int, steps: int = 0) -> list[Any]:
     modules = [module("Linear_0", 0, 9), module("Norm_0", 10, 9)]
     note = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1}
     marks = [
-        note | {"name": f"ProfilerStep#{n}", "ts": 2_000 * n, "dur": 2_000} for n in range(steps)
+        note | {"name": f"ProfilerStep#{n}", "ts": 2_000 * n, "dur": 2_000}
+        for n in range(steps)
     ]
     return [*work(*kernels), *modules, *marks]
 

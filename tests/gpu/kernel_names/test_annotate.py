@@ -8,7 +8,12 @@ from fusetui.gpu.kernel_names import record
 
 annotate = partial(record.annotate, ends=record.UNDERLINE)
 
-PARTS = [(0, 6, "tuned for sm80"), (7, 8, "fp32 sums"), (13, 15, "32 rows"), (19, 21, "tn")]
+PARTS = [
+    (0, 6, "tuned for sm80"),
+    (7, 8, "fp32 sums"),
+    (13, 15, "32 rows"),
+    (19, 21, "tn"),
+]
 
 
 def test_marks() -> None:

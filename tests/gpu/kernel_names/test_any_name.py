@@ -1,4 +1,5 @@
-"""Names are untrusted: nothing raises, nothing leaks, nothing takes more than linear time."""
+"""Names are untrusted: nothing raises, nothing leaks, nothing takes more than linear
+time."""
 
 import pytest
 from hypothesis import given, settings
@@ -26,21 +27,41 @@ BEGINNINGS = (
     "std::enable_if<",
     "_attn_",
 )
-FILLINGS = ("a", "_", "1", "_a", "A::", "<", ">", "(", "128, ", "_add", "Li1E", "x1", "\x1b[", "é")
+FILLINGS = (
+    "a",
+    "_",
+    "1",
+    "_a",
+    "A::",
+    "<",
+    ">",
+    "(",
+    "128, ",
+    "_add",
+    "Li1E",
+    "x1",
+    "\x1b[",
+    "é",
+)
 
 names = st.one_of(
     st.text(max_size=200),
     st.builds(
         "".join,
         st.lists(
-            st.one_of(st.sampled_from(BEGINNINGS), st.sampled_from(FILLINGS), st.text()), max_size=6
+            st.one_of(
+                st.sampled_from(BEGINNINGS), st.sampled_from(FILLINGS), st.text()
+            ),
+            max_size=6,
         ),
     ),
 )
 
 
 def is_plain(text: str) -> bool:
-    return text.isprintable() and "[" not in text and "]" not in text and len(text) <= 48
+    return (
+        text.isprintable() and "[" not in text and "]" not in text and len(text) <= 48
+    )
 
 
 @settings(max_examples=300, deadline=None)

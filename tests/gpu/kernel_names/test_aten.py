@@ -3,9 +3,7 @@
 import pytest
 from tests.gpu.kernel_names.conftest import Says
 
-LAMBDA = (
-    "{lambda()#2}::operator()() const::{lambda()#4}::operator()() const::{lambda(c10::BFloat16)#1}"
-)
+LAMBDA = "{lambda()#2}::operator()() const::{lambda()#4}::operator()() const::{lambda(c10::BFloat16)#1}"
 
 
 def test_vectorized_add(says: Says) -> None:
@@ -61,7 +59,10 @@ def test_lambda_is_named_by_its_function(says: Says) -> None:
     [
         ("direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}", "copy"),
         ("FillFunctor<float>", "fill"),
-        ("copysign_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}", "elementwise"),
+        (
+            "copysign_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}",
+            "elementwise",
+        ),
         ("batch_norm_calc_invstd(at::Tensor const&)::{lambda(float)#1}", None),
     ],
 )

@@ -23,7 +23,11 @@ def test_softmax_types(says: Says) -> None:
     ("base", "op", "direction"),
     [
         ("(anonymous namespace)::CatArrayBatchedCopy_contig<float, 2>", "copy", None),
-        ("(anonymous namespace)::vectorized_layer_norm_kernel<float, float>", "norm", "fwd"),
+        (
+            "(anonymous namespace)::vectorized_layer_norm_kernel<float, float>",
+            "norm",
+            "fwd",
+        ),
         ("(anonymous namespace)::RowwiseMomentsCUDAKernel<float>", "norm", None),
         ("batch_norm_backward_elemt_kernel<float>", "norm", "bwd"),
         ("(anonymous namespace)::indexSelectLargeIndex<float, long>", "index", None),
@@ -32,8 +36,12 @@ def test_softmax_types(says: Says) -> None:
         ("(anonymous namespace)::searchsorted_cuda_kernel<float, long>", None, None),
     ],
 )
-def test_operation_from_the_base_name(says: Says, base: str, op: str, direction: str) -> None:
-    says(f"void at::native::{base}(float*)", family="aten-other", op=op, pass_=direction)
+def test_operation_from_the_base_name(
+    says: Says, base: str, op: str, direction: str
+) -> None:
+    says(
+        f"void at::native::{base}(float*)", family="aten-other", op=op, pass_=direction
+    )
 
 
 def test_foreach_and_optimizer(says: Says) -> None:

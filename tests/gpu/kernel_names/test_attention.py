@@ -24,8 +24,14 @@ def test_flash_attention_2(says: Says) -> None:
 
 
 def test_split_kv_has_no_dropout_flag(says: Says) -> None:
-    says(f"void flash::flash_fwd_splitkv_kernel<{TRAITS}, true, false, false>(int)", causal=True)
-    says(f"void flash::flash_fwd_splitkv_combine_kernel<{TRAITS}, 16, 7, false>(int)", causal=None)
+    says(
+        f"void flash::flash_fwd_splitkv_kernel<{TRAITS}, true, false, false>(int)",
+        causal=True,
+    )
+    says(
+        f"void flash::flash_fwd_splitkv_combine_kernel<{TRAITS}, 16, 7, false>(int)",
+        causal=None,
+    )
 
 
 def test_backward_helpers(says: Says) -> None:
@@ -103,7 +109,12 @@ def test_tensorrt_llm_in_a_namespace(says: Says) -> None:
 def test_a_window_may_be_causal(says: Says) -> None:
     """A causal window is launched as local, with the flag of a causal mask off."""
     local = f"void flash::flash_fwd_kernel<{TRAITS}, false, false, true, false, true, true, false>"
-    says(f"{local}(int)", causal=False, local=True, short="attn fwd fp16 64x32 d128 local")
+    says(
+        f"{local}(int)",
+        causal=False,
+        local=True,
+        short="attn fwd fp16 64x32 d128 local",
+    )
     older = f"void flash::flash_fwd_kernel<{TRAITS}, false, false, true, true, false>"
     says(f"{older}(int)", causal=False, local=None)
     says(
@@ -140,7 +151,8 @@ def test_without_a_namespace(says: Says) -> None:
 
 
 def test_a_window_of_tensorrt_llm(says: Says) -> None:
-    """Told apart from the full causal kernel of the same tile, which the same model runs too."""
+    """Told apart from the full causal kernel of the same tile, which the same model
+    runs too."""
     says(
         "fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvSlidingOrChunkedCausalP16VarSeqQ128Kv128"
         "PersistentContext",

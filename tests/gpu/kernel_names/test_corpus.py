@@ -1,8 +1,9 @@
-"""Every name of a corpus of real names: how many are decoded, and that the fields are right.
+"""Every name of a corpus of real names: how many are decoded, and that the fields are
+right.
 
-The corpus is a list of real kernel names with what is certain about each. It is not part of the
-repository, but lies next to the folder of traces that FUSETUI_TRACES names. Names that we made are
-in `written.py`.
+The corpus is a list of real kernel names with what is certain about each. It is not
+part of the repository, but lies next to the folder of traces that FUSETUI_TRACES names.
+Names that we made are in `written.py`.
 """
 
 import json
@@ -17,13 +18,15 @@ from tests.places import TRACES
 from fusetui.gpu.kernel_names import decode
 
 SETTLED: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    # torch._fused_sgd_ (aten/src/ATen/native/cuda/FusedSgdKernel.cu): the corpus says foreach, but
-    # by the grammar that it follows a functor that says SGD is an optimizer.
+    # torch._fused_sgd_ (aten/src/ATen/native/cuda/FusedSgdKernel.cu): the corpus says
+    # foreach, but by the grammar that it follows a functor that says SGD is an
+    # optimizer.
     "FusedSgdMathFunctor": ("aten-other", {"op": "optimizer"}),
     # A name that says TileLang, which the corpus has no family for.
     "mhc_pre_big_fuse_with_norm_tilelang_kernel": ("tilelang", {}),
 }
-"""Where the corpus is wrong, by what the name contains: the family, and the fields that differ."""
+"""Where the corpus is wrong, by what the name contains: the family, and the fields that
+differ."""
 
 CORPUS = TRACES.parent / "kernel_names.jsonl"
 
@@ -46,7 +49,9 @@ def counts() -> Counter[str]:
 
 def compare(name: str, family: str, expected: dict[str, Any]) -> dict[str, int]:
     found = decode(name)
-    json_found = json.loads(msgspec.json.encode(found)) if found else {"family": "other"}
+    json_found = (
+        json.loads(msgspec.json.encode(found)) if found else {"family": "other"}
+    )
     given = [key for key in expected if key in json_found]
     wrong = [key for key in given if json_found[key] != expected[key]]
     return {

@@ -34,14 +34,25 @@ def test_bf16_gemm_with_pipeline(says: Says) -> None:
 
 
 def test_no_type_means_the_accumulator(says: Says) -> None:
-    says("ampere_sgemm_128x64_tn", dtype_a="fp32", dtype_out="fp32", mma=None, tile_k=None)
+    says(
+        "ampere_sgemm_128x64_tn",
+        dtype_a="fp32",
+        dtype_out="fp32",
+        mma=None,
+        tile_k=None,
+    )
     says("ampere_h16816gemm_128x64_ldg8_relu_nn", dtype_a="fp16", epilogue="relu")
     says("maxwell_gzgemm_64x32_lower_cn", dtype_a="c128", layout="cn")
 
 
 def test_what_the_name_leaves_open(says: Says) -> None:
     says("ampere_s1688gemm_128x128_ldg8_tn", dtype_a=None, dtype_acc="fp32")
-    says("volta_igemm_int8_128x128_ldg4_nt", dtype_a="int8", dtype_acc="int32", dtype_out=None)
+    says(
+        "volta_igemm_int8_128x128_ldg4_nt",
+        dtype_a="int8",
+        dtype_acc="int32",
+        dtype_out=None,
+    )
     says("ampere_cgemm_int8_32x64_tt", dtype_a=None, dtype_acc="c64")
     says("volta_sgemm_32x128_nn", arch=None, arch_name="Volta")
     says("turing_h1688gemm_128x128_ldg8_tt", arch="sm75")
@@ -67,7 +78,10 @@ def test_broken_names_are_unknown() -> None:
         ),
         ("void gemmk1_kernel<float, 256, 5, false>(int)", "gemm"),
         ("void dot_kernel<float, 128, 0>(int)", "reduction"),
-        ("void scal_kernel<float, float, 1>(cublasTransposeParams<float>, float const*)", None),
+        (
+            "void scal_kernel<float, float, 1>(cublasTransposeParams<float>, float const*)",
+            None,
+        ),
     ],
 )
 def test_operation(says: Says, name: str, op: str) -> None:
@@ -79,8 +93,15 @@ def test_small_n(says: Says) -> None:
 
 
 def test_split_k_second_pass(says: Says) -> None:
-    says("void cublasLt::splitKreduce_kernel<32, 16, int, float>(int)", role="splitk_reduce")
-    says("_ZN8cublasLt19splitKreduce_kernelILi32ELi16EEEvv", op="reduction", role="splitk_reduce")
+    says(
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float>(int)",
+        role="splitk_reduce",
+    )
+    says(
+        "_ZN8cublasLt19splitKreduce_kernelILi32ELi16EEEvv",
+        op="reduction",
+        role="splitk_reduce",
+    )
 
 
 def test_three_letters(says: Says) -> None:
@@ -116,7 +137,11 @@ def test_five_letters_and_split_k(says: Says) -> None:
 
 
 def test_letters_known_from_patterns_only(says: Says) -> None:
-    says("nvjet_sm100_ootst_128x256_256x4_2x1_2cta_v_bz_TNT", dtype_a=None, dtype_out="bf16")
+    says(
+        "nvjet_sm100_ootst_128x256_256x4_2x1_2cta_v_bz_TNT",
+        dtype_a=None,
+        dtype_out="bf16",
+    )
 
 
 def test_later_forms_settle_the_target_only(says: Says) -> None:

@@ -16,14 +16,24 @@ def test_tuned_convolution(says: Says) -> None:
         tile_m=128,
         dtype_a="fp32",
     )
-    says("volta_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1", split_k=True, algo=None)
-    says("_5x_cudnn_ampere_fp16_scudnn_fp16_128x32_relu_small_nn_v1", arch="sm80", dtype_a=None)
+    says(
+        "volta_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1", split_k=True, algo=None
+    )
+    says(
+        "_5x_cudnn_ampere_fp16_scudnn_fp16_128x32_relu_small_nn_v1",
+        arch="sm80",
+        dtype_a=None,
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "op", "direction"),
     [
-        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, 512, true, 1>(float)", "norm", "fwd"),
+        (
+            "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, 512, true, 1>(float)",
+            "norm",
+            "fwd",
+        ),
         ("void cudnn::bn_bw_1C11_singleread<float, 512>(float)", "norm", "bwd"),
         ("void cudnn::cnn::wgrad_alg0_engine<float, 128>(int)", "conv", "wgrad"),
         ("void wgrad_alg0_engine<float, 128>(int)", "conv", "wgrad"),
@@ -36,7 +46,11 @@ def test_tuned_convolution(says: Says) -> None:
             "conv",
             None,
         ),
-        ("void flip_filter<float, float>(T2 *, const T1 *, int, int, int, int)", "copy", None),
+        (
+            "void flip_filter<float, float>(T2 *, const T1 *, int, int, int, int)",
+            "copy",
+            None,
+        ),
         (
             "void cudnn::cnn::im2col4d_kernel<float, long>(cudnn::cnn::im2col4d_params)",
             "copy",
@@ -58,7 +72,10 @@ def test_base_names(says: Says, name: str, op: str, direction: str) -> None:
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        ("void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int)", "fp32"),
+        (
+            "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int)",
+            "fp32",
+        ),
         ("void wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5, false, 512>(int)", "fp32"),
         ("void implicit_convolve_sgemm<float, float, 1024>(int)", "fp32"),
         ("void cudnn::detail::dgrad_engine<__half, 512>(int)", "fp16"),
@@ -124,4 +141,6 @@ def test_what_is_in_cudnns_copy_of_cutlass(says: Says, kernel: str, op: str) -> 
 
 
 def test_a_name_that_was_cut_in_its_arguments(says: Says) -> None:
-    says("void cudnn::detail::dgrad_engine<float", op="conv", pass_="dgrad", dtype_a=None)
+    says(
+        "void cudnn::detail::dgrad_engine<float", op="conv", pass_="dgrad", dtype_a=None
+    )

@@ -27,15 +27,32 @@ def test_wmma_gemm(says: Says) -> None:
 
 def test_inside_a_kernel_wrapper(says: Says) -> None:
     body = "cutlass_80_tensorop_f16_s16816gemm_relu_f16_256x128_32x3_tt_align8"
-    found = says(f"void cutlass::Kernel2<{body}>({body}::Params)", epilogue="relu", stages=3)
+    found = says(
+        f"void cutlass::Kernel2<{body}>({body}::Params)", epilogue="relu", stages=3
+    )
     assert found.name[found.parts[0][0] : found.parts[0][1]] == "80"
 
 
 def test_tf32_arithmetic(says: Says) -> None:
-    says("cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4", math="tf32", dtype_a="fp32")
-    says("cutlass_tensorop_s1688tf32gemm_256x128_16x3_nn_align4", math="tf32", arch=None)
-    says("cutlass_tensorop_tf32_s1688gemm_tf32_256x128_16x3_nn_align4", math=None, dtype_a="tf32")
-    says("cutlass_80_simt_sgemm_128x32_8x5_nn_align1", math=None, dtype_a="fp32", mma=None)
+    says(
+        "cutlass_80_tensorop_s1688gemm_128x128_16x5_nn_align4",
+        math="tf32",
+        dtype_a="fp32",
+    )
+    says(
+        "cutlass_tensorop_s1688tf32gemm_256x128_16x3_nn_align4", math="tf32", arch=None
+    )
+    says(
+        "cutlass_tensorop_tf32_s1688gemm_tf32_256x128_16x3_nn_align4",
+        math=None,
+        dtype_a="tf32",
+    )
+    says(
+        "cutlass_80_simt_sgemm_128x32_8x5_nn_align1",
+        math=None,
+        dtype_a="fp32",
+        mma=None,
+    )
 
 
 def test_types_printed_only_when_they_differ(says: Says) -> None:
@@ -46,7 +63,11 @@ def test_types_printed_only_when_they_differ(says: Says) -> None:
         tile_k=None,
         stages=None,
     )
-    says("cutlass_75_tensorop_i8816gemm_s8_128x256_tn_align16", dtype_a="int8", dtype_out="int32")
+    says(
+        "cutlass_75_tensorop_i8816gemm_s8_128x256_tn_align16",
+        dtype_a="int8",
+        dtype_out="int32",
+    )
     says(
         "cutlass_80_tensorop_bf16_s16816gemm_planar_complex_bf16_128x64_32x2_nn_align2",
         dtype_a=None,
@@ -226,7 +247,15 @@ def test_a_long_scope_is_cut_between_names(says: Says) -> None:
 def test_a_convolution_without_alignment(says: Says) -> None:
     body = "cutlass_tensorop_s1688fprop_optimized_tf32_64x64_16x10_nhwc"
     for name in (body, f"{body}_align4"):
-        says(name, family="cutlass2", op="conv", pass_="fprop", tile_k=16, stages=10, layout="nhwc")
+        says(
+            name,
+            family="cutlass2",
+            op="conv",
+            pass_="fprop",
+            tile_k=16,
+            stages=10,
+            layout="nhwc",
+        )
 
 
 def test_inside_a_mangled_wrapper(says: Says) -> None:
@@ -254,5 +283,9 @@ def test_a_product_of_2x_in_cxx(says: Says) -> None:
 
 
 def test_a_kernel_of_2x_whose_name_does_not_say_what_it_does(says: Says) -> None:
-    says("void cutlass::Kernel<cutlass::gemm::kernel::Other<int> >(int)", op=None, tile_m=None)
+    says(
+        "void cutlass::Kernel<cutlass::gemm::kernel::Other<int> >(int)",
+        op=None,
+        tile_m=None,
+    )
     assert decode("void cutlass::Kernel<my::Gemm<int> >(int)") is None

@@ -10,7 +10,11 @@ from fusetui.gpu.kernel_names.cxx import signature, split_args
     [
         ("void at::native::f<1>(int)", "at::native::", "f"),
         ("void (anonymous namespace)::g(int)", "(anonymous namespace)::", "g"),
-        ("std::enable_if<((8)>(0))&&a::b<c>::exists, void>::type vllm::h<1>()", "vllm::", "h"),
+        (
+            "std::enable_if<((8)>(0))&&a::b<c>::exists, void>::type vllm::h<1>()",
+            "vllm::",
+            "h",
+        ),
         ("_ZN2at6native4copyIfEEvv", "at::native::", "copy"),
         ("_Z3addPf", "", "add"),
         ("_ZN2ck12_GLOBAL__N_13fooE", "ck::(anonymous namespace)::", "foo"),

@@ -23,9 +23,20 @@ def test_known_form(says: Says) -> None:
 
 
 def test_other_argument_lists_stay_open(says: Says) -> None:
-    says(f"void deep_gemm::sm90_fp8_gemm_1d2d_impl<{ARGS}>(float*)", op="gemm", tile_m=None)
-    says("void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, 1u>(float*)", tile_m=None)
-    says("void deep_gemm::sm90_tf32_hc_prenorm_gemm_impl<24u>(int)", arch="sm90", dtype_a=None)
+    says(
+        f"void deep_gemm::sm90_fp8_gemm_1d2d_impl<{ARGS}>(float*)",
+        op="gemm",
+        tile_m=None,
+    )
+    says(
+        "void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, 1u>(float*)",
+        tile_m=None,
+    )
+    says(
+        "void deep_gemm::sm90_tf32_hc_prenorm_gemm_impl<24u>(int)",
+        arch="sm90",
+        dtype_a=None,
+    )
 
 
 def test_bf16(says: Says) -> None:

@@ -22,7 +22,11 @@ def test_pointwise(says: Says) -> None:
     ("name", "category", "ops"),
     [
         ("triton_red_fused_mean_mul_3", "reduction", ("mean", "mul")),
-        ("triton_per_fused_native_layer_norm_12", "persistent_reduction", ("native_layer_norm",)),
+        (
+            "triton_per_fused_native_layer_norm_12",
+            "persistent_reduction",
+            ("native_layer_norm",),
+        ),
         ("triton_tem_fused_bmm_7", "template", ("bmm",)),
         ("triton_for_fused_2", "foreach", None),
         ("triton_spl_fused_cumsum_1", "split_scan", ("cumsum",)),
@@ -45,7 +49,8 @@ def test_cpu(says: Says) -> None:
     )
     says("cpp_fused_gelu_mul_0", short="gelu*mul (cpp 0)")
     says(
-        "cpp_fused__unsafe_view_gelu_mul_view_3", fused_ops=("_unsafe_view", "gelu", "mul", "view")
+        "cpp_fused__unsafe_view_gelu_mul_view_3",
+        fused_ops=("_unsafe_view", "gelu", "mul", "view"),
     )
 
 
@@ -81,7 +86,9 @@ def test_parts_point_at_the_operators(says: Says) -> None:
         ("triton_mm", "gemm"),
     ],
 )
-def test_a_template_computes_its_operator(says: Says, name: str, op: str | None) -> None:
+def test_a_template_computes_its_operator(
+    says: Says, name: str, op: str | None
+) -> None:
     says(name, op=op)
 
 

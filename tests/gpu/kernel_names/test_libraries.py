@@ -11,9 +11,21 @@ from fusetui.gpu.kinds import is_collective, kinds
     ("name", "family", "op"),
     [
         ("void vllm::moe::moeTopK<256, int>(float const*)", "vllm-sglang", "moe"),
-        ("void vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(int)", "vllm-sglang", "norm"),
-        ("void marlin::Marlin<1125899906909952l, 128>(int4 const*)", "vllm-sglang", "gemm"),
-        ("void sglang::cross_device_reduce_1stage<__half, 8>(int)", "vllm-sglang", "comm"),
+        (
+            "void vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(int)",
+            "vllm-sglang",
+            "norm",
+        ),
+        (
+            "void marlin::Marlin<1125899906909952l, 128>(int4 const*)",
+            "vllm-sglang",
+            "gemm",
+        ),
+        (
+            "void sglang::cross_device_reduce_1stage<__half, 8>(int)",
+            "vllm-sglang",
+            "comm",
+        ),
         ("void vllm::reshape_and_cache_flash_kernel<float>(int)", "vllm-sglang", None),
         ("void fbgemm_gpu::_offsets_range_cuda_kernel<long>(long)", "fbgemm", None),
         (
@@ -21,7 +33,11 @@ from fusetui.gpu.kinds import is_collective, kinds
             "flashinfer-trtllm",
             "norm",
         ),
-        ("void moe::dev::finalize::finalizeKernel<int>(int)", "flashinfer-trtllm", "moe"),
+        (
+            "void moe::dev::finalize::finalizeKernel<int>(int)",
+            "flashinfer-trtllm",
+            "moe",
+        ),
         ("void dpsk::ep::internode::dispatch<false, 8>(int4*)", "deepseek", "comm"),
         ("void cuda::cast_back_impl<int>(void const*)", "deepseek", None),
         ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bEEvv", "aiter", "norm"),
@@ -78,7 +94,11 @@ def test_aiter_causal_attention(says: Says) -> None:
             "gemm",
         ),
         ("multistage_gemm_kernel", "mojo", "gemm"),
-        ("kernel_cutlass_kernel___main__PersistentDenseGemmKernel_object_at__", "cute-dsl", "gemm"),
+        (
+            "kernel_cutlass_kernel___main__PersistentDenseGemmKernel_object_at__",
+            "cute-dsl",
+            "gemm",
+        ),
         ("flash_fwd_sm100_kernel", "flash-attn", "attention"),
         ("linalg_matmul_gpu_sm90_kernel", "mojo", "gemm"),
         ("main_kernel", "tilelang", None),
@@ -91,13 +111,29 @@ def test_aiter_causal_attention(says: Says) -> None:
             "gemm",
         ),
         ("void attend_ker<128, false>(int)", "thunderkittens", "attention"),
-        ("void kQuantizeBlockwise<__half, 4096, 4, 0, 2>(float*)", "bitsandbytes", "quant"),
-        ("void kgemm_4bit_inference_naive<__half, 128, 16>(int)", "bitsandbytes", "gemm"),
+        (
+            "void kQuantizeBlockwise<__half, 4096, 4, 0, 2>(float*)",
+            "bitsandbytes",
+            "quant",
+        ),
+        (
+            "void kgemm_4bit_inference_naive<__half, 128, 16>(int)",
+            "bitsandbytes",
+            "gemm",
+        ),
         ("void kOptimizer32bit2State<float, 3>(int)", "bitsandbytes", "optimizer"),
-        ("void gptq_marlin::Marlin<__half, 256, 4>(int4 const*)", "vllm-sglang", "gemm"),
+        (
+            "void gptq_marlin::Marlin<__half, 256, 4>(int4 const*)",
+            "vllm-sglang",
+            "gemm",
+        ),
         ("void Marlin<256, 4, 16, 4, -1>(int4 const*)", "vllm-sglang", "gemm"),
         ("void gptq_marlin_repack_kernel<256, 4, true>(int)", "vllm-sglang", "copy"),
-        ("void vllm::awq::gemm_forward_4bit_cuda_m16nXk32<128>(int)", "vllm-sglang", "gemm"),
+        (
+            "void vllm::awq::gemm_forward_4bit_cuda_m16nXk32<128>(int)",
+            "vllm-sglang",
+            "gemm",
+        ),
         ("void vllm::awq::dequantize_weights(int*)", "vllm-sglang", "quant"),
         ("void torchao::mxfp8_quantize_kernel<float>(int)", "torchao", "quant"),
         ("void nvshmemi_proxy_rma_entrypoint(void*, void*)", "nvshmem", "comm"),
@@ -109,14 +145,26 @@ def test_aiter_causal_attention(says: Says) -> None:
             "cutlass3",
             "gemm",
         ),
-        ("void ck_tile::MoeSortingKernel<ck_tile::MoeSortingProblem<int> >(int)", "ck", "moe"),
-        ("void vllm::moe::moe_align_block_size_kernel<int>(int*)", "vllm-sglang", "moe"),
+        (
+            "void ck_tile::MoeSortingKernel<ck_tile::MoeSortingProblem<int> >(int)",
+            "ck",
+            "moe",
+        ),
+        (
+            "void vllm::moe::moe_align_block_size_kernel<int>(int*)",
+            "vllm-sglang",
+            "moe",
+        ),
         (
             "void vllm::dynamic_per_token_scaled_fp8_quant_kernel<float>(int)",
             "vllm-sglang",
             "quant",
         ),
-        ("_ZN5aiter37dynamic_per_group_scaled_quant_kernelIDF16bEEvv", "aiter", "quant"),
+        (
+            "_ZN5aiter37dynamic_per_group_scaled_quant_kernelIDF16bEEvv",
+            "aiter",
+            "quant",
+        ),
         (
             "void transformer_engine::mxfp8_kernel::cast_mxfp8<1>(int)",
             "transformer-engine",
@@ -152,8 +200,13 @@ def test_layer_norms_of_apex_and_of_flash_attention(says: Says) -> None:
     four = "__nv_bfloat16, __nv_bfloat16, __nv_bfloat16, float"
     five = f"__nv_bfloat16, {four}"
     for types, family in ((four, "apex"), (five, "flash-attn-ln")):
-        traits = f"layer_norm::Kernel_traits<{types}, unsigned int, 4096u, 1u, 1u, 4u, 16u>"
-        says(f"void layer_norm::ln_fwd_kernel<{traits} >(layer_norm::FwdParams)", family=family)
+        traits = (
+            f"layer_norm::Kernel_traits<{types}, unsigned int, 4096u, 1u, 1u, 4u, 16u>"
+        )
+        says(
+            f"void layer_norm::ln_fwd_kernel<{traits} >(layer_norm::FwdParams)",
+            family=family,
+        )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +216,10 @@ def test_layer_norms_of_apex_and_of_flash_attention(says: Says) -> None:
             "void cub::DeviceRadixSortOnesweepKernel<cub::Policy<long>::Policy800, false>(int)",
             "sort",
         ),
-        ("void at_cuda_detail::cub::DeviceScanKernel<cub::AgentScanPolicy<128> >(int)", "scan"),
+        (
+            "void at_cuda_detail::cub::DeviceScanKernel<cub::AgentScanPolicy<128> >(int)",
+            "scan",
+        ),
         ("void cub::DeviceReduceByKeyKernel<int>(int)", "reduction"),
         ("void cub::DeviceCompactInitKernel<int>(int)", None),
         (

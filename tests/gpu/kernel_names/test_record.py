@@ -55,11 +55,20 @@ def test_words_between_underscores() -> None:
     name = "x_relu__bias_y"
     match = re.fullmatch("x(?P<rest>.*)", name)
     parts = explain(match, {}, {"relu": "R", "bias": "B"}.get) if match else []
-    assert [(name[start:end], text) for start, end, text in parts] == [("relu", "R"), ("bias", "B")]
+    assert [(name[start:end], text) for start, end, text in parts] == [
+        ("relu", "R"),
+        ("bias", "B"),
+    ]
 
 
 def test_gemm_label() -> None:
-    fields = {"dtype_a": "bf16", "dtype_out": "fp32", "tile_m": 64, "tile_n": 32, "tile_k": 16}
+    fields = {
+        "dtype_a": "bf16",
+        "dtype_out": "fp32",
+        "tile_m": 64,
+        "tile_n": 32,
+        "tile_k": 16,
+    }
     assert gemm_label("gemm", fields, None, "wmma") == "gemm bf16->fp32 64x32x16 wmma"
 
 

@@ -28,17 +28,30 @@ def test_hipblaslt(says: Says) -> None:
 
 
 def test_four_numbers_give_the_depth(says: Says) -> None:
-    says("Cijk_Ailk_Bjlk_BBS_BH_MT32x32x64_MI16x16x16x1_SN_ISA90a", mma="16x16x16", layout="nt")
+    says(
+        "Cijk_Ailk_Bjlk_BBS_BH_MT32x32x64_MI16x16x16x1_SN_ISA90a",
+        mma="16x16x16",
+        layout="nt",
+    )
 
 
 def test_stream_k_and_split_k(says: Says) -> None:
-    says(f"{HEAD}_MT256x240x64_MI16x16x1_GSU4_ISA950_SK3_SKFTR0", stream_k=True, split_k=4)
+    says(
+        f"{HEAD}_MT256x240x64_MI16x16x1_GSU4_ISA950_SK3_SKFTR0",
+        stream_k=True,
+        split_k=4,
+    )
 
 
 def test_type_groups(says: Says) -> None:
     tail = "_MT16x16x16_ISA000_K1"
     says(f"Cijk_Ailk_Bljk_SB{tail}", dtype_a="fp32", dtype_acc="fp32", arch=None)
-    says(f"Cijk_Ailk_Bljk_B_BS_BH_Bias_X{tail}", dtype_a="bf16", dtype_out="bf16", dtype_acc="fp32")
+    says(
+        f"Cijk_Ailk_Bljk_B_BS_BH_Bias_X{tail}",
+        dtype_a="bf16",
+        dtype_out="bf16",
+        dtype_acc="fp32",
+    )
     says(f"Cijk_Ailk_Bljk_S_B_Bias_X{tail}", dtype_a="fp32", dtype_acc="fp32")
     says(f"Cijk_Ailk_Bljk_I8II_BH{tail}", dtype_a="int8", dtype_out="int32")
     says(f"Cijk_Ailk_Bljk_F8B8HS_BH{tail}", dtype_a=None)
@@ -68,7 +81,9 @@ def test_implicit_gemm(says: Says) -> None:
 def test_other_kernels(says: Says) -> None:
     says("MIOpenBatchNormFwdTrainSpatialNorm", op="norm", pass_="fwd")
     says("batched_transpose_32x16_half", op="copy")
-    says("miopenSp3AsmConv_v30_3_1_gfx94x_fp32_f2x3_stride1", op="conv", algo="winograd")
+    says(
+        "miopenSp3AsmConv_v30_3_1_gfx94x_fp32_f2x3_stride1", op="conv", algo="winograd"
+    )
     says("SubTensorOpWithScalar1d", op=None)
 
 
@@ -81,7 +96,9 @@ MANGLED = (
 def test_tile_by_arithmetic(says: Says) -> None:
     numbers = (256, 128, 128, 64, 8, 8, 32, 32, 2, 2)
     found = says(
-        MANGLED + "".join(f"Li{number}E" for number in numbers) + "NS_8SequenceIJLi8EEEE",
+        MANGLED
+        + "".join(f"Li{number}E" for number in numbers)
+        + "NS_8SequenceIJLi8EEEE",
         family="ck",
         op="conv",
         pass_="fprop",
@@ -95,7 +112,9 @@ def test_tile_by_arithmetic(says: Says) -> None:
 
 def test_no_tile_when_the_arithmetic_fails(says: Says) -> None:
     numbers = (256, 128, 128, 64, 8, 8, 32, 32, 2, 1)
-    says(MANGLED + "".join(f"Li{number}E" for number in numbers), op="conv", tile_m=None)
+    says(
+        MANGLED + "".join(f"Li{number}E" for number in numbers), op="conv", tile_m=None
+    )
 
 
 def test_demangled(says: Says) -> None:

@@ -33,23 +33,36 @@ def test_placeholders_are_ignored(says: Says) -> None:
         proto="simple",
     )
     says(
-        "ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclWorkElem)", collective="broadcast", dtype=None
+        "ncclKernel_Broadcast_RING_LL_Sum_int8_t(ncclWorkElem)",
+        collective="broadcast",
+        dtype=None,
     )
 
 
 def test_generic_and_symmetric(says: Says) -> None:
-    says("ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)", op="comm", collective=None)
+    says(
+        "ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",
+        op="comm",
+        collective=None,
+    )
     says(
         "ncclSymkDevKernel_ReduceScatter_LDMC_sum_f8e5m2(ncclSymkDevWorkArgs4K)",
         redop="sum",
         dtype="fp8_e5m2",
         proto=None,
     )
-    says("ncclSymkDevKernel_AllGather_LL(ncclSymkDevWorkArgs4K)", proto=None, dtype=None)
+    says(
+        "ncclSymkDevKernel_AllGather_LL(ncclSymkDevWorkArgs4K)", proto=None, dtype=None
+    )
 
 
 def test_before_2_7(says: Says) -> None:
-    says("ncclAllReduceRingLLKernel_sum_f32(ncclColl)", algo="ring", proto="ll", dtype="fp32")
+    says(
+        "ncclAllReduceRingLLKernel_sum_f32(ncclColl)",
+        algo="ring",
+        proto="ll",
+        dtype="fp32",
+    )
 
 
 def test_one_kernel_for_all_collectives_of_rccl(says: Says) -> None:
@@ -62,7 +75,12 @@ def test_one_kernel_for_all_collectives_of_rccl(says: Says) -> None:
 
 
 def test_copy(says: Says) -> None:
-    found = says("Memcpy HtoD (Pageable -> Device)", family="memcpy", op="memcpy", direction="HtoD")
+    found = says(
+        "Memcpy HtoD (Pageable -> Device)",
+        family="memcpy",
+        op="memcpy",
+        direction="HtoD",
+    )
     assert "host wait" in found.parts[1][2]
     says("Memcpy DtoD (Device -> Device)", direction="DtoD")
 

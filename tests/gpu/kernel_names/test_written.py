@@ -1,4 +1,5 @@
-"""Every name of the corpus that we wrote: each field that it determines is set, and no other."""
+"""Every name of the corpus that we wrote: each field that it determines is set, and no
+other."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ def settled(name: str) -> dict[str, Any]:
     found = decode(name)
     if found is None:
         return {}
-    fields = {key: value for key, value in msgspec.to_builtins(found).items() if key not in TEXTS}
+    fields = {
+        key: value
+        for key, value in msgspec.to_builtins(found).items()
+        if key not in TEXTS
+    }
     return {key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()}
 
 
@@ -43,5 +48,6 @@ def test_every_part_points_into_the_name() -> None:
         found = decode(written.name)
         assert found is not None
         assert all(
-            0 <= start < end <= len(written.name) and text for start, end, text in found.parts
+            0 <= start < end <= len(written.name) and text
+            for start, end, text in found.parts
         )

@@ -1,8 +1,9 @@
-"""A corpus of kernel names that we compose ourselves, by the public rules of each family.
+"""A corpus of kernel names that we compose ourselves, by the public rules of each
+family.
 
-Each writer composes a name from what the kernel is, so it is certain what the name determines:
-these fields and no others. The writers share nothing with the decoders but the vocabulary of the
-fields in docs/kernel-names.md.
+Each writer composes a name from what the kernel is, so it is certain what the name
+determines: these fields and no others. The writers share nothing with the decoders but
+the vocabulary of the fields in docs/kernel-names.md.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def cublas() -> Iterator[Written]:
     """Tensor-core products with a pipeline, and plain ones of one type."""
     gemm = {"family": "cublas-legacy", "op": "gemm", **target("sm80", "Ampere")}
     words = {"bf16": "bf16", "fp16": "fp16"}
-    for (word, dtype), (m, n), ab, relu in product(words.items(), TILES, BLAS, (False, True)):
+    for (word, dtype), (m, n), ab, relu in product(
+        words.items(), TILES, BLAS, (False, True)
+    ):
         middle = "ldg8_relu_f2f" if relu else "ldg8_f2f"
         yield Written(
             f"ampere_{word}_s16816gemm_{word}_{m}x{n}_{middle}_stages_32x5_{ab}",
@@ -50,7 +53,9 @@ def cublas() -> Iterator[Written]:
             | {"stages": 5, "layout": ab, "mma": "16x8x16"}
             | ({"epilogue": "relu"} if relu else {}),
         )
-    for (letter, dtype), (m, n), ab in product({"s": "fp32", "d": "fp64"}.items(), TILES, BLAS):
+    for (letter, dtype), (m, n), ab in product(
+        {"s": "fp32", "d": "fp64"}.items(), TILES, BLAS
+    ):
         yield Written(
             f"ampere_{letter}gemm_{m}x{n}_{ab}",
             gemm | types(dtype, dtype, dtype) | tile(m, n) | {"layout": ab},
@@ -58,7 +63,8 @@ def cublas() -> Iterator[Written]:
 
 
 def cutlass2() -> Iterator[Written]:
-    """python/cutlass_library/gemm_operation.py of CUTLASS, bare and as cuBLAS wraps it."""
+    """python/cutlass_library/gemm_operation.py of CUTLASS, bare and as cuBLAS wraps
+    it."""
     for (word, dtype), (m, n), ab, wrapped in product(
         {"f16": "fp16", "bf16": "bf16"}.items(), TILES, BLAS, (False, True)
     ):
@@ -74,15 +80,24 @@ def cutlass2() -> Iterator[Written]:
 
 
 def cutlass3() -> Iterator[Written]:
-    """The procedural names of CUTLASS 3: A, B, accumulator, C, D; tile; cluster; layouts of A, B,
-    C."""
+    """The procedural names of CUTLASS 3: A, B, accumulator, C, D; tile; cluster;
+    layouts of A, B, C."""
     for (word, dtype), (m, n), ab, schedule in product(
-        {"f16": "fp16", "bf16": "bf16"}.items(), TILES, BLAS, ("pingpong", "cooperative")
+        {"f16": "fp16", "bf16": "bf16"}.items(),
+        TILES,
+        BLAS,
+        ("pingpong", "cooperative"),
     ):
         yield Written(
             f"cutlass3x_sm90_tensorop_s64x{n}x16gemm_{word}_{word}_f32_{word}_{word}_{m}x{n}x64"
             f"_2x1x1_0_{ab}n_align8_warpspecialized_{schedule}_epi_tma",
-            {"family": "cutlass3", "op": "gemm", "align": 8, "layout": ab, "cluster": "2x1x1"}
+            {
+                "family": "cutlass3",
+                "op": "gemm",
+                "align": 8,
+                "layout": ab,
+                "cluster": "2x1x1",
+            }
             | target("sm90", "Hopper")
             | types(dtype, "fp32", dtype)
             | tile(m, n, 64)
@@ -97,7 +112,13 @@ def xmma() -> Iterator[Written]:
         yield Written(
             f"sm80_xmma_gemm_{word}{word}_{word}f32_f32_{ab}_n_tilesize{m}x{n}x32_stage4_warpsize"
             f"2x2x1_tensor16x8x16{'_bias' if bias else ''}_execute_kernel__5x_cublas",
-            {"family": "xmma", "op": "gemm", "stages": 4, "layout": ab, "mma": "16x8x16"}
+            {
+                "family": "xmma",
+                "op": "gemm",
+                "stages": 4,
+                "layout": ab,
+                "mma": "16x8x16",
+            }
             | target("sm80", "Ampere")
             | types(dtype, "fp32", dtype)
             | tile(m, n, 32)
@@ -111,7 +132,13 @@ def nvjet() -> Iterator[Written]:
     ):
         yield Written(
             f"nvjet_sm90_{letters}_{m}x{n}_64x4_2x1_v_bz{'_splitK' if split else ''}_{ab.upper()}N",
-            {"family": "nvjet", "op": "gemm", "stages": 4, "layout": ab, "cluster": "2x1"}
+            {
+                "family": "nvjet",
+                "op": "gemm",
+                "stages": 4,
+                "layout": ab,
+                "cluster": "2x1",
+            }
             | target("sm90", "Hopper")
             | types(dtype, "fp32", dtype)
             | tile(m, n, 64)
@@ -158,13 +185,19 @@ def inductor() -> Iterator[Written]:
                 {"family": "inductor-triton", "kernel_category": kind} | found | op,
             )
         yield Written(
-            f"graph_2_cpp_{name}", {"family": "inductor-cpp", "kernel_category": "cpp"} | found
+            f"graph_2_cpp_{name}",
+            {"family": "inductor-cpp", "kernel_category": "cpp"} | found,
         )
 
 
 def aten() -> Iterator[Written]:
     """Templates of ATen/native/cuda: CUDALoops.cuh and Reduce.cuh."""
-    words = {"float": "fp32", "c10::Half": "fp16", "c10::BFloat16": "bf16", "double": "fp64"}
+    words = {
+        "float": "fp32",
+        "c10::Half": "fp16",
+        "c10::BFloat16": "bf16",
+        "double": "fp64",
+    }
     for (word, dtype), vec in product(words.items(), (2, 4)):
         for functor, op, arrays in (
             ("CUDAFunctor_add", "elementwise", 3),
@@ -188,12 +221,15 @@ def aten() -> Iterator[Written]:
 
 
 def flash_attention() -> Iterator[Written]:
-    """The traits of FlashAttention 2: head, rows and columns of a tile, warps, and the type.
+    """The traits of FlashAttention 2: head, rows and columns of a tile, warps, and the
+    type.
 
     The flags of the kernel begin with Is_dropout and Is_causal.
     """
     for head, (word, dtype), causal in product(
-        (32, 64, 128, 192), {"half_t": "fp16", "bfloat16_t": "bf16"}.items(), (False, True)
+        (32, 64, 128, 192),
+        {"half_t": "fp16", "bfloat16_t": "bf16"}.items(),
+        (False, True),
     ):
         sizes = f"{head}, 128, 64, 4"
         traits = (
@@ -210,7 +246,8 @@ def flash_attention() -> Iterator[Written]:
 
 
 def nccl() -> Iterator[Written]:
-    """src/device/generate.py of NCCL; what only moves data names no operation and no type."""
+    """src/device/generate.py of NCCL; what only moves data names no operation and no
+    type."""
     words = {"f32": "fp32", "bf16": "bf16", "f16": "fp16"}
     calls = {"AllReduce": "all_reduce", "ReduceScatter": "reduce_scatter"}
     end = "(ncclDevKernelArgsStorage<4096ul>)"
@@ -219,10 +256,18 @@ def nccl() -> Iterator[Written]:
     ):
         yield Written(
             f"ncclDevKernel_{call}_{redop}_{word}_{algo}_LL{end}",
-            {"family": "nccl", "op": "comm", "collective": collective, "redop": redop.lower()}
+            {
+                "family": "nccl",
+                "op": "comm",
+                "collective": collective,
+                "redop": redop.lower(),
+            }
             | {"dtype": dtype, "algo": algo.lower(), "proto": "ll"},
         )
-    for call, collective in {"AllGather": "all_gather", "Broadcast": "broadcast"}.items():
+    for call, collective in {
+        "AllGather": "all_gather",
+        "Broadcast": "broadcast",
+    }.items():
         yield Written(
             f"ncclDevKernel_{call}_RING_LL{end}",
             {"family": "nccl", "op": "comm", "collective": collective}

@@ -25,8 +25,11 @@ A100 = {
 
 
 @pytest.fixture
-def op_trace(trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]) -> Launched:
-    """An op with inputs (dims, type, value), and kernels of `us` microseconds each under it.
+def op_trace(
+    trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
+) -> Launched:
+    """An op with inputs (dims, type, value), and kernels of `us` microseconds each
+    under it.
 
     A kernel is a name or (name, args). GPU rows are in the order of the kernels.
     """

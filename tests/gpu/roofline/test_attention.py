@@ -34,7 +34,22 @@ def inputs(op: str, shapes: list[list[int]], values: list[str]) -> Inputs:
 
 
 def flash(causal: str, q: list[int], k: list[int], window: str = "") -> Inputs:
-    values = ["", "", "", "", "", "9", "9", "0.", causal, "False", "0.1", window, "", ""]
+    values = [
+        "",
+        "",
+        "",
+        "",
+        "",
+        "9",
+        "9",
+        "0.",
+        causal,
+        "False",
+        "0.1",
+        window,
+        "",
+        "",
+    ]
     return inputs(FLASH, [q, k, k], values)
 
 
@@ -52,7 +67,9 @@ def test_forward_in_both_layouts() -> None:
 def test_causal_must_be_known() -> None:
     q = [2, 100, 8, 64]
     recorded = flash("", q, q)
-    assert [getattr(attention(recorded, c), "flop", 0) is None for c in (None, True, False)] == [
+    assert [
+        getattr(attention(recorded, c), "flop", 0) is None for c in (None, True, False)
+    ] == [
         True,
         False,
         False,
@@ -97,7 +114,9 @@ def test_lengths_that_are_not_recorded() -> None:
     assert attention(inputs(FLASH, shapes, ["", "", ""]), False) is None
 
 
-def test_backward_is_one_kernel_of_three(op_trace: Make, tensor: Make, scalar: Make) -> None:
+def test_backward_is_one_kernel_of_three(
+    op_trace: Make, tensor: Make, scalar: Make
+) -> None:
     traits = "Flash_bwd_kernel_traits<64, 128, 128, 8, 4, 4, 4, false, false, cutlass::bfloat16_t>"
     scope = "void pytorch_flash::flash_bwd"
     kernels = [
@@ -106,7 +125,11 @@ def test_backward_is_one_kernel_of_three(op_trace: Make, tensor: Make, scalar: M
         " true, false>(pytorch_flash::Flash_bwd_params)",
         f"{scope}_convert_dq_kernel<{traits} >(pytorch_flash::Flash_bwd_params, int)",
     ]
-    four, lse, none = tensor(2, 100, 8, 64), tensor(2, 8, 100, kind="float"), (None, "", "")
+    four, lse, none = (
+        tensor(2, 100, 8, 64),
+        tensor(2, 8, 100, kind="float"),
+        (None, "", ""),
+    )
     values = [scalar(value) for value in ("100", "100", "0.", "True")]
     given_ = [four, four, four, four, four, lse, none, none, *values, none, none]
     trace = op_trace("aten::_flash_attention_backward", given_, *kernels)

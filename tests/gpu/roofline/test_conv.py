@@ -33,22 +33,32 @@ FORWARD = ["", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
 
 
 def test_forward() -> None:
-    found = conv(inputs("aten::convolution", FORWARD, [8, 3, 32, 32], [16, 3, 3, 3]), None)
+    found = conv(
+        inputs("aten::convolution", FORWARD, [8, 3, 32, 32], [16, 3, 3, 3]), None
+    )
     assert found is not None
     assert found.flop == 2 * 8 * 16 * 16 * 16 * 3 * 3 * 3
     assert found.bytes == 4 * (8 * 3 * 32 * 32 + 16 * 27 + 8 * 16 * 16 * 16)
 
 
 def test_groups_need_no_care() -> None:
-    found = conv(inputs("aten::convolution", FORWARD, [1, 16, 8, 8], [16, 1, 3, 3]), None)
+    found = conv(
+        inputs("aten::convolution", FORWARD, [1, 16, 8, 8], [16, 1, 3, 3]), None
+    )
     assert found is not None
     assert found.flop == 2 * 4 * 4 * 16 * 9
 
 
 def test_stride_must_be_known() -> None:
-    assert conv(inputs("aten::convolution", [], [8, 3, 32, 32], [16, 3, 3, 3]), None) is None
+    assert (
+        conv(inputs("aten::convolution", [], [8, 3, 32, 32], [16, 3, 3, 3]), None)
+        is None
+    )
     transposed = [*FORWARD[:6], "True", *FORWARD[7:]]
-    assert conv(inputs("aten::convolution", transposed, [8, 3, 9, 9], [3, 6, 3, 3]), None) is None
+    assert (
+        conv(inputs("aten::convolution", transposed, [8, 3, 9, 9], [3, 6, 3, 3]), None)
+        is None
+    )
 
 
 BACKWARD = ["", "", "", "[0]", "[2, 2]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
@@ -68,23 +78,40 @@ def test_gradients(mask: str) -> None:
 
 def test_channels_settle_that_it_is_not_transposed() -> None:
     op = "aten::convolution_backward"
-    assert conv(inputs(op, [], [8, 16, 5, 5], [8, 3, 7, 7], [16, 3, 3, 3]), "dgrad") is not None
-    assert conv(inputs(op, [], [8, 16, 5, 5], [8, 16, 7, 7], [16, 16, 3, 3]), "dgrad") is None
+    assert (
+        conv(inputs(op, [], [8, 16, 5, 5], [8, 3, 7, 7], [16, 3, 3, 3]), "dgrad")
+        is not None
+    )
+    assert (
+        conv(inputs(op, [], [8, 16, 5, 5], [8, 16, 7, 7], [16, 16, 3, 3]), "dgrad")
+        is None
+    )
 
 
 def test_each_gradient_is_its_own_kernel(op_trace: Make, tensor: Make) -> None:
-    values = [(None, "Scalar", value) for value in [*BACKWARD[3:], "[True, True, False]"]]
+    values = [
+        (None, "Scalar", value) for value in [*BACKWARD[3:], "[True, True, False]"]
+    ]
     shapes = [tensor(8, 16, 16, 16), tensor(8, 3, 32, 32), tensor(16, 3, 3, 3)]
     helper = "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true>(p)"
-    trace = op_trace("aten::convolution_backward", [*shapes, *values], helper, DGRAD, WGRAD)
+    trace = op_trace(
+        "aten::convolution_backward", [*shapes, *values], helper, DGRAD, WGRAD
+    )
     found = [work_of(trace, int(row)) for row in trace.gpu_rows]
     assert found[0] is None
-    assert all(work is not None and work.amount.flop == 2 * 8 * 256 * 16 * 27 for work in found[1:])
+    assert all(
+        work is not None and work.amount.flop == 2 * 8 * 256 * 16 * 27
+        for work in found[1:]
+    )
 
 
 def test_winograd_has_no_share_of_peak(op_trace: Make, tensor: Make) -> None:
     values = [(None, "ScalarList", value) for value in ("[1, 1]", "[1, 1]", "[1, 1]")]
-    inputs_ = [tensor(8, 64, 32, 32, kind="float"), tensor(64, 64, 3, 3, kind="float"), *values]
+    inputs_ = [
+        tensor(8, 64, 32, 32, kind="float"),
+        tensor(64, 64, 3, 3, kind="float"),
+        *values,
+    ]
     name = "ampere_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1"
     for kernel, known in ((name, False), (name.replace("winograd_", ""), True)):
         trace = op_trace("aten::cudnn_convolution", inputs_, kernel)
@@ -99,9 +126,25 @@ sizes = st.integers(1, 4)
 
 @pytest.mark.torch
 @settings(deadline=None)  # the first example imports torch
-@given(st.integers(1, 30), st.integers(1, 7), sizes, st.integers(0, 3), sizes, sizes, sizes, sizes)
+@given(
+    st.integers(1, 30),
+    st.integers(1, 7),
+    sizes,
+    st.integers(0, 3),
+    sizes,
+    sizes,
+    sizes,
+    sizes,
+)
 def test_the_convention_of_pytorch(
-    side: int, kernel: int, stride: int, pad: int, dilation: int, n: int, c: int, out: int
+    side: int,
+    kernel: int,
+    stride: int,
+    pad: int,
+    dilation: int,
+    n: int,
+    c: int,
+    out: int,
 ) -> None:
     torch = pytest.importorskip("torch")
     counter = pytest.importorskip("torch.utils.flop_counter")
@@ -121,9 +164,14 @@ def test_the_convention_of_pytorch(
 
 
 def test_the_bound_of_flop_where_the_bytes_are_not_known(op_trace: Make) -> None:
-    """As torch recorded the gradient of the input in 2021: without the size of the result."""
+    """As torch recorded the gradient of the input in 2021: without the size of the
+    result."""
     engine = "void cudnn::detail::dgrad_engine<float, 512, 6, 5, 3, 3, 3, false>(int)"
-    shapes = [(None, "", ""), ([32, 64, 56, 56], "float", ""), ([64, 64, 3, 3], "float", "")]
+    shapes = [
+        (None, "", ""),
+        ([32, 64, 56, 56], "float", ""),
+        ([64, 64, 3, 3], "float", ""),
+    ]
     trace = op_trace("aten::cudnn_convolution_backward_input", shapes, engine)
     found = work_of(trace, int(trace.gpu_rows[0]))
     assert found is not None

@@ -95,8 +95,22 @@ def test_idle_multiprocessors(op_trace: Make, tensor: Make) -> None:
         (H100, "Hopper"),
         ({**H100, "computeMajor": 8, "computeMinor": 9}, "Ada"),
         ({**H100, "computeMajor": 99}, None),
-        ({"computeMajor": 9, "computeMinor": 4, "maxSharedMemoryPerMultiProcessor": 1}, "CDNA3"),
-        ({"computeMajor": 9, "computeMinor": 0, "maxSharedMemoryPerMultiProcessor": 1}, None),
+        (
+            {
+                "computeMajor": 9,
+                "computeMinor": 4,
+                "maxSharedMemoryPerMultiProcessor": 1,
+            },
+            "CDNA3",
+        ),
+        (
+            {
+                "computeMajor": 9,
+                "computeMinor": 0,
+                "maxSharedMemoryPerMultiProcessor": 1,
+            },
+            None,
+        ),
         ({"computeMajor": 9, "computeMinor": 0}, None),
         ({}, None),
     ],

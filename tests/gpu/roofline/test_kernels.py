@@ -58,7 +58,15 @@ def test_graph_launches_say_nothing(attributed: Make) -> None:
 
 def test_no_shapes_no_work(op_trace: Make, tensor: Make) -> None:
     inputs = [tensor(64, 32), tensor(32, 16)]
-    for dims in (None, [], "[[64, 32], [32, 16]]", [3, 4], [[64, -2], [32, 16]], [["a"], {}], HUGE):
+    for dims in (
+        None,
+        [],
+        "[[64, 32], [32, 16]]",
+        [3, 4],
+        [[64, -2], [32, 16]],
+        [["a"], {}],
+        HUGE,
+    ):
         trace = op_trace("aten::mm", inputs, GEMM, more={"Input Dims": dims})
         assert work_of(trace, int(trace.gpu_rows[0])) is None
 

@@ -1,4 +1,5 @@
-"""The work of many kernels is that of each of them, on traces made here and on real ones."""
+"""The work of many kernels is that of each of them, on traces made here and on real
+ones."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ NAMES = (
 def agrees(trace: Trace, most: int = 300) -> int:
     """Compares some kernels with each computed alone; returns how many have work."""
     found = jobs(trace)
-    places = np.unique(np.linspace(0, max(len(found.rows) - 1, 0), most).astype(int)).tolist()
+    places = np.unique(
+        np.linspace(0, max(len(found.rows) - 1, 0), most).astype(int)
+    ).tolist()
     known = 0
     for place in places if len(found.rows) else ():
         row, number = int(found.rows[place]), int(found.number[place])
@@ -58,7 +61,11 @@ def test_equal_kernels_have_one_job(trace_of: Make, event: Make) -> None:
         events.append(event("aten::mm", 100 * n, 90, args=args))
         for k, kernel in enumerate([GEMM, REDUCE][: 2 if n == 5 else 1]):
             link = {"args": {"correlation": 10 * n + k + 1}}
-            events.append(event("cudaLaunchKernel", 100 * n + 9 * k, 5, cat="cuda_runtime", **link))
+            events.append(
+                event(
+                    "cudaLaunchKernel", 100 * n + 9 * k, 5, cat="cuda_runtime", **link
+                )
+            )
             place = {"cat": "kernel", "pid": 0, "tid": 7, **link}
             events.append(event(kernel, 10_000 + 1000 * n + 600 * k, 500, **place))
     trace = trace_of(events)

@@ -27,7 +27,9 @@ def job(trace: Trace, number: int = 0) -> KernelJob | None:
 
 
 def test_mm(op_trace: Make, tensor: Make) -> None:
-    done = job(op_trace("aten::mm", [tensor(8192, 768), tensor(768, 3072)], GEMM, us=190))
+    done = job(
+        op_trace("aten::mm", [tensor(8192, 768), tensor(768, 3072)], GEMM, us=190)
+    )
     assert done is not None
     found = done.amount
     assert (found.m, found.n, found.k, found.batch) == (8192, 3072, 768, 1)
@@ -55,7 +57,9 @@ def test_batches(op_trace: Make, tensor: Make) -> None:
     assert found.bytes == 4 * 2 * (200 + 600 + 300)
 
 
-def test_one_matrix_for_the_whole_batch_is_read_once(op_trace: Make, tensor: Make) -> None:
+def test_one_matrix_for_the_whole_batch_is_read_once(
+    op_trace: Make, tensor: Make
+) -> None:
     strides = {"Input Strides": [[200, 20, 1], [0, 30, 1]]}
     inputs = [tensor(4, 10, 20), tensor(4, 20, 30)]
     found = work(op_trace("aten::bmm", inputs, GEMM, more=strides))
@@ -75,7 +79,9 @@ def test_linear_has_its_weight_transposed(op_trace: Make, tensor: Make) -> None:
     assert found.bytes == 2 * (200 + 600 + 30 + 300)
 
 
-def test_scaled_mm_writes_the_type_asked_for(op_trace: Make, tensor: Make, scalar: Make) -> None:
+def test_scaled_mm_writes_the_type_asked_for(
+    op_trace: Make, tensor: Make, scalar: Make
+) -> None:
     fp8, one = "c10::Float8_e4m3fn", tensor(1, 1, kind="float")
     inputs = [tensor(16, 32, kind=fp8), tensor(32, 64, kind=fp8), one, one]
     none = (None, "", "")
@@ -94,16 +100,22 @@ def test_shapes_that_do_not_fit(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     assert matmul(recorded("aten::matmul", a, b)) is None
 
 
-def test_an_unknown_type_settles_operations_but_no_bytes(op_trace: Make, tensor: Make) -> None:
+def test_an_unknown_type_settles_operations_but_no_bytes(
+    op_trace: Make, tensor: Make
+) -> None:
     inputs = [tensor(3, 4, kind="c10::Odd"), tensor(4, 5, kind="c10::Odd")]
     done = job(op_trace("aten::mm", inputs, GEMM))
     assert done is not None
     assert (done.amount.flop, done.amount.bytes, done.limits.bound) == (120, None, None)
 
 
-def test_complex_products_are_not_counted_as_real_ones(op_trace: Make, tensor: Make) -> None:
+def test_complex_products_are_not_counted_as_real_ones(
+    op_trace: Make, tensor: Make
+) -> None:
     kind = "c10::complex<float>"
-    found = work(op_trace("aten::mm", [tensor(3, 4, kind=kind), tensor(4, 5, kind=kind)], GEMM))
+    found = work(
+        op_trace("aten::mm", [tensor(3, 4, kind=kind), tensor(4, 5, kind=kind)], GEMM)
+    )
     assert found is not None
     assert (found.flop, found.m) == (None, 3)
 
@@ -123,6 +135,8 @@ def test_the_convention_of_pytorch(batch: int, m: int, n: int, k: int) -> None:
 
 def recorded(op: str, *shapes: tuple[int, ...]) -> Inputs:
     types = ["float"] * len(shapes)
-    found = inputs_of(op, {"Input Dims": [list(s) for s in shapes], "Input type": types})
+    found = inputs_of(
+        op, {"Input Dims": [list(s) for s in shapes], "Input type": types}
+    )
     assert found is not None
     return found

@@ -64,20 +64,26 @@ def test_known_workstations(name: str, sms: int, fp16: float, bandwidth: float) 
     assert (peak.teraflops["fp16"], peak.gigabytes_per_s) == (fp16, bandwidth)
 
 
-@pytest.mark.parametrize(("size", "known"), [(12_487_294_976, True), (8_589_934_592, False)])
+@pytest.mark.parametrize(
+    ("size", "known"), [(12_487_294_976, True), (8_589_934_592, False)]
+)
 def test_an_rtx_3060_with_8_gb_has_slower_memory(size: int, known: bool) -> None:
     found = peak_of(device("NVIDIA GeForce RTX 3060", 28, totalGlobalMem=size))
     assert (found is not None) is known
 
 
 def test_rates_of_geforce_tensor_cores_double_that_of_the_plain_ones() -> None:
-    """With sums in fp32 on Ampere and Ada; of workstation cards they are four times as fast, and
-    TF32 twice."""
+    """With sums in fp32 on Ampere and Ada; of workstation cards they are four times as
+    fast, and TF32 twice."""
     for peak in PEAKS:
         if peak.pattern.startswith(r"\bRTX") and "tf32" in peak.teraflops:
             rates, is_geforce = peak.teraflops, "fp16_acc16" in peak.teraflops
-            assert rates["fp16"] / rates["fp32"] == pytest.approx(2 if is_geforce else 4, rel=0.01)
-            assert rates["tf32"] / rates["fp32"] == pytest.approx(1 if is_geforce else 2, rel=0.01)
+            assert rates["fp16"] / rates["fp32"] == pytest.approx(
+                2 if is_geforce else 4, rel=0.01
+            )
+            assert rates["tf32"] / rates["fp32"] == pytest.approx(
+                1 if is_geforce else 2, rel=0.01
+            )
 
 
 @pytest.mark.parametrize(
@@ -121,11 +127,15 @@ def test_a_device_without_a_name(
 
 def test_memory_settles_what_the_name_does_not() -> None:
     size = 42_505_273_344
-    assert peak_of(device("NVIDIA A100-PG509-200", 108, totalGlobalMem=size)) is not None
+    assert (
+        peak_of(device("NVIDIA A100-PG509-200", 108, totalGlobalMem=size)) is not None
+    )
 
 
 def test_given_figures_are_used_instead_of_those_of_the_table() -> None:
-    peak = peak_of(device("NVIDIA A100-SXM4-80GB", 108), {"bf16": 250e12, BANDWIDTH: 1.5e12})
+    peak = peak_of(
+        device("NVIDIA A100-SXM4-80GB", 108), {"bf16": 250e12, BANDWIDTH: 1.5e12}
+    )
     assert peak is not None
     assert (peak.flop_per_s("bf16"), peak.flop_per_s("tf32")) == (250e12, 156e12)
     assert peak.bytes_per_s == 1.5e12
@@ -180,7 +190,8 @@ MXFP4_BY_MXFP8 = (
         ("fp8_e4m3", "nvjet_qst_128x256_64x4_2x1_v_bz_TNT", "fp8"),
         ("fp16", "ampere_hgemm_256x128_tn", "fp16_plain"),
         ("fp16", "cutlass_80_simt_hgemm_128x128_8x4_nn_align1", "fp16_plain"),
-        ("fp16", "cutlass_80_simt_sgemm_128x128_8x4_nn_align1", None),  # sums in fp32: neither
+        # sums in fp32: neither
+        ("fp16", "cutlass_80_simt_sgemm_128x128_8x4_nn_align1", None),
         ("fp16", "volta_h884gemm_128x64_tn", "fp16"),
         ("uint8", MXFP4_BY_MXFP8, "fp8"),
         ("bf16", "some_kernel", None),
@@ -209,7 +220,9 @@ def share(flop: int, size: int, ns: int) -> Any:
 
 
 def test_a_gemm_on_plain_cores_is_held_against_their_peak() -> None:
-    amount = Amount(kind="matmul", shapes=(), dtype="fp16", flop=39 * 10**12, bytes=10**9)
+    amount = Amount(
+        kind="matmul", shapes=(), dtype="fp16", flop=39 * 10**12, bytes=10**9
+    )
     name = "ampere_hgemm_256x128_tn"
     found = limits(amount, decode(name), name, A100)
     assert found.compute_ns == pytest.approx(0.5 * 10**9)

@@ -29,7 +29,8 @@ STRIDED = (
 
 @pytest.fixture
 def moved(op_trace: Make) -> Callable[..., int | None]:
-    """The bytes of an op that launched one elementwise kernel; None also without any work."""
+    """The bytes of an op that launched one elementwise kernel; None also without any
+    work."""
 
     def make(op: str, *inputs: Any, kernel: str = VECTOR, **more: Any) -> int | None:
         trace = op_trace(op, inputs, kernel, **more)
@@ -60,7 +61,10 @@ def test_unknown_is_none(moved: Make, tensor: Make, scalar: Make) -> None:
     assert moved("aten::add", whole, scalar("0.5")) is None
     assert moved("aten::gelu", tensor(100, kind="c10::Odd")) is None
     assert moved("aten::add", tensor(3), tensor(4), scalar("1")) is None
-    assert moved("aten::gelu", tensor(100), kernel="void softmax_warp_forward<float>(p)") is None
+    assert (
+        moved("aten::gelu", tensor(100), kernel="void softmax_warp_forward<float>(p)")
+        is None
+    )
 
 
 def test_given_results_have_their_own_type(moved: Make, tensor: Make) -> None:
@@ -70,10 +74,14 @@ def test_given_results_have_their_own_type(moved: Make, tensor: Make) -> None:
 def test_an_expanded_input_is_read_once(moved: Make, tensor: Make) -> None:
     a, steps = tensor(100, 30, kind="float"), {"Input Strides": [[0, 1], [30, 1], []]}
     number = (None, "Scalar", "1")
-    assert moved("aten::add", a, a, number, kernel=STRIDED, more=steps) == 4 * (30 + 3000 + 3000)
+    assert moved("aten::add", a, a, number, kernel=STRIDED, more=steps) == 4 * (
+        30 + 3000 + 3000
+    )
 
 
-def test_without_strides_only_contiguous_kernels_settle_it(moved: Make, tensor: Make) -> None:
+def test_without_strides_only_contiguous_kernels_settle_it(
+    moved: Make, tensor: Make
+) -> None:
     a, none = tensor(100, 30, kind="float"), {"Input Strides": None}
     number = (None, "Scalar", "1")
     assert moved("aten::add", a, a, number, more=none) == 4 * 9000

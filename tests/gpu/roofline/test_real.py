@@ -11,7 +11,13 @@ from tests.places import TRACES
 
 from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.peaks import Peak, peak_of
-from fusetui.gpu.roofline.row import KernelJob, describe, properties_of, remarks, work_of
+from fusetui.gpu.roofline.row import (
+    KernelJob,
+    describe,
+    properties_of,
+    remarks,
+    work_of,
+)
 from fusetui.trace import Trace, open_trace
 
 NAMES = (
@@ -30,7 +36,8 @@ NAMES = (
     "v100_train_diff_test",
     "xpu_fixture",
 )
-Work = tuple[KernelJob, int, Peak | None]  # what a kernel computed, its ns, and its device
+# what a kernel computed, its ns, and its device
+Work = tuple[KernelJob, int, Peak | None]
 ROUGH = 20_000  # ns: in files with whole microseconds, shorter durations say little
 
 
@@ -67,7 +74,9 @@ def test_no_kernel_beats_its_device(works: list[Work]) -> None:
         # Also what is not said, of sizes that no cache explains.
         if peak and ns >= ROUGH and amount.bytes:
             fits = amount.bytes < 4 * peak.cache_bytes
-            assert fits or amount.bytes * NS / ns <= 1.05 * (peak.bytes_per_s or 0), work
+            assert fits or amount.bytes * NS / ns <= 1.05 * (peak.bytes_per_s or 0), (
+                work
+            )
 
 
 def test_rates_are_plausible(works: list[Work]) -> None:

@@ -58,13 +58,15 @@ def test_a_wave_is_what_the_device_holds() -> None:
 
 
 def test_the_tile_lies_along_the_output_features() -> None:
-    # 300 x 1000: 8 x 2 tiles of 128 (along N) x 256 (along M); the other way it would be 3 x 4
+    # 300 x 1000: 8 x 2 tiles of 128 (along N) x 256 (along M); the other way it would
+    # be 3 x 4
     assert found(product(300, 1000), CUBLAS, [8, 2, 1]).tiles == 16
     assert found(product(300, 1000), CUBLAS, [3, 4, 1]) is None
 
 
 def test_swizzled_grids_of_cutlass() -> None:
-    # 1024 x 2880: 12 tiles of 256 along N, 16 of 64 along M, launched as (16 * 8, ceil(12 / 8))
+    # 1024 x 2880: 12 tiles of 256 along N, 16 of 64 along M, launched as (16 * 8,
+    # ceil(12 / 8))
     assert found(product(1024, 2880), CUTLASS, [128, 2, 1]).tiles == 192
     assert found(product(1024, 2880), CUBLAS, [128, 2, 1]) is None
 
@@ -79,7 +81,10 @@ def test_another_grid_says_nothing(grid: Any) -> None:
 def test_split_k_says_nothing() -> None:
     name = "nvjet_tst_128x256_64x4_2x1_v_bz_splitK_TNT"
     assert found(product(8192, 3072), name, [24, 32, 1]) is None
-    assert found(product(8192, 3072), name.replace("splitK_", ""), [24, 32, 1]).tiles == 768
+    assert (
+        found(product(8192, 3072), name.replace("splitK_", ""), [24, 32, 1]).tiles
+        == 768
+    )
 
 
 def test_unknown_residency_counts_waves_only_below_one() -> None:
@@ -92,7 +97,9 @@ def test_grids_in_threads() -> None:
     args = {"grid": [512, 4, 1], "block": [256, 1, 1]}
     assert blocks_of(args, in_threads=True) == (2, 4, 1)
     assert blocks_of(args, in_threads=False) == (512, 4, 1)
-    assert blocks_of({"grid": [500, 4, 1], "block": [256, 1, 1]}, in_threads=True) is None
+    assert (
+        blocks_of({"grid": [500, 4, 1], "block": [256, 1, 1]}, in_threads=True) is None
+    )
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,9 @@ EVENTS: list[dict[str, Any]] = [
     {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": "x", "ts": 2, "dur": 3},
     {"ph": "X", "name": 17, "ts": "5", "dur": 1, "args": {"odd": True}},
 ]  # fmt: skip
-TEXT = json.dumps({"k": [2**63], "traceEvents": EVENTS, "z": "\u20ac"})[:-1] + ',"bad":}'
+TEXT = (
+    json.dumps({"k": [2**63], "traceEvents": EVENTS, "z": "\u20ac"})[:-1] + ',"bad":}'
+)
 
 
 @pytest.fixture
@@ -56,7 +58,9 @@ def same(a: Trace, b: Trace) -> None:
             assert one.tolist() == other.tolist()
         elif field.name != "elements":
             assert one == other, field.name
-    assert [a.args_of(row) for row in range(len(a))] == [b.args_of(row) for row in range(len(b))]
+    assert [a.args_of(row) for row in range(len(a))] == [
+        b.args_of(row) for row in range(len(b))
+    ]
     assert [one.reach for one in a.elements.stretches] == [
         one.reach for one in b.elements.stretches
     ]
@@ -84,7 +88,9 @@ def test_a_large_trace_is_mapped_once_it_is_kept(
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_again(tmp_path: Path, folder: Path, packed: bool, never_read: Callable[[], None]) -> None:
+def test_again(
+    tmp_path: Path, folder: Path, packed: bool, never_read: Callable[[], None]
+) -> None:
     path = tmp_path / "t.json"
     path.write_bytes(gzip.compress(TEXT.encode()) if packed else TEXT.encode())
     first = open_trace(str(path))
@@ -93,7 +99,9 @@ def test_again(tmp_path: Path, folder: Path, packed: bool, never_read: Callable[
     same(first, open_trace(str(path)))
 
 
-def test_an_empty_trace(tmp_path: Path, folder: Path, never_read: Callable[[], None]) -> None:
+def test_an_empty_trace(
+    tmp_path: Path, folder: Path, never_read: Callable[[], None]
+) -> None:
     path = tmp_path / "t.json"
     path.write_text('{"traceEvents": []}')
     first = open_trace(str(path))
@@ -101,7 +109,9 @@ def test_an_empty_trace(tmp_path: Path, folder: Path, never_read: Callable[[], N
     same(first, open_trace(str(path)))
 
 
-def test_columns_of_the_cache_are_mapped(write: Callable[..., Path], folder: Path) -> None:
+def test_columns_of_the_cache_are_mapped(
+    write: Callable[..., Path], folder: Path
+) -> None:
     path = str(write(TEXT))
     open_trace(path)
     again = open_trace(path)
@@ -146,8 +156,12 @@ def test_damage(write: Callable[..., Path], folder: Path, share: float) -> None:
     assert entry.read_bytes() != data
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"fusetui\x1a", b"fusetui\x1a" + bytes(99)])
-def test_foreign_content(write: Callable[..., Path], folder: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"x", b"fusetui\x1a", b"fusetui\x1a" + bytes(99)]
+)
+def test_foreign_content(
+    write: Callable[..., Path], folder: Path, content: bytes
+) -> None:
     path = str(write(TEXT))
     first = open_trace(path)
     entries(folder)[0].write_bytes(content)
@@ -177,7 +191,10 @@ def test_a_file_that_is_gone_later(write: Callable[..., Path], folder: Path) -> 
 
 @pytest.mark.parametrize("value", ["", "0", "off"])
 def test_switched_off(
-    write: Callable[..., Path], folder: Path, monkeypatch: pytest.MonkeyPatch, value: str
+    write: Callable[..., Path],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    value: str,
 ) -> None:
     monkeypatch.setenv("FUSETUI_CACHE", value)
     assert entry_for(str(write(TEXT))) is None
@@ -207,7 +224,9 @@ def test_no_room_and_no_right(
     assert entries(folder) == []
 
 
-def test_the_oldest_go_first(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_go_first(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     paths = [tmp_path / f"{n}.json" for n in range(3)]
     for path in paths:
         path.write_text(TEXT)

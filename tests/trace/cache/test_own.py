@@ -1,4 +1,5 @@
-"""The cache reads, replaces and removes only its own files, whatever else is in its folder."""
+"""The cache reads, replaces and removes only its own files, whatever else is in its
+folder."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def entry(folder: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., Path]) -> Entry:
+def entry(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., Path]
+) -> Entry:
     """The entry of a trace that was opened once."""
     monkeypatch.setenv("FUSETUI_CACHE_MB", "1")
     path = str(write(TEXT))
@@ -192,7 +195,9 @@ def test_an_entry_that_a_power_cut_emptied_is_written_anew(entry: Entry) -> None
     assert entry.trace(text_of)
 
 
-def test_other_files_do_not_count(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_files_do_not_count(
+    entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plant(entry.place.parent, "large.bin", bytes(3_000_000))
     make_room(entry.place.parent)
     assert entry.place.exists()
@@ -301,7 +306,9 @@ def test_no_file_can_be_opened_for_what_the_cache_imports(
     write: Callable[..., Path], tmp_path: Path
 ) -> None:
     command = [sys.executable, "-P", "-c", FIRST_USE, str(write(TEXT))]
-    left = {name: value for name, value in os.environ.items() if name != "FUSETUI_CACHE"}
+    left = {
+        name: value for name, value in os.environ.items() if name != "FUSETUI_CACHE"
+    }
     run = subprocess.run(
         command, env={**left, "HOME": str(tmp_path)}, capture_output=True, text=True
     )

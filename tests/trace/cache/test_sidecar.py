@@ -35,9 +35,24 @@ def op(name: str, ts: int, tid: int, **args: Any) -> dict[str, Any]:
 
 
 EVENTS = [
-    op("aten::mm", 10, 1, **{"Sequence number": 7, "Fwd thread id": 0, "Input Dims": [[2, 3]]}),
-    op("aten::mm", 20, 1, **{"Sequence number": 8, "Fwd thread id": 0, "Input Dims": [[2, 3]]}),
-    op("MmBackward0", 30, 2, **{"Sequence number": 7, "Fwd thread id": 1, "Input Dims": [[4]]}),
+    op(
+        "aten::mm",
+        10,
+        1,
+        **{"Sequence number": 7, "Fwd thread id": 0, "Input Dims": [[2, 3]]},
+    ),
+    op(
+        "aten::mm",
+        20,
+        1,
+        **{"Sequence number": 8, "Fwd thread id": 0, "Input Dims": [[2, 3]]},
+    ),
+    op(
+        "MmBackward0",
+        30,
+        2,
+        **{"Sequence number": 7, "Fwd thread id": 1, "Input Dims": [[4]]},
+    ),
 ]
 
 
@@ -120,7 +135,10 @@ def test_nothing_is_kept_of_what_was_stopped(path: str) -> None:
 
 def test_a_file_that_changed_is_read_again(path: str) -> None:
     assert forward(open_trace(path)) == [0]
-    changed = [*EVENTS[:2], op("MmBackward0", 30, 2, **{"Sequence number": 8, "Fwd thread id": 1})]
+    changed = [
+        *EVENTS[:2],
+        op("MmBackward0", 30, 2, **{"Sequence number": 8, "Fwd thread id": 1}),
+    ]
     Path(path).write_bytes(gzip.compress(json.dumps({"traceEvents": changed}).encode()))
     os.utime(path, (1, 1))
     assert forward(open_trace(path)) == [1]
@@ -146,9 +164,14 @@ def asked(path: str) -> Why:
     return replace(with_worth(trace, why(trace)), wanted=())
 
 
-@pytest.mark.parametrize("name", ["h100_bert-small.json.gz", "dlrm_ranks/rank0.json.gz"])
+@pytest.mark.parametrize(
+    "name", ["h100_bert-small.json.gz", "dlrm_ranks/rank0.json.gz"]
+)
 def test_why_reads_a_document_once(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_text: Callable[[], None]
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    no_text: Callable[[], None],
 ) -> None:
     if not (TRACES / name).is_file():
         pytest.skip(f"there are no traces in {TRACES}")

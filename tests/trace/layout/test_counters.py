@@ -19,15 +19,32 @@ Make = Callable[..., Any]
 
 def sample(name: str, ts: object, pid: object = 1, **more: Any) -> dict[str, Any]:
     """A counter; its series are the keywords that are no field of an event."""
-    fields: dict[str, Any] = {key: more.pop(key) for key in ("id", "args") if key in more}
+    fields: dict[str, Any] = {
+        key: more.pop(key) for key in ("id", "args") if key in more
+    }
     return {"ph": "C", "name": name, "pid": pid, "ts": ts, "args": more, **fields}
 
 
 def memory(ts: float, allocated: int, reserved: int, **more: Any) -> dict[str, Any]:
     """An allocation on GPU 0, as Kineto writes it."""
     totals = {"Total Allocated": allocated, "Total Reserved": reserved}
-    args = {"Device Type": 1, "Device Id": 0, "Bytes": 512, "Addr": 4096, **totals, **more}
-    return {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, "args": args}
+    args = {
+        "Device Type": 1,
+        "Device Id": 0,
+        "Bytes": 512,
+        "Addr": 4096,
+        **totals,
+        **more,
+    }
+    return {
+        "ph": "i",
+        "s": "t",
+        "name": "[memory]",
+        "pid": 1,
+        "tid": 1,
+        "ts": ts,
+        "args": args,
+    }
 
 
 def pairs(counter: Counter) -> list[tuple[int, float]]:
@@ -46,7 +63,9 @@ def test_a_counter_in_order_of_time(trace_of: Make) -> None:
 
 
 def test_each_series_and_each_id_is_a_counter(trace_of: Make) -> None:
-    trace = trace_of([sample("heap", 1, used=3, free=4), sample("io", 1, id="0x1", io=5)])
+    trace = trace_of(
+        [sample("heap", 1, used=3, free=4), sample("io", 1, id="0x1", io=5)]
+    )
     assert by_label(trace) == {
         "heap used": [(1_000, 3.0)],
         "heap free": [(1_000, 4.0)],
@@ -75,11 +94,15 @@ def test_counters_of_two_processes(trace_of: Make) -> None:
     ],
 )
 def test_times_are_exact(trace_of: Make, ts: str, time: int) -> None:
-    trace = trace_of(f'[{{"ph": "C", "name": "c", "pid": 1, "ts": {ts}, "args": {{"v": 1}}}}]')
+    trace = trace_of(
+        f'[{{"ph": "C", "name": "c", "pid": 1, "ts": {ts}, "args": {{"v": 1}}}}]'
+    )
     assert by_label(trace) == {"c": [(time, 1.0)]}
 
 
-@pytest.mark.parametrize("value", ["true", '"3"', "null", "[1]", "1e999", "NaN", "1" * 400])
+@pytest.mark.parametrize(
+    "value", ["true", '"3"', "null", "[1]", "1e999", "NaN", "1" * 400]
+)
 def test_what_is_no_finite_number_is_left_out(trace_of: Make, value: str) -> None:
     trace = trace_of(
         f'[{{"ph": "C", "name": "c", "pid": 1, "ts": 1, "args": {{"v": {value}, "w": 2}}}}]'
@@ -90,11 +113,15 @@ def test_what_is_no_finite_number_is_left_out(trace_of: Make, value: str) -> Non
 def test_damage_costs_only_what_is_damaged(trace_of: Make) -> None:
     good = [json.dumps(sample("c", ts, v=ts)) for ts in (1, 2.25, 3)]
     text = ",".join([*good[:2], '{"ph": "C", "na"!!}', good[2]])
-    assert by_label(trace_of(f"[{text}]")) == {"c": [(1_000, 1.0), (2_250, 2.25), (3_000, 3.0)]}
+    assert by_label(trace_of(f"[{text}]")) == {
+        "c": [(1_000, 1.0), (2_250, 2.25), (3_000, 3.0)]
+    }
 
 
 def test_a_time_that_is_none_costs_one_sample(trace_of: Make) -> None:
-    trace = trace_of([sample("c", 1, v=1), sample("c", 1e300, v=2), sample("c", 2.5, v=3)])
+    trace = trace_of(
+        [sample("c", 1, v=1), sample("c", 1e300, v=2), sample("c", 2.5, v=3)]
+    )
     assert by_label(trace) == {"c": [(1_000, 1.0), (2_500, 3.0)]}
 
 
@@ -116,7 +143,8 @@ def test_memory_of_devices(trace_of: Make) -> None:
 
 
 def test_memory_without_totals_is_no_counter(trace_of: Make) -> None:
-    """Traces of 2021 have only the bytes of each allocation, and not what was there before."""
+    """Traces of 2021 have only the bytes of each allocation, and not what was there
+    before."""
     args = {"Device Type": 1, "Device Id": 0, "Bytes": 512}
     assert counters(trace_of([{**memory(1, 0, 0), "args": args}])) == ()
 
@@ -139,7 +167,9 @@ def test_stretches_without_samples_are_not_read(
     assert counters(trace) == ()
 
 
-def test_a_trace_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_from_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FUSETUI_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)
     path = tmp_path / "t.json"

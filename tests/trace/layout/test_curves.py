@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from fusetui.timeline.cells import edges
 from fusetui.trace.layout.counters import AT_ONCE, Counter, Curve, curve_of, values
 
-samples = st.lists(st.tuples(st.integers(0, 90), st.integers(-9, 9)), min_size=1, max_size=40)
+samples = st.lists(
+    st.tuples(st.integers(0, 90), st.integers(-9, 9)), min_size=1, max_size=40
+)
 
 
 def curve(pairs: list[tuple[int, int]]) -> Curve:
@@ -37,7 +39,9 @@ def test_cells(
 ) -> None:
     shown = curve(pairs)
     borders = edges(begin, begin + dur, width)
-    known = list(zip(shown.counter.time.tolist(), shown.counter.value.tolist(), strict=True))
+    known = list(
+        zip(shown.counter.time.tolist(), shown.counter.value.tolist(), strict=True)
+    )
     for n, found in enumerate(values(shown, borders, at_once).tolist()):
         inside = [v for t, v in known if borders[n] <= t < borders[n + 1]]
         before = [v for t, v in known if t < borders[n]]

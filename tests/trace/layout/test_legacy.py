@@ -18,7 +18,8 @@ Open = Callable[..., Trace]
 
 @pytest.fixture
 def legacy(write: Callable[[str], Path]) -> Open:
-    """(name, pid, ts, dur) of each slice, as EventList.export_chrome_trace writes them."""
+    """(name, pid, ts, dur) of each slice, as EventList.export_chrome_trace writes
+    them."""
 
     def opened(*slices: tuple[str, str, int, int], **keys: Any) -> Trace:
         events = [
@@ -48,7 +49,8 @@ def roles(trace: Trace) -> dict[str, Role]:
 
 def test_cpu_functions_are_ops(legacy: Open) -> None:
     trace = legacy(
-        ("aten::conv2d", "CPU functions", 0, 100), ("aten::empty", "CPU functions", 10, 5)
+        ("aten::conv2d", "CPU functions", 0, 100),
+        ("aten::empty", "CPU functions", 10, 5),
     )
     assert roles(trace) == {
         "CPU functions aten::conv2d": Role.OP,
@@ -65,7 +67,8 @@ def test_steps_and_optimizers_are_annotations(legacy: Open) -> None:
 
 
 def test_cuda_functions_are_ranges_of_ops_or_kernels(legacy: Open) -> None:
-    """Under the name of an op they are the time between two events around it, not a kernel."""
+    """Under the name of an op they are the time between two events around it, not a
+    kernel."""
     trace = legacy(
         ("aten::add", "CPU functions", 0, 10),
         ("aten::add", "CUDA functions", 20, 5),
@@ -79,7 +82,8 @@ def test_cuda_functions_are_ranges_of_ops_or_kernels(legacy: Open) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pid", "keys"), [("Other functions", {}), ("CPU functions", {"cat": "python_function"})]
+    ("pid", "keys"),
+    [("Other functions", {}), ("CPU functions", {"cat": "python_function"})],
 )
 def test_other_slices_keep_what_their_category_tells(
     legacy: Open, pid: str, keys: dict[str, str]

@@ -60,10 +60,14 @@ def test_launched_before_the_window(trace_of: Make, event: Make) -> None:
 
 def test_correlation_zero_links_nothing(trace_of: Make, event: Make) -> None:
     call = event("cudaLaunchKernel", 1, 2, cat="cuda_runtime", args={"correlation": 0})
-    assert launch_name(trace_of([call, kernel(event, "k", 5, correlation=0)]), "k") is None
+    assert (
+        launch_name(trace_of([call, kernel(event, "k", 5, correlation=0)]), "k") is None
+    )
 
 
-def test_shared_correlation_takes_the_last_call_before(trace_of: Make, launched: Make) -> None:
+def test_shared_correlation_takes_the_last_call_before(
+    trace_of: Make, launched: Make
+) -> None:
     trace = trace_of([*launched(1, 0, 10), *launched(1, 100, 110)])
     calls = [int(trace.start[trace.launch[row(trace, "k", n)]]) for n in (0, 1)]
     assert calls == [0, 100_000]
@@ -71,25 +75,35 @@ def test_shared_correlation_takes_the_last_call_before(trace_of: Make, launched:
 
 def test_external_id_fills_in(trace_of: Make, event: Make) -> None:
     op = event("aten::mm", 0, 9, args={"External id": 77})
-    trace = trace_of([op, kernel(event, "k", 20, **{"correlation": 5, "External id": 77})])
+    trace = trace_of(
+        [op, kernel(event, "k", 20, **{"correlation": 5, "External id": 77})]
+    )
     assert op_name(trace, "k") == "aten::mm"
 
 
-def test_external_id_that_is_the_correlation_says_nothing(trace_of: Make, event: Make) -> None:
+def test_external_id_that_is_the_correlation_says_nothing(
+    trace_of: Make, event: Make
+) -> None:
     op = event("aten::detach", 0, 9, args={"External id": 5})
-    trace = trace_of([op, kernel(event, "k", 20, **{"correlation": 5, "External id": 5})])
+    trace = trace_of(
+        [op, kernel(event, "k", 20, **{"correlation": 5, "External id": 5})]
+    )
     assert op_name(trace, "k") is None
 
 
 def test_external_id_of_2021(trace_of: Make, event: Make) -> None:
     op = event("aten::mm", 0, 9, cat="Operator", args={"external id": 77})
-    trace = trace_of([op, kernel(event, "k", 20, **{"correlation": 5, "external id": 77})])
+    trace = trace_of(
+        [op, kernel(event, "k", 20, **{"correlation": 5, "external id": 77})]
+    )
     assert op_name(trace, "k") == "aten::mm"
 
 
 def test_copies_and_sets_are_linked(trace_of: Make, event: Make) -> None:
     call = event("cudaMemcpyAsync", 1, 2, cat="cuda_runtime", args={"correlation": 3})
-    copy = event("Memcpy HtoD", 5, 2, cat="gpu_memcpy", pid=0, tid=7, args={"correlation": 3})
+    copy = event(
+        "Memcpy HtoD", 5, 2, cat="gpu_memcpy", pid=0, tid=7, args={"correlation": 3}
+    )
     assert launch_name(trace_of([call, copy]), "Memcpy HtoD") == "cudaMemcpyAsync"
 
 
@@ -101,9 +115,12 @@ def test_negative_delays_are_counted(trace_of: Make, launched: Make) -> None:
 
 def test_op_of_a_call_on_a_subrow(trace_of: Make, event: Make) -> None:
     calls = [
-        event(f"call{n}", 2 + n, 4, cat="cuda_runtime", args={"correlation": n}) for n in (1, 2)
+        event(f"call{n}", 2 + n, 4, cat="cuda_runtime", args={"correlation": n})
+        for n in (1, 2)
     ]
-    trace = trace_of([event("aten::mm", 0, 20), *calls, kernel(event, "k", 30, correlation=2)])
+    trace = trace_of(
+        [event("aten::mm", 0, 20), *calls, kernel(event, "k", 30, correlation=2)]
+    )
     assert trace.track_of(row(trace, "call2")).subrow == 1
     assert op_name(trace, "k") == "aten::mm"
 

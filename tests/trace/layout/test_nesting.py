@@ -14,7 +14,9 @@ from fusetui.trace.layout.nesting import arrange, nest, nest_tracks
 Span = tuple[int, int]  # start, end
 
 spans = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 6)), max_size=14).map(
-    lambda rows: sorted(((s, s + d) for s, d in rows), key=lambda row: (row[0], -row[1]))
+    lambda rows: sorted(
+        ((s, s + d) for s, d in rows), key=lambda row: (row[0], -row[1])
+    )
 )
 
 
@@ -23,7 +25,9 @@ def columns(rows: list[Span]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return table[:, 0], table[:, 1]
 
 
-def subrows(rows: list[Span], calls: list[bool] | None = None, flat: bool = False) -> list[int]:
+def subrows(
+    rows: list[Span], calls: list[bool] | None = None, flat: bool = False
+) -> list[int]:
     call = np.array(calls if calls is not None else [False] * len(rows), dtype=np.bool_)
     return [int(place) for place in arrange(*columns(rows), call, flat)]
 
@@ -100,9 +104,13 @@ def test_parents(rows: list[Span]) -> None:
         nesting, parents = nest(*columns(here)), slow_parents(here)
         assert nesting.parent.tolist() == parents
         for row, parent in enumerate(parents):
-            assert nesting.depth[row] == (nesting.depth[parent] + 1 if parent >= 0 else 0)
+            assert nesting.depth[row] == (
+                nesting.depth[parent] + 1 if parent >= 0 else 0
+            )
         for row, end in enumerate(nesting.end_row.tolist()):
-            inside = [n for n in range(len(here)) if row == n or row in chain(parents, n)]
+            inside = [
+                n for n in range(len(here)) if row == n or row in chain(parents, n)
+            ]
             assert inside == list(range(row, end))
 
 

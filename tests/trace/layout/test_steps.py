@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.trace.layout.steps import by_launch_time, labels_of, launched_in_steps, steps_of
+from fusetui.trace.layout.steps import (
+    by_launch_time,
+    labels_of,
+    launched_in_steps,
+    steps_of,
+)
 
 Make = Callable[..., Any]
 
@@ -20,13 +25,18 @@ def note(event: Make, name: str, ts: int, dur: int, **more: Any) -> dict[str, An
 
 def spans(trace: Trace, pattern: str | None = None) -> list[tuple[int, int]]:
     found = steps_of(trace, pattern)
-    return [(int(a) // 1000, int(b) // 1000) for a, b in zip(found.start, found.end, strict=True)]
+    return [
+        (int(a) // 1000, int(b) // 1000)
+        for a, b in zip(found.start, found.end, strict=True)
+    ]
 
 
 @pytest.fixture
 def work(launched: Make) -> list[dict[str, Any]]:
     """Launches at 10, 110, 210, 310 us."""
-    return [one for n in range(4) for one in launched(n + 1, 100 * n + 10, 100 * n + 20)]
+    return [
+        one for n in range(4) for one in launched(n + 1, 100 * n + 10, 100 * n + 20)
+    ]
 
 
 def test_profiler_steps_first(trace_of: Make, event: Make, work: list[Any]) -> None:
@@ -41,24 +51,39 @@ def test_annotations_that_recur_around_the_work(
     """Names but for their numbers; what holds less of the work is not asked."""
     notes = [note(event, f"batch {n}", 100 * n, 90) for n in range(4)]
     parts = [note(event, f"part {n}", 100 * n + 95, 4) for n in range(4)]
-    assert spans(trace_of([*parts, *work, *notes])) == [(0, 90), (100, 190), (200, 290), (300, 390)]
+    assert spans(trace_of([*parts, *work, *notes])) == [
+        (0, 90),
+        (100, 190),
+        (200, 290),
+        (300, 390),
+    ]
 
 
-def test_around_little_of_the_work(trace_of: Make, event: Make, work: list[Any]) -> None:
+def test_around_little_of_the_work(
+    trace_of: Make, event: Make, work: list[Any]
+) -> None:
     notes = [note(event, "batch", 100 * n, 90) for n in range(3)]
     assert spans(trace_of([*work, *notes])) == []
 
 
-@pytest.mark.parametrize("name", ["execute_context_1(8)_generation_0(0)", "step[DECODE bs=16]"])
-def test_a_single_step_of_a_server(trace_of: Make, event: Make, work: list[Any], name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["execute_context_1(8)_generation_0(0)", "step[DECODE bs=16]"]
+)
+def test_a_single_step_of_a_server(
+    trace_of: Make, event: Make, work: list[Any], name: str
+) -> None:
     assert spans(trace_of([*work, note(event, name, 5, 380)])) == [(5, 385)]
 
 
-def test_a_single_annotation_is_no_step(trace_of: Make, event: Make, work: list[Any]) -> None:
+def test_a_single_annotation_is_no_step(
+    trace_of: Make, event: Make, work: list[Any]
+) -> None:
     assert spans(trace_of([*work, note(event, "all", 0, 400)])) == []
 
 
-def test_optimizer_steps_end_steps(trace_of: Make, event: Make, work: list[Any]) -> None:
+def test_optimizer_steps_end_steps(
+    trace_of: Make, event: Make, work: list[Any]
+) -> None:
     """The first one begins with what was recorded of the thread."""
     ends = [note(event, "Optimizer.step#SGD.step", 100 * n + 80, 10) for n in range(3)]
     found = trace_of([event(ts=3, dur=1), *work, *ends])
@@ -74,16 +99,23 @@ def test_by_pattern(trace_of: Make, event: Make, work: list[Any], pattern: str) 
     notes = [note(event, name, 100 * n, 90) for n in range(2) for name in names]
     inner = note(event, names[0], 10, 20)
     other = note(event, names[0], 0, 300, tid=9)
-    assert spans(trace_of([*notes, inner, other, *work]), pattern) == [(0, 90), (100, 190)]
+    assert spans(trace_of([*notes, inner, other, *work]), pattern) == [
+        (0, 90),
+        (100, 190),
+    ]
 
 
 def test_no_such_pattern(trace_of: Make, work: list[Any]) -> None:
     assert len(steps_of(trace_of(work), "nothing")) == 0
 
 
-def test_what_is_a_part_of_a_step_is_none(trace_of: Make, event: Make, work: list[Any]) -> None:
+def test_what_is_a_part_of_a_step_is_none(
+    trace_of: Make, event: Make, work: list[Any]
+) -> None:
     """However much of the work an optimizer launches."""
-    parts = [note(event, "Optimizer.zero_grad#SGD.zero_grad", 100 * n, 90) for n in range(4)]
+    parts = [
+        note(event, "Optimizer.zero_grad#SGD.zero_grad", 100 * n, 90) for n in range(4)
+    ]
     assert spans(trace_of([*work, *parts])) == []
 
 
@@ -95,21 +127,29 @@ def test_tasks_of_several_threads_are_no_steps(
     assert spans(trace_of([*work, *tasks, *others])) == []
 
 
-def test_operations_alone_have_no_steps(trace_of: Make, event: Make, work: list[Any]) -> None:
+def test_operations_alone_have_no_steps(
+    trace_of: Make, event: Make, work: list[Any]
+) -> None:
     """The same op again and again may be one layer after the other."""
     ops = [event("aten::linear", 100 * n, 90, cat="cpu_op") for n in range(4)]
     assert spans(trace_of([*work, *ops])) == []
 
 
-def test_one_optimizer_step_repeats_nothing(trace_of: Make, event: Make, work: list[Any]) -> None:
-    assert spans(trace_of([*work, note(event, "Optimizer.step#SGD.step", 380, 10)])) == []
+def test_one_optimizer_step_repeats_nothing(
+    trace_of: Make, event: Make, work: list[Any]
+) -> None:
+    assert (
+        spans(trace_of([*work, note(event, "Optimizer.step#SGD.step", 380, 10)])) == []
+    )
 
 
 def test_of_two_optimizers_the_last_ends_a_step(
     trace_of: Make, event: Make, work: list[Any]
 ) -> None:
     first = [note(event, "Optimizer.step#SGD.step", 200 * n + 40, 10) for n in range(2)]
-    last = [note(event, "Optimizer.step#Adam.step", 200 * n + 180, 10) for n in range(2)]
+    last = [
+        note(event, "Optimizer.step#Adam.step", 200 * n + 180, 10) for n in range(2)
+    ]
     assert spans(trace_of([*work, *first, *last])) == [(10, 190), (190, 390)]
 
 
@@ -134,7 +174,11 @@ def test_steps_in_files_of_any_year(
     ("names", "numbers", "labels"),
     [
         (("ProfilerStep#6",), (6,), ("ProfilerStep#6",)),
-        (("epoch 1 batch 8", "epoch 1 batch 9"), (8, 9), ("epoch 1 batch 8", "epoch 1 batch 9")),
+        (
+            ("epoch 1 batch 8", "epoch 1 batch 9"),
+            (8, 9),
+            ("epoch 1 batch 8", "epoch 1 batch 9"),
+        ),
         (("batch", "batch"), (1, 2), ("#1 batch", "#2 batch")),
         (("bs_64", "bs_64"), (1, 2), ("#1 bs_64", "#2 bs_64")),
         (("execute_new_1_cached_4", "execute_new_1_cached_5"), (1, 2), None),
@@ -182,7 +226,9 @@ def test_kernels_belong_to_the_step_that_launched_them(
     )
     assert steps_of(trace).names == ("ProfilerStep#3", "ProfilerStep#4")
     assert spans(trace) == [(0, 100), (100, 200)]
-    assert [[int(trace.start[row]) for row in rows] for rows in launched_in_steps(trace)] == [
+    assert [
+        [int(trace.start[row]) for row in rows] for rows in launched_in_steps(trace)
+    ] == [
         [150_000, 170_000],
         [190_000],
     ]
@@ -202,11 +248,14 @@ def test_by_launch_time(trace_of: Make, launched: Make) -> None:
     assert called.tolist() == [5000, 20_000]
 
 
-@pytest.mark.parametrize(("overlap_us", "count"), [(0.0, 3), (0.001, 3), (1.0, 3), (5.0, 2)])
+@pytest.mark.parametrize(
+    ("overlap_us", "count"), [(0.0, 3), (0.001, 3), (1.0, 3), (5.0, 2)]
+)
 def test_steps_that_overlap_by_rounding_are_steps(
     trace_of: Make, event: Make, overlap_us: float, count: int
 ) -> None:
-    """The second one begins before the first one ends. Beyond rounding, it is a part of it."""
+    """The second one begins before the first one ends. Beyond rounding, it is a part of
+    it."""
     begins = (0.0, 100.0 - overlap_us, 200.0)
     events = [
         event(f"ProfilerStep#{number}", begin, 100.0, cat="user_annotation")

@@ -46,7 +46,11 @@ def test_a_thread_has_layers(trace_of: Make, event: Make) -> None:
     frame = event("enter", 0, 2, cat="python_function")
     call = event("cudaLaunchKernel", 6, 1, cat="cuda_runtime")
     trace = trace_of([step, frame, event("aten::mm", 5, 10), call])
-    assert [str(track.layer) for track in trace.tracks] == ["annotations", "python", "ops"]
+    assert [str(track.layer) for track in trace.tracks] == [
+        "annotations",
+        "python",
+        "ops",
+    ]
     assert trace.parent.tolist() == [-1, -1, -1, 2]
 
 
@@ -74,7 +78,10 @@ def test_order_of_lanes(trace_of: Make, event: Make) -> None:
 def test_category_decides_and_not_pid(trace_of: Make, event: Make) -> None:
     frame = event("f", 0, 5, cat="python_function", pid=0, tid=0)
     kernel = event("k", 0, 5, cat="kernel", pid=0, tid=0)
-    assert [t.layer for t in trace_of([frame, kernel]).tracks] == [Layer.PYTHON, Layer.STREAM]
+    assert [t.layer for t in trace_of([frame, kernel]).tracks] == [
+        Layer.PYTHON,
+        Layer.STREAM,
+    ]
 
 
 def test_labels_after_the_events(trace_of: Make, event: Make) -> None:
@@ -91,14 +98,18 @@ def test_labels_after_the_events(trace_of: Make, event: Make) -> None:
     ]
 
 
-def test_the_number_of_a_thread_does_not_replace_its_name(trace_of: Make, event: Make) -> None:
+def test_the_number_of_a_thread_does_not_replace_its_name(
+    trace_of: Make, event: Make
+) -> None:
     names = ("thread 1 (python)", "thread 1")
     labels = [meta("thread_name", 1, 1, name=name) for name in names]
     assert lanes(trace_of([event("f", 0, 1), *labels])) == [("ops", "python 1")]
 
 
 def test_string_ids(trace_of: Make, event: Make) -> None:
-    trace = trace_of([event(pid="CPU functions", tid="main"), event(pid="CPU functions", tid=1)])
+    trace = trace_of(
+        [event(pid="CPU functions", tid="main"), event(pid="CPU functions", tid=1)]
+    )
     assert {track.label for track in trace.tracks} == {"main", "thread 1"}
 
 
@@ -112,7 +123,10 @@ def test_overlapping_kernels_open_a_subrow(trace_of: Make, event: Make) -> None:
 def test_rows_are_sorted_and_contiguous(trace_of: Make, event: Make) -> None:
     trace = trace_of([event("b", 5, 1), event("a", 0, 9), event("c", 0, 3, tid=2)])
     assert [trace.name_of(n) for n in range(3)] == ["a", "b", "c"]
-    assert [(track.first_row, track.end_row) for track in trace.tracks] == [(0, 2), (2, 3)]
+    assert [(track.first_row, track.end_row) for track in trace.tracks] == [
+        (0, 2),
+        (2, 3),
+    ]
 
 
 def test_steps_of_2021_are_annotations(trace_of: Make, event: Make) -> None:
@@ -125,9 +139,9 @@ def test_devices(trace_of: Make, event: Make) -> None:
     one = [{"id": 0, "name": "MI300X"}]
     from fusetui.trace.layout.devices import device_names
 
-    assert device_names(trace_of([kernel], deviceProperties=one, roctracer_version=4.1)) == [
-        "MI300X"
-    ]
+    assert device_names(
+        trace_of([kernel], deviceProperties=one, roctracer_version=4.1)
+    ) == ["MI300X"]
     two = [{"id": 2, "name": "A"}, {"id": 3, "name": "B"}]
     assert device_names(trace_of([kernel], deviceProperties=two)) == ["A"]
     assert device_names(trace_of([kernel])) == []
@@ -140,7 +154,10 @@ def test_ops_of_one_time_nest_by_their_ids_wherever_the_file_puts_them(
     inner = event("aten::addmm", 5, 10, args={"External id": 4})
     for events in ([outer, inner], [inner, outer]):
         trace = trace_of(events)
-        assert [trace.name_of(row) for row in range(2)] == ["aten::linear", "aten::addmm"]
+        assert [trace.name_of(row) for row in range(2)] == [
+            "aten::linear",
+            "aten::addmm",
+        ]
         assert trace.parent.tolist() == [-1, 0]
 
 
@@ -151,11 +168,16 @@ def test_the_device_that_an_event_names_is_its_number_and_not_the_pid(
     trace_of: Make, event: Make
 ) -> None:
     kernel = event("k", 0, 5, cat="kernel", pid=2, tid=7, args={"device": 0})
-    copy = event("Memset", 9, 1, cat="gpu_memset", pid=2, tid=7)  # says none: that of its pid
+    # says none: that of its pid
+    copy = event("Memset", 9, 1, cat="gpu_memset", pid=2, tid=7)
     note = event("step", 0, 9, cat="gpu_user_annotation", pid=2, tid=7)
     label = meta("process_labels", 2, 0, labels="GPU 2")
-    trace = trace_of([event("f", 0, 9, pid=2, tid=7), kernel, copy, note, label], **ON_ROCM)
-    assert [(track.layer, track.pid, track.label, len(track)) for track in trace.tracks] == [
+    trace = trace_of(
+        [event("f", 0, 9, pid=2, tid=7), kernel, copy, note, label], **ON_ROCM
+    )
+    assert [
+        (track.layer, track.pid, track.label, len(track)) for track in trace.tracks
+    ] == [
         (Layer.OPS, 2, "thread 7", 1),
         (Layer.GPU_ANNOTATIONS, 0, "GPU 0 stream 7", 1),
         (Layer.STREAM, 0, "GPU 0 stream 7", 2),
@@ -163,28 +185,48 @@ def test_the_device_that_an_event_names_is_its_number_and_not_the_pid(
 
 
 def test_devices_that_share_a_pid_and_a_stream(trace_of: Make, event: Make) -> None:
-    both = [event("k", 0, 5, cat="kernel", pid=9, tid=7, args={"device": d}) for d in (0, 1)]
-    assert lanes(trace_of(both)) == [("stream", "GPU 0 stream 7"), ("stream", "GPU 1 stream 7")]
+    both = [
+        event("k", 0, 5, cat="kernel", pid=9, tid=7, args={"device": d}) for d in (0, 1)
+    ]
+    assert lanes(trace_of(both)) == [
+        ("stream", "GPU 0 stream 7"),
+        ("stream", "GPU 1 stream 7"),
+    ]
 
 
 def test_ranks_in_one_file_that_each_count_from_0_keep_their_pids(
     trace_of: Make, event: Make
 ) -> None:
-    both = [event("k", 0, 5, cat="kernel", pid=pid, tid=7, args={"device": 0}) for pid in (3, 4)]
-    assert lanes(trace_of(both)) == [("stream", "GPU 3 stream 7"), ("stream", "GPU 4 stream 7")]
+    both = [
+        event("k", 0, 5, cat="kernel", pid=pid, tid=7, args={"device": 0})
+        for pid in (3, 4)
+    ]
+    assert lanes(trace_of(both)) == [
+        ("stream", "GPU 3 stream 7"),
+        ("stream", "GPU 4 stream 7"),
+    ]
 
 
 @pytest.mark.parametrize("odd", [-1, "x", None, True, 1.5, [0], 2**70])
-def test_a_device_that_is_no_number_is_none(trace_of: Make, event: Make, odd: object) -> None:
-    trace = trace_of([event("k", 0, 5, cat="kernel", pid=2, tid=7, args={"device": odd})])
+def test_a_device_that_is_no_number_is_none(
+    trace_of: Make, event: Make, odd: object
+) -> None:
+    trace = trace_of(
+        [event("k", 0, 5, cat="kernel", pid=2, tid=7, args={"device": odd})]
+    )
     assert trace.tracks[0].pid == 2
 
 
-def test_the_listed_device_of_that_number_gives_the_name(trace_of: Make, event: Make) -> None:
+def test_the_listed_device_of_that_number_gives_the_name(
+    trace_of: Make, event: Make
+) -> None:
     from fusetui.trace.layout.devices import device_names
 
     mixed = {
-        "deviceProperties": [{"id": 0, "name": "dedicated"}, {"id": 1, "name": "built in"}],
+        "deviceProperties": [
+            {"id": 0, "name": "dedicated"},
+            {"id": 1, "name": "built in"},
+        ],
         "roctracer_version": 4.1,
     }
     named = event("k", 0, 5, cat="kernel", pid=2, tid=7, args={"device": 0})

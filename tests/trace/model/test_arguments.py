@@ -25,7 +25,12 @@ def values(trace: Trace, names: tuple[str, ...] = NAMES) -> list[tuple[Any, ...]
 
 def test_equal_args_are_one(trace_of: Make, event: Make) -> None:
     shapes = {"Input Dims": [[2, 3], []], "Input type": ["float", ""]}
-    args = [{**shapes, "External id": 1}, {}, {"External id": 3, **shapes}, {"Input Dims": [[7]]}]
+    args = [
+        {**shapes, "External id": 1},
+        {},
+        {"External id": 3, **shapes},
+        {"Input Dims": [[7]]},
+    ]
     trace = trace_of([event("op", 10 * n, 5, args=a) for n, a in enumerate(args)])
     found = arguments(trace.elements, trace.order, NAMES)
     assert found.number.tolist() == [0, -1, 0, 1]
@@ -33,7 +38,9 @@ def test_equal_args_are_one(trace_of: Make, event: Make) -> None:
     assert values(trace)[3] == ([[7]], None)
 
 
-@pytest.mark.parametrize("odd", ['"args":null', '"args":[1]', '"args":{"bw":inf}', '"name":"a"b"'])
+@pytest.mark.parametrize(
+    "odd", ['"args":null', '"args":[1]', '"args":{"bw":inf}', '"name":"a"b"']
+)
 def test_one_odd_event_costs_the_others_nothing(trace_of: Make, odd: str) -> None:
     good = '{"ph":"X","cat":"cpu_op","name":"x","pid":1,"tid":1,"ts":%d,"dur":1,%s}'
     dims = '"args":{"Input Dims":[[8]]}'
@@ -49,7 +56,9 @@ def test_no_slices(trace_of: Make) -> None:
     assert arguments(trace.elements, trace.order, NAMES).distinct == ()
 
 
-@pytest.mark.parametrize("name", ["h100_bert-small", "v100_resnet50_2021", "xpu_fixture"])
+@pytest.mark.parametrize(
+    "name", ["h100_bert-small", "v100_resnet50_2021", "xpu_fixture"]
+)
 def test_as_each_alone(name: str) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():

@@ -15,7 +15,10 @@ from fusetui.trace.read.reread import Reread
 
 def both_of(tmp_path: Path) -> Elements:
     a = opened(tmp_path / "a.json", [cpu("a", 0, 1), call("b", 5, 1, 1, x="one")])
-    b = opened(tmp_path / "b.json", [call("c", 0, 1, 2, x="two"), call("d", 5, 1, 3, x="three")])
+    b = opened(
+        tmp_path / "b.json",
+        [call("c", 0, 1, 2, x="two"), call("d", 5, 1, 3, x="three")],
+    )
     return combined(a.elements, b.elements)
 
 
@@ -23,7 +26,11 @@ def test_elements_and_args_of_both(tmp_path: Path) -> None:
     both = both_of(tmp_path)
     assert [both.element(n)["name"] for n in range(4)] == ["a", "b", "c", "d"]
     found = arguments(both, np.array([3, 1, 2]), ("x",))
-    assert [found.distinct[n] for n in found.number] == [(b'"three"',), (b'"one"',), (b'"two"',)]
+    assert [found.distinct[n] for n in found.number] == [
+        (b'"three"',),
+        (b'"one"',),
+        (b'"two"',),
+    ]
 
 
 def test_what_reads_the_text_itself_reads_the_right_document(tmp_path: Path) -> None:

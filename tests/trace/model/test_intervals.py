@@ -29,7 +29,9 @@ def arrays(intervals: Spans) -> tuple[np.ndarray, np.ndarray]:
 
 
 def points(intervals: Spans) -> set[int]:
-    return {point for first, length in intervals for point in range(first, first + length)}
+    return {
+        point for first, length in intervals for point in range(first, first + length)
+    }
 
 
 def test_examples() -> None:
@@ -50,14 +52,16 @@ def test_union(intervals: Spans) -> None:
     starts, ends, _ = union(start, end)
     assert union_length(start, end) == len(points(intervals))
     assert (starts[1:] > ends[:-1]).all()
-    assert points([(int(a), int(b - a)) for a, b in zip(starts, ends, strict=True)]) == points(
-        intervals
-    )
+    assert points(
+        [(int(a), int(b - a)) for a, b in zip(starts, ends, strict=True)]
+    ) == points(intervals)
 
 
 @given(pairs, st.lists(st.integers(-5, 60), max_size=8))
 def test_covered_until(intervals: Spans, times: list[int]) -> None:
-    found = covered_until(*union(*arrays(intervals))[:2], np.array(times, dtype=np.int64))
+    found = covered_until(
+        *union(*arrays(intervals))[:2], np.array(times, dtype=np.int64)
+    )
     busy = points(intervals)
     assert found.tolist() == [sum(point < time for point in busy) for time in times]
 
@@ -68,7 +72,9 @@ def bounds(found: Spans) -> tuple[np.ndarray, np.ndarray]:
 
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=12).map(
-    lambda found: sorted(((a, a + n) for a, n in found), key=lambda one: (one[0], -one[1]))
+    lambda found: sorted(
+        ((a, a + n) for a, n in found), key=lambda one: (one[0], -one[1])
+    )
 )
 
 
@@ -85,7 +91,8 @@ def test_common_and_without(one: Spans, two: Spans) -> None:
     a, b = union(*bounds(one)), union(*bounds(two))
     every = np.arange(-1, 45)
     both, rest = (
-        found.within(every, every + 1).tolist() for found in (common(a, b), without(a, b))
+        found.within(every, every + 1).tolist()
+        for found in (common(a, b), without(a, b))
     )
     inside = [[any(s <= t < e for s, e in part) for t in every] for part in (one, two)]
     assert both == [x and y for x, y in zip(*inside, strict=True)]
@@ -120,7 +127,11 @@ def test_no_intervals() -> None:
     assert Reach(nothing).last(np.array([-1]), np.array([3])).tolist() == [-1]
 
 
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=20), st.integers(-1, 19), st.integers(0, 9))
+@given(
+    st.lists(st.integers(0, 9), min_size=1, max_size=20),
+    st.integers(-1, 19),
+    st.integers(0, 9),
+)
 def test_one_time(end: list[int], until: int, time: int) -> None:
     until = min(until, len(end) - 1)
     later = [n for n in range(until + 1) if end[n] > time]

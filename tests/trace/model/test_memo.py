@@ -37,7 +37,15 @@ def test_a_result_is_computed_once_for_each_of_the_last_arguments() -> None:
         return 2 * number
 
     owner = Owner()
-    assert [twice(owner, number) for number in (1, 2, 1, 3, 2, 3, 1)] == [2, 4, 2, 6, 4, 6, 2]
+    assert [twice(owner, number) for number in (1, 2, 1, 3, 2, 3, 1)] == [
+        2,
+        4,
+        2,
+        6,
+        4,
+        6,
+        2,
+    ]
     assert asked == [1, 2, 3, 1]
     assert twice(Owner(), 3) == 6
     assert asked == [1, 2, 3, 1, 3]
@@ -57,7 +65,9 @@ def test_as_many_results_are_kept_as_may_be() -> None:
 
 
 def shown(trace: Trace) -> object:
-    return details(explained(opened(trace)).side, int(trace.gpu_rows[0]), 80, 12, UNICODE)
+    return details(
+        explained(opened(trace)).side, int(trace.gpu_rows[0]), 80, 12, UNICODE
+    )
 
 
 @pytest.mark.parametrize(

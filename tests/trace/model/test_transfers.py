@@ -33,7 +33,11 @@ def moved(name: str, ts: float, **args: Any) -> dict[str, Any]:
             "Memcpy HtoD (Pinned -> Device)",
         ),
         ("Memcpy", {"copy kind": "PtoP"}, "Memcpy PtoP"),
-        ("Memcpy", {"copy kind": 12, "src kind": "pinned", "dst kind": "device"}, "Memcpy"),
+        (
+            "Memcpy",
+            {"copy kind": 12, "src kind": "pinned", "dst kind": "device"},
+            "Memcpy",
+        ),
         ("Memcpy", {}, "Memcpy"),
         ("Memset", {"memory kind": 3}, "Memset (Device)"),
         ("Memset", {"memory kind": 99}, "Memset"),
@@ -49,9 +53,13 @@ def test_a_copy_is_called_what_its_args_say(
 
 def test_each_copy_has_its_own_direction(trace_of: Make) -> None:
     kinds = ("HtoD", "DtoH", None, "HtoD")
-    events = [moved("Memcpy", at, **{"copy kind": kind}) for at, kind in enumerate(kinds)]
+    events = [
+        moved("Memcpy", at, **{"copy kind": kind}) for at, kind in enumerate(kinds)
+    ]
     trace = trace_of([*events, moved("Memset", 9), moved("kept", 10)])
-    names = [trace.name_of(row) for row in range(len(trace)) if trace.name_of(row) != "kept"]
+    names = [
+        trace.name_of(row) for row in range(len(trace)) if trace.name_of(row) != "kept"
+    ]
     assert names == ["Memcpy HtoD", "Memcpy DtoH", "Memcpy", "Memcpy HtoD", "Memset"]
 
 

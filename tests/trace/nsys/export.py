@@ -1,4 +1,5 @@
-"""A small export of Nsight Systems, written as nsys writes one, with whatever rows a test needs."""
+"""A small export of Nsight Systems, written as nsys writes one, with whatever rows a
+test needs."""
 
 from __future__ import annotations
 
@@ -10,7 +11,12 @@ from typing import Any
 
 MACHINE = 1 << 48
 Rows = Sequence[Mapping[str, Any]]
-STRINGS = {1: "gemm", 2: "cudaLaunchKernel_v7000", 3: "cudaMemcpyAsync_v3020", 4: "python3"}
+STRINGS = {
+    1: "gemm",
+    2: "cudaLaunchKernel_v7000",
+    3: "cudaMemcpyAsync_v3020",
+    4: "python3",
+}
 COLUMNS = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "start end deviceId contextId streamId correlationId globalPid "
     "demangledName shortName gridX gridY gridZ blockX blockY blockZ registersPerThread "
@@ -52,11 +58,18 @@ def kernel(
 ) -> dict[str, Any]:
     """On device 0, stream 7, unless `more` says otherwise."""
     own = {"deviceId": 0, "contextId": 1, "streamId": 7, "demangledName": 1}
-    times = {"start": start, "end": end, "correlationId": correlation, "globalPid": process(pid)}
+    times = {
+        "start": start,
+        "end": end,
+        "correlationId": correlation,
+        "globalPid": process(pid),
+    }
     return {**own, **times, **more}
 
 
-def call(start: int, end: int, correlation: int = 1, pid: int = 7, **more: Any) -> dict[str, Any]:
+def call(
+    start: int, end: int, correlation: int = 1, pid: int = 7, **more: Any
+) -> dict[str, Any]:
     who = {"globalTid": thread(pid, pid), "correlationId": correlation, "nameId": 2}
     return {"start": start, "end": end, "eventClass": 0, **who, **more}
 
@@ -73,8 +86,12 @@ def write(path: Path, strings: Mapping[int, str] = STRINGS, **tables: Rows) -> s
     """`tables` by their names, those of CUPTI without what all of them begin with."""
     with closing(sqlite3.connect(path)) as db:
         db.execute("create table META_DATA_EXPORT (name text, value text)")
-        db.execute("insert into META_DATA_EXPORT values ('EXPORT_PRODUCT_VERSION', '2026.2')")
-        db.execute("create table StringIds (id integer not null primary key, value text not null)")
+        db.execute(
+            "insert into META_DATA_EXPORT values ('EXPORT_PRODUCT_VERSION', '2026.2')"
+        )
+        db.execute(
+            "create table StringIds (id integer not null primary key, value text not null)"
+        )
         db.executemany("insert into StringIds values (?, ?)", strings.items())
         for name, rows in tables.items():
             table = name if name in COLUMNS else f"CUPTI_ACTIVITY_KIND_{name}"
@@ -84,7 +101,8 @@ def write(path: Path, strings: Mapping[int, str] = STRINGS, **tables: Rows) -> s
             asked = ", ".join(f":{c}" for c in columns)
             blank = dict.fromkeys(columns)
             db.executemany(
-                f'insert into "{table}" values ({asked})', [blank | dict(r) for r in rows]
+                f'insert into "{table}" values ({asked})',
+                [blank | dict(r) for r in rows],
             )
         db.commit()
     return str(path)

@@ -1,4 +1,5 @@
-"""Backward ops of emit_nvtx belong to the forward ops of their process with the same number."""
+"""Backward ops of emit_nvtx belong to the forward ops of their process with the same
+number."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def test_by_sequence_numbers_within_a_process(tmp_path: Path) -> None:
     trace = open_trace(write(tmp_path / "a.sqlite", NVTX_EVENTS=ranges), cached=False)
     found = backward_ops(trace)
     names = [
-        (trace.name_of(a), trace.name_of(b)) for a, b in zip(found.rows, found.forward, strict=True)
+        (trace.name_of(a), trace.name_of(b))
+        for a, b in zip(found.rows, found.forward, strict=True)
     ]
     pids = [
         (trace.track_of(int(a)).pid, trace.track_of(int(b)).pid)

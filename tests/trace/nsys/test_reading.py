@@ -52,7 +52,11 @@ def args(trace: Trace, *roles: Role) -> list[dict[str, Any]]:
 
 def test_a_kernel_has_the_args_that_torch_writes(path: Path) -> None:
     sizes = {f"{what}{axis}": 2 for what in ("grid", "block") for axis in "XYZ"}
-    more = {"registersPerThread": 32, "staticSharedMemory": 8, "dynamicSharedMemory": 100}
+    more = {
+        "registersPerThread": 32,
+        "staticSharedMemory": 8,
+        "dynamicSharedMemory": 100,
+    }
     trace = opened(path, KERNEL=[kernel(10, 30, 5, **sizes, **more, graphNodeId=9)])
     assert args(trace, Role.KERNEL) == [
         {
@@ -140,7 +144,9 @@ def test_ops_of_torch_are_those_of_emit_nvtx(path: Path) -> None:
         ("mymodel::layer 3", False),
     ],
 )
-def test_what_is_an_op_without_a_sequence_number(path: Path, name: str, is_op: bool) -> None:
+def test_what_is_an_op_without_a_sequence_number(
+    path: Path, name: str, is_op: bool
+) -> None:
     trace = opened(path, NVTX_EVENTS=[span(0, 9, f"{name}, op_id = 3")])
     assert names(trace, Role.OP if is_op else Role.ANNOTATION) == [name]
 
@@ -159,7 +165,11 @@ def test_the_payload_of_nccl(path: Path) -> None:
 
 
 def test_marks_and_open_ranges(path: Path) -> None:
-    ranges = [span(5, None, "here", eventType=34), span(0, None, "open"), span(1, 40, "closed")]
+    ranges = [
+        span(5, None, "here", eventType=34),
+        span(0, None, "open"),
+        span(1, 40, "closed"),
+    ]
     trace = opened(path, NVTX_EVENTS=[{**ranges[0], "end": 5}, *ranges[1:]])
     dur = {trace.name_of(row): int(trace.dur[row]) for row in range(len(trace))}
     assert dur == {"here": 0, "open": 40, "closed": 39}
@@ -175,7 +185,10 @@ def test_a_whole_graph_is_one_event_and_that_is_said(path: Path) -> None:
 
 def test_waits_are_on_the_device_of_their_context(path: Path) -> None:
     """CUPTI says of them no device: nsys writes 0."""
-    waits = [kernel(0, 9, contextId=2, deviceId=0, syncType=3), kernel(1, 8, streamId=2**32 - 1)]
+    waits = [
+        kernel(0, 9, contextId=2, deviceId=0, syncType=3),
+        kernel(1, 8, streamId=2**32 - 1),
+    ]
     work = [kernel(10, 20, contextId=2, deviceId=1), kernel(10, 20)]
     trace = opened(path, SYNCHRONIZATION=waits, KERNEL=work)
     assert names(trace, Role.SYNC) == ["Unknown Sync", "Stream Sync"]
@@ -183,9 +196,14 @@ def test_waits_are_on_the_device_of_their_context(path: Path) -> None:
 
 
 def test_metrics_are_counters(path: Path) -> None:
-    rows = [{"timestamp": n * 10, "typeId": 1 << 56, "metricId": 3, "value": n} for n in range(3)]
+    rows = [
+        {"timestamp": n * 10, "typeId": 1 << 56, "metricId": 3, "value": n}
+        for n in range(3)
+    ]
     known = [{"typeId": 1 << 56, "metricId": 3, "metricName": "SMs Active"}]
-    trace = opened(path, KERNEL=[kernel(0, 9)], GPU_METRICS=rows, TARGET_INFO_GPU_METRICS=known)
+    trace = opened(
+        path, KERNEL=[kernel(0, 9)], GPU_METRICS=rows, TARGET_INFO_GPU_METRICS=known
+    )
     (found,) = counters(trace)
     assert found.label == "SMs Active GPU 0"
     assert (found.time.tolist(), found.value.tolist()) == ([0, 10, 20], [0, 1, 2])
@@ -193,7 +211,9 @@ def test_metrics_are_counters(path: Path) -> None:
 
 def test_values_that_no_counter_has_are_counted(path: Path) -> None:
     values = (-(2**63), 1e308, None, 5)
-    rows = [{"timestamp": 1, "typeId": 0, "metricId": 3, "value": value} for value in values]
+    rows = [
+        {"timestamp": 1, "typeId": 0, "metricId": 3, "value": value} for value in values
+    ]
     trace = opened(path, KERNEL=[kernel(0, 9)], GPU_METRICS=rows)
     assert trace.report.phases["C"] == 2
     assert trace.report.unreadable == 2
@@ -215,7 +235,9 @@ def test_which_gpu_a_process_means_by_its_device(path: Path) -> None:
     assert lanes(trace, Layer.STREAM) == [(2, 7), (3, 7)]
 
 
-def test_devices_of_two_processes_are_kept_apart_where_nothing_tells_them(path: Path) -> None:
+def test_devices_of_two_processes_are_kept_apart_where_nothing_tells_them(
+    path: Path,
+) -> None:
     trace = opened(path, KERNEL=[kernel(0, 9, pid=7), kernel(0, 9, pid=8)])
     told = [(f"GPU 0 of process {pid}", 7) for pid in (7, 8)]
     assert lanes(trace, Layer.STREAM) == told
@@ -236,7 +258,10 @@ def test_processes_of_two_machines_with_one_pid(path: Path) -> None:
 
 
 def test_threads_have_names(path: Path) -> None:
-    named = [{"nameId": 4, "globalTid": thread(7, 7)}, {"nameId": 4, "globalTid": MACHINE}]
+    named = [
+        {"nameId": 4, "globalTid": thread(7, 7)},
+        {"nameId": 4, "globalTid": MACHINE},
+    ]
     trace = opened(path, RUNTIME=[call(0, 9)], ThreadNames=named)
     assert [track.label for track in trace.tracks] == ["python3 7"]
 
@@ -260,11 +285,20 @@ def test_tables_that_are_not_read_are_told(path: Path) -> None:
 def test_names_that_are_missing_are_counted(path: Path) -> None:
     trace = opened(path, KERNEL=[kernel(0, 9, demangledName=77), kernel(10, 19)])
     assert names(trace, Role.KERNEL) == ["unnamed 77", "gemm"]
-    assert "names of 1 row of CUPTI_ACTIVITY_KIND_KERNEL are missing" in trace.report.remarks[0]
+    assert (
+        "names of 1 row of CUPTI_ACTIVITY_KIND_KERNEL are missing"
+        in trace.report.remarks[0]
+    )
 
 
 def test_times_that_cannot_be_are_counted(path: Path) -> None:
-    work = [kernel(10, 5), kernel(0, "late"), kernel(None, 9), kernel(2**62, 2**62), kernel(1, 2)]  # type: ignore[arg-type]
+    work = [
+        kernel(10, 5),
+        kernel(0, "late"),
+        kernel(None, 9),
+        kernel(2**62, 2**62),
+        kernel(1, 2),
+    ]  # type: ignore[arg-type]
     trace = opened(path, KERNEL=work)
     assert trace.dur.tolist() == [1, 0]
     assert (trace.report.negative_durations, trace.report.unreadable) == (1, 3)
@@ -274,7 +308,9 @@ def test_a_view_in_the_place_of_a_table_is_not_asked(path: Path) -> None:
     write(path, KERNEL=[kernel(0, 9)])
     endless = "with recursive n(start) as (select 1 union all select start + 1 from n)"
     with closing(sqlite3.connect(path)) as db:
-        db.execute(f'create view NVTX_EVENTS as {endless} select start, start as "end" from n')
+        db.execute(
+            f'create view NVTX_EVENTS as {endless} select start, start as "end" from n'
+        )
         db.commit()
     assert len(open_trace(str(path), cached=False)) == 1
 
@@ -285,7 +321,10 @@ def test_nothing_is_written_beside_a_file(path: Path) -> None:
     trace = open_trace(str(path), cached=False)
     assert "a.sqlite-wal are not read" in trace.report.remarks[-1]
     assert not trace.report.whole
-    assert sorted(each.name for each in path.parent.iterdir()) == ["a.sqlite", "a.sqlite-wal"]
+    assert sorted(each.name for each in path.parent.iterdir()) == [
+        "a.sqlite",
+        "a.sqlite-wal",
+    ]
 
 
 def test_a_packed_export(path: Path) -> None:
@@ -348,7 +387,9 @@ def test_args_of_a_file_that_has_changed(path: Path) -> None:
 
 def test_a_process_without_a_name_for_its_owner(path: Path) -> None:
     trace = opened(
-        path, RUNTIME=[call(0, 9, globalTid=None)], PROCESSES=[{"globalPid": process(7)}]
+        path,
+        RUNTIME=[call(0, 9, globalTid=None)],
+        PROCESSES=[{"globalPid": process(7)}],
     )
     assert lanes(trace, Layer.OPS) == [("not recorded", "not recorded")]
 
@@ -356,7 +397,12 @@ def test_a_process_without_a_name_for_its_owner(path: Path) -> None:
 def test_one_process_of_several(path: Path) -> None:
     calls = [call(0, 5, 1, pid=7), call(1, 6, 1, pid=8)]
     work = [kernel(10, 20, 1, pid=8, deviceId=1), kernel(11, 21, 1, pid=7)]
-    write(path, RUNTIME=calls, KERNEL=work, NVTX_EVENTS=[span(0, 9, "mine"), span(0, 9, "its", 8)])
+    write(
+        path,
+        RUNTIME=calls,
+        KERNEL=work,
+        NVTX_EVENTS=[span(0, 9, "mine"), span(0, 9, "its", 8)],
+    )
     assert processes_in(str(path)) == [f"{path}#7", f"{path}#8"]
     trace = open_trace(f"{path}#8", cached=False)
     assert trace.report.path == f"{path}#8"
@@ -377,7 +423,9 @@ def test_a_file_of_one_process_is_not_divided(path: Path) -> None:
 def test_rowids_far_apart_make_no_empty_stretches(path: Path) -> None:
     write(path, KERNEL=[kernel(0, 9, 1), kernel(10, 19, 2)])
     with closing(sqlite3.connect(path)) as db:
-        db.execute("update CUPTI_ACTIVITY_KIND_KERNEL set rowid = rowid + (1 << 62) where start")
+        db.execute(
+            "update CUPTI_ACTIVITY_KIND_KERNEL set rowid = rowid + (1 << 62) where start"
+        )
         db.commit()
     trace = open_trace(str(path), cached=False)
     assert len(trace.elements.stretches) == 2
@@ -394,7 +442,10 @@ def test_each_process_numbers_its_own_domains(path: Path) -> None:
         span(0, 9, "c", 9, domainId=1),
     ]
     trace = opened(path, NVTX_EVENTS=ranges)
-    domains = {trace.name_of(row): trace.args_of(row).get("domain") for row in range(len(trace))}
+    domains = {
+        trace.name_of(row): trace.args_of(row).get("domain")
+        for row in range(len(trace))
+    }
     assert domains == {"a": "NCCL", "b": "cuBLAS", "c": None}
 
 
@@ -447,13 +498,17 @@ def test_rows_that_are_not_read_are_counted_for_one_process(path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_is_read_again_of_damaged_tables_is_what_was_counted(path: Path, seed: int) -> None:
-    """A row that one query finds may be hidden from another, where the page that leads to it is
-    damaged."""
+def test_what_is_read_again_of_damaged_tables_is_what_was_counted(
+    path: Path, seed: int
+) -> None:
+    """A row that one query finds may be hidden from another, where the page that leads
+    to it is damaged."""
     count = 3000
     write(
         path,
-        NVTX_EVENTS=[span(n * 10, n * 10 + 9, f"aten::mm, op_id = {n + 1}") for n in range(count)],
+        NVTX_EVENTS=[
+            span(n * 10, n * 10 + 9, f"aten::mm, op_id = {n + 1}") for n in range(count)
+        ],
         RUNTIME=[call(n * 10, n * 10 + 5, n + 1) for n in range(count)],
         KERNEL=[kernel(n * 10 + 20, n * 10 + 25, n + 1) for n in range(count)],
     )
@@ -463,7 +518,9 @@ def test_what_is_read_again_of_damaged_tables_is_what_was_counted(path: Path, se
         data[rnd.randrange(1 << 14, len(data))] = rnd.randrange(256)
     path.write_bytes(data)
     trace = open_trace(str(path), cached=False)
-    found = arguments(trace.elements, trace.order, ("correlation", "Record function id"))
+    found = arguments(
+        trace.elements, trace.order, ("correlation", "Record function id")
+    )
     assert len(found.number) == len(trace)
     for stretch in trace.elements.stretches:
         text = trace.elements.text.part(stretch.start, stretch.end)
@@ -481,7 +538,9 @@ def test_an_element_that_is_not_found_again_leaves_the_others_in_their_places() 
     found = [elements.element(order).get("args") for order in range(7)]
     assert found == [{"a": 1}, {"a": 2}, {"a": 3}, None, None, {"a": 1}, {"a": 2}]
     wanted = arguments(elements, np.arange(7), ("a",))
-    assert [wanted.distinct[n][0] if n >= 0 else b"" for n in wanted.number.tolist()] == [
+    assert [
+        wanted.distinct[n][0] if n >= 0 else b"" for n in wanted.number.tolist()
+    ] == [
         *(b"1", b"2", b"3", b"", b"", b"1", b"2"),
     ]
 
@@ -489,7 +548,10 @@ def test_an_element_that_is_not_found_again_leaves_the_others_in_their_places() 
 def test_a_name_that_many_kernels_share_is_held_once(path: Path) -> None:
     name = "gemm<" + "x" * 3_000_000
     strings = {1: name, 2: "cudaLaunchKernel", 3: f"{name}>"}
-    work = [kernel(n * 10, n * 10 + 5, n + 1, demangledName=1 + 2 * (n % 2)) for n in range(400)]
+    work = [
+        kernel(n * 10, n * 10 + 5, n + 1, demangledName=1 + 2 * (n % 2))
+        for n in range(400)
+    ]
     write(path, strings, KERNEL=work)
     tracemalloc.start()
     trace = open_trace(str(path), cached=False)
@@ -499,5 +561,11 @@ def test_a_name_that_many_kernels_share_is_held_once(path: Path) -> None:
     assert most < 20 * len(name)
     assert len(found.texts) == 400
     assert [text[:5] for text in trace.names] == ["gemm<", "gemm<"]
-    assert all(text.endswith(f"(name {n})") for text, n in zip(trace.names, (1, 3), strict=True))
-    assert "2 names have more than 32,768 characters and are cut there." in trace.report.remarks
+    assert all(
+        text.endswith(f"(name {n})")
+        for text, n in zip(trace.names, (1, 3), strict=True)
+    )
+    assert (
+        "2 names have more than 32,768 characters and are cut there."
+        in trace.report.remarks
+    )

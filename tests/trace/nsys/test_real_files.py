@@ -1,5 +1,5 @@
-"""Real exports of two H100s: every figure is what SQL finds in the file, to the ns, and what is
-shown of an event is what torch's JSON would say."""
+"""Real exports of two H100s: every figure is what SQL finds in the file, to the ns, and
+what is shown of an event is what torch's JSON would say."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.source import state_of
 
 FILES = sorted((TRACES.parent / "nsys").glob("*.sqlite"))
-pytestmark = pytest.mark.skipif(not FILES, reason="needs real exports beside the real traces")
+pytestmark = pytest.mark.skipif(
+    not FILES, reason="needs real exports beside the real traces"
+)
 KERNEL, MEMCPY, MEMSET, RUNTIME = (
     f"CUPTI_ACTIVITY_KIND_{name}" for name in ("KERNEL", "MEMCPY", "MEMSET", "RUNTIME")
 )
@@ -42,7 +44,9 @@ def trace(path: Path) -> Trace:
 
 @pytest.fixture(scope="module")
 def db(path: Path) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as found:
+    with closing(
+        sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    ) as found:
         yield found
 
 
@@ -66,7 +70,9 @@ def test_spans_of_gpu_work(trace: Trace, db: sqlite3.Connection, role: Role) -> 
     rows = trace.rows_of(role)
     streams = [trace.track_of(row) for row in rows.tolist()]
     where = ((track.pid, track.tid) for track in streams)
-    found = zip(trace.start[rows].tolist(), trace.end[rows].tolist(), where, strict=True)
+    found = zip(
+        trace.start[rows].tolist(), trace.end[rows].tolist(), where, strict=True
+    )
     asked = f"select start, end, deviceId, streamId from {TABLES[role]}"
     assert Counter((s, e, *lane) for s, e, lane in found) == Counter(db.execute(asked))
 
@@ -86,7 +92,9 @@ def test_how_long_the_gpus_were_busy(trace: Trace, db: sqlite3.Connection) -> No
     assert gpu_times(trace).busy_ns == busy
 
 
-def test_launches_are_joined_within_a_process(trace: Trace, db: sqlite3.Connection) -> None:
+def test_launches_are_joined_within_a_process(
+    trace: Trace, db: sqlite3.Connection
+) -> None:
     asked = " union all ".join(
         f"""select g.start, g.end, r.start, r.end from {table} g join {RUNTIME} r
         on r.correlationId = g.correlationId and r.globalTid >> 24 = g.globalPid >> 24"""
@@ -106,13 +114,18 @@ def test_launches_are_joined_within_a_process(trace: Trace, db: sqlite3.Connecti
     )
 
 
-def test_ranges_with_an_id_are_ops_or_annotations(trace: Trace, db: sqlite3.Connection) -> None:
+def test_ranges_with_an_id_are_ops_or_annotations(
+    trace: Trace, db: sqlite3.Connection
+) -> None:
     asked = "select text from NVTX_EVENTS where text like '%, op_id = %'"
     told = Counter(
-        text.split(", op_id = ")[0].split(", seq = ")[0] for (text,) in db.execute(asked)
+        text.split(", op_id = ")[0].split(", seq = ")[0]
+        for (text,) in db.execute(asked)
     )
     rows = trace.rows_of(Role.OP, Role.ANNOTATION)
-    found = Counter(trace.name_of(row) for row in rows[trace.external_id[rows] > 0].tolist())
+    found = Counter(
+        trace.name_of(row) for row in rows[trace.external_id[rows] > 0].tolist()
+    )
     assert found == told
     ops = {trace.name_of(row) for row in trace.rows_of(Role.OP).tolist()}
     notes = {trace.name_of(row) for row in trace.rows_of(Role.ANNOTATION).tolist()}
@@ -134,8 +147,11 @@ def test_the_session_has_a_time(trace: Trace, db: sqlite3.Connection) -> None:
     assert trace.epoch_ns + clock == utc
 
 
-def test_the_text_of_the_events_says_what_the_columns_say(trace: Trace, tmp_path: Path) -> None:
-    """Also in the order that the columns have, so that each slice has the args of its own row."""
+def test_the_text_of_the_events_says_what_the_columns_say(
+    trace: Trace, tmp_path: Path
+) -> None:
+    """Also in the order that the columns have, so that each slice has the args of its
+    own row."""
     text = trace.elements.text
     parts = (text.part(one.start, one.end) for one in trace.elements.stretches)
     keys = json.dumps(trace.keys)[1:-1].encode()
@@ -143,7 +159,16 @@ def test_the_text_of_the_events_says_what_the_columns_say(trace: Trace, tmp_path
         b'{%b,"traceEvents":[%b]}' % (keys, b",".join(part for part in parts if part))
     )
     other = open_trace(str(tmp_path / "a.json"), cached=False)
-    for name in ("start", "dur", "role", "track", "correlation", "external_id", "launch", "op"):
+    for name in (
+        "start",
+        "dur",
+        "role",
+        "track",
+        "correlation",
+        "external_id",
+        "launch",
+        "op",
+    ):
         np.testing.assert_array_equal(getattr(other, name), getattr(trace, name), name)
     np.testing.assert_array_equal(other.order, trace.order)
     assert other.report.phases == trace.report.phases
@@ -156,9 +181,13 @@ def test_the_text_of_the_events_says_what_the_columns_say(trace: Trace, tmp_path
     ]
 
 
-def test_the_text_of_a_trace_from_the_cache_is_the_same(trace: Trace, path: Path) -> None:
+def test_the_text_of_a_trace_from_the_cache_is_the_same(
+    trace: Trace, path: Path
+) -> None:
     with path.open("rb") as file:
         opened, state = OpenFile(file.fileno()), state_of(file.fileno())
         text = text_of("nsys", str(path), opened, state)
         for one in trace.elements.stretches:
-            assert text.part(one.start, one.end) == trace.elements.text.part(one.start, one.end)
+            assert text.part(one.start, one.end) == trace.elements.text.part(
+                one.start, one.end
+            )

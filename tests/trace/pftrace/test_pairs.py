@@ -19,7 +19,10 @@ def scanned(*packets: bytes) -> TracePiece:
 
 def times(piece: TracePiece, cut: bool = False) -> list[tuple[int, int | None]]:
     end, _ = paired(piece.begins, piece.ends, cut)
-    ends = [int(piece.ends.time[n]) - pftraces.BASE if n >= 0 else None for n in end.tolist()]
+    ends = [
+        int(piece.ends.time[n]) - pftraces.BASE if n >= 0 else None
+        for n in end.tolist()
+    ]
     return list(zip((piece.begins.time - pftraces.BASE).tolist(), ends, strict=True))
 
 
@@ -46,7 +49,9 @@ def test_a_file_that_was_cut(kept: int) -> None:
     group: list[Slice] = [(0, 10, THREAD, OP), (5, 20, THREAD, OP), (6, 7, THREAD, OP)]
     found = times(scanned(*pftraces.group(group)[:kept]), cut=True)
     ends = [10, 20, 7][: max(kept - 3, 0)]
-    assert found == list(zip([0, 5, 6][:kept], [*ends, None, None, None][:kept], strict=False))
+    assert found == list(
+        zip([0, 5, 6][:kept], [*ends, None, None, None][:kept], strict=False)
+    )
 
 
 def test_other_writers_nest_like_brackets() -> None:
@@ -55,7 +60,13 @@ def test_other_writers_nest_like_brackets() -> None:
 
 
 def test_ends_without_a_begin_and_begins_without_an_end() -> None:
-    marks = [mark(0, END), mark(1, BEGIN), mark(2, BEGIN), mark(3, END), mark(0, BEGIN, OTHER)]
+    marks = [
+        mark(0, END),
+        mark(1, BEGIN),
+        mark(2, BEGIN),
+        mark(3, END),
+        mark(0, BEGIN, OTHER),
+    ]
     assert times(scanned(*marks)) == [(1, None), (2, 3), (0, None)]
 
 

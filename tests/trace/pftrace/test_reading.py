@@ -24,7 +24,11 @@ OPS: list[pftraces.Slice] = [
 ]
 LAUNCH: pftraces.Field = (
     21,
-    [(1, [(1, 8), (2, 1), (3, 1)]), (2, [(1, 128), (2, 1), (3, 1)]), (3, [(1, 1), (4, 32)])],
+    [
+        (1, [(1, 8), (2, 1), (3, 1)]),
+        (2, [(1, 128), (2, 1), (3, 1)]),
+        (3, [(1, 1), (4, 32)]),
+    ],
 )
 KERNEL = pftraces.stage(
     4000, 500, 1, (20, 3), LAUNCH, extras=(("device id", "0"), ("correlation", "7"))
@@ -45,7 +49,9 @@ def test_a_name_that_many_kernels_share_is_held_once(
     assert most < 20 * len(name)
     assert trace.names[0].startswith("gemm<xx")
     assert trace.names[0].endswith("... (name 3)")
-    assert trace.report.remarks == ("1 name has more than 32,768 characters and is cut there.",)
+    assert trace.report.remarks == (
+        "1 name has more than 32,768 characters and is cut there.",
+    )
 
 
 @pytest.fixture
@@ -69,9 +75,15 @@ def test_ops_calls_and_kernels(make: Make) -> None:
     trace = make(*pftraces.group(OPS), KERNEL)
     assert trace.report.format == "pftrace"
     rows = {trace.name_of(row): row for row in range(len(trace))}
-    op, call, kernel = (rows[name] for name in ("aten::mm", "cudaLaunchKernel", "sgemm"))
+    op, call, kernel = (
+        rows[name] for name in ("aten::mm", "cudaLaunchKernel", "sgemm")
+    )
     assert (trace.start[op], trace.dur[op], trace.external_id[op]) == (1000, 8000, 5)
-    assert (trace.launch[kernel], trace.op[kernel], trace.parent[call]) == (call, op, op)
+    assert (trace.launch[kernel], trace.op[kernel], trace.parent[call]) == (
+        call,
+        op,
+        op,
+    )
     assert trace.track_of(op).label == "python 42"
     assert trace.track_of(kernel).label == "GPU 0 stream 7"
     assert trace.keys["baseTimeNanoseconds"] == pftraces.BASE
@@ -84,22 +96,43 @@ def test_args_of_a_kernel(make: Make) -> None:
         ("correlation", "7"),
         ("graph node id", "3"),
     )
-    noted: list[pftraces.Field] = [(6, [(1, "correlation"), (2, "x")]), (6, [(1, "n"), (2, "1")])]
+    noted: list[pftraces.Field] = [
+        (6, [(1, "correlation"), (2, "x")]),
+        (6, [(1, "n"), (2, "1")]),
+    ]
     whole = pftraces.stage(4000, 500, 1, (20, 3), LAUNCH, extras=extras)
     assert args(make(whole), "sgemm") == {
-        **{"device": 0, "context": 1, "stream": 7, "original_stream": 13, "correlation": 7},
-        **{"priority": 0, "queued": 0, "channel": 0, "channel_type": 0, "graph node id": 3},
+        **{
+            "device": 0,
+            "context": 1,
+            "stream": 7,
+            "original_stream": 13,
+            "correlation": 7,
+        },
+        **{
+            "priority": 0,
+            "queued": 0,
+            "channel": 0,
+            "channel_type": 0,
+            "graph node id": 3,
+        },
         **{"grid": [8, 1, 1], "block": [128, 1, 1], "registers per thread": 32},
         "dynamic shared memory": 0,
     }
     more = pftraces.stage(4000, 500, 1, (20, 3), extras=extras, noted=noted)
     found = args(make(more), "sgemm")
-    assert (found["correlation"], found["correlation (annotation)"], found["n"]) == (7, "x", "1")
+    assert (found["correlation"], found["correlation (annotation)"], found["n"]) == (
+        7,
+        "x",
+        "1",
+    )
 
 
 def test_a_correlation_of_an_annotation_is_none(make: Make) -> None:
     noted: list[pftraces.Field] = [(6, [(1, "correlation"), (2, "7")])]
-    trace = make(*pftraces.group(OPS), pftraces.stage(4000, 500, 1, (20, 3), noted=noted))
+    trace = make(
+        *pftraces.group(OPS), pftraces.stage(4000, 500, 1, (20, 3), noted=noted)
+    )
     assert trace.correlation[trace.gpu_rows].tolist() == [0]
     assert trace.launch[trace.gpu_rows].tolist() == [-1]
 
@@ -145,7 +178,11 @@ def test_waits_and_overhead_have_no_category_in_the_file(make: Make) -> None:
         packet((60, [(1, 8), (3, [(1, 2147483647), (6, "Overhead")])])),
         packet((60, [(1, 9), (5, 8), (4, [(1, 2147483647), (2, 0), (5, "Overhead")])])),
     ]
-    group: list[pftraces.Slice] = [(0, 1, THREAD, [sync]), (0, 1, 9, []), (0, 1, OTHER, [])]
+    group: list[pftraces.Slice] = [
+        (0, 1, THREAD, [sync]),
+        (0, 1, 9, []),
+        (0, 1, OTHER, []),
+    ]
     trace = make(*tracks, *pftraces.group(group))
     assert sorted(map(trace.category_of, range(3))) == ["", "cuda_sync", "overhead"]
     assert {track.pid for track in trace.tracks} == {42, -1}
@@ -168,14 +205,16 @@ def test_ids_are_cut_to_31_bits(make: Make, masked: int, name: str, tid: int) ->
 
 def test_two_threads_whose_ids_became_equal(make: Make) -> None:
     threads = [
-        packet((60, [(1, n), (5, 1), (4, [(1, 42), (2, 42), (5, f"w{n}")])])) for n in (8, 9)
+        packet((60, [(1, n), (5, 1), (4, [(1, 42), (2, 42), (5, f"w{n}")])]))
+        for n in (8, 9)
     ]
     trace = make(*threads, *pftraces.group([(0, 1, 8, OP), (0, 1, 9, OP)]))
     assert len(trace.tracks) == 2
 
 
 def test_ends_that_torch_cut(make: Make) -> None:
-    """The first one may have gone on; the last of its lane, and those of other lanes, have not."""
+    """The first one may have gone on; the last of its lane, and those of other lanes,
+    have not."""
     one, two = pftraces.stage(0, 100), pftraces.stage(100, 50)
     other, note = pftraces.stage(50, 50, queue=101), pftraces.stage(50, 50, 4)
     assert make(one, two, other, note).report.cut_ends == 1
@@ -183,7 +222,8 @@ def test_ends_that_torch_cut(make: Make) -> None:
 
 def test_arrows_between_nodes(make: Make) -> None:
     trace = make(
-        pftraces.stage(0, 10, number=1), pftraces.stage(20, 5, 1, (18, 1), (18, 99), number=2)
+        pftraces.stage(0, 10, number=1),
+        pftraces.stage(20, 5, 1, (18, 1), (18, 99), number=2),
     )
     assert (trace.report.phases["s"], trace.report.phases["f"]) == (1, 1)
     last = [trace.elements.element(trace.report.events - n) for n in (2, 1)]
@@ -194,8 +234,14 @@ def test_arrows_between_nodes(make: Make) -> None:
 
 
 def test_counters(make: Make) -> None:
-    trace = make(pftraces.counter(5, 250.5), pftraces.counter(6, 3, 1), pftraces.counter(7, 251.0))
-    found = {one.label: (one.time.tolist(), one.value.tolist()) for one in counters(trace)}
+    trace = make(
+        pftraces.counter(5, 250.5),
+        pftraces.counter(6, 3, 1),
+        pftraces.counter(7, 251.0),
+    )
+    found = {
+        one.label: (one.time.tolist(), one.value.tolist()) for one in counters(trace)
+    }
     assert found == {"Power (W)": ([5, 7], [250.5, 251.0]), "Clock": ([6], [3.0])}
 
 
@@ -205,10 +251,17 @@ def test_times_before_the_base_are_kept(make: Make) -> None:
 
 
 def test_unknown_packets_are_counted(make: Make) -> None:
-    trace = make(*pftraces.group(OPS), packet((70, b"x")), packet((8, 1), (11, [(9, 3), (11, 2)])))
+    trace = make(
+        *pftraces.group(OPS),
+        packet((70, b"x")),
+        packet((8, 1), (11, [(9, 3), (11, 2)])),
+    )
     report = trace.report
     assert (len(trace), report.unreadable) == (2, 2)
-    assert [one.reason for one in report.skipped] == ["a packet of another kind", "a damaged event"]
+    assert [one.reason for one in report.skipped] == [
+        "a packet of another kind",
+        "a damaged event",
+    ]
 
 
 @pytest.mark.parametrize("kept", range(0, 400, 13))
@@ -223,7 +276,11 @@ def test_a_file_that_was_cut(make: Make, tmp_path: Path, kept: int) -> None:
 def boundaries(data: bytes) -> set[int]:
     found, at_ = {0}, 0
     while at_ < len(data):
-        size = data[at_ + 1] if data[at_ + 1] < 128 else data[at_ + 1] - 128 + data[at_ + 2] * 128
+        size = (
+            data[at_ + 1]
+            if data[at_ + 1] < 128
+            else data[at_ + 1] - 128 + data[at_ + 2] * 128
+        )
         at_ += 2 + (data[at_ + 1] > 127) + size
         found.add(at_)
     return found
@@ -247,7 +304,9 @@ def test_slices_whose_ends_were_cut_off_are_instants(make: Make) -> None:
 def test_what_is_no_packet_ends_the_reading(make: Make, more: bytes) -> None:
     trace = make(*pftraces.group(OPS), more, *pftraces.group(OPS))
     assert len(trace) == 2
-    assert trace.report.too_damaged == len(b"".join((*pftraces.head(), *pftraces.group(OPS))))
+    assert trace.report.too_damaged == len(
+        b"".join((*pftraces.head(), *pftraces.group(OPS)))
+    )
 
 
 def test_a_damaged_begin_says_that_ends_are_less_exact(make: Make) -> None:
@@ -258,14 +317,19 @@ def test_a_damaged_begin_says_that_ends_are_less_exact(make: Make) -> None:
 
 def test_a_packet_larger_than_what_is_read_at_once(make: Make) -> None:
     text = arg("x", (6, "y" * (3 << 20)))
-    trace = make(*pftraces.group([(0, 5, THREAD, [*OP, text]), (2, 3, THREAD, NOTE)]), KERNEL)
+    trace = make(
+        *pftraces.group([(0, 5, THREAD, [*OP, text]), (2, 3, THREAD, NOTE)]), KERNEL
+    )
     assert len(trace) == 3
     assert len(args(trace, "aten::mm")["x"]) == 3 << 20
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_from_the_cache(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+    make: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    pack: Callable[[bytes], bytes],
 ) -> None:
     """Its events are scanned again."""
     monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 0)

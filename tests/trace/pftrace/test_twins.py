@@ -1,7 +1,9 @@
-"""Each .pftrace beside the JSON of the same window: what torch's own two writers made of it.
+"""Each .pftrace beside the JSON of the same window: what torch's own two writers made
+of it.
 
-The folder pftrace next to the one that FUSETUI_TRACES names has the twins. What differs is a named
-exception here: lost, cut or rounded by torch's writer of .pftrace, or not in one of both forms.
+The folder pftrace next to the one that FUSETUI_TRACES names has the twins. What differs
+is a named exception here: lost, cut or rounded by torch's writer of .pftrace, or not in
+one of both forms.
 """
 
 from __future__ import annotations
@@ -27,7 +29,12 @@ from fusetui.trace.program.origin import origins
 
 TWINS = TRACES.parent / "pftrace"
 NAMES = (
-    *("a100_nccl_ddp_full", "b300_decode_graph_full", "b300_decode_graph_lanes", "edge"),
+    *(
+        "a100_nccl_ddp_full",
+        "b300_decode_graph_full",
+        "b300_decode_graph_lanes",
+        "edge",
+    ),
     *("edge_cpu_only", "edge_gpu_only", "edge_one_kernel", "h100_transformer_step"),
     *("h100_transformer_step_full", "lesson_mlp_compiled", "lesson_mlp_eager"),
     *("mi300_vllm_decode_graph_full", "pair_attention_unfused_h100_full"),
@@ -57,7 +64,9 @@ GRIDLESS = ("grid", "block", "registers per thread")
 def opened(name: str) -> Trace:
     path = TWINS / name
     if not path.exists():
-        pytest.skip(f"{name} is not in {TWINS}, next to the folder that FUSETUI_TRACES names")
+        pytest.skip(
+            f"{name} is not in {TWINS}, next to the folder that FUSETUI_TRACES names"
+        )
     return open_trace(str(path), cached=False)
 
 
@@ -67,12 +76,14 @@ def twins(name: str) -> tuple[Trace, Trace]:
 
 
 def rows_of(trace: Trace) -> dict[str, list[int]]:
-    """The rows of each category in the order of the file, without the span of the profiler."""
+    """The rows of each category in the order of the file, without the span of the
+    profiler."""
     found = defaultdict(list)
     for row in np.argsort(trace.order).tolist():
         if trace.category_of(row) != "Trace":
             found[trace.category_of(row)].append(row)
-    found["cuda_sync"].sort(key=lambda row: int(trace.start[row]))  # there, JSON has another order
+    # there, JSON has another order
+    found["cuda_sync"].sort(key=lambda row: int(trace.start[row]))
     return found
 
 
@@ -89,30 +100,40 @@ def test_names_lanes_and_times(name: str) -> None:
     ends = cut_ends(other)
     for row, twin in pairs(name):
         what = other.name_of(twin)
-        if what.startswith(("HostNode", "Memcpy")):  # only JSON has the function, the direction
+        # only JSON has the function, the direction
+        if what.startswith(("HostNode", "Memcpy")):
             what = "HostNode" if what.startswith("HostNode") else "Memcpy"
-        if not what and other.category_of(twin) == "kernel":  # the name of its kind instead
+        # the name of its kind instead
+        if not what and other.category_of(twin) == "kernel":
             what = "Kernel"
         assert one.name_of(row) == what
         start = int(one.start[row])
         late = start - int(other.start[twin])
-        assert late == 0 or (name in LATE and abs(late) == 1) or start < 0  # JSON has 0 for that
+        # JSON has 0 for that
+        assert late == 0 or (name in LATE and abs(late) == 1) or start < 0
         here, there = one.track_of(row), other.track_of(twin)
         if not isinstance(there.tid, str):  # text ids become small numbers
-            assert (here.layer, here.pid, here.tid) == (there.layer, there.pid, there.tid)
+            assert (here.layer, here.pid, here.tid) == (
+                there.layer,
+                there.pid,
+                there.tid,
+            )
         dur = ends.get(twin, int(other.end[twin])) - int(other.start[twin])
         assert int(one.dur[row]) == dur or other.category_of(twin) == "cuda_sync"
 
 
 def cut_ends(trace: Trace) -> dict[int, int]:
-    """Where torch ends each event of a GPU in a .pftrace: at the next start of its lane."""
+    """Where torch ends each event of a GPU in a .pftrace: at the next start of its
+    lane."""
     lanes = defaultdict(list)
     for row in np.lexsort((trace.order, trace.start)).tolist():
         if trace.category_of(row) in WORK:
             event = trace.elements.element(int(trace.order[row]))
             lanes[event["pid"], event["tid"]].append(row)
     return {
-        row: max(int(trace.start[row]), min(int(trace.end[row]), int(trace.start[after])))
+        row: max(
+            int(trace.start[row]), min(int(trace.end[row]), int(trace.start[after]))
+        )
         for rows in lanes.values()
         for row, after in pairwise(rows)
     }
@@ -132,9 +153,12 @@ def test_launches_and_ops(name: str) -> None:
     same = dict(pairs(name)) | {-1: -1}
     for column in ("launch", "op"):
         here, there = getattr(one, column), getattr(other, column)
-        assert all(same[int(here[row])] == int(there[twin]) for row, twin in pairs(name))
+        assert all(
+            same[int(here[row])] == int(there[twin]) for row, twin in pairs(name)
+        )
     assert all(
-        int(one.correlation[row]) == int(other.correlation[twin]) for row, twin in pairs(name)
+        int(one.correlation[row]) == int(other.correlation[twin])
+        for row, twin in pairs(name)
     )
 
 
@@ -142,7 +166,9 @@ def test_launches_and_ops(name: str) -> None:
 def test_modules(name: str) -> None:
     def figures(trace: Trace) -> list[Any]:
         found = module_times(origins(trace)).modules
-        return [(one.path, one.kind, one.level, one.count, one.kernels) for one in found]
+        return [
+            (one.path, one.kind, one.level, one.count, one.kernels) for one in found
+        ]
 
     one, other = (figures(trace) for trace in twins(name))
     assert one == other
@@ -154,14 +180,19 @@ def test_collectives(name: str) -> None:
     one, other = (collectives_of(trace).told for trace in twins(name))
     assert len(one) == len(other) > 0
     for here, there in zip(one, other, strict=True):
-        assert (here.name, here.dtype, here.sequence) == (there.name, there.dtype, there.sequence)
+        assert (here.name, here.dtype, here.sequence) == (
+            there.name,
+            there.dtype,
+            there.sequence,
+        )
         assert here.bytes == there.bytes
         assert here.group.ranks in (there.group.ranks, ())
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in LATE])
 def test_gaps(name: str) -> None:
-    """A nested event that was cut shortens the time in which a GPU is busy, and nothing else."""
+    """A nested event that was cut shortens the time in which a GPU is busy, and nothing
+    else."""
     one, other = twins(name)
     if one.report.cut_ends or "edge" in name:
         return
@@ -195,9 +226,9 @@ def as_written(value: Any) -> Any:
         case None:
             return "null"
         case dict():  # an empty one has no value, as an empty list
-            return {key: as_written(inner) for key, inner in value.items() if inner != {}} | {
-                key: [] for key, inner in value.items() if inner == {}
-            }
+            return {
+                key: as_written(inner) for key, inner in value.items() if inner != {}
+            } | {key: [] for key, inner in value.items() if inner == {}}
         case list():
             return [[] if inner == {} else as_written(inner) for inner in value]
         case int() if not isinstance(value, bool) and value >= 1 << 63:
@@ -238,7 +269,8 @@ OF_NCCL = ("count", "root", "n_channels", "n_warps", "seq", "rank")
 ODD: dict[str, Args] = {
     "graph node 6": {"annotation": "text in a list"},  # JSON: a list of one text
     "graph node 8": {"annotation": "5"},  # JSON: the number
-    "graph node 9": {"annotation": '{"json": "text", "deep": {"a": [1]}}'},  # JSON spreads it
+    # JSON spreads it
+    "graph node 9": {"annotation": '{"json": "text", "deep": {"a": [1]}}'},
     "graph node 10": {},  # JSON: a number that is no annotation
     "ncclDevKernel metadata is no JSON": {},  # JSON: as annotation
     "ncclDevKernel metadata is a list": {},  # JSON: as annotation
@@ -250,7 +282,8 @@ ODD: dict[str, Args] = {
 def test_ranks(name: str) -> None:
     """The job, the host, the devices and memory are lost; starts may be 1 ns late."""
     json_, pftrace = (
-        fusetui.ranks(str(TWINS / f"{name}.{ending}.gz")) for ending in ("json", "pftrace")
+        fusetui.ranks(str(TWINS / f"{name}.{ending}.gz"))
+        for ending in ("json", "pftrace")
     )
     lost = {"path": "", "device": "", "memory_peak_bytes": None}
     of_json, of_pftrace = (

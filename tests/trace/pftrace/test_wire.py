@@ -26,7 +26,10 @@ FIELD = st.tuples(st.integers(1, 3000), VALUE)
 
 
 @given(
-    st.lists(WHOLE | st.sampled_from([0, 127, 128, (1 << 56) - 1, 1 << 56, 1 << 63]), min_size=1)
+    st.lists(
+        WHOLE | st.sampled_from([0, 127, 128, (1 << 56) - 1, 1 << 56, 1 << 63]),
+        min_size=1,
+    )
 )
 def test_numbers_of_any_length(numbers: list[int]) -> None:
     texts = [varint(number) for number in numbers]
@@ -48,7 +51,9 @@ def test_eleven_bytes_are_no_number() -> None:
 
 
 @given(st.lists(st.lists(FIELD, max_size=6), max_size=6))
-def test_fields_of_many_messages(contents: list[list[tuple[int, int | bytes | float]]]) -> None:
+def test_fields_of_many_messages(
+    contents: list[list[tuple[int, int | bytes | float]]],
+) -> None:
     texts = [message(content) for content in contents]
     end = np.cumsum([0, *map(len, texts)])
     data = b"".join(texts)
@@ -57,11 +62,18 @@ def test_fields_of_many_messages(contents: list[list[tuple[int, int | bytes | fl
     found = fields(words_of(data), end[:-1], end[1:], single, several)
     assert found.whole.all()
     for row, content in enumerate(contents):
-        whole = [value for n, value in content if n == number and isinstance(value, int)]
+        whole = [
+            value for n, value in content if n == number and isinstance(value, int)
+        ]
         assert found.at[number][row] >= 0 if whole else found.at[number][row] == -1
         if whole:
             assert int(found.value[number][row]) & (1 << 64) - 1 == whole[-1]
-    parts = [v for content in contents for n, v in content if n == number and isinstance(v, bytes)]
+    parts = [
+        v
+        for content in contents
+        for n, v in content
+        if n == number and isinstance(v, bytes)
+    ]
     many = found.repeated[number]
     places = zip(many.at.tolist(), many.value.tolist(), strict=True)
     assert [data[at : at + size] for at, size in places] == parts
@@ -103,7 +115,9 @@ def test_packets_one_behind_the_other(contents: list[bytes], rest: bytes) -> Non
     data = whole + rest.replace(b"\x0a", b"")
     start, end, used, next_end = packets(words_of(data), data)
     places = zip(start.tolist(), end.tolist(), strict=True)
-    assert [data[at:end] for at, end in places] == [message([(1, each)]) for each in contents]
+    assert [data[at:end] for at, end in places] == [
+        message([(1, each)]) for each in contents
+    ]
     assert (used, next_end < 0) == (len(whole), len(data) > len(whole))
 
 

@@ -1,4 +1,5 @@
-"""The same questions answered from the events of a file, one by one, without columns."""
+"""The same questions answered from the events of a file, one by one, without
+columns."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ class Slowly:
     @cached_property
     def calls(self) -> dict[int, Event]:
         calls = self.of("cuda_runtime", "cuda_driver")
-        return {c["args"]["correlation"]: c for c in calls if "correlation" in c["args"]}
+        return {
+            c["args"]["correlation"]: c for c in calls if "correlation" in c["args"]
+        }
 
     @cached_property
     def numbered(self) -> dict[int, list[Event]]:
@@ -58,7 +61,8 @@ class Slowly:
         return by_thread(self.of("cpu_op"))
 
     def forward_op(self, call: Event) -> Event | None:
-        """Through the innermost backward op around a call whose number a forward op has."""
+        """Through the innermost backward op around a call whose number a forward op
+        has."""
         over = [op for op in around(self.ops, call) if op["args"].get("Fwd thread id")]
         for op in reversed(over):
             number = op["args"]["Sequence number"]
@@ -68,8 +72,8 @@ class Slowly:
         return None
 
     def credited(self, spans: Iterable[Event]) -> list[tuple[Event, list[Event], bool]]:
-        """Each GPU event with the spans that it belongs to, the outermost first, and whether it
-        belongs there by its forward op."""
+        """Each GPU event with the spans that it belongs to, the outermost first, and
+        whether it belongs there by its forward op."""
         threads = by_thread(spans)
         found: list[tuple[Event, list[Event], bool]] = []
         for event in self.gpu:
@@ -100,8 +104,12 @@ def around(threads: dict[object, list[Event]], inner: Event) -> list[Event]:
 
 
 def regions(trace: Slowly) -> list[Event]:
-    modules = [e for e in trace.of("python_function") if e["name"].startswith("nn.Module: ")]
-    return modules + [e for e in trace.of("user_annotation") if "ProfilerStep" not in e["name"]]
+    modules = [
+        e for e in trace.of("python_function") if e["name"].startswith("nn.Module: ")
+    ]
+    return modules + [
+        e for e in trace.of("user_annotation") if "ProfilerStep" not in e["name"]
+    ]
 
 
 def paths(spans: list[Event]) -> str:
@@ -111,8 +119,8 @@ def paths(spans: list[Event]) -> str:
 
 
 def gpu_by_path(trace: Slowly) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """GPU time (ns) and kernels of each path with what is in it, and the time of backward work that
-    belongs there by its forward op."""
+    """GPU time (ns) and kernels of each path with what is in it, and the time of
+    backward work that belongs there by its forward op."""
     total, kernels, back = Counter[str](), Counter[str](), Counter[str]()
     for event, spans, backward in trace.credited(regions(trace)):
         for depth in range(len(spans)):

@@ -48,7 +48,9 @@ def test_forward(trace_of: Make, event: Make, launched: Make) -> None:
     assert chain(trace, "aten::addmm")[1] == of_kernel
 
 
-def test_backward_through_the_forward_op(trace_of: Make, event: Make, launched: Make) -> None:
+def test_backward_through_the_forward_op(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     args = {"Sequence number": 5, "Fwd thread id": 1}
     call, kernel = launched(1, 155, 200)
     back = event("AddmmBackward0", 150, 10, args=args, tid=2)
@@ -66,7 +68,9 @@ def test_nothing_is_known(trace_of: Make, event: Make) -> None:
     assert (path_of(found, of_kernel), source_of(found, of_kernel)) == ("", None)
 
 
-def test_a_library_where_nothing_is_the_users(trace_of: Make, event: Make, launched: Make) -> None:
+def test_a_library_where_nothing_is_the_users(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     frame = event("torch/optim/sgd.py(70): step", 0, 50, cat="python_function")
     found, of_kernel = chain(trace_of([frame, *launched(1, 20, 200)]), "k")
     assert of_kernel.own_frame == -1

@@ -17,8 +17,11 @@ from fusetui.trace.read.autograd import Autograd, read_autograd, read_flows
 Make = Callable[..., Any]
 
 
-def numbered(make: Make, name: str, ts: int, dur: int, number: int, **more: Any) -> dict[str, Any]:
-    """An op with a sequence number; on thread 2 it ran backward for torch's thread 1."""
+def numbered(
+    make: Make, name: str, ts: int, dur: int, number: int, **more: Any
+) -> dict[str, Any]:
+    """An op with a sequence number; on thread 2 it ran backward for torch's thread
+    1."""
     args = {"Sequence number": number, "Fwd thread id": int(more.get("tid") == 2)}
     found: dict[str, Any] = make(name, ts, dur, args=args, **more)
     return found
@@ -76,7 +79,12 @@ def test_flows_where_ops_have_no_numbers(trace_of: Make, event: Make) -> None:
         event("AddmmBackward0", 51, 8, tid=2),
         flow("f", 51, 2),
         event("aten::mm", 52, 3, tid=2),
-        event("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 70, 3, tid=2),
+        event(
+            "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+            70,
+            3,
+            tid=2,
+        ),
         flow("f", 70, 2, number=2),  # without a beginning
     ]
     trace = trace_of(events)
@@ -86,8 +94,12 @@ def test_flows_where_ops_have_no_numbers(trace_of: Make, event: Make) -> None:
         "AddmmBackward0": "aten::addmm",
         "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad": "",
     }
-    inner = [n for n in range(len(trace)) if trace.name_of(n) in ("aten::mm", "aten::expand")]
-    named = [trace.name_of(n) if n >= 0 else "" for n in found.forward_of(np.array(inner))]
+    inner = [
+        n for n in range(len(trace)) if trace.name_of(n) in ("aten::mm", "aten::expand")
+    ]
+    named = [
+        trace.name_of(n) if n >= 0 else "" for n in found.forward_of(np.array(inner))
+    ]
     assert named == ["", "aten::addmm"]
 
 
@@ -129,7 +141,8 @@ def test_numbers_and_flows_agree_on_real_traces(name: str) -> None:
     by_flow = linked_by(trace, Autograd(nothing, nothing, nothing, flows))
     by_number = linked_by(trace, told)
     linked = by_flow.forward >= 0
-    assert linked.sum() == len(flows)  # per flow the op of the node and the engine's around it
+    # per flow the op of the node and the engine's around it
+    assert linked.sum() == len(flows)
     assert by_number.rows.tolist() == by_flow.rows.tolist()
     assert by_number.forward.tolist() == by_flow.forward.tolist()
     assert (trace.role[by_flow.forward[linked]] == Role.OP).all()

@@ -19,7 +19,11 @@ from fusetui.trace.program import backward as module
 from fusetui.trace.program.backward import FIRST, dependencies
 
 TWINS = TRACES.parent / "pftrace"
-GRAPHS = ("b300_decode_graph_full", "b300_decode_graph_lanes", "mi300_vllm_decode_graph_full")
+GRAPHS = (
+    "b300_decode_graph_full",
+    "b300_decode_graph_lanes",
+    "mi300_vllm_decode_graph_full",
+)
 Pairs = set[tuple[str, str]]
 
 
@@ -48,7 +52,9 @@ def names(trace: Trace) -> Pairs:
 
 
 def test_pairs(tmp_path: Path) -> None:
-    trace = opened(tmp_path / "a.json", graph(*flow(0, 30, 31), *flow(1, 41, 42), *flow(2, 30, 42)))
+    trace = opened(
+        tmp_path / "a.json", graph(*flow(0, 30, 31), *flow(1, 41, 42), *flow(2, 30, 42))
+    )
     assert names(trace) == {("a", "b"), ("b", "c"), ("a", "c")}
     assert dependencies(trace).unclear == 0
 
@@ -90,7 +96,9 @@ def test_half_a_flow_is_nothing(tmp_path: Path) -> None:
 
 def test_nodes_that_run_nothing(tmp_path: Path) -> None:
     event = gpu("EventRecord", 30.5, 0, 1, "graph_event_node")
-    trace = opened(tmp_path / "a.json", graph(event, *flow(0, 30, 30.5), *flow(1, 30.5, 31)))
+    trace = opened(
+        tmp_path / "a.json", graph(event, *flow(0, 30, 30.5), *flow(1, 30.5, 31))
+    )
     assert names(trace) == {("a", "EventRecord"), ("EventRecord", "b")}
 
 
@@ -108,7 +116,9 @@ def test_the_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def by_hand(path: Path) -> tuple[Pairs, int]:
     """From the raw events: the ids of nodes, and how many flows cannot be told."""
-    events = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)["traceEvents"]
+    events = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)[
+        "traceEvents"
+    ]
     starts, ends = defaultdict(list), defaultdict(list)
     flows: dict[int, dict[str, Any]] = defaultdict(dict)
     for event in events:

@@ -43,12 +43,19 @@ def named(found: Functions) -> dict[str, Any]:
     return {f"{f.file}:{f.line} {f.function}": f for f in found.functions}
 
 
-def test_library_frames_count_for_their_caller(trace_of: Make, event: Make, launched: Make) -> None:
+def test_library_frames_count_for_their_caller(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     found = function_times(origins(trace_of(program(event, launched))))
     assert list(named(found)) == ["my_model.py:42 forward", "train.py:9 main"]
     forward, main = found.functions
     assert (forward.gpu_self_ns, forward.gpu_ns, forward.kernels) == (12_000, 12_000, 2)
-    assert (main.gpu_self_ns, main.gpu_ns, main.kernels, main.kernels_self) == (2_000, 14_000, 3, 1)
+    assert (main.gpu_self_ns, main.gpu_ns, main.kernels, main.kernels_self) == (
+        2_000,
+        14_000,
+        3,
+        1,
+    )
     assert (main.cpu_self_ns, main.cpu_ns) == (60_000, 100_000)
     assert (forward.cpu_self_ns, forward.cpu_ns, forward.count) == (40_000, 40_000, 2)
     assert [(one.why, one.gpu_ns) for one in found.none] == [(Nowhere.OUTSIDE, 3_000)]
@@ -63,7 +70,9 @@ def test_a_file_or_folder(trace_of: Make, event: Make, launched: Make) -> None:
     assert function_times(found, "model.py").functions == ()
 
 
-def test_idle_time_counts_where_it_was_caused(trace_of: Make, event: Make, launched: Make) -> None:
+def test_idle_time_counts_where_it_was_caused(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     trace = trace_of(program(event, launched))
     assert function_times(origins(trace)).functions[0].idle_ns is None
     called = np.flatnonzero(trace.launch >= 0)
@@ -91,7 +100,11 @@ def test_backward_work_belongs_to_the_function_that_went_forward(
     ]
     trace = trace_of(events)
     (forward,) = function_times(origins(trace)).functions
-    assert (forward.gpu_ns, forward.gpu_backward_ns, forward.cpu_ns) == (7_000, 7_000, 20_000)
+    assert (forward.gpu_ns, forward.gpu_backward_ns, forward.cpu_ns) == (
+        7_000,
+        7_000,
+        20_000,
+    )
     (row,) = frame_of(origins(trace))[trace.gpu_rows]
     assert trace.name_of(row) == "my_model.py(42): forward"
 
@@ -100,19 +113,34 @@ def test_a_module_launches_without_a_function_in_between(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
     """No frame of a function lies between the module and the launch."""
-    frames = [frame(event, "a.py(3): f", 0, 200), frame(event, "nn.Module: Lin_0", 10, 100)]
-    trace = trace_of([*frames, *launched(1, 20, 300, dur=5), *launched(2, 150, 310, dur=7)])
+    frames = [
+        frame(event, "a.py(3): f", 0, 200),
+        frame(event, "nn.Module: Lin_0", 10, 100),
+    ]
+    trace = trace_of(
+        [*frames, *launched(1, 20, 300, dur=5), *launched(2, 150, 310, dur=7)]
+    )
     found = frame_of(origins(trace))[trace.gpu_rows]
     assert [*map(trace.name_of, found)] == ["nn.Module: Lin_0", "a.py(3): f"]
 
 
-def test_a_function_that_calls_itself(trace_of: Make, event: Make, launched: Make) -> None:
+def test_a_function_that_calls_itself(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     events = [frame(event, "a.py(1): walk", n, 90 - 2 * n) for n in range(10)]
     events += [frame(event, "a.py(7): walk", 2, 80), *launched(1, 50, 200)]
     found = named(function_times(origins(trace_of(events))))
     walk = found["a.py:1 walk"]
-    assert (walk.count, walk.cpu_ns, walk.gpu_ns, walk.gpu_self_ns) == (10, 90_000, 10_000, 10_000)
-    assert (found["a.py:7 walk"].cpu_ns, found["a.py:7 walk"].gpu_ns) == (80_000, 10_000)
+    assert (walk.count, walk.cpu_ns, walk.gpu_ns, walk.gpu_self_ns) == (
+        10,
+        90_000,
+        10_000,
+        10_000,
+    )
+    assert (found["a.py:7 walk"].cpu_ns, found["a.py:7 walk"].gpu_ns) == (
+        80_000,
+        10_000,
+    )
 
 
 def test_no_frames(trace_of: Make, launched: Make) -> None:

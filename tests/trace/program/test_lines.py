@@ -1,4 +1,5 @@
-"""What the lines of the user's own functions cost, by the lines that frames were called from."""
+"""What the lines of the user's own functions cost, by the lines that frames were called
+from."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def lines(events: list[dict[str, Any]], trace_of: Make) -> dict[str, FunctionTim
     return {f"{time.file}:{time.line} {time.function}": time for time in found}
 
 
-def test_a_line_has_the_time_of_what_it_calls(trace_of: Make, event: Make, launched: Make) -> None:
+def test_a_line_has_the_time_of_what_it_calls(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     """A line of a library counts for the user's line that led there."""
     events = [
         frame(event, "train.py(1): main", 0, 100, "train.py:99"),
@@ -49,7 +52,9 @@ def test_a_line_has_the_time_of_what_it_calls(trace_of: Make, event: Make, launc
 
 def test_a_line_that_calls_twice_adds_up(trace_of: Make, event: Make) -> None:
     calls = [frame(event, f"<built-in {n}>", 10 * n, 5, "a.py:3") for n in (1, 2)]
-    (only,) = lines([frame(event, "a.py(1): f", 0, 90, "torch/y.py:1"), *calls], trace_of).values()
+    (only,) = lines(
+        [frame(event, "a.py(1): f", 0, 90, "torch/y.py:1"), *calls], trace_of
+    ).values()
     assert (only.count, only.cpu_ns) == (2, 10_000)
 
 
@@ -60,8 +65,12 @@ def test_a_line_within_itself_counts_once(trace_of: Make, event: Make) -> None:
     assert found["a.py:3 f"].count == 2
 
 
-@pytest.mark.parametrize("text", ["", "a.py", "a.py:", ":3", "a.py:x", "a.py:9999999999"])
-def test_a_line_that_is_none_is_left_out(trace_of: Make, event: Make, text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "a.py", "a.py:", ":3", "a.py:x", "a.py:9999999999"]
+)
+def test_a_line_that_is_none_is_left_out(
+    trace_of: Make, event: Make, text: str
+) -> None:
     assert not lines([frame(event, "a.py(1): f", 0, 9, text)], trace_of)
 
 
@@ -73,7 +82,8 @@ def test_older_traces_have_no_lines(trace_of: Make, event: Make) -> None:
 
 @pytest.mark.skipif(not TWIN.is_file(), reason=f"{TWIN} is not there")
 def test_a_recorded_program() -> None:
-    """Counts and times, from the events alone: a frame inside another of its line adds nothing."""
+    """Counts and times, from the events alone: a frame inside another of its line adds
+    nothing."""
     frames = [
         (event["ts"], event["ts"] + event["dur"], event["args"]["CallFrom"])
         for event in json.loads(gzip.decompress(TWIN.read_bytes()))["traceEvents"]

@@ -23,7 +23,9 @@ def times_of(trace: Trace, **how: bool) -> Modules:
 
 
 def frame(make: Make, name: str, ts: int, dur: int, **more: Any) -> dict[str, Any]:
-    found: dict[str, Any] = make(f"nn.Module: {name}", ts, dur, cat="python_function", **more)
+    found: dict[str, Any] = make(
+        f"nn.Module: {name}", ts, dur, cat="python_function", **more
+    )
     return found
 
 
@@ -43,7 +45,9 @@ def two_layers(event: Make, launched: Make) -> list[dict[str, Any]]:
 
 def test_indices_are_starred(trace_of: Make, event: Make, launched: Make) -> None:
     found = times_of(trace_of(two_layers(event, launched)))
-    rows = [(m.path, m.count, m.gpu_ns, m.gpu_self_ns, m.kernels) for m in found.modules]
+    rows = [
+        (m.path, m.count, m.gpu_ns, m.gpu_self_ns, m.kernels) for m in found.modules
+    ]
     assert rows == [
         ("Model_*", 1, 23_000, 0, 3),
         ("Model_* > Layer_*", 2, 23_000, 5_000, 3),
@@ -71,7 +75,9 @@ def test_indices_kept_apart(trace_of: Make, event: Make, launched: Make) -> None
     ]
 
 
-def test_annotations_and_modules_are_one_tree(trace_of: Make, event: Make, launched: Make) -> None:
+def test_annotations_and_modules_are_one_tree(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     note = {"cat": "user_annotation"}
     events = [
         event("ProfilerStep#3", 0, 100, **note),
@@ -83,11 +89,17 @@ def test_annotations_and_modules_are_one_tree(trace_of: Make, event: Make, launc
     ]
     (forward, mlp, block) = times_of(trace_of(events)).modules
     assert block.path == "## forward ## > MLP_* > block *"
-    assert [m.kind for m in (forward, mlp, block)] == ["annotation", "module", "annotation"]
+    assert [m.kind for m in (forward, mlp, block)] == [
+        "annotation",
+        "module",
+        "annotation",
+    ]
     assert {m.gpu_ns for m in (forward, mlp, block)} == {10_000}
 
 
-def test_annotations_that_cross_frames(trace_of: Make, event: Make, launched: Make) -> None:
+def test_annotations_that_cross_frames(
+    trace_of: Make, event: Make, launched: Make
+) -> None:
     events = [
         frame(event, "A_0", 0, 20),
         event("crossing", 10, 30, cat="user_annotation"),
@@ -101,7 +113,8 @@ def test_annotations_that_cross_frames(trace_of: Make, event: Make, launched: Ma
 def test_what_is_recomputed_belongs_to_its_own_module(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
-    """The backward op of a ReLU runs the convolution before it once more, then its own kernel."""
+    """The backward op of a ReLU runs the convolution before it once more, then its own
+    kernel."""
     numbers = {"args": {"Sequence number": 3, "Fwd thread id": 0}}
     back = {"args": {"Sequence number": 3, "Fwd thread id": 1}, "tid": 2}
     again, conv = launched(1, 65, 200, dur=7)
@@ -150,7 +163,12 @@ def backward(make: Make, launched: Make) -> list[dict[str, Any]]:
         op("AddmmBackward0", 60, 3, 2),
         {**call, "tid": 2},
         kernel,
-        make("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", 80, 9, tid=2),
+        make(
+            "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad",
+            80,
+            9,
+            tid=2,
+        ),
         {**lost, "tid": 2},
         nothing,
         make("before", 1, 3, cat="kernel", pid=0, tid=7, args={"correlation": 99}),
@@ -169,7 +187,9 @@ def test_backward_work_belongs_to_the_module_of_its_forward_op(
         (Nowhere.NO_FORWARD, 5_000),
     ]
     modules = module_of(origins(trace))
-    of_kernels = [modules[row] for row in trace.gpu_rows[trace.start[trace.gpu_rows].argsort()]]
+    of_kernels = [
+        modules[row] for row in trace.gpu_rows[trace.start[trace.gpu_rows].argsort()]
+    ]
     named = [trace.name_of(row) if row >= 0 else "" for row in of_kernels]
     assert named == ["", "nn.Module: Linear_0", ""]
 
@@ -180,12 +200,20 @@ def test_a_tree_has_a_last_level(trace_of: Make, event: Make, launched: Make) ->
     found = times_of(trace_of([*events, *launched(1, 500, 2000)]))
     assert len(found.modules) == MOST_LEVELS
     last = found.modules[-1]
-    assert (last.module, last.count, last.gpu_self_ns) == (f"M{MOST_LEVELS - 1}_*", 1, 10_000)
+    assert (last.module, last.count, last.gpu_self_ns) == (
+        f"M{MOST_LEVELS - 1}_*",
+        1,
+        10_000,
+    )
 
 
 def test_no_modules(trace_of: Make, launched: Make) -> None:
     found = times_of(trace_of(launched(1, 0, 10)))
-    assert (found.modules, found.none[0].why, found.gpu_ns) == ((), Nowhere.OUTSIDE, 10_000)
+    assert (found.modules, found.none[0].why, found.gpu_ns) == (
+        (),
+        Nowhere.OUTSIDE,
+        10_000,
+    )
     assert times_of(trace_of([])).gpu_ns == 0
 
 
@@ -204,5 +232,7 @@ def test_real_traces_against_every_event(name: str) -> None:
     assert +Counter({p: m.gpu_ns for p, m in rows.items()}) == +total
     assert +Counter({p: m.kernels for p, m in rows.items()}) == +kernels
     assert +Counter({p: m.gpu_backward_ns for p, m in rows.items()}) == +back
-    whole = sum(m.gpu_self_ns for m in rows.values()) + sum(one.gpu_ns for one in found.none)
+    whole = sum(m.gpu_self_ns for m in rows.values()) + sum(
+        one.gpu_ns for one in found.none
+    )
     assert whole == found.gpu_ns == sum(e["end"] - e["begin"] for e in slowly.gpu)

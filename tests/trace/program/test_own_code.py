@@ -21,7 +21,13 @@ def test_functions(name: str, file: str, line: int, function: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["<built-in method view of Tensor object at 0x7f>", "nn.Module: Linear_0", "", "a(1)"]
+    "name",
+    [
+        "<built-in method view of Tensor object at 0x7f>",
+        "nn.Module: Linear_0",
+        "",
+        "a(1)",
+    ],
 )
 def test_no_functions(name: str) -> None:
     assert function_of(name) is None

@@ -89,7 +89,8 @@ def test_modules_go_forward(trace_of: Make, event: Make, launched: Make) -> None
 def test_work_launched_under_forward_ranges_is_not_backward(
     trace_of: Make, event: Make, launched: Make
 ) -> None:
-    """The thread that runs a backward op launches other ops too, and work under no op."""
+    """The thread that runs a backward op launches other ops too, and work under no
+    op."""
     events = [
         event("## forward ##", 0, 40, cat="user_annotation"),
         event("aten::mm", 0, 10),
@@ -99,7 +100,11 @@ def test_work_launched_under_forward_ranges_is_not_backward(
         *launched(3, 55, 220, dur=4),
         *launched(4, 70, 230, dur=8),
     ]
-    assert found(trace_of(events)) == {"forward": 3_000, "backward": 4_000, "other": 8_000}
+    assert found(trace_of(events)) == {
+        "forward": 3_000,
+        "backward": 4_000,
+        "other": 8_000,
+    }
 
 
 def test_a_module_that_begins_inside_a_backward_op_is_recomputed(

@@ -31,7 +31,9 @@ VALID = b"""{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "A"}], "
 """
 
 edit = st.tuples(st.floats(0, 1), st.integers(0, 3), st.binary(max_size=3))
-digits = st.sampled_from([b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"-", b"9" * 30, b"e9"])
+digits = st.sampled_from(
+    [b'"', b"\\", b"{", b"}", b"[", b"]", b",", b":", b"-", b"9" * 30, b"e9"]
+)
 
 
 def survives(data: bytes) -> None:
@@ -64,7 +66,11 @@ def test_edited_bytes(edits: list[tuple[float, int, bytes]]) -> None:
     survives(edited(VALID, edits))
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1), digits), min_size=1, max_size=3))
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 1), st.integers(0, 1), digits), min_size=1, max_size=3
+    )
+)
 def test_edited_syntax(edits: list[tuple[float, int, bytes]]) -> None:
     survives(edited(VALID, edits))
 

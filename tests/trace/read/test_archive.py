@@ -18,7 +18,12 @@ from fusetui.trace.model.errors import TraceError
 
 LESSON = lessons.path("mlp-eager")
 TRACE = gzip.decompress(LESSON.read_bytes())
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+METHODS = (
+    zipfile.ZIP_STORED,
+    zipfile.ZIP_DEFLATED,
+    zipfile.ZIP_BZIP2,
+    zipfile.ZIP_LZMA,
+)
 
 EVENTS = 2000
 MANY = b'{"traceEvents":[%s]}' % b",".join(
@@ -44,7 +49,9 @@ def zipped(
 
 @pytest.mark.parametrize("name", ["trace.json", "folder/trace.json"])
 def test_a_zip_with_one_trace_opens(tmp_path: Path, name: str) -> None:
-    trace = open_trace(str(zipped(tmp_path / "a.zip", "notes.txt", "__MACOSX/x.json", name)))
+    trace = open_trace(
+        str(zipped(tmp_path / "a.zip", "notes.txt", "__MACOSX/x.json", name))
+    )
     plain = open_trace(str(LESSON))
     assert (trace.start == plain.start).all()
     row = int(plain.gpu_rows[0])
@@ -83,7 +90,9 @@ def test_a_large_zip_is_not_kept_in_the_cache(
 
 
 def test_other_zips(tmp_path: Path) -> None:
-    assert "2 traces (a.json, b.json)" in message(zipped(tmp_path / "a.zip", "a.json", "b.json"))
+    assert "2 traces (a.json, b.json)" in message(
+        zipped(tmp_path / "a.zip", "a.json", "b.json")
+    )
     assert "torch.save" in message(zipped(tmp_path / "b.zip", "archive/data.pkl"))
     assert "without a trace" in message(zipped(tmp_path / "c.zip", "a.txt"))
     assert "without a trace" in message(zipped(tmp_path / "d.zip"))
@@ -120,7 +129,9 @@ def test_a_zip_with_a_wrong_checksum_gives_all_of_it(tmp_path: Path) -> None:
 def test_a_wrong_byte_in_a_zip_is_never_a_bug(tmp_path: Path, method: int) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", method) as archive:
-        archive.writestr("a.json", b'{"traceEvents":[{"ph":"X","name":"n","ts":1,"dur":2}]}')
+        archive.writestr(
+            "a.json", b'{"traceEvents":[{"ph":"X","name":"n","ts":1,"dur":2}]}'
+        )
     whole = path.read_bytes()
     for at in range(len(whole)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
@@ -136,7 +147,9 @@ def test_a_zip_that_unpacks_to_far_too_much(
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
-def test_a_small_zip_keeps_what_is_before_the_damage(tmp_path: Path, method: int) -> None:
+def test_a_small_zip_keeps_what_is_before_the_damage(
+    tmp_path: Path, method: int
+) -> None:
     """Not only whole pieces."""
     content = MANY[: len(MANY) // 2]
     path = zipped(tmp_path / "a.zip", "a.json", content=content, method=method)
@@ -149,7 +162,9 @@ def test_a_small_zip_keeps_what_is_before_the_damage(tmp_path: Path, method: int
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_zip_that_says_a_wrong_size_is_not_damaged(tmp_path: Path, method: int) -> None:
+def test_a_zip_that_says_a_wrong_size_is_not_damaged(
+    tmp_path: Path, method: int
+) -> None:
     """The checksum tells that nothing is missing."""
     path = zipped(tmp_path / "a.zip", "a.json", method=method)
     content = bytearray(path.read_bytes())

@@ -1,4 +1,5 @@
-"""If a file changes while it is read, there are figures and a warning, never a signal."""
+"""If a file changes while it is read, there are figures and a warning, never a
+signal."""
 
 from __future__ import annotations
 
@@ -16,7 +17,15 @@ from fusetui.trace.read import workers
 from fusetui.trace.read.chunks import Chunk, decode_extent
 
 EVENTS = [
-    {"ph": "X", "cat": "cpu_op", "name": f"op{n}", "pid": 1, "tid": 1, "ts": n, "dur": 1}
+    {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": f"op{n}",
+        "pid": 1,
+        "tid": 1,
+        "ts": n,
+        "dur": 1,
+    }
     for n in range(20_000)
 ]
 TEXT = ("[" + ",\n".join(map(json.dumps, EVENTS)) + "]").encode()
@@ -55,14 +64,18 @@ def cells_read_late(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Change],
 
         monkeypatch.setattr(workers, "decode_extent", decode)
         monkeypatch.setattr(workers, "core_count", lambda: 1)
-        monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], "EXTENT", 1 << 16)
+        monkeypatch.setattr(
+            sys.modules["fusetui.trace.read.reading"], "EXTENT", 1 << 16
+        )
 
     return prepare
 
 
 @pytest.mark.parametrize("change", [shrink, overwrite, grow])
 def test_it_is_told(
-    write: Callable[[bytes], Path], cells_read_late: Callable[[Path, Change], None], change: Change
+    write: Callable[[bytes], Path],
+    cells_read_late: Callable[[Path, Change], None],
+    change: Change,
 ) -> None:
     path = write(TEXT)
     cells_read_late(path, change)

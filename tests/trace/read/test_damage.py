@@ -60,7 +60,10 @@ CASES: dict[str, tuple[str | bytes, str | None]] = {
 
 
 def names(trace: Trace) -> list[str]:
-    return [trace.name_of(row) for row in sorted(range(len(trace)), key=lambda r: trace.order[r])]
+    return [
+        trace.name_of(row)
+        for row in sorted(range(len(trace)), key=lambda r: trace.order[r])
+    ]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -97,7 +100,9 @@ def test_empty_fragments(trace_of: Callable[..., Trace]) -> None:
 
 
 def test_missing_quote_of_a_key(trace_of: Callable[..., Trace]) -> None:
-    trace = trace_of(f'{{"traceEvents":[{GOOD},{{"ph":"X", "name":"x", tid": 0}},\n{LAST}]}}')
+    trace = trace_of(
+        f'{{"traceEvents":[{GOOD},{{"ph":"X", "name":"x", tid": 0}},\n{LAST}]}}'
+    )
     assert names(trace) == ["good", "last"]
     assert len(trace.report.skipped) == 1
 
@@ -117,7 +122,11 @@ def test_a_plugin_without_quotes_and_bracket(trace_of: Callable[..., Trace]) -> 
     trace = trace_of("[\n" + ",\n".join(lines) + ",\n")
     assert names(trace) == ["AllReduce", "Recv"]
     assert trace.dur.tolist() == [9000, 0]
-    assert (trace.report.events, len(trace.report.skipped), trace.report.unfinished) == (5, 1, 1)
+    assert (
+        trace.report.events,
+        len(trace.report.skipped),
+        trace.report.unfinished,
+    ) == (5, 1, 1)
 
 
 def test_damaged_keys_around_the_events(trace_of: Callable[..., Trace]) -> None:
@@ -142,15 +151,22 @@ def test_two_files_in_one(trace_of: Callable[..., Trace], form: str) -> None:
 def test_merged_ranks(trace_of: Callable[..., Trace]) -> None:
     """Two ranks with the same ids: each kernel belongs to the call before it."""
     call = '{"ph":"X","cat":"cuda_runtime","name":"c%d","pid":%d,"tid":1,"ts":%d,"dur":1,%s}'
-    kernel = '{"ph":"X","cat":"kernel","name":"k%d","pid":%d,"tid":7,"ts":%d,"dur":1,%s}'
+    kernel = (
+        '{"ph":"X","cat":"kernel","name":"k%d","pid":%d,"tid":7,"ts":%d,"dur":1,%s}'
+    )
     args = '"args":{"correlation":5}'
     events = [
         text % (rank, pid, ts, args)
         for rank in range(2)
-        for text, pid, ts in ((call, 10 + rank, 100 * rank), (kernel, rank, 100 * rank + 9))
+        for text, pid, ts in (
+            (call, 10 + rank, 100 * rank),
+            (kernel, rank, 100 * rank + 9),
+        )
     ]
     trace = trace_of("[" + ",".join(events) + "]")
-    launches = {trace.name_of(row): trace.name_of(trace.launch[row]) for row in trace.gpu_rows}
+    launches = {
+        trace.name_of(row): trace.name_of(trace.launch[row]) for row in trace.gpu_rows
+    }
     assert launches == {"k0": "c0", "k1": "c1"}
 
 

@@ -31,7 +31,9 @@ def read(text: str) -> list[int]:
     )
 )
 def test_they_are_those_of_decimals(values: list[float]) -> None:
-    text = ", ".join(f'{{"ts":{" " * (n % 2)}{value}}}' for n, value in enumerate(values))
+    text = ", ".join(
+        f'{{"ts":{" " * (n % 2)}{value}}}' for n, value in enumerate(values)
+    )
     exact = [int((Decimal(str(value)) * 1000).to_integral_value()) for value in values]
     assert read(text) == exact
 
@@ -57,8 +59,11 @@ def test_what_only_looks_like_the_key_is_passed() -> None:
 
 
 def test_events_in_several_pieces() -> None:
-    """The first piece ends inside the args of an event, the others are only long; each is exact."""
-    trap = '{"ph":"X","args":{"inner":[{"z":"%s"},{"name":1}]},"ts":1.5}' % ("." * PIECE)
+    """The first piece ends inside the args of an event, the others are only long; each
+    is exact."""
+    trap = '{"ph":"X","args":{"inner":[{"z":"%s"},{"name":1}]},"ts":1.5}' % (
+        "." * PIECE
+    )
     long = '{"ph":"X","name":"%d","args":{"z":"%s"},"ts":%s.%03d}'
     rest = [long % (n, "." * (n % 3 * PIECE // 2), BASE, n) for n in range(40)]
     for events in ([trap, *rest], rest):

@@ -17,7 +17,14 @@ from fusetui.trace.read.document_text import Filed, text_of
 from fusetui.trace.read.source import open_source, state_of
 
 Write = Callable[[str | bytes], Path]
-EVENT = {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 1, "args": {"size": 7}}
+EVENT = {
+    "ph": "X",
+    "cat": "cpu_op",
+    "name": "a",
+    "ts": 1,
+    "dur": 1,
+    "args": {"size": 7},
+}
 
 
 def filed(path: Path) -> Filed:

@@ -42,9 +42,15 @@ def test_no_such_place(place: int) -> None:
 
 
 def test_args(trace_of: Make, event: Make) -> None:
-    args = {"Input Dims": [[2, 3], []], "big": 2**63 + 1, "text": 'a "quoted" \u202e name'}
+    args = {
+        "Input Dims": [[2, 3], []],
+        "big": 2**63 + 1,
+        "text": 'a "quoted" \u202e name',
+    }
     metadata = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
-    trace = trace_of([metadata, event("late", 5, args=args), event("early", 1, args=[1])])
+    trace = trace_of(
+        [metadata, event("late", 5, args=args), event("early", 1, args=[1])]
+    )
     assert [trace.name_of(row) for row in range(2)] == ["early", "late"]
     assert trace.args_of(0) == {}
     assert trace.args_of(1) == args

@@ -1,4 +1,5 @@
-"""Bombs and endless input end with a message, and take no more memory than their contents."""
+"""Bombs and endless input end with a message, and take no more memory than their
+contents."""
 
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ def test_a_long_pipe_with_events(tmp_path: Path, packed: bool) -> None:
     assert len(open_trace(str(path))) == 2
 
 
-def test_a_long_pipe_goes_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_pipe_goes_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(source, "memory_left", lambda: 1 << 20)
     path = piped(tmp_path, b"[" + b" " * (3 << 20) + EVENT + b"]")
     trace = open_trace(str(path))
@@ -79,12 +82,16 @@ before = most()
 trace = open_trace(sys.argv[1], cached=False)
 print(len(trace), trace.report.complete, most() - before)
 """
-"""In a process of its own, whose ru_maxrss would start at that of the process that starts it."""
-needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+"""In a process of its own, whose ru_maxrss would start at that of the process that
+starts it."""
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="needs /proc"
+)
 
 
 def measured(path: Path) -> tuple[int, bool, int]:
-    """How many slices a file has, whether it is complete, and the kB of memory that it takes."""
+    """How many slices a file has, whether it is complete, and the kB of memory that it
+    takes."""
     run = subprocess.run(
         [sys.executable, "-P", "-c", MEASURED, str(path)],
         capture_output=True,
@@ -98,7 +105,8 @@ def measured(path: Path) -> tuple[int, bool, int]:
 @needs_proc
 @pytest.mark.parametrize("unit", [b"1,", b"{},", b"null,", b" "])
 def test_what_is_no_event_takes_no_memory(tmp_path: Path, unit: bytes) -> None:
-    """10 MB of it: a list of 5 million numbers would take 40 MB more than the chunks do."""
+    """10 MB of it: a list of 5 million numbers would take 40 MB more than the chunks
+    do."""
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(
         gzip.compress(b"[" + EVENT + b"," + unit * (10_000_000 // len(unit)) + b"1]", 1)
@@ -119,7 +127,9 @@ def test_a_sparse_file(tmp_path: Path) -> None:
     assert kilobytes < 80_000
 
 
-def test_more_slices_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_slices_than_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(assemble, "MANY", 10)
     monkeypatch.setattr(assemble, "memory_left", lambda: 1000)
     path = tmp_path / "trace.json"

@@ -1,4 +1,5 @@
-"""Files of other programs are named, with what to do instead; a zip with one trace in it opens."""
+"""Files of other programs are named, with what to do instead; a zip with one trace in
+it opens."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from fusetui.trace.read.foreign import foreign
 
 LESSON = lessons.path("mlp-eager")
 TRACE = gzip.decompress(LESSON.read_bytes())
-EVENT = struct.pack("<QI", 24, 0) + b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2" + bytes(4)
+EVENT = (
+    struct.pack("<QI", 24, 0) + b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2" + bytes(4)
+)
 PLANE = b"\x0a\x80\x04\x08\x01\x12\x0d/device:GPU:0" + bytes(500)
 PACKET = b"\x0a\x04\x18\x01\x40\x02"
 
@@ -85,13 +88,27 @@ def test_databases(tmp_path: Path, table: str, what: str, instead: str) -> None:
         (lzma.compress(TRACE), "xz", "xz -d"),
         (TRACE.decode().encode("utf-16"), "UTF-16", "iconv"),
         (
-            pickle.dumps({"version": "2.10", "pg_config": {}, "entries": []}, protocol=2),
+            pickle.dumps(
+                {"version": "2.10", "pg_config": {}, "entries": []}, protocol=2
+            ),
             "flight recorder",
             "torchfrtrace",
         ),
-        (b"V1128 16:45:29.098000 22614 torch/_dynamo/utils.py:2350] {}\n", "compile", "tlparse"),
-        (b"run_forward;aten::mm;cudaLaunchKernel 120\nmain 4\n", "stacks", "torch.profiler"),
-        (b"[[1790857026, 1790857027], [[0, 8], [0, 16]]]", "memory timeline", "fusetui memory"),
+        (
+            b"V1128 16:45:29.098000 22614 torch/_dynamo/utils.py:2350] {}\n",
+            "compile",
+            "tlparse",
+        ),
+        (
+            b"run_forward;aten::mm;cudaLaunchKernel 120\nmain 4\n",
+            "stacks",
+            "torch.profiler",
+        ),
+        (
+            b"[[1790857026, 1790857027], [[0, 8], [0, 16]]]",
+            "memory timeline",
+            "fusetui memory",
+        ),
         (
             b'<html>\n<head><meta charset="utf-8" /><title>GPU Memory Timeline HTML</title></head>',
             "memory timeline",
@@ -125,7 +142,13 @@ def test_reports_of_nsight_systems_are_known_by_their_name(tmp_path: Path) -> No
     "content",
     [
         *(TRACE, b"hello", b"", b"\x0a", b"\x0a\xff", b"\n\n[]", b"\x80"),
-        *(b"[[]]", b"a; b", b"BZh9", b"V1128 no time", b'[{"ph": "X", "name": "a;b 1"}]'),
+        *(
+            b"[[]]",
+            b"a; b",
+            b"BZh9",
+            b"V1128 no time",
+            b'[{"ph": "X", "name": "a;b 1"}]',
+        ),
     ],
 )
 def test_nothing_else_is_taken_for_one(content: bytes) -> None:

@@ -21,10 +21,15 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-EVENT = '{"ph":"X","cat":"cpu_op","name":"aten::a","pid":1,"tid":1,"ts":10.000,"dur":5.000}'
-MANY = json.dumps([{**json.loads(EVENT), "name": f"op{n * 7919 % 10007}"} for n in range(9000)])
+EVENT = (
+    '{"ph":"X","cat":"cpu_op","name":"aten::a","pid":1,"tid":1,"ts":10.000,"dur":5.000}'
+)
+MANY = json.dumps(
+    [{**json.loads(EVENT), "name": f"op{n * 7919 % 10007}"} for n in range(9000)]
+)
 
-# As the profiler of JAX writes it: no cat, lanes by metadata, an empty object at the end.
+# As the profiler of JAX writes it: no cat, lanes by metadata, an empty object at the
+# end.
 JAX = """{"displayTimeUnit":"ns","metadata":{"highres-ticks":true}, "traceEvents":[
 {"args":{"name":"/device:GPU:0"}, "name":"process_name", "ph":"M", "pid":1},
 {"args":{"name":"Stream #13(Compute)"}, "name":"thread_name", "ph":"M", "pid":1, "tid":13},
@@ -32,7 +37,8 @@ JAX = """{"displayTimeUnit":"ns","metadata":{"highres-ticks":true}, "traceEvents
 {"args":{"hlo_op":"fusion.2"},"dur":4.096,"name":"fusion.2","ph":"X","pid":1,"tid":13,"ts":9.5},
 {"dur":1.25,"name":"PjitFunction(f)","ph":"X","pid":701,"tid":4294967295,"ts":1.0},{}]}"""
 
-# As VizTracer writes it: on one line, metadata first, times with a fraction of any length.
+# As VizTracer writes it: on one line, metadata first, times with a fraction of any
+# length.
 VIZTRACER = """{"traceEvents": [{"ph": "M", "pid": 9, "tid": 9, "name": "process_name", \
 "args": {"name": "MainProcess"}}, {"ph": "M", "pid": 9, "tid": 9, "name": "thread_name", \
 "args": {"name": "MainThread"}}, {"pid": 9, "tid": 9, "ts": 212123.4567, "ph": "X", \
@@ -60,7 +66,10 @@ def test_zstd_of_several_frames(tmp_path: Path) -> None:
     skippable = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"abcd"
     half = len(MANY) // 2
     frames = [zstd.compress(part.encode()) for part in (MANY[:half], MANY[half:])]
-    assert len(open_trace(write(tmp_path, skippable + frames[0] + skippable + frames[1]))) == 9000
+    assert (
+        len(open_trace(write(tmp_path, skippable + frames[0] + skippable + frames[1])))
+        == 9000
+    )
 
 
 def test_zstd_cut_short(tmp_path: Path) -> None:
@@ -71,7 +80,9 @@ def test_zstd_cut_short(tmp_path: Path) -> None:
 
 
 def test_zstd_damaged(tmp_path: Path) -> None:
-    events = [{**json.loads(EVENT), "name": str(n * 7919 % 10007)} for n in range(20_000)]
+    events = [
+        {**json.loads(EVENT), "name": str(n * 7919 % 10007)} for n in range(20_000)
+    ]
     checked = {int(zstd.CompressionParameter.checksum_flag): 1}
     whole = bytearray(zstd.compress(json.dumps(events).encode(), options=checked))
     at = len(whole) // 2
@@ -83,7 +94,9 @@ def test_zstd_damaged(tmp_path: Path) -> None:
 
 def test_gzip_of_many_members(tmp_path: Path) -> None:
     pieces = [MANY[at : at + 999].encode() for at in range(0, len(MANY), 999)]
-    assert len(open_trace(write(tmp_path, b"".join(map(gzip.compress, pieces))))) == 9000
+    assert (
+        len(open_trace(write(tmp_path, b"".join(map(gzip.compress, pieces))))) == 9000
+    )
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
@@ -92,14 +105,18 @@ def test_a_bomb(
 ) -> None:
     path = write(tmp_path, pack(b"[" + b" " * 30_000_000 + EVENT.encode() + b"]"))
     monkeypatch.setenv("FUSETUI_UNPACK_LIMIT", "0.01")
-    with pytest.raises(CannotRead, match=r"unpacks to more than 0.01 GiB.*FUSETUI_UNPACK_LIMIT"):
+    with pytest.raises(
+        CannotRead, match=r"unpacks to more than 0.01 GiB.*FUSETUI_UNPACK_LIMIT"
+    ):
         open_trace(path)
     monkeypatch.setenv("FUSETUI_UNPACK_LIMIT", "0.1")
     assert len(open_trace(path)) == 1
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstd.compress])
-def test_standard_input(monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]) -> None:
+def test_standard_input(
+    monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(pack(MANY.encode()))))
     trace = open_trace("-")
     assert len(trace) == 9000
@@ -118,7 +135,10 @@ def test_a_named_pipe(tmp_path: Path) -> None:
 
 def test_jax(trace_of: Callable[..., Trace]) -> None:
     trace = trace_of(JAX)
-    assert [track.label for track in trace.tracks] == ["thread 4294967295", "Stream #13(Compute)"]
+    assert [track.label for track in trace.tracks] == [
+        "thread 4294967295",
+        "Stream #13(Compute)",
+    ]
     assert (trace.start.tolist(), trace.dur.tolist()) == ([1000, 9500], [1250, 4096])
     figures = summary(trace)
     assert (figures.events, figures.events_skipped, figures.slices) == (6, 0, 2)
@@ -138,7 +158,8 @@ def test_a_list_of_empty_objects(trace_of: Callable[..., Trace]) -> None:
 
 
 def test_a_gzip_header_longer_than_the_first_piece(tmp_path: Path) -> None:
-    """It has extra bytes, a name and a comment, which ISA-L does not skip piece by piece."""
+    """It has extra bytes, a name and a comment, which ISA-L does not skip piece by
+    piece."""
     packed = gzip.compress(MANY.encode())
     more = b"\x05\x00extra" + b"n" * 5000 + b"\x00" + b"a comment\x00"
     path = write(tmp_path, packed[:3] + b"\x1c" + packed[4:10] + more + packed[10:])

@@ -37,7 +37,9 @@ def test_columns() -> None:
     assert columns.threads == ((1, 2, None), ("x", None, None))
     assert columns.correlation.tolist() == [-1, 9]
     assert columns.external_id.tolist() == [-1, 7]
-    assert [(label.kind, label.value) for label in columns.labels] == [("thread_name", "main")]
+    assert [(label.kind, label.value) for label in columns.labels] == [
+        ("thread_name", "main")
+    ]
 
 
 def test_absolute_times_need_their_text() -> None:
@@ -77,6 +79,8 @@ def test_the_times_of_what_is_no_slice(
     assert gather(events).reach == reach
 
 
-@pytest.mark.parametrize("event", [b'{"ph":"C","ts":"15"}', b'{"ph":"b","id":1,"ts":5}'])
+@pytest.mark.parametrize(
+    "event", [b'{"ph":"C","ts":"15"}', b'{"ph":"b","id":1,"ts":5}']
+)
 def test_times_in_quotes_and_pairs_may_be_any(event: bytes) -> None:
     assert gather(decode_exact(b"[%b]" % event)).reach == EVERYWHERE

@@ -1,5 +1,5 @@
-"""What torch's Python exporter writes in another way: instants as slices, and GPU work on lanes for
-display. Files of both exporters give the same figures."""
+"""What torch's Python exporter writes in another way: instants as slices, and GPU work
+on lanes for display. Files of both exporters give the same figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ HERE = {"pid": 1, "tid": 1}
 
 
 @pytest.fixture(params=["compiled", "python"])
-def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+def opened(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Open:
     if request.param == "python":
         monkeypatch.setattr(scanned, "scan", None)
     elif scanned.scan is None:
@@ -47,7 +49,14 @@ def memory_event(ts: float, total: int, **form: Any) -> dict[str, Any]:
 
 
 def op(ts: float, dur: float) -> dict[str, Any]:
-    return {"ph": "X", "cat": "cpu_op", "name": "aten::mm", **HERE, "ts": ts, "dur": dur}
+    return {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "aten::mm",
+        **HERE,
+        "ts": ts,
+        "dur": dur,
+    }
 
 
 def kernel(ts: float, tid: int, **args: int) -> dict[str, Any]:
@@ -64,9 +73,15 @@ def test_an_instant_that_is_written_as_a_slice_is_an_instant(opened: Open) -> No
     by_slices = opened([*ops, *as_slices])
     assert by_slices.report.phases == by_instants.report.phases
     assert (len(by_slices), by_slices.end_ns) == (2, 19_000)
-    expected = [(one.label, one.time.tolist(), one.value.tolist()) for one in counters(by_instants)]
+    expected = [
+        (one.label, one.time.tolist(), one.value.tolist())
+        for one in counters(by_instants)
+    ]
     assert expected
-    found = [(one.label, one.time.tolist(), one.value.tolist()) for one in counters(by_slices)]
+    found = [
+        (one.label, one.time.tolist(), one.value.tolist())
+        for one in counters(by_slices)
+    ]
     assert found == expected
 
 
@@ -78,7 +93,9 @@ def test_a_slice_of_another_category_stays_one(opened: Open) -> None:
 
 
 def test_cut_keeps_instants_that_are_written_as_slices(opened: Open) -> None:
-    trace = opened([op(0, 9), *(memory_event(n, n, ph="X", dur=700) for n in (2, 500)), op(600, 1)])
+    trace = opened(
+        [op(0, 9), *(memory_event(n, n, ph="X", dur=700) for n in (2, 500)), op(600, 1)]
+    )
     part = part_of(trace, 0, 10_000)
     written = json.loads(b"".join(texts_of(trace, part, {})))
     names = [event["name"] for event in written["traceEvents"]]
@@ -93,28 +110,54 @@ def test_work_on_a_lane_for_display_ran_on_its_own_stream(opened: Open) -> None:
         kernel(18, 29, annotated_stream=60),
     ]
     note = {**kernel(0, 60), "cat": "gpu_user_annotation", "name": "attention"}
-    moved = {**kernel(6, 61, original_stream=13), "cat": "gpu_user_annotation", "name": "mlp"}
+    moved = {
+        **kernel(6, 61, original_stream=13),
+        "cat": "gpu_user_annotation",
+        "name": "mlp",
+    }
     trace = opened([*events, note, moved])
-    streams = {track.tid: len(track) for track in trace.tracks if track.layer is Layer.STREAM}
+    streams = {
+        track.tid: len(track) for track in trace.tracks if track.layer is Layer.STREAM
+    }
     assert streams == {13: 3, 29: 1}
-    annotations = {track.tid for track in trace.tracks if track.layer is Layer.GPU_ANNOTATIONS}
+    annotations = {
+        track.tid for track in trace.tracks if track.layer is Layer.GPU_ANNOTATIONS
+    }
     assert annotations == {13, 60}
 
 
-def test_the_slice_of_the_profiler_itself_adds_nothing_to_the_span(opened: Open) -> None:
+def test_the_slice_of_the_profiler_itself_adds_nothing_to_the_span(
+    opened: Open,
+) -> None:
     around = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans"}
     native = opened(
-        [op(10, 5), op(20, 5), {**around, "tid": "PyTorch Profiler", "ts": 3, "dur": 23}]
+        [
+            op(10, 5),
+            op(20, 5),
+            {**around, "tid": "PyTorch Profiler", "ts": 3, "dur": 23},
+        ]
     )
     python = opened(
-        [op(10, 5), op(20, 5), {**around, "tid": "PyTorch Profiler", "ts": 10, "dur": 99}]
+        [
+            op(10, 5),
+            op(20, 5),
+            {**around, "tid": "PyTorch Profiler", "ts": 10, "dur": 99},
+        ]
     )
     assert summary(native).span_ns == summary(python).span_ns == 15_000
     assert len(native) == len(python) == 3  # it is a slice like others nevertheless
 
 
-def test_the_slice_of_the_profiler_is_the_span_of_a_file_without_others(opened: Open) -> None:
-    around = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": 0}
+def test_the_slice_of_the_profiler_is_the_span_of_a_file_without_others(
+    opened: Open,
+) -> None:
+    around = {
+        "ph": "X",
+        "cat": "Trace",
+        "name": "PyTorch Profiler (0)",
+        "pid": "Spans",
+        "tid": 0,
+    }
     assert summary(opened([{**around, "ts": 3, "dur": 23}])).span_ns == 23_000
     assert summary(opened([])).span_ns == 0
 
@@ -133,7 +176,9 @@ def test_both_exporters_of_torch_write_the_same_profile(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     profiler = pytest.importorskip("torch.profiler")
     with profiler.profile(
-        activities=[profiler.ProfilerActivity.CPU], profile_memory=True, record_shapes=True
+        activities=[profiler.ProfilerActivity.CPU],
+        profile_memory=True,
+        record_shapes=True,
     ) as profiled:
         for _ in range(2):
             torch.nn.Linear(8, 8)(torch.randn(4, 8)).sum().backward()
@@ -147,6 +192,8 @@ def test_both_exporters_of_torch_write_the_same_profile(tmp_path: Path) -> None:
     assert native.report.phases["i"] > 2
     for phase in ("X", "i"):
         assert native.report.phases[phase] == python.report.phases[phase]
-    values = [[one.value.tolist() for one in counters(trace)] for trace in (native, python)]
+    values = [
+        [one.value.tolist() for one in counters(trace)] for trace in (native, python)
+    ]
     assert values[0] == values[1]
     assert summary(native).span_ns == summary(python).span_ns

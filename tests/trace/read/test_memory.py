@@ -23,7 +23,10 @@ def system(root: Path, **files: str) -> Path:
 
 
 def group(limit: str, used: str) -> dict[str, str]:
-    return {"sys__fs__cgroup__memory.max": limit, "sys__fs__cgroup__memory.current": used}
+    return {
+        "sys__fs__cgroup__memory.max": limit,
+        "sys__fs__cgroup__memory.current": used,
+    }
 
 
 def test_a_machine(tmp_path: Path) -> None:
@@ -39,7 +42,10 @@ def test_a_system_that_does_not_say(tmp_path: Path) -> None:
     [("30000\n", "10000\n", 20_000), ("max\n", "10000\n", 51_200), ("10\n", "20\n", 0)],
 )
 def test_a_container(tmp_path: Path, limit: str, used: str, left: int) -> None:
-    assert memory_left(system(tmp_path, proc__meminfo=MEMINFO, **group(limit, used))) == left
+    assert (
+        memory_left(system(tmp_path, proc__meminfo=MEMINFO, **group(limit, used)))
+        == left
+    )
 
 
 def test_what_a_container_keeps_of_files_is_left_too(tmp_path: Path) -> None:

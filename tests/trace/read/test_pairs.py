@@ -65,15 +65,22 @@ def test_slices(trace_of: Callable[..., Trace], case: str) -> None:
             '[{"ph":"B","name":"a","ts":1712195495519689.047},{"ph":"E","ts":1712195495519689.050}]'
         )
     found = sorted(
-        (trace.name_of(n), int(trace.start[n]), int(trace.dur[n])) for n in range(len(trace))
+        (trace.name_of(n), int(trace.start[n]), int(trace.dur[n]))
+        for n in range(len(trace))
     )
     assert found == slices
     assert summary(trace).slices == len(slices)
     assert summary(trace).slices_unfinished == summary(trace).ends_unmatched == 0
 
 
-def test_beside_whole_slices(trace_of: Callable[..., Trace], event: Callable[..., Any]) -> None:
-    events = [event("x", 1, 8, tid=1), mark("B", "b", 2, args={"n": 5}), mark("E", ts=4)]
+def test_beside_whole_slices(
+    trace_of: Callable[..., Trace], event: Callable[..., Any]
+) -> None:
+    events = [
+        event("x", 1, 8, tid=1),
+        mark("B", "b", 2, args={"n": 5}),
+        mark("E", ts=4),
+    ]
     trace = trace_of(events)
     rows = {trace.name_of(n): n for n in range(len(trace))}
     assert set(rows) == {"x", "b"}
@@ -82,14 +89,22 @@ def test_beside_whole_slices(trace_of: Callable[..., Trace], event: Callable[...
 
 
 def test_what_has_no_partner(trace_of: Callable[..., Trace]) -> None:
-    trace = trace_of([mark("E", ts=1), mark("B", "open", 2), mark("B", "b", 3), mark("E", ts=8)])
+    trace = trace_of(
+        [mark("E", ts=1), mark("B", "open", 2), mark("B", "b", 3), mark("E", ts=8)]
+    )
     figures = summary(trace)
-    assert (figures.slices, figures.slices_unfinished, figures.ends_unmatched) == (2, 1, 1)
+    assert (figures.slices, figures.slices_unfinished, figures.ends_unmatched) == (
+        2,
+        1,
+        1,
+    )
     row = next(n for n in range(2) if trace.name_of(n) == "open")
     assert int(trace.end[row]) == 8000
 
 
-def test_overlapping_ids_have_lanes_of_their_own(trace_of: Callable[..., Trace]) -> None:
+def test_overlapping_ids_have_lanes_of_their_own(
+    trace_of: Callable[..., Trace],
+) -> None:
     events = [
         mark("X", "x", 0, dur=20),
         mark("b", "a", 1, id=1, cat="req"),
@@ -102,7 +117,11 @@ def test_overlapping_ids_have_lanes_of_their_own(trace_of: Callable[..., Trace])
 
 
 def test_counters_and_instants_are_counted(trace_of: Callable[..., Trace]) -> None:
-    events = [mark("C", "memory", 1, args={"": 5}), mark("i", "now", 2), mark("I", "old", 2)]
+    events = [
+        mark("C", "memory", 1, args={"": 5}),
+        mark("i", "now", 2),
+        mark("I", "old", 2),
+    ]
     figures = summary(trace_of(events))
     assert (figures.counters, figures.instants, figures.slices) == (1, 2, 0)
     assert figures.events == 3

@@ -42,7 +42,9 @@ def check(path: Path) -> list[Trace]:
 
 def test_a_plain_file(write: Callable[[bytes], Path]) -> None:
     parts = check(write(TEXT))
-    shares = [part.report.prefix.read / len(TEXT) for part in parts if part.report.prefix]
+    shares = [
+        part.report.prefix.read / len(TEXT) for part in parts if part.report.prefix
+    ]
     assert len(shares) >= 2
     assert max(shares) < 0.6  # the whole follows soon
 
@@ -56,7 +58,9 @@ def test_a_packed_file(tmp_path: Path) -> None:
 def test_a_small_file_has_none(
     write: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], "WORTH_A_LOOK", len(TEXT) + 1)
+    monkeypatch.setattr(
+        sys.modules["fusetui.trace.read.reading"], "WORTH_A_LOOK", len(TEXT) + 1
+    )
     assert previewed(write(TEXT))[0] == []
 
 
@@ -70,7 +74,14 @@ def test_a_damaged_file(write: Callable[[bytes], Path], every: int) -> None:
 
 def test_events_in_pairs(write: Callable[[bytes], Path]) -> None:
     events = [
-        {"ph": "BE"[n % 2], "name": f"op{n // 2}", "pid": 1, "tid": 1, "ts": n, "args": {}}
+        {
+            "ph": "BE"[n % 2],
+            "name": f"op{n // 2}",
+            "pid": 1,
+            "tid": 1,
+            "ts": n,
+            "args": {},
+        }
         for n in range(6_000)
     ]
     parts, _ = previewed(write(json.dumps(events).encode()))
@@ -78,14 +89,24 @@ def test_events_in_pairs(write: Callable[[bytes], Path]) -> None:
 
 
 def test_labels_that_follow_late(write: Callable[[bytes], Path]) -> None:
-    label = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "thread 1 (a)"}}
+    label = {
+        "ph": "M",
+        "name": "thread_name",
+        "pid": 1,
+        "tid": 1,
+        "args": {"name": "thread 1 (a)"},
+    }
     text = TEXT.replace(b"\n]", b",\n" + json.dumps(label).encode() + b"\n]")
     assert check(write(text))
 
 
-@pytest.mark.parametrize("beside_a_thread", [False, True], ids=["forked", "started anew"])
+@pytest.mark.parametrize(
+    "beside_a_thread", [False, True], ids=["forked", "started anew"]
+)
 def test_several_processes(
-    write: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch, beside_a_thread: bool
+    write: Callable[[bytes], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    beside_a_thread: bool,
 ) -> None:
     monkeypatch.setattr(workers, "core_count", lambda: 2)
     monkeypatch.setattr(workers, "FEWEST_FORKED", 0)

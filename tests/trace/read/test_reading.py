@@ -1,4 +1,5 @@
-"""The forms that a trace file may have, and the messages about files that are not traces."""
+"""The forms that a trace file may have, and the messages about files that are not
+traces."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ import pytest
 from fusetui.trace import CannotRead, NotATrace, Trace, open_trace
 
 Write = Callable[[str | bytes], Path]
-EVENT = '{"ph":"X","cat":"cpu_op","name":"aten::a","pid":1,"tid":1,"ts":10.000,"dur":5.000}'
+EVENT = (
+    '{"ph":"X","cat":"cpu_op","name":"aten::a","pid":1,"tid":1,"ts":10.000,"dur":5.000}'
+)
 
 
 def opened(path: Path) -> Trace:
@@ -44,7 +47,9 @@ def test_forms(write: Write, text: str) -> None:
 
 
 def test_keys_before_and_after(write: Write) -> None:
-    trace = opened(write(f'{{"a": [1, {{"b": 2}}], "traceEvents": [{EVENT}], "c": "]}}"}}'))
+    trace = opened(
+        write(f'{{"a": [1, {{"b": 2}}], "traceEvents": [{EVENT}], "c": "]}}"}}')
+    )
     assert trace.keys == {"a": [1, {"b": 2}], "c": "]}"}
 
 
@@ -56,19 +61,25 @@ def test_no_events(write: Write) -> None:
 
 def test_gzip_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    path.write_bytes(gzip.compress(f"[{EVENT}]".encode()) + gzip.compress(b"\n", mtime=0))
+    path.write_bytes(
+        gzip.compress(f"[{EVENT}]".encode()) + gzip.compress(b"\n", mtime=0)
+    )
     trace = opened(path)
     assert len(trace) == 1
     assert trace.report.bytes == path.stat().st_size
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"[{EVENT}]".encode())))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(f"[{EVENT}]".encode()))
+    )
     assert len(open_trace("-")) == 1
 
 
 def test_gzip_cut_short(tmp_path: Path) -> None:
-    whole = gzip.compress(json.dumps([json.loads(EVENT)] * 400).encode(), compresslevel=0)
+    whole = gzip.compress(
+        json.dumps([json.loads(EVENT)] * 400).encode(), compresslevel=0
+    )
     path = tmp_path / "trace.json.gz"
     path.write_bytes(whole[: len(whole) // 2])
     trace = opened(path)
@@ -88,7 +99,9 @@ def test_gzip_without_its_checksum(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
 def test_gzip_damaged_in_the_middle(tmp_path: Path, share: float) -> None:
-    text = json.dumps([{**json.loads(EVENT), "name": str(n * 7919 % 1009)} for n in range(1500)])
+    text = json.dumps(
+        [{**json.loads(EVENT), "name": str(n * 7919 % 1009)} for n in range(1500)]
+    )
     whole = bytearray(gzip.compress(text.encode()))
     at = int(len(whole) * share)
     whole[at : at + 40] = b"\xff" * 40
@@ -119,7 +132,10 @@ def test_gzip_with_a_wrong_byte(tmp_path: Path) -> None:
         ("17", "not the JSON"),
         ("{}", "no traceEvents"),
         ('{"a": 1}', "no traceEvents"),
-        ('{"schemaVersion": 1, "deviceProp', "ends early, at byte 32, before the first"),
+        (
+            '{"schemaVersion": 1, "deviceProp',
+            "ends early, at byte 32, before the first",
+        ),
         ('{"schema": "1.1.1", "nodes": [{"id": 1}]}', "execution trace"),
         ('{"traceEvents": 5}', "not a list"),
         ('{"traceEvents": {"a": 1}}', "not a list"),
@@ -127,7 +143,10 @@ def test_gzip_with_a_wrong_byte(tmp_path: Path) -> None:
         ("[1, 2]", "not of trace events"),
         ('[{"a": 1}, {"b": 2}]', "not of trace events"),
         (gzip.compress(b"hello", mtime=0), "not the JSON"),
-        (gzip.compress(b'{"traceEvents": [', 0, mtime=0)[:-20], "before the first trace event"),
+        (
+            gzip.compress(b'{"traceEvents": [', 0, mtime=0)[:-20],
+            "before the first trace event",
+        ),
         (b"\x1f\x8b", "gzip"),
         (b"\x1f\x8b\x08\x00garbage", "gzip"),
     ],
@@ -175,7 +194,11 @@ def test_many_chunks(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     text = ",\n".join(json.dumps(event) for event in events)
     trace = opened(write(f'{{"traceEvents": [\n{text}\n], "z": 1}}'))
-    assert [trace.name_of(row) for row in range(len(trace))] == [e["name"] for e in events]
-    assert [trace.args_of(row) for row in range(len(trace))] == [e["args"] for e in events]
+    assert [trace.name_of(row) for row in range(len(trace))] == [
+        e["name"] for e in events
+    ]
+    assert [trace.args_of(row) for row in range(len(trace))] == [
+        e["args"] for e in events
+    ]
     assert trace.keys == {"z": 1}
     assert not trace.report.skipped

@@ -26,10 +26,20 @@ from fusetui.trace.model.errors import CannotRead, NothingRead
 from fusetui.trace.read import remote
 from fusetui.trace.read.remote import is_remote, matching, state_of_url
 
-fsspec = pytest.importorskip("fsspec", reason="needs fsspec: pip install 'fusetui[remote]'")
+fsspec = pytest.importorskip(
+    "fsspec", reason="needs fsspec: pip install 'fusetui[remote]'"
+)
 
 EVENTS = [
-    {"ph": "X", "cat": "cpu_op", "name": f"aten::op{n}", "pid": 1, "tid": 1, "ts": n, "dur": 1}
+    {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": f"aten::op{n}",
+        "pid": 1,
+        "tid": 1,
+        "ts": n,
+        "dur": 1,
+    }
     for n in range(500)
 ]
 PLAIN = json.dumps({"distributedInfo": {"rank": 3}, "traceEvents": EVENTS}).encode()
@@ -37,7 +47,8 @@ PACKED = gzip.compress(PLAIN, mtime=0)
 
 
 class Files(BaseHTTPRequestHandler):
-    """Serves PACKED with ranges and an ETag; breaks off the requests with the numbers `breaks`."""
+    """Serves PACKED with ranges and an ETag; breaks off the requests with the numbers
+    `breaks`."""
 
     breaks: Sequence[int] = ()
     given: int | None = None  # bytes of the file, after which every connection breaks
@@ -74,7 +85,9 @@ class Files(BaseHTTPRequestHandler):
         self.send_response(206 if begin else 200)
         if begin:
             at = int(begin)
-            self.send_header("Content-Range", f"bytes {at}-{at + length - 1}/{len(PACKED)}")
+            self.send_header(
+                "Content-Range", f"bytes {at}-{at + length - 1}/{len(PACKED)}"
+            )
         if Files.ranges:
             self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Length", str(length))
@@ -88,7 +101,9 @@ class Files(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    pytest.importorskip("aiohttp", reason="needs aiohttp, the driver of fsspec for http://")
+    pytest.importorskip(
+        "aiohttp", reason="needs aiohttp, the driver of fsspec for http://"
+    )
     Files.breaks, Files.given, Files.tag, Files.asked = (), None, '"one"', []
     fsspec.config.conf["http"] = {"skip_instance_cache": True}
     with ThreadingHTTPServer(("127.0.0.1", 0), Files) as running:
@@ -107,14 +122,19 @@ def in_memory() -> Iterator[str]:
 
 
 def test_what_is_a_url() -> None:
-    assert [is_remote(one) for one in ("s3://a/b", "HTTPS://a/b", "a/b", "-", "sample:mlp")] == [
+    assert [
+        is_remote(one) for one in ("s3://a/b", "HTTPS://a/b", "a/b", "-", "sample:mlp")
+    ] == [
         *(True, True, False, False, False),
     ]
 
 
 def test_a_trace_behind_a_url_is_the_same(in_memory: str, tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_bytes(PLAIN)
-    here, there = open_trace(str(tmp_path / "trace.json")), open_trace(f"{in_memory}/rank3.json.gz")
+    here, there = (
+        open_trace(str(tmp_path / "trace.json")),
+        open_trace(f"{in_memory}/rank3.json.gz"),
+    )
     assert here.start.tolist() == there.start.tolist()
     assert here.names == there.names
     assert there.report.path == "memory://job/rank3.json.gz"
@@ -127,15 +147,22 @@ def test_patterns_and_folders(in_memory: str) -> None:
     assert wanted in matching(in_memory)
 
 
-@pytest.mark.skipif("not hasattr(os, 'memfd_create')", reason="there are no files in memory here")
-def test_nothing_is_put_on_disk(in_memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    "not hasattr(os, 'memfd_create')", reason="there are no files in memory here"
+)
+def test_nothing_is_put_on_disk(
+    in_memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A local file of that size would be unpacked to disk."""
     monkeypatch.setattr("fusetui.trace.read.source.memory_left", lambda: 4096)
-    monkeypatch.setattr("fusetui.trace.read.source.file_on_disk", None)  # it is not called
+    # it is not called
+    monkeypatch.setattr("fusetui.trace.read.source.file_on_disk", None)
     assert len(open_trace(f"{in_memory}/rank3.json.gz")) == len(EVENTS)
 
 
-def test_more_than_fits_into_memory(in_memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_than_fits_into_memory(
+    in_memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fusetui.trace.read.remote.memory_left", lambda: 0)
     with pytest.raises(CannotRead, match="needs more memory than there is"):
         open_trace(f"{in_memory}/rank3.json.gz")
@@ -149,10 +176,13 @@ def test_over_http(server: str) -> None:
 def test_a_file_is_read_while_it_arrives(
     in_memory: str, monkeypatch: pytest.MonkeyPatch, packed: bool
 ) -> None:
-    """Each piece is looked at before more is fetched: once reading stops, so does fetching."""
+    """Each piece is looked at before more is fetched: once reading stops, so does
+    fetching."""
     monkeypatch.setattr(remote, "PIECE", 1 << 14)
     noise = random.Random(1)
-    events = [{**event, "args": {"noise": noise.randbytes(800).hex()}} for event in EVENTS]
+    events = [
+        {**event, "args": {"noise": noise.randbytes(800).hex()}} for event in EVENTS
+    ]
     content = json.dumps(events).encode()
     content = gzip.compress(content) if packed else content
     fsspec.filesystem("memory").pipe("/job/noise", content)
@@ -177,7 +207,9 @@ def test_a_file_that_is_not_as_long_as_its_server_says(
     in_memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for size in (len(PACKED) - 100, len(PACKED) + 100):
-        monkeypatch.setattr("fusetui.trace.read.source.size_of_url", lambda _, size=size: size)
+        monkeypatch.setattr(
+            "fusetui.trace.read.source.size_of_url", lambda _, size=size: size
+        )
         with pytest.raises(CannotRead, match="is not as long as its server says"):
             open_trace(f"{in_memory}/rank3.json.gz")
 
@@ -198,7 +230,8 @@ def test_a_broken_connection_is_taken_up_where_it_broke(
     Files.breaks = (2, 4)
     assert len(open_trace(f"{server}/rank3.json.gz")) == len(EVENTS)
     begins = [int(one.removeprefix("bytes=").partition("-")[0]) for one in Files.asked]
-    assert begins[1] == begins[2] > 0  # what broke is asked for again, and nothing before it
+    # what broke is asked for again, and nothing before it
+    assert begins[1] == begins[2] > 0
     assert begins == sorted(begins)
 
 
@@ -216,7 +249,11 @@ def test_a_server_that_cannot_begin_in_the_middle_sends_all_at_once(
 @pytest.mark.parametrize("ranges", [True, False])
 @pytest.mark.parametrize("given", [700, 1000, len(PACKED) - 1])
 def test_a_file_that_always_breaks_at_a_byte_gives_all_before_it(
-    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: int, ranges: bool
+    server: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: int,
+    ranges: bool,
 ) -> None:
     """As much as a file on disk that was cut there."""
     monkeypatch.setattr(remote, "PAUSE_S", 0.0)
@@ -226,7 +263,10 @@ def test_a_file_that_always_breaks_at_a_byte_gives_all_before_it(
     local = open_trace(str(tmp_path / "cut.json.gz"), cached=False)
     behind_url = open_trace(f"{server}/rank3.json.gz")
     assert behind_url.report.events == local.report.events
-    assert behind_url.report.cut == f"the connection broke after {given} of {len(PACKED)} bytes"
+    assert (
+        behind_url.report.cut
+        == f"the connection broke after {given} of {len(PACKED)} bytes"
+    )
 
 
 def test_a_connection_that_always_breaks_ends_with_a_sentence(
@@ -243,9 +283,13 @@ def test_a_file_that_is_not_there(server: str) -> None:
         open_trace(f"{server}/other.json")
 
 
-def test_a_server_that_is_not_there_is_not_a_missing_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_there_is_not_a_missing_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(remote, "PAUSE_S", 0.0)
-    with pytest.raises(CannotRead, match=r"cannot be read: Cannot connect to host 127\.0\.0\.1"):
+    with pytest.raises(
+        CannotRead, match=r"cannot be read: Cannot connect to host 127\.0\.0\.1"
+    ):
         open_trace(f"http://127.0.0.1:{free_port()}/rank3.json.gz")
 
 
@@ -254,7 +298,9 @@ def test_a_driver_that_is_missing_is_named() -> None:
         open_trace("nowhere://a/b.json")
 
 
-def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "gcsfs", None)
     with pytest.raises(CannotRead, match=r"needs a driver of fsspec for gs://.*gcsfs"):
         open_trace("gs://a/b.json")
@@ -273,7 +319,9 @@ def test_a_state_of_a_file_is_known_by_its_tag(server: str) -> None:
     assert state_of_url(f"{server}/rank3.json.gz") != first
 
 
-def test_a_summary_is_kept_by_url_and_tag(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_summary_is_kept_by_url_and_tag(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = f"{server}/rank3.json.gz"
     (first,) = summarize([url])
     asked = len(Files.asked)
@@ -293,11 +341,26 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         pytest.importorskip(needed, reason="needs moto[server] and s3fs")
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
-    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_ENDPOINT_URL": endpoint}
-    command = [sys.executable, "-P", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    keys = {
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_ENDPOINT_URL": endpoint,
+    }
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "moto.server",
+        "-H",
+        "127.0.0.1",
+        "-p",
+        str(port),
+    ]
     with (
         pytest.MonkeyPatch.context() as patch,
-        subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as server,
+        subprocess.Popen(
+            command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        ) as server,
     ):
         for key, value in {**keys, "AWS_DEFAULT_REGION": "us-east-1"}.items():
             patch.setenv(key, value)
@@ -332,5 +395,7 @@ def test_a_command_takes_urls(bucket: str) -> None:
         f"{bucket}/rank0.json.gz",
         "--json",
     ]
-    run = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), timeout=60)
+    run = subprocess.run(
+        command, capture_output=True, text=True, env=dict(os.environ), timeout=60
+    )
     assert json.loads(run.stdout)["file"] == "s3://job/rank0.json.gz", run.stderr

@@ -1,4 +1,5 @@
-"""Servers that misbehave: endless, silent or broken bodies, and the passwords of URLs."""
+"""Servers that misbehave: endless, silent or broken bodies, and the passwords of
+URLs."""
 
 from __future__ import annotations
 
@@ -21,12 +22,21 @@ from fusetui.trace import open_trace
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.read import remote
 
-fsspec = pytest.importorskip("fsspec", reason="needs fsspec: pip install 'fusetui[remote]'")
+fsspec = pytest.importorskip(
+    "fsspec", reason="needs fsspec: pip install 'fusetui[remote]'"
+)
 pytest.importorskip("aiohttp", reason="needs aiohttp, the driver of fsspec for http://")
 
 NOISE = random.Random(1)
 EVENTS = [
-    {"ph": "X", "name": NOISE.randbytes(40).hex(), "pid": 1, "tid": 1, "ts": n, "dur": 1}
+    {
+        "ph": "X",
+        "name": NOISE.randbytes(40).hex(),
+        "pid": 1,
+        "tid": 1,
+        "ts": n,
+        "dur": 1,
+    }
     for n in range(20_000)
 ]
 PLAIN = json.dumps({"traceEvents": EVENTS}).encode()
@@ -52,13 +62,19 @@ class Bad(BaseHTTPRequestHandler):
         if Bad.way == "endless":
             self._endless()
             return
-        begin, _, end = self.headers.get("Range", "").removeprefix("bytes=").partition("-")
+        begin, _, end = (
+            self.headers.get("Range", "").removeprefix("bytes=").partition("-")
+        )
         ranged = bool(begin) and Bad.way != "half"
-        first, last = (int(begin), int(end or len(body)) + 1) if ranged else (0, len(body))
+        first, last = (
+            (int(begin), int(end or len(body)) + 1) if ranged else (0, len(body))
+        )
         part = body[first:last]
         self.send_response(206 if ranged else 200)
         if ranged:
-            self.send_header("Content-Range", f"bytes {first}-{first + len(part) - 1}/{len(body)}")
+            self.send_header(
+                "Content-Range", f"bytes {first}-{first + len(part) - 1}/{len(body)}"
+            )
         if Bad.way != "half":
             self.send_header("Accept-Ranges", "bytes")
         self.send_header("Content-Length", str(len(part)))
@@ -104,7 +120,9 @@ def test_an_endless_body_has_a_bound(
     server: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "ENDLESS", 1 << 20)
-    with pytest.raises(CannotRead, match=r"did not end within .* GiB, and its server does not say"):
+    with pytest.raises(
+        CannotRead, match=r"did not end within .* GiB, and its server does not say"
+    ):
         open_trace(f"http://{server('endless')}/trace.json")
 
 
@@ -113,7 +131,9 @@ def test_a_server_that_says_nothing_is_given_up(
 ) -> None:
     monkeypatch.setattr(remote, "STALL_S", 0.2)
     monkeypatch.setattr(remote, "_pieces", None)  # it is not asked again
-    with pytest.raises(CannotRead, match=r"cannot be read: nothing arrived for 0\.2 s\.$"):
+    with pytest.raises(
+        CannotRead, match=r"cannot be read: nothing arrived for 0\.2 s\.$"
+    ):
         open_trace(f"http://{server('silent')}/trace.json")
 
 
@@ -122,10 +142,14 @@ def test_a_server_that_says_nothing_is_given_up(
 def test_half_a_body_is_a_file_that_was_cut_short(
     server: Callable[[str], str], tmp_path: Path, way: str, least: float, name: str
 ) -> None:
-    """Where nothing can be asked for again, the driver keeps back what it had in its buffer."""
+    """Where nothing can be asked for again, the driver keeps back what it had in its
+    buffer."""
     size = len(BODIES[f"/{name}"])
     (tmp_path / name).write_bytes(BODIES[f"/{name}"][: size // 2])
-    trace, there = open_trace(f"http://{server(way)}/{name}"), open_trace(str(tmp_path / name))
+    trace, there = (
+        open_trace(f"http://{server(way)}/{name}"),
+        open_trace(str(tmp_path / name)),
+    )
     assert least * len(there) < len(trace) <= len(there)
     assert not trace.report.complete
     assert str(trace.report.cut).startswith("the connection broke after ")

@@ -53,7 +53,9 @@ def test_events_of_one_stretch(trace_of: Make, args: list[str]) -> None:
     is_as_alone(trace_of(f'{{"traceEvents": [{events}]}}'))
 
 
-@pytest.mark.parametrize("name", ["h100_bert-small", "mi250_minitoy", "v100_resnet50_2021"])
+@pytest.mark.parametrize(
+    "name", ["h100_bert-small", "mi250_minitoy", "v100_resnet50_2021"]
+)
 def test_real_traces(name: str, small_extents: None) -> None:
     path = TRACES / f"{name}.json.gz"
     if not path.is_file():

@@ -15,7 +15,15 @@ from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import kernel_totals, op_totals, self_ns
 from fusetui.trace import Trace, TraceError, open_trace
 
-CATEGORIES = ["cpu_op", "user_annotation", "python_function", "cuda_runtime", "kernel", "", "x"]
+CATEGORIES = [
+    "cpu_op",
+    "user_annotation",
+    "python_function",
+    "cuda_runtime",
+    "kernel",
+    "",
+    "x",
+]
 
 
 class Row(NamedTuple):
@@ -28,8 +36,12 @@ class Row(NamedTuple):
     args: dict[str, Any]
 
 
-identity = st.one_of(st.integers(-5, 9), st.sampled_from(["", "Spans", "stream 7"]), st.none())
-times = st.one_of(st.integers(0, 40_000), st.integers(1712195495519689047, 1712195495519789047))
+identity = st.one_of(
+    st.integers(-5, 9), st.sampled_from(["", "Spans", "stream 7"]), st.none()
+)
+times = st.one_of(
+    st.integers(0, 40_000), st.integers(1712195495519689047, 1712195495519789047)
+)
 arguments = st.dictionaries(
     st.sampled_from(["correlation", "External id", "x"]), st.integers(-1, 5), max_size=3
 )
@@ -51,7 +63,13 @@ rows = st.lists(
 def text_of(row: Row, ascii_only: bool) -> str:
     """An event as Kineto writes it, with three digits after the point."""
     times = f'"ts": {Decimal(row.start).scaleb(-3):f}, "dur": {Decimal(row.dur).scaleb(-3):f}'
-    fields = {"cat": row.cat, "name": row.name, "pid": row.pid, "tid": row.tid, "args": row.args}
+    fields = {
+        "cat": row.cat,
+        "name": row.name,
+        "pid": row.pid,
+        "tid": row.tid,
+        "args": row.args,
+    }
     return f'{{"ph": "X", {times}, {json.dumps(fields, ensure_ascii=ascii_only)[1:]}'
 
 
@@ -69,7 +87,9 @@ def read_back(trace: Trace) -> list[Row]:
         track = trace.track_of(row)
         times = int(trace.start[row]), int(trace.dur[row])
         name, category = trace.name_of(row), trace.category_of(row)
-        found.append(Row(name, category, track.pid, track.tid, *times, trace.args_of(row)))
+        found.append(
+            Row(name, category, track.pid, track.tid, *times, trace.args_of(row))
+        )
     return found
 
 
@@ -95,8 +115,13 @@ def test_invariants(written: list[Row]) -> None:
     assert (self_ns(trace) >= 0).all()
     assert figures.gpu_busy_ns <= figures.gpu_sum_ns
     assert sum(total.count for total in kernel_totals(trace)) == figures.kernels
-    assert sum(op.count for op in op_totals(trace)) == sum(r.cat == "cpu_op" for r in written)
-    places = [(int(trace.track[n]), int(trace.start[n]), -int(trace.dur[n])) for n in all_of(trace)]
+    assert sum(op.count for op in op_totals(trace)) == sum(
+        r.cat == "cpu_op" for r in written
+    )
+    places = [
+        (int(trace.track[n]), int(trace.start[n]), -int(trace.dur[n]))
+        for n in all_of(trace)
+    ]
     assert places == sorted(places)
     for row in all_of(trace):
         parent = int(trace.parent[row])

@@ -1,4 +1,5 @@
-"""The compiled scanner: what it reads is what Python reads, and what it does not know it leaves."""
+"""The compiled scanner: what it reads is what Python reads, and what it does not know
+it leaves."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from fusetui.trace.read.gather import ChunkColumns
 from fusetui.trace.read.samples import totals_in
 from fusetui.trace.read.scanned import scanned as scan
 
-pytestmark = pytest.mark.skipif(scanned.scan is None, reason="the scanner was not compiled")
+pytestmark = pytest.mark.skipif(
+    scanned.scan is None, reason="the scanner was not compiled"
+)
 
 KNOWN = [
     '{"ph":"X","name":"a","cat":"cpu_op","pid":1,"tid":"main","ts":1.5,"dur":2.0004}',
@@ -89,7 +92,9 @@ def plain(columns: ChunkColumns) -> list[Any]:
 
 
 @pytest.mark.parametrize("text", KNOWN)
-def test_an_event_is_what_python_reads(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_is_what_python_reads(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone, several = text.encode(), ",\n ".join([text, *KNOWN[:2], text]).encode()
     for events in (alone, several):
         found, expected = scan(events), by_python(events, monkeypatch)
@@ -104,7 +109,9 @@ def test_python_looks_at_what_is_not_known(text: str) -> None:
     assert scan(f"{KNOWN[0]},{text}".encode("utf-8", "surrogatepass")) is None
 
 
-@pytest.mark.parametrize("order", [KNOWN[6:8] * 2, KNOWN[6:7] * 3, KNOWN[6:9] + KNOWN[6:7]])
+@pytest.mark.parametrize(
+    "order", [KNOWN[6:8] * 2, KNOWN[6:7] * 3, KNOWN[6:9] + KNOWN[6:7]]
+)
 def test_labels_that_change_and_change_back(
     order: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,10 +123,14 @@ def test_labels_that_change_and_change_back(
 
 
 @given(st.lists(st.sampled_from(KNOWN + LEFT), min_size=1, max_size=4), st.randoms())
-def test_damage_is_never_read_otherwise(events: list[str], chance: random.Random) -> None:
+def test_damage_is_never_read_otherwise(
+    events: list[str], chance: random.Random
+) -> None:
     text = bytearray(",".join(events).encode("utf-8", "surrogatepass"))
     for _ in range(chance.randrange(3)):
-        text[chance.randrange(len(text))] = chance.choice(b'{}[],:"\\0123.eE-x \x00\xff')
+        text[chance.randrange(len(text))] = chance.choice(
+            b'{}[],:"\\0123.eE-x \x00\xff'
+        )
     found = scan(bytes(text))
     if found is not None:
         expected = by_python(bytes(text), pytest.MonkeyPatch())
@@ -201,14 +212,20 @@ def test_totals_of_memory_events(events: list[str]) -> None:
 @pytest.mark.parametrize("event", ODD)
 def test_odd_memory_events_are_left_to_python(event: str) -> None:
     text = Held(f"{{{TOTALED[0]}}},{{{event}}}".encode())
-    found = args_in(text, Stretch(0, len(text), 2, samples=1), [], ("a",), sequences=True)
+    found = args_in(
+        text, Stretch(0, len(text), 2, samples=1), [], ("a",), sequences=True
+    )
     assert found is not None
     assert found[2] is None
 
 
 def test_args_that_cannot_be_asked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     names = tuple(f"n{number}" for number in range(40))
-    assert args('{"ph":"X","args":{"n39":4}}', [0], names) == ([0], (b"\0" * 39 + b"4",), [])
+    assert args('{"ph":"X","args":{"n39":4}}', [0], names) == (
+        [0],
+        (b"\0" * 39 + b"4",),
+        [],
+    )
 
 
 @pytest.mark.parametrize("name", ["mi300_sglang_capture", "mtia_inference"])

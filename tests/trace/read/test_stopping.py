@@ -1,4 +1,5 @@
-"""Somebody stops the reading of a trace: what was read by then is a trace, and says what it lacks.
+"""Somebody stops the reading of a trace: what was read by then is a trace, and says
+what it lacks.
 
 Cells are small here, so that a few thousand events are a large file.
 """
@@ -93,7 +94,9 @@ def test_a_damaged_file(write: Callable[[bytes], Path]) -> None:
     path = write(damaged())
     seen: list[int] = []
     trace = open_trace(
-        str(path), lambda done, _: seen.append(done), stop=lambda: len(seen) > SLOW_STEPS
+        str(path),
+        lambda done, _: seen.append(done),
+        stop=lambda: len(seen) > SLOW_STEPS,
     )
     assert trace.report.prefix is not None
     assert 0 < trace.report.events < len(EVENTS)

@@ -42,7 +42,9 @@ def test_one_core_or_a_small_task_starts_no_thread(
     with_cores: Callable[[int], None], cores: int, is_worth_it: bool
 ) -> None:
     with_cores(cores)
-    with in_threads(lambda _: threading.get_ident(), TASKS, is_worth_it) as wait_for_results:
+    with in_threads(
+        lambda _: threading.get_ident(), TASKS, is_worth_it
+    ) as wait_for_results:
         assert set(wait_for_results()) == {threading.get_ident()}
 
 
@@ -50,11 +52,15 @@ def test_tasks_run_at_the_same_time(with_cores: Callable[[int], None]) -> None:
     """Each waits until as many have begun as there are threads."""
     with_cores(16)
     all_began = threading.Barrier(MAX_THREADS, timeout=SECONDS)
-    with in_threads(lambda _: all_began.wait(), MAX_THREADS, is_worth_it=True) as wait_for_results:
+    with in_threads(
+        lambda _: all_began.wait(), MAX_THREADS, is_worth_it=True
+    ) as wait_for_results:
         assert sorted(wait_for_results()) == list(range(MAX_THREADS))
 
 
-def test_tasks_run_while_the_caller_does_something_else(with_cores: Callable[[int], None]) -> None:
+def test_tasks_run_while_the_caller_does_something_else(
+    with_cores: Callable[[int], None],
+) -> None:
     with_cores(2)
     last_began = threading.Event()
 
@@ -66,7 +72,9 @@ def test_tasks_run_while_the_caller_does_something_else(with_cores: Callable[[in
         assert last_began.wait(SECONDS)
 
 
-def test_an_error_of_a_task_reaches_the_caller(with_cores: Callable[[int], None]) -> None:
+def test_an_error_of_a_task_reaches_the_caller(
+    with_cores: Callable[[int], None],
+) -> None:
     with_cores(2)
 
     def fail(number: int) -> None:
@@ -79,7 +87,9 @@ def test_an_error_of_a_task_reaches_the_caller(with_cores: Callable[[int], None]
         wait_for_results()
 
 
-def test_tasks_that_nobody_waits_for_are_dropped(with_cores: Callable[[int], None]) -> None:
+def test_tasks_that_nobody_waits_for_are_dropped(
+    with_cores: Callable[[int], None],
+) -> None:
     with_cores(2)
     block_ended = threading.Event()
     begun: list[int] = []
@@ -96,7 +106,8 @@ def test_tasks_that_nobody_waits_for_are_dropped(with_cores: Callable[[int], Non
 
 @pytest.mark.skipif(scanned.scan is None, reason="the scanner was not compiled here")
 def test_the_scanner_lets_other_threads_run() -> None:
-    """Threads take no turns here: another one runs only while the scanner releases the GIL."""
+    """Threads take no turns here: another one runs only while the scanner releases the
+    GIL."""
     event = b'{"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":1.0,"dur":1.0}'
     text = b",".join([event] * 50_000)
     may_run = threading.Lock()

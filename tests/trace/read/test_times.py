@@ -15,7 +15,11 @@ NEAR = 2**42
 
 
 def test_integers() -> None:
-    assert nanoseconds([0, 7, 1712195495519689]).tolist() == [0, 7000, 1712195495519689000]
+    assert nanoseconds([0, 7, 1712195495519689]).tolist() == [
+        0,
+        7000,
+        1712195495519689000,
+    ]
 
 
 def test_floats() -> None:
@@ -37,14 +41,18 @@ def test_floats_beyond_the_limit(value: float) -> None:
         nanoseconds([1.5, value])
 
 
-@pytest.mark.parametrize("value", [0.0005, 1.0015, 499999999999.9975, 1e9 + 0.0004999999])
+@pytest.mark.parametrize(
+    "value", [0.0005, 1.0015, 499999999999.9975, 1e9 + 0.0004999999]
+)
 def test_floats_between_two_nanoseconds(value: float) -> None:
     """Whether they are rounded up or down, only their text can tell."""
     with pytest.raises(InexactTimes):
         nanoseconds([value])
 
 
-@pytest.mark.parametrize("values", [[2**62], [float("nan")], [1.0, float("inf")], [2**70]])
+@pytest.mark.parametrize(
+    "values", [[2**62], [float("nan")], [1.0, float("inf")], [2**70]]
+)
 def test_what_does_not_fit(values: list[float]) -> None:
     with pytest.raises(OverflowError):
         nanoseconds(values)

@@ -1,6 +1,7 @@
 """Files that would take a naive reader hours or all memory end within seconds.
 
-Nothing here measures time: a reader that falls into one of the traps does not come back.
+Nothing here measures time: a reader that falls into one of the traps does not come
+back.
 """
 
 from __future__ import annotations
@@ -104,12 +105,16 @@ def test_a_list_of_events_in_args(trace_of: Open, event: Event) -> None:
 
 
 intervals = st.lists(
-    st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), min_size=1, max_size=12
+    st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()),
+    min_size=1,
+    max_size=12,
 )
 
 
 @given(intervals, st.booleans())
-def test_subrows_are_the_first_that_fit(slices: list[tuple[int, int, bool]], flat: bool) -> None:
+def test_subrows_are_the_first_that_fit(
+    slices: list[tuple[int, int, bool]], flat: bool
+) -> None:
     rows = sorted(slices, key=lambda s: (s[0], -s[1], s[2]))
     start = np.array([s[0] for s in rows], dtype=np.int64)
     end = start + np.array([s[1] for s in rows], dtype=np.int64)
@@ -117,14 +122,20 @@ def test_subrows_are_the_first_that_fit(slices: list[tuple[int, int, bool]], fla
     found = arrange(start, end, call, flat).tolist()
     stacks: dict[int, list[tuple[int, int, bool]]] = {}
     for row, number in zip(
-        zip(start.tolist(), end.tolist(), call.tolist(), strict=True), found, strict=True
+        zip(start.tolist(), end.tolist(), call.tolist(), strict=True),
+        found,
+        strict=True,
     ):
-        fitting = [n for n in range(number + 1) if fits(stacks.setdefault(n, []), row, flat)]
+        fitting = [
+            n for n in range(number + 1) if fits(stacks.setdefault(n, []), row, flat)
+        ]
         assert fitting[-1] == number, (rows, found)
         stacks[number].append(row)
 
 
-def fits(stack: list[tuple[int, int, bool]], row: tuple[int, int, bool], flat: bool) -> bool:
+def fits(
+    stack: list[tuple[int, int, bool]], row: tuple[int, int, bool], flat: bool
+) -> bool:
     while stack and stack[-1][1] <= row[0]:
         stack.pop()
     if not stack:
@@ -150,8 +161,11 @@ def test_nothing_but_starts_of_events(trace_of: Open) -> None:
         trace_of('[{"ph":' * 100_000)
 
 
-def test_a_quote_too_few_in_every_event(trace_of: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The time that damage may cost is bounded; what is beyond the bound is reported."""
+def test_a_quote_too_few_in_every_event(
+    trace_of: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time that damage may cost is bounded; what is beyond the bound is
+    reported."""
     assert mend.patience_for(0)[0] > 500
     monkeypatch.setattr(mend, "patience_for", lambda _: (500, 1 << 26))
     bad = '{"ph":"X","name":"a"b","ts":1}'
@@ -169,9 +183,12 @@ def test_what_cannot_be_read_is_listed_up_to_a_bound(trace_of: Open) -> None:
 
 
 def test_begin_events_that_never_end(trace_of: Open) -> None:
-    marks = [{"ph": "B", "name": "a", "pid": 1, "tid": 1, "ts": n} for n in range(50_000)]
+    marks = [
+        {"ph": "B", "name": "a", "pid": 1, "tid": 1, "ts": n} for n in range(50_000)
+    ]
     trace = trace_of(marks)
-    assert trace.depth.max() == 49_998  # more than 16 bits hold; the last one has no duration
+    # more than 16 bits hold; the last one has no duration
+    assert trace.depth.max() == 49_998
     assert summary(trace).slices_unfinished == 50_000
 
 
@@ -225,8 +242,12 @@ def test_durations_that_no_sum_holds(trace_of: Open, event: Event) -> None:
         trace_of([event("k", n, 2.3e15, cat="kernel") for n in range(3)])
 
 
-@pytest.mark.parametrize("properties", [[{"id": [1], "name": ["a"]}], [5], {"id": 1}, "x"])
-def test_device_properties_of_odd_types(trace_of: Open, event: Event, properties: Any) -> None:
+@pytest.mark.parametrize(
+    "properties", [[{"id": [1], "name": ["a"]}], [5], {"id": 1}, "x"]
+)
+def test_device_properties_of_odd_types(
+    trace_of: Open, event: Event, properties: Any
+) -> None:
     kernel = event("k", cat="kernel", pid=0, tid=7)
     trace = trace_of([kernel], deviceProperties=properties)
     assert summary(trace).devices == []

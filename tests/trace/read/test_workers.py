@@ -59,14 +59,18 @@ def whole(trace: Trace) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_forked(file: Path, text: bytes, two_cores: None, tmp_path: Path, packed: bool) -> None:
+def test_forked(
+    file: Path, text: bytes, two_cores: None, tmp_path: Path, packed: bool
+) -> None:
     if packed:
         file = tmp_path / "trace.json.gz"
         file.write_bytes(gzip.compress(text, 1))
     whole(open_trace(str(file)))
 
 
-@pytest.mark.skipif("not hasattr(os, 'memfd_create')", reason="no helpers are started here")
+@pytest.mark.skipif(
+    "not hasattr(os, 'memfd_create')", reason="no helpers are started here"
+)
 @pytest.mark.usefixtures("two_cores")
 def test_started_anew_beside_other_threads(file: Path, text: bytes) -> None:
     seen: list[tuple[int, int]] = []
@@ -116,23 +120,34 @@ def test_no_helper_outlives_a_failure(file: Path) -> None:
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_more_cells_than_a_pipe_holds(write: Callable[[bytes], Path], text: bytes) -> None:
+def test_more_cells_than_a_pipe_holds(
+    write: Callable[[bytes], Path], text: bytes
+) -> None:
     size = 1_100_000
     path = write(text[:size])
-    with path.open("rb") as opened, workers.Workers(opened.fileno(), size, extent=60) as crew:
+    with (
+        path.open("rb") as opened,
+        workers.Workers(opened.fileno(), size, extent=60) as crew,
+    ):
         crew.release(size)
         list(crew.turns())
         chunks = crew.collect()
-    assert sum(chunk.events for chunk in chunks.values()) > 0.8 * text.count(b"\n", 0, size)
+    assert sum(chunk.events for chunk in chunks.values()) > 0.8 * text.count(
+        b"\n", 0, size
+    )
 
 
 @pytest.mark.usefixtures("two_cores")
-@pytest.mark.parametrize("beside_a_thread", [False, True], ids=["forked", "started anew"])
+@pytest.mark.parametrize(
+    "beside_a_thread", [False, True], ids=["forked", "started anew"]
+)
 def test_no_helper_outlives_a_stop(file: Path, beside_a_thread: bool) -> None:
     before, had_enough = children(), threading.Event()
 
     def stopped() -> Trace:
-        return open_trace(str(file), lambda *_: had_enough.set(), stop=had_enough.is_set)
+        return open_trace(
+            str(file), lambda *_: had_enough.set(), stop=had_enough.is_set
+        )
 
     if beside_a_thread:
         with ThreadPoolExecutor() as threads, suppress(NothingRead):
@@ -145,7 +160,9 @@ def test_no_helper_outlives_a_stop(file: Path, beside_a_thread: bool) -> None:
 
 @pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("where", ["in a cell", "before its first"])
-def test_a_helper_that_is_stopped(file: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+def test_a_helper_that_is_stopped(
+    file: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
     parent, close = os.getpid(), os.close
 
     def stop(*place: int) -> Chunk | None:

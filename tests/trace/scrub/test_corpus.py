@@ -1,4 +1,5 @@
-"""Real traces, where they are at hand: the same figures, and nothing private that was in them.
+"""Real traces, where they are at hand: the same figures, and nothing private that was
+in them.
 
 benchmarks/scrubbing.py does the same with the large ones.
 """
@@ -40,7 +41,9 @@ def files() -> list[str]:
 
 
 FILES: list[Any] = list(files()) or [
-    pytest.param("none", marks=pytest.mark.skip(reason=f"there are no traces in {TRACES}"))
+    pytest.param(
+        "none", marks=pytest.mark.skip(reason=f"there are no traces in {TRACES}")
+    )
 ]
 
 
@@ -57,7 +60,8 @@ def texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def private(document: Any) -> set[str]:
-    """Names, folders up to site-packages, and values of tokens, found in the simplest way."""
+    """Names, folders up to site-packages, and values of tokens, found in the simplest
+    way."""
     found: set[str] = set()
     for key, text in texts(document):
         if (key in NAMES and text not in ("nobody", "")) or key.endswith("_TOKEN"):
@@ -69,9 +73,18 @@ def private(document: Any) -> set[str]:
 
 def figures(path: str) -> Any:
     trace = open_trace(path)
-    whole = {key: value for key, value in asdict(summary(trace)).items() if key not in CHANGING}
-    kernels = [(t.name, t.count, t.total_ns, t.min_ns, t.max_ns) for t in kernel_totals(trace)]
-    ops = [(t.name, t.count, t.total_ns, t.self_ns, t.gpu_ns, t.kernels) for t in op_totals(trace)]
+    whole = {
+        key: value
+        for key, value in asdict(summary(trace)).items()
+        if key not in CHANGING
+    }
+    kernels = [
+        (t.name, t.count, t.total_ns, t.min_ns, t.max_ns) for t in kernel_totals(trace)
+    ]
+    ops = [
+        (t.name, t.count, t.total_ns, t.self_ns, t.gpu_ns, t.kernels)
+        for t in op_totals(trace)
+    ]
     return whole, kernels, ops
 
 
@@ -88,7 +101,9 @@ def test_the_same_figures_and_nothing_private(name: str, tmp_path: Path) -> None
     assert [text for text in private(json.loads(before)) if text in left] == []
 
 
-@pytest.mark.parametrize("name", sorted(p.name for p in TRACES.glob("*.json.gz")) or FILES)
+@pytest.mark.parametrize(
+    "name", sorted(p.name for p in TRACES.glob("*.json.gz")) or FILES
+)
 def test_only_what_is_a_secret_is_warned_of(name: str) -> None:
     """Some of these traces have the variable, with a token that was made unreadable."""
     assert set(secrets_of(open_trace(str(TRACES / name)))) <= {"HF_TOKEN"}

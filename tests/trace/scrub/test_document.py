@@ -1,4 +1,5 @@
-"""Keys that say what follows, names learnt in one place and found in another, and what is kept."""
+"""Keys that say what follows, names learnt in one place and found in another, and what
+is kept."""
 
 from __future__ import annotations
 
@@ -13,7 +14,15 @@ from hypothesis import strategies as st
 
 Scrub = Callable[..., str]
 NUMBER = re.compile(r'"(?:[^"\\]|\\.)*"|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)')
-EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.5, "dur": 2}
+EVENT = {
+    "ph": "X",
+    "cat": "cpu_op",
+    "name": "aten::mm",
+    "pid": 1,
+    "tid": 1,
+    "ts": 1.5,
+    "dur": 2,
+}
 
 
 def numbers(text: str) -> list[str]:
@@ -35,21 +44,37 @@ def numbers(text: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_keys_that_tell(key: str, value: Any, event_of: Callable[..., Any]) -> None:
-    found = event_of({**EVENT, "args": {key: value, "x": {key: value}}}, metadata={key: value})
+    found = event_of(
+        {**EVENT, "args": {key: value, "x": {key: value}}}, metadata={key: value}
+    )
     assert not re.search("qwerty|7777777", json.dumps(found))
 
 
 def test_a_path_of_the_metadata_goes_as_a_whole(kept: Callable[..., Any]) -> None:
-    keys = {"run": {"checkpoint_path": "own run/last step", "script_path": "own run/train.py"}}
+    keys = {
+        "run": {
+            "checkpoint_path": "own run/last step",
+            "script_path": "own run/train.py",
+        }
+    }
     found = kept({**keys, "traceEvents": [EVENT]})["run"]
     assert found == {"checkpoint_path": "dir1", "script_path": "dir2/train.py"}
 
 
 @pytest.mark.parametrize(
     "key",
-    ["HF_HUB_CACHE", "SLURM_JOB_ID", "PT_PROFILER_JOB_NAME", "mast_job_name", "trace_id", "PATH"],
+    [
+        "HF_HUB_CACHE",
+        "SLURM_JOB_ID",
+        "PT_PROFILER_JOB_NAME",
+        "mast_job_name",
+        "trace_id",
+        "PATH",
+    ],
 )
-def test_keys_of_the_document_that_are_private(key: str, kept: Callable[..., Any]) -> None:
+def test_keys_of_the_document_that_are_private(
+    key: str, kept: Callable[..., Any]
+) -> None:
     assert kept({key: "qwerty", "traceEvents": [EVENT]})[key] == "scrubbed"
 
 
@@ -59,7 +84,9 @@ def test_a_masked_or_empty_value_stays(kept: Callable[..., Any]) -> None:
     assert {key: found[key] for key in keys} == keys
 
 
-def test_what_an_environment_tells_is_looked_for_everywhere(kept: Callable[..., Any]) -> None:
+def test_what_an_environment_tells_is_looked_for_everywhere(
+    kept: Callable[..., Any],
+) -> None:
     variables = {
         "USER": "adal",
         "HOSTNAME": "box17",
@@ -69,11 +96,15 @@ def test_what_an_environment_tells_is_looked_for_everywhere(kept: Callable[..., 
     name = "adal ada2 on box17 with qwertyuiop"
     found = kept({"traceEvents": [{**EVENT, "name": name}], "env": variables})
     assert found["env"] == {}
-    assert found["traceEvents"][0]["name"] == "<user1> <user2> on <host1> with <secret1>"
+    assert (
+        found["traceEvents"][0]["name"] == "<user1> <user2> on <host1> with <secret1>"
+    )
 
 
 def test_names_are_learnt_behind_the_events_too(kept: Callable[..., Any]) -> None:
-    text = json.dumps({"traceEvents": [{**EVENT, "name": "run of ada"}], "username": "ada"})
+    text = json.dumps(
+        {"traceEvents": [{**EVENT, "name": "run of ada"}], "username": "ada"}
+    )
     assert kept(text)["traceEvents"][0]["name"] == "run of <user1>"
 
 
@@ -90,7 +121,9 @@ def test_names_of_this_machine_go(scrub: Scrub) -> None:
     assert "<user1> <host1> <secret1>" in scrub(document, known)
 
 
-def test_a_common_name_stays_in_ops_but_not_where_it_is_a_name(kept: Callable[..., Any]) -> None:
+def test_a_common_name_stays_in_ops_but_not_where_it_is_a_name(
+    kept: Callable[..., Any],
+) -> None:
     found = kept({"username": "max", "traceEvents": [{**EVENT, "name": "aten::max"}]})
     assert found["username"] == "<user1>"
     assert found["traceEvents"][0]["name"] == "aten::max"
@@ -107,12 +140,20 @@ def test_placeholders_of_the_file_are_not_given_again(kept: Callable[..., Any]) 
 def test_keys_that_torch_writes_stay(kept: Callable[..., Any]) -> None:
     keys = {
         "schemaVersion": 1,
-        "deviceProperties": [{"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84}],
-        "distributedInfo": {"backend": "nccl", "rank": 0, "pg_config": [{"pg_desc": "default"}]},
+        "deviceProperties": [
+            {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 84}
+        ],
+        "distributedInfo": {
+            "backend": "nccl",
+            "rank": 0,
+            "pg_config": [{"pg_desc": "default"}],
+        },
         "record_shapes": 1,
         "displayTimeUnit": "ms",
         "baseTimeNanoseconds": 1751410836000000000,
-        "INFO": ["INFO:2024-04-03 18:51:35 1102:1102 CuptiActivityProfiler.cpp:907] Enabling"],
+        "INFO": [
+            "INFO:2024-04-03 18:51:35 1102:1102 CuptiActivityProfiler.cpp:907] Enabling"
+        ],
     }
     found = kept({**keys, "traceEvents": [EVENT]})
     del found["traceEvents"]
@@ -159,12 +200,17 @@ def test_of_a_damaged_document_only_what_was_read_is_written(
     found = scrub(text)
     document = json.loads(found)
     assert "ada" not in found
-    assert len(document if isinstance(document, list) else document["traceEvents"]) == events
+    assert (
+        len(document if isinstance(document, list) else document["traceEvents"])
+        == events
+    )
 
 
 @pytest.mark.parametrize("constant", ["NaN", "-Infinity"])
 def test_a_time_that_is_no_number_stays_none(constant: str, scrub: Scrub) -> None:
-    text = f'{{"traceEvents": [{{"ph": "X", "ts": 1, "dur": {constant}, "user": "ada"}}]}}'
+    text = (
+        f'{{"traceEvents": [{{"ph": "X", "ts": 1, "dur": {constant}, "user": "ada"}}]}}'
+    )
     event = json.loads(scrub(text))["traceEvents"][0]
     assert event["dur"] == constant
 
@@ -184,14 +230,18 @@ VALUES = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.booleans()
     | st.none(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3)
+    ),
     max_leaves=6,
 )
 EVENTS = st.lists(st.dictionaries(KEYS, VALUES, max_size=4), max_size=4)
 
 
 @settings(
-    max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=80,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 @given(events=EVENTS, keys=st.dictionaries(KEYS, VALUES, max_size=3))
 def test_any_document_stays_json_and_is_the_same_when_scrubbed_again(
@@ -204,12 +254,17 @@ def test_any_document_stays_json_and_is_the_same_when_scrubbed_again(
 
 
 @settings(
-    max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=100,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    deadline=None,
 )
 @given(
-    names=st.lists(TEXTS, min_size=1, max_size=6), values=st.lists(st.floats(0, 1e9), max_size=5)
+    names=st.lists(TEXTS, min_size=1, max_size=6),
+    values=st.lists(st.floats(0, 1e9), max_size=5),
 )
-def test_figures_of_any_events_stay(names: list[str], values: list[float], scrub: Scrub) -> None:
+def test_figures_of_any_events_stay(
+    names: list[str], values: list[float], scrub: Scrub
+) -> None:
     events = [{**EVENT, "name": name, "args": {"n": values}} for name in names]
     text = json.dumps({"traceEvents": events, "username": "ada", "host_name": "box17"})
     assert numbers(scrub(text)) == numbers(text)

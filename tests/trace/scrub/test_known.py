@@ -1,4 +1,5 @@
-"""Secrets that scanners of repositories know: the warning names them, scrub removes them.
+"""Secrets that scanners of repositories know: the warning names them, scrub removes
+them.
 
 `python -P tests/fuzz --kind scrub` tries many more, in more places of a trace.
 """
@@ -22,15 +23,53 @@ FORMS = {
     **{name: f"{name}={form}" for name, form in known.LONG_NAMES.items()},
 }
 INNOCENT = (
-    *("hf_LlamaForCausalLMWrapper", "gemm_r8_split_k_reduce_kernel_f16", "sm_pat_kernel_80"),
-    *("key=triton_poi_fused_add_0", "cache_key=abc1234567890abcdef1234567890", "auth=basic"),
-    *("forward_pass: 12", "author: Ada", "secretary=Ada", "password_policy=required", "pk.a"),
-    *("api: cudaLaunchKernel_v7000", "PyJWT==2.3.0", "SecretStorage==3.3.1", "s.elementwise"),
-    *("key=sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1",),
-    *("20240101:some_function_of_thirty_five_letters_x", "AC voltage", "a pass of 12 x"),
-    *("SKTransformerEncoderLayerWithSelfAttention2", "APEXKernels1", "std::pair<Key, Secret>"),
-    *("the key is missing", "password required", "basic block of 12 warps", "secret sauce v2"),
-    *("dict.keys(...) 128x128x64", "SHA256", "commit 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567"),
+    *(
+        "hf_LlamaForCausalLMWrapper",
+        "gemm_r8_split_k_reduce_kernel_f16",
+        "sm_pat_kernel_80",
+    ),
+    *(
+        "key=triton_poi_fused_add_0",
+        "cache_key=abc1234567890abcdef1234567890",
+        "auth=basic",
+    ),
+    *(
+        "forward_pass: 12",
+        "author: Ada",
+        "secretary=Ada",
+        "password_policy=required",
+        "pk.a",
+    ),
+    *(
+        "api: cudaLaunchKernel_v7000",
+        "PyJWT==2.3.0",
+        "SecretStorage==3.3.1",
+        "s.elementwise",
+    ),
+    *(
+        "key=sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1",
+    ),
+    *(
+        "20240101:some_function_of_thirty_five_letters_x",
+        "AC voltage",
+        "a pass of 12 x",
+    ),
+    *(
+        "SKTransformerEncoderLayerWithSelfAttention2",
+        "APEXKernels1",
+        "std::pair<Key, Secret>",
+    ),
+    *(
+        "the key is missing",
+        "password required",
+        "basic block of 12 warps",
+        "secret sauce v2",
+    ),
+    *(
+        "dict.keys(...) 128x128x64",
+        "SHA256",
+        "commit 0a1b2c3d4e5f60718293a4b5c6d7e8f901234567",
+    ),
     *("nn.Module: Token_0", "aten::token1", "GITHUB_SHA=0a1b2c3d4e5f6071"),
 )
 HOSTILE = (
@@ -46,7 +85,15 @@ HOSTILE = (
         "://a:",
         "t1.",
     ),
-    *("curl -u ", "Authorization: ", "BEGIN PRIVATE KEY", "pk.eyJ", "12345678:", "'a' == ", "\\n"),
+    *(
+        "curl -u ",
+        "Authorization: ",
+        "BEGIN PRIVATE KEY",
+        "pk.eyJ",
+        "12345678:",
+        "'a' == ",
+        "\\n",
+    ),
     *("aws key '", "[31m", "--key ", "<secret1", "AKIA", "\\\\a"),
 )
 

@@ -32,11 +32,15 @@ def names(*users: str, hosts: tuple[str, ...] = ()) -> Names:
         ("ada's ada", "<user1>'s <user1>"),
     ],
 )
-def test_a_name_is_found_in_any_case_and_between_words(text: str, expected: str) -> None:
+def test_a_name_is_found_in_any_case_and_between_words(
+    text: str, expected: str
+) -> None:
     assert names("ada").scrub(text) == expected
 
 
-@pytest.mark.parametrize("text", ["adapter", "Canada", "adam", "adaptive_avg_pool2d", "<user1>"])
+@pytest.mark.parametrize(
+    "text", ["adapter", "Canada", "adam", "adaptive_avg_pool2d", "<user1>"]
+)
 def test_a_name_is_not_found_inside_words(text: str) -> None:
     assert names("ada").scrub(text) == text
 
@@ -48,7 +52,9 @@ def test_a_host_is_found_with_and_without_its_domain() -> None:
     )
 
 
-@pytest.mark.parametrize("user", ["max", "root", "user", "python", "kernel", "ed", "1000"])
+@pytest.mark.parametrize(
+    "user", ["max", "root", "user", "python", "kernel", "ed", "1000"]
+)
 def test_common_and_short_names_are_not_looked_for(user: str) -> None:
     found = names(user)
     text = f"aten::{user} of {user}"
@@ -58,7 +64,9 @@ def test_common_and_short_names_are_not_looked_for(user: str) -> None:
 
 def test_no_user_can_change_the_name_of_an_op() -> None:
     found = names(*aten_ops(), *(part for op in aten_ops() for part in op.split("_")))
-    assert [op for op in aten_ops() if found.scrub(f"aten::{op}") != f"aten::{op}"] == []
+    assert [
+        op for op in aten_ops() if found.scrub(f"aten::{op}") != f"aten::{op}"
+    ] == []
 
 
 def test_words_of_ops_in_the_file_stay() -> None:

@@ -1,4 +1,5 @@
-"""Folders become placeholders; file names, lines and paths in site-packages are kept."""
+"""Folders become placeholders; file names, lines and paths in site-packages are
+kept."""
 
 from __future__ import annotations
 
@@ -77,7 +78,9 @@ def test_the_rest_stays(text: str) -> None:
 
 def test_what_is_in_site_packages_stays_and_two_of_them_stay_apart() -> None:
     given = Placeholders()
-    paths = (f"/{venv}/lib/python3.12/site-packages/torch/nn/init.py(1): f" for venv in "ab")
+    paths = (
+        f"/{venv}/lib/python3.12/site-packages/torch/nn/init.py(1): f" for venv in "ab"
+    )
     assert [scrub_paths(path, given) for path in paths] == [
         "dir1/site-packages/torch/nn/init.py(1): f",
         "dir2/site-packages/torch/nn/init.py(1): f",
@@ -87,7 +90,11 @@ def test_what_is_in_site_packages_stays_and_two_of_them_stay_apart() -> None:
 def test_the_same_folder_has_the_same_placeholder_another_one_another() -> None:
     given = Placeholders()
     names = ["/a/b/x.py", "/a/c/x.py", "/a/b/y.py"]
-    assert [scrub_paths(name, given) for name in names] == ["dir1/x.py", "dir2/x.py", "dir1/y.py"]
+    assert [scrub_paths(name, given) for name in names] == [
+        "dir1/x.py",
+        "dir2/x.py",
+        "dir1/y.py",
+    ]
 
 
 def test_a_data_file_beside_a_package_of_that_name_is_not_the_package() -> None:
@@ -99,13 +106,17 @@ def test_a_value_that_is_one_path_is_a_folder_to_its_end() -> None:
     assert scrub_path("/data/own run", Placeholders()) == "dir1"
 
 
-@pytest.mark.parametrize("piece", ["/a", "/a ", "a/", "/(", "/a(b", "../", "/x y.py ", "\\", "$a"])
+@pytest.mark.parametrize(
+    "piece", ["/a", "/a ", "a/", "/(", "/a(b", "../", "/x y.py ", "\\", "$a"]
+)
 def test_time_is_linear(piece: str) -> None:
     """A quadratic pattern would take minutes."""
     assert scrubbed(piece * 20_000) is not None
 
 
-@pytest.mark.parametrize(("text", "is_address"), [("10.20.30.255", True), ("10.20.30.256", False)])
+@pytest.mark.parametrize(
+    ("text", "is_address"), [("10.20.30.255", True), ("10.20.30.256", False)]
+)
 def test_each_part_of_an_ip_address_is_one_byte(text: str, is_address: bool) -> None:
     scrubbed_text = scrub_hosts(text, Names(Placeholders()))
     assert (scrubbed_text != text) is is_address

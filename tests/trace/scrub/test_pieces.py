@@ -1,4 +1,5 @@
-"""A long list is divided into pieces that are JSON on their own; nothing is lost or read twice."""
+"""A long list is divided into pieces that are JSON on their own; nothing is lost or
+read twice."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def read(text: str) -> tuple[list[Any], list[tuple[int, str]], int]:
         return pieces_of(Document(file.fileno(), len(data)), data.index(b"[") + 1)
 
 
-def pieces_of(document: Document, start: int) -> tuple[list[Any], list[tuple[int, str]], int]:
+def pieces_of(
+    document: Document, start: int
+) -> tuple[list[Any], list[tuple[int, str]], int]:
     cut = EventCutter(document, start)
     found: list[Any] = []
     for piece in cut.pieces():
@@ -45,7 +48,9 @@ def pieces_of(document: Document, start: int) -> tuple[list[Any], list[tuple[int
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-@pytest.mark.parametrize("tail", [', "other": [{"ph": "no"}, {"ph": "event"}]}', "}", ""])
+@pytest.mark.parametrize(
+    "tail", [', "other": [{"ph": "no"}, {"ph": "event"}]}', "}", ""]
+)
 def test_every_event_is_in_one_piece(indent: int | None, tail: str) -> None:
     text = f'{{"traceEvents": {json.dumps(EVENTS, indent=indent)}{tail}'
     found, lost, after = read(text)
@@ -73,8 +78,13 @@ def test_a_huge_event_is_a_piece() -> None:
     assert read(json.dumps(events))[0] == events
 
 
-def test_a_document_of_many_pieces_is_scrubbed_as_one(scrub: Callable[..., str]) -> None:
-    events = [{"ph": "X", "name": f"/home/ada/{n % 7}/x.py", "args": INNER} for n in range(300)]
+def test_a_document_of_many_pieces_is_scrubbed_as_one(
+    scrub: Callable[..., str],
+) -> None:
+    events = [
+        {"ph": "X", "name": f"/home/ada/{n % 7}/x.py", "args": INNER}
+        for n in range(300)
+    ]
     events[250]["args"] = {"user": "adal", "n": 1}
     found = json.loads(scrub({"traceEvents": events}))["traceEvents"]
     assert [e["name"] for e in found] == [f"dir{n % 7 + 1}/x.py" for n in range(300)]
@@ -87,10 +97,15 @@ def test_no_element_at_all(scrub: Callable[..., str]) -> None:
 
 
 def test_a_first_event_with_args_that_are_no_utf_8_is_kept() -> None:
-    events = [b'{"ph": "X", "name": "a", "ts": 1, "args": {"co\xb9": 2}}', b'{"ph": "X"}']
+    events = [
+        b'{"ph": "X", "name": "a", "ts": 1, "args": {"co\xb9": 2}}',
+        b'{"ph": "X"}',
+    ]
     data = b'{"traceEvents": [\n%b]}' % b",".join(events)
     with TemporaryFile(buffering=0) as file:
         file.write(data)
         document = Document(file.fileno(), len(data))
         pieces = list(EventCutter(document, data.index(b"[") + 1).pieces())
-        assert [text for piece in pieces for text in texts_of(document, piece)] == events
+        assert [
+            text for piece in pieces for text in texts_of(document, piece)
+        ] == events

@@ -67,7 +67,10 @@ FORMS: dict[str, tuple[str, str]] = {
     "option": ("run --api-key 0123abcd4567 --password hunter2", "0123abcd4567 hunter2"),
     "environment": ("A=1\nHOME=/root\nOWN_FLAG=qwerty\nB=2", "qwerty"),
     "environment in a line": ("PATH=/bin HOME=/root OWN_FLAG=qwerty", "qwerty"),
-    "environment as JSON": ('{"PATH": "/bin", "HOME": "/root", "OWN": "qwerty"}', "qwerty"),
+    "environment as JSON": (
+        '{"PATH": "/bin", "HOME": "/root", "OWN": "qwerty"}',
+        "qwerty",
+    ),
     "redirected": ("cmd >/home/adal/own/log.txt", "adal own"),
     "unnamed machine": ("ip-10-23-45-67 and DESKTOP-AB12CD3", "10-23 AB12CD3"),
     "Python": ("python3 -m own.train --data owndata --lr 0.1", "own"),
@@ -77,17 +80,32 @@ FORMS: dict[str, tuple[str, str]] = {
         json.dumps({"user": "adal", "password": "hunter2", "host": "gpu17"}),
         "adal hunter2 gpu17",
     ),
-    "dict in a text": (repr({"username": "adal", "api_key": "k3yk3yk3y"}), "adal k3yk3yk3y"),
+    "dict in a text": (
+        repr({"username": "adal", "api_key": "k3yk3yk3y"}),
+        "adal k3yk3yk3y",
+    ),
     "settings": ("user=adal host=gpu17x", "adal gpu17x"),
-    "a long scheme": ("postgresql+psycopg2://adal:hunt-er2@own-db", "adal hunt-er2 own-db"),
-    "glued names": ("PGPASSWORD=hunter2 SSHPASS=k3yk3yk3y DBPASSWORD=hun77er", "ter2 k3yk hun77"),
-    "short names": ("db_pass=hunter2 AUTH=k3yk3yk3y GITHUB_PAT=a1b2c3d4e5", "ter2 k3yk a1b2"),
+    "a long scheme": (
+        "postgresql+psycopg2://adal:hunt-er2@own-db",
+        "adal hunt-er2 own-db",
+    ),
+    "glued names": (
+        "PGPASSWORD=hunter2 SSHPASS=k3yk3yk3y DBPASSWORD=hun77er",
+        "ter2 k3yk hun77",
+    ),
+    "short names": (
+        "db_pass=hunter2 AUTH=k3yk3yk3y GITHUB_PAT=a1b2c3d4e5",
+        "ter2 k3yk a1b2",
+    ),
     "YAML": ("userpassword: hunter2\napi-key: k3yk3yk3y", "hunter2 k3yk3yk3y"),
     "no sign": ("api-key k3yk3yk3y password hunt77er", "k3yk3yk3y hunt77er"),
     "netrc": ("machine own-box.com login adal password hunt77er", "own-box hunt77er"),
     "a comparison": ('password == "hun ter2" or "k3yk3y" != api_key', "ter2 k3yk3y"),
     "a subscript": ("os.environ['DB_PASSWORD'] = 'hunter2'", "hunter2"),
-    "a server in JSON": (json.dumps({"path": "\\\\own-nas\\share\\adal.txt"}), "own-nas share"),
+    "a server in JSON": (
+        json.dumps({"path": "\\\\own-nas\\share\\adal.txt"}),
+        "own-nas share",
+    ),
     "a header": ("Authorization: Token k3yk3yk3y", "k3yk3yk3y"),
     "curl": ("curl -u adal:hunter2 own", "hunter2"),
     "a key of a table": (f"okta = {'a1B2c3D4' * 5}", "a1B2"),
@@ -105,7 +123,15 @@ FORMS: dict[str, tuple[str, str]] = {
         "lQPG",
     ),
 }
-EVENT = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1.5, "dur": 2}
+EVENT = {
+    "ph": "X",
+    "cat": "cpu_op",
+    "name": "aten::mm",
+    "pid": 1,
+    "tid": 1,
+    "ts": 1.5,
+    "dur": 2,
+}
 FIELDS = ("name", "cat", "pid", "tid", "id", "bp", "s", "cname", "other")
 
 
@@ -137,15 +163,16 @@ def everywhere(text: str) -> dict[str, Any]:
 
 
 def spelled(text: str) -> str:
-    """JSON with every character of its strings as \\u0041, but for the key that it begins with."""
+    """JSON with every character of its strings as \\u0041, but for the key that it
+    begins with."""
     string = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
     def spell(match: re.Match[str]) -> str:
         if match[1] == "traceEvents":
             return match[0]
-        return json.dumps("".join(f"\0{ord(c):04x}" for c in json.loads(match[0]))).replace(
-            "\\u0000", "\\u"
-        )
+        return json.dumps(
+            "".join(f"\0{ord(c):04x}" for c in json.loads(match[0]))
+        ).replace("\\u0000", "\\u")
 
     return string.sub(spell, text)
 
@@ -154,7 +181,9 @@ def spelled(text: str) -> str:
 @pytest.mark.parametrize(
     "write", [json.dumps, "slashes", "spelled"], ids=["plain", "slashes", "spelled"]
 )
-def test_nothing_private_is_left(form: str, write: Any, scrub: Callable[..., str]) -> None:
+def test_nothing_private_is_left(
+    form: str, write: Any, scrub: Callable[..., str]
+) -> None:
     text, private = FORMS[form]
     document = json.dumps(everywhere(text))
     if write == "slashes":
@@ -167,13 +196,17 @@ def test_nothing_private_is_left(form: str, write: Any, scrub: Callable[..., str
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_scrubbing_twice_changes_nothing_more(form: str, scrub: Callable[..., str]) -> None:
+def test_scrubbing_twice_changes_nothing_more(
+    form: str, scrub: Callable[..., str]
+) -> None:
     once = scrub(everywhere(FORMS[form][0]))
     assert scrub(once) == once
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_list_of_events_alone_is_scrubbed_too(form: str, scrub: Callable[..., str]) -> None:
+def test_a_list_of_events_alone_is_scrubbed_too(
+    form: str, scrub: Callable[..., str]
+) -> None:
     text, private = FORMS[form]
     left = scrub([{**EVENT, "name": text}])
     assert [word for word in private.split() if word.lower() in left.lower()] == []

@@ -13,7 +13,10 @@ from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.document import save, scrub_file
 
-TRACE = {"username": "adal", "traceEvents": [{"ph": "X", "name": "run of adal", "ts": 1, "dur": 2}]}
+TRACE = {
+    "username": "adal",
+    "traceEvents": [{"ph": "X", "name": "run of adal", "ts": 1, "dur": 2}],
+}
 
 
 @pytest.fixture
@@ -24,7 +27,9 @@ def trace(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("ending", [".json", ".json.gz", ".json.zst"])
-def test_a_file_is_packed_as_its_name_says(ending: str, trace: Path, tmp_path: Path) -> None:
+def test_a_file_is_packed_as_its_name_says(
+    ending: str, trace: Path, tmp_path: Path
+) -> None:
     marks = {".json": b"{", ".json.gz": b"\x1f\x8b", ".json.zst": b"\x28\xb5\x2f\xfd"}
     out = tmp_path / f"out{ending}"
     assert scrub_file(str(trace), str(out)).events == 1
@@ -63,7 +68,9 @@ def test_a_name_that_is_taken_meanwhile_stays(tmp_path: Path) -> None:
 
     with pytest.raises(TraceError, match="exists already"):
         save(str(out), texts())
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("out.json", "mine")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("out.json", "mine")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +98,9 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_trace_without_an_event_that_can_be_read_is_not_written(tmp_path: Path) -> None:
+def test_a_trace_without_an_event_that_can_be_read_is_not_written(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "in.json"
     path.write_text('{"traceEvents": [{"ph" "X"}]}')
     with pytest.raises(TraceError, match="no readable event"):

@@ -105,7 +105,8 @@ def test_a_password_as_an_option_of_one_letter(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["ssh -p 2222 gpu", "mkdir -p logs", "mysql -u root -p", "sshpass -f file ssh gpu"]
+    "command",
+    ["ssh -p 2222 gpu", "mkdir -p logs", "mysql -u root -p", "sshpass -f file ssh gpu"],
 )
 def test_other_options_of_one_letter_are_no_passwords(command: str) -> None:
     assert secrets_in({}, [command]) == ()
@@ -138,9 +139,7 @@ def test_a_url_encoded_text_without_private_data_is_kept() -> None:
     ],
 )
 def test_a_secret_beside_a_key_that_cannot_be_parsed(tmp_path: Path, text: str) -> None:
-    event = (
-        '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 9}'
-    )
+    event = '{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 9}'
     path = tmp_path / "a.json"
     path.write_text(text.replace("EVENT", event))
     assert "HF_TOKEN" in secrets_of(open_trace(str(path)))

@@ -16,18 +16,35 @@ from fusetui.trace.snapshot.reading import read_snapshot
 
 FRAME = {"name": "forward", "filename": "/home/a/model.py", "line": 7}
 STACK = [FRAME, {"name": "main", "filename": "/home/a/train.py", "line": 3}]
-BLOCK = {"address": 4096, "size": 512, "requested_size": 500, "state": "active_allocated"}
+BLOCK = {
+    "address": 4096,
+    "size": 512,
+    "requested_size": 500,
+    "state": "active_allocated",
+}
 
 
 def segment(**changes: Any) -> dict[str, Any]:
-    sizes = {"total_size": 2048, "allocated_size": 512, "active_size": 512, "requested_size": 500}
+    sizes = {
+        "total_size": 2048,
+        "allocated_size": 512,
+        "active_size": 512,
+        "requested_size": 500,
+    }
     place = {"device": 0, "address": 4096, "stream": 0, "segment_type": "large"}
     rest = {"segment_pool_id": (0, 0), "is_expandable": False, "blocks": [BLOCK]}
     return place | sizes | rest | changes
 
 
 def event(action: str = "alloc", **changes: Any) -> dict[str, Any]:
-    return {"action": action, "addr": 4096, "size": 500, "stream": 0, "time_us": 5, **changes}
+    return {
+        "action": action,
+        "addr": 4096,
+        "size": 500,
+        "stream": 0,
+        "time_us": 5,
+        **changes,
+    }
 
 
 def read(folder: Path, value: Any, protocol: int = 4) -> Snapshot:
@@ -52,14 +69,27 @@ def test_protocols(tmp_path: Path, protocol: int) -> None:
     found = read(tmp_path, with_events(*events), protocol)
     assert found.events[0].addr.tolist() == [one["addr"] for one in events]
     assert len(found.stacks) == 1
-    assert [tuple(frame) for frame in found.stacks[0]] == [tuple(one.values()) for one in STACK]
+    assert [tuple(frame) for frame in found.stacks[0]] == [
+        tuple(one.values()) for one in STACK
+    ]
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-def test_runs_of_events_are_interrupted_by_others(tmp_path: Path, protocol: int) -> None:
-    """By new frames, by events with other keys, by stacks of more than a batch, by long texts."""
-    events = [event(frames=STACK, user_metadata="".join(("s", str(n)))) for n in range(3000)]
-    events[700] = {"action": "oom", "device_free": 7, "size": 9, "stream": 0, "time_us": 5}
+def test_runs_of_events_are_interrupted_by_others(
+    tmp_path: Path, protocol: int
+) -> None:
+    """By new frames, by events with other keys, by stacks of more than a batch, by long
+    texts."""
+    events = [
+        event(frames=STACK, user_metadata="".join(("s", str(n)))) for n in range(3000)
+    ]
+    events[700] = {
+        "action": "oom",
+        "device_free": 7,
+        "size": 9,
+        "stream": 0,
+        "time_us": 5,
+    }
     events[900]["frames"] = [FRAME | {"line": 8}, *STACK]
     events[1100]["frames"] = STACK * 800
     events[1300]["user_metadata"] = "x" * 300
@@ -73,9 +103,9 @@ def test_runs_of_events_are_interrupted_by_others(tmp_path: Path, protocol: int)
         assert getattr(rows, key).tolist() == [one.get(key, -1) for one in events]
     texts = [found.strings[one] if one >= 0 else None for one in rows.user_metadata]
     assert texts == [one.get("user_metadata") for one in events]
-    assert [[tuple(frame) for frame in found.stacks[one]] for one in rows.stack.tolist()] == [
-        [tuple(frame.values()) for frame in one.get("frames", ())] for one in events
-    ]
+    assert [
+        [tuple(frame) for frame in found.stacks[one]] for one in rows.stack.tolist()
+    ] == [[tuple(frame.values()) for frame in one.get("frames", ())] for one in events]
 
 
 def test_compressed(tmp_path: Path) -> None:
@@ -85,7 +115,9 @@ def test_compressed(tmp_path: Path) -> None:
 
 def test_stacks_of_equal_frames_are_one_whether_shared_or_not(tmp_path: Path) -> None:
     copied = [dict(one) for one in STACK]
-    found = read(tmp_path, with_events(*(event(frames=one) for one in (STACK, STACK, copied))))
+    found = read(
+        tmp_path, with_events(*(event(frames=one) for one in (STACK, STACK, copied)))
+    )
     assert found.events[0].stack.tolist() == [0, 0, 0]
 
 
@@ -110,9 +142,14 @@ def test_out_of_memory(tmp_path: Path) -> None:
 def test_private_pools(tmp_path: Path) -> None:
     entry = event(pool_id=(0, 3))
     found = read(
-        tmp_path, {"segments": [segment(segment_pool_id=(0, 3))], "device_traces": [[entry]]}
+        tmp_path,
+        {"segments": [segment(segment_pool_id=(0, 3))], "device_traces": [[entry]]},
     )
-    assert found.pools[found.segments.pool[0]] == found.pools[found.events[0].pool[0]] == (0, 3)
+    assert (
+        found.pools[found.segments.pool[0]]
+        == found.pools[found.events[0].pool[0]]
+        == (0, 3)
+    )
 
 
 def test_an_action_of_a_later_torch(tmp_path: Path) -> None:
@@ -181,7 +218,9 @@ def test_hostile_pickles(tmp_path: Path, data: bytes) -> None:
         with_events(event(size=-2)),
         {
             "segments": [
-                segment(address=(1 << 63) - 1, blocks=[{"size": 9, "state": "inactive"}] * 2)
+                segment(
+                    address=(1 << 63) - 1, blocks=[{"size": 9, "state": "inactive"}] * 2
+                )
             ]
         },
         with_events(event(frames=5)),
@@ -197,7 +236,9 @@ def test_other_pickles(tmp_path: Path, value: Any) -> None:
 
 
 def test_a_file_that_is_cut_short(tmp_path: Path) -> None:
-    whole = pickle.dumps({"segments": [segment()], "device_traces": [[event(frames=STACK)]]})
+    whole = pickle.dumps(
+        {"segments": [segment()], "device_traces": [[event(frames=STACK)]]}
+    )
     for end in range(2, len(whole)):
         assert "memory snapshot" in refusal(tmp_path, whole[:end])
 

@@ -1,4 +1,5 @@
-"""Real snapshots: every value of every column is what Python's own pickle finds in the file."""
+"""Real snapshots: every value of every column is what Python's own pickle finds in the
+file."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from fusetui.trace.snapshot.columns import BlockState, MemoryAction, Snapshot
 from fusetui.trace.snapshot.reading import read_snapshot
 
 FILES = sorted((TRACES.parent / "snapshots").glob("*.pickle"))
-pytestmark = pytest.mark.skipif(not FILES, reason="needs real snapshots beside the real traces")
+pytestmark = pytest.mark.skipif(
+    not FILES, reason="needs real snapshots beside the real traces"
+)
 UNKNOWN_LINE = (1 << 64) - 1
 
 
@@ -37,27 +40,41 @@ def theirs(path: Path) -> dict[str, Any]:
 
 def frames(entry: dict[str, Any]) -> list[tuple[Any, ...]]:
     return [
-        (one["name"], one["filename"], one["line"] if one["line"] != UNKNOWN_LINE else 0)
+        (
+            one["name"],
+            one["filename"],
+            one["line"] if one["line"] != UNKNOWN_LINE else 0,
+        )
         for one in entry.get("frames", ())
     ]
 
 
-def same_stacks(found: Snapshot, stacks: list[int], entries: list[dict[str, Any]]) -> None:
-    assert [list(found.stacks[one]) for one in stacks] == [frames(entry) for entry in entries]
+def same_stacks(
+    found: Snapshot, stacks: list[int], entries: list[dict[str, Any]]
+) -> None:
+    assert [list(found.stacks[one]) for one in stacks] == [
+        frames(entry) for entry in entries
+    ]
 
 
 def test_events(path: Path) -> None:
     found, want = ours(path), theirs(path)["device_traces"]
-    assert [one.device for one in found.events] == [at for at, one in enumerate(want) if one]
+    assert [one.device for one in found.events] == [
+        at for at, one in enumerate(want) if one
+    ]
     for events in found.events:
         entries = want[events.device]
         assert [MemoryAction(one).name.lower() for one in events.action] == [
             entry["action"] for entry in entries
         ]
         for key in ("addr", "size", "stream", "time_us", "device_free"):
-            assert getattr(events, key).tolist() == [entry.get(key, -1) for entry in entries]
+            assert getattr(events, key).tolist() == [
+                entry.get(key, -1) for entry in entries
+            ]
         for key in ("compile_context", "user_metadata"):
-            texts = [found.strings[one] if one >= 0 else None for one in getattr(events, key)]
+            texts = [
+                found.strings[one] if one >= 0 else None for one in getattr(events, key)
+            ]
             assert texts == [entry.get(key) for entry in entries]
         same_stacks(found, events.stack.tolist(), entries)
 
@@ -68,8 +85,12 @@ def test_segments(path: Path) -> None:
     sizes = ("total_size", "allocated_size", "active_size", "requested_size")
     for key in ("device", "address", *sizes, "stream", "is_expandable"):
         assert getattr(segments, key).tolist() == [entry[key] for entry in want]
-    assert [found.pools[one] for one in segments.pool] == [one["segment_pool_id"] for one in want]
-    assert segments.is_large.tolist() == [one["segment_type"] == "large" for one in want]
+    assert [found.pools[one] for one in segments.pool] == [
+        one["segment_pool_id"] for one in want
+    ]
+    assert segments.is_large.tolist() == [
+        one["segment_type"] == "large" for one in want
+    ]
     same_stacks(found, segments.stack.tolist(), want)
 
 

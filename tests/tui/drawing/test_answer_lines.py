@@ -24,7 +24,9 @@ Make = Callable[..., Trace]
 
 
 @pytest.mark.parametrize("size", [Size(80, 24), Size(120, 35)], ids=str)
-def test_screen(trace_of: Make, size: Size, matches_screen: Callable[[str, str], None]) -> None:
+def test_screen(
+    trace_of: Make, size: Size, matches_screen: Callable[[str, str], None]
+) -> None:
     state = after(opened(trace_of(training()), size=size), explained)
     matches_screen(f"answer-{size.width}x{size.height}", drawn(state))
 
@@ -45,7 +47,9 @@ def test_a_selection_takes_its_place(trace_of: Make) -> None:
 @pytest.mark.parametrize(
     ("text", "page"), [("540.0   100 %", "kernels"), ("300.0    56 %", "modules")]
 )
-def test_a_click_on_a_row_leads_to_its_page(trace_of: Make, text: str, page: str) -> None:
+def test_a_click_on_a_row_leads_to_its_page(
+    trace_of: Make, text: str, page: str
+) -> None:
     state = after(opened(trace_of(training()), size=Size(120, 35)), explained)
     assert clicked(state, text).page == page
 
@@ -59,7 +63,9 @@ def test_a_click_on_a_gap_selects_it(trace_of: Make) -> None:
 def clicked(state: State, text: str) -> State:
     lines = drawn(state).split("\n")
     y = max(n for n, line in enumerate(lines) if text in line)
-    return after(state, lambda now: screen_layout.moused(now, y, Click(lines[y].index(text))))
+    return after(
+        state, lambda now: screen_layout.moused(now, y, Click(lines[y].index(text)))
+    )
 
 
 def test_names_stay_printable(trace_of: Make) -> None:
@@ -70,7 +76,9 @@ def test_names_stay_printable(trace_of: Make) -> None:
 
 def test_a_row_can_be_reached_and_left_by_keys(trace_of: Make) -> None:
     state = after(opened(trace_of(training()), size=Size(120, 35)), explained)
-    gap = after(state, *do("into-answer", "answer-right", "answer-right", "answer-show"))
+    gap = after(
+        state, *do("into-answer", "answer-right", "answer-right", "answer-show")
+    )
     assert gap.view.gap is not None
     back = after(gap, *do("deselect"))
     assert back.answer_at == AnswerAt(2, 0)
@@ -78,7 +86,9 @@ def test_a_row_can_be_reached_and_left_by_keys(trace_of: Make) -> None:
 
 
 def test_a_module_and_a_kernel_lead_to_their_rows(trace_of: Make) -> None:
-    state = after(opened(trace_of(training()), size=Size(120, 35)), explained, *do("into-answer"))
+    state = after(
+        opened(trace_of(training()), size=Size(120, 35)), explained, *do("into-answer")
+    )
     module = after(state, *do("answer-down", "answer-show"))
     assert named(page_of(module), module).endswith("Attention_*")
     kernel = after(state, *do("answer-right", "answer-show"))
@@ -141,21 +151,34 @@ def test_shares_of_modules_and_kernels_add_up(trace_of: Make) -> None:
     ]
     modules, kernels, _ = lists(trace_of(events))
     for one in (modules, kernels):
-        assert sum(entry.ns for entry in one.entries) == one.entries[0].whole_ns == 560_000
-    assert [entry.text for entry in modules.entries] == ["MLP", "Attention", "(in no module)"]
+        assert (
+            sum(entry.ns for entry in one.entries) == one.entries[0].whole_ns == 560_000
+        )
+    assert [entry.text for entry in modules.entries] == [
+        "MLP",
+        "Attention",
+        "(in no module)",
+    ]
     assert "memcpy DtoH" in [entry.text for entry in kernels.entries]
 
 
 def test_a_copy_leads_to_the_longest_of_its_name(trace_of: Make) -> None:
-    copies = [slice_("Memcpy DtoH", "gpu_memcpy", 2995 + 9 * n, n + 1, 0, 7) for n in range(3)]
-    state = after(opened(trace_of([*training(), *copies]), size=Size(120, 35)), explained)
+    copies = [
+        slice_("Memcpy DtoH", "gpu_memcpy", 2995 + 9 * n, n + 1, 0, 7) for n in range(3)
+    ]
+    state = after(
+        opened(trace_of([*training(), *copies]), size=Size(120, 35)), explained
+    )
     row = clicked(state, "memcpy DtoH").view.selected
     assert int(state.side.trace.dur[row]) == 3000
 
 
 def test_names_cut_to_the_same_are_told_apart(trace_of: Make) -> None:
     events = [
-        {**event, "name": f"{'my_very_long_kernel_' * 9}{event['name'] == GEMM}_{n % 2}"}
+        {
+            **event,
+            "name": f"{'my_very_long_kernel_' * 9}{event['name'] == GEMM}_{n % 2}",
+        }
         if event["cat"] == "kernel"
         else event
         for n, event in enumerate(training())
@@ -172,14 +195,23 @@ def test_a_trace_without_gpu_events_has_lists_too(trace_of: Make) -> None:
     trace = trace_of([*on_cpu, long])
     titles = ["self time by CPU op", "time in annotations", "time by CPU thread"]
     assert [one.title for one in lists(trace)] == titles
-    state = after(opened(trace, size=Size(120, 35)), explained, *do("into-answer", "answer-show"))
+    state = after(
+        opened(trace, size=Size(120, 35)), explained, *do("into-answer", "answer-show")
+    )
     assert int(state.side.trace.dur[state.view.selected]) == 500_000
 
 
 def test_annotations_are_shares_of_the_time_in_any_of_them(trace_of: Make) -> None:
     """On each thread, however they lie inside each other."""
-    times = [("epoch", 0, 100, 1), ("step", 0, 50, 1), ("load", 0, 20, 1), ("other", 0, 100, 2)]
-    events = [slice_(name, "user_annotation", ts, dur, 1, tid) for name, ts, dur, tid in times]
+    times = [
+        ("epoch", 0, 100, 1),
+        ("step", 0, 50, 1),
+        ("load", 0, 20, 1),
+        ("other", 0, 100, 2),
+    ]
+    events = [
+        slice_(name, "user_annotation", ts, dur, 1, tid) for name, ts, dur, tid in times
+    ]
     found = {one.title: one for one in lists(trace_of(events))}["time in annotations"]
     shares = {entry.text: entry.aside for entry in found.entries}
     assert shares == {"epoch": "50 %", "step": "25 %", "load": "10 %", "other": "50 %"}
@@ -189,7 +221,9 @@ def test_n_goes_from_the_longest_of_a_row_to_the_next_in_time(trace_of: Make) ->
     """Also where those of other threads come between."""
     starts = ((1, 0, 10), (1, 200, 10), (2, 100, 50))
     events = [slice_("aten::mm", "cpu_op", ts, dur, 1, tid) for tid, ts, dur in starts]
-    state = after(opened(trace_of(events)), explained, *do("into-answer", "answer-show"))
+    state = after(
+        opened(trace_of(events)), explained, *do("into-answer", "answer-show")
+    )
     assert int(state.side.trace.start[state.view.selected]) == 100_000
     now = after(state, *do("next-hit"))
     assert int(state.side.trace.start[now.view.selected]) == 200_000

@@ -40,7 +40,13 @@ def test_a_secret_does_not_displace_device_steps_and_times(
 def test_a_token_in_the_name_of_an_event_or_a_lane_is_told(
     trace_of: Open, event: Callable[..., dict[str, object]]
 ) -> None:
-    thread = {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": f"x {TOKEN}"}}
+    thread = {
+        "ph": "M",
+        "name": "thread_name",
+        "pid": 1,
+        "tid": 1,
+        "args": {"name": f"x {TOKEN}"},
+    }
     assert secrets_of(trace_of([event(f"load {TOKEN}")])) == ("a Hugging Face token",)
     assert secrets_of(trace_of([event(), thread])) == ("a Hugging Face token",)
 
@@ -58,7 +64,9 @@ def test_a_token_in_the_name_of_a_process_is_reported(
 def test_nothing_is_said_of_a_trace_without_secrets(
     trace_of: Open, event: Callable[..., dict[str, object]]
 ) -> None:
-    trace = trace_of([event("TOKENIZERS_PARALLELISM=false")], metadata={"cache_key": "a1" * 20})
+    trace = trace_of(
+        [event("TOKENIZERS_PARALLELISM=false")], metadata={"cache_key": "a1" * 20}
+    )
     assert "secret" not in head(Side(trace, (), 0, "a"), 200)
 
 
@@ -72,7 +80,8 @@ def test_a_trace_that_nobody_recorded_says_so(
 def test_busy_is_a_time_and_no_share(
     trace_of: Open, event: Callable[..., dict[str, object]]
 ) -> None:
-    """Shares are those of the verdict, which is about a step: two shares would contradict."""
+    """Shares are those of the verdict, which is about a step: two shares would
+    contradict."""
     kernels = [event(f"k{n}", 100, 50, cat="kernel", pid=n, tid=7) for n in range(2)]
     one, both = (Side(trace_of(kernels[:n]), (), 0, "a") for n in (1, 2))
     assert "GPU busy 50 us   " in head(one, 120)

@@ -28,12 +28,24 @@ def counted_events() -> list[dict[str, Any]]:
     for step in range(2):
         for n in range(4):
             ts = step * 700 + 20 + n * 160
-            totals = {"Total Allocated": (n + 1) * 300_000_000, "Total Reserved": 1_500_000_000}
+            totals = {
+                "Total Allocated": (n + 1) * 300_000_000,
+                "Total Reserved": 1_500_000_000,
+            }
             args = {"Device Type": 1, "Device Id": 0, "Bytes": 300_000_000, **totals}
             events.append(
-                {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "ts": ts, "args": args}
+                {
+                    "ph": "i",
+                    "s": "t",
+                    "name": "[memory]",
+                    "pid": 1,
+                    "ts": ts,
+                    "args": args,
+                }
             )
-            events.append({"ph": "C", "name": "queue", "pid": 1, "ts": ts, "args": {"depth": n}})
+            events.append(
+                {"ph": "C", "name": "queue", "pid": 1, "ts": ts, "args": {"depth": n}}
+            )
     return events
 
 
@@ -55,7 +67,9 @@ def test_levels(glyphs: Any, text: str) -> None:
     assert levels(np.array([np.nan, -3.0, 0.0, 4.0, 8.0]), 8.0, glyphs) == text
 
 
-def test_the_largest_value_stands_where_there_is_room(side: Side, queue: Counter) -> None:
+def test_the_largest_value_stands_where_there_is_room(
+    side: Side, queue: Counter
+) -> None:
     view = View(0, 400_000)
     narrow = counter_line(side, view, " queue", curve_of(queue), 14, 8, UNICODE)
     assert narrow == (" queue", [("  ▁▁██", "busy"), (" 8", "plain")])
@@ -64,7 +78,9 @@ def test_the_largest_value_stands_where_there_is_room(side: Side, queue: Counter
 
 
 def test_the_largest_value_is_that_of_the_window(side: Side, queue: Counter) -> None:
-    _, parts = counter_line(side, View(300_000, 400_000), " queue", curve_of(queue), 14, 8, UNICODE)
+    _, parts = counter_line(
+        side, View(300_000, 400_000), " queue", curve_of(queue), 14, 8, UNICODE
+    )
     assert parts[-1] == (" 2.5", "plain")
 
 
@@ -104,7 +120,15 @@ async def test_the_launch_queue_stands_below_the_lanes(path: str) -> None:
 
 async def test_without_launches_there_is_no_queue(tmp_path: Path) -> None:
     file = tmp_path / "t.json"
-    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 9}
+    kernel = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "k",
+        "pid": 0,
+        "tid": 7,
+        "ts": 1,
+        "dur": 9,
+    }
     file.write_text(json.dumps([kernel]))
     async with opened([str(file)]) as (app, _):
         assert "launch queue" not in screen(app)

@@ -27,7 +27,9 @@ Write = Callable[[str | bytes], Path]
 
 def said(trace: Trace, text: str, height: int = 6) -> list[str]:
     row = int(find(trace, text)[0])
-    return [line.text for line in details(app_opened(trace).side, row, 120, height, UNICODE)]
+    return [
+        line.text for line in details(app_opened(trace).side, row, 120, height, UNICODE)
+    ]
 
 
 def test_a_kernel_says_who_launched_it(mlp: Trace) -> None:
@@ -55,13 +57,15 @@ def test_a_replayed_kernel_says_where_it_was_captured(tmp_path: Path) -> None:
     trace, _ = join(trace, opened(tmp_path / "capture.json", server.capture(4)))
     lines = said(trace, "Cijk")
     assert any(
-        line.startswith("captured by hipLaunchKernel ‹ aten::mm   launched") for line in lines
+        line.startswith("captured by hipLaunchKernel ‹ aten::mm   launched")
+        for line in lines
     )
     assert any("[4, 64] x [64, 64]" in line for line in lines)
 
 
 def test_a_query_of_occupancy_says_what_it_is_for() -> None:
-    """The call that a library makes before it launches a GEMM; a launch needs no explanation."""
+    """The call that a library makes before it launches a GEMM; a launch needs no
+    explanation."""
     trace = open_trace(str(ROOT / "sample_traces" / "lessons" / "mlp-eager.json.gz"))
     text = " ".join(said(trace, "cudaOccupancyMax", height=8))
     assert "how many blocks of its kernel fit on one multiprocessor" in text
@@ -72,7 +76,9 @@ def test_a_query_of_occupancy_says_what_it_is_for() -> None:
 
 
 def test_an_op_says_what_it_launched(mlp: Trace) -> None:
-    assert any("launched 1 GPU event, 180 us" in line for line in said(mlp, "aten::linear"))
+    assert any(
+        "launched 1 GPU event, 180 us" in line for line in said(mlp, "aten::linear")
+    )
 
 
 def test_the_launch_of_a_graph_says_how_many_kernels_it_replayed(
@@ -83,7 +89,10 @@ def test_the_launch_of_a_graph_says_how_many_kernels_it_replayed(
     trace = trace_of(
         [
             event("cudaGraphLaunch", 0, 8, cat="cuda_runtime", args=link["args"]),
-            *(event(name, 10 + 5 * n, 5, cat=cat, **link) for n, (name, cat) in enumerate(nodes)),
+            *(
+                event(name, 10 + 5 * n, 5, cat=cat, **link)
+                for n, (name, cat) in enumerate(nodes)
+            ),
         ]
     )
     assert "launched 3 GPU events (2 kernels), 15 us" in said(trace, "cudaGraphLaunch")
@@ -105,8 +114,17 @@ def test_what_is_no_kernel_leaves_no_line_blank(
 
 
 def test_counters_tell_what_the_device_did(trace_of: Callable[..., Trace]) -> None:
-    """The clock fell in the middle of the kernel; the counter of another GPU is not told."""
-    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": 10}
+    """The clock fell in the middle of the kernel; the counter of another GPU is not
+    told."""
+    kernel = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "k",
+        "pid": 0,
+        "tid": 7,
+        "ts": 10,
+        "dur": 10,
+    }
     samples = [(0, 5, 2000), (0, 15, 1000), (0, 25, 1000), (1, 5, 999)]
     counted = [
         {"ph": "C", "name": "SM Clock (MHz)", "pid": f"GPU {gpu} Counters", "ts": ts}
@@ -116,7 +134,10 @@ def test_counters_tell_what_the_device_did(trace_of: Callable[..., Trace]) -> No
     trace = trace_of([kernel, *counted])
     curves = tuple(map(curve_of, counters(trace)))
     side = replace(app_opened(trace).side, counters=curves)
-    for lines in (details(side, 0, 120, 9, UNICODE), all_details(side, 0, 120, UNICODE)):
+    for lines in (
+        details(side, 0, 120, 9, UNICODE),
+        all_details(side, 0, 120, UNICODE),
+    ):
         assert [line.text for line in lines if "while it ran" in line.text] == [
             "while it ran: SM clock 1500 MHz"
         ]
@@ -124,13 +145,17 @@ def test_counters_tell_what_the_device_did(trace_of: Callable[..., Trace]) -> No
 
 def test_all_details_hold_every_arg(mlp: Trace) -> None:
     row = int(find(mlp, "gemm")[0])
-    text = "\n".join(line.text for line in all_details(app_opened(mlp).side, row, 80, UNICODE))
+    text = "\n".join(
+        line.text for line in all_details(app_opened(mlp).side, row, 80, UNICODE)
+    )
     assert "correlation: 1" in text
 
 
 @pytest.mark.parametrize("depth", [100, 600, 900])
 def test_args_that_are_nested_deeply(
-    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]], depth: int
+    trace_of: Callable[..., Trace],
+    launched: Callable[..., list[dict[str, Any]]],
+    depth: int,
 ) -> None:
     events = launched(1, 0, 10)
     deep: list[Any] = []
@@ -159,7 +184,9 @@ def test_args_that_cannot_be_shown_any_more(write: Write) -> None:
     path.write_text("[]")
     text = " ".join(said(trace, "gemm"))
     assert "no args are shown: " in text
-    assert "args" not in [line.text for line in all_details(app_opened(trace).side, 0, 80, UNICODE)]
+    assert "args" not in [
+        line.text for line in all_details(app_opened(trace).side, 0, 80, UNICODE)
+    ]
 
 
 def test_a_packed_file_that_has_changed_is_not_waited_for(
@@ -177,7 +204,15 @@ def test_a_packed_file_that_has_changed_is_not_waited_for(
 def test_the_raw_event_is_json_again(trace_of: Callable[..., Trace]) -> None:
     """Whatever it contains, on lines that fit."""
     args = {"a": 1, "text": "two  words " * 20, "list": [{"b": None}] * 40, "": {}}
-    event = {"ph": "X", "name": "f", "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": args}
+    event = {
+        "ph": "X",
+        "name": "f",
+        "pid": 1,
+        "tid": 1,
+        "ts": 0,
+        "dur": 1,
+        "args": args,
+    }
     trace = trace_of([event])
     lines = [line.text for line in raw_lines(trace, 0, 60, UNICODE)]
     assert max(map(len, lines)) <= 60

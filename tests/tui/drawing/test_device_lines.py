@@ -18,7 +18,9 @@ Make = Callable[..., Trace]
 
 
 def test_every_reason_has_a_letter_and_a_color_of_its_own() -> None:
-    colors = {token: pair for token, pair in DARK.colors.items() if token.startswith("idle.")}
+    colors = {
+        token: pair for token, pair in DARK.colors.items() if token.startswith("idle.")
+    }
     assert {token.removeprefix("idle.") for token in colors} == set(IDLE)
     letters = {reason.letter for reason in IDLE.values()}
     assert len(letters) == len(set(colors.values())) == len(IDLE)
@@ -48,9 +50,14 @@ def test_a_busy_stretch_is_blank_and_a_busy_cell_has_a_bar(trace_of: Make) -> No
 def test_the_line_is_there_before_it_is_known(trace_of: Make) -> None:
     """So that no lane moves when it is."""
     before = opened(trace_of(training()))
-    lines, later = drawn(before).split("\n"), drawn(after(before, explained)).split("\n")
+    lines, later = (
+        drawn(before).split("\n"),
+        drawn(after(before, explained)).split("\n"),
+    )
     at = next(n for n, text in enumerate(lines) if text.strip() == "idle because")
-    lanes = range(next(n for n, text in enumerate(lines) if "nothing selected" in text) - 1)
+    lanes = range(
+        next(n for n, text in enumerate(lines) if "nothing selected" in text) - 1
+    )
     assert [n for n in lanes if later[n] != lines[n]] == [at]
 
 

@@ -16,7 +16,8 @@ Make = Callable[..., Trace]
 
 
 def test_shares_are_those_of_all_gpu_time(trace_of: Make) -> None:
-    """Of each step: 450 us of communication, 250 of additions, 100 of a GEMM, 60 of attention."""
+    """Of each step: 450 us of communication, 250 of additions, 100 of a GEMM, 60 of
+    attention."""
     found = shares(trace_of(mixed()))
     assert [(share.kind, share.ns // 1000) for share in found] == [
         (SliceKind.COMM, 900),

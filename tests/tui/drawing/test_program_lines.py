@@ -21,7 +21,9 @@ Make = Callable[..., Trace]
 def test_the_chain_goes_on_to_frame_and_module(trace_of: Make) -> None:
     state = after(opened(trace_of(training())), at("ampere"))
     assert "my_model.py" not in drawn(state)
-    assert "in Net_0 > Attention_0   my_model.py:40 forward" in drawn(after(state, explained))
+    assert "in Net_0 > Attention_0   my_model.py:40 forward" in drawn(
+        after(state, explained)
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,9 @@ def test_of_a_long_path_the_inner_levels(path: str, shown: str) -> None:
 def test_all_details_list_every_frame(trace_of: Make) -> None:
     state = after(opened(trace_of(training())), explained, at("ampere"), *do("details"))
     rows = OVERLAYS.rows(state)
-    text = "\n".join("".join(t for t, _ in rows.format(n, 90)) for n in range(rows.count))
+    text = "\n".join(
+        "".join(t for t, _ in rows.format(n, 90)) for n in range(rows.count)
+    )
     assert "module Attention_0" in text
     assert "main train.py:9" in text
 
@@ -66,6 +70,8 @@ def test_a_trace_without_stacks_has_no_line_for_it(mlp: Trace) -> None:
 
 
 def test_names_stay_printable(trace_of: Make) -> None:
-    events: list[dict[str, Any]] = [{**e, "name": e["name"] + WORST} for e in training()]
+    events: list[dict[str, Any]] = [
+        {**e, "name": e["name"] + WORST} for e in training()
+    ]
     state = after(opened(trace_of(events)), explained, at("ampere"))
     assert obeyed(drawn(state)) == set()

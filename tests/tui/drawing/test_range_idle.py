@@ -25,7 +25,9 @@ def test_they_add_up_to_the_idle_time_exactly(trace_of: Make) -> None:
     trace = trace_of(training())
     side = after(opened(trace), explained).side
     begin, end = trace.begin_ns + 123_456, trace.begin_ns + 1_234_567
-    lines = [line.text for line in all_range_lines(side, Range(0, begin, end, True), 100)]
+    lines = [
+        line.text for line in all_range_lines(side, Range(0, begin, end, True), 100)
+    ]
     parts = [line.split(" ns, ")[0] for line in lines if line.startswith("    idle ")]
     amounts = [int(part.removeprefix("    idle ").replace(",", "")) for part in parts]
     assert len(amounts) > 2
@@ -36,4 +38,6 @@ def test_a_range_beyond_the_trace(trace_of: Make) -> None:
     trace = trace_of(training())
     side = after(opened(trace), explained).side
     found = Range(0, trace.end_ns + 5, trace.end_ns + 10, True)
-    assert not any("not launched yet" in line.text for line in all_range_lines(side, found, 100))
+    assert not any(
+        "not launched yet" in line.text for line in all_range_lines(side, found, 100)
+    )

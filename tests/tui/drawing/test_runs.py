@@ -36,7 +36,9 @@ def test_a_wide_slice_is_a_block_with_its_label() -> None:
     ("width", "label"),
     [(20, " gemm bf16 128x128  "), (13, " gemm bf16   "), (6, " gemm "), (4, "    ")],
 )
-def test_a_label_loses_words_before_it_is_cut_to_nonsense(width: int, label: str) -> None:
+def test_a_label_loses_words_before_it_is_cut_to_nonsense(
+    width: int, label: str
+) -> None:
     assert texts(cells(*[1] * width)) == [label]
 
 
@@ -61,7 +63,10 @@ def test_a_backward_op_loses_what_all_of_them_have() -> None:
 
 
 def test_a_block_beside_another_shows_its_edge() -> None:
-    assert texts(cells(*[0] * 12, *[1] * 20)) == [" aten::mm   ", "▏gemm bf16 128x128  "]
+    assert texts(cells(*[0] * 12, *[1] * 20)) == [
+        " aten::mm   ",
+        "▏gemm bf16 128x128  ",
+    ]
 
 
 def test_cells_without_one_slice_are_bars() -> None:
@@ -77,7 +82,9 @@ def test_the_selected_slice_is_marked_by_shape() -> None:
 
 
 def test_a_selected_slice_hidden_by_others_gets_its_cell() -> None:
-    runs = slices(cells(0, 0, 0), 100, label, UNICODE, selected=1, selected_cells=range(1, 2))
+    runs = slices(
+        cells(0, 0, 0), 100, label, UNICODE, selected=1, selected_cells=range(1, 2)
+    )
     assert [text for text, _ in runs] == ["█", "◆", "█"]
 
 
@@ -99,7 +106,9 @@ def test_a_block_is_seen_without_its_color() -> None:
 
 
 @pytest.mark.parametrize(("covered", "bar"), [(20, "▂"), (60, "g")])
-def test_a_cell_that_is_busy_for_half_of_its_time_has_a_letter(covered: int, bar: str) -> None:
+def test_a_cell_that_is_busy_for_half_of_its_time_has_a_letter(
+    covered: int, bar: str
+) -> None:
     shown = cells(0, covered=covered)
     assert [text for text, _ in slices(shown, 100, label, COLORLESS)] == [bar]
 
@@ -109,7 +118,10 @@ def test_names_can_neither_break_the_line_nor_color_it() -> None:
 
 
 def test_python_frames_are_shown_by_function_first() -> None:
-    assert label_of(2, "torch/nn/modules/linear.py(117): forward") == "forward linear.py:117"
+    assert (
+        label_of(2, "torch/nn/modules/linear.py(117): forward")
+        == "forward linear.py:117"
+    )
 
 
 def test_marks_around_an_annotation_are_no_part_of_its_label() -> None:

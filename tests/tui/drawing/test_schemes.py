@@ -1,4 +1,5 @@
-"""Every color that is drawn can be read, on dark and light screens, with any number of colors."""
+"""Every color that is drawn can be read, on dark and light screens, with any number of
+colors."""
 
 from __future__ import annotations
 
@@ -56,7 +57,9 @@ def luminance(color: str, depth: ColorSystem) -> float:
     shown = Color.parse(color).downgrade(depth)
     triplet = shown.triplet or PALETTE[shown.number or 0]
     channels = [value / 255 for value in triplet]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -94,7 +97,8 @@ def test_everything_can_be_read(scheme: Scheme, depth: ColorSystem) -> None:
 
 
 def test_contrast_is_that_of_the_standard() -> None:
-    """Black on white is 21; #767676 on white is the first gray that is enough for text."""
+    """Black on white is 21; #767676 on white is the first gray that is enough for
+    text."""
     assert contrast("#000000", "#ffffff", ColorSystem.TRUECOLOR) == pytest.approx(21)
     assert round(contrast("#767676", "#ffffff", ColorSystem.TRUECOLOR), 2) == 4.54
 
@@ -132,7 +136,9 @@ def test_blanks_belong_to_what_stands_before_them() -> None:
     assert [one.text for one in shown] == ["a  ", "b    "]
 
 
-@pytest.mark.parametrize(("scheme", "color"), [(LIGHT, "#0000af"), (LIGHT_16, "#ffffff")])
+@pytest.mark.parametrize(
+    ("scheme", "color"), [(LIGHT, "#0000af"), (LIGHT_16, "#ffffff")]
+)
 def test_a_row_under_the_cursor(scheme: Scheme, color: str) -> None:
     """With 16 colors it loses its own."""
     (first, *_) = strip([("gemm", SliceKind.GEMM.token + TEXTS + CURSOR)], 4, scheme)
@@ -153,15 +159,20 @@ def is_yellow(color: str) -> bool:
 
 
 def distance(one: str, other: str) -> float:
-    """How different two colors look: the weighted RGB distance of Riemersma's "Color metric"."""
+    """How different two colors look: the weighted RGB distance of Riemersma's "Color
+    metric"."""
     a, b = ([int(color[n : n + 2], 16) for n in (1, 3, 5)] for color in (one, other))
     mean = (a[0] + b[0]) / 2
     red, green, blue = ((x - y) ** 2 for x, y in zip(a, b, strict=True))
-    return math.sqrt((2 + mean / 256) * red + 4 * green + (2 + (255 - mean) / 256) * blue)
+    return math.sqrt(
+        (2 + mean / 256) * red + 4 * green + (2 + (255 - mean) / 256) * blue
+    )
 
 
 def test_yellow_is_the_selection() -> None:
-    yellow = [token for token, colors in DARK.colors.items() if any(map(is_yellow, colors))]
+    yellow = [
+        token for token, colors in DARK.colors.items() if any(map(is_yellow, colors))
+    ]
     assert yellow == ["selection"]
 
 

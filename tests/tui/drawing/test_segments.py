@@ -73,8 +73,14 @@ async def test_what_is_typed_or_pasted_goes_through_the_door(path: str) -> None:
 def test_only_the_changes_of_style_are_sent() -> None:
     """A blank needs no color, and what is the same as before is not said again."""
     on_blue, red = Style(color="#ff0000", bgcolor="#0000ff"), Style(color="#ff0000")
-    segments = [Segment("a", on_blue), Segment("  ", Style(bgcolor="#0000ff")), Segment("b", red)]
-    found = sequences([*segments, Segment("c", Style(bold=True))], ColorSystem.EIGHT_BIT)
+    segments = [
+        Segment("a", on_blue),
+        Segment("  ", Style(bgcolor="#0000ff")),
+        Segment("b", red),
+    ]
+    found = sequences(
+        [*segments, Segment("c", Style(bold=True))], ColorSystem.EIGHT_BIT
+    )
     assert found == "\x1b[48;5;21;38;5;196ma  \x1b[49mb\x1b[0;1mc\x1b[0m"
 
 
@@ -87,9 +93,13 @@ def test_a_terminal_shows_what_rich_would_send(system: ColorSystem) -> None:
         Style(bgcolor="#888888", underline=True),
         Style(color="#00ff00", bgcolor="#888888"),
     ]
-    segments = [Segment(f"{n} ", style) for n, style in enumerate([*styles, *styles[::-1]])]
+    segments = [
+        Segment(f"{n} ", style) for n, style in enumerate([*styles, *styles[::-1]])
+    ]
     whole = "".join(
-        style.render(text, color_system=system) for text, style, _ in segments if style is not None
+        style.render(text, color_system=system)
+        for text, style, _ in segments
+        if style is not None
     )
     assert shown(sequences(segments, system)) == shown(whole)
 

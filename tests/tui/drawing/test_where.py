@@ -30,7 +30,8 @@ def where(state: State) -> Place:
 
 
 def test_the_deepest_that_covers_enough(state: State) -> None:
-    """A step of 1 ms: Net_0 from 100 to 800 us, and its forward in it, in a loop in main."""
+    """A step of 1 ms: Net_0 from 100 to 800 us, and its forward in it, in a loop in
+    main."""
     runs = where_line(state.side, state.view, where(state), 20, UNICODE)
     assert [text for text, _ in runs] == ["  ", "▏Net_0        ", "▏   "]
 
@@ -63,7 +64,9 @@ def test_folding_goes_through_the_frames(state: State) -> None:
     lanes = {p.lane for p in places(state.side, state.view) if p.where}
 
     def lines(now: State) -> int:
-        return sum(p.lane in lanes and p.line is not None for p in places(now.side, now.view))
+        return sum(
+            p.lane in lanes and p.line is not None for p in places(now.side, now.view)
+        )
 
     folds = [chosen]
     for _ in range(3):

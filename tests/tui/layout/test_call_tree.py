@@ -57,7 +57,9 @@ def test_figures_by_path(trace: Trace) -> None:
     found = {p: n for n, p in paths_of(tree).items() if p}
     assert set(found) == set(count)
     for key, node in found.items():
-        figures = [int(tree.figures[name][node]) for name in ("count", "total", "self", "GPU")]
+        figures = [
+            int(tree.figures[name][node]) for name in ("count", "total", "self", "GPU")
+        ]
         assert figures == [count[key], total[key], self_time[key], on_gpu[key]]
 
 
@@ -84,13 +86,17 @@ def test_a_preorder_of_any_sort(trace: Trace, make: object, sort: str) -> None:
         children = set(np.flatnonzero(tree.parent == node).tolist())
         assert children <= inside
         assert all(int(tree.parent[one]) in inside | {node} for one in inside)
-        shown = [one for one in order.nodes[n + 1 : order.end[n]].tolist() if one in children]
+        shown = [
+            one for one in order.nodes[n + 1 : order.end[n]].tolist() if one in children
+        ]
         if sort != "name":
             figures = [int(tree.figures[sort][one]) for one in shown]
             assert figures == sorted(figures, reverse=True)
 
 
-def test_gpu_time_from_the_ops_up_is_that_of_ops_and_not_of_their_launch_calls(mlp: Trace) -> None:
+def test_gpu_time_from_the_ops_up_is_that_of_ops_and_not_of_their_launch_calls(
+    mlp: Trace,
+) -> None:
     tree, calls = callers_tree(mlp), mlp.rows_of(Role.CALL)
     each = zip(paths_of(tree).values(), tree.figures["GPU"].tolist(), strict=True)
     gpu = {path[0]: ns for path, ns in each if len(path) == 1}
@@ -101,11 +107,21 @@ def test_gpu_time_from_the_ops_up_is_that_of_ops_and_not_of_their_launch_calls(m
     assert not any(gpu[mlp.name_of(row)] for row in calls.tolist())
 
 
-def test_an_op_inside_one_of_its_name_adds_nothing_to_the_total(trace_of: Opener) -> None:
+def test_an_op_inside_one_of_its_name_adds_nothing_to_the_total(
+    trace_of: Opener,
+) -> None:
     """As in `fusetui ops`."""
     spans = (("sum", 0, 100), ("sum", 10, 80), ("to", 20, 30), ("sum", 200, 7))
     events = [
-        {"ph": "X", "cat": "cpu_op", "name": n, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": n,
+            "pid": 1,
+            "tid": 1,
+            "ts": ts,
+            "dur": dur,
+        }
         for n, ts, dur in spans
     ]
     trace = trace_of(events)
@@ -116,7 +132,11 @@ def test_an_op_inside_one_of_its_name_adds_nothing_to_the_total(trace_of: Opener
         assert int(tree.figures["total"][node]) == op.total_ns
         assert int(tree.figures["self"][node]) == op.self_ns
         assert int(tree.figures["count"][node]) == op.count
-    sums = [int(tree.figures["total"][tree.parent == node].sum()) for node in range(len(tree))]
+    sums = [
+        int(tree.figures["total"][tree.parent == node].sum())
+        for node in range(len(tree))
+    ]
     assert all(
-        inner <= int(whole) for inner, whole in zip(sums, tree.figures["total"], strict=True)
+        inner <= int(whole)
+        for inner, whole in zip(sums, tree.figures["total"], strict=True)
     )

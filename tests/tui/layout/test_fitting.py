@@ -44,8 +44,8 @@ def resized(width: int, height: int) -> Callable[[State], State]:
 
 
 def test_a_tall_screen_shows_all_frames(trace_of: Make) -> None:
-    """Below the line that says where the program was; two of the five, which are around all
-    others, on one."""
+    """Below the line that says where the program was; two of the five, which are around
+    all others, on one."""
     trace = trace_of(mixed())
     assert shown(opened(trace, size=Size(80, 24)))[Layer.PYTHON] == 1
     assert shown(opened(trace, size=Size(200, 50)))[Layer.PYTHON] == 1 + 4
@@ -75,7 +75,8 @@ def test_lanes_make_room_for_counters(trace_of: Make) -> None:
     state = opened(trace_of(mixed()), size=Size(100, 33))
     times, values = np.array([0, 1000]), np.array([1.0, 2.0])
     curves = tuple(
-        curve_of(Counter("memory", f"c{n}", "bytes", 0, times, values)) for n in range(3)
+        curve_of(Counter("memory", f"c{n}", "bytes", 0, times, values))
+        for n in range(3)
     )
     now = after(state, lambda s: reading.learned(s, s.side.trace, curves))
     assert lines(now) <= lanes_height(body(now), 1)
@@ -86,7 +87,15 @@ def test_lanes_make_room_for_counters(trace_of: Make) -> None:
 def test_a_gpu_stream_is_seen_on_small_screens(trace_of: Make, size: Size) -> None:
     """Also below many threads."""
     threads = [
-        {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": n, "ts": 5, "dur": 9}
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "op",
+            "pid": 1,
+            "tid": n,
+            "ts": 5,
+            "dur": 9,
+        }
         for n in range(1000, 1040)
     ]
     state = opened(trace_of([*mixed(), *threads]), size=size)
@@ -106,19 +115,33 @@ def test_a_count_says_which_lines_are_on_the_screen(trace_of: Make) -> None:
 def test_the_bar_touches_the_ends_only_there(trace_of: Make) -> None:
     every = places(opened(trace_of(mixed())).side, opened(trace_of(mixed())).view)[:9]
     assert thumb(every, 0, 9) == range(0)
-    assert [thumb(every, top, 5) for top in (0, 1, 4)] == [range(2), range(1, 3), range(3, 5)]
+    assert [thumb(every, top, 5) for top in (0, 1, 4)] == [
+        range(2),
+        range(1, 3),
+        range(3, 5),
+    ]
 
 
 def deep(threads: int) -> list[dict[str, object]]:
     """Threads before those of the GPU, each with eight ops in each other."""
     return [
-        {"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": tid, "ts": n, "dur": 90 - n}
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "op",
+            "pid": 1,
+            "tid": tid,
+            "ts": n,
+            "dur": 90 - n,
+        }
         for tid in range(threads)
         for n in range(8)
     ]
 
 
-def test_lanes_above_the_stream_are_folded_even_where_that_is_not_enough(trace_of: Make) -> None:
+def test_lanes_above_the_stream_are_folded_even_where_that_is_not_enough(
+    trace_of: Make,
+) -> None:
     """Else the first lines would be the depths of a lane whose name is out of sight."""
     state = opened(trace_of([*deep(9), *mixed()]), size=Size(60, 18))
     assert shown(state)[Layer.OPS] == len(
@@ -128,7 +151,15 @@ def test_lanes_above_the_stream_are_folded_even_where_that_is_not_enough(trace_o
 
 def streams(numbers: range) -> list[dict[str, object]]:
     return [
-        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": tid, "ts": 400, "dur": 5}
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": "k",
+            "pid": 0,
+            "tid": tid,
+            "ts": 400,
+            "dur": 5,
+        }
         for tid in numbers
     ]
 
@@ -137,7 +168,11 @@ def test_a_larger_screen_begins_at_the_first_line(trace_of: Make) -> None:
     trace = trace_of([*deep(5), *mixed(), *streams(range(20, 60))])
     small = opened(trace, size=Size(60, 18))
     assert small.tops[0] > 0
-    assert after(small, resized(100, 45)).tops == opened(trace, size=Size(100, 45)).tops == (0,)
+    assert (
+        after(small, resized(100, 45)).tops
+        == opened(trace, size=Size(100, 45)).tops
+        == (0,)
+    )
 
 
 def test_what_a_person_scrolled_to_stays_so(trace_of: Make) -> None:
@@ -146,9 +181,13 @@ def test_what_a_person_scrolled_to_stays_so(trace_of: Make) -> None:
     assert after(scrolled, resized(60, 17)).tops == scrolled.tops > small.tops
 
 
-def test_a_lane_of_another_device_is_seen_where_there_is_no_stream(trace_of: Make) -> None:
+def test_a_lane_of_another_device_is_seen_where_there_is_no_stream(
+    trace_of: Make,
+) -> None:
     device = {"ph": "X", "cat": "mtia_ccp_events", "name": "pe_exe", "pid": 9, "tid": 1}
-    state = opened(trace_of([*deep(9), {**device, "ts": 5, "dur": 9}]), size=Size(80, 24))
+    state = opened(
+        trace_of([*deep(9), {**device, "ts": 5, "dur": 9}]), size=Size(80, 24)
+    )
     room = lanes_height(body(state), 1)
     in_sight = places(state.side, state.view)[state.tops[0] : state.tops[0] + room]
     assert Layer.DEVICE in {state.side.lanes[p.lane].layer for p in in_sight if p.line}

@@ -42,7 +42,9 @@ def test_the_first_view_is_the_whole_trace(side: Side, view: View) -> None:
     assert (view.begin, view.end) == (0, side.trace.end_ns - side.trace.begin_ns)
 
 
-def test_zooming_keeps_the_middle_when_nothing_is_selected(side: Side, view: View) -> None:
+def test_zooming_keeps_the_middle_when_nothing_is_selected(
+    side: Side, view: View
+) -> None:
     closer = zoom(side, view, 1, 2)
     assert closer.span == view.span // 2
     assert abs((closer.begin + closer.end) - (view.begin + view.end)) <= 2
@@ -112,7 +114,9 @@ def test_from_op_to_kernel_and_back_to_the_op(side: Side, view: View) -> None:
     assert to_launch(side, on_call).selected == on_op.selected
 
 
-def test_a_slice_out_of_sight_is_brought_into_the_window(side: Side, view: View) -> None:
+def test_a_slice_out_of_sight_is_brought_into_the_window(
+    side: Side, view: View
+) -> None:
     window = edge(side, zoom(side, view, 1, 8), -1)
     last = int(find(side.trace, "triton")[-1])
     shown = select(side, window, last)
@@ -132,7 +136,9 @@ def test_center_puts_the_slice_in_the_middle(side: Side, view: View) -> None:
     assert abs(shown.begin + shown.end - sum(times(side, shown.selected))) <= 2
 
 
-def test_folding_a_lane_leaves_the_line_of_the_selection(side: Side, view: View) -> None:
+def test_folding_a_lane_leaves_the_line_of_the_selection(
+    side: Side, view: View
+) -> None:
     chosen = select(side, view, row(side, "aten::linear"))
     folded = fold(side, chosen)
     assert FOLDED in folded.folds
@@ -157,7 +163,9 @@ def test_a_selection_that_folding_hides_goes_to_the_line_that_is_left(
     assert [p.depth for p in places(side, folded) if p.lane == lane and p.line] == [0]
 
 
-def test_lanes_without_slices_in_the_window_are_one_line(side: Side, view: View) -> None:
+def test_lanes_without_slices_in_the_window_are_one_line(
+    side: Side, view: View
+) -> None:
     early = View(0, 5_000, -1, view.folds)  # before the first op
     ops = [place for place in places(side, early) if place.label == " ops"]
     hidden = [p for p in places(side, early) if p.lane == ops[0].lane and p.line]
@@ -204,13 +212,21 @@ def test_lanes_fold_until_the_first_stream_is_seen(side: Side) -> None:
     assert len(places(side, view)) > 5
     assert fitted(side, view, 40) == view
     small = fitted(side, view, 6)
-    streams = [n for n, p in enumerate(places(side, small)) if p.line and "stream" in p.label]
+    streams = [
+        n for n, p in enumerate(places(side, small)) if p.line and "stream" in p.label
+    ]
     assert streams[0] < 6
     assert fitted(side, view, 1) == fitted(side, view, 3)  # as little as there can be
 
 
-def test_lanes_of_other_programs_open_where_there_is_room(trace_of: Callable[..., Trace]) -> None:
-    nested = [{"ph": "X", "name": f"f{n}", "ts": n, "dur": 100 - 2 * n} for n in range(8)]
+def test_lanes_of_other_programs_open_where_there_is_room(
+    trace_of: Callable[..., Trace],
+) -> None:
+    nested = [
+        {"ph": "X", "name": f"f{n}", "ts": n, "dur": 100 - 2 * n} for n in range(8)
+    ]
     (side,) = make_sides([trace_of(nested)], ["a"])
-    lines = [len(places(side, fitted(side, first_view(side), room))) for room in (9, 8, 3, 1)]
+    lines = [
+        len(places(side, fitted(side, first_view(side), room))) for room in (9, 8, 3, 1)
+    ]
     assert lines == [8, 8, 3, 1]

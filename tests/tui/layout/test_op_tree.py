@@ -19,4 +19,8 @@ def test_a_closed_tree_shows_its_threads(mlp: Trace) -> None:
 def test_an_open_thread_shows_its_outer_ops(mlp: Trace) -> None:
     tree = op_tree(mlp)
     shown = tree.visible("start", tree.is_thread)
-    assert names(mlp, tree.row[shown].tolist())[:3] == ["thread", "aten::linear", "aten::linear"]
+    assert names(mlp, tree.row[shown].tolist())[:3] == [
+        "thread",
+        "aten::linear",
+        "aten::linear",
+    ]

@@ -1,5 +1,5 @@
-"""Of real traces: parents are the sums of what is in them, and every figure is that of the command
-line."""
+"""Of real traces: parents are the sums of what is in them, and every figure is that of
+the command line."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_ops(trace: Trace) -> None:
 def test_ops_from_below(trace: Trace) -> None:
     """As `fusetui ops`; each tree has the same GPU time."""
     tree = callers_tree(trace)
-    names = {trace.names[n]: i for i, n in enumerate(tree.name.tolist()) if not tree.level[i]}
+    names = {
+        trace.names[n]: i for i, n in enumerate(tree.name.tolist()) if not tree.level[i]
+    }
     recorded = [op for op in op_groups(trace) if not op.captured]
     calls = set(trace.name[trace.rows_of(Role.CALL)].tolist())
     for op in recorded:
@@ -74,7 +76,11 @@ def test_ops_from_below(trace: Trace) -> None:
             assert tuple(figures) == (op.count, op.total_ns, op.self_ns)
     for values in tree.figures.values():
         assert (inside(tree.parent, values) <= values).all()
-    assert tree.whole("GPU") == call_tree(trace).whole("GPU") == op_tree(trace).whole("GPU")
+    assert (
+        tree.whole("GPU")
+        == call_tree(trace).whole("GPU")
+        == op_tree(trace).whole("GPU")
+    )
 
 
 def test_kernels(trace: Trace) -> None:
@@ -98,7 +104,9 @@ def test_kernels(trace: Trace) -> None:
 def figures_of(table: KernelTable) -> Mapping[str, tuple[int, ...]]:
     return {
         table.full_name(n): (one.count, total, one.min_ns, one.median_ns, one.max_ns)
-        for n, (one, total) in enumerate(zip(table.spreads, table.totals.tolist(), strict=True))
+        for n, (one, total) in enumerate(
+            zip(table.spreads, table.totals.tolist(), strict=True)
+        )
     }
 
 

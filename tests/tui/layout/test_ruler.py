@@ -12,7 +12,10 @@ from fusetui.tui.layout.frame import tick_step, ticks
     [
         ((0, 1_000_000), ["0 ns", "200 us", "400 us", "600 us", "800 us"]),
         ((820_000, 900_000), ["820 us", "840 us", "860 us", "880 us"]),
-        ((1_200_000_000, 1_200_040_000), ["1200.00 ms", "1200.01 ms", "1200.02 ms", "1200.03 ms"]),
+        (
+            (1_200_000_000, 1_200_040_000),
+            ["1200.00 ms", "1200.01 ms", "1200.02 ms", "1200.03 ms"],
+        ),
     ],
 )
 def test_ticks_stand_at_round_times(window: tuple[int, int], labels: list[str]) -> None:

@@ -48,7 +48,9 @@ def shown(side: Side, view: View) -> list[Place]:
 
 def names(side: Side, view: View, width: int = 60) -> list[str]:
     """What stands on the lines."""
-    lines = [lane_line(side, view, place, width, UNICODE) for place in shown(side, view)]
+    lines = [
+        lane_line(side, view, place, width, UNICODE) for place in shown(side, view)
+    ]
     return ["".join(text for text, _ in runs).strip() for runs in lines]
 
 
@@ -85,7 +87,8 @@ def test_as_many_lines_are_there_as_without_it(side: Side, view: View) -> None:
 
 
 def test_each_frame_can_be_selected(side: Side, view: View) -> None:
-    """Upwards from the innermost, the line of the selected one comes out of the fold."""
+    """Upwards from the innermost, the line of the selected one comes out of the
+    fold."""
     trace = side.trace
     row = next(n for n in range(len(trace)) if trace.name_of(n).endswith("forward"))
     view, selected = select(side, view, row), []
@@ -99,7 +102,8 @@ def test_each_frame_can_be_selected(side: Side, view: View) -> None:
 def test_folding_the_lane_keeps_the_selection_in_sight(side: Side, view: View) -> None:
     trace = side.trace
     row = next(n for n in range(len(trace)) if trace.name_of(n).endswith("forward"))
-    folded = fold(side, fold(side, select(side, view, row)))  # to one line, then to some
+    # to one line, then to some
+    folded = fold(side, fold(side, select(side, view, row)))
     assert any(place.holds(folded.selected) for place in shown(side, folded))
     assert folded.selected == row
 
@@ -107,7 +111,9 @@ def test_folding_the_lane_keeps_the_selection_in_sight(side: Side, view: View) -
 def test_ops_do_not_fold(
     trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
 ) -> None:
-    side = opened(trace_of([event("a", 0, 100), event("b", 0, 100), event("c", 0, 100)])).side
+    side = opened(
+        trace_of([event("a", 0, 100), event("b", 0, 100), event("c", 0, 100)])
+    ).side
     view = View(side.begin, side.end, folds=(ALL,) * len(side.lanes))
     assert side.lanes[0].layer is Layer.OPS
     assert names(side, view) == ["a", "b", "c"]

@@ -20,16 +20,22 @@ from fusetui.tui.state.state import Size
 US = 1000
 
 
-def test_a_kernel_counts_in_the_step_that_launched_it(trace_of: Callable[..., Trace]) -> None:
+def test_a_kernel_counts_in_the_step_that_launched_it(
+    trace_of: Callable[..., Trace],
+) -> None:
     """The kernels of step 2 are made longer; some of them run when step 3 has begun."""
     events = mlp_events(3)
-    slow = [e for e in events if e["name"] == GEMM and e["args"]["correlation"] // 100 == 1]
+    slow = [
+        e for e in events if e["name"] == GEMM and e["args"]["correlation"] // 100 == 1
+    ]
     for event in slow:
         event["dur"], event["ts"] = 400, event["ts"] + 600
     trace = trace_of(events)
     rows = find(trace, GEMM)
     found = trend(trace, rows, trace.dur[rows], steps_of(trace), cells=10)
-    assert found == Trend((181 * US, 400 * US, 181 * US), 3, 180 * US, 182 * US, 400 * US)
+    assert found == Trend(
+        (181 * US, 400 * US, 181 * US), 3, 180 * US, 182 * US, 400 * US
+    )
 
 
 def test_without_steps_it_is_in_order_of_time(mlp: Trace) -> None:

@@ -7,7 +7,9 @@ import pytest
 from fusetui.tui.layout.text_layout import sentence_lines
 
 
-@pytest.mark.parametrize("text", ["B takes 2.8 % less time", "it waits for 2.8 ms there"])
+@pytest.mark.parametrize(
+    "text", ["B takes 2.8 % less time", "it waits for 2.8 ms there"]
+)
 def test_a_figure_and_its_unit_stay_together(text: str) -> None:
     for width in range(8, 30):
         lines = sentence_lines(text, width)

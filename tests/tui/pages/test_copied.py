@@ -27,15 +27,21 @@ async def test_with_nothing_selected_the_clipboard_stays_as_it_is(path: str) -> 
 @pytest.mark.parametrize(
     ("keys", "row"),
     [
-        (["3", "j"], {"name": GELU, "total_ns": "220000", "count": "2", "max_ns": "110000"}),
+        (
+            ["3", "j"],
+            {"name": GELU, "total_ns": "220000", "count": "2", "max_ns": "110000"},
+        ),
         (["2"], {"name": "thread 1", "level": "0"}),
         (["2", "j"], {"name": "aten::linear", "level": "1", "count": "4"}),
         (["4"], {"names_a": json.dumps([GEMM]), "change_ns": "0"}),
     ],
     ids=["kernels", "a thread", "op tree", "diff"],
 )
-async def test_tables_copy_rows(path: str, keys: list[str], row: dict[str, str]) -> None:
-    """As TSV: the names of the columns, then the row with all of its name and exact figures."""
+async def test_tables_copy_rows(
+    path: str, keys: list[str], row: dict[str, str]
+) -> None:
+    """As TSV: the names of the columns, then the row with all of its name and exact
+    figures."""
     async with opened([path, path]) as (app, pilot):
         await pilot.press("1", *keys, "y")
         copied = [line.split("\t") for line in app.clipboard.split("\n")]

@@ -37,7 +37,9 @@ def shown_by_i(state: State) -> int | GapAt | None:
 def rows_of(state: State, page: str) -> Iterator[tuple[State, str]]:
     """The cursor on each row, and the action of Enter."""
     state = after(state, *do(page))
-    enter, down = ("flame-show", "flame-in") if page == "flame" else ("show", "row-down")
+    enter, down = (
+        ("flame-show", "flame-in") if page == "flame" else ("show", "row-down")
+    )
     for _ in range(MOST_ROWS):
         yield state, enter
         state = after(state, *do(down))
@@ -62,7 +64,9 @@ def test_i_and_enter_agree_in_the_answer(trace_of: Make) -> None:
         assert (kept.page, kept.answer_at) == (there.page, there.answer_at)
         assert kept.session is there.session
         leads = after(there, *do("answer-show"))
-        enters = leads.view.gap if leads.page == TIMELINE else shown_by_enter(leads, "show")
+        enters = (
+            leads.view.gap if leads.page == TIMELINE else shown_by_enter(leads, "show")
+        )
         assert enters is not None
         assert shown_by_i(there) == enters
 

@@ -103,7 +103,10 @@ def test_at_80_columns_a_row_tells_its_kernel_and_not_its_place(
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
     found = lines_of(diff(trace, trace))
-    place, kernel = "execute_32_context_8(512)_generation_24(24)", "gemm bf16 128x128x64"
+    place, kernel = (
+        "execute_32_context_8(512)_generation_24(24)",
+        "gemm bf16 128x128x64",
+    )
     what = f"{place}  aten::mm  {kernel}"
     row = replace(found.lines[0], what=what, parts=(place, "aten::mm", kernel))
     shown = formatted(columns_of(found), [row], 0, 79)
@@ -116,7 +119,10 @@ def test_a_region_opens_and_closes_where_the_cursor_is(
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
     found = lines_of(diff(trace, trace))
-    inner = (replace(found.lines[0], what="  one"), replace(found.lines[0], what="  two"))
+    inner = (
+        replace(found.lines[0], what="  one"),
+        replace(found.lines[0], what="  two"),
+    )
     closed = Comparison(found=replace(found, inner={0: inner}))
     opened, cursor = closed.turned(0)
     assert [line.what for line in opened.lines[1:3]] == ["  one", "  two"]

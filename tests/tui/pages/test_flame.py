@@ -30,12 +30,16 @@ def name_at(state: State) -> str:
 
 
 @pytest.mark.parametrize("size", [Size(80, 24), Size(120, 35)], ids=str)
-def test_screen(trace_of: Make, size: Size, matches_screen: Callable[[str, str], None]) -> None:
+def test_screen(
+    trace_of: Make, size: Size, matches_screen: Callable[[str, str], None]
+) -> None:
     state = shown(trace_of(training()), "flame-tree", "flame-tree", size=size)
     matches_screen(f"flame-{size.width}x{size.height}", drawn(state))
 
 
-def test_a_block_lies_within_the_one_around_it_and_the_largest_is_left(mlp: Trace) -> None:
+def test_a_block_lies_within_the_one_around_it_and_the_largest_is_left(
+    mlp: Trace,
+) -> None:
     for time in ("GPU", "CPU"):
         flame = flame_of(call_tree(mlp), time)
         for node in range(len(flame.tree.parent)):
@@ -49,7 +53,9 @@ def test_a_block_lies_within_the_one_around_it_and_the_largest_is_left(mlp: Trac
 
 def test_blocks_fill_the_screen_as_their_time_does(mlp: Trace) -> None:
     flame = flame_of(call_tree(mlp), "GPU")
-    widths = {flame.tree.label(node): b - a for node, a, b in flame.in_sight(WHOLE, 1, 100)}
+    widths = {
+        flame.tree.label(node): b - a for node, a, b in flame.in_sight(WHOLE, 1, 100)
+    }
     assert widths == {"aten::linear": 65, "aten::gelu": 19, "aten::mul": 16}
 
 
@@ -86,11 +92,15 @@ def test_the_longest_call_is_shown_in_the_timeline(mlp: Trace) -> None:
 
 
 def test_its_path_is_copied(mlp: Trace) -> None:
-    assert PAGE.copied(shown(mlp, "flame-in", "flame-in")).endswith("> aten::linear > aten::mm")
+    assert PAGE.copied(shown(mlp, "flame-in", "flame-in")).endswith(
+        "> aten::linear > aten::mm"
+    )
 
 
 def test_frames_that_are_not_known_yet(mlp: Trace) -> None:
-    state = after(opened(mlp), *do("flame", "flame-tree", "flame-tree", "flame-in", "flame-show"))
+    state = after(
+        opened(mlp), *do("flame", "flame-tree", "flame-tree", "flame-in", "flame-show")
+    )
     assert "working: the Python frames will follow" in drawn(state)
 
 

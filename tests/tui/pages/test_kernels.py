@@ -103,7 +103,9 @@ def test_a_trace_without_kernels_lists_cpu_ops(
 
 
 @pytest.mark.parametrize("key", ["group-by", "narrow"])
-def test_ops_of_a_trace_without_kernels_have_no_groups(trace_of: Make, key: str) -> None:
+def test_ops_of_a_trace_without_kernels_have_no_groups(
+    trace_of: Make, key: str
+) -> None:
     ops = [event for event in mlp_events() if event["cat"] == "cpu_op"]
     state = after(opened(trace_of(ops)), *do("kernels", key))
     assert state.hint == "this trace has no kernels: its CPU ops are shown by name"
@@ -112,9 +114,13 @@ def test_ops_of_a_trace_without_kernels_have_no_groups(trace_of: Make, key: str)
 
 def test_the_heading_says_what_shares_are_of(mlp: Trace, trace_of: Make) -> None:
     state = after(opened(mlp), *do("kernels"))
-    assert "kernels by name: 3 of 8   share of the 1.112 ms of kernel time" in drawn(state)
+    assert "kernels by name: 3 of 8   share of the 1.112 ms of kernel time" in drawn(
+        state
+    )
     narrowed = after(state, *do("group-by", "narrow"))
     assert "only kind gemm   share of the 724 us of kernel time" in drawn(narrowed)
     ops = [event for event in mlp_events() if event["cat"] == "cpu_op"]
     on_cpu = after(opened(trace_of(ops)), *do("kernels"))
-    assert "CPU ops by name: 4 of 12   share of the 240 us of self time" in drawn(on_cpu)
+    assert "CPU ops by name: 4 of 12   share of the 240 us of self time" in drawn(
+        on_cpu
+    )

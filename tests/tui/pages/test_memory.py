@@ -1,4 +1,5 @@
-"""The memory page: what it shows of made snapshots, beside an independent replay of them."""
+"""The memory page: what it shows of made snapshots, beside an independent replay of
+them."""
 
 from __future__ import annotations
 
@@ -53,8 +54,12 @@ def replayed(path: Path, event: int) -> int:
         for segment in found["segments"]
         for block in segment["blocks"]
         if block["state"] == "active_allocated"
-    ) - sum(sizes.get(one["action"], 0) * one["size"] for one in found["device_traces"][0])
-    return int(start + sum(sizes.get(one["action"], 0) * one["size"] for one in entries))
+    ) - sum(
+        sizes.get(one["action"], 0) * one["size"] for one in found["device_traces"][0]
+    )
+    return int(
+        start + sum(sizes.get(one["action"], 0) * one["size"] for one in entries)
+    )
 
 
 def cursor(state: State) -> tuple[int, int]:
@@ -86,7 +91,12 @@ def test_bytes_at_the_cursor_are_those_of_a_replay(tmp_path: Path) -> None:
     train(machine, 3, leaking=3 * MB)
     path = machine.write(tmp_path / "lost.pickle", lost=30)
     state = remembered(State(size=SIZE), path)
-    walk = ("memory-before",) * 9 + ("memory-in", "memory-later", "memory-left", "memory-earlier")
+    walk = ("memory-before",) * 9 + (
+        "memory-in",
+        "memory-later",
+        "memory-left",
+        "memory-earlier",
+    )
     peak = max(range(len(machine.events) - 30), key=partial(replayed, path))
     assert cursor(state) == (peak, replayed(path, peak))
     for name in (*walk, "memory-peak"):
@@ -175,7 +185,9 @@ def test_where_no_other_process_can_read_it_the_thread_does(
     path = trained(tmp_path)
     posted: list[Any] = []
     read_memory(ReadMemory((str(path),), False), posted.append, never, Beside)
-    assert drawn(after(State(size=SIZE), posted[0])) == drawn(remembered(State(size=SIZE), path))
+    assert drawn(after(State(size=SIZE), posted[0])) == drawn(
+        remembered(State(size=SIZE), path)
+    )
 
 
 def test_a_click_puts_the_cursor_there(state: State) -> None:
@@ -195,14 +207,18 @@ def test_two_snapshots_side_by_side(tmp_path: Path) -> None:
     assert "B - A" in shown
 
 
-def beside(trace_of: Make, tmp_path: Path, epoch_us: int) -> tuple[State, list[dict[str, Any]]]:
-    """A trace of two ops, the inner one selected, and a snapshot of the same process."""
+def beside(
+    trace_of: Make, tmp_path: Path, epoch_us: int
+) -> tuple[State, list[dict[str, Any]]]:
+    """A trace of two ops, the inner one selected, and a snapshot of the same
+    process."""
     machine = Machine()
     kept = [machine.alloc(MB * n, forward()) for n in range(1, 9)]
     for address in kept[1::2]:
         machine.free(address, backward())
     ops = [
-        {"name": name, "ts": at, "dur": dur} for name, at, dur in (("outer", 0, 900), ("a", 35, 75))
+        {"name": name, "ts": at, "dur": dur}
+        for name, at, dur in (("outer", 0, 900), ("a", 35, 75))
     ]
     common = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}
     base = {"baseTimeNanoseconds": epoch_us * 1000} if epoch_us else {}
@@ -211,7 +227,9 @@ def beside(trace_of: Make, tmp_path: Path, epoch_us: int) -> tuple[State, list[d
     return after(state, at("a")), machine.events
 
 
-def test_a_slice_tells_what_was_allocated_meanwhile(trace_of: Make, tmp_path: Path) -> None:
+def test_a_slice_tells_what_was_allocated_meanwhile(
+    trace_of: Make, tmp_path: Path
+) -> None:
     state, events = beside(trace_of, tmp_path, EPOCH_US)
     within = [one for one in events if 35 <= one["time_us"] - EPOCH_US <= 110]
     born = [one for one in within if one["action"] == "alloc"]
@@ -226,8 +244,11 @@ def test_beside_a_trace_both_have_one_window(trace_of: Make, tmp_path: Path) -> 
     state, events = beside(trace_of, tmp_path, EPOCH_US)
     there = after(state, *do("memory", "memory-in", "memory-in"))
     assert "\ntimeline " in drawn(there)
-    highest = [one for one in events if one["action"] == "alloc"][-1]["time_us"] - EPOCH_US
-    assert f" bytes allocated   {highest} us   " in drawn(there)  # counted as on the ruler
+    highest = [one for one in events if one["action"] == "alloc"][-1][
+        "time_us"
+    ] - EPOCH_US
+    # counted as on the ruler
+    assert f" bytes allocated   {highest} us   " in drawn(there)
     window = there.view
     assert window.span == state.view.span // 4
     moments, view = here(there)
@@ -240,7 +261,8 @@ def test_beside_a_trace_both_have_one_window(trace_of: Make, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("epoch_us", "why"), [(0, "does not say when its clock began"), (5_000_000, "at another time")]
+    ("epoch_us", "why"),
+    [(0, "does not say when its clock began"), (5_000_000, "at another time")],
 )
 def test_times_that_cannot_be_related_are_told(
     trace_of: Make, tmp_path: Path, epoch_us: int, why: str
@@ -259,7 +281,15 @@ def test_a_snapshot_that_begins_when_the_trace_ends_shares_its_axis(
     machine.alloc(MB, forward())
     first_event_ns = machine.events[0]["time_us"] * 1000
     epoch_ns = first_event_ns - 900_000
-    op = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "name": "a", "ts": 0, "dur": 900}
+    op = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "pid": 1,
+        "tid": 1,
+        "name": "a",
+        "ts": 0,
+        "dur": 900,
+    }
     trace = trace_of([op], baseTimeNanoseconds=epoch_ns)
     state = remembered(with_trace(trace), machine.write(tmp_path / "a.pickle"))
     assert why_apart(state) == ""
@@ -274,7 +304,11 @@ def test_the_map_has_every_byte_of_every_segment(tmp_path: Path) -> None:
     there = placed(found, last)
     raw = {one["address"]: one for one in pickle.loads(path.read_bytes())["segments"]}
     for number, one in enumerate(there.segments):
-        held = [block for block in raw[one.address]["blocks"] if block["state"] != "inactive"]
+        held = [
+            block
+            for block in raw[one.address]["blocks"]
+            if block["state"] != "inactive"
+        ]
         free = sum(block["size"] for block in raw[one.address]["blocks"]) - sum(
             block["size"] for block in held
         )
@@ -297,7 +331,9 @@ def test_hostile_names_do_no_harm(text: str, tmp_path: Path) -> None:
     packed = tmp_path / "a.pickle.gz"
     packed.write_bytes(gzip.compress(machine.write(tmp_path / "a").read_bytes()))
     state = remembered(State(size=SIZE), packed)
-    shown = drawn(after(state, *do("memory-turn"))) + laid_over(after(state, *do("details")))
+    shown = drawn(after(state, *do("memory-turn"))) + laid_over(
+        after(state, *do("details"))
+    )
     assert all(line.isprintable() for line in shown.split("\n"))
     assert after(state, *do("copy")).hint.startswith("copied")
 

@@ -1,4 +1,5 @@
-"""The memory page of a trace with memory events: what it shows, beside the events of the file."""
+"""The memory page of a trace with memory events: what it shows, beside the events of
+the file."""
 
 from __future__ import annotations
 
@@ -30,8 +31,21 @@ from fusetui.tui.state.state import ReadMemory, Size, State
 Make = Callable[..., Trace]
 Matches = Callable[[str, str], None]
 WIDE = Size(200, 40)
-NOTE = {"ph": "X", "cat": "user_annotation", "name": "step", "pid": 1, "tid": 1, "ts": 18, "dur": 9}
-OPS = (op("aten::mm", 0, 10), op("aten::empty", 4, 2), op("aten::relu", 20.002, 9), NOTE)
+NOTE = {
+    "ph": "X",
+    "cat": "user_annotation",
+    "name": "step",
+    "pid": 1,
+    "tid": 1,
+    "ts": 18,
+    "dur": 9,
+}
+OPS = (
+    op("aten::mm", 0, 10),
+    op("aten::empty", 4, 2),
+    op("aten::relu", 20.002, 9),
+    NOTE,
+)
 EVENTS = (
     *(event(5, 100, 300), event(20.001, 70, 370, 4), event(25.003, 50, 420, 2)),
     *(event(30, -100, 320), event(31, -7, 313, 3)),
@@ -101,10 +115,15 @@ def test_the_cursor_has_the_totals_of_a_real_trace() -> None:
 
 
 def test_who_holds_it_by_op_and_by_annotation(state: State) -> None:
-    """Opened rows add up; of what was there before, the number of blocks is not said."""
+    """Opened rows add up; of what was there before, the number of blocks is not
+    said."""
 
     def rows(now: State) -> dict[str, tuple[int, int]]:
-        return {one.name: (one.bytes, one.allocations) for one in PAGE.found(now) if not one.level}
+        return {
+            one.name: (one.bytes, one.allocations)
+            for one in PAGE.found(now)
+            if not one.level
+        }
 
     before = {"before_recording": (200, 0)}
     want = before | {"aten::mm": (100, 1), "no op": (70, 1), "aten::relu": (50, 1)}
@@ -127,12 +146,18 @@ def test_who_holds_it_by_op_and_by_annotation(state: State) -> None:
 def test_a_slice_tells_what_was_allocated_to_the_nanosecond(state: State) -> None:
     """What came one before it began is not counted."""
     there = after(state, *do("timeline"), at("aten::relu"))
-    assert "1 allocation meanwhile (GPU 0, any thread): 50 bytes, 50 bytes left" in drawn(there)
+    assert (
+        "1 allocation meanwhile (GPU 0, any thread): 50 bytes, 50 bytes left"
+        in drawn(there)
+    )
 
 
 def test_zoom_is_that_of_the_timeline(state: State) -> None:
     zoomed = after(state, *do("memory-in", "memory-in"))
-    assert (zoomed.view.span, state.view.span) == (state.view.span // 4, state.view.span)
+    assert (zoomed.view.span, state.view.span) == (
+        state.view.span // 4,
+        state.view.span,
+    )
     assert "\ntimeline " in drawn(zoomed)
     assert "does not tell which segments" in after(zoomed, *do("memory-map")).hint
 
@@ -159,7 +184,9 @@ def test_screen(matches_screen: Matches) -> None:
         ([event(5, 8, 8, Addr=None)], "no memory events with addresses and totals"),
     ],
 )
-def test_a_trace_that_does_not_tell(trace_of: Make, events: list[Event], why: str) -> None:
+def test_a_trace_that_does_not_tell(
+    trace_of: Make, events: list[Event], why: str
+) -> None:
     """One sentence; the page stays where it was, and has no tab."""
     there = answered(opened(trace_of([*OPS, *events]), size=WIDE))
     assert (there.page, there.memory) == ("timeline", None)
@@ -174,7 +201,9 @@ def test_the_page_is_offered_once_totals_are_known(trace_of: Make) -> None:
     assert ["9 Memory" in drawn(one) for one in (first, known)] == [False, True]
 
 
-def test_it_does_not_come_to_the_front_of_another_page(trace_of: Make, state: State) -> None:
+def test_it_does_not_come_to_the_front_of_another_page(
+    trace_of: Make, state: State
+) -> None:
     """Nor for a trace that is no longer there; and it is gone with its trace."""
     first = opened(trace_of([*OPS, *EVENTS]), size=WIDE)
     now, effect = asked(first)
@@ -201,7 +230,9 @@ def test_of_two_traces_it_is_the_one_that_has_the_keys(tmp_path: Path) -> None:
     assert "its own" not in drawn(answered(turned))
 
 
-def test_another_process_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_process_reads_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It sends the same."""
     path = tmp_path / "a.json"
     first = opened(written(path), size=WIDE, paths=(str(path),))

@@ -26,7 +26,9 @@ def tree_of(state: State) -> ModuleTree:
 
 
 @pytest.mark.parametrize("size", [Size(80, 24), Size(120, 35)], ids=str)
-def test_screen(trace_of: Make, size: Size, matches_screen: Callable[[str, str], None]) -> None:
+def test_screen(
+    trace_of: Make, size: Size, matches_screen: Callable[[str, str], None]
+) -> None:
     state = after(opened(trace_of(training()), size=size), explained, *do("modules"))
     matches_screen(f"modules-{size.width}x{size.height}", drawn(state))
 
@@ -55,11 +57,15 @@ def test_work_outside_of_modules_has_a_row(mlp: Trace) -> None:
     state = after(opened(mlp), explained, *do("modules"))
     assert "in no module or annotation" in drawn(state)
     assert named(PAGE, after(state, *do("last"))) == "(in no module or annotation)"
-    assert after(state, *do("last", "show")).hint.startswith("this belongs to no module")
+    assert after(state, *do("last", "show")).hint.startswith(
+        "this belongs to no module"
+    )
 
 
 def test_it_works_before_the_modules_are_known(mlp: Trace) -> None:
-    state = after(opened(mlp), *do("modules", "turn", "unfold", "fold-node", "row-down", "show"))
+    state = after(
+        opened(mlp), *do("modules", "turn", "unfold", "fold-node", "row-down", "show")
+    )
     assert "working" in drawn(state)
 
 
@@ -68,7 +74,9 @@ def test_it_works_before_the_modules_are_known(mlp: Trace) -> None:
 def test_sorted_by_any_column(trace_of: Make, sort: str, on_gpu: bool) -> None:
     """The shares are those of what the heading says, and what is open stays open."""
     events = [event for event in training() if on_gpu or event["cat"] != "kernel"]
-    state = after(opened(trace_of(events), size=Size(120, 35)), explained, *do("modules"))
+    state = after(
+        opened(trace_of(events), size=Size(120, 35)), explained, *do("modules")
+    )
     tree = tree_of(state)
     state = after(state, *do("last", "fold-node", "turn"))
     cursor, rows = named(PAGE, state), PAGE.rows(state).count
@@ -77,7 +85,9 @@ def test_sorted_by_any_column(trace_of: Make, sort: str, on_gpu: bool) -> None:
     assert (named(PAGE, state), PAGE.rows(state).count) == (cursor, rows)
     order, measure = tree.preorder(sort), tree.measure(sort)
     assert sorted(order.nodes.tolist()) == list(range(len(tree)))
-    outermost = [n for n in order.nodes.tolist() if n < len(tree.times) and tree.parent[n] < 0]
+    outermost = [
+        n for n in order.nodes.tolist() if n < len(tree.times) and tree.parent[n] < 0
+    ]
     figures = [
         tree.times[n].module.lower() if sort == "name" else -int(tree.figures[sort][n])
         for n in outermost

@@ -66,7 +66,9 @@ def test_a_click_drops_what_was_asked_for(mlp: Trace) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_click_on_the_bar_brings_the_page(mlp: Trace, page: Page, tmp_path: Path) -> None:
+def test_a_click_on_the_bar_brings_the_page(
+    mlp: Trace, page: Page, tmp_path: Path
+) -> None:
     job = RankedJob(("rank0.json", "rank1.json"))
     state = replace(opened(mlp, mlp, size=Size(100, 24)), job=job)
     state = remembered(state, trained(tmp_path))
@@ -86,8 +88,13 @@ def test_the_wheel_zooms_about_the_time_beneath_it(mlp: Trace) -> None:
     near = after(state, partial(moused, y=STREAM, done=Turn(x, -3)))
     division = divided(100, 20)
     assert near.view.span < state.view.span
-    assert division.time(near.view, x) == pytest.approx(division.time(state.view, x), rel=1e-3)
-    assert after(near, partial(moused, y=STREAM, done=Turn(x, 3))).view.span > near.view.span
+    assert division.time(near.view, x) == pytest.approx(
+        division.time(state.view, x), rel=1e-3
+    )
+    assert (
+        after(near, partial(moused, y=STREAM, done=Turn(x, 3))).view.span
+        > near.view.span
+    )
 
 
 def test_shift_and_the_wheel_move_the_window(mlp: Trace) -> None:
@@ -122,7 +129,8 @@ def test_a_drag_backwards_is_the_same_range(mlp: Trace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hint", "at", "changed"), [("w/s zoom", 0, "w"), ("w/s zoom", 2, "s"), ("? keys", 0, "?")]
+    ("hint", "at", "changed"),
+    [("w/s zoom", 0, "w"), ("w/s zoom", 2, "s"), ("? keys", 0, "?")],
 )
 def test_a_click_on_a_hint_does_what_its_key_does(
     mlp: Trace, hint: str, at: int, changed: str
@@ -136,7 +144,9 @@ def test_a_click_on_a_hint_does_what_its_key_does(
         assert (there.view.span < state.view.span) == (changed == "w")
 
 
-def test_the_keys_after_a_sentence_can_be_clicked(trace_of: Callable[..., Trace]) -> None:
+def test_the_keys_after_a_sentence_can_be_clicked(
+    trace_of: Callable[..., Trace],
+) -> None:
     state = after(explained(opened(trace_of(training()))), *do("next-gap"))
     x = drawn(state).split("\n")[-1].index("e the next longest")
     second = after(state, partial(moused, y=state.size.height - 1, done=Click(x)))

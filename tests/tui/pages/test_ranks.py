@@ -27,7 +27,15 @@ from fusetui.tui.pages.ranks import NO_JOB
 from fusetui.tui.registry import arrived
 from fusetui.tui.state import reading
 from fusetui.tui.state.offers import RANK_SORTS, job_of_paths, offers_of
-from fusetui.tui.state.state import OVERLAY, RANKS, Chooser, Read, ReadRanks, Size, State
+from fusetui.tui.state.state import (
+    OVERLAY,
+    RANKS,
+    Chooser,
+    Read,
+    ReadRanks,
+    Size,
+    State,
+)
 
 Screen = Callable[[str, str], None]
 
@@ -42,7 +50,9 @@ def state(paths: tuple[str, ...]) -> State:
     """One rank is open, and the job was read."""
     found = explained(summarize(paths, cached=False))
     first = replace(opened(open_trace(paths[0]), paths=paths), job=job_of_paths(paths))
-    there = partial(ranks.known, paths=paths, answer=found.answer, strip=strip_of(found))
+    there = partial(
+        ranks.known, paths=paths, answer=found.answer, strip=strip_of(found)
+    )
     return after(first, *do("ranks"), there)
 
 
@@ -68,8 +78,11 @@ def test_screens(state: State, size: str, matches_screen: Screen) -> None:
     matches_screen(f"ranks-{size}", drawn(replace(state, size=Size(width, height))))
 
 
-def test_enter_opens_a_rank_at_its_longest_wait(state: State, paths: tuple[str, ...]) -> None:
-    """Rank 1, third in the list, waits from 110 us, where its collective starts, to 510."""
+def test_enter_opens_a_rank_at_its_longest_wait(
+    state: State, paths: tuple[str, ...]
+) -> None:
+    """Rank 1, third in the list, waits from 110 us, where its collective starts, to
+    510."""
     outcome = after(state, *do("row-down", "row-down"))
     asked = do("show")[0](outcome)
     assert isinstance(asked, tuple)
@@ -80,12 +93,16 @@ def test_enter_opens_a_rank_at_its_longest_wait(state: State, paths: tuple[str, 
     assert 400_000 < view.span < 1_200_000
 
 
-def test_b_opens_it_beside_the_rank_that_it_waits_for(state: State, paths: tuple[str, ...]) -> None:
+def test_b_opens_it_beside_the_rank_that_it_waits_for(
+    state: State, paths: tuple[str, ...]
+) -> None:
     """Both windows show the same moments."""
     asked = do("ranks-beside")[0](after(state, *do("row-down", "row-down")))
     assert isinstance(asked, tuple)
     assert asked[1] == Read((paths[1], paths[2]))
-    sides = make_sides([open_trace(path) for path in (paths[1], paths[2])], ["rank1", "rank2"])
+    sides = make_sides(
+        [open_trace(path) for path in (paths[1], paths[2])], ["rank1", "rank2"]
+    )
     shown = after(asked[0], partial(arrived, sides=sides))
     assert shown.hint == "one time axis: ranks 1 and 2 share a clock"
     first, second = (
@@ -97,16 +114,23 @@ def test_b_opens_it_beside_the_rank_that_it_waits_for(state: State, paths: tuple
     assert (view.begin + view.end) // 2 == pytest.approx(310_000, abs=2_000)
 
 
-def test_times_of_clocks_that_are_apart_are_moved(state: State, paths: tuple[str, ...]) -> None:
+def test_times_of_clocks_that_are_apart_are_moved(
+    state: State, paths: tuple[str, ...]
+) -> None:
     """Rank 2's clock is 3 us ahead: the same moment is later there."""
     assert state.job.answer is not None
-    rows = [replace(row, offset_ns=3_000 * (row.rank == 2)) for row in state.job.answer.ranks]
+    rows = [
+        replace(row, offset_ns=3_000 * (row.rank == 2))
+        for row in state.job.answer.ranks
+    ]
     clocks = replace(state.job.answer.clocks, shared="")
     answer = replace(state.job.answer, ranks=tuple(rows), clocks=clocks)
     moved = replace(state, job=replace(state.job, answer=answer))
     asked = do("ranks-beside")[0](after(moved, *do("row-down", "row-down")))
     assert isinstance(asked, tuple)
-    sides = make_sides([open_trace(path) for path in (paths[1], paths[2])], ["rank1", "rank2"])
+    sides = make_sides(
+        [open_trace(path) for path in (paths[1], paths[2])], ["rank1", "rank2"]
+    )
     shown = after(asked[0], partial(arrived, sides=sides))
     first, second = (
         view.begin + side.origin
@@ -117,15 +141,20 @@ def test_times_of_clocks_that_are_apart_are_moved(state: State, paths: tuple[str
     assert "share a clock" not in shown.hint
 
 
-def test_on_a_tall_screen_all_ranks_share_one_axis(state: State, paths: tuple[str, ...]) -> None:
-    """The rank that waits, the one that it waits for, then the others in the order of the list."""
+def test_on_a_tall_screen_all_ranks_share_one_axis(
+    state: State, paths: tuple[str, ...]
+) -> None:
+    """The rank that waits, the one that it waits for, then the others in the order of
+    the list."""
     tall = replace(state, size=Size(200, 50))
     asked = do("ranks-others")[0](after(tall, *do("row-down", "row-down")))
     assert isinstance(asked, tuple)
     assert isinstance(asked[1], Read)
     assert asked[1].paths[:2] == (paths[1], paths[2])
     assert set(asked[1].paths) == set(paths)
-    sides = make_sides([open_trace(path) for path in asked[1].paths], ["1", "2", "a", "b"])
+    sides = make_sides(
+        [open_trace(path) for path in asked[1].paths], ["1", "2", "a", "b"]
+    )
     shown = after(asked[0], partial(arrived, sides=sides))
     windows = {
         (view.begin + side.origin, view.end + side.origin)
@@ -144,7 +173,9 @@ def test_of_several_gpus_the_streams_are_shown() -> None:
     assert but_streams(cpu) == frozenset()
 
 
-def test_on_a_small_screen_there_is_room_for_two(state: State, paths: tuple[str, ...]) -> None:
+def test_on_a_small_screen_there_is_room_for_two(
+    state: State, paths: tuple[str, ...]
+) -> None:
     small = replace(state, size=Size(80, 24))
     asked = do("ranks-others")[0](after(small, *do("row-down", "row-down")))
     assert isinstance(asked, tuple)
@@ -164,7 +195,10 @@ def test_a_rank_that_never_waits_is_shown_where_it_is_waited_for(
     alone = replace(state.job, answer=replace(state.job.answer, ranks=(late,)))
     told = do("ranks-others")[0](replace(state, job=alone))
     assert isinstance(told, State)
-    assert told.hint == f"rank {late.rank} waits for nobody, and nobody waits longest for it"
+    assert (
+        told.hint
+        == f"rank {late.rank} waits for nobody, and nobody waits longest for it"
+    )
 
 
 @pytest.mark.parametrize("asked", ["show", "ranks-beside", "ranks-others"])
@@ -178,11 +212,17 @@ def test_what_was_asked_of_ranks_holds_for_their_traces_alone(
     for others in ((paths[3],), paths[2:]):
         again = reading.read(asking, others)
         assert isinstance(again, tuple)
-        sides = make_sides([open_trace(path) for path in others], ["a", "b"][: len(others)])
+        sides = make_sides(
+            [open_trace(path) for path in others], ["a", "b"][: len(others)]
+        )
         plain = after(replace(again[0], job=state.job), partial(arrived, sides=sides))
         shown = after(again[0], partial(arrived, sides=sides))
         assert shown.session.views == plain.session.views
-        assert (shown.page, shown.hint, shown.job.window) == (plain.page, plain.hint, None)
+        assert (shown.page, shown.hint, shown.job.window) == (
+            plain.page,
+            plain.hint,
+            None,
+        )
 
 
 def test_every_column_sorts(state: State) -> None:
@@ -195,7 +235,9 @@ def test_every_column_sorts(state: State) -> None:
 
 
 def test_the_list_of_traces_offers_the_job(paths: tuple[str, ...]) -> None:
-    first = State(offers=offers_of(paths, are_job=True), job=job_of_paths(paths), must_choose=True)
+    first = State(
+        offers=offers_of(paths, are_job=True), job=job_of_paths(paths), must_choose=True
+    )
     choosing = after(first, reading.choose)
     assert isinstance(choosing.overlay, Chooser)
     assert choosing.overlay.summaries[0] == "4 traces: who waits for whom"

@@ -30,7 +30,9 @@ Make = Callable[..., Trace]
 def cells(state: State, index: int) -> list[str]:
     """The texts of a row, without the bar."""
     return [
-        text.strip() for n, (text, _) in enumerate(TREE.rows(state).format(index, 100)) if n != 2
+        text.strip()
+        for n, (text, _) in enumerate(TREE.rows(state).format(index, 100))
+        if n != 2
     ]
 
 
@@ -40,7 +42,12 @@ def test_a_node_says_what_it_launched(mlp: Trace) -> None:
     assert cells(state, 1) == [*first]
 
 
-SORTED = [(mode, sort) for mode in MODES for sort in MEASURES if (mode, sort) != ("each", "count")]
+SORTED = [
+    (mode, sort)
+    for mode in MODES
+    for sort in MEASURES
+    if (mode, sort) != ("each", "count")
+]
 
 
 @pytest.mark.parametrize(("mode", "sort"), SORTED)
@@ -62,7 +69,9 @@ def test_shares_are_of_what_the_heading_says(mlp: Trace, mode: str, sort: str) -
 
 
 @pytest.mark.parametrize("make", [call_tree, op_tree])
-def test_a_thread_adds_up_its_ops(trace_of: Make, make: Callable[[Trace], OpTree]) -> None:
+def test_a_thread_adds_up_its_ops(
+    trace_of: Make, make: Callable[[Trace], OpTree]
+) -> None:
     tree = make(trace_of(training()))
     parent = tree.parent
     threads = np.flatnonzero(tree.is_thread)
@@ -83,7 +92,11 @@ def test_ops_one_by_one_are_sorted_too(trace_of: Make, sort: str) -> None:
     assert order.place[order.nodes].tolist() == list(range(len(tree)))
     for parent in range(-1, len(tree)):
         children = [n for n in order.nodes.tolist() if parents[n] == parent]
-        assert all(order.place[n] < order.end[order.place[parent]] for n in children if parent >= 0)
+        assert all(
+            order.place[n] < order.end[order.place[parent]]
+            for n in children
+            if parent >= 0
+        )
         if sort in tree.figures:
             figures = [-int(tree.figures[sort][n]) for n in children]
         elif sort == "start":
@@ -107,18 +120,24 @@ def test_opening_to_a_node_opens_all_around_it(mlp: Trace) -> None:
     ]
 
 
-def test_open_nodes_and_the_cursor_stay_when_more_is_read(mlp: Trace, trace_of: Make) -> None:
+def test_open_nodes_and_the_cursor_stay_when_more_is_read(
+    mlp: Trace, trace_of: Make
+) -> None:
     """In any order."""
     state = after(opened(mlp), *do("tree", "tree-mode", "tree-mode", "tree-sort-right"))
     state = after(state, *do("first", "row-down", "turn"))
     sides = make_sides([trace_of(mlp_events(3))], ["first"])
-    now = TREE.follow(state, replace(state, session=replace(state.session, sides=sides)))
+    now = TREE.follow(
+        state, replace(state, session=replace(state.session, sides=sides))
+    )
     assert named(TREE, now) == named(TREE, state) == "aten::gelu"
     assert TREE.opened(now).nodes.sum() == TREE.opened(state).nodes.sum() > 1
 
 
 def test_a_trace_without_a_gpu_shows_shares_of_its_time(trace_of: Make) -> None:
-    on_cpu = [event for event in mlp_events() if event["cat"] in ("cpu_op", "user_annotation")]
+    on_cpu = [
+        event for event in mlp_events() if event["cat"] in ("cpu_op", "user_annotation")
+    ]
     state = after(opened(trace_of(on_cpu), size=Size(120, 30)), *do("tree"))
     text = drawn(state)
     assert "share of the 240 us that they took" in text
@@ -136,7 +155,9 @@ def test_a_trace_without_a_gpu_shows_shares_of_its_time(trace_of: Make) -> None:
     ],
     ids=" ".join,
 )
-def test_keys_open_and_close_and_go_in_and_out(mlp: Trace, keys: list[str], row: str) -> None:
+def test_keys_open_and_close_and_go_in_and_out(
+    mlp: Trace, keys: list[str], row: str
+) -> None:
     state = after(opened(mlp), *do("tree", *keys))
     assert named(TREE, state) == row
 

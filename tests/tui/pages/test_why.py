@@ -40,7 +40,9 @@ def hits_of(state: State) -> Hits:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size.width}x{size.height}")
-def test_screen(waiting: Trace, size: Size, matches_screen: Callable[[str, str], None]) -> None:
+def test_screen(
+    waiting: Trace, size: Size, matches_screen: Callable[[str, str], None]
+) -> None:
     state = after(opened(waiting, size=size), explained, *do("why"))
     matches_screen(f"why-{size.width}x{size.height}", drawn(state))
 
@@ -72,7 +74,9 @@ def test_another_finding_has_evidence_of_its_own(waiting: Trace) -> None:
 def test_enter_on_a_gap_selects_it(waiting: Trace) -> None:
     state = after(opened(waiting), explained, *do("why"))
     found = why(waiting)
-    index = next(n for n, entry in enumerate(entries_of(found)) if entry == found.gaps[0])
+    index = next(
+        n for n, entry in enumerate(entries_of(found)) if entry == found.gaps[0]
+    )
     there = after(state, partial(WhyPage().chosen, index=index))
     assert there.page == TIMELINE
     assert "idle for " in drawn(there)
@@ -92,7 +96,9 @@ def test_what_was_not_recorded_is_a_row(mlp: Trace) -> None:
     assert after(state, *do("show")).hint.startswith("not recorded: ")
 
 
-def test_a_trace_without_a_gpu(trace_of: Make, event: Callable[..., dict[str, Any]]) -> None:
+def test_a_trace_without_a_gpu(
+    trace_of: Make, event: Callable[..., dict[str, Any]]
+) -> None:
     state = after(opened(trace_of([event("aten::mm", 0, 10)])), explained, *do("why"))
     assert "No GPU events were recorded" in drawn(state)
 
@@ -110,7 +116,8 @@ def test_names_of_a_trace_stay_printable(trace_of: Make) -> None:
 
 @pytest.mark.parametrize("height", [22, 24, 30])
 def test_the_account_is_whole_on_a_low_screen(waiting: Trace, height: int) -> None:
-    """The reasons that have no row of their own are counted, or named on a few lines."""
+    """The reasons that have no row of their own are counted, or named on a few
+    lines."""
     text = drawn(after(opened(waiting, size=Size(100, height)), explained, *do("why")))
     account = text.partition("at stake")[0]
     assert "compute" in account
@@ -119,7 +126,9 @@ def test_the_account_is_whole_on_a_low_screen(waiting: Trace, height: int) -> No
 
 
 @pytest.mark.parametrize("size", [*SIZES, Size(60, 18)])
-def test_what_is_not_understood_stands_beside_the_worth(waiting: Trace, size: Size) -> None:
+def test_what_is_not_understood_stands_beside_the_worth(
+    waiting: Trace, size: Size
+) -> None:
     state = after(opened(waiting, size=size), explained, *do("why"))
     assert "Not understood" not in drawn(state)
     found = with_worth(waiting, why(waiting))

@@ -36,7 +36,9 @@ def labels(state: State) -> list[str]:
 
 def hidden(state: State) -> str:
     """The line that names what is hidden."""
-    return next((p.label for p in places(state.side, state.view) if p.depth == HIDDEN), "")
+    return next(
+        (p.label for p in places(state.side, state.view) if p.depth == HIDDEN), ""
+    )
 
 
 def typed(line: str) -> Callable[[State], State]:
@@ -48,7 +50,9 @@ def test_threads_without_an_op_and_the_profiler_are_in_one_line(state: State) ->
     assert "thread 101" not in labels(state)
 
 
-def test_a_slice_in_a_hidden_lane_brings_it_back_while_it_is_selected(state: State) -> None:
+def test_a_slice_in_a_hidden_lane_brings_it_back_while_it_is_selected(
+    state: State,
+) -> None:
     found = after(state, WAIT)
     assert "thread 101" in labels(found)
     assert hidden(found) == "folded: PyTorch Profiler"
@@ -85,14 +89,20 @@ def test_only_the_device_of_the_selection(state: State) -> None:
 )
 def test_lanes_by_a_pattern(state: State, pattern: str, shown: list[str]) -> None:
     found = after(state, typed(f"only {pattern}"))
-    assert [text for text in labels(found) if "folded" not in text and "idle" not in text] == shown
+    assert [
+        text for text in labels(found) if "folded" not in text and "idle" not in text
+    ] == shown
     assert labels(after(found, typed("only"))) == labels(state)
 
 
-@pytest.mark.parametrize("pattern", ["/stream [89]/", "/str?eam 9$/", "-/stream 7|thread|other/"])
+@pytest.mark.parametrize(
+    "pattern", ["/stream [89]/", "/str?eam 9$/", "-/stream 7|thread|other/"]
+)
 def test_lanes_by_a_regular_expression(state: State, pattern: str) -> None:
     found = after(state, *expressed(state, pattern))
-    shown = [text for text in labels(found) if "folded" not in text and "idle" not in text]
+    shown = [
+        text for text in labels(found) if "folded" not in text and "idle" not in text
+    ]
     assert shown == ["GPU 0 stream 9"]
 
 
@@ -149,4 +159,6 @@ def test_all_lanes_unfolded(state: State) -> None:
 
 def test_a_click_on_what_is_hidden_shows_it(state: State) -> None:
     (y,) = [y for y, line in enumerate(drawn(state).splitlines()) if "folded:" in line]
-    assert "thread 101" in labels(after(state, partial(screen_layout.moused, y=y, done=Click(3))))
+    assert "thread 101" in labels(
+        after(state, partial(screen_layout.moused, y=y, done=Click(3)))
+    )

@@ -29,7 +29,11 @@ def part(trace_of: Make, event: Make) -> Trace:
 @pytest.fixture
 def more(trace_of: Make, event: Make) -> Trace:
     """Beside them a third thread, which begins first and so comes first."""
-    events = [event("a", 100, 10, tid=1), event("b", 120, 10, tid=2), event("c", 40, 5, tid=3)]
+    events = [
+        event("a", 100, 10, tid=1),
+        event("b", 120, 10, tid=2),
+        event("c", 40, 5, tid=3),
+    ]
     found: Trace = trace_of(events)
     return found
 
@@ -56,7 +60,9 @@ def test_the_selection_and_the_marks(session: ViewSession, more: Trace) -> None:
     assert {more.name_of(row) for row in after.marked[0]} == {"a", "b"}
 
 
-def test_a_window_keeps_its_times_though_zero_is_earlier(session: ViewSession, more: Trace) -> None:
+def test_a_window_keeps_its_times_though_zero_is_earlier(
+    session: ViewSession, more: Trace
+) -> None:
     zoomed = session.moved(0, replace(session.views[0], begin=5_000, end=15_000))
     after = now(zoomed, more)
     assert (after.views[0].begin, after.views[0].end) == (65_000, 75_000)
@@ -66,7 +72,11 @@ def test_a_window_keeps_its_times_though_zero_is_earlier(session: ViewSession, m
 def test_lanes_keep_their_folds(session: ViewSession, more: Trace) -> None:
     view, more_lanes = session.views[0], lanes_of(more)
     folded = session.moved(0, replace(view, folds=(view.folds[0], ALL)))
-    assert now(folded, more).views[0].folds == (more_lanes[0].some, more_lanes[1].some, ALL)
+    assert now(folded, more).views[0].folds == (
+        more_lanes[0].some,
+        more_lanes[1].some,
+        ALL,
+    )
 
 
 def test_a_table_s_rows_are_forgotten(session: ViewSession, more: Trace) -> None:

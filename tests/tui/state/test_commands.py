@@ -55,7 +55,8 @@ def test_commands_for_what_is_not_the_state(mlp: Trace, path: str) -> None:
 
 
 def test_a_program_that_is_chosen_is_recorded(mlp: Trace) -> None:
-    """Beside the trace that is open, where that is asked for; `o` still offers the traces."""
+    """Beside the trace that is open, where that is asked for; `o` still offers the
+    traces."""
     state = replace(opened(mlp), paths=("a.json",))
     programs = (Offer("train.py 7", (), "door open", pid=7),)
     choosing = overlaid(state, Chooser(("door open",), programs))
@@ -116,7 +117,9 @@ def test_a_time_is_read_to_the_last_digit(ns: int, unit: str, blank: bool) -> No
     assert parse_time(text) == ns
 
 
-def test_goto_keeps_the_zoom_and_from_the_whole_trace_shows_a_tenth(side: Side, view: View) -> None:
+def test_goto_keeps_the_zoom_and_from_the_whole_trace_shows_a_tenth(
+    side: Side, view: View
+) -> None:
     close = zoom(side, view, 1, 4)
     assert at_time(side, close, 700_000).span == close.span
     tenth = at_time(side, view, 700_000)
@@ -209,7 +212,9 @@ async def test_another_trace_is_opened_beside(path: str) -> None:
         assert len(app.state.sides) == 2
 
 
-async def test_a_file_that_is_no_trace_leaves_what_is_open(path: str, tmp_path: Path) -> None:
+async def test_a_file_that_is_no_trace_leaves_what_is_open(
+    path: str, tmp_path: Path
+) -> None:
     broken = tmp_path / "notes.txt"
     broken.write_text("no JSON at all")
     async with app_opened([path]) as (app, pilot):
@@ -224,6 +229,8 @@ async def test_a_file_that_is_no_trace_leaves_what_is_open(path: str, tmp_path: 
 async def test_ctrl_z_suspends(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with app_opened([path]) as (app, pilot):
         pressed: list[str] = []
-        monkeypatch.setattr(app, "action_suspend_process", lambda: pressed.append("ctrl+z"))
+        monkeypatch.setattr(
+            app, "action_suspend_process", lambda: pressed.append("ctrl+z")
+        )
         await pilot.press("ctrl+z")
         assert pressed == ["ctrl+z"]

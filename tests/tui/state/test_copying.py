@@ -45,7 +45,9 @@ def test_what_is_copied_can_always_be_sent(
 def test_a_name_beyond_measure_is_cut_and_that_is_said(
     trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
 ) -> None:
-    text = slice_text(make_sides([trace_of([event("k" * MOST_COPIED * 2, 1000)])], ["one"])[0], 0)
+    text = slice_text(
+        make_sides([trace_of([event("k" * MOST_COPIED * 2, 1000)])], ["one"])[0], 0
+    )
     assert len(text) == MOST_COPIED
     assert "the first 50,000 characters" in what_was_copied(text)
 

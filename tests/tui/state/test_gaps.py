@@ -77,7 +77,9 @@ def test_a_click_on_the_line_selects_the_gap_there(known: State) -> None:
     lines = drawn(known).split("\n")
     y = next(n for n, line in enumerate(lines) if line.startswith("idle because"))
     gutter = divided(known.size.width, known.size.height).gutter
-    x = next(x for x in range(gutter + 40, len(lines[y])) if lines[y][x : x + 3] != "   ")
+    x = next(
+        x for x in range(gutter + 40, len(lines[y])) if lines[y][x : x + 3] != "   "
+    )
     there = after(known, lambda state: screen_layout.moused(state, y, Click(x + 1)))
     assert there.view.gap is not None
     begin, end = held(there.side, there.view) or (0, 0)
@@ -91,5 +93,7 @@ def test_before_it_is_known_a_sentence_says_so(trace_of: Make) -> None:
 
 
 def test_without_a_gpu(trace_of: Make, event: Callable[..., dict[str, object]]) -> None:
-    state = after(opened(trace_of([event("aten::mm", 0, 10)])), explained, *do("next-gap"))
+    state = after(
+        opened(trace_of([event("aten::mm", 0, 10)])), explained, *do("next-gap")
+    )
     assert state.hint == "this trace has no idle time of a GPU"

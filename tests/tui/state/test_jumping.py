@@ -1,4 +1,5 @@
-"""From a slice to the others of its name, from step to step, from forward to backward work."""
+"""From a slice to the others of its name, from step to step, from forward to backward
+work."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def test_the_next_slice_of_the_name(mlp: Trace) -> None:
     assert after(second, *do("previous-alike")).view.selected == first.view.selected
 
 
-def test_names_that_only_contain_it_are_others(trace_of: Make, event: Callable[..., Any]) -> None:
+def test_names_that_only_contain_it_are_others(
+    trace_of: Make, event: Callable[..., Any]
+) -> None:
     names = ("aten::add", "aten::add_", "aten::add")
     events = [event(name, ts=10 * n, dur=5) for n, name in enumerate(names)]
     state = after(opened(trace_of(events)), at("aten::add"), *do("next-alike"))
@@ -50,11 +53,15 @@ def test_iterations_are_listed_with_their_own_times(
 ) -> None:
     """Not with those of the optimizer steps that end them."""
     ends = [
-        event("Optimizer.step#SGD.step", 100 * n + 80, 10, cat="user_annotation") for n in range(3)
+        event("Optimizer.step#SGD.step", 100 * n + 80, 10, cat="user_annotation")
+        for n in range(3)
     ]
     state = after(opened(trace_of([event("aten::mm", 0, 70), *ends])), *do("steps"))
     assert isinstance(state.overlay, HitList)
-    texts = ["".join(text for text, _ in OVERLAYS.rows(state).format(n, 100)) for n in range(3)]
+    texts = [
+        "".join(text for text, _ in OVERLAYS.rows(state).format(n, 100))
+        for n in range(3)
+    ]
     assert [text.split()[1] for text in texts] == ["90.0", "100.0", "100.0"]
     assert [text.split()[-1] for text in texts] == ["#1", "#2", "#3"]
     third = OVERLAYS.chosen(state, 2)
@@ -72,7 +79,9 @@ BACKWARD = {"Sequence number": 7, "Fwd thread id": 1}
 
 
 def passes() -> list[dict[str, Any]]:
-    def op(name: str, ts: int, dur: int, tid: int, args: dict[str, int]) -> dict[str, Any]:
+    def op(
+        name: str, ts: int, dur: int, tid: int, args: dict[str, int]
+    ) -> dict[str, Any]:
         return {
             "ph": "X",
             "cat": "cpu_op",
@@ -90,7 +99,10 @@ def passes() -> list[dict[str, Any]]:
         op("AddmmBackward0", 100, 40, 2, BACKWARD),
         op("aten::mm", 110, 20, 2, {}),
         {**op("gemm", 120, 9, 3, {"correlation": 5}), "cat": "kernel", "pid": 0},
-        {**op("cudaLaunchKernel", 112, 4, 2, {"correlation": 5}), "cat": "cuda_runtime"},
+        {
+            **op("cudaLaunchKernel", 112, 4, 2, {"correlation": 5}),
+            "cat": "cuda_runtime",
+        },
     ]
 
 
@@ -103,8 +115,15 @@ def test_from_forward_to_backward_and_back(trace_of: Make) -> None:
     assert name_of(from_kernel) == "aten::addmm"
 
 
-def test_recomputed_work_is_not_of_the_op_whose_backward_runs_it(trace_of: Make) -> None:
-    call = {**passes()[3], "cat": "python_function", "name": "nn.Module: Conv2d_0", "ts": 105}
+def test_recomputed_work_is_not_of_the_op_whose_backward_runs_it(
+    trace_of: Make,
+) -> None:
+    call = {
+        **passes()[3],
+        "cat": "python_function",
+        "name": "nn.Module: Conv2d_0",
+        "ts": 105,
+    }
     state = after(opened(trace_of([*passes(), {**call, "dur": 30}])), explained)
     assert "no op of the other pass" in after(state, at("gemm"), *do("other-pass")).hint
 
@@ -118,7 +137,9 @@ def test_what_leads_nowhere_says_so(mlp: Trace) -> None:
     state = opened(mlp)
     assert after(state, *do("to-launch")).hint == "nothing is selected"
     kernel = after(state, at("gemm"))
-    assert "no GPU event is known to be launched" in after(kernel, *do("to-kernel")).hint
+    assert (
+        "no GPU event is known to be launched" in after(kernel, *do("to-kernel")).hint
+    )
     assert not after(kernel, *do("to-launch")).hint
 
 
@@ -127,7 +148,8 @@ def test_a_message_goes_with_the_next_key_that_changes_something(mlp: Trace) -> 
     assert told.hint.startswith("copied")
     assert after(told, *do("end", "next")).hint == ""
     ranged = after(told, *do("range"))
-    assert after(ranged, *do("pan-right")).hint == ranged.hint != ""  # its keys do something now
+    # its keys do something now
+    assert after(ranged, *do("pan-right")).hint == ranged.hint != ""
 
 
 def test_the_slices_of_a_row_are_listed(mlp: Trace) -> None:

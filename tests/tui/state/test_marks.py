@@ -14,8 +14,14 @@ from fusetui.tui.state.session import start
 LINES = 20  # for the lanes of each side
 
 
-def test_a_mark_holds_when_the_trace_counts_from_elsewhere(mlp: Trace, side: Side) -> None:
-    session = start((side,), LINES).selected(0, int(find(mlp, "gelu")[0])).with_bookmark("a", 0)
+def test_a_mark_holds_when_the_trace_counts_from_elsewhere(
+    mlp: Trace, side: Side
+) -> None:
+    session = (
+        start((side,), LINES)
+        .selected(0, int(find(mlp, "gelu")[0]))
+        .with_bookmark("a", 0)
+    )
     shown = session.views[0]
     later = start((Side(mlp, side.lanes, side.origin + 500, ""),), LINES)
     found = replace(later, bookmarks=session.bookmarks).at_bookmark("a").views[0]
@@ -67,7 +73,9 @@ async def test_a_mark_that_is_not_there(path: str) -> None:
 
 async def test_a_mark_of_one_side_is_found_from_the_other(path: str) -> None:
     async with opened([path, path]) as (app, pilot):
-        await pilot.press("1", "tab", "slash", *"gelu", "enter", "m", "b", "escape", "shift+tab")
+        await pilot.press(
+            "1", "tab", "slash", *"gelu", "enter", "m", "b", "escape", "shift+tab"
+        )
         await pilot.press("apostrophe", "b")
         await settled(app, pilot)
         first, second = app.state.session.views

@@ -25,7 +25,8 @@ def at(side: Side, view: View, name: str) -> View:
 
 
 def test_from_one_slice_to_another_in_either_direction(side: Side, view: View) -> None:
-    early, late = at(side, view, "gemm"), at(side, view, "Gelu")  # 60..240 us, 432..542 us
+    # 60..240 us, 432..542 us
+    early, late = at(side, view, "gemm"), at(side, view, "Gelu")
     there = pressed(pressed(None, 0, side, early), 0, side, late)
     back = pressed(pressed(None, 0, side, late), 0, side, early)
     assert there == back == Range(0, 60 * US, 542 * US, ended=True)
@@ -43,13 +44,17 @@ def test_a_third_press_starts_anew(side: Side) -> None:
 
 
 def test_until_it_is_ended_it_reaches_to_the_selection(side: Side) -> None:
-    begun = start((side,), LINES).selected(0, int(find(side.trace, "gemm")[0])).ranged(0)
+    begun = (
+        start((side,), LINES).selected(0, int(find(side.trace, "gemm")[0])).ranged(0)
+    )
     assert begun.interval(0) == (60 * US, 240 * US)
     there = begun.selected(0, int(find(side.trace, "Gelu")[0]))
     assert there.interval(0) == (60 * US, 542 * US)
 
 
-def test_clearing_takes_the_range_first_and_the_selection_then(side: Side, view: View) -> None:
+def test_clearing_takes_the_range_first_and_the_selection_then(
+    side: Side, view: View
+) -> None:
     session = start((side,), LINES).selected(0, 3).ranged(0)
     assert session.cleared().time_range is None
     assert session.cleared().views[0].selected == 3
@@ -93,14 +98,20 @@ def test_the_lines_say_what_ran(side: Side) -> None:
 def test_streams_that_do_not_fit_are_counted(
     trace_of: Callable[..., Trace], event: Callable[..., dict[str, object]]
 ) -> None:
-    kernels = [event("k", 0, 5, cat="kernel", pid=0, tid=stream) for stream in (7, 8, 9)]
+    kernels = [
+        event("k", 0, 5, cat="kernel", pid=0, tid=stream) for stream in (7, 8, 9)
+    ]
     side = make_sides([trace_of(kernels)], ["streams"])[0]
-    texts = [line.text for line in range_lines(side, Range(0, 0, 10 * US), 50, 6, UNICODE)]
+    texts = [
+        line.text for line in range_lines(side, Range(0, 0, 10 * US), 50, 6, UNICODE)
+    ]
     assert texts[1] == "GPU 0 stream 7: busy 5 us, 50 %   2 more"
 
 
 def test_the_page_is_exact(side: Side) -> None:
-    texts = [line.text for line in all_range_lines(side, Range(0, 150 * US, 350 * US), 90)]
+    texts = [
+        line.text for line in all_range_lines(side, Range(0, 150 * US, 350 * US), 90)
+    ]
     assert "  from 150,000 ns to 350,000 ns: 200,000 ns" in texts
     assert "  GPU busy 195,000 ns, idle 5,000 ns: 200,000 ns" in texts
 
@@ -109,13 +120,17 @@ def test_a_trace_without_a_gpu_shows_its_ops(
     trace_of: Callable[..., Trace], event: Callable[..., dict[str, object]]
 ) -> None:
     side = make_sides([trace_of([event("aten::a", 0, 5)])], ["cpu"])[0]
-    texts = [line.text for line in range_lines(side, Range(0, 0, 2 * US), 100, 6, UNICODE)]
+    texts = [
+        line.text for line in range_lines(side, Range(0, 0, 2 * US), 100, 6, UNICODE)
+    ]
     assert "no GPU events in this trace" in texts[0]
     assert "CPU op" in texts[1]
     assert "aten::a" in texts[2]
 
 
-async def test_a_range_by_keys(path: str, matches_screen: Callable[[str, str], None]) -> None:
+async def test_a_range_by_keys(
+    path: str, matches_screen: Callable[[str, str], None]
+) -> None:
     async with opened([path]) as (app, pilot):
         await pilot.press("slash", *"gemm", "enter", "v")
         assert "v end it" in screen(app)
@@ -132,6 +147,8 @@ async def test_a_range_by_keys(path: str, matches_screen: Callable[[str, str], N
 
 def test_the_title_of_the_page_fits_a_small_terminal(side: Side) -> None:
     """The number of kernels may be of any length, and has a line of its own."""
-    texts = [line.text for line in all_range_lines(side, Range(0, 150 * US, 350 * US), 66)]
+    texts = [
+        line.text for line in all_range_lines(side, Range(0, 150 * US, 350 * US), 66)
+    ]
     assert texts[0] == "range 200 us  GPU busy 195 us, 98 % of the range"
     assert "  1 kernel starts in it" in texts

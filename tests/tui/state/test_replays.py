@@ -1,4 +1,5 @@
-"""The critical path and changes in the app: what is asked for, what is shown when it arrives."""
+"""The critical path and changes in the app: what is asked for, what is shown when it
+arrives."""
 
 from __future__ import annotations
 
@@ -67,7 +68,9 @@ def test_from_beside_the_path_to_the_next_slice_on_it(lesson: State) -> None:
     marks = known.side.critical
     assert marks is not None
     trace = known.side.trace
-    beside = next(row for row in range(len(trace)) if row not in set(marks.stops.tolist()))
+    beside = next(
+        row for row in range(len(trace)) if row not in set(marks.stops.tolist())
+    )
     state = replace(known, session=known.session.selected(0, beside))
     found = after(state, *do("path-next")).view.selected
     begin = marks.begin[marks.stops.tolist().index(found)]
@@ -85,7 +88,9 @@ def test_nothing_is_said_about_a_part_of_a_trace(lesson: State) -> None:
 
 def test_a_wrong_change_is_one_sentence(lesson: State) -> None:
     asked = replace(lesson, replayed="nothing")
-    found = after(replays.arrived(asked, lesson.side.trace, "nothing", "nothing is no change."))
+    found = after(
+        replays.arrived(asked, lesson.side.trace, "nothing", "nothing is no change.")
+    )
     assert found.hint == "nothing is no change."
     assert found.overlay is None
 
@@ -164,7 +169,10 @@ async def test_the_replay_beside_the_recording_and_back() -> None:
         await settled(app, pilot)
         await pilot.press("b")
         await settled(app, pilot)
-        assert "replayed, not recorded: step 767.5 us -> 492.5 us (35.8 % less)" in screen(app)
+        assert (
+            "replayed, not recorded: step 767.5 us -> 492.5 us (35.8 % less)"
+            in screen(app)
+        )
         second, state = app.state.second, app.state
         assert second is not None
         gemm = after(state, at("ampere")).view.selected

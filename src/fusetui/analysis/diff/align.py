@@ -1,5 +1,5 @@
-"""Matches the work of A with that of B: pairs lanes, leaves out the blocks that only one side has,
-then aligns the rest by the best keys first."""
+"""Matches the work of A with that of B: pairs lanes, leaves out the blocks that only
+one side has, then aligns the rest by the best keys first."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ from fusetui.trace.model.arrays import Int64s
 FAR = 0x1E3779B97F4A7C15  # an odd number: its multiples, modulo 2 ** 64, lie far apart
 NONE = 0  # the key of items that cannot be paired by this key
 SMALL = 10_000  # gaps with fewer possible pairs than this are aligned without numpy
-COMPARED = 64  # lanes of each side, the largest, whose work is compared to find partners
+# lanes of each side, the largest, whose work is compared to find partners
+COMPARED = 64
 
 
 class Lanes(msgspec.Struct, frozen=True, eq=False):
-    """Two paired lanes: the items of each, and the aligned pairs, ascending on both sides.
+    """Two paired lanes: the items of each, and the aligned pairs, ascending on both
+    sides.
 
-    Items are numbered as in Items. `a` and `b` are without those of blocks, of any lane, that only
-    one side has; `blocks` are those of these lanes, and `places` are the pairs as places in `a` and
-    `b`. A lane without a partner has nothing on the other side.
+    Items are numbered as in Items. `a` and `b` are without those of blocks, of any
+    lane, that only one side has; `blocks` are those of these lanes, and `places` are
+    the pairs as places in `a` and `b`. A lane without a partner has nothing on the
+    other side.
     """
 
     a: Sequence[int]
@@ -36,15 +39,21 @@ class Lanes(msgspec.Struct, frozen=True, eq=False):
     blocks: list[Block]
 
 
-def align(a: WorkItems, b: WorkItems, places: Sequence[Sequence[object]]) -> list[Lanes]:
+def align(
+    a: WorkItems, b: WorkItems, places: Sequence[Sequence[object]]
+) -> list[Lanes]:
     """Every lane of both sides once, in the order of A's lanes.
 
-    `places`: per item where in the program it is. What is at the same place is aligned first, so
-    that no chance hit elsewhere tears a place apart. What is compared by its kernel alone has none.
+    `places`: per item where in the program it is. What is at the same place is aligned
+    first, so that no chance hit elsewhere tears a place apart. What is compared by its
+    kernel alone has none.
     """
     numbers: dict[object, int] = {}  # large numbers, far apart for two places
     at = [
-        np.array([numbers.setdefault(place, len(numbers)) for place in side], dtype=np.int64) * FAR
+        np.array(
+            [numbers.setdefault(place, len(numbers)) for place in side], dtype=np.int64
+        )
+        * FAR
         for side in places
     ]
     at = [np.where(of.by_kernel, 0, own) for of, own in zip((a, b), at, strict=True)]
@@ -63,11 +72,13 @@ def align(a: WorkItems, b: WorkItems, places: Sequence[Sequence[object]]) -> lis
 def _blocks_of_lanes(
     sides: tuple[WorkItems, WorkItems], partners: Sequence[tuple[range, range]]
 ) -> list[list[Block]]:
-    """For each pair of lanes the repeated blocks that only one side has, so that none is paired
-    with parts of others. Those of the largest lanes come first: what they launched on other lanes
-    is part of them, and of no block there."""
+    """For each pair of lanes the repeated blocks that only one side has, so that none
+    is paired with parts of others. Those of the largest lanes come first: what they
+    launched on other lanes is part of them, and of no block there."""
     found: list[list[Block]] = [[] for _ in partners]
-    largest_first = sorted(range(len(partners)), key=lambda n: -sum(map(len, partners[n])))
+    largest_first = sorted(
+        range(len(partners)), key=lambda n: -sum(map(len, partners[n]))
+    )
     for number in largest_first:
         gone = [_gone(side, found) for side in (0, 1)]
         lanes = [_without(partners[number][side], gone[side]) for side in (0, 1)]
@@ -85,8 +96,8 @@ def _beside(
     block: Block,
     gone: Sequence[set[int]],
 ) -> tuple[int, ...]:
-    """What was launched with a block on other lanes, if the other side has less of it by as much;
-    `gone` is what is part of other blocks, of A and of B."""
+    """What was launched with a block on other lanes, if the other side has less of it
+    by as much; `gone` is what is part of other blocks, of A and of B."""
     own, other = sides[block.side], sides[1 - block.side]
     launched = {*launched_on_other_lanes(own, block.items)} - gone[block.side]
     if not launched:
@@ -124,24 +135,35 @@ def _without(lane: range, gone: set[int]) -> Sequence[int]:
 
 
 def _pairs(
-    a: WorkItems, b: WorkItems, of_a: Sequence[int], of_b: Sequence[int], at: Sequence[Int64s]
+    a: WorkItems,
+    b: WorkItems,
+    of_a: Sequence[int],
+    of_b: Sequence[int],
+    at: Sequence[Int64s],
 ) -> list[Pair]:
-    """The pairs, as places in both lanes, found by one key after another, each within the gaps that
-    the keys before it left: first within places, then anywhere.
+    """The pairs, as places in both lanes, found by one key after another, each within
+    the gaps that the keys before it left: first within places, then anywhere.
 
-    The same kernel under the same op comes first if that covers most of what could be aligned by
-    op. Otherwise (other hardware, another library) the op comes first, so that names that agree by
-    chance do not mislead.
+    The same kernel under the same op comes first if that covers most of what could be
+    aligned by op. Otherwise (other hardware, another library) the op comes first, so
+    that names that agree by chance do not mislead.
     """
     stretch = (0, len(of_a), 0, len(of_b))
     rows_a, rows_b = np.array(of_a, dtype=np.intp), np.array(of_b, dtype=np.intp)
-    named = [(a.exact, b.exact), (a.by_op, b.by_op), (a.alone, b.alone), (a.by_class, b.by_class)]
+    named = [
+        (a.exact, b.exact),
+        (a.by_op, b.by_op),
+        (a.alone, b.alone),
+        (a.by_class, b.by_class),
+    ]
     keys = [(x[rows_a], y[rows_b]) for x, y in named]
     by_exact, by_op = (_in_common(x, y) for x, y in keys[:2])
     if 2 * by_exact < by_op:
         keys[:2] = keys[1::-1]
     at_a, at_b = at[0][rows_a], at[1][rows_b]
-    within = [(np.where(x, x + at_a, NONE), np.where(y, y + at_b, NONE)) for x, y in keys]
+    within = [
+        (np.where(x, x + at_a, NONE), np.where(y, y + at_b, NONE)) for x, y in keys
+    ]
     pairs: list[Pair] = []
     for key_a, key_b in (*within, *keys):
         for gap in list(gaps(pairs, stretch)):
@@ -157,25 +179,34 @@ def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
         return []
     own, other = key_a[first_a:last_a], key_b[first_b:last_b]
     if len(own) * len(other) > SMALL:
-        keyed_a, keyed_b = (np.flatnonzero(part != NONE).tolist() for part in (own, other))
+        keyed_a, keyed_b = (
+            np.flatnonzero(part != NONE).tolist() for part in (own, other)
+        )
         found = match(own[keyed_a], other[keyed_b])
     else:  # on a few items, numpy's calls would cost more than the work
         part_a, part_b = own.tolist(), other.tolist()
         common = set(part_a).intersection(part_b) - {NONE}
         keyed_a, keyed_b = (
-            [n for n, key in enumerate(part) if key in common] for part in (part_a, part_b)
+            [n for n, key in enumerate(part) if key in common]
+            for part in (part_a, part_b)
         )
-        found = exact([part_a[i] for i in keyed_a], [part_b[j] for j in keyed_b]) if common else []
+        found = (
+            exact([part_a[i] for i in keyed_a], [part_b[j] for j in keyed_b])
+            if common
+            else []
+        )
     return [(keyed_a[i] + first_a, keyed_b[j] + first_b) for i, j in found]
 
 
 def _partners(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
-    """Pairs of lanes: those with the most work in common first, then the busiest ones."""
+    """Pairs of lanes: those with the most work in common first, then the busiest
+    ones."""
     of_a, of_b = _lanes(a), _lanes(b)
     if len(of_a) == len(of_b) == 1:
         return [(of_a[0], of_b[0])]
     largest_a, largest_b = (
-        sorted(range(len(lanes)), key=lambda n: (-len(lanes[n]), n)) for lanes in (of_a, of_b)
+        sorted(range(len(lanes)), key=lambda n: (-len(lanes[n]), n))
+        for lanes in (of_a, of_b)
     )
     common = {
         (i, j): _in_common(a.by_op[_slice(of_a[i])], b.by_op[_slice(of_b[j])])
@@ -185,13 +216,17 @@ def _partners(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
     }
     sizes = {(i, j): min(len(of_a[i]), len(of_b[j])) for i, j in common}
     partner: dict[int, int] = {}
-    for i, j in sorted(common, key=lambda p: (-common[p], -sizes[p], abs(p[0] - p[1]), p)):
+    for i, j in sorted(
+        common, key=lambda p: (-common[p], -sizes[p], abs(p[0] - p[1]), p)
+    ):
         if i not in partner and j not in partner.values():
             partner[i] = j
     taken = {*partner.values()}
     left_a = [i for i in largest_a if i not in partner]
     partner |= zip(left_a, (j for j in largest_b if j not in taken), strict=False)
-    found = [(x, of_b[partner[i]] if i in partner else range(0)) for i, x in enumerate(of_a)]
+    found = [
+        (x, of_b[partner[i]] if i in partner else range(0)) for i, x in enumerate(of_a)
+    ]
     taken = {*partner.values()}
     return found + [(range(0), y) for j, y in enumerate(of_b) if j not in taken]
 
@@ -207,7 +242,9 @@ def _in_common(a: Int64s, b: Int64s) -> int:
         return (Counter(a.tolist()) & Counter(b.tolist())).total()
     values_a, count_a = np.unique(a, return_counts=True)
     values_b, count_b = np.unique(b, return_counts=True)
-    _, at_a, at_b = np.intersect1d(values_a, values_b, assume_unique=True, return_indices=True)
+    _, at_a, at_b = np.intersect1d(
+        values_a, values_b, assume_unique=True, return_indices=True
+    )
     return int(np.minimum(count_a[at_a], count_b[at_b]).sum())
 
 

@@ -10,25 +10,30 @@ import numpy as np
 from fusetui.analysis.diff.sequences import Pair, in_order
 from fusetui.trace.model.arrays import Int64s, Rows
 
-KINDS = 8  # so many different blocks are looked for: of the forward pass, the backward pass, ...
-CELLS = 1 << 24  # of blocks with more pieces to compare than this, only some of them are compared
+# so many different blocks are looked for: of the forward pass, the backward pass, ...
+KINDS = 8
+# of blocks with more pieces to compare than this, only some of them are compared
+CELLS = 1 << 24
 
 
 class LaneWork(msgspec.Struct, frozen=True, eq=False):
-    """The work of a lane: its keys and times (ns), and the number of the item of each."""
+    """The work of a lane: its keys and times (ns), and the number of the item of
+    each."""
 
     keys: Int64s
     ns: Int64s
     items: Rows
 
     def without(self, places: Rows) -> LaneWork:
-        return LaneWork(*(np.delete(column, places) for column in (self.keys, self.ns, self.items)))
+        return LaneWork(
+            *(np.delete(column, places) for column in (self.keys, self.ns, self.items))
+        )
 
 
 class Block(msgspec.Struct, frozen=True):
-    """A block of work that occurs `a` times on one side and `b` times on the other; `items` are
-    what the side with more (0 for A, 1 for B) has more, in order, and `beside` what it launched on
-    other lanes for that."""
+    """A block of work that occurs `a` times on one side and `b` times on the other;
+    `items` are what the side with more (0 for A, 1 for B) has more, in order, and
+    `beside` what it launched on other lanes for that."""
 
     side: int
     a: int
@@ -55,7 +60,8 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
 
 
 def _surplus(many: LaneWork, few: LaneWork, found: Repeat) -> Rows:
-    """The places of the blocks without a counterpart: in order, those whose times fit the least."""
+    """The places of the blocks without a counterpart: in order, those whose times fit
+    the least."""
     chosen = in_order(_costs(many, few, found), found.more)
     left = np.setdiff1d(np.arange(len(found.many)), chosen)
     gone = [_slid(many, few, found, chosen, run) for run in runs(left)]
@@ -63,8 +69,8 @@ def _surplus(many: LaneWork, few: LaneWork, found: Repeat) -> Rows:
 
 
 def _costs(many: LaneWork, few: LaneWork, found: Repeat) -> Iterable[Int64s]:
-    """Per block of the few: how far the times of each block that may be its counterpart are from
-    its own (ns); a piece of other work costs the time of both."""
+    """Per block of the few: how far the times of each block that may be its counterpart
+    are from its own (ns); a piece of other work costs the time of both."""
     cells = len(found.few) * (found.more + 1) * found.size
     within = np.arange(0, found.size, 1 + cells // CELLS)
     keys_a, times_a = _windows(many, found.many, within)
@@ -77,7 +83,8 @@ def _costs(many: LaneWork, few: LaneWork, found: Repeat) -> Iterable[Int64s]:
 
 
 def _windows(of: LaneWork, starts: Rows, within: Rows) -> tuple[Int64s, Int64s]:
-    """Keys and times of shape [blocks, pieces]; what lies beyond the end takes no time."""
+    """Keys and times of shape [blocks, pieces]; what lies beyond the end takes no
+    time."""
     places = starts[:, None] + within
     inside = places < len(of.keys)
     places = np.minimum(places, len(of.keys) - 1)
@@ -86,20 +93,31 @@ def _windows(of: LaneWork, starts: Rows, within: Rows) -> tuple[Int64s, Int64s]:
 
 def runs(numbers: Rows) -> list[tuple[int, int]]:
     """The first and last of numbers that follow each other."""
-    parts = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1) if len(numbers) else []
+    parts = (
+        np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
+        if len(numbers)
+        else []
+    )
     return [(int(part[0]), int(part[-1])) for part in parts]
 
 
-def _slid(many: LaneWork, few: LaneWork, found: Repeat, chosen: list[int], run: Pair) -> Pair:
-    """The stretch of blocks in a row that have no counterpart, moved by part of a block to where
-    the times of what is left fit best: a mark need not be where a block begins."""
+def _slid(
+    many: LaneWork, few: LaneWork, found: Repeat, chosen: list[int], run: Pair
+) -> Pair:
+    """The stretch of blocks in a row that have no counterpart, moved by part of a block
+    to where the times of what is left fit best: a mark need not be where a block
+    begins."""
     first, last = run
-    if last + 1 == len(found.many):  # what follows the last block is other work: begin one before
+    # what follows the last block is other work: begin one before
+    if last + 1 == len(found.many):
         first, last = first - 1, last - 1
     begin, end = int(found.many[first]), int(found.many[last + 1])
     place = int(found.few[chosen.index(last + 1) if last + 1 in chosen else -1])
-    backward, forward = (_gain(many, few, begin, end, place, found.size, way) for way in (-1, 1))
-    earliest = len(backward) - 1 - int(backward[::-1].argmin())  # of those that fit alike
+    backward, forward = (
+        _gain(many, few, begin, end, place, found.size, way) for way in (-1, 1)
+    )
+    # of those that fit alike
+    earliest = len(backward) - 1 - int(backward[::-1].argmin())
     shift = int(forward.argmin()) if forward.min() < backward.min() else -earliest
     return begin + shift, end + shift
 
@@ -107,14 +125,23 @@ def _slid(many: LaneWork, few: LaneWork, found: Repeat, chosen: list[int], run: 
 def _gain(
     many: LaneWork, few: LaneWork, begin: int, end: int, place: int, size: int, way: int
 ) -> Int64s:
-    """For a shift of 0, 1, ... pieces: how much less well the times fit (ns, negative: better)."""
+    """For a shift of 0, 1, ... pieces: how much less well the times fit (ns, negative:
+    better)."""
     n = np.arange(size)
     first = (begin, end, place) if way > 0 else (end - 1, begin - 1, place - 1)
     leaves, enters, partner = (start + way * n for start in first)
     low = np.minimum(np.minimum(leaves, enters), partner)
-    same = (low >= 0) & (np.maximum(leaves, enters) < len(many.keys)) & (partner < len(few.keys))
-    leaves, enters, partner = (np.where(same, places, 0) for places in (leaves, enters, partner))
-    same &= (many.keys[leaves] == many.keys[enters]) & (many.keys[leaves] == few.keys[partner])
+    same = (
+        (low >= 0)
+        & (np.maximum(leaves, enters) < len(many.keys))
+        & (partner < len(few.keys))
+    )
+    leaves, enters, partner = (
+        np.where(same, places, 0) for places in (leaves, enters, partner)
+    )
+    same &= (many.keys[leaves] == many.keys[enters]) & (
+        many.keys[leaves] == few.keys[partner]
+    )
     fits = np.logical_and.accumulate(same)
     own = few.ns[partner[fits]]
     more = np.abs(many.ns[leaves[fits]] - own) - np.abs(many.ns[enters[fits]] - own)
@@ -123,14 +150,17 @@ def _gain(
 
 DISTINCT = 4  # a block has at least so many different pieces of work
 TIMES = 3  # a block repeats so often on the side that has it more often
-PERIODS = 16  # sizes of a block that are tried: the most frequent distances between equal pieces
+# sizes of a block that are tried: the most frequent distances between equal pieces
+PERIODS = 16
 MOST = 0.75  # so much of a block occurs as many times more often as the block itself
 
 
 class Repeat(msgspec.Struct, frozen=True, eq=False):
-    """A block of `size` pieces that one sequence has `more` times more often than another.
+    """A block of `size` pieces that one sequence has `more` times more often than
+    another.
 
-    `mark` occurs once in each block: `many` are its places in the one, `few` in the other.
+    `mark` occurs once in each block: `many` are its places in the one, `few` in the
+    other.
     """
 
     size: int
@@ -140,14 +170,15 @@ class Repeat(msgspec.Struct, frozen=True, eq=False):
 
 
 def repeat(a: Int64s, b: Int64s) -> Repeat | None:
-    """What A has more often than B: the block that explains most of A, the smallest of equals."""
+    """What A has more often than B: the block that explains most of A, the smallest of
+    equals."""
     found = filter(None, (_more(block, a, b) for block in _blocks(a)))
     return max(found, key=lambda one: one.size * one.more, default=None)
 
 
 def _blocks(keys: Int64s) -> Iterator[Int64s]:
-    """One block of each stretch in which every piece is that `size` places later, the smallest
-    first; each only once, whatever it begins with."""
+    """One block of each stretch in which every piece is that `size` places later, the
+    smallest first; each only once, whatever it begins with."""
     seen: set[bytes] = set()
     order = np.argsort(keys, kind="stable")
     apart = np.diff(order)[np.diff(keys[order]) == 0]
@@ -177,7 +208,9 @@ def _more(block: Int64s, a: Int64s, b: Int64s) -> Repeat | None:
     if weight.max() < MOST * len(block) or not len(marks):
         return None
     mark = kinds[marks[in_a[marks].argmin()]]
-    return Repeat(len(block), agreed, np.flatnonzero(a == mark), np.flatnonzero(b == mark))
+    return Repeat(
+        len(block), agreed, np.flatnonzero(a == mark), np.flatnonzero(b == mark)
+    )
 
 
 def _counts(kinds: Int64s, keys: Int64s) -> Int64s:

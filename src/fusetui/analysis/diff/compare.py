@@ -1,5 +1,6 @@
-"""Computes the diff of two traces: how much longer a step takes, how sure that is, the verdict, and
-a sum that closes. The change of the step is that of its rows, of idle time, and of what is left."""
+"""Computes the diff of two traces: how much longer a step takes, how sure that is, the
+verdict, and a sum that closes. The change of the step is that of its rows, of idle
+time, and of what is left."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ from fusetui.analysis.diff.dispatch import dispatched
 from fusetui.analysis.diff.evidence import comparable
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
 from fusetui.analysis.diff.items import WorkItems, settled
-from fusetui.analysis.diff.model import Accounting, Answer, Diff, DiffSide, Row, StepChange, Verdict
+from fusetui.analysis.diff.model import (
+    Accounting,
+    Answer,
+    Diff,
+    DiffSide,
+    Row,
+    StepChange,
+    Verdict,
+)
 from fusetui.analysis.diff.notes import notes
 from fusetui.analysis.diff.regions import ProgramPlaces, around, by_region, surplus
 from fusetui.analysis.diff.renamed_dispatch import renamed_labels
@@ -41,18 +50,16 @@ from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.read.reading import without_collector
 
-LACKING = (
-    "launches GPU work, but its file has no GPU events: both sides are compared by their CPU ops"
-)
+LACKING = "launches GPU work, but its file has no GPU events: both sides are compared by their CPU ops"
 _ENDING = late(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
 
 def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     """What changed from A to B, why, and whether it is more than noise.
 
-    Times compare a step of B with a step of A; `step.ratio` is B / A, below 1 when B is faster.
-    `step_by`: annotations that match this regular expression or plain text are the steps of both;
-    raises NoStepsError if one has none.
+    Times compare a step of B with a step of A; `step.ratio` is B / A, below 1 when B is
+    faster. `step_by`: annotations that match this regular expression or plain text are
+    the steps of both; raises NoStepsError if one has none.
     """
     paths = [without_credentials(one.report.path) for one in (a, b)]
     labels = [_ENDING.sub("", name) or name for name in map(os.path.basename, paths)]
@@ -70,16 +77,16 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
 
 
 def _lacking(a: Trace, b: Trace) -> str:
-    """`A` or `B` if its file alone has no GPU events although its calls launch GPU work, as one
-    that was cut before them; else nothing."""
+    """`A` or `B` if its file alone has no GPU events although its calls launch GPU
+    work, as one that was cut before them; else nothing."""
     if len(a.gpu_rows) and lacks_gpu_events(b):
         return "B"
     return "A" if len(b.gpu_rows) and lacks_gpu_events(a) else ""
 
 
 def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
-    """The same for the work of some steps of two traces, or of one; `lacking` is the side, `A` or
-    `B`, whose GPU events are not in its file."""
+    """The same for the work of some steps of two traces, or of one; `lacking` is the
+    side, `A` or `B`, whose GPU events are not in its file."""
     evidence = comparable(*in_common(work_a, work_b))
     of_a, of_b = settled(evidence.a, evidence.b)
     programs = ProgramPlaces(of_a), ProgramPlaces(of_b)
@@ -95,7 +102,9 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     rows = (
         *explain.rows(of_a, of_b, groups, programs),
         *outlier_steps.in_parts(
-            of_a, of_b, [*outlier_work.rows(of_a, of_b, groups), *(row for row, _ in once)]
+            of_a,
+            of_b,
+            [*outlier_work.rows(of_a, of_b, groups), *(row for row, _ in once)],
         ),
         *dispatch.rows(of_a, of_b, around(of_a, of_b, aligned), renamed_dispatch),
     )
@@ -103,21 +112,32 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     side_a, side_b = side(of_a, on_cpu), side(of_b, on_cpu)
     devices = other_devices(side_a, side_b)
     sums = accounting(step, side_a, side_b, rows)
-    every_note = notes(of_a, of_b, groups, devices, step, sums, evidence, renamed, renamed_dispatch)
+    every_note = notes(
+        of_a, of_b, groups, devices, step, sums, evidence, renamed, renamed_dispatch
+    )
     said = tuple(dict.fromkeys(every_note))
     judged = verdict(step, side_a, side_b)
     if lacking:
         judged = Verdict(Answer.CANNOT_TELL, f"{lacking} {LACKING}")
-    return told(Diff(work_a.label, work_b.label, step, judged, rows, said, sums, side_a, side_b))
+    return told(
+        Diff(work_a.label, work_b.label, step, judged, rows, said, sums, side_a, side_b)
+    )
 
 
 def side(items: WorkItems, on_cpu: bool) -> DiffSide:
-    """The figures of one trace: means over its usual steps, which add up to these steps.
+    """The figures of one trace: means over its usual steps, which add up to these
+    steps.
 
     `on_cpu`: neither trace has GPU events, so dispatch on the CPU is part of the sum.
     """
     work, usual = items.work, items.usual
-    rows = work.trace.gpu_rows if work.gpu else _top_rows(work.trace) if on_cpu else work.row
+    rows = (
+        work.trace.gpu_rows
+        if work.gpu
+        else _top_rows(work.trace)
+        if on_cpu
+        else work.row
+    )
     spans = work.windows.start[usual], work.windows.end[usual]
     busy = any_busy_ns(work.trace, rows, *spans)
     dispatch = int(mean(dispatched(items)[usual])) if on_cpu else 0
@@ -146,7 +166,9 @@ def side(items: WorkItems, on_cpu: bool) -> DiffSide:
     )
 
 
-def accounting(step: StepChange, a: DiffSide, b: DiffSide, rows: Iterable[Row]) -> Accounting:
+def accounting(
+    step: StepChange, a: DiffSide, b: DiffSide, rows: Iterable[Row]
+) -> Accounting:
     """Integers throughout, so that the sum closes exactly."""
     of_rows = sum(row.change_ns for row in rows if row.counts)
     idle = b.idle_ns - a.idle_ns
@@ -158,10 +180,12 @@ def accounting(step: StepChange, a: DiffSide, b: DiffSide, rows: Iterable[Row]) 
 
 
 def _beyond(work: Work, rows: Rows, usual: Rows) -> tuple[int, int]:
-    """Means over the usual steps: how long a step's own work ran after it, and other work in it.
+    """Means over the usual steps: how long a step's own work ran after it, and other
+    work in it.
 
-    On a GPU, a step's own work is what its calls launched, unless steps are stretches of the GPU's
-    time; there and on a CPU, what began in it. In a trace without steps, all work is its own.
+    On a GPU, a step's own work is what its calls launched, unless steps are stretches
+    of the GPU's time; there and on a CPU, what began in it. In a trace without steps,
+    all work is its own.
     """
     trace, windows = work.trace, work.windows
     if windows.whole or not len(usual):
@@ -171,7 +195,9 @@ def _beyond(work: Work, rows: Rows, usual: Rows) -> tuple[int, int]:
     later, earlier = [], []
     for number in usual.tolist():
         begin, end = windows.start[number], windows.end[number]
-        here = np.clip(trace.end[rows], begin, end) - np.clip(trace.start[rows], begin, end)
+        here = np.clip(trace.end[rows], begin, end) - np.clip(
+            trace.start[rows], begin, end
+        )
         mine = step_of == number
         later.append((trace.dur[rows] - here)[mine].sum())
         earlier.append(here[~mine].sum())
@@ -185,15 +211,16 @@ def _top_rows(trace: Trace) -> Rows:
 
 BASE = "baseTimeNanoseconds"
 LEAST = 8
-"""A piece was interrupted that lies farther above the median of that piece in all steps than the
-first quarter of its times lies below, and by more than one part in so many."""
+"""A piece was interrupted that lies farther above the median of that piece in all steps
+than the first quarter of its times lies below, and by more than one part in so many."""
 
 
 def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> StepChange:
     """The medians over the steps used, and the interval of their ratio.
 
-    Where the steps of both took turns, each is compared with its neighbor, and what became slower
-    or faster over time counts for nothing; else the drift of each run widens the interval.
+    Where the steps of both took turns, each is compared with its neighbor, and what
+    became slower or faster over time counts for nothing; else the drift of each run
+    widens the interval.
     """
     of_a, of_b = a.work.windows.dur, b.work.windows.dur
     a_ns = int(median(of_a)) if len(of_a) else None
@@ -210,19 +237,22 @@ def limits_of(ns: Int64s) -> Int64s:
     """The most that each piece takes where nothing interrupts it; `ns` as in `_cut`."""
     if not len(ns):
         return np.zeros(ns.shape[1], dtype=np.int64)
-    quarter, middle = np.percentile(ns, [25, 50], axis=0, method="lower").astype(np.int64)
+    quarter, middle = np.percentile(ns, [25, 50], axis=0, method="lower").astype(
+        np.int64
+    )
     return np.asarray(middle + np.maximum(middle - quarter, middle // LEAST))
 
 
 def _undisturbed(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> Iterator[tuple[Int64s, float]]:
-    """Of each side the durations of its steps less interruptions (ns), and the share of all time
-    that these were: what a piece took is counted up to what is usual for it.
+    """Of each side the durations of its steps less interruptions (ns), and the share of
+    all time that these were: what a piece took is counted up to what is usual for it.
 
-    The same kernel or op on both sides is cut at one limit, the higher one of the two: with a limit
-    of its own, which is known no better than the noise allows, each side would be off in all of its
-    steps alike. A step whose work is not the usual one counts as it is.
+    The same kernel or op on both sides is cut at one limit, the higher one of the two:
+    with a limit of its own, which is known no better than the noise allows, each side
+    would be off in all of its steps alike. A step whose work is not the usual one
+    counts as it is.
     """
     cuts = _cut(a), _cut(b)
     limits = [limits_of(ns) for ns, _ in cuts]
@@ -230,7 +260,9 @@ def _undisturbed(
         one, other = pairs = pairs_of(groups)
         pairs = pairs[:, a.exact[one] == b.exact[other]]
         # with what comes before all work
-        in_a, in_b = (np.append(at[of], 0) for (_, at), of in zip(cuts, pairs, strict=True))
+        in_a, in_b = (
+            np.append(at[of], 0) for (_, at), of in zip(cuts, pairs, strict=True)
+        )
         limits[0][in_a] = limits[1][in_b] = np.maximum(limits[0][in_a], limits[1][in_b])
     for of, (ns, _), limit in zip((a, b), cuts, limits, strict=True):
         durations, whole = of.work.windows.dur, int(of.work.windows.dur.sum())
@@ -241,9 +273,10 @@ def _undisturbed(
 
 
 def _cut(items: WorkItems) -> tuple[Int64s, Rows]:
-    """The steps alike (ns), cut where their pieces of work begin, and the column of each item:
-    [steps, pieces + 1], the first column what comes before all work; rows add up to steps. No steps
-    where pieces come in another order in some step, or begin outside of it."""
+    """The steps alike (ns), cut where their pieces of work begin, and the column of
+    each item: [steps, pieces + 1], the first column what comes before all work; rows
+    add up to steps. No steps where pieces come in another order in some step, or begin
+    outside of it."""
     work, size = items.work, len(items)
     nothing = np.zeros((0, size + 1), dtype=np.int64), np.arange(1, size + 1)
     if not len(items.alike) or not size:
@@ -259,10 +292,11 @@ def _cut(items: WorkItems) -> tuple[Int64s, Rows]:
 
 
 def _take_turns(a: Work, b: Work) -> bool:
-    """Did the n-th step of both sides run next to each other, in either order, for every n?
+    """Did the n-th step of both sides run next to each other, in either order, for
+    every n?
 
-    So it is when both were taken out of one profile; never when the traces are of two processes,
-    whose steps would overlap, or of two clocks.
+    So it is when both were taken out of one profile; never when the traces are of two
+    processes, whose steps would overlap, or of two clocks.
     """
     one, other = a.windows, b.windows
     if len(one) != len(other) or len(one) < 2 or one.whole or other.whole:
@@ -277,8 +311,8 @@ def _take_turns(a: Work, b: Work) -> bool:
 def verdict(step: StepChange, a: DiffSide, b: DiffSide) -> Verdict:
     """Faster or slower when the interval of the ratio excludes 1, else no difference.
 
-    There is no verdict between different devices, because that is no change of the program, nor
-    with fewer than FEW_STEPS steps on a side.
+    There is no verdict between different devices, because that is no change of the
+    program, nor with fewer than FEW_STEPS steps on a side.
     """
     if reason := _reason(step, a, b):
         return Verdict(Answer.CANNOT_TELL, reason)
@@ -292,7 +326,8 @@ def other_devices(a: DiffSide, b: DiffSide) -> str:
     if not (a.items and b.items) or (a.gpu == b.gpu and not (a.devices and b.devices)):
         return ""
     before, after = (
-        (", ".join(side.devices) or "a GPU") if side.gpu else "CPU only" for side in (a, b)
+        (", ".join(side.devices) or "a GPU") if side.gpu else "CPU only"
+        for side in (a, b)
     )
     return f"{before} -> {after}" if before != after else ""
 

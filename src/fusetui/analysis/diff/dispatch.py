@@ -1,4 +1,5 @@
-"""What the CPU does around the work of a step: ops that compute nothing, guards, runtime calls."""
+"""What the CPU does around the work of a step: ops that compute nothing, guards,
+runtime calls."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
 
     def share_in(self, step: int) -> RowShare:
         count, rows = int(self.count[step]), self.every[self.step == step].tolist()
-        return RowShare(self.names if count else (), int(self.ns[step]), count, rows=rows)
+        return RowShare(
+            self.names if count else (), int(self.ns[step]), count, rows=rows
+        )
 
 
 Pair = tuple[Dispatch | None, Dispatch | None]
@@ -64,9 +67,9 @@ Calls = dict[str, Int64s]
 def rows(
     a: WorkItems, b: WorkItems, without: tuple[Flags, Flags], renamed: Mapping[str, str]
 ) -> list[Row]:
-    """What occurs more or less often in a step, the largest change first, then all else in one
-    row. `without`: rows of each trace that are told elsewhere, unless they are part of the sum;
-    `renamed`: by labels of B, what A calls the same."""
+    """What occurs more or less often in a step, the largest change first, then all else
+    in one row. `without`: rows of each trace that are told elsewhere, unless they are
+    part of the sum; `renamed`: by labels of B, what A calls the same."""
     counts = not (a.work.gpu or b.work.gpu)
     of_a = _by_label(a, None if counts else without[0])
     labeled_b = _by_label(b, None if counts else without[1])
@@ -76,7 +79,9 @@ def rows(
     if not counts:
         calls_a = _calls_of_ops(a, without[0])
         labeled_calls_b = _calls_of_ops(b, without[1])
-        calls_b = {renamed.get(label, label): calls for label, calls in labeled_calls_b.items()}
+        calls_b = {
+            renamed.get(label, label): calls for label, calls in labeled_calls_b.items()
+        }
     equal: dict[str, Pair] = {}
     changed: list[Row] = []
     for label in dict.fromkeys([*of_a, *of_b]):
@@ -84,11 +89,15 @@ def rows(
         if len({found.per_step if found else 0 for found in pair}) == 1:
             equal[label] = pair
         elif _is_called_as_often(calls_a.get(label), calls_b.get(label)):
-            continue  # on one side it launches by itself what an op inside it launches on the other
+            # on one side it launches by itself what an op inside it launches on the
+            # other
+            continue
         else:
             before, after = (found.share if found else RowShare() for found in pair)
             both = before.count and after.count
-            why = f"{count(before.count)} -> {count(after.count)} a step" if both else ""
+            why = (
+                f"{count(before.count)} -> {count(after.count)} a step" if both else ""
+            )
             adds_up = all(found.adds_up for found in pair if found)
             changed.append(_row(label, before, after, why, counts and adds_up))
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
@@ -108,7 +117,9 @@ def _calls_of_ops(of: WorkItems, without: Flags) -> Calls:
     rows, step = rows[step >= 0], step[step >= 0]
     label_of_name = [dispatch_name(name) for name in trace.names]
     number_of = {label: n for n, label in enumerate(dict.fromkeys(label_of_name))}
-    number_of_name = np.array([number_of[label] for label in label_of_name], dtype=np.intp)
+    number_of_name = np.array(
+        [number_of[label] for label in label_of_name], dtype=np.intp
+    )
     groups = grouped(number_of_name[trace.name[rows]], rows)
     labels = list(number_of)
     found: Calls = {}
@@ -118,7 +129,8 @@ def _calls_of_ops(of: WorkItems, without: Flags) -> Calls:
 
 
 def _is_called_as_often(calls_a: Int64s | None, calls_b: Int64s | None) -> bool:
-    """Do median steps of both sides call an op, and equally often? None: not an op of that side."""
+    """Do median steps of both sides call an op, and equally often? None: not an op of
+    that side."""
     if calls_a is None or calls_b is None:
         return False
     return int(median(calls_a)) == int(median(calls_b)) > 0
@@ -131,21 +143,30 @@ def _once(
     pair: Pair,
     calls: tuple[Int64s | None, Int64s | None],
 ) -> list[Row]:
-    """What occurs more or less often in one step only, and equally often in all others. `calls`: of
-    the op with this label, in each step, whether it launches work or not."""
+    """What occurs more or less often in one step only, and equally often in all others.
+    `calls`: of the op with this label, in each step, whether it launches work or
+    not."""
     steps = len(b.work.windows)
     if steps < 3 or len(a.work.windows) != steps:
         return []
-    counts = [found.count if found else np.zeros(steps, dtype=np.int64) for found in pair]
+    counts = [
+        found.count if found else np.zeros(steps, dtype=np.int64) for found in pair
+    ]
     odd = np.flatnonzero(counts[0] != counts[1]).tolist()
     if len(odd) != 1 or any(np.ptp(np.delete(count, odd)) for count in counts):
         return []
     (step,) = odd
-    in_step_a, in_step_b = (side[[step]] if side is not None else None for side in calls)
+    in_step_a, in_step_b = (
+        side[[step]] if side is not None else None for side in calls
+    )
     if _is_called_as_often(in_step_a, in_step_b):
         return []
     before, after = (found.share_in(step) if found else RowShare() for found in pair)
-    return [_row(label, before, after, f"{ONLY} {b.work.windows.labels[step]}", counts=False)]
+    return [
+        _row(
+            label, before, after, f"{ONLY} {b.work.windows.labels[step]}", counts=False
+        )
+    ]
 
 
 def _row(label: str, before: RowShare, after: RowShare, why: str, counts: bool) -> Row:
@@ -160,9 +181,11 @@ def dispatched(items: WorkItems) -> Int64s:
 
 
 def _rest(equal: list[Pair]) -> list[Row]:
-    """What both sides do equally often, as one row, so that all of it is accounted for."""
+    """What both sides do equally often, as one row, so that all of it is accounted
+    for."""
     sides = [
-        [found for found in side if found and found.adds_up] for side in zip(*equal, strict=True)
+        [found for found in side if found and found.adds_up]
+        for side in zip(*equal, strict=True)
     ]
     if not (sides and all(sides)):
         return []
@@ -177,7 +200,13 @@ def _rest(equal: list[Pair]) -> list[Row]:
         for side, ns in zip(sides, times, strict=True)
     )
     far = bool(beyond_noise(times[0][:, None], times[1][:, None], 0)[0])
-    kind = RowKind.SAME if not far else RowKind.FASTER if after.ns < before.ns else RowKind.SLOWER
+    kind = (
+        RowKind.SAME
+        if not far
+        else RowKind.FASTER
+        if after.ns < before.ns
+        else RowKind.SLOWER
+    )
     op = f"{CPU}other ops that compute nothing"
     return [row_of(kind, op, before, after, "as many on both sides")]
 
@@ -192,7 +221,9 @@ def _by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispa
         kept = window >= 0 if without is None else (window >= 0) & ~without[rows_]
         rows_, window, ns = rows_[kept], window[kept], ns[kept]
         number: dict[str, int] = {}
-        labels = [number.setdefault(label_of(name), len(number)) for name in trace.names]
+        labels = [
+            number.setdefault(label_of(name), len(number)) for name in trace.names
+        ]
         groups = grouped(np.array(labels, dtype=np.intp)[trace.name[rows_]], rows_)
         distinct = list(number)
         for n, key in enumerate(groups.keys.tolist()):
@@ -202,30 +233,42 @@ def _by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispa
             sums = summed(step, ns[part], len(work.windows))
             names = tuple(trace.names[n] for n in np.unique(trace.name[every]).tolist())
             here = tuple(every[step == items.window].tolist())
-            found[label] = Dispatch(names, counts, sums, items.usual, here, every, step, adds_up)
+            found[label] = Dispatch(
+                names, counts, sums, items.usual, here, every, step, adds_up
+            )
     return found
 
 
-def _populations(work: Work) -> Iterator[tuple[Rows, Callable[[str], str], Int64s, bool]]:
-    """Rows that are not work, how to label them, their self times, whether these are in the sum."""
+def _populations(
+    work: Work,
+) -> Iterator[tuple[Rows, Callable[[str], str], Int64s, bool]]:
+    """Rows that are not work, how to label them, their self times, whether these are in
+    the sum."""
     trace = work.trace
     own = self_ns(trace)
     ops = ops_without_work(work)
     yield ops, dispatch_name, own[ops], True
     calls = trace.rows_of(Role.CALL)
-    named = trace.named(lambda name: LAUNCHES.search(name) is not None)[trace.name[calls]]
+    named = trace.named(lambda name: LAUNCHES.search(name) is not None)[
+        trace.name[calls]
+    ]
     launches = np.isin(calls, trace.launch) if work.gpu else named
     yield calls[launches], lambda name: LAUNCH_CALLS, own[calls[launches]], True
     # `hipX` and `cudaX` are the same call from two vendors
-    yield calls[~launches], lambda name: re.sub(r"\Ahip", "cuda", name), own[calls[~launches]], True
+    yield (
+        calls[~launches],
+        lambda name: re.sub(r"\Ahip", "cuda", name),
+        own[calls[~launches]],
+        True,
+    )
     notes = trace.rows_of(Role.ANNOTATION)
     notes = notes[trace.named(is_compiler)[trace.name[notes]]]
     yield notes, dispatch_name, _own_of_notes(trace, notes), False
 
 
 def ops_without_work(work: Work) -> Rows:
-    """The rows of the ops that neither launch GPU work themselves nor, without a GPU, compute or
-    are part of one that does."""
+    """The rows of the ops that neither launch GPU work themselves nor, without a GPU,
+    compute or are part of one that does."""
     trace = work.trace
     if work.gpu:
         launching = trace.op[trace.gpu_rows].astype(np.intp)
@@ -240,12 +283,16 @@ def ops_without_work(work: Work) -> Rows:
 
 def _own_of_notes(trace: Trace, notes: Rows) -> Int64s:
     """The time of annotations during which none of the ops inside them ran."""
-    threads = {(t.pid, t.tid): t for t in trace.tracks if t.layer is Layer.OPS and not t.subrow}
+    threads = {
+        (t.pid, t.tid): t for t in trace.tracks if t.layer is Layer.OPS and not t.subrow
+    }
     own = trace.dur[notes].copy()
     for n, row in enumerate(notes.tolist()):
         note = trace.track_of(row)
         if track := threads.get((note.pid, note.tid)):
-            inner = np.arange(*rows_between(trace, track, [trace.start[row], trace.end[row]]))
+            inner = np.arange(
+                *rows_between(trace, track, [trace.start[row], trace.end[row]])
+            )
             inner = inner[trace.end[inner] <= trace.end[row]]
             own[n] -= union_length(trace.start[inner], trace.end[inner])
     return own

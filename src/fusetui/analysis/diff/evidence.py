@@ -1,7 +1,8 @@
 """What is the same work on both sides whatever it is called there: keys that compare.
 
-The kernel is stronger evidence than the name of its op: names of ops change from one version of
-PyTorch to the next, and the kernels of a CUDA graph belong to no op of the program.
+The kernel is stronger evidence than the name of its op: names of ops change from one
+version of PyTorch to the next, and the kernels of a CUDA graph belong to no op of the
+program.
 """
 
 from __future__ import annotations
@@ -11,23 +12,35 @@ from collections import Counter, defaultdict
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.items import KERNEL_MASK, OP_SHIFT, Known, Vocabulary, WorkItems, items
+from fusetui.analysis.diff.items import (
+    KERNEL_MASK,
+    OP_SHIFT,
+    Known,
+    Vocabulary,
+    WorkItems,
+    items,
+)
 from fusetui.analysis.diff.names import identity
 from fusetui.analysis.diff.streams import alternating, as_one, shared
 from fusetui.analysis.diff.work import Work, by_graph
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.op_names import stem
 
-COMPARED = 256  # ops of each side, the first of a step, that are compared with those of the other
-ALIKE = 0.5  # two ops are one under two names if they share this part of all kernels of either
+# ops of each side, the first of a step, that are compared with those of the other
+COMPARED = 256
+# two ops are one under two names if they share this part of all kernels of either
+ALIKE = 0.5
 
-ODD_STEPS = 64  # of each side, the first with other work than the usual one, are looked at
+# of each side, the first with other work than the usual one, are looked at
+ODD_STEPS = 64
 MOSTLY = 0.6  # of the pieces under ops that are no evidence
-AS_MANY = 0.9  # nearly as many of a kernel on both sides: the fewer have this share of the others
+# nearly as many of a kernel on both sides: the fewer have this share of the others
+AS_MANY = 0.9
 
 
 class RenamedOp(msgspec.Struct, frozen=True):
-    """An op that only A has, and one that only B has and that launches the same kernels."""
+    """An op that only A has, and one that only B has and that launches the same
+    kernels."""
 
     before: str
     after: str
@@ -45,7 +58,8 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
 
 
 def comparable(work_a: Work, work_b: Work) -> Evidence:
-    """The representative steps of both sides, with one key for what is the same work on both."""
+    """The representative steps of both sides, with one key for what is the same work on
+    both."""
     words = Vocabulary()
     a, b = (_steady(work, words, Known()) for work in (work_a, work_b))
     renamed = _renamed(a, b)
@@ -73,8 +87,8 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
 
 
 def _steady(work: Work, words: Vocabulary, known: Known) -> WorkItems:
-    """The step of one side; streams between which the steps alternate are one lane, if that makes
-    more steps alike, or those that differ more so."""
+    """The step of one side; streams between which the steps alternate are one lane, if
+    that makes more steps alike, or those that differ more so."""
     found = items(work, words, known)
     merged = alternating(found)
     if merged is None:
@@ -92,9 +106,9 @@ def _in_common(of: WorkItems) -> int:
 
 
 def _renamed(a: WorkItems, b: WorkItems) -> dict[tuple[int, int], int]:
-    """The words of ops that only one side has, A's and B's, and how many kernels they share: each
-    op once, those that share most of their kernels first, and of equals those that come at about
-    the same place in the step."""
+    """The words of ops that only one side has, A's and B's, and how many kernels they
+    share: each op once, those that share most of their kernels first, and of equals
+    those that come at about the same place in the step."""
     of_a, of_b = _kernels_by_op(a), _kernels_by_op(b)
     only_a = [op for op in of_a if op and op not in of_b][:COMPARED]
     only_b = [op for op in of_b if op and op not in of_a][:COMPARED]
@@ -116,7 +130,8 @@ def _renamed(a: WorkItems, b: WorkItems) -> dict[tuple[int, int], int]:
 
 
 def _kernels_by_op(of: WorkItems) -> dict[int, Counter[int]]:
-    """Per op, in the order of their first kernels: how often it launches each kernel in a step."""
+    """Per op, in the order of their first kernels: how often it launches each kernel in
+    a step."""
     found: defaultdict[int, Counter[int]] = defaultdict(Counter)
     order = np.argsort(of.trace.start[of.row], kind="stable")
     for exact in of.exact[order].tolist():
@@ -124,8 +139,11 @@ def _kernels_by_op(of: WorkItems) -> dict[int, Counter[int]]:
     return dict(found)
 
 
-def _told(a: WorkItems, b: WorkItems, before: str, after: str, kernels: int) -> RenamedOp:
-    """By the full names of the ops, without their namespaces where none has that word."""
+def _told(
+    a: WorkItems, b: WorkItems, before: str, after: str, kernels: int
+) -> RenamedOp:
+    """By the full names of the ops, without their namespaces where none has that
+    word."""
     return RenamedOp(_full_name(a, before), _full_name(b, after), kernels)
 
 
@@ -150,12 +168,14 @@ class _Step(msgspec.Struct, frozen=True, eq=False):
     def count(self, kernels: Int64s) -> Int64s:
         """How often it launches each of these kernels."""
         found = np.sort(self.kernel)
-        return np.searchsorted(found, kernels, "right") - np.searchsorted(found, kernels)
+        return np.searchsorted(found, kernels, "right") - np.searchsorted(
+            found, kernels
+        )
 
 
 def _alone(a: WorkItems, b: WorkItems) -> Int64s:
-    """The kernels whose op is no evidence: not between the two sides, or not between the usual step
-    of a side and another one."""
+    """The kernels whose op is no evidence: not between the two sides, or not between
+    the usual step of a side and another one."""
     usual = [_step_of(of, of.window) for of in (a, b)]
     pairs = [(usual[0], usual[1])]
     for of, step in zip((a, b), usual, strict=True):
@@ -171,25 +191,27 @@ def _step_of(of: WorkItems, number: int) -> _Step:
 
 
 def _without_evidence(one: _Step, other: _Step) -> Int64s:
-    """Kernels that each of two steps has more often than the other under some op, and for one of
-    them that is an op that it does not tell, or that the other does not have. Only if both have
-    nearly as many of the kernel: else regions tell how many each has. And only if most of what is
-    under such ops are such kernels: else another program does the work, which runs some of the same
-    small kernels."""
+    """Kernels that each of two steps has more often than the other under some op, and
+    for one of them that is an op that it does not tell, or that the other does not
+    have. Only if both have nearly as many of the kernel: else regions tell how many
+    each has. And only if most of what is under such ops are such kernels: else another
+    program does the work, which runs some of the same small kernels."""
     more, more_too = _more(one, other), _more(other, one)
     in_both = np.intersect1d(one.kernel[more.more], other.kernel[more_too.more])
     doubtful = np.union1d(one.kernel[more.doubtful], other.kernel[more_too.doubtful])
     kernels = np.intersect1d(doubtful, in_both)
     counts = np.stack([one.count(kernels), other.count(kernels)])
     kernels = np.asarray(kernels[counts.min(axis=0) >= AS_MANY * counts.max(axis=0)])
-    doubtful_work = np.concatenate([one.kernel[more.doubtful], other.kernel[more_too.doubtful]])
+    doubtful_work = np.concatenate(
+        [one.kernel[more.doubtful], other.kernel[more_too.doubtful]]
+    )
     explained = np.isin(doubtful_work, kernels).sum()
     return kernels if explained >= MOSTLY * len(doubtful_work) else kernels[:0]
 
 
 class _Surplus(msgspec.Struct, frozen=True, eq=False):
-    """Per piece of a step: whether the step has more of its kernel under its op than the other step
-    has, and whether that op is no evidence."""
+    """Per piece of a step: whether the step has more of its kernel under its op than
+    the other step has, and whether that op is no evidence."""
 
     more: Flags
     doubtful: Flags

@@ -12,7 +12,14 @@ import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of, saved
 from fusetui.analysis.diff.items import KERNEL_MASK, WorkItems
-from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Row, RowKind, RowShare, row_of
+from fusetui.analysis.diff.model import (
+    ELSEWHERE,
+    REPEATED,
+    Row,
+    RowKind,
+    RowShare,
+    row_of,
+)
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.regions import OTHER, ProgramPlaces, of_all
@@ -23,8 +30,10 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.op_names import stem
 
-_CHOSEN = late(r"cudnn|miopen|convolution")  # a library chooses among several algorithms for these
-LOOKED_UP = 500  # shapes are looked up for at most this many fusions, because each has to be parsed
+# a library chooses among several algorithms for these
+_CHOSEN = late(r"cudnn|miopen|convolution")
+# shapes are looked up for at most this many fusions, because each has to be parsed
+LOOKED_UP = 500
 
 
 def rows(
@@ -36,11 +45,14 @@ def rows(
     """One row for every group, in program order."""
     groups = _with_savings(a, groups)
     kinds, order = _kinds(a, b, groups), _program_order(a, b, groups)
-    return [_row(a, b, groups[n], kinds[n], **_context(groups[n], *programs)) for n in order]
+    return [
+        _row(a, b, groups[n], kinds[n], **_context(groups[n], *programs)) for n in order
+    ]
 
 
 def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> dict[str, str]:
-    """Where the program does the work by A, or by B where only B has it; and its sort."""
+    """Where the program does the work by A, or by B where only B has it; and its
+    sort."""
     program, members = (a, group.a) if group.a else (b, group.b)
     sides = "a" if any(map(a.compiled, group.a)) else ""
     sides += "b" if any(map(b.compiled, group.b)) else ""
@@ -48,28 +60,44 @@ def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> dict[str, 
     sorts = [*(a.sorts[i] for i in group.a), *(b.sorts[j] for j in group.b)]
     pair = len(sorts) <= 2
     work = next((s for s in sorts if s != OTHER), OTHER) if pair else of_all(set(sorts))
-    if group.named:  # a block has many places, and may be of the forward and of the backward pass
+    # a block has many places, and may be of the forward and of the backward pass
+    if group.named:
         same = len({program.phases[item] for item in members}) == 1
         where, phase, work = "", phase if same else "", REPEATED
     return {"where": where, "phase": phase, "work": work, "compiled": sides}
 
 
 def _with_savings(a: WorkItems, groups: Sequence[WorkGroup]) -> Sequence[WorkGroup]:
-    """Adds to each fusion the tensors that it avoids, unless there are too many to look up: where
-    different ops became one kernel, each used the result of the one before it."""
-    several = [len(of.b) == 1 and len({a.op_names[i] for i in of.a}) > 1 for of in groups]
+    """Adds to each fusion the tensors that it avoids, unless there are too many to look
+    up: where different ops became one kernel, each used the result of the one before
+    it."""
+    several = [
+        len(of.b) == 1 and len({a.op_names[i] for i in of.a}) > 1 for of in groups
+    ]
     found = list(groups)
     for n in np.flatnonzero(several).tolist() if sum(several) <= LOOKED_UP else ():
         if spared := saved(a, groups[n].a):
-            found[n] = msgspec.structs.replace(groups[n], why=f"{groups[n].why}; {spared}")
+            found[n] = msgspec.structs.replace(
+                groups[n], why=f"{groups[n].why}; {spared}"
+            )
     return found
 
 
-def _row(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind, **context: str) -> Row:
+def _row(
+    a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind, **context: str
+) -> Row:
     if len(group.a) == len(group.b) == 1:
-        op, why, together = a.op_names[group.a[0]], _why_of_pair(a, b, group, kind), False
+        op, why, together = (
+            a.op_names[group.a[0]],
+            _why_of_pair(a, b, group, kind),
+            False,
+        )
     else:
-        op, why, together = group.named or _op(a, b, group), _why(a, b, group, kind), group.together
+        op, why, together = (
+            group.named or _op(a, b, group),
+            _why(a, b, group, kind),
+            group.together,
+        )
     kind = RowKind.MOVED if group.why == ELSEWHERE else kind
     before, after = _share(a, group.a), _share(b, group.b)
     return row_of(kind, op, before, after, why, together=together, **context)
@@ -79,7 +107,9 @@ def _share(items: WorkItems, members: Sequence[int]) -> RowShare:
     lists = items.times, items.medians, items.hidden
     ns, median_ns, hidden_ns = (sum(values[i] for i in members) for values in lists)
     rows = tuple(items.row[[*members]].tolist())
-    return RowShare([items.names[i] for i in members], ns, len(members), median_ns, rows, hidden_ns)
+    return RowShare(
+        [items.names[i] for i in members], ns, len(members), median_ns, rows, hidden_ns
+    )
 
 
 def _why_of_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
@@ -105,7 +135,11 @@ def _why_of_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) ->
 
 
 def _why(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
-    if kind is not RowKind.REPLACED or group.together or not _other_algorithm(a, b, group):
+    if (
+        kind is not RowKind.REPLACED
+        or group.together
+        or not _other_algorithm(a, b, group)
+    ):
         return group.why
     main = any(part(a.names[i]) == "main" for i in group.a)
     what = plural(len(group.a), "kernel" if main else "helper")
@@ -118,7 +152,9 @@ def _kinds(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[RowK
     samples = a.samples[:, one[same]], b.samples[:, other[same]]
     noise = noise_of(*samples, same_steps=np.array_equal(a.alike, b.alike))
     timed = _timed(a, b, a.samples[:, one], b.samples[:, other], noise)
-    kinds = iter(k if s else RowKind.REPLACED for k, s in zip(timed, same.tolist(), strict=True))
+    kinds = iter(
+        k if s else RowKind.REPLACED for k, s in zip(timed, same.tolist(), strict=True)
+    )
     return [
         next(kinds) if len(group.a) == len(group.b) == 1 else _shape(a, b, group, noise)
         for group in groups
@@ -145,8 +181,9 @@ def _shape(a: WorkItems, b: WorkItems, group: WorkGroup, noise: Noise) -> RowKin
 
 
 def _other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
-    """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op: nothing of
-    the program was fused. One kernel whose parts another adds up is split."""
+    """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op:
+    nothing of the program was fused. One kernel whose parts another adds up is
+    split."""
     ops = {*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}
     stems = a.stems[group.a[0]], b.stems[group.b[0]]
     names = [a.names[i] for i in group.a], [b.names[j] for j in group.b]
@@ -159,8 +196,9 @@ def _other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
 def _timed(
     a: WorkItems, b: WorkItems, before: Int64s, after: Int64s, noise: Noise
 ) -> list[RowKind]:
-    """Per column of samples of the same kernel: its time within noise or not. It is where the means
-    of the usual steps, which are the figures of a row, say the opposite of the medians."""
+    """Per column of samples of the same kernel: its time within noise or not. It is
+    where the means of the usual steps, which are the figures of a row, say the opposite
+    of the medians."""
     changed = beyond_noise(before, after, resolution(a.samples, b.samples), noise)
     faster = median(after) < median(before)
     usual_a, usual_b = np.isin(a.alike, a.usual), np.isin(b.alike, b.usual)
@@ -180,16 +218,26 @@ def _op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
         items, members = (b, group.b) if items is a else (a, group.a)
     if len(members) == 1:
         return items.op_names[members[0]]
-    ops = {int(items.op[m]) if items.op_word(m) else -m - 1: items.op_names[m] for m in members}
-    named = [f"{op} x{n}" if n > 1 else op for op, n in Counter(ops.values()).items() if op]
+    ops = {
+        int(items.op[m]) if items.op_word(m) else -m - 1: items.op_names[m]
+        for m in members
+    }
+    named = [
+        f"{op} x{n}" if n > 1 else op for op, n in Counter(ops.values()).items() if op
+    ]
     return " + ".join(named)
 
 
-def _program_order(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[int]:
-    """In the order of A's launches; what only B has comes after what precedes it on its lane."""
+def _program_order(
+    a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
+) -> list[int]:
+    """In the order of A's launches; what only B has comes after what precedes it on its
+    lane."""
     rank_a, rank_b = _launch_ranks(a), _launch_ranks(b)
     firsts = [min((rank_a[i] for i in group.a), default=-1) for group in groups]
-    known = sorted((min(of.b), n) for of, n in zip(groups, firsts, strict=True) if of.a and of.b)
+    known = sorted(
+        (min(of.b), n) for of, n in zip(groups, firsts, strict=True) if of.a and of.b
+    )
     keys = []
     for number, (group, first) in enumerate(zip(groups, firsts, strict=True)):
         if group.a:
@@ -197,7 +245,9 @@ def _program_order(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> l
         else:
             place = bisect_right(known, group.b[0], key=itemgetter(0)) - 1
             same_lane = place >= 0 and b.lane[known[place][0]] == b.lane[group.b[0]]
-            keys.append((known[place][1] if same_lane else -1, rank_b[group.b[0]], number))
+            keys.append(
+                (known[place][1] if same_lane else -1, rank_b[group.b[0]], number)
+            )
     return [number for _, _, number in sorted(keys)]
 
 

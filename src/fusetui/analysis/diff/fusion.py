@@ -1,4 +1,5 @@
-"""Finds the ops whose work a fused kernel does: by its name, then by what surrounds it."""
+"""Finds the ops whose work a fused kernel does: by its name, then by what surrounds
+it."""
 
 from __future__ import annotations
 
@@ -19,11 +20,13 @@ Claims = dict[int, list[int]]  # the fused item -> the items whose work it does
 APART = ("gemm", "conv", "conv backward", "attention", "comm")
 """Work that a pointwise or reduction kernel never does, whatever its name lists."""
 
-_WIDE = 64  # gaps with more open items than this are divided among fused kernels greedily
+# gaps with more open items than this are divided among fused kernels greedily
+_WIDE = 64
 
 
 def by_name(board: Board, side: int) -> None:
-    """Items of `side` that a kernel of the other side names, in its own gap and then near it."""
+    """Items of `side` that a kernel of the other side names, in its own gap and then
+    near it."""
     found: dict[int, tuple[int, Collector]] = {}
     claims: Claims = {}
     taken: set[int] = set()
@@ -41,7 +44,10 @@ def by_name(board: Board, side: int) -> None:
         known = [board.known_as(side, item) & kind.ops for item in claims[one]]
         if len(known) >= kind.least and any(names & kind.core for names in known):
             # of the aliases of each item the one that reads best
-            best = {min(names, key=lambda n: (n.startswith("_"), len(n), n)) for names in known}
+            best = {
+                min(names, key=lambda n: (n.startswith("_"), len(n), n))
+                for names in known
+            }
             board.claim(side, claims[one], one, gap, kind.says(best))
 
 
@@ -54,23 +60,34 @@ def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]
             kind = collector(other.names[one]) or collector(other.op_names[one])
             if kind is None and not is_library(other.names[one]):
                 near = board.gaps[max(0, gap - REACH) : gap + REACH + 1]
-                stems, items = board.items[side].stems, (pair[side][:_WIDE] for pair in near)
-                kind = words_of(other.names[one], {stems[n] for some in items for n in some})
+                stems, items = (
+                    board.items[side].stems,
+                    (pair[side][:_WIDE] for pair in near),
+                )
+                kind = words_of(
+                    other.names[one], {stems[n] for some in items for n in some}
+                )
             if kind is not None:
                 found.append((one, kind))
     return found
 
 
-def _divide(board: Board, side: int, many: list[int], ones: list[tuple[int, Collector]]) -> Claims:
-    """Divides the open items of a gap among its fused kernels, in order: each gets one stretch. Of
-    all divisions, the one that explains the most."""
+def _divide(
+    board: Board, side: int, many: list[int], ones: list[tuple[int, Collector]]
+) -> Claims:
+    """Divides the open items of a gap among its fused kernels, in order: each gets one
+    stretch. Of all divisions, the one that explains the most."""
     covers = [[_covers(board, side, item, kind) for item in many] for _, kind in ones]
     cuts = [0] * (len(ones) + 1)
     if many and ones:
-        cuts = _cuts(covers) if len(many) <= _WIDE and len(ones) > 1 else _greedy(covers)
+        cuts = (
+            _cuts(covers) if len(many) <= _WIDE and len(ones) > 1 else _greedy(covers)
+        )
     return {
         one: [many[n] for n in range(first, last) if names[n]]
-        for (one, _), names, first, last in zip(ones, covers, cuts, cuts[1:], strict=False)
+        for (one, _), names, first, last in zip(
+            ones, covers, cuts, cuts[1:], strict=False
+        )
     }
 
 
@@ -81,7 +98,10 @@ def _cuts(covers: list[list[frozenset[str]]]) -> list[int]:
     for names in covers[1:]:
         best = [
             max(
-                ((worth + _worth(names[cut:end]), [*cuts, end]) for cut, (worth, cuts) in choices),
+                (
+                    (worth + _worth(names[cut:end]), [*cuts, end])
+                    for cut, (worth, cuts) in choices
+                ),
                 key=lambda choice: choice[0],
             )
             for end in range(size + 1)
@@ -96,7 +116,8 @@ def _worth(names: list[frozenset[str]]) -> int:
 
 
 def _greedy(covers: list[list[frozenset[str]]]) -> list[int]:
-    """Each fused kernel takes all items up to the first that only a later kernel names."""
+    """Each fused kernel takes all items up to the first that only a later kernel
+    names."""
     size = len(covers[0])
     cuts = [0]
     for number, names in enumerate(covers):
@@ -108,26 +129,43 @@ def _greedy(covers: list[list[frozenset[str]]]) -> list[int]:
 
 
 def _covers(board: Board, side: int, item: int, kind: Collector) -> frozenset[str]:
-    """The ops on a collector's list that this item may be; none if it is no part of the fusion."""
+    """The ops on a collector's list that this item may be; none if it is no part of the
+    fusion."""
     items = board.items[side]
-    apart = not kind.gemms and work_class(items.op_names[item], items.names[item]) in APART
+    apart = (
+        not kind.gemms and work_class(items.op_names[item], items.names[item]) in APART
+    )
     if apart or not items.computes[item]:
         return frozenset()
     return board.known_as(side, item) & kind.ops
 
 
 def _reach(
-    board: Board, side: int, gap: int, kind: Collector, claimed: list[int], taken: set[int]
+    board: Board,
+    side: int,
+    gap: int,
+    kind: Collector,
+    claimed: list[int],
+    taken: set[int],
 ) -> list[int]:
-    """For each missing op on the list, the nearest open item in the gaps before, then after."""
+    """For each missing op on the list, the nearest open item in the gaps before, then
+    after."""
     named = [_covers(board, side, item, kind) for item in claimed]
-    missing = set() if kind.gemms and not kind.listed else set(kind.core).difference(*named)
+    missing = (
+        set() if kind.gemms and not kind.listed else set(kind.core).difference(*named)
+    )
     before = board.gaps[max(0, gap - REACH) : gap][::-1]
     items = [item for near in before for item in reversed(near[side])]
-    items += [item for near in board.gaps[gap + 1 : gap + REACH + 1] for item in near[side]]
+    items += [
+        item for near in board.gaps[gap + 1 : gap + REACH + 1] for item in near[side]
+    ]
     found: list[int] = []
     for item in items:
-        names = _covers(board, side, item, kind) & missing if item not in taken else frozenset()
+        names = (
+            _covers(board, side, item, kind) & missing
+            if item not in taken
+            else frozenset()
+        )
         if names:
             found.append(item)
             missing -= names
@@ -149,7 +187,9 @@ class Collector(msgspec.Struct, frozen=True):
     def says(self, found: Iterable[str]) -> str:
         """The evidence in words."""
         words = sorted(found)
-        joined = " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+        joined = " and ".join(
+            [", ".join(words[:-1]), words[-1]] if len(words) > 1 else words
+        )
         return f"its name {'lists' if self.listed else 'stands for'} {joined}"
 
 
@@ -158,7 +198,9 @@ _LAYER_NORM: Final = "native_layer_norm layer_norm rsqrt var_mean"
 _COMPOUNDS: Final = tuple(
     (
         re.compile(pattern, re.IGNORECASE),
-        Collector(words(f"{core} {others}"), words(core), 2, core == _ATTENTION, listed=False),
+        Collector(
+            words(f"{core} {others}"), words(core), 2, core == _ATTENTION, listed=False
+        ),
     )
     for pattern, core, others in (
         (r"geglu|gelu_(and|tanh_and)_mul|gelu_mul", "gelu", "mul"),
@@ -168,24 +210,33 @@ _COMPOUNDS: Final = tuple(
         (r"layer_?norm", _LAYER_NORM, "add sub mul native_dropout"),
         (r"rope|rotary", "mul cat neg", "add sub stack copy cos sin"),
         (r"cross_?entropy", "_log_softmax nll_loss_forward nll_loss", ""),
-        (r"fused_?adam|multi_tensor", "addcdiv addcmul lerp sqrt", "mul add div sub maximum"),
+        (
+            r"fused_?adam|multi_tensor",
+            "addcdiv addcmul lerp sqrt",
+            "mul add div sub maximum",
+        ),
     )
 )
-"""Words in names of hand-written kernels, and the ops that such kernels are known to fuse."""
+"""Words in names of hand-written kernels, and the ops that such kernels are known to
+fuse."""
 
-_ATEN: Final = re.compile(r"at::native|at_cuda|at::cuda|^aten::|Cijk_|gemm", re.IGNORECASE)
+_ATEN: Final = re.compile(
+    r"at::native|at_cuda|at::cuda|^aten::|Cijk_|gemm", re.IGNORECASE
+)
 _WORD: Final = re.compile(r"[a-z0-9]+")
 
 
 @cache
 def is_library(kernel: str) -> bool:
-    """Whether it is a kernel of PyTorch or a GEMM: their names do not list what they fuse."""
+    """Whether it is a kernel of PyTorch or a GEMM: their names do not list what they
+    fuse."""
     return _ATEN.search(kernel) is not None
 
 
 @cache
 def collector(kernel: str) -> Collector | None:
-    """What a kernel (or a CPU op in its place) collects according to its name; None for most."""
+    """What a kernel (or a CPU op in its place) collects according to its name; None for
+    most."""
     known = decode(kernel)
     if known is not None and known.fused_ops:
         ops = frozenset(op.rstrip("_") or op for op in known.fused_ops)
@@ -193,13 +244,18 @@ def collector(kernel: str) -> Collector | None:
         return Collector(ops, ops - METADATA or ops, 1, template, listed=True)
     if is_library(kernel):
         return None
-    return next((found for pattern, found in _COMPOUNDS if pattern.search(kernel)), None)
+    return next(
+        (found for pattern, found in _COMPOUNDS if pattern.search(kernel)), None
+    )
 
 
 def words_of(kernel: str, stems: Set[str]) -> Collector | None:
-    """The collector of a hand-written kernel named after at least two of these ops, else None."""
+    """The collector of a hand-written kernel named after at least two of these ops,
+    else None."""
     words = _WORD.findall(kernel.lower().partition("<")[0].partition("(")[0])
     text = f"_{'_'.join(words)}_"
     named = (s for s in stems if f"_{s.strip('_').lower()}_" in text)
     found = frozenset(s for s in named if not is_metadata(s))
-    return Collector(found, found, 2, gemms=False, listed=True) if len(found) > 1 else None
+    return (
+        Collector(found, found, 2, gemms=False, listed=True) if len(found) > 1 else None
+    )

@@ -1,4 +1,5 @@
-"""Ops that ran on both sides: which of their repeated kernels correspond, what else is theirs."""
+"""Ops that ran on both sides: which of their repeated kernels correspond, what else is
+theirs."""
 
 from __future__ import annotations
 
@@ -15,15 +16,19 @@ from fusetui.analysis.diff.names import adds_up_parts, work_class
 from fusetui.analysis.diff.sequences import Pair, closest, exact, is_feasible
 from fusetui.trace.model.op_names import is_compiler
 
-_REDUCES = re.compile(r"(?:attention|attn|fmha|mla)\w*(?:reduce|combine|merge)", re.IGNORECASE)
+_REDUCES = re.compile(
+    r"(?:attention|attn|fmha|mla)\w*(?:reduce|combine|merge)", re.IGNORECASE
+)
 
 IN_PARTS = "the same kernel in several launches that add up to the one"
 WHOLE_RUN = "a long run of one kernel, compared as a whole"
-MANY = 8  # an op that launches more (a graph, a foreach) is not treated as one piece of work
+# an op that launches more (a graph, a foreach) is not treated as one piece of work
+MANY = 8
 
 
 def repeated(board: Board) -> None:
-    """Where one kernel repeats, pairs those repetitions whose times are the most alike."""
+    """Where one kernel repeats, pairs those repetitions whose times are the most
+    alike."""
     for key, first, last in _runs(board):
         beside = board.gaps[first : last + 1]
         of_a, of_b = (
@@ -35,8 +40,8 @@ def repeated(board: Board) -> None:
 
 
 def in_parts(board: Board, side: int) -> None:
-    """One launch of a kernel on the other side that is several of the same kernel here, under one
-    op: if the times of all of them add up to that of the one."""
+    """One launch of a kernel on the other side that is several of the same kernel here,
+    under one op: if the times of all of them add up to that of the one."""
     mine, other = board.items[side], board.items[1 - side]
     open_of: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for gap in board.gaps:
@@ -59,28 +64,32 @@ def in_parts(board: Board, side: int) -> None:
 
 
 def adds_up_to(parts: list[int], whole: int) -> bool:
-    """Whether the sum of several times (ns) is nearer to the whole than the longest of them is:
-    else that one may be the whole, and the others are more."""
+    """Whether the sum of several times (ns) is nearer to the whole than the longest of
+    them is: else that one may be the whole, and the others are more."""
     return 2 * abs(sum(parts) - whole) <= abs(max(parts) - whole)
 
 
 def _call_of(items: WorkItems, item: int) -> tuple[int, int]:
-    """The row of its op, and its kernel; without an op, kernels in a row are of one call."""
+    """The row of its op, and its kernel; without an op, kernels in a row are of one
+    call."""
     kernel, op = items.kernel_word(item), int(items.op[item])
     if op >= 0:
         return op, kernel
     first = item
-    while first > 0 and items.op[first - 1] < 0 and items.kernel_word(first - 1) == kernel:
+    while (
+        first > 0 and items.op[first - 1] < 0 and items.kernel_word(first - 1) == kernel
+    ):
         first -= 1
     return -1 - first, kernel
 
 
 def rest_of_ops(board: Board, side: int) -> None:
-    """Groups what is open of an op whose other kernels are paired, or that is the same op in a gap.
+    """Groups what is open of an op whose other kernels are paired, or that is the same
+    op in a gap.
 
-    Open kernels on both sides become one group. Otherwise they join the pair of the op if that has
-    two different kernels (one became two) or if they add up its parts. Covers both directions at
-    once.
+    Open kernels on both sides become one group. Otherwise they join the pair of the op
+    if that has two different kernels (one became two) or if they add up its parts.
+    Covers both directions at once.
     """
     if side:
         return
@@ -101,15 +110,17 @@ def rest_of_ops(board: Board, side: int) -> None:
             continue
         left = [(x.names, pair[0], of_a), (y.names, pair[1], of_b)]
         if x.kernel_word(pair[0]) != y.kernel_word(pair[1]) or all(
-            _adds_up(names[main], names[item]) for names, main, found in left for item in found
+            _adds_up(names[main], names[item])
+            for names, main, found in left
+            for item in found
         ):
             board.pairs[number] = None
             board.claim_both([pair[0], *of_a], [pair[1], *of_b], f"all of {name}")
 
 
 def with_reduction(board: Board, side: int) -> None:
-    """Where no op tells: the kernel that adds up the parts of a product or of attention, right
-    after it, joins the pair that the main kernel is in."""
+    """Where no op tells: the kernel that adds up the parts of a product or of
+    attention, right after it, joins the pair that the main kernel is in."""
     items = board.items[side]
     for number, pair in enumerate(board.pairs):
         following = board.gaps[number + 1][side]
@@ -125,7 +136,8 @@ def with_reduction(board: Board, side: int) -> None:
 
 @cache
 def _adds_up(main: str, after: str) -> bool:
-    """The reduction of split-K after a product or convolution, or a named one after attention."""
+    """The reduction of split-K after a product or convolution, or a named one after
+    attention."""
     kind = work_class("", main)
     if kind in ("gemm", "conv"):
         return adds_up_parts(after)
@@ -133,7 +145,8 @@ def _adds_up(main: str, after: str) -> bool:
 
 
 def _runs(board: Board) -> Iterator[tuple[int, int, int]]:
-    """Ranges of pairs of one kernel under one op, after its key, with something open beside."""
+    """Ranges of pairs of one kernel under one op, after its key, with something open
+    beside."""
     a, b = board.items
     keys = [
         int(a.exact[pair[0]]) if pair and a.exact[pair[0]] == b.exact[pair[1]] else None
@@ -148,8 +161,8 @@ def _runs(board: Board) -> Iterator[tuple[int, int, int]]:
 
 
 def _choose(board: Board, side: int, first: int, last: int, more: list[int]) -> None:
-    """Pairs the shorter side of a run with the longer one again, in order, by the closest times;
-    if that would take too long, the run is compared as a whole."""
+    """Pairs the shorter side of a run with the longer one again, in order, by the
+    closest times; if that would take too long, the run is compared as a whole."""
     pairs = [pair for pair in board.pairs[first:last] if pair is not None]
     few = [pair[1 - side] for pair in pairs]
     many = sorted([pair[side] for pair in pairs] + more)
@@ -172,7 +185,8 @@ def _choose(board: Board, side: int, first: int, last: int, more: list[int]) -> 
 
 
 def _open_by_op(board: Board, side: int) -> dict[int, list[int]]:
-    """Open items by the row of their innermost op; what torch.compile inserts counts as no op."""
+    """Open items by the row of their innermost op; what torch.compile inserts counts as
+    no op."""
     items = board.items[side]
     found: defaultdict[int, list[int]] = defaultdict(list)
     for gap in board.gaps:
@@ -184,7 +198,8 @@ def _open_by_op(board: Board, side: int) -> dict[int, list[int]]:
 
 
 def _linked(board: Board) -> Iterator[tuple[int, int, int]]:
-    """The rows of ops that are one: with a pair (its number) between them, or in a gap (-1)."""
+    """The rows of ops that are one: with a pair (its number) between them, or in a gap
+    (-1)."""
     a, b = board.items
     for number, pair in enumerate(board.pairs):
         if pair is not None and a.op_word(pair[0]) and _one_op(board, pair):
@@ -197,7 +212,8 @@ def _linked(board: Board) -> Iterator[tuple[int, int, int]]:
 
 
 def _one_op(board: Board, pair: Pair) -> bool:
-    """Under one name, or those of two vendors (`cudnn_convolution`, `miopen_convolution`)."""
+    """Under one name, or those of two vendors (`cudnn_convolution`,
+    `miopen_convolution`)."""
     a, b = board.items
     if a.op_word(pair[0]) == b.op_word(pair[1]):
         return True
@@ -206,6 +222,9 @@ def _one_op(board: Board, pair: Pair) -> bool:
 
 
 def _ops(items: WorkItems, members: list[int]) -> tuple[list[int], list[int]]:
-    """The rows of the ops that items come from, each once, and the numbers of their names."""
-    words = {int(items.op[item]): word for item in members if (word := items.op_word(item))}
+    """The rows of the ops that items come from, each once, and the numbers of their
+    names."""
+    words = {
+        int(items.op[item]): word for item in members if (word := items.op_word(item))
+    }
     return list(words), list(words.values())

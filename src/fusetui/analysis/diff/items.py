@@ -1,4 +1,5 @@
-"""One representative step of each side, as numbers that can be compared between the two."""
+"""One representative step of each side, as numbers that can be compared between the
+two."""
 
 from __future__ import annotations
 
@@ -18,10 +19,12 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
 
-CROWD = 8  # an op with more GPU events (a graph launch) does not tell them apart by their place
+# an op with more GPU events (a graph launch) does not tell them apart by their place
+CROWD = 8
 OP_SHIFT = 32  # in an exact key, the op's number is above, the kernel's below
 KERNEL_MASK = (1 << OP_SHIFT) - 1
-LANE_SHIFT = 56  # of the lane in keys that tell lanes apart; the op's number stays below it
+# of the lane in keys that tell lanes apart; the op's number stays below it
+LANE_SHIFT = 56
 
 
 class Vocabulary(dict[str, int]):
@@ -39,10 +42,10 @@ class Vocabulary(dict[str, int]):
 class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     """The pieces of work of a step, sorted by (lane, start); arrays of shape [items].
 
-    Keys are equal on both sides when two pieces may be the same: `exact` for the same kernel under
-    the same op, `by_op` for the same part of the same op, `alone` for the only kernel of the same
-    op, `by_class` for the same kind of work (0: the kind says too little). `samples` is
-    [steps alike, items].
+    Keys are equal on both sides when two pieces may be the same: `exact` for the same
+    kernel under the same op, `by_op` for the same part of the same op, `alone` for the
+    only kernel of the same op, `by_class` for the same kind of work (0: the kind says
+    too little). `samples` is [steps alike, items].
     """
 
     work: Work
@@ -59,7 +62,8 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     by_class: Int64s
     samples: Int64s
     every: Int64s  # the exact key of every piece of work, of all steps; shape [pieces]
-    by_kernel: Flags  # whether the kernel alone is compared, because its op is no evidence
+    # whether the kernel alone is compared, because its op is no evidence
+    by_kernel: Flags
 
     def __len__(self) -> int:
         return len(self.row)
@@ -70,14 +74,16 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def ns(self) -> Int64s:
-        """The time of each in a usual step: a mean, so that the parts of a step add up."""
+        """The time of each in a usual step: a mean, so that the parts of a step add
+        up."""
         if not len(self.usual):
             return median(self.samples)
         return mean(self.samples[np.isin(self.alike, self.usual)])
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the kernel, or the op in its place; shape [items], like the lists below."""
+        """Of the kernel, or the op in its place; shape [items], like the lists
+        below."""
         return self._named(self.row)
 
     @cached_property
@@ -102,12 +108,14 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def outer(self) -> list[int]:
-        """The row of the outermost op of the program around each item, -1 when unknown."""
+        """The row of the outermost op of the program around each item, -1 when
+        unknown."""
         return [*outermost(self.trace, self.op).tolist()]
 
     @cached_property
     def hidden(self) -> list[int]:
-        """Of communication, copies, sets: how long kernels computed meanwhile in a usual step."""
+        """Of communication, copies, sets: how long kernels computed meanwhile in a
+        usual step."""
         work = self.work
         if not work.gpu or not len(self.usual):
             return [0] * len(self)
@@ -125,7 +133,9 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def keys_of(self, span: slice) -> Int64s:
         """Per piece of a step: one number for the same kernel, op and lane."""
-        lanes = self.work.lane[span] - (self.work.lane.min() if len(self.work.lane) else 0)
+        lanes = self.work.lane[span] - (
+            self.work.lane.min() if len(self.work.lane) else 0
+        )
         return self.every[span] ^ (lanes.astype(np.int64) << LANE_SHIFT)
 
     def op_word(self, item: int) -> int:
@@ -151,7 +161,8 @@ class Known(msgspec.Struct, frozen=True, eq=False):
 
 
 def items(work: Work, words: Vocabulary, known: Known | None = None) -> WorkItems:
-    """The representative step: the median (lower of two) of those with the most common work."""
+    """The representative step: the median (lower of two) of those with the most common
+    work."""
     known = known or Known()
 
     def op_word(name: str) -> str:
@@ -189,20 +200,31 @@ def items(work: Work, words: Vocabulary, known: Known | None = None) -> WorkItem
     )
 
 
-def settled(a: WorkItems, b: WorkItems, without: Sequence[int] = ()) -> tuple[WorkItems, WorkItems]:
-    """Both sides with their usual steps chosen: with equally many steps, those that do the usual
-    work on both sides. Leaves out the steps in `without`, if others are left."""
+def settled(
+    a: WorkItems, b: WorkItems, without: Sequence[int] = ()
+) -> tuple[WorkItems, WorkItems]:
+    """Both sides with their usual steps chosen: with equally many steps, those that do
+    the usual work on both sides. Leaves out the steps in `without`, if others are
+    left."""
     of_a, of_b = a.work.windows.dur, b.work.windows.dur
     common = np.intersect1d(a.alike, b.alike) if len(of_a) == len(of_b) else a.alike[:0]
-    plain = [np.setdiff1d(common if len(common) else of.alike, without) for of in (a, b)]
-    plain = [steps if len(steps) else of.alike for steps, of in zip(plain, (a, b), strict=True)]
+    plain = [
+        np.setdiff1d(common if len(common) else of.alike, without) for of in (a, b)
+    ]
+    plain = [
+        steps if len(steps) else of.alike
+        for steps, of in zip(plain, (a, b), strict=True)
+    ]
     usual_a, usual_b = usual_steps(of_a, of_b, *plain)
     a = msgspec.structs.replace(a, usual=usual_a, plain=plain[0])
     return a, msgspec.structs.replace(b, usual=usual_b, plain=plain[1])
 
 
 def _numbers(
-    trace: Trace, names: NDArray[np.integer], words: Vocabulary, word: Callable[[str], str]
+    trace: Trace,
+    names: NDArray[np.integer],
+    words: Vocabulary,
+    word: Callable[[str], str],
 ) -> Int64s:
     """The numbers of the words for names, by their ids; 0 for -1."""
     table = np.zeros(len(trace.names) + 1, dtype=np.int64)
@@ -212,21 +234,26 @@ def _numbers(
 
 
 def _alike(work: Work, exact: Int64s) -> list[int]:
-    """The windows that hold the most common sequence of work; the first found, on a tie."""
+    """The windows that hold the most common sequence of work; the first found, on a
+    tie."""
     spans = [work.of_window(w) for w in range(len(work.windows))]
     texts = [exact[s].tobytes() + work.lane[s].tobytes() for s in spans]
     common = Counter(texts).most_common(1)
     return [w for w, text in enumerate(texts) if text == common[0][0]]
 
 
-def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabulary) -> Int64s:
+def _by_op(
+    work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabulary
+) -> Int64s:
     """The op, the part of its work, and the index among such parts under this op.
 
     Without an op, or under one that launches very many kernels, the kernel itself.
     """
     rows = work.row[chosen]
     names, roles = work.trace.name[rows], work.trace.role[rows].astype(np.int64)
-    role = _numbers(work.trace, names, words, lambda name: f"part {part(name)}") + (roles << 24)
+    role = _numbers(work.trace, names, words, lambda name: f"part {part(name)}") + (
+        roles << 24
+    )
     _, group = distinct_rows((work.op[chosen], role))
     place = ordinals(group)
     known = (op > 0) & (np.bincount(group)[group] <= CROWD)
@@ -237,8 +264,8 @@ def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabul
 
 
 def _alone(work: Work, chosen: slice, op: Int64s) -> Int64s:
-    """The op, where it launches nothing else of this kind of event, and what it launches is no
-    helper of work that is not there; else 0."""
+    """The op, where it launches nothing else of this kind of event, and what it
+    launches is no helper of work that is not there; else 0."""
     trace, rows = work.trace, work.row[chosen]
     role = trace.role[rows].astype(np.int64)
     _, group = distinct_rows((work.op[chosen], role))
@@ -269,14 +296,20 @@ def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:
     trace = work.trace
     kernels = trace.name[work.row[chosen]]
     ops = np.where(work.op[chosen] >= 0, trace.name[work.op[chosen]], -1)
-    computes = np.isin(trace.role[work.row[chosen]], (Role.KERNEL, Role.OP)).astype(np.int64)
+    computes = np.isin(trace.role[work.row[chosen]], (Role.KERNEL, Role.OP)).astype(
+        np.int64
+    )
     around = outermost(trace, work.op[chosen])
     inside = np.where(around >= 0, trace.name[around], -1)
     columns = ops, kernels, computes, inside
     first, kind = distinct_rows(columns)
     found = []
-    for own, kernel, plain, outer in zip(*(of[first].tolist() for of in columns), strict=True):
+    for own, kernel, plain, outer in zip(
+        *(of[first].tolist() for of in columns), strict=True
+    ):
         name = work_class(trace.names[own] if own >= 0 else "", trace.names[kernel])
         attention = outer >= 0 and work_class(trace.names[outer], "") == "attention"
-        found.append(words[f"{name}{' of attention' * (attention and name != '')}" * plain])
+        found.append(
+            words[f"{name}{' of attention' * (attention and name != '')}" * plain]
+        )
     return np.array(found, dtype=np.int64)[kind]

@@ -15,7 +15,8 @@ class RowKind(StrEnum):
     SAME = "same"  # the same kernel; that its time changed cannot be told from noise
     FASTER = "faster"  # the same kernel, beyond noise
     SLOWER = "slower"
-    MOVED = "moved"  # the same kernel under the same op, at another place or on another stream
+    # the same kernel under the same op, at another place or on another stream
+    MOVED = "moved"
     REPLACED = "replaced"  # another kernel does the work
     FUSED = "fused"  # one kernel does the work of several
     SPLIT = "split"  # several kernels do the work of one
@@ -24,13 +25,15 @@ class RowKind(StrEnum):
 
 
 class StepChange(msgspec.Struct, frozen=True):
-    """Median time of a step on each side (ns); None for a side that holds no work at all.
+    """Median time of a step on each side (ns); None for a side that holds no work at
+    all.
 
-    `ratio` is b / a: below 1 means that B is faster. It is that of the medians less interruptions,
-    or, where the steps took turns, the middle of the ratios of neighbors. [low, high] is its
-    interval of 95 % within these two runs; None with too few steps. `drift_*`: how much longer the
-    last step of a run took than its first, as a share; 0 where that may be chance. `interrupted_*`:
-    the share of time in which pieces of work took far longer than is usual for them.
+    `ratio` is b / a: below 1 means that B is faster. It is that of the medians less
+    interruptions, or, where the steps took turns, the middle of the ratios of
+    neighbors. [low, high] is its interval of 95 % within these two runs; None with too
+    few steps. `drift_*`: how much longer the last step of a run took than its first, as
+    a share; 0 where that may be chance. `interrupted_*`: the share of time in which
+    pieces of work took far longer than is usual for them.
     """
 
     a_ns: int | None
@@ -50,13 +53,18 @@ class StepChange(msgspec.Struct, frozen=True):
 
     @property
     def is_opposed(self) -> bool:
-        """Whether the ratio says faster where the medians say slower, or the reverse."""
+        """Whether the ratio says faster where the medians say slower, or the
+        reverse."""
         return self.ratio is not None and (self.ratio - 1) * self.change_ns < 0
 
     @property
     def shown(self) -> bool:
         """Whether the difference is more than noise: its interval excludes 1."""
-        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+        return (
+            self.low is not None
+            and self.high is not None
+            and not self.low <= 1 <= self.high
+        )
 
 
 class Answer(StrEnum):
@@ -76,11 +84,12 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One piece of work on both sides; times are ns per step, counts are events per step.
+    """One piece of work on both sides; times are ns per step, counts are events per
+    step.
 
-    `a_rows` and `b_rows` are rows of the traces, in the representative step of each side. Only
-    rows that `counts` are part of the sum that explains the step: dispatch on the CPU beside a GPU
-    is shown, but overlaps the GPU's work.
+    `a_rows` and `b_rows` are rows of the traces, in the representative step of each
+    side. Only rows that `counts` are part of the sum that explains the step: dispatch
+    on the CPU beside a GPU is shown, but overlaps the GPU's work.
     """
 
     kind: RowKind
@@ -94,14 +103,18 @@ class Row(msgspec.Struct, frozen=True):
     why: str
     where: str = ""  # the module or annotation around it
     counts: bool = True
-    a_median_ns: int = 0  # of all steps; `a_ns` is the mean of the usual ones, which adds up
+    # of all steps; `a_ns` is the mean of the usual ones, which adds up
+    a_median_ns: int = 0
     b_median_ns: int = 0
     phase: str = ""  # forward, backward or optimizer, in a step of training
     work: str = ""  # the sort of work: GEMM, copy, communication, ...
-    compiled: str = ""  # the sides, `a` or `b` or `ab`, whose kernels a compiled region launched
-    a_hidden_ns: int = 0  # of communication and copies: the time during which kernels computed
+    # the sides, `a` or `b` or `ab`, whose kernels a compiled region launched
+    compiled: str = ""
+    # of communication and copies: the time during which kernels computed
+    a_hidden_ns: int = 0
     b_hidden_ns: int = 0
-    together: bool = False  # matched as a whole: which kernel does the work of which is unknown
+    # matched as a whole: which kernel does the work of which is unknown
+    together: bool = False
     a_rows: tuple[int, ...] = ()
     b_rows: tuple[int, ...] = ()
 
@@ -130,7 +143,9 @@ class RowShare(msgspec.Struct, frozen=True):
     hidden_ns: int = 0
 
 
-def row_of(kind: RowKind, op: str, a: RowShare, b: RowShare, why: str, **more: Any) -> Row:
+def row_of(
+    kind: RowKind, op: str, a: RowShare, b: RowShare, why: str, **more: Any
+) -> Row:
     """`more`: other fields of the row, by name."""
     sides: dict[str, Any] = {
         f"{letter}_{field}": value
@@ -141,8 +156,10 @@ def row_of(kind: RowKind, op: str, a: RowShare, b: RowShare, why: str, **more: A
     return Row(kind, op, tuple(a.names), tuple(b.names), why=why, **sides, **more)
 
 
-ELSEWHERE = "at another place or on another stream"  # `why` of sides that are not aligned
-REPEATED = "repeated blocks"  # the `work` of layers that only one side has: `op` says how many
+# `why` of sides that are not aligned
+ELSEWHERE = "at another place or on another stream"
+# the `work` of layers that only one side has: `op` says how many
+REPEATED = "repeated blocks"
 CPU = "CPU: "
 ONLY = "only in step"  # `why` begins with it where a row is about one step alone
 
@@ -150,7 +167,8 @@ ONLY = "only in step"  # `why` begins with it where a row is about one step alon
 class DiffSide(msgspec.Struct, frozen=True):
     """One of the two traces; times are means over its usual steps, in ns.
 
-    The step is work_ns + dispatch_ns + earlier_ns - later_ns - overlap_ns + idle_ns, exactly.
+    The step is work_ns + dispatch_ns + earlier_ns - later_ns - overlap_ns + idle_ns,
+    exactly.
     """
 
     label: str
@@ -159,24 +177,28 @@ class DiffSide(msgspec.Struct, frozen=True):
     steps: int  # that were used
     items: int  # pieces of work in a step
     work_ns: int  # the sum of the pieces
-    busy_ns: int  # of the step, by time: any GPU event runs, or any CPU op in a trace without
+    # of the step, by time: any GPU event runs, or any CPU op in a trace without
+    busy_ns: int
     idle_ns: int  # the rest of the step: see busy.any_busy_ns
     cpu_ns: int  # the part of the step during which any CPU op or runtime call ran
-    dispatch_ns: int = 0  # of CPU ops that compute nothing, where they are part of the sum
+    # of CPU ops that compute nothing, where they are part of the sum
+    dispatch_ns: int = 0
     overlap_ns: int = 0  # of the work that ran while other work did
     later_ns: int = 0  # of the step's own work that ran after its end
     earlier_ns: int = 0  # of work that ran in the step, but that no call in it launched
     odd_ns: int = 0  # how much steps with unusual work move the median step
-    usual: tuple[int, ...] = ()  # the steps averaged over, counted from 0 among those used
+    # the steps averaged over, counted from 0 among those used
+    usual: tuple[int, ...] = ()
     idle: dict[str, int] = msgspec.field(default_factory=dict)
-    """The causes of idle_ns, which they add up to; see causes.idle_by_cause. Only of GPUs."""
+    """The causes of idle_ns, which they add up to; see causes.idle_by_cause. Only of
+    GPUs."""
 
 
 class Accounting(msgspec.Struct, frozen=True):
     """step_ns is the sum of all others, exactly; all are changes, B minus A, in ns.
 
-    Each says how much longer it makes the step, so more overlap counts as negative. Not explained
-    is the difference between the median step and the mean of the usual steps.
+    Each says how much longer it makes the step, so more overlap counts as negative. Not
+    explained is the difference between the median step and the mean of the usual steps.
     """
 
     step_ns: int
@@ -198,7 +220,8 @@ class Subtotal(msgspec.Struct, frozen=True):
     b_ns: int
     a_count: int
     b_count: int
-    compiled: str = ""  # the sides, `a` or `b` or `ab`, on which torch.compile made its kernels
+    # the sides, `a` or `b` or `ab`, on which torch.compile made its kernels
+    compiled: str = ""
 
     @property
     def change_ns(self) -> int:
@@ -218,5 +241,6 @@ class Diff(msgspec.Struct, frozen=True):
     side_a: DiffSide
     side_b: DiffSide
     story: str = ""  # one sentence: the largest terms of the change
-    by_work: tuple[Subtotal, ...] = ()  # the rows of the sum by sort of work, and by place
+    # the rows of the sum by sort of work, and by place
+    by_work: tuple[Subtotal, ...] = ()
     by_place: tuple[Subtotal, ...] = ()

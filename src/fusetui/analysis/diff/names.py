@@ -1,4 +1,5 @@
-"""What stays the same of a name, what an op or kernel does by its name, how two names differ."""
+"""What stays the same of a name, what an op or kernel does by its name, how two names
+differ."""
 
 from __future__ import annotations
 
@@ -24,9 +25,11 @@ _PAIRED: Final = words("gemm conv attention norm softmax comm moe rope quant emb
 """Kinds of work of which two kernels can be paired; any other is of too many sorts."""
 
 _TRANSFORM = re.compile(r"winograd_nonfused::|generateWinogradTiles")
-"""Changes of basis before and after the products: Winograd's, and Fourier transforms."""
+"""Changes of basis before and after the products: Winograd's, and Fourier
+transforms."""
 
-_DOT = re.compile(r"\bdot_kernel<")  # the product of two vectors, whose parts another adds up
+# the product of two vectors, whose parts another adds up
+_DOT = re.compile(r"\bdot_kernel<")
 _MOVES: Final = ("memset", "memcpy", "copy", "fill")
 _MAIN: Final = ("gemm", "gemv", "conv", "attention")
 _ACTIVATION = re.compile(r"act_and_mul|silu_and_mul|gelu_and_mul", re.IGNORECASE)
@@ -34,7 +37,8 @@ _ACTIVATION = re.compile(r"act_and_mul|silu_and_mul|gelu_and_mul", re.IGNORECASE
 
 @cache
 def identity(name: str) -> str:
-    """A kernel's name without what changes when the same program is compiled or profiled again.
+    """A kernel's name without what changes when the same program is compiled or
+    profiled again.
 
     >>> identity("triton_poi_fused_gelu_mul_3")
     'triton_poi_fused_gelu_mul'
@@ -53,7 +57,9 @@ def dispatch_name(name: str) -> str:
 def work_class(op: str, kernel: str) -> str:
     """The kind of work, where that is enough to pair two kernels; else ""."""
     known = decode(kernel)
-    if known is not None and ((part(kernel) == "helper" and helps(kernel)) or known.fused_ops):
+    if known is not None and (
+        (part(kernel) == "helper" and helps(kernel)) or known.fused_ops
+    ):
         return ""
     own = _paired(kind_of_kernel(kernel))
     if known is not None and known.op is not None and not own:
@@ -73,8 +79,9 @@ def _paired(kind: str | None) -> str:
 
 @cache
 def part(kernel: str) -> str:
-    """What part of its op a kernel is: `main` for the product or convolution itself, else the kind
-    of helper (offsets, a change of layout, a reduction of split-K); "" when its name is unknown."""
+    """What part of its op a kernel is: `main` for the product or convolution itself,
+    else the kind of helper (offsets, a change of layout, a reduction of split-K); ""
+    when its name is unknown."""
     known = decode(kernel)
     if known is None or known.family == "unknown":
         return ""
@@ -93,8 +100,8 @@ def adds_up_parts(kernel: str) -> bool:
 
 @cache
 def helps(kernel: str) -> bool:
-    """Whether it is no work by itself, but helps the main kernel of an op: a fill, a copy, and
-    whatever of a library of products or convolutions is neither."""
+    """Whether it is no work by itself, but helps the main kernel of an op: a fill, a
+    copy, and whatever of a library of products or convolutions is neither."""
     known = decode(kernel)
     if known is None:
         return False
@@ -114,7 +121,8 @@ _FIELDS: Final = """layout=layout, arch=, dtype_a=, dtype_b=B in, dtype_acc=sums
     split_k=split-K, stream_k=stream-K, role=role, epilogue=epilogue, pass_=pass, head_dim=head dim,
     causal=causal, functor=, vec=vector, kernel_category=, collective=, redop=, algo=, proto=,
     direction="""
-"""Fields of a decoded name and what to call them; "" where the values speak for themselves."""
+"""Fields of a decoded name and what to call them; "" where the values speak for
+themselves."""
 
 _LABELS: Final = dict(field.strip().split("=") for field in _FIELDS.split(","))
 _WORDS = re.compile(r"\w+|\W")
@@ -124,9 +132,12 @@ _MAX_NAME = 40
 
 @cache
 def differences(a: str, b: str) -> str:
-    """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding tells nothing."""
+    """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding tells
+    nothing."""
     one, other = decode(a), decode(b)
-    before, after = (printable(of.short if of else name) for of, name in ((one, a), (other, b)))
+    before, after = (
+        printable(of.short if of else name) for of, name in ((one, a), (other, b))
+    )
     if one is None or other is None:
         before, after = clip(before, _MAX_NAME), clip(after, _MAX_NAME)
     elif found := _decoded_differences(one, other):
@@ -140,7 +151,10 @@ def _decoded_differences(one: KernelName, other: KernelName) -> list[str]:
         ("", one.family, other.family),
         ("", one.op, other.op),
         ("tile", *(tile_words(of.tile_m, of.tile_n, of.tile_k) for of in (one, other))),
-        *((label, getattr(one, field), getattr(other, field)) for field, label in _LABELS.items()),
+        *(
+            (label, getattr(one, field), getattr(other, field))
+            for field, label in _LABELS.items()
+        ),
     ]
     found = [
         f"{label} {printable(str(before))} -> {printable(str(after))}".strip()

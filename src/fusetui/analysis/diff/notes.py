@@ -1,4 +1,5 @@
-"""What to know before reading a diff: what else differs, then how certain the result is."""
+"""What to know before reading a diff: what else differs, then how certain the result
+is."""
 
 from __future__ import annotations
 
@@ -21,9 +22,11 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 
 MAX_CALLS = 2000  # of one op on one side, whose inputs are compared; each is parsed
-LOOKED_AT = 6  # of so many of the longest pairs shapes and dtypes are compared: each is parsed
+# of so many of the longest pairs shapes and dtypes are compared: each is parsed
+LOOKED_AT = 6
 NAMED = 3  # so many renamed ops are named
-VARIES = 0.02  # an unexplained part gets a note when it is more than this share of a step
+# an unexplained part gets a note when it is more than this share of a step
+VARIES = 0.02
 
 
 def notes(
@@ -37,8 +40,9 @@ def notes(
     renamed: Sequence[RenamedOp],
     renamed_dispatch: Mapping[str, str],
 ) -> list[str]:
-    """Sentences for a person, the most important first; `devices` are those of `other_devices`,
-    `renamed` is what `renamed_at_places` returns, `renamed_dispatch` what `renamed_labels` does."""
+    """Sentences for a person, the most important first; `devices` are those of
+    `other_devices`, `renamed` is what `renamed_at_places` returns, `renamed_dispatch`
+    what `renamed_labels` does."""
     origins = [note_of(items.trace) for items in (a, b)]  # of what is not a recording
     found = [
         _ranks(a.trace, b.trace),
@@ -78,9 +82,14 @@ def _renamed(renamed: Sequence[RenamedOp]) -> str:
 
 
 def _renamed_dispatch(labels: Mapping[str, str], of_work: Sequence[RenamedOp]) -> str:
-    """`labels`: by the name in B, the name in A; those of `of_work` are told already."""
+    """`labels`: by the name in B, the name in A; those of `of_work` are told
+    already."""
     told = {(one.before, one.after) for one in of_work}
-    renamed = [(before, after) for after, before in labels.items() if (before, after) not in told]
+    renamed = [
+        (before, after)
+        for after, before in labels.items()
+        if (before, after) not in told
+    ]
     if not renamed:
         return ""
     ops = "an op that computes nothing was renamed, which runs at the same places"
@@ -93,7 +102,8 @@ def _renamed_dispatch(labels: Mapping[str, str], of_work: Sequence[RenamedOp]) -
 def _first_of(renamed: Sequence[tuple[str, str]]) -> str:
     """`old -> new, old -> new and 7 more`."""
     named = ", ".join(
-        f"{printable(before)} -> {printable(after)}" for before, after in renamed[:NAMED]
+        f"{printable(before)} -> {printable(after)}"
+        for before, after in renamed[:NAMED]
     )
     rest = f" and {count(len(renamed) - NAMED)} more" if len(renamed) > NAMED else ""
     return named + rest
@@ -112,10 +122,17 @@ def _streams(items: WorkItems, groups: Sequence[Sequence[int]]) -> list[str]:
 
 
 def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str]:
-    """The kernels that one side launches by calls of their own and the other one by graphs."""
+    """The kernels that one side launches by calls of their own and the other one by
+    graphs."""
     pairs = pairs_of(groups)
-    calls = [items.trace.launch[items.row[of]] for items, of in zip((a, b), pairs, strict=True)]
-    graphs = [by_graph(items.work, items.row[of]) for items, of in zip((a, b), pairs, strict=True)]
+    calls = [
+        items.trace.launch[items.row[of]]
+        for items, of in zip((a, b), pairs, strict=True)
+    ]
+    graphs = [
+        by_graph(items.work, items.row[of])
+        for items, of in zip((a, b), pairs, strict=True)
+    ]
     found = []
     for one, other in ((0, 1), (1, 0)):
         moved = ~graphs[one] & graphs[other] & (calls[one] >= 0)
@@ -130,7 +147,9 @@ def _graphs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str
 def _alike(items: WorkItems) -> str:
     said = "steps differ in their work; times of rows are from the"
     alike, steps = len(items.alike), len(items.work.windows)
-    return _of_side(items, f"{said} {alike} of {steps} steps that are alike" * (alike != steps))
+    return _of_side(
+        items, f"{said} {alike} of {steps} steps that are alike" * (alike != steps)
+    )
 
 
 def _of_side(items: WorkItems, note: str) -> str:
@@ -148,8 +167,14 @@ def _torch(trace: Trace) -> str:
         if isinstance(trace.keys.get(key), str):
             return str(trace.keys[key])
     packages = _inner(trace.keys, "metadata", "system", "pip_packages")
-    named = (p for p in packages if isinstance(p, str)) if isinstance(packages, list) else ()
-    return next((p.removeprefix("torch==") for p in named if p.startswith("torch==")), "")
+    named = (
+        (p for p in packages if isinstance(p, str))
+        if isinstance(packages, list)
+        else ()
+    )
+    return next(
+        (p.removeprefix("torch==") for p in named if p.startswith("torch==")), ""
+    )
 
 
 def _inner(value: Any, *path: str) -> Any:
@@ -159,42 +184,59 @@ def _inner(value: Any, *path: str) -> Any:
 
 
 def _runtime(trace: Trace) -> str:
-    """CUDA writes 12040 for 12.4, HIP 70051831 for 7.0.51831; some writers put it in a string."""
+    """CUDA writes 12040 for 12.4, HIP 70051831 for 7.0.51831; some writers put it in a
+    string."""
     texts = (str(trace.keys.get(f"{kind}_runtime_version")) for kind in ("cuda", "hip"))
-    cuda, hip = (int(text) if text.isascii() and text.isdigit() else 0 for text in texts)
-    of_hip = f"HIP {hip // 10_000_000}.{hip // 100_000 % 100}.{hip % 100_000}" if hip else ""
+    cuda, hip = (
+        int(text) if text.isascii() and text.isdigit() else 0 for text in texts
+    )
+    of_hip = (
+        f"HIP {hip // 10_000_000}.{hip // 100_000 % 100}.{hip % 100_000}" if hip else ""
+    )
     return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}" if cuda else of_hip
 
 
 def _inputs(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[str]:
-    """Shapes and dtypes of the longest pairs under one op: the first difference of each, unless the
-    same inputs only occur in another order."""
+    """Shapes and dtypes of the longest pairs under one op: the first difference of
+    each, unless the same inputs only occur in another order."""
     found: dict[str, str] = {}
     pairs = pairs_of(groups)
-    longest = pairs[:, np.argsort(-(a.ns[pairs[0]] + b.ns[pairs[1]]), kind="stable")].T.tolist()
-    of_one_op = ((i, j) for i, j in longest if a.op_names[i] and a.stems[i] == b.stems[j])
+    longest = pairs[
+        :, np.argsort(-(a.ns[pairs[0]] + b.ns[pairs[1]]), kind="stable")
+    ].T.tolist()
+    of_one_op = (
+        (i, j) for i, j in longest if a.op_names[i] and a.stems[i] == b.stems[j]
+    )
     for i, j in islice(of_one_op, LOOKED_AT):
         before_and_after = _input_of(a, i), _input_of(b, j)
         if _only_reordered(a, b, i, *before_and_after):
             continue
-        for what, before, after in zip(("shapes", "dtypes"), *before_and_after, strict=True):
+        for what, before, after in zip(
+            ("shapes", "dtypes"), *before_and_after, strict=True
+        ):
             if text := _changed(f"{what} differ in {a.op_names[i]}", before, after):
                 found.setdefault(what, text)
     return list(found.values())
 
 
 def _only_reordered(
-    a: WorkItems, b: WorkItems, item: int, before: tuple[str, str], after: tuple[str, str]
+    a: WorkItems,
+    b: WorkItems,
+    item: int,
+    before: tuple[str, str],
+    after: tuple[str, str],
 ) -> bool:
-    """Whether A and B call the op of an item of A as often with the inputs `before`, and as often
-    with the inputs `after`: then two different calls were compared. False where it is called too
-    often to look at each call."""
+    """Whether A and B call the op of an item of A as often with the inputs `before`,
+    and as often with the inputs `after`: then two different calls were compared. False
+    where it is called too often to look at each call."""
     inputs = []
     for items in (a, b):
         calls = np.unique(items.op[[stem == a.stems[item] for stem in items.stems]])
         if len(calls) > MAX_CALLS:
             return False
-        inputs.append(Counter(_inputs_of_call(items, int(row)) for row in calls if row >= 0))
+        inputs.append(
+            Counter(_inputs_of_call(items, int(row)) for row in calls if row >= 0)
+        )
     in_a, in_b = inputs
     return in_a[before] == in_b[before] and in_a[after] == in_b[after]
 
@@ -204,17 +246,22 @@ def _input_of(items: WorkItems, item: int) -> tuple[str, str]:
 
 
 def _inputs_of_call(items: WorkItems, row: int) -> tuple[str, str]:
-    """Shapes and dtypes of the first two inputs of an op that are tensors; "" when not recorded."""
+    """Shapes and dtypes of the first two inputs of an op that are tensors; "" when not
+    recorded."""
     args = items.trace.args_of(row)
     dims = args.get("Input Dims", args.get("Input dims"))
     types = args.get("Input type")
     if not isinstance(dims, list):
         return "", ""
-    tensors = [n for n, shape in enumerate(dims) if isinstance(shape, list) and shape][:2]
+    tensors = [n for n, shape in enumerate(dims) if isinstance(shape, list) and shape][
+        :2
+    ]
     shapes = " x ".join(str(dims[n]) for n in tensors)
     if not isinstance(types, list) or len(types) != len(dims):
         return shapes, ""
-    return shapes, " x ".join(str(types[n]).removeprefix("c10::").lower() for n in tensors)
+    return shapes, " x ".join(
+        str(types[n]).removeprefix("c10::").lower() for n in tensors
+    )
 
 
 def _few_steps(a: WorkItems, b: WorkItems) -> str:
@@ -228,7 +275,9 @@ def _few_usual(items: WorkItems) -> str:
     every = len(items.work.windows)
     if every < FEW_STEPS or not 0 < len(items.usual) < MIN_USUAL_STEPS:
         return ""
-    said = f"its figures are of {len(items.usual)} of {every} steps: few do the usual work"
+    said = (
+        f"its figures are of {len(items.usual)} of {every} steps: few do the usual work"
+    )
     return _of_side(items, said)
 
 
@@ -238,7 +287,9 @@ def _drifts(a: WorkItems, b: WorkItems, step: StepChange) -> list[str]:
     if step.turns:
         most = max((n for _, n in drifts), key=abs, default=0)
         both = f"; both became {_became(most)} meanwhile" if len(drifts) == 2 else ""
-        return [f"the steps took turns, so each is compared with the one next to it{both}"]
+        return [
+            f"the steps took turns, so each is compared with the one next to it{both}"
+        ]
     widened = "from its first step to its last: the interval is widened by as much"
     return [f"{items.work.label} became {_became(n)} {widened}" for items, n in drifts]
 
@@ -249,7 +300,11 @@ def _became(drift: float) -> str:
 
 def _interrupted(items: WorkItems, share: float) -> str:
     said = f"something interrupted its steps for {percent(share, 1)} of the time"
-    return _of_side(items, f"{said}, which the interval leaves out") if share > VARIES else ""
+    return (
+        _of_side(items, f"{said}, which the interval leaves out")
+        if share > VARIES
+        else ""
+    )
 
 
 def _ranks(a: Trace, b: Trace) -> str:
@@ -259,7 +314,12 @@ def _ranks(a: Trace, b: Trace) -> str:
         return ""
     ranks = of_a.get("rank"), of_b.get("rank")
     size = of_a.get("world_size")
-    if ranks[0] == ranks[1] or None in ranks or size != of_b.get("world_size") or not size:
+    if (
+        ranks[0] == ranks[1]
+        or None in ranks
+        or size != of_b.get("world_size")
+        or not size
+    ):
         return ""
     return (
         f"these look like ranks {printable(str(ranks[0]))} and {printable(str(ranks[1]))} of one"

@@ -1,5 +1,5 @@
-"""Ops that compute nothing and that have another name on the other side: told by where they run,
-where no kernel tells them."""
+"""Ops that compute nothing and that have another name on the other side: told by where
+they run, where no kernel tells them."""
 
 from __future__ import annotations
 
@@ -22,21 +22,25 @@ MIN_SHARE_AT_SAME_PLACES = 0.9  # of all places where either of two ops runs
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where an op runs in a step, without any name of an op: work is told by its numbers in the
-    vocabulary of both sides, 0 for none."""
+    """Where an op runs in a step, without any name of an op: work is told by its
+    numbers in the vocabulary of both sides, 0 for none."""
 
-    work_before: int  # the last piece of work that the thread launched before the op began
+    # the last piece of work that the thread launched before the op began
+    work_before: int
     work_after: int  # the first one that it launched since
     ops_since_work: int  # that began on the thread since the work before
     ops_inside: int
 
 
-def renamed_labels(a: WorkItems, b: WorkItems, renamed_work: Sequence[RenamedOp]) -> dict[str, str]:
-    """By the label of an op that only B has, the label of the one in A that is the same.
+def renamed_labels(
+    a: WorkItems, b: WorkItems, renamed_work: Sequence[RenamedOp]
+) -> dict[str, str]:
+    """By the label of an op that only B has, the label of the one in A that is the
+    same.
 
-    An op whose kernels tell that it was renamed (`renamed_work`) is so too where it launches
-    nothing. Others are the same if they run at the same places of the step, with as many ops
-    inside, equally often; an op for which two fit is left out.
+    An op whose kernels tell that it was renamed (`renamed_work`) is so too where it
+    launches nothing. Others are the same if they run at the same places of the step,
+    with as many ops inside, equally often; an op for which two fit is left out.
     """
     if not (len(a.work.windows) and len(b.work.windows)):
         return {}
@@ -64,7 +68,9 @@ def _at_same_places(
         for after, other in places_b.items():
             if own.total() != other.total():
                 continue
-            if (own & other).total() >= MIN_SHARE_AT_SAME_PLACES * (own | other).total():
+            if (own & other).total() >= MIN_SHARE_AT_SAME_PLACES * (
+                own | other
+            ).total():
                 fits_of_b[after].append(before)
                 fits_of_a[before] += 1
     return {
@@ -101,7 +107,11 @@ def _ops_of_step(of: WorkItems) -> Rows:
 
 
 def _add_places(
-    of: WorkItems, ops: Rows, thread: int, labels: set[str], found: dict[str, Counter[Place]]
+    of: WorkItems,
+    ops: Rows,
+    thread: int,
+    labels: set[str],
+    found: dict[str, Counter[Place]],
 ) -> None:
     """Adds the places of the ops of one thread, by their labels."""
     trace = of.trace
@@ -112,7 +122,9 @@ def _add_places(
     computes_nothing = np.isin(ops, ops_without_work(of.work))
     first_since_work: dict[int, int] = {}
     all_ops = trace.rows_of(Role.OP)
-    inside = np.searchsorted(all_ops, trace.end_row[ops]) - np.searchsorted(all_ops, ops) - 1
+    inside = (
+        np.searchsorted(all_ops, trace.end_row[ops]) - np.searchsorted(all_ops, ops) - 1
+    )
     for order, n in enumerate(in_time.tolist()):
         before = int(work_begun[n])
         since = order - first_since_work.setdefault(before, order)
@@ -132,11 +144,13 @@ def _add_places(
 
 
 def _work_launched_by(of: WorkItems, thread: int) -> tuple[Rows, Rows]:
-    """When a thread launched the work of the step (ns), ascending, and the number of each kernel.
-    Without a GPU, the work is the thread's own ops."""
+    """When a thread launched the work of the step (ns), ascending, and the number of
+    each kernel. Without a GPU, the work is the thread's own ops."""
     trace = of.trace
     calls = trace.launch[of.row] if of.work.gpu else of.row
-    numbers = np.array([of.kernel_word(item) for item in range(len(of))], dtype=np.int64)
+    numbers = np.array(
+        [of.kernel_word(item) for item in range(len(of))], dtype=np.int64
+    )
     here = (calls >= 0) & (trace.thread_of_track[trace.track[calls]] == thread)
     times = trace.start[calls[here]]
     order = np.argsort(times, kind="stable")

@@ -18,21 +18,26 @@ from fusetui.trace.model.op_names import is_compiler, stem
 
 
 class _OpPair(msgspec.Struct, frozen=True):
-    """The names of the ops, of A and of B, that launch a kernel that both sides have: with their
-    namespaces, without what changes when a program is compiled or profiled again."""
+    """The names of the ops, of A and of B, that launch a kernel that both sides have:
+    with their namespaces, without what changes when a program is compiled or profiled
+    again."""
 
     before: str
     after: str
 
 
 def renamed_at_places(
-    a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup], by_kernels: Sequence[RenamedOp]
+    a: WorkItems,
+    b: WorkItems,
+    groups: Sequence[WorkGroup],
+    by_kernels: Sequence[RenamedOp],
 ) -> tuple[RenamedOp, ...]:
-    """All ops that were renamed: those of `by_kernels`, but for one that only launches its kernels
-    elsewhere, then those that have another namespace, or another name at some of their places.
+    """All ops that were renamed: those of `by_kernels`, but for one that only launches
+    its kernels elsewhere, then those that have another namespace, or another name at
+    some of their places.
 
-    Of the latter, one name occurs on one side only, and launches at least half of its kernels in
-    the place of the other name, and in that of no third one.
+    Of the latter, one name occurs on one side only, and launches at least half of its
+    kernels in the place of the other name, and in that of no third one.
     """
     in_place = _op_pairs(a, b, groups, moved=False)
     moved = _op_pairs(a, b, groups, moved=True)
@@ -49,7 +54,8 @@ def renamed_at_places(
     one_sided = {
         pair: times
         for pair, times in in_place.items()
-        if pair.before != pair.after and (pair.before not in ops_b or pair.after not in ops_a)
+        if pair.before != pair.after
+        and (pair.before not in ops_b or pair.after not in ops_a)
     }
     names_before = Counter(pair.before for pair in one_sided)
     names_after = Counter(pair.after for pair in one_sided)
@@ -67,8 +73,9 @@ def renamed_at_places(
 def _op_pairs(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup], *, moved: bool
 ) -> Counter[_OpPair]:
-    """How many kernels of a step two ops both launch, at the same place or, if `moved`, elsewhere;
-    copies and sets, and what torch.compile puts around a program, tell nothing of ops."""
+    """How many kernels of a step two ops both launch, at the same place or, if `moved`,
+    elsewhere; copies and sets, and what torch.compile puts around a program, tell
+    nothing of ops."""
     found: Counter[_OpPair] = Counter()
     for group in groups:
         if len(group.a) != 1 or len(group.b) != 1 or (group.why == ELSEWHERE) != moved:

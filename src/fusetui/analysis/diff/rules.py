@@ -1,4 +1,5 @@
-"""Finds groups beyond equal names: by epilogues, by counts, by the op around, by position."""
+"""Finds groups beyond equal names: by epilogues, by counts, by the op around, by
+position."""
 
 from __future__ import annotations
 
@@ -9,8 +10,21 @@ from typing import Final
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.fusion import by_name
-from fusetui.analysis.diff.groups import Board, WorkGroup, joined, numel, oriented, pairs_of
-from fusetui.analysis.diff.instances import MANY, in_parts, repeated, rest_of_ops, with_reduction
+from fusetui.analysis.diff.groups import (
+    Board,
+    WorkGroup,
+    joined,
+    numel,
+    oriented,
+    pairs_of,
+)
+from fusetui.analysis.diff.instances import (
+    MANY,
+    in_parts,
+    repeated,
+    rest_of_ops,
+    with_reduction,
+)
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import part, work_class
@@ -22,8 +36,10 @@ from fusetui.trace.model.op_names import stem
 Rule = Callable[[Board, int], None]
 
 SURE = 3  # from this many pieces of one op against one, no shapes are required
-LIKE = 0.75  # of the elements of several pieces: a tensor of so many is that of their work in one
-CROWDED = 4  # pieces of one op are counted only where they are 1 / CROWDED of all pieces there
+# of the elements of several pieces: a tensor of so many is that of their work in one
+LIKE = 0.75
+# pieces of one op are counted only where they are 1 / CROWDED of all pieces there
+CROWDED = 4
 FEW = 16  # position alone does not match one kernel with more open pieces than this
 
 
@@ -54,10 +70,12 @@ def by_epilogue(board: Board, side: int) -> None:
 
 
 def by_count(board: Board, side: int) -> None:
-    """One op many times on this side, once on the other, between pieces that are as many on both.
+    """One op many times on this side, once on the other, between pieces that are as
+    many on both.
 
-    Accepted if the one tensor is as large as the many together or, where shapes were not recorded,
-    from three pieces on if it takes longer than each; and only where there is little other work.
+    Accepted if the one tensor is as large as the many together or, where shapes were
+    not recorded, from three pieces on if it takes longer than each; and only where
+    there is little other work.
     """
     words = board.items[0].words, board.items[1].words
     for first, last in _regions(board, words):
@@ -78,7 +96,8 @@ def by_count(board: Board, side: int) -> None:
 
 
 def by_outer_op(board: Board, side: int) -> None:
-    """Open pieces of both sides under the same op of the program, one against one or several."""
+    """Open pieces of both sides under the same op of the program, one against one or
+    several."""
     for number, gap in enumerate(board.gaps):
         if not (gap[0] and gap[1]):
             continue
@@ -90,7 +109,9 @@ def by_outer_op(board: Board, side: int) -> None:
                 board.claim(side, many, ones[0], number, why)
             elif ones and not side and max(len(ones), len(many)) <= MANY:
                 x, y = board.items  # one to one, else all of them together
-                each = [part(x.names[i]) for i in many] == [part(y.names[j]) for j in ones]
+                each = [part(x.names[i]) for i in many] == [
+                    part(y.names[j]) for j in ones
+                ]
                 for of in zip(many, ones, strict=True) if each else ():
                     board.claim_both(of[:1], of[1:], why)
                 if not each:
@@ -102,8 +123,18 @@ def by_position(board: Board, side: int) -> None:
     for number, gap in enumerate(board.gaps):
         many = [item for item in gap[side] if board.items[side].computes[item]]
         ones = [one for one in gap[1 - side] if board.items[1 - side].computes[one]]
-        if len(ones) == 1 and 0 < len(many) <= FEW and _may_be(board, side, many, ones[0]):
-            board.claim(side, many, ones[0], number, "by position only: between the same neighbors")
+        if (
+            len(ones) == 1
+            and 0 < len(many) <= FEW
+            and _may_be(board, side, many, ones[0])
+        ):
+            board.claim(
+                side,
+                many,
+                ones[0],
+                number,
+                "by position only: between the same neighbors",
+            )
 
 
 RULES: Final[Sequence[Rule]] = (
@@ -119,10 +150,14 @@ RULES: Final[Sequence[Rule]] = (
 
 
 def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup]:
-    """Pairs what is left open on both sides and is the same kernel under the same op, if it takes
-    about as long, allowing for how much faster one side is at other such kernels. Not where the op
-    is no evidence: a kernel alone may be anywhere."""
-    open_b = (group_.b[0] for group_ in groups if not group_.a and not b.by_kernel[group_.b[0]])
+    """Pairs what is left open on both sides and is the same kernel under the same op,
+    if it takes about as long, allowing for how much faster one side is at other such
+    kernels. Not where the op is no evidence: a kernel alone may be anywhere."""
+    open_b = (
+        group_.b[0]
+        for group_ in groups
+        if not group_.a and not b.by_kernel[group_.b[0]]
+    )
     places = by_key(open_b, lambda item: int(b.exact[item]))
     pairs = pairs_of(groups).T.tolist()
     alike = [(i, j) for i, j in pairs if a.exact[i] == b.exact[j] and a.times[i]]
@@ -138,7 +173,9 @@ def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup
     return joined(groups, found)
 
 
-def _regions(board: Board, words: tuple[list[int], list[int]]) -> Iterator[tuple[int, int]]:
+def _regions(
+    board: Board, words: tuple[list[int], list[int]]
+) -> Iterator[tuple[int, int]]:
     """Ranges of gaps, divided at pairs whose ops occur equally often on both sides."""
     counts = [Counter(words[n][item] for item in board.ranges[n]) for n in (0, 1)]
     first = 0
@@ -152,7 +189,8 @@ def _regions(board: Board, words: tuple[list[int], list[int]]) -> Iterator[tuple
 
 
 def _adds_up(board: Board, side: int, many: list[int], one: int) -> bool:
-    """Whether the one is more than any of the many: else it may be one, the others gone."""
+    """Whether the one is more than any of the many: else it may be one, the others
+    gone."""
     mine, other = board.items[side], board.items[1 - side]
     whole = numel(other, one)
     parts = [found for item in many[:FEW] if (found := numel(mine, item)) is not None]
@@ -163,8 +201,11 @@ def _adds_up(board: Board, side: int, many: list[int], one: int) -> bool:
     return whole > max(parts) and whole >= LIKE * total
 
 
-def _take(board: Board, side: int, many: list[int], one: int, gaps: tuple[int, int]) -> None:
-    """Frees the pairs of these items and groups them; a partner of another op becomes open."""
+def _take(
+    board: Board, side: int, many: list[int], one: int, gaps: tuple[int, int]
+) -> None:
+    """Frees the pairs of these items and groups them; a partner of another op becomes
+    open."""
     wanted = oriented(side, set(many), {one})
     for number in range(gaps[0], gaps[1] - 1):
         pair = board.pairs[number]
@@ -179,8 +220,11 @@ def _take(board: Board, side: int, many: list[int], one: int, gaps: tuple[int, i
     board.add(side, tuple(many), one, f"{op} {len(many)} times and once")
 
 
-def _by_outer(board: Board, side: int, open_items: list[int]) -> dict[tuple[str, int], list[int]]:
-    """Open compute items by (name of the outermost op, its index among ops of that name)."""
+def _by_outer(
+    board: Board, side: int, open_items: list[int]
+) -> dict[tuple[str, int], list[int]]:
+    """Open compute items by (name of the outermost op, its index among ops of that
+    name)."""
     items = board.items[side]
     seen: Counter[str] = Counter()
     found: dict[tuple[str, int], list[int]] = {}
@@ -195,9 +239,9 @@ def _by_outer(board: Board, side: int, open_items: list[int]) -> dict[tuple[str,
 def _may_be(board: Board, side: int, many: list[int], one: int) -> bool:
     """Whether nothing contradicts a match.
 
-    Several match one only if their ops are known and that of the one is not, as for a kernel
-    launched by the user's own code. One matches one if an op is unknown or both are of the same
-    kind.
+    Several match one only if their ops are known and that of the one is not, as for a
+    kernel launched by the user's own code. One matches one if an op is unknown or both
+    are of the same kind.
     """
     mine, other = board.items[side], board.items[1 - side]
     op = other.op_names[one]

@@ -1,10 +1,11 @@
 """Pairs two sequences of numbers, in order: the equal ones, or the nearest ones.
 
-The longest common subsequence takes nearly linear time. Short stretches are solved exactly,
-bit-parallel (H. Hyyrö, Bit-parallel LCS-length computation revisited, 2004): each row of the table
-is one Python integer. Longer ones are first cut at anchors: numbers that occur once on both sides
-(the patience diff), else pairs found by windows that slide along both, or the n-th occurrences of a
-number on both sides, whichever are more.
+The longest common subsequence takes nearly linear time. Short stretches are solved
+exactly, bit-parallel (H. Hyyrö, Bit-parallel LCS-length computation revisited, 2004):
+each row of the table is one Python integer. Longer ones are first cut at anchors:
+numbers that occur once on both sides (the patience diff), else pairs found by windows
+that slide along both, or the n-th occurrences of a number on both sides, whichever are
+more.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ Pair = tuple[int, int]
 Stretch = tuple[int, int, int, int]  # a's [first, last), b's [first, last)
 MAX_CELLS = 1 << 28  # the largest table that is solved exactly: 32 MB of bits
 SMALL = 64  # tables up to this size are solved without trimming
-WINDOW = 2048  # windows of this size are solved exactly, and their first halves are kept
-MAX_CUTS = 40  # stretches that are still too long after this many successive cuts stay unmatched
+# windows of this size are solved exactly, and their first halves are kept
+WINDOW = 2048
+# stretches that are still too long after this many successive cuts stay unmatched
+MAX_CUTS = 40
 
 
 def match(a: Int64s, b: Int64s) -> list[Pair]:
@@ -42,10 +45,16 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
         elif cuts < MAX_CUTS and _cells(stretch):
             # of numbers that are unique on both sides, else of n-th occurrences
             found = _ascending(_unique(own), _unique(other))
-            found = found or max(_slide(own, other), _ascending(_nth(own), _nth(other)), key=len)
+            found = found or max(
+                _slide(own, other), _ascending(_nth(own), _nth(other)), key=len
+            )
             anchors = [(i + first_a, j + first_b) for i, j in found]
             pairs += anchors
-            inner = [gap for gap in gaps(anchors, stretch) if _cells(gap)] if anchors else []
+            inner = (
+                [gap for gap in gaps(anchors, stretch) if _cells(gap)]
+                if anchors
+                else []
+            )
             todo += [(gap, cuts + 1) for gap in inner]
     return sorted(pairs)
 
@@ -71,7 +80,8 @@ def exact(a: list[int], b: list[int]) -> list[Pair]:
 
 
 def _traced(rows: list[int], i: int, j: int) -> list[Pair]:
-    """The pairs of one longest common subsequence of a[:i] and b[:j], from their table."""
+    """The pairs of one longest common subsequence of a[:i] and b[:j], from their
+    table."""
     pairs: list[Pair] = []
     while i and j:
         if rows[i - 1] >> (j - 1) & 1:
@@ -85,7 +95,8 @@ def _traced(rows: list[int], i: int, j: int) -> list[Pair]:
 
 
 def _table(a: list[int], b: list[int]) -> list[int]:
-    """Bit j of row i is 0 where one more of b (j + 1 instead of j) lengthens the LCS with a[:i]."""
+    """Bit j of row i is 0 where one more of b (j + 1 instead of j) lengthens the LCS
+    with a[:i]."""
     places: dict[int, int] = {}
     for j, number in enumerate(b):
         places[number] = places.get(number, 0) | 1 << j
@@ -116,8 +127,12 @@ def _equal_run(equal: Flags) -> int:
 
 
 def _slide(a: Int64s, b: Int64s) -> list[Pair]:
-    """Pairs from windows that move along both; what occurs on one side only is skipped."""
-    in_a, in_b = np.flatnonzero(np.isin(a, b)).tolist(), np.flatnonzero(np.isin(b, a)).tolist()
+    """Pairs from windows that move along both; what occurs on one side only is
+    skipped."""
+    in_a, in_b = (
+        np.flatnonzero(np.isin(a, b)).tolist(),
+        np.flatnonzero(np.isin(b, a)).tolist(),
+    )
     shared_a, shared_b = a[in_a].tolist(), b[in_b].tolist()
     pairs: list[Pair] = []
     i = j = 0
@@ -137,13 +152,17 @@ def _slide(a: Int64s, b: Int64s) -> list[Pair]:
 def _open_ended(a: list[int], b: list[int]) -> list[Pair]:
     """The alignment that reaches the end of a or of b and skips the fewest elements.
 
-    The longest one would skip elements of both windows, because they are equally long. It is used
-    only where the two have so little in common that the other would be almost empty.
+    The longest one would skip elements of both windows, because they are equally long.
+    It is used only where the two have so little in common that the other would be
+    almost empty.
     """
     rows = _table(a, b)
     matched = accumulate(1 - (rows[-1] >> j & 1) for j in range(len(b)))
     ends = [(len(a) + j - 2 * n, -j, len(a), j) for j, n in enumerate(matched, 1)]
-    ends += [(i - len(b) + 2 * row.bit_count(), -i, i, len(b)) for i, row in enumerate(rows, 1)]
+    ends += [
+        (i - len(b) + 2 * row.bit_count(), -i, i, len(b))
+        for i, row in enumerate(rows, 1)
+    ]
     found = _traced(rows, *min(ends)[2:])
     return found if 2 * len(found) > len(a) else _traced(rows, len(a), len(b))
 
@@ -160,7 +179,8 @@ def _nth(numbers: Int64s) -> dict[object, int]:
 
 
 def _ascending(a: dict[object, int], b: dict[object, int]) -> list[Pair]:
-    """Of the places of what both have, the longest subsequence that ascends in both; n log n."""
+    """Of the places of what both have, the longest subsequence that ascends in both; n
+    log n."""
     pairs = sorted((place, b[key]) for key, place in a.items() if key in b)
     tops: list[int] = []
     top_index: list[int] = []
@@ -191,20 +211,22 @@ def is_like(a: float, b: float) -> bool:
 
 
 def is_feasible(few: int, many: int) -> bool:
-    """Whether `closest` is worth its time, which grows with the one and with the difference."""
+    """Whether `closest` is worth its time, which grows with the one and with the
+    difference."""
     return few * (many - few + 1) <= CELLS
 
 
 def closest(few: Sequence[int], many: Sequence[int]) -> list[int]:
-    """For each of the few, in order, one of the many: the sum of the differences is minimal."""
+    """For each of the few, in order, one of the many: the sum of the differences is
+    minimal."""
     numbers, spare = np.array(many, dtype=np.int64), len(many) - len(few)
     rows = (np.abs(numbers[n : n + spare + 1] - value) for n, value in enumerate(few))
     return in_order(rows, spare)
 
 
 def in_order(costs: Iterable[Int64s], spare: int) -> list[int]:
-    """The same by cost: `costs` has for each of the few what it costs to pair it with each of the
-    `spare` + 1 of the many that may be its partner."""
+    """The same by cost: `costs` has for each of the few what it costs to pair it with
+    each of the `spare` + 1 of the many that may be its partner."""
     best = [np.zeros(spare + 1, dtype=np.int64)]
     for row in costs:
         best.append(np.minimum.accumulate(best[-1]) + row)

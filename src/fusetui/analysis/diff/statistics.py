@@ -1,4 +1,5 @@
-"""Medians, means, intervals of ratios, and the steps that represent all, from durations alone."""
+"""Medians, means, intervals of ratios, and the steps that represent all, from durations
+alone."""
 
 from __future__ import annotations
 
@@ -11,30 +12,36 @@ import numpy as np
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
 
 FEW_STEPS = 5
-"""A verdict needs this many steps on each side. n samples enclose the true median with a
-probability of 1 - 2**(1 - n): 94 % for five, 88 % for four (too few for 95 %)."""
+"""A verdict needs this many steps on each side. n samples enclose the true median with
+a probability of 1 - 2**(1 - n): 94 % for five, 88 % for four (too few for 95 %)."""
 
 CONFIDENCE = 95  # the confidence level of an interval, in percent
 
 FLOOR_PERCENT, FLOOR_NS = 5, 100
-"""A change of a kernel below either floor is noise: clocks of GPUs tick in up to tens of ns."""
+"""A change of a kernel below either floor is noise: clocks of GPUs tick in up to tens
+of ns."""
 
 
 def median(samples: Int64s) -> Int64s:
-    """Along the first axis; of an even count the mean of the middle two, rounded down."""
+    """Along the first axis; of an even count the mean of the middle two, rounded
+    down."""
     ordered = np.sort(samples, axis=0)
-    return np.asarray((ordered[(len(samples) - 1) // 2] + ordered[len(samples) // 2]) // 2)
+    return np.asarray(
+        (ordered[(len(samples) - 1) // 2] + ordered[len(samples) // 2]) // 2
+    )
 
 
 def middle_half(samples: Int64s) -> tuple[Int64s, Int64s]:
-    """Least and greatest of the middle half along the first axis; of all for fewer than four."""
+    """Least and greatest of the middle half along the first axis; of all for fewer than
+    four."""
     ordered = np.sort(samples, axis=0)
     last = len(samples) - 1
     return ordered[last // 4], ordered[last - last // 4]
 
 
 def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Flags:
-    """The medians differ by more than 5 %, 100 ns and a tick; the middle halves do not overlap."""
+    """The medians differ by more than 5 %, 100 ns and a tick; the middle halves do not
+    overlap."""
     of_a, of_b = median(a), median(b)
     floor = np.maximum(of_a, of_b) * FLOOR_PERCENT // 100
     far = np.abs(of_b - of_a) > np.maximum(floor, max(FLOOR_NS, resolution_ns))
@@ -43,21 +50,24 @@ def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Flags:
 
 
 def resolution(*samples: Int64s) -> int:
-    """The tick of the clocks (ns): 1000 in a file with whole microseconds, 0 when finer."""
+    """The tick of the clocks (ns): 1000 in a file with whole microseconds, 0 when
+    finer."""
     return 1000 if any(of.size and not (of % 1000).any() for of in samples) else 0
 
 
 TAIL = 0.025  # the share of the distribution that the interval leaves out on each side
 ENOUGH = 10  # with fewer steps, how one depends on the one before is not estimated
-FEW_ROUNDS = 6  # the signed-rank test rejects nothing at 5 % of five: 2 of 32 signs are all alike
-EXACT_ROUNDS = 100  # up to so many, the distribution is counted out; beyond, it is normal
+# the signed-rank test rejects nothing at 5 % of five: 2 of 32 signs are all alike
+FEW_ROUNDS = 6
+# up to so many, the distribution is counted out; beyond, it is normal
+EXACT_ROUNDS = 100
 EXACT = 60  # the same for steps per side
 Z = 1.959964  # the two-sided 5 % point of the normal distribution
 
 
 class Interval(NamedTuple):
-    """B / A: `ratio` within [low, high], None with too few steps; and by how much each run drifted
-    from its first to its last step."""
+    """B / A: `ratio` within [low, high], None with too few steps; and by how much each
+    run drifted from its first to its last step."""
 
     ratio: float
     low: float | None = None
@@ -67,12 +77,13 @@ class Interval(NamedTuple):
 
 
 def ratio_interval(a: Int64s, b: Int64s) -> Interval:
-    """The interval of B / A by the rank test of Mann, Whitney and Wilcoxon: all ratios that it does
-    not reject at 5 %, widened by the drift of the runs and by the correlation of successive steps.
+    """The interval of B / A by the rank test of Mann, Whitney and Wilcoxon: all ratios
+    that it does not reject at 5 %, widened by the drift of the runs and by the
+    correlation of successive steps.
 
-    `a`, `b`: durations in order of time; four on each side are enough to reject any ratio.
-    (E. L. Lehmann, Nonparametrics, 1975: chapter 2.) The drift of a run shows how much a run at
-    another time may differ, whatever is compared.
+    `a`, `b`: durations in order of time; four on each side are enough to reject any
+    ratio. (E. L. Lehmann, Nonparametrics, 1975: chapter 2.) The drift of a run shows
+    how much a run at another time may differ, whatever is compared.
     """
     ratio = int(median(b)) / max(1, int(median(a)))
     before, after = a[a > 0], b[b > 0]
@@ -90,13 +101,13 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
 
 
 def paired_interval(a: Int64s, b: Int64s) -> Interval:
-    """The same where the n-th step of A ran next to the n-th of B: by Wilcoxon's signed-rank test
-    of the logarithms, widened by the correlation of successive rounds.
+    """The same where the n-th step of A ran next to the n-th of B: by Wilcoxon's
+    signed-rank test of the logarithms, widened by the correlation of successive rounds.
 
-    It takes for granted only that a difference is as likely to be x as -x where nothing changed,
-    which turns in random order see to, whatever the noise is. The ratio is the estimate of Hodges
-    and Lehmann, the median of the means of any two.
-    (E. L. Lehmann, Nonparametrics, 1975: chapter 4)
+    It takes for granted only that a difference is as likely to be x as -x where nothing
+    changed, which turns in random order see to, whatever the noise is. The ratio is the
+    estimate of Hodges and Lehmann, the median of the means of any two. (E. L. Lehmann,
+    Nonparametrics, 1975: chapter 4)
     """
     known, drifts = (a > 0) & (b > 0), (drift(a), drift(b))
     logs = np.log(b[known] / a[known])
@@ -112,11 +123,13 @@ def paired_interval(a: Int64s, b: Int64s) -> Interval:
 
 
 def drift(durations: Int64s) -> float:
-    """How much longer the last step took than the first, as a share, by the median of all slopes
-    (Theil and Sen); 0 where Kendall's test at 5 % finds no trend."""
+    """How much longer the last step took than the first, as a share, by the median of
+    all slopes (Theil and Sen); 0 where Kendall's test at 5 % finds no trend."""
     size = len(durations)
     first, last = np.triu_indices(size, 1)
-    rises = abs(int(np.sign(durations[last] - durations[first]).sum())) if size > 3 else 0
+    rises = (
+        abs(int(np.sign(durations[last] - durations[first]).sum())) if size > 3 else 0
+    )
     spread = (size * (size - 1) * (2 * size + 5) / 18) ** 0.5
     if rises <= 1 or (rises - 1) / spread < Z:
         return 0.0
@@ -125,9 +138,9 @@ def drift(durations: Int64s) -> float:
 
 
 def wider(samples: Int64s | Floats) -> float:
-    """The factor by which an interval is too narrow where slow steps follow slow ones: n steps are
-    worth n (1 - r) / (1 + r) independent ones, where r is the correlation of successive ranks. 1 if
-    r is not significant."""
+    """The factor by which an interval is too narrow where slow steps follow slow ones:
+    n steps are worth n (1 - r) / (1 + r) independent ones, where r is the correlation
+    of successive ranks. 1 if r is not significant."""
     size = len(samples)
     if size < ENOUGH:
         return 1.0
@@ -146,7 +159,8 @@ def _rejected(a: int, b: int) -> int:
 
 @cache
 def rejected_rounds(size: int) -> int:
-    """The same for the means of any two of so many differences; 0 for fewer than FEW_ROUNDS."""
+    """The same for the means of any two of so many differences; 0 for fewer than
+    FEW_ROUNDS."""
     if size > EXACT_ROUNDS:
         total = size * (size + 1)
         return max(1, int(total / 4 - Z * math.sqrt(total * (2 * size + 1) / 24)))
@@ -158,12 +172,14 @@ def rejected_rounds(size: int) -> int:
 
 
 def _in_tail(ways: Floats) -> int:
-    """How many of the outcomes of a test, in order, leave no more than TAIL below them."""
+    """How many of the outcomes of a test, in order, leave no more than TAIL below
+    them."""
     return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL))
 
 
 def _ways(a: int, b: int) -> Floats:
-    """The orders of a and b steps by inversions: the coefficients of the Gaussian binomial."""
+    """The orders of a and b steps by inversions: the coefficients of the Gaussian
+    binomial."""
     found = np.zeros(a * b + 1)
     found[0] = 1.0
     for n in range(1, a + 1):
@@ -178,17 +194,21 @@ def _ways(a: int, b: int) -> Floats:
 
 WITHIN = 0.005  # the mean time of the chosen steps is within this share of the median
 MIN_USUAL_STEPS = 3
-"""At least so many steps are chosen of FEW_STEPS or more: the times of single pieces in one or two
-steps are chance."""
+"""At least so many steps are chosen of FEW_STEPS or more: the times of single pieces in
+one or two steps are chance."""
 
 
-def usual_steps(a: Int64s, b: Int64s, alike_a: Rows, alike_b: Rows) -> tuple[Rows, Rows]:
-    """The steps of each side over which every figure is a mean, so that parts add up to the whole.
+def usual_steps(
+    a: Int64s, b: Int64s, alike_a: Rows, alike_b: Rows
+) -> tuple[Rows, Rows]:
+    """The steps of each side over which every figure is a mean, so that parts add up to
+    the whole.
 
-    `a` and `b` are the durations of all steps (ns), `alike_*` the steps that do the usual work. Of
-    these, as many as possible around the median step whose mean is the median; where these are
-    fewer than `_fewest`, those around it whose mean is nearest to the median. The same steps on
-    both sides, where the two have equally many and the same ones will do.
+    `a` and `b` are the durations of all steps (ns), `alike_*` the steps that do the
+    usual work. Of these, as many as possible around the median step whose mean is the
+    median; where these are fewer than `_fewest`, those around it whose mean is nearest
+    to the median. The same steps on both sides, where the two have equally many and the
+    same ones will do.
     """
     medians = np.array([middle(a, alike_a), middle(b, alike_b)])
     away = [np.abs(of - m) / max(m, 1.0) for of, m in zip((a, b), medians, strict=True)]
@@ -207,13 +227,16 @@ def usual_steps(a: Int64s, b: Int64s, alike_a: Rows, alike_b: Rows) -> tuple[Row
 
 
 def _fewest(alike: Rows) -> int:
-    """How many of these steps are chosen at least: of fewer than FEW_STEPS the median one."""
+    """How many of these steps are chosen at least: of fewer than FEW_STEPS the median
+    one."""
     return MIN_USUAL_STEPS if len(alike) >= FEW_STEPS else min(1, len(alike))
 
 
-def _nearest_to_median(durations: Int64s, median: float, alike: Rows, distance: Floats) -> Rows:
-    """Of the alike steps, nearest to the median first, as many as have the mean that is nearest to
-    the median; at least `_fewest`."""
+def _nearest_to_median(
+    durations: Int64s, median: float, alike: Rows, distance: Floats
+) -> Rows:
+    """Of the alike steps, nearest to the median first, as many as have the mean that is
+    nearest to the median; at least `_fewest`."""
     order = alike[np.argsort(distance[alike], kind="stable")]
     means = np.cumsum(durations[order]) / np.arange(1, len(order) + 1)
     fewest = _fewest(alike)
@@ -229,14 +252,17 @@ def mean(samples: Int64s) -> Int64s:
 
 
 def middle(durations: Int64s, alike: Rows) -> float:
-    """The median step: of those that do the usual work, where these are most of them."""
+    """The median step: of those that do the usual work, where these are most of
+    them."""
     of = durations[alike] if 2 * len(alike) > len(durations) else durations
     return float(np.median(of)) if len(of) else 0.0
 
 
-def _around_median(durations: Int64s, medians: Floats, alike: Rows, distance: Floats) -> Rows:
-    """The most of the alike steps, nearest to the median first, whose mean is the median on each
-    side; `durations`: [sides, steps]. Empty when there are none."""
+def _around_median(
+    durations: Int64s, medians: Floats, alike: Rows, distance: Floats
+) -> Rows:
+    """The most of the alike steps, nearest to the median first, whose mean is the
+    median on each side; `durations`: [sides, steps]. Empty when there are none."""
     if not len(alike):
         return alike
     order = alike[np.argsort(distance[alike], kind="stable")]

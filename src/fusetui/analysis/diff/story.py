@@ -1,4 +1,5 @@
-"""The summary of a diff: its largest terms in a sentence, its sums by sort of work and by place."""
+"""The summary of a diff: its largest terms in a sentence, its sums by sort of work and
+by place."""
 
 from __future__ import annotations
 
@@ -16,14 +17,19 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.grouping import by_key
 
 TERMS = 5  # how many terms the sentence names
-WORTH = 0.02  # a term after the first is named when it is this share of the change, or of the step
-HIDDEN = 0.1  # what takes less and what takes longer are two where each is this share of the other
+# a term after the first is named when it is this share of the change, or of the step
+WORTH = 0.02
+# what takes less and what takes longer are two where each is this share of the other
+HIDDEN = 0.1
 MOSTLY = 0.6  # one op that makes up this share of a term is named with it
 
 _TIMES = late(r" x\d+\Z")
 _NUMBER = late(r"\d+")
 _PLURAL = {
-    **{of: f"{of}s" for of in ("GEMM", "fill", "convolution", "norm", "reduction", "embedding")},
+    **{
+        of: f"{of}s"
+        for of in ("GEMM", "fill", "convolution", "norm", "reduction", "embedding")
+    },
     **{of: f"{of} kernels" for of in ("pointwise", "other")},
     "copy": "copies",
 }
@@ -31,21 +37,27 @@ CPU_WORK = "dispatch on the CPU"
 
 
 def told(diff: Diff) -> Diff:
-    """With its story, and the rows of the sum by their sort of work, and by phase and module or
-    annotation, whose numbers are starred."""
+    """With its story, and the rows of the sum by their sort of work, and by phase and
+    module or annotation, whose numbers are starred."""
     by_work = _parts(diff, lambda row: (_work(row), ""))
     by_place = _parts(diff, lambda row: (_NUMBER.sub("*", row.where), row.phase))
     return replace(diff, story=_story(diff), by_work=by_work, by_place=by_place)
 
 
 def _story(diff: Diff) -> str:
-    """`a step takes 37.86 ms more: +14.2 ms copies in the compiled backward, ...`; by size."""
-    change, step = diff.accounting.step_ns, max(diff.step.a_ns or 0, diff.step.b_ns or 0)
+    """`a step takes 37.86 ms more: +14.2 ms copies in the compiled backward, ...`; by
+    size."""
+    change, step = (
+        diff.accounting.step_ns,
+        max(diff.step.a_ns or 0, diff.step.b_ns or 0),
+    )
     if diff.step.a_ns is None or diff.step.b_ns is None:
         return ""
     least = max(WORTH * abs(change), WORTH * WORTH * step)
     terms = sorted(_terms(diff), key=lambda term: -abs(term[0]))
-    named = [term for n, term in enumerate(terms[:TERMS]) if abs(term[0]) > least or not n]
+    named = [
+        term for n, term in enumerate(terms[:TERMS]) if abs(term[0]) > least or not n
+    ]
     rest = change - sum(ns for ns, _ in named)
     said = [f"{signed_duration(ns)} {printable(what)}" for ns, what in named if ns]
     if abs(rest) > least and said:
@@ -53,7 +65,9 @@ def _story(diff: Diff) -> str:
     more = "more" if change > 0 else "less"
     which = "the median step" if diff.step.is_opposed else "a step"
     head = f"{which} takes {f'{duration(abs(change))} {more}' if change else 'the same time'}"
-    return "; ".join(filter(None, (f"{head}: {', '.join(said)}" if said else head, _moved(diff))))
+    return "; ".join(
+        filter(None, (f"{head}: {', '.join(said)}" if said else head, _moved(diff)))
+    )
 
 
 def _moved(diff: Diff) -> str:
@@ -63,7 +77,9 @@ def _moved(diff: Diff) -> str:
         return ""
     ((op, times),) = ops.most_common(1)
     mostly = "mostly " if len(ops) > 1 else ""
-    named = f" ({mostly}{printable(op)})" if op and times >= MOSTLY * ops.total() else ""
+    named = (
+        f" ({mostly}{printable(op)})" if op and times >= MOSTLY * ops.total() else ""
+    )
     return f"{plural(ops.total(), 'kernel')} moved{named}"
 
 
@@ -76,19 +92,24 @@ def _terms(diff: Diff) -> list[tuple[int, str]]:
         for part in _by_direction(key[0], rows)
     ]
     sums = diff.accounting
-    overlap = sums.overlap_ns + sum(row.hidden_change_ns for row in diff.rows if row.counts)
+    overlap = sums.overlap_ns + sum(
+        row.hidden_change_ns for row in diff.rows if row.counts
+    )
     return [
         *found,
         *_idle_terms(diff),
         (overlap, f"by {'more' if overlap < 0 else 'less'} overlap"),
         (sums.odd_ns, "by steps with other work"),
-        (sums.earlier_ns + sums.later_ns, "by work that crosses the borders of the step"),
+        (
+            sums.earlier_ns + sums.later_ns,
+            "by work that crosses the borders of the step",
+        ),
     ]
 
 
 def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
-    """The rows of ops that take longer and those of ops that take less, where both are much, and
-    can be told apart: their sum would hide them."""
+    """The rows of ops that take longer and those of ops that take less, where both are
+    much, and can be told apart: their sum would hide them."""
     by_op = by_key(rows, lambda row: _label(row) or (row.a[:1], row.b[:1]))
     sides: list[Sequence[Row]] = [
         [row for one in by_op.values() if (_change(one) < 0) is less for row in one]
@@ -104,7 +125,9 @@ def _idle_terms(diff: Diff) -> list[tuple[int, str]]:
     a, b, ns = diff.side_a, diff.side_b, diff.accounting.idle_ns
     if not a.gpu:
         return [(ns, "outside all ops")]
-    found = [(ns, f"idle time {cause}") for cause, ns in changes(a.idle, b.idle).items()]
+    found = [
+        (ns, f"idle time {cause}") for cause, ns in changes(a.idle, b.idle).items()
+    ]
     return found if b.gpu else [(ns, "idle time of the GPU")]
 
 
@@ -136,7 +159,11 @@ def _detail(work: str, rows: Sequence[Row]) -> str:
     for row in rows:
         by_op[_label(row)] += _change([row])
     op, ns = max(by_op.items(), key=lambda found: abs(found[1]))
-    return f"mostly {op}" if op and ns * whole > 0 and abs(ns) >= MOSTLY * abs(whole) else ""
+    return (
+        f"mostly {op}"
+        if op and ns * whole > 0 and abs(ns) >= MOSTLY * abs(whole)
+        else ""
+    )
 
 
 def _label(row: Row) -> str:
@@ -155,7 +182,9 @@ def _math(row: Row) -> str:
     """`without TF32`, or other types, where the kernel names of both sides tell."""
     if not (row.a and row.b):
         return ""
-    one, other = (decode(Counter(names).most_common(1)[0][0]) for names in (row.a, row.b))
+    one, other = (
+        decode(Counter(names).most_common(1)[0][0]) for names in (row.a, row.b)
+    )
     if one is None or other is None or one.name == other.name:
         return ""
     tf32 = ["tf32" in known.short for known in (one, other)]
@@ -170,15 +199,20 @@ def _work(row: Row) -> str:
 
 
 def _change(rows: Iterable[Row]) -> int:
-    """How much longer they make the step: communication hidden behind compute does not."""
+    """How much longer they make the step: communication hidden behind compute does
+    not."""
     return sum(row.change_ns - row.hidden_change_ns for row in rows)
 
 
 def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Subtotal, ...]:
     """The largest change first."""
     found = []
-    for (name, phase), rows in by_key((row for row in diff.rows if row.counts), key).items():
-        compiled = "".join(side for side in "ab" if any(side in row.compiled for row in rows))
+    for (name, phase), rows in by_key(
+        (row for row in diff.rows if row.counts), key
+    ).items():
+        compiled = "".join(
+            side for side in "ab" if any(side in row.compiled for row in rows)
+        )
         each = zip(*((r.a_ns, r.b_ns, r.a_count, r.b_count) for r in rows), strict=True)
         a_ns, b_ns, a_count, b_count = map(sum, each)
         found.append(Subtotal(name, phase, a_ns, b_ns, a_count, b_count, compiled))
@@ -188,16 +222,24 @@ def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Subtotal,
 _WAITING = {
     LOADER: "waiting for the data loader",
     COMPILER: "while code is compiled",
-    **{of: IDLE[of].where for of in ("unlinked", "graph", "launch_latency", "queued", "after")},
+    **{
+        of: IDLE[of].where
+        for of in ("unlinked", "graph", "launch_latency", "queued", "after")
+    },
     **{of: IDLE[of].while_ for of in ("host_sync", "host_alloc")},
 }
 """Causes of idle time that are no waiting for launches."""
 
 
 def changes(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
-    """What is said of each cause, and how much more idle time it makes in B (ns); by size."""
+    """What is said of each cause, and how much more idle time it makes in B (ns); by
+    size."""
     found: Counter[str] = Counter()
     for side, sign in ((b, 1), (a, -1)):
         for cause, ns in side.items():
             found[_WAITING.get(cause, "waiting for launches")] += sign * ns
-    return {text: ns for text, ns in sorted(found.items(), key=lambda item: -abs(item[1])) if ns}
+    return {
+        text: ns
+        for text, ns in sorted(found.items(), key=lambda item: -abs(item[1]))
+        if ns
+    }

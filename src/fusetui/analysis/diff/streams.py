@@ -1,5 +1,6 @@
-"""Streams that share one sequence of work: work may alternate between them from kernel to kernel or
-from step to step, and which of them runs what is no change of the program."""
+"""Streams that share one sequence of work: work may alternate between them from kernel
+to kernel or from step to step, and which of them runs what is no change of the
+program."""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.work import Work
 from fusetui.trace.model.grouping import by_key
 
-SHARED = 0.5  # so much of a lane in common with one that has a partner: the partner shares its work
+# so much of a lane in common with one that has a partner: the partner shares its work
+SHARED = 0.5
 LEAST = 4  # so many pieces are more than a kernel or two that moved to another stream
 COMPARED = 8  # lanes of each side, the largest, that are looked at
 
 
 def alternating(items: WorkItems) -> Work | None:
-    """The work of a side, with those of its streams as one lane that run more in one step than in
-    another; None if there are no two such, or if all steps are alike."""
+    """The work of a side, with those of its streams as one lane that run more in one
+    step than in another; None if there are no two such, or if all steps are alike."""
     work = items.work
     if len(items.alike) == len(work.windows):
         return None
@@ -31,10 +33,12 @@ def alternating(items: WorkItems) -> Work | None:
 
 
 def shared(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
-    """The work of both sides; the lanes of a side that do what the other side does on one are one.
+    """The work of both sides; the lanes of a side that do what the other side does on
+    one are one.
 
-    Lanes with the most work in common are partners. What they leave open tells the rest: where half
-    of a lane is in common with one that has a partner already, it shares the work of that partner.
+    Lanes with the most work in common are partners. What they leave open tells the
+    rest: where half of a lane is in common with one that has a partner already, it
+    shares the work of that partner.
     """
     left = _kernels_by_lane(a), _kernels_by_lane(b)
     sizes = [{lane: kernels.total() for lane, kernels in side.items()} for side in left]
@@ -62,8 +66,8 @@ def shared(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
 
 
 def as_one(before: Work, after: Work) -> list[list[int]]:
-    """The lanes that became one, in groups: `after` is the same work, with some of its lanes as
-    one."""
+    """The lanes that became one, in groups: `after` is the same work, with some of its
+    lanes as one."""
     lane_of_row = dict(zip(before.row.tolist(), before.lane.tolist(), strict=True))
     members: defaultdict[int, set[int]] = defaultdict(set)
     for row, lane in zip(after.row.tolist(), after.lane.tolist(), strict=True):

@@ -1,4 +1,5 @@
-"""The steps of a trace that are compared, or all of it as one step, and the work in them."""
+"""The steps of a trace that are compared, or all of it as one step, and the work in
+them."""
 
 from __future__ import annotations
 
@@ -25,13 +26,15 @@ COLD = 1.5  # a first step longer than this times the median of the others is a 
 
 
 class Windows(msgspec.Struct, frozen=True, eq=False):
-    """Disjoint stretches [start, end) in order of time (ns), and how they were found."""
+    """Disjoint stretches [start, end) in order of time (ns), and how they were
+    found."""
 
     start: Int64s
     end: Int64s
     whole: bool = False  # the trace has no steps: one window holds all of its work
     named: bool = False  # the file or the user says what a step is
-    of_gpu: bool = False  # stretches of a GPU's time: work belongs to that in which it ran
+    # stretches of a GPU's time: work belongs to that in which it ran
+    of_gpu: bool = False
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()  # the number of each, `#k` where the trace prints none
 
@@ -46,7 +49,9 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         """Those kept, and why the others were not."""
         notes = (*self.notes, note) if note else self.notes
         labels = tuple(self.labels[n] for n in keep.tolist())
-        return replace(self, start=self.start[keep], end=self.end[keep], notes=notes, labels=labels)
+        return replace(
+            self, start=self.start[keep], end=self.end[keep], notes=notes, labels=labels
+        )
 
     def index_of(self, times: Int64s) -> Rows:
         """The window that each time lies in, -1 for none."""
@@ -58,9 +63,11 @@ class NoStepsError(Error):
 
 
 def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
-    """The steps of the trace, of a server each pass of its model; without any, everything.
+    """The steps of the trace, of a server each pass of its model; without any,
+    everything.
 
-    `step_by`: the annotations that match it instead (see `steps_of`); NoStepsError if none does.
+    `step_by`: the annotations that match it instead (see `steps_of`); NoStepsError if
+    none does.
     """
     steps = steps_of(trace, step_by)
     if step_by is not None and not len(steps):
@@ -77,10 +84,10 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
 
 
 def _served(trace: Trace, label: str) -> Windows | None:
-    """From the first kernel of each pass of the model to that of the next, so that a step is what a
-    token costs; the last pass, whose next is not there, only if it is the only one: then up to the
-    end of all that its step launched, the LM head after a graph included. None unless they hold
-    most of the GPU's time."""
+    """From the first kernel of each pass of the model to that of the next, so that a
+    step is what a token costs; the last pass, whose next is not there, only if it is
+    the only one: then up to the end of all that its step launched, the LM head after a
+    graph included. None unless they hold most of the GPU's time."""
     if not server_steps(trace).asked:
         return None
     served = [one for one in passes(trace) if len(one.model)]
@@ -89,10 +96,18 @@ def _served(trace: Trace, label: str) -> Windows | None:
     end = np.array([one.end_ns for one in ran], dtype=np.int64)
     if not len(ran) or (begin[1:] < end[:-1]).any():
         return None
-    start, until, what = begin[:-1], begin[1:], "each pass of the model, up to the next,"
+    start, until, what = (
+        begin[:-1],
+        begin[1:],
+        "each pass of the model, up to the next,",
+    )
     if len(ran) == 1:
         end = np.array([interval_of(trace, served[0].rows).end_ns], dtype=np.int64)
-        start, until, what = begin, end, "the pass of the model, with all that follows in its step,"
+        start, until, what = (
+            begin,
+            end,
+            "the pass of the model, with all that follows in its step,",
+        )
     notes = (f"{label}: no ProfilerStep; {what} is taken as a step",)
     labels = tuple(f"#{n}" for n in range(1, len(start) + 1))
     found = Windows(start, until, of_gpu=True, notes=notes, labels=labels)
@@ -103,22 +118,29 @@ def _served(trace: Trace, label: str) -> Windows | None:
 
 
 def without_odd(found: Windows, items: Int64s, label: str) -> Windows:
-    """Leaves out steps that the profiler cut off, and cold first steps; `items` counts the work.
+    """Leaves out steps that the profiler cut off, and cold first steps; `items` counts
+    the work.
 
-    Cut off: less than half as many items as the median step. Cold: the first of at least three
-    steps, when it took more than 1.5 times the median of the others.
+    Cut off: less than half as many items as the median step. Cold: the first of at
+    least three steps, when it took more than 1.5 times the median of the others.
     """
     full = np.flatnonzero(2 * items >= np.median(items)) if len(items) else np.arange(0)
     if 0 < len(full) < len(found):
         cut = plural(len(found) - len(full), "step")
-        found = found.only(full, f"{label}: {cut} left out, with less than half of the usual work")
+        found = found.only(
+            full, f"{label}: {cut} left out, with less than half of the usual work"
+        )
     cold, dur = 0, found.dur
     while len(dur) - cold >= 3 and dur[cold] > COLD * np.median(dur[cold + 1 :]):
         cold += 1
     why = f"first {cold} steps left out as cold, each much longer than most of those after it"
     if cold == 1:
         usual = float(np.median(dur[1:]))
-        times = f"{dur[0] / usual:.1f} times as long as the median of the others" if usual else ""
+        times = (
+            f"{dur[0] / usual:.1f} times as long as the median of the others"
+            if usual
+            else ""
+        )
         why = f"first step left out as cold, {times or NO_TIME}"
     return found.only(np.arange(cold, len(dur)), f"{label}: {why}") if cold else found
 
@@ -130,7 +152,9 @@ def _whole(trace: Trace, label: str) -> Windows:
         note = f"{label}: holds neither GPU events nor CPU ops"
         nothing = np.zeros(0, dtype=np.int64)
         return Windows(nothing, nothing, whole=True, notes=(note,))
-    note = "no steps found; the whole trace is taken as one step (--step-by PATTERN takes"
+    note = (
+        "no steps found; the whole trace is taken as one step (--step-by PATTERN takes"
+    )
     notes = (f"{label}: {note} annotations as steps)",)
     start, end = trace.start[rows].min(), trace.end[rows].max()
     span = np.array([start]), np.array([max(end, start + 1)])
@@ -140,7 +164,8 @@ def _whole(trace: Trace, label: str) -> Windows:
 class Work(msgspec.Struct, frozen=True, eq=False):
     """Every piece of work in the windows used, sorted by (window, lane, start).
 
-    Arrays have the shape [pieces]. A lane is a stream, or a CPU thread in traces without a GPU.
+    Arrays have the shape [pieces]. A lane is a stream, or a CPU thread in traces
+    without a GPU.
     """
 
     trace: Trace
@@ -166,7 +191,9 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         used = self.windows.only(np.array(windows, dtype=np.intp), note)
         columns = {of: getattr(self, of)[kept] for of in ("row", "lane", "op", "ns")}
         places = tuple(self.places[n] for n in windows)
-        return replace(self, windows=used, window=window[kept], places=places, **columns)
+        return replace(
+            self, windows=used, window=window[kept], places=places, **columns
+        )
 
     def with_lanes(self, lane: Rows) -> Work:
         """The same with other lanes for its pieces, sorted by them."""
@@ -182,23 +209,30 @@ class Work(msgspec.Struct, frozen=True, eq=False):
 
 
 def _renumbered(numbers: Rows, kept: Rows | list[int], count: int) -> Rows:
-    """Numbers of windows as places among those kept of so many; -1 for others, and for -1."""
+    """Numbers of windows as places among those kept of so many; -1 for others, and for
+    -1."""
     places = np.full(count + 1, -1, dtype=np.intp)
     places[kept] = np.arange(len(kept))
     return places[numbers]
 
 
 def in_common(a: Work, b: Work) -> tuple[Work, Work]:
-    """Of two traces with equally many steps, those that both use: others have no counterpart."""
+    """Of two traces with equally many steps, those that both use: others have no
+    counterpart."""
     common = {*a.places} & {*b.places}
     if a.found != b.found or not common:
         return a, b
-    one, other = (w.only([n for n, p in enumerate(w.places) if p in common]) for w in (a, b))
+    one, other = (
+        w.only([n for n, p in enumerate(w.places) if p in common]) for w in (a, b)
+    )
     return one, other
 
 
-def work_of(trace: Trace, label: str, step_by: str | None = None, *, by_ops: bool = False) -> Work:
-    """The work of a trace in its steps; `label` is its name in notes. Raises NoStepsError.
+def work_of(
+    trace: Trace, label: str, step_by: str | None = None, *, by_ops: bool = False
+) -> Work:
+    """The work of a trace in its steps; `label` is its name in notes. Raises
+    NoStepsError.
 
     `by_ops`: the CPU ops that compute something, even if there are GPU events.
     """
@@ -207,17 +241,21 @@ def work_of(trace: Trace, label: str, step_by: str | None = None, *, by_ops: boo
     work = _in_windows(trace, label, found, gpu)
     if len(work.row) or found.named or found.whole or not gpu:
         return work
-    return _in_windows(trace, label, _whole(trace, label), gpu)  # all lies outside of its steps
+    # all lies outside of its steps
+    return _in_windows(trace, label, _whole(trace, label), gpu)
 
 
 def lacks_gpu_events(trace: Trace) -> bool:
     """Whether calls launch GPU work, of which no event is in the file."""
-    return not len(trace.gpu_rows) and bool(len(trace.rows_named(LAUNCHES.search, Role.CALL)))
+    return not len(trace.gpu_rows) and bool(
+        len(trace.rows_named(LAUNCHES.search, Role.CALL))
+    )
 
 
 def _in_windows(trace: Trace, label: str, found: Windows, gpu: bool) -> Work:
     rows = called = trace.gpu_rows if gpu else computing_ops(trace)
-    if gpu and not (found.whole or found.of_gpu):  # the launch of an event places it in a window
+    # the launch of an event places it in a window
+    if gpu and not (found.whole or found.of_gpu):
         rows = rows[trace.launch[rows] >= 0]
         called = trace.launch[rows].astype(np.intp)
     inside = np.zeros(len(rows), dtype=np.intp)
@@ -245,7 +283,11 @@ def _left_out(trace: Trace, inside: Rows, of_gpu: bool) -> str:
     else:
         left = int((trace.launch[trace.gpu_rows] < 0).sum())
         why = "belong to no step, because their launch was not recorded"
-    return f"{count(left)} of {count(len(trace.gpu_rows))} GPU events {why}" if left else ""
+    return (
+        f"{count(left)} of {count(len(trace.gpu_rows))} GPU events {why}"
+        if left
+        else ""
+    )
 
 
 def by_graph(work: Work, rows: Rows) -> Flags:
@@ -257,7 +299,8 @@ def by_graph(work: Work, rows: Rows) -> Flags:
 
 
 def behind_compute(trace: Trace, rows: Rows) -> Int64s:
-    """How long kernels compute during each GPU event (ns), shaped as `rows`; 0 for such."""
+    """How long kernels compute during each GPU event (ns), shaped as `rows`; 0 for
+    such."""
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[~communicates(trace, kernels)]
     computes = np.zeros(len(trace), dtype=np.bool_)

@@ -1,8 +1,8 @@
-"""Reads the files in which torch.cuda.graph_annotations is kept: a pickle of a mapping from
-(graph id << 32) | node id to what was annotated, or the same as JSON.
+"""Reads the files in which torch.cuda.graph_annotations is kept: a pickle of a mapping
+from (graph id << 32) | node id to what was annotated, or the same as JSON.
 
-A pickle is a program. Of its operations only those are carried out here that build plain values:
-none of them imports, looks up or calls anything.
+A pickle is a program. Of its operations only those are carried out here that build
+plain values: none of them imports, looks up or calls anything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,17 @@ MOST_STEPS = 4_000_000
 INT_BITS = 64
 MARK = object()
 PLAIN = (
-    *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+    *(
+        "INT",
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "LONG",
+        "LONG1",
+        "LONG4",
+        "FLOAT",
+        "BINFLOAT",
+    ),
     *("UNICODE", "BINUNICODE", "BINUNICODE8", "SHORT_BINUNICODE"),
 )
 EMPTY: dict[str, Callable[[], Any]] = {
@@ -44,7 +54,8 @@ class _RefusedError(Exception):
 
 
 def read_annotations(path: str) -> dict[int, Any]:
-    """What a file annotates, by (graph id << 32) | node id. Raises CannotRead in one sentence."""
+    """What a file annotates, by (graph id << 32) | node id. Raises CannotRead in one
+    sentence."""
     try:
         with open(path, "rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -58,12 +69,22 @@ def read_annotations(path: str) -> dict[int, Any]:
         raise CannotRead(f"{path} cannot be read: {reason(error)}.") from None
     except _RefusedError as refused:
         raise CannotRead(f"{path} holds no annotations of graphs: {refused}.") from None
-    except (ValueError, TypeError, LookupError, RecursionError, OverflowError, MemoryError):
-        raise CannotRead(f"{path} holds no annotations of graphs, or is damaged.") from None
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        RecursionError,
+        OverflowError,
+        MemoryError,
+    ):
+        raise CannotRead(
+            f"{path} holds no annotations of graphs, or is damaged."
+        ) from None
 
 
 def _built(data: bytes) -> Any:
-    """What a pickle builds. Raises _RefusedError, ValueError, TypeError or LookupError."""
+    """What a pickle builds. Raises _RefusedError, ValueError, TypeError or
+    LookupError."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     for step, (code, arg, _) in enumerate(pickletools.genops(data)):
@@ -94,13 +115,19 @@ def _collect(name: str, stack: list[Any]) -> None:
         stack[-number:] = [tuple(stack[-number:])]
     elif name in ("TUPLE", "LIST", "DICT"):
         items = _above_mark(stack)
-        make: dict[str, Callable[[list[Any]], Any]] = {"TUPLE": tuple, "LIST": list, "DICT": dict}
+        make: dict[str, Callable[[list[Any]], Any]] = {
+            "TUPLE": tuple,
+            "LIST": list,
+            "DICT": dict,
+        }
         stack.append(dict(_pairs(items)) if name == "DICT" else make[name](items))
     elif name in ("APPEND", "APPENDS"):
         items = [stack.pop()] if name == "APPEND" else _above_mark(stack)
         list.extend(stack[-1], items)
     elif name in ("SETITEM", "SETITEMS"):
-        items = [stack.pop(-2), stack.pop()] if name == "SETITEM" else _above_mark(stack)
+        items = (
+            [stack.pop(-2), stack.pop()] if name == "SETITEM" else _above_mark(stack)
+        )
         dict.update(stack[-1], _pairs(items))
     else:
         raise _RefusedError(f"it has more than plain values ({name})")
@@ -111,7 +138,8 @@ def _above_mark(stack: list[Any]) -> list[Any]:
 
 
 def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """Keys are numbers or texts: to compare others may take as long as their author likes."""
+    """Keys are numbers or texts: to compare others may take as long as their author
+    likes."""
     if not all(isinstance(key, int | str) for key in items[::2]):
         raise _RefusedError("its keys are neither numbers nor texts")
     return zip(items[::2], items[1::2], strict=True)

@@ -1,13 +1,13 @@
-"""The graphs that a trace captures, and their replays, each with its nodes in the order of their
-capture.
+"""The graphs that a trace captures, and their replays, each with its nodes in the order
+of their capture.
 
-A capture is the calls between the begin and the end of a stream capture. Every one of them becomes
-a node of the graph instead of running: a call in between that launched a GPU event belongs to
-another stream.
+A capture is the calls between the begin and the end of a stream capture. Every one of
+them becomes a node of the graph instead of running: a call in between that launched a
+GPU event belongs to another stream.
 
-The order of the nodes of a replay is that of `graph node id` where the profiler wrote it (Kineto
-since 2026), as CUDA numbers nodes in the order in which they were added; else that of the starts on
-the device (see also join.py).
+The order of the nodes of a replay is that of `graph node id` where the profiler wrote
+it (Kineto since 2026), as CUDA numbers nodes in the order in which they were added;
+else that of the starts on the device (see also join.py).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ NODES = re.compile(
 """Calls that launch, copy or set."""
 FORKS = re.compile(r"StreamWaitEvent")
 SIZE = re.compile(r"(?:[a-z]{1,40}_)?capture_(\d{1,9})(?:_([A-Za-z_]{1,40}))?\Z")
-"""The annotation of a server around a capture: capture_32_DECODE (SGLang), capture_32_FULL and
-capture_32_PIECEWISE (vLLM), capture_32_decode (ATOM)."""
+"""The annotation of a server around a capture: capture_32_DECODE (SGLang),
+capture_32_FULL and capture_32_PIECEWISE (vLLM), capture_32_decode (ATOM)."""
 KERNEL = ("kernel",)  # HIP's calls record the name of the kernel that they launch
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::_scaled_mm")
 TOKENS = ("FULL", "PIECEWISE")  # modes of vLLM
@@ -50,11 +50,13 @@ REQUESTS = ("DECODE", "")
 
 
 class Capture(msgspec.Struct, frozen=True, eq=False):
-    """One graph. `kernels`: for each call the name of its kernel, "" where it is not recorded."""
+    """One graph. `kernels`: for each call the name of its kernel, "" where it is not
+    recorded."""
 
     calls: Rows  # rows of the calls that became nodes, in order
     kernels: tuple[str, ...]
-    size: int | None  # requests or tokens that it is for, as an annotation around it says
+    # requests or tokens that it is for, as an annotation around it says
+    size: int | None
     mode: str = ""  # as that annotation says
     forks: bool = False  # streams wait for each other in it
 
@@ -76,10 +78,12 @@ def has_captures(trace: Trace) -> bool:
 
 @memo()
 def captures(trace: Trace) -> tuple[tuple[Capture, ...], int]:
-    """The captures of all threads in order, and how many have no end. Reads args of their calls."""
+    """The captures of all threads in order, and how many have no end. Reads args of
+    their calls."""
     both = zip(*(rows.tolist() for rows in capture_calls(trace)), strict=True)
     every = sorted(both, key=lambda span: int(trace.start[span[0]]))
-    last = {end: begin for begin, end in every if end >= 0}  # no other one begins before the end
+    # no other one begins before the end
+    last = {end: begin for begin, end in every if end >= 0}
     spans = [(begin, end) for begin, end in every if last.get(end) == begin]
     calls, waits = (
         rows[np.argsort(trace.start[rows], kind="stable")]
@@ -92,13 +96,19 @@ def captures(trace: Trace) -> tuple[tuple[Capture, ...], int]:
     for (begin, end), rows in zip(spans, own, strict=True):
         size, mode = _annotated(trace, begin)
         first, last = np.searchsorted(trace.start[waits], trace.start[[begin, end]])
-        found.append(Capture(rows, tuple(islice(names, len(rows))), size, mode, bool(last > first)))
+        found.append(
+            Capture(
+                rows, tuple(islice(names, len(rows))), size, mode, bool(last > first)
+            )
+        )
     return tuple(found), len(every) - len(spans)
 
 
 def _between(trace: Trace, calls: Rows, begin: int, end: int) -> Rows:
     """Those of the thread that captures; if it has none, of all."""
-    first, last = np.searchsorted(trace.start[calls], (trace.end[begin], trace.start[end]))
+    first, last = np.searchsorted(
+        trace.start[calls], (trace.end[begin], trace.start[end])
+    )
     rows = calls[first:last]
     thread = trace.thread_of_track[trace.track[rows]]
     found: Rows = rows[thread == trace.thread_of_track[trace.track[begin]]]
@@ -107,7 +117,9 @@ def _between(trace: Trace, calls: Rows, begin: int, end: int) -> Rows:
 
 def _kernels(trace: Trace, calls: Rows) -> list[str]:
     """The name of the kernel that each call launches, "" where it is not recorded."""
-    if not any(trace.names[n].startswith("hip") for n in np.unique(trace.name[calls]).tolist()):
+    if not any(
+        trace.names[n].startswith("hip") for n in np.unique(trace.name[calls]).tolist()
+    ):
         return [""] * len(calls)  # CUDA's calls have no such arg
     found = arguments(trace.elements, trace.order[calls], KERNEL, keep_as="captured")
     distinct = [parsed(texts[0]) for texts in found.distinct]
@@ -116,7 +128,8 @@ def _kernels(trace: Trace, calls: Rows) -> list[str]:
 
 
 def _annotated(trace: Trace, begin: int) -> tuple[int | None, str]:
-    """The number and the mode in the innermost annotation around a row that tells them."""
+    """The number and the mode in the innermost annotation around a row that tells
+    them."""
     rows, time = trace.rows_of(Role.ANNOTATION), trace.start[begin]
     rows = rows[(trace.start[rows] <= time) & (time < trace.end[rows])]
     for row in rows[np.argsort(-trace.start[rows], kind="stable")].tolist():
@@ -128,9 +141,9 @@ def _annotated(trace: Trace, begin: int) -> tuple[int | None, str]:
 def size_of(there: Trace, capture: Capture) -> CaptureSize:
     """For how much a graph was captured.
 
-    An annotation around the capture counts tokens in vLLM, and in a decode of SGLang requests; in
-    other modes of SGLang, some versions count requests and some tokens. The rows of more
-    than half of the matrix products count tokens.
+    An annotation around the capture counts tokens in vLLM, and in a decode of SGLang
+    requests; in other modes of SGLang, some versions count requests and some tokens.
+    The rows of more than half of the matrix products count tokens.
     """
     size = capture.size
     if size is not None and capture.mode.startswith(TOKENS):
@@ -174,32 +187,44 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
     ids = _node_ids(trace, int(each[0][0]))
     if ids is not None:
         of_each = np.split(ids, np.cumsum([len(own) for own in each])[:-1])
-        each = [own[np.argsort(n, kind="stable")] for own, n in zip(each, of_each, strict=True)]
+        each = [
+            own[np.argsort(n, kind="stable")]
+            for own, n in zip(each, of_each, strict=True)
+        ]
     return tuple(Nodes(int(trace.launch[own[0]]), own, ids is not None) for own in each)
 
 
 def bare_launches(trace: Trace) -> int:
-    """How many graph launches have no event: the profiler did not record the nodes of graphs."""
+    """How many graph launches have no event: the profiler did not record the nodes of
+    graphs."""
     calls = np.flatnonzero(graph_calls(trace))
     return int((~np.isin(calls, trace.launch[trace.gpu_rows])).sum())
 
 
 def numbers_nodes(trace: Trace) -> bool:
-    """Whether the file numbers the nodes of graphs, by the first kernels of the first replay."""
+    """Whether the file numbers the nodes of graphs, by the first kernels of the first
+    replay."""
     each = nodes_of_replays(trace)
-    kernels = each[0][trace.role[each[0]] == Role.KERNEL][:LOOKED_AT].tolist() if each else []
+    kernels = (
+        each[0][trace.role[each[0]] == Role.KERNEL][:LOOKED_AT].tolist() if each else []
+    )
     return any(NODE_ID in trace.args_of(row) for row in kernels)
 
 
 def node_args(trace: Trace) -> tuple[Rows, Arguments]:
     """The nodes of all replays, and their NODE_ARGS; read once for all who ask."""
     rows = np.concatenate(nodes_of_replays(trace))
-    return rows, arguments(trace.elements.own, trace.order[rows], NODE_ARGS, keep_as="nodes")
+    return rows, arguments(
+        trace.elements.own, trace.order[rows], NODE_ARGS, keep_as="nodes"
+    )
 
 
 def _node_ids(trace: Trace, first: int) -> Int64s | None:
-    """The ids of all nodes; None unless every one has an id of its own in its replay."""
-    if AMD & trace.keys.keys() or trace.name_of(int(trace.launch[first])).startswith("hip"):
+    """The ids of all nodes; None unless every one has an id of its own in its
+    replay."""
+    if AMD & trace.keys.keys() or trace.name_of(int(trace.launch[first])).startswith(
+        "hip"
+    ):
         return None
     if not trace.args_of(first).get(NODE_ID):
         return None

@@ -1,13 +1,15 @@
 """Which capture each replay replays.
 
-The nodes of a replay must be the calls of the capture: one for one, in order. HIP's launch calls
-record the name of their kernel, which must be that of the node. CUDA's do not: there the kind of
-work that the captured op implies must be that which the node's name tells.
+The nodes of a replay must be the calls of the capture: one for one, in order. HIP's
+launch calls record the name of their kernel, which must be that of the node. CUDA's do
+not: there the kind of work that the captured op implies must be that which the node's
+name tells.
 
-Replays with equal kernels fit the same captures. If several fit, the batch decides: a server pads a
-step to the next size that it captured, in requests or in tokens. If several of that size fit, as
-with the pieces of a graph that was captured in parts, their order decides, provided that a step
-replays as many as were captured. Whatever is left open is not joined.
+Replays with equal kernels fit the same captures. If several fit, the batch decides: a
+server pads a step to the next size that it captured, in requests or in tokens. If
+several of that size fit, as with the pieces of a graph that was captured in parts,
+their order decides, provided that a step replays as many as were captured. Whatever is
+left open is not joined.
 """
 
 from __future__ import annotations
@@ -35,8 +37,14 @@ _OF_PRODUCTS: Final = "gemm gemv reduction copy fill memset memcpy"
 _KINDS: Final[dict[str, frozenset[str]]] = {
     op: frozenset(kinds.split())
     for ops, kinds in (
-        ("mm addmm bmm baddbmm matmul linear _scaled_mm _int_mm mv addmv", _OF_PRODUCTS),
-        ("add sub mul div neg exp silu gelu relu sigmoid tanh where rsub", "elementwise"),
+        (
+            "mm addmm bmm baddbmm matmul linear _scaled_mm _int_mm mv addmv",
+            _OF_PRODUCTS,
+        ),
+        (
+            "add sub mul div neg exp silu gelu relu sigmoid tanh where rsub",
+            "elementwise",
+        ),
         ("reciprocal sqrt rsqrt pow cos sin clamp bitwise_and eq", "elementwise"),
         ("copy clone contiguous to _to_copy", "copy elementwise memcpy"),
         ("fill zero", "fill elementwise memset"),
@@ -54,7 +62,8 @@ _MOVED: Final = {
     "Memset": (Role.MEMSET, ("fill", "memset")),
 }
 SHARE: Final = 10
-"""Without names of kernels, at least one node in this many must be confirmed by its kind."""
+"""Without names of kernels, at least one node in this many must be confirmed by its
+kind."""
 LONGEST: Final = 60  # characters of a name in a message
 
 
@@ -81,15 +90,17 @@ def kernels_alone(
 
 
 def fit(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit:
-    """Compares each node with its call, or if there are more of one than of the other, each kernel
-    with its launch. `there` is the trace of the capture."""
+    """Compares each node with its call, or if there are more of one than of the other,
+    each kernel with its launch. `there` is the trace of the capture."""
     if len(nodes) != len(capture):
         alone = kernels_alone(trace, nodes, capture, there)
         if len(alone[0]) and len(alone[0]) == len(alone[1]):
             found = _compared(trace, *alone, there)
             if found.problem or found.by_name:  # without names the counts must be equal
                 return replace(found, kernels_only=True)
-        problem = f"the replay has {len(nodes)} nodes and the capture {len(capture)} calls"
+        problem = (
+            f"the replay has {len(nodes)} nodes and the capture {len(capture)} calls"
+        )
         return Fit(problem, min(len(nodes), len(capture)))
     return _compared(trace, nodes, capture, there)
 
@@ -97,27 +108,41 @@ def fit(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit:
 def _compared(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit:
     by_name, confirmed = True, 0
     rows, calls = nodes.rows.tolist(), capture.calls.tolist()
-    for at, (row, call, kernel) in enumerate(zip(rows, calls, capture.kernels, strict=True)):
+    for at, (row, call, kernel) in enumerate(
+        zip(rows, calls, capture.kernels, strict=True)
+    ):
         agrees, named, wanted = _agree(trace, row, there, call, kernel)
         if agrees is False:
             streams = len(np.unique(trace.thread_of_track[trace.track[nodes.rows]]))
-            more = f"; it ran on {streams} streams, whose order is not recorded" * (streams > 1)
-            name, wanted = (clip(n, LONGEST, "...") for n in (trace.name_of(row), wanted))
-            return Fit(f"node {at + 1} is {name}, and the capture has {wanted}{more}", at)
+            more = f"; it ran on {streams} streams, whose order is not recorded" * (
+                streams > 1
+            )
+            name, wanted = (
+                clip(n, LONGEST, "...") for n in (trace.name_of(row), wanted)
+            )
+            return Fit(
+                f"node {at + 1} is {name}, and the capture has {wanted}{more}", at
+            )
         by_name &= named
         confirmed += agrees is True
     if not by_name and confirmed * SHARE < len(rows):
-        return Fit("the capture does not name its kernels, and too few are of a known kind", 0)
+        return Fit(
+            "the capture does not name its kernels, and too few are of a known kind", 0
+        )
     forks = capture.forks and not nodes.numbered
     if forks and not by_name:
-        return Fit("the capture uses several streams, whose order on the device is not recorded", 0)
+        return Fit(
+            "the capture uses several streams, whose order on the device is not recorded",
+            0,
+        )
     return Fit(by_name=by_name, forks=forks)
 
 
 def _agree(
     trace: Trace, row: int, there: Trace, call: int, kernel: str
 ) -> tuple[bool | None, bool, str]:
-    """Whether they agree (None: nothing tells), whether by name, and what the capture has."""
+    """Whether they agree (None: nothing tells), whether by name, and what the capture
+    has."""
     name, role = trace.name_of(row), Role(int(trace.role[row]))
     if kernel:
         return kernel.removesuffix(".kd") == name.removesuffix(".kd"), True, kernel
@@ -133,7 +158,9 @@ def _agree(
 @lru_cache(maxsize=4096)
 def _by_op(op: str, name: str) -> tuple[bool | None, bool, str]:
     if op.startswith("triton_"):
-        return (op == name, True, op) if name.startswith("triton_") else (None, False, op)
+        return (
+            (op == name, True, op) if name.startswith("triton_") else (None, False, op)
+        )
     wanted = _KINDS.get(stem(op)) if op.startswith("aten::") else None
     kind = _kind(name)
     return None if wanted is None or kind is None else kind in wanted, False, op
@@ -147,16 +174,21 @@ def _kind(name: str) -> str | None:
 
 PADDED = "the capture is for {size} and the step has {batch}"
 TOO_FAR = 2
-"""The sizes that servers capture are less than this apart, from the second on: 1, 2, 4, 8, 16, 24,
-32, ... in vLLM and SGLang, unless the user chose others. A capture for so much more is one of
-another size, if the next smaller one is not there."""
-BY_KIND = "the calls of the capture do not name their kernels, whose kinds and order agree"
-FORKED = "the capture uses several streams, and kernels of one name may be those of another"
+"""The sizes that servers capture are less than this apart, from the second on: 1, 2, 4,
+8, 16, 24, 32, ... in vLLM and SGLang, unless the user chose others. A capture for so
+much more is one of another size, if the next smaller one is not there."""
+BY_KIND = (
+    "the calls of the capture do not name their kernels, whose kinds and order agree"
+)
+FORKED = (
+    "the capture uses several streams, and kernels of one name may be those of another"
+)
 IN_TURN = "equal parts of a graph are told apart by their order"
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """The capture of a replay, an index (-1: none); why it is only likely, or why there is none."""
+    """The capture of a replay, an index (-1: none); why it is only likely, or why there
+    is none."""
 
     capture: int = -1
     likely: str = ""
@@ -172,8 +204,8 @@ def choose(
     sizes: Sequence[CaptureSize],
     steps: Sequence[tuple[int, CaptureSize]],
 ) -> list[Chosen]:
-    """For each replay its capture. `sizes`: of each capture; `steps`: of each replay the number of
-    its step (-1: none), and what was asked of it."""
+    """For each replay its capture. `sizes`: of each capture; `steps`: of each replay
+    the number of its step (-1: none), and what was asked of it."""
     found = [Chosen()] * len(replays)
     names = [trace.name[nodes.rows].tobytes() for nodes in replays]
     for same in by_key(range(len(replays)), names.__getitem__).values():
@@ -185,16 +217,21 @@ def choose(
                 found[at] = Chosen(problem=problem)
             continue
         for (_, asked), own in by_key(same, steps.__getitem__).items():
-            for at, one in zip(own, _of_step(len(own), matching, sizes, asked), strict=True):
+            for at, one in zip(
+                own, _of_step(len(own), matching, sizes, asked), strict=True
+            ):
                 found[at] = one
     return found
 
 
 def _of_step(
-    count: int, matching: Mapping[int, Fit], sizes: Sequence[CaptureSize], asked: CaptureSize
+    count: int,
+    matching: Mapping[int, Fit],
+    sizes: Sequence[CaptureSize],
+    asked: CaptureSize,
 ) -> list[Chosen]:
-    """For so many replays of one step with equal kernels, in order: of the captures that match by
-    their kernels, those of the size that the step replays."""
+    """For so many replays of one step with equal kernels, in order: of the captures
+    that match by their kernels, those of the size that the step replays."""
     each, batch = _comparable(matching, sizes, asked)
     size, problem = _size(matching, each, batch)
     fitting = [n for n in matching if each[n] == size]
@@ -216,13 +253,16 @@ def _of_step(
 def _comparable(
     matching: Mapping[int, Fit], sizes: Sequence[CaptureSize], asked: CaptureSize
 ) -> tuple[list[int | None], int | None]:
-    """The sizes and the batch in tokens, if they are known of all that match, else in requests."""
+    """The sizes and the batch in tokens, if they are known of all that match, else in
+    requests."""
     for unit in ("tokens", "requests"):
         each: list[int | None] = [getattr(size, unit) for size in sizes]
         batch: int | None = getattr(asked, unit)
         if batch is not None and all(each[n] is not None for n in matching):
             return each, batch
-    return [size.requests if size.tokens is None else size.tokens for size in sizes], None
+    return [
+        size.requests if size.tokens is None else size.tokens for size in sizes
+    ], None
 
 
 def _size(
@@ -232,7 +272,11 @@ def _size(
     known = {sizes[n] for n in matching}
     said = [size for size in known if size is not None]
     if batch is None or None in known:
-        which = "the step does not say its batch" if batch is None else "not all say their size"
+        which = (
+            "the step does not say its batch"
+            if batch is None
+            else "not all say their size"
+        )
         several = f"captures of {len(known)} sizes fit equally: {which}"
         return (known.pop(), "") if len(known) == 1 else (None, several)
     size = min((size for size in said if size >= batch), default=max(said))
@@ -245,12 +289,18 @@ def _size(
 
 
 def _refusal(
-    trace: Trace, there: Trace, nodes: Nodes, fits: Sequence[Fit], captures: Sequence[Capture]
+    trace: Trace,
+    there: Trace,
+    nodes: Nodes,
+    fits: Sequence[Fit],
+    captures: Sequence[Capture],
 ) -> str:
     """Where the capture that agrees longest differs first."""
     if not fits:
         return "the other trace captures no graph"
-    same = [one for one, own in zip(fits, captures, strict=True) if len(own) == len(nodes)]
+    same = [
+        one for one, own in zip(fits, captures, strict=True) if len(own) == len(nodes)
+    ]
     if same:
         return max(same, key=lambda one: one.at).problem
     for capture in captures:
@@ -265,10 +315,16 @@ def _refusal(
 
 
 def _part(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> str:
-    """Whether the nodes are the first or the last calls of a capture; "" for neither."""
+    """Whether the nodes are the first or the last calls of a capture; "" for
+    neither."""
     size = len(nodes)
-    for which, part in (("first", slice(size)), ("last", slice(len(capture) - size, None))):
-        some = replace(capture, calls=capture.calls[part], kernels=capture.kernels[part])
+    for which, part in (
+        ("first", slice(size)),
+        ("last", slice(len(capture) - size, None)),
+    ):
+        some = replace(
+            capture, calls=capture.calls[part], kernels=capture.kernels[part]
+        )
         if size < len(capture) and not fit(trace, nodes, some, there).problem:
             return which
     return ""
@@ -277,4 +333,6 @@ def _part(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> str:
 def counted(problems: Sequence[str]) -> tuple[str, ...]:
     """A sentence for each distinct problem, with the number of replays that have it."""
     each = sorted(Counter(problems).items())
-    return tuple(f"{plural(n, 'graph replay')} cannot be joined: {text}." for text, n in each)
+    return tuple(
+        f"{plural(n, 'graph replay')} cannot be joined: {text}." for text, n in each
+    )

@@ -1,5 +1,6 @@
-"""Joins the graph replays of a trace with the capture of their graphs: every replayed kernel then
-has the op, the module, the Python frame and the shapes of the call that was captured."""
+"""Joins the graph replays of a trace with the capture of their graphs: every replayed
+kernel then has the op, the module, the Python frame and the shapes of the call that was
+captured."""
 
 from __future__ import annotations
 
@@ -19,7 +20,13 @@ from fusetui.analysis.graphs.captures import (
     replays,
     size_of,
 )
-from fusetui.analysis.graphs.choose import BY_KIND, Chosen, choose, counted, kernels_alone
+from fusetui.analysis.graphs.choose import (
+    BY_KIND,
+    Chosen,
+    choose,
+    counted,
+    kernels_alone,
+)
 from fusetui.analysis.questions.server_steps import server_steps
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Rows
@@ -29,14 +36,15 @@ from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
 from fusetui.trace.read.elements import combined
 
 KEPT = (Role.ANNOTATION, Role.PYTHON, Role.OP)
-"""What is taken from a capture, where it contains a captured call, besides the calls."""
+"""What is taken from a capture, where it contains a captured call, besides the
+calls."""
 NO_OPS = "The capture recorded no op around its calls: it says nothing about what was replayed."
 
 
 def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
-    """The trace with what could be joined, and a record of that. If nothing could be, it is the
-    same trace. `there` is the trace of the capture, which may be the trace itself; `found`: nobody
-    named it."""
+    """The trace with what could be joined, and a record of that. If nothing could be,
+    it is the same trace. `there` is the trace of the capture, which may be the trace
+    itself; `found`: nobody named it."""
     before = _captured(trace)[0]
     own = [nodes for nodes in replays(trace) if before[nodes.rows[0]] < 0]
     whole, cut = captures(there)
@@ -51,7 +59,9 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
     for nodes, one in zip(own, chosen, strict=False):
         if one.capture >= 0:
             pair = nodes, whole[one.capture]
-            pairs.append(kernels_alone(trace, *pair, there) if one.kernels_only else pair)
+            pairs.append(
+                kernels_alone(trace, *pair, there) if one.kernels_only else pair
+            )
     likely = list(dict.fromkeys(one.likely for one in chosen if one.likely))
     record = Join(
         path=there.report.path,
@@ -71,11 +81,15 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
 
 
 def _again_in_other_orders(
-    trace: Trace, there: Trace, own: list[Nodes], chosen: list[Chosen], whole: Sequence[Capture]
+    trace: Trace,
+    there: Trace,
+    own: list[Nodes],
+    chosen: list[Chosen],
+    whole: Sequence[Capture],
 ) -> None:
-    """Tries again what does not fit: by time, if its nodes are numbered otherwise, and as the file
-    has it, as on AMD devices times are sometimes wrong, while the file has the nodes in the order
-    of the graph. There the names of all kernels must agree."""
+    """Tries again what does not fit: by time, if its nodes are numbered otherwise, and
+    as the file has it, as on AMD devices times are sometimes wrong, while the file has
+    the nodes in the order of the graph. There the names of all kernels must agree."""
     for column, by_kind in ((trace.start, True), (trace.order, False)):
         rest = [n for n, one in enumerate(chosen) if one.problem]
         again = []
@@ -90,18 +104,27 @@ def _again_in_other_orders(
                 own[n], chosen[n] = again[at], found[at]
 
 
-def _chosen(trace: Trace, there: Trace, own: list[Nodes], whole: Sequence[Capture]) -> list[Chosen]:
+def _chosen(
+    trace: Trace, there: Trace, own: list[Nodes], whole: Sequence[Capture]
+) -> list[Chosen]:
     if not own:
         return []
     steps = server_steps(trace)
     at = steps.steps.at(trace.start[[nodes.call for nodes in own]]).tolist()
     asked = [steps.asked[step] if step >= 0 else None for step in at]
-    amounts = [CaptureSize(one.batch, one.new_tokens) if one else CaptureSize() for one in asked]
+    amounts = [
+        CaptureSize(one.batch, one.new_tokens) if one else CaptureSize()
+        for one in asked
+    ]
     each = list(zip(at, amounts, strict=True))
-    return choose(trace, there, own, whole, [size_of(there, one) for one in whole], each)
+    return choose(
+        trace, there, own, whole, [size_of(there, one) for one in whole], each
+    )
 
 
-def _remarks(trace: Trace, own: Sequence[Nodes], whole: int, cut: int) -> tuple[str, ...]:
+def _remarks(
+    trace: Trace, own: Sequence[Nodes], whole: int, cut: int
+) -> tuple[str, ...]:
     """What is missing, where nothing could be compared."""
     said = []
     if bare := bare_launches(trace):
@@ -116,19 +139,27 @@ def _remarks(trace: Trace, own: Sequence[Nodes], whole: int, cut: int) -> tuple[
 
 
 def graft(trace: Trace, there: Trace, nodes: Rows, calls: Rows, join: Join) -> Joined:
-    """The trace with the op of each captured call for its node (see model/joined.py). `nodes`: GPU
-    rows of the trace; `calls`: for each of them a row of `there`, the trace of the capture, which
-    may be the same."""
+    """The trace with the op of each captured call for its node (see model/joined.py).
+    `nodes`: GPU rows of the trace; `calls`: for each of them a row of `there`, the
+    trace of the capture, which may be the same."""
     if there is not trace:
         taken = _around(there, np.unique(calls))
         place = np.full(len(there), -1, dtype=np.int32)
         place[taken] = len(trace) + np.arange(len(taken), dtype=np.int32)
-        trace, calls = _with_rows(trace, there, taken, place), place[calls].astype(np.intp)
+        trace, calls = (
+            _with_rows(trace, there, taken, place),
+            place[calls].astype(np.intp),
+        )
     captured, joins = _captured(trace)
     captured[nodes] = calls
     op = trace.op.copy()
     op[nodes] = trace.op[calls]
-    joined = {"op": op, "roles": trace.source_role, "captured": captured, "joins": (*joins, join)}
+    joined = {
+        "op": op,
+        "roles": trace.source_role,
+        "captured": captured,
+        "joins": (*joins, join),
+    }
     return Joined(**asdict(trace) | joined)
 
 
@@ -139,7 +170,8 @@ def _captured(trace: Trace) -> tuple[NDArray[np.int32], tuple[Join, ...]]:
 
 
 def _around(there: Trace, calls: Rows) -> Rows:
-    """The calls, and all annotations, frames and ops of their threads that contain one's start."""
+    """The calls, and all annotations, frames and ops of their threads that contain
+    one's start."""
     chosen = np.zeros(len(there), dtype=np.bool_)
     chosen[calls] = True
     thread = there.thread_of_track[there.track]
@@ -153,8 +185,11 @@ def _around(there: Trace, calls: Rows) -> Rows:
     return np.flatnonzero(chosen)
 
 
-def _with_rows(trace: Trace, there: Trace, taken: Rows, place: NDArray[np.int32]) -> Joined:
-    """The rows `taken` of another trace after those of this one; `place`: where each row goes."""
+def _with_rows(
+    trace: Trace, there: Trace, taken: Rows, place: NDArray[np.int32]
+) -> Joined:
+    """The rows `taken` of another trace after those of this one; `place`: where each
+    row goes."""
     names, name = _numbered(trace.names, there.names, there.name[taken])
     categories, cat = _numbered(trace.categories, there.categories, there.cat[taken])
     tracks, track = _tracks(trace, there, taken)
@@ -198,16 +233,22 @@ def _placed(place: NDArray[np.int32], rows: NDArray[np.int32]) -> NDArray[np.int
 def _numbered(
     own: tuple[str, ...], others: Sequence[str], numbers: NDArray[np.int32]
 ) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Numbers of other names as numbers of our names, to which the new ones are added."""
+    """Numbers of other names as numbers of our names, to which the new ones are
+    added."""
     used, which = np.unique(numbers, return_inverse=True)
     known = {name: number for number, name in enumerate(own)}
     ours = [known.setdefault(others[number], len(known)) for number in used.tolist()]
     return tuple(known), np.array(ours, dtype=np.int32)[which.reshape(-1)]
 
 
-def _tracks(trace: Trace, there: Trace, taken: Rows) -> tuple[tuple[Track, ...], NDArray[np.int32]]:
-    """Our tracks and those of the rows taken, and for each of these the number of its track."""
-    used, first, which = np.unique(there.track[taken], return_index=True, return_inverse=True)
+def _tracks(
+    trace: Trace, there: Trace, taken: Rows
+) -> tuple[tuple[Track, ...], NDArray[np.int32]]:
+    """Our tracks and those of the rows taken, and for each of these the number of its
+    track."""
+    used, first, which = np.unique(
+        there.track[taken], return_index=True, return_inverse=True
+    )
     ends = np.append(first[1:], len(taken))
     number = len(_captured(trace)[1]) + 1
     tracks = list(trace.tracks)

@@ -1,4 +1,5 @@
-"""A memory snapshot: who holds what at which moment, exact at every event, and why it ran out.
+"""A memory snapshot: who holds what at which moment, exact at every event, and why it
+ran out.
 
     answer.memory(snapshot, at)   all that the command tells -> MemoryAnswer
 
@@ -6,6 +7,6 @@
     evidence.evidence(stacks)     what the frames of each stack say
     categories.categories(...)    what kind each allocation is; unknown without evidence
 
-Bytes are those asked for. An event is a row of Events, -1 the time before the first. Answers are
-frozen records without a sentence in them.
+Bytes are those asked for. An event is a row of Events, -1 the time before the first.
+Answers are frozen records without a sentence in them.
 """

@@ -33,8 +33,9 @@ class NoMoment(Exception):  # noqa: N818
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Of one device. Bytes are those asked for, those of `reserved` what the device gave. The
-    figures after `at_index` are of the moment after that event (-1: before the first)."""
+    """Of one device. Bytes are those asked for, those of `reserved` what the device
+    gave. The figures after `at_index` are of the moment after that event (-1: before
+    the first)."""
 
     device: int
     events: int
@@ -56,7 +57,8 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class DeviceMemory(Totals, frozen=True):
-    """One device, with each byte in one row of `categories`, of `by_code` and of `by_module`."""
+    """One device, with each byte in one row of `categories`, of `by_code` and of
+    `by_module`."""
 
     active_end_bytes: int
     unrecorded: tuple[str, ...]  # actions of which there must have been events
@@ -81,7 +83,9 @@ def known(snapshot: Snapshot) -> tuple[Known, ...]:
     """One for each device."""
     found = evidence(snapshot.stacks)
     each = ((one, phases(one, found)) for one in histories(snapshot))
-    return tuple(Known(one, found, when, categories(one, found, when)) for one, when in each)
+    return tuple(
+        Known(one, found, when, categories(one, found, when)) for one, when in each
+    )
 
 
 def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
@@ -99,17 +103,24 @@ def events_at(histories: Sequence[History], at: str | int) -> list[int]:
     if at == "end":
         return ends
     failed, time = [list[int]() for _ in histories], 0 if at == "oom" else int(at)
-    if at == "oom":  # the last of each device; of the others the same time, if it is known
+    # the last of each device; of the others the same time, if it is known
+    if at == "oom":
         failed = [one.failures[-1:].tolist() for one in histories]
         pairs = zip(histories, failed, strict=True)
-        time = max((one.time_us(rows[0]) or -1 for one, rows in pairs if rows), default=0)
+        time = max(
+            (one.time_us(rows[0]) or -1 for one, rows in pairs if rows), default=0
+        )
         if not any(failed):
             raise NoMoment("it has no event of memory that ran out.")
     elif all(one.time_us(BEFORE) is None for one in histories):
         raise NoMoment("its events have no times.")
-    until = (np.searchsorted(one.events.time_us, time, side="right") for one in histories)
+    until = (
+        np.searchsorted(one.events.time_us, time, side="right") for one in histories
+    )
     others = ends if at == "oom" and time < 0 else [int(place) - 1 for place in until]
-    return [rows[0] if rows else other for rows, other in zip(failed, others, strict=True)]
+    return [
+        rows[0] if rows else other for rows, other in zip(failed, others, strict=True)
+    ]
 
 
 def totals(history: History, event: int) -> dict[str, Any]:
@@ -168,7 +179,9 @@ def _annotation(history: History, event: int) -> str | None:
             begun.append(place)
         elif begun:
             begun.pop()
-    last = max(((begun[-1], name) for name, begun in open_.items() if begun), default=(0, -1))[1]
+    last = max(
+        ((begun[-1], name) for name, begun in open_.items() if begun), default=(0, -1)
+    )[1]
     return history.snapshot.strings[last] if last >= 0 else None
 
 
@@ -176,7 +189,8 @@ By = Literal["code", "module", "category"]
 
 
 class HoldingChange(msgspec.Struct, frozen=True):
-    """What one place, or one category, holds in each; `difference_bytes` is that of B less A's."""
+    """What one place, or one category, holds in each; `difference_bytes` is that of B
+    less A's."""
 
     holder: str
     a_bytes: int
@@ -185,8 +199,8 @@ class HoldingChange(msgspec.Struct, frozen=True):
 
 
 class DeviceChange(msgspec.Struct, frozen=True):
-    """One device; a device that only one of them has holds nothing in the other. The differences
-    of the rows add up to that of the device."""
+    """One device; a device that only one of them has holds nothing in the other. The
+    differences of the rows add up to that of the device."""
 
     device: int
     a_bytes: int
@@ -206,7 +220,8 @@ class MemoryChange(msgspec.Struct, frozen=True):
 
 
 class MemoryRank(msgspec.Struct, frozen=True):
-    """One device of one of several snapshots; `from_median_bytes`: its peak less the median."""
+    """One device of one of several snapshots; `from_median_bytes`: its peak less the
+    median."""
 
     file: str
     device: int
@@ -219,9 +234,13 @@ class MemoryRank(msgspec.Struct, frozen=True):
     from_median_bytes: int
 
 
-def held_by(device: Totals, by: By | Literal["op"]) -> dict[str, CategoryShare | Holder]:
+def held_by(
+    device: Totals, by: By | Literal["op"]
+) -> dict[str, CategoryShare | Holder]:
     """What each holder holds."""
-    key, held = ("category", "categories") if by == "category" else ("place", f"by_{by}")
+    key, held = (
+        ("category", "categories") if by == "category" else ("place", f"by_{by}")
+    )
     return {getattr(one, key): one for one in getattr(device, held)}
 
 
@@ -229,11 +248,15 @@ def versus(a: MemoryAnswer, b: MemoryAnswer, by: By) -> MemoryChange:
     """Rows of the same holder are compared, the largest difference first."""
     sides = [{one.device: one for one in answer.devices} for answer in (a, b)]
     devices = sorted({*sides[0], *sides[1]})
-    changes = (_changed(one, sides[0].get(one), sides[1].get(one), by) for one in devices)
+    changes = (
+        _changed(one, sides[0].get(one), sides[1].get(one), by) for one in devices
+    )
     return MemoryChange(a.file, b.file, a.at, by, tuple(changes))
 
 
-def _changed(number: int, a: DeviceMemory | None, b: DeviceMemory | None, by: By) -> DeviceChange:
+def _changed(
+    number: int, a: DeviceMemory | None, b: DeviceMemory | None, by: By
+) -> DeviceChange:
     sides = [held_by(one, by) if one else {} for one in (a, b)]
     rows = []
     for name in {**sides[0], **sides[1]}:
@@ -245,17 +268,29 @@ def _changed(number: int, a: DeviceMemory | None, b: DeviceMemory | None, by: By
 
 
 def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
-    """The one whose peak is farthest from the median first. Only figures are kept of each."""
+    """The one whose peak is farthest from the median first. Only figures are kept of
+    each."""
     found = []
     for answer in answers:
         for one in answer.devices:
-            figures = one.peak_allocated_bytes, one.peak_reserved_bytes, one.allocated_end_bytes
+            figures = (
+                one.peak_allocated_bytes,
+                one.peak_reserved_bytes,
+                one.allocated_end_bytes,
+            )
             first = [(share.category, share.bytes) for share in one.categories[:1]]
             category, size = first[0] if first else (None, 0)
             found.append(
-                MemoryRank(answer.file, one.device, *figures, category, size, one.ooms_count, 0)
+                MemoryRank(
+                    answer.file, one.device, *figures, category, size, one.ooms_count, 0
+                )
             )
     middle = median_low([one.peak_allocated_bytes for one in found]) if found else 0
-    placed = (replace(one, from_median_bytes=one.peak_allocated_bytes - middle) for one in found)
-    odd = sorted(placed, key=lambda one: (-abs(one.from_median_bytes), one.file, one.device))
+    placed = (
+        replace(one, from_median_bytes=one.peak_allocated_bytes - middle)
+        for one in found
+    )
+    odd = sorted(
+        placed, key=lambda one: (-abs(one.from_median_bytes), one.file, one.device)
+    )
     return tuple(odd)

@@ -1,4 +1,5 @@
-"""What kind each allocation is, by evidence alone: its stack, where it was freed, and when."""
+"""What kind each allocation is, by evidence alone: its stack, where it was freed, and
+when."""
 
 from __future__ import annotations
 
@@ -25,10 +26,11 @@ class TrainingPhase(IntEnum):
 
 
 class Phases(msgspec.Struct, frozen=True, eq=False):
-    """`phase` and `run` of shape [events]: events of one run have the same phase and follow one
-    another. `begin` and `end` of shape [steps]: the first event of an optimizer's step, and the
-    first one after it; one more than there are events where it did not end. `ends`: where steps of
-    the program end, those of its optimizer, else those of a profiler."""
+    """`phase` and `run` of shape [events]: events of one run have the same phase and
+    follow one another. `begin` and `end` of shape [steps]: the first event of an
+    optimizer's step, and the first one after it; one more than there are events where
+    it did not end. `ends`: where steps of the program end, those of its optimizer, else
+    those of a profiler."""
 
     phase: Int64s
     run: Int64s
@@ -37,7 +39,8 @@ class Phases(msgspec.Struct, frozen=True, eq=False):
     ends: Int64s
 
     def next_end(self, events: Int64s) -> Int64s:
-        """The end of the first step that begins after each event; never: more than any event."""
+        """The end of the first step that begins after each event; never: more than any
+        event."""
         place = np.searchsorted(self.begin, events, side="right")
         return np.append(self.end, len(self.phase) + 1)[place]
 
@@ -52,10 +55,13 @@ class Known(msgspec.Struct, frozen=True, eq=False):
 
 
 def phases(history: History, found: Evidence) -> Phases:
-    """Where an optimizer runs the model itself (a closure), that is no part of its step."""
+    """Where an optimizer runs the model itself (a closure), that is no part of its
+    step."""
     stack, count = history.events.stack, len(history.events)
     annotated = _annotated(history, OPTIMIZER)
-    phase = np.where(stack >= 0, TrainingPhase.OTHER, TrainingPhase.UNKNOWN).astype(np.int64)
+    phase = np.where(stack >= 0, TrainingPhase.OTHER, TrainingPhase.UNKNOWN).astype(
+        np.int64
+    )
     inside = np.zeros(count + 1, np.int64)
     for begin, end in annotated:
         inside[begin] += 1
@@ -69,12 +75,19 @@ def phases(history: History, found: Evidence) -> Phases:
     begins, ends = np.array(steps, np.int64).reshape(-1, 2).T
     profiled = [] if steps else _annotated(history, PROFILER)
     of_program = ends if steps else np.array([end for _, end in profiled], np.int64)
-    return Phases(phase, np.cumsum(change), begins, ends, of_program[of_program <= count])
+    return Phases(
+        phase, np.cumsum(change), begins, ends, of_program[of_program <= count]
+    )
 
 
 def _annotated(history: History, prefix: str) -> list[tuple[int, int]]:
-    """The steps that annotations name, in the order of time. None where events have no times."""
-    snapshot, times, count = history.snapshot, history.events.time_us, len(history.events)
+    """The steps that annotations name, in the order of time. None where events have no
+    times."""
+    snapshot, times, count = (
+        history.snapshot,
+        history.events.time_us,
+        len(history.events),
+    )
     if not count or times[0] < 0 or bool((np.diff(times) < 0).any()):
         return []
     names = [name.startswith(prefix) for name in snapshot.strings]
@@ -105,7 +118,8 @@ def _by_stacks(history: History, phase: Int64s, model: Flags) -> list[tuple[int,
     begins = rows[first]
     ends = rows[np.append(first[1:], True)] + 1
     failed = history.failures.max(initial=BEFORE)
-    if ends[-1] == count and failed >= begins[-1]:  # the file was written from within it
+    # the file was written from within it
+    if ends[-1] == count and failed >= begins[-1]:
         ends[-1] = count + 1
     return list(zip(begins.tolist(), ends.tolist(), strict=True))
 
@@ -139,7 +153,11 @@ def shares(history: History, kinds: Int64s, event: int) -> tuple[CategoryShare, 
     living = history.lives.at(event)
     sizes = summed(kinds[living], history.lives.size[living], len(CATEGORIES)).tolist()
     blocks = np.bincount(kinds[living], minlength=len(CATEGORIES)).tolist()
-    found = (CategoryShare(*one) for one in zip(CATEGORIES, sizes, blocks, strict=True) if one[2])
+    found = (
+        CategoryShare(*one)
+        for one in zip(CATEGORIES, sizes, blocks, strict=True)
+        if one[2]
+    )
     return tuple(sorted(found, key=lambda one: -one.bytes))
 
 
@@ -150,11 +168,15 @@ def categories(history: History, found: Evidence, phases: Phases) -> Int64s:
     lasts, recorded = died >= count, stack >= 0
     freed = np.append(history.events.stack, -1)[died]
     backward = found.has(FrameRole.BACKWARD)
-    in_step = np.append(phases.phase == TrainingPhase.STEP, False)[born] | found.in_step[stack]
+    in_step = (
+        np.append(phases.phase == TrainingPhase.STEP, False)[born]
+        | found.in_step[stack]
+    )
     run = np.append(phases.run, -1)
     same_run = (run[born] == run[died]) & recorded & (born != BEFORE) & ~lasts
     same_run &= np.append(phases.phase, 0)[born] != TrainingPhase.UNKNOWN
-    own_step = np.searchsorted(phases.begin, born, side="right") - 1  # in which it was allocated
+    # in which it was allocated
+    own_step = np.searchsorted(phases.begin, born, side="right") - 1
     step_end = np.where(born == BEFORE, 0, np.append(phases.end, 0)[own_step])
     accumulated = found.has(FrameRole.ACCUMULATES)[stack] & ~same_run
     is_gradient = _outlives_backward(history, found, phases) | accumulated
@@ -166,7 +188,10 @@ def categories(history: History, found: Evidence, phases: Phases) -> Int64s:
         ("temporary", in_step & ~backward[stack] & ~lasts),
         ("gradients", backward[stack] & is_gradient),
         ("temporary", backward[stack] & same_run),
-        ("parameters", found.has(FrameRole.WEIGHTS)[stack] & lasts & ~backward[stack] & ~in_step),
+        (
+            "parameters",
+            found.has(FrameRole.WEIGHTS)[stack] & lasts & ~backward[stack] & ~in_step,
+        ),
         ("activations", recorded & ~backward[stack] & ~in_step & backward[freed]),
         ("temporary", same_run),
     ]
@@ -177,14 +202,17 @@ def categories(history: History, found: Evidence, phases: Phases) -> Int64s:
 
 
 def _outlives_backward(history: History, found: Evidence, phases: Phases) -> Flags:
-    """Which live until zero_grad, the end of the next step of an optimizer, or the end of the file
-    if the backward pass ended before."""
+    """Which live until zero_grad, the end of the next step of an optimizer, or the end
+    of the file if the backward pass ended before."""
     lives, events = history.lives, history.events
     freed = np.append(events.stack, -1)[lives.died]
-    forward = (phases.phase == TrainingPhase.OTHER) & found.has(FrameRole.CALL)[events.stack]
+    forward = (phases.phase == TrainingPhase.OTHER) & found.has(FrameRole.CALL)[
+        events.stack
+    ]
     rows = np.flatnonzero(forward | (phases.phase == TrainingPhase.STEP))
     place = np.searchsorted(rows, lives.born, side="right")
-    after = np.append(rows, lives.events)[place] < lives.events  # something else came later
+    # something else came later
+    after = np.append(rows, lives.events)[place] < lives.events
     ended: Flags = after | (lives.born > history.failures.max(initial=BEFORE))
     lasts = lives.died >= lives.events
     stepped = lives.died >= phases.next_end(lives.born)
@@ -193,8 +221,8 @@ def _outlives_backward(history: History, found: Evidence, phases: Phases) -> Fla
 
 
 def _as_before(lives: Lives, kinds: Int64s, phases: Phases) -> Int64s:
-    """What still lives, allocated after the last complete step, is a gradient if all others of its
-    stack were."""
+    """What still lives, allocated after the last complete step, is a gradient if all
+    others of its stack were."""
     complete = phases.end[phases.end <= lives.events]
     since = complete.max(initial=0)
     ended = (lives.died < lives.events) & (lives.stack >= 0)

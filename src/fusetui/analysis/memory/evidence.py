@@ -1,5 +1,5 @@
-"""What the frames of a stack say of an allocation or a free, once for each stack; and who holds
-what lives at a moment: every byte in one row."""
+"""What the frames of a stack say of an allocation or a free, once for each stack; and
+who holds what lives at a moment: every byte in one row."""
 
 from __future__ import annotations
 
@@ -23,9 +23,13 @@ WORKSPACE = re.compile(
 )
 TRITON = re.compile(r"(?:site|dist)-packages/triton/")
 OPTIMIZER = re.compile(r"torch/optim/(?!lr_scheduler|swa_utils)")
-STEPS = frozenset({"step", "wrapper"})  # of torch.optim, or around the step of any Optimizer
-CALLS = frozenset({"_call_impl", "_wrapped_call_impl", "_slow_forward", "__call__", "inner"})
-HOOKS = re.compile(r"packages/accelerate/hooks\.py\Z")  # stands between a module and its forward
+# of torch.optim, or around the step of any Optimizer
+STEPS = frozenset({"step", "wrapper"})
+CALLS = frozenset(
+    {"_call_impl", "_wrapped_call_impl", "_slow_forward", "__call__", "inner"}
+)
+# stands between a module and its forward
+HOOKS = re.compile(r"packages/accelerate/hooks\.py\Z")
 LAYERS = re.compile(r"torch/nn/modules/")
 MODULE = "torch/nn/modules/module.py"
 LOADERS = frozenset({"_apply", "load_state_dict", "_load_from_state_dict"})
@@ -55,12 +59,15 @@ class FrameRole(IntFlag):
 
 
 class Evidence(msgspec.Struct, frozen=True, eq=False):
-    """Of each stack; the last row is that of -1, no stack. Flags of shape [stacks + 1]."""
+    """Of each stack; the last row is that of -1, no stack. Flags of shape [stacks +
+    1]."""
 
     stacks: Stacks
     marks: Int64s  # of its frames together
-    own: Int64s  # the number, in Stacks.frames, of the innermost frame of the person's own code
-    called: Int64s  # of the innermost frame that is a module's own, if possible not of torch.nn
+    # the number, in Stacks.frames, of the innermost frame of the person's own code
+    own: Int64s
+    # of the innermost frame that is a module's own, if possible not of torch.nn
+    called: Int64s
     python: Int64s  # of the innermost frame of Python; -1 in each: there is none
     in_step: Flags  # in an optimizer's step itself, not in a model that it calls
     in_triton: Flags
@@ -71,8 +78,8 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
         return found
 
     def code(self, stack: int) -> str:
-        """The innermost line of the person's own code, else the part of the backward pass, else
-        what library."""
+        """The innermost line of the person's own code, else the part of the backward
+        pass, else what library."""
         if self.own[stack] >= 0:
             return self._line(self.own[stack])
         if self.marks[stack] & FrameRole.BACKWARD:  # `backward of BmmBackward0`
@@ -82,9 +89,13 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
         return self._line(self.python[stack]) if self.python[stack] >= 0 else NO_PYTHON
 
     def module(self, stack: int) -> str:
-        """The innermost line of a module's own forward, outside modules of torch.nn; what no module
-        was called for is where the code is."""
-        return self._line(self.called[stack]) if self.called[stack] >= 0 else self.code(stack)
+        """The innermost line of a module's own forward, outside modules of torch.nn;
+        what no module was called for is where the code is."""
+        return (
+            self._line(self.called[stack])
+            if self.called[stack] >= 0
+            else self.code(stack)
+        )
 
     def _line(self, frame: int) -> str:
         one = self.stacks.frames[frame]
@@ -104,11 +115,15 @@ def evidence(stacks: Stacks) -> Evidence:
     step = _first(marks & FrameRole.STEP != 0, stacks)
     call = _first(marks & (FrameRole.CALL | FrameRole.BACKWARD) != 0, stacks)
     found = np.bitwise_or.reduceat(marks, stacks.start[:-1])
-    in_triton = np.append(marks, 0)[np.minimum(python, len(marks))] & FrameRole.TRITON != 0
+    in_triton = (
+        np.append(marks, 0)[np.minimum(python, len(marks))] & FrameRole.TRITON != 0
+    )
     places = _first(marks & FrameRole.OWN != 0, stacks), inner, python
     own, called, python = (_frame_at(one, stacks) for one in places)
     in_step, in_triton = np.append(step < call, False), np.append(in_triton, False)
-    return Evidence(stacks, np.append(found, 0), own, called, python, in_step, in_triton)
+    return Evidence(
+        stacks, np.append(found, 0), own, called, python, in_step, in_triton
+    )
 
 
 def _marks(frame: Frame) -> int:
@@ -137,8 +152,8 @@ def _marks(frame: Frame) -> int:
 
 
 def _callees(marks: Int64s, stacks: Stacks) -> Flags:
-    """Which frames are those of a module's own forward: the next one of Python outwards is the call
-    of a module."""
+    """Which frames are those of a module's own forward: the next one of Python outwards
+    is the call of a module."""
     rows = np.flatnonzero(marks & FrameRole.PYTHON)
     stack = np.searchsorted(stacks.start, rows, side="right")
     same = np.append(stack[1:] == stack[:-1], False)
@@ -149,7 +164,8 @@ def _callees(marks: Int64s, stacks: Stacks) -> Flags:
 
 
 def _first(wanted: Flags, stacks: Stacks) -> Int64s:
-    """The place of the innermost wanted frame of each stack in Stacks.frame, or NONE."""
+    """The place of the innermost wanted frame of each stack in Stacks.frame, or
+    NONE."""
     places = np.where(wanted, np.arange(len(wanted)), NONE)
     return np.minimum.reduceat(places, stacks.start[:-1])
 
@@ -168,16 +184,22 @@ class Holder(msgspec.Struct, frozen=True):
     blocks: int
 
 
-def held_at(history: History, event: int, place_of: Callable[[int], str]) -> tuple[Holder, ...]:
+def held_at(
+    history: History, event: int, place_of: Callable[[int], str]
+) -> tuple[Holder, ...]:
     """By what a stack means, the largest first."""
     lives = history.lives
     rows = np.flatnonzero(lives.at(event))
-    keys = np.where((lives.stack[rows] < 0) & (lives.born[rows] == BEFORE), -2, lives.stack[rows])
+    keys = np.where(
+        (lives.stack[rows] < 0) & (lives.born[rows] == BEFORE), -2, lives.stack[rows]
+    )
     stacks = distinct(keys)
     number = np.searchsorted(stacks, keys)
     sizes, blocks = summed(number, lives.size[rows], len(stacks)), np.bincount(number)
     found: dict[str, Holder] = {}
-    for stack, size, count in zip(stacks.tolist(), sizes.tolist(), blocks.tolist(), strict=True):
+    for stack, size, count in zip(
+        stacks.tolist(), sizes.tolist(), blocks.tolist(), strict=True
+    ):
         place = {-2: BEFORE_RECORDING, -1: NO_STACK}.get(stack) or place_of(stack)
         old = found.get(place, Holder(place, 0, 0))
         found[place] = Holder(place, old.bytes + size, old.blocks + count)

@@ -1,4 +1,5 @@
-"""What stands out and is settled by the snapshot, as figures; report/memory_words.py says them."""
+"""What stands out and is settled by the snapshot, as figures; report/memory_words.py
+says them."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ ACTIVATIONS = 0.5
 
 
 class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """`at_stake_bytes`: at most so much less would be needed; None where that is not known."""
+    """`at_stake_bytes`: at most so much less would be needed; None where that is not
+    known."""
 
     rule: Rule
     bytes: int  # what it is about
@@ -48,7 +50,9 @@ class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
     helps: Helps | None = None  # against fragmentation
 
 
-def findings(known: Known, failed: tuple[OutOfMemory, ...]) -> tuple[MemoryFinding, ...]:
+def findings(
+    known: Known, failed: tuple[OutOfMemory, ...]
+) -> tuple[MemoryFinding, ...]:
     """The largest first."""
     every = (
         *_leaks(known),
@@ -62,9 +66,13 @@ def findings(known: Known, failed: tuple[OutOfMemory, ...]) -> tuple[MemoryFindi
 
 
 def _leaks(known: Known) -> Iterator[MemoryFinding]:
-    """Stacks of which more lives after each step; none where fewer than four steps ended. What was
-    there before the first event does not grow."""
-    ends, history, lives = known.phases.ends[-(STEPS + 1) :], known.history, known.history.lives
+    """Stacks of which more lives after each step; none where fewer than four steps
+    ended. What was there before the first event does not grow."""
+    ends, history, lives = (
+        known.phases.ends[-(STEPS + 1) :],
+        known.history,
+        known.history.lives,
+    )
     if len(ends) < STEPS:
         return
     rows = np.flatnonzero(lives.born != BEFORE)
@@ -89,7 +97,9 @@ def _leaks(known: Known) -> Iterator[MemoryFinding]:
         )
 
 
-def _fragmentation(history: History, failed: tuple[OutOfMemory, ...]) -> Iterator[MemoryFinding]:
+def _fragmentation(
+    history: History, failed: tuple[OutOfMemory, ...]
+) -> Iterator[MemoryFinding]:
     """Where memory ran out for it; or holes, when the most was taken or at the end."""
     if failed:
         for one in [one for one in failed if one.reason == "fragmented"][-1:]:
@@ -130,8 +140,8 @@ def _helps(one: OutOfMemory) -> Helps:
 
 
 def _not_needed(known: Known) -> Iterator[MemoryFinding]:
-    """Gradients of a step that is over, and that something else than a backward pass frees later:
-    without them the next highest moment is the peak."""
+    """Gradients of a step that is over, and that something else than a backward pass
+    frees later: without them the next highest moment is the peak."""
     history, lives, peak = known.history, known.history.lives, known.history.peak_index
     over = known.phases.next_end(lives.born)
     freed = np.append(history.events.stack, -1)[lives.died]
@@ -141,11 +151,16 @@ def _not_needed(known: Known) -> Iterator[MemoryFinding]:
     saved = _saved(history, late, over)
     if held.any() and saved >= NOT_NEEDED * history.allocated.max() > 0:
         size = int(lives.size[held].sum())
-        yield replace(_of_peak(history, "peak-not-needed", size, saved), count=int(held.sum()))
+        yield replace(
+            _of_peak(history, "peak-not-needed", size, saved), count=int(held.sum())
+        )
 
 
-def _large(known: Known, category: Category, rule: Rule, least: float) -> Iterator[MemoryFinding]:
-    """A category that is much of the peak; without it the next highest moment is the peak."""
+def _large(
+    known: Known, category: Category, rule: Rule, least: float
+) -> Iterator[MemoryFinding]:
+    """A category that is much of the peak; without it the next highest moment is the
+    peak."""
     history, lives = known.history, known.history.lives
     peak, of_it = int(history.allocated.max()), known.kinds == NUMBER[category]
     size = int(lives.size[of_it & lives.at(history.peak_index)].sum())

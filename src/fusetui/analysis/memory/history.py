@@ -1,8 +1,9 @@
-"""What a device's memory held after each event, to the byte: which allocations lived from when to
-when, by their addresses, and the sums of them.
+"""What a device's memory held after each event, to the byte: which allocations lived
+from when to when, by their addresses, and the sums of them.
 
-The trace is a ring, so its start is worked out backwards: what the blocks of the segments hold at
-the end and no event names was there before; so was what is freed without having been allocated.
+The trace is a ring, so its start is worked out backwards: what the blocks of the
+segments hold at the end and no event names was there before; so was what is freed
+without having been allocated.
 """
 
 from __future__ import annotations
@@ -31,9 +32,11 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Lives(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Allocations, of shape [lives]: those from before the first event, then in order of address.
+    """Allocations, of shape [lives]: those from before the first event, then in order
+    of address.
 
-    `born` and `died` are numbers of events: BEFORE, and `events` where it lived at the end.
+    `born` and `died` are numbers of events: BEFORE, and `events` where it lived at the
+    end.
     """
 
     address: Int64s
@@ -61,19 +64,21 @@ class Lives(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def _by_address(self) -> tuple[Int64s, Int64s, Int64s]:
-        """The distinct addresses; and by address and, of one address, by birth, the row of the
-        address and the birth of each life in one ascending number, and its death."""
+        """The distinct addresses; and by address and, of one address, by birth, the row
+        of the address and the birth of each life in one ascending number, and its
+        death."""
         order: Rows = np.lexsort((self.born, self.address))
         addresses, row = np.unique(self.address[order], return_inverse=True)
         key = row.astype(np.int64) * (self.events + 2) + self.born[order] + 1
         return addresses, key, self.died[order]
 
     def next_in_use(self, since: Int64s, born: Int64s, limit: Int64s) -> Int64s:
-        """The first address after `since` that was in use after the event `born`, else `limit`.
+        """The first address after `since` that was in use after the event `born`, else
+        `limit`.
 
-        A free block reaches up to the next one that is in use, or to the end of its segment, since
-        free neighbors become one. So what followed an allocation when it was made tells how large
-        its block is: with what was not worth splitting off.
+        A free block reaches up to the next one that is in use, or to the end of its
+        segment, since free neighbors become one. So what followed an allocation when it
+        was made tells how large its block is: with what was not worth splitting off.
         """
         (addresses, key, died), span = self._by_address, self.events + 2
         found, place = limit.copy(), np.searchsorted(addresses, since, side="right")
@@ -91,7 +96,8 @@ class Lives(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 class History(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Of one device. Sums are of shape [events + 1]: before the first event, then after each."""
+    """Of one device. Sums are of shape [events + 1]: before the first event, then after
+    each."""
 
     snapshot: Snapshot
     device: int
@@ -103,12 +109,15 @@ class History(msgspec.Struct, frozen=True, eq=False, dict=True):
     active: Int64s
     reserved: Int64s
     difference_end_bytes: int
-    unrecorded: tuple[MemoryAction, ...] = ()  # actions of which there must have been events
+    # actions of which there must have been events
+    unrecorded: tuple[MemoryAction, ...] = ()
 
     @property
     def is_known(self) -> bool:
         """Whether events tell when each allocation began and ended."""
-        return MemoryAction.ALLOC not in self.unrecorded and not {*FREED} <= {*self.unrecorded}
+        return MemoryAction.ALLOC not in self.unrecorded and not {*FREED} <= {
+            *self.unrecorded
+        }
 
     @property
     def peak_index(self) -> int:
@@ -121,7 +130,8 @@ class History(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.flatnonzero(self.events.action == MemoryAction.OOM)
 
     def time_us(self, event: int) -> int | None:
-        """When it happened; that of the first for BEFORE. None if the file does not say."""
+        """When it happened; that of the first for BEFORE. None if the file does not
+        say."""
         times = self.events.time_us
         found = int(times[max(event, 0)]) if len(times) else -1
         return found if found >= 0 else None
@@ -135,18 +145,22 @@ def histories(snapshot: Snapshot) -> tuple[History, ...]:
 
 
 def held(blocks: Blocks, rows: Rows) -> Int64s:
-    """What was asked for of blocks; files before torch 2.1 say only how large they are."""
+    """What was asked for of blocks; files before torch 2.1 say only how large they
+    are."""
     asked = blocks.requested_size[rows]
     return np.where(asked < 0, blocks.size[rows], asked)
 
 
 def private(history: History) -> Flags:
-    """Which lives are in a pool of their own, as that of a CUDA graph is. Without pools in events,
-    that is known of what lived at the end."""
+    """Which lives are in a pool of their own, as that of a CUDA graph is. Without pools
+    in events, that is known of what lived at the end."""
     lives, snapshot = history.lives, history.snapshot
     is_private = np.array([*(any(pair) for pair in snapshot.pools), False], np.bool_)
-    of_events = np.append(is_private[history.events.pool], False)[lives.born]  # BEFORE: the last
-    of_blocks = np.append(is_private[snapshot.segments.pool][snapshot.blocks.segment], False)
+    # BEFORE: the last
+    of_events = np.append(is_private[history.events.pool], False)[lives.born]
+    of_blocks = np.append(
+        is_private[snapshot.segments.pool][snapshot.blocks.segment], False
+    )
     return np.where(lives.block >= 0, of_blocks[lives.block], of_events)
 
 
@@ -167,7 +181,9 @@ def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> Hi
     allocated, active = lives.sums(), occupied.sums()
     difference = int(allocated[-1] - held(blocks, kept).sum())
     given, taken = (np.isin(events.action, actions) for actions in (GIVEN, TAKEN))
-    change = np.append(0, np.where(given, events.size, 0) - np.where(taken, events.size, 0))
+    change = np.append(
+        0, np.where(given, events.size, 0) - np.where(taken, events.size, 0)
+    )
     change[0] = snapshot.segments.total_size[segments].sum() - change.sum()
     reserved = np.cumsum(change)
     if difference:
@@ -190,8 +206,9 @@ def _missing(events: MemoryEvents, *actions: MemoryAction) -> tuple[MemoryAction
 def _unrecorded_end(
     events: MemoryEvents, occupied: Lives, in_use: Int64s
 ) -> tuple[MemoryAction, ...]:
-    """Which one of the two events that end a life torch was told to skip (`skip_actions` of
-    _record_memory_history): of each there is none, although the other one says that it happened."""
+    """Which one of the two events that end a life torch was told to skip
+    (`skip_actions` of _record_memory_history): of each there is none, although the
+    other one says that it happened."""
     requested, completed = (np.flatnonzero(events.action == action) for action in FREED)
     if len(completed) and not len(requested):
         whole = np.isin(occupied.died[occupied.born != BEFORE], completed)
@@ -200,10 +217,14 @@ def _unrecorded_end(
     return (MemoryAction.FREE_COMPLETED,) if over.any() and not len(completed) else ()
 
 
-def lives_of(events: MemoryEvents, blocks: Blocks, kept: Rows, end: MemoryAction) -> Lives:
+def lives_of(
+    events: MemoryEvents, blocks: Blocks, kept: Rows, end: MemoryAction
+) -> Lives:
     """`kept`: the blocks that live at the end; `end`: the events that end a life."""
     count = len(events)
-    rows = np.flatnonzero((events.action == MemoryAction.ALLOC) | (events.action == end))
+    rows = np.flatnonzero(
+        (events.action == MemoryAction.ALLOC) | (events.action == end)
+    )
     order = rows[np.argsort(events.addr[rows], kind="stable")]
     address, begins = events.addr[order], events.action[order] == MemoryAction.ALLOC
     first, last = np.ones((2, len(order)), np.bool_)
@@ -215,7 +236,9 @@ def lives_of(events: MemoryEvents, blocks: Blocks, kept: Rows, end: MemoryAction
     unnamed = kept[~np.isin(blocks.address[kept], address)]
     before = len(early) + len(unnamed)
     born = order[begins]
-    found = np.concatenate([events.addr[early], blocks.address[unnamed], events.addr[born]])
+    found = np.concatenate(
+        [events.addr[early], blocks.address[unnamed], events.addr[born]]
+    )
     died = np.concatenate([early, np.full(len(unnamed), count), ends[begins]])
     kept = kept[np.argsort(blocks.address[kept], kind="stable")]
     known = np.append(blocks.address[kept], -1)
@@ -224,13 +247,19 @@ def lives_of(events: MemoryEvents, blocks: Blocks, kept: Rows, end: MemoryAction
     block = np.where(is_there, np.append(kept, -1)[place], -1).astype(np.int32)
     stack = np.full(len(found), -1, np.int32)
     stack[before:] = events.stack[born]
-    stack[:before] = np.where(block[:before] < 0, -1, np.append(blocks.stack, -1)[block[:before]])
-    size = np.concatenate([events.size[early], held(blocks, unnamed), events.size[born]])
+    stack[:before] = np.where(
+        block[:before] < 0, -1, np.append(blocks.stack, -1)[block[:before]]
+    )
+    size = np.concatenate(
+        [events.size[early], held(blocks, unnamed), events.size[born]]
+    )
     begun = np.concatenate([np.full(before, BEFORE), born])
     return Lives(found, size, begun, died, stack, block, count)
 
 
 def blank(kind: type[T], rows: int, **given: Any) -> T:
     """Columns in which nothing is known but what is given."""
-    columns: dict[str, Any] = {name: np.full(rows, -1) for name in kind.__struct_fields__}
+    columns: dict[str, Any] = {
+        name: np.full(rows, -1) for name in kind.__struct_fields__
+    }
     return kind(**columns | given)

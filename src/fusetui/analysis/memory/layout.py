@@ -1,9 +1,10 @@
 """Where allocations lie in the segments at a moment, and the holes between them.
 
-At the end the blocks say it. Before, segments are put back as events say, and a block that is gone
-is as large as the allocator rounds: 512 bytes, and in a large pool what was not worth splitting
-off, up to 1 MB, by what followed it when it was allocated. Where that was before the first event,
-`slack` of a hole is how much of it may be of the block.
+At the end the blocks say it. Before, segments are put back as events say, and a block
+that is gone is as large as the allocator rounds: 512 bytes, and in a large pool what
+was not worth splitting off, up to 1 MB, by what followed it when it was allocated.
+Where that was before the first event, `slack` of a hole is how much of it may be of the
+block.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
-    """Holes are of shape [holes], `segment` a row of `segments`; from `start` to `end`, addresses.
-    `lives` of shape [lives of History.occupied]: the segment that each is in, else -1."""
+    """Holes are of shape [holes], `segment` a row of `segments`; from `start` to `end`,
+    addresses. `lives` of shape [lives of History.occupied]: the segment that each is
+    in, else -1."""
 
     segments: tuple[Segment, ...]
     segment: Int64s
@@ -54,7 +56,8 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
         return self.end - self.start
 
     def returnable(self, least: bool = False) -> Int64s:
-        """The bytes of whole pages in each hole; `least`: without what may belong to a block."""
+        """The bytes of whole pages in each hole; `least`: without what may belong to a
+        block."""
         base = np.array([one.address for one in self.segments], np.int64)[self.segment]
         first = self.start - base + (np.minimum(self.slack, self.size) if least else 0)
         whole = (self.end - base) // PAGE - -(-first // PAGE)
@@ -70,7 +73,8 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
 def layout(
     history: History, event: int, segments: tuple[Segment, ...] | None = None
 ) -> SegmentLayout:
-    """What lies where after an event; `segments`: those of that moment, where they are known."""
+    """What lies where after an event; `segments`: those of that moment, where they are
+    known."""
     segments = segments_at(history, event) if segments is None else segments
     lives, blocks = history.occupied, history.snapshot.blocks
     living = np.flatnonzero(lives.at(event))
@@ -85,13 +89,18 @@ def layout(
     own = np.full(len(lives), -1)
     own[living[inside]] = place[inside]
     place, starts, sizes = place[inside], lives.address[living[inside]], sizes[inside]
-    growing = np.array([one.is_large and not one.is_expandable for one in segments], np.bool_)
+    growing = np.array(
+        [one.is_large and not one.is_expandable for one in segments], np.bool_
+    )
     gone = np.flatnonzero((known[inside] < 0) & growing[place])
-    kept, may_be_more = _rests(history, living[inside][gone], sizes[gone], ends[place[gone]], event)
+    kept, may_be_more = _rests(
+        history, living[inside][gone], sizes[gone], ends[place[gone]], event
+    )
     sizes[gone] += kept
     unsure = np.zeros(len(place), np.bool_)
     unsure[gone] = may_be_more
-    # A hole begins where a segment or a block ends, and ends at the next block or the segment.
+    # A hole begins where a segment or a block ends, and ends at the next block or the
+    # segment.
     order = np.argsort(np.concatenate([begins, starts]), kind="stable")
     hole_start = np.concatenate([begins, starts + sizes])[order]
     of = np.concatenate([np.arange(len(segments)), place])[order]
@@ -100,14 +109,17 @@ def layout(
     last = np.append(of[1:] != of[:-1], True)[: len(of)]
     hole_end = np.where(last, ends[of], following)
     real = hole_end > hole_start
-    return SegmentLayout(segments, of[real], hole_start[real], hole_end[real], slack[real], own)
+    return SegmentLayout(
+        segments, of[real], hole_start[real], hole_end[real], slack[real], own
+    )
 
 
 def _rests(
     history: History, rows: Rows, sizes: Int64s, limit: Int64s, event: int
 ) -> tuple[Int64s, Flags]:
-    """What was not worth splitting off of blocks of a large pool, and where it may be more: free
-    blocks there are larger than that, so what is not is of the block before."""
+    """What was not worth splitting off of blocks of a large pool, and where it may be
+    more: free blocks there are larger than that, so what is not is of the block
+    before."""
     lives = history.occupied
     start, born = lives.address[rows], lives.born[rows]
     first = lives.next_in_use(start, born, limit) - start - sizes
@@ -118,8 +130,8 @@ def _rests(
 
 
 def segments_at(history: History, event: int) -> tuple[Segment, ...]:
-    """Those of the end, with what events did to them undone, by address; or those of a later moment
-    that was looked at before."""
+    """Those of the end, with what events did to them undone, by address; or those of a
+    later moment that was looked at before."""
     changes, known = once(history, segment_log)
     number = int(np.searchsorted(changes, event, side="right"))
     last = min(one for one in [*known] if one >= number)
@@ -135,11 +147,17 @@ EVERY = 1000  # events that change segments; what there was before one of them i
 
 
 def segment_log(history: History) -> tuple[Rows, dict[int, tuple[Segment, ...]]]:
-    """The events that change segments, and the segments by how many of these were before."""
-    segments, changes = history.snapshot.segments, np.isin(history.events.action, (*GIVEN, *TAKEN))
+    """The events that change segments, and the segments by how many of these were
+    before."""
+    segments, changes = (
+        history.snapshot.segments,
+        np.isin(history.events.action, (*GIVEN, *TAKEN)),
+    )
     columns = (segments.address, segments.total_size, segments.stream, segments.pool)
     flags = (segments.is_large, segments.is_expandable)
-    each = zip(*(of[history.segments].tolist() for of in (*columns, *flags)), strict=True)
+    each = zip(
+        *(of[history.segments].tolist() for of in (*columns, *flags)), strict=True
+    )
     found = Stretches()
     for address, size, stream, pool, is_large, is_expandable in each:
         kind = pool_of(history.snapshot, pool), bool(is_large), bool(is_expandable)
@@ -149,7 +167,9 @@ def segment_log(history: History) -> tuple[Rows, dict[int, tuple[Segment, ...]]]
 
 def _undo(history: History, row: int, found: Stretches) -> None:
     events = history.events
-    action, address, size = (int(of[row]) for of in (events.action, events.addr, events.size))
+    action, address, size = (
+        int(of[row]) for of in (events.action, events.addr, events.size)
+    )
     if action in GIVEN:
         found.cut(address, size)
         return
@@ -164,14 +184,18 @@ def is_expandable(history: History) -> bool:
     snapshot = history.snapshot
     settings = snapshot.settings
     asked = str(settings.get("PYTORCH_CUDA_ALLOC_CONF", "")).replace(" ", "").lower()
-    on = settings.get("expandable_segments") is True or "expandable_segments:true" in asked
+    on = (
+        settings.get("expandable_segments") is True
+        or "expandable_segments:true" in asked
+    )
     maps = MemoryAction.SEGMENT_MAP, MemoryAction.SEGMENT_UNMAP
     mapped = np.isin(history.events.action, maps).any()
     return bool(on or mapped or snapshot.segments.is_expandable[history.segments].any())
 
 
 def rounds_up(history: History) -> bool:
-    """Whether the allocator rounds to parts of powers of 2, so that only its own sizes count."""
+    """Whether the allocator rounds to parts of powers of 2, so that only its own sizes
+    count."""
     divisions = history.snapshot.settings.get("roundup_power2_divisions")
     values = divisions.values() if isinstance(divisions, dict) else ()
     return any(isinstance(one, int) and one > 0 for one in values)
@@ -200,7 +224,9 @@ class Stretches:
     def join(self, pages: Segment) -> None:
         """Adds pages to the expandable segments of the stream that they touch."""
         place = bisect_right(self.order, pages.address)
-        beside = [self.at[address] for address in self.order[max(place - 1, 0) : place + 1]]
+        beside = [
+            self.at[address] for address in self.order[max(place - 1, 0) : place + 1]
+        ]
         for one in beside:
             is_like = one.is_expandable and one.stream == pages.stream
             ends = one.address + one.size, pages.address + pages.size
@@ -217,7 +243,10 @@ class Stretches:
         if place < 0:
             return
         whole = self.at[self.order[place]]
-        before, after = address - whole.address, whole.address + whole.size - (address + size)
+        before, after = (
+            address - whole.address,
+            whole.address + whole.size - (address + size),
+        )
         if after < 0:
             return
         del self.at[self.order.pop(place)]
@@ -228,8 +257,8 @@ class Stretches:
 
 
 class Waste(msgspec.Struct, frozen=True):
-    """After an event; the four add up to `reserved_bytes`. None where blocks and segments do not
-    fit together."""
+    """After an event; the four add up to `reserved_bytes`. None where blocks and
+    segments do not fit together."""
 
     reserved_bytes: int
     active_bytes: int  # what was asked for
@@ -249,7 +278,8 @@ def waste(history: History, event: int, there: SegmentLayout) -> Waste:
     held, active = int(there.size.sum()), int(history.active[event + 1])
     rounding, inside = reserved - held - active, int(split.sum())
     most = history.snapshot.settings.get("max_split_size")
-    is_split = isinstance(most, int) and 0 < most < 1 << 62  # otherwise than by the rule
+    # otherwise than by the rule
+    is_split = isinstance(most, int) and 0 < most < 1 << 62
     is_exact = not there.slack.any() and not rounds_up(history) and not is_split
     if rounding < 0 or (there.lives[history.occupied.at(event)] < 0).any():
         return Waste(reserved, active, None, None, None, None, False)
@@ -258,8 +288,8 @@ def waste(history: History, event: int, there: SegmentLayout) -> Waste:
 
 
 def torn(history: History, event: int) -> Waste | None:
-    """Where much of what is reserved is in pieces before blocks that live, none of them large;
-    `split_bytes` and `largest_bytes` are of those pieces."""
+    """Where much of what is reserved is in pieces before blocks that live, none of them
+    large; `split_bytes` and `largest_bytes` are of those pieces."""
     there = layout(history, event)
     ends = np.array([one.address + one.size for one in there.segments], np.int64)
     growing = np.array([one.is_expandable for one in there.segments], np.bool_)
@@ -267,7 +297,9 @@ def torn(history: History, event: int) -> Waste | None:
     kept = there.size - np.where(growing[there.segment], there.returnable(), 0)
     pieces = np.where(there.end < ends[there.segment], kept, 0)
     inside, largest = int(pieces.sum()), int(pieces.max(initial=0))
-    found = replace(waste(history, event, there), split_bytes=inside, largest_bytes=largest)
+    found = replace(
+        waste(history, event, there), split_bytes=inside, largest_bytes=largest
+    )
     is_torn = (
         found.rounding_bytes is not None
         and inside >= TORN * found.reserved_bytes > 0
@@ -277,8 +309,17 @@ def torn(history: History, event: int) -> Waste | None:
 
 
 def private_pools(history: History) -> list[int]:
-    """What each pool of its own reserves at the end, as that of a CUDA graph; the largest first."""
-    segments, rows, pools = history.snapshot.segments, history.segments, history.snapshot.pools
-    reserved = summed(segments.pool[rows], segments.total_size[rows], len(pools) + 1).tolist()
+    """What each pool of its own reserves at the end, as that of a CUDA graph; the
+    largest first."""
+    segments, rows, pools = (
+        history.snapshot.segments,
+        history.segments,
+        history.snapshot.pools,
+    )
+    reserved = summed(
+        segments.pool[rows], segments.total_size[rows], len(pools) + 1
+    ).tolist()
     each = zip(pools, reserved, strict=False)
-    return sorted((size for pool, size in each if pool != COMMON and size), reverse=True)
+    return sorted(
+        (size for pool, size in each if pool != COMMON and size), reverse=True
+    )

@@ -1,5 +1,6 @@
-"""What the [memory] events of a trace tell (profile_memory=True): the history of each device, and
-by which op what lives was allocated. Sizes are those of blocks, as the allocator rounds them."""
+"""What the [memory] events of a trace tell (profile_memory=True): the history of each
+device, and by which op what lives was allocated. Sizes are those of blocks, as the
+allocator rounds them."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ from fusetui.trace.snapshot.columns import (
 )
 
 NO_OP, NO_ANNOTATION = "no op", "no annotation"
-ALLOCATORS = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::resize_"})
+ALLOCATORS = frozenset(
+    {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::resize_"}
+)
 ALLOCATORS |= {"aten::new_empty", "aten::new_empty_strided"}
 OF_DEVICE = ("Device Type", "Device Id")
 VALUES = ("Addr", "Bytes", "Total Allocated", "Total Reserved")
@@ -41,20 +44,25 @@ Sampled = tuple[int, Id, tuple[int, ...]]  # ns as in the file, the thread, and 
 
 
 class TracedMemory(Totals, frozen=True):
-    """One device, as one process saw it, in bytes of blocks. `place` is the op that was running.
-    `difference_end_bytes`: what the events add up to less the last total. Times begin with the
-    trace, and are as in the file where it does not say when its clock began."""
+    """One device, as one process saw it, in bytes of blocks. `place` is the op that was
+    running. `difference_end_bytes`: what the events add up to less the last total.
+    Times begin with the trace, and are as in the file where it does not say when its
+    clock began."""
 
-    kind: str  # GPU, CPU, ...; of the CPU, torch counts only what it allocates while it records
+    # GPU, CPU, ...; of the CPU, torch counts only what it allocates while it records
+    kind: str
     process: Id
-    by_op: tuple[Holder, ...]  # `blocks` is 0 of what was there before: their number is not known
+    # `blocks` is 0 of what was there before: their number is not known
+    by_op: tuple[Holder, ...]
 
 
 def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory, ...]:
-    """Every device that events name with addresses and totals, GPUs first; reads the file again.
-    `at` and NoMoment are as of `answer.memory`."""
+    """Every device that events name with addresses and totals, GPUs first; reads the
+    file again. `at` and NoMoment are as of `answer.memory`."""
     if at == "oom":
-        raise NoMoment("its memory events do not tell where memory ran out, as a snapshot does.")
+        raise NoMoment(
+            "its memory events do not tell where memory ran out, as a snapshot does."
+        )
     found = _sampled(trace)
     histories = [_history(trace, *one) for one in found.items()]
     each = zip(found, histories, events_at(histories, at) if found else (), strict=True)
@@ -62,14 +70,16 @@ def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory,
 
 
 def moments_of_trace(trace: Trace) -> tuple[Moments, ...]:
-    """The same at any moment, by op and by annotation; times to the ns, as the timeline has them.
-    Of what was there before, the number of blocks is not known."""
+    """The same at any moment, by op and by annotation; times to the ns, as the timeline
+    has them. Of what was there before, the number of blocks is not known."""
     found = _sampled(trace)
     several = len({device[0] for device in found}) > 1
     return tuple(_moments(trace, *one, several) for one in found.items())
 
 
-def _moments(trace: Trace, device: Device, rows: list[Sampled], several: bool) -> Moments:
+def _moments(
+    trace: Trace, device: Device, rows: list[Sampled], several: bool
+) -> Moments:
     history, named = _history(trace, device, rows), partial(_named, trace)
     lives = history.lives
     early = lives.born == BEFORE
@@ -85,7 +95,11 @@ def _moments(trace: Trace, device: Device, rows: list[Sampled], several: bool) -
 
 def _named(trace: Trace, number: int) -> str:
     there = number < len(trace.names)
-    return trace.names[number] if there else (NO_OP, NO_ANNOTATION)[number - len(trace.names)]
+    return (
+        trace.names[number]
+        if there
+        else (NO_OP, NO_ANNOTATION)[number - len(trace.names)]
+    )
 
 
 def _kind(device: Device) -> str:
@@ -117,7 +131,9 @@ def _sampled(trace: Trace) -> dict[Device, list[Sampled]]:
     found: dict[Device, list[Sampled]] = {}
     for number, stretch in enumerate(trace.elements.stretches):
         for sample, time in trace.elements.samples(number) if stretch.samples else ():
-            values: list[Any] = [sample.args.get(name) for name in (*VALUES, *OF_DEVICE)]
+            values: list[Any] = [
+                sample.args.get(name) for name in (*VALUES, *OF_DEVICE)
+            ]
             if sample.is_memory and all(type(one) is int for one in values):
                 address, *sizes, kind, device = values
                 if max(map(abs, values[1:])) <= LARGEST:
@@ -128,9 +144,12 @@ def _sampled(trace: Trace) -> dict[Device, list[Sampled]]:
 
 
 def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
-    """What was there before, and is not freed, is one block of the rest of the first total."""
+    """What was there before, and is not freed, is one block of the rest of the first
+    total."""
     time = np.array([one[0] for one in rows], np.int64)
-    address, change, allocated, reserved = np.array([one[2] for one in rows], np.int64).T
+    address, change, allocated, reserved = np.array(
+        [one[2] for one in rows], np.int64
+    ).T
     threads = by_key(range(len(rows)), lambda place: rows[place][1])
     op = _names_around(trace, device[0], threads, time, Layer.OPS)
     events = blank(
@@ -144,14 +163,25 @@ def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
         stack=np.where(op < 0, len(trace.names), op),
         user_metadata=_names_around(trace, device[0], threads, time, Layer.ANNOTATIONS),
     )
-    segments, annotations, no_rows = blank(Segments, 0), blank(Annotations, 0), np.arange(0)
-    freed = lives_of(events, blank(Blocks, 0), no_rows, MemoryAction.FREE_REQUESTED).sums()[0]
+    segments, annotations, no_rows = (
+        blank(Segments, 0),
+        blank(Annotations, 0),
+        np.arange(0),
+    )
+    freed = lives_of(
+        events, blank(Blocks, 0), no_rows, MemoryAction.FREE_REQUESTED
+    ).sums()[0]
     rest = np.maximum(allocated[:1] - change[:1] - freed, 0)
     blocks = blank(Blocks, 1, size=rest, requested_size=rest)
     lives = lives_of(events, blocks, np.flatnonzero(rest), MemoryAction.FREE_REQUESTED)
-    sums, stacks = lives.sums(), Stacks((), no_rows.astype(np.int32), np.zeros(1, np.int64))
+    sums, stacks = (
+        lives.sums(),
+        Stacks((), no_rows.astype(np.int32), np.zeros(1, np.int64)),
+    )
     tables = segments, blocks, (events,), annotations, stacks
-    snapshot = Snapshot(trace.report.file, 0, *tables, strings=trace.names, pools=(), settings={})
+    snapshot = Snapshot(
+        trace.report.file, 0, *tables, strings=trace.names, pools=(), settings={}
+    )
     known = lives, lives, sums, sums, np.append(reserved[:1], reserved)
     difference = int(sums[-1] - allocated[-1])
     return History(snapshot, device[2], events, no_rows, *known, difference)
@@ -160,8 +190,8 @@ def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
 def _names_around(
     trace: Trace, process: Id, threads: dict[Id, list[int]], time: Int64s, layer: Layer
 ) -> Int32s:
-    """The name of the innermost slice of a layer around each time, by thread, -1 for none; of ops,
-    that of the innermost which does more than allocate, if any does."""
+    """The name of the innermost slice of a layer around each time, by thread, -1 for
+    none; of ops, that of the innermost which does more than allocate, if any does."""
     found = np.full(len(time), -1, np.int32)
     for track in trace.tracks:
         if (track.layer, track.pid, track.subrow) == (layer, process, 0):

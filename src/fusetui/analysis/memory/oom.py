@@ -1,4 +1,5 @@
-"""Why memory ran out: what was asked for, what was free, and whether holes would have sufficed."""
+"""Why memory ran out: what was asked for, what was free, and whether holes would have
+sufficed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from fusetui.trace.model.arrays import summed
 
 Reason = Literal["live", "fragmented", "unknown"]
 SMALL = 1 << 20  # at most, that goes into small segments
-LEAST_LARGE, FITTED = 20 << 20, 10 << 20  # a large segment, unless at least FITTED is asked for
+# a large segment, unless at least FITTED is asked for
+LEAST_LARGE, FITTED = 20 << 20, 10 << 20
 EXPLAINED = 100  # of a program that tries again and again, the last ones
 MOST = 5  # segments that are named, and holders of each
 
@@ -37,17 +39,19 @@ class Pinned(msgspec.Struct, frozen=True):
 
 
 class Inactive(msgspec.Struct, frozen=True):
-    """Where holes are, as seen from what was asked for; each in the first that it fits."""
+    """Where holes are, as seen from what was asked for; each in the first that it
+    fits."""
 
     other_pools_bytes: int
-    other_size_bytes: int  # segments for large blocks, if a small one was asked for, or vice versa
+    # segments for large blocks, if a small one was asked for, or vice versa
+    other_size_bytes: int
     other_streams_bytes: int
     own_bytes: int
 
 
 class OutOfMemory(msgspec.Struct, frozen=True):
-    """An event `oom`. `inactive` is in holes of all segments, `usable` of those of this pool and
-    stream in whole pages, and `largest` is the largest hole there."""
+    """An event `oom`. `inactive` is in holes of all segments, `usable` of those of this
+    pool and stream in whole pages, and `largest` is the largest hole there."""
 
     index: int
     time_us: int | None
@@ -69,7 +73,10 @@ class OutOfMemory(msgspec.Struct, frozen=True):
 
 def out_of_memory(history: History, found: Evidence) -> tuple[OutOfMemory, ...]:
     """The last ones, in their order."""
-    return tuple(_explained(history, found, row) for row in history.failures[-EXPLAINED:].tolist())
+    return tuple(
+        _explained(history, found, row)
+        for row in history.failures[-EXPLAINED:].tolist()
+    )
 
 
 def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
@@ -90,17 +97,25 @@ def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
     place = found.code(stack) if stack >= 0 else None
     about = event, history.time_us(event), place, asked, free if free >= 0 else None
     held = int(history.allocated[event + 1]), reserved, inactive, largest, most
-    why = _reason(asked, free, (inactive, surely), largest, reserved, would_fit), would_fit
+    why = (
+        _reason(asked, free, (inactive, surely), largest, reserved, would_fit),
+        would_fit,
+    )
     pinned = _pinned(history, found, there)
     return OutOfMemory(*about, *held, _inactive(there, like), is_on, *why, *pinned)
 
 
 def _reason(
-    asked: int, free: int, inactive: tuple[int, int], hole: int, reserved: int, fits: bool | None
+    asked: int,
+    free: int,
+    inactive: tuple[int, int],
+    hole: int,
+    reserved: int,
+    fits: bool | None,
 ) -> Reason:
-    """What other processes hold would need the size of the device, which a snapshot does not have.
-    Where even all that this process holds would not suffice, what lives in it is not why.
-    `inactive`: at most, and at least; `hole`: the largest."""
+    """What other processes hold would need the size of the device, which a snapshot
+    does not have. Where even all that this process holds would not suffice, what lives
+    in it is not why. `inactive`: at most, and at least; `hole`: the largest."""
     large = LEAST_LARGE if asked < FITTED else -(-asked // PAGE) * PAGE
     segment = PAGE if asked <= SMALL else large  # that the allocator takes for it
     if free < 0 or hole >= asked or free >= segment:
@@ -115,7 +130,11 @@ def _inactive(there: SegmentLayout, like: Segment) -> Inactive:
     found = [0, 0, 0, 0]
     for segment, size in zip(there.segment.tolist(), there.size.tolist(), strict=True):
         one = there.segments[segment]
-        differs = (one.pool != like.pool, one.is_large != like.is_large, one.stream != like.stream)
+        differs = (
+            one.pool != like.pool,
+            one.is_large != like.is_large,
+            one.stream != like.stream,
+        )
         found[[*differs, True].index(True)] += size
     return Inactive(*found)
 
@@ -123,7 +142,8 @@ def _inactive(there: SegmentLayout, like: Segment) -> Inactive:
 def _pinned(
     history: History, found: Evidence, there: SegmentLayout
 ) -> tuple[tuple[Pinned, ...], int]:
-    """The segments with most bytes in holes, of those in which something lives, and how many."""
+    """The segments with most bytes in holes, of those in which something lives, and how
+    many."""
     holes = summed(there.segment, there.size, len(there.segments))
     rows = np.flatnonzero(there.lives >= 0)
     holes[~np.isin(np.arange(len(holes)), there.lives[rows])] = 0

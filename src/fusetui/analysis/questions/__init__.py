@@ -1,1 +1,2 @@
-"""Questions about one trace: totals, groups, busy and idle time, launches, counters, searches."""
+"""Questions about one trace: totals, groups, busy and idle time, launches, counters,
+searches."""

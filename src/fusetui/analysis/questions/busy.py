@@ -1,11 +1,16 @@
-"""When a device is busy and idle, and what ran in a window of time: each definition has its name.
+"""When a device is busy and idle, and what ran in a window of time: each definition has
+its name.
 
-Busy is always the length of a union: what overlaps, on one stream or on several, counts once. The
-definitions differ in the span that busy and idle add up to, and in the work that counts:
+Busy is always the length of a union: what overlaps, on one stream or on several, counts
+once. The definitions differ in the span that busy and idle add up to, and in the work
+that counts:
 
-* `gpu_times`: all GPU events of a trace; the span of a device is its first start to its last end.
-* `window_busy_ns`: what runs inside a window of time, clipped to it; the span is the window.
-* `any_busy_ns`: the same for many windows (steps), with all devices as one: busy while any works.
+* `gpu_times`: all GPU events of a trace; the span of a device is its first start to its
+  last end.
+* `window_busy_ns`: what runs inside a window of time, clipped to it; the span is the
+  window.
+* `any_busy_ns`: the same for many windows (steps), with all devices as one: busy while
+  any works.
 * `work_busy_ns`: the work that a step launched, whenever it ran; it has no idle time.
 
 Synchronizations and annotations on a GPU's lanes never count.
@@ -21,11 +26,17 @@ from fusetui.gpu.kinds import is_between_devices, is_collective
 from fusetui.trace.model.arrays import Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import as_one, union, union_length, union_length_of_each
+from fusetui.trace.model.intervals import (
+    as_one,
+    union,
+    union_length,
+    union_length_of_each,
+)
 
 
 class GpuTimes(msgspec.Struct, frozen=True):
-    """Nanoseconds, summed over devices. On each device busy + idle = its span, exactly."""
+    """Nanoseconds, summed over devices. On each device busy + idle = its span,
+    exactly."""
 
     span_ns: int  # first start to last end over all devices
     busy_ns: int
@@ -37,8 +48,8 @@ class GpuTimes(msgspec.Struct, frozen=True):
 
 
 def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
-    """Times of these GPU rows (default: all kernels, memcpys and memsets) over each device's
-    span."""
+    """Times of these GPU rows (default: all kernels, memcpys and memsets) over each
+    device's span."""
     rows = trace.gpu_rows if rows is None else rows
     if not len(rows):
         return GpuTimes(0, 0, 0, 0, 0, 0, 0)
@@ -60,22 +71,27 @@ def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
 
 
 def work_busy_ns(trace: Trace, rows: Rows) -> int:
-    """The union of these rows on each device, summed over devices, whenever they ran."""
+    """The union of these rows on each device, summed over devices, whenever they
+    ran."""
     rows, begins = _sorted_by_device(trace, rows)
     return union_length_of_each(begins, trace.start[rows], trace.end[rows])
 
 
 def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
-    """How long each device runs any of these rows in the window [begin_ns, end_ns), summed over
-    devices; the idle time of the window is its length times the number of devices, minus this."""
+    """How long each device runs any of these rows in the window [begin_ns, end_ns),
+    summed over devices; the idle time of the window is its length times the number of
+    devices, minus this."""
     rows, begins = _sorted_by_device(trace, rows)
-    start, end = np.maximum(trace.start[rows], begin_ns), np.minimum(trace.end[rows], end_ns)
+    start, end = (
+        np.maximum(trace.start[rows], begin_ns),
+        np.minimum(trace.end[rows], end_ns),
+    )
     return union_length_of_each(begins, start, end)
 
 
 def any_busy_ns(trace: Trace, rows: Rows, begins: Int64s, ends: Int64s) -> Int64s:
-    """How long any of these rows runs in each window [begin, end) (ns), on any device or thread;
-    the idle time of a window is its length minus this."""
+    """How long any of these rows runs in each window [begin, end) (ns), on any device
+    or thread; the idle time of a window is its length minus this."""
     return union(trace.start[rows], trace.end[rows]).within(begins, ends)
 
 
@@ -90,21 +106,25 @@ def _sorted_by_device(trace: Trace, rows: Rows) -> tuple[Rows, Rows]:
 
 
 def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Which of these GPU rows communicate between devices, by their names; shape of `rows`."""
+    """Which of these GPU rows communicate between devices, by their names; shape of
+    `rows`."""
     moves = trace.matching(rows, is_between_devices)
-    return np.where(trace.role[rows] == Role.KERNEL, trace.matching(rows, is_collective), moves)
+    return np.where(
+        trace.role[rows] == Role.KERNEL, trace.matching(rows, is_collective), moves
+    )
 
 
 def effective_ns(trace: Trace) -> Int64s:
-    """For each of `trace.gpu_rows`, its end minus the later of its start and the latest end of an
-    event that started earlier on its stream, at least 0 (ns). With programmatic dependent launch a
-    kernel starts before its predecessor has ended, and waits for it. The effective durations of a
-    stream add up to its busy time, exactly: of events that start together, the longest comes
-    first."""
+    """For each of `trace.gpu_rows`, its end minus the later of its start and the latest
+    end of an event that started earlier on its stream, at least 0 (ns). With
+    programmatic dependent launch a kernel starts before its predecessor has ended, and
+    waits for it. The effective durations of a stream add up to its busy time, exactly:
+    of events that start together, the longest comes first."""
     rows = trace.gpu_rows
     effective = trace.dur[rows]
     stream = trace.thread_of_track[trace.track[rows]]
-    spilled = [track.subrow > 0 for track in trace.tracks]  # of streams on which slices overlap
+    # of streams on which slices overlap
+    spilled = [track.subrow > 0 for track in trace.tracks]
     places = np.flatnonzero(np.isin(stream, trace.thread_of_track[spilled]))
     if not len(places):
         return effective
@@ -121,7 +141,8 @@ def effective_ns(trace: Trace) -> Int64s:
 
 
 class NameTime(msgspec.Struct, frozen=True):
-    """All slices of one name that touch the window; `ns` is the sum of their parts inside."""
+    """All slices of one name that touch the window; `ns` is the sum of their parts
+    inside."""
 
     name: str
     role: Role
@@ -138,7 +159,8 @@ class StreamTime(msgspec.Struct, frozen=True):
 
 
 class WindowFigures(msgspec.Struct, frozen=True):
-    """The window [begin_ns, end_ns), in ns of the file. busy + idle = span x devices, exactly."""
+    """The window [begin_ns, end_ns), in ns of the file. busy + idle = span x devices,
+    exactly."""
 
     begin_ns: int
     end_ns: int
@@ -146,7 +168,8 @@ class WindowFigures(msgspec.Struct, frozen=True):
     busy_ns: int  # see busy.window_busy_ns
     kernels: int  # that start in the window
     streams: tuple[StreamTime, ...]  # with an event in the window, in lane order
-    names: tuple[NameTime, ...]  # GPU events; without a device, CPU ops by self time; largest first
+    # GPU events; without a device, CPU ops by self time; largest first
+    names: tuple[NameTime, ...]
 
     @property
     def span_ns(self) -> int:
@@ -174,13 +197,17 @@ def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
             StreamTime(track.label, int(own.sum()), union_length(start[own], end[own]))
             for track, own in streams
         ),
-        names=_names(trace, rows, end - start) if len(gpu) else _ops(trace, begin_ns, end_ns),
+        names=_names(trace, rows, end - start)
+        if len(gpu)
+        else _ops(trace, begin_ns, end_ns),
     )
 
 
-def _touching(trace: Trace, rows: Rows, begin: int, end: int) -> tuple[Rows, Int64s, Int64s]:
-    """The rows of which a part lies in the window, or of an empty slice its start; and their starts
-    and ends within it."""
+def _touching(
+    trace: Trace, rows: Rows, begin: int, end: int
+) -> tuple[Rows, Int64s, Int64s]:
+    """The rows of which a part lies in the window, or of an empty slice its start; and
+    their starts and ends within it."""
     start = trace.start[rows]
     rows = rows[(start < end) & ((trace.end[rows] > begin) | (start >= begin))]
     return rows, np.maximum(trace.start[rows], begin), np.minimum(trace.end[rows], end)
@@ -193,7 +220,9 @@ def _names(trace: Trace, rows: Rows, inside: Int64s) -> tuple[NameTime, ...]:
     )
     total = summed(index, inside, len(names))
     found = [
-        NameTime(trace.names[name], Role(int(trace.role[rows[first]])), int(events), int(ns))
+        NameTime(
+            trace.names[name], Role(int(trace.role[rows[first]])), int(events), int(ns)
+        )
         for name, first, events, ns in zip(names, where, count, total, strict=True)
     ]
     return tuple(sorted(found, key=lambda one: (-one.ns, one.name)))

@@ -1,8 +1,8 @@
 """The collectives of one rank: what ran, in which group, how large, when it was issued.
 
-Newer versions of torch record the args of a collective on its kernel; those of 2023 and before
-record them on the annotation or the op around the launch, or not at all. On the CPU (gloo) a
-collective is an annotation that lasts until its work is done.
+Newer versions of torch record the args of a collective on its kernel; those of 2023 and
+before record them on the annotation or the op around the launch, or not at all. On the
+CPU (gloo) a collective is an annotation that lasts until its work is done.
 """
 
 from __future__ import annotations
@@ -43,10 +43,19 @@ ARGS = (
     *("Collective name", "dtype", "In msg nelems", "Out msg nelems", "Group size"),
     *("Process Group Name", "Process Group Description", "Process Group Ranks", "Seq"),
     *("Src Rank", "Dst Rank", "Input Dims", "Input type"),
-    *("func", "count", "datatype", "process_group", "process_group_ranks", "seq", "root"),
+    *(
+        "func",
+        "count",
+        "datatype",
+        "process_group",
+        "process_group_ranks",
+        "seq",
+        "root",
+    ),
 )
 ARGS_ON_CPU = (*ARGS, "finished")
-"""`finished` is false where libkineto ended an annotation because the recording ended."""
+"""`finished` is false where libkineto ended an annotation because the recording
+ended."""
 MOST_RANKS = 1 << 24  # in any job
 OUTPUT = frozenset({"all_gather", "gather"})
 """IssuedCollectives whose size, as nccl-tests counts it, is that of the output."""
@@ -67,7 +76,8 @@ class KnownCollective(msgspec.Struct, frozen=True):
     sequence: int = -1
     peer: int = -1
     inferred: tuple[str, ...] = ()
-    is_cut: bool = False  # by the beginning or the end of the recording: the rest is not recorded
+    # by the beginning or the end of the recording: the rest is not recorded
+    is_cut: bool = False
 
 
 class IssuedCollectives(msgspec.Struct, frozen=True, eq=False):
@@ -85,7 +95,9 @@ def collectives_of(trace: Trace) -> IssuedCollectives:
     both = ((gpu.rows, cpu.rows), (gpu.issued, cpu.issued), (gpu.host, cpu.host))
     rows, issued, host = map(np.concatenate, both)
     told, order = (*gpu.told, *cpu.told), np.lexsort((trace.start[rows], issued))
-    return IssuedCollectives(tuple(told[n] for n in order), rows[order], issued[order], host[order])
+    return IssuedCollectives(
+        tuple(told[n] for n in order), rows[order], issued[order], host[order]
+    )
 
 
 class _Issued(NamedTuple):
@@ -132,7 +144,9 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
             known[key] = _told(trace, row, mark, own)
         told.append(known[key])
     batched = np.flatnonzero([one.name == "send_recv" and one.peer < 0 for one in told])
-    for place, one in zip(batched, _of_batches(trace, every, thread, issued, batched), strict=True):
+    for place, one in zip(
+        batched, _of_batches(trace, every, thread, issued, batched), strict=True
+    ):
         told[place] = one or told[place]
     return IssuedCollectives(tuple(told), rows, issued, launch)
 
@@ -140,8 +154,9 @@ def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
 def _of_batches(
     trace: Trace, comms: Rows, thread: NDArray[Any], issued: Int64s, batched: Rows
 ) -> Iterator[KnownCollective | None]:
-    """What the sends and receives of a batch say, which were recorded on its thread before its
-    launch and after the launch before; None unless all of them are with one rank."""
+    """What the sends and receives of a batch say, which were recorded on its thread
+    before its launch and after the launch before; None unless all of them are with one
+    rank."""
     if not len(batched):
         return
     threads = trace.thread_of_track[trace.track[comms]]
@@ -152,7 +167,9 @@ def _of_batches(
         own = (threads == thread[place]) & (trace.start[comms] < issued[place])
         own &= trace.start[comms] >= since
         told = [
-            _recorded(trace, args[n]) for n in np.flatnonzero(own) if args[n].get("Collective name")
+            _recorded(trace, args[n])
+            for n in np.flatnonzero(own)
+            if args[n].get("Collective name")
         ]
         sends = [one for one in told if one.name in ("send", "recv")]
         alike = len({(one.peer, one.group) for one in sends}) == 1
@@ -163,14 +180,22 @@ def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
     """The annotations of gloo, MPI and UCC, each until its work is done, by start."""
     rows = _named(trace, Role.ANNOTATION, ON_CPU)
     (args,) = _args(trace, (rows,), names=ARGS_ON_CPU)
-    told = [_told(trace, -1, int(row), [{}, {}, own]) for row, own in zip(rows, args, strict=True)]
-    unfinished = np.array([own.get("finished") is False for own in args], dtype=np.bool_)
+    told = [
+        _told(trace, -1, int(row), [{}, {}, own])
+        for row, own in zip(rows, args, strict=True)
+    ]
+    unfinished = np.array(
+        [own.get("finished") is False for own in args], dtype=np.bool_
+    )
     for place in np.flatnonzero(unfinished | is_clipped(trace, rows)).tolist():
         told[place] = replace(told[place], is_cut=True)
-    # The n-th `c10d::` op of a name issued its n-th annotation, if there are equally many.
+    # The n-th `c10d::` op of a name issued its n-th annotation, if there are equally
+    # many.
     names = [one.name for one in told]
     ops = _named(trace, Role.OP, re.compile(r"c10d::\w{1,64}\Z"))
-    kinds = np.array([collective_name(trace.name_of(int(row))) for row in ops] or [""])[: len(ops)]
+    kinds = np.array([collective_name(trace.name_of(int(row))) for row in ops] or [""])[
+        : len(ops)
+    ]
     of_row = np.array([*names, ""])[:-1]
     host = np.full(len(rows), -1, dtype=np.intp)
     for name in set(names):
@@ -188,7 +213,8 @@ def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
 
 
 def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Rows:
-    """The last started of `rows` on each thread that contains each time, -1 for none."""
+    """The last started of `rows` on each thread that contains each time, -1 for
+    none."""
     found = np.full(len(times), -1, dtype=np.intp)
     threads = trace.thread_of_track[trace.track[rows]]
     for one in distinct(thread[thread >= 0]).tolist():
@@ -201,9 +227,13 @@ def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Ro
 
 
 def _args(
-    trace: Trace, several: Sequence[Rows], keep_as: str = "", names: tuple[str, ...] = ARGS
+    trace: Trace,
+    several: Sequence[Rows],
+    keep_as: str = "",
+    names: tuple[str, ...] = ARGS,
 ) -> list[list[dict[str, Any]]]:
-    """The args of the rows of each array, the same {} for -1 or none; one pass over the file."""
+    """The args of the rows of each array, the same {} for -1 or none; one pass over the
+    file."""
     rows = np.concatenate(several)
     known = np.flatnonzero(rows >= 0)
     read = arguments(trace.elements, trace.order[rows[known]], names, keep_as)
@@ -217,22 +247,27 @@ def _args(
     return [[distinct[n] for n in part.tolist()] for part in np.split(number, ends)]
 
 
-def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> KnownCollective:
-    """From the args of the kernel, of record_param_comms and of the annotation, in this order."""
+def _told(
+    trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]
+) -> KnownCollective:
+    """From the args of the kernel, of record_param_comms and of the annotation, in this
+    order."""
     on_kernel, on_op, on_mark = args
     first = next((own for own in (on_kernel, on_op) if "Collective name" in own), None)
     if first is not None:
         return _recorded(trace, first)
     if isinstance(on_kernel.get("func"), str):
         return _of_nccl(trace, on_kernel)
-    # The only group of several ranks that the file lists; without any, one of all ranks.
+    # The only group of several ranks that the file lists; without any, one of all
+    # ranks.
     listed = [one for one in groups_of_file(trace.keys).values() if one.size > 1]
     group = listed[0] if listed else ProcessGroup("", (), world_size(trace.keys))
     group = UNKNOWN_GROUP if len(listed) > 1 else group
     inferred = [ONE_GROUP] if group != UNKNOWN_GROUP and not group.name else []
     kernel = decode(trace.name_of(row)) if row >= 0 else None
     name = trace.name_of(mark) if mark >= 0 else ""
-    batch = name.rpartition(":")[2] == "coalesced"  # of several collectives: names none of them
+    # of several collectives: names none of them
+    batch = name.rpartition(":")[2] == "coalesced"
     if name and not (kernel and kernel.collective and batch):
         inferred += [FROM_ANNOTATIONS] if row >= 0 else []
     else:
@@ -248,7 +283,12 @@ def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> 
 
 def _recorded(trace: Trace, args: dict[str, Any]) -> KnownCollective:
     name = collective_name(str(args["Collective name"]))
-    words = ("Process Group Name", "Process Group Description", "Process Group Ranks", "Group size")
+    words = (
+        "Process Group Name",
+        "Process Group Description",
+        "Process Group Ranks",
+        "Group size",
+    )
     dtype = args.get("dtype")
     return KnownCollective(
         name=name,
@@ -256,13 +296,16 @@ def _recorded(trace: Trace, args: dict[str, Any]) -> KnownCollective:
         dtype=dtype if isinstance(dtype, str) else "",
         bytes=_moved(name, args, dtype),
         sequence=_number(args.get("Seq")),
-        peer=_number(args.get("Dst Rank" if name == "send" else "Src Rank"), MOST_RANKS),
+        peer=_number(
+            args.get("Dst Rank" if name == "send" else "Src Rank"), MOST_RANKS
+        ),
     )
 
 
 def _of_nccl(trace: Trace, args: dict[str, Any]) -> KnownCollective:
-    """From what NCCL tells the CUPTI monitor of torch 2.14: `func`, `count` and `datatype` are
-    those of its API, where a gather or a scatter counts the elements of one rank."""
+    """From what NCCL tells the CUPTI monitor of torch 2.14: `func`, `count` and
+    `datatype` are those of its API, where a gather or a scatter counts the elements of
+    one rank."""
     name = collective_name(str(args["func"]))
     ranks = args.get("process_group_ranks")
     group = _with_ranks(trace, group_of(args.get("process_group"), None, ranks, None))
@@ -279,21 +322,33 @@ def _with_ranks(trace: Trace, group: ProcessGroup) -> ProcessGroup:
 
 
 def _moved(name: str, args: dict[str, Any], dtype: object) -> int:
-    """The size that nccl-tests calls S: the input, but for a gather the output; -1 if unknown."""
-    elements = _number(args.get("Out msg nelems" if name in OUTPUT else "In msg nelems"))
+    """The size that nccl-tests calls S: the input, but for a gather the output; -1 if
+    unknown."""
+    elements = _number(
+        args.get("Out msg nelems" if name in OUTPUT else "In msg nelems")
+    )
     size = scalar_bytes(dtype) if isinstance(dtype, str) else 0
     return _number(elements * size) if elements >= 0 and size else -1
 
 
 def _of_inputs(args: dict[str, Any]) -> tuple[str, int]:
-    """The type and the bytes of the inputs of an annotation; -1 if they are not known."""
+    """The type and the bytes of the inputs of an annotation; -1 if they are not
+    known."""
     dims, types = args.get("Input Dims"), args.get("Input type")
-    if not isinstance(dims, list) or not isinstance(types, list) or len(dims) != len(types):
+    if (
+        not isinstance(dims, list)
+        or not isinstance(types, list)
+        or len(dims) != len(types)
+    ):
         return "", -1
     total, dtype = -1, ""
     for shape, kind in zip(dims, types, strict=True):
         size = scalar_bytes(kind) if isinstance(kind, str) else 0
-        if size and isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape):
+        if (
+            size
+            and isinstance(shape, list)
+            and all(type(n) is int and n >= 0 for n in shape)
+        ):
             total = max(total, 0) + size * math.prod(shape)
             dtype = dtype or kind
     return dtype, _number(total)
@@ -328,15 +383,16 @@ POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
 
 
 def collective_name(name: str) -> str:
-    """`_allgather_base`, `nccl:all_gather`, `AllGather` -> `all_gather`; others stay as they
-    are."""
+    """`_allgather_base`, `nccl:all_gather`, `AllGather` -> `all_gather`; others stay as
+    they are."""
     plain = re.sub(r"[^a-z0-9]", "", name.rpartition(":")[2][:200].lower())
     plain = plain.replace("all2all", "alltoall")
     return next((kind for kind in KINDS if kind.replace("_", "") in plain), name[:200])
 
 
 def bus_factor(name: str, ranks: int) -> float | None:
-    """How much data crosses a link per byte of size; None if nccl-tests does not define it."""
+    """How much data crosses a link per byte of size; None if nccl-tests does not define
+    it."""
     if name == "all_reduce":
         return 2 * (ranks - 1) / ranks
     if name in ("all_gather", "reduce_scatter", "all_to_all"):

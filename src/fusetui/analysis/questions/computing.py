@@ -1,5 +1,5 @@
-"""Which CPU ops of a trace compute something: the pieces of work if there is no GPU; and the number
-of kernels of each kind in a step, or without a GPU, of such ops."""
+"""Which CPU ops of a trace compute something: the pieces of work if there is no GPU;
+and the number of kernels of each kind in a step, or without a GPU, of such ops."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ from fusetui.trace.model.op_names import HELPERS, WHOLE, is_frame, is_metadata, 
 
 
 def computing_ops(trace: Trace) -> Rows:
-    """The rows of the ops that correspond to kernels; none lies inside another one. These are the
-    innermost ops, except for views, allocations, and the frames of autograd and torch.compile. A
-    copy or fill that an op calls is part of it, and so is its twin (the `aten::mul` in an
-    `aten::mul_`). So `aten::linear` counts once: as the `aten::addmm` in it, which copies the bias
-    itself."""
+    """The rows of the ops that correspond to kernels; none lies inside another one.
+    These are the innermost ops, except for views, allocations, and the frames of
+    autograd and torch.compile. A copy or fill that an op calls is part of it, and so is
+    its twin (the `aten::mul` in an `aten::mul_`). So `aten::linear` counts once: as the
+    `aten::addmm` in it, which copies the bias itself."""
 
     def named(test: Callable[[str], bool]) -> Flags:
         return trace.named(test)[trace.name]
 
-    real = (trace.role == Role.OP) & named(lambda n: not (is_metadata(n) or is_frame(n)))
+    real = (trace.role == Role.OP) & named(
+        lambda n: not (is_metadata(n) or is_frame(n))
+    )
     helps = real & named(lambda name: stem(name) in HELPERS)
     works = real & ~helps & ~_twins(trace)
     alone = (_inside(trace, works) == 0) & named(lambda name: "::" in name)
@@ -40,7 +42,8 @@ def computing_ops(trace: Trace) -> Rows:
 
 
 def within(trace: Trace, rows: Rows) -> Flags:
-    """For each row of the trace, whether it lies inside one of these rows, at any depth."""
+    """For each row of the trace, whether it lies inside one of these rows, at any
+    depth."""
     change = np.zeros(len(trace) + 1, dtype=np.int64)
     np.add.at(change, rows + 1, 1)
     np.subtract.at(change, trace.end_row[rows], 1)
@@ -54,7 +57,8 @@ def _inside(trace: Trace, flags: Flags) -> NDArray[np.int64]:
 
 
 def _twins(trace: Trace) -> Flags:
-    """For each row, whether the op around it has the same name except for the in-place suffix."""
+    """For each row, whether the op around it has the same name except for the in-place
+    suffix."""
     numbers: dict[str, int] = {}
     twin = [numbers.setdefault(stem(name), len(numbers)) for name in trace.names]
     of_row = np.array(twin or [0])[trace.name]
@@ -75,7 +79,8 @@ class Tallies(msgspec.Struct, frozen=True):
         return tuple(tally[kind] for tally in self.tallies)
 
     def per_step(self, kind: str) -> float:
-        """The mean over the steps, rounded to two digits; an integer if all are equal."""
+        """The mean over the steps, rounded to two digits; an integer if all are
+        equal."""
         found = self.found(kind)
         total, steps = sum(found), max(len(found), 1)
         return total // steps if total % steps == 0 else round(total / steps, 2)
@@ -86,8 +91,9 @@ class Tallies(msgspec.Struct, frozen=True):
 
 
 def tallies(trace: Trace) -> Tallies:
-    """Counts every step of a trace. Kernels, memcpys and memsets belong to the step that launched
-    them, CPU ops (those of `computing_ops`) to the one in which they start."""
+    """Counts every step of a trace. Kernels, memcpys and memsets belong to the step
+    that launched them, CPU ops (those of `computing_ops`) to the one in which they
+    start."""
     steps, rows = steps_of(trace), trace.gpu_rows
     groups, on_gpu = launched_in_steps(trace), len(rows) > 0
     if not on_gpu:

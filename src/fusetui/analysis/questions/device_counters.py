@@ -1,6 +1,8 @@
-"""What a device did while a kernel ran: clocks, power and activity, as counters recorded it.
+"""What a device did while a kernel ran: clocks, power and activity, as counters
+recorded it.
 
-The names are those of torch's CUPTI monitor (2.14) and of the GPU metrics of Nsight Systems.
+The names are those of torch's CUPTI monitor (2.14) and of the GPU metrics of Nsight
+Systems.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ KINDS = (
 )
 """What is known of a counter, its unit, and a pattern of the beginning of its name."""
 STALE = 10
-"""A value holds until the next one, but for no longer than this many times the usual distance."""
+"""A value holds until the next one, but for no longer than this many times the usual
+distance."""
 LONGEST_NS = 1 << 60  # times of a file are below 1 << 62
 
 
@@ -46,17 +49,25 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
     counter: Counter
 
     def mean(self, begin: Int64s, end: Int64s) -> NDArray[np.float64]:
-        """The mean over each [begin, end) in ns of the file, weighted by time; at `begin` where
-        that is empty. nan where part of it is not covered. Shape [n]."""
-        time, value, until = self.counter.time, self.counter.value, np.maximum(end - 1, begin)
-        first, last = (time.searchsorted(times, side="right") - 1 for times in (begin, until))
+        """The mean over each [begin, end) in ns of the file, weighted by time; at
+        `begin` where that is empty. nan where part of it is not covered. Shape [n]."""
+        time, value, until = (
+            self.counter.time,
+            self.counter.value,
+            np.maximum(end - 1, begin),
+        )
+        first, last = (
+            time.searchsorted(times, side="right") - 1 for times in (begin, until)
+        )
         covered = (first >= 0) & (until < self._until[last])
         covered &= self._gaps[last] == self._gaps[first]
         before, sums = (  # the integral from the first value
             self._before[at] + (times - time[at]) * value[at]
             for times, at in ((begin, first), (end, last))
         )
-        means = np.where(end > begin, (sums - before) / np.maximum(end - begin, 1), value[first])
+        means = np.where(
+            end > begin, (sums - before) / np.maximum(end - begin, 1), value[first]
+        )
         return np.where(covered, means, np.nan)
 
     @cached_property
@@ -65,7 +76,9 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
         time = self.counter.time
         usual = int(np.median(np.diff(time))) if len(time) > 1 else 0
         holds = min(STALE * max(usual, 1), LONGEST_NS)
-        found: Int64s = np.minimum(np.append(time[1:], np.iinfo(np.int64).max), time + holds)
+        found: Int64s = np.minimum(
+            np.append(time[1:], np.iinfo(np.int64).max), time + holds
+        )
         return found
 
     @cached_property
@@ -83,7 +96,8 @@ class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 @memo()
 def device_counters(trace: Trace) -> tuple[DeviceCounter, ...]:
-    """Those of devices whose kind is known; reads the counters of the file, if it has any."""
+    """Those of devices whose kind is known; reads the counters of the file, if it has
+    any."""
     if not trace.report.phases["C"]:
         return ()
     return of_devices(counters(trace))
@@ -94,8 +108,14 @@ def of_devices(every: Sequence[Counter]) -> tuple[DeviceCounter, ...]:
     found: dict[tuple[Id, str], DeviceCounter] = {}
     for one in every:
         device = device_of(one.pid)
-        known = next((kind[:2] for kind in KINDS if re.match(kind[2], one.label, re.I)), None)
-        if device is not None and known is not None and one.group.startswith("counters"):
+        known = next(
+            (kind[:2] for kind in KINDS if re.match(kind[2], one.label, re.I)), None
+        )
+        if (
+            device is not None
+            and known is not None
+            and one.group.startswith("counters")
+        ):
             found.setdefault((device, known[0]), DeviceCounter(device, *known, one))
     return tuple(found.values())
 

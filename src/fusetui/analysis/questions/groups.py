@@ -1,8 +1,9 @@
-"""Kernels grouped by name, op, shape and so on, with the work that they needed; and CPU ops by
-name, or by name with the shapes and types of their inputs.
+"""Kernels grouped by name, op, shape and so on, with the work that they needed; and CPU
+ops by name, or by name with the shapes and types of their inputs.
 
-A grouping of kernels is an entry of GROUPINGS: its name, and a function that takes the trace and
-the jobs of its kernels and returns their `Keys`. `arguments.KERNELS_BY` has the same names.
+A grouping of kernels is an entry of GROUPINGS: its name, and a function that takes the
+trace and the jobs of its kernels and returns their `Keys`. `arguments.KERNELS_BY` has
+the same names.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from fusetui.trace.program.regions import label_of
 
 
 class Group(Spread, frozen=True):
-    """What identifies a group of kernels or ops, whichever it is grouped by; then its durations."""
+    """What identifies a group of kernels or ops, whichever it is grouped by; then its
+    durations."""
 
     name: str | UnsetType = UNSET
     op: str | UnsetType | None = UNSET
@@ -46,7 +48,9 @@ class Group(Spread, frozen=True):
     captured: bool | UnsetType = UNSET
 
 
-IDENTITY = tuple(name for name in Group.__struct_fields__ if name not in Spread.__struct_fields__)
+IDENTITY = tuple(
+    name for name in Group.__struct_fields__ if name not in Spread.__struct_fields__
+)
 TIMES = tuple(name for name in Spread.__struct_fields__ if name != "count")
 
 
@@ -61,10 +65,12 @@ class OpGroup(Group, frozen=True, kw_only=True):
 class KernelGroup(Group, frozen=True, kw_only=True):
     """A group of kernels; `decoded` only of one name."""
 
-    # What is known of the work is None where it is known for none of them. A share of peak is the
-    # least time that the limits allow, over all kernels for which it is known, divided by the time
-    # that they took: by their durations, or their effective ones (at most 1).
-    effective_ns: int  # see busy.effective_ns; less than the total if kernels of a stream overlap
+    # What is known of the work is None where it is known for none of them. A share of
+    # peak is the least time that the limits allow, over all kernels for which it is
+    # known, divided by the time that they took: by their durations, or their effective
+    # ones (at most 1).
+    # see busy.effective_ns; less than the total if kernels of a stream overlap
+    effective_ns: int
     flop: float | None  # of all kernels whose FLOP are known
     flop_ns: int  # the durations of those
     bytes: float | None  # least traffic of the kernels for which it is known
@@ -72,20 +78,26 @@ class KernelGroup(Group, frozen=True, kw_only=True):
     share_of_peak: float | None
     share_of_peak_effective: float | None
     share_ns: int  # the durations of the kernels whose share is known
-    bound: Literal["compute", "memory"] | None  # the limiting resource, if it is the same for all
+    # the limiting resource, if it is the same for all
+    bound: Literal["compute", "memory"] | None
     waves: float | None  # the mean
     decoded: KernelName | UnsetType | None = UNSET
 
 
 def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
-    """All CPU ops grouped by `name` or `shape`, the largest total first; then those that were
-    captured and launched replayed kernels."""
+    """All CPU ops grouped by `name` or `shape`, the largest total first; then those
+    that were captured and launched replayed kernels."""
     recorded = _groups(trace, by, trace.rows_of(Role.OP))
-    taken = np.flatnonzero((trace.role == Role.CAPTURED) & (trace.source_role == Role.OP))
+    taken = np.flatnonzero(
+        (trace.role == Role.CAPTURED) & (trace.source_role == Role.OP)
+    )
     captured = []
     for group in _groups(trace, by, taken):
-        if group.gpu_ns:  # their times are not of this trace, but those of their kernels are
-            captured.append(replace(group, captured=True, self_ns=0, **dict.fromkeys(TIMES, 0)))
+        # their times are not of this trace, but those of their kernels are
+        if group.gpu_ns:
+            captured.append(
+                replace(group, captured=True, self_ns=0, **dict.fromkeys(TIMES, 0))
+            )
     recorded.sort(key=lambda op: (-op.total_ns, _identity(op)))
     captured.sort(key=lambda op: (-op.gpu_ns, _identity(op)))
     return (*recorded, *captured)
@@ -104,7 +116,9 @@ def _groups(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
     first, number = distinct_rows(keys)
     found = []
     sums = op_sums(trace, rows, grouped(number, trace.start[rows]))
-    for place, spread, own in zip(first, spreads(number, trace.dur[rows]), sums, strict=True):
+    for place, spread, own in zip(
+        first, spreads(number, trace.dur[rows]), sums, strict=True
+    ):
         fields = {"name": trace.name_of(int(rows[place])), **asdict(spread), **own}
         fields |= given.fields(int(given.number[place])) if given else {}
         found.append(OpGroup(**fields))
@@ -115,10 +129,11 @@ DEEPEST = 4  # levels of lists: the inputs, a list of tensors, a shape
 
 
 def input_keys(found: Arguments) -> Keys:
-    """By the shapes and types of the inputs of ops, -1 if nothing was recorded; strides and values
-    do not matter. The args are those of `many.INPUTS`."""
+    """By the shapes and types of the inputs of ops, -1 if nothing was recorded; strides
+    and values do not matter. The args are those of `many.INPUTS`."""
     numbers: dict[tuple[bytes, bytes], int] = {}
-    of_args = np.full(len(found.distinct) + 1, -1, dtype=np.int32)  # the last element is that of -1
+    # the last element is that of -1
+    of_args = np.full(len(found.distinct) + 1, -1, dtype=np.int32)
     for number, (dims, types, *_) in enumerate(found.distinct):
         if dims or types:
             of_args[number] = numbers.setdefault((dims, types), len(numbers))
@@ -127,17 +142,21 @@ def input_keys(found: Arguments) -> Keys:
     def fields(number: int) -> dict[str, Any]:
         """`shapes` and `dtypes` as in JSON: lists, None if nothing was recorded."""
         each = map(parsed, distinct[number])
-        dims, types = (_plain(value) if isinstance(value, list) else None for value in each)
+        dims, types = (
+            _plain(value) if isinstance(value, list) else None for value in each
+        )
         # our names of element types; other words, such as `Scalar`, unchanged
-        words = types and [(type_of(w) or w) if isinstance(w, str) else w for w in types]
+        words = types and [
+            (type_of(w) or w) if isinstance(w, str) else w for w in types
+        ]
         return {"shapes": dims, "dtypes": words}
 
     return Keys(of_args[found.number], fields)
 
 
 def _plain(value: Any, levels: int = DEEPEST) -> Any:
-    """Integers that a double cannot represent as text; None for anything nested deeper than lists
-    of tensors."""
+    """Integers that a double cannot represent as text; None for anything nested deeper
+    than lists of tensors."""
     if isinstance(value, list):
         return [_plain(inner, levels - 1) for inner in value] if levels else None
     if isinstance(value, int):
@@ -146,15 +165,18 @@ def _plain(value: Any, levels: int = DEEPEST) -> Any:
 
 
 class Keys(msgspec.Struct, frozen=True, eq=False):
-    """`number[n]` is the group of kernel n; `fields` maps a number to what identifies the group."""
+    """`number[n]` is the group of kernel n; `fields` maps a number to what identifies
+    the group."""
 
     number: NDArray[np.integer]
     fields: Callable[[int], dict[str, Any]]
 
 
-def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGroup, ...]:
-    """All kernels grouped by one of GROUPINGS, the largest total first; steps in time order.
-    `known` are the jobs of all kernels."""
+def kernel_groups(
+    trace: Trace, known: Jobs, by: str = "name"
+) -> tuple[KernelGroup, ...]:
+    """All kernels grouped by one of GROUPINGS, the largest total first; steps in time
+    order. `known` are the jobs of all kernels."""
     rows = known.rows
     if not len(rows):
         return ()
@@ -165,7 +187,9 @@ def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGr
     work = _work_of_groups(trace, known, each, groups)
     found = [
         KernelGroup(**keys.fields(number), **asdict(spread), **own)
-        for number, spread, own in zip(groups.keys.tolist(), all_spreads, work, strict=True)
+        for number, spread, own in zip(
+            groups.keys.tolist(), all_spreads, work, strict=True
+        )
     ]
     if by != "step":
         found.sort(key=lambda one: (-one.total_ns, _identity(one)))
@@ -198,12 +222,16 @@ def _by_shape(trace: Trace, known: Jobs) -> Keys:
 
 
 def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
-    """By the kind of module, or the annotation, that the work of some kernels belongs to."""
+    """By the kind of module, or the annotation, that the work of some kernels belongs
+    to."""
     return _by_label(trace, module_of(found, kernels), "module", label_of)
 
 
 def _by_label(
-    trace: Trace, rows: NDArray[np.integer], field: str, label: Callable[[str], str | None]
+    trace: Trace,
+    rows: NDArray[np.integer],
+    field: str,
+    label: Callable[[str], str | None],
 ) -> Keys:
     """By what the names of these rows say; None for -1."""
     numbers: dict[str | None, int] = {}
@@ -235,7 +263,9 @@ def _by_step(trace: Trace, known: Jobs) -> Keys:
 
 
 GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
-    "name": lambda trace, known: Keys(trace.name[known.rows], lambda n: {"name": trace.names[n]}),
+    "name": lambda trace, known: Keys(
+        trace.name[known.rows], lambda n: {"name": trace.names[n]}
+    ),
     "op": _by_op,
     "shape": _by_shape,
     "module": lambda trace, known: module_keys(trace, known.rows, origins(trace)),
@@ -250,7 +280,8 @@ GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
 def _work_of_groups(
     trace: Trace, known: Jobs, effective_ns: Int64s, groups: Groups
 ) -> Iterator[dict[str, Any]]:
-    """The fields of KernelGroup from `effective_ns` on, of each group of the kernels of `known`."""
+    """The fields of KernelGroup from `effective_ns` on, of each group of the kernels of
+    `known`."""
     dur = trace.dur[known.rows]
     near = share_known(trace, known)
     waves = known.of_each(lambda job: job.tiles.waves if job.tiles else None)
@@ -266,11 +297,20 @@ def _work_of_groups(
         (tiled, 1),
         (True, effective_ns),
     )
-    sums = [groups.sums(np.where(where, amount, 0)).tolist() for where, amount in amounts]
+    sums = [
+        groups.sums(np.where(where, amount, 0)).tolist() for where, amount in amounts
+    ]
     flop, moved = (_amounts(known, groups, dur, what) for what in ("flop", "bytes"))
-    for n, (least_ns, share_ns, own_ns, shares, by_memory, wave, tiles, whole_ns) in enumerate(
-        zip(*sums, strict=True)
-    ):
+    for n, (
+        least_ns,
+        share_ns,
+        own_ns,
+        shares,
+        by_memory,
+        wave,
+        tiles,
+        whole_ns,
+    ) in enumerate(zip(*sums, strict=True)):
         yield {
             "effective_ns": whole_ns,
             "flop": flop[n][0],
@@ -280,16 +320,22 @@ def _work_of_groups(
             "share_of_peak": least_ns / share_ns if share_ns else None,
             "share_of_peak_effective": min(1.0, least_ns / own_ns) if own_ns else None,
             "share_ns": share_ns,
-            "bound": {0: "compute", shares: "memory"}.get(by_memory) if shares else None,
+            "bound": {0: "compute", shares: "memory"}.get(by_memory)
+            if shares
+            else None,
             "waves": wave / tiles if tiles else None,
         }
 
 
-def _amounts(known: Jobs, groups: Groups, dur: Int64s, what: str) -> list[tuple[float | None, int]]:
-    """FLOP or bytes of each group, and the durations behind them; rounded to a double if it is
-    larger than 2^53, as sums of FLOP may be."""
+def _amounts(
+    known: Jobs, groups: Groups, dur: Int64s, what: str
+) -> list[tuple[float | None, int]]:
+    """FLOP or bytes of each group, and the durations behind them; rounded to a double
+    if it is larger than 2^53, as sums of FLOP may be."""
     amount = [getattr(job.amount, what) for job in known.distinct]
-    has = np.array([*(value is not None for value in amount), False], dtype=np.bool_)[known.number]
+    has = np.array([*(value is not None for value in amount), False], dtype=np.bool_)[
+        known.number
+    ]
     exact = np.array([*(value or 0 for value in amount), 0], dtype=object)[known.number]
     columns = exact, has.astype(np.int64), np.where(has, dur, 0)
     each = zip(*(groups.sums(column).tolist() for column in columns), strict=True)

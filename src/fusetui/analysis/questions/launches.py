@@ -1,8 +1,10 @@
-"""What launching cost the CPU, which calls launch graphs, and what each replay of one did.
+"""What launching cost the CPU, which calls launch graphs, and what each replay of one
+did.
 
-A launch call is a runtime or driver call that launched a GPU event of the trace, or whose name says
-that it launches a kernel or a graph; one that copies or fills is known by its event alone. If such
-calls are nested (a driver call in a runtime call), the outer one counts, with the events of all.
+A launch call is a runtime or driver call that launched a GPU event of the trace, or
+whose name says that it launches a kernel or a graph; one that copies or fills is known
+by its event alone. If such calls are nested (a driver call in a runtime call), the
+outer one counts, with the events of all.
 """
 
 from __future__ import annotations
@@ -35,9 +37,12 @@ BEGINS_CAPTURE, ENDS_CAPTURE = late(r"StreamBeginCapture"), late(r"StreamEndCapt
 
 
 def launched_without_events(trace: Trace) -> bool:
-    """Whether calls that launch kernels or graphs were recorded, and no GPU event at all: recording
-    the GPU was asked for."""
-    return not len(trace.gpu_rows) and len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
+    """Whether calls that launch kernels or graphs were recorded, and no GPU event at
+    all: recording the GPU was asked for."""
+    return (
+        not len(trace.gpu_rows)
+        and len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
+    )
 
 
 class Calls(msgspec.Struct, frozen=True):
@@ -54,7 +59,8 @@ class Calls(msgspec.Struct, frozen=True):
 
 
 class ThreadLaunches(msgspec.Struct, frozen=True):
-    """The launch calls of one CPU thread, together and by name, the largest total first."""
+    """The launch calls of one CPU thread, together and by name, the largest total
+    first."""
 
     process: Id
     thread: Id
@@ -70,7 +76,8 @@ class ThreadLaunches(msgspec.Struct, frozen=True):
 
 
 class GraphReplay(msgspec.Struct, frozen=True):
-    """One launch of a graph on one device; times in ns, starts after that of the trace."""
+    """One launch of a graph on one device; times in ns, starts after that of the
+    trace."""
 
     call: str
     call_start_ns: int
@@ -98,8 +105,12 @@ def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
         own, span = rows[places], spans[key]
         by_name = grouped(trace.name[own], trace.dur[own])
         names = [trace.names[name] for name in by_name.keys.tolist()]
-        each = zip(names, _figures(trace, own, events[places], by_name, span), strict=True)
-        calls = sorted((Calls(n, *of) for n, of in each), key=lambda c: (-c.total_ns, c.name))
+        each = zip(
+            names, _figures(trace, own, events[places], by_name, span), strict=True
+        )
+        calls = sorted(
+            (Calls(n, *of) for n, of in each), key=lambda c: (-c.total_ns, c.name)
+        )
         track = trace.track_of(int(own[0]))
         ids = exact_id(track.pid), exact_id(track.tid)
         every = grouped(np.zeros(len(own), dtype=np.intp), trace.dur[own])
@@ -110,7 +121,8 @@ def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
 
 
 def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
-    """The rows of all launch calls, ascending, and the number of GPU events that each launched."""
+    """The rows of all launch calls, ascending, and the number of GPU events that each
+    launched."""
     launch = trace.launch[trace.gpu_rows]
     events = np.bincount(launch[launch >= 0], minlength=len(trace))
     rows = trace.rows_named(LAUNCHES.search, Role.CALL)
@@ -121,12 +133,14 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
 
 
 def replays(trace: Trace) -> tuple[GraphReplay, ...]:
-    """Every graph launch with recorded events, for each device, in the order of the calls."""
+    """Every graph launch with recorded events, for each device, in the order of the
+    calls."""
     return tuple(_replay(trace, rows) for rows in nodes_of_replays(trace))
 
 
 def nodes_of_replays(trace: Trace) -> list[Rows]:
-    """The GPU rows of each graph launch on each device, by start; in order of the calls."""
+    """The GPU rows of each graph launch on each device, by start; in order of the
+    calls."""
     rows = trace.gpu_rows
     launch = trace.launch[rows]
     rows = rows[(launch >= 0) & graph_calls(trace)[launch]]
@@ -156,17 +170,21 @@ def _replay(trace: Trace, rows: Rows) -> GraphReplay:
 def _figures(
     trace: Trace, rows: Rows, events: Int64s, groups: Groups, span_ns: int
 ) -> Iterator[tuple[Any, ...]]:
-    """From the count on those of each group of calls, which are sorted by duration within it."""
+    """From the count on those of each group of calls, which are sorted by duration
+    within it."""
     dur = trace.dur[rows]
     count, total = np.diff(groups.begins), groups.sums(dur)
-    most = [percentile(dur[groups.order], groups.begins[:-1], count, n) for n in (99, 100)]
+    most = [
+        percentile(dur[groups.order], groups.begins[:-1], count, n) for n in (99, 100)
+    ]
     shares = [ns / span_ns if span_ns else None for ns in total.tolist()]
     columns = (of.tolist() for of in (count, total, total // count, *most))
     return zip(*columns, shares, groups.sums(events).tolist(), strict=True)
 
 
 def _spans(trace: Trace) -> dict[int, int]:
-    """First start to last end of all that was recorded on each thread, by `thread_of_track`."""
+    """First start to last end of all that was recorded on each thread, by
+    `thread_of_track`."""
     ends: dict[int, list[int]] = {}
     for number, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
         if track.layer in CPU_LAYERS and len(track):
@@ -212,7 +230,8 @@ def queues(trace: Trace) -> tuple[Counter, ...]:
 
 
 def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:
-    """The times at which something begins or ends, and how many have begun and not ended then."""
+    """The times at which something begins or ends, and how many have begun and not
+    ended then."""
     time, at = np.unique(np.concatenate([begin, end]), return_inverse=True)
     change = np.bincount(at[: len(begin)], minlength=len(time)).astype(np.int64)
     change -= np.bincount(at[len(begin) :], minlength=len(time))
@@ -230,15 +249,16 @@ def graph_calls(trace: Trace) -> Flags:
 
 
 def outer_calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
-    """Calls of such a name; of nested ones (CUDA's runtime calls the driver) the outer one."""
+    """Calls of such a name; of nested ones (CUDA's runtime calls the driver) the outer
+    one."""
     rows = trace.rows_named(wanted.search, Role.CALL)
     return rows[~within(trace, rows)[rows]] if len(rows) else rows
 
 
 @memo()
 def capture_calls(trace: Trace) -> tuple[Rows, Rows]:
-    """The calls that begin a capture, and of each the next one on its thread that ends one; -1 for
-    none."""
+    """The calls that begin a capture, and of each the next one on its thread that ends
+    one; -1 for none."""
     begins, ends = (outer_calls(trace, one) for one in (BEGINS_CAPTURE, ENDS_CAPTURE))
     thread = trace.thread_of_track[trace.track]
     ends = ends[np.lexsort((trace.start[ends], thread[ends]))]

@@ -1,4 +1,5 @@
-"""Where a program takes batches from a data loader, and how long it may have waited for them."""
+"""Where a program takes batches from a data loader, and how long it may have waited for
+them."""
 
 from __future__ import annotations
 
@@ -14,12 +15,14 @@ LOADER = late(
     r"enumerate\(DataLoader\)|\bDataLoader\w*\.__next__"
     r"|torch/utils/data/dataloader\.py\(\d+\): __next__"
 )
-"""What torch/utils/data/dataloader.py is recorded as; in 2021 the annotation was an op."""
+"""What torch/utils/data/dataloader.py is recorded as; in 2021 the annotation was an
+op."""
 WORKERS = late(r"MultiProcessing")
 """Part of the name of the iterator whose batches come from other processes."""
 AT_ONCE_NS = 1_000_000
-"""The longest time (ns) that the shortest call for a batch may take if it is to show what a call
-takes whose batch is ready. Where all calls take longer, that is not known."""
+"""The longest time (ns) that the shortest call for a batch may take if it is to show
+what a call takes whose batch is ready. Where all calls take longer, that is not
+known."""
 
 
 @memo()
@@ -35,8 +38,9 @@ def worker_rows(trace: Trace) -> Rows:
 
 
 def waits_for_batches(trace: Trace, rows: Rows) -> Int64s:
-    """How long each call for a batch may have waited (ns): what it took beyond the shortest call of
-    its thread, which returned at once. Where even that took longer than AT_ONCE_NS, all of it."""
+    """How long each call for a batch may have waited (ns): what it took beyond the
+    shortest call of its thread, which returned at once. Where even that took longer
+    than AT_ONCE_NS, all of it."""
     waited = np.zeros(len(rows), dtype=np.int64)
     thread = trace.thread_of_track[trace.track[rows]]
     lasted = trace.end[rows] - trace.start[rows]

@@ -12,7 +12,8 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 
 RECONSTRUCTED = "reconstructed"
-"""The top-level key of a trace that was not recorded; its value says where it comes from."""
+"""The top-level key of a trace that was not recorded; its value says where it comes
+from."""
 CUT_FROM = "cut_from"
 """The top-level key of a trace that was cut out of another: a Whole."""
 LONGEST = 300
@@ -31,8 +32,9 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 def note_of(trace: Trace) -> str:
-    """A printable line that says that the trace is reconstructed, not recorded, or a part of a
-    longer one; else "". Any output with figures of the trace must include it."""
+    """A printable line that says that the trace is reconstructed, not recorded, or a
+    part of a longer one; else "". Any output with figures of the trace must include
+    it."""
     return " ".join(_notes(trace))
 
 

@@ -1,4 +1,5 @@
-"""Which rank of a distributed job a trace is of, and the process groups, as it recorded them."""
+"""Which rank of a distributed job a trace is of, and the process groups, as it recorded
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ from fusetui.text.patterns import late
 
 IN_NAME = late(r"rank[ _.=-]?(\d{1,6})", re.IGNORECASE)
 OF_TORCH = late(r"\.pt\.trace\.json(?:\.gz|\.zst)?\Z")
-RECORDED, NAMED, ORDERED = "distributedInfo", "the file's name", "the order of the files"
+RECORDED, NAMED, ORDERED = (
+    "distributedInfo",
+    "the file's name",
+    "the order of the files",
+)
 
 
 class ProcessGroup(msgspec.Struct, frozen=True):
@@ -57,8 +62,11 @@ def looks_like_a_rank(path: str) -> bool:
     return IN_NAME.search(name) is not None or OF_TORCH.search(name) is not None
 
 
-def group_of(name: object, description: object, ranks: object, size: object) -> ProcessGroup:
-    """A group from args of a collective: `ranks` is text, and cut off beyond 30 of them."""
+def group_of(
+    name: object, description: object, ranks: object, size: object
+) -> ProcessGroup:
+    """A group from args of a collective: `ranks` is text, and cut off beyond 30 of
+    them."""
     number = size if type(size) is int and 0 < size < 1 << 24 else 0
     listed = _ranks(ranks)
     return ProcessGroup(
@@ -72,9 +80,15 @@ def group_of(name: object, description: object, ranks: object, size: object) -> 
 def groups_of_file(keys: Mapping[str, Any]) -> dict[str, ProcessGroup]:
     """The process groups that distributedInfo lists, by name."""
     listed = distributed_info(keys).get("pg_config")
-    each = (one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))
+    each = (
+        one
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict)
+    )
     words = ("pg_name", "pg_desc", "ranks", "pg_size")
-    return {group.name: group for group in (group_of(*map(one.get, words)) for one in each)}
+    return {
+        group.name: group for group in (group_of(*map(one.get, words)) for one in each)
+    }
 
 
 def _text(value: object) -> str:

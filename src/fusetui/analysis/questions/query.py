@@ -1,9 +1,11 @@
-"""What a person searches for: `gemm`, `family:gemm dur>50us stream:7`, `/tn_.*fp8/ -memset`.
+"""What a person searches for: `gemm`, `family:gemm dur>50us stream:7`, `/tn_.*fp8/
+-memset`.
 
-A word is looked for in names, short names, families and decoded fields, then in args and shapes, a
-value in its field; after `=` and `!=` the value is all of it. `<`, `>`, `<=` and `>=` compare.
-Blanks around these signs are ignored. Case matters only if a word has capitals. `and`, `or`, `not`
-and parentheses join terms: query_text.py has the grammar.
+A word is looked for in names, short names, families and decoded fields, then in args
+and shapes, a value in its field; after `=` and `!=` the value is all of it. `<`, `>`,
+`<=` and `>=` compare. Blanks around these signs are ignored. Case matters only if a
+word has capitals. `and`, `or`, `not` and parentheses join terms: query_text.py has the
+grammar.
 """
 
 from __future__ import annotations
@@ -16,13 +18,28 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.query_text import FIELD, SIGN, Written, WrongQuery, written_ways
+from fusetui.analysis.questions.query_text import (
+    FIELD,
+    SIGN,
+    Written,
+    WrongQuery,
+    written_ways,
+)
 from fusetui.text.figures import parse_time
 
 if TYPE_CHECKING:
     import regex
 
-KINDS: Final = ("kernel", "memcpy", "memset", "op", "call", "python", "annotation", "sync")
+KINDS: Final = (
+    "kernel",
+    "memcpy",
+    "memset",
+    "op",
+    "call",
+    "python",
+    "annotation",
+    "sync",
+)
 OF_NAMES: Final = {
     "name": "the full name",
     "family": "what a kernel does or its naming scheme: gemm, attention, cutlass",
@@ -37,15 +54,20 @@ OF_ROWS: Final = {
     "kind": ", ".join(KINDS),
     "step": "the number of the step, as the trace prints it",
 }
-OF_ARGS: Final = {"shape": "of an input of its op: 8192x768", "args": "any text in its args"}
+OF_ARGS: Final = {
+    "shape": "of an input of its op: 8192x768",
+    "args": "any text in its args",
+}
 TIMES: Final = {"dur": "its duration", "at": "its start after that of the trace"}
-FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}  # what each field is, in a few words
+# what each field is, in a few words
+FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}
 SECONDS = 2.0  # that a pattern may take
 COMPARED = ("<", ">", "<=", ">=")
 
 
 class Word(msgspec.Struct, frozen=True):
-    """`field` "" stands for all that a name says. `whole`: the text is all of the field."""
+    """`field` "" stands for all that a name says. `whole`: the text is all of the
+    field."""
 
     field: str
     text: str
@@ -104,17 +126,25 @@ class Query(msgspec.Struct, frozen=True):
     @property
     def reads_args(self) -> bool:
         """Whether the file is read again for the answer."""
-        return any(isinstance(term, Word) and term.field in OF_ARGS for term in self.terms)
+        return any(
+            isinstance(term, Word) and term.field in OF_ARGS for term in self.terms
+        )
 
     @property
     def is_quick(self) -> bool:
         """Whether names alone decide."""
-        return not self.reads_args and not any(isinstance(term, Pattern) for term in self.terms)
+        return not self.reads_args and not any(
+            isinstance(term, Pattern) for term in self.terms
+        )
 
     @property
     def is_of_longest(self) -> bool:
         """Whether it asks for what takes longer than a time."""
-        bounds = [term for term in self.terms if isinstance(term, Bound) and term.field == "dur"]
+        bounds = [
+            term
+            for term in self.terms
+            if isinstance(term, Bound) and term.field == "dur"
+        ]
         return any(bound.above != bound.excluded for bound in bounds)
 
 
@@ -125,7 +155,8 @@ def parse(text: str) -> Query:
     Bound(field='dur', above=True, value=50000, excluded=False)
     """
     ways = written_ways(
-        text, lambda field, sign: field in TIMES or (field in FIELDS and sign in ("=", "!="))
+        text,
+        lambda field, sign: field in TIMES or (field in FIELDS and sign in ("=", "!=")),
     )
     return Query(tuple(tuple(map(_term, way)) for way in ways))
 
@@ -136,7 +167,9 @@ def _term(part: Written) -> Term:
     if part.field in TIMES:
         ns = parse_time(part.value) if part.sign in COMPARED else None
         if part.sign not in COMPARED:
-            raise WrongQuery(f"{part.field} is compared: {part.field}>50us or {part.field}<2ms")
+            raise WrongQuery(
+                f"{part.field} is compared: {part.field}>50us or {part.field}<2ms"
+            )
         if ns is None or ns < 0:
             said = f"{part.field}{part.sign}"
             raise WrongQuery(f"{said} takes a time with its unit: {said}50us")
@@ -147,7 +180,8 @@ def _term(part: Written) -> Term:
 
 
 def pattern_of(part: Written) -> Pattern | None:
-    """What stands between slashes. Raises WrongQuery for what is no regular expression."""
+    """What stands between slashes. Raises WrongQuery for what is no regular
+    expression."""
     if len(part.text) > 2 and part.text[0] == part.text[-1] == "/":
         compiled(part.text[1:-1])
         return Pattern(part.text[1:-1], part.excluded)
@@ -162,7 +196,9 @@ def bound_of(part: Written, value: float) -> Bound:
 
 def word_of(part: Written, value: str) -> Word:
     """A value that a field contains (`:`), is (`=`) or is not (`!=`)."""
-    return Word(part.field, value, part.excluded ^ (part.sign == "!="), part.sign != ":")
+    return Word(
+        part.field, value, part.excluded ^ (part.sign == "!="), part.sign != ":"
+    )
 
 
 def _value(field: str, text: str) -> str:
@@ -177,8 +213,8 @@ def _value(field: str, text: str) -> str:
 
 
 def misread(query: Query) -> str:
-    """A sentence about a word that looks like a field, which a person should know if nothing is
-    found; "" where there is none."""
+    """A sentence about a word that looks like a field, which a person should know if
+    nothing is found; "" where there is none."""
     for word in query.words:
         field, bound = FIELD.fullmatch(word.text), SIGN.match(word.text)
         if field:
@@ -190,18 +226,23 @@ def misread(query: Query) -> str:
 
 
 def compiled(pattern: str) -> regex.Pattern[str]:
-    """The pattern; lower case finds upper case too. Raises WrongQuery for what is none."""
+    """The pattern; lower case finds upper case too. Raises WrongQuery for what is
+    none."""
     import regex  # only a pattern needs it
 
     try:
-        return regex.compile(pattern, regex.IGNORECASE if pattern == pattern.lower() else 0)
+        return regex.compile(
+            pattern, regex.IGNORECASE if pattern == pattern.lower() else 0
+        )
     except (regex.error, RecursionError, OverflowError) as error:
         raise WrongQuery(f"/{pattern}/ is no regular expression: {error}") from None
 
 
-def matching(pattern: str, names: Sequence[str], seconds: float = SECONDS) -> NDArray[np.bool_]:
-    """Which names some part of matches. Raises WrongQuery for a wrong pattern, and for one that
-    takes longer than `seconds`."""
+def matching(
+    pattern: str, names: Sequence[str], seconds: float = SECONDS
+) -> NDArray[np.bool_]:
+    """Which names some part of matches. Raises WrongQuery for a wrong pattern, and for
+    one that takes longer than `seconds`."""
     search, end = compiled(pattern).search, time.monotonic() + seconds
     found = np.zeros(len(names), dtype=np.bool_)
     try:
@@ -211,5 +252,7 @@ def matching(pattern: str, names: Sequence[str], seconds: float = SECONDS) -> ND
                 raise TimeoutError
             found[place] = search(name, timeout=left, concurrent=True) is not None
     except TimeoutError:
-        raise WrongQuery(f"/{pattern}/ takes longer than {seconds:g} s: make it simpler") from None
+        raise WrongQuery(
+            f"/{pattern}/ takes longer than {seconds:g} s: make it simpler"
+        ) from None
     return found

@@ -35,8 +35,8 @@ class WrongQuery(Error):  # noqa: N818
 
 
 class Written(NamedTuple):
-    """A term as it was written, without its `-`; of one that is about a field also the two sides of
-    its sign."""
+    """A term as it was written, without its `-`; of one that is about a field also the
+    two sides of its sign."""
 
     text: str
     excluded: bool
@@ -51,8 +51,9 @@ IsSign = Callable[[str, str], bool]
 
 
 def written_ways(text: str, is_sign: IsSign) -> list[Way]:
-    """What a query says; `is_sign` says whether a sign other than `:` compares a field of this
-    name, or is only a part of a word. No way where the text is blank. Raises WrongQuery."""
+    """What a query says; `is_sign` says whether a sign other than `:` compares a field
+    of this name, or is only a part of a word. No way where the text is blank. Raises
+    WrongQuery."""
     if len(text) > LONGEST:
         raise WrongQuery(f"a search has at most {LONGEST} characters")
     tokens = _tokens(text, is_sign)
@@ -102,22 +103,29 @@ def _surplus(word: str) -> int:
 def _written(match: re.Match[str]) -> Written:
     if match.re.pattern == SIGN.pattern:
         minus, field, sign, value = match.groups()
-        return Written(f"{field}{sign}{value}", minus == "-", field, sign, value.strip('"'))
+        return Written(
+            f"{field}{sign}{value}", minus == "-", field, sign, value.strip('"')
+        )
     excluded = match[0].startswith("-") and len(match[0]) > 1
     text = match[0][1:] if excluded else match[0]
     field = FIELD.fullmatch(text)
-    return Written(text, excluded, *((field[1], ":", field[2].strip('"')) if field else ()))
+    return Written(
+        text, excluded, *((field[1], ":", field[2].strip('"')) if field else ())
+    )
 
 
 class _Reader:
-    """Reads tokens from the left; what is negated is turned into the opposite of its parts."""
+    """Reads tokens from the left; what is negated is turned into the opposite of its
+    parts."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens, self._at = tokens, 0
 
     def either(self, negated: bool, depth: int) -> list[Way]:
         if depth > DEEPEST:
-            raise WrongQuery(f"a search has at most {DEEPEST} parentheses in one another")
+            raise WrongQuery(
+                f"a search has at most {DEEPEST} parentheses in one another"
+            )
         parts = [self._all(negated, depth)]
         while self._is("or"):
             self._at += 1
@@ -150,7 +158,8 @@ class _Reader:
         return at < len(self._tokens) and self._tokens[at] != CLOSE
 
     def _is(self, word: str) -> bool:
-        """Whether this word is next and joins what follows it: at an end it is looked for."""
+        """Whether this word is next and joins what follows it: at an end it is looked
+        for."""
         token = self._tokens[self._at] if self._follows() else None
         if not isinstance(token, Written) or token.excluded or token.field:
             return False
@@ -170,5 +179,7 @@ def _every(parts: Sequence[list[Way]]) -> list[Way]:
 
 def _few(ways: list[Way]) -> list[Way]:
     if len(ways) > MOST_WAYS:
-        raise WrongQuery(f"this says more than {MOST_WAYS} alternatives: make it simpler")
+        raise WrongQuery(
+            f"this says more than {MOST_WAYS} alternatives: make it simpler"
+        )
     return ways

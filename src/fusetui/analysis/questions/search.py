@@ -35,9 +35,27 @@ Hits = tuple[Rows, float]
 """Rows in time order, and the share of those that may be hits that was looked at."""
 
 ARGS = (
-    *("Input Dims", "Input type", "Concrete Inputs", "Input Strides", "Module Hierarchy"),
-    *("Collective name", "Process Group Name", "Process Group Description", "dtype", "Group size"),
-    *("In msg nelems", "Out msg nelems", "kernel_backend", "kernel_file", "kernel_kwargs"),
+    *(
+        "Input Dims",
+        "Input type",
+        "Concrete Inputs",
+        "Input Strides",
+        "Module Hierarchy",
+    ),
+    *(
+        "Collective name",
+        "Process Group Name",
+        "Process Group Description",
+        "dtype",
+        "Group size",
+    ),
+    *(
+        "In msg nelems",
+        "Out msg nelems",
+        "kernel_backend",
+        "kernel_file",
+        "kernel_kwargs",
+    ),
     *("grid", "block", "registers per thread", "shared memory", "bytes", "kernel"),
 )
 """The args that `args:` looks into."""
@@ -55,25 +73,32 @@ MOST_STREAMS = 8  # that a sentence lists
 
 
 NameTexts = dict[tuple[str, bool], list[str]]
-"""What each name says, by field, as written or in lower case; as many texts as `trace.names`."""
+"""What each name says, by field, as written or in lower case; as many texts as
+`trace.names`."""
 
 
 def texts_of(trace: Trace) -> NameTexts:
     """Made once per trace: every kernel name is decoded."""
     gpu = np.zeros(len(trace.names) + 1, dtype=np.bool_)
     gpu[trace.name[trace.gpu_rows]] = True
-    decoded = [decode(n) if is_gpu else None for n, is_gpu in zip(trace.names, gpu, strict=False)]
+    decoded = [
+        decode(n) if is_gpu else None
+        for n, is_gpu in zip(trace.names, gpu, strict=False)
+    ]
     written = {"name": list(trace.names)}
     for field, text in FROM_NAME.items():
         written[field] = [text(found) if found else "" for found in decoded]
     written[""] = ["\n".join(parts) for parts in zip(*written.values(), strict=True)]
-    folded = {(field, True): [text.lower() for text in texts] for field, texts in written.items()}
+    folded = {
+        (field, True): [text.lower() for text in texts]
+        for field, texts in written.items()
+    }
     return {**{(field, False): texts for field, texts in written.items()}, **folded}
 
 
 def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
-    """The rows for which the query holds but for terms about args, in time order. Raises WrongQuery
-    when a pattern takes too long."""
+    """The rows for which the query holds but for terms about args, in time order.
+    Raises WrongQuery when a pattern takes too long."""
     return _united(trace, [_rows_of(trace, texts, way) for way in query.ways])
 
 
@@ -88,7 +113,11 @@ def _rows_of(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
     rows = np.flatnonzero(names[trace.name[: trace.recorded()]])
     for term in terms:
         if isinstance(term, Bound):
-            times = trace.dur[rows] if term.field == "dur" else trace.start[rows] - trace.begin_ns
+            times = (
+                trace.dur[rows]
+                if term.field == "dur"
+                else trace.start[rows] - trace.begin_ns
+            )
             beyond = times > term.value if term.above else times < term.value
             rows = rows[beyond ^ term.excluded]
         elif isinstance(term, Word) and term.field in OF_ROW:
@@ -112,17 +141,22 @@ def _after_another(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hit
         before = together
 
 
-def by_words(trace: Trace, texts: NameTexts, query: Query, named: Rows) -> Iterator[Hits]:
-    """Rows that are not `named`: of which names do not say all words of the query, but args do, as
-    by_args finds them. Python frames are left out: they have no args of interest. Raises WrongQuery
-    when a pattern takes too long."""
+def by_words(
+    trace: Trace, texts: NameTexts, query: Query, named: Rows
+) -> Iterator[Hits]:
+    """Rows that are not `named`: of which names do not say all words of the query, but
+    args do, as by_args finds them. Python frames are left out: they have no args of
+    interest. Raises WrongQuery when a pattern takes too long."""
     is_left = trace.role != Role.PYTHON
     is_left[named] = False
 
     def found(way: Sequence[Term], words: Sequence[Word]) -> Iterator[Hits]:
         rows = _rows_of(trace, texts, [term for term in way if term not in words])
         rows = _in_order(trace, rows[is_left[rows]])
-        said = [np.append(_names_with(texts, word), False)[trace.name[rows]] for word in words]
+        said = [
+            np.append(_names_with(texts, word), False)[trace.name[rows]]
+            for word in words
+        ]
         return _as_read(trace, rows, ARGS, words, said)
 
     ways = ((way, words_of(way)) for way in query.ways)
@@ -130,30 +164,43 @@ def by_words(trace: Trace, texts: NameTexts, query: Query, named: Rows) -> Itera
 
 
 def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
-    """The rows for which the terms about args hold too, as the file is read. Raises WrongQuery when
-    a pattern takes too long."""
+    """The rows for which the terms about args hold too, as the file is read. Raises
+    WrongQuery when a pattern takes too long."""
 
     def found(way: Sequence[Term]) -> Iterator[Hits]:
         rows = _in_order(trace, _rows_of(trace, texts, way))
-        terms = [term for term in way if isinstance(term, Word) and term.field in OF_ARGS]
-        names = ("Input Dims",) if all(term.field == "shape" for term in terms) else ARGS
+        terms = [
+            term for term in way if isinstance(term, Word) and term.field in OF_ARGS
+        ]
+        names = (
+            ("Input Dims",) if all(term.field == "shape" for term in terms) else ARGS
+        )
         said = [np.zeros(len(rows), np.bool_) for _ in terms]
-        return _as_read(trace, rows, names, terms, said) if terms else iter([(rows, 1.0)])
+        return (
+            _as_read(trace, rows, names, terms, said) if terms else iter([(rows, 1.0)])
+        )
 
     return _after_another(trace, list(map(found, query.ways)))
 
 
 def _as_read(
-    trace: Trace, rows: Rows, names: tuple[str, ...], terms: Sequence[Word], said: Sequence[Flags]
+    trace: Trace,
+    rows: Rows,
+    names: tuple[str, ...],
+    terms: Sequence[Word],
+    said: Sequence[Flags],
 ) -> Iterator[Hits]:
-    """All rows that are found so far, in their order, and the share that was looked at. One stretch
-    of the file after the other is read; a term is found in the args of the row or of its op, or is
-    `said` by the row's name."""
+    """All rows that are found so far, in their order, and the share that was looked at.
+    One stretch of the file after the other is read; a term is found in the args of the
+    row or of its op, or is `said` by the row's name."""
     if not len(rows):
         yield rows, 1.0
         return
     firsts = np.cumsum([0, *(stretch.events for stretch in trace.elements.stretches)])
-    events = [trace.order[np.where(trace.op[rows] >= 0, trace.op[rows], rows)], trace.order[rows]]
+    events = [
+        trace.order[np.where(trace.op[rows] >= 0, trace.op[rows], rows)],
+        trace.order[rows],
+    ]
     places = [np.searchsorted(firsts, orders, side="right") for orders in events]
     last = np.maximum(*places)
     numbers = np.unique(np.concatenate(places)).tolist()
@@ -164,7 +211,9 @@ def _as_read(
             each, where = np.unique(np.concatenate(orders), return_inverse=True)
             args = arguments(trace.elements, each, names)
             for term, flag in zip(terms, said, strict=True):
-                found = np.array([_holds(term, texts) for texts in args.distinct] + [False])
+                found = np.array(
+                    [_holds(term, texts) for texts in args.distinct] + [False]
+                )
                 of_each = found[args.number][where]
                 flag[here[0]] |= of_each[: len(here[0])]
                 flag[here[1]] |= of_each[len(here[0]) :]
@@ -224,7 +273,9 @@ def _in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
     if at < 0:
         return np.zeros(len(rows), dtype=np.bool_)
     launched = np.isin(rows, launched_in_steps(trace)[at])
-    return np.where(np.isin(rows, trace.gpu_rows), launched, steps.at(trace.start[rows]) == at)
+    return np.where(
+        np.isin(rows, trace.gpu_rows), launched, steps.at(trace.start[rows]) == at
+    )
 
 
 def number_of(text: str) -> int:
@@ -236,18 +287,28 @@ OF_ROW: dict[str, Callable[[Trace, Rows, Word], Flags]] = {
     "op": _on_op,
     "stream": _on_stream,
     "thread": _on_thread,
-    "kind": lambda trace, rows, term: np.isin(trace.role[rows], ROLES[term.text.lower()]),
+    "kind": lambda trace, rows, term: np.isin(
+        trace.role[rows], ROLES[term.text.lower()]
+    ),
     "step": _in_step,
 }
 
 
 def _types(found: KernelName) -> str:
-    given = (found.dtype, found.dtype_a, found.dtype_b, found.dtype_acc, found.dtype_out)
+    given = (
+        found.dtype,
+        found.dtype_a,
+        found.dtype_b,
+        found.dtype_acc,
+        found.dtype_out,
+    )
     return " ".join(dict.fromkeys(filter(None, given)))
 
 
 FROM_NAME: dict[str, Callable[[KernelName], str]] = {
-    "family": lambda found: " ".join(filter(None, (found.op, found.family, found.collective))),
+    "family": lambda found: " ".join(
+        filter(None, (found.op, found.family, found.collective))
+    ),
     "dtype": _types,
     "tile": lambda found: tile_words(found.tile_m, found.tile_n, found.tile_k) or "",
     "arch": lambda found: " ".join(filter(None, (found.arch, found.arch_name))),
@@ -256,13 +317,16 @@ FROM_NAME: dict[str, Callable[[KernelName], str]] = {
 
 
 def occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
-    """Whether one of the words may be in stretch `number`, blanks aside. Certain only if not."""
+    """Whether one of the words may be in stretch `number`, blanks aside. Certain only
+    if not."""
     texts = [word.text.replace(" ", "") for word in words]
     if not all(map(PLAIN.fullmatch, texts)):
         return True
     stretch = trace.elements.stretches[number]
     try:
-        written = bytes(trace.elements.text.part(stretch.start, stretch.end)).replace(b" ", b"")
+        written = bytes(trace.elements.text.part(stretch.start, stretch.end)).replace(
+            b" ", b""
+        )
     except (OSError, TraceError):
         return True
     folded = written.lower()
@@ -274,7 +338,8 @@ def occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
 
 
 def why_nothing(trace: Trace, query: Query) -> str:
-    """A sentence about what the query asks for that this trace does not have; "" for none."""
+    """A sentence about what the query asks for that this trace does not have; "" for
+    none."""
     for term in query.terms:
         if not isinstance(term, Word) or term.excluded:
             continue
@@ -289,15 +354,20 @@ def why_nothing(trace: Trace, query: Query) -> str:
 def why_no_kernels(trace: Trace) -> str:
     """A sentence about a trace without kernels: what there is instead."""
     if number := len(trace.gpu_rows):
-        them = "its GPU event is" if number == 1 else f"its {count(number)} GPU events are"
+        them = (
+            "its GPU event is" if number == 1 else f"its {count(number)} GPU events are"
+        )
         return f"no kernels in this trace: {them} no kernel"
     if len(trace.rows_of(Role.DEVICE)):
-        return "no kernels in this trace: what its device did is not recorded as kernels"
+        return (
+            "no kernels in this trace: what its device did is not recorded as kernels"
+        )
     return "no kernels in this trace: no GPU event was recorded (fusetui ops lists the CPU ops)"
 
 
 def _other_streams(trace: Trace, text: str) -> str:
-    """A sentence about the streams that there are, if there is none with this number."""
+    """A sentence about the streams that there are, if there is none with this
+    number."""
     streams = {str(track.tid) for track in trace.tracks if track.layer in GPU_LAYERS}
     if text in streams:
         return ""
@@ -305,5 +375,9 @@ def _other_streams(trace: Trace, text: str) -> str:
         return "this trace has no streams"
     listed = ", ".join(sorted(streams, key=lambda tid: (len(tid), tid))[:MOST_STREAMS])
     more = ", ..." if len(streams) > MOST_STREAMS else ""
-    which = "only stream of this trace is" if len(streams) == 1 else "streams of this trace are"
+    which = (
+        "only stream of this trace is"
+        if len(streams) == 1
+        else "streams of this trace are"
+    )
     return f"the {which} {listed}{more}"

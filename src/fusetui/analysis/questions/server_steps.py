@@ -1,17 +1,22 @@
-"""The steps of a server, and what each was asked to do. They are the outermost annotations that say
-so, on the thread that has most of them, and what the annotations inside them add.
+"""The steps of a server, and what each was asked to do. They are the outermost
+annotations that say so, on the thread that has most of them, and what the annotations
+inside them add.
 
 Known forms of their names:
 
 * vLLM, `gpu_worker.py`: `execute_new_2_cached_14`, requests that begin and that go on;
-* vLLM: `execute_context_1(888)_generation_16(16)`, requests and new tokens of prefill and decode; a
-  second number, as in `(888_788544)`, is the sum of squares of the tokens;
-* vLLM and SGLang: `execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785...)`, sums
-  over the requests: sq of new tokens, sk of all tokens that attention reads;
-* SGLang, `model_runner.py`: `step[DECODE bs=16]`, `step[EXTEND bs=4 toks=8192]`; bs counts
-  requests, and `g_sq`, `g_sk`, `c_sq` and `c_sk` are sums as above, of decode and of prefill;
-* ATOM: `prefill[bs=2 tok=14721 ctx=[7803, 6918]]`, `decode[bs=117/128 tok=117 d=117]`, requests and
-  the requests that the graph is for, new tokens, and of a mixed step p prefills; sk as above.
+* vLLM: `execute_context_1(888)_generation_16(16)`, requests and new tokens of prefill
+  and decode; a second number, as in `(888_788544)`, is the sum of squares of the
+  tokens;
+* vLLM and SGLang:
+  `execute_32_context_0(sq0sk0sqsq0sqsk0)_generation_32(sq32sk32785...)`, sums over the
+  requests: sq of new tokens, sk of all tokens that attention reads;
+* SGLang, `model_runner.py`: `step[DECODE bs=16]`, `step[EXTEND bs=4 toks=8192]`; bs
+  counts requests, and `g_sq`, `g_sk`, `c_sq` and `c_sk` are sums as above, of decode
+  and of prefill;
+* ATOM: `prefill[bs=2 tok=14721 ctx=[7803, 6918]]`, `decode[bs=117/128 tok=117 d=117]`,
+  requests and the requests that the graph is for, new tokens, and of a mixed step p
+  prefills; sk as above.
 """
 
 from __future__ import annotations
@@ -24,7 +29,13 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from fusetui.trace.layout.steps import SERVER, Steps, annotations_with, is_of_server, steps_of
+from fusetui.trace.layout.steps import (
+    SERVER,
+    Steps,
+    annotations_with,
+    is_of_server,
+    steps_of,
+)
 from fusetui.trace.model.columns import Trace
 
 LONGEST = 400  # characters of a name that are read
@@ -43,7 +54,11 @@ class ServerPhase(StrEnum):
 
 
 MODES = {
-    **{"DECODE": ServerPhase.DECODE, "MIXED": ServerPhase.MIXED, "IDLE": ServerPhase.IDLE},
+    **{
+        "DECODE": ServerPhase.DECODE,
+        "MIXED": ServerPhase.MIXED,
+        "IDLE": ServerPhase.IDLE,
+    },
     **dict.fromkeys(("EXTEND", "SPLIT_PREFILL"), ServerPhase.PREFILL),
     **dict.fromkeys(("DRAFT_EXTEND", "DRAFT_EXTEND_V2"), ServerPhase.DRAFT),
     "TARGET_VERIFY": ServerPhase.VERIFY,
@@ -57,7 +72,8 @@ class Requested(msgspec.Struct, frozen=True):
     phase: ServerPhase
     batch: int | None = None  # requests
     new_tokens: int | None = None
-    kv_tokens: int | None = None  # tokens whose keys and values attention reads, over all requests
+    # tokens whose keys and values attention reads, over all requests
+    kv_tokens: int | None = None
 
     @property
     def cached_tokens(self) -> int | None:
@@ -68,7 +84,8 @@ class Requested(msgspec.Struct, frozen=True):
 
 
 def _phase(prefills: int, decodes: int, tokens: int) -> ServerPhase:
-    """`tokens`: of the decodes; more than one of a request are drafts that are verified."""
+    """`tokens`: of the decodes; more than one of a request are drafts that are
+    verified."""
     if prefills:
         return ServerPhase.MIXED if decodes else ServerPhase.PREFILL
     if decodes:
@@ -77,8 +94,8 @@ def _phase(prefills: int, decodes: int, tokens: int) -> ServerPhase:
 
 
 def _of_both(found: re.Match[str]) -> Requested:
-    """Requests, new tokens, and tokens that attention reads if it says so: of prefills, then of
-    decodes."""
+    """Requests, new tokens, and tokens that attention reads if it says so: of prefills,
+    then of decodes."""
     numbers = [*map(int, found.groups())]
     prefills, decodes = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
     phase = _phase(prefills[0], decodes[0], decodes[1])
@@ -92,10 +109,14 @@ def _counted(found: re.Match[str]) -> Requested:
 
 def _sglang(found: re.Match[str]) -> Requested:
     phase = MODES.get(found[1], ServerPhase.UNKNOWN)
-    values = {key: int(value) for key, value in re.findall(r"([a-z_]+)=(\d+)", found[2])}
+    values = {
+        key: int(value) for key, value in re.findall(r"([a-z_]+)=(\d+)", found[2])
+    }
     batch = values.get("bs")
     new = [values[key] for key in ("c_sq", "g_sq") if key in values]
-    tokens = values.get("toks", sum(new) if new else batch if phase is ServerPhase.DECODE else None)
+    tokens = values.get(
+        "toks", sum(new) if new else batch if phase is ServerPhase.DECODE else None
+    )
     sums = [values[key] for key in ("c_sk", "g_sk") if key in values]
     return Requested(phase, batch, tokens, sum(sums) if sums else None)
 
@@ -136,9 +157,12 @@ def asked_by(name: str) -> Requested | None:
 
 
 def merged(outer: Requested, inner: Requested) -> Requested:
-    """What two annotations around the same work say together; the inner one knows the phase."""
+    """What two annotations around the same work say together; the inner one knows the
+    phase."""
     said = msgspec.structs.asdict(inner).items()
-    known = {key: value for key, value in said if value not in (None, ServerPhase.UNKNOWN)}
+    known = {
+        key: value for key, value in said if value not in (None, ServerPhase.UNKNOWN)
+    }
     return msgspec.structs.replace(outer, **known)
 
 
@@ -146,11 +170,13 @@ class ServerSteps(msgspec.Struct, frozen=True, eq=False):
     """The steps of a server, and what each was asked to do; shape [steps]."""
 
     steps: Steps
-    asked: tuple[Requested | None, ...]  # None: the annotation has a form that is not known
+    # None: the annotation has a form that is not known
+    asked: tuple[Requested | None, ...]
 
 
 def server_steps(trace: Trace) -> ServerSteps:
-    """The steps of the server, none if no annotation is one; those inside add what they know."""
+    """The steps of the server, none if no annotation is one; those inside add what they
+    know."""
     steps = steps_of(trace, SERVER)
     asked: list[Requested | None] = [None] * len(steps)
     rows = annotations_with(trace, is_of_server)

@@ -16,7 +16,8 @@ from fusetui.trace.model.report import Skipped
 
 
 class TrackFigures(msgspec.Struct, frozen=True):
-    """One track. `subrow` counts the tracks before it that show the same thread or stream."""
+    """One track. `subrow` counts the tracks before it that show the same thread or
+    stream."""
 
     kind: str
     label: str
@@ -38,9 +39,9 @@ class StepFigures(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What `summary` shows, with the fields in the order of `summary --json`. Starts are in ns
-    after `base_ns`, the time in the file of its first slice. That is a string, because times since
-    1970 exceed what a double represents exactly."""
+    """What `summary` shows, with the fields in the order of `summary --json`. Starts
+    are in ns after `base_ns`, the time in the file of its first slice. That is a
+    string, because times since 1970 exceed what a double represents exactly."""
 
     file: str
     bytes: int
@@ -78,7 +79,10 @@ def summary(trace: Trace) -> Summary:
     """The figures of a trace; one pass over its columns."""
     gpu, report = trace.gpu_rows, trace.report
     return Summary(
-        **{of: getattr(report, of) for of in ("file", "bytes", "complete", "events", "skipped")},
+        **{
+            of: getattr(report, of)
+            for of in ("file", "bytes", "complete", "events", "skipped")
+        },
         events_skipped=report.unreadable,
         slices=trace.recorded(),
         slices_unfinished=report.unfinished,
@@ -93,7 +97,10 @@ def summary(trace: Trace) -> Summary:
         negative_durations=report.negative_durations,
         base_ns=str(trace.begin_ns),
         span_ns=trace.span_ns,
-        **{f"gpu_{name}": ns for name, ns in msgspec.structs.asdict(gpu_times(trace)).items()},
+        **{
+            f"gpu_{name}": ns
+            for name, ns in msgspec.structs.asdict(gpu_times(trace)).items()
+        },
         devices=device_names(trace),
         tracks=_tracks(trace),
         steps=_steps(trace),

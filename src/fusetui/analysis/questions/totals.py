@@ -1,5 +1,5 @@
-"""Sums by group, how the durations of groups are distributed (in integer ns), and totals by name:
-of the kernels of a trace, and of its CPU ops."""
+"""Sums by group, how the durations of groups are distributed (in integer ns), and
+totals by name: of the kernels of a trace, and of its CPU ops."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fusetui.trace.model.columns import Trace
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """Statistics of at least one duration in nanoseconds, rounded down to integers. Percentiles are
-    interpolated between the two nearest durations, as with numpy's "linear" method; the median of
-    an even count is the mean of the middle two."""
+    """Statistics of at least one duration in nanoseconds, rounded down to integers.
+    Percentiles are interpolated between the two nearest durations, as with numpy's
+    "linear" method; the median of an even count is the mean of the middle two."""
 
     count: int
     total_ns: int
@@ -31,7 +31,8 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Groups(msgspec.Struct, frozen=True, eq=False):
-    """Indices into columns, sorted by group: group n has `order[begins[n]:begins[n + 1]]`."""
+    """Indices into columns, sorted by group: group n has `order[begins[n]:begins[n +
+    1]]`."""
 
     order: Rows
     begins: Rows
@@ -69,14 +70,20 @@ def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
         count,
         total,
         total // np.maximum(count, 1),
-        *(percentile(sorted_dur, first, count, percent) for percent in (0, 10, 50, 90, 100)),
+        *(
+            percentile(sorted_dur, first, count, percent)
+            for percent in (0, 10, 50, 90, 100)
+        ),
     )
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    return [Spread(**dict(zip(Spread.__struct_fields__, row, strict=True))) for row in rows]
+    return [
+        Spread(**dict(zip(Spread.__struct_fields__, row, strict=True))) for row in rows
+    ]
 
 
 def percentile(dur: Int64s, first: Rows, count: Rows, percent: int) -> Int64s:
-    """The percentile of each run of sorted durations, `count` of them from `first` on."""
+    """The percentile of each run of sorted durations, `count` of them from `first`
+    on."""
     if not len(count):
         return dur
     place, part = np.divmod((count - 1) * percent, 100)
@@ -94,7 +101,8 @@ class KernelTotal(Spread, frozen=True):
 
 
 class OpTotal(msgspec.Struct, frozen=True):
-    """All CPU ops of one name; one inside another of the same name adds only to count and self."""
+    """All CPU ops of one name; one inside another of the same name adds only to count
+    and self."""
 
     name: str
     count: int
@@ -105,7 +113,8 @@ class OpTotal(msgspec.Struct, frozen=True):
 
 
 def kernel_totals(trace: Trace, rows: Rows | None = None) -> tuple[KernelTotal, ...]:
-    """Kernels by name, the largest total first. `rows`: only these (default: every kernel)."""
+    """Kernels by name, the largest total first. `rows`: only these (default: every
+    kernel)."""
     rows = trace.rows_of(Role.KERNEL) if rows is None else rows
     groups = grouped(trace.name[rows], trace.start[rows])
     found = (
@@ -121,7 +130,10 @@ def op_totals(trace: Trace) -> tuple[OpTotal, ...]:
     groups = grouped(trace.name[rows], trace.start[rows])
     names, counts = groups.keys.tolist(), np.diff(groups.begins).tolist()
     each = zip(names, counts, op_sums(trace, rows, groups), strict=True)
-    found = [OpTotal(name=trace.names[name], count=count, **sums) for name, count, sums in each]
+    found = [
+        OpTotal(name=trace.names[name], count=count, **sums)
+        for name, count, sums in each
+    ]
     return tuple(sorted(found, key=lambda op: (-op.total_ns, op.name)))
 
 
@@ -129,23 +141,26 @@ def op_sums(trace: Trace, rows: Rows, groups: Groups) -> list[dict[str, int]]:
     """Of groups of CPU ops the last fields of OpTotal."""
     outer, (gpu_ns, kernels) = ~inside_same_name(trace, rows), gpu_under(trace)
     columns = {"total_ns": trace.dur, "gpu_ns": gpu_ns, "kernels": kernels}
-    sums = {name: groups.sums(np.where(outer, of[rows], 0)) for name, of in columns.items()}
+    sums = {
+        name: groups.sums(np.where(outer, of[rows], 0)) for name, of in columns.items()
+    }
     sums["self_ns"] = groups.sums(self_ns(trace)[rows])
     rows_of = zip(*(column.tolist() for column in sums.values()), strict=True)
     return [dict(zip(sums, row, strict=True)) for row in rows_of]
 
 
 def self_ns(trace: Trace) -> Int64s:
-    """Duration minus that of the direct children, shape [slices]; siblings never overlap."""
+    """Duration minus that of the direct children, shape [slices]; siblings never
+    overlap."""
     children = np.flatnonzero(trace.parent >= 0)
     return trace.dur - summed(trace.parent[children], trace.dur[children], len(trace))
 
 
 def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
-    """For each row, the time (ns) and the number of kernels launched in its subtree; shape
-    [slices]. Memcpys and memsets count in the time. A launch counts at its call; if only its op is
-    known, at that op; that of a node of a graph which was joined with its capture, at the captured
-    call."""
+    """For each row, the time (ns) and the number of kernels launched in its subtree;
+    shape [slices]. Memcpys and memsets count in the time. A launch counts at its call;
+    if only its op is known, at that op; that of a node of a graph which was joined with
+    its capture, at the captured call."""
     rows = trace.gpu_rows
     host = np.where(trace.asked[rows] >= 0, trace.asked[rows], trace.op[rows])
     subrow = np.array([t.subrow > 0 for t in trace.tracks] or [False])[trace.track]
@@ -153,13 +168,15 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
     host = np.where(spilled, trace.op[rows], host)
     rows, host = rows[host >= 0], host[host >= 0]
     kernels = (trace.role[rows] == Role.KERNEL).astype(np.int64)
-    return subtree_sums(trace, host, trace.dur[rows]), subtree_sums(trace, host, kernels)
+    return subtree_sums(trace, host, trace.dur[rows]), subtree_sums(
+        trace, host, kernels
+    )
 
 
 def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    """For each row, whether it lies, at any depth, inside another one of its name; rows are sorted.
-    Of rows with one name, in order, those lie inside an earlier one that come before the end of its
-    subtree."""
+    """For each row, whether it lies, at any depth, inside another one of its name; rows
+    are sorted. Of rows with one name, in order, those lie inside an earlier one that
+    come before the end of its subtree."""
     by_name = np.argsort(trace.name[rows], kind="stable")
     ordered = rows[by_name]
     name = trace.name[ordered].astype(np.int64) * (len(trace) + 1)

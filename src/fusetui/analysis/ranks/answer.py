@@ -15,7 +15,12 @@ from fusetui.analysis.ranks.clocks import Clocks, clocks_of
 from fusetui.analysis.ranks.groups import with_groups, with_peers
 from fusetui.analysis.ranks.matching import RankJob, job_of, match, steps_of
 from fusetui.analysis.ranks.pipeline import balance, outliers, pipeline_of
-from fusetui.analysis.ranks.stragglers import JobFacts, replayable, stragglers_of, verdict_of
+from fusetui.analysis.ranks.stragglers import (
+    JobFacts,
+    replayable,
+    stragglers_of,
+    verdict_of,
+)
 from fusetui.analysis.ranks.waits import kinds_of, sums_of_ranks, waits_of
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Int64s, summed
@@ -33,15 +38,20 @@ class Explained(msgspec.Struct, frozen=True, eq=False):
 
 
 class Strip(msgspec.Struct, frozen=True, eq=False):
-    """How long each rank waited in each step: `waited` [ranks, steps] in ns; `ranks` ascend."""
+    """How long each rank waited in each step: `waited` [ranks, steps] in ns; `ranks`
+    ascend."""
 
     ranks: tuple[int, ...]
     steps: tuple[str, ...]
     waited: Int64s
 
     def shares(self, rank: int, width: int) -> tuple[float, ...]:
-        """Waits in at most `width` places, of each the longest, as shares of the longest of all."""
-        row, most = self.waited[self.ranks.index(rank)], max(int(self.waited.max(initial=0)), 1)
+        """Waits in at most `width` places, of each the longest, as shares of the
+        longest of all."""
+        row, most = (
+            self.waited[self.ranks.index(rank)],
+            max(int(self.waited.max(initial=0)), 1),
+        )
         if not (count := min(width, len(row))):
             return ()
         first = np.arange(count) * len(row) // count
@@ -56,33 +66,41 @@ def explained(found: Iterable[model.RankSummary | model.LeftOut]) -> Explained:
     clocks = clocks_of(matched)
     if matched.no_group:
         some = f"of {plural(matched.no_group, 'collective')} it is not recorded"
-        clocks = replace(clocks, refused=f"{some} of which of several process groups they are")
+        clocks = replace(
+            clocks, refused=f"{some} of which of several process groups they are"
+        )
     waits, steps = waits_of(matched, clocks), steps_of(matched)
     pipeline = pipeline_of(matched, steps.length_ns)
     stage_of = pipeline.stage_of if pipeline else ()
     charges = charges_of(matched, waits, clocks, steps, stage_of)
     sums, caused = sums_of_ranks(matched, waits), caused_by(matched, charges, steps)
     replay = replayable(job, matched, waits)
-    facts = JobFacts(job, matched, clocks, waits, steps, sums, charges, caused, pipeline, replay)
+    facts = JobFacts(
+        job, matched, clocks, waits, steps, sums, charges, caused, pipeline, replay
+    )
     return Explained(facts, _answer(facts))
 
 
 def strip_of(found: Explained) -> Strip:
-    """What the strip of the app's page shows. A wait belongs to the step in which its rank issued
-    the collective; those in sends and receives are not counted."""
+    """What the strip of the app's page shows. A wait belongs to the step in which its
+    rank issued the collective; those in sends and receives are not counted."""
     matched, steps = found.facts.matched, found.facts.steps
     counted = (steps.of_row >= 0) & ~matched.point_to_point[matched.of_row]
     places = matched.rank[counted], steps.of_row[counted]
     shape = len(matched.ranks), max(len(steps.names), 1)
     waited = summed(places, found.facts.waits.alone[counted], shape)
-    return Strip(tuple(one.rank for one in matched.ranks), steps.names or (ALL,), waited)
+    return Strip(
+        tuple(one.rank for one in matched.ranks), steps.names or (ALL,), waited
+    )
 
 
 def _answer(facts: JobFacts) -> model.JobAnswer:
     job, matched, waits = facts.job, facts.matched, facts.waits
     stragglers, rows = tuple(stragglers_of(facts)), _rows(facts)
     first = {one.rank: place for place, one in enumerate(stragglers)}
-    rows.sort(key=lambda row: (first.get(row.rank, len(first)), -row.caused_ns, row.rank))
+    rows.sort(
+        key=lambda row: (first.get(row.rank, len(first)), -row.caused_ns, row.rank)
+    )
     return model.JobAnswer(
         world_size=job.world_size or None,
         given=len(job.ranks),
@@ -103,18 +121,29 @@ def _answer(facts: JobFacts) -> model.JobAnswer:
         kinds=kinds_of(matched, waits),
         balance=balance(np.array([r.compute_ns for r in rows], dtype=np.float64)),
         no_what_if=facts.replay if isinstance(facts.replay, str) else "",
-        inferred=tuple(dict.fromkeys(what for one in job.ranks for what in one.inferred)),
+        inferred=tuple(
+            dict.fromkeys(what for one in job.ranks for what in one.inferred)
+        ),
         notes=job.notes,
     )
 
 
 def _rows(facts: JobFacts) -> list[model.RankRow]:
-    matched, sums, caused, clocks = facts.matched, facts.sums, facts.caused, facts.clocks
+    matched, sums, caused, clocks = (
+        facts.matched,
+        facts.sums,
+        facts.caused,
+        facts.clocks,
+    )
     figures = [_figures(one) for one in matched.ranks]
-    columns = [np.array([own[name] for own in figures], dtype=np.float64) for name in ACCOUNT]
+    columns = [
+        np.array([own[name] for own in figures], dtype=np.float64) for name in ACCOUNT
+    ]
     step = float(np.median(columns[0])) if figures else 0.0
     caused_a_step = caused.total / [max(len(one.steps), 1) for one in matched.ranks]
-    stand_out = np.array([outliers(column, step) for column in (*columns, caused_a_step)])
+    stand_out = np.array(
+        [outliers(column, step) for column in (*columns, caused_a_step)]
+    )
     stand_out = stand_out.reshape(len(FIGURES), -1)
     if figures:  # to cause less than others is no distinction
         stand_out[-1] &= caused.total > np.median(caused.total)
@@ -144,14 +173,17 @@ def _rows(facts: JobFacts) -> list[model.RankRow]:
 
 
 def _figures(one: model.RankSummary) -> dict[str, Any]:
-    """The medians over the steps, else the figures of the device's span or of the trace."""
+    """The medians over the steps, else the figures of the device's span or of the
+    trace."""
     steps = one.step_end - one.step_start
     step_ns = int(np.median(steps)) if len(steps) else one.end_ns - one.begin_ns
     account = np.median(one.accounts, axis=0) if len(one.accounts) else one.account
     if not len(account):
         return {**dict.fromkeys(ACCOUNT), "step_ns": step_ns, "idle": {}}
     each = list(map(int, account))
-    idle = {name: ns for name, ns in zip(model.CLASSES[5:], each[5:], strict=True) if ns}
+    idle = {
+        name: ns for name, ns in zip(model.CLASSES[5:], each[5:], strict=True) if ns
+    }
     step_ns = step_ns if len(steps) else each[0]
     return {**dict(zip(ACCOUNT, each, strict=False)), "step_ns": step_ns, "idle": idle}
 

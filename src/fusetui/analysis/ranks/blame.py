@@ -1,16 +1,18 @@
 """Which rank a wait goes back to: the one that is late by its own work.
 
-The rank that starts a collective last may itself have waited for another one, in another group.
-So two chains are followed back from that collective: that of the last rank, and that of a rank
-which was there in time, the median of the others. Each goes from a start to the collective before
-on the same rank, and from there to the rank that started that one last. Where a stretch of its own
-took a rank of the first chain longer than its counterpart of the second, the difference is its
-own; a transfer that took longer is nobody's. The chains end where they meet, where something was
-not recorded, or where the late one is late no longer. Differences of opposite sign cancel per
-rank; what remains divides the wait.
+The rank that starts a collective last may itself have waited for another one, in
+another group. So two chains are followed back from that collective: that of the last
+rank, and that of a rank which was there in time, the median of the others. Each goes
+from a start to the collective before on the same rank, and from there to the rank that
+started that one last. Where a stretch of its own took a rank of the first chain longer
+than its counterpart of the second, the difference is its own; a transfer that took
+longer is nobody's. The chains end where they meet, where something was not recorded, or
+where the late one is late no longer. Differences of opposite sign cancel per rank; what
+remains divides the wait.
 
-Where several ranks are late for one collective, each of them has a chain of its own, and each
-moment of a wait is shared equally by those that have not arrived yet (see `shares_of_late`).
+Where several ranks are late for one collective, each of them has a chain of its own,
+and each moment of a wait is shared equally by those that have not arrived yet (see
+`shares_of_late`).
 """
 
 from __future__ import annotations
@@ -29,23 +31,27 @@ from fusetui.trace.model.intervals import ranges
 LATE_NO_LONGER = 0.01  # of the lateness at the collective where the wait is
 MOST_BACK = 4096  # collectives that a chain is followed back through
 EARLY = 2
-"""A rank is charged at most so many times its lateness after the median of the others: what is
-beyond that is another rank's being early."""
-MIN_STALL_NS = 10_000  # of compute, or half of the collective: then compute waited for its end
+"""A rank is charged at most so many times its lateness after the median of the others:
+what is beyond that is another rank's being early."""
+# of compute, or half of the collective: then compute waited for its end
+MIN_STALL_NS = 10_000
 NOISE = 0.1
-"""Of the largest: smaller parts of a lateness, shares of a wait and delays of steps are noise."""
-MAX_LATE_RANKS = 4  # of one collective that a wait is divided between: those that arrive last
+"""Of the largest: smaller parts of a lateness, shares of a wait and delays of steps are
+noise."""
+# of one collective that a wait is divided between: those that arrive last
+MAX_LATE_RANKS = 4
 NOBODY = 6
 TRANSFER, UNTOLD, OUTSIDE, BUBBLE, EARLIER, ITSELF = range(NOBODY)
-"""What no rank is charged with: a longer transfer; what clocks do not tell, or chains that cannot
-be compared; a rank that is not given; a wait in a pipeline; waits of a rank that arrives early,
-beyond EARLY; a delay that goes back to the very rank that waits."""
+"""What no rank is charged with: a longer transfer; what clocks do not tell, or chains
+that cannot be compared; a rank that is not given; a wait in a pipeline; waits of a rank
+that arrives early, beyond EARLY; a delay that goes back to the very rank that waits."""
 NO_STEP = -1
 
 
 class Charges(msgspec.Struct, frozen=True, eq=False):
-    """Waits of ranks, each with the ranks that it goes back to; arrays of shape [charges]. All that
-    is charged and all that is lost add up to the waits outside sends and receives."""
+    """Waits of ranks, each with the ranks that it goes back to; arrays of shape
+    [charges]. All that is charged and all that is lost add up to the waits outside
+    sends and receives."""
 
     row: Rows  # of Matched: the rank that waits, and where
     owner: Rows  # index of the rank that is charged
@@ -57,7 +63,8 @@ class Charges(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Pairs(msgspec.Struct, frozen=True, eq=False):
-    """Where two chains are: rows of the late one and of the one in time; arrays of shape [n]."""
+    """Where two chains are: rows of the late one and of the one in time; arrays of
+    shape [n]."""
 
     chain: Rows  # number of the chain: a collective, and a rank that is late for it
     late: Rows
@@ -71,13 +78,15 @@ class _Pairs(msgspec.Struct, frozen=True, eq=False):
         return _Pairs(*(column[places] for column in msgspec.structs.astuple(self)))
 
     def __add__(self, more: _Pairs) -> _Pairs:
-        both = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(more), strict=True)
+        both = zip(
+            msgspec.structs.astuple(self), msgspec.structs.astuple(more), strict=True
+        )
         return _Pairs(*map(np.concatenate, both))
 
 
 class _LateRanks(msgspec.Struct, frozen=True, eq=False):
-    """The ranks that are late for each collective; arrays of shape [collectives, MAX_LATE_RANKS],
-    of which the first column is the rank that starts last."""
+    """The ranks that are late for each collective; arrays of shape [collectives,
+    MAX_LATE_RANKS], of which the first column is the rank that starts last."""
 
     row: Rows  # of Matched
     is_late: Flags
@@ -91,25 +100,33 @@ def charges_of(
     steps: StepsOfRows,
     stage_of: Sequence[int | None],
 ) -> Charges:
-    """Charges every wait that clocks tell to the ranks that it goes back to. `stage_of`: of each
-    rank of a pipeline, else (); where stages differ, so does the work."""
+    """Charges every wait that clocks tell to the ranks that it goes back to.
+    `stage_of`: of each rank of a pipeline, else (); where stages differ, so does the
+    work."""
     none = np.empty(0, dtype=np.intp)
     counted = ~matched.point_to_point & (not clocks.refused)
-    number_of_stages = [-1 - n if stage is None else stage for n, stage in enumerate(stage_of)]
+    number_of_stages = [
+        -1 - n if stage is None else stage for n, stage in enumerate(stage_of)
+    ]
     stages = np.array(number_of_stages or [0] * len(matched.ranks))
     late = _late_ranks(matched, waits, clocks, stages)
-    # What was queued behind another collective started late because that one ended late.
+    # What was queued behind another collective started late because that one ended
+    # late.
     is_queued = waits.ready[waits.latest] < waits.start[waits.latest]
     has_chains = counted & late.is_late[:, 0] & ~is_queued
     collective, place = np.nonzero(late.is_late & has_chains[:, None])
     if not len(collective):
         return Charges(none, none, none, np.empty(0), none, none, np.zeros(NOBODY))
     late_row, usual = late.row[collective, place], waits.usual[collective]
-    lateness: Floats = np.asarray(waits.start[late_row] - waits.start[usual], dtype=np.float64)
+    lateness: Floats = np.asarray(
+        waits.start[late_row] - waits.start[usual], dtype=np.float64
+    )
     chain_of = np.full(late.row.shape, -1)
     chain_of[collective, place] = np.arange(len(collective))
     chains = _Chains(matched, waits, clocks, late, lateness, steps.of_row, stages)
-    chains.follow(_Pairs(np.arange(len(collective)), late_row, usual, np.ones(len(collective))))
+    chains.follow(
+        _Pairs(np.arange(len(collective)), late_row, usual, np.ones(len(collective)))
+    )
 
     limit = np.zeros(len(matched))
     limit[has_chains] = EARLY * lateness[chain_of[has_chains, 0]]
@@ -129,12 +146,16 @@ def charges_of(
     rows, amounts = rows[which], amount[rows[which]] * share[which, place]
     found = chains.shares()
     chain = chain_of[matched.of_row[rows], place]
-    first, until = (np.searchsorted(found.chain, chain, side) for side in ("left", "right"))
+    first, until = (
+        np.searchsorted(found.chain, chain, side) for side in ("left", "right")
+    )
     counts = until - first
     lost[UNTOLD] += amounts[counts == 0].sum()
     at = ranges(first, counts)
     row = np.repeat(rows, counts)
-    ns: Floats = np.asarray(np.repeat(amounts, counts) * found.share[at], dtype=np.float64)
+    ns: Floats = np.asarray(
+        np.repeat(amounts, counts) * found.share[at], dtype=np.float64
+    )
     owner, step = found.owner[at], found.step[at]
     ranks = len(matched.ranks)
     owner = np.where(owner == matched.rank[row], ranks + ITSELF, owner)
@@ -152,13 +173,18 @@ def charges_of(
     )
 
 
-def _late_ranks(matched: Matched, waits: Waits, clocks: Clocks, stages: Rows) -> _LateRanks:
-    """Late is a rank that starts after the usual one, by at least NOISE of what the last one does.
-    Beside the last one itself only ranks of its stage count, and none that was queued."""
+def _late_ranks(
+    matched: Matched, waits: Waits, clocks: Clocks, stages: Rows
+) -> _LateRanks:
+    """Late is a rank that starts after the usual one, by at least NOISE of what the
+    last one does. Beside the last one itself only ranks of its stage count, and none
+    that was queued."""
     by_start = np.lexsort((waits.start, matched.of_row))
     places = np.arange(MAX_LATE_RANKS)
     exists = places < matched.counts[:, None] - 1
-    row = by_start[np.where(exists, matched.first[1:, None] - 1 - places, matched.first[:-1, None])]
+    row = by_start[
+        np.where(exists, matched.first[1:, None] - 1 - places, matched.first[:-1, None])
+    ]
     usual = waits.usual[:, None]
     lateness = waits.start[row] - waits.start[usual]
     is_queued = waits.ready[row] < waits.start[row]
@@ -167,27 +193,35 @@ def _late_ranks(matched: Matched, waits: Waits, clocks: Clocks, stages: Rows) ->
     stage = stages[rank[row]]
     is_late &= (~is_queued & (stage == stage[:, :1])) | (places == 0)
     unknown = clocks.resolution_of(rank[row], np.broadcast_to(rank[usual], row.shape))
-    of_collective = np.where(is_late, unknown, 0.0).max(axis=1, initial=0.0, keepdims=True)
+    of_collective = np.where(is_late, unknown, 0.0).max(
+        axis=1, initial=0.0, keepdims=True
+    )
     is_told = (lateness > of_collective) & ~matched.point_to_point[:, None]
     return _LateRanks(row, is_late, np.asarray(is_told & (not clocks.refused)))
 
 
-def _shares_of_waits(matched: Matched, waits: Waits, late: _LateRanks, rows: Rows) -> Floats:
-    """Of the wait at each row the shares of the ranks that are late for its collective; of shape
-    [rows, MAX_LATE_RANKS]."""
+def _shares_of_waits(
+    matched: Matched, waits: Waits, late: _LateRanks, rows: Rows
+) -> Floats:
+    """Of the wait at each row the shares of the ranks that are late for its collective;
+    of shape [rows, MAX_LATE_RANKS]."""
     collective = matched.of_row[rows]
     after = waits.start[late.row[collective]] - waits.start[rows, None]
-    return shares_of_late(np.where(late.is_late[collective], after, 0).astype(np.float64))
+    return shares_of_late(
+        np.where(late.is_late[collective], after, 0).astype(np.float64)
+    )
 
 
 def shares_of_late(after: Floats) -> Floats:
-    """The shares of late ranks in a wait: each moment of it is shared equally by those that have
-    not arrived yet. `after` [n, ranks]: how long after the begin of a wait each of them arrives, 0
-    or less for a rank that does not count. Shares below NOISE of the largest count as 0; those of
-    a wait add up to 1, or to 0 where nobody arrives after its begin."""
+    """The shares of late ranks in a wait: each moment of it is shared equally by those
+    that have not arrived yet. `after` [n, ranks]: how long after the begin of a wait
+    each of them arrives, 0 or less for a rank that does not count. Shares below NOISE
+    of the largest count as 0; those of a wait add up to 1, or to 0 where nobody arrives
+    after its begin."""
     order = np.argsort(-after, axis=1, kind="stable")
     latest_first = np.maximum(np.take_along_axis(after, order, axis=1), 0.0)
-    # Before the arrival of the n-th last rank and after that of the one before it, n are missing.
+    # Before the arrival of the n-th last rank and after that of the one before it, n
+    # are missing.
     missing = 1 + np.arange(after.shape[1])
     earlier = np.append(latest_first[:, 1:], np.zeros((len(after), 1)), axis=1)
     each = (latest_first - earlier) / missing
@@ -200,10 +234,12 @@ def shares_of_late(after: Floats) -> Floats:
 
 
 class _Shares(msgspec.Struct, frozen=True, eq=False):
-    """What explains the lateness of each chain, in the order of the chains; arrays of shape [n]."""
+    """What explains the lateness of each chain, in the order of the chains; arrays of
+    shape [n]."""
 
     chain: Rows
-    owner: Rows  # index of a rank, or the number of ranks and what no rank is charged with
+    # index of a rank, or the number of ranks and what no rank is charged with
+    owner: Rows
     step: Rows  # in which the owner was late, NO_STEP if in none
     share: Floats  # those of a chain add up to 1
 
@@ -225,18 +261,33 @@ class _Chains:
         self._matched, self._waits, self._lateness = matched, waits, lateness
         self._late, self._step = late, step_of_row
         self._stage = stages  # only ranks of the same one do the same work
-        self._parts: list[tuple[Rows, Rows, Rows, Floats]] = []  # chain, owner, step, ns
-        # A number per collective, equal for those of one name, size and number of ranks.
-        keys = list(zip(matched.names, matched.bytes.tolist(), matched.size.tolist(), strict=True))
+        # chain, owner, step, ns
+        self._parts: list[tuple[Rows, Rows, Rows, Floats]] = []
+        # A number per collective, equal for those of one name, size and number of
+        # ranks.
+        keys = list(
+            zip(
+                matched.names,
+                matched.bytes.tolist(),
+                matched.size.tolist(),
+                strict=True,
+            )
+        )
         numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
         self._kind = np.array([numbers[key] for key in keys], dtype=np.intp)
         begin = int(min(waits.start.min(), waits.ready.min()))
-        ends, starts, ready = waits.end - begin, waits.start - begin, waits.ready - begin
+        ends, starts, ready = (
+            waits.end - begin,
+            waits.start - begin,
+            waits.ready - begin,
+        )
         everything = np.arange(len(matched.rank))
         self._before = _latest(matched.rank, ends, everything, matched.rank, starts)
         lasts = waits.end - waits.ready
         binds = matched.stalled >= np.minimum(MIN_STALL_NS, lasts / 2)
-        self._released_by = _latest(matched.rank, ends, np.flatnonzero(binds), matched.rank, ready)
+        self._released_by = _latest(
+            matched.rank, ends, np.flatnonzero(binds), matched.rank, ready
+        )
         self._place = _places_of_kinds(matched, self._kind, waits.start)
         self._root = _roots(matched, waits, self._before)
         self._loose = _loose(matched, waits, clocks, self._before)
@@ -250,8 +301,8 @@ class _Chains:
         return rows, np.rint(self._own[rows]).astype(np.int64)
 
     def shares(self) -> _Shares:
-        """What explains each lateness. Parts of opposite sign cancel per rank; what is left of a
-        rank goes to the steps in which it was late, and not early."""
+        """What explains each lateness. Parts of opposite sign cancel per rank; what is
+        left of a rank goes to the steps in which it was late, and not early."""
         chain, owner, step, ns = (
             np.concatenate(column) for column in zip(*self._parts, strict=True)
         )
@@ -272,10 +323,16 @@ class _Chains:
         net = np.where(net > NOISE * largest[chain], net, 0.0)
         total = np.bincount(chain, weights=net, minlength=len(largest))
         share = net / np.where(total[chain] > 0, total[chain], 1.0)
-        each = share[which] * late_in_step / np.where(late_in_all > 0, late_in_all, 1.0)[which]
+        each = (
+            share[which]
+            * late_in_step
+            / np.where(late_in_all > 0, late_in_all, 1.0)[which]
+        )
         kept = each > 0
         chain, owner = np.divmod(of_owner[kept], owners)
-        return _Shares(chain=chain, owner=owner, step=step[kept] + NO_STEP, share=each[kept])
+        return _Shares(
+            chain=chain, owner=owner, step=step[kept] + NO_STEP, share=each[kept]
+        )
 
     def follow(self, pairs: _Pairs) -> None:
         for _ in range(MOST_BACK):
@@ -288,7 +345,9 @@ class _Chains:
         """What is explained here, and where the rest of it goes on."""
         gap, rank = self._gap(pairs), self._matched.rank
         over = gap <= LATE_NO_LONGER * self._lateness[pairs.chain]
-        unlike = ~over & (self._stage[rank[pairs.late]] != self._stage[rank[pairs.other]])
+        unlike = ~over & (
+            self._stage[rank[pairs.late]] != self._stage[rank[pairs.other]]
+        )
         self._nobody(pairs.some(over), TRANSFER, gap[over])
         self._nobody(pairs.some(unlike), BUBBLE, gap[unlike])
         pairs, gap = pairs.some(~over & ~unlike), gap[~over & ~unlike]
@@ -297,7 +356,12 @@ class _Chains:
         late, other = self._before[pairs.late], self._before[pairs.other]
         begins = (late < 0) | (other < 0)
         self._charge(pairs.some(begins), gap[begins])
-        pairs, gap, late, other = pairs.some(~begins), gap[~begins], late[~begins], other[~begins]
+        pairs, gap, late, other = (
+            pairs.some(~begins),
+            gap[~begins],
+            late[~begins],
+            other[~begins],
+        )
         one, two = self._matched.of_row[late], self._matched.of_row[other]
         left = (self._waits.end[late] - self._waits.end[other]).astype(np.float64)
         passed = self._computed_through(other, pairs.other)
@@ -321,15 +385,19 @@ class _Chains:
         weight = np.bincount(which, weights=pairs.weight, minlength=len(first))
         return msgspec.structs.replace(pairs.at(first), weight=weight)
 
-    def _since_release(self, pairs: _Pairs, gap: Floats) -> tuple[_Pairs, Floats, _Pairs]:
-        """Where the compute of both ranks last waited for the same collective, or for ones at the
-        same place of their programs, what took longer since its end is the late rank's own,
-        whatever ran beside it. The pairs where that is not so, their gaps, and where the rest of
-        the others goes on."""
+    def _since_release(
+        self, pairs: _Pairs, gap: Floats
+    ) -> tuple[_Pairs, Floats, _Pairs]:
+        """Where the compute of both ranks last waited for the same collective, or for
+        ones at the same place of their programs, what took longer since its end is the
+        late rank's own, whatever ran beside it. The pairs where that is not so, their
+        gaps, and where the rest of the others goes on."""
         late, other = self._released_by[pairs.late], self._released_by[pairs.other]
         known = (late >= 0) & (other >= 0)
         one, two = self._matched.of_row[late], self._matched.of_row[other]
-        alike = (self._kind[one] == self._kind[two]) & (self._place[late] == self._place[other])
+        alike = (self._kind[one] == self._kind[two]) & (
+            self._place[late] == self._place[other]
+        )
         alike &= known & ~self._matched.point_to_point[one]
         some, late, other = pairs.some(alike), late[alike], other[alike]
         one, two = one[alike], two[alike]
@@ -342,16 +410,17 @@ class _Chains:
         return pairs.some(~alike), gap[~alike], rest
 
     def _computed_through(self, before: Rows, row: Rows) -> Floats:
-        """ns that a rank computed from when the collective before was ready to its end, or to when
-        this one was ready, if that was earlier; less by as much as it was ready before that end."""
+        """ns that a rank computed from when the collective before was ready to its end,
+        or to when this one was ready, if that was earlier; less by as much as it was
+        ready before that end."""
         matched, waits = self._matched, self._waits
         computed = matched.covered[before] + matched.ahead[before] - matched.ahead[row]
         early = waits.end[before] - np.minimum(waits.end[before], waits.ready[row])
         return np.asarray(np.maximum(computed, 0) + early, dtype=np.float64)
 
     def _after_loose(self, pairs: _Pairs, gap: Floats) -> tuple[_Pairs, Floats]:
-        """Where a rank comes from a collective that is not matched, what it did since then alone
-        is its own; how long it waited there, and for whom, is not known."""
+        """Where a rank comes from a collective that is not matched, what it did since
+        then alone is its own; how long it waited there, and for whom, is not known."""
         late, other = self._loose[pairs.late], self._loose[pairs.other]
         found = (late > 0) | (other > 0)
         some, both = pairs.some(found), (late > 0) & (other > 0)
@@ -361,8 +430,8 @@ class _Chains:
         return pairs.some(~found), gap[~found]
 
     def _through(self, pairs: _Pairs, carried: Floats) -> _Pairs:
-        """A collective in which both met, but that did not stop the one in time, which computed
-        meanwhile: so much of the lateness was there before it."""
+        """A collective in which both met, but that did not stop the one in time, which
+        computed meanwhile: so much of the lateness was there before it."""
         was = self._gap(pairs)
         goes_on = (carried > 0) & (was > 0)
         self._nobody(pairs.some(~goes_on), TRANSFER, carried[~goes_on])
@@ -389,8 +458,8 @@ class _Chains:
         return self._divided(found)
 
     def _divided(self, pairs: _Pairs) -> _Pairs:
-        """Instead of the rank that starts a collective last all that are late for it: see
-        `shares_of_late`. The sum of their gaps by their weights stays as it was."""
+        """Instead of the rank that starts a collective last all that are late for it:
+        see `shares_of_late`. The sum of their gaps by their weights stays as it was."""
         gap = self._gap(pairs)
         collective = self._matched.of_row[pairs.late]
         late_row = self._late.row[collective]
@@ -401,7 +470,9 @@ class _Chains:
         which, place = np.nonzero(np.where(is_alone[:, None], 0.0, share))
         several = pairs.at(which)
         weight = several.weight * share[which, place] * gap[which] / after[which, place]
-        several = msgspec.structs.replace(several, late=late_row[which, place], weight=weight)
+        several = msgspec.structs.replace(
+            several, late=late_row[which, place], weight=weight
+        )
         return pairs.some(is_alone) + several
 
     def _gap(self, pairs: _Pairs) -> Floats:
@@ -424,22 +495,24 @@ class _Chains:
 
 
 def _loose(matched: Matched, waits: Waits, clocks: Clocks, before: Rows) -> Int64s:
-    """For each row, when a collective that is not matched ended on its rank, if that is after the
-    end of the row before; else 0."""
+    """For each row, when a collective that is not matched ended on its rank, if that is
+    after the end of the row before; else 0."""
     none = np.zeros(len(matched.rank), dtype=np.int64)
     if not len(matched.loose_rank):
         return none
     end = clocks.common(matched.loose_rank, matched.loose_end)
     begin = min(int(waits.start.min()), int(end.min()))
     every = np.arange(len(end))
-    found = _latest(matched.loose_rank, end - begin, every, matched.rank, waits.start - begin)
+    found = _latest(
+        matched.loose_rank, end - begin, every, matched.rank, waits.start - begin
+    )
     since = np.where(before >= 0, waits.end[before], begin)
     return np.where((found >= 0) & (end[found] > since), end[found], none)
 
 
 def _latest(own: Rows, ends: Int64s, among: Rows, rank: Rows, starts: Int64s) -> Rows:
-    """For each start the last of the ends `among` those given that is on the same rank and not
-    after it; -1 for none."""
+    """For each start the last of the ends `among` those given that is on the same rank
+    and not after it; -1 for none."""
     if not len(among):
         return np.full(len(starts), -1, dtype=np.intp)
     span = int(max(ends.max(), starts.max())) + 1
@@ -460,8 +533,8 @@ def _places_of_kinds(matched: Matched, kind: Rows, start: Int64s) -> Rows:
 
 
 def _roots(matched: Matched, waits: Waits, before: Rows) -> Rows:
-    """For each collective itself; or where its last rank had it queued behind another one, the
-    root of that one, whose end it followed."""
+    """For each collective itself; or where its last rank had it queued behind another
+    one, the root of that one, whose end it followed."""
     queued = waits.ready[waits.latest] < waits.start[waits.latest]
     ahead = before[waits.latest]
     root = np.arange(len(matched))
@@ -474,11 +547,12 @@ def _roots(matched: Matched, waits: Waits, before: Rows) -> Rows:
 LEAST = 0.02  # of a step: nobody who holds up others for less is called a straggler
 QUARTER = 25  # percent of the steps in which a straggler may be in time
 ALMOST_ALL = 0.8
-"""Of the waiting in steps in which any rank is late: where so much of it lies in the steps in which
-one rank is late, that rank straggles, alone or with others that are late in the same steps."""
+"""Of the waiting in steps in which any rank is late: where so much of it lies in the
+steps in which one rank is late, that rank straggles, alone or with others that are late
+in the same steps."""
 AS_LONG = 0.1
-"""The others are the ranks that wait for it at least this part as long as the one that waits
-longest: in a job of many groups not everyone is held up."""
+"""The others are the ranks that wait for it at least this part as long as the one that
+waits longest: in a job of many groups not everyone is held up."""
 
 
 class Caused(msgspec.Struct, frozen=True, eq=False):
@@ -486,8 +560,10 @@ class Caused(msgspec.Struct, frozen=True, eq=False):
 
     total: Int64s  # [ranks]
     waiters: Int64s  # [ranks]
-    by_step: Floats  # [ranks, steps]: by the step in which the rank was late by its own work
-    is_late: Flags  # [ranks, steps]: by at least LEAST of a step, and NOISE of the rank's largest
+    # [ranks, steps]: by the step in which the rank was late by its own work
+    by_step: Floats
+    # [ranks, steps]: by at least LEAST of a step, and NOISE of the rank's largest
+    is_late: Flags
     straggles: Flags  # [ranks]: who holds up the others
     every_step: Floats  # [steps]: for whomever, the mean over the other ranks
 
@@ -507,17 +583,25 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
     kept_in = kept & (step >= 0)
     at = charges.owner[kept_in] * count + step[kept_in]
     sums = np.bincount(at, weights=charges.ns[kept_in], minlength=ranks * count)
-    by_step: Floats = np.asarray(sums, dtype=np.float64).reshape(ranks, count) / waiters[:, None]
-    total = np.bincount(charges.owner[kept], weights=charges.ns[kept], minlength=ranks) / waiters
+    by_step: Floats = (
+        np.asarray(sums, dtype=np.float64).reshape(ranks, count) / waiters[:, None]
+    )
+    total = (
+        np.bincount(charges.owner[kept], weights=charges.ns[kept], minlength=ranks)
+        / waiters
+    )
     mean, least = by_step.sum(axis=1) / count, LEAST * steps.length_ns
     largest = by_step.max(axis=1, initial=0.0, keepdims=True)
     is_noise = by_step < NOISE * largest
     is_late: Flags = np.asarray((by_step >= least) & (by_step > 0) & ~is_noise)
     for_late_ranks = np.where(is_late, by_step, 0.0).sum(axis=0)  # [steps]
     in_own_late_steps = np.where(is_late, for_late_ranks, 0.0).sum(axis=1)
-    # By enough in at least three of four steps, or almost all of the waiting in late steps.
+    # By enough in at least three of four steps, or almost all of the waiting in late
+    # steps.
     often: Flags = (np.percentile(by_step, QUARTER, axis=1) if ranks else mean) >= least
-    covers = (in_own_late_steps > 0) & (in_own_late_steps >= ALMOST_ALL * for_late_ranks.sum())
+    covers = (in_own_late_steps > 0) & (
+        in_own_late_steps >= ALMOST_ALL * for_late_ranks.sum()
+    )
     straggles: Flags = (mean >= least) & (mean > 0) & (often | covers)
     inside = step >= 0
     every = np.bincount(step[inside], weights=charges.ns[inside], minlength=count)

@@ -1,17 +1,19 @@
-"""Which ranks share a clock, how far the clocks of hosts are apart, and how far that is known.
+"""Which ranks share a clock, how far the clocks of hosts are apart, and how far that is
+known.
 
-Ranks of one host share its clock, unless their collectives contradict that. A synchronous
-collective cannot end on any rank before it has started on all: with t the time of a host's clock
-and o its offset, end_i - o_i >= start_j - o_j for all i and j. Every collective bounds the offsets
-so, from both sides. Within these bounds the ends decide, which are nearly the same moment
-everywhere. Where there are too few of them, the offset is the middle of what the bounds leave, and
-half the width its uncertainty.
+Ranks of one host share its clock, unless their collectives contradict that. A
+synchronous collective cannot end on any rank before it has started on all: with t the
+time of a host's clock and o its offset, end_i - o_i >= start_j - o_j for all i and j.
+Every collective bounds the offsets so, from both sides. Within these bounds the ends
+decide, which are nearly the same moment everywhere. Where there are too few of them,
+the offset is the middle of what the bounds leave, and half the width its uncertainty.
 
-The offset of a host is the median of the differences of its ends from those of the hosts that are
-known already. The spread of what is left, as 1.4826 times its median absolute deviation, is the
-uncertainty. Only where no constant offsets satisfy all bounds do clocks drift: then the differences
-over time are a line whose slope is the median of the slopes between pairs half the window apart
-(Theil's abridged method, 1950). A slope above MAX_DRIFT_NS_PER_S is not that of a clock.
+The offset of a host is the median of the differences of its ends from those of the
+hosts that are known already. The spread of what is left, as 1.4826 times its median
+absolute deviation, is the uncertainty. Only where no constant offsets satisfy all
+bounds do clocks drift: then the differences over time are a line whose slope is the
+median of the slopes between pairs half the window apart (Theil's abridged method,
+1950). A slope above MAX_DRIFT_NS_PER_S is not that of a clock.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ SCALE = 1.4826  # a normal distribution's standard deviation is this many times 
 FEWEST = 4  # collectives, for an offset, and at either end for a drift
 ROUNDS = 16  # how many groups the way to a host, or a bound, may pass through
 MAX_DRIFT_NS_PER_S = 200_000.0
-"""Of one clock against another: 200 us a second. A quartz errs by up to 100 parts per million, and
-two of them may err in opposite directions."""
+"""Of one clock against another: 200 us a second. A quartz errs by up to 100 parts per
+million, and two of them may err in opposite directions."""
 
 
 class Ends(msgspec.Struct, frozen=True, eq=False):
-    """Arrays of shape [hosts]: offsets at `at_ns` (nan if not known), their uncertainty in ns, and
-    drifts in ns per second, 0 where they do not exceed the spread."""
+    """Arrays of shape [hosts]: offsets at `at_ns` (nan if not known), their uncertainty
+    in ns, and drifts in ns per second, 0 where they do not exceed the spread."""
 
     offset: Floats
     half: Floats
@@ -49,12 +51,18 @@ class Ends(msgspec.Struct, frozen=True, eq=False):
         return ~np.isnan(self.offset)
 
 
-def ends_of(matched: Matched, host: Rows, hosts: int, zero: int, may_drift: bool) -> Ends:
-    """The offsets of all hosts that meet `zero`, directly or through others; and drifts, if clocks
-    `may_drift`."""
+def ends_of(
+    matched: Matched, host: Rows, hosts: int, zero: int, may_drift: bool
+) -> Ends:
+    """The offsets of all hosts that meet `zero`, directly or through others; and
+    drifts, if clocks `may_drift`."""
     rows = np.flatnonzero(np.repeat(matched.named(NAMES), matched.counts))
     at_ns = int(matched.start[rows].min()) if len(rows) else 0
-    offset, half, drift = np.full(hosts, np.nan), np.full(hosts, np.inf), np.zeros(hosts)
+    offset, half, drift = (
+        np.full(hosts, np.nan),
+        np.full(hosts, np.inf),
+        np.zeros(hosts),
+    )
     found = Ends(offset, half, drift, at_ns)
     if hosts:
         offset[zero] = half[zero] = 0.0
@@ -72,9 +80,12 @@ def ends_of(matched: Matched, host: Rows, hosts: int, zero: int, may_drift: bool
     return found
 
 
-def _extend(collective: Rows, host: Rows, end: Floats, found: Ends, may_drift: bool) -> None:
-    """Adds the hosts that share enough collectives with known ones to `found`, in place. Given is
-    an end per collective and host, the median of its ranks, in ns after the first."""
+def _extend(
+    collective: Rows, host: Rows, end: Floats, found: Ends, may_drift: bool
+) -> None:
+    """Adds the hosts that share enough collectives with known ones to `found`, in
+    place. Given is an end per collective and host, the median of its ranks, in ns after
+    the first."""
     known = found.known[host]
     there = end - np.nan_to_num(found.offset)[host] - found.drift[host] * end / 1e9
     center = _medians(there[known], collective[known], int(collective.max()) + 1)
@@ -95,7 +106,11 @@ def _extend(collective: Rows, host: Rows, end: Floats, found: Ends, may_drift: b
     spread_flat, height_flat = _residuals(apart, host, hosts)
     slope, spread, height = (
         np.where(flat, level, sloped)
-        for level, sloped in ((0.0, slope), (spread_flat, spread), (height_flat, height))
+        for level, sloped in (
+            (0.0, slope),
+            (spread_flat, spread),
+            (height_flat, height),
+        )
     )
     inherited = float(found.half[found.known].max())
     found.offset[enough] = height[enough]
@@ -104,7 +119,8 @@ def _extend(collective: Rows, host: Rows, end: Floats, found: Ends, may_drift: b
 
 
 def _slopes(apart: Floats, time: Floats, host: Rows, hosts: int) -> Floats:
-    """The median slope between points of a host that lie half of its points apart; 0 for none."""
+    """The median slope between points of a host that lie half of its points apart; 0
+    for none."""
     order = np.lexsort((time, host))
     counts = np.bincount(host)[host[order]]
     place, step = ordinals(host[order]), counts // 2
@@ -112,11 +128,14 @@ def _slopes(apart: Floats, time: Floats, host: Rows, hosts: int) -> Floats:
     a, b = order[begins], order[begins + step[begins]]
     moved = time[b] > time[a]
     a, b = a[moved], b[moved]
-    return np.nan_to_num(_medians((apart[b] - apart[a]) / (time[b] - time[a]), host[a], hosts))
+    return np.nan_to_num(
+        _medians((apart[b] - apart[a]) / (time[b] - time[a]), host[a], hosts)
+    )
 
 
 def _residuals(rest: Floats, host: Rows, hosts: int) -> tuple[Floats, Floats]:
-    """The scaled median absolute deviation, and the median, of each host; nan for none."""
+    """The scaled median absolute deviation, and the median, of each host; nan for
+    none."""
     height = _medians(rest, host, hosts)
     return SCALE * _medians(np.abs(rest - height[host]), host, hosts), height
 
@@ -133,18 +152,20 @@ def _medians(values: Floats, group: Rows, groups: int) -> Floats:
 
 
 SLACK_NS = 20_000.0
-"""On one host, clocks of GPUs are converted at least this exactly; what contradicts itself by more
-is matched wrongly, or of two hosts."""
+"""On one host, clocks of GPUs are converted at least this exactly; what contradicts
+itself by more is matched wrongly, or of two hosts."""
 
 
 class HostClocks(msgspec.Struct, frozen=True, eq=False):
     """Clocks of their own, and the ranks (indices) that go by them."""
 
-    names: tuple[str, ...]  # as recorded, `host 1` where guessed, `rank 3` where not known
+    # as recorded, `host 1` where guessed, `rank 3` where not known
+    names: tuple[str, ...]
     of_rank: Rows
     why: str  # why ranks of one host are known to share it; the end of a sentence
     guessed: bool
-    apart_ns: float  # by how much times of one host contradict each other, below SLACK_NS
+    # by how much times of one host contradict each other, below SLACK_NS
+    apart_ns: float
     contradiction: str  # how times of one host contradict each other; "" if they do not
 
 
@@ -168,7 +189,8 @@ def hosts_of(matched: Matched, rows: Rows) -> HostClocks:
 
 
 def _guessed(ranks: Sequence[RankSummary]) -> HostClocks | None:
-    """By the devices that each machine lists: the ranks fill one machine after another."""
+    """By the devices that each machine lists: the ranks fill one machine after
+    another."""
     listed = {one.devices for one in ranks}
     size = max((one.world_size for one in ranks), default=0)
     each = min(listed, default=0)
@@ -179,16 +201,23 @@ def _guessed(ranks: Sequence[RankSummary]) -> HostClocks | None:
         if -1 in devices or len(set(devices)) < len(devices):
             return None
         why = f"the job has {size} ranks, and this machine {each} devices"
-        return HostClocks(("host 0",), np.zeros(len(ranks), dtype=np.intp), why, True, 0.0, "")
+        return HostClocks(
+            ("host 0",), np.zeros(len(ranks), dtype=np.intp), why, True, 0.0, ""
+        )
     if each == 1 or len(listed) > 1 or devices != [one.rank % each for one in ranks]:
         return None
-    numbers, of_rank = np.unique([one.rank // each for one in ranks], return_inverse=True)
+    numbers, of_rank = np.unique(
+        [one.rank // each for one in ranks], return_inverse=True
+    )
     why = f"each machine has {each} devices, and ranks use them in turn"
-    return HostClocks(tuple(f"host {n}" for n in numbers.tolist()), of_rank, why, True, 0.0, "")
+    return HostClocks(
+        tuple(f"host {n}" for n in numbers.tolist()), of_rank, why, True, 0.0, ""
+    )
 
 
 def _apart(matched: Matched, rows: Rows, host: Rows) -> tuple[float, Rows]:
-    """How long before its last start on a host a collective ended there, at most; and both rows."""
+    """How long before its last start on a host a collective ended there, at most; and
+    both rows."""
     key = matched.of_row[rows] * len(matched.ranks) + host[matched.rank[rows]]
     by_start = rows[np.lexsort((matched.start[rows], key))]
     by_end = rows[np.lexsort((matched.end[rows], key))]
@@ -211,16 +240,17 @@ def _contradiction(matched: Matched, rows: Rows) -> str:
     )
 
 
-QUARTERS = 4  # a drift is measured between the first and the last quarter of the collectives
+# a drift is measured between the first and the last quarter of the collectives
+QUARTERS = 4
 CONVERTED_NS = 2_000.0
-"""On one host, times of GPUs are converted to its clock about this exactly: the ends of one
-collective lie as close together on eight V100. Less is assumed where they lie closer still; of no
-host is the offset known better."""
+"""On one host, times of GPUs are converted to its clock about this exactly: the ends of
+one collective lie as close together on eight V100. Less is assumed where they lie
+closer still; of no host is the offset known better."""
 
 
 class Clocks(msgspec.Struct, frozen=True, eq=False):
-    """Arrays of shape [ranks], in ns. A time of rank i on the common clock is
-    t - used_i - drift_i * (t - at_ns) / 1e9; the common clock is that of the reference."""
+    """Arrays of shape [ranks], in ns. A time of rank i on the common clock is t -
+    used_i - drift_i * (t - at_ns) / 1e9; the common clock is that of the reference."""
 
     reference: int  # index of the rank
     hosts: HostClocks
@@ -229,7 +259,8 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
     half: Floats  # the uncertainty; inf if nothing bounds the offset
     drift: Floats  # ns per second, 0 where none was found or constant offsets suffice
     at_ns: int
-    resolution: float  # ns: on one host, earlier and later are not told apart below this
+    # ns: on one host, earlier and later are not told apart below this
+    resolution: float
     refused: str  # why times of ranks cannot be compared at all; "" if they can
     contradicted: tuple[str, ...]  # hosts whose ends lie outside their bounds
 
@@ -257,8 +288,11 @@ def clocks_of(matched: Matched) -> Clocks:
     """The clocks of the given ranks, from their synchronous collectives alone."""
     rows = np.flatnonzero(np.repeat(matched.named(SYNCHRONOUS), matched.counts))
     hosts = hosts_of(matched, rows)
-    # The reference is the rank that took part in the most of them, the first of such ranks.
-    reference = int(np.argmax(np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1)))
+    # The reference is the rank that took part in the most of them, the first of such
+    # ranks.
+    reference = int(
+        np.argmax(np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1))
+    )
     zero = int(hosts.of_rank[reference]) if len(hosts.of_rank) else 0
     ends = ends_of(matched, hosts.of_rank, len(hosts.names), zero, may_drift=False)
     drift = ends.drift
@@ -284,7 +318,9 @@ def clocks_of(matched: Matched) -> Clocks:
         half=half[hosts.of_rank],
         drift=drift[hosts.of_rank],
         at_ns=ends.at_ns,
-        resolution=max(min(_spread_of_ends(matched, hosts.of_rank), CONVERTED_NS), hosts.apart_ns),
+        resolution=max(
+            min(_spread_of_ends(matched, hosts.of_rank), CONVERTED_NS), hosts.apart_ns
+        ),
         refused=refused,
         contradicted=tuple(hosts.names[n] for n in np.flatnonzero(outside).tolist()),
     )
@@ -293,8 +329,8 @@ def clocks_of(matched: Matched) -> Clocks:
 def _decided(
     ends: Ends, low: Floats, high: Floats, zero: int
 ) -> tuple[Floats, Floats, tuple[ClockSource, ...], Flags]:
-    """The offset of each host, its uncertainty and where both are from; and where the ends
-    contradict the bounds, which then decide alone."""
+    """The offset of each host, its uncertainty and where both are from; and where the
+    ends contradict the bounds, which then decide alone."""
     bounded = np.isfinite(low) & np.isfinite(high)
     with np.errstate(invalid="ignore"):
         offset = np.where(bounded, (low + high) / 2, np.nan)
@@ -311,7 +347,12 @@ def _decided(
 
 
 def _interval(
-    matched: Matched, rows: Rows, hosts: HostClocks, zero: int, drift: Floats, at_ns: int
+    matched: Matched,
+    rows: Rows,
+    hosts: HostClocks,
+    zero: int,
+    drift: Floats,
+    at_ns: int,
 ) -> tuple[Floats, Floats]:
     """The lowest and the highest offset of each host that all these rows leave."""
     low, high = np.full(len(hosts.names), -np.inf), np.full(len(hosts.names), np.inf)
@@ -320,7 +361,8 @@ def _interval(
     if not len(rows) or len(low) < 2:
         return low, high
     host = hosts.of_rank[matched.rank[rows]]
-    # Differences of times are small, times are not: floats hold only the former exactly.
+    # Differences of times are small, times are not: floats hold only the former
+    # exactly.
     begin = int(matched.start[rows].min())
     slope = drift[host] / 1e9
     start = (matched.start[rows] - begin) - slope * (matched.start[rows] - at_ns)
@@ -341,8 +383,8 @@ def _interval(
 
 
 def _drift(matched: Matched, rows: Rows, hosts: HostClocks, zero: int) -> Floats:
-    """The drift of each clock (ns per second) where it exceeds what both ends leave open, and is
-    one that clocks have."""
+    """The drift of each clock (ns per second) where it exceeds what both ends leave
+    open, and is one that clocks have."""
     none = np.zeros(len(hosts.names))
     which = matched.of_row[rows]
     distinct = np.unique(which)
@@ -353,7 +395,10 @@ def _drift(matched: Matched, rows: Rows, hosts: HostClocks, zero: int) -> Floats
     bounds = [_interval(matched, some, hosts, zero, none, 0) for some in (early, late)]
     middles = [(low + high) / 2 for low, high in bounds]
     halves = [np.abs(high - low) / 2 for low, high in bounds]
-    at = [int(np.mean(matched.start[some] - matched.start[rows[0]])) for some in (early, late)]
+    at = [
+        int(np.mean(matched.start[some] - matched.start[rows[0]]))
+        for some in (early, late)
+    ]
     with np.errstate(invalid="ignore"):
         moved = middles[1] - middles[0]
         found = np.abs(moved) > halves[0] + halves[1]
@@ -363,7 +408,8 @@ def _drift(matched: Matched, rows: Rows, hosts: HostClocks, zero: int) -> Floats
 
 
 def _spread_of_ends(matched: Matched, host: Rows) -> float:
-    """How far the ends of one collective are apart on the ranks of one host, the median."""
+    """How far the ends of one collective are apart on the ranks of one host, the
+    median."""
     key = matched.of_row * max(len(host), 1) + host[matched.rank]
     order = np.lexsort((matched.end, key))
     bounds = run_bounds(key[order])

@@ -1,7 +1,7 @@
 """Summaries of many ranks at once: processes of this machine, or any executor.
 
-A task is a pure function of a path, so it can run anywhere, and again when the process that ran it
-died.
+A task is a pure function of a path, so it can run anywhere, and again when the process
+that ran it died.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ def summarize(
     cached: bool = True,
     progress: Progress = silent,
 ) -> tuple[SummaryOrNot, ...]:
-    """The summary of each path or URL, in their order; LeftOut with a reason for those that could
-    not be read.
+    """The summary of each path or URL, in their order; LeftOut with a reason for those
+    that could not be read.
 
-    Without an executor, processes of this machine are used, no more than its cores and its memory
-    allow. With one, its processes must see the same paths and have the same version of fusetui.
-    Processes are started anew, so a script that calls this needs `if __name__ == "__main__":`.
-    `progress` is called with the number of finished ranks and of all.
+    Without an executor, processes of this machine are used, no more than its cores and
+    its memory allow. With one, its processes must see the same paths and have the same
+    version of fusetui. Processes are started anew, so a script that calls this needs
+    `if __name__ == "__main__":`. `progress` is called with the number of finished ranks
+    and of all.
     """
     asked = paths, cached, progress
     found = _here(*asked) if executor is None else _through(executor, *asked)
@@ -68,18 +69,23 @@ def executor_at(where: str) -> Iterator[Executor]:
     try:
         from distributed import Client
     except ImportError:
-        raise CannotRead(f"{where} needs distributed: pip install 'fusetui[dask]'.") from None
+        raise CannotRead(
+            f"{where} needs distributed: pip install 'fusetui[dask]'."
+        ) from None
     address = where.removeprefix(DASK)
     try:
         client = Client(f"tcp://{address}", timeout=PATIENCE_S, set_as_default=False)
     except (OSError, TimeoutError) as error:
-        raise CannotRead(f"{where} does not answer: {str(error) or 'timeout'}.") from None
+        raise CannotRead(
+            f"{where} does not answer: {str(error) or 'timeout'}."
+        ) from None
     with client:
         yield client.get_executor(retries=TRIES)
 
 
 def task(path: str, cached: bool) -> bytes | LeftOut:
-    """What runs elsewhere: the summary as bytes, which any version of pickle carries."""
+    """What runs elsewhere: the summary as bytes, which any version of pickle
+    carries."""
     try:
         found = summary_of(path, cached)
     except MemoryError:
@@ -91,13 +97,16 @@ def task(path: str, cached: bool) -> bytes | LeftOut:
 
 
 def processes_for(paths: Sequence[str]) -> int:
-    """How many ranks are read at once: as many as there are cores, if they fit into memory."""
+    """How many ranks are read at once: as many as there are cores, if they fit into
+    memory."""
     need = max((PER_BYTE * _likely_size(path) for path in paths), default=0)
     fit = int(memory_left() * SHARE) // max(need, 1)
     return max(1, min(core_count(), fit, len(paths)))
 
 
-def _here(paths: Sequence[str], cached: bool, progress: Progress) -> tuple[SummaryOrNot, ...]:
+def _here(
+    paths: Sequence[str], cached: bool, progress: Progress
+) -> tuple[SummaryOrNot, ...]:
     known: dict[str, SummaryOrNot] = {}
     if cached:  # what lies in the cache needs no process
         summaries = ((path, known_summary(path)) for path in paths)
@@ -109,8 +118,8 @@ def _here(paths: Sequence[str], cached: bool, progress: Progress) -> tuple[Summa
         for path in rest:
             known[path] = _unpacked(path, task(path, cached))
             progress(len(known), len(paths))
-    # A process that dies (no memory, most likely) ends its pool; what it had not done is tried
-    # again, alone the last time, so that one rank cannot take others with it.
+    # A process that dies (no memory, most likely) ends its pool; what it had not done
+    # is tried again, alone the last time, so that one rank cannot take others with it.
     for attempt in range(TRIES):
         left = [path for path in paths if path not in known]
         last = attempt == TRIES - 1
@@ -119,10 +128,14 @@ def _here(paths: Sequence[str], cached: bool, progress: Progress) -> tuple[Summa
                 futures = {pool.submit(task, path, cached): path for path in some}
                 for future in as_completed(futures):
                     with suppress(BrokenProcessPool):
-                        known[futures[future]] = _unpacked(futures[future], future.result())
+                        known[futures[future]] = _unpacked(
+                            futures[future], future.result()
+                        )
                         progress(len(known), len(paths))
     died = "The process that read {0} died: too little memory?"
-    return tuple(known.get(path) or LeftOut(path, None, died.format(path)) for path in paths)
+    return tuple(
+        known.get(path) or LeftOut(path, None, died.format(path)) for path in paths
+    )
 
 
 def _through(
@@ -135,7 +148,9 @@ def _through(
     for path, future in zip(paths, futures, strict=True):
         try:
             found.append(_unpacked(path, future.result()))
-        except Exception as error:  # whatever an executor raises when its worker is gone
+        except (
+            Exception
+        ) as error:  # whatever an executor raises when its worker is gone
             text = " ".join(str(error).split())[:200] or type(error).__name__
             found.append(LeftOut(path, None, f"{path} could not be read: {text}."))
         progress(len(found), len(paths))
@@ -149,10 +164,15 @@ def _unpacked(path: str, result: bytes | LeftOut) -> SummaryOrNot:
 
 @contextmanager
 def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Started anew, not forked: the app has threads, and macOS does not survive a fork. Ctrl+C is
-    for the process that waits for them."""
-    anew, ignored = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_IGN)
-    pool = ProcessPoolExecutor(processes, anew, initializer=signal.signal, initargs=ignored)
+    """Started anew, not forked: the app has threads, and macOS does not survive a fork.
+    Ctrl+C is for the process that waits for them."""
+    anew, ignored = (
+        multiprocessing.get_context("spawn"),
+        (signal.SIGINT, signal.SIG_IGN),
+    )
+    pool = ProcessPoolExecutor(
+        processes, anew, initializer=signal.signal, initargs=ignored
+    )
     try:
         yield pool
     finally:

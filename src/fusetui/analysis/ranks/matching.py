@@ -1,13 +1,14 @@
-"""Which of the files are ranks of one job, and why the others are not; and which collective of one
-rank is which of another.
+"""Which of the files are ranks of one job, and why the others are not; and which
+collective of one rank is which of another.
 
-The n-th collective of a name in a process group is the same on all its ranks, as long as the counts
-agree. Where they do not, the sequence numbers that were recorded decide; without them collectives
-are matched within each step from its end inwards, those behind the last step from its end on, and
-what is left over is counted.
+The n-th collective of a name in a process group is the same on all its ranks, as long
+as the counts agree. Where they do not, the sequence numbers that were recorded decide;
+without them collectives are matched within each step from its end inwards, those behind
+the last step from its end on, and what is left over is counted.
 
-A collective that the beginning or the end of a recording cuts on some rank counts in the matching
-of the others, and is then left out on all ranks: when it began or ended there is not known.
+A collective that the beginning or the end of a recording cuts on some rank counts in
+the matching of the others, and is then left out on all ranks: when it began or ended
+there is not known.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import POINT_TO_POINT
-from fusetui.analysis.questions.process_groups import ORDERED, RECORDED, UNKNOWN_GROUP, ProcessGroup
+from fusetui.analysis.questions.process_groups import (
+    ORDERED,
+    RECORDED,
+    UNKNOWN_GROUP,
+    ProcessGroup,
+)
 from fusetui.analysis.ranks.model import LeftOut, RankSummary
 from fusetui.text.figures import duration
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, ordinals
@@ -34,10 +40,11 @@ BEHIND_ALL_STEPS = 1 << 40  # instead of the number of a step; there are far few
 
 
 class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Collectives that at least two of the given ranks took part in, in the order of their starts.
+    """Collectives that at least two of the given ranks took part in, in the order of
+    their starts.
 
-    Arrays of shape [rows]: one row per rank of each; those of one collective are neighbors, and
-    `first` [collectives + 1] says where each begins.
+    Arrays of shape [rows]: one row per rank of each; those of one collective are
+    neighbors, and `first` [collectives + 1] says where each begins.
     """
 
     ranks: tuple[RankSummary, ...]
@@ -129,7 +136,9 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
     number = _numbers(flat)
     cut = flat.is_cut & (number != ALONE)
     numbers_of_cut = np.unique(number[cut & (number >= 0)])
-    cut_collectives = len(numbers_of_cut) + np.count_nonzero(cut & (number == UNMATCHED))
+    cut_collectives = len(numbers_of_cut) + np.count_nonzero(
+        cut & (number == UNMATCHED)
+    )
     cut |= np.isin(number, numbers_of_cut)
     number[cut] = CUT
     used = np.flatnonzero(number >= 0)
@@ -141,7 +150,9 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
     loose = (number == UNMATCHED) | cut | (sends[flat.key] & (number == ALONE))
     loose[order[~shared]] = True
     unmatched = np.bincount(left, minlength=len(ranks))
-    left_out = _LeftOutRows(np.flatnonzero(loose), np.flatnonzero(cut), int(cut_collectives))
+    left_out = _LeftOutRows(
+        np.flatnonzero(loose), np.flatnonzero(cut), int(cut_collectives)
+    )
     return _in_time(flat, order[shared], number, unmatched, left_out)
 
 
@@ -154,7 +165,8 @@ class _LeftOutRows(msgspec.Struct, frozen=True, eq=False):
 
 
 UNMATCHED, ALONE, CUT = -1, -2, -3
-NOBODY = ProcessGroup("", (), 1)  # with whom is not known, so it is matched with nothing
+# with whom is not known, so it is matched with nothing
+NOBODY = ProcessGroup("", (), 1)
 
 
 def run_bounds(ordered: NDArray[np.integer]) -> Rows:
@@ -175,11 +187,15 @@ def _keys_of(one: RankSummary, keys: dict[tuple[str, ProcessGroup], int]) -> Int
     return np.array(numbers, dtype=np.int64)[which]
 
 
-def _key(one: RankSummary, name: int, group: int, peer: int) -> tuple[str, ProcessGroup]:
+def _key(
+    one: RankSummary, name: int, group: int, peer: int
+) -> tuple[str, ProcessGroup]:
     named, whole = one.names[name], one.groups[group]
     if named not in POINT_TO_POINT:
         known = whole != UNKNOWN_GROUP
-        return named, ProcessGroup(whole.name, whole.ranks, whole.size) if known else whole
+        return named, ProcessGroup(
+            whole.name, whole.ranks, whole.size
+        ) if known else whole
     if peer < 0:
         return named, NOBODY
     pair, link = (one.rank, peer) if named == "send" else (peer, one.rank), "to"
@@ -194,7 +210,9 @@ def _numbers(flat: _Flat) -> Int64s:
     by_key = np.argsort(flat.key, kind="stable")
     bounds = np.searchsorted(flat.key[by_key], np.arange(len(flat.keys) + 1))
     next_free = 0
-    for (_, group), (begin, end) in zip(flat.keys, itertools.pairwise(bounds), strict=True):
+    for (_, group), (begin, end) in zip(
+        flat.keys, itertools.pairwise(bounds), strict=True
+    ):
         rows = by_key[begin:end]
         if group.size == 1:
             number[rows] = ALONE
@@ -223,9 +241,9 @@ def _places(flat: _Flat, rows: Rows) -> Int64s:
 
 
 def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
-    """A number per step, equal on all ranks, and of how many of the same step come after it. Behind
-    the last step it is how many come before: a recording may end within a step, at another place on
-    each rank."""
+    """A number per step, equal on all ranks, and of how many of the same step come
+    after it. Behind the last step it is how many come before: a recording may end
+    within a step, at another place on each rank."""
     found = np.empty(len(rows), dtype=np.int64)
     names: dict[Key, int] = {}
     for rank in np.unique(flat.rank[rows]).tolist():
@@ -246,7 +264,8 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
 
 
 def step_keys(one: RankSummary) -> list[Key]:
-    """What identifies a step on all ranks: its name or, if names recur, its place from the end."""
+    """What identifies a step on all ranks: its name or, if names recur, its place from
+    the end."""
     if len(set(one.steps)) == len(one.steps):
         return [(name,) for name in one.steps]
     return [(len(one.steps) - place,) for place in range(len(one.steps))]
@@ -258,15 +277,21 @@ def _in_time(
     """The collectives in the order of their first starts."""
     bounds = run_bounds(number[order])
     first, counts = bounds[:-1], np.diff(bounds)
-    begin = np.minimum.reduceat(flat.column("start")[order], first) if len(first) else first
+    begin = (
+        np.minimum.reduceat(flat.column("start")[order], first) if len(first) else first
+    )
     by_time = np.argsort(begin, kind="stable")
     rows = order[np.argsort(np.repeat(np.argsort(by_time), counts), kind="stable")]
     starts = np.concatenate(([0], np.cumsum(counts[by_time])))
     heads = rows[starts[:-1]]
     keys = [flat.keys[key] for key in flat.key[heads].tolist()]
     given = {one.rank for one in flat.ranks}
-    nowhere = np.array([group == UNKNOWN_GROUP for _, group in flat.keys], dtype=np.bool_)
-    one_given = [group.size > 1 and len(given & {*group.ranks}) == 1 for _, group in flat.keys]
+    nowhere = np.array(
+        [group == UNKNOWN_GROUP for _, group in flat.keys], dtype=np.bool_
+    )
+    one_given = [
+        group.size > 1 and len(given & {*group.ranks}) == 1 for _, group in flat.keys
+    ]
     lone = np.array(one_given, dtype=np.bool_) & ~nowhere
     return Matched(
         ranks=flat.ranks,
@@ -293,11 +318,13 @@ def _in_time(
 
 
 class StepsOfRows(msgspec.Struct, frozen=True, eq=False):
-    """The steps of a job, and of each row of Matched the step in which it was issued."""
+    """The steps of a job, and of each row of Matched the step in which it was
+    issued."""
 
     names: tuple[str, ...]  # () for a job without steps
     of_row: Rows  # number of the step, -1 before the first; 0 in a job without steps
-    length_ns: float  # the median over steps and ranks; without steps that of the windows
+    # the median over steps and ranks; without steps that of the windows
+    length_ns: float
 
 
 def steps_of(matched: Matched) -> StepsOfRows:
@@ -323,8 +350,8 @@ def steps_of(matched: Matched) -> StepsOfRows:
 
 
 APART_NS = 60 * 10**9
-"""Windows that lie further apart than this, and than the length of both, are not of one recording:
-clocks of machines differ by much less."""
+"""Windows that lie further apart than this, and than the length of both, are not of one
+recording: clocks of machines differ by much less."""
 
 
 class RankJob(msgspec.Struct, frozen=True, eq=False):
@@ -342,7 +369,8 @@ class RankJob(msgspec.Struct, frozen=True, eq=False):
 
 
 def job_of(found: Iterable[RankSummary | LeftOut]) -> RankJob:
-    """Sorts out files that could not be read, ranks of other jobs, and numbers given twice."""
+    """Sorts out files that could not be read, ranks of other jobs, and numbers given
+    twice."""
     files = list(found)
     known = [one for one in files if isinstance(one, RankSummary)]
     left = [one for one in files if isinstance(one, LeftOut)]
@@ -365,12 +393,15 @@ def job_of(found: Iterable[RankSummary | LeftOut]) -> RankJob:
     notes = [f"Some ranks are numbered by {source}." for source in sources]
     notes += dict.fromkeys(one.note for one in ranks.values() if one.note)
     missing = tuple(sorted(set(range(size)) - ranks.keys()))
-    return RankJob(tuple(ranks[n] for n in sorted(ranks)), tuple(left), size, missing, tuple(notes))
+    return RankJob(
+        tuple(ranks[n] for n in sorted(ranks)), tuple(left), size, missing, tuple(notes)
+    )
 
 
 def _foreign(one: RankSummary, size: int, middle: tuple[int, int]) -> str:
-    """Why it is no rank of this job, else "". `size`: the most frequent size that was recorded, the
-    larger one of two, 0 if none was; `middle`: the window of the rank in the middle of all."""
+    """Why it is no rank of this job, else "". `size`: the most frequent size that was
+    recorded, the larger one of two, 0 if none was; `middle`: the window of the rank in
+    the middle of all."""
     if one.world_size and one.world_size != size:
         world = one.world_size
         return f"{one.path} is of another job: it has {world} ranks, the others have {size}."

@@ -1,9 +1,10 @@
-"""The graphs of all ranks of a job as one, in which collectives wait for their last rank.
+"""The graphs of all ranks of a job as one, in which collectives wait for their last
+rank.
 
-A collective is two nodes of each rank: its arrival, which waits for what the kernel waits for, and
-its transfer, which begins when all have arrived. All times are on one clock, to which those of each
-rank are shifted; where its clock drifts, what goes to others and comes from them has the rest as a
-lag.
+A collective is two nodes of each rank: its arrival, which waits for what the kernel
+waits for, and its transfer, which begins when all have arrived. All times are on one
+clock, to which those of each rank are shifted; where its clock drifts, what goes to
+others and comes from them has the rest as a lag.
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 
 
 class Meetings(NamedTuple):
-    """The collectives; arrays of shape [rows], those of one collective are neighbors."""
+    """The collectives; arrays of shape [rows], those of one collective are
+    neighbors."""
 
     of_row: Rows
     rank: Rows  # the index of a graph
     node: Rows  # in that
-    shift: Int64s  # from the time of that graph, when it arrives, to the clock that all share
-    transfer: Int64s  # from the last arrival to its end; below 0 by as much as clocks are wrong
+    # from the time of that graph, when it arrives, to the clock that all share
+    shift: Int64s
+    # from the last arrival to its end; below 0 by as much as clocks are wrong
+    transfer: Int64s
 
     @property
     def first(self) -> Rows:
@@ -43,8 +47,8 @@ class Meetings(NamedTuple):
         return np.flatnonzero(np.diff(self.of_row, prepend=-1))
 
     def last(self, arrived: Int64s) -> Int64s:
-        """For each row when the last rank of its collective arrives, on the clock that all share;
-        `arrived`: when each does, on its own."""
+        """For each row when the last rank of its collective arrives, on the clock that
+        all share; `arrived`: when each does, on its own."""
         if not len(arrived):
             return arrived
         first = self.first
@@ -53,15 +57,18 @@ class Meetings(NamedTuple):
 
 
 class ChangedTimes(NamedTuple):
-    """When everything would happen; `arrived`: of each row of Meetings, on its rank's clock."""
+    """When everything would happen; `arrived`: of each row of Meetings, on its rank's
+    clock."""
 
     times: tuple[Times, ...]
     arrived: Int64s
-    residual_share: float  # of the critical path to the last end: what is not understood
+    # of the critical path to the last end: what is not understood
+    residual_share: float
 
 
 class _Places(NamedTuple):
-    """Where the nodes of the graphs are among those of all, and those that are added."""
+    """Where the nodes of the graphs are among those of all, and those that are
+    added."""
 
     begins: Rows  # of each graph but for its origin; shape [ranks + 1]
     item: Rows  # of each row of Meetings, as the following
@@ -76,12 +83,15 @@ class _Places(NamedTuple):
 def replayed(
     graphs: Sequence[Graph], meetings: Meetings, *, late: bool = False
 ) -> ChangedTimes | None:
-    """All ranks at once; None if their collectives wait for each other in a circle. The graphs are
-    such in which collectives last as long as their transfers. `late`: see replay."""
+    """All ranks at once; None if their collectives wait for each other in a circle. The
+    graphs are such in which collectives last as long as their transfers. `late`: see
+    replay."""
     places, usual = _places(graphs, meetings), np.zeros(len(graphs), dtype=np.int64)
     usual[meetings.rank] = meetings.shift
     whole = _joined(graphs, meetings, places, usual)
-    order = in_order(whole.began, whole.ended, np.arange(float(len(whole))), whole.source)
+    order = in_order(
+        whole.began, whole.ended, np.arange(float(len(whole))), whole.source
+    )
     rank_of = np.empty(len(order), dtype=np.int32)
     rank_of[order] = np.arange(len(order))
     sorted_ = {
@@ -92,7 +102,9 @@ def replayed(
     if (source >= np.arange(len(order)))[:, 1:].any():
         return None
     began, batches = whole.began[order], reordered(whole.batches, rank_of)
-    whole = msgspec.structs.replace(whole, source=source, began=began, batches=batches, **sorted_)
+    whole = msgspec.structs.replace(
+        whole, source=source, began=began, batches=batches, **sorted_
+    )
     found = replay(whole, late=late)
     share = route_to(whole, found).unknown_share
     begin, end = found.begin[rank_of], found.end[rank_of]
@@ -118,24 +130,45 @@ def _places(graphs: Sequence[Graph], meetings: Meetings) -> _Places:
     )
 
 
-def _joined(graphs: Sequence[Graph], meetings: Meetings, places: _Places, usual: Int64s) -> Graph:
-    """All nodes, in no order; `usual`: from the time of each graph to the clock that all share."""
+def _joined(
+    graphs: Sequence[Graph], meetings: Meetings, places: _Places, usual: Int64s
+) -> Graph:
+    """All nodes, in no order; `usual`: from the time of each graph to the clock that
+    all share."""
     _, item, arrival, joined, join = places
 
     def column(name: str) -> Int64s:
         parts = [getattr(graph, name)[..., 1:] for graph in graphs]
         head = getattr(graphs[0], name)[..., :1]
-        rest = np.zeros((*head.shape[:-1], len(arrival) + len(joined)), dtype=head.dtype)
+        rest = np.zeros(
+            (*head.shape[:-1], len(arrival) + len(joined)), dtype=head.dtype
+        )
         return np.concatenate((head, *parts, rest), axis=-1)
 
-    names = ("kind", "source", "lag", "residual", "dur", "unexplained", "gone", "began", "lasted")
+    names = (
+        "kind",
+        "source",
+        "lag",
+        "residual",
+        "dur",
+        "unexplained",
+        "gone",
+        "began",
+        "lasted",
+    )
     new = {name: column(name) for name in names}
-    source, lag, began, lasted = (new[name] for name in ("source", "lag", "began", "lasted"))
-    for rank, (graph, bounds) in enumerate(zip(graphs, pairwise(places.begins), strict=True)):
+    source, lag, began, lasted = (
+        new[name] for name in ("source", "lag", "began", "lasted")
+    )
+    for rank, (graph, bounds) in enumerate(
+        zip(graphs, pairwise(places.begins), strict=True)
+    ):
         own = slice(*bounds)
         source[:, own] = places.of(rank)[graph.source[:, 1:]]
         began[own] += usual[rank]
-        lag[:, own] += np.where((source[:, own] == 0) & (lag[:, own] != NEVER), usual[rank], 0)
+        lag[:, own] += np.where(
+            (source[:, own] == 0) & (lag[:, own] != NEVER), usual[rank], 0
+        )
     for name in ("source", "lag", "residual"):
         new[name][:, arrival] = new[name][:, item]
     new["residual"][:, item] = 0
@@ -145,7 +178,10 @@ def _joined(graphs: Sequence[Graph], meetings: Meetings, places: _Places, usual:
     last += np.bincount(meetings.of_row[joined])[meetings.of_row] - 1
     source[:, item] = arrival, last
     lag[:, item] = np.zeros(len(item)), np.minimum(meetings.transfer, 0) - drift
-    source[:, join] = np.where(number == 0, arrival[joined - 1], join - 1), arrival[joined]
+    source[:, join] = (
+        np.where(number == 0, arrival[joined - 1], join - 1),
+        arrival[joined],
+    )
     lag[:, join] = np.where(number == 0, drift[joined - 1], 0), drift[joined]
     new["kind"][np.concatenate((arrival, join))] = Node.JOIN
     began[arrival], ends = began[item], began[item] + lasted[item]

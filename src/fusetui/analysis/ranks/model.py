@@ -1,7 +1,8 @@
-"""What is kept of one rank: everything that the answers about a job are computed from; and these
-answers, of which text, JSON, CSV and the app's page are made.
+"""What is kept of one rank: everything that the answers about a job are computed from;
+and these answers, of which text, JSON, CSV and the app's page are made.
 
-Times are ns of the rank's own clock, `base_ns` included. Arrays are int64; -1 means not known.
+Times are ns of the rank's own clock, `base_ns` included. Arrays are int64; -1 means not
+known.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
 MOST_COLLECTIVES = 16_384
 MOST_KERNELS = 200
 MOST_PLACES = 256
-"""A summary keeps at most so many collectives, names of kernels, and stretches before collectives
-whose places are known; what is left out is said."""
+"""A summary keeps at most so many collectives, names of kernels, and stretches before
+collectives whose places are known; what is left out is said."""
 
 
 class KernelRuns(msgspec.Struct, frozen=True):
@@ -38,8 +39,8 @@ class KernelRuns(msgspec.Struct, frozen=True):
 
 
 class PlaceTime(msgspec.Struct, frozen=True):
-    """For how long slices of one name were innermost of their kind on the issuing thread, before
-    the collective `number` and since the one before it."""
+    """For how long slices of one name were innermost of their kind on the issuing
+    thread, before the collective `number` and since the one before it."""
 
     number: int
     kind: str  # annotation, op or frame
@@ -48,7 +49,8 @@ class PlaceTime(msgspec.Struct, frozen=True):
 
 
 class Collectives(msgspec.Struct, frozen=True, eq=False):
-    """The collectives of a rank in the order in which they were issued; arrays of shape [n]."""
+    """The collectives of a rank in the order in which they were issued; arrays of shape
+    [n]."""
 
     group: Int64s  # index in RankSummary.groups
     name: Int64s  # index in RankSummary.names
@@ -59,9 +61,11 @@ class Collectives(msgspec.Struct, frozen=True, eq=False):
     start: Int64s
     end: Int64s
     covered: Int64s  # ns between start and end in which the device computed
-    ready: Int64s  # when its inputs were computed: before its start where its stream was busy
+    # when its inputs were computed: before its start where its stream was busy
+    ready: Int64s
     ahead: Int64s  # ns between ready and start in which the device computed
-    stalled: Int64s  # ns before its end, and since ready, in which the device computed nothing
+    # ns before its end, and since ready, in which the device computed nothing
+    stalled: Int64s
     before: bytes  # the account from the end of the collective before; see `packed`
 
     def __len__(self) -> int:
@@ -91,7 +95,8 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     groups: tuple[ProcessGroup, ...]
     names: tuple[str, ...]  # of collectives
     collectives: Collectives
-    cut: tuple[int, ...]  # numbers of the collectives that the recording cuts, ascending
+    # numbers of the collectives that the recording cuts, ascending
+    cut: tuple[int, ...]
     places: tuple[PlaceTime, ...]
     memory_peak: int  # bytes allocated, -1 if it was not recorded
     note: str  # of a trace that was reconstructed and not recorded, else ""
@@ -110,7 +115,9 @@ def packed(accounts: Int64s) -> bytes:
 
 def unpacked(data: bytes) -> Int64s:
     """What `packed` packed."""
-    return np.frombuffer(isal_zlib.decompress(data), dtype="<i8").reshape(-1, len(CLASSES))
+    return np.frombuffer(isal_zlib.decompress(data), dtype="<i8").reshape(
+        -1, len(CLASSES)
+    )
 
 
 def encoded(summary: RankSummary) -> bytes:
@@ -121,7 +128,8 @@ def encoded(summary: RankSummary) -> bytes:
 
 
 def decoded(data: bytes) -> RankSummary:
-    """What `encoded` wrote. Raises msgspec.MsgspecError for anything else, or another version."""
+    """What `encoded` wrote. Raises msgspec.MsgspecError for anything else, or another
+    version."""
     found = msgspec.msgpack.decode(data, type=RankSummary, dec_hook=_array)
     if found.version != VERSION:
         raise msgspec.ValidationError("of another version")
@@ -152,8 +160,8 @@ class KindOfCollective(msgspec.Struct, frozen=True):
 
 
 class Excess(msgspec.Struct, frozen=True):
-    """What took longer than on the median of the other ranks, over all collectives it was late
-    for."""
+    """What took longer than on the median of the other ranks, over all collectives it
+    was late for."""
 
     kind: str  # class, annotation, op or frame
     name: str
@@ -163,7 +171,8 @@ class Excess(msgspec.Struct, frozen=True):
 class Reason(msgspec.Struct, frozen=True):
     """Why a rank is late. late_ns = outside_ns + inside_ns."""
 
-    late_ns: int  # by its own work, beside a rank that was in time, over all collectives
+    # by its own work, beside a rank that was in time, over all collectives
+    late_ns: int
     outside_ns: int  # of those for which it was late already where its window begins
     inside_ns: int
     begins_after_ns: int | None  # where outside: its begin after the earliest other's
@@ -178,15 +187,18 @@ class MeanStepChange(msgspec.Struct, frozen=True):
     rank: int
     step_ns: int  # as recorded
     replayed_ns: int  # with all stretches as recorded
-    would_be_ns: int  # with the stretches of this rank as long as the median of the others'
+    # with the stretches of this rank as long as the median of the others'
+    would_be_ns: int
 
 
 class JointStepChange(msgspec.Struct, frozen=True):
-    """The mean step of all ranks, in ns, if several late ranks were as fast as the others."""
+    """The mean step of all ranks, in ns, if several late ranks were as fast as the
+    others."""
 
     ranks: tuple[int, ...]  # all that are to be fixed, ascending
     step_ns: int  # as recorded
-    would_be_ns: int  # with the stretches of these ranks as long as the median of the others'
+    # with the stretches of these ranks as long as the median of the others'
+    would_be_ns: int
 
 
 class WorstWait(msgspec.Struct, frozen=True):
@@ -199,7 +211,8 @@ class WorstWait(msgspec.Struct, frozen=True):
 
 
 class RankRow(msgspec.Struct, frozen=True):
-    """One rank. Figures of steps are medians; without steps they are those of the whole trace."""
+    """One rank. Figures of steps are medians; without steps they are those of the whole
+    trace."""
 
     rank: int
     path: str
@@ -215,8 +228,10 @@ class RankRow(msgspec.Struct, frozen=True):
     collectives: int
     unmatched: int
     last_count: int
-    caused_ns: int  # how long others waited for it: the mean over those that did, all collectives
-    waited_ns: int  # how long it waited for others, all collectives but sends and receives
+    # how long others waited for it: the mean over those that did, all collectives
+    caused_ns: int
+    # how long it waited for others, all collectives but sends and receives
+    waited_ns: int
     bubble_ns: int  # how long it waited in sends and receives
     memory_peak_bytes: int | None
     offset_ns: int | None  # None if nothing bounds it
@@ -257,15 +272,16 @@ class ClockAnswer(msgspec.Struct, frozen=True):
     reference_rank: int | None
     shared: str  # why the clocks are one; "" if they are not known to be
     feasible: bool
-    uncertainty_ns: int | None  # the largest of all ranks; None if some rank is not bounded
+    # the largest of all ranks; None if some rank is not bounded
+    uncertainty_ns: int | None
     refused: str  # why times of ranks are not compared; "" if they are
     guessed: str  # what hosts were guessed from; "" if they were recorded
     hosts: tuple[HostClock, ...]
 
 
 class Slow(msgspec.Struct, frozen=True):
-    """A rank of a pipeline that computes longer than the other ranks of its stage; or a stage that
-    computes longer than the other stages."""
+    """A rank of a pipeline that computes longer than the other ranks of its stage; or a
+    stage that computes longer than the other stages."""
 
     index: int  # of the rank, or of the first one of the stage
     stage: int | None  # from 0; None where stages are not known
@@ -287,8 +303,9 @@ class LateStep(msgspec.Struct, frozen=True):
 
 
 class Straggler(msgspec.Struct, frozen=True):
-    """A rank that others wait for. `cause`: inside (it was recorded), outside (it was not), untold
-    (what was recorded does not explain the delay). `reason` is that of the late steps alone."""
+    """A rank that others wait for. `cause`: inside (it was recorded), outside (it was
+    not), untold (what was recorded does not explain the delay). `reason` is that of the
+    late steps alone."""
 
     rank: int
     last_count: int
@@ -299,17 +316,20 @@ class Straggler(msgspec.Struct, frozen=True):
     stage: int | None  # of a pipeline, from 0: it computes longer than its like
     reason: Reason
     what_if: MeanStepChange | None = None
-    slower: float | None = None  # by how much its kernels take longer than the same of others
+    # by how much its kernels take longer than the same of others
+    slower: float | None = None
     slow: Slow | None = None
     late_steps: tuple[LateStep, ...] = ()  # () in a job without steps
 
 
 class JobVerdict(msgspec.Struct, frozen=True):
-    """What else is to say of who is late. `kind`: in turn (another rank in each step), untold,
-    nobody, or "" where somebody is named or nothing is known. `if_all`: of several late ranks, if
-    fixing all of them saves more than fixing the best one; else None."""
+    """What else is to say of who is late. `kind`: in turn (another rank in each step),
+    untold, nobody, or "" where somebody is named or nothing is known. `if_all`: of
+    several late ranks, if fixing all of them saves more than fixing the best one; else
+    None."""
 
-    stages: int | None  # of a pipeline, 0 if not known; None where ranks do not send to each other
+    # of a pipeline, 0 if not known; None where ranks do not send to each other
+    stages: int | None
     kind: str = ""
     waits_ns: tuple[float, ...] = ()  # of each step in turn, or of the mean step untold
     in_turn: int = 0  # ranks
@@ -335,7 +355,8 @@ class JobAnswer(msgspec.Struct, frozen=True):
     left_out: tuple[LeftOut, ...]
     stragglers: tuple[Straggler, ...]
     verdict: JobVerdict
-    bubble: float | None  # of a pipeline: the share of a step in sends and receives alone
+    # of a pipeline: the share of a step in sends and receives alone
+    bubble: float | None
     kinds: tuple[KindOfCollective, ...]
     balance: float | None  # of compute; None without a GPU
     no_what_if: str  # why there is none; "" if there is

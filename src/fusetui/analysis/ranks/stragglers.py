@@ -1,13 +1,15 @@
-"""Who holds up the job, and what such a rank did while the others waited: its account beside the
-median rank's.
+"""Who holds up the job, and what such a rank did while the others waited: its account
+beside the median rank's.
 
-A cause is told only if it lies in what was recorded: when a rank was late already where its window
-begins, or what it did differently explains less than half of its delay, it is not.
+A cause is told only if it lies in what was recorded: when a rank was late already where
+its window begins, or what it did differently explains less than half of its delay, it
+is not.
 
-What a step would take if one rank were as fast as the others between its collectives is replayed.
-Every rank is a chain: a stretch of its own, a collective in which all meet, the next stretch. The
-replay is believed only where the whole group is given, every collective was matched, stretches do
-not overlap collectives, and replaying what was recorded gives the recorded steps within 1 %.
+What a step would take if one rank were as fast as the others between its collectives is
+replayed. Every rank is a chain: a stretch of its own, a collective in which all meet,
+the next stretch. The replay is believed only where the whole group is given, every
+collective was matched, stretches do not overlap collectives, and replaying what was
+recorded gives the recorded steps within 1 %.
 """
 
 from __future__ import annotations
@@ -19,7 +21,15 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.ranks.blame import BUBBLE, LEAST, OUTSIDE, TRANSFER, UNTOLD, Caused, Charges
+from fusetui.analysis.ranks.blame import (
+    BUBBLE,
+    LEAST,
+    OUTSIDE,
+    TRANSFER,
+    UNTOLD,
+    Caused,
+    Charges,
+)
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched, RankJob, StepsOfRows, step_keys
 from fusetui.analysis.ranks.model import (
@@ -43,8 +53,8 @@ MOST = 5  # stragglers
 MOST_PEERS = 64  # ranks whose median is compared with; of more, these are chosen evenly
 COMPUTE = CLASSES.index("compute")
 MOST_OF_IT = 1.1
-"""Work explains at most so many times the delay of its own collective. What takes longer than so
-many times the whole delay went on beside it, and is no reason at all."""
+"""Work explains at most so many times the delay of its own collective. What takes
+longer than so many times the whole delay went on beside it, and is no reason at all."""
 ENOUGH = 0.5  # of a delay
 MOST_REASONS = 8
 WHY = {
@@ -73,7 +83,8 @@ class JobFacts(msgspec.Struct, frozen=True, eq=False):
 
 
 def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
-    """Ranks that hold up others, the worst first; else those slower than their like in a line."""
+    """Ranks that hold up others, the worst first; else those slower than their like in
+    a line."""
     order = np.argsort(-facts.caused.total, kind="stable").tolist()
     late = [rank for rank in order if facts.caused.straggles[rank]][:MOST]
     for rank in late:
@@ -83,14 +94,18 @@ def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
             total = slow.excess_ns * len(facts.matched.ranks[slow.index].steps)
             excess = (Excess("class", slow.what, total),)
             reason = Reason(total, 0, total, None, None, False, excess)
-            yield _straggler(facts, slow.index, "inside", reason, stage=slow.stage, slow=slow)
+            yield _straggler(
+                facts, slow.index, "inside", reason, stage=slow.stage, slow=slow
+            )
 
 
 def _held_up(facts: JobFacts, rank: int) -> Straggler:
     ranks, replay = facts.matched.ranks, facts.replay
     reason = reason_of(facts, rank)
     largest = reason.excess[0].ns if reason.excess else 0
-    cause: StragglerCause = "inside" if largest >= ENOUGH * reason.inside_ns else "untold"
+    cause: StragglerCause = (
+        "inside" if largest >= ENOUGH * reason.inside_ns else "untold"
+    )
     if reason.outside_ns > reason.inside_ns:
         cause = "outside"
     others = [other for other in ranks if other is not ranks[rank]]
@@ -99,7 +114,9 @@ def _held_up(facts: JobFacts, rank: int) -> Straggler:
     names, by_step = facts.steps.names, facts.caused.by_step[rank]
     late_steps = tuple(
         LateStep(names[step], round(float(by_step[step])))
-        for step in (np.flatnonzero(facts.caused.is_late[rank]).tolist() if names else ())
+        for step in (
+            np.flatnonzero(facts.caused.is_late[rank]).tolist() if names else ()
+        )
     )
     return _straggler(
         facts,
@@ -129,8 +146,8 @@ def _straggler(
 
 
 def verdict_of(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdict:
-    """What else is to say of who is late: why nobody is named, where that is so; what it would save
-    to fix all that are named."""
+    """What else is to say of who is late: why nobody is named, where that is so; what
+    it would save to fix all that are named."""
     stages = facts.pipeline.stages if facts.pipeline else None
     if stragglers:
         return JobVerdict(stages, if_all=_if_all(facts, stragglers))
@@ -151,8 +168,8 @@ def verdict_of(facts: JobFacts, stragglers: Sequence[Straggler]) -> JobVerdict:
 
 
 def reason_of(facts: JobFacts, rank: int) -> Reason:
-    """What `rank`, an index, did before the collectives for which it was late by its own work, in
-    the steps in which it holds up the others."""
+    """What `rank`, an index, did before the collectives for which it was late by its
+    own work, in the steps in which it holds up the others."""
     matched, charges, clocks = facts.matched, facts.charges, facts.clocks
     meanwhile = _Meanwhile(matched)
     longer: Counter[Key] = Counter()
@@ -163,11 +180,15 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
     step = facts.steps.of_row[charges.own]
     in_late_step = facts.caused.is_late[rank][np.maximum(step, 0)] & (step >= 0)
     mine = (matched.rank[charges.own] == rank) & in_late_step
-    for row, late in zip(charges.own[mine].tolist(), charges.own_ns[mine].tolist(), strict=True):
+    for row, late in zip(
+        charges.own[mine].tolist(), charges.own_ns[mine].tolist(), strict=True
+    ):
         place = matched.of_row[row]
         rows = np.arange(matched.first[place], matched.first[place + 1])
         others = rows[matched.rank[rows] != rank]
-        if matched.row[row] == earliest and (was := _was_late(matched, clocks, row, others, late)):
+        if matched.row[row] == earliest and (
+            was := _was_late(matched, clocks, row, others, late)
+        ):
             outside += late
             begins = was
             continue
@@ -202,12 +223,16 @@ def _evenly(count: int) -> Rows:
 def _was_late(
     matched: Matched, clocks: Clocks, own: int, others: Rows, late: int
 ) -> tuple[int, int, bool] | None:
-    """If most of the delay was there already where the recording begins: its begin after the
-    earliest other's, in ns, that rank, and whether these are begins of steps."""
+    """If most of the delay was there already where the recording begins: its begin
+    after the earliest other's, in ns, that rank, and whether these are begins of
+    steps."""
     rows = np.append(own, others)
     ranks = [matched.ranks[n] for n in matched.rank[rows].tolist()]
     starts = zip(ranks, matched.start[rows].tolist(), strict=True)
-    steps = [int(np.searchsorted(one.step_start, start, "right")) - 1 for one, start in starts]
+    steps = [
+        int(np.searchsorted(one.step_start, start, "right")) - 1
+        for one, start in starts
+    ]
     stepped = min(steps) >= 0
     times = [
         int(one.step_start[step]) if stepped else one.begin_ns
@@ -229,11 +254,13 @@ class _Meanwhile:
         self._places: dict[int, dict[int, dict[Key, int]]] = {}
         order = np.lexsort((matched.row, matched.rank))
         same = np.diff(matched.rank[order]) == 0
-        self._previous = np.full(len(order), -1, dtype=np.intp)  # row before it on the same rank
+        # row before it on the same rank
+        self._previous = np.full(len(order), -1, dtype=np.intp)
         self._previous[order[1:][same]] = order[:-1][same]
 
     def more(self, own: int, others: Sequence[int]) -> Iterator[tuple[Key, int]]:
-        """What took longer before `own` than before the median of the others; or shorter."""
+        """What took longer before `own` than before the median of the others; or
+        shorter."""
         mine, before = self._account(own), [self._account(row) for row in others]
         theirs = [one for one in before if one is not None]
         if mine is not None and len(theirs) == len(others):
@@ -245,17 +272,24 @@ class _Meanwhile:
         if None in known:  # kept are those of the longest stretches alone
             return
         for key, ns in (self._places_before(own) or {}).items():
-            yield key, ns - int(np.median([one.get(key, 0) for one in known if one is not None]))
+            yield (
+                key,
+                ns
+                - int(np.median([one.get(key, 0) for one in known if one is not None])),
+            )
 
     def _account(self, row: int) -> Int64s | None:
         """None without a GPU."""
         rank = int(self._matched.rank[row])
         if rank not in self._accounts:
-            self._accounts[rank] = unpacked(self._matched.ranks[rank].collectives.before)
+            self._accounts[rank] = unpacked(
+                self._matched.ranks[rank].collectives.before
+            )
         if not len(self._accounts[rank]):
             return None
         own: Int64s = self._accounts[rank][self._matched.row[row]].copy()
-        before = self._previous[row]  # what ran since the inputs of that one were computed counts
+        # what ran since the inputs of that one were computed counts
+        before = self._previous[row]
         if before >= 0:
             own[COMPUTE] += self._matched.covered[before] + self._matched.ahead[before]
             own[COMPUTE] -= self._matched.ahead[row]
@@ -271,11 +305,13 @@ class _Meanwhile:
 
 
 def slower_kernels(one: RankSummary, others: Sequence[RankSummary]) -> float | None:
-    """How much longer the same kernels take than on the median of the others: 0.18 for 18 %. Of
-    names that ran equally often everywhere; None if there are none, or if they do not take
-    longer."""
+    """How much longer the same kernels take than on the median of the others: 0.18 for
+    18 %. Of names that ran equally often everywhere; None if there are none, or if they
+    do not take longer."""
     chosen = [others[n] for n in _evenly(len(others)).tolist()]
-    theirs = [{k.name: k for k in other.kernels if not k.communicates} for other in chosen]
+    theirs = [
+        {k.name: k for k in other.kernels if not k.communicates} for other in chosen
+    ]
     own = total = 0.0
     for kernel in one.kernels:
         same = [known[kernel.name] for known in theirs if kernel.name in known]
@@ -290,15 +326,18 @@ OVERLAP = "collectives overlap other work or the borders of steps"
 
 
 class ReplayableStep(NamedTuple):
-    """`own` [stretches, ranks], the last of which follows the last collective; `transfer`
-    [stretches - 1, ranks], from the last start to each rank's end; and the recorded mean length."""
+    """`own` [stretches, ranks], the last of which follows the last collective;
+    `transfer` [stretches - 1, ranks], from the last start to each rank's end; and the
+    recorded mean length."""
 
     own: Int64s
     transfer: Int64s
     recorded: float
 
 
-def replayable(job: RankJob, matched: Matched, waits: Waits) -> list[ReplayableStep] | str:
+def replayable(
+    job: RankJob, matched: Matched, waits: Waits
+) -> list[ReplayableStep] | str:
     """The steps, or why they cannot be replayed: the rest of a sentence."""
     ranks = len(matched.ranks)
     if not job.is_whole or ranks < 2:
@@ -320,7 +359,9 @@ def replayable(job: RankJob, matched: Matched, waits: Waits) -> list[ReplayableS
 
 def _cut_in_a_step(matched: Matched) -> bool:
     """Whether a collective that a recording cuts reaches into a step of any rank."""
-    for rank, row in zip(matched.cut_rank.tolist(), matched.cut_row.tolist(), strict=True):
+    for rank, row in zip(
+        matched.cut_rank.tolist(), matched.cut_row.tolist(), strict=True
+    ):
         one = matched.ranks[rank]
         start, end = one.collectives.start[row], one.collectives.end[row]
         if ((one.step_start < end) & (one.step_end > start)).any():
@@ -328,8 +369,11 @@ def _cut_in_a_step(matched: Matched) -> bool:
     return False
 
 
-def what_if(matched: Matched, steps: Sequence[ReplayableStep], rank: int) -> MeanStepChange | None:
-    """`rank` is an index. None if replaying what was recorded does not give what was recorded."""
+def what_if(
+    matched: Matched, steps: Sequence[ReplayableStep], rank: int
+) -> MeanStepChange | None:
+    """`rank` is an index. None if replaying what was recorded does not give what was
+    recorded."""
     found = _mean_steps(steps, [rank])
     if found is None:
         return None
@@ -342,9 +386,14 @@ def what_if(matched: Matched, steps: Sequence[ReplayableStep], rank: int) -> Mea
 
 
 def _if_all(facts: JobFacts, stragglers: Sequence[Straggler]) -> JointStepChange | None:
-    """None unless fixing all stragglers saves LEAST of a step more than fixing the best one."""
+    """None unless fixing all stragglers saves LEAST of a step more than fixing the best
+    one."""
     one_fixed = [one.what_if for one in stragglers if one.what_if is not None]
-    if isinstance(facts.replay, str) or len(one_fixed) < 2 or len(one_fixed) < len(stragglers):
+    if (
+        isinstance(facts.replay, str)
+        or len(one_fixed) < 2
+        or len(one_fixed) < len(stragglers)
+    ):
         return None
     numbers = {one.rank for one in one_fixed}
     late = [n for n, one in enumerate(facts.matched.ranks) if one.rank in numbers]
@@ -369,9 +418,11 @@ class _MeanSteps(NamedTuple):
     would_be: float
 
 
-def _mean_steps(steps: Sequence[ReplayableStep], late: Sequence[int]) -> _MeanSteps | None:
-    """With the stretches of these ranks (indices) as long as the median of the others'. None if
-    replaying what was recorded does not give what was recorded."""
+def _mean_steps(
+    steps: Sequence[ReplayableStep], late: Sequence[int]
+) -> _MeanSteps | None:
+    """With the stretches of these ranks (indices) as long as the median of the others'.
+    None if replaying what was recorded does not give what was recorded."""
     each = []
     for own, transfer, recorded in steps:
         of_others = np.median(np.delete(own, late, axis=1), axis=1).astype(np.int64)
@@ -385,7 +436,8 @@ def _mean_steps(steps: Sequence[ReplayableStep], late: Sequence[int]) -> _MeanSt
 
 
 def _mean_end(own: Int64s, transfer: Int64s) -> float:
-    """The mean end of the ranks in a step that all begin at 0 but for what `own[0]` says."""
+    """The mean end of the ranks in a step that all begin at 0 but for what `own[0]`
+    says."""
     now = own[0].astype(np.float64)
     for stretch, moved in zip(own[1:], transfer, strict=True):
         now = now.max() + moved + stretch

@@ -1,5 +1,5 @@
-"""A trace -> the summary of its rank: a pure function of what lies at a path or URL. Part of it is
-what the issuing thread was doing before each collective."""
+"""A trace -> the summary of its rank: a pure function of what lies at a path or URL.
+Part of it is what the issuing thread was doing before each collective."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class KeptSummary(msgspec.Struct, frozen=True):
 
 
 def summary_of(path: str, cached: bool = True) -> model.RankSummary | model.LeftOut:
-    """The summary of the trace at a path or URL; a second time it is read from the cache."""
+    """The summary of the trace at a path or URL; a second time it is read from the
+    cache."""
     record = record_for(path, KEPT_AS) if cached else None
     known = _kept(record, path)
     if known is not None:
@@ -68,7 +69,9 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
     """The summary of an open trace; `path` is where it lies."""
     found = collectives_of(trace)
     most = slice(model.MOST_COLLECTIVES)
-    found = IssuedCollectives(*(column[most] for column in msgspec.structs.astuple(found)))
+    found = IssuedCollectives(
+        *(column[most] for column in msgspec.structs.astuple(found))
+    )
     device, spans, base = _device(trace), steps_of(trace), trace.epoch_ns
     steps = device.over(spans.start, spans.end) if device and len(spans) else []
     groups = list(dict.fromkeys(one.group for one in found.told))
@@ -84,7 +87,9 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
     damage = (
         report.cut or report.missing,
         lost if report.unreadable else "",
-        "" if all_used else f"only its first {model.MOST_COLLECTIVES} collectives are used",
+        ""
+        if all_used
+        else f"only its first {model.MOST_COLLECTIVES} collectives are used",
         _several_processes(trace),
     )
     return model.RankSummary(
@@ -110,9 +115,13 @@ def summarized(trace: Trace, path: str) -> model.RankSummary:
         collectives=_columns(trace, found, groups, names, device, begin),
         cut=tuple(number for number, one in enumerate(found.told) if one.is_cut),
         places=places_before(trace, found, begin),
-        memory_peak=max((peak.allocated for peak in memory_peaks(trace).peaks), default=-1),
+        memory_peak=max(
+            (peak.allocated for peak in memory_peaks(trace).peaks), default=-1
+        ),
         note=note_of(trace),
-        inferred=tuple(dict.fromkeys(what for one in found.told for what in one.inferred)),
+        inferred=tuple(
+            dict.fromkeys(what for one in found.told for what in one.inferred)
+        ),
         damage=tuple(filter(None, damage)),
     )
 
@@ -121,7 +130,11 @@ def _several_processes(trace: Trace) -> str:
     calls = trace.launch[trace.gpu_rows]
     tracks = np.unique(trace.track[calls[calls >= 0]]).tolist()
     count = len({trace.tracks[number].pid for number in tracks})
-    return f"{count} processes launched its work and are taken for one rank" if count > 1 else ""
+    return (
+        f"{count} processes launched its work and are taken for one rank"
+        if count > 1
+        else ""
+    )
 
 
 def _device(trace: Trace) -> Device | None:
@@ -133,7 +146,8 @@ def _device(trace: Trace) -> Device | None:
 
 
 def _before(trace: Trace, found: IssuedCollectives) -> Int64s:
-    """For each collective, when those that started earlier had ended, but not after its start."""
+    """For each collective, when those that started earlier had ended, but not after its
+    start."""
     start, end = trace.start[found.rows], trace.end[found.rows]
     order = np.argsort(start, kind="stable")
     latest = np.maximum.accumulate(np.concatenate(([trace.begin_ns], end[order][:-1])))
@@ -160,9 +174,12 @@ def _columns(
     begin: Int64s,
 ) -> model.Collectives:
     """`begin`: of the time before each, whose account is kept."""
-    group, name = ({value: n for n, value in enumerate(values)} for values in (groups, names))
+    group, name = (
+        {value: n for n, value in enumerate(values)} for values in (groups, names)
+    )
     rows = [
-        (group[one.group], name[one.name], one.sequence, one.bytes, one.peer) for one in found.told
+        (group[one.group], name[one.name], one.sequence, one.bytes, one.peer)
+        for one in found.told
     ]
     start, end, base = trace.start[found.rows], trace.end[found.rows], trace.epoch_ns
     ready = ready_of(trace, found)
@@ -187,16 +204,19 @@ def _columns(
 
 
 QUEUED_NS = 10_000
-"""A collective that starts so soon after another one on its stream ended was queued there."""
+"""A collective that starts so soon after another one on its stream ended was queued
+there."""
 
 
 def ready_of(trace: Trace, found: IssuedCollectives) -> Int64s:
-    """When each collective could have started, in ns of the file: its start, or where it was queued
-    behind another one on its stream while compute went on, the end of the last kernel that was
-    launched before it on the stream with the most compute. Arrays of shape [collectives].
+    """When each collective could have started, in ns of the file: its start, or where
+    it was queued behind another one on its stream while compute went on, the end of the
+    last kernel that was launched before it on the stream with the most compute. Arrays
+    of shape [collectives].
 
-    Where one launch starts several kernels, as a CUDA graph does, their order is not known, and
-    ready is the start; also where no kernel was launched between the two collectives."""
+    Where one launch starts several kernels, as a CUDA graph does, their order is not
+    known, and ready is the start; also where no kernel was launched between the two
+    collectives."""
     ready: Int64s = trace.start[found.rows].copy()
     queued, behind = _queued(trace, found)
     kernels = trace.rows_of(Role.KERNEL)
@@ -217,12 +237,16 @@ def ready_of(trace: Trace, found: IssuedCollectives) -> Int64s:
 
 
 def _queued(trace: Trace, found: IssuedCollectives) -> tuple[Rows, Rows]:
-    """Which collectives have a launch of their own and were queued behind another one, and behind
-    which."""
-    track, start, end = (column[found.rows] for column in (trace.track, trace.start, trace.end))
+    """Which collectives have a launch of their own and were queued behind another one,
+    and behind which."""
+    track, start, end = (
+        column[found.rows] for column in (trace.track, trace.start, trace.end)
+    )
     order = np.lexsort((start, track))
     since = start[order[1:]] - end[order[:-1]]
-    follows = (track[order[1:]] == track[order[:-1]]) & (since >= 0) & (since <= QUEUED_NS)
+    follows = (
+        (track[order[1:]] == track[order[:-1]]) & (since >= 0) & (since <= QUEUED_NS)
+    )
     places, behind = order[1:][follows], order[:-1][follows]
     launches = trace.launch[trace.gpu_rows]
     runs = np.bincount(launches[launches >= 0], minlength=len(trace.start))
@@ -233,13 +257,15 @@ def _queued(trace: Trace, found: IssuedCollectives) -> tuple[Rows, Rows]:
 
 
 RESUMED_NS = 5_000
-"""Compute that resumes so shortly before the recorded end of a collective resumes because of it:
-recorded times are rounded, and programmatic launches begin before the kernel ahead has ended."""
+"""Compute that resumes so shortly before the recorded end of a collective resumes
+because of it: recorded times are rounded, and programmatic launches begin before the
+kernel ahead has ended."""
 
 
 def _stalled(trace: Trace, found: IssuedCollectives, ready: Int64s) -> Int64s:
-    """For how many ns before the end of each collective, and since it was ready, no kernel that
-    computes ran: at most so long its inputs' consumers can have waited for it."""
+    """For how many ns before the end of each collective, and since it was ready, no
+    kernel that computes ran: at most so long its inputs' consumers can have waited for
+    it."""
     end = trace.end[found.rows]
     kernels = trace.rows_of(Role.KERNEL)
     computes = kernels[~communicates(trace, kernels)]
@@ -249,7 +275,9 @@ def _stalled(trace: Trace, found: IssuedCollectives, ready: Int64s) -> Int64s:
     starts = trace.start[computes[order]]
     ends = np.maximum.accumulate(trace.end[computes[order]])
     kernels_before = np.searchsorted(starts, end - RESUMED_NS)
-    last_end = np.where(kernels_before > 0, ends[np.maximum(kernels_before - 1, 0)], ready)
+    last_end = np.where(
+        kernels_before > 0, ends[np.maximum(kernels_before - 1, 0)], ready
+    )
     stalled: Int64s = end - np.clip(last_end, ready, end)
     return stalled
 
@@ -260,10 +288,14 @@ def _kernels(trace: Trace) -> tuple[model.KernelRuns, ...]:
     total = summed(trace.name[rows], trace.dur[rows], len(trace.names))
     first = np.zeros(len(trace.names), dtype=np.intp)
     first[trace.name[rows[::-1]]] = rows[::-1]
-    names = np.argsort(-total, kind="stable")[: min(model.MOST_KERNELS, np.count_nonzero(counts))]
+    names = np.argsort(-total, kind="stable")[
+        : min(model.MOST_KERNELS, np.count_nonzero(counts))
+    ]
     comm = communicates(trace, first[names])
     return tuple(
-        model.KernelRuns(trace.names[n][:400], int(counts[n]), int(total[n]), bool(moves))
+        model.KernelRuns(
+            trace.names[n][:400], int(counts[n]), int(total[n]), bool(moves)
+        )
         for n, moves in zip(names.tolist(), comm, strict=True)
     )
 
@@ -275,7 +307,8 @@ MOST_NAMES = 5  # of each kind, those with the most time
 def places_before(
     trace: Trace, found: IssuedCollectives, begin: Int64s
 ) -> tuple[model.PlaceTime, ...]:
-    """Where the issuing thread was longest from `begin` to the issue; of the longest stretches."""
+    """Where the issuing thread was longest from `begin` to the issue; of the longest
+    stretches."""
     length = found.issued - begin
     longest = np.argsort(-length, kind="stable")[: model.MOST_PLACES]
     wanted = np.sort(longest[length[longest] > 0])
@@ -288,12 +321,15 @@ def places_before(
         place
         for number in wanted.tolist()
         for track in by_thread.get(int(threads[number]), ())
-        for place in _on_track(trace, track, number, int(begin[number]), int(found.issued[number]))
+        for place in _on_track(
+            trace, track, number, int(begin[number]), int(found.issued[number])
+        )
     )
 
 
 def _threads(trace: Trace, found: IssuedCollectives) -> NDArray[np.int32]:
-    """The thread that issued each; where that is not known, the one with most annotations."""
+    """The thread that issued each; where that is not known, the one with most
+    annotations."""
     marks = trace.rows_of(Role.ANNOTATION)
     usual = -1
     if len(marks):
@@ -313,7 +349,9 @@ def _on_track(
     inside = np.minimum(trace.end[rows], end) - np.maximum(trace.start[rows], begin)
     alone = inside.copy()
     place = np.searchsorted(rows, trace.parent[rows])
-    nested = (place < len(rows)) & (rows[np.minimum(place, len(rows) - 1)] == trace.parent[rows])
+    nested = (place < len(rows)) & (
+        rows[np.minimum(place, len(rows) - 1)] == trace.parent[rows]
+    )
     np.subtract.at(alone, place[nested], inside[nested])
     names, which = np.unique(trace.name[rows], return_inverse=True)
     ns = summed(which, alone, len(names))
@@ -328,7 +366,8 @@ def _touching(trace: Trace, track: Track, begin: int, end: int) -> Rows:
     first, last = rows_between(trace, track, [begin, end])
     outer: list[int] = []
     row = first - 1
-    while row >= track.first_row:  # what contains the begin: the slice before it, or its parents
+    # what contains the begin: the slice before it, or its parents
+    while row >= track.first_row:
         outer.append(row)
         row = int(trace.parent[row])
     around = np.array(outer[::-1], dtype=np.intp)

@@ -1,5 +1,6 @@
-"""Who waits for whom: on each rank, a collective waits from its own start to the last rank's. Its
-bandwidth counts once all ranks have arrived (see questions/collectives.py)."""
+"""Who waits for whom: on each rank, a collective waits from its own start to the last
+rank's. Its bandwidth counts once all ranks have arrived (see
+questions/collectives.py)."""
 
 from __future__ import annotations
 
@@ -23,11 +24,15 @@ class Waits(msgspec.Struct, frozen=True, eq=False):
     end: Int64s  # [rows]
     ready: Int64s  # [rows]: see Collectives
     wait: Int64s  # [rows]: never longer than the collective itself
-    alone: Int64s  # [rows]: what of it neither compute nor an earlier wait of the same rank covers
+    # [rows]: what of it neither compute nor an earlier wait of the same rank covers
+    alone: Int64s
     latest: Rows  # [collectives]: the row that starts last
-    usual: Rows  # [collectives]: the row in the middle of the others, the earlier one of two
-    last: Rows  # [collectives]: index of the rank that starts last, UNTOLD if clocks do not tell
-    transfer: Int64s  # [collectives]: from the last start to the median end, UNTOLD if not known
+    # [collectives]: the row in the middle of the others, the earlier one of two
+    usual: Rows
+    # [collectives]: index of the rank that starts last, UNTOLD if clocks do not tell
+    last: Rows
+    # [collectives]: from the last start to the median end, UNTOLD if not known
+    transfer: Int64s
 
 
 def waits_of(matched: Matched, clocks: Clocks) -> Waits:
@@ -59,12 +64,18 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
 
 
 def _alone(
-    matched: Matched, latest: Rows, start: Int64s, ready: Int64s, end: Int64s, wait: Int64s
+    matched: Matched,
+    latest: Rows,
+    start: Int64s,
+    ready: Int64s,
+    end: Int64s,
+    wait: Int64s,
 ) -> Int64s:
-    """For how many ns a rank stands still, because of each collective, before the rank that starts
-    it last does. That one computes while the data moves if it can. A rank that has nothing to
-    compute meanwhile waits no longer than the last one arrives after it was ready itself. Of waits
-    in several groups at once the earlier one has the moment."""
+    """For how many ns a rank stands still, because of each collective, before the rank
+    that starts it last does. That one computes while the data moves if it can. A rank
+    that has nothing to compute meanwhile waits no longer than the last one arrives
+    after it was ready itself. Of waits in several groups at once the earlier one has
+    the moment."""
     rank = matched.rank
     stalled = np.minimum(matched.stalled, matched.end - matched.start)
     still = end - stalled
@@ -83,21 +94,27 @@ def _alone(
     return found
 
 
-def _transfer(matched: Matched, clocks: Clocks, end: Int64s, last_start: Int64s) -> Int64s:
+def _transfer(
+    matched: Matched, clocks: Clocks, end: Int64s, last_start: Int64s
+) -> Int64s:
     """Only where the whole group is given: another rank may have started later."""
     by_end = end[np.lexsort((end, matched.of_row))]
     first, counts = matched.first[:-1], matched.counts
     middle = (by_end[first + (counts - 1) // 2] + by_end[first + counts // 2]) // 2
     ns = middle - last_start
     blur = np.maximum.reduceat(
-        clocks.resolution_of(matched.rank, np.full(len(matched.rank), clocks.reference)), first
+        clocks.resolution_of(
+            matched.rank, np.full(len(matched.rank), clocks.reference)
+        ),
+        first,
     )
     known = matched.whole & (ns > 2 * blur) & (not clocks.refused)
     return np.where(known, ns, UNTOLD)
 
 
 class OfRanks(msgspec.Struct, frozen=True, eq=False):
-    """Sums over the collectives of each rank, sends and receives aside; arrays of shape [ranks]."""
+    """Sums over the collectives of each rank, sends and receives aside; arrays of shape
+    [ranks]."""
 
     collectives: Int64s
     last: Int64s  # how often it starts last
@@ -109,9 +126,12 @@ class OfRanks(msgspec.Struct, frozen=True, eq=False):
 def sums_of_ranks(matched: Matched, waits: Waits) -> OfRanks:
     ranks = len(matched.ranks)
     moves = matched.point_to_point[matched.of_row]
-    waited, bubble = (summed(matched.rank[of], waits.alone[of], ranks) for of in (~moves, moves))
+    waited, bubble = (
+        summed(matched.rank[of], waits.alone[of], ranks) for of in (~moves, moves)
+    )
     worst = np.full(ranks, -1, dtype=np.intp)
-    by_wait = np.lexsort((-np.arange(len(waits.wait)), waits.wait))  # of equals the first
+    # of equals the first
+    by_wait = np.lexsort((-np.arange(len(waits.wait)), waits.wait))
     by_wait = by_wait[(waits.wait[by_wait] > 0) & ~moves[by_wait]]
     worst[matched.rank[by_wait]] = by_wait
     collectives = np.bincount(matched.rank[~moves], minlength=ranks)
@@ -142,7 +162,9 @@ def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
             wait_ns=int(each[some].sum()),
             transfer_ns=ns,
             algorithm_bytes_per_s=rate,
-            bus_bytes_per_s=rate * factor if rate is not None and factor is not None else None,
+            bus_bytes_per_s=rate * factor
+            if rate is not None and factor is not None
+            else None,
         )
         found.append(one)
     return tuple(sorted(found, key=lambda kind: -kind.wait_ns))

@@ -1,8 +1,10 @@
-"""What changes would be worth to a job: the trace of each rank is replayed with them, and each
-collective ends for all of its ranks when the last of them has arrived, plus its transfer.
+"""What changes would be worth to a job: the trace of each rank is replayed with them,
+and each collective ends for all of its ranks when the last of them has arrived, plus
+its transfer.
 
-There is an answer only where all ranks are given, every collective was matched and makes all ranks
-wait for all, clocks are known well enough, and the same replay without a change is the recording.
+There is an answer only where all ranks are given, every collective was matched and
+makes all ranks wait for all, clocks are known well enough, and the same replay without
+a change is the recording.
 """
 
 from __future__ import annotations
@@ -30,7 +32,13 @@ from fusetui.analysis.replay.changes import (
 from fusetui.analysis.replay.graph import Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.replay import StepEnds, bounds_of, step_ends
-from fusetui.analysis.replay.whatif import UNKNOWN, StepEffect, differs, is_certain, median
+from fusetui.analysis.replay.whatif import (
+    UNKNOWN,
+    StepEffect,
+    differs,
+    is_certain,
+    median,
+)
 from fusetui.trace.layout.steps import labels_of
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Int64s, Rows, summed
@@ -50,7 +58,8 @@ Why = Literal[
     "steps",  # the ranks do not have the same ones
     "not_all_wait",  # some collectives do not make all of their ranks wait for all
     "on_cpu",  # or are not kernels
-    "not_linked",  # of much of the time it is not recorded what waits for collectives, or they for
+    # of much of the time it is not recorded what waits for collectives, or they for
+    "not_linked",
     "overlaps",  # or other work of their stream begins before they end
     "not_understood",  # too much of the time of some rank
     "not_replayed",  # without a change, the replay is not the recording
@@ -58,8 +67,8 @@ Why = Literal[
 
 
 class RankThen(msgspec.Struct, frozen=True):
-    """How a rank fares before and after. Waits are from each of its arrivals at a collective to
-    the last one, all of them."""
+    """How a rank fares before and after. Waits are from each of its arrivals at a
+    collective to the last one, all of them."""
 
     rank: int
     is_changed: bool
@@ -70,8 +79,9 @@ class RankThen(msgspec.Struct, frozen=True):
 
 
 class JobWhatIf(msgspec.Struct, frozen=True):
-    """The answer. A step is from when the last rank has ended the one before to when the last one
-    has ended it. `before_ns` and `after_ns` are medians as in WhatIf. No answer: see `why_not`."""
+    """The answer. A step is from when the last rank has ended the one before to when
+    the last one has ended it. `before_ns` and `after_ns` are medians as in WhatIf. No
+    answer: see `why_not`."""
 
     changes: tuple[str, ...]
     of: Literal["step", "span"]
@@ -81,7 +91,8 @@ class JobWhatIf(msgspec.Struct, frozen=True):
     after_ns: int | None
     collectives: int
     ranks: tuple[RankThen, ...]
-    residual_share: float  # the largest of those of all ranks, and of the job before and after
+    # the largest of those of all ranks, and of the job before and after
+    residual_share: float
     inferred_waits: int
     uncertainty_ns: int  # of the step, from that of the clocks
     certainty: Literal["bound", "estimate"]
@@ -115,12 +126,19 @@ class Abstain(Exception):  # noqa: N818
         self.why: Why = why
 
 
-def job_whatif(facts: JobFacts, texts: Sequence[str], *, cached: bool = True) -> JobWhatIf:
-    """What changes are worth. Raises WrongChange, and TraceError for a rank that is gone."""
+def job_whatif(
+    facts: JobFacts, texts: Sequence[str], *, cached: bool = True
+) -> JobWhatIf:
+    """What changes are worth. Raises WrongChange, and TraceError for a rank that is
+    gone."""
     asked = asked_of(texts, tuple(one.rank for one in facts.matched.ranks))
-    of: Literal["step", "span"] = "step" if any(o.steps for o in facts.matched.ranks) else "span"
+    of: Literal["step", "span"] = (
+        "step" if any(o.steps for o in facts.matched.ranks) else "span"
+    )
     texts, count = tuple(texts), len(facts.matched)
-    nothing = JobWhatIf(texts, of, "", (), None, None, count, (), 0.0, 0, 0, "estimate", ())
+    nothing = JobWhatIf(
+        texts, of, "", (), None, None, count, (), 0.0, 0, 0, "estimate", ()
+    )
     try:
         _check(facts)
         return _answer(facts, asked, nothing, cached)
@@ -135,7 +153,10 @@ def _check(facts: JobFacts) -> None:
     several = len(clocks.hosts.names) > 1
     reasons: tuple[tuple[Why, bool], ...] = (
         ("not_whole", not job.is_whole),
-        ("unmatched", any(one.damage for one in matched.ranks) or bool(matched.unmatched.any())),
+        (
+            "unmatched",
+            any(one.damage for one in matched.ranks) or bool(matched.unmatched.any()),
+        ),
         ("no_collectives", not len(matched)),
         ("unmatched", bool(matched.no_group) or not bool(matched.whole.all())),
         ("not_all_wait", not bool(matched.named(ALL_WAIT).all())),
@@ -151,12 +172,15 @@ def _check(facts: JobFacts) -> None:
 
 
 def _uncertainty(facts: JobFacts) -> float:
-    """By how much clocks may shift a step: by two of them at each collective on its path."""
+    """By how much clocks may shift a step: by two of them at each collective on its
+    path."""
     steps = max(len(facts.steps.names), 1)
     return 2 * float(facts.clocks.half.max()) * len(facts.matched) / steps
 
 
-def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached: bool) -> JobWhatIf:
+def _answer(
+    facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached: bool
+) -> JobWhatIf:
     parts, meetings, notes = parts_of(facts, asked, cached)
     recorded = [part.graph.recorded for part in parts]
     same = replayed([part.graph for part in parts], meetings)
@@ -166,7 +190,11 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
     found = replayed([part.made for part in parts], left)
     if found is None:
         raise Abstain("not_replayed")
-    shares = (*(part.residual_share for part in parts), same.residual_share, found.residual_share)
+    shares = (
+        *(part.residual_share for part in parts),
+        same.residual_share,
+        found.residual_share,
+    )
     nothing = msgspec.structs.replace(nothing, residual_share=max(shares))
     if max(shares) > UNKNOWN:
         return msgspec.structs.replace(nothing, why_not="not_understood")
@@ -180,16 +208,21 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
         latest = np.diff(_bounds(facts, parts, late.times, made)) if late else new
     names = labels_of(facts.matched.ranks[0].steps)
     counted = [len(old) == 1, *[True] * (len(old) - 1)]  # before the first none ended
-    steps = zip(names, old.tolist(), new.tolist(), counted, strict=True) if names else ()
+    steps = (
+        zip(names, old.tolist(), new.tolist(), counted, strict=True) if names else ()
+    )
     bounds = all(isinstance(each.change, Unsynced) for each in asked)
     never_waits = "loader_never_waits" in notes
     is_open = not never_waits and differs(median(new[counted]), median(latest[counted]))
     certain = all(part.is_certain for part in parts) and not max(shares)
     uncertainty = round(_uncertainty(facts))
     (was, waited), (then, waits) = (
-        _arrivals(facts, *one) for one in ((meetings, same.arrived), (left, found.arrived))
+        _arrivals(facts, *one)
+        for one in ((meetings, same.arrived), (left, found.arrived))
     )
-    columns = zip(*(column.tolist() for column in (was, then, waited, waits)), strict=True)
+    columns = zip(
+        *(column.tolist() for column in (was, then, waited, waits)), strict=True
+    )
     ranks = [
         RankThen(one.rank, part.is_changed, *told)
         for one, part, told in zip(facts.matched.ranks, parts, columns, strict=True)
@@ -210,9 +243,13 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
 
 
 def _bounds(
-    facts: JobFacts, parts: Sequence[RankGraph], times: Sequence[Times], graphs: Sequence[Graph]
+    facts: JobFacts,
+    parts: Sequence[RankGraph],
+    times: Sequence[Times],
+    graphs: Sequence[Graph],
 ) -> Int64s:
-    """When the first rank begins the first step, then when the last one has ended each."""
+    """When the first rank begins the first step, then when the last one has ended
+    each."""
     found = []
     for rank, (part, own, graph) in enumerate(zip(parts, times, graphs, strict=True)):
         recorded = bounds_of(part.graph, part.graph.recorded, part.ends)
@@ -223,8 +260,11 @@ def _bounds(
     return np.append(bounds[:, 0].min(), bounds[:, 1:].max(axis=0))
 
 
-def _arrivals(facts: JobFacts, meetings: Meetings, arrived: Int64s) -> tuple[Int64s, Int64s]:
-    """How often each rank arrives last, as far as clocks tell, and how long it waits."""
+def _arrivals(
+    facts: JobFacts, meetings: Meetings, arrived: Int64s
+) -> tuple[Int64s, Int64s]:
+    """How often each rank arrives last, as far as clocks tell, and how long it
+    waits."""
     ranks = len(facts.matched.ranks)
     common = arrived + meetings.shift
     waited = summed(meetings.rank, meetings.last(arrived) - common, ranks)
@@ -256,9 +296,13 @@ def asked_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[Asked, ...]:
 def parts_of(
     facts: JobFacts, asked: Sequence[Asked], cached: bool = False
 ) -> tuple[list[RankGraph], Meetings, tuple[str, ...]]:
-    """What is kept of each trace; how they meet; and notes. Raises Abstain and WrongChange."""
+    """What is kept of each trace; how they meet; and notes. Raises Abstain and
+    WrongChange."""
     matched, waits = facts.matched, facts.waits
-    shift, node = waits.start - matched.start, np.zeros(len(matched.rank), dtype=np.intp)
+    shift, node = (
+        waits.start - matched.start,
+        np.zeros(len(matched.rank), dtype=np.intp),
+    )
     zero = int(waits.start.min())
     last = np.maximum.reduceat(waits.start, matched.first[:-1])
     transfer = matched.end + shift - np.repeat(last, matched.counts)
@@ -291,14 +335,22 @@ def parts_of(
         made, told = changed(trace, graph, [each.change for each in own])
         known |= {each.text for each in own}
         notes += told
-        share = max((device.residual_share for device in residuals_of(trace)), default=0.0)
+        share = max(
+            (device.residual_share for device in residuals_of(trace)), default=0.0
+        )
         ends, certain = step_ends(trace, graph), is_certain(trace, share)
-        parts.append(RankGraph(graph, made, ends, trace.epoch_ns, bool(own), share, certain))
+        parts.append(
+            RankGraph(graph, made, ends, trace.epoch_ns, bool(own), share, certain)
+        )
     for text in missing.keys() - known:
         raise missing[text]
     notes = [note for note in dict.fromkeys(notes) if note != "other_ranks_unchanged"]
     shift -= shift.min()
-    return parts, Meetings(matched.of_row, matched.rank, node, shift, transfer), tuple(notes)
+    return (
+        parts,
+        Meetings(matched.of_row, matched.rank, node, shift, transfer),
+        tuple(notes),
+    )
 
 
 def _nodes(trace: Trace, graph: Graph, places: Rows) -> Rows:
@@ -310,7 +362,8 @@ def _nodes(trace: Trace, graph: Graph, places: Rows) -> Rows:
 
 
 def _loose_ns(graph: Graph, collectives: Rows) -> int:
-    """How much later than is understood collectives begin, and what begins as one ends."""
+    """How much later than is understood collectives begin, and what begins as one
+    ends."""
     late = graph.residual.max(axis=0)
     others = graph.nodes(Node.ITEM, Node.LAUNCH, Node.WAIT)
     others = np.setdiff1d(others[late[others] > LATE_NS], collectives)
@@ -327,7 +380,9 @@ def left_of(parts: Sequence[RankGraph], meetings: Meetings, of_one: bool) -> Mee
         own = meetings.rank == rank
         node = meetings.node[own]
         gone[own] = part.made.gone[node]
-        kept[own] = (part.made.dur[node] == part.graph.dur[node]) & (part.graph.dur[node] > 0)
+        kept[own] = (part.made.dur[node] == part.graph.dur[node]) & (
+            part.graph.dur[node] > 0
+        )
     taken, moved = (
         np.logical_or.reduceat(one, meetings.first)[meetings.of_row]
         for one in (gone, ~kept & (meetings.transfer > 0))

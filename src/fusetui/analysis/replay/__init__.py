@@ -1,4 +1,5 @@
-"""What would change: the work of a trace as a graph, which is replayed with and without a change.
+"""What would change: the work of a trace as a graph, which is replayed with and without
+a change.
 
     whatif.whatif(trace, changes, step)  steps before and after, what limits them -> WhatIf
     path.path(trace)                     what the time goes to, what has time to spare -> Path
@@ -8,6 +9,6 @@
     replay.replay(graph)                 when each node begins and ends -> Times; of a graph without
                                          a change this is the recording, to the nanosecond
 
-`once(trace, graph_of)` keeps the graph with its trace. Times are in ns; those of a graph and of its
-Times count from `Graph.origin_ns`.
+`once(trace, graph_of)` keeps the graph with its trace. Times are in ns; those of a
+graph and of its Times count from `Graph.origin_ns`.
 """

@@ -33,7 +33,8 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NOTHING, Cover
 
-GRAPH_NS = 10_000  # what a call that launches a graph is assumed to take where the trace has none
+# what a call that launches a graph is assumed to take where the trace has none
+GRAPH_NS = 10_000
 
 COLUMNS = ("dur", "unexplained", "source", "lag", "residual", "gone")
 """Of a graph, those that changes write."""
@@ -46,7 +47,9 @@ class Draft:
         """`latest`: of a change that gives a range the later end."""
         self.trace, self.graph, self.latest = trace, graph, latest
         columns = (getattr(graph, name).copy() for name in COLUMNS)
-        self.dur, self.unexplained, self.source, self.lag, self.residual, self.gone = columns
+        self.dur, self.unexplained, self.source, self.lag, self.residual, self.gone = (
+            columns
+        )
         self.paces = list(graph.paces)
         self.batches = graph.batches
         self.notes = list[str]()
@@ -60,8 +63,8 @@ class Draft:
         self.lag[slot, nodes] = NEVER
 
     def remove(self, nodes: Rows) -> None:
-        """They take no time, wait for nothing but the one before them, and nothing of what was
-        not understood about their successors stays."""
+        """They take no time, wait for nothing but the one before them, and nothing of
+        what was not understood about their successors stays."""
         self.gone[nodes] = True
         self.dur[nodes] = self.unexplained[nodes] = 0
         self.unlink(1, nodes)
@@ -73,8 +76,8 @@ class Draft:
         self.lag[after] = np.maximum(self.lag[after], 0)
 
     def scale(self, nodes: Rows, effective: Callable[[Floats], Floats]) -> None:
-        """The effective durations of items as a function of those that they have; what overlaps
-        the item before stays."""
+        """The effective durations of items as a function of those that they have; what
+        overlaps the item before stays."""
         whole = np.zeros(len(self.trace), dtype=np.int64)
         whole[self.trace.gpu_rows] = effective_ns(self.trace)
         overlap = self.graph.lasted[nodes] - whole[self.graph.row[nodes]]
@@ -108,8 +111,8 @@ class Draft:
             self.paces[chain] = self.paces[chain].changed(cover, factor)
 
     def _queue_again(self) -> None:
-        """Where a queue was full: of what is left, each launch call waits for the item as many
-        places before its own as the queue holds."""
+        """Where a queue was full: of what is left, each launch call waits for the item
+        as many places before its own as the queue holds."""
         graph, items = self.graph, self.items
         calls, node = graph.nodes(Node.LAUNCH), graph.node_of(self.trace, Node.LAUNCH)
         slots = calls[graph.kind[graph.source[1, calls]] == Node.ITEM]
@@ -122,11 +125,14 @@ class Draft:
             kept = (launched > 0) & ~self.gone[own] & ~self.gone[launched]
             self.unlink(1, launched[full])
             left, call = own[kept], launched[kept]
-            self.source[1, call[most:]], self.lag[1, call[most:]] = left[: len(left) - most], 0
+            self.source[1, call[most:]], self.lag[1, call[most:]] = (
+                left[: len(left) - most],
+                0,
+            )
 
     def finished(self) -> Graph:
-        """With what follows: how long threads take, and that no item starts before the one before
-        it on its stream."""
+        """With what follows: how long threads take, and that no item starts before the
+        one before it on its stream."""
         graph, kind = self.graph, self.graph.kind
         hosts = graph.nodes(Node.HOST)
         for chain, pace in enumerate(self.paces):
@@ -136,7 +142,9 @@ class Draft:
             self._queue_again()
         early = (self.lag < 0) & (kind[self.source] == Node.ITEM)
         early &= self.lag >= -graph.lasted[self.source]  # else the clocks differ
-        self.lag = np.where(early, np.maximum(self.lag, -self.dur[self.source]), self.lag)
+        self.lag = np.where(
+            early, np.maximum(self.lag, -self.dur[self.source]), self.lag
+        )
         self.unexplained = np.minimum(self.unexplained, self.dur)
         changed = {name: getattr(self, name) for name in COLUMNS}
         return msgspec.structs.replace(
@@ -147,9 +155,9 @@ class Draft:
 def changed(
     trace: Trace, graph: Graph, changes: Sequence[Change], *, latest: bool = False
 ) -> tuple[Graph, tuple[str, ...]]:
-    """The graph of a trace with changes, one after the other, and what has to be said about them:
-    keys of NOTES. Raises WrongChange. `latest`: of changes that give a range (see is_range) the
-    later end."""
+    """The graph of a trace with changes, one after the other, and what has to be said
+    about them: keys of NOTES. Raises WrongChange. `latest`: of changes that give a
+    range (see is_range) the later end."""
     draft = Draft(trace, graph, latest)
     for change in changes:
         MAKERS[type(change)](change, draft)
@@ -229,7 +237,9 @@ def _fused(change: FusedKernels, draft: Draft) -> None:
     draft.scale(node[rows[runs.begin[chosen]]], lambda own: fused)
     others = rows[inside_of(runs.begin[chosen] + 1, runs.end[chosen], len(rows))]
     calls = trace.launch[others]
-    alone = np.bincount(trace.launch[trace.gpu_rows] + 1, minlength=len(trace) + 1)[1:] == 1
+    alone = (
+        np.bincount(trace.launch[trace.gpu_rows] + 1, minlength=len(trace) + 1)[1:] == 1
+    )
     draft.remove(node[others])
     calls = call[calls[(calls >= 0) & alone[calls]]]
     draft.remove(calls[calls > 0])
@@ -246,14 +256,17 @@ def _graphed(change: Graphed, draft: Draft) -> None:
     item, number = draft.items, 0
     launch = trace.launch[graph.row[item]]
     for begin, stop, chains in select.ranges_of(trace, graph, change.pattern):
-        own = np.flatnonzero((start >= begin) & (end <= stop) & np.isin(graph.chain[calls], chains))
+        own = np.flatnonzero(
+            (start >= begin) & (end <= stop) & np.isin(graph.chain[calls], chains)
+        )
         own = own[np.argsort(start[own], kind="stable")]
         launches = own[graph.kind[calls[own]] == Node.LAUNCH]
         if len(launches) < 2:
             continue
         number += 1
         first, since, until = launches[0], begin, stop
-        if not change.pattern or change.pattern.isdecimal():  # of a step what lies between launches
+        # of a step what lies between launches
+        if not change.pattern or change.pattern.isdecimal():
             since, until = start[first], end[launches].max()
         among = own[(start[own] >= since) & (end[own] <= until)]
         waits = among[graph.kind[calls[among]] == Node.WAIT]
@@ -279,13 +292,15 @@ def _unsynced(change: Unsynced, draft: Draft) -> None:
     nodes = select.called_in(trace, graph, select.covers(trace, graph, rows))
     waits = nodes[(graph.kind[nodes] == Node.WAIT) & (graph.lag[1, nodes] != NEVER)]
     if not len(waits):
-        raise NothingLikeIt(f"No call like {change.pattern} is known to wait for the device.")
+        raise NothingLikeIt(
+            f"No call like {change.pattern} is known to wait for the device."
+        )
     draft.release(waits)
 
 
 def _loaded(change: Loaded, draft: Draft) -> None:
-    """Where workers load batches already, no call waits for one. Else a worker fetches every nth
-    batch, one after the other, from the first one on."""
+    """Where workers load batches already, no call waits for one. Else a worker fetches
+    every nth batch, one after the other, from the first one on."""
     trace, graph = draft.trace, draft.graph
     found = select.covers(trace, graph, loader_rows(trace))
     if not found:
@@ -345,8 +360,11 @@ def _overlapped(change: Overlapped, draft: Draft) -> None:
         while graph.kind[last] == Node.JOIN and moves[source[1, last]]:
             if graph.chain[source[1, last]] != chain:
                 break
-            last = int(source[0, last])  # from the communication before, which others need not
-        before[node] = before[last] if moves[last] and graph.chain[last] == chain else last
+            # from the communication before, which others need not
+            last = int(source[0, last])
+        before[node] = (
+            before[last] if moves[last] and graph.chain[last] == chain else last
+        )
     others = graph.nodes(Node.ITEM, Node.JOIN)
     others = others[moves[source[0, others]]]
     others = others[graph.chain[source[0, others]] == graph.chain[others]]
@@ -361,7 +379,8 @@ def _overlapped(change: Overlapped, draft: Draft) -> None:
 
 
 class Scalable(NamedTuple):
-    """The kernels whose least time is known on both devices; arrays of shape [kernels]."""
+    """The kernels whose least time is known on both devices; arrays of shape
+    [kernels]."""
 
     nodes: Rows
     ratio: Floats  # how many times as long the least time is on the other device
@@ -376,12 +395,15 @@ def scalable(trace: Trace, graph: Graph, device: str) -> Scalable:
     ratio, least = every[:, graph.row[items]]
     known = ~np.isnan(ratio)
     if not known.any():
-        raise WrongChange(f"The least time of no kernel is known both here and on {device}.")
+        raise WrongChange(
+            f"The least time of no kernel is known both here and on {device}."
+        )
     return Scalable(nodes=items[known], ratio=ratio[known], least=least[known])
 
 
 def _on_device(change: OnDevice, draft: Draft) -> None:
-    """Each kernel keeps how many times as long as its least time it takes, or how much longer."""
+    """Each kernel keeps how many times as long as its least time it takes, or how much
+    longer."""
     found = scalable(draft.trace, draft.graph, change.name)
     draft.notes.append("host_unchanged")
     if len(found.nodes) < len(draft.items):

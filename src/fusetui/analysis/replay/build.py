@@ -1,4 +1,5 @@
-"""From a trace to its graph, whose lags and residuals explain every time that was recorded."""
+"""From a trace to its graph, whose lags and residuals explain every time that was
+recorded."""
 
 from __future__ import annotations
 
@@ -39,15 +40,17 @@ from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 
 LATE_NS = 5_000
-"""An item that starts so much later than is understood may wait for what was not recorded."""
+"""An item that starts so much later than is understood may wait for what was not
+recorded."""
 LATENCY_NS = 100_000  # no launch usually takes longer than this to start its item
 RETURN_NS = 100_000
-"""A synchronization that returns later than this after what it waited for waits for more."""
+"""A synchronization that returns later than this after what it waited for waits for
+more."""
 
 
 class NodeOrder(NamedTuple):
-    """Where nodes are before they are sorted: the origin, of each thread in turn a HOST before each
-    cut, the cut and a HOST at the end; the items; the JOINs."""
+    """Where nodes are before they are sorted: the origin, of each thread in turn a HOST
+    before each cut, the cut and a HOST at the end; the items; the JOINs."""
 
     cut: Rows  # the node of each cut; the one before it is that of the HOST before it
     tail: Rows  # of each thread
@@ -65,12 +68,15 @@ class GraphDraft:
         self.source = np.zeros((2, size), dtype=np.int32)
         self.explained = np.full((2, size), NEVER)  # lags, if not recorded less
 
-    def connect(self, slot: int, target: Rows, source: Rows, explained: Int64s | int = 0) -> None:
+    def connect(
+        self, slot: int, target: Rows, source: Rows, explained: Int64s | int = 0
+    ) -> None:
         self.source[slot, target] = source
         self.explained[slot, target] = explained
 
     def joined(self, slot: int, pairs: WaitPairs, explained: Int64s | int = 0) -> None:
-        """Has targets, in order, also wait for further sources, each with a lag, by JOINs."""
+        """Has targets, in order, also wait for further sources, each with a lag, by
+        JOINs."""
         explained = np.broadcast_to(explained, len(pairs.target))
         number = ordinals(pairs.target)
         empty = (number == 0) & (self.explained[slot, pairs.target] == NEVER)
@@ -100,15 +106,17 @@ class GraphDraft:
 
 
 def graph_of(trace: Trace) -> Graph:
-    """The graph of all threads that launch work, of those that run backward for them, and of all
-    GPU work; without a GPU, of the busiest thread."""
+    """The graph of all threads that launch work, of those that run backward for them,
+    and of all GPU work; without a GPU, of the busiest thread."""
     hosts = hosts_of(trace)
     items = items_of(trace, hosts)
     syncs = syncs_of(trace, items)
     called, inferred = awaited_by_calls(trace, hosts, items, syncs)
     called.append(behind_communication(trace, items, by_target(called))[0])
     waits = by_target([*called, *freeing(hosts, items)])
-    origin = min([*hosts.first.tolist(), *items.start[items.bounds[:-1]].tolist()], default=0)
+    origin = min(
+        [*hosts.first.tolist(), *items.start[items.bounds[:-1]].tolist()], default=0
+    )
     layout = _layout(hosts, items)
     draft = GraphDraft(layout.size)
     latency = _latency(trace)[trace.process_of_track[trace.track[items.rows]]]
@@ -129,13 +137,17 @@ def graph_of(trace: Trace) -> Graph:
     stream = np.searchsorted(items.bounds, events.target, side="right") - 1
     draft.joined(0, WaitPairs(*(layout.item[one] for one in events)), switch[stream])
     waiting = np.flatnonzero(draft.kind == Node.WAIT)
-    waiting = waiting[trace.matching(draft.row[waiting].astype(np.intp), SYNCHRONIZES.search)]
+    waiting = waiting[
+        trace.matching(draft.row[waiting].astype(np.intp), SYNCHRONIZES.search)
+    ]
     lasted = draft.ended[waiting] - draft.began[waiting]
     draft.unexplained[waiting] = np.maximum(lasted - RETURN_NS, 0)
     tracks = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
     device_of = {number: one.pid for number, one in tracks if one.layer is Layer.STREAM}
     chains = [Chain(thread) for thread in hosts.threads.tolist()]
-    chains += [Chain(number, True, device_of[number]) for number in items.streams.tolist()]
+    chains += [
+        Chain(number, True, device_of[number]) for number in items.streams.tolist()
+    ]
     waited = hosts.end[hosts.batches] - hosts.begin[hosts.batches]
     batches = Batches(
         node=layout.cut[hosts.batches],
@@ -143,7 +155,9 @@ def graph_of(trace: Trace) -> Graph:
         unsure=np.minimum(waited, HANDING_NS),
         loader=draft.chain[layout.cut[hosts.batches]],
     )
-    return _settled(draft, origin, tuple(chains), batches, inferred + len(untold.target))
+    return _settled(
+        draft, origin, tuple(chains), batches, inferred + len(untold.target)
+    )
 
 
 def _layout(hosts: Hosts, items: Items) -> NodeOrder:
@@ -152,11 +166,18 @@ def _layout(hosts: Hosts, items: Items) -> NodeOrder:
     cut += np.searchsorted(hosts.bounds, np.arange(len(cut)), side="right") - 1
     tail = 1 + 2 * hosts.bounds[1:] + np.arange(threads)
     begin = 1 + 2 * len(cut) + threads
-    return NodeOrder(cut, tail, begin + np.arange(len(items.rows)), begin + len(items.rows))
+    return NodeOrder(
+        cut, tail, begin + np.arange(len(items.rows)), begin + len(items.rows)
+    )
 
 
 def _lay_hosts(
-    draft: GraphDraft, layout: NodeOrder, hosts: Hosts, waits: WaitPairs, items: Items, origin: int
+    draft: GraphDraft,
+    layout: NodeOrder,
+    hosts: Hosts,
+    waits: WaitPairs,
+    items: Items,
+    origin: int,
 ) -> None:
     """Threads: what is recorded between two cuts is a thread's own time."""
     draft.kind[0] = Node.ORIGIN
@@ -182,11 +203,13 @@ def _lay_hosts(
 
 
 def _hand_over(draft: GraphDraft, layout: NodeOrder, hosts: Hosts) -> None:
-    """What a thread does for another one begins when that waits, and that goes on once it has
-    ended. A thread that begins with it begins when it is asked."""
+    """What a thread does for another one begins when that waits, and that goes on once
+    it has ended. A thread that begins with it begins when it is asked."""
     waiting, asked, done = layout.cut[hosts.handoffs]
     draft.connect(1, asked, waiting - 1)
-    first = (draft.source[0, asked - 1] == 0) & (draft.began[asked - 1] == draft.ended[asked])
+    first = (draft.source[0, asked - 1] == 0) & (
+        draft.began[asked - 1] == draft.ended[asked]
+    )
     draft.connect(0, asked[first] - 1, waiting[first] - 1)
     order = np.argsort(waiting, kind="stable")
     draft.joined(1, WaitPairs(waiting[order], done[order]))
@@ -219,11 +242,16 @@ def _lay_items(
 
 
 def _switches(items: Items, latency: Int64s) -> Int64s:
-    """The usual switch of each stream: the median from the end of an item to the start of the next
-    one, of those that had been launched long enough before and start soon."""
+    """The usual switch of each stream: the median from the end of an item to the start
+    of the next one, of those that had been launched long enough before and start
+    soon."""
     found = np.zeros(len(items.streams), dtype=np.int64)
     for k, own in enumerate(starmap(slice, pairwise(items.bounds.tolist()))):
-        start, end, ready = items.start[own], items.end[own], (items.given + latency)[own]
+        start, end, ready = (
+            items.start[own],
+            items.end[own],
+            (items.given + latency)[own],
+        )
         after = (start[1:] - end[:-1])[ready[1:] <= end[:-1]]
         after = np.sort(after[after <= SHORT_NS])
         found[k] = max(0, after[len(after) // 2]) if len(after) else 0
@@ -231,8 +259,9 @@ def _switches(items: Items, latency: Int64s) -> Int64s:
 
 
 def _latency(trace: Trace) -> Int64s:
-    """The usual launch latency by the number of the device's process; where there are too few gaps
-    for one, that of those few, and of the first items, unless it is too long for a latency."""
+    """The usual launch latency by the number of the device's process; where there are
+    too few gaps for one, that of those few, and of the first items, unless it is too
+    long for a latency."""
     found = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     for line in Accounts(trace).lines:
         few = line.latency_of(line.with_lead(trace.begin_ns - 1), 1)
@@ -244,9 +273,14 @@ def _latency(trace: Trace) -> Int64s:
 
 
 def _settled(
-    draft: GraphDraft, origin: int, chains: tuple[Chain, ...], batches: Batches, inferred: int
+    draft: GraphDraft,
+    origin: int,
+    chains: tuple[Chain, ...],
+    batches: Batches,
+    inferred: int,
 ) -> Graph:
-    """In an order in which sources come first, with the lags and residuals of all edges."""
+    """In an order in which sources come first, with the lags and residuals of all
+    edges."""
     size, source, explained = len(draft.kind), draft.source, draft.explained
     order = in_order(draft.began, draft.ended, draft.place, source)
     rank = np.empty(size, dtype=np.int32)
@@ -257,7 +291,8 @@ def _settled(
     source[wrong], explained[wrong] = 0, NEVER
     lag = np.minimum(explained, began - ended[source])
     lag[0, (lag[0] == NEVER) & (lag[1] == NEVER)] = 0
-    for join in np.flatnonzero(kind == Node.JOIN).tolist():  # each may need the one before
+    # each may need the one before
+    for join in np.flatnonzero(kind == Node.JOIN).tolist():
         began[join] = ended[join] = (ended[source[:, join]] + lag[:, join]).max()
     residual = _residuals(kind, began, ended, source, lag)
     batches = reordered(batches, rank)
@@ -285,8 +320,8 @@ def _settled(
 def _residuals(
     kind: NDArray[np.uint8], began: Int64s, ended: Int64s, source: Int32s, lag: Int64s
 ) -> Int64s:
-    """What the edge that ends last leaves unexplained of each node; of those behind JOINs, which
-    then are as much later, that is the edge that ends last of theirs."""
+    """What the edge that ends last leaves unexplained of each node; of those behind
+    JOINs, which then are as much later, that is the edge that ends last of theirs."""
     residual = np.zeros_like(lag)
     nodes = np.flatnonzero((kind != Node.JOIN) & (kind != Node.ORIGIN))
     while len(nodes):

@@ -1,4 +1,5 @@
-"""What a person may ask for: `kernel:gemm x0.5`, `op:aten::copy_ x0`, `loader:workers=4`."""
+"""What a person may ask for: `kernel:gemm x0.5`, `op:aten::copy_ x0`,
+`loader:workers=4`."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ Named = Literal["kernel", "family", "op", "module", "python", "comm"]
 
 
 class WrongChange(Error):  # noqa: N818
-    """One plain sentence about what is wrong with a change, or why there is none like it."""
+    """One plain sentence about what is wrong with a change, or why there is none like
+    it."""
 
 
 class NothingLikeIt(WrongChange):
@@ -23,10 +25,10 @@ class NothingLikeIt(WrongChange):
 
 
 class Scaled(msgspec.Struct, frozen=True):
-    """Kernels, or what threads do in some slices, take so much of their time, or this long, or as
-    short as the device allows. At a factor of 0, ops, modules and Python frames go with all that
-    they launch. `python` without a pattern: what threads do outside ops and calls; `comm`, which
-    has none: communication."""
+    """Kernels, or what threads do in some slices, take so much of their time, or this
+    long, or as short as the device allows. At a factor of 0, ops, modules and Python
+    frames go with all that they launch. `python` without a pattern: what threads do
+    outside ops and calls; `comm`, which has none: communication."""
 
     what: Named
     pattern: str
@@ -41,10 +43,11 @@ class FusedKernels(msgspec.Struct, frozen=True):
 
 
 class Graphed(msgspec.Struct, frozen=True):
-    """What is launched in each step, or in each of some slices, is launched by one call. What the
-    thread does between these launches, or in the slices, is gone."""
+    """What is launched in each step, or in each of some slices, is launched by one
+    call. What the thread does between these launches, or in the slices, is gone."""
 
-    pattern: str = ""  # "": each step; else the number of a step, or a search for slices
+    # "": each step; else the number of a step, or a search for slices
+    pattern: str = ""
 
 
 class Unsynced(msgspec.Struct, frozen=True):
@@ -71,13 +74,14 @@ class OnDevice(msgspec.Struct, frozen=True):
 
 Change = Scaled | FusedKernels | Graphed | Unsynced | Loaded | Overlapped | OnDevice
 
-AMOUNT = (
-    r"(?:x(?P<factor>\d+(?:\.\d*)?|\.\d+)|(?P<time>\d[\d.]*\s?(?:ns|us|ms|s))|(?P<bound>bound))"
+AMOUNT = r"(?:x(?P<factor>\d+(?:\.\d*)?|\.\d+)|(?P<time>\d[\d.]*\s?(?:ns|us|ms|s))|(?P<bound>bound))"
+SCALED = late(
+    rf"(?P<what>kernel|family|op|module|python):(?P<pattern>.*\S)\s+{AMOUNT}", re.DOTALL
 )
-SCALED = late(rf"(?P<what>kernel|family|op|module|python):(?P<pattern>.*\S)\s+{AMOUNT}", re.DOTALL)
 FACTOR = late(r"(python|comm)\s+(bandwidth=)?x(\d+(?:\.\d*)?|\.\d+)")
 OTHERS = late(
-    r"(fuse|graph|no-sync|loader|overlap|device)(?:(?::|(?<=device)=)\s*(.*\S))?", re.DOTALL
+    r"(fuse|graph|no-sync|loader|overlap|device)(?:(?::|(?<=device)=)\s*(.*\S))?",
+    re.DOTALL,
 )
 FORMS = (
     "kernel:PATTERN x0.5, family:gemm 40us, kernel:PATTERN bound, op:PATTERN x0, "

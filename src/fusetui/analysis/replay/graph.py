@@ -2,11 +2,12 @@
 
 A node begins once both of its sources have ended, each with its lag:
 
-    begin = max(end[source[0]] + lag[0] + residual[0], end[source[1]] + lag[1] + residual[1])
-    end = begin + dur
+    begin = max(end[source[0]] + lag[0] + residual[0], end[source[1]] + lag[1] +
+    residual[1]) end = begin + dur
 
-Nodes are in an order in which sources come first. Node 0 is the beginning of time; an edge from it
-with the lag NEVER is none. What has more than two sources begins after JOINs, which take no time.
+Nodes are in an order in which sources come first. Node 0 is the beginning of time; an
+edge from it with the lag NEVER is none. What has more than two sources begins after
+JOINs, which take no time.
 
     what waits            source[0]                       source[1]
     HOST                  the node before on the thread   -
@@ -19,8 +20,9 @@ with the lag NEVER is none. What has more than two sources begins after JOINs, w
 
 A HANDOFF at which workers hand over a batch also waits for that: see Batches.
 
-A lag is what is understood: latency of a launch, the usual switch from item to item, or less, even
-less than nothing, where the recording shows it. A residual is what was recorded beyond that.
+A lag is what is understood: latency of a launch, the usual switch from item to item, or
+less, even less than nothing, where the recording shows it. A residual is what was
+recorded beyond that.
 """
 
 from __future__ import annotations
@@ -39,14 +41,15 @@ from fusetui.trace.model.intervals import Cover
 
 
 class Pace(NamedTuple):
-    """From each of some times to the next one, how long a recorded ns takes; 1 before the first.
-    Arrays of shape [n]; times as in Graph."""
+    """From each of some times to the next one, how long a recorded ns takes; 1 before
+    the first. Arrays of shape [n]; times as in Graph."""
 
     times: Int64s
     rate: Floats
 
     def until(self, times: Int64s) -> Int64s:
-        """How long it works until each time, if it begins at 0. Differences add up exactly."""
+        """How long it works until each time, if it begins at 0. Differences add up
+        exactly."""
         if not len(self.times):
             return times
         lasted = np.diff(self.times) * self.rate[:-1]
@@ -59,7 +62,9 @@ class Pace(NamedTuple):
     def changed(self, cover: Cover, factor: float) -> Pace:
         """As much slower or faster during a cover."""
         times = distinct(np.concatenate((self.times, cover.start, cover.end)))
-        rate = np.append(self.rate, 1.0)[np.searchsorted(self.times, times, side="right") - 1]
+        rate = np.append(self.rate, 1.0)[
+            np.searchsorted(self.times, times, side="right") - 1
+        ]
         return Pace(times, np.where(cover.place_of(times) >= 0, rate * factor, rate))
 
 
@@ -75,16 +80,18 @@ class Node(IntEnum):
     ORIGIN = 0
     HOST = 1  # a thread's own time between two of the following
     MARK = 2  # where a step, or the loading of a batch, begins or ends; takes no time
-    LAUNCH = 3  # a call that launches work, from when it need not wait for room in a queue
+    # a call that launches work, from when it need not wait for room in a queue
+    LAUNCH = 3
     HANDOFF = 4  # the end of waiting for another thread; takes no time
-    WAIT = 5  # the rest of a call that waits for the device, once what it waits for is done
+    # the rest of a call that waits for the device, once what it waits for is done
+    WAIT = 5
     JOIN = 6
     ITEM = 7  # a kernel, copy or set
 
 
 class Batches(msgspec.Struct, frozen=True, eq=False):
-    """The HANDOFFs at which workers of a data loader hand over batches, in the order of their
-    nodes. Arrays of shape [batches], times in ns as recorded."""
+    """The HANDOFFs at which workers of a data loader hand over batches, in the order of
+    their nodes. Arrays of shape [batches], times in ns as recorded."""
 
     node: Rows
     waited: Int64s  # from the begin of the call until the HANDOFF
@@ -109,7 +116,8 @@ class Chain(msgspec.Struct, frozen=True):
 
 
 class Times(NamedTuple):
-    """In ns after the origin; shape [nodes]. What was taken out of a graph has no times."""
+    """In ns after the origin; shape [nodes]. What was taken out of a graph has no
+    times."""
 
     begin: Int64s
     end: Int64s
@@ -159,7 +167,8 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def reordered(batches: Batches, rank: NDArray[np.integer]) -> Batches:
-    """The same with nodes that have other places. `rank`: the new place of each node."""
+    """The same with nodes that have other places. `rank`: the new place of each
+    node."""
     node = rank[batches.node]
     order = np.argsort(node, kind="stable")
     return Batches(
@@ -173,9 +182,10 @@ def reordered(batches: Batches, rank: NDArray[np.integer]) -> Batches:
 def in_order(
     began: Int64s, ended: Int64s, place: NDArray[np.floating[Any]], source: Int32s
 ) -> Rows:
-    """The nodes so that their sources come first: by their times as recorded if possible, where
-    those of one chain that tie are in the order of `place`."""
-    level = np.zeros(len(began), dtype=np.int64)  # how many that begin at the same time come first
+    """The nodes so that their sources come first: by their times as recorded if
+    possible, where those of one chain that tie are in the order of `place`."""
+    # how many that begin at the same time come first
+    level = np.zeros(len(began), dtype=np.int64)
     slot, target = np.nonzero((source > 0) & (began[source] == began))
     before = source[slot, target]
     for _ in range(MOST_TIES):
@@ -191,7 +201,8 @@ def in_order(
 
 
 def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
-    """Kahn's algorithm, the lowest rank first; a circle is broken at its lowest rank."""
+    """Kahn's algorithm, the lowest rank first; a circle is broken at its lowest
+    rank."""
     from heapq import heappop, heappush  # only for clocks that differ, and for circles
 
     sources = source.reshape(-1)

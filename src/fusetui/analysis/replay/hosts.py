@@ -1,10 +1,13 @@
-"""What threads do that others wait for, or that waits for others: calls that launch work or wait
-for the device, and handoffs between the thread of a program and those that run backward.
+"""What threads do that others wait for, or that waits for others: calls that launch
+work or wait for the device, and handoffs between the thread of a program and those that
+run backward.
 
-Backward is run by threads of the engine while the thread that asked for it records no op. Such a
-stretch is no time of its own: the engine begins when it does, and it goes on when they have ended.
+Backward is run by threads of the engine while the thread that asked for it records no
+op. Such a stretch is no time of its own: the engine begins when it does, and it goes on
+when they have ended.
 
-A thread that asks a data loader with workers for a batch waits until that is ready, or not at all.
+A thread that asks a data loader with workers for a batch waits until that is ready, or
+not at all.
 """
 
 from __future__ import annotations
@@ -16,7 +19,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.loaders import loader_rows, waits_for_batches, worker_rows
+from fusetui.analysis.questions.loaders import (
+    loader_rows,
+    waits_for_batches,
+    worker_rows,
+)
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.why.backward_threads import APART, asking_threads, outermost_work
 from fusetui.analysis.why.host import Host, host_kinds
@@ -29,13 +36,13 @@ from fusetui.trace.model.intervals import Cover, outside, union
 
 FREES = late(r"\A(?:cuda|hip)Free\Z")  # waits for the device
 HANDING_NS = 10_000_000
-"""Taking over a batch that is ready may take so long (ns): its tensors are opened one by one. What
-a call takes beyond that is waiting."""
+"""Taking over a batch that is ready may take so long (ns): its tensors are opened one
+by one. What a call takes beyond that is waiting."""
 
 
 class Hosts(msgspec.Struct, frozen=True, eq=False):
-    """What cuts the time of threads, by thread and time, disjoint; arrays of shape [cuts], times in
-    ns of the file."""
+    """What cuts the time of threads, by thread and time, disjoint; arrays of shape
+    [cuts], times in ns of the file."""
 
     threads: Rows  # as in Trace.thread_of_track; shape [threads]
     first: Int64s  # when each begins and ends
@@ -45,22 +52,30 @@ class Hosts(msgspec.Struct, frozen=True, eq=False):
     end: Int64s
     kind: NDArray[np.uint8]
     row: Rows  # of the call, -1: none
-    cut_of_row: Rows  # of each call the cut that it is, or is part of, else -1; shape [slices]
-    handoffs: Rows  # the cuts in which a thread waits for another one, in which that waits for
+    # of each call the cut that it is, or is part of, else -1; shape [slices]
+    cut_of_row: Rows
+    # the cuts in which a thread waits for another one, in which that waits for
+    handoffs: Rows
     # being asked, and with which it has ended; shape [3, handoffs]
-    batches: Rows  # the cuts in which a thread waits for workers that load batches, in order
+    # the cuts in which a thread waits for workers that load batches, in order
+    batches: Rows
 
 
-Cut = tuple[NDArray[np.integer], Int64s, Int64s, NDArray[np.integer], NDArray[np.integer]]
+Cut = tuple[
+    NDArray[np.integer], Int64s, Int64s, NDArray[np.integer], NDArray[np.integer]
+]
 """Threads, begins, ends, kinds and rows."""
 
 
 def hosts_of(trace: Trace) -> Hosts:
-    """The threads that launch work, or run what those ask for; without a GPU, the busiest."""
+    """The threads that launch work, or run what those ask for; without a GPU, the
+    busiest."""
     thread = trace.thread_of_track
     launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
     launches = launches[launches >= 0]
-    threads = distinct(thread[trace.track[launches]]) if len(launches) else _busiest(trace)
+    threads = (
+        distinct(thread[trace.track[launches]]) if len(launches) else _busiest(trace)
+    )
     handed = np.array([*_handoffs(trace, threads)], dtype=np.int64).reshape(-1, 5).T
     threads = distinct(np.concatenate((threads, *handed[:2]))).astype(np.intp)
     waits = np.flatnonzero(host_kinds(trace) == Host.SYNC)
@@ -70,7 +85,12 @@ def hosts_of(trace: Trace) -> Hosts:
     waited = waits_for_batches(trace, loads)
     thread_of_load = thread[trace.track[loads]]
     cuts = [
-        _cut(thread_of_load, trace.start[loads], trace.start[loads] + waited, Node.HANDOFF),
+        _cut(
+            thread_of_load,
+            trace.start[loads],
+            trace.start[loads] + waited,
+            Node.HANDOFF,
+        ),
         _cut(asking, begun, ended, Node.HANDOFF),
         _cut(other, idle, begun, Node.HANDOFF),
         _cut(other, ended, ended, Node.MARK),
@@ -96,11 +116,18 @@ def hosts_of(trace: Trace) -> Hosts:
         if b > a:
             first[k] = min(first[k], begin[heads[a]])
             last[k] = max(last[k], ends[b - 1])
-    cuts_of = begin[heads], ends, kind[most].astype(np.uint8), row[most], cut_of_row[:-1]
+    cuts_of = (
+        begin[heads],
+        ends,
+        kind[most].astype(np.uint8),
+        row[most],
+        cut_of_row[:-1],
+    )
     handoffs = numbers[len(loads) :][: handed[:3].size].reshape(3, -1)
     batches = distinct(numbers[: len(loads)])
     batches = batches[(batches >= 0) & ~np.isin(batches, handoffs)]
-    batches = batches[cuts_of[2][batches] == Node.HANDOFF]  # else a call lies in the wait
+    # else a call lies in the wait
+    batches = batches[cuts_of[2][batches] == Node.HANDOFF]
     return Hosts(threads, first, last, bounds, *cuts_of, handoffs, batches)
 
 
@@ -114,7 +141,8 @@ def _cut(thread: NDArray[np.integer], begin: Int64s, end: Int64s, kind: Node) ->
 
 
 def _marks(trace: Trace) -> Iterator[Cut]:
-    """Where steps begin and end, on the thread of their annotations, and where batches arrive."""
+    """Where steps begin and end, on the thread of their annotations, and where batches
+    arrive."""
     steps, loads = steps_of(trace), loader_rows(trace)
     for rows, times in (
         (steps.rows, steps.start),
@@ -125,8 +153,8 @@ def _marks(trace: Trace) -> Iterator[Cut]:
 
 
 def _overlapping(threads: NDArray[np.integer], begin: Int64s, end: Int64s) -> Rows:
-    """The number of the group of each interval; those of one thread that overlap are one group.
-    They are sorted by thread and begin."""
+    """The number of the group of each interval; those of one thread that overlap are
+    one group. They are sorted by thread and begin."""
     new = np.ones(len(begin), dtype=np.bool_)
     for thread in distinct(threads).tolist():
         own = slice(*np.searchsorted(threads, (thread, thread + 1)).tolist())
@@ -135,7 +163,8 @@ def _overlapping(threads: NDArray[np.integer], begin: Int64s, end: Int64s) -> Ro
 
 
 def _lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> tuple[Int64s, Int64s]:
-    """The first start and the last end of each thread; of an engine, those of its ops."""
+    """The first start and the last end of each thread; of an engine, those of its
+    ops."""
     low, high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     first, last = np.full(len(threads), low), np.full(len(threads), high)
     places = {thread: place for place, thread in enumerate(threads.tolist())}
@@ -149,7 +178,8 @@ def _lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> tuple[Int64s, 
 
 
 def _busiest(trace: Trace) -> Rows:
-    """Of a trace without launches the thread with the most time of ops, or of frames."""
+    """Of a trace without launches the thread with the most time of ops, or of
+    frames."""
     for role in (Role.OP, Role.PYTHON, Role.CALL, Role.ANNOTATION):
         rows = trace.rows_of(role)
         rows = rows[trace.parent[rows] < 0]
@@ -162,9 +192,9 @@ def _busiest(trace: Trace) -> Rows:
 def _handoffs(
     trace: Trace, threads: NDArray[np.integer]
 ) -> Iterator[tuple[int, int, int, int, int]]:
-    """What each thread of an engine does while the busiest other thread of its process does
-    nothing: that thread and its own, since when it was idle, and when it began and ended (ns).
-    None where both work at the same time."""
+    """What each thread of an engine does while the busiest other thread of its process
+    does nothing: that thread and its own, since when it was idle, and when it began and
+    ended (ns). None where both work at the same time."""
     ops, thread = outermost_work(trace)
     for other, asking in asking_threads(trace).items():
         if asking in threads or other in threads:
@@ -175,7 +205,8 @@ def _handoffs(
 
 
 def _between(free: Cover, own: Cover) -> Iterator[tuple[int, int, int]]:
-    """What is done in each stretch of free time: since when nothing was, its begin and its end."""
+    """What is done in each stretch of free time: since when nothing was, its begin and
+    its end."""
     gap = free.place_of(own.start)
     inside = (gap >= 0) & (own.end <= free.end[gap])
     if (own.end - own.start)[inside].sum() < APART * own.ns:
@@ -184,4 +215,6 @@ def _between(free: Cover, own: Cover) -> Iterator[tuple[int, int, int]]:
     heads = np.flatnonzero(np.diff(gap[places], prepend=-1))
     firsts, lasts = places[heads], places[np.append(heads[1:], len(places)) - 1]
     idle = np.where(firsts > 0, own.end[firsts - 1], own.start[firsts])
-    yield from zip(idle.tolist(), own.start[firsts].tolist(), own.end[lasts].tolist(), strict=True)
+    yield from zip(
+        idle.tolist(), own.start[firsts].tolist(), own.end[lasts].tolist(), strict=True
+    )

@@ -1,4 +1,5 @@
-"""GPU work in the order of its streams, and which of it calls and other work wait for."""
+"""GPU work in the order of its streams, and which of it calls and other work wait
+for."""
 
 from __future__ import annotations
 
@@ -30,8 +31,10 @@ WAITS_ON = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 FEWEST = 3  # calls that waited for room, from which on a queue counts as full
 SKEW_NS = 20_000  # by which the clocks of host and device may differ
 WAITS_EVENT = late(r"StreamWaitEvent")
-SHORT_NS = 10_000  # queued items that start so soon after the one before tell the usual switch
-SOON_NS = 25_000  # so soon after the end of an item starts what waits for an event after it
+# queued items that start so soon after the one before tell the usual switch
+SHORT_NS = 10_000
+# so soon after the end of an item starts what waits for an event after it
+SOON_NS = 25_000
 SLOW = 2  # times as long as the median, a call that waits for room
 
 
@@ -42,20 +45,27 @@ class Items(msgspec.Struct, frozen=True, eq=False):
     start: Int64s
     end: Int64s
     cut: Rows  # of the launch call, -1: not known
-    given: Int64s  # when that begins; where it is not known, as for the one before on its stream
+    # when that begins; where it is not known, as for the one before on its stream
+    given: Int64s
     streams: Rows  # as in Trace.thread_of_track; shape [streams]
     bounds: Rows  # where the items of each begin, then their number
-    by_given: Rows  # the items of each stream in the order in which they were given to it
+    # the items of each stream in the order in which they were given to it
+    by_given: Rows
     latest: Rows  # for each of these the one that ends last of it and those before
     process: Rows  # which gave the stream its work, -1: not known; shape [streams]
 
     def before(self, stream: int, times: Int64s, ended: Int64s | None = None) -> Rows:
-        """The item that ends last of those that a stream was given before each time, and that had
-        ended before another one; else -1."""
+        """The item that ends last of those that a stream was given before each time,
+        and that had ended before another one; else -1."""
         own = slice(self.bounds[stream], self.bounds[stream + 1])
-        latest, place = self.latest[own], np.searchsorted(self.given[self.by_given[own]], times)
+        latest, place = (
+            self.latest[own],
+            np.searchsorted(self.given[self.by_given[own]], times),
+        )
         if ended is not None:
-            place = np.minimum(place, np.searchsorted(self.end[latest], ended, side="right"))
+            place = np.minimum(
+                place, np.searchsorted(self.end[latest], ended, side="right")
+            )
         return np.append(-1, latest)[place]
 
     def after(self, stream: int, times: Int64s) -> Rows:
@@ -88,10 +98,14 @@ def items_of(trace: Trace, hosts: Hosts) -> Items:
     for k, (a, b) in enumerate(pairwise(bounds.tolist())):
         ends = end[by_given[a:b]]
         is_latest = ends >= np.maximum.accumulate(ends)
-        latest[a:b] = by_given[a:b][np.maximum.accumulate(np.where(is_latest, np.arange(b - a), 0))]
+        latest[a:b] = by_given[a:b][
+            np.maximum.accumulate(np.where(is_latest, np.arange(b - a), 0))
+        ]
         linked = launch[a:b][cut[a:b] >= 0][:1]
         process[k] = np.append(trace.process_of_track[trace.track[linked]], -1)[0]
-    return Items(rows, start, end, cut, given, streams, bounds, by_given, latest, process)
+    return Items(
+        rows, start, end, cut, given, streams, bounds, by_given, latest, process
+    )
 
 
 class Syncs(NamedTuple):
@@ -118,33 +132,45 @@ def syncs_of(trace: Trace, items: Items) -> Syncs:
         keys = ((str(track.pid), str(track.tid)) for track in trace.tracks)
         tracks = dict(zip(keys, trace.thread_of_track.tolist(), strict=True))
         for at, which in zip(events.tolist(), told.number.tolist(), strict=True):
-            stream, record = map(parsed, told.distinct[which]) if which >= 0 else (None, None)
+            stream, record = (
+                map(parsed, told.distinct[which]) if which >= 0 else (None, None)
+            )
             key = (str(trace.track_of(int(rows[at])).pid), str(stream))
             awaited[at] = place[tracks.get(key, -1)]
             number[at] = record if type(record) is int else -1
     numbers = trace.correlation[calls]
     call = first_with(numbers, calls, trace.correlation[rows])
     recorded = np.where(number > 0, first_with(numbers, calls, number), -1)
-    return Syncs(call, place[trace.thread_of_track[trace.track[rows]]], awaited, recorded, of_event)
+    return Syncs(
+        call,
+        place[trace.thread_of_track[trace.track[rows]]],
+        awaited,
+        recorded,
+        of_event,
+    )
 
 
 def awaited_by_calls(
     trace: Trace, hosts: Hosts, items: Items, syncs: Syncs
 ) -> tuple[list[WaitPairs], int]:
-    """What each waiting call waits for, and for how many this was inferred: the latest end before
-    its own that fits."""
+    """What each waiting call waits for, and for how many this was inferred: the latest
+    end before its own that fits."""
     cuts = np.flatnonzero(hosts.kind == Node.WAIT)
     rows, begin, end = hosts.row[cuts], hosts.begin[cuts], hosts.end[cuts]
     process = trace.process_of_track[trace.track[rows]]
     whole, event, syncing = (
-        trace.matching(rows, test.search) for test in (OF_DEVICE, OF_EVENT, SYNCHRONIZES)
+        trace.matching(rows, test.search)
+        for test in (OF_DEVICE, OF_EVENT, SYNCHRONIZES)
     )
     own = np.flatnonzero(np.append(hosts.kind, 0)[items.cut] == Node.WAIT)
     skew = np.where(trace.matching(items.rows[own], TO_DEVICE.search), 0, SKEW_NS)
-    own = own[items.end[own] <= hosts.end[items.cut[own]] + skew]  # else it only fills a buffer
+    # else it only fills a buffer
+    own = own[items.end[own] <= hosts.end[items.cut[own]] + skew]
     found = [WaitPairs(items.cut[own], own)]
     told = np.full((2, len(trace)), -1)  # by call: a stream, and the call since when
-    since = np.where(syncs.of_event, (syncs.awaited, syncs.recorded), (syncs.stream, syncs.call))
+    since = np.where(
+        syncs.of_event, (syncs.awaited, syncs.recorded), (syncs.stream, syncs.call)
+    )
     known = (syncs.call >= 0) & (since[1] >= 0)
     told[:, syncs.call[known]] = since[:, known]
     stream, since = told[:, rows]
@@ -157,7 +183,10 @@ def awaited_by_calls(
         fits = (item >= 0) & given & (items.end[item] <= end + SKEW_NS)
         found.append(WaitPairs(cuts[fits & whole], item[fits & whole]))
         ended = items.before(k, begin, end)
-        item, fits = np.where(event, ended, item), np.where(event, given & (ended >= 0), fits)
+        item, fits = (
+            np.where(event, ended, item),
+            np.where(event, given & (ended >= 0), fits),
+        )
         better = asking & fits & ((best < 0) | (items.end[item] > items.end[best]))
         best[better] = item[better]
         mine = np.flatnonzero(is_told & (stream == k))
@@ -169,12 +198,15 @@ def awaited_by_calls(
 
 
 def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[WaitPairs]:
-    """Events that streams wait for, and dependencies of the nodes of graphs, as recorded."""
+    """Events that streams wait for, and dependencies of the nodes of graphs, as
+    recorded."""
     waits = syncs.of_event & (syncs.stream >= 0) & (syncs.awaited >= 0)
     waits &= (syncs.recorded >= 0) & (syncs.call >= 0)
     streams = syncs.awaited[waits].tolist(), syncs.stream[waits].tolist()
     for source, target in sorted(set(zip(*streams, strict=True))):
-        own = np.flatnonzero(waits & (syncs.awaited == source) & (syncs.stream == target))
+        own = np.flatnonzero(
+            waits & (syncs.awaited == source) & (syncs.stream == target)
+        )
         before = items.before(source, trace.start[syncs.recorded[own]])
         after = items.after(target, trace.start[syncs.call[own]])
         both = (before >= 0) & (after >= 0)
@@ -188,9 +220,9 @@ def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[WaitP
 
 
 def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> WaitPairs:
-    """What items wait for that start later than is understood, where a stream was told to wait for
-    an event since the launch before: what ended last on another stream of what that was given
-    before, if it ended just before."""
+    """What items wait for that start later than is understood, where a stream was told
+    to wait for an event since the launch before: what ended last on another stream of
+    what that was given before, if it ended just before."""
     calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
     late = late[items.cut[late] >= 0]
     best = np.full(len(late), -1)
@@ -215,8 +247,9 @@ def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> WaitPairs:
 def behind_communication(
     trace: Trace, items: Items, pairs: WaitPairs
 ) -> tuple[WaitPairs, WaitPairs]:
-    """What waits for an item also waits for the communication before that on its stream, and
-    communication for the one before it: that counts where a change lets others go ahead of it."""
+    """What waits for an item also waits for the communication before that on its
+    stream, and communication for the one before it: that counts where a change lets
+    others go ahead of it."""
     moves, place = communicates(trace, items.rows), np.arange(len(items.rows))
     first = np.repeat(items.bounds[:-1], np.diff(items.bounds))
     last = np.maximum.accumulate(np.where(moves, place, -1))
@@ -229,8 +262,8 @@ def behind_communication(
 
 
 def freeing(hosts: Hosts, items: Items) -> Iterator[WaitPairs]:
-    """Of each stream whose queue was full the launch calls, and the item that frees the slot of
-    each: its queue holds as many as were ever in flight."""
+    """Of each stream whose queue was full the launch calls, and the item that frees the
+    slot of each: its queue holds as many as were ever in flight."""
     launches = np.bincount(items.cut[items.cut >= 0], minlength=len(hosts.kind))
     for a, b in pairwise(items.bounds.tolist()):
         order = items.by_given[a:b]
@@ -248,6 +281,8 @@ def freeing(hosts: Hosts, items: Items) -> Iterator[WaitPairs]:
 
 
 def by_target(pairs: list[WaitPairs]) -> WaitPairs:
-    target, item = map(np.concatenate, zip(np.empty((2, 0), dtype=np.intp), *pairs, strict=True))
+    target, item = map(
+        np.concatenate, zip(np.empty((2, 0), dtype=np.intp), *pairs, strict=True)
+    )
     order = np.argsort(target, kind="stable")
     return WaitPairs(target[order], item[order])

@@ -1,4 +1,5 @@
-"""What a replay takes its time for: the critical path in a few rows, and what has time to spare."""
+"""What a replay takes its time for: the critical path in a few rows, and what has time
+to spare."""
 
 from __future__ import annotations
 
@@ -41,9 +42,10 @@ MOST_TRIES = 32
 
 
 class PathRow(msgspec.Struct, frozen=True):
-    """Stretches of the critical path of one kind. `what`: the name of the kernel, of the call, or
-    of the innermost op, Python frame or annotation; "" for several, for time in which nothing was
-    recorded, and for what has no name: latency (launch), switches from item to item (wait)."""
+    """Stretches of the critical path of one kind. `what`: the name of the kernel, of
+    the call, or of the innermost op, Python frame or annotation; "" for several, for
+    time in which nothing was recorded, and for what has no name: latency (launch),
+    switches from item to item (wait)."""
 
     kind: Kind
     what: str
@@ -53,8 +55,8 @@ class PathRow(msgspec.Struct, frozen=True):
 
 
 class Slack(msgspec.Struct, frozen=True):
-    """How much longer all kernels of a family, or an op on its thread, could take together without
-    moving the end, if each took longer by the same factor."""
+    """How much longer all kernels of a family, or an op on its thread, could take
+    together without moving the end, if each took longer by the same factor."""
 
     what: str
     kind: Literal["kernel", "op"]
@@ -62,7 +64,8 @@ class Slack(msgspec.Struct, frozen=True):
 
 
 class Path(msgspec.Struct, frozen=True):
-    """The critical path; the rows, of which the longest come first, add up to `span_ns`."""
+    """The critical path; the rows, of which the longest come first, add up to
+    `span_ns`."""
 
     span_ns: int
     rows: tuple[PathRow, ...]
@@ -95,15 +98,19 @@ def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
     graph = once(trace, graph_of)
     devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
     return tuple(
-        DeviceResidual(exact_id(one), residual_share(graph, graph.recorded, one)) for one in devices
+        DeviceResidual(exact_id(one), residual_share(graph, graph.recorded, one))
+        for one in devices
     )
 
 
 def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
-    """The stretches of a route by kind and name, at most MOST_ROWS; what is left of each kind is
-    one row."""
+    """The stretches of a route by kind and name, at most MOST_ROWS; what is left of
+    each kind is one row."""
     total: dict[tuple[Kind, str], list[int]] = {}
-    for kind, name, count, ns in (*_by_node(trace, graph, route), *_by_host(trace, graph, route)):
+    for kind, name, count, ns in (
+        *_by_node(trace, graph, route),
+        *_by_host(trace, graph, route),
+    ):
         one = total.setdefault((kind, name), [0, 0])
         one[0] += count
         one[1] += ns
@@ -133,7 +140,8 @@ def _by_node(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
     moves[items] = communicates(trace, row[items])
     kernel = trace.role[row] == Role.KERNEL
     lag = route.part == LAG
-    launched = lag & items & (graph.kind[np.roll(node, 1)] == Node.HOST)  # by the node before
+    # by the node before
+    launched = lag & items & (graph.kind[np.roll(node, 1)] == Node.HOST)
     by_worker = np.isin(node, graph.batches.node)
     loads = lag & (by_worker | (kind == Node.MARK)) & (ns > 0)
     groups: tuple[tuple[Kind, bool, Rows], ...] = (
@@ -175,12 +183,17 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
             shift = -graph.origin_ns - offset
             for kinds in LAYERS[1:]:
                 placed = Cover(rest.start - shift, rest.end - shift)
-                slices = together([line.slices(k).touching(*placed[:2]) for k in kinds]).parts()
+                slices = together(
+                    [line.slices(k).touching(*placed[:2]) for k in kinds]
+                ).parts()
                 (start, end, _), place = pieces(placed, Cover(slices.start, slices.end))
                 known = start < end
                 start, end, place = start[known], end[known], place[known]
                 row = slices.rows[slices.end.searchsorted(start, side="right")]
-                of = np.searchsorted(graph.began[own], rest.start[place], side="right") - 1
+                of = (
+                    np.searchsorted(graph.began[own], rest.start[place], side="right")
+                    - 1
+                )
                 found.append((own[of], row, start + shift, end + shift))
                 rest = without(rest, Cover(slices.start + shift, slices.end + shift))
         of = own[np.searchsorted(graph.began[own], rest.start, side="right") - 1]
@@ -194,14 +207,15 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
 
 
 def _by_host(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
-    """The own time of threads, by what is innermost. A node of which only a part lies in the route
-    counts with the last of its parts."""
+    """The own time of threads, by what is innermost. A node of which only a part lies
+    in the route counts with the last of its parts."""
     own = np.flatnonzero((graph.kind[route.node] == Node.HOST) & (route.part == OWN))
     own = own[route.ns[own] > 0]
     if not len(own):
         return
     parts = host_parts(trace, graph, route.node[own])
-    order = np.lexsort((-np.arange(len(parts.node)), parts.node))  # of each node the last first
+    # of each node the last first
+    order = np.lexsort((-np.arange(len(parts.node)), parts.node))
     node, row, ns = (column[order] for column in parts)
     left = np.zeros(len(graph), dtype=np.int64)
     left[route.node[own]] = route.ns[own]
@@ -224,11 +238,18 @@ def _slack(trace: Trace, graph: Graph, route: Route) -> Iterator[Slack]:
     in_op = (parts.row >= 0) & (trace.role[parts.row] == Role.OP)
     found, end = list[Slack](), int(graph.ended.max())
     kinds: tuple[tuple[Literal["kernel", "op"], Rows, Rows, Int64s], ...] = (
-        ("kernel", items, graph.row[items].astype(np.intp), effective[graph.row[items]]),
+        (
+            "kernel",
+            items,
+            graph.row[items].astype(np.intp),
+            effective[graph.row[items]],
+        ),
         ("op", parts.node[in_op], parts.row[in_op], parts.ns[in_op]),
     )
     for kind, nodes, rows, ns in kinds:
-        decoded = map(decode, trace.names) if kind == "kernel" else [None] * len(trace.names)
+        decoded = (
+            map(decode, trace.names) if kind == "kernel" else [None] * len(trace.names)
+        )
         families = ((one.op or one.family) if one else "" for one in decoded)
         name = [own or name for own, name in zip(families, trace.names, strict=True)]
         numbers = {text: n for n, text in enumerate(dict.fromkeys(name))}
@@ -245,8 +266,9 @@ def _slack(trace: Trace, graph: Graph, route: Route) -> Iterator[Slack]:
 
 
 def _spare(graph: Graph, extra: Int64s, end: int) -> int:
-    """How much longer nodes could take, in proportion to `extra`, before the end moves (ns in all).
-    The end is convex in the factor, so Newton's method comes down to the largest one."""
+    """How much longer nodes could take, in proportion to `extra`, before the end moves
+    (ns in all). The end is convex in the factor, so Newton's method comes down to the
+    largest one."""
     factor = (end + 1) / int(extra.max())
     for _ in range(MOST_TRIES):
         longer = np.floor(extra * factor).astype(np.int64)

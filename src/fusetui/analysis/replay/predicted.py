@@ -1,5 +1,5 @@
-"""Of each slice where it would be with a change, and how much of it lies on the critical path as
-recorded, with its time to spare."""
+"""Of each slice where it would be with a change, and how much of it lies on the
+critical path as recorded, with its time to spare."""
 
 from __future__ import annotations
 
@@ -37,19 +37,22 @@ SAME = ("name", "cat", "role", "correlation", "external_id", "order")
 
 
 class Predicted(msgspec.Struct, frozen=True, eq=False):
-    """Where slices would be; arrays have the shape [slices that are left]. Left out is what takes
-    no time any more, and what is on no thread or stream that was replayed."""
+    """Where slices would be; arrays have the shape [slices that are left]. Left out is
+    what takes no time any more, and what is on no thread or stream that was
+    replayed."""
 
     rows: Rows  # of the recorded trace
     tracks: tuple[Track, ...]
     start: Int64s
     dur: Int64s
     tree: Nesting
-    bounds: Int64s  # of steps, see bounds_of: as recorded, and replayed, ns of the file;
+    # of steps, see bounds_of: as recorded, and replayed, ns of the file;
+    bounds: Int64s
     # [2, steps + 1], or nothing
 
     def place_in(self, trace: Trace) -> Int32s:
-        """Of each recorded slice, and of none: the row that it has here, -1 for none."""
+        """Of each recorded slice, and of none: the row that it has here, -1 for
+        none."""
         place = np.full(len(trace) + 1, -1, dtype=np.int32)
         place[self.rows] = np.arange(len(self.rows))
         return place
@@ -70,8 +73,9 @@ class Predicted(msgspec.Struct, frozen=True, eq=False):
         )
 
     def earlier_at(self, time: int, until: int) -> int:
-        """How much earlier than recorded (ns) the step begins that begins first in [time, until),
-        or else the one that `time` is in; times of the recorded trace."""
+        """How much earlier than recorded (ns) the step begins that begins first in
+        [time, until), or else the one that `time` is in; times of the recorded
+        trace."""
         before, after = self.bounds
         at = int(np.searchsorted(before, time))
         if at == len(before) or before[at] >= until:
@@ -85,7 +89,9 @@ def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
     made, _ = changed(trace, graph, [parse_change(text) for text in changes])
     times = replay(made)
     start, end = slices_of(trace, made, times)
-    rows, tracks = _laid_out(trace, np.flatnonzero(_left(trace, made, start, end)), start, end)
+    rows, tracks = _laid_out(
+        trace, np.flatnonzero(_left(trace, made, start, end)), start, end
+    )
     edges = np.array([0, *(track.end_row for track in tracks)])
     ends = step_ends(trace, graph)
     bounds = [bounds_of(graph, graph.recorded, ends), bounds_of(made, times, ends)]
@@ -112,8 +118,8 @@ def _left(trace: Trace, graph: Graph, start: Int64s, end: Int64s) -> Flags:
 def _laid_out(
     trace: Trace, rows: Rows, start: Int64s, end: Int64s
 ) -> tuple[Rows, tuple[Track, ...]]:
-    """Rows by track and time. Slices of a thread nest as they did, because its time passes for all
-    of them alike; those of a stream may overlap where they did not."""
+    """Rows by track and time. Slices of a thread nest as they did, because its time
+    passes for all of them alike; those of a stream may overlap where they did not."""
     first = dict[object, int]()
     lane_of = [
         first.setdefault((t.pid, t.tid) if t.layer is Layer.STREAM else n, n)
@@ -141,11 +147,12 @@ MOST_LINES = 500
 
 
 class Marks(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """`ns` and `spare_ns` have the shape [slices]; the critical path goes through `stops`, each of
-    them once, in order of time."""
+    """`ns` and `spare_ns` have the shape [slices]; the critical path goes through
+    `stops`, each of them once, in order of time."""
 
     ns: Int64s  # on the critical path
-    spare_ns: Int64s  # how much longer it alone could take and not move the end; UNKNOWN
+    # how much longer it alone could take and not move the end; UNKNOWN
+    spare_ns: Int64s
     is_on: Flags  # at least half of it is on the critical path
     stops: Rows  # GPU events, calls, and what else is innermost
     begin: Int64s  # ns of the file; shape [stops]
@@ -163,7 +170,10 @@ def marks_of(trace: Trace) -> Marks:
     route = route_to(graph, graph.recorded)
     route_ns, own = route.ns, np.isin(route.part, (OWN, LATE))
     ns, spare = np.zeros(len(trace), dtype=np.int64), np.full(len(trace), UNKNOWN)
-    items, slack = graph.nodes(Node.ITEM), np.maximum(slack_of(graph, graph.recorded), 0)
+    items, slack = (
+        graph.nodes(Node.ITEM),
+        np.maximum(slack_of(graph, graph.recorded), 0),
+    )
     spare[graph.row[items]] = slack[items]
     worked = own & (graph.kind[route.node] == Node.ITEM)
     np.add.at(ns, graph.row[route.node[worked]], route_ns[worked])
@@ -172,7 +182,9 @@ def marks_of(trace: Trace) -> Marks:
         if one.is_stream or not len(nodes):
             continue
         here = np.flatnonzero(own & (graph.chain[route.node] == chain) & (route_ns > 0))
-        for number, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
+        for number, track in zip(
+            trace.thread_of_track.tolist(), trace.tracks, strict=True
+        ):
             if number == one.thread and track.layer in CPU_LAYERS:
                 start = trace.start[track.rows] - graph.origin_ns
                 end = trace.end[track.rows] - graph.origin_ns
@@ -192,8 +204,11 @@ def _until(begin: Int64s, ns: Int64s, times: Int64s) -> Int64s:
     return np.where(last >= 0, found, 0)
 
 
-def _least(graph: Graph, nodes: Rows, slack: Int64s, start: Int64s, end: Int64s) -> Int64s:
-    """The least time to spare of the nodes in which a slice lies; UNKNOWN without one."""
+def _least(
+    graph: Graph, nodes: Rows, slack: Int64s, start: Int64s, end: Int64s
+) -> Int64s:
+    """The least time to spare of the nodes in which a slice lies; UNKNOWN without
+    one."""
     first = np.searchsorted(graph.ended[nodes], start, side="right")
     last = np.searchsorted(graph.began[nodes], end, side="left")
     known = np.flatnonzero(first < last)

@@ -1,4 +1,5 @@
-"""When each node of a graph begins and ends, what the end waits for, and what has time to spare."""
+"""When each node of a graph begins and ends, what the end waits for, and what has time
+to spare."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def replay(graph: Graph, *, late: bool = False) -> Times:
     lag = graph.lag + graph.residual
     ready, batches, begin = Ready(late), graph.batches, 1
     columns = (batches.node, batches.waited, batches.unsure, batches.loader)
-    for node, waited, unsure, loader in zip(*(c.tolist() for c in columns), strict=True):
+    for node, waited, unsure, loader in zip(
+        *(c.tolist() for c in columns), strict=True
+    ):
         _replay_some(graph, lag, begin, node + 1, ends)
         recorded = int(graph.began[node])
         ends[node] = ready.handed_over(ends[node], recorded, waited, unsure, loader)
@@ -36,13 +39,17 @@ def replay(graph: Graph, *, late: bool = False) -> Times:
     return Times(end - graph.dur, end)
 
 
-def _replay_some(graph: Graph, lag: Int64s, begin: int, stop: int, ends: list[int]) -> None:
+def _replay_some(
+    graph: Graph, lag: Int64s, begin: int, stop: int, ends: list[int]
+) -> None:
     """Adds the ends of the nodes from `begin` to `stop` to those of all before."""
     append = ends.append
     for at in range(begin, stop, BLOCK):
         own = slice(at, min(at + BLOCK, stop))
         columns = (*graph.source[:, own], *lag[:, own], graph.dur[own])
-        for a, b, after_a, after_b, dur in zip(*(c.tolist() for c in columns), strict=True):
+        for a, b, after_a, after_b, dur in zip(
+            *(c.tolist() for c in columns), strict=True
+        ):
             first, second = ends[a] + after_a, ends[b] + after_b
             append((first if first > second else second) + dur)
 
@@ -50,19 +57,23 @@ def _replay_some(graph: Graph, lag: Int64s, begin: int, stop: int, ends: list[in
 class Ready:
     """When batches are ready, in the course of a replay.
 
-    A worker begins a batch when it has made the one before and the thread has taken an earlier one.
-    So a batch is ready at most as much earlier than recorded as the thread was ever earlier at
-    taking one before, and at most as much later. It had become ready when a call that waited went
-    on; or at the latest when a call that returned at once was made."""
+    A worker begins a batch when it has made the one before and the thread has taken an
+    earlier one. So a batch is ready at most as much earlier than recorded as the thread
+    was ever earlier at taking one before, and at most as much later. It had become
+    ready when a call that waited went on; or at the latest when a call that returned at
+    once was made."""
 
     def __init__(self, late: bool) -> None:
         self._late = late
         self._most_early: dict[int, int] = {}  # ns by loader
         self._most_late: dict[int, int] = {}
 
-    def handed_over(self, asked: int, recorded: int, waited: int, unsure: int, loader: int) -> int:
-        """When the thread has a batch for which it asks at `asked` (ns after the origin).
-        `recorded`: when it had it in the recording; for the rest see Batches."""
+    def handed_over(
+        self, asked: int, recorded: int, waited: int, unsure: int, loader: int
+    ) -> int:
+        """When the thread has a batch for which it asks at `asked` (ns after the
+        origin). `recorded`: when it had it in the recording; for the rest see
+        Batches."""
         if self._late:
             begin = max(asked + unsure, recorded + self._most_late.get(loader, 0))
         else:
@@ -70,7 +81,9 @@ class Ready:
             if waited == unsure:  # it may not have waited at all
                 ready = min(ready, asked + waited)
             begin = max(asked, ready)
-        self._most_early[loader] = max(self._most_early.get(loader, 0), recorded - begin)
+        self._most_early[loader] = max(
+            self._most_early.get(loader, 0), recorded - begin
+        )
         self._most_late[loader] = max(self._most_late.get(loader, 0), begin - recorded)
         return begin
 
@@ -81,7 +94,8 @@ def last_of(graph: Graph, times: Times) -> int:
 
 
 def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s:
-    """When a thread gets where it was at some times as recorded (ns after the origin)."""
+    """When a thread gets where it was at some times as recorded (ns after the
+    origin)."""
     nodes = np.flatnonzero((graph.chain == chain) & (graph.kind != Node.JOIN))
     began = graph.began[nodes]
     first = np.searchsorted(began, recorded)
@@ -94,7 +108,8 @@ def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s
     called = np.rint((until - began[place]) * share).astype(np.int64)
     inside = np.where(graph.kind[node] == Node.HOST, own, called)
     following = np.minimum(place + 1, len(nodes) - 1)
-    waited = recorded - until  # inside a wait, or before the thread begins, or after it has ended
+    # inside a wait, or before the thread begins, or after it has ended
+    waited = recorded - until
     length = began[following] - graph.ended[node]
     longer = times.begin[nodes[following]] - times.end[node]
     share = np.where((waited > 0) & (length > 0), longer / np.maximum(length, 1), 1.0)
@@ -103,9 +118,9 @@ def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s
 
 
 def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]:
-    """When each slice of the trace would start and end (ns of the file), shape [slices]; as
-    recorded where it is on no thread or stream of the graph. What a change takes out starts and
-    ends where it was."""
+    """When each slice of the trace would start and end (ns of the file), shape
+    [slices]; as recorded where it is on no thread or stream of the graph. What a change
+    takes out starts and ends where it was."""
     start, end = trace.start.copy(), trace.end.copy()
     items = graph.nodes(Node.ITEM)
     start[graph.row[items]] = times.begin[items] + graph.origin_ns
@@ -115,13 +130,16 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
             if graph.chains[chain].thread == number and track.layer in CPU_LAYERS:
                 for column in (start, end):
                     recorded = column[track.rows] - graph.origin_ns
-                    column[track.rows] = times_at(graph, times, chain, recorded) + graph.origin_ns
+                    column[track.rows] = (
+                        times_at(graph, times, chain, recorded) + graph.origin_ns
+                    )
     return start, end
 
 
 class StepEnds(NamedTuple):
     chain: int  # their thread, -1: none of the graph
-    edges: Int64s  # as recorded, after the origin: when the first begins, and the thread ends each
+    # as recorded, after the origin: when the first begins, and the thread ends each
+    edges: Int64s
     item: Rows  # what they launched
     number: Rows  # and the place among the edges of the step that launched it
 
@@ -143,8 +161,9 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
 
 
 def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
-    """When the first step begins, then when each ends: the later of its thread and of what it
-    launched, and not before the one before it; without steps, the begin and the end of all."""
+    """When the first step begins, then when each ends: the later of its thread and of
+    what it launched, and not before the one before it; without steps, the begin and the
+    end of all."""
     if not len(ends.edges):
         return np.array([0, times.end[last_of(graph, times)]])
     edges = ends.edges.copy()
@@ -156,13 +175,13 @@ def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
 
 
 PARTS = LAG, RESIDUAL, OWN, LATE = range(4)
-"""What a stretch of the critical path is: the lag before a node, what is not understood of that,
-what the node does, and what is not understood of that."""
+"""What a stretch of the critical path is: the lag before a node, what is not understood
+of that, what the node does, and what is not understood of that."""
 
 
 class Route(NamedTuple):
-    """The critical path up to a node, as stretches from each begin to the next one, without a gap;
-    arrays of shape [stretches], the last begin is the end."""
+    """The critical path up to a node, as stretches from each begin to the next one,
+    without a gap; arrays of shape [stretches], the last begin is the end."""
 
     node: Rows
     part: Rows
@@ -183,8 +202,8 @@ class Route(NamedTuple):
 
 
 def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
-    """From the origin to the end of a node, if not given the last, by the edge that ends last of
-    each."""
+    """From the origin to the end of a node, if not given the last, by the edge that
+    ends last of each."""
     last = last_of(graph, times) if last is None else last
     slot = np.argmax(times.end[graph.source] + graph.lag + graph.residual, axis=0)
     before = graph.source[slot, np.arange(len(graph))].tolist()
@@ -201,14 +220,17 @@ def route_to(graph: Graph, times: Times, last: int | None = None) -> Route:
     late = times.end[nodes] - np.minimum(graph.unexplained, graph.dur)[nodes]
     begins = (since, understood, times.begin[nodes], late)
     begin = np.append(np.stack(begins, axis=1).reshape(-1), times.end[last])
-    begin = np.minimum.accumulate(begin[::-1])[::-1]  # the next may begin before one has ended
+    # the next may begin before one has ended
+    begin = np.minimum.accumulate(begin[::-1])[::-1]
     begin[0] = 0
-    return Route(np.repeat(nodes, len(PARTS)), np.tile(PARTS, len(nodes)), np.maximum(begin, 0))
+    return Route(
+        np.repeat(nodes, len(PARTS)), np.tile(PARTS, len(nodes)), np.maximum(begin, 0)
+    )
 
 
 def residual_share(graph: Graph, times: Times, device: Id) -> float:
-    """How much of the time from the first launch for a device to its last end is not understood,
-    on the critical path to that."""
+    """How much of the time from the first launch for a device to its last end is not
+    understood, on the critical path to that."""
     is_of = [chain.is_stream and chain.device == device for chain in graph.chains]
     items = np.flatnonzero(np.append(is_of, False)[graph.chain] & ~graph.gone)
     if not len(items):
@@ -221,16 +243,20 @@ def residual_share(graph: Graph, times: Times, device: Id) -> float:
 
 
 def late_share(graph: Graph, route: Route) -> float:
-    """How much of a route is lateness of items, but the first of their streams, that nothing
-    recorded explains: what they wait for may be missing."""
-    late = (route.part == RESIDUAL) & (route.ns > LATE_NS) & (graph.source[0, route.node] > 0)
+    """How much of a route is lateness of items, but the first of their streams, that
+    nothing recorded explains: what they wait for may be missing."""
+    late = (
+        (route.part == RESIDUAL)
+        & (route.ns > LATE_NS)
+        & (graph.source[0, route.node] > 0)
+    )
     late &= graph.kind[route.node] == Node.ITEM
     return float(route.ns[late].sum() / max(int(route.ns.sum()), 1))
 
 
 def slack_of(graph: Graph, times: Times) -> Int64s:
-    """How much longer each node could take without moving the last end of the replay (ns); shape
-    [nodes]. A pass from the end to the beginning."""
+    """How much longer each node could take without moving the last end of the replay
+    (ns); shape [nodes]. A pass from the end to the beginning."""
     latest = [int(times.end.max())] * len(graph)
     lag = graph.lag + graph.residual
     lag[0, graph.batches.node] += graph.batches.unsure

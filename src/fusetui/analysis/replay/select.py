@@ -1,4 +1,5 @@
-"""What a change is about: items, and stretches of threads, found in a trace and in its graph."""
+"""What a change is about: items, and stretches of threads, found in a trace and in its
+graph."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ from fusetui.trace.model.intervals import Cover, common, joined, union, without
 from fusetui.trace.model.memo import once
 from fusetui.trace.program.origin import origins
 
-Covers = dict[int, Cover]  # by the number of a thread's chain, stretches of time as in a Graph
+# by the number of a thread's chain, stretches of time as in a Graph
+Covers = dict[int, Cover]
 INSIDE = {
     "op": ((Role.OP,), (Role.CALL,)),
     "python": ((Role.PYTHON,),),
@@ -36,11 +38,17 @@ INSIDE = {
     "wait": ((Role.OP, Role.CALL, Role.PYTHON, Role.ANNOTATION),),
 }
 """Of what slices may be; of several kinds the first of which there are any."""
-NOTHING = {"op": "No op", "module": "No module", "python": "No Python frame", "wait": "Nothing"}
+NOTHING = {
+    "op": "No op",
+    "module": "No module",
+    "python": "No Python frame",
+    "wait": "Nothing",
+}
 
 
 def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
-    """Slices with exactly this name, else those that a search finds. Raises WrongChange."""
+    """Slices with exactly this name, else those that a search finds. Raises
+    WrongChange."""
     rows = trace.rows_of(*roles)
     exact = trace.names.index(pattern) if pattern in trace.names else -1
     named: Rows = rows[trace.name[rows] == exact]
@@ -69,26 +77,33 @@ def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
 
 
 def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
-    """Slices of threads of the graph: ops, else calls; frames of Python; modules and annotations
-    with what runs backward for them; what may contain a wait. Raises WrongChange."""
+    """Slices of threads of the graph: ops, else calls; frames of Python; modules and
+    annotations with what runs backward for them; what may contain a wait. Raises
+    WrongChange."""
     for roles in INSIDE[what]:
         rows = rows_like(trace, pattern, *roles)
         if what == "module":
             every = origins(trace)
             backward, rows = every.backward, np.intersect1d(rows, every.regions.rows)
             known = np.flatnonzero(backward.forward >= 0)
-            own = inside(trace, graph, covers(trace, graph, rows), backward.forward[known])
+            own = inside(
+                trace, graph, covers(trace, graph, rows), backward.forward[known]
+            )
             rows = np.concatenate((rows, backward.rows[known[own]]))
         rows = rows[_chain_of_track(trace, graph)[trace.track[rows]] >= 0]
         if len(rows):
             return rows
-    raise NothingLikeIt(f"{NOTHING[what]} on a thread that is replayed matches {pattern}.")
+    raise NothingLikeIt(
+        f"{NOTHING[what]} on a thread that is replayed matches {pattern}."
+    )
 
 
 def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
     """For each track the number of its thread's chain, -1 for none."""
     chain = np.full(len(trace.tracks) + 1, -1)
-    chain[[one.thread for one in graph.chains if not one.is_stream]] = np.arange(len(graph.paces))
+    chain[[one.thread for one in graph.chains if not one.is_stream]] = np.arange(
+        len(graph.paces)
+    )
     return chain[trace.thread_of_track]
 
 
@@ -102,14 +117,18 @@ def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
     }
 
 
-def inside(trace: Trace, graph: Graph, within: Covers, rows: NDArray[np.integer]) -> Flags:
+def inside(
+    trace: Trace, graph: Graph, within: Covers, rows: NDArray[np.integer]
+) -> Flags:
     """Which of these slices of threads lie in covers; not -1."""
     chain = np.where(rows >= 0, _chain_of_track(trace, graph)[trace.track[rows]], -1)
     found = np.zeros(len(rows), dtype=np.bool_)
     for number, cover in within.items():
         own = np.flatnonzero(chain == number)
         place = cover.place_of(trace.start[rows[own]] - graph.origin_ns)
-        found[own] = (place >= 0) & (trace.end[rows[own]] - graph.origin_ns <= cover.end[place])
+        found[own] = (place >= 0) & (
+            trace.end[rows[own]] - graph.origin_ns <= cover.end[place]
+        )
     return found
 
 
@@ -121,9 +140,9 @@ def called_in(trace: Trace, graph: Graph, within: Covers) -> Rows:
 
 
 def in_python(trace: Trace, graph: Graph) -> Covers:
-    """When threads that run no backward are in a Python frame, but in none that waits or asks for
-    backward, nor in an op or a call inside that; of a trace without frames, when they are in
-    neither an op nor a call."""
+    """When threads that run no backward are in a Python frame, but in none that waits
+    or asks for backward, nor in an op or a call inside that; of a trace without frames,
+    when they are in neither an op nor a call."""
     found: Covers = {}
     framed, engines = bool((trace.role == Role.PYTHON).any()), engines_of(trace)
     for number, chain in enumerate(graph.chains):
@@ -145,17 +164,23 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
     return found
 
 
-def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, int, Rows]]:
-    """Begin and end (ns of the file), and the chains of the thread and of those that run backward
-    for it, of each step, of one, or of the outermost slices like a pattern; without steps, of all
-    that a process launches. Raises WrongChange."""
+def ranges_of(
+    trace: Trace, graph: Graph, pattern: str
+) -> Iterator[tuple[int, int, Rows]]:
+    """Begin and end (ns of the file), and the chains of the thread and of those that
+    run backward for it, of each step, of one, or of the outermost slices like a
+    pattern; without steps, of all that a process launches. Raises WrongChange."""
     steps, process_of = steps_of(trace), np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     process_of[trace.thread_of_track] = trace.process_of_track
-    threads = np.array([one.thread for one in graph.chains if not one.is_stream], dtype=np.intp)
+    threads = np.array(
+        [one.thread for one in graph.chains if not one.is_stream], dtype=np.intp
+    )
     engine = np.isin(threads, engines_of(trace))
 
     def chains(thread: int) -> Rows:
-        own = (threads == thread) | (engine & (process_of[threads] == process_of[thread]))
+        own = (threads == thread) | (
+            engine & (process_of[threads] == process_of[thread])
+        )
         return np.flatnonzero(own)
 
     if pattern.isdecimal():
@@ -167,7 +192,9 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, i
         rows = slices_like(trace, graph, "wait", pattern)
         for number, cover in covers(trace, graph, rows).items():
             own = chains(graph.chains[number].thread)
-            for begin, end in zip(cover.start.tolist(), cover.end.tolist(), strict=True):
+            for begin, end in zip(
+                cover.start.tolist(), cover.end.tolist(), strict=True
+            ):
                 yield begin + graph.origin_ns, end + graph.origin_ns, own
         return
     for begin, end, row in zip(steps.start, steps.end, steps.rows, strict=True):
@@ -179,9 +206,10 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, i
 
 
 def on_device(kernels: Kernels, name: str) -> tuple[Floats, Floats]:
-    """How many times as long the least time of each kernel is on another device, and how much of
-    its time that is here (ns; 0 where its data may come from the cache): nan where the least time
-    on one of them is not known, as without a rate of its arithmetic. Raises WrongChange."""
+    """How many times as long the least time of each kernel is on another device, and
+    how much of its time that is here (ns; 0 where its data may come from the cache):
+    nan where the least time on one of them is not known, as without a rate of its
+    arithmetic. Raises WrongChange."""
     new, old = _peak(name), kernels.peak
     if old is None:
         raise WrongChange("The limits of the device of this trace are not known.")
@@ -190,14 +218,19 @@ def on_device(kernels: Kernels, name: str) -> tuple[Floats, Floats]:
         limits, bytes_per_s = job.limits, (old.bytes_per_s, new.bytes_per_s)
         rates = old.flop_per_s(limits.kind), new.flop_per_s(limits.kind)
         least, other = list[float](), list[float]()
-        for ns, (here, there) in (limits.compute_ns, rates), (limits.memory_ns, bytes_per_s):
+        for ns, (here, there) in (
+            (limits.compute_ns, rates),
+            (limits.memory_ns, bytes_per_s),
+        ):
             if ns is not None and here:
                 least.append(ns)
                 other.append(ns * here / there if there else math.inf)
         known = limits.bound is not None and min(least) > 0 and max(other) < math.inf
         return max(other) / max(least) if known else None
 
-    return kernels.of_jobs(ratio), kernels.of_jobs(lambda job: job.limits.least_ns or 0.0)
+    return kernels.of_jobs(ratio), kernels.of_jobs(
+        lambda job: job.limits.least_ns or 0.0
+    )
 
 
 def _peak(name: str) -> Peak:
@@ -206,7 +239,9 @@ def _peak(name: str) -> Peak:
     if not found:
         raise NothingLikeIt(f"The limits of {name} are not known.")
     if len(found) > 1:
-        raise WrongChange(f"{name} may be {', '.join(map(_plain, found))}: name one of them.")
+        raise WrongChange(
+            f"{name} may be {', '.join(map(_plain, found))}: name one of them."
+        )
     return found[0]
 
 

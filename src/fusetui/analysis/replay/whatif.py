@@ -1,4 +1,5 @@
-"""What a change would be worth: each step before and after, and what limits the steps then."""
+"""What a change would be worth: each step before and after, and what limits the steps
+then."""
 
 from __future__ import annotations
 
@@ -39,36 +40,44 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
 from fusetui.trace.model.memo import once
 
-UNKNOWN = 0.20  # above this share that is not understood there is no answer; see DOUBTFUL
+# above this share that is not understood there is no answer; see DOUBTFUL
+UNKNOWN = 0.20
 MANY = 100  # launches
 SAME = 2000  # times that differ by a smaller part than 1 / SAME of them are the same
 LEAST_SCALED = 0.5
-"""Of the critical path: another device has to scale so much of it, or the rest decides, of which
-nothing is known there. docs/whatif.md has the recordings that this comes from."""
-LITTLE = 0.001  # of the critical path: so much that begins late for no known reason is not told
+"""Of the critical path: another device has to scale so much of it, or the rest decides,
+of which nothing is known there. docs/whatif.md has the recordings that this comes
+from."""
+# of the critical path: so much that begins late for no known reason is not told
+LITTLE = 0.001
 
 Note = Literal[
     "other_ranks_unchanged",  # they wait for this rank as long as they did
     "no_gpu",  # only what threads do is replayed
-    "python_is_all_but_ops",  # as no Python frames were recorded, but on threads of backward
+    # as no Python frames were recorded, but on threads of backward
+    "python_is_all_but_ops",
     "some_bounds_unknown",  # kernels without one take as long as they did
     "unscaled",  # kernels without one on either device likewise
     "some_runs_keep_their_time",  # fusable runs of which only launches are saved
     "graph_launch_assumed",  # what launching a graph takes: the trace has none
     "loader_beside",  # what the thread does to take over a batch counts nothing
-    "unrecorded_consumers",  # what needs the result of a collective is known by events alone
+    # what needs the result of a collective is known by events alone
+    "unrecorded_consumers",
     "host_unchanged",  # by another device
     "events_unknown",  # for which streams wait, unless that made a GPU event late
-    "late_unexplained",  # GPU events on the critical path that something not recorded made late
+    # GPU events on the critical path that something not recorded made late
+    "late_unexplained",
     "no_waits",  # were recorded: threads are taken not to wait for the device
-    "batches_unknown",  # when workers of a data loader have batches ready after the change
+    # when workers of a data loader have batches ready after the change
+    "batches_unknown",
     "loader_never_waits",  # no call for a batch that workers load waits for it
     "same_work_later",  # steps are longer only because the one before them ends earlier
 ]
 
 
 class StepEffect(msgspec.Struct, frozen=True):
-    """From the end of the step before to the end of this one. `after_ns`: None if there is none."""
+    """From the end of the step before to the end of this one. `after_ns`: None if there
+    is none."""
 
     name: str
     before_ns: int
@@ -77,8 +86,8 @@ class StepEffect(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """The answer. `before_ns` and `after_ns` are medians of some steps, see told_steps; without
-    steps, of all: see `of`."""
+    """The answer. `before_ns` and `after_ns` are medians of some steps, see told_steps;
+    without steps, of all: see `of`."""
 
     changes: tuple[str, ...]
     of: Literal["step", "span"]
@@ -96,15 +105,16 @@ class WhatIf(msgspec.Struct, frozen=True):
     limit: tuple[PathRow, ...]  # the critical path after the change
     notes: tuple[str, ...]  # see Note
     latest_ns: int | None = None
-    """As `after_ns`, if workers of a data loader have each batch ready as late as the recording
-    allows; None where that is the same."""
+    """As `after_ns`, if workers of a data loader have each batch ready as late as the
+    recording allows; None where that is the same."""
     scaled_share: float | None = None
-    """How much of the critical path, as recorded or after the change, are kernels that another
-    device scales, whichever is more; None of other changes."""
+    """How much of the critical path, as recorded or after the change, are kernels that
+    another device scales, whichever is more; None of other changes."""
 
     @property
     def abstains(self) -> bool:
-        """Whether too little of the recording is understood, or scaled, for an answer."""
+        """Whether too little of the recording is understood, or scaled, for an
+        answer."""
         return self.residual_share > UNKNOWN or self.scales_little
 
     @property
@@ -119,8 +129,8 @@ class WhatIf(msgspec.Struct, frozen=True):
 
 
 def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> WhatIf:
-    """What some changes together are worth; of one step only if it is given, by its number. Raises
-    WrongChange."""
+    """What some changes together are worth; of one step only if it is given, by its
+    number. Raises WrongChange."""
     asked = [parse_change(text) for text in changes]
     graph, steps = once(trace, graph_of), steps_of(trace)
     place = None if step is None else steps.place(step)
@@ -141,10 +151,18 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         most = median(lengths_of(trace, other, other_times)[places])
         batches_late = lengths_of(trace, other, replay(other, late=True))
         found = median(after[places]), most, latest, median(batches_late[places])
-        nodes = [scalable(trace, graph, o.name).nodes for o in asked if isinstance(o, OnDevice)]
+        nodes = [
+            scalable(trace, graph, o.name).nodes
+            for o in asked
+            if isinstance(o, OnDevice)
+        ]
         scaled_share = max(
             share_of(np.concatenate(nodes), route_to(*replayed))
-            for replayed in ((graph, graph.recorded), (made, times), (other, other_times))
+            for replayed in (
+                (graph, graph.recorded),
+                (made, times),
+                (other, other_times),
+            )
         )
         if scaled_share >= LEAST_SCALED:
             between = min(found), max(found)
@@ -156,11 +174,20 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     is_bound = is_bound and is_certain(trace, was.unknown_share, route.unknown_share)
     never_waits = "loader_never_waits" in notes
     is_open = not never_waits and differs(median(after[places]), latest)
-    late = ["late_unexplained"] * (max(late_share(graph, was), late_share(made, route)) > LITTLE)
+    late = ["late_unexplained"] * (
+        max(late_share(graph, was), late_share(made, route)) > LITTLE
+    )
     names = labels_of(steps.names)
     counted = np.isin(np.arange(len(before)), tells).tolist()
-    each = zip(names, before.tolist(), after.tolist(), counted, strict=True) if len(steps) else ()
-    every = [StepEffect(name, old, new if told else None, own) for name, old, new, own in each]
+    each = (
+        zip(names, before.tolist(), after.tolist(), counted, strict=True)
+        if len(steps)
+        else ()
+    )
+    every = [
+        StepEffect(name, old, new if told else None, own)
+        for name, old, new, own in each
+    ]
     longer = median(after[places]) > median(before[places])
     if longer and bounds[1][places[-1] + 1] <= bounds[0][places[-1] + 1]:
         late.append("same_work_later")
@@ -188,8 +215,11 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     )
 
 
-def lengths_of(trace: Trace, graph: Graph, times: Times, by: str | None = None) -> Int64s:
-    """From the end of each step to the end of the next one; without steps, the length of all."""
+def lengths_of(
+    trace: Trace, graph: Graph, times: Times, by: str | None = None
+) -> Int64s:
+    """From the end of each step to the end of the next one; without steps, the length
+    of all."""
     return np.diff(bounds_of(graph, times, step_ends(trace, graph, by)))
 
 
@@ -200,13 +230,15 @@ def share_of(nodes: Rows, route: Route) -> float:
 
 
 def differs(ns: int, other_ns: int) -> bool:
-    """Whether a time is so much more or less than another one that an answer says so."""
+    """Whether a time is so much more or less than another one that an answer says
+    so."""
     return abs(ns - other_ns) * SAME > max(ns, other_ns)
 
 
 def told_steps(trace: Trace, by: str | None = None) -> Rows:
-    """The places of the steps whose median is told: those in which a device ran (all if none did),
-    without the first, before which none ended, unless it is the only one; 0 without steps."""
+    """The places of the steps whose median is told: those in which a device ran (all if
+    none did), without the first, before which none ended, unless it is the only one; 0
+    without steps."""
     steps, gpu = steps_of(trace, by), trace.gpu_rows
     ran = union(trace.start[gpu], trace.end[gpu]).within(steps.start, steps.end) > 0
     places = np.flatnonzero(ran if ran.any() else ~ran)
@@ -218,9 +250,11 @@ def median(lengths: Int64s) -> int:
     return int(np.sort(lengths)[(len(lengths) - 1) // 2])
 
 
-def _limit(trace: Trace, graph: Graph, times: Times, places: Rows) -> tuple[PathRow, ...]:
-    """The critical path from the first to the last of some steps, or of all without steps.
-    Of one among several it may begin with what the step before left to do."""
+def _limit(
+    trace: Trace, graph: Graph, times: Times, places: Rows
+) -> tuple[PathRow, ...]:
+    """The critical path from the first to the last of some steps, or of all without
+    steps. Of one among several it may begin with what the step before left to do."""
     if not len(steps_of(trace)):
         return rows_of(trace, graph, route_to(graph, times))
     bounds = bounds_of(graph, times, step_ends(trace, graph))
@@ -230,23 +264,27 @@ def _limit(trace: Trace, graph: Graph, times: Times, places: Rows) -> tuple[Path
 
 
 def leaves_waits_out(trace: Trace) -> bool:
-    """Whether of the calls of a program that launches much only those were kept that launch: the
-    profiler itself makes others, and waits for the device, when it stops."""
+    """Whether of the calls of a program that launches much only those were kept that
+    launch: the profiler itself makes others, and waits for the device, when it
+    stops."""
     launching = distinct(trace.launch[trace.gpu_rows])
     kinds = trace.name[launching[launching >= 0]]
-    return len(kinds) > MANY and bool(np.isin(trace.name[trace.rows_of(Role.CALL)], kinds).all())
+    return len(kinds) > MANY and bool(
+        np.isin(trace.name[trace.rows_of(Role.CALL)], kinds).all()
+    )
 
 
 def is_certain(trace: Trace, *unknown: float) -> bool:
-    """Whether nothing on the way from a recording to a replay was inferred or is not understood, so
-    that a change that cannot save more than it does there is a bound. `unknown`: the shares of
-    their critical paths that are not."""
+    """Whether nothing on the way from a recording to a replay was inferred or is not
+    understood, so that a change that cannot save more than it does there is a bound.
+    `unknown`: the shares of their critical paths that are not."""
     waits = leaves_waits_out(trace) or events_unknown(trace)
     return not (waits or once(trace, graph_of).inferred_waits or any(unknown))
 
 
 def events_unknown(trace: Trace) -> bool:
-    """Whether one of several streams was told to wait for what no event of the device names."""
+    """Whether one of several streams was told to wait for what no event of the device
+    names."""
     streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
     calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
     known = trace.correlation[trace.rows_of(Role.SYNC)]
@@ -263,7 +301,9 @@ def _notes(trace: Trace) -> list[Note]:
     return [note for note, holds in every.items() if holds]
 
 
-RANGE = re.compile(r"(?P<head>.*\S)\s+x(?P<low>\d*\.?\d+)\.\.(?P<high>\d*\.?\d+)", re.DOTALL)
+RANGE = re.compile(
+    r"(?P<head>.*\S)\s+x(?P<low>\d*\.?\d+)\.\.(?P<high>\d*\.?\d+)", re.DOTALL
+)
 POINTS = 10
 NEARLY = 0.01  # of all that the change gains: less is no help
 
@@ -276,9 +316,9 @@ class SweepPoint(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """`before_ns` and `after_ns` are of the median step, or of all: see `of`. No points where too
-    little is understood. `knee`: the factor below which nearly nothing is gained, None if all of
-    them gain."""
+    """`before_ns` and `after_ns` are of the median step, or of all: see `of`. No points
+    where too little is understood. `knee`: the factor below which nearly nothing is
+    gained, None if all of them gain."""
 
     change: str
     of: Literal["step", "span"]
@@ -314,7 +354,8 @@ def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
 
 
 def knee_of(points: Sequence[SweepPoint]) -> float | None:
-    """The largest factor that gains nearly all; None if that is the smallest, or none gains."""
+    """The largest factor that gains nearly all; None if that is the smallest, or none
+    gains."""
     times = [point.after_ns for point in points]
     if not times or max(times) == min(times):
         return None

@@ -1,4 +1,5 @@
-"""What each finding of `why` is worth: the time that its own change saves when it is replayed."""
+"""What each finding of `why` is worth: the time that its own change saves when it is
+replayed."""
 
 from __future__ import annotations
 
@@ -49,25 +50,34 @@ from fusetui.trace.model.intervals import Cover, common
 from fusetui.trace.model.memo import once
 
 MOST = 6_000_000
-"""Nodes that are replayed for all findings of a trace, unless that is asked for: about 2 s."""
+"""Nodes that are replayed for all findings of a trace, unless that is asked for: about
+2 s."""
 NODES = 3  # of a GPU event and its launch
 HAPPEN_ONCE = ("warm-up", "recompilation", "first-compiled-kernels")
 """Rules about what happens once, however many steps were recorded."""
 RANK_OF_GAINS, RANK_OF_NO_GAIN, RANK_OF_NOTES, RANK_OF_NEGLIGIBLE = range(4)
-"""In which order findings come: those that save time, those that save none, notes, negligible."""
+"""In which order findings come: those that save time, those that save none, notes,
+negligible."""
 RUNS = 4  # of one change as long as to make the graph, and what is known of it, takes
 
 
 def with_worth(
-    trace: Trace, found: Why, together: int = 0, *, by: str | None = None, asked: bool = False
+    trace: Trace,
+    found: Why,
+    together: int = 0,
+    *,
+    by: str | None = None,
+    asked: bool = False,
 ) -> Why:
-    """The findings with their worth, by which they are sorted; and what the first `together` are
-    worth at once. `by`: see steps_of. `asked`: however long it takes."""
+    """The findings with their worth, by which they are sorted; and what the first
+    `together` are worth at once. `by`: see steps_of. `asked`: however long it takes."""
     missing = _missing(trace, found, asked)
     wanted, notes = found.wanted, [*map(_note, found.findings, found.wanted)]
     if missing or not any(one is not None for one in wanted):
         every = zip(found.findings, wanted, notes, strict=True)
-        findings = (replace(f, worth_note=missing if w and missing else n) for f, w, n in every)
+        findings = (
+            replace(f, worth_note=missing if w and missing else n) for f, w, n in every
+        )
         return replace(found, findings=tuple(findings))
     graph = once(trace, graph_of)
     has_workers = len(worker_rows(trace)) > 0
@@ -110,7 +120,9 @@ class Then(NamedTuple):
     is_late: bool  # of that, where more may wait for other work than is known
 
 
-def _told(trace: Trace, graph: Graph, times: Times, late: Times, by: str | None) -> Then:
+def _told(
+    trace: Trace, graph: Graph, times: Times, late: Times, by: str | None
+) -> Then:
     """`late`: the times if batches come as late as the recording allows."""
     places, route = told_steps(trace, by), route_to(graph, times)
     return Then(
@@ -122,8 +134,8 @@ def _told(trace: Trace, graph: Graph, times: Times, late: Times, by: str | None)
 
 
 def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
-    """Of each step; without steps from the first start to the last end of GPU events: what the
-    program does before and after that is no part of a GPU's span."""
+    """Of each step; without steps from the first start to the last end of GPU events:
+    what the program does before and after that is no part of a GPU's span."""
     if len(steps_of(trace, by)):
         return lengths_of(trace, graph, times, by)
     items = graph.nodes(Node.ITEM)
@@ -174,17 +186,21 @@ def _with(
         note = None
     if note is None and differs(median(then.lengths), median(then.latest)):
         note = "at_most"
-    return replace(finding, worth_ns=saved, worth_share=saved / max(whole, 1), worth_note=note)
+    return replace(
+        finding, worth_ns=saved, worth_share=saved / max(whole, 1), worth_note=note
+    )
 
 
-def _rank(finding: Finding, steps: int, devices: int, whole_ns: int) -> tuple[int, int, int]:
-    """The key by which findings are sorted: the largest estimated gain first; where that is
-    unknown, the upper bound counts in its place, as the part of one step and one device, and no
-    more than that step or span (`whole_ns`). Then come those that gain nothing, then
-    notes, and negligible ones last.
+def _rank(
+    finding: Finding, steps: int, devices: int, whole_ns: int
+) -> tuple[int, int, int]:
+    """The key by which findings are sorted: the largest estimated gain first; where
+    that is unknown, the upper bound counts in its place, as the part of one step and
+    one device, and no more than that step or span (`whole_ns`). Then come those that
+    gain nothing, then notes, and negligible ones last.
 
-    A CPU that takes no time at all also hides what other findings are about: such a gain counts
-    with no more than its upper bound.
+    A CPU that takes no time at all also hides what other findings are about: such a
+    gain counts with no more than its upper bound.
     """
     bound_ns = min((finding.at_stake_ns or 0) // (steps * devices), whole_ns)
     if finding.at_stake_ns is None:
@@ -208,7 +224,8 @@ def _rank(finding: Finding, steps: int, devices: int, whole_ns: int) -> tuple[in
 
 
 def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
-    """What has to be said of a finding whose change can be replayed, or why it has none."""
+    """What has to be said of a finding whose change can be replayed, or why it has
+    none."""
     if finding.at_stake_ns is None:
         return "note"
     if wanted is None:
@@ -269,7 +286,9 @@ def _unawaited(wanted: Unawaited, draft: Draft) -> None:
     calls = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
     does_wait = draft.graph.lag[1, calls] != NEVER
     waits = calls[does_wait]
-    copies = draft.graph.nodes(Node.ITEM, rows=wanted.rows[trace.role[wanted.rows] == Role.MEMCPY])
+    copies = draft.graph.nodes(
+        Node.ITEM, rows=wanted.rows[trace.role[wanted.rows] == Role.MEMCPY]
+    )
     if not len(waits) and not len(copies):
         raise WrongChange("Nothing is known to wait.")
     draft.scale(copies, np.zeros_like)

@@ -1,8 +1,9 @@
-"""The time from the end of one pass of the model to the start of the next, in the classes of the
-account of `why`, and what the CPU did meanwhile by frames, ops and annotations.
+"""The time from the end of one pass of the model to the start of the next, in the
+classes of the account of `why`, and what the CPU did meanwhile by frames, ops and
+annotations.
 
-Of a trace with one pass, that is recorded only in part: from the first GPU event of the step to the
-start of the pass, and from its end to the last event of the step.
+Of a trace with one pass, that is recorded only in part: from the first GPU event of the
+step to the start of the pass, and from its end to the last event of the step.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ KINDS = (
     ("input preparation", r"prepare|_inputs?\b|metadata|forward_batch|block_table"),
     ("copies to the host", r"\.cpu\b|\bcpu\(|tolist|\bitem\b|_local_scalar|to\("),
 )
-"""What the CPU does, by the words of the servers' own functions; the first that fits."""
+"""What the CPU does, by the words of the servers' own functions; the first that
+fits."""
 LONGEST_NAME = 400
 
 
@@ -42,8 +44,8 @@ class Doing(msgspec.Struct, frozen=True):
 
 
 class Between(msgspec.Struct, frozen=True):
-    """All such times of one device. compute + communication + copies + idle = total, exactly, and
-    `idle` by reason (see why/idle_time.py) adds up to idle_ns."""
+    """All such times of one device. compute + communication + copies + idle = total,
+    exactly, and `idle` by reason (see why/idle_time.py) adds up to idle_ns."""
 
     count: int  # 0: around a single pass
     total_ns: int
@@ -64,15 +66,20 @@ def between_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Between |
     own = [step for step in own if trace.track_of(int(step.model[0])).pid == device.pid]
     if len(own) == 1:
         return _around(trace, own[0], device)
-    parts = sorted((interval_of(trace, step.model) for step in own), key=lambda part: part.begin_ns)
-    begin = np.maximum.accumulate(np.array([part.end_ns for part in parts], dtype=np.int64))[:-1]
+    parts = sorted(
+        (interval_of(trace, step.model) for step in own), key=lambda part: part.begin_ns
+    )
+    begin = np.maximum.accumulate(
+        np.array([part.end_ns for part in parts], dtype=np.int64)
+    )[:-1]
     end = np.array([part.begin_ns for part in parts[1:]], dtype=np.int64)
     begin, end = begin[end > begin], end[end > begin]
     return _between(device, begin, end, len(begin)) if len(begin) else None
 
 
 def _around(trace: Trace, step: Pass, device: Device) -> Between | None:
-    """What is recorded of the time around a single pass; None if its step did nothing else."""
+    """What is recorded of the time around a single pass; None if its step did nothing
+    else."""
     model = interval_of(trace, step.model)
     own = trace.process_of_track[trace.track[step.rows]]
     rows = step.rows[own == trace.process_of_track[trace.track[step.model[0]]]]
@@ -83,7 +90,8 @@ def _around(trace: Trace, step: Pass, device: Device) -> Between | None:
 
 
 def _between(device: Device, begin: Int64s, end: Int64s, count: int = 0) -> Between:
-    """The account of these windows; without a count they are those before and after one pass."""
+    """The account of these windows; without a count they are those before and after one
+    pass."""
     accounts, each = device.over(begin, end), end - begin
     idle: Counter[str] = Counter()
     for account in accounts:
@@ -112,7 +120,9 @@ def _doing(device: Device, begin: Int64s, end: Int64s) -> tuple[Doing, ...]:
     found: Counter[tuple[str, str]] = Counter()
     for gap in told_of(line, line.gaps, line.reasons, inside + places.start):
         sync = gap.idle.get("host_sync", 0)
-        rest = sum(ns for reason, ns in gap.idle.items() if reason.startswith(HOST)) - sync
+        rest = (
+            sum(ns for reason, ns in gap.idle.items() if reason.startswith(HOST)) - sync
+        )
         what = gap.frame or gap.op or gap.annotation or "nothing recorded"
         if rest:
             found[what, _kind(gap)] += rest

@@ -1,10 +1,11 @@
-"""The configuration of a model (config.json of transformers), and the products of a dense one by
-it, where no shapes were recorded.
+"""The configuration of a model (config.json of transformers), and the products of a
+dense one by it, where no shapes were recorded.
 
-These only if all of this holds: the architecture is one of DENSE and its weights are not quantized;
-one device runs the whole model; as many products ran as its layers have (q, k and v in one or
-apart, gate and up likewise) with that of the vocabulary; and the sequence of kernels repeats as
-often as it has layers. Everything else is a reason, in words.
+These only if all of this holds: the architecture is one of DENSE and its weights are
+not quantized; one device runs the whole model; as many products ran as its layers have
+(q, k and v in one or apart, gate and up likewise) with that of the vocabulary; and the
+sequence of kernels repeats as often as it has layers. Everything else is a reason, in
+words.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ LARGEST = 1 << 22  # bytes
 DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 """Types as configurations name them."""
 DENSE = ("llama", "mistral", "qwen2", "qwen3")
-"""`model_type` of decoders with layers of attention and a gated MLP: seven matrices, all dense."""
-FUSED = (4, 5, 6, 7)  # products of a layer: of 7 matrices, q, k and v may be one, and gate and up
+"""`model_type` of decoders with layers of attention and a gated MLP: seven matrices,
+all dense."""
+# products of a layer: of 7 matrices, q, k and v may be one, and gate and up
+FUSED = (4, 5, 6, 7)
 LACKS = "the configuration lacks the sizes or the type of the model"
 
 
@@ -58,7 +61,8 @@ class ModelConfig(msgspec.Struct, frozen=True):
 
 
 def read_config(path: str) -> ModelConfig:
-    """The configuration of a model; that of the text model, if it has several. Raises NoConfig."""
+    """The configuration of a model; that of the text model, if it has several. Raises
+    NoConfig."""
     try:
         file = Path(path)
         if file.stat().st_size > LARGEST:
@@ -70,7 +74,9 @@ def read_config(path: str) -> ModelConfig:
         raise NoConfig(f"{path} is not JSON.") from None
     text = found.get("text_config", found) if isinstance(found, dict) else None
     if not isinstance(text, dict) or not config_of(text).layers:
-        raise NoConfig(f"{path} has no num_hidden_layers: it is not the config.json of a model.")
+        raise NoConfig(
+            f"{path} has no num_hidden_layers: it is not the config.json of a model."
+        )
     return config_of({**found, **text})
 
 
@@ -84,7 +90,9 @@ def config_of(keys: Mapping[str, Any]) -> ModelConfig:
     def text(value: Any) -> str:
         return value if isinstance(value, str) else ""
 
-    layers, hidden, heads = map(number, ("num_hidden_layers", "hidden_size", "num_attention_heads"))
+    layers, hidden, heads = map(
+        number, ("num_hidden_layers", "hidden_size", "num_attention_heads")
+    )
     kinds = keys.get("layer_types")
     windowed = keys.get("sliding_window") and keys.get("use_sliding_window", True)
     full = 0 if windowed else layers
@@ -105,11 +113,15 @@ def config_of(keys: Mapping[str, Any]) -> ModelConfig:
 
 
 def by_configuration(
-    trace: Trace, found: Products, layers: Layers | None, model: ModelConfig, asked: Requested
+    trace: Trace,
+    found: Products,
+    layers: Layers | None,
+    model: ModelConfig,
+    asked: Requested,
 ) -> tuple[Products, str]:
-    """The products of a pass with the weights that the configuration gives them, if it can, and a
-    remark about that; otherwise as they were found, and why. Without the tokens that were asked for
-    no FLOP are known."""
+    """The products of a pass with the weights that the configuration gives them, if it
+    can, and a remark about that; otherwise as they were found, and why. Without the
+    tokens that were asked for no FLOP are known."""
     if missing := _other_model(trace, found, layers, model):
         return found, missing
     heads, hidden = model.heads * model.depth, model.hidden
@@ -128,14 +140,21 @@ def by_configuration(
         for m, k, n in every
     )
     shapes = tuple(sorted({(k, n) for _, k, n in every}))
-    changed = {"known": found.unknown, "unknown": 0, "shapes": shapes, "source": "config"}
+    changed = {
+        "known": found.unknown,
+        "unknown": 0,
+        "shapes": shapes,
+        "source": "config",
+    }
     return msgspec.structs.replace(found, each=tuple(each), **changed), (
         f"the weights are those of the configuration ({model.architecture}), whose {model.layers}"
         f" layers have as many products as ran; the trace itself does not tell their shapes"
     )
 
 
-def _other_model(trace: Trace, found: Products, layers: Layers | None, model: ModelConfig) -> str:
+def _other_model(
+    trace: Trace, found: Products, layers: Layers | None, model: ModelConfig
+) -> str:
     """Why the products of the model are not known, or the model cannot be what ran."""
     if model.architecture not in DENSE:
         told = model.architecture or "unknown"
@@ -150,11 +169,17 @@ def _other_model(trace: Trace, found: Products, layers: Layers | None, model: Mo
         others = f"{found.unknown} products ran, which are not those of {model.layers} layers"
         return f"{others}: the configuration is of another model"
     if layers is None or not model.layers - 1 <= layers.count <= model.layers:
-        told = "nothing repeats" if layers is None else f"the kernels repeat {layers.count} times"
+        told = (
+            "nothing repeats"
+            if layers is None
+            else f"the kernels repeat {layers.count} times"
+        )
         return f"{told}, and the configuration has {model.layers} layers"
     if (ranks := world_size(trace.keys)) != 1:
         told = str(ranks) if ranks else "an unknown number of"
-        return f"the job has {told} ranks, and how they divide the model is not recorded"
+        return (
+            f"the job has {told} ranks, and how they divide the model is not recorded"
+        )
     if types := sorted(found.dtypes - {model.dtype}):
         return f"products of {', '.join(types)} ran, and the configuration says {model.dtype}"
     return ""

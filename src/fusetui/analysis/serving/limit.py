@@ -1,11 +1,12 @@
-"""The least time that a step can take: its weights and its keys and values have to be read once,
-and its products computed, at the most that the device can do (roofline/peaks.py).
+"""The least time that a step can take: its weights and its keys and values have to be
+read once, and its products computed, at the most that the device can do
+(roofline/peaks.py).
 
-It is a lower bound: whatever is not known is left out, and said. How many bytes of keys and values
-attention reads for a token, the shapes that it was given say exactly: its cache is two tensors
-[blocks, tokens of a block, heads, depth], or one of [2, blocks, tokens of a block, heads, depth].
-Otherwise the configuration of the model does, provided that a product of the step has the shape of
-its projection to q, k and v.
+It is a lower bound: whatever is not known is left out, and said. How many bytes of keys
+and values attention reads for a token, the shapes that it was given say exactly: its
+cache is two tensors [blocks, tokens of a block, heads, depth], or one of [2, blocks,
+tokens of a block, heads, depth]. Otherwise the configuration of the model does,
+provided that a product of the step has the shape of its projection to q, k and v.
 """
 
 from __future__ import annotations
@@ -47,17 +48,23 @@ class KeysAndValues(msgspec.Struct, frozen=True):
 
 
 def cache_of(
-    trace: Trace, kernels: Rows, tokens: int | None, shapes: Shapes, model: ModelConfig | None
+    trace: Trace,
+    kernels: Rows,
+    tokens: int | None,
+    shapes: Shapes,
+    model: ModelConfig | None,
 ) -> KeysAndValues:
-    """What the kernels of one pass read for a token. `tokens`: those in the cache, which has room
-    for them; `shapes`: K and N of the products of the pass."""
+    """What the kernels of one pass read for a token. `tokens`: those in the cache,
+    which has room for them; `shapes`: K and N of the products of the pass."""
     ops = np.unique(trace.op[kernels])
     ops = ops[[op >= 0 and "att" in trace.name_of(op).lower() for op in ops.tolist()]]
     own = [_of_attention(one, tokens or 0) for one in inputs_by_op(trace, ops).values()]
     if own and all(own):
         return KeysAndValues(sum(own), len(own), "attention")
     if model is None:
-        return KeysAndValues(missing="the shapes of attention do not tell (--model-config does)")
+        return KeysAndValues(
+            missing="the shapes of attention do not tell (--model-config does)"
+        )
     return _of_config(model, shapes)
 
 
@@ -67,7 +74,11 @@ def _of_attention(inputs: Inputs, tokens: int) -> int:
     known = [(t.shape, t.dtype) if t is not None else ((), None) for t in tensors]
     queries = {shape[1:] for shape, _ in known if len(shape) == 3}
     pairs = {a for a, b in itertools.pairwise(known) if a == b and len(a[0]) == 4}
-    both = {(shape[1:], dtype) for shape, dtype in known if len(shape) == 5 and shape[0] == 2}
+    both = {
+        (shape[1:], dtype)
+        for shape, dtype in known
+        if len(shape) == 5 and shape[0] == 2
+    }
     found = pairs | both
     if len(found) != 1:
         return 0
@@ -82,7 +93,9 @@ def _of_config(model: ModelConfig, shapes: Shapes) -> KeysAndValues:
     if not model.layers or not model.hidden or not model.heads or not model.dtype:
         return KeysAndValues(missing=LACKS)
     if model.is_latent:
-        return KeysAndValues(missing="the cache of latent attention has a layout of its own")
+        return KeysAndValues(
+            missing="the cache of latent attention has a layout of its own"
+        )
     if (ranks := _ranks(shapes, model)) is None:
         width = (model.heads + 2 * model.kv_heads) * model.depth
         other = (
@@ -91,12 +104,18 @@ def _of_config(model: ModelConfig, shapes: Shapes) -> KeysAndValues:
         )
         unsure = "no shapes tell whether the configuration is that of this model"
         return KeysAndValues(missing=other if shapes else unsure)
-    each = 2 * max(model.kv_heads // ranks, 1) * model.depth * ELEMENT_BYTES[model.dtype]
+    each = (
+        2 * max(model.kv_heads // ranks, 1) * model.depth * ELEMENT_BYTES[model.dtype]
+    )
     said = "as the configuration says of the model"
     remark = f"keys and values are taken to be {model.type_name}, {said}"
     if model.full_layers < model.layers:
-        remark += f"; {model.layers - model.full_layers} layers with a window are not counted"
-    return KeysAndValues(each * model.full_layers, model.full_layers, "config", remark=remark)
+        remark += (
+            f"; {model.layers - model.full_layers} layers with a window are not counted"
+        )
+    return KeysAndValues(
+        each * model.full_layers, model.full_layers, "config", remark=remark
+    )
 
 
 def _ranks(shapes: Shapes, model: ModelConfig) -> int | None:
@@ -119,9 +138,9 @@ NEEDED = (
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """Where the time of a step goes: kernels of one op, or the time between kernels. `least_ns`:
-    what they take at least, each product the longer of its bytes and its FLOP; None where that is
-    not known of all of them."""
+    """Where the time of a step goes: kernels of one op, or the time between kernels.
+    `least_ns`: what they take at least, each product the longer of its bytes and its
+    FLOP; None where that is not known of all of them."""
 
     what: str
     of: Literal["op", "kernel", "gap"]  # kernel where no op is known
@@ -131,8 +150,8 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """The limit of one pass of the model. Bytes and FLOP are those that are known; `share` is
-    `least_ns` / `dur_ns`, None if nothing is."""
+    """The limit of one pass of the model. Bytes and FLOP are those that are known;
+    `share` is `least_ns` / `dur_ns`, None if nothing is."""
 
     dur_ns: int  # from its first start to its last end
     products: int  # matrix products whose weights are known
@@ -167,20 +186,28 @@ class _Needs(msgspec.Struct, frozen=True):
     def memory_ns(self) -> int | None:
         """To read so much, rounded down; None if it may have stayed in the cache."""
         moved = self.products.weight_bytes + (self.kv_bytes or 0)
-        if self.peak is None or not self.peak.bytes_per_s or moved <= self.peak.cache_bytes:
+        if (
+            self.peak is None
+            or not self.peak.bytes_per_s
+            or moved <= self.peak.cache_bytes
+        ):
             return None
         return int(moved * NS / self.peak.bytes_per_s)
 
     @property
     def compute_ns(self) -> int | None:
-        """For the products, at the rate of their element type; None if none has a rate."""
-        rates = [(flop, self._flop_per_s(dtype)) for dtype, flop in self.products.flop.items()]
+        """For the products, at the rate of their element type; None if none has a
+        rate."""
+        rates = [
+            (flop, self._flop_per_s(dtype))
+            for dtype, flop in self.products.flop.items()
+        ]
         known = [flop / rate for flop, rate in rates if rate]
         return int(sum(known) * NS) if known else None
 
     def by_op(self, reads_only: bool) -> dict[str, tuple[int, float]]:
-        """By op: how many of its products are known, and what these take at least, in ns.
-        ATTENTION: what reading the keys and values takes, if it `reads_only`."""
+        """By op: how many of its products are known, and what these take at least, in
+        ns. ATTENTION: what reading the keys and values takes, if it `reads_only`."""
         if self.peak is None:
             return {}
         rate = self.peak.bytes_per_s if self.memory_ns is not None else None
@@ -188,7 +215,8 @@ class _Needs(msgspec.Struct, frozen=True):
         for one in self.products.each:
             (count, ns), flop_per_s = found[one.op], self._flop_per_s(one.dtype)
             compute = one.flop * NS / flop_per_s if flop_per_s else 0.0
-            read = one.bytes * NS / rate if rate else 0.0  # without a rate: may be in the cache
+            # without a rate: may be in the cache
+            read = one.bytes * NS / rate if rate else 0.0
             found[one.op] = count + 1, ns + max(compute, read)
         if self.kv_bytes is not None and rate and reads_only:
             found[ATTENTION] = 1, self.kv_bytes * NS / rate
@@ -207,8 +235,8 @@ def limit_of(
     model: ModelConfig | None = None,
     given: Mapping[str, float] = NO_PEAKS,
 ) -> Limit:
-    """The limit of a pass, all of one device; of at least one event. `given`: figures of the device
-    that override those of the table (see `peak_of`)."""
+    """The limit of a pass, all of one device; of at least one event. `given`: figures
+    of the device that override those of the table (see `peak_of`)."""
     rows, tokens = step.model, step.asked.kv_tokens
     ns = int(trace.end[rows].max() - trace.start[rows].min())
     products, told = products_of(trace, rows), ""
@@ -225,8 +253,13 @@ def limit_of(
     if kv is None:
         why = cache.missing or "no annotation counts the tokens that attention reads"
         missing.append(f"keys and values are not counted: {why}")
-    remarks = (told if products.known else "", guessed, "" if kv is None else cache.remark)
-    few = step.asked.phase in (ServerPhase.DECODE, ServerPhase.VERIFY)  # tokens, so attention reads
+    remarks = (
+        told if products.known else "",
+        guessed,
+        "" if kv is None else cache.remark,
+    )
+    # tokens, so attention reads
+    few = step.asked.phase in (ServerPhase.DECODE, ServerPhase.VERIFY)
     return Limit(
         dur_ns=ns,
         products=products.known,
@@ -251,12 +284,17 @@ def limit_of(
     )
 
 
-def _peak(trace: Trace, rows: Rows, given: Mapping[str, float]) -> tuple[Peak | None, str]:
-    """The peaks of the device of these rows, and a remark if its name is not recorded."""
+def _peak(
+    trace: Trace, rows: Rows, given: Mapping[str, float]
+) -> tuple[Peak | None, str]:
+    """The peaks of the device of these rows, and a remark if its name is not
+    recorded."""
     device, each = trace.track_of(int(rows[0])).pid, peaks_of_devices(trace, given)
     known = next((own for own in each if own.device == device), None)
     peak = known.peak if known else None
-    guess = "the device has no name in the trace: by its compute units and memory, it is an"
+    guess = (
+        "the device has no name in the trace: by its compute units and memory, it is an"
+    )
     guessed = known and known.name is None and peak and not peak.given
     return peak, f"{guess} {peak.device}" if peak and guessed else ""
 
@@ -272,18 +310,22 @@ def _missing(needs: _Needs, why: str) -> list[str]:
             " their shapes, or the experts that were routed to, are not recorded"
         )
     if needs.peak is None:
-        said.append("the peaks of the device are not known (--peak bandwidth=... gives them)")
+        said.append(
+            "the peaks of the device are not known (--peak bandwidth=... gives them)"
+        )
     elif needs.memory_ns is None and products.known:
-        said.append("so little is read that it may stay in the cache: memory is no limit")
+        said.append(
+            "so little is read that it may stay in the cache: memory is no limit"
+        )
     return said
 
 
 def _losses(
     trace: Trace, rows: Rows, ns: int, least: Mapping[str, tuple[int, float]]
 ) -> tuple[Loss, ...]:
-    """By op, or where none is known by kernel, with the time between kernels as one more; the
-    largest loss first. The keys and values are read by the op of attention, if there is only
-    one."""
+    """By op, or where none is known by kernel, with the time between kernels as one
+    more; the largest loss first. The keys and values are read by the op of attention,
+    if there is only one."""
     kernels = rows[trace.role[rows] == Role.KERNEL]
     ops = trace.op[kernels]
     named = np.where(ops >= 0, trace.name[ops], -1 - trace.name[kernels])

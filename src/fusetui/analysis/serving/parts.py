@@ -1,15 +1,16 @@
-"""The parts of one pass of a model: its matrix products, and what they have to read and compute by
-recorded or joined shapes; its layers; and what the experts of a mixture took.
+"""The parts of one pass of a model: its matrix products, and what they have to read and
+compute by recorded or joined shapes; its layers; and what the experts of a mixture
+took.
 
-The kernels of a pass repeat for each layer, between a beginning and an end of their own. The period
-is the shortest one that explains at least half of the sequence; of equal kernels in every layer no
-other claim is made. Layers that differ in turn (a window and full attention) count as one. The
-sequence is that of the starts, or if nothing repeats in it, that of the file: on AMD devices some
-times are wrong.
+The kernels of a pass repeat for each layer, between a beginning and an end of their
+own. The period is the shortest one that explains at least half of the sequence; of
+equal kernels in every layer no other claim is made. Layers that differ in turn (a
+window and full attention) count as one. The sequence is that of the starts, or if
+nothing repeats in it, that of the file: on AMD devices some times are wrong.
 
-A trace does not count the tokens of each expert. But the same product, with as many tokens, runs
-once in each layer: where it takes longer, more experts were routed to, or their tokens were less
-even.
+A trace does not count the tokens of each expert. But the same product, with as many
+tokens, runs once in each layer: where it takes longer, more experts were routed to, or
+their tokens were less even.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
 WEIGHTS = {
-    **dict.fromkeys(("aten::mm", "aten::linear", "aten::_scaled_mm", "aten::_int_mm"), 1),
+    **dict.fromkeys(
+        ("aten::mm", "aten::linear", "aten::_scaled_mm", "aten::_int_mm"), 1
+    ),
     "aten::addmm": 2,
 }
 """The position of the weights of each product; aten::bmm multiplies activations."""
@@ -47,7 +50,8 @@ class Product(msgspec.Struct, frozen=True):
 
 
 class Products(msgspec.Struct, frozen=True):
-    """The products of some kernels; each op counts once, however many kernels it launched."""
+    """The products of some kernels; each op counts once, however many kernels it
+    launched."""
 
     known: int  # products whose weights are known
     each: tuple[Product, ...]  # the known ones
@@ -84,10 +88,14 @@ def products_of(trace: Trace, kernels: Rows) -> Products:
         read = weights.bytes if weights and len(weights.shape) == 2 else None
         if product is not None and read is not None:
             own.append(op)
-            each.append(Product(inputs.op, read, product.flop or 0, product.dtype or ""))
+            each.append(
+                Product(inputs.op, read, product.flop or 0, product.dtype or "")
+            )
             sizes.append((product.m or 0, product.k or 0, product.n or 0))
     most, count = next(iter(Counter(m for m, _, _ in sizes).most_common(1)), (0, 0))
-    dtypes = {dtype for one in named.values() for dtype in (one.dtype_a, one.dtype_b) if dtype}
+    dtypes = {
+        dtype for one in named.values() for dtype in (one.dtype_a, one.dtype_b) if dtype
+    }
     return Products(
         known=len(own),
         each=tuple(each),
@@ -113,7 +121,8 @@ class ModelLayer(msgspec.Struct, frozen=True):
 
 
 class Layers(msgspec.Struct, frozen=True):
-    """`count` repetitions of `kernels` kernels; `others` kernels come before and after them."""
+    """`count` repetitions of `kernels` kernels; `others` kernels come before and after
+    them."""
 
     count: int
     kernels: int
@@ -139,7 +148,11 @@ def _layers(trace: Trace, rows: Rows, first: int, period: int, count: int) -> La
     each = trace.dur[inside].sum(axis=1)
     begin = trace.start[inside[:, 0]] - trace.begin_ns
     median = int(np.sort(each)[(count - 1) // 2])
-    slow = [n for n in np.argsort(-each, kind="stable").tolist() if each[n] > (1 + SLOWER) * median]
+    slow = [
+        n
+        for n in np.argsort(-each, kind="stable").tolist()
+        if each[n] > (1 + SLOWER) * median
+    ]
     return Layers(
         count=count,
         kernels=period,
@@ -168,8 +181,8 @@ def repetition(names: NDArray[np.integer]) -> tuple[int, int, int] | None:
 
 
 def _periods(names: NDArray[np.integer]) -> list[int]:
-    """Distances between neighboring kernels of one name, for the name that recurs least often but
-    often enough: every period is the sum of such distances."""
+    """Distances between neighboring kernels of one name, for the name that recurs least
+    often but often enough: every period is the sum of such distances."""
     numbers, counts = np.unique(names, return_counts=True)
     often = counts >= FEWEST
     found: set[int] = set()
@@ -181,13 +194,14 @@ def _periods(names: NDArray[np.integer]) -> list[int]:
 
 
 NAMED = re.compile(r"moe|expert|matmul_ogs|group(?:ed)?_?gemm", re.IGNORECASE)
-"""Kernels and ops of experts, in vLLM, SGLang, Triton's kernels, TensorRT-LLM and DeepGEMM."""
+"""Kernels and ops of experts, in vLLM, SGLang, Triton's kernels, TensorRT-LLM and
+DeepGEMM."""
 LONGEST_NAME = 400
 
 
 class Experts(msgspec.Struct, frozen=True):
-    """The kernels of experts in one pass, products and routing; `name` is that of the one with the
-    largest total, and the figures after it are those of its runs."""
+    """The kernels of experts in one pass, products and routing; `name` is that of the
+    one with the largest total, and the figures after it are those of its runs."""
 
     kernels: int
     total_ns: int
@@ -205,8 +219,12 @@ def experts_of(trace: Trace, rows: Rows) -> Experts | None:
     kernels = kernels[np.argsort(trace.start[kernels], kind="stable")]
     # A kernel is of experts by its own name, or if it is a product, by that of its op.
     ops = np.where(trace.op[kernels] >= 0, trace.name[trace.op[kernels]], -1)
-    pairs, which = np.unique(np.stack((trace.name[kernels], ops)), axis=1, return_inverse=True)
-    told = np.array([_of_experts(trace, *pair) for pair in pairs.T.tolist()], dtype=np.bool_)
+    pairs, which = np.unique(
+        np.stack((trace.name[kernels], ops)), axis=1, return_inverse=True
+    )
+    told = np.array(
+        [_of_experts(trace, *pair) for pair in pairs.T.tolist()], dtype=np.bool_
+    )
     own = kernels[told[which.reshape(-1)]]
     if not len(own):
         return None
@@ -233,4 +251,6 @@ def _of_experts(trace: Trace, kernel: int, op: int) -> bool:
     if decoded is None or decoded.op not in PRODUCTS:
         return False
     words = [trace.names[name] for name in (kernel, op) if name >= 0]
-    return decoded.op == "moe" or any(NAMED.search(word, 0, LONGEST_NAME) for word in words)
+    return decoded.op == "moe" or any(
+        NAMED.search(word, 0, LONGEST_NAME) for word in words
+    )

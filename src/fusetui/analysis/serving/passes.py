@@ -33,7 +33,8 @@ class Mode(StrEnum):
 
 
 class Pass(msgspec.Struct, frozen=True, eq=False):
-    """One step, or where no annotation names steps, one replay. Times in ns of the file."""
+    """One step, or where no annotation names steps, one replay. Times in ns of the
+    file."""
 
     name: str
     start_ns: int  # of the annotation, or of the launch of the graph
@@ -41,7 +42,8 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
     asked: Requested
     mode: Mode
     rows: Rows  # all GPU events that it launched
-    model: Rows  # of the device with most: those of its graphs, or if it is eager, see _prepared
+    # of the device with most: those of its graphs, or if it is eager, see _prepared
+    model: Rows
     replays: int
 
 
@@ -66,35 +68,56 @@ def interval_of(trace: Trace, rows: Rows) -> BusyInterval:
 
 
 def trains(trace: Trace) -> bool:
-    """Whether an optimizer runs: graphs are then the forward or the backward part of a step."""
+    """Whether an optimizer runs: graphs are then the forward or the backward part of a
+    step."""
     return len(annotations_with(trace, lambda name: name.startswith(OPTIMIZER))) > 0
 
 
 def passes(trace: Trace) -> tuple[Pass, ...]:
-    """All steps in time order; without any, all replays, unless they are parts of training."""
+    """All steps in time order; without any, all replays, unless they are parts of
+    training."""
     steps = server_steps(trace)
     if not steps.asked:
-        return () if trains(trace) else tuple(_of_replay(trace, one) for one in replays(trace))
+        return (
+            ()
+            if trains(trace)
+            else tuple(_of_replay(trace, one) for one in replays(trace))
+        )
     launched, called = by_launch_time(trace)
-    graph, kinds, unknown = graph_calls(trace), _kinds(trace), Requested(ServerPhase.UNKNOWN)
+    graph, kinds, unknown = (
+        graph_calls(trace),
+        _kinds(trace),
+        Requested(ServerPhase.UNKNOWN),
+    )
     of = steps.steps
     times = zip(of.names, of.start.tolist(), of.dur.tolist(), steps.asked, strict=True)
     return tuple(
-        Pass(name, start, dur, asked or unknown, *_model(trace, launched[own], graph, kinds))
-        for (name, start, dur, asked), own in zip(times, of.slices_of(called), strict=True)
+        Pass(
+            name,
+            start,
+            dur,
+            asked or unknown,
+            *_model(trace, launched[own], graph, kinds),
+        )
+        for (name, start, dur, asked), own in zip(
+            times, of.slices_of(called), strict=True
+        )
     )
 
 
 def _of_replay(trace: Trace, one: Nodes) -> Pass:
     start, dur = int(trace.start[one.call]), int(trace.dur[one.call])
     asked = Requested(ServerPhase.UNKNOWN)
-    return Pass(trace.name_of(one.call), start, dur, asked, Mode.GRAPH, one.rows, one.rows, 1)
+    return Pass(
+        trace.name_of(one.call), start, dur, asked, Mode.GRAPH, one.rows, one.rows, 1
+    )
 
 
 def _model(
     trace: Trace, every: Rows, graph: NDArray[np.bool_], kinds: NDArray[np.int8]
 ) -> tuple[Mode, Rows, Rows, int]:
-    """How events were launched, all of them, those of the model itself, and by how many graphs."""
+    """How events were launched, all of them, those of the model itself, and by how many
+    graphs."""
     if not len(every):
         return Mode.NOTHING, every, every, 0
     device = trace.process_of_track[trace.track[every]]
@@ -112,8 +135,8 @@ def _model(
 
 
 def _prepared(trace: Trace, rows: Rows, kinds: NDArray[np.int8]) -> Rows:
-    """Those of an eager step that begin after its inputs were copied: after the last copy from the
-    host before its first product or attention."""
+    """Those of an eager step that begin after its inputs were copied: after the last
+    copy from the host before its first product or attention."""
     own = kinds[trace.name[rows]]
     first = trace.start[rows[own == COMPUTES]].min(initial=NEVER)
     copies = rows[own == FROM_HOST]
@@ -122,7 +145,8 @@ def _prepared(trace: Trace, rows: Rows, kinds: NDArray[np.int8]) -> Rows:
 
 
 def _kinds(trace: Trace) -> NDArray[np.int8]:
-    """Of each name of a GPU event, whether it is a copy from the host, a product or attention."""
+    """Of each name of a GPU event, whether it is a copy from the host, a product or
+    attention."""
     kinds = np.zeros(len(trace.names), dtype=np.int8)
     for name in np.unique(trace.name[trace.gpu_rows]).tolist():
         known = decode(trace.names[name])

@@ -1,5 +1,5 @@
-"""The account of each device and CPU thread: every ns of its span, of a step or of a window is in
-one class."""
+"""The account of each device and CPU thread: every ns of its span, of a step or of a
+window is in one class."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from fusetui.trace.model.memo import once
 
 
 class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The devices of a trace that ran kernels, copies or sets, in the order of their lanes. Each
-    part is computed when it is first needed."""
+    """The devices of a trace that ran kernels, copies or sets, in the order of their
+    lanes. Each part is computed when it is first needed."""
 
     trace: Trace
 
@@ -46,12 +46,15 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
         chosen = distinct(thread[kinds != Host.NOTHING])
         parts = (chosen[at : at + most] for at in range(0, len(chosen), most))
         alone = len(chosen) <= most
-        return tuple(Threads(trace, self.kinds, np.isin(thread, part), alone) for part in parts)
+        return tuple(
+            Threads(trace, self.kinds, np.isin(thread, part), alone) for part in parts
+        )
 
     @cached_property
     def launchers(self) -> tuple[Threads, ...]:
-        """The same threads, each with what autograd's engine does while it waits for that: what a
-        thread was doing before its next launch. The accounts of threads leave that out."""
+        """The same threads, each with what autograd's engine does while it waits for
+        that: what a thread was doing before its next launch. The accounts of threads
+        leave that out."""
         lent = lent_work(self.trace)
         if not len(lent.rows):
             return self.threads
@@ -73,11 +76,14 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def lines_of(self, pid: str | None) -> tuple[Devices, ...]:
         """Only those that people call so, likewise; None for all."""
-        own = [n for n, device in self._processes.items() if pid in (None, str(device.pid))]
+        own = [
+            n for n, device in self._processes.items() if pid in (None, str(device.pid))
+        ]
         return self.lines if len(own) == len(self._processes) else self._lines(own)
 
     def as_one(self) -> Devices:
-        """All devices as if they were one, by the name of the first one; there must be one."""
+        """All devices as if they were one, by the name of the first one; there must be
+        one."""
         everywhere = np.zeros(len(self.trace.tracks), dtype=np.int32)
         named = [*self._processes.values()][:1]
         return Devices(self.trace, self.launchers, named, everywhere, as_one=True)
@@ -85,7 +91,11 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def _processes(self) -> dict[int, Named]:
         """The devices by their numbers among all processes."""
-        trace, known, found = self.trace, device_properties(self.trace), dict[int, Named]()
+        trace, known, found = (
+            self.trace,
+            device_properties(self.trace),
+            dict[int, Named](),
+        )
         for track in np.flatnonzero(np.bincount(trace.track[trace.gpu_rows])).tolist():
             pid = trace.tracks[track].pid
             name = known.get(pid, {}).get("name")
@@ -101,13 +111,15 @@ class Accounts(msgspec.Struct, frozen=True, eq=False, dict=True):
             number = np.full(len(trace.tracks) + 1, -1, dtype=np.int32)
             number[own] = np.arange(len(own))  # by process
             named = [self._processes[process] for process in own]
-            lines.append(Devices(trace, self.launchers, named, number[trace.process_of_track]))
+            lines.append(
+                Devices(trace, self.launchers, named, number[trace.process_of_track])
+            )
         return tuple(lines)
 
 
 def line_of(trace: Trace, thread: int) -> Iterator[tuple[Threads, int]]:
-    """The line of a thread, if it has one; how much farther its places are than times of the
-    file."""
+    """The line of a thread, if it has one; how much farther its places are than times
+    of the file."""
     for line in once(trace, Accounts).threads:
         tracks = np.flatnonzero(line.tracks & (trace.thread_of_track == thread))
         if len(tracks):
@@ -131,7 +143,8 @@ class Device(NamedTuple):
         return self.line.spans[self.number]
 
     def over(self, begin: Int64s, end: Int64s) -> list[DeviceAccount]:
-        """The account of each window [begin, end) (ns of the file), where begin <= end."""
+        """The account of each window [begin, end) (ns of the file), where begin <=
+        end."""
         return self.line.at(np.full(len(begin), self.number), begin, end)
 
     @property
@@ -151,9 +164,13 @@ WAITS = late(
 def cpu_accounts(
     accounts: Accounts, window: tuple[int, int] | None = None
 ) -> tuple[ThreadAccount, ...]:
-    """Each thread in the order of the lanes; if there is a window [begin, end), in ns of the file,
-    only its part."""
-    by_track = [one for line in accounts.threads for one in _accounts(accounts.trace, line, window)]
+    """Each thread in the order of the lanes; if there is a window [begin, end), in ns
+    of the file, only its part."""
+    by_track = [
+        one
+        for line in accounts.threads
+        for one in _accounts(accounts.trace, line, window)
+    ]
     return tuple(account for _, account in sorted(by_track, key=lambda one: one[0]))
 
 
@@ -165,7 +182,9 @@ def _accounts(
     ends = np.maximum.reduceat(trace.end, firsts)
     on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
     tracks = np.flatnonzero(line.tracks & on_cpu)
-    _, first, own = np.unique(trace.thread_of_track[tracks], return_index=True, return_inverse=True)
+    _, first, own = np.unique(
+        trace.thread_of_track[tracks], return_index=True, return_inverse=True
+    )
     track, begin = tracks[first], np.full(len(first), np.iinfo(np.int64).max)
     end = np.full(len(first), np.iinfo(np.int64).min)
     np.minimum.at(begin, own, trace.start[firsts[tracks]])
@@ -174,19 +193,35 @@ def _accounts(
         begin, end = np.clip(begin, *window), np.clip(end, *window)
     first, last = line.on_line(track, begin), line.on_line(track, end)
     split = line.split(first, last)
-    waits = common(line.covers[Host.PYTHON], waiting_frames(trace, line)).within(first, last)
-    inside = common(line.covers[Host.ANNOTATION], _collectives(trace, line)).within(first, last)
+    waits = common(line.covers[Host.PYTHON], waiting_frames(trace, line)).within(
+        first, last
+    )
+    inside = common(line.covers[Host.ANNOTATION], _collectives(trace, line)).within(
+        first, last
+    )
     op = split[Host.ALLOC] + split[Host.CALL] + split[Host.OP]
     noted, waited = split[Host.ANNOTATION] - inside, split[Host.SYNC] + waits + inside
     nothing = noted + split[Host.NOTHING]
-    columns = (end - begin, op, split[Host.PYTHON] - waits, waited, nothing, noted, inside)
+    columns = (
+        end - begin,
+        op,
+        split[Host.PYTHON] - waits,
+        waited,
+        nothing,
+        noted,
+        inside,
+    )
     for at, figures in zip(track.tolist(), np.stack(columns).T.tolist(), strict=True):
         one = trace.tracks[at]
-        yield at, ThreadAccount(exact_id(one.pid), exact_id(one.tid), one.label, *figures)
+        yield (
+            at,
+            ThreadAccount(exact_id(one.pid), exact_id(one.tid), one.label, *figures),
+        )
 
 
 def _collectives(trace: Trace, line: Threads) -> Cover:
-    """The time in which a collective runs on the CPU: an annotation that lasts until it is done."""
+    """The time in which a collective runs on the CPU: an annotation that lasts until it
+    is done."""
     marks = line.slices(Host.ANNOTATION)
     return union(*marks.only(trace.matching(marks.rows, ON_CPU.match))[1:])
 

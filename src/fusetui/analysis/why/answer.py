@@ -15,9 +15,22 @@ from fusetui.analysis.why.cpu_work import cpu_work
 from fusetui.analysis.why.engine import answer_early, findings_of
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text
-from fusetui.analysis.why.model import LISTED_DEVICE, Breakdown, CpuWork, Share, Unknown, Why
+from fusetui.analysis.why.model import (
+    LISTED_DEVICE,
+    Breakdown,
+    CpuWork,
+    Share,
+    Unknown,
+    Why,
+)
 from fusetui.analysis.why.needs import lacks_of
-from fusetui.analysis.why.selection import Question, Selection, account_of, asked, on_this_device
+from fusetui.analysis.why.selection import (
+    Question,
+    Selection,
+    account_of,
+    asked,
+    on_this_device,
+)
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline import many
 from fusetui.text.printable import printable
@@ -31,7 +44,8 @@ from fusetui.trace.read.threads import in_threads
 
 
 def why(trace: Trace, selection: Selection | None = None) -> Why:
-    """The account, the gaps, the ceiling, the modules and the findings. Raises NotThere."""
+    """The account, the gaps, the ceiling, the modules and the findings. Raises
+    NotThere."""
     return explained(asked(Accounts(trace), selection))[0]
 
 
@@ -49,7 +63,8 @@ def explained(question: Question) -> tuple[Why, Facts]:
         findings=findings,
         wanted=wanted,
         cannot_tell=on_this_device(
-            facts.trace, (*found.cannot_tell, *_without_ceiling(facts.kernels, lacks), *unknown)
+            facts.trace,
+            (*found.cannot_tell, *_without_ceiling(facts.kernels, lacks), *unknown),
         ),
         ceiling=facts.kernels.ceiling if found.devices else None,
         modules=modules.modules if modules else None,
@@ -73,7 +88,11 @@ def _without_ceiling(kernels: Kernels, lacks: dict[str, str]) -> list[Unknown]:
     needs = ("CPU ops", "input shapes") if of_ops else ("CPU ops",)
     lacking = [what for what in needs if what in lacks][:1]
     lacking += [LISTED_DEVICE] if LISTED_DEVICE in lacks else []
-    return [Unknown("ceiling", what, lacks[what]) for what in lacking if kernels.is_kernel.any()]
+    return [
+        Unknown("ceiling", what, lacks[what])
+        for what in lacking
+        if kernels.is_kernel.any()
+    ]
 
 
 MOST_SHARES = 10  # kernels, and modules
@@ -81,10 +100,12 @@ LONGEST_NAME = 1000  # characters
 
 
 def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
-    """The kernels with the longest effective time, and the modules with the longest time of their
-    own, each kind of module once."""
+    """The kernels with the longest effective time, and the modules with the longest
+    time of their own, each kind of module once."""
     own = kernels.is_kernel
-    by_kernel = by_text(kernels.trace, kernels.rows[own], kernels.effective_ns[own], _short)
+    by_kernel = by_text(
+        kernels.trace, kernels.rows[own], kernels.effective_ns[own], _short
+    )
     by_module: dict[str, tuple[int, int]] = {}
     for one in modules.modules if modules else ():
         name = module_text(one.module.removesuffix("_*"), LONGEST_NAME)
@@ -104,9 +125,11 @@ def _short(name: str) -> str:
 
 
 def _longest(found: dict[str, tuple[int, int]]) -> tuple[Share, ...]:
-    """The MOST_SHARES with the most time, in this order; a trace may have a million names, so the
-    others are never sorted."""
-    longest = nsmallest(MOST_SHARES, found.items(), key=lambda item: (-item[1][1], item[0]))
+    """The MOST_SHARES with the most time, in this order; a trace may have a million
+    names, so the others are never sorted."""
+    longest = nsmallest(
+        MOST_SHARES, found.items(), key=lambda item: (-item[1][1], item[0])
+    )
     return tuple(Share(printable(name), n, ns) for name, (n, ns) in longest if ns)
 
 
@@ -115,9 +138,10 @@ MIN_BYTES_FOR_THREADS = 32 << 20
 
 @contextmanager
 def args_read(trace: Trace) -> Iterator[None]:
-    """At the end, the args of all kernels, of their ops and of collectives, the most memory that
-    torch used, and the sequence numbers of ops if any may have run backward, are kept with the
-    events: `many.jobs`, `collectives_on_gpu`, `memory_peaks` and `backward_ops` find them there."""
+    """At the end, the args of all kernels, of their ops and of collectives, the most
+    memory that torch used, and the sequence numbers of ops if any may have run
+    backward, are kept with the events: `many.jobs`, `collectives_on_gpu`,
+    `memory_peaks` and `backward_ops` find them there."""
     events, rows = trace.elements, trace.rows_of(Role.KERNEL)
     if not len(rows) or events.recall(many.KEPT_AS, Arguments) is not None:
         yield

@@ -1,5 +1,5 @@
-"""Threads of autograd's engine, and the threads that wait for them: `backward()` records no op and
-no call of its own while a thread of the engine works for it.
+"""Threads of autograd's engine, and the threads that wait for them: `backward()`
+records no op and no call of its own while a thread of the engine works for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from fusetui.trace.program.backward import NODE
 
 RUNS_BACKWARD = late(r"<built-in method run_backward\b")
 """The frame that lasts until the engine is done."""
-APART = 0.95  # of the time of an engine: when the thread that asked for backward does nothing
+# of the time of an engine: when the thread that asked for backward does nothing
+APART = 0.95
 
 
 class Work(NamedTuple):
@@ -30,7 +31,8 @@ class Work(NamedTuple):
 
 
 class Lent(NamedTuple):
-    """Ops and calls of the engine during which another thread waits for it; shape [n]."""
+    """Ops and calls of the engine during which another thread waits for it; shape
+    [n]."""
 
     rows: Rows
     track: NDArray[np.integer]  # one of the waiting thread
@@ -42,7 +44,9 @@ def outermost_work(trace: Trace) -> Work:
 
 
 def _outermost_work(trace: Trace) -> Work:
-    rows = np.flatnonzero(np.isin(trace.role, (Role.OP, Role.CALL)) & (trace.parent < 0))
+    rows = np.flatnonzero(
+        np.isin(trace.role, (Role.OP, Role.CALL)) & (trace.parent < 0)
+    )
     return Work(rows=rows, thread=trace.thread_of_track[trace.track[rows]])
 
 
@@ -55,13 +59,15 @@ def _engines_of(trace: Trace) -> Rows:
     ops, thread = outermost_work(trace)
     own = trace.role[ops] == Role.OP
     back = own & trace.matching(ops, NODE.match)
-    every, those = (np.bincount(thread, (trace.dur[ops] + 1) * which) for which in (own, back))
+    every, those = (
+        np.bincount(thread, (trace.dur[ops] + 1) * which) for which in (own, back)
+    )
     return np.flatnonzero((2 * those > every) & (every > 0))
 
 
 def asking_threads(trace: Trace) -> dict[int, int]:
-    """For each thread of an engine the thread that may have asked for backward: of the other
-    threads of its process the one that works longest."""
+    """For each thread of an engine the thread that may have asked for backward: of the
+    other threads of its process the one that works longest."""
     work, engines = outermost_work(trace), engines_of(trace)
     process = np.zeros(len(trace.tracks), dtype=np.int64)
     process[trace.thread_of_track] = trace.process_of_track
@@ -76,8 +82,8 @@ def asking_threads(trace: Trace) -> dict[int, int]:
 
 
 def lent_work(trace: Trace) -> Lent:
-    """What the engine does while the thread that asked for it does nothing but wait. None where a
-    thread asks several engines, or works while its engine does."""
+    """What the engine does while the thread that asked for it does nothing but wait.
+    None where a thread asks several engines, or works while its engine does."""
     pairs = asking_threads(trace)
     asking = list(pairs.values())
     rows: list[Rows] = [np.empty(0, dtype=np.intp)]
@@ -92,7 +98,8 @@ def lent_work(trace: Trace) -> Lent:
 
 
 def _while_waiting(trace: Trace, engine: int, waiting: int) -> Rows:
-    """The ops and calls of an engine's thread, with all inside them, while another thread waits."""
+    """The ops and calls of an engine's thread, with all inside them, while another
+    thread waits."""
     work = outermost_work(trace)
     asked, own = (work.rows[work.thread == thread] for thread in (waiting, engine))
     free = outside(union(trace.start[asked], trace.end[asked]))

@@ -19,15 +19,24 @@ from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import NOTHING, Cover, common, counted, outside, union, without
+from fusetui.trace.model.intervals import (
+    NOTHING,
+    Cover,
+    common,
+    counted,
+    outside,
+    union,
+    without,
+)
 from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 from fusetui.trace.program.regions import NUMBER as MODULE_NUMBER
 
 
 def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
-    """Rows of CPU threads, and how long (ns) a device waited for a launch while each of them was
-    the innermost slice of the launching thread: a row may occur several times, and time in which
-    only an annotation was recorded is left out. None if no launch call is known."""
+    """Rows of CPU threads, and how long (ns) a device waited for a launch while each of
+    them was the innermost slice of the launching thread: a row may occur several times,
+    and time in which only an annotation was recorded is left out. None if no launch
+    call is known."""
     facts = Facts(Accounts(trace))
     if not facts.has_launches:
         return None
@@ -37,14 +46,17 @@ def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
 def held(
     facts: Facts, which: Flags, leaving_out: Cover, layers: Sequence[tuple[Host, ...]]
 ) -> tuple[Rows, Int64s]:
-    """Likewise in the host parts of some gaps, except during a cover (ns of the file), by the
-    innermost slice of some layers."""
+    """Likewise in the host parts of some gaps, except during a cover (ns of the file),
+    by the innermost slice of some layers."""
     idle, found = facts.idle, []
     for line, _, placed in facts.launched(which & (idle.called > idle.begin)):
-        waiting = counted(placed(idle.begin), placed(idle.called))  # for each of several devices
+        # for each of several devices
+        waiting = counted(placed(idle.begin), placed(idle.called))
         waiting = line.parts(waiting, outside(leaving_out))
         for kinds in layers:
-            touching = [line.slices(kind).touching(waiting.start, waiting.end) for kind in kinds]
+            touching = [
+                line.slices(kind).touching(waiting.start, waiting.end) for kind in kinds
+            ]
             rows, start, end = together(touching).parts()
             found.append((rows, waiting.within(start, end)))
             waiting = waiting.only(outside(union(start, end)))
@@ -53,11 +65,14 @@ def held(
     return every, np.concatenate([none, *(ns for _, ns in found)])
 
 
-def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dict[str, int]:
-    """Means over some disjoint windows [begin, end) of the file: how long no GPU event ran (ns), by
-    the reasons of the account, with all devices as one. Of the time before a launch, what a
-    launching thread spent fetching a batch or compiling is taken out as `data_loading` and
-    `compilation`. `idle_ns` is the mean of all, which these add up to."""
+def idle_by_cause(
+    trace: Trace, begin: Int64s, end: Int64s, idle_ns: int
+) -> dict[str, int]:
+    """Means over some disjoint windows [begin, end) of the file: how long no GPU event
+    ran (ns), by the reasons of the account, with all devices as one. Of the time before
+    a launch, what a launching thread spent fetching a batch or compiling is taken out
+    as `data_loading` and `compilation`. `idle_ns` is the mean of all, which these add
+    up to."""
     found: Counter[str] = Counter()
     if not (len(trace.gpu_rows) and len(begin)):
         return {}
@@ -69,12 +84,16 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     loading = common(facts.loading, union(begin, end))
     compiling = without(common(facts.compiling, union(begin, end)), loading)
     for cause, cover in ((LOADER, loading), (COMPILER, compiling)):
-        for kind, ns in zip(Host, facts.host_under(cover).sum(axis=1).tolist(), strict=True):
+        for kind, ns in zip(
+            Host, facts.host_under(cover).sum(axis=1).tolist(), strict=True
+        ):
             found[f"host_{kind.name.lower()}"] -= ns
             found[cause] += ns
     means = {cause: round(ns / len(begin)) for cause, ns in found.items() if ns}
     if means:
-        means[max(means, key=lambda cause: means[cause])] += idle_ns - sum(means.values())
+        means[max(means, key=lambda cause: means[cause])] += idle_ns - sum(
+            means.values()
+        )
     return means
 
 
@@ -106,13 +125,19 @@ LEAST = 0.02  # of all time; a name with less is not told
 def holders(
     trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str], all_ns: int
 ) -> list[tuple[str, int]]:
-    """Of some slices, with the time for which each held a launching thread, the names with the most
-    time: `aten::conv2d (265 x, 21.3 ms)`, and these ns; `all_ns`: of all slices."""
+    """Of some slices, with the time for which each held a launching thread, the names
+    with the most time: `aten::conv2d (265 x, 21.3 ms)`, and these ns; `all_ns`: of all
+    slices."""
     each, place = np.unique(rows, return_inverse=True)
     found = by_text(trace, each, summed(place, ns, len(each)), text)
-    enough = [(name, *one) for name, one in found.items() if one[1] >= LEAST * all_ns > 0]
+    enough = [
+        (name, *one) for name, one in found.items() if one[1] >= LEAST * all_ns > 0
+    ]
     longest = sorted(enough, key=lambda one: -one[2])[:SHOWN]
-    return [(f"{name} ({count(calls)} x, {duration(held)})", held) for name, calls, held in longest]
+    return [
+        (f"{name} ({count(calls)} x, {duration(held)})", held)
+        for name, calls, held in longest
+    ]
 
 
 def label(name: str) -> str:

@@ -1,4 +1,5 @@
-"""Ops that compute on the CPU: they launch nothing, so no other way of launching helps."""
+"""Ops that compute on the CPU: they launch nothing, so no other way of launching
+helps."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from fusetui.trace.model.memo import memo
 from fusetui.trace.model.op_names import METADATA, stem, words
 
 COMPUTES_NS = 100_000
-"""An op of ATen that launches nothing and takes at least so long by itself computes on the CPU:
-dispatching an op takes far less, even beside a profiler that records stacks."""
+"""An op of ATen that launches nothing and takes at least so long by itself computes on
+the CPU: dispatching an op takes far less, even beside a profiler that records
+stacks."""
 
 COMPUTES_SHARE = 0.25
-"""Of the host part of a gap: from this share of such ops on, the gap is due to them and to what
-prepares them."""
+"""Of the host part of a gap: from this share of such ops on, the gap is due to them and
+to what prepares them."""
 
 PREFIX = "aten::"
 """The launches of other ops, such as those of Triton, are not in every trace."""
@@ -34,15 +36,16 @@ CREATES = words(
 
 
 BY_ITSELF = 0.5
-"""Of the duration of an op: one that spends less of it by itself is made of others, as of views."""
+"""Of the duration of an op: one that spends less of it by itself is made of others, as
+of views."""
 
 
 @memo()
 def cpu_compute_rows(trace: Trace) -> Rows:
-    """The ops of ATen that compute on the CPU, on any thread: they take at least COMPUTES_NS, spend
-    most of it by themselves, and neither they nor an op of ATen around them launch work of the GPU.
-    (Ops inside of one that launches may compute with tensors without data, for their shapes.)
-    Sorted rows."""
+    """The ops of ATen that compute on the CPU, on any thread: they take at least
+    COMPUTES_NS, spend most of it by themselves, and neither they nor an op of ATen
+    around them launch work of the GPU. (Ops inside of one that launches may compute
+    with tensors without data, for their shapes.) Sorted rows."""
     ops = trace.rows_of(Role.OP)
     ops = ops[trace.matching(ops, _is_of_aten)]
     ops = ops[~_in_launching_ops(trace, ops)[ops]]
@@ -57,12 +60,15 @@ def cpu_compute_rows(trace: Trace) -> Rows:
     children, of_op = children[of_op >= 0], of_op[of_op >= 0]
     inside_ns = summed(of_op, trace.dur[children], len(ops))
     own_ns = trace.dur[ops] - inside_ns
-    computes: Rows = ops[(own_ns >= COMPUTES_NS) & (own_ns >= BY_ITSELF * trace.dur[ops])]
+    computes: Rows = ops[
+        (own_ns >= COMPUTES_NS) & (own_ns >= BY_ITSELF * trace.dur[ops])
+    ]
     return computes
 
 
 def _in_launching_ops(trace: Trace, ops: Rows) -> Flags:
-    """Which rows are one of these ops that launches, or lie inside of one; shape [slices]."""
+    """Which rows are one of these ops that launches, or lie inside of one; shape
+    [slices]."""
     launches = _launch_rows(trace)
     first, last = np.searchsorted(launches, (ops, trace.end_row[ops]))
     launching = ops[first < last]
@@ -82,7 +88,8 @@ def _may_compute(name: str) -> bool:
 
 
 def _launch_rows(trace: Trace) -> Rows:
-    """Calls that launched GPU events, and those whose names say that they launch; sorted."""
+    """Calls that launched GPU events, and those whose names say that they launch;
+    sorted."""
     launched = trace.launch[trace.gpu_rows]
     named = trace.rows_named(LAUNCHES.search, Role.CALL)
     return distinct(np.concatenate((launched[launched >= 0].astype(np.intp), named)))

@@ -1,4 +1,5 @@
-"""What the time of CPU threads goes to, by name: the breakdown of a trace without GPU events."""
+"""What the time of CPU threads goes to, by name: the breakdown of a trace without GPU
+events."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ NO_CALLER = -1
 
 
 class OwnTimes(NamedTuple):
-    """Slices of CPU threads, and for how long each was the innermost one of its thread (ns)."""
+    """Slices of CPU threads, and for how long each was the innermost one of its thread
+    (ns)."""
 
     rows: Rows
     ns: Int64s
@@ -32,8 +34,9 @@ class OwnTimes(NamedTuple):
 
 
 def own_times(accounts: Accounts, cover: Cover) -> OwnTimes:
-    """Of ops, calls, Python frames and collectives on the CPU, during a cover (ns of the file).
-    Each moment of a thread belongs to one slice at most, by the order of `LAYERS`."""
+    """Of ops, calls, Python frames and collectives on the CPU, during a cover (ns of
+    the file). Each moment of a thread belongs to one slice at most, by the order of
+    `LAYERS`."""
     rows = [np.empty(0, dtype=np.intp)]
     times = [np.empty(0, dtype=np.int64)]
     for line in accounts.threads:
@@ -76,8 +79,8 @@ class ByKind(NamedTuple):
 
 
 def by_kind(accounts: Accounts, cover: Cover) -> ByKind:
-    """Of the threads that run ops, or of all where none does: others, such as those of a pool, are
-    mostly idle in a function that nobody recorded to wait."""
+    """Of the threads that run ops, or of all where none does: others, such as those of
+    a pool, are mostly idle in a function that nobody recorded to wait."""
     trace = accounts.trace
     own = own_times(accounts, cover)
     is_python = trace.role[own.rows] == Role.PYTHON
@@ -113,8 +116,8 @@ class NamedTime(NamedTuple):
 
 
 def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[NamedTime]:
-    """The names with the longest own time, the longest first. `with_caller`: a function is named
-    with what called it, and counts apart for each caller."""
+    """The names with the longest own time, the longest first. `with_caller`: a function
+    is named with what called it, and counts apart for each caller."""
     if not len(own.rows):
         return []
     name = trace.name[own.rows].astype(np.int64)
@@ -130,7 +133,9 @@ def longest(trace: Trace, own: OwnTimes, with_caller: bool = False) -> list[Name
     for number in np.lexsort((first, -ns))[:MOST_NAMES].tolist():
         text = frame_text(trace.names[name[first[number]]], LONGEST_NAME)
         if caller[first[number]] != NO_CALLER:
-            text += f" in {frame_text(trace.names[caller[first[number]]], LONGEST_NAME)}"
+            text += (
+                f" in {frame_text(trace.names[caller[first[number]]], LONGEST_NAME)}"
+            )
         slices = own.only(place == number)
         share = Share(name=text, count=len(slices.rows), ns=int(ns[number]))
         found.append(NamedTime(share, slices))

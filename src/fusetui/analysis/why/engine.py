@@ -79,8 +79,9 @@ RULES: Final = (
 
 
 class Answers(NamedTuple):
-    """What the rules find, the largest upper bound first, then notes, then what is negligible; what
-    they cannot tell; and by rule the time at stake (ns) that is too little for a finding."""
+    """What the rules find, the largest upper bound first, then notes, then what is
+    negligible; what they cannot tell; and by rule the time at stake (ns) that is too
+    little for a finding."""
 
     findings: tuple[Finding, ...]
     wanted: tuple[Wanted | None, ...]  # of each finding
@@ -89,14 +90,16 @@ class Answers(NamedTuple):
 
 
 def answer_early(facts: Facts) -> None:
-    """Asks the rules that need nothing but columns, while other threads read the file."""
+    """Asks the rules that need nothing but columns, while other threads read the
+    file."""
     for rule in RULES:
         if not (rule.of_kernels or rule.reads):
             claims_of(facts, rule)
 
 
 class _Reported(NamedTuple):
-    """A finding, and the change whose gain is estimated for it; None: none can be replayed."""
+    """A finding, and the change whose gain is estimated for it; None: none can be
+    replayed."""
 
     finding: Finding
     wanted: Wanted | None
@@ -132,27 +135,39 @@ def findings_of(facts: Facts) -> Answers:
 
 
 def _with_wholes_reported(reported: list[_Reported]) -> list[_Reported]:
-    """A finding stays a part of another one only if that one is reported, with no less time."""
+    """A finding stays a part of another one only if that one is reported, with no less
+    time."""
     largest_ns: dict[str, int] = {}
     for finding, _ in reported:
         known_ns = largest_ns.get(finding.rule, 0)
         largest_ns[finding.rule] = max(known_ns, finding.at_stake_ns or 0)
     result = []
     for finding, wanted in reported:
-        whole_ns = -1 if finding.part_of is None else largest_ns.get(finding.part_of, -1)
+        whole_ns = (
+            -1 if finding.part_of is None else largest_ns.get(finding.part_of, -1)
+        )
         is_part = (finding.at_stake_ns or 0) <= whole_ns
         kept = finding if is_part else msgspec.structs.replace(finding, part_of=None)
         result.append(_Reported(kept, wanted))
     return result
 
 
-def _with_negligible_marked(reported: list[_Reported], compared_ns: int) -> list[_Reported]:
-    """Marks findings whose upper bound is less than NEGLIGIBLE_SHARE of `compared_ns`."""
+def _with_negligible_marked(
+    reported: list[_Reported], compared_ns: int
+) -> list[_Reported]:
+    """Marks findings whose upper bound is less than NEGLIGIBLE_SHARE of
+    `compared_ns`."""
     least_ns = NEGLIGIBLE_SHARE * compared_ns
     result = []
     for finding, wanted in reported:
-        is_negligible = finding.at_stake_ns is not None and finding.at_stake_ns < least_ns
-        marked = msgspec.structs.replace(finding, negligible=True) if is_negligible else finding
+        is_negligible = (
+            finding.at_stake_ns is not None and finding.at_stake_ns < least_ns
+        )
+        marked = (
+            msgspec.structs.replace(finding, negligible=True)
+            if is_negligible
+            else finding
+        )
         result.append(_Reported(marked, wanted))
     return result
 
@@ -162,8 +177,8 @@ def _by_upper_bound(finding: Finding) -> tuple[bool, bool, int]:
 
 
 def _compared_time_ns(facts: Facts) -> int:
-    """What an upper bound is compared with to see whether it is negligible: the span, or the steps
-    together if those are shorter, added up over the devices."""
+    """What an upper bound is compared with to see whether it is negligible: the span,
+    or the steps together if those are shorter, added up over the devices."""
     if facts.window is not None or not len(facts.spans):
         return facts.span_ns
     steps_ns = int((facts.spans.end - facts.spans.start).sum())
@@ -180,7 +195,9 @@ def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Fi
         text=claim.text,
         certainty="likely" if claim.why_likely else "certain",
         at_stake_ns=claim.at_stake_ns,
-        share=claim.at_stake_ns / facts.span_ns if has_share and claim.at_stake_ns else None,
+        share=claim.at_stake_ns / facts.span_ns
+        if has_share and claim.at_stake_ns
+        else None,
         why_likely=claim.why_likely,
         evidence=evidence,
         try_=with_versions(remedy_for(claim.remedy or rule.remedy, tags), facts.trace),

@@ -50,8 +50,8 @@ COMPILER = late(
     r"|torch/_inductor/compile_fx\.py\(\d+\): compile_fx"
     r"|triton/compiler/compiler\.py\(\d+\): compile\Z"
 )
-"""Annotations of torch/_dynamo/utils.py (dynamo_timed), and frames of Dynamo, Inductor and Triton
-that run only when something is compiled."""
+"""Annotations of torch/_dynamo/utils.py (dynamo_timed), and frames of Dynamo, Inductor
+and Triton that run only when something is compiled."""
 
 
 COMPILED = late(r"\Atriton_[a-z]{3}_fused")
@@ -60,8 +60,8 @@ COMPILING_NS = 100_000_000  # unrecorded time; in less of it nothing is compiled
 
 
 class Facts:
-    """A trace, or the window [begin_ns, end_ns) of it. The time in a window before the first event
-    of a device is a gap; for a whole trace it is not."""
+    """A trace, or the window [begin_ns, end_ns) of it. The time in a window before the
+    first event of a device is a gap; for a whole trace it is not."""
 
     def __init__(
         self,
@@ -82,16 +82,21 @@ class Facts:
         """GPU events that run in the window, in the order of the trace."""
         rows = self.trace.gpu_rows
         if sum(len(line.events) for line in self.lines) < len(rows):
-            rows = np.sort(np.concatenate([NO_ROWS, *(line.events for line in self.lines)]))
+            rows = np.sort(
+                np.concatenate([NO_ROWS, *(line.events for line in self.lines)])
+            )
         return self.inside(rows)
 
     def inside(self, rows: Rows) -> Rows:
-        return rows[(self.trace.end[rows] > self.begin_ns) & (self.trace.start[rows] < self.end_ns)]
+        return rows[
+            (self.trace.end[rows] > self.begin_ns)
+            & (self.trace.start[rows] < self.end_ns)
+        ]
 
     @cached_property
     def steady(self) -> Facts:
-        """These facts, or where the first step is much longer than the others, those of the GPU
-        work after it: what the rules about kernels look at."""
+        """These facts, or where the first step is much longer than the others, those of
+        the GPU work after it: what the rules about kernels look at."""
         times = self.step_intervals
         if self.window or times is None or not slow_first_step(self.spans, times):
             return self
@@ -108,8 +113,8 @@ class Facts:
 
     @cached_property
     def span_ns(self) -> int:
-        """Of each device from its first to its last event, or the window, added up; without a
-        device, what was recorded."""
+        """Of each device from its first to its last event, or the window, added up;
+        without a device, what was recorded."""
         if not self.devices:
             return self.end_ns - self.begin_ns
         if self.window:
@@ -129,14 +134,16 @@ class Facts:
             gaps, why = line.idle_in(self.window)
             parts.append([*astuple(gaps), line.number(gaps.event) + devices, *why])
             devices += len(line)
-        each: Sequence[Any] = parts[0] if parts else [NO_ROWS.astype(np.int32)] * (9 + len(IDLE))
+        each: Sequence[Any] = (
+            parts[0] if parts else [NO_ROWS.astype(np.int32)] * (9 + len(IDLE))
+        )
         if len(parts) > 1:
             each = [np.concatenate(column) for column in zip(*parts, strict=True)]
         return Idle(*[*each[:9], tuple(each[9:])])
 
     def idle_during(self, rows: Rows) -> int:
-        """How long the devices were idle while any of these rows ran on any thread that launches
-        (ns), whichever thread launched next; without the warm-up."""
+        """How long the devices were idle while any of these rows ran on any thread that
+        launches (ns), whichever thread launched next; without the warm-up."""
         cover = without(self.while_launching(rows), self.warming)
         return int(cover.within(self.idle.begin, self.idle.end).sum())
 
@@ -154,16 +161,19 @@ class Facts:
         return union(self.trace.start[rows], self.trace.end[rows])
 
     def host_under(self, cover: Cover) -> Int64s:
-        """What the launching threads did in the host parts of the gaps during a cover (times of the
-        file): ns, of shape [Host, gaps]."""
+        """What the launching threads did in the host parts of the gaps during a cover
+        (times of the file): ns, of shape [Host, gaps]."""
         idle = self.idle
         found = np.zeros((len(Host), len(idle)), dtype=np.int64)
         if not len(cover.start):
             return found
         for line, own, placed in self.launched(idle.called > idle.begin):
             edges = placed(idle.begin), placed(idle.called)
-            parts = line.parts(counted(*edges), cover)  # each wholly in a gap, or outside
-            until = np.pad(line.split(parts.start, parts.end).cumsum(axis=1), ((0, 0), (1, 0)))
+            # each wholly in a gap, or outside
+            parts = line.parts(counted(*edges), cover)
+            until = np.pad(
+                line.split(parts.start, parts.end).cumsum(axis=1), ((0, 0), (1, 0))
+            )
             first, last = (parts.start.searchsorted(times) for times in edges)
             found[:, own] = until[:, last] - until[:, first]
         return found
@@ -175,7 +185,8 @@ class Facts:
 
     @cached_property
     def step_intervals(self) -> StepIntervals | None:
-        """When each of these runs, as far as that is known; see warming.step_intervals."""
+        """When each of these runs, as far as that is known; see
+        warming.step_intervals."""
         return step_intervals(self.trace, self.spans)
 
     @cached_property
@@ -195,12 +206,14 @@ class Facts:
         return joined(NOTHING, *(cover for _, cover in self.warm_up))
 
     def late_under(self, cover: Cover) -> int:
-        """How long the devices waited for a launch, or inside one, during a cover (ns)."""
+        """How long the devices waited for a launch, or inside one, during a cover
+        (ns)."""
         return int(cover.within(self.idle.begin, self.idle.returned).sum())
 
     @cached_property
     def explained(self) -> Cover:
-        """The time that data-loading, recompilation, warm-up and first-compiled-kernels claim."""
+        """The time that data-loading, recompilation, warm-up and first-compiled-kernels
+        claim."""
         idle, first = self.idle, self.before_first_runs
         compiling = union(idle.begin[first], idle.called[first])
         return joined(self._claimed_by_slices, compiling)
@@ -211,12 +224,15 @@ class Facts:
 
     @cached_property
     def before_first_runs(self) -> Rows:
-        """The gaps that end with the first run of a kernel that torch.compile generated, and in
-        which a compiler probably ran unrecorded: long ones, compared with those before later runs
-        of that kernel too, for most of which nothing was recorded of the launching thread."""
+        """The gaps that end with the first run of a kernel that torch.compile
+        generated, and in which a compiler probably ran unrecorded: long ones, compared
+        with those before later runs of that kernel too, for most of which nothing was
+        recorded of the launching thread."""
         trace, idle = self.trace, self.idle
         events = idle.event
-        is_compiled = trace.matching(events, COMPILED.match) & (trace.role[events] == Role.KERNEL)
+        is_compiled = trace.matching(events, COMPILED.match) & (
+            trace.role[events] == Role.KERNEL
+        )
         places = np.flatnonzero(is_compiled)
         unrecorded_ns = self.unclaimed_ns[Host.NOTHING] + self._in_steps_alone_ns
         all_runs = trace.rows_of(Role.KERNEL)
@@ -229,15 +245,18 @@ class Facts:
         np.maximum.at(longest_later_ns, trace.name[events[later]], unrecorded_ns[later])
         first = places[is_first]
         is_long = unrecorded_ns[first] >= COMPILING_NS
-        is_long &= unrecorded_ns[first] >= TIMES * longest_later_ns[trace.name[events[first]]]
+        is_long &= (
+            unrecorded_ns[first] >= TIMES * longest_later_ns[trace.name[events[first]]]
+        )
         is_long &= 2 * unrecorded_ns[first] > idle.host[:, first].sum(axis=0)
         found: Rows = first[is_long]
         return found
 
     @cached_property
     def _in_steps_alone_ns(self) -> Int64s:
-        """For how long a step is all that was recorded of the launching thread in the host part of
-        each gap (ns, of shape [gaps]): its annotation encloses work, but is none."""
+        """For how long a step is all that was recorded of the launching thread in the
+        host part of each gap (ns, of shape [gaps]): its annotation encloses work, but
+        is none."""
         annotations = self.inside(self.trace.rows_of(Role.ANNOTATION))
         others = annotations[~np.isin(annotations, self.spans.rows)]
         in_annotations = self.unclaimed_ns[Host.ANNOTATION]
@@ -246,22 +265,24 @@ class Facts:
 
     @cached_property
     def unclaimed_ns(self) -> Int64s:
-        """The host parts of gaps, [Host, gaps], without data loading, recorded compilation and
-        warm-up."""
+        """The host parts of gaps, [Host, gaps], without data loading, recorded
+        compilation and warm-up."""
         found: Int64s = self.idle.host - self.host_under(self._claimed_by_slices)
         return found
 
     @cached_property
     def late(self) -> Int64s:
-        """The host parts of gaps except synchronization and allocation, minus what is explained;
-        see host_under."""
-        found: Int64s = (self.idle.host - self.host_under(self.explained)) * LATE[:, None]
+        """The host parts of gaps except synchronization and allocation, minus what is
+        explained; see host_under."""
+        found: Int64s = (self.idle.host - self.host_under(self.explained)) * LATE[
+            :, None
+        ]
         return found
 
     @cached_property
     def computing_ns(self) -> Int64s:
-        """For how long the launching thread computed on the CPU in the host part of each gap,
-        without what is explained (ns, of shape [gaps]); see cpu_compute."""
+        """For how long the launching thread computed on the CPU in the host part of
+        each gap, without what is explained (ns, of shape [gaps]); see cpu_compute."""
         idle, rows = self.idle, cpu_compute_rows(self.trace)
         found = np.zeros(len(idle), dtype=np.int64)
         if not len(rows):
@@ -277,30 +298,36 @@ class Facts:
 
     @cached_property
     def computing_gaps(self) -> Flags:
-        """The gaps of whose host part the launching thread spent at least COMPUTES_SHARE computing
-        on the CPU: tensors in the memory of the host stand between two launches."""
+        """The gaps of whose host part the launching thread spent at least
+        COMPUTES_SHARE computing on the CPU: tensors in the memory of the host stand
+        between two launches."""
         least_ns = COMPUTES_SHARE * self.late.sum(axis=0)
         found: Flags = (self.computing_ns >= least_ns) & (self.computing_ns > 0)
         return found
 
     @cached_property
     def busy_cpu(self) -> Flags:
-        """The gaps in which the launching thread did other work than to launch: it computed on
-        the CPU, or their `late` part is longer than a sequence of ops takes, and not made of
-        many small slices."""
+        """The gaps in which the launching thread did other work than to launch: it
+        computed on the CPU, or their `late` part is longer than a sequence of ops
+        takes, and not made of many small slices."""
         idle, late_ns = self.idle, self.late.sum(axis=0)
-        long, slices = (late_ns > WORK_NS) & (idle.launch >= 0), np.zeros(len(idle), dtype=np.int64)
+        long, slices = (
+            (late_ns > WORK_NS) & (idle.launch >= 0),
+            np.zeros(len(idle), dtype=np.int64),
+        )
         for line, own, placed in self.launched(long):
             edges = placed(idle.begin), placed(idle.called)
             for kind in (*CALLS, Host.OP, Host.PYTHON):
-                slices[own] += np.diff(line.slices(kind).start.searchsorted(edges), axis=0)[0]
+                slices[own] += np.diff(
+                    line.slices(kind).start.searchsorted(edges), axis=0
+                )[0]
         found: Flags = long & ((late_ns > SLICE_NS * slices) | (late_ns > LONG_WORK_NS))
         return found | self.computing_gaps
 
     @cached_property
     def is_late(self) -> bool:
-        """Whether the GPU waits for launches for a considerable part of the span, both without the
-        warm-up and the set-up."""
+        """Whether the GPU waits for launches for a considerable part of the span, both
+        without the warm-up and the set-up."""
         late = (self.idle.host - self.host_under(self.warming))[LATE]
         set_up_ns = int(late[:, self.set_up].sum())
         late_ns = int(late.sum()) - set_up_ns
@@ -309,8 +336,8 @@ class Facts:
 
     @cached_property
     def set_up(self) -> Flags:
-        """Without steps, the gaps before the first kernel of a device, between the copies and sets
-        that prepare the work; none where a device runs no kernel."""
+        """Without steps, the gaps before the first kernel of a device, between the
+        copies and sets that prepare the work; none where a device runs no kernel."""
         trace, events = self.trace, self.idle.event
         kernels = trace.rows_of(Role.KERNEL)
         if len(self.spans) or not len(kernels):
@@ -325,13 +352,14 @@ class Facts:
 
     @cached_property
     def is_profiled(self) -> bool:
-        """Whether stacks were recorded while the GPU waited for launches: then CPU times include
-        those of the profiler."""
+        """Whether stacks were recorded while the GPU waited for launches: then CPU
+        times include those of the profiler."""
         return self.has_stacks and self.is_late
 
     @cached_property
     def is_replayed(self) -> bool:
-        """Whether at least half of the GPU events were launched by replays of CUDA graphs."""
+        """Whether at least half of the GPU events were launched by replays of CUDA
+        graphs."""
         calls = self.trace.launch[self.gpu_rows]
         replays = (calls >= 0) & graph_calls(self.trace)[calls]
         return 2 * int(np.count_nonzero(replays)) >= len(calls) > 0
@@ -339,7 +367,8 @@ class Facts:
     def launched(
         self, which: Flags | None = None
     ) -> Iterator[tuple[Threads, Rows, Callable[[Int64s], Int64s]]]:
-        """Which gaps (of some) end with a launch from each line of threads; see host.launching."""
+        """Which gaps (of some) end with a launch from each line of threads; see
+        host.launching."""
         launch = self.idle.launch
         known = launch >= 0 if which is None else which
         return launching(self.trace, self.accounts.launchers, launch, known)
@@ -347,7 +376,9 @@ class Facts:
     @cached_property
     def compiler_rows(self) -> Rows:
         """The slices in which something is compiled, on any thread."""
-        return self.trace.rows_named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+        return self.trace.rows_named(
+            COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON
+        )
 
     @cached_property
     def loading(self) -> Cover:
@@ -375,7 +406,8 @@ class Facts:
         return the_most(rows[waits > 0], waits[waits > 0])
 
 
-CPU_BOUND = 0.10  # of the span; from this share on, a GPU counts as waiting for launches
+# of the span; from this share on, a GPU counts as waiting for launches
+CPU_BOUND = 0.10
 WORK_NS = 5_000_000  # a longer gap is not due to launching, unless it has many slices:
 SLICE_NS = 200_000  # of no more than this on average
 LONG_WORK_NS = 50_000_000  # whatever it is made of
@@ -390,7 +422,9 @@ class Idle(Gaps, frozen=True, eq=False):
     reasons: Reasons
 
     def ns(self, *names: str) -> Int64s:
-        found: Int64s = np.stack([self.reasons[[*IDLE].index(name)] for name in names]).sum(axis=0)
+        found: Int64s = np.stack(
+            [self.reasons[[*IDLE].index(name)] for name in names]
+        ).sum(axis=0)
         return found
 
     @property

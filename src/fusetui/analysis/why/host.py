@@ -1,8 +1,9 @@
-"""What the threads that launch were doing: at each moment the innermost slice, by its kind.
+"""What the threads that launch were doing: at each moment the innermost slice, by its
+kind.
 
-A runtime or driver call counts before ops and Python frames, and these before an annotation. Of an
-op and a frame the one that started later counts, so that a wrapper explains only what it does
-itself. The kind of a slice is that of its role.
+A runtime or driver call counts before ops and Python frames, and these before an
+annotation. Of an op and a frame the one that started later counts, so that a wrapper
+explains only what it does itself. The kind of a slice is that of its role.
 """
 
 from __future__ import annotations
@@ -42,14 +43,15 @@ class TimeLine:
     """Number n has the stretch [n * length, (n + 1) * length) of the line."""
 
     def __init__(self, trace: Trace) -> None:
-        """`most`: how many fit; all, unless times are so far apart that no clock produces them."""
+        """`most`: how many fit; all, unless times are so far apart that no clock
+        produces them."""
         self.begin_ns, self.end_ns = trace.begin_ns, trace.end_ns
         self.length = self.end_ns - self.begin_ns + 1
         self.most = max(1, FARTHEST // self.length)
 
     def at(self, number: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Where times (ns of the file) lie on the line. A time outside the trace lies at its
-        border, where no other number has anything."""
+        """Where times (ns of the file) lie on the line. A time outside the trace lies
+        at its border, where no other number has anything."""
         placed: Int64s = np.clip(times, self.begin_ns, self.end_ns)
         placed += number.astype(np.int64) * self.length - self.begin_ns
         return placed
@@ -59,8 +61,8 @@ class TimeLine:
 
 
 class Host(IntEnum):
-    """What a thread does. Of several at the same time, one of the first of LAYERS counts: its
-    innermost slice."""
+    """What a thread does. Of several at the same time, one of the first of LAYERS
+    counts: its innermost slice."""
 
     SYNC = 0  # waits until the device is done
     ALLOC = 1
@@ -73,13 +75,16 @@ class Host(IntEnum):
 
 CALLS = (Host.SYNC, Host.ALLOC, Host.CALL)
 LAYERS = (CALLS, (Host.PYTHON, Host.OP), (Host.ANNOTATION,))
-"""Kinds among which the innermost slice counts; of several with the same bounds, that of the last
-kind."""
-KINDS = {role: Host[role.name] for role in (Role.CALL, Role.OP, Role.PYTHON, Role.ANNOTATION)}
+"""Kinds among which the innermost slice counts; of several with the same bounds, that
+of the last kind."""
+KINDS = {
+    role: Host[role.name] for role in (Role.CALL, Role.OP, Role.PYTHON, Role.ANNOTATION)
+}
 
 SYNC = late(r"Synchronize|\A[a-z]+Memcpy(?!.*Async)")
-"""Calls that wait for the device, including blocking copies, but not sets, which are asynchronous
-except on memory of the host: CUDA runtime API, "API synchronization behavior"."""
+"""Calls that wait for the device, including blocking copies, but not sets, which are
+asynchronous except on memory of the host: CUDA runtime API, "API synchronization
+behavior"."""
 
 ALLOC = late(
     r"Malloc|Free|HostAlloc|HostRegister|HostUnregister|MemAlloc|MemHostAlloc|MemCreate|MemRelease"
@@ -91,8 +96,8 @@ PAGEABLE = late(r"Pageable")
 
 
 def host_kinds(trace: Trace) -> NDArray[np.int8]:
-    """The Host of each row by role and name, NOTHING for all that is not a slice of a CPU thread;
-    shape [slices]."""
+    """The Host of each row by role and name, NOTHING for all that is not a slice of a
+    CPU thread; shape [slices]."""
     by_role = np.array([KINDS.get(role, Host.NOTHING) for role in Role], dtype=np.int8)
     found: NDArray[np.int8] = by_role[trace.role]
     calls = np.flatnonzero(found == Host.CALL)
@@ -107,24 +112,28 @@ def host_kinds(trace: Trace) -> NDArray[np.int8]:
 
 
 class Slices(NamedTuple):
-    """Slices on a line of time, by (start, -duration); arrays of shape [n], times in ns."""
+    """Slices on a line of time, by (start, -duration); arrays of shape [n], times in
+    ns."""
 
     rows: Rows
     start: Int64s
     end: Int64s
 
     def only(self, which: Flags | Rows) -> Slices:
-        which = np.flatnonzero(which) if which.dtype == np.bool_ else which  # once, for all three
+        # once, for all three
+        which = np.flatnonzero(which) if which.dtype == np.bool_ else which
         return Slices(self.rows[which], self.start[which], self.end[which])
 
     def begun_in(self, cover: Cover) -> tuple[Slices, Rows]:
-        """The slices that start inside a cover, and how many do in each of its intervals."""
+        """The slices that start inside a cover, and how many do in each of its
+        intervals."""
         first, last = (self.start.searchsorted(times) for times in cover[:2])
         return self.only(ranges(first, last - first)), last - first
 
     def parts(self) -> Slices:
         """When each is the innermost one: parts that do not overlap, in order."""
-        alone = self.end > self.start  # those that meet no other are their own part, and are most
+        # those that meet no other are their own part, and are most
+        alone = self.end > self.start
         alone[1:] &= np.maximum.accumulate(self.end)[:-1] <= self.start[1:]
         alone[:-1] &= self.end[:-1] <= self.start[1:]
         rest = self.only(~alone)
@@ -135,15 +144,16 @@ class Slices(NamedTuple):
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
         """The slices that lie at least partly in one of some stretches."""
-        # Of n stretches that ended before a slice starts: whether n + 1 begin before it ends.
+        # Of n stretches that ended before a slice starts: whether n + 1 begin before it
+        # ends.
         ended = np.append(self.start.searchsorted(np.sort(end)), len(self.start))
         begun = np.repeat(np.append(np.sort(begin), FOREVER), np.diff(ended, prepend=0))
         return self.only(begun < self.end)
 
 
 def together(slices: Sequence[Slices]) -> Slices:
-    """Slices of several kinds as one; of those with the same bounds, in the order of the kinds.
-    Fast for a few sorted parts, which np.lexsort is not."""
+    """Slices of several kinds as one; of those with the same bounds, in the order of
+    the kinds. Fast for a few sorted parts, which np.lexsort is not."""
     rows, start, end = map(np.concatenate, zip(*slices, strict=True))
     order = np.argsort(start, kind="stable")
     same = np.diff(start[order]) == 0
@@ -160,8 +170,10 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     kinds: NDArray[np.int8]  # see host_kinds
     tracks: Flags  # which belong to the threads; shape [tracks]
     alone: bool  # there are no other threads
-    lent: Lent | None = None  # what others do while one of these waits for them counts as its own
-    alike: Threads | None = None  # the same threads without `lent`, whose work is shared
+    # what others do while one of these waits for them counts as its own
+    lent: Lent | None = None
+    # the same threads without `lent`, whose work is shared
+    alike: Threads | None = None
 
     @cached_property
     def _number(self) -> Int64s:
@@ -171,11 +183,13 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found
 
     def on_line(self, tracks: NDArray[np.integer], times: Int64s) -> Int64s:
-        """Where times (ns of the file) of the threads of these tracks lie (see Line.at)."""
+        """Where times (ns of the file) of the threads of these tracks lie (see
+        Line.at)."""
         return TimeLine(self.trace).at(self._number[tracks], times)
 
     def parts(self, stretches: Cover, cover: Cover) -> Cover:
-        """The parts of stretches of the line that lie in a cover in times of the file."""
+        """The parts of stretches of the line that lie in a cover in times of the
+        file."""
         since = TimeLine(self.trace).since(stretches.start)
         own = Cover(stretches.start - since, stretches.end - since, stretches.number)
         found, place = pieces(own, cover)
@@ -208,7 +222,9 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
     def bounds(self, rows: Rows) -> tuple[Int64s, Int64s]:
         """Starts and ends of slices of these threads on the line."""
         line = TimeLine(self.trace)
-        start = (self._number * line.length - line.begin_ns).take(self.trace.track[rows])
+        start = (self._number * line.length - line.begin_ns).take(
+            self.trace.track[rows]
+        )
         start += self.trace.start[rows]
         return start, start + self.trace.dur[rows]
 
@@ -217,7 +233,9 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         """When each kind counts, in the order of Host; disjoint, without NOTHING."""
         if self.lent is not None and self.alike is not None:
             return self._with_lent(self.alike.covers, self.lent)
-        notes, frames = (union(*self.slices(k)[1:]) for k in (Host.ANNOTATION, Host.PYTHON))
+        notes, frames = (
+            union(*self.slices(k)[1:]) for k in (Host.ANNOTATION, Host.PYTHON)
+        )
         calls = self._innermost([self.slices(kind) for kind in CALLS], CALLS)
         called, ops = joined(*calls), self._ops()
         busy = joined(called, ops)
@@ -225,7 +243,8 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         return *calls, without(ops, called), without(frames, busy), noted
 
     def _with_lent(self, own: tuple[Cover, ...], lent: Lent) -> tuple[Cover, ...]:
-        """The covers of these threads with what is lent: that meets no op and no call of theirs."""
+        """The covers of these threads with what is lent: that meets no op and no call
+        of theirs."""
         lent_calls = self._innermost([self._lent(lent, kind) for kind in CALLS], CALLS)
         lent_called = joined(*lent_calls)
         lent_ops = without(union(*self._lent(lent, Host.OP)[1:]), lent_called)
@@ -233,18 +252,26 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         *own_calls, own_ops, own_frames, own_notes = own
         calls = [joined(*both) for both in zip(own_calls, lent_calls, strict=True)]
         ops = joined(own_ops, lent_ops)
-        return *calls, ops, without(own_frames, lent_busy), without(own_notes, lent_busy)
+        return (
+            *calls,
+            ops,
+            without(own_frames, lent_busy),
+            without(own_notes, lent_busy),
+        )
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
-        """For how long each kind counts in each [begin, end) on the line; shape [Host, stretches].
-        The kinds of a stretch add up to its length, exactly."""
-        found = np.stack([cover.within(begin, end) for cover in self.covers] + [end - begin])
+        """For how long each kind counts in each [begin, end) on the line; shape [Host,
+        stretches]. The kinds of a stretch add up to its length, exactly."""
+        found = np.stack(
+            [cover.within(begin, end) for cover in self.covers] + [end - begin]
+        )
         found[Host.NOTHING] -= found[: Host.NOTHING].sum(axis=0)
         return found
 
     def _ops(self) -> Cover:
-        """The time in which the innermost op started no earlier than any frame. Only frames that
-        start inside an op can start later than the innermost one, and there are few of them."""
+        """The time in which the innermost op started no earlier than any frame. Only
+        frames that start inside an op can start later than the innermost one, and there
+        are few of them."""
         ops, frames = self.slices(Host.OP), self.slices(Host.PYTHON)
         whole = union(*ops[1:])
         inside, counts = frames.begun_in(whole)
@@ -254,10 +281,14 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
         found = self._innermost([inside, ops.begun_in(part)[0]], (Host.PYTHON,))
         return without(whole, common(part, *found))
 
-    def _innermost(self, slices: Sequence[Slices], kinds: Sequence[Host]) -> tuple[Cover, ...]:
+    def _innermost(
+        self, slices: Sequence[Slices], kinds: Sequence[Host]
+    ) -> tuple[Cover, ...]:
         """The time in which a slice of each kind is the innermost one of these."""
         every = together(slices)
-        rows, start, end = every.parts() if (every.start[1:] < every.end[:-1]).any() else every
+        rows, start, end = (
+            every.parts() if (every.start[1:] < every.end[:-1]).any() else every
+        )
         found = self.kinds[rows]
         return tuple(union(start[found == kind], end[found == kind]) for kind in kinds)
 
@@ -265,8 +296,9 @@ class Threads(msgspec.Struct, frozen=True, eq=False, dict=True):
 def launching(
     trace: Trace, threads: Sequence[Threads], launch: NDArray[np.integer], which: Flags
 ) -> Iterator[tuple[Threads, Rows, Callable[[Int64s], Int64s]]]:
-    """Which of some launch calls (rows, -1 for none; those where `which` says so) are on each line,
-    if any, and what places times (ns of the file, one for each call) on it."""
+    """Which of some launch calls (rows, -1 for none; those where `which` says so) are
+    on each line, if any, and what places times (ns of the file, one for each call) on
+    it."""
     track = trace.track[np.maximum(launch, 0)]
     for line in threads:
         own = np.flatnonzero(which & (launch >= 0) & line.tracks[track])
@@ -274,18 +306,22 @@ def launching(
             yield line, own, partial(_placed, line, track[own], own)
 
 
-def _placed(line: Threads, tracks: NDArray[np.integer], own: Rows, times: Int64s) -> Int64s:
+def _placed(
+    line: Threads, tracks: NDArray[np.integer], own: Rows, times: Int64s
+) -> Int64s:
     return line.on_line(tracks, times[own])
 
 
 def running(
     trace: Trace, threads: Sequence[Threads], launch: NDArray[np.integer], times: Int64s
 ) -> Rows:
-    """The innermost call that waits for the device in which the thread of each launch call is at a
-    time (ns of the file), -1 for none."""
+    """The innermost call that waits for the device in which the thread of each launch
+    call is at a time (ns of the file), -1 for none."""
     found = np.full(len(launch), -1, dtype=np.intp)
     for line, own, placed in launching(trace, threads, launch, launch >= 0):
         slices, at = line.slices(Host.SYNC), placed(times)
-        place = Reach(slices.end).last(slices.start.searchsorted(at, side="right") - 1, at)
+        place = Reach(slices.end).last(
+            slices.start.searchsorted(at, side="right") - 1, at
+        )
         found[own] = np.append(slices.rows, -1)[place]
     return found

@@ -1,10 +1,11 @@
-"""What the rules need to know about GPU events: what each is, its origin, what ran beside it, and
-how fast it could be at most.
+"""What the rules need to know about GPU events: what each is, its origin, what ran
+beside it, and how fast it could be at most.
 
-A kernel's bound is the longer of FLOP / attainable rate and bytes / attainable bandwidth, and never
-below SHORTEST. What is at stake is its effective duration minus that bound: an estimate, because an
-attainable rate is measured or assumed, and some kernels exceed it. Only with the full rates of the
-data sheet is the sum the most that better kernels could save. It says nothing about idle time.
+A kernel's bound is the longer of FLOP / attainable rate and bytes / attainable
+bandwidth, and never below SHORTEST. What is at stake is its effective duration minus
+that bound: an estimate, because an attainable rate is measured or assumed, and some
+kernels exceed it. Only with the full rates of the data sheet is the sum the most that
+better kernels could save. It says nothing about idle time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.model import Ceiling, Shorter
 from fusetui.gpu.kernel_names import KernelName, decode, short_name
-from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
+from fusetui.gpu.roofline.many import (
+    Jobs,
+    blocks_of_each,
+    jobs,
+    peaks_of_devices,
+    share_known,
+)
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.patterns import LONGEST_NAME
@@ -51,9 +58,15 @@ def by_text(
 MOST_ROWS = 5  # rows of evidence for one finding
 
 
-def the_most(rows: NDArray[np.integer], ns: Int64s, among: int = 1000) -> tuple[int, ...]:
+def the_most(
+    rows: NDArray[np.integer], ns: Int64s, among: int = 1000
+) -> tuple[int, ...]:
     """The rows with the most time, each once; -1 means none."""
-    few = np.flatnonzero(ns >= np.partition(ns, -among)[-among]) if among < len(ns) else slice(None)
+    few = (
+        np.flatnonzero(ns >= np.partition(ns, -among)[-among])
+        if among < len(ns)
+        else slice(None)
+    )
     found = rows[few][np.argsort(-ns[few], kind="stable")]
     most = tuple(dict.fromkeys(found[found >= 0].tolist()))[:MOST_ROWS]
     enough = len(most) == MOST_ROWS or among >= len(ns)
@@ -77,20 +90,24 @@ class Kernels:
     """GPU events of a trace; columns are of shape [rows]."""
 
     def __init__(self, trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> None:
-        """`rows`: those of trace.gpu_rows that run in [begin_ns, end_ns), in their order, or some
-        of them. The part of an event outside that time does not count."""
+        """`rows`: those of trace.gpu_rows that run in [begin_ns, end_ns), in their
+        order, or some of them. The part of an event outside that time does not
+        count."""
         self.trace, self.rows = trace, rows
         self.start = np.maximum(trace.start[rows], begin_ns)
         self.end = np.minimum(trace.end[rows], end_ns)
-        self.is_kernel: Flags = trace.role[rows] == Role.KERNEL  # neither a copy nor a set
-        self.stream = trace.thread_of_track[trace.track[rows]]  # a number per stream of a device
+        # neither a copy nor a set
+        self.is_kernel: Flags = trace.role[rows] == Role.KERNEL
+        # a number per stream of a device
+        self.stream = trace.thread_of_track[trace.track[rows]]
         self.device = trace.process_of_track[trace.track[rows]]  # a number per device
         self.devices: list[int] = np.flatnonzero(np.bincount(self.device)).tolist()
         self._name = trace.name[rows]
         self._names: list[int] = np.flatnonzero(np.bincount(self._name)).tolist()
 
     def flags(self, matches: Callable[[KernelName], object]) -> Flags:
-        """Which are kernels whose decoded name passes the test; it runs once per name."""
+        """Which are kernels whose decoded name passes the test; it runs once per
+        name."""
         passes = np.zeros(len(self.trace.names), dtype=np.bool_)
         for number in self._names:
             kernel = decode(self.trace.names[number][:LONGEST_NAME])
@@ -115,13 +132,18 @@ class Kernels:
     @cached_property
     def busy_ns(self) -> int:
         """How long any of these events runs, added up over devices."""
-        return sum(self.cover(self.device == device, device).ns for device in self.devices)
+        return sum(
+            self.cover(self.device == device, device).ns for device in self.devices
+        )
 
     @cached_property
     def family_ns(self) -> dict[str, int]:
-        """How long the kernels of each family took, effectively; "" is that of unknown names."""
+        """How long the kernels of each family took, effectively; "" is that of unknown
+        names."""
         rows, ns = self.rows[self.is_kernel], self.effective_ns[self.is_kernel]
-        found = by_text(self.trace, rows, ns, lambda name: getattr(decode(name), "family", ""))
+        found = by_text(
+            self.trace, rows, ns, lambda name: getattr(decode(name), "family", "")
+        )
         return {name: ns for name, (_, ns) in found.items() if ns}
 
     @cached_property
@@ -182,14 +204,21 @@ class Kernels:
         )
         return Bounds(
             bound_ns=bound_ns,
-            at_stake_ns=np.where(bound_ns >= 0, np.maximum(self.effective_ns - bound_ns, 0), 0),
+            at_stake_ns=np.where(
+                bound_ns >= 0, np.maximum(self.effective_ns - bound_ns, 0), 0
+            ),
             least_ns=least_ns,
-            assumed=self._of(near & (known.of_each(lambda job: float(job.assumed)) == 1), False),
+            assumed=self._of(
+                near & (known.of_each(lambda job: float(job.assumed)) == 1), False
+            ),
         )
 
     @cached_property
     def ceiling(self) -> Ceiling:
-        known, spared = self.bounded.bound_ns >= 0, self.effective_ns - self.bounded.least_ns
+        known, spared = (
+            self.bounded.bound_ns >= 0,
+            self.effective_ns - self.bounded.least_ns,
+        )
         return Ceiling(
             known_ns=self.ns(known),
             unknown_ns=self.ns(self.is_kernel & ~known),
@@ -220,13 +249,18 @@ class Kernels:
 
     @cached_property
     def sms(self) -> Int64s:
-        """How many multiprocessors (compute units) the device of each has, 0 if unknown."""
+        """How many multiprocessors (compute units) the device of each has, 0 if
+        unknown."""
         known = device_properties(self.trace)
         counts = [known.get(track.pid, {}).get("numSms") for track in self.trace.tracks]
-        table = np.array([n if type(n) is int and n < MANY_SMS else 0 for n in counts] or [0])
+        table = np.array(
+            [n if type(n) is int and n < MANY_SMS else 0 for n in counts] or [0]
+        )
         return table[self.trace.track[self.rows]]
 
-    def of_jobs(self, value: Callable[[KernelJob], float | None]) -> NDArray[np.float64]:
+    def of_jobs(
+        self, value: Callable[[KernelJob], float | None]
+    ) -> NDArray[np.float64]:
         """A figure of each row by its job, nan for none."""
         return self._of(self.jobs.of_each(value), np.nan)
 
@@ -264,9 +298,12 @@ class Kernels:
         return found
 
     def mainly(self, which: Flags, ns: Int64s) -> tuple[str, Flags]:
-        """The name with most of this time among these, in short, and those that have it."""
+        """The name with most of this time among these, in short, and those that have
+        it."""
         name = int(np.bincount(self._name[which], ns[which]).argmax())
-        return printable(short_name(self.trace.names[name])), which & (self._name == name)
+        return printable(short_name(self.trace.names[name])), which & (
+            self._name == name
+        )
 
     def without(self, which: Flags | Rows) -> Shorter:
         """They take no time."""

@@ -1,4 +1,5 @@
-"""What is found out about a trace, as records: text, Markdown and JSON are made from these.
+"""What is found out about a trace, as records: text, Markdown and JSON are made from
+these.
 
 Ids of devices, processes and threads are representable in JSON (see `exact_id`).
 """
@@ -18,11 +19,14 @@ from fusetui.trace.program.modules import Modules, ModuleTime
 
 Certainty = Literal["certain", "likely"]
 WorthNote = Literal[
-    "at_most",  # it cannot save more: the change is a bound, and nothing was inferred; or when
+    # it cannot save more: the change is a bound, and nothing was inferred; or when
+    "at_most",
     # workers of a data loader have their batches ready after it is not known
     "own_time",  # if the threads that launch took no time between their calls
-    "one_worker",  # if one worker loads the batches ahead, each in the time that it takes now
-    "no_batch_waits",  # at most: if the thread waited for no batch of the workers that there are
+    # if one worker loads the batches ahead, each in the time that it takes now
+    "one_worker",
+    # at most: if the thread waited for no batch of the workers that there are
+    "no_batch_waits",
     "no_change",  # what would mend it is no change of recorded work
     "warm_up",  # it happens once, however many steps there are
     "note",  # no time is at stake
@@ -30,7 +34,8 @@ WorthNote = Literal[
     "residual",  # too little of the recording is understood
     "no_waits",  # of the calls only those that launch were recorded
     "unclear",  # too little of what follows from the change is
-    "limit_unknown",  # it saves nothing in the replay, and what limits the time then is not known
+    # it saves nothing in the replay, and what limits the time then is not known
+    "limit_unknown",
     "some_steps",  # it saves nothing in most steps, or in the median one, but in others
     "part",  # a part of the trace was asked about
     "large",  # replaying all findings of this trace takes long: --worth does it
@@ -42,8 +47,8 @@ WorthNote = Literal[
 class DeviceAccount(msgspec.Struct, frozen=True):
     """What one device did during its span, or during a step or a window; in ns.
 
-    compute + exposed_comm + exposed_copy + idle = span, and `idle` (reason -> ns, without zeros,
-    see IDLE) adds up to idle, exactly.
+    compute + exposed_comm + exposed_copy + idle = span, and `idle` (reason -> ns,
+    without zeros, see IDLE) adds up to idle, exactly.
     """
 
     device: Id
@@ -64,7 +69,8 @@ class DeviceAccount(msgspec.Struct, frozen=True):
 
 
 class StepAccount(msgspec.Struct, frozen=True):
-    """A step from its start to its end, on each device. It starts so many ns after the trace."""
+    """A step from its start to its end, on each device. It starts so many ns after the
+    trace."""
 
     name: str
     start_ns: int
@@ -75,9 +81,10 @@ class StepAccount(msgspec.Struct, frozen=True):
 class Gap(msgspec.Struct, frozen=True):
     """A stretch of idle time of one device, which starts so many ns after the trace.
 
-    `op`, `annotation`, `module` and `frame` covered most of the time before the launch, and
-    `drained_by` is the call inside which the launching thread was when the gap began, if that call
-    waits for the device and the next event was not launched yet; each None if there is none.
+    `op`, `annotation`, `module` and `frame` covered most of the time before the launch,
+    and `drained_by` is the call inside which the launching thread was when the gap
+    began, if that call waits for the device and the next event was not launched yet;
+    each None if there is none.
     """
 
     device: Id
@@ -96,8 +103,8 @@ class Gap(msgspec.Struct, frozen=True):
 class ThreadAccount(msgspec.Struct, frozen=True):
     """A CPU thread from its first start to its last end; in ns.
 
-    op + python + wait + nothing = that span. Time for which only an annotation was recorded is in
-    `nothing_ns`, and again in `annotation_ns`.
+    op + python + wait + nothing = that span. Time for which only an annotation was
+    recorded is in `nothing_ns`, and again in `annotation_ns`.
     """
 
     process: Id
@@ -113,12 +120,14 @@ class ThreadAccount(msgspec.Struct, frozen=True):
 
 
 class Ceiling(msgspec.Struct, frozen=True):
-    """What better kernels could save. Times are effective; known + unknown is their sum."""
+    """What better kernels could save. Times are effective; known + unknown is their
+    sum."""
 
     known_ns: int  # of kernels whose bound is known
     unknown_ns: int
     at_stake_ns: int  # of the known ones, an estimate: by attainable rates
-    assumed_ns: int  # of known_ns: kernels with an attainable rate that nobody has measured
+    # of known_ns: kernels with an attainable rate that nobody has measured
+    assumed_ns: int
     at_most_ns: int = 0  # of the known ones, by the full rates of the data sheet
 
 
@@ -131,7 +140,8 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Breakdown(msgspec.Struct, frozen=True):
-    """What the time of GPUs goes to, the longest first, and the time that the shares are of."""
+    """What the time of GPUs goes to, the longest first, and the time that the shares
+    are of."""
 
     kernels: tuple[Share, ...]
     kernels_ns: int
@@ -140,8 +150,9 @@ class Breakdown(msgspec.Struct, frozen=True):
 
 
 class CpuWork(msgspec.Struct, frozen=True):
-    """What the time of the threads that run ops (of all, if none does) goes to where there is no
-    GPU event: by name, the longest first, how long each was the innermost slice (ns)."""
+    """What the time of the threads that run ops (of all, if none does) goes to where
+    there is no GPU event: by name, the longest first, how long each was the innermost
+    slice (ns)."""
 
     whole_ns: int  # of all ops, runtime calls, functions and waits
     ops: tuple[Share, ...]  # and runtime calls
@@ -150,10 +161,12 @@ class CpuWork(msgspec.Struct, frozen=True):
 
 
 NEGLIGIBLE_SHARE = 0.005
-"""Of the span, or of the steps together where those are shorter. A finding with a smaller upper
-bound is negligible: it comes last, and only where all findings are asked for."""
+"""Of the span, or of the steps together where those are shorter. A finding with a
+smaller upper bound is negligible: it comes last, and only where all findings are asked
+for."""
 NOTHING = 2000  # a smaller part of the time is worth nothing
-DOUBTFUL = 0.05  # from this share on that is not understood, an answer by a replay begins with that
+# from this share on that is not understood, an answer by a replay begins with that
+DOUBTFUL = 0.05
 
 
 class DeviceResidual(msgspec.Struct, frozen=True):
@@ -164,7 +177,8 @@ class DeviceResidual(msgspec.Struct, frozen=True):
 
 
 class SomeSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """What a change saves that saves nothing in most steps: a phase that few of them have."""
+    """What a change saves that saves nothing in most steps: a phase that few of them
+    have."""
 
     steps: int  # that become shorter
     of: int  # all that count
@@ -184,7 +198,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     try_: str | None = msgspec.field(name="try", default=None)
     part_of: str | None = None
     thresholds: dict[str, float] = {}
-    worth_ns: int | None = None  # of a step, else of the span, saved by a replay with its change
+    # of a step, else of the span, saved by a replay with its change
+    worth_ns: int | None = None
     worth_share: float | None = None
     worth_note: WorthNote | None = "left_out"
     worth_steps: SomeSteps | None = None  # instead of these, with the note some_steps
@@ -208,7 +223,8 @@ class Unknown(msgspec.Struct, frozen=True):
 
     rule: str
     missing: str
-    record_with: str  # "" where nothing shows a GPU, or it is not one of the table of peaks
+    # "" where nothing shows a GPU, or it is not one of the table of peaks
+    record_with: str
 
 
 class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,7 +252,8 @@ class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shorter(msgspec.Struct, frozen=True, eq=False):
-    """Each of these GPU events or launch calls takes so much less; arrays of shape [rows]."""
+    """Each of these GPU events or launch calls takes so much less; arrays of shape
+    [rows]."""
 
     rows: Rows
     ns: Int64s
@@ -249,37 +266,41 @@ class Unmade(msgspec.Struct, frozen=True, eq=False):
 
 
 class Unawaited(msgspec.Struct, frozen=True, eq=False):
-    """In these calls threads do not wait for the device, nor fill the buffer of a copy; copies of
-    memory among the rows take no time; later work keeps its order."""
+    """In these calls threads do not wait for the device, nor fill the buffer of a copy;
+    copies of memory among the rows take no time; later work keeps its order."""
 
     rows: Rows
 
 
 class Hurried(msgspec.Struct, frozen=True, eq=False):
-    """What threads that launch do by themselves at these times (ns of the file), outside of calls
-    that launch or wait, takes no time."""
+    """What threads that launch do by themselves at these times (ns of the file),
+    outside of calls that launch or wait, takes no time."""
 
     cover: Cover
 
 
 Wanted = Shorter | Unmade | Unawaited | Hurried | str
-"""What a finding would have done about it, exactly enough to be replayed (see replay/worth.py); a
-text is a change of `fusetui whatif`, such as `fuse` or `loader`."""
+"""What a finding would have done about it, exactly enough to be replayed (see
+replay/worth.py); a text is a change of `fusetui whatif`, such as `fuse` or `loader`."""
 
 
 class Why(WhyDocument, frozen=True, kw_only=True):
     """All answers, and what else is told or compared of them."""
 
-    gap_rows: tuple[tuple[int, int], ...] = ()  # of each gap's next event and launch, -1 for none
+    # of each gap's next event and launch, -1 for none
+    gap_rows: tuple[tuple[int, int], ...] = ()
     ends_early: bool  # the file: what was not recorded may be in the rest of it
     module_times: Modules | None = None  # with what belongs to no module
     breakdown: Breakdown | None = None
     accelerator: tuple[str, int] = ("", 0)  # see other_accelerator
-    families: dict[str, int] = {}  # effective ns of kernels by family, "" for unknown names
+    # effective ns of kernels by family, "" for unknown names
+    families: dict[str, int] = {}
     below: dict[str, int] = {}  # by rule, ns at stake that are too little for a finding
-    wanted: tuple[Wanted | None, ...] = ()  # of each finding, what would be done about it
+    # of each finding, what would be done about it
+    wanted: tuple[Wanted | None, ...] = ()
     left_out: int = 0  # first steps of which rules about kernels do not speak
-    lacks: dict[str, str] = {}  # what was not recorded, and what records it: see recorded.py
+    # what was not recorded, and what records it: see recorded.py
+    lacks: dict[str, str] = {}
 
 
 def considerable(found: Why) -> tuple[Finding, ...]:
@@ -296,8 +317,8 @@ CLASSES = ("compute", "exposed_comm", "exposed_copy", "idle")
 
 
 def steps_tell(found: Why) -> bool:
-    """Whether the steps, by time, hold at least half of the work of the devices. A step that only
-    launches work that runs after it says nothing about the GPU."""
+    """Whether the steps, by time, hold at least half of the work of the devices. A step
+    that only launches work that runs after it says nothing about the GPU."""
     if found.about or not found.steps:
         return False
     whole = sum(one.busy_ns for one in found.devices)
@@ -306,18 +327,21 @@ def steps_tell(found: Why) -> bool:
 
 
 def median_step(steps: Sequence[StepAccount]) -> StepAccount:
-    """The working step of median length, the shorter one of the middle two; of at least one."""
+    """The working step of median length, the shorter one of the middle two; of at least
+    one."""
     ordered = sorted(working(steps), key=lambda step: (step.dur_ns, step.start_ns))
     return ordered[(len(ordered) - 1) // 2]
 
 
 def working(steps: Sequence[StepAccount]) -> Sequence[StepAccount]:
-    """The steps in which a device ran, or all if none did: recording often ends early in a step."""
+    """The steps in which a device ran, or all if none did: recording often ends early
+    in a step."""
     return [step for step in steps if any(one.busy_ns for one in step.devices)] or steps
 
 
 def totals(devices: Sequence[DeviceAccount]) -> Counter[str]:
-    """Classes, what is hidden, and the reasons of idle time by name, summed over devices; ns."""
+    """Classes, what is hidden, and the reasons of idle time by name, summed over
+    devices; ns."""
     found: Counter[str] = Counter()
     for one in devices:
         for name in ("span", *CLASSES, "hidden_comm", "hidden_copy"):
@@ -327,12 +351,13 @@ def totals(devices: Sequence[DeviceAccount]) -> Counter[str]:
 
 
 LOADER, COMPILER = "data_loading", "compilation"
-"""What a thread that launches does instead, by the rules data-loading and recompilation."""
+"""What a thread that launches does instead, by the rules data-loading and
+recompilation."""
 
 
 class IdleReason(msgspec.Struct, frozen=True):
-    """One reason, in words for different places. Its key in IDLE is its name in JSON, and that of
-    its color in the schemes of the app."""
+    """One reason, in words for different places. Its key in IDLE is its name in JSON,
+    and that of its color in the schemes of the app."""
 
     letter: str  # on the timeline
     short: str  # in a column of a table
@@ -373,9 +398,10 @@ queued: q | queued | although work was queued | launched, but not started yet | 
 after: e | after the last event | after the last event | after the last GPU event | after the
     last GPU event
 """
-# unlinked: what launched the event that ends the gap is unknown. graph: its call launched earlier
-# events too. host_*: not launched yet; what the launching thread was doing, in the order of Host.
-# queued: launched, but not started. after: only in steps and windows.
+# unlinked: what launched the event that ends the gap is unknown. graph: its call
+# launched earlier events too. host_*: not launched yet; what the launching thread was
+# doing, in the order of Host. queued: launched, but not started. after: only in steps
+# and windows.
 
 _each = (one.partition(": ") for one in _REASONS.replace("\n    ", " ").splitlines())
 IDLE: Final = {key: IdleReason(*told.split(" | ")) for key, _, told in _each}

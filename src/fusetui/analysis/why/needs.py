@@ -1,4 +1,5 @@
-"""What rules need of a recording, what a trace lacks of it, and which option records that."""
+"""What rules need of a recording, what a trace lacks of it, and which option records
+that."""
 
 from __future__ import annotations
 
@@ -29,11 +30,14 @@ def lacks_of(facts: Facts) -> dict[str, str]:
         "the number of multiprocessors": ((kernels.sms > 0).any(), PROPERTIES),
         LISTED_DEVICE: (kernels.peak is not None, properties_asked(facts)),
     }
-    lacking = {what: with_ for what, (is_there, with_) in recorded.items() if not is_there}
+    lacking = {
+        what: with_ for what, (is_there, with_) in recorded.items() if not is_there
+    }
     return {what: recorded_with(with_, form) for what, with_ in lacking.items()}
 
 
 def properties_asked(facts: Facts) -> str:
-    """What would tell which device it is; blank for a known one, which may not be in the table."""
+    """What would tell which device it is; blank for a known one, which may not be in
+    the table."""
     is_named = any("name" in each for each in device_properties(facts.trace).values())
     return "" if is_named else PROPERTIES

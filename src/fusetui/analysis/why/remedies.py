@@ -1,8 +1,9 @@
-"""Remedies: what to try against a finding, fitted to the devices and the program of a trace.
+"""Remedies: what to try against a finding, fitted to the devices and the program of a
+trace.
 
-A remedy is one line that says of a trace only what its devices and its program have. A part in
-braces is for some traces only: `{nvidia:A|amd:B|:C}` is the first of its texts whose tag holds, C
-where none does, and nothing if there is no C.
+A remedy is one line that says of a trace only what its devices and its program have. A
+part in braces is for some traces only: `{nvidia:A|amd:B|:C}` is the first of its texts
+whose tag holds, C where none does, and nothing if there is no C.
 
 | tag | holds |
 |---|---|
@@ -24,11 +25,18 @@ import re
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.versions import is_before_torch_2
 from fusetui.text.patterns import late
-from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
+from fusetui.trace.layout.devices import (
+    device_names,
+    device_properties,
+    gpu_activity,
+    is_rocm,
+)
 from fusetui.trace.model.categories import Role
 
 PART = late(r"\{([^{}]*)\}")
-BACKWARD = late(r"[Bb]ackward|_bwd_|dgrad|wgrad|Optimizer\.(?:step|zero_grad)|autograd::engine")
+BACKWARD = late(
+    r"[Bb]ackward|_bwd_|dgrad|wgrad|Optimizer\.(?:step|zero_grad)|autograd::engine"
+)
 HIP, CUDA = late(r"hip[A-Z]"), late(r"cu(?:da)?[A-Z]")
 TRITON, HOPPER = 7, 9  # compute capabilities from which on there is Triton, and PDL
 
@@ -52,7 +60,9 @@ def tags_of(facts: Facts) -> frozenset[str]:
     major = min((one for one in majors if isinstance(one, int)), default=HOPPER)
     has_torch_2 = not is_before_torch_2(trace)
     compiles = has_torch_2 and (vendor != "nvidia" or major >= TRITON)
-    trains = facts.trace.rows_named(BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL)
+    trains = facts.trace.rows_named(
+        BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL
+    )
     is_training = len(trains) > 0 or not (trace.role == Role.OP).any()
     found = {
         vendor: True,

@@ -1,5 +1,5 @@
-"""A rule: a question with its threshold, what it needs, and a function that answers it. Also how
-rules ask one another, and how they write shares.
+"""A rule: a question with its threshold, what it needs, and a function that answers it.
+Also how rules ask one another, and how they write shares.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class CannotTell(Exception):  # noqa: N818
 MANY = 100  # rules
 LEAST_SHARE = 0.02  # of the span; less is not worth a look
 LEAST_OF_BUSY = 0.05
-"""Of the time in which the device is busy: a finding about its kernels is worth a look from there
-on too, however idle the span is."""
+"""Of the time in which the device is busy: a finding about its kernels is worth a look
+from there on too, however idle the span is."""
 
 
 def is_worth(facts: Facts, ns: int, of_kernels: bool) -> bool:
@@ -40,26 +40,30 @@ def is_worth(facts: Facts, ns: int, of_kernels: bool) -> bool:
 
 
 class Claim(msgspec.Struct, frozen=True, eq=False):
-    """What a rule says about a trace, before it is decided whether that is worth reporting."""
+    """What a rule says about a trace, before it is decided whether that is worth
+    reporting."""
 
     text: str
-    at_stake_ns: int | None = None  # an upper bound by the formula of the rule; None: a note
+    # an upper bound by the formula of the rule; None: a note
+    at_stake_ns: int | None = None
     rows: tuple[int, ...] = ()  # evidence, the largest first
     remedy: str | None = None  # instead of the rule's own
     why_likely: str | None = None  # None: certain
     part_of: str | None = None  # the rule that claims the same time
     is_little: bool = False  # by the rule's own threshold, so that it is no finding
     wanted: Wanted | None = None  # None: no change that can be replayed
-    kernels: Flags | None = None  # those that it is about: evidence where there are no rows
+    # those that it is about: evidence where there are no rows
+    kernels: Flags | None = None
 
 
 class Rule(msgspec.Struct, frozen=True, eq=False, kw_only=True):
-    """One rule. docs/why.md has a section of each, with its question, the formula of the time at
-    stake, and when it is silent although one might expect a finding."""
+    """One rule. docs/why.md has a section of each, with its question, the formula of
+    the time at stake, and when it is silent although one might expect a finding."""
 
     id: str = ""
     remedy: str  # what to try: one line with the torch call or option; see remedies.py
-    needs: tuple[str, ...] = ()  # what it may be silent without although it holds: see lacks_of
+    # what it may be silent without although it holds: see lacks_of
+    needs: tuple[str, ...] = ()
     thresholds: dict[str, float] = {}
     by_launches: bool = False  # cannot tell without launch calls
     of_kernels: bool = False  # about the work of the device, not about its idle time
@@ -93,7 +97,9 @@ def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTell | None]
 
 
 def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
-    return not claim.is_little and is_worth(facts, claim.at_stake_ns or 0, rule.of_kernels)
+    return not claim.is_little and is_worth(
+        facts, claim.at_stake_ns or 0, rule.of_kernels
+    )
 
 
 def claimed_by(facts: Facts, *rules: Rule) -> Flags:
@@ -107,17 +113,19 @@ def claimed_by(facts: Facts, *rules: Rule) -> Flags:
 
 
 def of_span(facts: Facts, ns: int) -> str:
-    """`12 ms (45.8 % of the span)`; of a step or a window, `45.8 % of the time`, or what it is
-    called; of several GPUs together, `45.8 % of the spans of 2 GPUs`."""
+    """`12 ms (45.8 % of the span)`; of a step or a window, `45.8 % of the time`, or
+    what it is called; of several GPUs together, `45.8 % of the spans of 2 GPUs`."""
     gpus = len(facts.devices)
-    whole = f"the span{'s' if gpus > 1 else ''}" if facts.window is None else facts.called
+    whole = (
+        f"the span{'s' if gpus > 1 else ''}" if facts.window is None else facts.called
+    )
     of = f" of {count(gpus)} GPUs" if gpus > 1 else ""
     return f"{duration(ns)} ({percent(ns, facts.span_ns, fine=True)} of {whole}{of})"
 
 
 def of_work(facts: Facts, ns: int) -> str:
-    """The same for the time of kernels; where the GPU is mostly idle, their share of its busy time
-    too: `12 ms (0.9 % of the span, 12 % of the busy time)`."""
+    """The same for the time of kernels; where the GPU is mostly idle, their share of
+    its busy time too: `12 ms (0.9 % of the span, 12 % of the busy time)`."""
     text, busy = of_span(facts, ns), facts.kernels.busy_ns
     if 2 * busy >= facts.span_ns:
         return text
@@ -129,9 +137,11 @@ def subject(number: int, noun: str, verb: str, of: str = "") -> str:
     return f"{plural(number, noun)}{of} {verb}{'s' if number == 1 else ''}"
 
 
-def most_module(kernels: Kernels, which: Flags | Rows, before: str = ", most of it in ") -> str:
-    """The kind of module in which some kernels take more than half of their time, after these
-    words; blank where there is none."""
+def most_module(
+    kernels: Kernels, which: Flags | Rows, before: str = ", most of it in "
+) -> str:
+    """The kind of module in which some kernels take more than half of their time, after
+    these words; blank where there is none."""
     module, ns = kernels.module[which], kernels.effective_ns[which]
 
     def kind(name: str) -> str:

@@ -1,5 +1,5 @@
-"""Which part of a trace is asked about, and its account and longest gaps, which need no look at any
-kernel."""
+"""Which part of a trace is asked about, and its account and longest gaps, which need no
+look at any kernel."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Question(msgspec.Struct, frozen=True, eq=False):
     accounts: Accounts
     lines: tuple[Devices, ...]  # of the devices
     spans: Steps  # the steps in the window
-    window: tuple[int, int] | None  # begin and end in ns of the file; None for all of it
+    # begin and end in ns of the file; None for all of it
+    window: tuple[int, int] | None
     about: str
     is_whole: bool  # all of the time, on all devices
     gaps: int | None  # how many of the longest gaps are listed, None for all
@@ -87,7 +88,9 @@ def account_of(question: Question) -> Why:
     if window is None:
         devices = tuple(one for line in question.lines for one in line.spans)
     else:
-        (devices,) = _accounts(question.lines, np.array(window[:1]), np.array(window[1:]))
+        (devices,) = _accounts(
+            question.lines, np.array(window[:1]), np.array(window[1:])
+        )
     starts = spans.start - trace.begin_ns
     each = zip(spans.names, starts.tolist(), spans.dur.tolist(), strict=True)
     steps = zip(each, _accounts(question.lines, spans.start, spans.end), strict=True)
@@ -111,7 +114,8 @@ def account_of(question: Question) -> Why:
 def _window(
     trace: Trace, spans: Steps, chosen: Selection
 ) -> tuple[str, tuple[int, int] | None, Steps]:
-    """What it is called, its begin and end in ns of the file, and the steps that lie in it."""
+    """What it is called, its begin and end in ns of the file, and the steps that lie in
+    it."""
     if chosen.step is not None:
         file, at = trace.report.file, spans.place(chosen.step) if len(spans) else -1
         if not len(spans):
@@ -119,18 +123,30 @@ def _window(
         if at < 0:
             raise NotThere(f"{file} has no step {chosen.step}: it has {spans.known}.")
         name = f"step {spans.names[at]}" if spans.are_iterations else spans.names[at]
-        return name, (int(spans.start[at]), int(spans.end[at])), spans.only(np.array([at]))
+        return (
+            name,
+            (int(spans.start[at]), int(spans.end[at])),
+            spans.only(np.array([at])),
+        )
     if chosen.from_ns is None and chosen.to_ns is None:
         return "", None, spans
     begin = max(trace.begin_ns, trace.begin_ns + (chosen.from_ns or 0))
     end = trace.end_ns if chosen.to_ns is None else trace.begin_ns + chosen.to_ns
     end = min(trace.end_ns, end)
-    if chosen.from_ns is not None and chosen.to_ns is not None and chosen.from_ns >= chosen.to_ns:
-        raise NotThere("There is nothing between these times: the second is not after the first.")
+    if (
+        chosen.from_ns is not None
+        and chosen.to_ns is not None
+        and chosen.from_ns >= chosen.to_ns
+    ):
+        raise NotThere(
+            "There is nothing between these times: the second is not after the first."
+        )
     if begin >= end:
         whole = f"{trace.report.file} goes from 0 to {duration(trace.end_ns - trace.begin_ns)}"
         raise NotThere(f"There is nothing between these times: {whole}.")
-    about = f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}"
+    about = (
+        f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}"
+    )
     inside = np.flatnonzero((spans.start >= begin) & (spans.end <= end))
     return about, (begin, end), spans.only(inside)
 
@@ -142,24 +158,30 @@ def _accounts(
     found: list[list[DeviceAccount]] = [[] for _ in begin]
     for line in lines:
         number = np.tile(np.arange(len(line)), len(begin))
-        for place, one in enumerate(line.at(number, *np.repeat((begin, end), len(line), axis=1))):
+        for place, one in enumerate(
+            line.at(number, *np.repeat((begin, end), len(line), axis=1))
+        ):
             found[place // len(line)].append(one)
     return tuple(map(tuple, found))
 
 
 def activity_to_add(trace: Trace) -> str:
-    """The activity that would record the GPU, "" where nothing shows that there is one, or where it
-    was recorded already: launches without any GPU event."""
+    """The activity that would record the GPU, "" where nothing shows that there is one,
+    or where it was recorded already: launches without any GPU event."""
     return "" if launched_without_events(trace) else gpu_activity(trace)
 
 
 def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:
-    """With what records it, by what recorded the trace: of a GPU the activity of its kind; see
-    activity_to_add."""
+    """With what records it, by what recorded the trace: of a GPU the activity of its
+    kind; see activity_to_add."""
     activity, form = activity_to_add(trace), trace.report.writer
-    options = [activity if one.record_with == ON_GPU else one.record_with for one in unknown]
+    options = [
+        activity if one.record_with == ON_GPU else one.record_with for one in unknown
+    ]
     each = zip(unknown, options, strict=True)
-    return tuple(replace(one, record_with=recorded_with(option, form)) for one, option in each)
+    return tuple(
+        replace(one, record_with=recorded_with(option, form)) for one, option in each
+    )
 
 
 def _unknown(trace: Trace) -> list[Unknown]:
@@ -169,7 +191,9 @@ def _unknown(trace: Trace) -> list[Unknown]:
     elif (trace.launch[gpu] < 0).all():
         found.append(Unknown("gaps", "launch calls", ON_GPU))
     if ends := trace.report.cut_ends:
-        found.append(Unknown("account", f"the ends of {plural(ends, 'GPU event')}", UNCUT))
+        found.append(
+            Unknown("account", f"the ends of {plural(ends, 'GPU event')}", UNCUT)
+        )
     if trace.report.writer == "pftrace" and len(gpu):
         found.append(Unknown("findings", LOST, UNCUT))
     if not (trace.role == Role.PYTHON).any():

@@ -1,8 +1,9 @@
 """Transfers of one rank by kind: what they moved, how fast, and how long they waited.
 
-A kernel that communicates spins while it waits for the other ranks, so one rank alone bounds the
-bandwidth: over all of the kernels' time from below, and as if each had taken as long as the fastest
-of equal transfers (collective, group, type, bytes, kernel, device) from above.
+A kernel that communicates spins while it waits for the other ranks, so one rank alone
+bounds the bandwidth: over all of the kernels' time from below, and as if each had taken
+as long as the fastest of equal transfers (collective, group, type, bytes, kernel,
+device) from above.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ Key = tuple[str, str, int, str, bool]  # the first fields of Transfers
 
 PAIR = 2  # ranks, whose only group of several is both
 FEWEST = 3  # equal transfers, the fastest of which tells the waiting of the others
-FAR_LONGER = 5  # times what its bytes explain, or the median of others: a transfer that waits
+# times what its bytes explain, or the median of others: a transfer that waits
+FAR_LONGER = 5
 UNNAMED = frozenset({"", "undefined"})
 LONGEST_NAME = 40  # characters
 LONGEST_GROUP = 24
@@ -44,9 +46,12 @@ class Transfers(msgspec.Struct, frozen=True, eq=False):
     rows: Rows
     total_ns: int  # of the kernels
     fastest_ns: int  # if each took as long as the fastest equal one
-    waits_ns: Int64s  # by row, what it took longer than equal ones, or than its bytes explain
-    is_by_bytes: Flags  # of waits_ns: what it took longer than its bytes explain; shape of `rows`
-    bytes: int | None  # as nccl-tests counts the size; None unless that of each is known
+    # by row, what it took longer than equal ones, or than its bytes explain
+    waits_ns: Int64s
+    # of waits_ns: what it took longer than its bytes explain; shape of `rows`
+    is_by_bytes: Flags
+    # as nccl-tests counts the size; None unless that of each is known
+    bytes: int | None
     median_ns: int
 
     @property
@@ -72,10 +77,18 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
     place = np.full(len(trace), -1, dtype=np.intp)
     place[found.rows] = np.arange(len(found.rows))
     kinds: dict[Key, int] = {}
-    sizes = np.array([one.bytes for one in found.told] + [-1], dtype=np.int64)[place[rows]]
+    sizes = np.array([one.bytes for one in found.told] + [-1], dtype=np.int64)[
+        place[rows]
+    ]
     number = np.empty(len(rows), dtype=np.intp)
-    for at, (row, own) in enumerate(zip(rows.tolist(), place[rows].tolist(), strict=True)):
-        key = _key(found.told[own]) if own >= 0 else (_kernel(trace.name_of(row)), "", 0, "", False)
+    for at, (row, own) in enumerate(
+        zip(rows.tolist(), place[rows].tolist(), strict=True)
+    ):
+        key = (
+            _key(found.told[own])
+            if own >= 0
+            else (_kernel(trace.name_of(row)), "", 0, "", False)
+        )
         number[at] = kinds.setdefault(key, len(kinds))
     dur, device = trace.dur[rows], trace.process_of_track[trace.track[rows]]
     equal = distinct_rows((number, sizes, trace.name[rows], device))[1]
@@ -89,7 +102,11 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
         for own_device in distinct(device[own]).tolist():
             alike = own[device[own] == own_device]
             longer = dur[alike] - explained_ns(dur[alike], sizes[alike])
-            far = (longer > 0) & (dur[alike] >= FAR_LONGER * (dur[alike] - longer)) & ~many[alike]
+            far = (
+                (longer > 0)
+                & (dur[alike] >= FAR_LONGER * (dur[alike] - longer))
+                & ~many[alike]
+            )
             waits[alike[far]] = longer[far]
             by_bytes[alike[far]] = True
     return tuple(
@@ -108,10 +125,11 @@ def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
 
 
 def explained_ns(dur: Int64s, sizes: Int64s) -> Int64s:
-    """Of transfers of one kind on one device, the most that its bytes explain of the duration of
-    each, by the others: as long as one of no fewer bytes took, or as long as one of fewer bytes
-    took, by the ratio of their sizes, as large transfers are no slower for each byte. Its own
-    duration where fewer than FEWEST others tell. `sizes` in bytes, -1 unknown; ns, shape [n]."""
+    """Of transfers of one kind on one device, the most that its bytes explain of the
+    duration of each, by the others: as long as one of no fewer bytes took, or as long
+    as one of fewer bytes took, by the ratio of their sizes, as large transfers are no
+    slower for each byte. Its own duration where fewer than FEWEST others tell. `sizes`
+    in bytes, -1 unknown; ns, shape [n]."""
     known = np.flatnonzero(sizes > 0)
     found = dur.copy()
     if len(known) <= FEWEST:
@@ -126,12 +144,20 @@ def explained_ns(dur: Int64s, sizes: Int64s) -> Int64s:
 
 
 def _key(told: KnownCollective) -> Key:
-    group = next((n for n in (told.group.description, told.group.name) if n not in UNNAMED), "")
+    group = next(
+        (n for n in (told.group.description, told.group.name) if n not in UNNAMED), ""
+    )
     dtype = told.dtype.lower().removeprefix("c10::")
     name = printable(told.name[:LONGEST_NAME])
     ranks = told.group.size
     guessed = ONE_GROUP in told.inferred and ranks > PAIR
-    return name, printable(group[:LONGEST_GROUP]), ranks, printable(dtype[:LONGEST_NAME]), guessed
+    return (
+        name,
+        printable(group[:LONGEST_GROUP]),
+        ranks,
+        printable(dtype[:LONGEST_NAME]),
+        guessed,
+    )
 
 
 def _kernel(name: str) -> str:
@@ -141,8 +167,8 @@ def _kernel(name: str) -> str:
 
 
 def told_apart(kinds: Sequence[Transfers]) -> bool:
-    """Whether their process groups have to be named: there are several, or two kinds differ in
-    nothing else."""
+    """Whether their process groups have to be named: there are several, or two kinds
+    differ in nothing else."""
     several = len({kind.group for kind in kinds} - {""}) > 1
     return several or len({(kind.name, kind.dtype) for kind in kinds}) < len(kinds)
 
@@ -154,8 +180,8 @@ def kind_text(kind: Transfers, with_group: bool) -> str:
 
 
 def moved(kind: Transfers) -> str:
-    """` (306.7 MB of float in 46.76 ms, 6.56 GB/s to 9.16 GB/s of bus bandwidth)`; "" where the
-    size is not known."""
+    """` (306.7 MB of float in 46.76 ms, 6.56 GB/s to 9.16 GB/s of bus bandwidth)`; ""
+    where the size is not known."""
     if kind.bytes is None:
         return ""
     dtype = f" of {kind.dtype}" if kind.dtype else ""

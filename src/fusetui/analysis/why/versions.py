@@ -1,7 +1,7 @@
 """Which versions of torch a trace may come from, and what a setting needs.
 
-No profiler writes the version into the trace. Categories in capitals (`Kernel`, `Operator`) end
-with torch 1.13; `baseTimeNanoseconds` and names of Dynamo came later.
+No profiler writes the version into the trace. Categories in capitals (`Kernel`,
+`Operator`) end with torch 1.13; `baseTimeNanoseconds` and names of Dynamo came later.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ SINCE: Final[dict[str, Version]] = {
     "torch.compile": TORCH_2,
     "torch.nn.functional.scaled_dot_product_attention": TORCH_2,
     "fused=True": TORCH_2,  # not verified
-    # The release notes of 2.2 call it new (beta); earlier pages call it a prototype, of an unknown
-    # version: not verified.
+    # The release notes of 2.2 call it new (beta); earlier pages call it a prototype, of
+    # an unknown version: not verified.
     "TORCH_LOGS": (2, 1),
     "expandable_segments": (2, 1),  # not verified
     "torch.nn.attention.sdpa_kernel": (2, 3),  # pytorch.org/docs/2.3 documents it
-    # github.com/meta-pytorch/tnt/issues/751 and github.com/ultralytics/ultralytics/issues/14677:
-    # torch 2.2.1 and 2.1.0 lack it.
+    # github.com/meta-pytorch/tnt/issues/751 and
+    # github.com/ultralytics/ultralytics/issues/14677: torch 2.2.1 and 2.1.0 lack it.
     "torch.amp.GradScaler": (2, 3),
-    "torch.utils.checkpoint.create_selective_checkpoint_contexts": (2, 4),  # not verified
+    # not verified
+    "torch.utils.checkpoint.create_selective_checkpoint_contexts": (2, 4),
 }
 """What remedies name, and the first version of torch that has it."""
 
@@ -42,7 +43,8 @@ BASE_TIME_SINCE: Final[Version] = (2, 3)
 
 @memo()
 def oldest_version(trace: Trace) -> Version:
-    """The oldest version that can have recorded the trace; (0, 0) where nothing shows it."""
+    """The oldest version that can have recorded the trace; (0, 0) where nothing shows
+    it."""
     if "baseTimeNanoseconds" in trace.keys:
         return BASE_TIME_SINCE
     if any(OF_DYNAMO.search(name) for name in trace.names):
@@ -57,10 +59,12 @@ def is_before_torch_2(trace: Trace) -> bool:
 
 
 def with_versions(remedy: str, trace: Trace) -> str:
-    """A remedy with the versions that its settings need, unless the trace is known to come from
-    them or from a later one."""
+    """A remedy with the versions that its settings need, unless the trace is known to
+    come from them or from a later one."""
     known = oldest_version(trace)
-    needed = {name: since for name, since in SINCE.items() if name in remedy and since > known}
+    needed = {
+        name: since for name, since in SINCE.items() if name in remedy and since > known
+    }
     if not needed:
         return remedy
     names_by_version = by_key(needed, lambda name: needed[name])

@@ -1,5 +1,5 @@
-"""What changed from one trace to another, by the classes of the account, and what became of the
-findings: gone, new, or there on both sides."""
+"""What changed from one trace to another, by the classes of the account, and what
+became of the findings: gone, new, or there on both sides."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ UNSURE = 0.75  # of the time: a difference that is told where that is not known
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A rule that finds time at stake in A or in B; ns, as means of the steps if `per_step`.
+    """A rule that finds time at stake in A or in B; ns, as means of the steps if
+    `per_step`.
 
-    None stands for a time that cannot be told, because of what is `missing` on that side, or
-    because the rule only makes a note there.
+    None stands for a time that cannot be told, because of what is `missing` on that
+    side, or because the rule only makes a note there.
     """
 
     rule: str
@@ -65,30 +66,37 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Versus(msgspec.Struct, frozen=True):
-    """Two traces. The four classes of `change` add up to its first row, the span, and the reasons
-    after them to idle, on each side. `modules` (the GPU time of nothing further inside, by path)
-    and `families` have what differs, the largest change first: means of all steps where steps are
-    compared, else of all that was asked about. `findings`: what became of them."""
+    """Two traces. The four classes of `change` add up to its first row, the span, and
+    the reasons after them to idle, on each side. `modules` (the GPU time of nothing
+    further inside, by path) and `families` have what differs, the largest change first:
+    means of all steps where steps are compared, else of all that was asked about.
+    `findings`: what became of them."""
 
     a: Why
     b: Why
-    change_of: str  # what is compared: the median step of each, or the span of its devices
+    # what is compared: the median step of each, or the span of its devices
+    change_of: str
     change: tuple[Change, ...]
     modules: tuple[Moved, ...]
     families: tuple[Moved, ...]
     findings: tuple[Compared, ...]
-    is_sure: bool  # enough steps are compared to know how much they differ by themselves
+    # enough steps are compared to know how much they differ by themselves
+    is_sure: bool
 
 
 def versus(a: Why, b: Why) -> Versus:
-    """Compares the median steps if those of both sides hold the work, else the spans."""
+    """Compares the median steps if those of both sides hold the work, else the
+    spans."""
     both = steps_tell(a) and steps_tell(b)
     counts = [len(one.steps) if both else 1 for one in (a, b)]
     before, after = (
-        totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)
+        totals(median_step(one.steps).devices if both else one.devices)
+        for one in (a, b)
     )
     steps = [working(one.steps) if both else () for one in (a, b)]
-    paths, others = ({m.path: m.gpu_self_ns for m in side.modules or ()} for side in (a, b))
+    paths, others = (
+        {m.path: m.gpu_self_ns for m in side.modules or ()} for side in (a, b)
+    )
     known = [name for name in ("span", *CLASSES, *IDLE) if before[name] or after[name]]
     return Versus(
         a=a,
@@ -102,17 +110,21 @@ def versus(a: Why, b: Why) -> Versus:
     )
 
 
-def _moved(a: dict[str, int], b: dict[str, int], counts: Sequence[int]) -> tuple[Moved, ...]:
+def _moved(
+    a: dict[str, int], b: dict[str, int], counts: Sequence[int]
+) -> tuple[Moved, ...]:
     """What differs of the means over so many steps, rounded down."""
     names = dict.fromkeys((*a, *b))
-    every = (Moved(n, a.get(n, 0) // counts[0], b.get(n, 0) // counts[1]) for n in names)
+    every = (
+        Moved(n, a.get(n, 0) // counts[0], b.get(n, 0) // counts[1]) for n in names
+    )
     moved = [one for one in every if one.a_ns != one.b_ns]
     return tuple(sorted(moved, key=lambda one: -abs(one.b_ns - one.a_ns)))
 
 
 StepNoise = tuple[float, float, float]
-"""By how much steps differ in length, as a share of the median; in idle time, in ns of a median
-step; and in any other class of the account, likewise."""
+"""By how much steps differ in length, as a share of the median; in idle time, in ns of
+a median step; and in any other class of the account, likewise."""
 
 
 class RuleSide(NamedTuple):
@@ -125,10 +137,12 @@ class RuleSide(NamedTuple):
     lack: tuple[str, str] | None  # why it may be silent although it holds
 
 
-def compared(a: Why, b: Why, steps: Sequence[Sequence[StepAccount]]) -> tuple[Compared, ...]:
-    """Each rule that finds time at stake on either side, the largest difference first. `steps`: of
-    both sides, where they are compared. Rules that only make notes are left out: nothing says by
-    how much those changed."""
+def compared(
+    a: Why, b: Why, steps: Sequence[Sequence[StepAccount]]
+) -> tuple[Compared, ...]:
+    """Each rule that finds time at stake on either side, the largest difference first.
+    `steps`: of both sides, where they are compared. Rules that only make notes are left
+    out: nothing says by how much those changed."""
     costly = {one.rule for why in (a, b) for one in why.findings if one.at_stake_ns}
     noises = [(len(each), _noise(each)) for each in steps]
     found: list[Compared] = []
@@ -141,16 +155,25 @@ def compared(a: Why, b: Why, steps: Sequence[Sequence[StepAccount]]) -> tuple[Co
     return tuple(sorted(found, key=lambda one: -abs((one.b_ns or 0) - (one.a_ns or 0))))
 
 
-def _side(rule: Rule, why: Why, other: Why, steps: int, noise: StepNoise | None) -> RuleSide:
+def _side(
+    rule: Rule, why: Why, other: Why, steps: int, noise: StepNoise | None
+) -> RuleSide:
     """`steps`: how many are compared."""
     parts = max(1, steps - why.left_out * rule.of_kernels)
     found = [one for one in why.findings if one.rule == rule.id]
     span = sum(one.span_ns for one in why.devices)
     busy = sum(one.busy_ns for one in why.devices)
-    least = min(LEAST_SHARE * span, LEAST_OF_BUSY * busy if rule.of_kernels else span) / parts
-    told = [(one.missing, one.record_with) for one in why.cannot_tell if one.rule == rule.id]
+    least = (
+        min(LEAST_SHARE * span, LEAST_OF_BUSY * busy if rule.of_kernels else span)
+        / parts
+    )
+    told = [
+        (one.missing, one.record_with) for one in why.cannot_tell if one.rule == rule.id
+    ]
     # What both sides lack, the other one did without.
-    lacks = [what for what in rule.needs if what in why.lacks and what not in other.lacks]
+    lacks = [
+        what for what in rule.needs if what in why.lacks and what not in other.lacks
+    ]
     told += [(what, why.lacks[what]) for what in lacks]
     lack = told[0] if told and not found else None
     ns = sum(one.at_stake_ns or 0 for one in found) + why.below.get(rule.id, 0)
@@ -165,7 +188,9 @@ def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
     if len(sums) < FEWEST or not all(one["span"] for one in sums):
         return None
     spans = np.array([one["span"] for one in sums])
-    shares = np.array([[one[name] for name in CLASSES] for one in sums]) / spans[:, None]
+    shares = (
+        np.array([[one[name] for name in CLASSES] for one in sums]) / spans[:, None]
+    )
     usual, low, high = np.quantile(spans, (0.5, *USUAL))
     least, most = np.quantile(shares, USUAL, axis=0)
     *busy, idle = ((most - least) * usual).tolist()
@@ -174,7 +199,8 @@ def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
 
 def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
     differs = False
-    if a.ns is not None and b.ns is not None:  # by what makes a finding, and more than steps do
+    # by what makes a finding, and more than steps do
+    if a.ns is not None and b.ns is not None:
         noises = [one.noise for one in (a, b) if one.noise is not None]
         usual = hypot(*noises) if noises else UNSURE * max(a.ns, b.ns)
         differs = abs(b.ns - a.ns) >= max(1, usual, min(a.least, b.least))

@@ -1,4 +1,5 @@
-"""What a program does once: the work that a measurement of its steady state should not contain."""
+"""What a program does once: the work that a measurement of its steady state should not
+contain."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ ONCE = late(
     r"|LibraryGet|ModuleGet|KernelGet|FuncGet|FuncSet|GetDeviceProp|DeviceGet|StreamGetPriority"
     r"|Occupancy|SetDevice|DeviceEnablePeerAccess|\Acu(?:da)?Init\b|\AhipInit\b"
 )
-"""Calls that create what is then kept, or that are slow because they are the first of a library."""
+"""Calls that create what is then kept, or that are slow because they are the first of a
+library."""
 
 LONG_NS = 100_000  # a runtime call that takes longer is no ordinary one
 LONG_OP_NS = 1_000_000
@@ -51,14 +53,16 @@ class StepIntervals(msgspec.Struct, frozen=True, eq=False):
 
     start: Int64s
     end: Int64s
-    by_work: bool  # up to the end of the GPU work that it launched, else as it was annotated
+    # up to the end of the GPU work that it launched, else as it was annotated
+    by_work: bool
 
 
 def step_intervals(trace: Trace, spans: Steps) -> StepIntervals | None:
     """As annotated, if by time the steps hold at least half of the GPU's work (see
-    model.steps_tell). Else they only enqueue it, and each lasts from the end of the work of those
-    before it, or from its start if that is later, to the end of the work that it launched; the
-    first from the start of its work. None where a step launched none that is known."""
+    model.steps_tell). Else they only enqueue it, and each lasts from the end of the
+    work of those before it, or from its start if that is later, to the end of the work
+    that it launched; the first from the start of its work. None where a step launched
+    none that is known."""
     if not len(spans) or _hold_the_work(trace, spans):
         return StepIntervals(start=spans.start, end=spans.end, by_work=False)
     called = by_launch_time(trace)
@@ -89,8 +93,8 @@ def _hold_the_work(trace: Trace, spans: Steps) -> bool:
 
 
 def first_step(spans: Steps, times: StepIntervals | None) -> tuple[int, float] | None:
-    """The length of the first step and the median of the others (ns); None if there are too few, or
-    if their work differs by design, as in a server."""
+    """The length of the first step and the median of the others (ns); None if there are
+    too few, or if their work differs by design, as in a server."""
     if times is None or len(spans) < FEWEST or spans.are_of_server:
         return None
     length = times.end - times.start
@@ -103,8 +107,8 @@ def slow_first_step(spans: Steps, times: StepIntervals | None) -> bool:
 
 
 def earlier_steps_are_missing(spans: Steps) -> bool:
-    """Whether the program had run steps before the recording, by the number of the first one: the
-    profiler counts from 0, programs count from 0 or 1."""
+    """Whether the program had run steps before the recording, by the number of the
+    first one: the profiler counts from 0, programs count from 0 or 1."""
     if not spans.printed:
         return False
     first_number = 0 if spans.by == PROFILED else 1
@@ -112,17 +116,19 @@ def earlier_steps_are_missing(spans: Steps) -> bool:
 
 
 def recurring(trace: Trace, spans: Steps, calls: Rows) -> Flags:
-    """Which calls belong to the steady state: those after the first step, and those in it if calls
-    of their name are at least half as many in each later step. Where there are fewer than two
-    steps, all if in the second half of the GPU events there is still one for each ten events, and
-    a quarter of their time."""
+    """Which calls belong to the steady state: those after the first step, and those in
+    it if calls of their name are at least half as many in each later step. Where there
+    are fewer than two steps, all if in the second half of the GPU events there is still
+    one for each ten events, and a quarter of their time."""
     if len(spans) < 2:
         launched = trace.launch[trace.gpu_rows]
         launched = np.sort(trace.start[launched[launched >= 0]])
         rest = launched[len(launched) // 2 :]
         late = calls[trace.start[calls] >= rest[0]] if len(rest) else calls[:0]
         often = len(late) >= max(MANY, OFTEN * len(rest))
-        goes_on = often and 4 * int(trace.dur[late].sum()) >= int(trace.dur[calls].sum())
+        goes_on = often and 4 * int(trace.dur[late].sum()) >= int(
+            trace.dur[calls].sum()
+        )
         return np.full(len(calls), goes_on)
     after = trace.start[calls] >= spans.start[1]
     later = np.bincount(trace.name[calls[after]], minlength=len(trace.names))
@@ -140,10 +146,10 @@ def warm_up(
     times: StepIntervals | None,
     compiling: Rows,
 ) -> tuple[tuple[Once, Cover], ...]:
-    """What happens once, and when on the threads that launch (`launching`: their tracks); disjoint.
-    The last part is the first step, with all before it, if it is much longer than the others.
-    `kinds`: see host_kinds; `times`: of the steps; `compiling`: the slices in which something is
-    compiled."""
+    """What happens once, and when on the threads that launch (`launching`: their
+    tracks); disjoint. The last part is the first step, with all before it, if it is
+    much longer than the others. `kinds`: see host_kinds; `times`: of the steps;
+    `compiling`: the slices in which something is compiled."""
     found: list[tuple[Once, Cover]] = []
     before = NOTHING
     waiting = np.flatnonzero(kinds == Host.SYNC)
@@ -158,40 +164,51 @@ def warm_up(
         before = joined(before, cover)
     if slow_first_step(spans, times):
         first = Cover(np.array([trace.begin_ns]), spans.end[:1])
-        part = Once("the rest of the first step", np.empty(0, dtype=np.intp), *first[:2])
+        part = Once(
+            "the rest of the first step", np.empty(0, dtype=np.intp), *first[:2]
+        )
         found.append((part, without(first, before)))
     return tuple(found)
 
 
-def _parts(trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows) -> Iterator[Once]:
+def _parts(
+    trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows
+) -> Iterator[Once]:
     yield captures(trace)
     searches = algorithm_searches(trace)
     searches = searches[~_recurring_searches(trace, spans, searches)]
     yield msgspec.structs.replace(
-        _part(trace, "the search for algorithms of convolutions", searches), with_waits=True
+        _part(trace, "the search for algorithms of convolutions", searches),
+        with_waits=True,
     )
     if len(spans) > 1:
-        yield _part(trace, "compilation", compiling[trace.start[compiling] < spans.start[1]])
+        yield _part(
+            trace, "compilation", compiling[trace.start[compiling] < spans.start[1]]
+        )
     yield _part(trace, "first launches of kernels", _first_launches(trace))
     calls = np.flatnonzero((kinds == Host.ALLOC) & (trace.dur > LONG_NS))
     yield _part(trace, "allocations", calls[~recurring(trace, spans, calls)])
     calls = trace.rows_of(Role.CALL)
     calls = calls[(trace.dur[calls] > LONG_NS) & trace.matching(calls, ONCE.search)]
-    yield _part(trace, "calls that set something up", calls[~recurring(trace, spans, calls)])
+    yield _part(
+        trace, "calls that set something up", calls[~recurring(trace, spans, calls)]
+    )
     yield _part(trace, "first calls of ops", _first_ops(trace))
 
 
-CONVOLUTIONS = late(r"(?:cudnn|miopen)_convolution|aten::convolution_backward|ConvolutionBackward")
+CONVOLUTIONS = late(
+    r"(?:cudnn|miopen)_convolution|aten::convolution_backward|ConvolutionBackward"
+)
 """Ops that call cuDNN or MIOpen for one convolution, or for its gradients."""
 EVENT_WAITS = late(r"\A(?:cuda|hip)EventSynchronize\Z")
 MIN_TRIES = 3  # algorithms that are measured, and different kernels that they launch
 
 
 def algorithm_searches(trace: Trace) -> Rows:
-    """Convolutions in which the library measures algorithms (torch.backends.cudnn.benchmark): its
-    thread waits for an event MIN_TRIES times or more, each time after it launched something since
-    the wait before, and launches as many different kernels. An op that runs one algorithm waits for
-    no event."""
+    """Convolutions in which the library measures algorithms
+    (torch.backends.cudnn.benchmark): its thread waits for an event MIN_TRIES times or
+    more, each time after it launched something since the wait before, and launches as
+    many different kernels. An op that runs one algorithm waits for no event."""
     ops = trace.rows_named(CONVOLUTIONS.search, Role.OP, Role.ANNOTATION)
     waits = trace.rows_named(EVENT_WAITS.search, Role.CALL)
     if not len(ops) or not len(waits):
@@ -217,13 +234,15 @@ def algorithm_searches(trace: Trace) -> Rows:
         launches = launched_at[first:last][own]
         before_each = np.diff(np.searchsorted(launches, tries), prepend=0)
         names = distinct(trace.name[kernels[first:last][own]])
-        found[number] = np.count_nonzero(before_each) >= MIN_TRIES and len(names) >= MIN_TRIES
+        found[number] = (
+            np.count_nonzero(before_each) >= MIN_TRIES and len(names) >= MIN_TRIES
+        )
     return ops[found]
 
 
 def _recurring_searches(trace: Trace, spans: Steps, searches: Rows) -> Flags:
-    """Those after the first step, where inputs keep changing their shapes; without steps none: the
-    library keeps what it found for a shape."""
+    """Those after the first step, where inputs keep changing their shapes; without
+    steps none: the library keeps what it found for a shape."""
     if len(spans) < 2:
         return np.zeros(len(searches), dtype=np.bool_)
     found: Flags = trace.start[searches] >= spans.start[1]
@@ -235,16 +254,16 @@ def _part(trace: Trace, what: str, rows: Rows) -> Once:
 
 
 def captures(trace: Trace) -> Once:
-    """From each begin of a capture to the next end of one on the same thread, else to the end of
-    the trace."""
+    """From each begin of a capture to the next end of one on the same thread, else to
+    the end of the trace."""
     begins, ends = capture_calls(trace)
     until = np.where(ends >= 0, trace.end[ends], trace.end_ns)
     return Once("the capture of graphs", begins, trace.start[begins], until)
 
 
 def _first_launches(trace: Trace) -> Rows:
-    """Calls that launch a kernel for the first time and load its module. Replays of graphs are
-    slow because their nodes are recorded."""
+    """Calls that launch a kernel for the first time and load its module. Replays of
+    graphs are slow because their nodes are recorded."""
     kernels = trace.rows_of(Role.KERNEL)
     kernels = kernels[trace.launch[kernels] >= 0]
     rows = events_in_order(trace, kernels.astype(np.int32), trace.start[kernels])
@@ -271,14 +290,16 @@ def _first_ops(trace: Trace) -> Rows:
 
 
 def _firsts(key: NDArray[np.integer], length: Int64s, single: bool = True) -> Rows:
-    """The places of those that are the first of their key and much longer than all later ones.
-    `single`: also if there are no later ones."""
+    """The places of those that are the first of their key and much longer than all
+    later ones. `single`: also if there are no later ones."""
     order = np.argsort(key, kind="stable")
     if not len(order):
         return order
     begins = np.flatnonzero(np.concatenate(([True], np.diff(key[order]) != 0)))
     first = order[begins]
     rest = length[order]
-    rest[begins] = 0 if single else np.where(np.diff(np.append(begins, len(order))) > 1, 0, -1)
+    rest[begins] = (
+        0 if single else np.where(np.diff(np.append(begins, len(order))) > 1, 0, -1)
+    )
     longest = np.maximum.reduceat(rest, begins)
     return first[(longest >= 0) & (length[first] >= TIMES * longest)]

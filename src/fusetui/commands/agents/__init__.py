@@ -1,1 +1,2 @@
-"""What `fusetui mcp` serves: tools whose answers fit a budget, from allowed files only."""
+"""What `fusetui mcp` serves: tools whose answers fit a budget, from allowed files
+only."""

@@ -1,8 +1,9 @@
-"""The answers to calls: of each the head, and what there may be much of, of which as much is given
-as a budget allows, and a cursor for the rest. What is wrong is an Error with one plain sentence.
+"""The answers to calls: of each the head, and what there may be much of, of which as
+much is given as a budget allows, and a cursor for the rest. What is wrong is an Error
+with one plain sentence.
 
-A cursor holds all that is known about it: where to go on, and a hash of the question. It is good
-for the same question, as long as the files of its traces have not changed.
+A cursor holds all that is known about it: where to go on, and a hash of the question.
+It is good for the same question, as long as the files of its traces have not changed.
 """
 
 from __future__ import annotations
@@ -50,10 +51,14 @@ WIDEST = 40  # characters of a cursor and of the number of tokens
 
 
 def paged(
-    head: Mapping[str, object], items: PagedItems, most: int, cursor: str | None, question: object
+    head: Mapping[str, object],
+    items: PagedItems,
+    most: int,
+    cursor: str | None,
+    question: object,
 ) -> dict[str, Any]:
-    """The head, and as many items as `most` tokens hold. Raises CommandError if that is not even
-    one, or if the cursor is not one of this question."""
+    """The head, and as many items as `most` tokens hold. Raises CommandError if that is
+    not even one, or if the cursor is not one of this question."""
     digest = blake2b(repr(question).encode(), digest_size=6).hexdigest()
     begin = 0
     if cursor is not None:
@@ -85,8 +90,8 @@ def paged(
 
 
 def safe(value: Any) -> Any:
-    """As JSON has it, with texts in which nothing is left that a terminal interprets or hides;
-    larger integers are texts."""
+    """As JSON has it, with texts in which nothing is left that a terminal interprets or
+    hides; larger integers are texts."""
     found = msgspec.to_builtins(value)
     if isinstance(found, str):
         return printable(found)
@@ -106,11 +111,13 @@ MOST_ROWS, PATIENCE = 100_000, 30.0  # of a query in SQL; in seconds
 QUERIES_AT_ONCE = 2  # in SQL, each of which may take several cores
 LOOK_S = 0.05  # between two looks whether a call that waits is still wanted
 NO_TEXT = re.compile("[\ud800-\udfff\ufdd0]")
-"""A surrogate without its partner, or what stands for one that came by JSON (see input.py)."""
+"""A surrogate without its partner, or what stands for one that came by JSON (see
+input.py)."""
 
 
 class Answerer:
-    """Answers calls from any thread: queries in SQL beside others, all others one by one."""
+    """Answers calls from any thread: queries in SQL beside others, all others one by
+    one."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._opener = Opener(Folders(folders))
@@ -140,7 +147,12 @@ class Answerer:
                     head, items, states = self._answer(name, asked, stop)
         except Error as error:
             raise CommandError(self._opener.told(str(error))) from None
-        question = name, replace(asked, cursor=None, max_tokens=LEAST), states, items.total
+        question = (
+            name,
+            replace(asked, cursor=None, max_tokens=LEAST),
+            states,
+            items.total,
+        )
         return paged(head, items, asked.max_tokens, asked.cursor, question)
 
     def _answer(self, name: str, asked: Any, stop: Stop) -> tuple[*Answer, object]:
@@ -153,14 +165,18 @@ class Answerer:
                 key, lambda: WITH_FILES[name](asked, self._opener, stop)
             )
             return *answer, of_files
-        files = [getattr(asked, one) for one in ("trace", "a", "b") if hasattr(asked, one)]
+        files = [
+            getattr(asked, one) for one in ("trace", "a", "b") if hasattr(asked, one)
+        ]
         traces = [self._opener.open(file, stop) for file in files]
         states = tuple((one.name, one.state) for one in traces)
         if "columns" in TOOLS[name].takes:
             answer = self._table(getattr(asked, "table", name), traces[0], asked)
         elif traces:
             key = (name, states, repr(question))
-            answer = self._opener.answers.get(key, lambda: WITH_TRACES[name](asked, *traces))
+            answer = self._opener.answers.get(
+                key, lambda: WITH_TRACES[name](asked, *traces)
+            )
         else:
             answer = answer_without_traces(name, asked, self._opener)
         return *answer, states
@@ -174,8 +190,9 @@ class Answerer:
         return _rows([opened], name, _columns_asked(rows, asked), asked.top)
 
     def _sql(self, asked: Any, stop: Stop) -> tuple[*Answer, object]:
-        """The rows of a query, as many and for as long as a server can afford. The query runs
-        elsewhere, so that others are answered meanwhile; only tables are made here."""
+        """The rows of a query, as many and for as long as a server can afford. The
+        query runs elsewhere, so that others are answered meanwhile; only tables are
+        made here."""
         with holding(self._lock, stop):
             names = (asked.trace, *(asked.others or ()))
             traces = [self._opener.open(name, stop) for name in names]
@@ -210,7 +227,8 @@ class Answerer:
 
 @contextmanager
 def holding(lock: Lock | BoundedSemaphore, stop: Stop) -> Iterator[None]:
-    """Within the block the lock is held. Raises CannotRead once `stop` says so before."""
+    """Within the block the lock is held. Raises CannotRead once `stop` says so
+    before."""
     while not lock.acquire(timeout=LOOK_S):
         if stop():
             raise CannotRead(CANCELLED)
@@ -241,7 +259,10 @@ def _rows(
         return (list(row.values()) for row in shown.take(slice(begin, None)))
 
     notes = (*table.left_out, *(note for one in traces for note in one.notes))
-    head: dict[str, object] = {"trace": traces[0].name, "notes": [*dict.fromkeys(notes)]}
+    head: dict[str, object] = {
+        "trace": traces[0].name,
+        "notes": [*dict.fromkeys(notes)],
+    }
     head |= {"table": name, "columns": table.names}
     return head, PagedItems("rows", len(table), rest, asked=top)
 

@@ -1,5 +1,5 @@
-"""Lines of JSON from a client, each of which the SDK can read: it drops one with a lone surrogate
-without an answer, so a character that no text holds stands for these."""
+"""Lines of JSON from a client, each of which the SDK can read: it drops one with a lone
+surrogate without an answer, so a character that no text holds stands for these."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ ESCAPES = re.compile(
 
 
 def without_lone_surrogates(line: bytes) -> bytes:
-    """The line with STAND_IN in the place of each escape of a surrogate without its partner."""
+    """The line with STAND_IN in the place of each escape of a surrogate without its
+    partner."""
     if rb"\u" not in line:
         return line
     return ESCAPES.sub(lambda found: STAND_IN if found["lone"] else found[0], line)
@@ -28,13 +29,15 @@ def without_lone_surrogates(line: bytes) -> bytes:
 
 @contextmanager
 def readable_input(number: int = 0) -> Iterator[None]:
-    """Within the block, the descriptor of standard input gives such lines: a thread reads it, and
-    writes them into a pipe that takes its place."""
+    """Within the block, the descriptor of standard input gives such lines: a thread
+    reads it, and writes them into a pipe that takes its place."""
     source = os.fdopen(os.dup(number), "rb")
     read_end, write_end = os.pipe()
     os.dup2(read_end, number)
     os.close(read_end)
-    Thread(target=_pass_on, args=(source, os.fdopen(write_end, "wb")), daemon=True).start()
+    Thread(
+        target=_pass_on, args=(source, os.fdopen(write_end, "wb")), daemon=True
+    ).start()
     try:
         yield
     finally:

@@ -1,5 +1,5 @@
-"""The files that agents may ask about, which lie in the folders of a server once all links are
-followed; and their traces, which are kept as long as they are in use."""
+"""The files that agents may ask about, which lie in the folders of a server once all
+links are followed; and their traces, which are kept as long as they are in use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ from fusetui import sample_traces
 from fusetui.analysis.questions.launches import wants_capture
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import notices
-from fusetui.commands.sources import ENDINGS, LESSON, SAMPLE, is_shipped, of_one_job, one_trace
+from fusetui.commands.sources import (
+    ENDINGS,
+    LESSON,
+    SAMPLE,
+    is_shipped,
+    of_one_job,
+    one_trace,
+)
 from fusetui.report.output import notes_of
 from fusetui.sample_traces import lessons
 from fusetui.text.figures import several
@@ -31,7 +38,8 @@ from fusetui.trace.read.remote import is_remote
 from fusetui.trace.read.source import reason
 
 SQLITE = b"SQLite format 3\0"
-AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # what became a pipe is not waited for
+# what became a pipe is not waited for
+AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)
 TRACES, ANSWERS = 4, 8  # that are kept
 NOT_JOINED = (
     "Graph replays were not joined with captures beside the trace: links there lead out of the "
@@ -79,21 +87,25 @@ class Opener:
         self.folders = folders
         self._traces = Recent(TRACES)
         self.answers = Recent(ANSWERS)  # that are kept for their next pages
-        self._names = dict[str, str]()  # of traces, by the places that they were read at last
+        # of traces, by the places that they were read at last
+        self._names = dict[str, str]()
 
     def open(self, name: str, stop: Stop = never) -> OpenTrace:
-        """Raises Error with one plain sentence, also once `stop` has ended the reading."""
+        """Raises Error with one plain sentence, also once `stop` has ended the
+        reading."""
         path = self.folders.file(name)
         file = self._opened(name, path)
         found = os.fstat(file.number)
         state = path, found.st_size, found.st_mtime_ns, found.st_ino
-        opened: OpenTrace = self._traces.get(state, lambda: self._read(name, state, file, stop))
+        opened: OpenTrace = self._traces.get(
+            state, lambda: self._read(name, state, file, stop)
+        )
         return opened if opened.name == name else replace(opened, name=name)
 
     @contextmanager
     def lent(self, name: str) -> Iterator[str]:
-        """Within the block, a place at which a file that need not be a trace can be read. Raises
-        Error."""
+        """Within the block, a place at which a file that need not be a trace can be
+        read. Raises Error."""
         path = self.folders.file(name)
         file = self._opened(name, path)
         place = f"/proc/self/fd/{file.number}"
@@ -106,8 +118,8 @@ class Opener:
 
     @contextmanager
     def lent_job(self, names: Sequence[str]) -> Iterator[list[str]]:
-        """Within the block, the paths of the traces of a job, which other processes may read.
-        Raises Error, at the end if one of them was replaced meanwhile."""
+        """Within the block, the paths of the traces of a job, which other processes may
+        read. Raises Error, at the end if one of them was replaced meanwhile."""
         paths = self._job(names)
         found: dict[str, os.stat_result] = {}
         for path in paths:
@@ -137,7 +149,8 @@ class Opener:
         return tuple(states)
 
     def with_names(self, answer: Any) -> Any:
-        """An answer as plain values, with the names of traces in place of their paths."""
+        """An answer as plain values, with the names of traces in place of their
+        paths."""
         if isinstance(answer, str):
             return self.told(answer)
         if isinstance(answer, dict):
@@ -150,7 +163,11 @@ class Opener:
         """The traces that are named, and those of folders, each once."""
         found: list[str] = []
         for name in names:
-            if not is_shipped(name) and not is_remote(name) and self.folders.is_folder(name):
+            if (
+                not is_shipped(name)
+                and not is_remote(name)
+                and self.folders.is_folder(name)
+            ):
                 found += self.folders.traces_below(name)
             else:
                 found.append(self.folders.file(name))
@@ -163,7 +180,8 @@ class Opener:
             raise CannotRead(f"{name} cannot be opened: {reason(error)}.") from None
 
     def told(self, sentence: str) -> str:
-        """A sentence with the names of traces, where it has the places that they were read at."""
+        """A sentence with the names of traces, where it has the places that they were
+        read at."""
         for place, name in sorted(self._names.items(), key=lambda one: -len(one[0])):
             sentence = sentence.replace(place, name)
         return sentence
@@ -174,11 +192,14 @@ class Opener:
         if wants_capture(trace):
             trace, more = self._joined(trace, is_shipped(name), stop)
             told += more
-        return OpenTrace(name, state, trace, tuple(dict.fromkeys(told + notes_of(trace))), file)
+        return OpenTrace(
+            name, state, trace, tuple(dict.fromkeys(told + notes_of(trace))), file
+        )
 
     def _trace(self, name: str, path: str, file: OpenFile, stop: Stop) -> Trace:
-        """What an open file holds. Where the system does not give the file by its number, or a
-        database is opened by its name, that must still lead to it afterwards."""
+        """What an open file holds. Where the system does not give the file by its
+        number, or a database is opened by its name, that must still lead to it
+        afterwards."""
         place = f"/proc/self/fd/{file.number}"
         if not os.path.exists(place) or read_at(file.number, 0, len(SQLITE)) == SQLITE:
             place = path
@@ -188,21 +209,28 @@ class Opener:
             if trace.report.prefix is not None:
                 raise NothingRead
         except NothingRead:
-            raise CannotRead(f"{name} was not read: the request was cancelled.") from None
+            raise CannotRead(
+                f"{name} was not read: the request was cancelled."
+            ) from None
         with suppress(OSError):
             if place != path or (
                 os.path.realpath(path) == path
                 and os.path.samestat(os.stat(path), os.fstat(file.number))
             ):
-                return replace(trace, report=replace(trace.report, path=path, named=name))
+                return replace(
+                    trace, report=replace(trace.report, path=path, named=name)
+                )
         raise CannotRead(f"{name} was replaced while it was read: ask again.")
 
     def _joined(self, trace: Trace, ships: bool, stop: Stop) -> tuple[Trace, list[str]]:
-        """With captures that are found beside it, unless a link there leads out of the folders."""
+        """With captures that are found beside it, unless a link there leads out of the
+        folders."""
         from fusetui.analysis.graphs.opening import files_beside, said, with_captures
 
         path, files = trace.report.path, list[OpenFile]()
-        if not ships and not all(map(self.folders.has, (f.path for f in files_beside(path)))):
+        if not ships and not all(
+            map(self.folders.has, (f.path for f in files_beside(path)))
+        ):
             return trace, [NOT_JOINED]
 
         def opened(path: str) -> Trace:
@@ -242,12 +270,14 @@ class Folders:
         path = self._inside(name)
         if not os.path.isfile(path):
             what = "a folder" if os.path.isdir(path) else "no file"
-            raise CommandError(f"{name} is {what}: the tool traces lists the files that there are.")
+            raise CommandError(
+                f"{name} is {what}: the tool traces lists the files that there are."
+            )
         return path
 
     def opened(self, path: str) -> OpenFile:
-        """The regular file at a path without links. What became a link since is not followed, so
-        the file lies where it did when it was allowed. Raises OSError."""
+        """The regular file at a path without links. What became a link since is not
+        followed, so the file lies where it did when it was allowed. Raises OSError."""
         number = _without_links(path)
         try:
             if not stat.S_ISREG(os.fstat(number).st_mode):
@@ -262,11 +292,13 @@ class Folders:
         return any(os.path.commonpath([real, root]) == root for root in self.roots)
 
     def is_folder(self, name: str) -> bool:
-        """Whether a name is that of a folder. Raises CommandError for what is outside."""
+        """Whether a name is that of a folder. Raises CommandError for what is
+        outside."""
         return os.path.isdir(self._inside(name))
 
     def traces_below(self, name: str) -> list[str]:
-        """The traces of a job in a folder, none of which a link leads out to. Raises Error."""
+        """The traces of a job in a folder, none of which a link leads out to. Raises
+        Error."""
         paths = [os.path.realpath(path) for path in of_one_job(self._inside(name))]
         return [path for path in paths if self.has(path) and os.path.isfile(path)]
 
@@ -277,7 +309,8 @@ class Folders:
         return os.path.relpath(path, root) if is_below else path
 
     def listed(self) -> tuple[list[Listed], list[str]]:
-        """What may be a trace, and what ships with fusetui; and a note if that is not all of it."""
+        """What may be a trace, and what ships with fusetui; and a note if that is not
+        all of it."""
         files = list(islice(self._files(), MOST_LISTED + 1))
         note = f"Only the first {MOST_LISTED:,} files are listed: name a folder with fewer."
         shelves = ((LESSON, lessons), (SAMPLE, sample_traces))
@@ -306,15 +339,25 @@ class Folders:
             for folder, inner, names in os.walk(root):
                 inner[:] = sorted(name for name in inner if name[0] != ".")
                 for path in (os.path.join(folder, name) for name in sorted(names)):
-                    if path.endswith(ENDINGS) and os.path.isfile(path) and self.has(path):
-                        name = os.path.relpath(path, root) if root == self.roots[0] else path
+                    if (
+                        path.endswith(ENDINGS)
+                        and os.path.isfile(path)
+                        and self.has(path)
+                    ):
+                        name = (
+                            os.path.relpath(path, root)
+                            if root == self.roots[0]
+                            else path
+                        )
                         yield Listed(name, os.path.getsize(path))
 
 
 def _is_still(path: str, before: os.stat_result) -> bool:
     """Whether a path leads to the same file as before, and by no link."""
     with suppress(OSError):
-        return os.path.realpath(path) == path and os.path.samestat(os.stat(path), before)
+        return os.path.realpath(path) == path and os.path.samestat(
+            os.stat(path), before
+        )
     return False
 
 
@@ -324,8 +367,9 @@ def _shipped(path: str) -> OpenFile:
 
 
 def _without_links(path: str) -> int:
-    """Opens an absolute path, no part of which may be a link; where the system cannot open a folder
-    after the other, links are looked for once it is open. Raises OSError."""
+    """Opens an absolute path, no part of which may be a link; where the system cannot
+    open a folder after the other, links are looked for once it is open. Raises
+    OSError."""
     if os.open not in os.supports_dir_fd:
         number = os.open(path, AT_ONCE)
         if os.path.realpath(path) == path:

@@ -1,4 +1,5 @@
-"""The answers of the tools that are no tables: of each the head, and what there may be much of."""
+"""The answers of the tools that are no tables: of each the head, and what there may be
+much of."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ MOST_SLACK = 20  # kernels and ops whose slack is given
 
 
 class PagedItems(msgspec.Struct, frozen=True, eq=False):
-    """What an answer has some of: their key, how many exist, those from the n-th on, and how many
-    of them were asked for; None: all."""
+    """What an answer has some of: their key, how many exist, those from the n-th on,
+    and how many of them were asked for; None: all."""
 
     key: str
     total: int
@@ -51,9 +52,13 @@ def _open(_: Any, opened: OpenTrace) -> Answer:
     from fusetui.analysis.questions.summary import summary
 
     found = summary(opened.trace)
-    figures = {name: value for name, value in asdict(found).items() if name not in LISTS}
+    figures = {
+        name: value for name, value in asdict(found).items() if name not in LISTS
+    }
     notes = [*opened.notes, *secret_notices(opened.trace)]
-    return {**head_of(opened), "notes": notes, "figures": figures}, every("steps", found.steps)
+    return {**head_of(opened), "notes": notes, "figures": figures}, every(
+        "steps", found.steps
+    )
 
 
 def _why(asked: Any, opened: OpenTrace) -> Answer:
@@ -69,11 +74,17 @@ def _why(asked: Any, opened: OpenTrace) -> Answer:
         "devices": found.devices,
         "threads": () if found.devices else found.cpu,
         "ceiling": found.ceiling,
-        **{key: getattr(found, key) for key in ("worth_of", "worth_before_ns", "residual_share")},
+        **{
+            key: getattr(found, key)
+            for key in ("worth_of", "worth_before_ns", "residual_share")
+        },
         "cannot_tell": found.cannot_tell,
     }
     claims = [
-        {ROWS_OF.get(key, key): value for key, value in msgspec.to_builtins(one).items()}
+        {
+            ROWS_OF.get(key, key): value
+            for key, value in msgspec.to_builtins(one).items()
+        }
         for one in found.findings
     ]
     return head, every("findings", claims)
@@ -86,7 +97,10 @@ def _diff(_: Any, a: OpenTrace, b: OpenTrace) -> Answer:
 
     found = diff(a.trace, b.trace)
     many = ("a", "b", "a_rows", "b_rows")
-    rows = [replace(one, **{key: getattr(one, key)[:FEW] for key in many}) for one in found.rows]
+    rows = [
+        replace(one, **{key: getattr(one, key)[:FEW] for key in many})
+        for one in found.rows
+    ]
     rows.sort(key=lambda row: (not row.counts, -abs(row.change_ns)))
     same = ("verdict", "step", "story", "accounting", "by_work")
     head: dict[str, object] = {
@@ -100,7 +114,9 @@ def _diff(_: Any, a: OpenTrace, b: OpenTrace) -> Answer:
 def _slice(asked: Any, opened: OpenTrace) -> Answer:
     trace, row = opened.trace, asked.row
     if row >= trace.recorded():
-        raise CommandError(f"{opened.name} has no row {row:,}, only 0 to {trace.recorded() - 1:,}.")
+        raise CommandError(
+            f"{opened.name} has no row {row:,}, only 0 to {trace.recorded() - 1:,}."
+        )
     about = {
         "row": row,
         "name": trace.name_of(row),
@@ -109,7 +125,9 @@ def _slice(asked: Any, opened: OpenTrace) -> Answer:
         "dur_ns": int(trace.dur[row]),
         "lane": trace.track_of(row).label,
     }
-    args = [{"name": name, "value": value} for name, value in trace.args_of(row).items()]
+    args = [
+        {"name": name, "value": value} for name, value in trace.args_of(row).items()
+    ]
     return {**head_of(opened), "slice": about}, every("args", args)
 
 
@@ -146,7 +164,12 @@ def _check(asked: Any, opened: OpenTrace) -> Answer:
         "right": all(guess.right for guess in guesses),
     }
     rows = [
-        {"kind": one.kind, "expected": one.expected, "found": one.found, "right": one.right}
+        {
+            "kind": one.kind,
+            "expected": one.expected,
+            "found": one.found,
+            "right": one.right,
+        }
         for one in guesses
     ]
     return head, every("guesses", rows)
@@ -195,7 +218,9 @@ def _memory(asked: Any, opener: Opener, stop: Stop) -> Answer:
         opened = opener.open(asked.trace, stop)
         notes = opened.notes
         try:
-            traced = memory_of_trace(opened.trace, moment(asked.at, start_us(opened.trace)))
+            traced = memory_of_trace(
+                opened.trace, moment(asked.at, start_us(opened.trace))
+            )
         except NoMoment as missing:
             raise CommandError(f"{asked.trace}: {missing}") from None
         if not traced:

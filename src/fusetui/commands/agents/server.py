@@ -1,7 +1,7 @@
 """The Model Context Protocol over standard input and output, by its official SDK.
 
-While it serves, the SDK keeps the two streams to itself: whatever else this process prints goes to
-standard error.
+While it serves, the SDK keeps the two streams to itself: whatever else this process
+prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from typing import Any
 
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
-from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
+from mcp_types import (
+    CallToolResult,
+    ListToolsResult,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
 
 from fusetui import __version__
 from fusetui.commands.agents.answers import Answerer, text_of
@@ -32,11 +38,14 @@ INSTRUCTIONS = (
     f"max_tokens goes on with its cursor. {DATA}"
 )
 MOST_CALLS = 64  # at once; more wait
-READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+READS = ToolAnnotations(
+    read_only_hint=True, idempotent_hint=True, open_world_hint=False
+)
 
 
 def serve(folders: Sequence[str]) -> None:
-    """Serves until standard input ends. Raises BrokenPipeError when nobody reads the answers."""
+    """Serves until standard input ends. Raises BrokenPipeError when nobody reads the
+    answers."""
     # Asyncio would replace the default handler, and wait for the next line of input.
     signal.signal(signal.SIGINT, lambda *given: signal.default_int_handler(*given))
     try:
@@ -49,7 +58,9 @@ def serve(folders: Sequence[str]) -> None:
 async def _serve(server: Server[Any]) -> None:
     async with stdio_server() as (requests, responses):
         try:
-            await server.run(requests, responses, server.create_initialization_options())
+            await server.run(
+                requests, responses, server.create_initialization_options()
+            )
         except asyncio.CancelledError:  # nobody reads: do not wait for the next line
             for task in asyncio.all_tasks():
                 task.cancel()
@@ -72,7 +83,8 @@ def tool_definitions() -> list[Tool]:
 def server_of(folders: Sequence[str]) -> Server[Any]:
     """A server that reads traces in these folders only."""
     answerer = Answerer(folders)
-    # Calls that wait for others, or for a query, must not keep the next one from a thread.
+    # Calls that wait for others, or for a query, must not keep the next one from a
+    # thread.
     threads = ThreadPoolExecutor(MOST_CALLS, thread_name_prefix="call")
 
     async def listed(*_: object) -> ListToolsResult:
@@ -81,16 +93,24 @@ def server_of(folders: Sequence[str]) -> Server[Any]:
     async def called(_: object, asked: Any) -> CallToolResult:
         gone = Event()
         try:
-            call = partial(answerer.call, asked.name, asked.arguments or {}, gone.is_set)
+            call = partial(
+                answerer.call, asked.name, asked.arguments or {}, gone.is_set
+            )
             found = await asyncio.get_running_loop().run_in_executor(threads, call)
         except asyncio.CancelledError:  # the thread stops reading, and ends its query
             gone.set()
             raise
         except Exception as error:
-            told = str(error) if isinstance(error, OUR_SENTENCES) else crash_sentence(error)
+            told = (
+                str(error)
+                if isinstance(error, OUR_SENTENCES)
+                else crash_sentence(error)
+            )
             sentence = printable(without_credentials(told))
             return CallToolResult(content=[TextContent(text=sentence)], is_error=True)
-        return CallToolResult(content=[TextContent(text=text_of(found))], structured_content=found)
+        return CallToolResult(
+            content=[TextContent(text=text_of(found))], structured_content=found
+        )
 
     on = {"on_list_tools": listed, "on_call_tool": called}
     return Server("fusetui", version=__version__, instructions=INSTRUCTIONS, **on)

@@ -1,6 +1,7 @@
-"""HTML: documents whose policy forbids the browser all but the style and the script written here
-(Content Security Policy, level 3), in which whatever comes from a trace is escaped; and tables,
-with a caption, heads with a scope, and of each figure the exact value too."""
+"""HTML: documents whose policy forbids the browser all but the style and the script
+written here (Content Security Policy, level 3), in which whatever comes from a trace is
+escaped; and tables, with a caption, heads with a scope, and of each figure the exact
+value too."""
 
 from __future__ import annotations
 
@@ -30,12 +31,17 @@ def text(value: str) -> str:
     return escape(printable(value))
 
 
-def document(title: str, body: str, style: str, script: str = "", light: bool | None = None) -> str:
-    """A whole document around HTML; `light`: always so, or never; None: as the browser has it."""
+def document(
+    title: str, body: str, style: str, script: str = "", light: bool | None = None
+) -> str:
+    """A whole document around HTML; `light`: always so, or never; None: as the browser
+    has it."""
     scheme = {None: "light dark", True: "light", False: "dark"}[light]
     scripts = f"<script>{script}</script>\n" if script else ""
     policy = "default-src 'none'; base-uri 'none'; form-action 'none'; "
-    policy += f"style-src {_hash(style)}" + (f"; script-src {_hash(script)}" if script else "")
+    policy += f"style-src {_hash(style)}" + (
+        f"; script-src {_hash(script)}" if script else ""
+    )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -51,7 +57,8 @@ def _hash(content: str) -> str:
 
 
 class Figure(NamedTuple):
-    """A figure as people read it, and exactly; a figure that is not known has neither."""
+    """A figure as people read it, and exactly; a figure that is not known has
+    neither."""
 
     text: str
     exact: float | None
@@ -96,18 +103,25 @@ def contents(places: Sequence[Heading]) -> str:
 
 
 def scrolling(content: str, label: str = "") -> str:
-    """A box that scrolls sideways by itself where its content is too wide for the page. `label`
-    names a box in which nothing else takes the focus, so that keys can scroll it."""
+    """A box that scrolls sideways by itself where its content is too wide for the page.
+    `label` names a box in which nothing else takes the focus, so that keys can scroll
+    it."""
     region = f' tabindex="0" role="region" aria-label="{text(label)}"' if label else ""
     return f'<div class="scrolls"{region}>{content}</div>'
 
 
-def table(caption: str, heads: Sequence[ColumnHead], rows: Rows, last: Rows = ()) -> str:
-    """The first column of texts is the head of its rows; the `last` stay below all others."""
+def table(
+    caption: str, heads: Sequence[ColumnHead], rows: Rows, last: Rows = ()
+) -> str:
+    """The first column of texts is the head of its rows; the `last` stay below all
+    others."""
     first = next((n for n, head in enumerate(heads) if not head.figures), -1)
 
     def lines(some: Rows) -> str:
-        cells = ("".join(_field(value, n == first) for n, value in enumerate(row)) for row in some)
+        cells = (
+            "".join(_field(value, n == first) for n, value in enumerate(row))
+            for row in some
+        )
         return "\n".join(f"<tr>{row}</tr>" for row in cells)
 
     return scrolling(
@@ -118,20 +132,27 @@ def table(caption: str, heads: Sequence[ColumnHead], rows: Rows, last: Rows = ()
 
 
 def column_table(found: ColumnTable, most: int) -> str:
-    """The first rows of an answer as a table, with the columns that people see first."""
+    """The first rows of an answer as a table, with the columns that people see
+    first."""
     shown = seen_first(found.top(most))
     means = {spec.name: spec.meaning for spec in columns_of(found.name)}
     heads = [
-        ColumnHead(without_unit(column.name), means.get(column.name, ""), column.kind != "text")
+        ColumnHead(
+            without_unit(column.name), means.get(column.name, ""), column.kind != "text"
+        )
         for column in shown.columns
     ]
     columns: list[Sequence[Cell]] = []
     for column in shown.columns:
         told = texts(column, LONGEST)
-        columns.append(told if column.kind == "text" else [*map(Figure, told, column.to_list())])
+        columns.append(
+            told if column.kind == "text" else [*map(Figure, told, column.to_list())]
+        )
     size = plural(len(found), "row")
     of = f"the first {len(shown)} of {size}" if len(shown) < len(found) else size
-    said = "".join(f'<p class="faint">{text(sentence)}</p>' for sentence in found.left_out)
+    said = "".join(
+        f'<p class="faint">{text(sentence)}</p>' for sentence in found.left_out
+    )
     return table(f"{found.name}: {of}", heads, zip(*columns, strict=True)) + said
 
 

@@ -1,5 +1,5 @@
-"""The sections of a report: the sentences and figures of `why`, `diff` and the tables as HTML, and
-the timeline of a trace as an SVG, of which a script shows a part."""
+"""The sections of a report: the sentences and figures of `why`, `diff` and the tables
+as HTML, and the timeline of a trace as an SVG, of which a script shows a part."""
 
 from __future__ import annotations
 
@@ -67,9 +67,10 @@ TEXT = partial(ColumnHead, figures=False)
 def html_of(
     sides: Sequence[tuple[Trace, Why]], diff: Diff | None, light: bool | None, most: int
 ) -> str:
-    """A whole report about traces and what `why` says of each, with at most so many rows of each
-    table."""
-    names = [Path(trace.report.file).name for trace, _ in sides]  # without the folders of a user
+    """A whole report about traces and what `why` says of each, with at most so many
+    rows of each table."""
+    # without the folders of a user
+    names = [Path(trace.report.file).name for trace, _ in sides]
     title = f"fusetui: {' → '.join(names)}"
     notes = notes_of(*(trace for trace, _ in sides))
     places: list[Heading] = []
@@ -90,7 +91,10 @@ def html_of(
         main.append(f"<p>{text(' · '.join(parts(trace)))}</p>")
         main += [*_account(found)]
         main += [headed(3, "Findings", f"{anchor}-findings"), *_findings(found)]
-        main += [headed(3, "Timeline", f"{anchor}-timeline"), timeline(trace, CELLS * most)]
+        main += [
+            headed(3, "Timeline", f"{anchor}-timeline"),
+            timeline(trace, CELLS * most),
+        ]
         for table_name in TABLES:
             one = made(table_name, trace)
             if len(one):
@@ -102,18 +106,28 @@ def html_of(
     body += [*(f'<p class="note">{text(note)}</p>' for note in notes), contents(places)]
     body += ["</header>", "<main>", *main, "</main>"]
     body.append('<footer class="faint"><p>Written by fusetui.</p></footer>')
-    return document(title, "\n".join(body), asset("page.css") + colors(), asset("page.js"), light)
+    return document(
+        title, "\n".join(body), asset("page.css") + colors(), asset("page.js"), light
+    )
 
 
 def _account(found: Why) -> Iterator[str]:
     yield f"<p><strong>{text(answer(found))}</strong></p>"
     if not found.devices:
-        heads = [TEXT("thread"), *map(ColumnHead, ("ops", "Python", "waiting", "nothing"))]
+        heads = [
+            TEXT("thread"),
+            *map(ColumnHead, ("ops", "Python", "waiting", "nothing")),
+        ]
         rows: list[list[Cell]] = [
-            [one.label, *map(_time, (one.op_ns, one.python_ns, one.wait_ns, one.nothing_ns))]
+            [
+                one.label,
+                *map(_time, (one.op_ns, one.python_ns, one.wait_ns, one.nothing_ns)),
+            ]
             for one in found.cpu[:THREADS]
         ]
-        few = f"{THREADS} of the {len(found.cpu)} " if len(rows) < len(found.cpu) else ""
+        few = (
+            f"{THREADS} of the {len(found.cpu)} " if len(rows) < len(found.cpu) else ""
+        )
         yield table(f"{few}CPU threads", heads, rows)
         return
     heads = [TEXT(device_text(found))]
@@ -123,7 +137,10 @@ def _account(found: Why) -> Iterator[str]:
     for what, both in account_rows(found):
         account.append([what])
         for ns, whole in both:
-            account[-1] += [_time(ns), Figure(percent(ns, whole), ns / whole if whole else None)]
+            account[-1] += [
+                _time(ns),
+                Figure(percent(ns, whole), ns / whole if whole else None),
+            ]
     yield table("Where the time went", heads, account)
 
 
@@ -133,7 +150,9 @@ def _findings(found: Why) -> Iterator[str]:
     items = []
     for one in considerable(found):
         said = " ".join(filter(None, (one.text, worth_text(found, one))))
-        tried = f'<br><span class="faint">Try: {text(one.try_)}</span>' if one.try_ else ""
+        tried = (
+            f'<br><span class="faint">Try: {text(one.try_)}</span>' if one.try_ else ""
+        )
         items.append(f"<li>{text(said)}{tried}</li>")
     yield f"<ol>{''.join(items)}</ol>" if items else "<p>None.</p>"
     if said := not_recorded(found):
@@ -142,8 +161,12 @@ def _findings(found: Why) -> Iterator[str]:
 
 def _diff(diff: Diff, said: Collection[str], most: int) -> Iterator[str]:
     yield f"<p><strong>{text(judgment(diff))}</strong></p>"
-    yield f"<p>{text(diff.story[:1].upper() + diff.story[1:])}.</p>" if diff.story else ""
-    yield from (f'<p class="note">{text(note)}</p>' for note in diff.notes if note not in said)
+    yield (
+        f"<p>{text(diff.story[:1].upper() + diff.story[1:])}.</p>" if diff.story else ""
+    )
+    yield from (
+        f'<p class="note">{text(note)}</p>' for note in diff.notes if note not in said
+    )
     a, b = diff.side_a, diff.side_b
     rows: list[list[Cell]] = [["a step", _time(diff.step.a_ns), _time(diff.step.b_ns)]]
     for name, what in FIGURES_OF_A_SIDE.items():
@@ -154,9 +177,16 @@ def _diff(diff: Diff, said: Collection[str], most: int) -> Iterator[str]:
     last, rest = closing(diff), found[most:]
     if rest:
         change = sum(line.change_ns for line in rest if line.counts)
-        last.insert(0, DiffLine("", "", None, None, change, plural(len(rest), "smaller line")))
-    caption = "Changes of a step, which add up; in parentheses what runs beside the rest"
-    heads = [*map(ColumnHead, ("A", "B", "change")), *map(TEXT, ("kind", "what", "why"))]
+        last.insert(
+            0, DiffLine("", "", None, None, change, plural(len(rest), "smaller line"))
+        )
+    caption = (
+        "Changes of a step, which add up; in parentheses what runs beside the rest"
+    )
+    heads = [
+        *map(ColumnHead, ("A", "B", "change")),
+        *map(TEXT, ("kind", "what", "why")),
+    ]
     yield table(caption, heads, map(_changed, found[:most]), map(_changed, last))
 
 
@@ -177,7 +207,8 @@ def _count(number: int) -> Figure:
 
 LINE, BAR = 18, 16
 NAMED, FEWEST = 0.3, 12
-"""The longest slices, so many for each cell on all lines together, and of each line at least."""
+"""The longest slices, so many for each cell on all lines together, and of each line at
+least."""
 MOST, LONGEST = 60, 80  # lines, characters of a name
 LEVELS = 4  # heights of a bar
 TICKS = 5
@@ -187,7 +218,11 @@ TOKENS = {
 }
 """By the class of a shape: the token of its color."""
 BUTTONS = {
-    **{"in": ("+", "Zoom in (w)"), "out": ("−", "Zoom out (s)"), "left": ("‹", "Back (a)")},
+    **{
+        "in": ("+", "Zoom in (w)"),
+        "out": ("−", "Zoom out (s)"),
+        "left": ("‹", "Back (a)"),
+    },
     **{"right": ("›", "Forward (d)"), "all": ("0", "All of the time (0)")},
 }
 
@@ -198,15 +233,22 @@ def colors() -> str:
     for name, token in TOKENS.items():
         (block, on), (dark, on_dark) = LIGHT.colors[token], DARK.colors[token]
         both = f"light-dark({block},{dark})"
-        found.append(f".{name}{{fill:{both};background:{both};color:light-dark({on},{on_dark})}}")
+        found.append(
+            f".{name}{{fill:{both};background:{both};color:light-dark({on},{on_dark})}}"
+        )
     return "".join(found)
 
 
 def timeline(trace: Trace, width: int) -> str:
-    """A figure of the first screen's lanes, so many cells wide, and what the script needs."""
+    """A figure of the first screen's lanes, so many cells wide, and what the script
+    needs."""
     (side,) = make_sides([trace], [""])
-    idle = {one.device: one for line in Accounts(trace).lines for one in idle_times(line)}
-    shown = [place for place in places(side, first_view(side)) if _is_drawn(place, idle)][:MOST]
+    idle = {
+        one.device: one for line in Accounts(trace).lines for one in idle_times(line)
+    }
+    shown = [
+        place for place in places(side, first_view(side)) if _is_drawn(place, idle)
+    ][:MOST]
     filled = sum(place.line is not None for place in shown)
     named = max(FEWEST, int(NAMED * width) // max(1, filled))
     drawn: list[str] = []
@@ -253,13 +295,16 @@ def _is_drawn(place: Place, idle: dict[Id, IdleTime]) -> bool:
 
 
 def _slices(side: Side, line: Line, y: int, named: int, width: int) -> Iterator[str]:
-    """What most cells show as one path for each kind, and the longest slices by themselves."""
+    """What most cells show as one path for each kind, and the longest slices by
+    themselves."""
     trace, scale = side.trace, width / max(1, side.end - side.begin)
     if len(line) > named:
         borders = edges(trace.begin_ns, trace.begin_ns + side.end - side.begin, width)
         found = cells(line, borders)
         share = -(-LEVELS * found.covered // np.maximum(np.diff(borders), 1))
-        yield from _paths(found.kind, share, y, [kind.replace("-", "_") for kind in KINDS])
+        yield from _paths(
+            found.kind, share, y, [kind.replace("-", "_") for kind in KINDS]
+        )
     for at in sorted(line.by_rank[-named:].tolist()):
         row, start, end = int(line.rows[at]), int(line.start[at]), int(line.end[at])
         name = text(clip(label_of(int(trace.role[row]), trace.name_of(row)), LONGEST))
@@ -285,8 +330,11 @@ def _idle(side: Side, found: IdleTime, y: int, width: int) -> Iterator[str]:
     yield from _paths(reason, share, y, [f"idle_{one.name}" for one in found.reasons])
 
 
-def _paths(kinds: NDArray[np.integer], share: Int64s, y: int, names: list[str]) -> Iterator[str]:
-    """A path for each kind: its runs of cells of one height, shape [cells]; below 0 is nothing."""
+def _paths(
+    kinds: NDArray[np.integer], share: Int64s, y: int, names: list[str]
+) -> Iterator[str]:
+    """A path for each kind: its runs of cells of one height, shape [cells]; below 0 is
+    nothing."""
     high = np.clip(share, 1, LEVELS)
     changes = np.flatnonzero((np.diff(kinds) != 0) | (np.diff(high) != 0)) + 1
     runs: dict[int, list[str]] = {}

@@ -1,7 +1,8 @@
-"""What the name of a GPU kernel says: decode(name) gives a KernelName, or None for an unknown name.
+"""What the name of a GPU kernel says: decode(name) gives a KernelName, or None for an
+unknown name.
 
-One module for each naming family, each a pure function of the name. docs/kernel-names.md has the
-vocabulary of the fields and how to add a family.
+One module for each naming family, each a pure function of the name.
+docs/kernel-names.md has the vocabulary of the fields and how to add a family.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ __all__ = ["KernelName", "Part", "decode", "decoded", "short_name"]
 # Kernel names are ASCII; the longest seen in a trace has some 5,000 characters.
 _MAX_NAME: Final = 65_536
 
-# More than any trace was seen to have: with fewer, passes over all names would forget each before
-# it is asked for again.
+# More than any trace was seen to have: with fewer, passes over all names would forget
+# each before it is asked for again.
 _MOST_NAMES: Final = 1 << 20
 
 
@@ -33,8 +34,13 @@ def decode(name: str) -> KernelName | None:
     """
     if not name.isascii() or len(name) > _MAX_NAME:
         return None
-    body = name.removesuffix(" [clone .kd]").removesuffix(".kd")  # what ROCm's tools append
-    asked = (family for begins, family in _families() if not begins or body.startswith(begins))
+    # what ROCm's tools append
+    body = name.removesuffix(" [clone .kd]").removesuffix(".kd")
+    asked = (
+        family
+        for begins, family in _families()
+        if not begins or body.startswith(begins)
+    )
     found = next(filter(None, (family(body) for family in asked)), None)
     if found is None or body is name:
         return found
@@ -42,17 +48,34 @@ def decode(name: str) -> KernelName | None:
 
 
 @cache
-def _families() -> tuple[tuple[tuple[str, ...], Callable[[str], KernelName | None]], ...]:
-    """The first family that knows a name decides. Those with a fixed beginning come first, then
-    those that read C++ scopes, last the ones that look at single words. A family is asked only
-    about names with one of its beginnings; none given means any name."""
-    from . import aten, attention, cublas, cudnn, cutlass, fp8, libraries, rocm, transfers, triton
+def _families() -> tuple[
+    tuple[tuple[str, ...], Callable[[str], KernelName | None]], ...
+]:
+    """The first family that knows a name decides. Those with a fixed beginning come
+    first, then those that read C++ scopes, last the ones that look at single words. A
+    family is asked only about names with one of its beginnings; none given means any
+    name."""
+    from . import (
+        aten,
+        attention,
+        cublas,
+        cudnn,
+        cutlass,
+        fp8,
+        libraries,
+        rocm,
+        transfers,
+        triton,
+    )
 
     return (
         (("void at::", "at::"), aten.decode_elementwise),
         (("triton_", "cpp_", "graph_"), triton.decode_inductor),
         (("Mem",), transfers.decode_copy),
-        (("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"), transfers.decode_nccl),
+        (
+            ("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"),
+            transfers.decode_nccl,
+        ),
         ((), cublas.decode_tuned),
         (("sm",), cudnn.decode_xmma),
         ((), cutlass.decode2),
@@ -63,7 +86,10 @@ def _families() -> tuple[tuple[tuple[str, ...], Callable[[str], KernelName | Non
         (("bmm_", "gemm_"), fp8.decode_trtllm),
         ((), rocm.decode_miopen),
         ((), attention.decode),
-        (("void cutlass::device_kernel<", "cutlass::device_kernel<"), cutlass.decode_cxx),
+        (
+            ("void cutlass::device_kernel<", "cutlass::device_kernel<"),
+            cutlass.decode_cxx,
+        ),
         (("void cutlass::Kernel", "cutlass::Kernel"), cutlass.decode_cxx2),
         ((), cudnn.decode),
         ((), libraries.decode_cub),
@@ -80,7 +106,9 @@ def _families() -> tuple[tuple[tuple[str, ...], Callable[[str], KernelName | Non
 
 def decoded(name: str) -> DecodedName:
     """What `decode --json` has of any name, also of one of no known family."""
-    return decode(name) or DecodedName(name=name, short=short_name(name), family=None, parts=())
+    return decode(name) or DecodedName(
+        name=name, short=short_name(name), family=None, parts=()
+    )
 
 
 @lru_cache(maxsize=_MOST_NAMES)

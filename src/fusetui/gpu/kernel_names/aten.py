@@ -1,18 +1,20 @@
 """ATen: its loops (elementwise kernels and reductions), and its other kernels: softmax,
 normalization, indexing, sorting, concatenation, foreach.
 
-Documented by pytorch/pytorch aten/src/ATen/native/cuda (CUDALoops.cuh, Loops.cuh, Reduce.cuh; for
-instance PersistentSoftmax.cuh and MultiTensorApply.cuh), whose kernels carry their C++ names:
+Documented by pytorch/pytorch aten/src/ATen/native/cuda (CUDALoops.cuh, Loops.cuh,
+Reduce.cuh; for instance PersistentSoftmax.cuh and MultiTensorApply.cuh), whose kernels
+carry their C++ names:
 
     void at::native::vectorized_elementwise_kernel<4, Functor, ...>(...)
     void at::native::reduce_kernel<max_threads, output_vec,
         ReduceOp<scalar, ops, index, out, vt0[, input_vec]> >(...)
 
-vectorized is contiguous with a vector width, unrolled contiguous but often with a type cast, the
-plain elementwise_kernel strided. The functor is a named struct or a lambda whose enclosing function
-is the operator; the numbers of nested lambdas mean nothing outside the source file. Kernels of
-Intel GPUs, ATen's in at::native::xpu and oneDNN's, follow pytorch's torch-xpu-ops; no public trace
-of a real device was found to check them.
+vectorized is contiguous with a vector width, unrolled contiguous but often with a type
+cast, the plain elementwise_kernel strided. The functor is a named struct or a lambda
+whose enclosing function is the operator; the numbers of nested lambdas mean nothing
+outside the source file. Kernels of Intel GPUs, ATen's in at::native::xpu and oneDNN's,
+follow pytorch's torch-xpu-ops; no public trace of a real device was found to check
+them.
 """
 
 from __future__ import annotations
@@ -23,8 +25,25 @@ from typing import Any, Final
 
 from fusetui.text.patterns import late
 
-from .cxx import SCOPE, Signature, argument_texts, base_of, callee_text, signature, split_args
-from .record import KernelName, Meanings, build, dtype_words, explain, fields_of, op_by, spaced
+from .cxx import (
+    SCOPE,
+    Signature,
+    argument_texts,
+    base_of,
+    callee_text,
+    signature,
+    split_args,
+)
+from .record import (
+    KernelName,
+    Meanings,
+    build,
+    dtype_words,
+    explain,
+    fields_of,
+    op_by,
+    spaced,
+)
 from .vocabulary import CXX_TYPE, cxx_type
 
 _NUMBER = r"(?:\(\w+\))?"
@@ -35,7 +54,9 @@ _ELEMENTWISE = late(
     r"(?:gpu_kernel_impl\w*|type_specialized_\w+<\d{1,6}>::apply)<)?"
     rf"(?:void )?(?P<functor>{SCOPE}(?P<word>\w+))"
 )
-_OPERANDS = late(rf"<(?P<dtype_a>{CXX_TYPE}), (?P<dtype_b>{CXX_TYPE}), (?P<dtype_out>{CXX_TYPE}), ")
+_OPERANDS = late(
+    rf"<(?P<dtype_a>{CXX_TYPE}), (?P<dtype_b>{CXX_TYPE}), (?P<dtype_out>{CXX_TYPE}), "
+)
 _ONE_TYPE = late(rf"<({CXX_TYPE}) ?>")
 _FIRST_TYPE = late(rf"<(?:(?:true|false), )?({CXX_TYPE})[,>]")
 _LAMBDA_TYPES = late(rf"[{{\[]lambda\((?:bool, )?({CXX_TYPE})[,)]")
@@ -72,7 +93,12 @@ _REDUCTION_MEANINGS: Final = {
     "threads": "at most {} threads in a block",
     "vec": "{} outputs for each thread",
 }
-_ARGUMENTS = ("type of the input", "how values are combined", "type of an index", "type stored")
+_ARGUMENTS = (
+    "type of the input",
+    "how values are combined",
+    "type of an index",
+    "type stored",
+)
 
 
 def decode_elementwise(name: str) -> KernelName | None:
@@ -86,7 +112,9 @@ def decode_elementwise(name: str) -> KernelName | None:
         "kernel": lambda text: _KINDS.get(text, "an elementwise loop of ATen"),
         "first": f"{{}} {'elements in one vector load' if vectorized else 'threads'}",
         "second": "{} elements for each thread",
-        "word": lambda text: _WITH_SCALAR.get(text, "what is computed for each element"),
+        "word": lambda text: _WITH_SCALAR.get(
+            text, "what is computed for each element"
+        ),
     }
     return build(name, "aten-elementwise", short, explain(match, meanings), **fields)
 
@@ -115,20 +143,24 @@ def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
 
 
 def _applied(name: str, start: int) -> tuple[str | None, int]:
-    """The functor at `start` and where its name ends; a wrapped lambda is named after the function
-    that it is in, and if that only launches a kernel, after the functor that it was given."""
+    """The functor at `start` and where its name ends; a wrapped lambda is named after
+    the function that it is in, and if that only launches a kernel, after the functor
+    that it was given."""
     if name.startswith("__nv_", start):
         if (pointer := _POINTER.search(name, start, start + 1500)) is None:
             return None, start
         start = pointer.start("function")
-        if pointer["word"].startswith(_LAUNCHERS) and name.startswith("<", pointer.end()):
+        if pointer["word"].startswith(_LAUNCHERS) and name.startswith(
+            "<", pointer.end()
+        ):
             start = pointer.end() + 1
     word = base_of(name, start)
     return word, name.find(word, start) + len(word) if word else start
 
 
 def _operation(kernel: str, functor: str | None) -> str | None:
-    """What the loop does. Pieces of a normalization are left open: the name does not say which."""
+    """What the loop does. Pieces of a normalization are left open: the name does not
+    say which."""
     if "index" in kernel or "scatter" in kernel:
         return "index"
     if kernel.startswith("distribution"):
@@ -181,7 +213,11 @@ def _access(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | No
     if "vec" in fields:
         return f"x{fields['vec']}"
     if match["kernel"].startswith("unrolled"):
-        return "cast" if "LoadWithCast" in name[match.end() : match.end() + 600] else "unrolled"
+        return (
+            "cast"
+            if "LoadWithCast" in name[match.end() : match.end() + 600]
+            else "unrolled"
+        )
     if not match["kernel"].startswith("elementwise_kernel") or not match["second"]:
         return None
     more = " nocast" if "nocast" in match[0] else ""
@@ -207,7 +243,8 @@ def decode_reduction(name: str) -> KernelName | None:
 
 
 def _combined(text: str) -> str | None:
-    """The operator: a struct, or what func_wrapper_t wraps (a struct, a lambda, an address)."""
+    """The operator: a struct, or what func_wrapper_t wraps (a struct, a lambda, an
+    address)."""
     wrapped = _WRAPPED.match(text)
     start = wrapped.end() if wrapped else 0
     if text.startswith("__nv_hdl_wrapper", start):
@@ -244,8 +281,11 @@ _FORWARD = late(
 _BACKWARD = late(r"[Bb]ackward|updateGradInput|grad_input|InternalGradients|gradinput")
 _SHORTER = late(r"_?(?:CUDA)?[kK]ernel$|_out_frame$")
 _OPTIMIZERS = late(r"Adam|Sgd|SGD|Adagrad|Lamb|LAMB")
-# Functors whose struct name says nothing without the operator beside it stay out of the field.
-_NAMED_FUNCTORS = late(r"(?:Unary|Binary|Pointwise|Ternary)Op\w*Functor|Fused\w+Functor")
+# Functors whose struct name says nothing without the operator beside it stay out of the
+# field.
+_NAMED_FUNCTORS = late(
+    r"(?:Unary|Binary|Pointwise|Ternary)Op\w*Functor|Fused\w+Functor"
+)
 _TYPE_ARGUMENT = late(r"<([\w: ]+?(?:<\w+>)?)[,>]")
 _XPU_FUNCTOR = late(r"at::native::xpu::(\w+Functor\w*)")
 
@@ -253,7 +293,9 @@ _XPU_FUNCTOR = late(r"at::native::xpu::(\w+Functor\w*)")
 def decode_other(name: str) -> KernelName | None:
     if (sign := signature(name)) is None:
         return None
-    free = sign.scope in ("", "(anonymous namespace)::") and _FREE_BASES.fullmatch(sign.base)
+    free = sign.scope in ("", "(anonymous namespace)::") and _FREE_BASES.fullmatch(
+        sign.base
+    )
     of_xpu = sign.scope.startswith("at::native::xpu::")
     if not free and (of_xpu or not sign.scope.startswith("at::")):
         return None
@@ -279,7 +321,8 @@ def _direction(op: str | None, base: str) -> str | None:
 
 
 def _decode_foreach(name: str, sign: Signature) -> KernelName:
-    """Depth is the number of tensor lists; the functor says what is done to each element."""
+    """Depth is the number of tensor lists; the functor says what is done to each
+    element."""
     if sign.args < 0:
         return build(name, "aten-other", "foreach", op="foreach")
     spans, _ = split_args(name, sign.args, limit=4)
@@ -301,8 +344,12 @@ def _decode_foreach(name: str, sign: Signature) -> KernelName:
 
 def decode_xpu(name: str) -> KernelName | None:
     if name == "gemm_kernel" or name.startswith("gen_conv"):
-        return build(name, "xpu", f"onednn {name[:40]}", [(0, len(name), "a kernel of oneDNN")])
-    if (sign := signature(name)) is None or not sign.scope.startswith("at::native::xpu::"):
+        return build(
+            name, "xpu", f"onednn {name[:40]}", [(0, len(name), "a kernel of oneDNN")]
+        )
+    if (sign := signature(name)) is None or not sign.scope.startswith(
+        "at::native::xpu::"
+    ):
         return None
     functor = _XPU_FUNCTOR.search(name, sign.end, sign.end + 200)
     op = "elementwise" if "ElementwiseKernel" in sign.base else None

@@ -1,9 +1,12 @@
-"""Fused attention of NVIDIA GPUs: FlashAttention 2 and 3, memory-efficient and TensorRT-LLM's.
+"""Fused attention of NVIDIA GPUs: FlashAttention 2 and 3, memory-efficient and
+TensorRT-LLM's.
 
 Documented by Dao-AILab/flash-attention csrc/flash_attn/src/kernel_traits.h,
-flash_fwd_launch_template.h, flash_bwd_launch_template.h, hopper/mainloop_fwd_sm90_tma_gmma_ws.hpp;
-the memory-efficient kernels by pytorch/pytorch aten/src/ATen/native/transformers/cuda/
-mem_eff_attention/kernels/generate_kernels.py. The names of TensorRT-LLM follow from patterns.
+flash_fwd_launch_template.h, flash_bwd_launch_template.h,
+hopper/mainloop_fwd_sm90_tma_gmma_ws.hpp; the memory-efficient kernels by
+pytorch/pytorch aten/src/ATen/native/transformers/cuda/
+mem_eff_attention/kernels/generate_kernels.py. The names of TensorRT-LLM follow from
+patterns.
 """
 
 from __future__ import annotations
@@ -74,10 +77,17 @@ def decode(name: str) -> KernelName | None:
     return _flash2(match) if match else _decode_flash3(name)
 
 
-def _record(match: re.Match[str], types: Meaning, *words: str | None, **more: Any) -> KernelName:
+def _record(
+    match: re.Match[str], types: Meaning, *words: str | None, **more: Any
+) -> KernelName:
     fields = {**fields_of(match, types), **more}
     head, tile = fields.get("head_dim"), tile_words(fields["tile_m"], fields["tile_n"])
-    known = (fields.get("pass_"), fields.get("dtype_a"), tile, f"d{head}" if head else None)
+    known = (
+        fields.get("pass_"),
+        fields.get("dtype_a"),
+        tile,
+        f"d{head}" if head else None,
+    )
     short = spaced("attn", *known, "causal" if fields.get("causal") else None, *words)
     parts = explain(match, _MEANINGS)
     return build(match.string, "flash-attn", short, parts, op="attention", **fields)
@@ -85,7 +95,9 @@ def _record(match: re.Match[str], types: Meaning, *words: str | None, **more: An
 
 def _flash2(match: re.Match[str]) -> KernelName:
     flags, kernel = _flags(match), match["kernel"]
-    what = kernel.removeprefix(f"flash_{match['pass']}_").removesuffix("kernel").strip("_")
+    what = (
+        kernel.removeprefix(f"flash_{match['pass']}_").removesuffix("kernel").strip("_")
+    )
     words = (what[:20], *(word for word in ("local", "dropout") if flags.get(word)))
     fields = {"causal": flags.get("causal"), "local": flags.get("local") or None}
     return _record(match, cxx_type, *words, pass_=match["pass"], **fields)
@@ -96,14 +108,17 @@ _FLAGS: Final = {
     "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel": (("dropout", "causal", "local"), 5),
     "flash_fwd_splitkv_kernel": (("causal", "local"), 6),
 }
-"""The first flags after the traits, and how many there are at least where `local` is one of them:
-FlashAttention has it from 2.3 on, and every release added some after it."""
+"""The first flags after the traits, and how many there are at least where `local` is
+one of them: FlashAttention has it from 2.3 on, and every release added some after
+it."""
 
 
 def _flags(match: re.Match[str]) -> dict[str, bool]:
     names, with_local = _FLAGS.get(match["kernel"], ((), 0))
     given = match["flags"].replace("(bool)", "").split(", ")[1:]
-    found = {name: flag in ("true", "1") for name, flag in zip(names, given, strict=False)}
+    found = {
+        name: flag in ("true", "1") for name, flag in zip(names, given, strict=False)
+    }
     return found if len(given) >= with_local else {**found, "local": False}
 
 
@@ -112,22 +127,37 @@ def _decode_flash3(name: str) -> KernelName | None:
         return None
     if (match := _FLASH3.search(name, 0, 3000)) is None or match["pass"] == "Bwd":
         other = _FLASH_CLASS.search(name, 0, 300)
-        return build(name, "flash-attn", f"attn {other[1]}", op="attention") if other else None
+        return (
+            build(name, "flash-attn", f"attn {other[1]}", op="attention")
+            if other
+            else None
+        )
     local = match["local"] == "true" or None
     words = ("fa3", f"s{match['stages']}", "local" if local else None)
     fields = {"pass_": "fwd", "causal": match["causal"] == "true", "local": local}
-    return _record(match, cxx_type, *words, cluster="x".join(match.group("x", "y", "z")), **fields)
+    return _record(
+        match, cxx_type, *words, cluster="x".join(match.group("x", "y", "z")), **fields
+    )
 
 
 def _mem_eff(match: re.Match[str]) -> KernelName:
     loads = None if match["aligned"] == "aligned" else "notaligned"
     words = (*match["rest"].split("_"), loads, f"sm{match['cc']}")
-    return _record(match, CUTLASS.get, *words, pass_="fwd" if match["pass"] == "F" else "bwd")
+    return _record(
+        match, CUTLASS.get, *words, pass_="fwd" if match["pass"] == "F" else "bwd"
+    )
 
 
 def _trtllm(match: re.Match[str]) -> KernelName:
     local, generates = match["window"] is not None, match["tail"].endswith("ForGen")
-    words = ("local" if local else None, "gen" if generates else None, f"sm{match['cc']}")
-    fields = {"causal": True if "Causal" in match["rest"] else None, "local": local or None}
+    words = (
+        "local" if local else None,
+        "gen" if generates else None,
+        f"sm{match['cc']}",
+    )
+    fields = {
+        "causal": True if "Causal" in match["rest"] else None,
+        "local": local or None,
+    }
     head_dim = int(match["qk"] or match["head_dim"])
     return _record(match, TRTLLM_TYPES.get, *words, head_dim=head_dim, **fields)

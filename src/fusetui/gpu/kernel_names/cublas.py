@@ -1,11 +1,12 @@
 """Kernels of cuBLAS: hand-tuned ones, nvjet (Hopper and later), and small ones.
 
-NVIDIA does not document the schemes (NVIDIA/TensorRT-LLM issue 1541). Of the hand-tuned, tile,
-stages, instruction and operand types agree with the machine code and the shared memory of real
-kernels; `stages_64x3` is explained in an NVIDIA developer forum thread (297449). Of nvjet, tile,
-stages, cluster and layout were checked against the grids of real launches of a few kernels. What
-rests on patterns alone says probably. The small ones have plain C++ names; what each does was
-checked against the ops that launched it.
+NVIDIA does not document the schemes (NVIDIA/TensorRT-LLM issue 1541). Of the
+hand-tuned, tile, stages, instruction and operand types agree with the machine code and
+the shared memory of real kernels; `stages_64x3` is explained in an NVIDIA developer
+forum thread (297449). Of nvjet, tile, stages, cluster and layout were checked against
+the grids of real launches of a few kernels. What rests on patterns alone says probably.
+The small ones have plain C++ names; what each does was checked against the ops that
+launched it.
 
     {arch}_[{out}_]{acc}{mma}gemm[_{in}]_{M}x{N}[_sliced{a}x{b}][_ldg{n}][_relu][_f2f]
         [_stages_{K}x{S}][_lower|_upper]_{AB}[_v1]
@@ -22,7 +23,15 @@ from fusetui.text.patterns import late
 
 from . import vocabulary
 from .cxx import Signature, callee_text, signature
-from .record import KernelName, Meanings, build, epilogue_of, explain, fields_of, gemm_label
+from .record import (
+    KernelName,
+    Meanings,
+    build,
+    epilogue_of,
+    explain,
+    fields_of,
+    gemm_label,
+)
 
 _TYPE = "|".join(vocabulary.CUBLAS_WORDS)
 _TUNED = late(
@@ -91,7 +100,8 @@ _SMALL_MEANINGS: Final = {
 
 
 def decode_tuned(name: str) -> KernelName | None:
-    """The record of a hand-tuned kernel: `ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_..._tn`."""
+    """The record of a hand-tuned kernel:
+    `ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_..._tn`."""
     if (match := _TUNED.fullmatch(name)) is None:
         return None
     stages = _STAGES.search(match["rest"])
@@ -101,17 +111,26 @@ def decode_tuned(name: str) -> KernelName | None:
     parts = explain(match, _TUNED_MEANINGS, _tuned_word)
     extra = [word for word in match["rest"].split("_") if word.startswith(_VARIANTS)]
     word = "gemm3m" if match["acc"][0] == "g" else "gemm"
-    return build(name, "cublas-legacy", gemm_label(word, fields, *extra), parts, **fields)
+    return build(
+        name, "cublas-legacy", gemm_label(word, fields, *extra), parts, **fields
+    )
 
 
 def _tuned_types(match: re.Match[str]) -> dict[str, str | None]:
-    """The name gives the input type, or the accumulator implies it; s with an MMA does not."""
+    """The name gives the input type, or the accumulator implies it; s with an MMA does
+    not."""
     acc = vocabulary.ACCUMULATORS[match["acc"]]
     given = vocabulary.CUBLAS_WORDS.get(match["a"] or "")
     is_complex = acc[0] == "c"
-    implied = is_complex or acc in ("fp16", "fp64") or (acc == "fp32" and not match["mma"])
-    operand = (acc if implied else None) if given is None else None if is_complex else given
-    out = vocabulary.CUBLAS_WORDS.get(match["out"] or "") or (None if acc == "int32" else acc)
+    implied = (
+        is_complex or acc in ("fp16", "fp64") or (acc == "fp32" and not match["mma"])
+    )
+    operand = (
+        (acc if implied else None) if given is None else None if is_complex else given
+    )
+    out = vocabulary.CUBLAS_WORDS.get(match["out"] or "") or (
+        None if acc == "int32" else acc
+    )
     return {"dtype_a": operand, "dtype_b": operand, "dtype_acc": acc, "dtype_out": out}
 
 
@@ -127,13 +146,18 @@ def _tuned_word(word: str) -> str | None:
 
 
 def decode_nvjet(name: str) -> KernelName | None:
-    """The record of an nvjet matrix product: `nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN`. Of
-    later forms (`nvjet_sm121_tst_mma_128x128x64_3_...`) only the target is read."""
+    """The record of an nvjet matrix product:
+    `nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN`. Of later forms
+    (`nvjet_sm121_tst_mma_128x128x64_3_...`) only the target is read."""
     match = _NVJET.fullmatch(name)
     if match is None:
-        target = vocabulary.from_capability(name.removeprefix("nvjet_sm").partition("_")[0])
+        target = vocabulary.from_capability(
+            name.removeprefix("nvjet_sm").partition("_")[0]
+        )
         parts = [(0, 5, "a matrix product of cuBLAS")]
-        return build(name, "nvjet", name.removeprefix("nvjet_"), parts, op="gemm", **target)
+        return build(
+            name, "nvjet", name.removeprefix("nvjet_"), parts, op="gemm", **target
+        )
     words, types = match["rest"].split("_"), match["types"]
     letters = (types[0], types[0 if len(types) == 3 else 1], types[-2], types[-1])
     keys = ("dtype_a", "dtype_b", "dtype_acc", "dtype_out")
@@ -148,12 +172,17 @@ def decode_nvjet(name: str) -> KernelName | None:
 
 
 def decode_small(name: str) -> KernelName | None:
-    """The record of a matrix-vector product, a dot product, the second pass of split-K, ..."""
+    """The record of a matrix-vector product, a dot product, the second pass of split-K,
+    ..."""
     sign = signature(name)
     if sign is None or (fields := _small_fields(name, sign)) is None:
         return None
     role = fields.get("role")
-    text = "adds up the partial sums of a split K" if role else _SMALL_MEANINGS[fields.get("op")]
+    text = (
+        "adds up the partial sums of a split K"
+        if role
+        else _SMALL_MEANINGS[fields.get("op")]
+    )
     parts = [(sign.start, sign.end, text)]
     if "layout" in fields:
         start = sign.start + sign.base.index(f"_{fields['layout'].upper()}") + 1
@@ -180,6 +209,7 @@ def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
         return {"op": "gemm"}
     if base in ("dot_kernel", "reduce_1Block_kernel") and sign.args > 0:
         return {"op": "reduction"}
-    # cuBLAS passes structures named after it to its kernels; wrappers of other libraries do not.
+    # cuBLAS passes structures named after it to its kernels; wrappers of other
+    # libraries do not.
     own = sign.scope in ("", "cublasLt::", "epilogue::impl::") and not sign.mangled
     return {} if own and re.search(r"[( <]cublas", name) else None

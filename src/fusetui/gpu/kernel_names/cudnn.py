@@ -1,15 +1,18 @@
-"""cuDNN kernels (convolutions, normalization, attention, layout copies), and xmma ones of it and of
-cuBLAS: `sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x64x32_...`.
+"""cuDNN kernels (convolutions, normalization, attention, layout copies), and xmma ones
+of it and of cuBLAS: `sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x64x32_...`.
 
 Names of hand-tuned convolutions are the twins of cuBLAS's (cublas.py):
-`cudnn_infer_volta_scudnn_128x64_relu_small_nn_v1`. NVIDIA does not document them. cuDNN also
-bundles CUTLASS 2.x convolutions in namespaces of its own (cutlass.py).
+`cudnn_infer_volta_scudnn_128x64_relu_small_nn_v1`. NVIDIA does not document them. cuDNN
+also bundles CUTLASS 2.x convolutions in namespaces of its own (cutlass.py).
 
-Nor is the scheme of xmma documented. Tile and stages agree with the shared memory of real kernels,
-`tensor16x8x16` with their machine code; the rest follows from patterns and says probably.
+Nor is the scheme of xmma documented. Tile and stages agree with the shared memory of
+real kernels, `tensor16x8x16` with their machine code; the rest follows from patterns
+and says probably.
 
-    sm{cc}_xmma_gemm_{A D types}_{mma types}_{epilogue type}_{ab}_{c}_tilesize{M}x{N}x{K}...
-    sm{cc}_xmma_{fprop|dgrad|wgrad}_implicit_gemm..._{types}_{filter}_{tensor layout}_tilesize...
+    sm{cc}_xmma_gemm_{A D types}_{mma types}_{epilogue
+    type}_{ab}_{c}_tilesize{M}x{N}x{K}...
+    sm{cc}_xmma_{fprop|dgrad|wgrad}_implicit_gemm..._{types}_{filter}_{tensor
+    layout}_tilesize...
 """
 
 from __future__ import annotations
@@ -21,13 +24,23 @@ from fusetui.text.patterns import late
 
 from . import cutlass
 from .cxx import SCOPE, argument_texts, callee_text, signature
-from .record import KernelName, build, epilogue_of, explain, fields_of, gemm_label, op_by
+from .record import (
+    KernelName,
+    build,
+    epilogue_of,
+    explain,
+    fields_of,
+    gemm_label,
+    op_by,
+)
 from .vocabulary import CUTLASS, GENERATION, cxx_type, layout_meaning, named
 
 _TYPES: Final = {**CUTLASS, "i8": "int8", "i32": "int32"}
 _COMPLEX: Final = ("cbf16", "ctf32", "cf16", "cf32", "cf64")
 _XMMA_TYPE = "|".join(sorted((*_TYPES, *_COMPLEX), key=len, reverse=True))
-_XMMA_HEAD = late(r"sm(?P<cc>\d{2,3})_xmma_(?:gemm|(?P<pass>fprop|dgrad|wgrad)_implicit_gemm)(?=_)")
+_XMMA_HEAD = late(
+    r"sm(?P<cc>\d{2,3})_xmma_(?:gemm|(?P<pass>fprop|dgrad|wgrad)_implicit_gemm)(?=_)"
+)
 _XMMA = late(
     _XMMA_HEAD.pattern + r"(?P<variant>(?:_(?:indexed|wo_smem|gaussian))*)"
     rf"_(?P<ad>(?:{_XMMA_TYPE})+)_(?P<multiplied>(?:{_XMMA_TYPE})+)_(?P<epilogue>{_XMMA_TYPE})"
@@ -61,7 +74,10 @@ def decode_xmma(name: str) -> KernelName | None:
     parts = explain(match, _XMMA_MEANINGS, _rest_meaning)
     parts.append((*match.span("ab"), _layout_text(match)))
     segment = "_segment_k_on" in name
-    words = ("segment-k" if segment else None, *match["variant"].replace("wo_smem", "").split("_"))
+    words = (
+        "segment-k" if segment else None,
+        *match["variant"].replace("wo_smem", "").split("_"),
+    )
     word = ("reduce " if fields.get("role") else "") + (match["pass"] or "gemm")
     return build(name, "xmma", gemm_label(word, fields, *words), parts, **fields)
 
@@ -84,7 +100,8 @@ def _xmma_fields(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _xmma_types(match: re.Match[str]) -> dict[str, str | None]:
-    """Complex operands are left open; in separate planes, the accumulator is per plane."""
+    """Complex operands are left open; in separate planes, the accumulator is per
+    plane."""
     stored = _SPLIT_TYPES.findall(match["ad"])
     multiplied = _SPLIT_TYPES.findall(match["multiplied"])
     if any(word in _COMPLEX for word in (*stored, *multiplied)):
@@ -105,7 +122,11 @@ def _xmma_types(match: re.Match[str]) -> dict[str, str | None]:
 def _layout_text(match: re.Match[str]) -> str:
     if match["pass"]:
         return f"{match['ab']}, then {match['c']}: probably how filter and tensors are stored"
-    known = match["ab"] if set(match["ab"]) <= set("ntch") and len(match["ab"]) > 1 else None
+    known = (
+        match["ab"]
+        if set(match["ab"]) <= set("ntch") and len(match["ab"]) > 1
+        else None
+    )
     return layout_meaning(known) if known else "layout of A and B"
 
 
@@ -144,7 +165,9 @@ _TUNED = late(
     r"(?:_(?P<a>fp16|bf16|int8))?(?P<mid>(?:_[A-Za-z]\w*?)?)_(?P<tile_m>\d{1,4})"
     r"x(?P<tile_n>\d{1,4})(?P<rest>(?:_[A-Za-z0-9]+)*)"
 )
-_SDPA = late(r"cudnn_generated_\w*?sdpa_sm(?P<cc>\d{2,3})_flash_(?P<pass>fprop|bprop)(?P<rest>\w*)")
+_SDPA = late(
+    r"cudnn_generated_\w*?sdpa_sm(?P<cc>\d{2,3})_flash_(?P<pass>fprop|bprop)(?P<rest>\w*)"
+)
 # cuDNN 7: `Volta_hmma_implicit_gemm_fprop_fp32_nhwc_128x128x64x1_1x3x3x0x1`.
 _IMPLICIT = late(
     r"(?P<arch>Volta|Turing|Ampere)_\w{1,12}_implicit_gemm_(?P<pass>fprop|dgrad|wgrad)_\w+"
@@ -174,7 +197,9 @@ _OPERATIONS: Final = named(
 )
 _SCOPES: Final = ("cudnn::", "cask_", "cudnn_", "cutlass_cudnn", "cutlass__5x")
 _BASES: Final = tuple(
-    named("fft2d_ im2col4d_ flip_filter nchwTo nhwcTo wgrad_alg wgrad2d_ dgrad bn_fw bn_bw")
+    named(
+        "fft2d_ im2col4d_ flip_filter nchwTo nhwcTo wgrad_alg wgrad2d_ dgrad bn_fw bn_bw"
+    )
 )
 
 
@@ -187,7 +212,10 @@ def decode(name: str) -> KernelName | None:
         if match := _CUTLASS.match(name):
             return _in_cutlass(name, match)
     elif match := _IMPLICIT.fullmatch(name):
-        short, parts = name.replace("_implicit_gemm", ""), explain(match, {**_MEANINGS, **_PASS})
+        short, parts = (
+            name.replace("_implicit_gemm", ""),
+            explain(match, {**_MEANINGS, **_PASS}),
+        )
         fields = {"op": "conv", "pass_": match["pass"], "arch_name": match["arch"]}
         return build(name, "cudnn", short, parts, **fields)
     return _decode_cxx(name)
@@ -207,12 +235,17 @@ def _tuned(name: str, match: re.Match[str]) -> KernelName:
     }
     parts = explain(match, _MEANINGS, _WORDS.get)
     shown = [word for word in match["rest"].split("_") if word in _VARIANTS]
-    return build(name, "cudnn", gemm_label("conv", fields, algo, *shown), parts, **fields)
+    return build(
+        name, "cudnn", gemm_label("conv", fields, algo, *shown), parts, **fields
+    )
 
 
 def _attention(name: str, match: re.Match[str]) -> KernelName:
     cluster = re.search(r"_cga(\d{1,6}x\d{1,6}x\d{1,6})", match["rest"])
-    way, tail = "fwd" if match["pass"] == "fprop" else "bwd", match["rest"].rpartition("knob_")[2]
+    way, tail = (
+        "fwd" if match["pass"] == "fprop" else "bwd",
+        match["rest"].rpartition("knob_")[2],
+    )
     fields = {"op": "attention", "pass_": way, **fields_of(match)}
     fields["cluster"] = cluster[1] if cluster else None
     short = f"attention {way} cudnn sm{match['cc']} {tail}"
@@ -223,7 +256,9 @@ def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
     if found := cutlass.decode2_at(name, match.end(), "cudnn"):
         return found
     if "ReduceSplitK<" in name[match.end() : match.end() + 80]:
-        return build(name, "cudnn", "splitk-reduce of conv", op="reduction", role="splitk_reduce")
+        return build(
+            name, "cudnn", "splitk-reduce of conv", op="reduction", role="splitk_reduce"
+        )
     op = op_by(_IN_CUTLASS, name[match.start() : match.end() + 160])
     return build(name, "cudnn", f"cudnn {name[match.end() :][:40]}", op=op)
 
@@ -242,9 +277,13 @@ def _decode_cxx(name: str) -> KernelName | None:
         fields["op"] = "conv"
     if "winograd" in (sign.scope + base).lower():
         fields |= {"op": "conv", "algo": "winograd"}
-    if base.startswith("fft2d_"):  # a transform of the FFT convolution, from or to frequencies
+    # a transform of the FFT convolution, from or to frequencies
+    if base.startswith("fft2d_"):
         fields["algo"] = "fft"
-    if fields["op"] == "conv":  # what an engine multiplies: `dgrad_engine<float, 512, ...>`
+    # what an engine multiplies: `dgrad_engine<float, 512, ...>`
+    if fields["op"] == "conv":
         fields["dtype_a"] = next(map(cxx_type, argument_texts(name, sign, 1)), None)
     short = callee_text(name, sign, base.replace("_kernel", "").removesuffix("Kernel"))
-    return build(name, "cudnn", short, [(sign.start, sign.end, "a kernel of cuDNN")], **fields)
+    return build(
+        name, "cudnn", short, [(sign.start, sign.end, "a kernel of cuDNN")], **fields
+    )

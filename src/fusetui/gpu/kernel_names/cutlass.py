@@ -1,10 +1,11 @@
 """Kernels of CUTLASS: procedural names of 2.x and 3.x, and raw C++ of 3.x.
 
-Documented by NVIDIA/cutlass: python/cutlass_library (gemm_operation.py, conv2d_operation.py, the
-name tables in library.py), media/docs/cpp/profiler.md and, for `void cutlass::device_kernel<...>`,
-include/cutlass/gemm/dispatch_policy.hpp (stages, cluster shape, schedule); vLLM's wrappers by
-vllm-project/vllm csrc/quantization/w8a8/cutlass/c3x/. Names of 2.x stand alone or inside
-`void cutlass::Kernel2<X>(X::Params)`. bias, relu, gelu, dgelu, drelu, bgrada, bgradb, aux,
+Documented by NVIDIA/cutlass: python/cutlass_library (gemm_operation.py,
+conv2d_operation.py, the name tables in library.py), media/docs/cpp/profiler.md and, for
+`void cutlass::device_kernel<...>`, include/cutlass/gemm/dispatch_policy.hpp (stages,
+cluster shape, schedule); vLLM's wrappers by vllm-project/vllm
+csrc/quantization/w8a8/cutlass/c3x/. Names of 2.x stand alone or inside `void
+cutlass::Kernel2<X>(X::Params)`. bias, relu, gelu, dgelu, drelu, bgrada, bgradb, aux,
 scalemax, epiVs16n and forwardCompat are additions of cuBLAS.
 
     cutlass_[{cc}_]{class}_[{C}_]{acc}{mma}[{math}]gemm[_{epilogue}][_{A}]_{M}x{N}[_{K}x{stages}]
@@ -25,7 +26,15 @@ from typing import Any, Final
 from fusetui.text.patterns import late
 
 from .cxx import SCOPE, cute_tuple
-from .record import KernelName, Meanings, build, epilogue_of, explain, fields_of, gemm_label
+from .record import (
+    KernelName,
+    Meanings,
+    build,
+    epilogue_of,
+    explain,
+    fields_of,
+    gemm_label,
+)
 from .vocabulary import (
     ACCUMULATORS,
     CUTLASS,
@@ -38,7 +47,9 @@ from .vocabulary import (
 
 _TYPE = "|".join(sorted(CUTLASS, key=len, reverse=True))
 _WRAPPER = late(rf"(?:void )?(?:{SCOPE}cutlass::Kernel2?<)?{SCOPE}(?=cutlass_)")
-_MANGLED_WRAPPER = late(r"_ZN\d{1,3}cutlass\w{0,40}?\d{1,3}Kernel2?I\d{1,4}(?=cutlass_)")
+_MANGLED_WRAPPER = late(
+    r"_ZN\d{1,3}cutlass\w{0,40}?\d{1,3}Kernel2?I\d{1,4}(?=cutlass_)"
+)
 _BODY = late(
     r"cutlass_(?:(?P<cc>\d{2,3})_)?(?P<class>wmma_tensorop|s?p?tensorop|simt)_"
     rf"(?:(?P<c>{_TYPE})_)?(?P<acc>g[cz]|[shdicz])?(?P<mma>\d{{1,6}})?"
@@ -115,7 +126,9 @@ _MEANINGS3: Meanings = {
     "dtype_acc": "type of the sums: {}",
     "c": "type of the added C: {}",
     "dtype_out": "type of the result: {}",
-    "stages": lambda text: _AUTOMATIC if text == "0" else f"pipeline stages in flight: {text}",
+    "stages": lambda text: (
+        _AUTOMATIC if text == "0" else f"pipeline stages in flight: {text}"
+    ),
     "layout": layout_meaning,
 }
 _WORDS3: Final = {
@@ -161,16 +174,25 @@ def decode2(name: str) -> KernelName | None:
     wrapper = _WRAPPER.match(name) or _MANGLED_WRAPPER.match(name)
     if wrapper is None:
         return None
-    return decode2_at(name, wrapper.end(), "cudnn" if "cudnn" in wrapper[0] else "cutlass2")
+    return decode2_at(
+        name, wrapper.end(), "cudnn" if "cudnn" in wrapper[0] else "cutlass2"
+    )
 
 
 def decode2_at(name: str, start: int, family: str) -> KernelName | None:
-    """The record of the procedural name at `start`; cuDNN wraps such names in its namespaces."""
+    """The record of the procedural name at `start`; cuDNN wraps such names in its
+    namespaces."""
     if (match := _BODY.match(name, start)) is None:
         return None
     kind, middle = match["kind"], match["rest"].split("_")
-    fields: dict[str, Any] = {"op": "gemm"} if kind == "gemm" else {"op": "conv", "pass_": kind}
-    fields |= {**_types2(match), **fields_of(match), "epilogue": epilogue_of(match["rest"])}
+    fields: dict[str, Any] = (
+        {"op": "gemm"} if kind == "gemm" else {"op": "conv", "pass_": kind}
+    )
+    fields |= {
+        **_types2(match),
+        **fields_of(match),
+        "epilogue": epilogue_of(match["rest"]),
+    }
     words = [middle[1] if kind != "gemm" and match["rest"] else None]
     words += [f"a{fields['align']}" if fields.get("align") else None]
     words += [word for word in ("wmma", "simt") if match["class"].startswith(word)]
@@ -180,14 +202,23 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
 
 
 def _types2(match: re.Match[str]) -> dict[str, str | None]:
-    """C and A are printed only if they differ from the accumulator; planar types are per plane.
-    1688 with fp32 accumulation and no operand type is TF32 arithmetic on fp32 data. Tensor cores do
-    not multiply fp32 or int32: without a type only TF32 data is certain."""
+    """C and A are printed only if they differ from the accumulator; planar types are
+    per plane. 1688 with fp32 accumulation and no operand type is TF32 arithmetic on
+    fp32 data. Tensor cores do not multiply fp32 or int32: without a type only TF32 data
+    is certain."""
     if match["acc"] is None or "_planar" in match["rest"]:
         return {}
-    acc, mma, math = ACCUMULATORS[match["acc"]], match["mma"], CUTLASS.get(match["math"] or "")
+    acc, mma, math = (
+        ACCUMULATORS[match["acc"]],
+        match["mma"],
+        CUTLASS.get(match["math"] or ""),
+    )
     given = [CUTLASS[word] for word in match["rest"].split("_") if word in CUTLASS]
-    if not match["math"] and (match["acc"], mma, match["kind"]) == ("s", "1688", "gemm"):
+    if not match["math"] and (match["acc"], mma, match["kind"]) == (
+        "s",
+        "1688",
+        "gemm",
+    ):
         math = None if given else "tf32"
     fp32_data = mma in (None, "1688") or match["math"]
     unknown = acc == "int32" or (acc == "fp32" and not fp32_data)
@@ -214,7 +245,8 @@ def decode3(name: str) -> KernelName | None:
     fields = {
         "op": "gemm",
         "math": CUTLASS.get(match["math"] or ""),
-        # A scale type precedes its element type: ue8m0xe4m3. Complex types are left open.
+        # A scale type precedes its element type: ue8m0xe4m3. Complex types are left
+        # open.
         **fields_of(match, lambda word: CUTLASS.get(word.rpartition("x")[2])),
         "stages": int(match["stages"]) or None,
         "epilogue": epilogue_of(match["rest"]),
@@ -223,18 +255,31 @@ def decode3(name: str) -> KernelName | None:
     more = [word for word in words if word in ("1sm", "2sm", "pingpong")]
     more += ["stream-k"] if fields["stream_k"] else []
     short = gemm_label("gemm", {**fields, "epilogue": None}, *more, fields["epilogue"])
-    return build(name, "cutlass3", short, explain(match, _MEANINGS3, _WORDS3.get), **fields)
+    return build(
+        name, "cutlass3", short, explain(match, _MEANINGS3, _WORDS3.get), **fields
+    )
 
 
 def decode_cxx(name: str) -> KernelName:
     head = name[:3000]
-    match = next((found for pattern in _SHAPED if (found := pattern.search(head))), None)
+    match = next(
+        (found for pattern in _SHAPED if (found := pattern.search(head))), None
+    )
     if match is None:
-        op = "attention" if _ATTENTION.search(head) else "gemm" if _GEMM.search(head) else None
+        op = (
+            "attention"
+            if _ATTENTION.search(head)
+            else "gemm"
+            if _GEMM.search(head)
+            else None
+        )
         target = head.partition("<")[2].partition(">")[0].partition("<")[0]
         return build(name, "cutlass3", f"{op or 'cutlass'} {_inner(target)}", op=op)
     fields = {"op": "gemm", **fields_of(match, cxx_type)}
-    fields |= {"dtype_b": fields.get("dtype_a"), "cluster": "x".join(match.group("x", "y", "z"))}
+    fields |= {
+        "dtype_b": fields.get("dtype_a"),
+        "cluster": "x".join(match.group("x", "y", "z")),
+    }
     words = (fields["cluster"], "blockwise" if "blockwise" in head else None)
     short = gemm_label("gemm", fields, *words)
     return build(name, "cutlass3", short, explain(match, _SHAPED_MEANINGS), **fields)
@@ -252,7 +297,8 @@ _THREADBLOCK = late(
 
 def decode_cxx2(name: str) -> KernelName | None:
     """The record of a kernel of 2.x that was written as C++ and has no procedural name:
-    `void cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::gemm::threadblock::MmaPipelined<
+    `void
+    cutlass::Kernel<cutlass::gemm::kernel::Gemm<cutlass::gemm::threadblock::MmaPipelined<
     cutlass::gemm::GemmShape<128, 128, 32>, ...`."""
     match = _CXX2.match(name)
     if match is None:
@@ -262,7 +308,9 @@ def decode_cxx2(name: str) -> KernelName | None:
         op = "conv" if "Convolution" in kernel else None
     else:
         op = "gemm" if "Gemm" in kernel else "gemv" if "Gemv" in kernel else None
-    block = _THREADBLOCK.search(name, match.end() - 1, match.end() + MAX_TILE_CHARACTERS)
+    block = _THREADBLOCK.search(
+        name, match.end() - 1, match.end() + MAX_TILE_CHARACTERS
+    )
     if op is None or block is None:
         return build(name, "cutlass2", f"{op or 'cutlass'} {kernel}", op=op)
     fields = {"op": op, **fields_of(block)}

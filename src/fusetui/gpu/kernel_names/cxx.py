@@ -1,8 +1,10 @@
-"""Reading C++ names just far enough: the scope, the base name and the template arguments.
+"""Reading C++ names just far enough: the scope, the base name and the template
+arguments.
 
-Demangled names come as Kineto writes them (`(anonymous namespace)`, `4`) and as nsys does
-(`<unnamed>`, `(int)4`). Of mangled names (Itanium C++ ABI, `_ZN...`) only the leading identifiers
-are read: Kineto leaves a name mangled when its demangler gives up (libkineto/src/Demangle.cpp).
+Demangled names come as Kineto writes them (`(anonymous namespace)`, `4`) and as nsys
+does (`<unnamed>`, `(int)4`). Of mangled names (Itanium C++ ABI, `_ZN...`) only the
+leading identifiers are read: Kineto leaves a name mangled when its demangler gives up
+(libkineto/src/Demangle.cpp).
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from .vocabulary import cxx_type
 Span = tuple[int, int]
 
 _ANONYMOUS = r"\(anonymous namespace\)|<unnamed>|\{anonymous\}"
-SCOPE = rf"(?:(?:\w+|{_ANONYMOUS})::)*"  # any number of namespaces, for use inside other patterns
+# any number of namespaces, for use inside other patterns
+SCOPE = rf"(?:(?:\w+|{_ANONYMOUS})::)*"
 
 _HEAD = late(rf"({SCOPE})(\w+)(<?)")
 _BASE = late(rf"{SCOPE}(\w+)")
@@ -38,7 +41,8 @@ _MAX_ARGUMENTS: Final = 16
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """Where the parts of a function name are; `args` is just after `<`, or -1 without arguments."""
+    """Where the parts of a function name are; `args` is just after `<`, or -1 without
+    arguments."""
 
     scope: str
     base: str
@@ -73,7 +77,8 @@ def _skip_return(name: str) -> int:
 
 
 def _mangled(name: str) -> Signature | None:
-    """Identifiers are written as their length followed by their letters: `_ZN2at6native...`."""
+    """Identifiers are written as their length followed by their letters:
+    `_ZN2at6native...`."""
     at = 3 if name.startswith("_ZN") else 2
     words: list[str] = []
     start = at
@@ -84,28 +89,38 @@ def _mangled(name: str) -> Signature | None:
             break
     if not words or at > len(name):
         return None
-    scopes = ["(anonymous namespace)" if w.startswith("_GLOBAL__N_") else w for w in words[:-1]]
+    scopes = [
+        "(anonymous namespace)" if w.startswith("_GLOBAL__N_") else w
+        for w in words[:-1]
+    ]
     args = at + 1 if name[at : at + 1] == "I" else -1
-    return Signature("".join(f"{w}::" for w in scopes), words[-1], start, at, args, mangled=True)
+    return Signature(
+        "".join(f"{w}::" for w in scopes), words[-1], start, at, args, mangled=True
+    )
 
 
 def cute_tuple(*groups: str) -> str:
-    """A pattern for a CuTe shape, one group for each size: `cute::tuple<cute::C<128>, ...>`."""
-    items = ", ".join(rf"cute::(?:C<(?:\(int\))?|_)(?P<{group}>\d{{1,4}})>?" for group in groups)
+    """A pattern for a CuTe shape, one group for each size: `cute::tuple<cute::C<128>,
+    ...>`."""
+    items = ", ".join(
+        rf"cute::(?:C<(?:\(int\))?|_)(?P<{group}>\d{{1,4}})>?" for group in groups
+    )
     return rf"cute::tuple<{items} ?>"
 
 
 def base_of(text: str, start: int = 0) -> str | None:
-    """The last word of a qualified name at `start`: `at::native::add<int>` gives `add`."""
+    """The last word of a qualified name at `start`: `at::native::add<int>` gives
+    `add`."""
     match = _BASE.match(text, start)
     return match[1] if match else None
 
 
 def split_args(text: str, start: int, limit: int = 64) -> tuple[list[Span], int]:
-    """The spans of the template arguments that begin at `start` and where the list ends.
+    """The spans of the template arguments that begin at `start` and where the list
+    ends.
 
-    Reads at most `limit` arguments; angle brackets inside parentheses are comparisons or belong to
-    the types of a function, so only parentheses are balanced there.
+    Reads at most `limit` arguments; angle brackets inside parentheses are comparisons
+    or belong to the types of a function, so only parentheses are balanced there.
 
     >>> split_args("f<a, b<c, d> >(x)", 2)
     ([(2, 3), (5, 12)], 14)
@@ -142,7 +157,8 @@ def argument_texts(name: str, sign: Signature, limit: int = 64) -> list[str]:
 
 
 def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
-    """Base name, element types, then numbers and flags (y, n) of the template argument list.
+    """Base name, element types, then numbers and flags (y, n) of the template argument
+    list.
 
     >>> name = "void gemv2T_kernel_val<int, float, float, 128, 16, false>(int)"
     >>> callee_text(name, signature(name), "gemv2T")
@@ -175,13 +191,18 @@ def base_text(name: str) -> str:
     """
     sign, head = signature(name), name[:_LONGEST]
     if sign is not None:
-        scope = sign.scope.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
+        scope = sign.scope.replace("(anonymous namespace)::", "").replace(
+            "<unnamed>::", ""
+        )
         text = scope + sign.base
-        if sign.args >= 0 and not sign.mangled:  # what some write after template arguments
+        # what some write after template arguments
+        if sign.args >= 0 and not sign.mangled:
             after = _WORD.match(name, split_args(name, sign.args)[1])
             text += f"...{after[0]}" if after else ""
     else:
         text = re.split("[<(]", head, maxsplit=1)[0].strip() or head.strip()
     # Letters of any script stay; controls, direction marks and brackets do not.
-    plain = (c if c.isprintable() and c not in "[]" else escaped(c) for c in text[:_LONGEST])
+    plain = (
+        c if c.isprintable() and c not in "[]" else escaped(c) for c in text[:_LONGEST]
+    )
     return cut("".join(plain), "…") or "(no name)"

@@ -1,10 +1,12 @@
-"""Matrix products of narrow types: TensorRT-LLM's generated ones, and DeepGEMM of DeepSeek.
+"""Matrix products of narrow types: TensorRT-LLM's generated ones, and DeepGEMM of
+DeepSeek.
 
-Fields of the former agree with NVIDIA/TensorRT-LLM cpp/tensorrt_llm/kernels/trtllmGenKernels/
+Fields of the former agree with NVIDIA/TensorRT-LLM
+cpp/tensorrt_llm/kernels/trtllmGenKernels/
 batchedGemm/trtllmGen_bmm_export/KernelMetaInfo.h; the latter are documented by
-deepseek-ai/DeepGEMM deep_gemm/include/deep_gemm/impls/. The places of its template arguments change
-between releases: they are read only where the first argument has the type and the list the length
-of a known form, and otherwise left open.
+deepseek-ai/DeepGEMM deep_gemm/include/deep_gemm/impls/. The places of its template
+arguments change between releases: they are read only where the first argument has the
+type and the list the length of a known form, and otherwise left open.
 
     bmm_{C}_{A}{B}_{acc}_[...]t{M}x{N}x{K}[u2][_s{stages}]_et{epilogue tile}_m{mma}
         _{cga|c}{cluster}_..._sm{cc}
@@ -89,7 +91,8 @@ _FORM_FIELDS: Final = {
 
 
 def decode_trtllm(name: str) -> KernelName | None:
-    """The record of a product of TensorRT-LLM: `bmm_Bfloat16_E2m1E2m1_Fp32_t128x16x512_...`."""
+    """The record of a product of TensorRT-LLM:
+    `bmm_Bfloat16_E2m1E2m1_Fp32_t128x16x512_...`."""
     if (match := _TRTLLM.match(name)) is None:
         return None
     fields = {"op": "gemm", **fields_of(match, TRTLLM_TYPES.get)}
@@ -97,23 +100,35 @@ def decode_trtllm(name: str) -> KernelName | None:
     fields["epilogue"] = "swiglu" if "_swiGlu" in match["rest"] else None
     words = [word for word in match["rest"].split("_") if word.startswith("sch")]
     short = gemm_label(name.partition("_")[0], fields, match["unroll"], *words)
-    return build(name, "trtllm-gen", short, explain(match, _MEANINGS, _WORDS.get), **fields)
+    return build(
+        name, "trtllm-gen", short, explain(match, _MEANINGS, _WORDS.get), **fields
+    )
 
 
 def decode_deep_gemm(name: str) -> KernelName | None:
-    """The record of a DeepGEMM kernel: `void deep_gemm::sm90_fp8_gemm_1d2d_impl<...>(...)`."""
+    """The record of a DeepGEMM kernel: `void
+    deep_gemm::sm90_fp8_gemm_1d2d_impl<...>(...)`."""
     if (sign := signature(name)) is None or not sign.scope.startswith("deep_gemm::"):
         return None
     spans: list[Span] = split_args(name, sign.args)[0] if sign.args > 0 else []
     target = re.match(r"sm(\d{2,3})_", sign.base)
     op = "gemm" if "gemm" in sign.base else None
-    fields: dict[str, Any] = {"op": op, **from_capability(target[1] if target else None)}
+    fields: dict[str, Any] = {
+        "op": op,
+        **from_capability(target[1] if target else None),
+    }
     what = "a matrix product" if op else "a kernel"
     parts: list[Part] = [(sign.start, sign.end, f"{what} of DeepGEMM")]
     form, texts = _FORMS.get(sign.base), [name[slice(*span)] for span in spans]
     fits = form and len(texts) >= form.least and re.fullmatch(form.first, texts[0])
-    if form and fits and all(re.fullmatch(_NUMBER, texts[place]) for place in form.places):
-        for place, (key, meaning) in zip(form.places, _FORM_FIELDS.items(), strict=True):
+    if (
+        form
+        and fits
+        and all(re.fullmatch(_NUMBER, texts[place]) for place in form.places)
+    ):
+        for place, (key, meaning) in zip(
+            form.places, _FORM_FIELDS.items(), strict=True
+        ):
             fields[key] = int(texts[place].rstrip("u")) or None
             parts.append((*spans[place], meaning))
         if form.dtype:

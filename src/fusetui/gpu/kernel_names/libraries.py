@@ -1,15 +1,18 @@
-"""Families that a namespace or a prefix determines: vLLM, sglang, FBGEMM, FlashInfer and others.
+"""Families that a namespace or a prefix determines: vLLM, sglang, FBGEMM, FlashInfer
+and others.
 
-Their kernels have ordinary C++ function names, so a library is two tables: how its names begin, and
-which words of the base name say what it does. The names are those of the public sources:
-vllm-project/vllm csrc/, sgl-project/sglang, pytorch/FBGEMM fbgemm_gpu/, flashinfer-ai/flashinfer,
-NVIDIA/TransformerEngine, NVIDIA/apex csrc/, Dao-AILab/flash-attention csrc/layer_norm, ROCm/aiter,
-deepseek-ai/DeepEP, bitsandbytes-foundation/bitsandbytes csrc/kernels.cu, pytorch/ao torchao/csrc/,
-NVSHMEM, uxlfoundation/oneCCL, HazyResearch/ThunderKittens, modular/modular max/kernels/src/linalg,
-tile-ai/tilelang, and the kernels of NVIDIA/cutlass python/CuTeDSL, which FlashAttention 4 uses. Of
-CUB (NVIDIA/cccl cub/cub/device/), hipCUB and ROCm/rocPRIM, whose trampoline_kernel<...> names a
-config selector, the base name says the algorithm. Of kernels of no known library only whole words
-of a C++ function's name count: rope_kernel, qknorm, all_reduce.
+Their kernels have ordinary C++ function names, so a library is two tables: how its
+names begin, and which words of the base name say what it does. The names are those of
+the public sources: vllm-project/vllm csrc/, sgl-project/sglang, pytorch/FBGEMM
+fbgemm_gpu/, flashinfer-ai/flashinfer, NVIDIA/TransformerEngine, NVIDIA/apex csrc/,
+Dao-AILab/flash-attention csrc/layer_norm, ROCm/aiter, deepseek-ai/DeepEP,
+bitsandbytes-foundation/bitsandbytes csrc/kernels.cu, pytorch/ao torchao/csrc/, NVSHMEM,
+uxlfoundation/oneCCL, HazyResearch/ThunderKittens, modular/modular
+max/kernels/src/linalg, tile-ai/tilelang, and the kernels of NVIDIA/cutlass
+python/CuTeDSL, which FlashAttention 4 uses. Of CUB (NVIDIA/cccl cub/cub/device/),
+hipCUB and ROCm/rocPRIM, whose trampoline_kernel<...> names a config selector, the base
+name says the algorithm. Of kernels of no known library only whole words of a C++
+function's name count: rope_kernel, qknorm, all_reduce.
 """
 
 from __future__ import annotations
@@ -28,8 +31,10 @@ class Library(NamedTuple):
     family: str
     begins: str  # how its names begin
     ops: Mapping[str, str]  # which words of scope and base name say what op,
-    ways: Mapping[str, str] | None = None  # and which that it is of a forward or backward pass
-    argument: bool = False  # whether the first template argument counts as part of the name
+    # and which that it is of a forward or backward pass
+    ways: Mapping[str, str] | None = None
+    # whether the first template argument counts as part of the name
+    argument: bool = False
 
 
 _LIBRARIES: Final = (
@@ -69,7 +74,11 @@ _LIBRARIES: Final = (
             "attention": r"::(?:Batch|Single)(?:Decode|Prefill)With",
         },
     ),
-    Library("deepseek", r"cuda::(?!std|__)|dpsk::|deep_ep::", {"comm": r"::(?:dispatch|combine)$"}),
+    Library(
+        "deepseek",
+        r"cuda::(?!std|__)|dpsk::|deep_ep::",
+        {"comm": r"::(?:dispatch|combine)$"},
+    ),
     Library(
         "aiter",
         r"aiter::",
@@ -124,7 +133,9 @@ _LIBRARIES: Final = (
         argument=True,
     ),
     Library(
-        "mojo", r"(?:linalg|layout|nn)_\w{1,200}_gpu|multistage_gemm_", {"gemm": r"gemm|matmul"}
+        "mojo",
+        r"(?:linalg|layout|nn)_\w{1,200}_gpu|multistage_gemm_",
+        {"gemm": r"gemm|matmul"},
     ),
     Library(
         "tilelang",
@@ -160,15 +171,17 @@ _LIBRARIES: Final = (
     ),
 )
 
-# The traits of Apex have four types (weight, input, output, compute), those of FlashAttention a
-# fifth, for the residual.
+# The traits of Apex have four types (weight, input, output, compute), those of
+# FlashAttention a fifth, for the residual.
 _LAYER_NORM_OF_APEX = late(
     r"<layer_norm::Kernel_traits(?:_finalize)?<(?:\d{1,7}u, )?(?:\w+, ){4}unsigned int,"
 )
 _APEX_FUNCTOR = late(r">, (\w+Functor)\b")
 _APEX_OPTIMIZER = late(r"Adam|SGD|LAMB|Lamb|Adagrad|NovoGrad")
 # CuTe's Python kernels run module path, class and tensor shapes together.
-_CUTE_DSL = late(r"kernel_cutlass_[a-z_0-9]*(?P<name>[A-Z]\w*?)_object_at_+(?P<rest>\w*)")
+_CUTE_DSL = late(
+    r"kernel_cutlass_[a-z_0-9]*(?P<name>[A-Z]\w*?)_object_at_+(?P<rest>\w*)"
+)
 _AITER_ATTENTION = late(
     r"fmha_(?:fwd|bwd)_hd(?P<head_dim>\d{1,4})_(?P<dtype_a>bf16|fp16)(_causal)?(?:_|$)"
 )
@@ -178,13 +191,17 @@ def decode(name: str) -> KernelName | None:
     if (sign := signature(name)) is None:
         return None
     qualified = sign.scope + sign.base
-    library = next((one for one in _LIBRARIES if compiled(one.begins).match(qualified)), None)
+    library = next(
+        (one for one in _LIBRARIES if compiled(one.begins).match(qualified)), None
+    )
     if library is None:
         return _decode_apex(name, sign)
     family = library.family
     if family == "flash-attn-ln" and _LAYER_NORM_OF_APEX.match(name, sign.end):
         family = "apex"
-    argument = name[sign.end : sign.end + 100].partition("(")[0] if library.argument else ""
+    argument = (
+        name[sign.end : sign.end + 100].partition("(")[0] if library.argument else ""
+    )
     fields: dict[str, Any] = {}
     if not sign.mangled or family == "aiter":
         op = op_by(library.ops, qualified + argument)
@@ -217,7 +234,11 @@ def _short(name: str, sign: Signature) -> str:
     base = base.replace("embedding_codegen_forward", "emb_fwd")
     if tensors := _CUTE_DSL.match(base):
         return f"cute {tensors['name']} {tensors['rest']}"
-    shown = space if space.lower() not in base.lower() and space != "(anonymous namespace)" else ""
+    shown = (
+        space
+        if space.lower() not in base.lower() and space != "(anonymous namespace)"
+        else ""
+    )
     return callee_text(name, sign, f"{shown} {base}".strip())
 
 
@@ -232,14 +253,20 @@ _CUB_TYPE = late(rf"\b(?:{CXX_TYPE})(?=[,>*])")
 
 def decode_cub(name: str) -> KernelName | None:
     sign = signature(name)
-    if sign is None or not ("cub::" in sign.scope or sign.scope.startswith("rocprim::")):
+    if sign is None or not (
+        "cub::" in sign.scope or sign.scope.startswith("rocprim::")
+    ):
         return None
     word, span = sign.base, (sign.start, sign.end)
-    if word == "trampoline_kernel" and (match := _SELECTOR.search(name, span[1], span[1] + 400)):
+    if word == "trampoline_kernel" and (
+        match := _SELECTOR.search(name, span[1], span[1] + 400)
+    ):
         word, span = match["what"], match.span("what")
     op = op_by(_CUB_RULES, word)
     types = map(cxx_type, _CUB_TYPE.findall(name[span[1] : span[1] + 160]))
-    shown = "*".join(dict.fromkeys(dtype for dtype in types if dtype and dtype != "bool"))
+    shown = "*".join(
+        dict.fromkeys(dtype for dtype in types if dtype and dtype != "bool")
+    )
     short = spaced("cub", word.removeprefix("Device").removesuffix("Kernel"), shown)
     text = f"the algorithm: {op}" if op else "the algorithm"
     return build(name, "cub", short, [(*span, text)], op=op)
@@ -256,15 +283,22 @@ _OTHER_RULES: Final = {
 
 
 def decode_other(name: str) -> KernelName | None:
-    """The record of a kernel whose words determine the operation, or of a copy or fill of ROCm."""
+    """The record of a kernel whose words determine the operation, or of a copy or fill
+    of ROCm."""
     if match := _RUNTIME.fullmatch(name):
         op = match[1]
         parts = [(*match.span(1), f"{op}: a job of the runtime, done by a kernel")]
         return build(name, "other", f"{op} buffer (rocclr)", parts, op=op)
     sign = signature(name)
-    if sign is None or sign.mangled or sign.scope not in ("", "(anonymous namespace)::"):
+    if (
+        sign is None
+        or sign.mangled
+        or sign.scope not in ("", "(anonymous namespace)::")
+    ):
         return None
-    if (found := op_by(_OTHER_RULES, sign.base)) is None or not ("(" in name or found == "moe"):
+    if (found := op_by(_OTHER_RULES, sign.base)) is None or not (
+        "(" in name or found == "moe"
+    ):
         return None
     parts = [(sign.start, sign.end, f"its name says {found}")]
     return build(name, "other", sign.base, parts, op=found)

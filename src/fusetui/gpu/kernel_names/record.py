@@ -1,6 +1,8 @@
-"""What the name of a GPU kernel says: the record that every decoder returns, and how it is built.
+"""What the name of a GPU kernel says: the record that every decoder returns, and how it
+is built.
 
-Parts say which characters mean what. Names are untrusted: only plain characters leave this module.
+Parts say which characters mean what. Names are untrusted: only plain characters leave
+this module.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from fusetui.text.printable import printable
 from .vocabulary import MMA_SHAPES, from_capability, from_word
 
 Part = tuple[int, int, str]
-"""(start, end, meaning): the characters name[start:end] and what they mean, in plain words."""
+"""(start, end, meaning): the characters name[start:end] and what they mean, in plain
+words."""
 
 Meaning = Callable[[str], str | None]
 Meanings = Mapping[str, str | Callable[[str], str]]
@@ -28,7 +31,9 @@ MAX_SHORT: Final = 48
 _UNSAFE = late(r"[^ -Z\\^-~]")
 _BRACKETS: Final = {"[": "(", "]": ")"}  # which terminal markup uses
 
-_NUMBERS: Final = frozenset({"tile_m", "tile_n", "tile_k", "stages", "align", "head_dim"})
+_NUMBERS: Final = frozenset(
+    {"tile_m", "tile_n", "tile_k", "stages", "align", "head_dim"}
+)
 _TEXTS: Final = frozenset({"cluster", "layout"})
 _TARGETS: Final = {"cc": from_capability, "arch": from_word}
 _EPILOGUES: Final = frozenset(
@@ -45,12 +50,15 @@ _MEANINGS: Final = {
 }
 
 
-class DecodedName(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """What `decode --json` has of any name: the fields that it determines, the others are None.
+class DecodedName(
+    msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True
+):
+    """What `decode --json` has of any name: the fields that it determines, the others
+    are None.
 
-    Tiles are in elements, `align` in elements, `layout` holds the BLAS letters of A and B (t: read
-    transposed) or the tensor layout of a convolution. The vocabulary of each field is in
-    docs/kernel-names.md.
+    Tiles are in elements, `align` in elements, `layout` holds the BLAS letters of A and
+    B (t: read transposed) or the tensor layout of a convolution. The vocabulary of each
+    field is in docs/kernel-names.md.
     """
 
     name: str
@@ -103,8 +111,8 @@ class KernelName(DecodedName, frozen=True, kw_only=True, gc=False):
 def build(
     name: str, family: str, short: str, parts: Iterable[Part] = (), **fields: Any
 ) -> KernelName:
-    """A record whose parts are sorted and do not overlap, and whose short text is safe. Of two
-    parts that overlap, the one that starts first is kept."""
+    """A record whose parts are sorted and do not overlap, and whose short text is safe.
+    Of two parts that overlap, the one that starts first is kept."""
     kept: list[Part] = []
     last = 0
     for part in sorted(parts):
@@ -112,12 +120,15 @@ def build(
         if last <= start < end:
             kept.append(part)
             last = end
-    return KernelName(name=name, short=safe(short), family=family, parts=tuple(kept), **fields)
+    return KernelName(
+        name=name, short=safe(short), family=family, parts=tuple(kept), **fields
+    )
 
 
 def fields_of(match: re.Match[str], types: Meaning | None = None) -> dict[str, Any]:
-    """The fields that groups are named after: numbers as such, element types as `types` has them,
-    the digits of a tensor-core instruction; those of a capability `cc` or a generation `arch`."""
+    """The fields that groups are named after: numbers as such, element types as `types`
+    has them, the digits of a tensor-core instruction; those of a capability `cc` or a
+    generation `arch`."""
     found: dict[str, Any] = {}
     for key, text in match.groupdict(default="").items():
         if key in _NUMBERS and text:
@@ -134,14 +145,17 @@ def fields_of(match: re.Match[str], types: Meaning | None = None) -> dict[str, A
 
 
 def epilogue_of(rest: str) -> str | None:
-    """What can be fused into the store, of the words between underscores: `bias_relu`."""
+    """What can be fused into the store, of the words between underscores:
+    `bias_relu`."""
     return "_".join(word for word in rest.split("_") if word in _EPILOGUES) or None
 
 
-def explain(match: re.Match[str], meanings: Meanings, words: Meaning | None = None) -> list[Part]:
-    """A part for each group that took part in the match and has a meaning, its own or that of all
-    families: a function of the group's text, or a text with `{}` for it. `words` explains those
-    between the underscores of the groups `mid` and `rest`.
+def explain(
+    match: re.Match[str], meanings: Meanings, words: Meaning | None = None
+) -> list[Part]:
+    """A part for each group that took part in the match and has a meaning, its own or
+    that of all families: a function of the group's text, or a text with `{}` for it.
+    `words` explains those between the underscores of the groups `mid` and `rest`.
 
     >>> explain(re.compile("(?P<tile_m>[0-9]+)x").match("64x"), {"tile_m": "tile of {} rows"})
     [(0, 2, 'tile of 64 rows')]
@@ -156,14 +170,18 @@ def explain(match: re.Match[str], meanings: Meanings, words: Meaning | None = No
             found = meaning.format(text) if isinstance(meaning, str) else meaning(text)
             parts.append((start, end, found))
         if words and group in ("mid", "rest"):
-            said = ((at, end, words(word)) for at, end, word in tokens(name, start, end))
+            said = (
+                (at, end, words(word)) for at, end, word in tokens(name, start, end)
+            )
             parts += [(at, end, text) for at, end, text in said if text is not None]
     return parts
 
 
 def op_by(given: Mapping[str, str], text: str) -> str | None:
     """The first of the keys whose pattern is found in the text."""
-    return next((op for op, pattern in given.items() if compiled(pattern).search(text)), None)
+    return next(
+        (op for op, pattern in given.items() if compiled(pattern).search(text)), None
+    )
 
 
 def tokens(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
@@ -175,7 +193,9 @@ def tokens(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
 
 
 def escaped(char: str) -> str:
-    return _BRACKETS.get(char) or char.encode("unicode_escape", "surrogatepass").decode("ascii")
+    return _BRACKETS.get(char) or char.encode("unicode_escape", "surrogatepass").decode(
+        "ascii"
+    )
 
 
 def cut(text: str, mark: str) -> str:
@@ -203,7 +223,8 @@ def spaced(*words: str | int | None) -> str:
 
 
 def gemm_label(op: str, fields: Mapping[str, Any], *more: str | None) -> str:
-    """One line for a matrix multiplication or a convolution: type, tile, layout, target.
+    """One line for a matrix multiplication or a convolution: type, tile, layout,
+    target.
 
     >>> gemm_label("gemm", {"dtype_a": "bf16", "tile_m": 128, "tile_n": 64, "layout": "tn"})
     'gemm bf16 128x64 tn'
@@ -222,7 +243,9 @@ def gemm_label(op: str, fields: Mapping[str, Any], *more: str | None) -> str:
     )
 
 
-def _types(a: str | None, b: str | None, acc: str | None, out: str | None) -> str | None:
+def _types(
+    a: str | None, b: str | None, acc: str | None, out: str | None
+) -> str | None:
     """As dtype_words; of unknown operands only what is known, the sums or the result.
 
     >>> _types(None, None, "fp32", "bf16"), _types(None, None, "fp32", None)
@@ -234,7 +257,8 @@ def _types(a: str | None, b: str | None, acc: str | None, out: str | None) -> st
 
 
 def dtype_words(a: str | None, b: str | None, out: str | None) -> str | None:
-    """`bf16`, `bf16*fp8` for different operands, `bf16->fp32` if the result has another type."""
+    """`bf16`, `bf16*fp8` for different operands, `bf16->fp32` if the result has another
+    type."""
     if a is None:
         return out
     operands = a if b is None or b == a else f"{a}*{b}"
@@ -247,30 +271,41 @@ def tile_words(*sizes: int | None) -> str | None:
 
 
 UNDERLINE = ("└", "─", "┘")
-SIGNS = digits[1:] + ascii_lowercase  # one character each, so that the shortest part can be marked
+# one character each, so that the shortest part can be marked
+SIGNS = digits[1:] + ascii_lowercase
 
 
 class Annotated(msgspec.Struct, frozen=True):
-    """Lines of the name, at least one, each with the line of marks below it, and the legend."""
+    """Lines of the name, at least one, each with the line of marks below it, and the
+    legend."""
 
     lines: tuple[tuple[str, str], ...]
     legend: tuple[str, ...]
 
 
-def annotate(name: str, parts: Sequence[Part], width: int, ends: Sequence[str]) -> Annotated:
-    """Wraps a name at `width` and underlines its parts; `ends`: left, middle, right of a line."""
+def annotate(
+    name: str, parts: Sequence[Part], width: int, ends: Sequence[str]
+) -> Annotated:
+    """Wraps a name at `width` and underlines its parts; `ends`: left, middle, right of
+    a line."""
     marks = [" "] * len(name)
-    signs = SIGNS if len(parts) <= len(SIGNS) else [str(n + 1) for n in range(len(parts))]
+    signs = (
+        SIGNS if len(parts) <= len(SIGNS) else [str(n + 1) for n in range(len(parts))]
+    )
     for sign, (start, end, _) in zip(signs, parts, strict=False):
         marks[start:end] = _mark(sign, end - start, ends)
     if not name.isprintable():  # the marks stay below what they mark
         shown = [printable(character) for character in name]
-        marks = [mark.ljust(len(text), mark) for text, mark in zip(shown, marks, strict=True)]
+        marks = [
+            mark.ljust(len(text), mark) for text, mark in zip(shown, marks, strict=True)
+        ]
         name = "".join(shown)
     text, under = name, "".join(marks)
     starts = range(0, max(1, len(text)), width)  # a name may be empty
     lines = [(text[at : at + width], under[at : at + width]) for at in starts]
-    legend = [f"{sign} {text}" for sign, (_, _, text) in zip(signs, parts, strict=False)]
+    legend = [
+        f"{sign} {text}" for sign, (_, _, text) in zip(signs, parts, strict=False)
+    ]
     return Annotated(tuple((a, b.rstrip()) for a, b in lines), tuple(legend))
 
 

@@ -1,16 +1,20 @@
 """AMD's libraries: Tensile and hipBLASLt, MIOpen, Composable Kernel.
 
-Documented by ROCm/Tensile Tensile/SolutionStructs.py and docs/src/reference/nomenclature.rst,
-ROCm/hipBLASLt tensilelite/Tensile/SolutionStructs.py, ROCm/MIOpen
-PerformanceConfigAsmImplicitGemmGTC::ToKernelName and the struct pages of ROCm/composable_kernel.
+Documented by ROCm/Tensile Tensile/SolutionStructs.py and
+docs/src/reference/nomenclature.rst, ROCm/hipBLASLt
+tensilelite/Tensile/SolutionStructs.py, ROCm/MIOpen
+PerformanceConfigAsmImplicitGemmGTC::ToKernelName and the struct pages of
+ROCm/composable_kernel.
 
     Cijk_A{ilk|lik}_B{ljk|jlk}_{types}_{flags}..._MT{M}x{N}x{K}_MI{...}_..._ISA{target}_...
-    igemm_{fwd|bwd|wrw}_{gtcx|gtcx2|gtcx3}_{layout}_{type}_bx{}_ex{}_bt{M}x{N}x{K}_wt{wave tile}_...
+    igemm_{fwd|bwd|wrw}_{gtcx|gtcx2|gtcx3}_{layout}_{type}_bx{}_ex{}_bt{M}x{N}x{K}_wt{wave
+    tile}_...
 
-Names of Composable Kernel are often left mangled: `_ZN2ck16tensor_operation6device...`. The place
-of the tile among the template arguments differs by struct and release, so it is found by its
-arithmetic: ten integers BlockSize, M, N, K, AK1, BK1, MPerXdl, NPerXdl, MXdlPerWave, NXdlPerWave in
-a row, with BlockSize = 64 * M / (MPerXdl * MXdlPerWave) * N / (NPerXdl * NXdlPerWave).
+Names of Composable Kernel are often left mangled: `_ZN2ck16tensor_operation6device...`.
+The place of the tile among the template arguments differs by struct and release, so it
+is found by its arithmetic: ten integers BlockSize, M, N, K, AK1, BK1, MPerXdl, NPerXdl,
+MXdlPerWave, NXdlPerWave in a row, with BlockSize = 64 * M / (MPerXdl * MXdlPerWave) * N
+/ (NPerXdl * NXdlPerWave).
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ _TENSILE = late(
     r"(?:_(?P<more>[A-Z0-9]+))?"
 )
 _SEARCHED: Final = {
-    "tile": late(r"_MT(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})(?=_|$)"),
+    "tile": late(
+        r"_MT(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})(?=_|$)"
+    ),
     "mma": late(r"_MI(?P<m>\d{1,6})x(?P<n>\d{1,6})x(\d{1,6})(?:x(\d{1,6}))?(?=_|$)"),
     "target": late(r"_(?:ISA|gfx)(?P<gfx>[0-9a-f]+)(?=_|$)"),
     "split": late(r"_GSU(?P<split>\d{1,4})(?=_|$)"),
@@ -66,7 +72,8 @@ _MEANINGS: Final = {
     "bias": "can add a bias when it stores; plain matrix products run it too",
 }
 
-# Other kernels of MIOpen by how their names begin: op, pass and algorithm, none for a helper.
+# Other kernels of MIOpen by how their names begin: op, pass and algorithm, none for a
+# helper.
 _MIOPEN: Final = named(
     """MIOpenBatchNormFwd=norm.fwd MIOpenBatchNormBwd=norm.bwd miopenSp3AsmConv=conv..winograd
     naive_conv_=conv batched_transpose_=copy transpose_NCHW=copy transpose_CNHW=copy
@@ -77,7 +84,11 @@ _MIOPEN: Final = named(
 _MANGLED_RUN = late(r"(?:L[ij]\d{1,6}E){10,40}")
 _PLAIN_RUN = late(r"(?:\b\d{1,6}u?, ){9,39}\d{1,6}\b")
 _CLASS = late(r"NS_(\d{1,3})")
-_CK_PASSES: Final = (("conv_fwd", "fprop"), ("bwd_data", "dgrad"), ("bwd_weight", "wgrad"))
+_CK_PASSES: Final = (
+    ("conv_fwd", "fprop"),
+    ("bwd_data", "dgrad"),
+    ("bwd_weight", "wgrad"),
+)
 _CK_MEANINGS: Final = (
     "threads of a workgroup: {}",
     "output tile: {} rows",
@@ -97,8 +108,13 @@ def decode_tensile(name: str) -> KernelName | None:
         return build(name, "tensile", short, op="reduction", role="splitk_reduce")
     if match is None:
         return None
-    found = {key: pattern.search(name, match.end("types")) for key, pattern in _SEARCHED.items()}
-    layout = ("n" if match["a"] == "ilk" else "t") + ("n" if match["b"] == "ljk" else "t")
+    found = {
+        key: pattern.search(name, match.end("types"))
+        for key, pattern in _SEARCHED.items()
+    }
+    layout = ("n" if match["a"] == "ilk" else "t") + (
+        "n" if match["b"] == "ljk" else "t"
+    )
     fields = {"op": "gemm", "layout": layout, **_tensile_fields(match, found)}
     types = f"{match['types']}: types of A and B, of the result and of the sums"
     parts = [(match.start("a") - 1, match.end("b"), layout_meaning(layout))]
@@ -106,12 +122,18 @@ def decode_tensile(name: str) -> KernelName | None:
     for hit in filter(None, found.values()):
         parts += explain(hit, _MEANINGS)
     waves = found["waves"]
-    short = gemm_label("gemm", fields, waves and f"w{waves[1]}", fields["stream_k"] and "stream-k")
+    short = gemm_label(
+        "gemm", fields, waves and f"w{waves[1]}", fields["stream_k"] and "stream-k"
+    )
     return build(name, "tensile", short, parts, **fields)
 
 
-def _tensile_fields(match: re.Match[str], found: dict[str, re.Match[str] | None]) -> dict[str, Any]:
-    tile, mma, split, stream = (found[key] for key in ("tile", "mma", "split", "stream"))
+def _tensile_fields(
+    match: re.Match[str], found: dict[str, re.Match[str] | None]
+) -> dict[str, Any]:
+    tile, mma, split, stream = (
+        found[key] for key in ("tile", "mma", "split", "stream")
+    )
     target = found["target"]
     whole = mma is not None and mma[4] is not None  # with K and the number of blocks
     return {
@@ -127,8 +149,9 @@ def _tensile_fields(match: re.Match[str], found: dict[str, re.Match[str] | None]
 
 
 def _tensile_types(first: str, second: str) -> dict[str, str]:
-    """`BBS` is A/B, result, compute; `SB` one type and the flag for beta. The newer form: A/B (two
-    letters if they differ), then result and compute (`B_BS`) or flags."""
+    """`BBS` is A/B, result, compute; `SB` one type and the flag for beta. The newer
+    form: A/B (two letters if they differ), then result and compute (`B_BS`) or
+    flags."""
     letters, rest = _LETTER.findall(first), _LETTER.findall(second)
     if "".join(letters) != first:
         return {}
@@ -148,15 +171,24 @@ def _tensile_types(first: str, second: str) -> dict[str, str]:
 
 
 def decode_miopen(name: str) -> KernelName | None:
-    """The record of a MIOpen kernel: `igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt...`."""
+    """The record of a MIOpen kernel:
+    `igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt...`."""
     if name.startswith("igemm_"):
         return _decode_igemm(name)
     if (prefix := next(filter(name.startswith, _MIOPEN), None)) is None:
         return None
-    fields = dict(zip(("op", "pass_", "algo"), _MIOPEN[prefix].split("."), strict=False))
+    fields = dict(
+        zip(("op", "pass_", "algo"), _MIOPEN[prefix].split("."), strict=False)
+    )
     parts = [(0, len(prefix), f"MIOpen: {fields['op'] or 'a helper'}")]
     word = name.partition("(")[0].removeprefix("MIOpen")
-    return build(name, "miopen", word, parts, **{key: text for key, text in fields.items() if text})
+    return build(
+        name,
+        "miopen",
+        word,
+        parts,
+        **{key: text for key, text in fields.items() if text},
+    )
 
 
 def _decode_igemm(name: str) -> KernelName | None:
@@ -171,7 +203,9 @@ def _decode_igemm(name: str) -> KernelName | None:
 
 
 def decode_ck(name: str) -> KernelName | None:
-    if (sign := signature(name)) is None or not sign.scope.startswith(("ck::", "ck_tile::")):
+    if (sign := signature(name)) is None or not sign.scope.startswith(
+        ("ck::", "ck_tile::")
+    ):
         return None
     fields = _ck_operation(name, sign)
     parts: list[Part] = [(sign.start, sign.end, "a kernel of Composable Kernel")]
@@ -186,12 +220,16 @@ def decode_ck(name: str) -> KernelName | None:
         fields |= {"mma_mn": f"{values[6]}x{values[7]}"} if values else {}
     word = fields.get("pass_") or fields["op"] or "ck"
     mma = f"mi{fields['mma_mn']}" if "mma_mn" in fields else None
-    return build(name, "ck", gemm_label(word, fields, mma, _tail(name, sign)), parts, **fields)
+    return build(
+        name, "ck", gemm_label(word, fields, mma, _tail(name, sign)), parts, **fields
+    )
 
 
 def _tail(name: str, sign: Signature) -> str:
     """The name of the kernel; ck_tile runs every class through one function, kentry."""
-    found = _CLASS.search(name, sign.end, sign.end + 30) if sign.base == "kentry" else None
+    found = (
+        _CLASS.search(name, sign.end, sign.end + 30) if sign.base == "kentry" else None
+    )
     if found is not None:
         return name[found.end() : found.end() + min(int(found[1]), 40)]
     return sign.base.removeprefix("kernel_").replace("grouped_conv_", "")
@@ -222,7 +260,8 @@ def _find_tile(name: str) -> list[Place]:
             values = tuple(value for _, _, value in window)
             if _is_tile(values):
                 hits.setdefault(values, window)
-    # A demangled name repeats its types in the parameters, so the same values may come twice.
+    # A demangled name repeats its types in the parameters, so the same values may come
+    # twice.
     return next(iter(hits.values())) if len(hits) == 1 else []
 
 
@@ -231,4 +270,8 @@ def _is_tile(values: tuple[int, ...]) -> bool:
     rows, columns = m_xdl * m_wave, n_xdl * n_wave
     if 0 in values or m_xdl not in (4, 16, 32, 64) or n_xdl not in (4, 16, 32, 64):
         return False
-    return m % rows == 0 and n % columns == 0 and block == 64 * (m // rows) * (n // columns)
+    return (
+        m % rows == 0
+        and n % columns == 0
+        and block == 64 * (m // rows) * (n // columns)
+    )

@@ -1,15 +1,17 @@
 """Communication and copies: kernels of NCCL and RCCL, and what the copy engine does.
 
-`ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)` is documented by NVIDIA/nccl src/device/generate.py
-and src/device/symmetric/generate.py. One kernel serves a whole group of variants, so the operator,
-the algorithm and the protocol are the literal words of the name, not what ran; SendRecv, gathers
-and broadcasts contain placeholders for the operator and the type. Prefer the args of the event
-(`Collective name`, `dtype`) if present. RCCL builds all its collectives into one kernel (ROCm/rccl
-src/device/common.h); MSCCL's programs run in kernels of their own. Before 2.7, NCCL ran the words
-together: ncclAllReduceRingLLKernel_sum_f32.
+`ncclDevKernel_AllReduce_Sum_bf16_RING_LL(...)` is documented by NVIDIA/nccl
+src/device/generate.py and src/device/symmetric/generate.py. One kernel serves a whole
+group of variants, so the operator, the algorithm and the protocol are the literal words
+of the name, not what ran; SendRecv, gathers and broadcasts contain placeholders for the
+operator and the type. Prefer the args of the event (`Collective name`, `dtype`) if
+present. RCCL builds all its collectives into one kernel (ROCm/rccl
+src/device/common.h); MSCCL's programs run in kernels of their own. Before 2.7, NCCL ran
+the words together: ncclAllReduceRingLLKernel_sum_f32.
 
-`Memcpy HtoD (Pageable -> Device)` and `Memset (Device)` are written by PyTorch's profiler
-(pytorch/kineto libkineto/src/CuptiActivity.cpp): the direction, then the kinds of memory.
+`Memcpy HtoD (Pageable -> Device)` and `Memset (Device)` are written by PyTorch's
+profiler (pytorch/kineto libkineto/src/CuptiActivity.cpp): the direction, then the kinds
+of memory.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ _OLD_NAME = late(
     r"(?:void )?nccl(?P<what>AllReduce|AllGather|ReduceScatter|Reduce|Broadcast)"
     r"(?P<algo>Ring|Tree|CollNet)(?P<proto>LL128|LL|)Kernel_(?P<redop>[a-z]+)_(?P<type>[a-z]\w*)"
 )
-_RCCL = late(r"(?:void )?(?:rccl_main_kernel|rcclGenericKernel|mscclKernel)(?:_\w+)?(?=[(<]|$)")
+_RCCL = late(
+    r"(?:void )?(?:rccl_main_kernel|rcclGenericKernel|mscclKernel)(?:_\w+)?(?=[(<]|$)"
+)
 _COLLECTIVES: Final = named(
     """AllReduce=all_reduce AllGather=all_gather ReduceScatter=reduce_scatter Reduce=reduce
     Broadcast=broadcast SendRecv=send_recv AllToAll=all_to_all AlltoAll=all_to_all Gather=gather
@@ -78,19 +82,27 @@ def decode_nccl(name: str) -> KernelName | None:
     fields: dict[str, str] = {}
     symmetric = match.re.pattern == _NAME.pattern and match["sym"] is not None
     if match.re.pattern == _OLD_NAME.pattern:
-        fields = {"algo": match["algo"].lower(), "proto": match["proto"].lower() or "simple"}
+        fields = {
+            "algo": match["algo"].lower(),
+            "proto": match["proto"].lower() or "simple",
+        }
         words = [(*match.span(group), match[group]) for group in ("redop", "type")]
     else:
         words = list(tokens(name, *match.span("rest")))
     for start, end, word in words:
         value, dtype = word.lower(), _TYPES.get(word.removesuffix("_t"))
         key = _WORDS.get(value) or ("dtype" if dtype else None)
-        # Only a reduction has an operator and a type; symmetric kernels have schemes of their own.
+        # Only a reduction has an operator and a type; symmetric kernels have schemes of
+        # their own.
         reduces = key in ("redop", "dtype")
         if key and (collective in _REDUCING if reduces else not symmetric):
             fields[key] = dtype if key == "dtype" and dtype else value
             parts.append((start, end, _MEANINGS[key].format(fields[key])))
-    shown = (fields.get("dtype"), fields.get("algo"), "symmetric" if symmetric else None)
+    shown = (
+        fields.get("dtype"),
+        fields.get("algo"),
+        "symmetric" if symmetric else None,
+    )
     short = spaced("nccl", collective or "any", *shown)
     return build(name, "nccl", short, parts, op="comm", collective=collective, **fields)
 
@@ -98,7 +110,9 @@ def decode_nccl(name: str) -> KernelName | None:
 def decode_copy(name: str) -> KernelName | None:
     if fill := _SET.fullmatch(name):
         kind = fill["kind"]
-        parts = [(*fill.span("kind"), f"fills {_MEMORY.get(kind, kind)}")] if kind else []
+        parts = (
+            [(*fill.span("kind"), f"fills {_MEMORY.get(kind, kind)}")] if kind else []
+        )
         return build(name, "memset", spaced("memset", kind), parts, op="memset")
     if (match := _COPY.fullmatch(name)) is None:
         return None
@@ -106,6 +120,11 @@ def decode_copy(name: str) -> KernelName | None:
     parts = explain(match, {"direction": "{}: D is the GPU (device), H the host"})
     for group, word in (("source", "from"), ("target", "to")):
         if match[group]:
-            parts.append((*match.span(group), f"{word} {_MEMORY.get(match[group], match[group])}"))
+            parts.append(
+                (
+                    *match.span(group),
+                    f"{word} {_MEMORY.get(match[group], match[group])}",
+                )
+            )
     short = spaced("memcpy", direction, f"{source}->{target}" if source else None)
     return build(name, "memcpy", short, parts, op="memcpy", direction=direction)

@@ -1,20 +1,24 @@
-"""Triton kernels: those that TorchInductor generates (with its C++ for the CPU), and hand-written.
+"""Triton kernels: those that TorchInductor generates (with its C++ for the CPU), and
+hand-written.
 
-Documented by pytorch/pytorch torch/_inductor/codegen/triton.py and codegen/cpp.py (define_kernel),
-utils.py (get_fused_kernel_name) and wrapper_benchmark.py (the kernel categories):
+Documented by pytorch/pytorch torch/_inductor/codegen/triton.py and codegen/cpp.py
+(define_kernel), utils.py (get_fused_kernel_name) and wrapper_benchmark.py (the kernel
+categories):
 
     triton_{category}_fused[_{operators}]_{number}      [graph_{n}_]cpp_fused[_{operators}]_{number}
 
-The number counts the kernels of one graph and changes from run to run. The operators are the
-sorted, distinct names, joined with underscores. They contain underscores themselves, so the list is
-split with the help of ATen's operators, longest first; words that no operator explains belong to a
-custom operator, which must end where the order goes on ascending.
+The number counts the kernels of one graph and changes from run to run. The operators
+are the sorted, distinct names, joined with underscores. They contain underscores
+themselves, so the list is split with the help of ATen's operators, longest first; words
+that no operator explains belong to a custom operator, which must end where the order
+goes on ascending.
 
-The name of a hand-written kernel is that of the Python function. Some say more by convention:
-`_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x1_swiglu` (triton-lang triton_kernels)
-and AITER's `..._BLOCK_SIZE_M_16_BLOCK_SIZE_N_64_...`. A plain function name does not distinguish
-Triton from other Python compilers, so only the conventions of public Triton libraries count (Liger,
-flash-linear-attention, triton_kernels, AITER, the attention and experts of vLLM and SGLang).
+The name of a hand-written kernel is that of the Python function. Some say more by
+convention: `_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x1_swiglu` (triton-lang
+triton_kernels) and AITER's `..._BLOCK_SIZE_M_16_BLOCK_SIZE_N_64_...`. A plain function
+name does not distinguish Triton from other Python compilers, so only the conventions of
+public Triton libraries count (Liger, flash-linear-attention, triton_kernels, AITER, the
+attention and experts of vLLM and SGLang).
 """
 
 from __future__ import annotations
@@ -27,7 +31,16 @@ from fusetui.text.patterns import late
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import aten_ops
 
-from .record import MAX_SHORT, KernelName, Part, build, explain, fields_of, gemm_label, op_by
+from .record import (
+    MAX_SHORT,
+    KernelName,
+    Part,
+    build,
+    explain,
+    fields_of,
+    gemm_label,
+    op_by,
+)
 from .vocabulary import named
 
 _TRITON = late(
@@ -39,16 +52,23 @@ _TEMPLATES: Final = (
     (late(r"\w*convolution\w*"), "conv"),
     (late(r"(?:add|b|badd)?(?:add)?mm|\w*_(?:grouped_)?mm|mm_plus_mm"), "gemm"),
 )
-"""The operator that a template computes; whatever else is in its name is fused to it."""
+"""The operator that a template computes; whatever else is in its name is fused to
+it."""
 _UNNAMED = late(r"triton_(?:_\d[\dcde]*)?|triton_mm(?:_\d{1,9})?")
 _CPP = late(
     r"(?:graph_(?P<graph>\d{1,9})_)?(?P<category>cpp)_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
 )
 _CATEGORIES: Final = {
     "poi": ("pointwise", "pointwise: each output depends on one place of the inputs"),
-    "red": ("reduction", "a reduction that loops over its row; pointwise work may be fused in"),
+    "red": (
+        "reduction",
+        "a reduction that loops over its row; pointwise work may be fused in",
+    ),
     "per": ("persistent_reduction", "a reduction whose row fits one block"),
-    "tem": ("template", "a template: matrix product or flex attention, with what is fused to it"),
+    "tem": (
+        "template",
+        "a template: matrix product or flex attention, with what is fused to it",
+    ),
     "for": ("foreach", "foreach: many small tensors in one launch"),
     "spl": ("split_scan", "a scan that is split over blocks"),
     "unk": (None, "of unknown category"),
@@ -62,7 +82,8 @@ _KIND_OF_CATEGORY: Final = {
     "persistent_reduction": "reduction",
     "split_scan": "scan",
 }
-"""What a kernel of a category does, whatever is fused into it; a template, see above."""
+"""What a kernel of a category does, whatever is fused into it; a template, see
+above."""
 
 
 def decode_inductor(name: str) -> KernelName | None:
@@ -85,20 +106,28 @@ def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
     parts: list[Part] = [(*match.span("category"), text)]
     start = match.start("ops")
     for op in ops or ():
-        parts.append((start, start + len(op), f"operator {op[:80]}; the list is alphabetical"))
+        parts.append(
+            (start, start + len(op), f"operator {op[:80]}; the list is alphabetical")
+        )
         start += len(op) + 1
-    parts.append((*match.span("number"), "counts the kernels of one graph; differs between runs"))
+    parts.append(
+        (*match.span("number"), "counts the kernels of one graph; differs between runs")
+    )
     does = _KIND_OF_CATEGORY.get(category or "")
     if category == "template":
-        fit = (of for pattern, of in _TEMPLATES if any(map(pattern.fullmatch, ops or ())))
+        fit = (
+            of for pattern, of in _TEMPLATES if any(map(pattern.fullmatch, ops or ()))
+        )
         does = next(fit, None)
     short = _short(match["category"], ops, match["number"])
-    return build(name, family, short, parts, op=does, kernel_category=category, fused_ops=ops)
+    return build(
+        name, family, short, parts, op=does, kernel_category=category, fused_ops=ops
+    )
 
 
 def _short(category: str, ops: tuple[str, ...] | None, number: str) -> str:
-    """`gelu*mul (fused #4)`, where 4 is the number of the kernel in its graph. Operators that only
-    rename a tensor are dropped first."""
+    """`gelu*mul (fused #4)`, where 4 is the number of the kernel in its graph.
+    Operators that only rename a tensor are dropped first."""
     tail = f"({category} {number})" if category != "poi" else f"(fused #{number})"
     if not ops:
         return f"inductor {tail}"
@@ -124,14 +153,16 @@ _FIRST_WORD = late("_*[a-z0-9]+")
 def _by_first_word() -> dict[str, tuple[str, ...]]:
     """Operators that begin with the same word, the longest first."""
     found = by_key(aten_ops(), lambda op: (_FIRST_WORD.match(op) or [op])[0])
-    return {word: tuple(sorted(ops, key=len, reverse=True)) for word, ops in found.items()}
+    return {
+        word: tuple(sorted(ops, key=len, reverse=True)) for word, ops in found.items()
+    }
 
 
 _BY_FIRST_WORD: Final = _by_first_word()
 
 _Split = tuple[tuple[int, int, int, int], tuple[str, ...]]
-"""What a split costs (custom operators, those that begin with a known one, their letters,
-operators), and its operators."""
+"""What a split costs (custom operators, those that begin with a known one, their
+letters, operators), and its operators."""
 
 
 @lru_cache(maxsize=4096)
@@ -147,14 +178,18 @@ def split_ops(text: str) -> tuple[str, ...]:
 
 
 def _ends(text: str, start: int) -> list[int]:
-    """Where an operator that begins at `start` may end: before an underscore or at the end."""
+    """Where an operator that begins at `start` may end: before an underscore or at the
+    end."""
     limit = min(len(text), start + _MAX_CUSTOM)
-    ends = [at for at in range(start + 1, limit) if text[at] == "_" and at + 1 < len(text)]
+    ends = [
+        at for at in range(start + 1, limit) if text[at] == "_" and at + 1 < len(text)
+    ]
     return [*ends, len(text)] if limit == len(text) else ends
 
 
 def _greedy(text: str) -> tuple[str, ...]:
-    """The split into longest known operators, or nothing if it fails or is not ascending."""
+    """The split into longest known operators, or nothing if it fails or is not
+    ascending."""
     ops: list[str] = []
     at, size = 0, len(text)
     while at < size:
@@ -176,12 +211,16 @@ def _longest(text: str, start: int) -> str | None:
 
 
 def _best(text: str) -> tuple[str, ...]:
-    """The ascending split with the fewest custom operators and the fewest letters in them. Works
-    from the end: best[start][op] is the cheapest split of text[start:] that begins with op."""
+    """The ascending split with the fewest custom operators and the fewest letters in
+    them. Works from the end: best[start][op] is the cheapest split of text[start:] that
+    begins with op."""
     best: dict[int, list[_Split]] = {len(text) + 1: [((0, 0, 0, 0), ())]}
     for start in range(len(text) - 1, -1, -1):
         if not start or text[start - 1] == "_":
-            splits = (_extend(text[start:end], best.get(end + 1, [])) for end in _ends(text, start))
+            splits = (
+                _extend(text[start:end], best.get(end + 1, []))
+                for end in _ends(text, start)
+            )
             best[start] = sorted(filter(None, splits))
     return best[0][0][1] if best.get(0) else (text,)
 
@@ -193,7 +232,8 @@ def _extend(op: str, rests: list[_Split]) -> _Split | None:
             continue
         if op in aten_ops():
             return (custom, odd, letters, count + 1), (op, *ops)
-        # A custom operator begins with the name of its library, hardly with another operator.
+        # A custom operator begins with the name of its library, hardly with another
+        # operator.
         odd += op.partition("_")[0] in aten_ops()
         return (custom + 1, odd, letters + len(op), count + 1), (op, *ops)
     return None
@@ -221,7 +261,8 @@ _OGS_MEANINGS: Final = {
     "epilogue": "{}: fused into the store",
 }
 _BLOCKS: Final = tuple(late(rf"BLOCK_SIZE_{axis}_(\d{{1,5}})(?=_|$)") for axis in "MNK")
-# Liger and others mark the direction; the rest are prefixes and suffixes of one library each.
+# Liger and others mark the direction; the rest are prefixes and suffixes of one library
+# each.
 _HABITS = late(
     r"_\w*(?:fwd|bwd|forward|backward)_kernel\w*"
     r"|liger_\w+|_jsd_kernel|_kldiv_\w+|_fused_\w+|sage_\w+|triton_\w+"
@@ -248,12 +289,17 @@ _WAYS: Final = {"fwd": "fwd|forward", "bwd": "bwd|backward"}
 
 
 def decode_written(name: str) -> KernelName | None:
-    """The record of a hand-written Triton kernel that follows a public library's convention."""
+    """The record of a hand-written Triton kernel that follows a public library's
+    convention."""
     if _IDENTIFIER.fullmatch(name) is None:
         return None
     if (match := _OGS.fullmatch(name)) is None:
         return _decode_plain(name) if _HABITS.fullmatch(name) else None
-    fields = {"op": "gemm", **fields_of(match, _OGS_TYPES.get), "epilogue": match["epilogue"]}
+    fields = {
+        "op": "gemm",
+        **fields_of(match, _OGS_TYPES.get),
+        "epilogue": match["epilogue"],
+    }
     fields["split_k"] = int(match["split"]) if int(match["split"]) > 1 else None
     short = gemm_label("gemm", fields, "ogs", match["layouts"])
     return build(name, "triton", short, explain(match, _OGS_MEANINGS), **fields)
@@ -265,9 +311,15 @@ def _decode_plain(name: str) -> KernelName:
     fields: dict[str, Any] = {"op": op}
     sizes = [size for pattern in _BLOCKS if (size := pattern.search(name))]
     if op == "gemm" and len(sizes) == len(_BLOCKS):
-        fields |= zip(("tile_m", "tile_n", "tile_k"), (int(size[1]) for size in sizes), strict=True)
+        fields |= zip(
+            ("tile_m", "tile_n", "tile_k"),
+            (int(size[1]) for size in sizes),
+            strict=True,
+        )
     if op in ("attention", "elementwise", "norm"):
         fields["pass_"] = op_by(_WAYS, stem)
     parts = [(*size.span(1), "tile size of one block") for size in sizes]
     short = gemm_label("gemm", fields, stem.strip("_")) if parts else stem.strip("_")
-    return build(name, "triton", short, parts or [(0, len(stem), "a Triton function")], **fields)
+    return build(
+        name, "triton", short, parts or [(0, len(stem), "a Triton function")], **fields
+    )

@@ -1,9 +1,9 @@
-"""Element types, GPU generations and tensor-core shapes, as each naming scheme writes them, in our
-vocabulary (docs/kernel-names.md).
+"""Element types, GPU generations and tensor-core shapes, as each naming scheme writes
+them, in our vocabulary (docs/kernel-names.md).
 
-Sources: NVIDIA/cutlass python/cutlass_library/library.py (DataTypeNames), the CUDA C++ programming
-guide (compute capabilities), the LLVM AMDGPU user guide (gfx). A generation is the target that a
-kernel was built for; the device that ran it may be a later one.
+Sources: NVIDIA/cutlass python/cutlass_library/library.py (DataTypeNames), the CUDA C++
+programming guide (compute capabilities), the LLVM AMDGPU user guide (gfx). A generation
+is the target that a kernel was built for; the device that ran it may be a later one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ _OF_CUTLASS: Final = named(
 _INTEGERS: Final = {
     **{"short": "int16", "int": "int32", "long": "int64", "long long": "int64"},
     **{"signed char": "int8", "unsigned char": "uint8", "unsigned short": "uint16"},
-    **{"unsigned int": "uint32", "unsigned long": "uint64", "unsigned long long": "uint64"},
+    **{
+        "unsigned int": "uint32",
+        "unsigned long": "uint64",
+        "unsigned long long": "uint64",
+    },
 }
 CXX: Final = {
     **named(
@@ -55,7 +59,9 @@ CXX: Final = {
     **_INTEGERS,
 }
 """C++ spellings in demangled names."""
-CXX_TYPE: Final = "|".join(re.escape(name) for name in sorted(CXX, key=len, reverse=True))
+CXX_TYPE: Final = "|".join(
+    re.escape(name) for name in sorted(CXX, key=len, reverse=True)
+)
 
 # Digits of a tensor-core instruction written without separators. M, N, K run together.
 MMA_SHAPES: Final = named(
@@ -77,8 +83,9 @@ _GFX_NAMES: Final = named(
     1100=RDNA3 1101=RDNA3 1102=RDNA3 1200=RDNA4 1201=RDNA4"""
 )
 
-# The words of cuBLAS and cuDNN. Those of libcublasLt 12.8 hold code for one capability only when
-# the word is ampere or turing; volta covers sm_70 and sm_75, maxwell sm_50 to sm_61.
+# The words of cuBLAS and cuDNN. Those of libcublasLt 12.8 hold code for one capability
+# only when the word is ampere or turing; volta covers sm_70 and sm_75, maxwell sm_50 to
+# sm_61.
 GENERATION: Final = "kepler|maxwell|pascal|volta|turing|ampere|hopper"
 _ONE_TARGET: Final = {"turing": "sm75", "ampere": "sm80"}
 
@@ -97,7 +104,8 @@ def from_word(word: str) -> dict[str, str]:
 
 
 def from_gfx(code: str | None) -> dict[str, str]:
-    """The fields of an AMD target such as `90a`; `000` means any device and determines nothing."""
+    """The fields of an AMD target such as `90a`; `000` means any device and determines
+    nothing."""
     name = _GFX_NAMES.get(code or "")
     return {"arch": f"gfx{code}", "arch_name": name} if name else {}
 

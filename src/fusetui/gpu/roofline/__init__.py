@@ -1,5 +1,5 @@
 """What the op that launched a kernel computed, and how efficiently the kernel did it.
 
-`row.work_of` returns the work, `row.remarks` anything unusual, `row.describe` one line for users.
-A figure is None if anything that it depends on is unknown.
+`row.work_of` returns the work, `row.remarks` anything unusual, `row.describe` one line
+for users. A figure is None if anything that it depends on is unknown.
 """

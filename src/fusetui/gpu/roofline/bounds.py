@@ -1,20 +1,21 @@
 """Which limit of the device bounds a kernel, and what share of it was reached.
 
-The roofline model (Williams, Waterman, Patterson, 2009): a kernel takes at least flop / peak FLOP/s
-and at least bytes / peak bytes/s. The longer of these times is the bound, and its share of the time
-taken is the share of peak.
+The roofline model (Williams, Waterman, Patterson, 2009): a kernel takes at least flop /
+peak FLOP/s and at least bytes / peak bytes/s. The longer of these times is the bound,
+and its share of the time taken is the share of peak.
 
-Output tiles of a matrix product, and how they fill the device in waves: a kernel with tiles of
-tile_m x tile_n computes ceil(M / tile_m) * ceil(N / tile_n) of them for each matrix. cuBLAS and
-hipBLASLt are column-major: they compute the transposed product, so tile_m runs along the N of
-PyTorch and tile_n along its M. The count is reported only if the launch grid confirms it: one block
-for each tile, or the rounded grid of CUTLASS (GemmIdentityThreadblockSwizzle). Persistent kernels,
-split-K and clusters have other grids, for which nothing is reported.
+Output tiles of a matrix product, and how they fill the device in waves: a kernel with
+tiles of tile_m x tile_n computes ceil(M / tile_m) * ceil(N / tile_n) of them for each
+matrix. cuBLAS and hipBLASLt are column-major: they compute the transposed product, so
+tile_m runs along the N of PyTorch and tile_n along its M. The count is reported only if
+the launch grid confirms it: one block for each tile, or the rounded grid of CUTLASS
+(GemmIdentityThreadblockSwizzle). Persistent kernels, split-K and clusters have other
+grids, for which nothing is reported.
 
-A wave is one block in every slot of the device (NVIDIA, Matrix Multiplication Background User's
-Guide: tile and wave quantization; Nsight Compute: waves per SM). How many blocks an SM holds
-depends on registers, shared memory and threads (CUDA occupancy rules). If that is unknown, waves
-are counted only if all tiles fit on the SMs at once.
+A wave is one block in every slot of the device (NVIDIA, Matrix Multiplication
+Background User's Guide: tile and wave quantization; Nsight Compute: waves per SM). How
+many blocks an SM holds depends on registers, shared memory and threads (CUDA occupancy
+rules). If that is unknown, waves are counted only if all tiles fit on the SMs at once.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from fusetui.gpu.roofline.inputs import NS, Amount
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.text.patterns import late
 
-# Algorithms that need fewer products than the plain sum: their share of peak would mislead.
+# Algorithms that need fewer products than the plain sum: their share of peak would
+# mislead.
 _FEWER_PRODUCTS: Final = late(r"winograd|fft|Sp3AsmConv", re.IGNORECASE)
 _PLAIN_CORES: Final = {
     "fp32": late(
@@ -42,15 +44,24 @@ _PLAIN_CORES: Final = {
 _PLAIN_HALF: Final = late(r"(?:^|_)hgemm_|_simt_")
 _IN_CACHE: Final = 2  # times the size of the cache
 _MATH: Final = {"tf32": "tf32", "bf16": "bf16", "fp16": "fp16", "f16": "fp16"}
-_BITS: Final = {"fp4": 4, "mxfp4": 4, "nvfp4": 4, "fp6": 6, "mxfp6": 6, "fp8": 8, "mxfp8": 8}
+_BITS: Final = {
+    "fp4": 4,
+    "mxfp4": 4,
+    "nvfp4": 4,
+    "fp6": 6,
+    "mxfp6": 6,
+    "fp8": 8,
+    "mxfp8": 8,
+}
 
 
-BY_MEMORY: Final = ("elementwise", "softmax", "norm")  # kinds of work of which only the bytes count
+# kinds of work of which only the bytes count
+BY_MEMORY: Final = ("elementwise", "softmax", "norm")
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The minimum times (ns) that a device needs for some work; None if unknown. `cached`: so much
-    of the data may come from the cache that memory is not a limit."""
+    """The minimum times (ns) that a device needs for some work; None if unknown.
+    `cached`: so much of the data may come from the cache that memory is not a limit."""
 
     compute_ns: float | None = None
     memory_ns: float | None = None
@@ -65,8 +76,8 @@ class Limits(msgspec.Struct, frozen=True):
         return self.compute_ns if self.bound == "compute" else None
 
     def share(self, ns: int) -> float | None:
-        """How close work of `ns` nanoseconds came to what bounds it: 1.0 is the roof. None too for
-        what came faster than memory can deliver: from the cache."""
+        """How close work of `ns` nanoseconds came to what bounds it: 1.0 is the roof.
+        None too for what came faster than memory can deliver: from the cache."""
         least = self.least_ns
         if ns <= 0 or least is None or (self.bound == "memory" and least > ns):
             return None
@@ -87,9 +98,10 @@ def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> 
 
 
 def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str | None:
-    """Which arithmetic of the table a kernel uses for inputs of this type; None if undetermined.
-    fp32 inputs may be multiplied as tf32 or fp32, and fp16 products may be accumulated in fp16: the
-    kernel's name has to say so. Formats below 16 bits run at the rate of the wider operand."""
+    """Which arithmetic of the table a kernel uses for inputs of this type; None if
+    undetermined. fp32 inputs may be multiplied as tf32 or fp32, and fp16 products may
+    be accumulated in fp16: the kernel's name has to say so. Formats below 16 bits run
+    at the rate of the wider operand."""
     if kernel is None or dtype is None:
         return None
     if kernel.math is not None:
@@ -100,7 +112,11 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
         if kernel.mma_mn is not None or kernel.mma is not None:
             return f"{dtype}_matrix"
         return dtype if _PLAIN_CORES[dtype].search(kernel.name) else None
-    if dtype in ("fp16", "bf16") and kernel.mma is None and _PLAIN_HALF.search(kernel.name):
+    if (
+        dtype in ("fp16", "bf16")
+        and kernel.mma is None
+        and _PLAIN_HALF.search(kernel.name)
+    ):
         return f"{dtype}_plain" if kernel.dtype_acc == dtype else None
     if dtype == "fp16" and "fp16_acc16" in peak.teraflops:
         return {"fp16": "fp16_acc16", "fp32": "fp16"}.get(kernel.dtype_acc or "")
@@ -112,7 +128,10 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
 
 def on_plain_cores(kernel: KernelName) -> bool:
     """A GEMM or convolution of float32 whose name says that it uses no tensor core."""
-    if kernel.op not in ("gemm", "conv") or "fp32" not in (kernel.dtype_a, kernel.dtype):
+    if kernel.op not in ("gemm", "conv") or "fp32" not in (
+        kernel.dtype_a,
+        kernel.dtype,
+    ):
         return False
     no_cores = kernel.math is None and kernel.mma is None
     return no_cores and _PLAIN_CORES["fp32"].search(kernel.name) is not None
@@ -143,12 +162,14 @@ _LIMITS: Final = (
 )
 _REGISTER_UNIT: Final = 256  # registers are allocated to warps in units of this size
 _PARTITIONS: Final = 4  # of an SM, each with its share of the registers
-_RESERVED_SINCE_8: Final = 1024  # bytes of shared memory that the system reserves for each block
+# bytes of shared memory that the system reserves for each block
+_RESERVED_SINCE_8: Final = 1024
 
 
 class Tiles(msgspec.Struct, frozen=True):
-    """Tiles of all matrices. A wave is what the device holds at once, `waves` a fraction;
-    `last_wave_empty` is the share of the last one without a tile, from 0 to below 1."""
+    """Tiles of all matrices. A wave is what the device holds at once, `waves` a
+    fraction; `last_wave_empty` is the share of the last one without a tile, from 0 to
+    below 1."""
 
     tiles: int
     sms: int | None = None  # multiprocessors or compute units of the device
@@ -163,7 +184,8 @@ def tiles(
     properties: dict[str, Any],
     in_threads: bool,
 ) -> Tiles | None:
-    """The tiles of a matmul; `in_threads`: the grid in `args` counts threads, not blocks."""
+    """The tiles of a matmul; `in_threads`: the grid in `args` counts threads, not
+    blocks."""
     if kernel is None or kernel.op != "gemm" or kernel.split_k or kernel.stream_k:
         return None
     if not (amount.m and amount.n and amount.batch and kernel.tile_m and kernel.tile_n):
@@ -172,7 +194,9 @@ def tiles(
     count = along_n * along_m * amount.batch
     other = -(-amount.m // kernel.tile_m) * -(-amount.n // kernel.tile_n) * amount.batch
     grid = blocks_of(args, in_threads)
-    if grid is None or not _confirms(grid, along_n, along_m, amount.batch, kernel.family):
+    if grid is None or not _confirms(
+        grid, along_n, along_m, amount.batch, kernel.family
+    ):
         return None
     if math.prod(grid) == other != count:
         return None  # the other orientation fits better
@@ -195,14 +219,20 @@ def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | 
 
 
 def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | None:
-    """How many blocks of a kernel one NVIDIA SM holds at once; None if that is undetermined. The
-    minimum that threads, registers and shared memory allow."""
+    """How many blocks of a kernel one NVIDIA SM holds at once; None if that is
+    undetermined. The minimum that threads, registers and shared memory allow."""
     block = _triple(args.get("block"))
     limits = [_whole(properties.get(key)) for key in _LIMITS]
     needs = [_whole(args.get(key)) for key in ("registers per thread", "shared memory")]
     major = _whole(properties.get("computeMajor"))
     most = _MOST_BLOCKS.get(f"{major}.{properties.get('computeMinor')}")
-    if block is None or most is None or major is None or None in limits or None in needs:
+    if (
+        block is None
+        or most is None
+        or major is None
+        or None in limits
+        or None in needs
+    ):
         return None
     threads, registers, shared = (number or 0 for number in limits)
     per_thread, memory = (number or 0 for number in needs)
@@ -219,9 +249,11 @@ def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | N
 def _confirms(
     grid: tuple[int, int, int], along_n: int, along_m: int, batch: int, family: str
 ) -> bool:
-    """Whether there is a block for each tile, launched directly or with CUTLASS's swizzle."""
+    """Whether there is a block for each tile, launched directly or with CUTLASS's
+    swizzle."""
     if batch == 1 and grid[2] > 1:
-        return False  # with one matrix, a third dimension of the grid would be parts of K
+        # with one matrix, a third dimension of the grid would be parts of K
+        return False
     if math.prod(grid) == along_n * along_m * batch:
         return True
     if not family.startswith("cutlass"):

@@ -1,8 +1,9 @@
-"""What an op computes, as a record, and its recorded inputs: shapes, element types, strides and
-plain values.
+"""What an op computes, as a record, and its recorded inputs: shapes, element types,
+strides and plain values.
 
-`Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` are lists of equal length. Both a
-zero-dimensional tensor and a plain number have the dims []; their types distinguish them.
+`Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` are lists of equal
+length. Both a zero-dimensional tensor and a plain number have the dims []; their types
+distinguish them.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ Shape = tuple[int, ...]
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
-    """What one op computes, judging only by its recorded inputs. `flop` counts floating-point
-    operations, `bytes` the minimum traffic: every input read once and every output written once.
-    `dtype` is the element type of what is multiplied or moved. Whatever depends on an unknown input
-    is None. The output of a matmul is [batch, m, n], each element a sum of k products."""
+    """What one op computes, judging only by its recorded inputs. `flop` counts
+    floating-point operations, `bytes` the minimum traffic: every input read once and
+    every output written once. `dtype` is the element type of what is multiplied or
+    moved. Whatever depends on an unknown input is None. The output of a matmul is
+    [batch, m, n], each element a sum of k products."""
 
     kind: str  # matmul, conv, attention, elementwise, softmax or norm
     shapes: tuple[Shape, ...]
@@ -38,7 +40,10 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _TYPES: Final = {
-    **{word.lower() if word.startswith("c10::") else word: dtype for word, dtype in CXX.items()},
+    **{
+        word.lower() if word.startswith("c10::") else word: dtype
+        for word, dtype in CXX.items()
+    },
     **{"long int": "int64", "short int": "int16", "c10::float8_e8m0fnu": "e8m0"},
 }
 """c10::ScalarType as the profiler prints it, in our vocabulary."""
@@ -52,7 +57,8 @@ _NUMBERED: Final = named(
 
 
 class Tensor(msgspec.Struct, frozen=True):
-    """One tensor: `dtype` is None for a type not in our table, `strides` if not recorded."""
+    """One tensor: `dtype` is None for a type not in our table, `strides` if not
+    recorded."""
 
     shape: Shape
     dtype: str | None
@@ -60,12 +66,14 @@ class Tensor(msgspec.Struct, frozen=True):
 
     @property
     def elements(self) -> int:
-        """The number of distinct elements: a dimension of stride 0 repeats the same ones. Without
-        strides every element counts; see `Inputs.strided`."""
+        """The number of distinct elements: a dimension of stride 0 repeats the same
+        ones. Without strides every element counts; see `Inputs.strided`."""
         strides = self.strides or ()
         if len(strides) != len(self.shape):
             return math.prod(self.shape)
-        return math.prod(n for n, step in zip(self.shape, strides, strict=True) if step or not n)
+        return math.prod(
+            n for n, step in zip(self.shape, strides, strict=True) if step or not n
+        )
 
     @property
     def bytes(self) -> int | None:
@@ -91,7 +99,8 @@ class Inputs(msgspec.Struct, frozen=True):
         return Tensor(shape, type_of(kind), strides)
 
     def strided(self, *places: int) -> bool:
-        """Whether the strides of these tensors were recorded; if not, one may be expanded."""
+        """Whether the strides of these tensors were recorded; if not, one may be
+        expanded."""
         return all(
             place < len(self.strides) and self.strides[place] is not None
             for place in places
@@ -103,7 +112,8 @@ class Inputs(msgspec.Struct, frozen=True):
         return self.values[place] if place < len(self.values) else None
 
     def numbers(self, place: int, length: int) -> Shape | None:
-        """A list of integers such as `[1, 1]`; a single number stands for all of them."""
+        """A list of integers such as `[1, 1]`; a single number stands for all of
+        them."""
         text = self.value(place) or ""
         if not (text.startswith("[") and text.endswith("]")):
             return None
@@ -122,7 +132,9 @@ class Inputs(msgspec.Struct, frozen=True):
     def flags(self, place: int) -> tuple[bool, ...] | None:
         """A recorded list of booleans, such as an output mask."""
         words = (self.value(place) or "").strip("[]").split(", ")
-        return tuple(_FLAGS[w] for w in words) if all(w in _FLAGS for w in words) else None
+        return (
+            tuple(_FLAGS[w] for w in words) if all(w in _FLAGS for w in words) else None
+        )
 
     def numbered_type(self, place: int) -> str | None:
         """The element type that a dtype argument names."""
@@ -153,7 +165,9 @@ def total_bytes(*tensors: Tensor | None) -> int | None:
 def _shape(entry: object) -> Shape | None:
     if not isinstance(entry, list):
         return None
-    whole = [n for n in entry if isinstance(n, int) and not isinstance(n, bool) and n >= 0]
+    whole = [
+        n for n in entry if isinstance(n, int) and not isinstance(n, bool) and n >= 0
+    ]
     if len(whole) < len(entry) or math.prod(max(n, 1) for n in whole) > _MOST:
         return None
     return tuple(whole)

@@ -1,22 +1,23 @@
-"""What devices can do at most: memory bandwidth and dense operations, from the makers' sheets; and
-what they attain in practice, according to published measurements.
+"""What devices can do at most: memory bandwidth and dense operations, from the makers'
+sheets; and what they attain in practice, according to published measurements.
 
-Everything is dense: where a sheet prints a figure with 2:4 sparsity, half of it stands here.
-`half` is fp16 and bf16 on tensor (matrix) cores with sums in fp32, `fp16_acc16` with sums in fp16
-where that is faster; `fp32` and `fp64` are the plain cores, `fp32_matrix` and `fp64_matrix` the
-matrix ones. `fp16_plain` and `bf16_plain` are the plain cores too: a SIMT hgemm runs on them. One
-GCD of an MI250 is one device.
+Everything is dense: where a sheet prints a figure with 2:4 sparsity, half of it stands
+here. `half` is fp16 and bf16 on tensor (matrix) cores with sums in fp32, `fp16_acc16`
+with sums in fp16 where that is faster; `fp32` and `fp64` are the plain cores,
+`fp32_matrix` and `fp64_matrix` the matrix ones. `fp16_plain` and `bf16_plain` are the
+plain cores too: a SIMT hgemm runs on them. One GCD of an MI250 is one device.
 
 Sheets are named in peaks.txt. Pages that have the figures of many devices:
 
-* https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md, "TFLOPS
-  comparison table", "Accelerator memory size and speed" and "Caches", with a link to the maker's
-  page of each
+* https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md,
+  "TFLOPS comparison table", "Accelerator memory size and speed" and "Caches", with a
+  link to the maker's page of each
 * https://glennklockwood.com/garden/processors/h100 (H100 and H200; plain fp16 and bf16)
 * https://sysrqmts.com/gpus/compare/nvidia-a100-pcie-vs-nvidia-tesla-v100-pcie-16-gb and
-  https://sysrqmts.com/es/gpus/compare/nvidia-tesla-t4-vs-nvidia-tesla-v100-sxm3-32-gb (plain fp16
-  of A100 and V100)
-* https://hmc-tech.com/gpu/nvidia-a800-40gb-vs-nvidia-t4 (plain fp16 and bf16 of A100's chip and T4)
+  https://sysrqmts.com/es/gpus/compare/nvidia-tesla-t4-vs-nvidia-tesla-v100-sxm3-32-gb
+  (plain fp16 of A100 and V100)
+* https://hmc-tech.com/gpu/nvidia-a800-40gb-vs-nvidia-t4 (plain fp16 and bf16 of A100's
+  chip and T4)
 """
 
 from __future__ import annotations
@@ -37,7 +38,16 @@ GIGA: Final = 10**9
 MEGA: Final = 2**20
 BANDWIDTH: Final = "bandwidth"
 KINDS: Final = (
-    *("fp64", "fp64_matrix", "fp32", "fp32_matrix", "tf32", "fp16", "fp16_acc16", "fp16_plain"),
+    *(
+        "fp64",
+        "fp64_matrix",
+        "fp32",
+        "fp32_matrix",
+        "tf32",
+        "fp16",
+        "fp16_acc16",
+        "fp16_plain",
+    ),
     *("bf16", "bf16_plain", "fp8", "fp6", "fp4", "int8"),
 )
 """Kinds of arithmetic with separate peaks."""
@@ -45,14 +55,16 @@ NO_PEAKS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class Peak(msgspec.Struct, frozen=True):
-    """The limits of one device. Names match by pattern; the multiprocessor counts must agree."""
+    """The limits of one device. Names match by pattern; the multiprocessor counts must
+    agree."""
 
     pattern: str
     sms: int
     gigabytes_per_s: float
     cache_mb: float  # the last-level cache in front of memory
     teraflops: dict[str, float]
-    memory_gb: tuple[int, int] | None = None  # least and most, if two memory sizes share a name
+    # least and most, if two memory sizes share a name
+    memory_gb: tuple[int, int] | None = None
     device: str = ""  # the name that was looked up
     given: frozenset[str] = frozenset()  # kinds whose figures are given by the user
 
@@ -74,20 +86,28 @@ class Peak(msgspec.Struct, frozen=True):
 def _peaks() -> Iterator[Peak]:
     """The devices of peaks.txt, which says how it is written."""
     sets: dict[str, str] = {}
-    for line in Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines():
+    for line in (
+        Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    ):
         name, colon, figures = line.partition(": ")
         if line.startswith("#") or not line:
             continue
         if colon:
             sets[name] = figures
         else:
-            pattern, sms, *memory, words = filter(None, map(str.strip, line.split("  ")))
-            bandwidth, cache = (float(one) if "." in one else int(one) for one in memory)
+            pattern, sms, *memory, words = filter(
+                None, map(str.strip, line.split("  "))
+            )
+            bandwidth, cache = (
+                float(one) if "." in one else int(one) for one in memory
+            )
             every = " ".join(sets.get(word, word) for word in words.split()).split()
             rates = dict(word.split("=") for word in every)
             least, _, most = rates.pop("memory", "").partition("-")
             half = {kind: rates["half"] for kind in ("fp16", "bf16") if "half" in rates}
-            teraflops = {k: float(v) for k, v in {**half, **rates}.items() if k != "half"}
+            teraflops = {
+                k: float(v) for k, v in {**half, **rates}.items() if k != "half"
+            }
             gb = (int(least), int(most)) if most else None
             yield Peak(pattern, int(sms), bandwidth, cache, teraflops, gb)
 
@@ -99,21 +119,31 @@ NAMELESS: Final = (
     ("AMD Instinct MI300X", (9, 4, 304), (180, 215)),
     ("AMD Instinct MI300A", (9, 4, 228), (100, 140)),
 )
-"""Name, compute capability and compute units, and memory in GB: of gfx942, no two have the same."""
+"""Name, compute capability and compute units, and memory in GB: of gfx942, no two have
+the same."""
 
 
-def peak_of(properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS) -> Peak | None:
+def peak_of(
+    properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS
+) -> Peak | None:
     """The limits of a device by its `deviceProperties`; None for an unknown device.
 
-    A part of a device (MIG, a partition) has fewer multiprocessors than its name implies, and less
-    of everything else: it is unknown. `given` has figures that override those of the table, by kind
-    of arithmetic (FLOP/s) and as BANDWIDTH (bytes/s); with them an unknown device has those limits,
-    and a cache as large as the largest in the table.
+    A part of a device (MIG, a partition) has fewer multiprocessors than its name
+    implies, and less of everything else: it is unknown. `given` has figures that
+    override those of the table, by kind of arithmetic (FLOP/s) and as BANDWIDTH
+    (bytes/s); with them an unknown device has those limits, and a cache as large as the
+    largest in the table.
     """
     found = _listed(properties)
     if not properties.get("name"):  # as some versions of ROCm have it
-        chip = tuple(properties.get(key) for key in ("computeMajor", "computeMinor", "numSms"))
-        names = (name for name, own, gb in NAMELESS if own == chip and _has_memory(properties, gb))
+        chip = tuple(
+            properties.get(key) for key in ("computeMajor", "computeMinor", "numSms")
+        )
+        names = (
+            name
+            for name, own, gb in NAMELESS
+            if own == chip and _has_memory(properties, gb)
+        )
         found = next((_listed({**properties, "name": name}) for name in names), None)
     if not given:
         return found
@@ -121,7 +151,9 @@ def peak_of(properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS
     rates = {kind: rate / TERA for kind, rate in given.items() if kind != BANDWIDTH}
     return msgspec.structs.replace(
         found,
-        gigabytes_per_s=given[BANDWIDTH] / GIGA if BANDWIDTH in given else found.gigabytes_per_s,
+        gigabytes_per_s=given[BANDWIDTH] / GIGA
+        if BANDWIDTH in given
+        else found.gigabytes_per_s,
         teraflops={**found.teraflops, **rates},
         given=frozenset(given),
     )
@@ -133,13 +165,14 @@ TURING: Final = (7, 5)
 TURING_WITHOUT_TENSOR_CORES: Final = late(
     r"\bGTX 16\d0|\bMX[45]\d0|\bT(?:400|500|550|600|1000|1200)\b|\bQuadro T\d+|\bTU11[67]"
 )
-"""Devices with the chips TU116 and TU117: compute capability 7.5, but no tensor cores."""
+"""Devices with the chips TU116 and TU117: compute capability 7.5, but no tensor
+cores."""
 
 
 def tensor_core_types(properties: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """What the tensor cores of an NVIDIA device multiply in place of float32, by its compute
-    capability: CUDA C++ programming guide, "Tensor core data types". () for a device without tensor
-    cores, None where its compute capability was not recorded."""
+    """What the tensor cores of an NVIDIA device multiply in place of float32, by its
+    compute capability: CUDA C++ programming guide, "Tensor core data types". () for a
+    device without tensor cores, None where its compute capability was not recorded."""
     major, minor = properties.get("computeMajor"), properties.get("computeMinor")
     if type(major) is not int or type(minor) is not int:
         return None
@@ -173,8 +206,11 @@ def _has_memory(properties: Mapping[str, Any], bounds: tuple[int, int] | None) -
 
 ASSUMED: Final = 0.8  # as a share of the dense figure of the data sheet
 
-# "Maximum Achievable Matmul FLOPS comparison table": means of 100 matmuls of the best shape found.
-MAMF: Final = "https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md"
+# "Maximum Achievable Matmul FLOPS comparison table": means of 100 matmuls of the best
+# shape found.
+MAMF: Final = (
+    "https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md"
+)
 # AMD, "Measuring Max-Achievable FLOPs - Part 2", table 1.
 MAF: Final = (
     "https://rocm.blogs.amd.com/software-tools-optimization/"
@@ -192,8 +228,8 @@ MEASURED: Final = (
     (r"\bMI325X\b", {"fp16": 794.0, "bf16": 843.0, "fp8": 1519.0}, MAF),
     (r"\bMI355X\b", {"bf16": 1565.0}, MAMF),
 )
-"""The name of a device, TFLOP/s of matrix products, and the source; the first pattern that fits is
-used."""
+"""The name of a device, TFLOP/s of matrix products, and the source; the first pattern
+that fits is used."""
 
 
 def attainable(peak: Peak) -> Peak:
@@ -211,10 +247,13 @@ def is_assumed(peak: Peak, kind: str | None) -> bool:
 
 
 def _measured(peak: Peak) -> dict[str, float]:
-    """The measured figures, except for kinds that the user gave, which they do not describe."""
+    """The measured figures, except for kinds that the user gave, which they do not
+    describe."""
     return {k: v for k, v in _on_device(peak.device).items() if k not in peak.given}
 
 
 @lru_cache(maxsize=64)  # every job asks
 def _on_device(device: str) -> Mapping[str, float]:
-    return next((figures for name, figures, _ in MEASURED if re.search(name, device)), {})
+    return next(
+        (figures for name, figures, _ in MEASURED if re.search(name, device)), {}
+    )

@@ -1,17 +1,18 @@
 """Elementwise ops, softmax and normalization: only bytes are counted.
 
-An elementwise op reads each input once and writes the result once. The result has the broadcast
-shape and the promoted type of the inputs, following PyTorch's type promotion for tensors with
-dimensions. Zero-dimensional tensors are not counted: most are plain numbers, which are passed with
-the launch.
+An elementwise op reads each input once and writes the result once. The result has the
+broadcast shape and the promoted type of the inputs, following PyTorch's type promotion
+for tensors with dimensions. Zero-dimensional tensors are not counted: most are plain
+numbers, which are passed with the launch.
 
-Softmax and normalization read the input and write a result as large; backward they read two such
-tensors and write one. An op that takes several kernels passes over its tensors several times: each
-kernel counts with what its own pass moves at least, which its name tells. Batch norm in training
-needs sums over all of a channel before it can write: kernels that do both read their tensors twice,
-except those that keep a channel on the chip (cuDNN's `singleread`). Rows of a softmax or a layer
-norm fit on the chip. Weights and statistics are not counted: they are smaller by a dimension.
-Results have the type of the input, or a wider one.
+Softmax and normalization read the input and write a result as large; backward they read
+two such tensors and write one. An op that takes several kernels passes over its tensors
+several times: each kernel counts with what its own pass moves at least, which its name
+tells. Batch norm in training needs sums over all of a channel before it can write:
+kernels that do both read their tensors twice, except those that keep a channel on the
+chip (cuDNN's `singleread`). Rows of a softmax or a layer norm fit on the chip. Weights
+and statistics are not counted: they are smaller by a dimension. Results have the type
+of the input, or a wider one.
 """
 
 from __future__ import annotations
@@ -32,15 +33,26 @@ def _words(text: str, tensors: int) -> dict[str, int]:
 
 # Ops by how many leading arguments may be tensors that are read.
 _FLOAT_ONLY: Final = {  # whole numbers would give a float
-    **_words("acos asin atan cos cosh erf erfc exp exp2 expm1 gelu hardswish log log10 log1p", 1),
-    **_words("log2 mish reciprocal rsqrt selu sigmoid silu sin sinh softplus sqrt tan tanh", 1),
+    **_words(
+        "acos asin atan cos cosh erf erfc exp exp2 expm1 gelu hardswish log log10 log1p",
+        1,
+    ),
+    **_words(
+        "log2 mish reciprocal rsqrt selu sigmoid silu sin sinh softplus sqrt tan tanh",
+        1,
+    ),
     **_words("elu hardsigmoid hardtanh leaky_relu", 1),
-    **_words("div gelu_backward hardswish_backward leaky_relu_backward sigmoid_backward", 2),
+    **_words(
+        "div gelu_backward hardswish_backward leaky_relu_backward sigmoid_backward", 2
+    ),
     **_words("silu_backward softplus_backward tanh_backward", 2),
     **_words("addcdiv", 3),
 }
 _ANY: Final = {
-    **_words("abs ceil clamp clamp_max clamp_min floor nan_to_num neg relu round sign square", 1),
+    **_words(
+        "abs ceil clamp clamp_max clamp_min floor nan_to_num neg relu round sign square",
+        1,
+    ),
     **_words("add maximum minimum mul pow rsub sub threshold_backward", 2),
     **_words("addcmul lerp", 3),
 }
@@ -51,14 +63,25 @@ _BOOLEAN: Final = {
 _TENSORS: Final = {**_FLOAT_ONLY, **_ANY, **_BOOLEAN}
 _WRITES_ONLY: Final = ("fill", "zero")
 
-_RANK: Final = ("bool", "uint8", "int8", "int16", "int32", "int64", "fp16", "bf16", "fp32", "fp64")
+_RANK: Final = (
+    "bool",
+    "uint8",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "fp16",
+    "bf16",
+    "fp32",
+    "fp64",
+)
 _FLOATS: Final = ("fp16", "bf16", "fp32", "fp64")
 
 
 def pointwise(inputs: Inputs, contiguous: bool) -> Amount | None:
-    """What an elementwise op reads and writes; None for an unknown op or odd shapes. `contiguous`:
-    the kernel reads only tensors without gaps or repeats. If neither that nor strides are known, an
-    input may be expanded, and `bytes` is None."""
+    """What an elementwise op reads and writes; None for an unknown op or odd shapes.
+    `contiguous`: the kernel reads only tensors without gaps or repeats. If neither that
+    nor strides are known, an input may be expanded, and `bytes` is None."""
     amount = _amount_of(inputs)
     if amount is None or contiguous or inputs.strided(*range(len(inputs.dims))):
         return amount
@@ -77,10 +100,16 @@ def _amount_of(inputs: Inputs) -> Amount | None:
         return _copy(inputs.tensor(0), inputs.tensor(1))
     if stem not in _TENSORS:
         return None
-    read = [t for n in range(_TENSORS[stem]) if (t := inputs.tensor(n)) is not None and t.shape]
+    read = [
+        t
+        for n in range(_TENSORS[stem])
+        if (t := inputs.tensor(n)) is not None and t.shape
+    ]
     if (shape := broadcast([tensor.shape for tensor in read])) is None:
         return None
-    written = Tensor(shape, read[0].dtype if in_place else _out_type(inputs, stem, read))
+    written = Tensor(
+        shape, read[0].dtype if in_place else _out_type(inputs, stem, read)
+    )
     return _amount(read, written) if not in_place or read[0].shape == shape else None
 
 
@@ -123,7 +152,8 @@ def _out_type(inputs: Inputs, stem: str, read: list[Tensor]) -> str | None:
     if stem in _BOOLEAN:
         return "bool"
     found = promoted([tensor.dtype for tensor in read])
-    # A plain number, which may be a float, might determine the type of a result of whole numbers.
+    # A plain number, which may be a float, might determine the type of a result of
+    # whole numbers.
     is_open = stem in _FLOAT_ONLY or len(inputs.dims) > len(read)
     return None if found not in _FLOATS and is_open else found
 
@@ -171,19 +201,24 @@ _READS: Final = late(
 )
 """Kernels that read everything, for the sums over it."""
 _WEIGHTS: Final = late(r"PartGradGammaBeta|GammaBetaBackward")
-"""Kernels that do so for the gradients of the weights of a layer norm; those of a group norm with
-such names read sums."""
+"""Kernels that do so for the gradients of the weights of a layer norm; those of a group
+norm with such names read sums."""
 _LAYER: Final = ("aten::native_layer_norm_backward", "aten::_fused_rms_norm_backward")
 
 
 def rowwise(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
-    """What one kernel of a softmax or a normalization moves; None for other ops and kernels."""
+    """What one kernel of a softmax or a normalization moves; None for other ops and
+    kernels."""
     if inputs.op not in _READ or kernel is None:
         return None
     number, kind = _READ[inputs.op]
     tensors = [inputs.tensor(place) for place in range(number)]
     known = [tensor for tensor in tensors if tensor is not None and tensor.shape]
-    if kernel.op != kind or len(known) < number or len({tensor.shape for tensor in known}) > 1:
+    if (
+        kernel.op != kind
+        or len(known) < number
+        or len({tensor.shape for tensor in known}) > 1
+    ):
         return None
     like = known[-1]  # the input of the forward op
     if _WRITES.search(kernel.name):

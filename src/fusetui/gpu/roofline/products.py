@@ -1,18 +1,19 @@
 """What matrix products, convolutions and attention compute, by the conventions of
-torch.utils.flop_counter: a multiplication and an addition for each product; a bias, scaling and the
-softmax of attention are not counted.
+torch.utils.flop_counter: a multiplication and an addition for each product; a bias,
+scaling and the softmax of attention are not counted.
 
 A product counts 2 * M * N * K for each matrix of the batch.
 
-A convolution counts 2 * batch * positions * (elements of the weight): a position is an element of
-the output's image (of the input's if transposed), and every element of the weight is used once at
-each. With groups the weight has C_in / groups channels, so the formula still holds. Each of the two
-gradients is a convolution with as many products as the forward one.
+A convolution counts 2 * batch * positions * (elements of the weight): a position is an
+element of the output's image (of the input's if transposed), and every element of the
+weight is used once at each. With groups the weight has C_in / groups channels, so the
+formula still holds. Each of the two gradients is a convolution with as many products as
+the forward one.
 
-Attention has two products forward, Q K^T and P V, together 2 * B * H * Sq * Sk * (D + Dv), and five
-backward, which recomputes Q K^T: 2 * B * H * Sq * Sk * (3 D + 2 Dv). flop_counter counts causal
-attention in full; a causal kernel skips the upper half, so half is counted here, as in the
-FlashAttention benchmarks.
+Attention has two products forward, Q K^T and P V, together 2 * B * H * Sq * Sk * (D +
+Dv), and five backward, which recomputes Q K^T: 2 * B * H * Sq * Sk * (3 D + 2 Dv).
+flop_counter counts causal attention in full; a causal kernel skips the upper half, so
+half is counted here, as in the FlashAttention benchmarks.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from fusetui.gpu.roofline.inputs import Amount, Inputs, Shape, Tensor, total_byt
 # Positions of A, B and of a tensor that is added (None: there is none).
 _OPERANDS: Final[dict[str, tuple[int, int, int | None]]] = {
     **dict.fromkeys(
-        ("aten::mm", "aten::bmm", "aten::matmul", "aten::mv", "aten::_int_mm"), (0, 1, None)
+        ("aten::mm", "aten::bmm", "aten::matmul", "aten::mv", "aten::_int_mm"),
+        (0, 1, None),
     ),
     **dict.fromkeys(
-        ("aten::addmm", "aten::_addmm_activation", "aten::addmv", "aten::baddbmm"), (1, 2, 0)
+        ("aten::addmm", "aten::_addmm_activation", "aten::addmv", "aten::baddbmm"),
+        (1, 2, 0),
     ),
     "aten::linear": (0, 1, 2),
     "aten::_scaled_mm": (0, 1, 4),
@@ -38,7 +41,8 @@ _BETA: Final = 3
 
 
 def matmul(inputs: Inputs) -> Amount | None:
-    """The product that an op of the matmul family computes; None for other ops or odd shapes."""
+    """The product that an op of the matmul family computes; None for other ops or odd
+    shapes."""
     if (places := _OPERANDS.get(inputs.op)) is None:
         return None
     a, b = inputs.tensor(places[0]), inputs.tensor(places[1])
@@ -61,7 +65,8 @@ def matmul(inputs: Inputs) -> Amount | None:
 
 
 def _sizes(op: str, a: Tensor, b: Tensor) -> tuple[int, int, int, int] | None:
-    """(batch, M, N, K), with the leading dimensions of A folded into M if B is one matrix."""
+    """(batch, M, N, K), with the leading dimensions of A folded into M if B is one
+    matrix."""
     left, right = a.shape, b.shape
     if op == "aten::linear":
         right = right[::-1]
@@ -80,12 +85,16 @@ def _product_bytes(inputs: Inputs, a: Tensor, b: Tensor, out: Shape) -> int | No
     one, other, _ = _OPERANDS[inputs.op]
     if out[0] > 1 and not inputs.strided(one, other):
         return None  # one matrix may be repeated for the whole batch
-    added, found = _added_bytes(inputs), total_bytes(a, b, Tensor(out, _out_type(inputs, a, b)))
+    added, found = (
+        _added_bytes(inputs),
+        total_bytes(a, b, Tensor(out, _out_type(inputs, a, b))),
+    )
     return None if added is None or found is None else found + added
 
 
 def _added_bytes(inputs: Inputs) -> int | None:
-    """What is read beside A and B: a bias unless beta is 0, the scales of scaled products."""
+    """What is read beside A and B: a bias unless beta is 0, the scales of scaled
+    products."""
     if (place := _OPERANDS[inputs.op][2]) is None:
         return 0
     added = inputs.tensor(place)
@@ -98,10 +107,12 @@ def _added_bytes(inputs: Inputs) -> int | None:
 
 
 def _out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
-    """The element type of the result; an argument may request another type than that of A."""
+    """The element type of the result; an argument may request another type than that of
+    A."""
     if inputs.op == "aten::_int_mm":
         return "int32"
-    if inputs.op == "aten::_scaled_mm":  # (A, B, scale_a, scale_b, bias, scale_result, out_dtype)
+    # (A, B, scale_a, scale_b, bias, scale_result, out_dtype)
+    if inputs.op == "aten::_scaled_mm":
         if inputs.tensor(2) is None or inputs.tensor(3) is None:
             return None  # releases before 2.5 have another order of arguments
         return a.dtype if inputs.value(6) == "" else inputs.numbered_type(6)
@@ -121,7 +132,10 @@ class _ConvPlaces(NamedTuple):  # of the arguments of a forward convolution
 
 _CONVS: Final = {
     **{f"aten::{op}": _ConvPlaces(3, 4, 5) for op in ("conv1d", "conv2d", "conv3d")},
-    **{f"aten::{maker}_convolution_relu": _ConvPlaces(3, 4, 5) for maker in ("cudnn", "miopen")},
+    **{
+        f"aten::{maker}_convolution_relu": _ConvPlaces(3, 4, 5)
+        for maker in ("cudnn", "miopen")
+    },
     "aten::convolution": _ConvPlaces(3, 4, 5, transposed=6),
     "aten::_convolution": _ConvPlaces(3, 4, 5, transposed=6),
     "aten::convolution_overrideable": _ConvPlaces(3, 4, 5, transposed=6),
@@ -134,8 +148,9 @@ _TRANSPOSED, _MASK = 7, 10  # positions of arguments of aten::convolution_backwa
 
 
 def conv(inputs: Inputs, pass_: str | None) -> Amount | None:
-    """The convolution that an op computes; `pass_` is the pass according to the kernel's name. In a
-    backward op each kernel computes one gradient, which must be known."""
+    """The convolution that an op computes; `pass_` is the pass according to the
+    kernel's name. In a backward op each kernel computes one gradient, which must be
+    known."""
     if inputs.op in _CONVS:
         return _conv_forward(inputs, _CONVS[inputs.op])
     grad, x, weight = (inputs.tensor(place) for place in range(3))
@@ -144,7 +159,9 @@ def conv(inputs: Inputs, pass_: str | None) -> Amount | None:
     if inputs.op != "aten::convolution_backward" or not (grad and x and weight):
         return None
     mask = inputs.flags(_MASK) or ()
-    wanted = [name for name, given in zip(("dgrad", "wgrad"), mask, strict=False) if given]
+    wanted = [
+        name for name, given in zip(("dgrad", "wgrad"), mask, strict=False) if given
+    ]
     found = pass_ or (wanted[0] if len(wanted) == 1 else None)
     if found not in ("dgrad", "wgrad") or not _is_plain(inputs, grad, x, weight):
         return None
@@ -166,8 +183,11 @@ def _conv_forward(inputs: Inputs, places: _ConvPlaces) -> Amount | None:
     return _conv_amount(weight, out, moved, (x, weight))
 
 
-def _image(inputs: Inputs, x: Shape, weight: Shape, places: _ConvPlaces) -> Shape | None:
-    """The output's image: floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1."""
+def _image(
+    inputs: Inputs, x: Shape, weight: Shape, places: _ConvPlaces
+) -> Shape | None:
+    """The output's image: floor((in + 2 padding - dilation (kernel - 1) - 1) / stride)
+    + 1."""
     rank = len(x) - 2
     found = [inputs.numbers(place, rank) for place in places[:3]]
     known = [numbers for numbers in found if numbers is not None]
@@ -179,7 +199,8 @@ def _image(inputs: Inputs, x: Shape, weight: Shape, places: _ConvPlaces) -> Shap
 
 
 def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
-    """Whether it is not transposed: as recorded, or as far as the channels determine it."""
+    """Whether it is not transposed: as recorded, or as far as the channels determine
+    it."""
     ranks = {len(grad.shape), len(x.shape), len(weight.shape)}
     if len(ranks) > 1 or max(ranks) < 3:
         return False
@@ -191,12 +212,18 @@ def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
 def _conv_amount(
     weight: Tensor, positions: Tensor, moved: int | None, shown: tuple[Tensor, Tensor]
 ) -> Amount | None:
-    """The work of a convolution whose positions are those of the image of one tensor."""
+    """The work of a convolution whose positions are those of the image of one
+    tensor."""
     if len(positions.shape) < 3 or len(positions.shape) != len(weight.shape):
         return None
     points = positions.shape[0] * math.prod(positions.shape[2:])
-    flop, shapes = 2 * points * math.prod(weight.shape), (shown[0].shape, shown[1].shape)
-    return Amount(kind="conv", shapes=shapes, dtype=shown[0].dtype, flop=flop, bytes=moved)
+    flop, shapes = (
+        2 * points * math.prod(weight.shape),
+        (shown[0].shape, shown[1].shape),
+    )
+    return Amount(
+        kind="conv", shapes=shapes, dtype=shown[0].dtype, flop=flop, bytes=moved
+    )
 
 
 class _Sdpa(NamedTuple):  # positions of an op's arguments
@@ -214,10 +241,16 @@ _ATTENTIONS: Final = {
     "aten::_scaled_dot_product_cudnn_attention": _Sdpa(1, 6),
     "aten::_cudnn_attention_forward": _Sdpa(1, 10, none=(4, 5)),
     "aten::_flash_attention_forward": _Sdpa(2, 8, none=(3, 4, 11, 12, 13, 15)),
-    "aten::_efficient_attention_forward": _Sdpa(2, 9, none=(4, 5, 12, 13), mask_type=True),
-    "aten::_scaled_dot_product_flash_attention_backward": _Sdpa(1, 11, True, none=(6, 7)),
+    "aten::_efficient_attention_forward": _Sdpa(
+        2, 9, none=(4, 5, 12, 13), mask_type=True
+    ),
+    "aten::_scaled_dot_product_flash_attention_backward": _Sdpa(
+        1, 11, True, none=(6, 7)
+    ),
     "aten::_scaled_dot_product_efficient_attention_backward": _Sdpa(1, 11, True, out=5),
-    "aten::_scaled_dot_product_cudnn_attention_backward": _Sdpa(1, 14, True, none=(9, 10)),
+    "aten::_scaled_dot_product_cudnn_attention_backward": _Sdpa(
+        1, 14, True, none=(9, 10)
+    ),
     "aten::_cudnn_attention_backward": _Sdpa(1, 14, True, none=(9, 10)),
     "aten::_flash_attention_backward": _Sdpa(2, 11, True, none=(6, 7, 15, 16)),
     "aten::_efficient_attention_backward": _Sdpa(
@@ -227,31 +260,51 @@ _ATTENTIONS: Final = {
 
 
 def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
-    """The attention that an op computes; `causal` is what the kernel's name says. None for other
-    ops, and for batches of sequences of different lengths, which are not recorded."""
+    """The attention that an op computes; `causal` is what the kernel's name says. None
+    for other ops, and for batches of sequences of different lengths, which are not
+    recorded."""
     if (places := _ATTENTIONS.get(inputs.op)) is None:
         return None
     first = 1 if places.backward else 0
-    known = [t for t in (inputs.tensor(first + n) for n in range(3)) if t and len(t.shape) == 4]
+    known = [
+        t
+        for t in (inputs.tensor(first + n) for n in range(3))
+        if t and len(t.shape) == 4
+    ]
     given = (inputs.tensor(place) for place in places.none)
-    if len(known) < 3 or any(tensor is not None and tensor.elements for tensor in given):
+    if len(known) < 3 or any(
+        tensor is not None and tensor.elements for tensor in given
+    ):
         return None
     q, k, v = (tensor.shape for tensor in known)
     if places.head_axis == 2:
         q, k, v = ((n, heads, rows, depth) for n, rows, heads, depth in (q, k, v))
     same = q[0] == k[0] == v[0] and k[1:3] == v[1:3] and q[3] == k[3]
-    if not same or k[1] == 0 or q[1] % k[1]:  # several heads of Q may share one of K and V
+    # several heads of Q may share one of K and V
+    if not same or k[1] == 0 or q[1] % k[1]:
         return None
     is_causal = _causal(inputs, places, causal)
     products = 3 * q[3] + 2 * v[3] if places.backward else q[3] + v[3]
     full = 2 * math.prod(q[:3]) * k[2] * products
-    flop = full if is_causal is False else full // 2 if is_causal and q[2] == k[2] else None
-    moved, shapes = _attention_bytes(inputs, places, known), tuple(t.shape for t in known)
-    return Amount(kind="attention", shapes=shapes, dtype=known[0].dtype, flop=flop, bytes=moved)
+    flop = (
+        full
+        if is_causal is False
+        else full // 2
+        if is_causal and q[2] == k[2]
+        else None
+    )
+    moved, shapes = (
+        _attention_bytes(inputs, places, known),
+        tuple(t.shape for t in known),
+    )
+    return Amount(
+        kind="attention", shapes=shapes, dtype=known[0].dtype, flop=flop, bytes=moved
+    )
 
 
 def _causal(inputs: Inputs, places: _Sdpa, named: bool | None) -> bool | None:
-    """Whether it is causal, as recorded or as the kernel is named. None also for a window."""
+    """Whether it is causal, as recorded or as the kernel is named. None also for a
+    window."""
     windows = [inputs.value(place) for place in places.none if place > 10]
     if any(window not in (None, "", "-1") for window in windows):
         return None

@@ -1,5 +1,5 @@
-"""From a row of the trace to the work of its kernel, if that did the work of its op, and to a line
-for users."""
+"""From a row of the trace to the work of its kernel, if that did the work of its op,
+and to a line for users."""
 
 from __future__ import annotations
 
@@ -44,19 +44,21 @@ _AROUND: Final = late(r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]ostpro
 
 
 class KernelJob(msgspec.Struct, frozen=True):
-    """What a kernel computed and what its device allows, independent of the time it took."""
+    """What a kernel computed and what its device allows, independent of the time it
+    took."""
 
     amount: Amount
     tiles: Tiles | None
     limits: Limits = Limits()
     attainable: Limits = Limits()  # see peaks.py
-    assumed: bool = False  # the attainable rate of the limit that bounds it was not measured
+    # the attainable rate of the limit that bounds it was not measured
+    assumed: bool = False
 
 
 @memo(64)
 def work_of(trace: Trace, row: int) -> KernelJob | None:
-    """What the op that launched a kernel computed. None if the op is not known, its shapes were not
-    recorded, or the work cannot be attributed to this kernel alone."""
+    """What the op that launched a kernel computed. None if the op is not known, its
+    shapes were not recorded, or the work cannot be attributed to this kernel alone."""
     op = int(trace.op[row])
     if trace.role[row] != Role.KERNEL or op < 0:
         return None
@@ -65,10 +67,18 @@ def work_of(trace: Trace, row: int) -> KernelJob | None:
 
 
 def job_of(
-    trace: Trace, row: int, op_args: Args, own_args: Callable[[], Args], peak: Peak | None
+    trace: Trace,
+    row: int,
+    op_args: Args,
+    own_args: Callable[[], Args],
+    peak: Peak | None,
 ) -> KernelJob | None:
-    """What a kernel computed, from the args of its op and its own; None as in `work_of`."""
-    inputs, name = inputs_of(trace.name_of(int(trace.op[row])), op_args), trace.name_of(row)
+    """What a kernel computed, from the args of its op and its own; None as in
+    `work_of`."""
+    inputs, name = (
+        inputs_of(trace.name_of(int(trace.op[row])), op_args),
+        trace.name_of(row),
+    )
     kernel = decode(name)
     amount = amount_of(inputs, kernel) if inputs else None
     if amount is None or not _did_the_work(trace, row, amount.kind):
@@ -76,13 +86,16 @@ def job_of(
     known = amount, _tiles(trace, row, amount, own_args)
     if peak is None:
         return KernelJob(*known)
-    near, reached = (limits(amount, kernel, name, one) for one in (peak, attainable(peak)))
+    near, reached = (
+        limits(amount, kernel, name, one) for one in (peak, attainable(peak))
+    )
     assumed = is_assumed(peak, BANDWIDTH if near.bound == "memory" else near.kind)
     return KernelJob(*known, near, reached, assumed)
 
 
 def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
-    """What an op computes, from its inputs and what the kernel's name says about its part."""
+    """What an op computes, from its inputs and what the kernel's name says about its
+    part."""
     # A window may be causal without the flag of a full mask.
     causal = None if kernel is None or kernel.local else kernel.causal
     return (
@@ -99,12 +112,17 @@ def properties_of(trace: Trace, row: int) -> dict[str, Any]:
     return device_properties(trace).get(trace.track_of(row).pid, {})
 
 
-def _tiles(trace: Trace, row: int, amount: Amount, own_args: Callable[[], Args]) -> Tiles | None:
+def _tiles(
+    trace: Trace, row: int, amount: Amount, own_args: Callable[[], Args]
+) -> Tiles | None:
     """None too where a second kernel of the op adds up partial sums."""
     kernel = decode(trace.name_of(row))
     if amount.kind != "matmul" or kernel is None:
         return None
-    if any(name is not None and name.role == "splitk_reduce" for name in _beside(trace, row)):
+    if any(
+        name is not None and name.role == "splitk_reduce"
+        for name in _beside(trace, row)
+    ):
         return None
     launch = int(trace.launch[row])
     in_threads = launch >= 0 and trace.name_of(launch) in IN_THREADS
@@ -112,12 +130,12 @@ def _tiles(trace: Trace, row: int, amount: Amount, own_args: Callable[[], Args])
 
 
 def _did_the_work(trace: Trace, row: int, kind: str) -> bool:
-    """Whether this is the one kernel that did the op's actual work; False also if that is
-    uncertain.
+    """Whether this is the one kernel that did the op's actual work; False also if that
+    is uncertain.
 
-    Memcpys, memsets, split-K reductions and other helpers do not count. A graph launch runs many
-    kernels under one op, which says nothing about any of them. In the backward op of a convolution
-    each gradient has a kernel of its own.
+    Memcpys, memsets, split-K reductions and other helpers do not count. A graph launch
+    runs many kernels under one op, which says nothing about any of them. In the
+    backward op of a convolution each gradient has a kernel of its own.
     """
     launch, own = int(trace.asked[row]), decode(trace.name_of(row))
     by_graph = launch >= 0 and "graph" in trace.name_of(launch).lower()
@@ -143,7 +161,8 @@ def _is_main(kernel: KernelName, kind: str) -> bool:
 
 
 def _beside(trace: Trace, row: int) -> list[KernelName | None]:
-    """The kernels that its op launched itself; of an op that was captured, in the same replay."""
+    """The kernels that its op launched itself; of an op that was captured, in the same
+    replay."""
     ops, rows = _kernels_by_op(trace)
     op = trace.op[row]
     kernels = rows[np.searchsorted(ops, op) : np.searchsorted(ops, op + 1)]
@@ -162,19 +181,26 @@ def _kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
 
 DIGITS: Final = 3  # of figures that are based on estimates
 _BETWEEN: Final = {"matmul": " x ", "conv": " * "}  # shapes; commas elsewhere
-_NOTABLE: Final = 0.05  # share of the device's time that is lost to an unfilled last wave
+# share of the device's time that is lost to an unfilled last wave
+_NOTABLE: Final = 0.05
 
 
 def describe(trace: Trace, row: int) -> str:
-    """`[8192, 768] x [768, 3072] 38.7 GFLOP 204 TFLOP/s 65 % of peak 1,536 tiles, ...`. One line;
-    unknown figures are left out, "" if nothing is known."""
+    """`[8192, 768] x [768, 3072] 38.7 GFLOP 204 TFLOP/s 65 % of peak 1,536 tiles, ...`.
+    One line; unknown figures are left out, "" if nothing is known."""
     job, ns = work_of(trace, row), int(trace.dur[row])
     if job is None:
         return ""
     by_memory, share = job.limits.bound == "memory" and ns > 0, job.limits.share(ns)
-    of_peak = "" if share is None else f"{percent(share, 1)} of peak{' bandwidth' * by_memory}"
+    of_peak = (
+        ""
+        if share is None
+        else f"{percent(share, 1)} of peak{' bandwidth' * by_memory}"
+    )
     amount = job.amount
-    shapes = _BETWEEN.get(amount.kind, ", ").join(str(list(shape)) for shape in amount.shapes)
+    shapes = _BETWEEN.get(amount.kind, ", ").join(
+        str(list(shape)) for shape in amount.shapes
+    )
     rates = _rate(amount.flop, ns, "FLOP")
     if by_memory or not rates:  # bytes if memory is the limit or all that is known
         rates += _rate(amount.bytes, ns, "B")
@@ -190,7 +216,9 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
     device, named = device_generation(properties), kernel.arch_name if kernel else None
     job, found = work_of(trace, row), []
     if named and device and named != device:
-        found.append(f"{_article(named)} {named} kernel on {_article(device)} {device} GPU")
+        found.append(
+            f"{_article(named)} {named} kernel on {_article(device)} {device} GPU"
+        )
     if job and job.tiles and (last := _last_wave(job.tiles, unit)):
         found.append(last)
     return tuple(found)
@@ -214,12 +242,15 @@ def tiles_text(tiles: Tiles | None) -> str:
 
 def _rate(number: int | None, ns: int, unit: str) -> list[str]:
     """An amount, and how much of it each second."""
-    rate = [quantity(number * NS / ns, f"{unit}/s", DIGITS)] if number and ns > 0 else []
+    rate = (
+        [quantity(number * NS / ns, f"{unit}/s", DIGITS)] if number and ns > 0 else []
+    )
     return [quantity(number, unit, DIGITS), *rate] if number else []
 
 
 def _last_wave(tiles: Tiles, unit: str) -> str:
-    """Idle multiprocessors, or a last wave so empty that it costs a notable share of time."""
+    """Idle multiprocessors, or a last wave so empty that it costs a notable share of
+    time."""
     if tiles.waves is None or not tiles.sms:
         return ""
     idle = tiles.sms - tiles.tiles
@@ -233,8 +264,8 @@ def _last_wave(tiles: Tiles, unit: str) -> str:
 
 
 def device_generation(properties: dict[str, Any]) -> str | None:
-    """The generation of a device by its compute capability; None if that is ambiguous. AMD writes
-    9.0 for several generations, which is Hopper's number too."""
+    """The generation of a device by its compute capability; None if that is ambiguous.
+    AMD writes 9.0 for several generations, which is Hopper's number too."""
     version = f"{properties.get('computeMajor')}{properties.get('computeMinor')}"
     if _is_amd(properties):
         return {"94": "CDNA3", "95": "CDNA4"}.get(version)

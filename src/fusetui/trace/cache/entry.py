@@ -1,8 +1,9 @@
-"""What is kept of one file: its trace, what was worked out from the document later, and small
-records about files, of any size and on any machine, and about folders.
+"""What is kept of one file: its trace, what was worked out from the document later, and
+small records about files, of any size and on any machine, and about folders.
 
-The arrays of a record are columns, each aligned for memory mapping; the rest is a header:
-bytes 0-7 magic, 8-11 CRC-32 of all that follows, 12-15 length of the header, header, columns
+The arrays of a record are columns, each aligned for memory mapping; the rest is a
+header: bytes 0-7 magic, 8-11 CRC-32 of all that follows, 12-15 length of the header,
+header, columns
 """
 
 from __future__ import annotations
@@ -21,7 +22,13 @@ from isal import isal_zlib
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
-from fusetui.trace.cache.folder import MAGIC, cache_folder, make_room, open_own, replace_file
+from fusetui.trace.cache.folder import (
+    MAGIC,
+    cache_folder,
+    make_room,
+    open_own,
+    replace_file,
+)
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import Events, Stretch, Text
@@ -32,16 +39,19 @@ from fusetui.trace.read.remote import is_remote, state_of_url
 from fusetui.trace.read.source import open_stored
 
 VERSION = 15
-"""Incremented with every change of what a Trace, what is beside it, or this format means."""
+"""Incremented with every change of what a Trace, what is beside it, or this format
+means."""
 
 ALIGNED = 64  # bytes
 STRETCHES = tuple[tuple[int, int, int, int, bytes | None, tuple[int, int]], ...]
-"""What is written of the events of a trace: the fields of each Stretch, its places as bytes."""
+"""What is written of the events of a trace: the fields of each Stretch, its places as
+bytes."""
 T = TypeVar("T")
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """A state of the file that something was made from: enough to notice that it has changed."""
+    """A state of the file that something was made from: enough to notice that it has
+    changed."""
 
     path: str  # absolute, links resolved
     size: int  # bytes
@@ -68,7 +78,9 @@ class Header(msgspec.Struct, frozen=True):
 @lru_cache
 def columns_of(record: type) -> tuple[str, ...]:
     """The fields of a record that are arrays, however their type is spelled."""
-    return tuple(name for name, hint in get_type_hints(record).items() if _is_array(hint))
+    return tuple(
+        name for name, hint in get_type_hints(record).items() if _is_array(hint)
+    )
 
 
 def _is_array(hint: Any) -> bool:
@@ -82,15 +94,24 @@ def _is_array(hint: Any) -> bool:
 def rest_of(record: type) -> type[msgspec.Struct]:
     """A record of the fields that the header holds."""
     hints = get_type_hints(record).items()
-    rest = [(n, STRETCHES if h is Events else h) for n, h in hints if n not in columns_of(record)]
+    rest = [
+        (n, STRETCHES if h is Events else h)
+        for n, h in hints
+        if n not in columns_of(record)
+    ]
     return msgspec.defstruct("Rest", rest, frozen=True)
 
 
 def write(found: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
     """Raises OSError, or ValueError for what cannot be stored."""
     kind = type(found)
-    columns = {name: np.ascontiguousarray(getattr(found, name)) for name in columns_of(kind)}
-    forms = {name: ColumnForm(column.dtype.str, column.shape) for name, column in columns.items()}
+    columns = {
+        name: np.ascontiguousarray(getattr(found, name)) for name in columns_of(kind)
+    }
+    forms = {
+        name: ColumnForm(column.dtype.str, column.shape)
+        for name, column in columns.items()
+    }
     rest = {name: getattr(found, name) for name in rest_of(kind).__struct_fields__}
     packed = msgspec.Raw(msgspec.msgpack.encode(rest, enc_hook=_stretches))
     header = msgspec.msgpack.encode(Header(VERSION, origin, packed, forms))
@@ -106,8 +127,8 @@ def write(found: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
 
 
 def read(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
-    """The fields of a record; its columns are mapped. Raises an Exception if the file is damaged,
-    or of another version, record or state of the origin."""
+    """The fields of a record; its columns are mapped. Raises an Exception if the file
+    is damaged, or of another version, record or state of the origin."""
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     data, at = memoryview(mapped), len(MAGIC)
     if data[:at] != MAGIC:
@@ -138,8 +159,13 @@ def _columns(
 
 def _stretches(events: Events) -> list[tuple[object, ...]]:
     """What STRETCHES has of the events of a trace."""
-    places = (s.places if s.places is None else s.places.tobytes() for s in events.stretches)
-    return [(s.start, s.end, s.events, s.samples, next(places), s.reach) for s in events.stretches]
+    places = (
+        s.places if s.places is None else s.places.tobytes() for s in events.stretches
+    )
+    return [
+        (s.start, s.end, s.events, s.samples, next(places), s.reach)
+        for s in events.stretches
+    ]
 
 
 SMALLEST = 8 << 20  # bytes of a document; smaller ones are read just as fast
@@ -165,7 +191,8 @@ class CacheRecord(msgspec.Struct, frozen=True):
         return self._load(lambda file: kind(**read(file, self.origin, kind)))
 
     def _load(self, made: Callable[[IO[bytes]], T]) -> T | None:
-        """What is kept; whatever is wrong with it, it can be read or worked out again."""
+        """What is kept; whatever is wrong with it, it can be read or worked out
+        again."""
         with suppress(Exception), open_own(self.place) as file:
             found = made(file)
             with suppress(OSError):  # the least recently used is removed first
@@ -174,7 +201,8 @@ class CacheRecord(msgspec.Struct, frozen=True):
         return None
 
     def store(self, found: msgspec.Struct) -> None:
-        """Keeps it, unless the file has changed, or there is no space, permission or memory."""
+        """Keeps it, unless the file has changed, or there is no space, permission or
+        memory."""
         with suppress(Exception):
             if _origin(self.path) == self.origin:
                 replace_file(self.place, partial(write, found, self.origin))
@@ -190,12 +218,18 @@ class Entry(CacheRecord, frozen=True):
             fields = read(file, self.origin, Trace)
             stretches = []
             for start, end, events, samples, places, reach in fields.pop("elements"):
-                own = None if places is None else np.frombuffer(places, np.int64).reshape(-1, 3)
+                own = (
+                    None
+                    if places is None
+                    else np.frombuffer(places, np.int64).reshape(-1, 3)
+                )
                 stretches.append(Stretch(start, end, events, samples, own, reach))
             report = fields["report"] = replace(fields["report"], path=self.path)
             with Path(self.path).open("rb") as original:
                 state = (self.origin.size, self.origin.mtime_ns)
-                text = text_of(report.format, self.path, OpenFile(original.fileno()), state)
+                text = text_of(
+                    report.format, self.path, OpenFile(original.fileno()), state
+                )
             return Trace(elements=Elements(text, stretches), **fields)
 
         return self._load(made)
@@ -213,7 +247,8 @@ class Entry(CacheRecord, frozen=True):
 
 
 def entry_for(path: str) -> Entry | None:
-    """None for what is not cached: small files, standard input, or if the cache is off."""
+    """None for what is not cached: small files, standard input, or if the cache is
+    off."""
     with suppress(OSError, ImportError, TraceError):  # reading the file will report it
         if (folder := cache_folder()) is not None and path != "-" and _is_large(path):
             origin = _origin_of_file(path)
@@ -222,27 +257,30 @@ def entry_for(path: str) -> Entry | None:
 
 
 def record_for(path: str, name: str) -> CacheRecord | None:
-    """`name` is one of folder.BESIDE. None if the cache is off, or nothing tells one state of the
-    file from another: standard input, and servers that say neither when it was changed nor its
-    etag. The record of a folder holds whatever is in it: it has to tell itself what became of each
-    file."""
+    """`name` is one of folder.BESIDE. None if the cache is off, or nothing tells one
+    state of the file from another: standard input, and servers that say neither when it
+    was changed nor its etag. The record of a folder holds whatever is in it: it has to
+    tell itself what became of each file."""
     with suppress(Exception):  # reading the file will report it
         if (folder := cache_folder()) is not None and path != "-":
             origin = _origin(path)
-            return CacheRecord(path, origin, _place_in(folder, origin.path)).beside(name)
+            return CacheRecord(path, origin, _place_in(folder, origin.path)).beside(
+                name
+            )
     return None
 
 
 def tidy(folder: Path | None = None) -> None:
-    """Removes what was not used for longest if the cache is too large. To be called after storing
-    records: not for each of thousands."""
+    """Removes what was not used for longest if the cache is too large. To be called
+    after storing records: not for each of thousands."""
     with suppress(OSError):
         if folder := folder or cache_folder():
             make_room(folder)
 
 
 def _place_in(folder: Path, path: str) -> Path:
-    """A distinct file for each path and user, so that several users can share a folder."""
+    """A distinct file for each path and user, so that several users can share a
+    folder."""
     from hashlib import blake2b
 
     user = str(os.geteuid()) if hasattr(os, "geteuid") else ""
@@ -251,7 +289,8 @@ def _place_in(folder: Path, path: str) -> Path:
 
 
 def _is_large(path: str) -> bool:
-    """An archive is not: what is kept would be the text of the archive, not of the trace in it."""
+    """An archive is not: what is kept would be the text of the archive, not of the
+    trace in it."""
     if not os.path.isfile(path):
         return False
     with Path(path).open("rb") as file:
@@ -263,7 +302,8 @@ def _is_large(path: str) -> bool:
 
 
 def _origin(path: str) -> Origin:
-    """The state of a file, folder or URL. Raises OSError, or ValueError if it is not known."""
+    """The state of a file, folder or URL. Raises OSError, or ValueError if it is not
+    known."""
     if is_remote(path):
         size, tag = state_of_url(path)
         return Origin(path, size, 0, tag)

@@ -1,8 +1,9 @@
-"""The folder of the cache: where it is, how large it may grow, and which files in it are ours. No
-others are read, replaced or removed.
+"""The folder of the cache: where it is, how large it may grow, and which files in it
+are ours. No others are read, replaced or removed.
 
-A file is ours if it is a regular file of this user, has a name that only fusetui uses, and begins
-with our signature. The name alone is not enough, since the folder may hold other files of the user.
+A file is ours if it is a regular file of this user, has a name that only fusetui uses,
+and begins with our signature. The name alone is not enough, since the folder may hold
+other files of the user.
 """
 
 from __future__ import annotations
@@ -32,7 +33,16 @@ STALE = 3600  # seconds after which an unfinished file is considered abandoned
 MAGIC = b"fusetui\x1a"
 """The first bytes of every entry of any version, also while it is being written."""
 BESIDE = (
-    *("autograd", "callers", "captured", "dependencies", "graphs", "inputs", "memory", "nodes"),
+    *(
+        "autograd",
+        "callers",
+        "captured",
+        "dependencies",
+        "graphs",
+        "inputs",
+        "memory",
+        "nodes",
+    ),
     *("ranks", "sizes", "transfers"),
 )
 """What may be kept beside an entry: the last part of the names of such files."""
@@ -43,7 +53,8 @@ _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _CAREFULLY = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 Folder = int | Path
-"""A folder as a descriptor, or by its path where the system has none for folders (Windows)."""
+"""A folder as a descriptor, or by its path where the system has none for folders
+(Windows)."""
 
 
 class OwnFile(msgspec.Struct, frozen=True):
@@ -69,7 +80,8 @@ def cache_folder() -> Path | None:
 
 
 def is_own_file(place: Path) -> bool:
-    """Whether there is a regular file of this user at `place`, itself and not a link to one."""
+    """Whether there is a regular file of this user at `place`, itself and not a link to
+    one."""
     try:
         _regular(os.lstat(place))
     except OSError:
@@ -79,7 +91,8 @@ def is_own_file(place: Path) -> bool:
 
 @contextmanager
 def open_own(place: Path) -> Iterator[IO[bytes]]:
-    """Opens the file at an entry's place, if it is a regular file of this user. Raises OSError.
+    """Opens the file at an entry's place, if it is a regular file of this user. Raises
+    OSError.
 
     Follows no link, and opens nothing that could block.
     """
@@ -90,12 +103,13 @@ def open_own(place: Path) -> Iterator[IO[bytes]]:
 
 
 def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Others see the old file or the complete new one; a file of this name that is not an entry is
-    kept. Raises OSError, leaving nothing unfinished."""
+    """Others see the old file or the complete new one; a file of this name that is not
+    an entry is kept. Raises OSError, leaving nothing unfinished."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if _may_replace(place):
         with replaced_file(place) as out:
-            _regular(os.fstat(out.fileno()))  # some file systems give every file to one user
+            # some file systems give every file to one user
+            _regular(os.fstat(out.fileno()))
             write(out)
 
 
@@ -115,7 +129,8 @@ def make_room(folder: Path) -> None:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Folder]:
-    """A descriptor of a folder, so that all further calls are about this very folder."""
+    """A descriptor of a folder, so that all further calls are about this very
+    folder."""
     if not hasattr(os, "O_DIRECTORY"):
         yield folder
         return
@@ -139,7 +154,8 @@ def own_files(folder: Folder) -> Iterator[OwnFile]:
 
 
 def remove(folder: Folder, own: OwnFile) -> bool:
-    """Removes a file, unless another file has its name by now. Returns whether it is gone."""
+    """Removes a file, unless another file has its name by now. Returns whether it is
+    gone."""
     try:
         same = os.path.samestat(_stat(folder, own.name), own.state)
         path, number = _place(folder, own.name)
@@ -151,7 +167,8 @@ def remove(folder: Folder, own: OwnFile) -> bool:
 
 
 def _may_replace(place: Path) -> bool:
-    """Whether there is no file, an entry, or an empty file, as after a power failure."""
+    """Whether there is no file, an entry, or an empty file, as after a power
+    failure."""
     try:
         with open_own(place) as file:
             return file.read(len(MAGIC)) in (MAGIC, b"")
@@ -188,7 +205,8 @@ def _place(folder: Folder, name: str) -> tuple[str, int | None]:
 
 
 def _regular(state: os.stat_result) -> None:
-    """Raises OSError if it is no regular file of this user, where the system says whose it is."""
+    """Raises OSError if it is no regular file of this user, where the system says whose
+    it is."""
     is_users = not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
     if not stat.S_ISREG(state.st_mode) or not is_users:
         raise PermissionError("no file of ours")

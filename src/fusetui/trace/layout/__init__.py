@@ -1,1 +1,2 @@
-"""From slices in file order to rows on tracks: nesting, links to launches, steps, devices."""
+"""From slices in file order to rows on tracks: nesting, links to launches, steps,
+devices."""

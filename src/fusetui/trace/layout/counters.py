@@ -1,8 +1,9 @@
 """Counters and the memory that torch used: values over time, read on demand.
 
-A counter is an event of phase C, each of its args the value of one series (Trace Event Format,
-"Counter Events"; the only series of Kineto's hardware counters is called ""). For memory, Kineto
-writes an instant event called [memory] at each allocation, with the new totals of one device.
+A counter is an event of phase C, each of its args the value of one series (Trace Event
+Format, "Counter Events"; the only series of Kineto's hardware counters is called "").
+For memory, Kineto writes an instant event called [memory] at each allocation, with the
+new totals of one device.
 
 What a counter shows in W cells for a window of time takes O(W log n) for n samples.
 """
@@ -27,15 +28,18 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import kept_on
 from fusetui.trace.model.report import Stop, never
 
-MOST = 64  # the most series of counters, and of memory, that are kept; others are only counted
+# the most series of counters, and of memory, that are kept; others are only counted
+MOST = 64
 MOST_COUNTED = 10_000
 
 TOTALS = {"Total Allocated": "allocated", "Total Reserved": "reserved"}
-DEVICES = {0: "CPU", 1: "GPU", 6: "GPU", 12: "XPU", 19: "MTIA"}  # c10::DeviceType; 6 is HIP
+# c10::DeviceType; 6 is HIP
+DEVICES = {0: "CPU", 1: "GPU", 6: "GPU", 12: "XPU", 19: "MTIA"}
 
 
 class Counter(msgspec.Struct, frozen=True, eq=False):
-    """One series: each `value` holds from its time until the next. Arrays are [n], n > 0."""
+    """One series: each `value` holds from its time until the next. Arrays are [n], n >
+    0."""
 
     group: str  # "memory" or "counters", and how many series of the group are left out
     label: str
@@ -73,7 +77,9 @@ class Series:
         times.append(time)
         values.append(number)
 
-    def counters(self, group: str, unit: str, labels: dict[Key, str]) -> Iterator[Counter]:
+    def counters(
+        self, group: str, unit: str, labels: dict[Key, str]
+    ) -> Iterator[Counter]:
         """Those with a label, which names the process too where two have the same."""
         used, count = Counts(labels.values()), len(self._others)
         more = f"{count:,}" if count < MOST_COUNTED else f"{count:,} or"
@@ -88,8 +94,8 @@ class Series:
 def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
     """Every series of the trace: memory, GPUs first, then counters in file order.
 
-    Reads the relevant parts of the file again, leaving out what cannot be read any more. Ends early
-    with what was found once `stop` returns True.
+    Reads the relevant parts of the file again, leaving out what cannot be read any
+    more. Ends early with what was found once `stop` returns True.
     """
     if known := kept_on(trace).get(counters):
         return known  # type: ignore[no-any-return]
@@ -103,7 +109,9 @@ def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
                     _add_memory(memory, sample, time)
                     continue
                 for name, value in sample.args.items():
-                    plain.add(Key(sample.pid, sample.name, sample.id, name), time, value)
+                    plain.add(
+                        Key(sample.pid, sample.name, sample.id, name), time, value
+                    )
     found = (*_of_memory(memory), *_of_counters(plain))
     if not stop():
         kept_on(trace)[counters] = found
@@ -115,7 +123,9 @@ def _add_memory(series: Series, sample: Sample, time: int) -> None:
     kind, device = sample.args.get("Device Type"), sample.args.get("Device Id")
     if type(kind) is not int or type(device) is not int:
         return
-    name = DEVICES.get(kind, f"device type {kind}") + (f" {device}" if device >= 0 else "")
+    name = DEVICES.get(kind, f"device type {kind}") + (
+        f" {device}" if device >= 0 else ""
+    )
     for arg, total in TOTALS.items():
         series.add(Key(sample.pid, name, str(kind), total), time, sample.args.get(arg))
 
@@ -130,10 +140,13 @@ def finite(value: object) -> float | None:
 
 
 def _of_memory(series: Series) -> Iterator[Counter]:
-    """Without series that are always zero: the CPU's allocator has no reserved memory."""
+    """Without series that are always zero: the CPU's allocator has no reserved
+    memory."""
     used = [key for key, (_, values) in series.columns.items() if any(values)]
     used.sort(key=lambda key: (key.id == "0", key.id, len(key.name), key.name))
-    return series.counters("memory", "bytes", {key: f"{key.name} {key.series}" for key in used})
+    return series.counters(
+        "memory", "bytes", {key: f"{key.name} {key.series}" for key in used}
+    )
 
 
 def _of_counters(series: Series) -> Iterator[Counter]:
@@ -146,7 +159,8 @@ def _of_counters(series: Series) -> Iterator[Counter]:
     return series.counters("counters", "", labels)
 
 
-AT_ONCE = 1 << 14  # number of samples that are searched linearly, which takes a few microseconds
+# number of samples that are searched linearly, which takes a few microseconds
+AT_ONCE = 1 << 14
 
 
 class Curve(msgspec.Struct, frozen=True, eq=False):
@@ -167,10 +181,11 @@ def curve_of(counter: Counter) -> Curve:
 
 
 def values(curve: Curve, borders: Int64s, at_once: int = AT_ONCE) -> Floats:
-    """The largest value in each cell, else the last one before it; nan before the first.
+    """The largest value in each cell, else the last one before it; nan before the
+    first.
 
-    `borders` are the W + 1 edges of the cells in ns (see raster.edges); the result has shape [W].
-    The samples of a cell are halved until at most `at_once` are left.
+    `borders` are the W + 1 edges of the cells in ns (see raster.edges); the result has
+    shape [W]. The samples of a cell are halved until at most `at_once` are left.
     """
     time, value = curve.counter.time, curve.counter.value
     at = np.searchsorted(time, borders, side="left")
@@ -179,7 +194,9 @@ def values(curve: Curve, borders: Int64s, at_once: int = AT_ONCE) -> Floats:
     return np.where(last > first, _largest(curve.levels, first, last, at_once), held)
 
 
-def _largest(levels: tuple[Floats, ...], first: Int64s, last: Int64s, at_once: int) -> Floats:
+def _largest(
+    levels: tuple[Floats, ...], first: Int64s, last: Int64s, at_once: int
+) -> Floats:
     """The largest value in each [first, last); -inf if that is empty.
 
     The lower levels are used only at both ends of a range.

@@ -1,9 +1,9 @@
 """Which slice lies inside which, for slices of one track.
 
-A slice is inside another if it neither starts before nor ends after it. A slice that ends where the
-next one starts does not contain it, whatever its length. Slices that overlap without nesting get
-sub-rows (`arrange`); the slices of one sub-row nest perfectly, so depths, parents and subtrees are
-computed with plain numpy.
+A slice is inside another if it neither starts before nor ends after it. A slice that
+ends where the next one starts does not contain it, whatever its length. Slices that
+overlap without nesting get sub-rows (`arrange`); the slices of one sub-row nest
+perfectly, so depths, parents and subtrees are computed with plain numpy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ except ImportError:  # it could not be compiled where this was installed
 
 
 class Nesting(msgspec.Struct, frozen=True, eq=False):
-    """Arrays of shape [rows of the track]; parents and ends count from the track's first row."""
+    """Arrays of shape [rows of the track]; parents and ends count from the track's
+    first row."""
 
     depth: Int32s
     parent: Int32s  # -1: none
@@ -38,14 +39,16 @@ def nest(start: Int64s, end: Int64s) -> Nesting:
         return _compiled(np.array([0, len(start)]), start, end)[0]
     rows = np.arange(len(start))
     ends = np.maximum(rows + 1, np.searchsorted(start, end, side="left"))
-    depth = rows - np.cumsum(np.bincount(ends, minlength=len(start) + 1))[:-1]  # open before each
+    # open before each
+    depth = rows - np.cumsum(np.bincount(ends, minlength=len(start) + 1))[:-1]
     return Nesting(depth.astype(np.int32), _parents(depth), ends.astype(np.int32))
 
 
 def nest_tracks(bounds: Int64s, start: Int64s, end: Int64s) -> Nesting:
     """The trees of all tracks; rows count from the first row of the trace.
 
-    Track n has those from bounds[n] on; sorted by (start, -duration), they nest perfectly.
+    Track n has those from bounds[n] on; sorted by (start, -duration), they nest
+    perfectly.
     """
     if nested is not None:
         return _compiled(bounds, start, end)[0]
@@ -75,7 +78,8 @@ def nest_tracks(bounds: Int64s, start: Int64s, end: Int64s) -> Nesting:
 def _compiled(
     bounds: Int64s, start: Int64s, end: Int64s, call: Flags | None = None
 ) -> tuple[Nesting, Rows]:
-    """The trees of all tracks, by nested.c, and the rows that are not inside their parent."""
+    """The trees of all tracks, by nested.c, and the rows that are not inside their
+    parent."""
     calls = np.zeros(len(start), dtype=np.bool_) if call is None else call
     tree = Nesting(*(np.empty(len(start), dtype=np.int32) for _ in range(3)))
     crossing = np.empty(len(start), dtype=np.bool_)
@@ -86,18 +90,23 @@ def _compiled(
 
 
 def rows_by_depth(depth: Int32s | Int64s) -> tuple[Rows, list[int]]:
-    """Rows in a stable order of depth; the rows of depth d are [bounds[d], bounds[d + 1])."""
+    """Rows in a stable order of depth; the rows of depth d are [bounds[d], bounds[d +
+    1])."""
     deepest = int(depth.max(initial=-1))
-    small = depth.astype(np.int16) if deepest < 1 << 15 else depth  # sorts in linear time
+    # sorts in linear time
+    small = depth.astype(np.int16) if deepest < 1 << 15 else depth
     order = np.argsort(small, kind="stable")
-    return order, np.searchsorted(small[order], np.arange(deepest + 2, dtype=small.dtype)).tolist()
+    return order, np.searchsorted(
+        small[order], np.arange(deepest + 2, dtype=small.dtype)
+    ).tolist()
 
 
 def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Int32s:
-    """The sub-row of each row, 0 where nothing crosses; rows are sorted by (start, -duration).
+    """The sub-row of each row, 0 where nothing crosses; rows are sorted by (start,
+    -duration).
 
-    `flat`: slices may not lie inside each other either (kernels of one stream). `call` marks
-    runtime calls: two with equal times are neighbors, not parent and child.
+    `flat`: slices may not lie inside each other either (kernels of one stream). `call`
+    marks runtime calls: two with equal times are neighbors, not parent and child.
     """
     subrow = np.zeros(len(start), dtype=np.int32)
     if flat:  # rows that begin before an earlier one has ended
@@ -109,15 +118,23 @@ def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> Int32s:
         inside = np.flatnonzero(tree.parent >= 0)
         over = tree.parent[inside]
         same = (start[inside] == start[over]) & (end[inside] == end[over])
-        crossing = inside[(end[inside] > end[over]) | (call[inside] & call[over] & same)]
+        crossing = inside[
+            (end[inside] > end[over]) | (call[inside] & call[over] & same)
+        ]
     if not len(crossing):
         return subrow
     # Runs of rows that overlap each other, of which one crosses.
     latest = np.maximum.accumulate(end)
-    firsts = np.concatenate(([0], np.flatnonzero(start[1:] >= latest[:-1]) + 1, [len(start)]))
-    hit = np.flatnonzero(np.bincount(np.searchsorted(firsts, crossing, side="right") - 1))
+    firsts = np.concatenate(
+        ([0], np.flatnonzero(start[1:] >= latest[:-1]) + 1, [len(start)])
+    )
+    hit = np.flatnonzero(
+        np.bincount(np.searchsorted(firsts, crossing, side="right") - 1)
+    )
     for rows in map(slice, firsts[hit].tolist(), firsts[hit + 1].tolist()):
-        slices = map(Slice, start[rows].tolist(), end[rows].tolist(), call[rows].tolist())
+        slices = map(
+            Slice, start[rows].tolist(), end[rows].tolist(), call[rows].tolist()
+        )
         subrow[rows] = first_fit(slices, flat)
     return subrow
 
@@ -144,10 +161,11 @@ class Slice(NamedTuple):
 
 
 def first_fit(slices: Iterable[Slice], flat: bool) -> list[int]:
-    """Sub-rows of slices sorted by (start, -duration). See nesting.arrange for what fits.
+    """Sub-rows of slices sorted by (start, -duration). See nesting.arrange for what
+    fits.
 
-    The room of a sub-row is twice the end of its innermost slice, and one more, unless an equal
-    call may not lie in it.
+    The room of a sub-row is twice the end of its innermost slice, and one more, unless
+    an equal call may not lie in it.
     """
     rooms = Rooms()
     open_: dict[int, list[Slice]] = {}
@@ -185,9 +203,11 @@ def _room(inner: list[Slice], now: int, flat: bool) -> int:
 
 
 class Rooms:
-    """Numbers, all EMPTY at first, with a fast search for the first one that is large enough.
+    """Numbers, all EMPTY at first, with a fast search for the first one that is large
+    enough.
 
-    A binary tree in a list: node n has the children 2n and 2n + 1 and holds the larger of them.
+    A binary tree in a list: node n has the children 2n and 2n + 1 and holds the larger
+    of them.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,5 @@
-"""The steps of a trace: annotations where there are any, else iterations, which optimizers end."""
+"""The steps of a trace: annotations where there are any, else iterations, which
+optimizers end."""
 
 from __future__ import annotations
 
@@ -19,29 +20,34 @@ from fusetui.trace.model.op_names import is_compiler
 MOST = 0.8  # annotations are steps if they contain at least this share of the work
 
 SERVER = r"^(?:execute_(?:new_|context_|\d+_context_)|step\[|(?:prefill|decode)\[bs=)"
-"""How the annotations of a server (vLLM, SGLang, ATOM) begin: even a single one is a step."""
+"""How the annotations of a server (vLLM, SGLang, ATOM) begin: even a single one is a
+step."""
 
 OPTIMIZER = "Optimizer.step#"
-"""How the annotation of torch around an optimizer step begins, which ends a training step."""
+"""How the annotation of torch around an optimizer step begins, which ends a training
+step."""
 
 PROFILED = "ProfilerStep"  # what the steps of the profiler are called
 UP_TO = "up to the end of "  # an optimizer step
 
 PARTS = ("Optimizer.", "DataLoader", "enumerate(DataLoader)")
-"""How annotations of torch begin that are parts of a step, however much work they contain."""
+"""How annotations of torch begin that are parts of a step, however much work they
+contain."""
 
 CLIPPED = "clipped_annotations"
-"""The top-level key of a part of a trace: begin and end (ns of the file, as texts) of annotations
-that go on beyond it. What is left of them is no step."""
+"""The top-level key of a part of a trace: begin and end (ns of the file, as texts) of
+annotations that go on beyond it. What is left of them is no step."""
 
 MANY = 50  # kinds of annotations that are considered, those with the most time
 LONGEST_STEM = 1000  # characters
 DIGITS = "0123456789"
-ROUNDING_NS = 1000  # by which times are off at most that were rounded to whole microseconds
+# by which times are off at most that were rounded to whole microseconds
+ROUNDING_NS = 1000
 
 
 class Steps(msgspec.Struct, frozen=True, eq=False):
-    """Steps in order of time, which do not overlap; arrays of shape [steps], in ns of the file."""
+    """Steps in order of time, which do not overlap; arrays of shape [steps], in ns of
+    the file."""
 
     rows: Rows  # of the annotations that they are, or that end them
     names: tuple[str, ...]  # of the annotations; `#k` for iterations, which have none
@@ -65,7 +71,8 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def are_of_server(self) -> bool:
-        """Whether they are what a server was asked to do, which differs from step to step."""
+        """Whether they are what a server was asked to do, which differs from step to
+        step."""
         return any(map(is_of_server, self.names))
 
     @property
@@ -80,8 +87,12 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
         return self.numbers.index(number) if number in self.numbers else -1
 
     def only(self, places: Rows) -> Steps:
-        arrays = {name: getattr(self, name)[places] for name in ("rows", "start", "end")}
-        names, numbers = (tuple(all_[n] for n in places) for all_ in (self.names, self.numbers))
+        arrays = {
+            name: getattr(self, name)[places] for name in ("rows", "start", "end")
+        }
+        names, numbers = (
+            tuple(all_[n] for n in places) for all_ in (self.names, self.numbers)
+        )
         return msgspec.structs.replace(self, names=names, numbers=numbers, **arrays)
 
     def at(self, times: Int64s) -> Rows:
@@ -96,10 +107,12 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
 
 @memo(most=4)
 def steps_of(trace: Trace, by: str | None = None) -> Steps:
-    """The steps of a trace: those of the profiler, else of a server, else annotations that recur
-    around most of the work, else iterations, each up to the end of an optimizer's step.
+    """The steps of a trace: those of the profiler, else of a server, else annotations
+    that recur around most of the work, else iterations, each up to the end of an
+    optimizer's step.
 
-    `by` asks for the annotations whose names match: a regular expression, or plain text.
+    `by` asks for the annotations whose names match: a regular expression, or plain
+    text.
     """
     if by is not None:
         return _annotated(trace, _outermost(trace, _like(by)), f"annotations like {by}")
@@ -120,8 +133,8 @@ def launched_in_steps(trace: Trace) -> tuple[Rows, ...]:
 
 
 def numbers_in(names: Sequence[str]) -> tuple[int, ...]:
-    """The numbers at the ends of the names; () unless all have one: those of the profiler, or names
-    that differ only in a number that grows."""
+    """The numbers at the ends of the names; () unless all have one: those of the
+    profiler, or names that differ only in a number that grows."""
     stems = {name.rstrip(DIGITS) for name in names}
     if len(stems) != 1:
         return ()
@@ -136,11 +149,16 @@ def numbers_in(names: Sequence[str]) -> tuple[int, ...]:
 
 def labels_of(names: Sequence[str]) -> Sequence[str]:
     """The names of all steps of a trace, after `#k` where they do not number them."""
-    return names if numbers_in(names) else [f"#{k} {name}" for k, name in enumerate(names, 1)]
+    return (
+        names
+        if numbers_in(names)
+        else [f"#{k} {name}" for k, name in enumerate(names, 1)]
+    )
 
 
 def by_launch_time(trace: Trace) -> tuple[Rows, Int64s]:
-    """The linked GPU rows in order of their launch calls, and the starts of those calls (ns)."""
+    """The linked GPU rows in order of their launch calls, and the starts of those calls
+    (ns)."""
     rows = trace.gpu_rows
     rows = rows[trace.launch[rows] >= 0]
     called = trace.start[trace.launch[rows]]
@@ -149,7 +167,8 @@ def by_launch_time(trace: Trace) -> tuple[Rows, Int64s]:
 
 
 def main_thread(trace: Trace, rows: Rows) -> Rows:
-    """Of one row or more those on the thread with most of them; sub-rows count as their thread."""
+    """Of one row or more those on the thread with most of them; sub-rows count as their
+    thread."""
     thread = trace.thread_of_track[trace.track[rows]]
     same: Rows = rows[thread == thread[int(np.argmax(np.bincount(thread)[thread]))]]
     return same
@@ -160,8 +179,8 @@ def is_of_server(name: str) -> bool:
 
 
 def annotations_with(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
-    """Annotations with such names on the thread that has most of them, in order of time, outer ones
-    first."""
+    """Annotations with such names on the thread that has most of them, in order of
+    time, outer ones first."""
     rows = trace.rows_of(Role.ANNOTATION)
     matches = np.zeros(len(trace.names), dtype=np.bool_)
     for number in distinct(trace.name[rows]).tolist():
@@ -191,8 +210,8 @@ def clipped_before(trace: Trace) -> list[tuple[str, str]]:
 
 
 def is_clipped(trace: Trace, rows: Rows) -> Flags:
-    """Of which of these annotations the file holds only a part, as it says under CLIPPED; of shape
-    [rows]."""
+    """Of which of these annotations the file holds only a part, as it says under
+    CLIPPED; of shape [rows]."""
     clipped = set(clipped_before(trace))
     if not clipped:
         return np.zeros(len(rows), dtype=np.bool_)
@@ -206,8 +225,8 @@ def _complete(trace: Trace, rows: Rows) -> Rows:
 
 
 def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
-    """Such annotations, except those that begin inside another one. One that follows another seems
-    to begin inside it where start and duration were rounded."""
+    """Such annotations, except those that begin inside another one. One that follows
+    another seems to begin inside it where start and duration were rounded."""
     rows = _complete(trace, annotations_with(trace, wanted))
     if not len(rows):
         return rows
@@ -219,8 +238,8 @@ def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
 
 
 def _starts_after_ends(start: Int64s, end: Int64s) -> Int64s:
-    """The starts of slices in order of time; of one that begins before the end of the one before
-    by no more than rounding explains, that end."""
+    """The starts of slices in order of time; of one that begins before the end of the
+    one before by no more than rounding explains, that end."""
     starts = start.copy()
     overlap_ns = end[:-1] - start[1:]
     is_rounding = (overlap_ns > 0) & (overlap_ns <= ROUNDING_NS)
@@ -229,8 +248,8 @@ def _starts_after_ends(start: Int64s, end: Int64s) -> Int64s:
 
 
 def _around_the_work(trace: Trace) -> Rows:
-    """Annotations that contain at least MOST of the work: those of a server, else of the groups
-    that recur the one with most; in order of time."""
+    """Annotations that contain at least MOST of the work: those of a server, else of
+    the groups that recur the one with most; in order of time."""
     work = _work(trace)
     server = _outermost(trace, is_of_server)
     if _share_inside(trace, server, *work) >= MOST:
@@ -243,7 +262,8 @@ def _around_the_work(trace: Trace) -> Rows:
 
 
 def _recurring(trace: Trace) -> list[Rows]:
-    """Outermost annotations with equal names except for numbers, those with the most time first."""
+    """Outermost annotations with equal names except for numbers, those with the most
+    time first."""
     rows = _complete(trace, trace.rows_of(Role.ANNOTATION))
     rows = rows[trace.parent[rows] < 0]
     numbers: dict[str, int] = {}
@@ -273,7 +293,8 @@ def _work(trace: Trace) -> tuple[Int64s, Int64s]:
 
 
 def _share_inside(trace: Trace, group: Rows, times: Int64s, amount: Int64s) -> float:
-    """The share of the amounts whose times lie in these slices; 0 if the slices overlap."""
+    """The share of the amounts whose times lie in these slices; 0 if the slices
+    overlap."""
     end = trace.end[group]
     start = _starts_after_ends(trace.start[group], end)
     total = int(amount.sum())
@@ -283,12 +304,15 @@ def _share_inside(trace: Trace, group: Rows, times: Int64s, amount: Int64s) -> f
 
 
 def _iterations(trace: Trace) -> Steps:
-    """From the end of one step of an optimizer to the end of the next; the first one from where the
-    recording of that thread begins, unless that is in the middle of one. Of several optimizers the
-    one that steps most often, and last, ends an iteration."""
+    """From the end of one step of an optimizer to the end of the next; the first one
+    from where the recording of that thread begins, unless that is in the middle of one.
+    Of several optimizers the one that steps most often, and last, ends an iteration."""
     rows = _outermost(trace, lambda name: name.startswith(OPTIMIZER))
     counts = np.bincount(trace.name[rows], minlength=1)
-    rows = rows[trace.name[rows] == trace.name[rows[counts[trace.name[rows]] == counts.max()][-1:]]]
+    rows = rows[
+        trace.name[rows]
+        == trace.name[rows[counts[trace.name[rows]] == counts.max()][-1:]]
+    ]
     if len(rows) < 2:
         return _annotated(trace, rows[:0], "")
     thread = trace.thread_of_track

@@ -1,9 +1,10 @@
-"""Slices in file order -> tracks: which track each belongs to, its labels, and the row order.
+"""Slices in file order -> tracks: which track each belongs to, its labels, and the row
+order.
 
-A CPU thread has up to three layers (annotations, Python frames, ops with runtime calls), because
-annotations cross Python frames; a GPU stream has its kernels and copies, its annotations and its
-synchronizations. The order of tracks is: CPU threads by first start, GPUs by device and stream, the
-rest.
+A CPU thread has up to three layers (annotations, Python frames, ops with runtime
+calls), because annotations cross Python frames; a GPU stream has its kernels and
+copies, its annotations and its synchronizations. The order of tracks is: CPU threads by
+first start, GPUs by device and stream, the rest.
 """
 
 from __future__ import annotations
@@ -43,11 +44,13 @@ from fusetui.trace.model.raw import Label, Raw, Thread
 THREAD_NAME = late(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
 GENERIC = ("python", "python3", "pt_main_thread")
 FEW = 1 << 15  # tracks whose numbers fit into 16 bits, which sort in linear time
-RANKS = {Role.ANNOTATION: 0, Role.PYTHON: 1, Role.OP: 2, Role.CALL: 3}  # outer first, on a tie
+# outer first, on a tie
+RANKS = {Role.ANNOTATION: 0, Role.PYTHON: 1, Role.OP: 2, Role.CALL: 3}
 
 
 class Layout(msgspec.Struct, frozen=True, eq=False):
-    """`order` sorts the raw rows; `track` (shape [slices], sorted) and `tracks` place them."""
+    """`order` sorts the raw rows; `track` (shape [slices], sorted) and `tracks` place
+    them."""
 
     order: Rows
     start: Int64s  # of the sorted rows, like all below
@@ -71,24 +74,37 @@ def lay_out(raw: Raw) -> Layout:
     subrow = _subrows(keys, group, start, dur, roles)
     if subrow.any():
         again = np.lexsort((subrow, group))
-        order, subrow, group, roles = order[again], subrow[again], group[again], roles[again]
+        order, subrow, group, roles = (
+            order[again],
+            subrow[again],
+            group[again],
+            roles[again],
+        )
         start, dur = start[again], dur[again]
     depth = int(subrow.max(initial=0)) + 1
-    present, track = small_unique(group if depth == 1 else group.astype(np.int64) * depth + subrow)
+    present, track = small_unique(
+        group if depth == 1 else group.astype(np.int64) * depth + subrow
+    )
     bounds = np.searchsorted(track, np.arange(len(present) + 1))
     tracks = tuple(
-        replace(keys[number // depth], subrow=number % depth, first_row=first, end_row=last)
-        for number, (first, last) in zip(present.tolist(), pairwise(bounds.tolist()), strict=True)
+        replace(
+            keys[number // depth], subrow=number % depth, first_row=first, end_row=last
+        )
+        for number, (first, last) in zip(
+            present.tolist(), pairwise(bounds.tolist()), strict=True
+        )
     )
     return Layout(order, start, dur, track, roles, tracks, bounds)
 
 
-def _sorted(group: NDArray[np.int16] | Int32s, raw: Raw, rank: NDArray[np.int8]) -> Rows:
+def _sorted(
+    group: NDArray[np.int16] | Int32s, raw: Raw, rank: NDArray[np.int8]
+) -> Rows:
     """The raw rows by (group, start, -duration, rank, External id, file order).
 
-    Files are nearly sorted by start, but not by duration, so durations are compared only among
-    equal starts. Of two ops with equal starts and durations, the outer one was entered first and
-    has the smaller External id, wherever it is in the file.
+    Files are nearly sorted by start, but not by duration, so durations are compared
+    only among equal starts. Of two ops with equal starts and durations, the outer one
+    was entered first and has the smaller External id, wherever it is in the file.
     """
     order = np.lexsort((raw.start, group))
     start, key = raw.start[order], group[order]
@@ -96,38 +112,59 @@ def _sorted(group: NDArray[np.int16] | Int32s, raw: Raw, rank: NDArray[np.int8])
     if not equal.any():
         return order
     run = np.cumsum(np.concatenate(([True], ~equal)))
-    among = np.flatnonzero(np.concatenate((equal, [False])) | np.concatenate(([False], equal)))
+    among = np.flatnonzero(
+        np.concatenate((equal, [False])) | np.concatenate(([False], equal))
+    )
     rows = order[among]
-    order[among] = rows[np.lexsort((raw.external_id[rows], rank[rows], -raw.dur[rows], run[among]))]
+    order[among] = rows[
+        np.lexsort((raw.external_id[rows], rank[rows], -raw.dur[rows], run[among]))
+    ]
     return order
 
 
 def _roles(raw: Raw) -> Kinds:
-    """Roles by category, except that some files record annotations as operators (see NO_OPS)."""
+    """Roles by category, except that some files record annotations as operators (see
+    NO_OPS)."""
     by_category = [role(category) for category in raw.categories]
     roles = np.array(by_category or [Role.OTHER], dtype=np.uint8)[raw.category]
-    noted = np.array([name.startswith(NO_OPS) for name in raw.names] or [False])[raw.name]
+    noted = np.array([name.startswith(NO_OPS) for name in raw.names] or [False])[
+        raw.name
+    ]
     _add_legacy_roles(raw, roles)
     roles[noted & (roles == Role.OP)] = Role.ANNOTATION
     return roles
 
 
 def _add_legacy_roles(raw: Raw, roles: Kinds) -> None:
-    """Gives slices without a category their role where the process tells it; see LEGACY_CPU."""
-    uncategorized = np.array([not category for category in raw.categories] or [True])[raw.category]
+    """Gives slices without a category their role where the process tells it; see
+    LEGACY_CPU."""
+    uncategorized = np.array([not category for category in raw.categories] or [True])[
+        raw.category
+    ]
     pids = [pid for pid, _, _ in raw.threads]
-    on_cpu = np.array([pid == LEGACY_CPU for pid in pids] or [False])[raw.thread] & uncategorized
-    on_gpu = np.array([pid == LEGACY_GPU for pid in pids] or [False])[raw.thread] & uncategorized
+    on_cpu = (
+        np.array([pid == LEGACY_CPU for pid in pids] or [False])[raw.thread]
+        & uncategorized
+    )
+    on_gpu = (
+        np.array([pid == LEGACY_GPU for pid in pids] or [False])[raw.thread]
+        & uncategorized
+    )
     roles[on_cpu] = Role.OP
     is_name_of_op = np.zeros(max(1, len(raw.names)), dtype=np.bool_)
     is_name_of_op[raw.name[on_cpu]] = True
-    roles[on_gpu] = np.where(is_name_of_op[raw.name[on_gpu]], Role.GPU_ANNOTATION, Role.KERNEL)
+    roles[on_gpu] = np.where(
+        is_name_of_op[raw.name[on_gpu]], Role.GPU_ANNOTATION, Role.KERNEL
+    )
 
 
 def _groups(raw: Raw, roles: Kinds) -> tuple[list[Track], Int32s]:
-    """Tracks without sub-rows, in screen order, their rows unknown, and the track of each raw row.
-    Lanes that differ only in whether an event says its device are one track."""
-    layer_of = np.array([LAYER_ORDER.index(LAYERS[Role(r)]) for r in range(len(Role))], np.int32)
+    """Tracks without sub-rows, in screen order, their rows unknown, and the track of
+    each raw row. Lanes that differ only in whether an event says its device are one
+    track."""
+    layer_of = np.array(
+        [LAYER_ORDER.index(LAYERS[Role(r)]) for r in range(len(Role))], np.int32
+    )
     key = raw.thread.astype(np.int64) * len(LAYER_ORDER) + layer_of[roles]
     present, group = small_unique(key)
     begins = np.full(len(raw.threads), np.iinfo(np.int64).max)
@@ -141,7 +178,8 @@ def _groups(raw: Raw, roles: Kinds) -> tuple[list[Track], Int32s]:
         own = number(pid, device) if layer in GPU_LAYERS else pid
         keys.append(Track(layer, own, tid, naming.label(layer, pid, tid, own), 0, 0, 0))
     place_of = {
-        k: _place(k, begin) for k, begin in zip(keys, begins[threads].tolist(), strict=True)
+        k: _place(k, begin)
+        for k, begin in zip(keys, begins[threads].tolist(), strict=True)
     }
     ranking = sorted(place_of, key=place_of.__getitem__)
     place = {key: number for number, key in enumerate(ranking)}
@@ -173,7 +211,9 @@ def _subrows(
         small = small_ones(bounds, tangled[flat[tangled] == kind])
         if len(small):
             rows, begins = rows_of(bounds, small)
-            subrow[rows] = arrange(*as_one(begins, start[rows], end[rows]), call[rows], kind)
+            subrow[rows] = arrange(
+                *as_one(begins, start[rows], end[rows]), call[rows], kind
+            )
             tangled = np.setdiff1d(tangled, small, assume_unique=True)
     slices = [slice(int(bounds[n]), int(bounds[n + 1])) for n in tangled]
 
@@ -188,7 +228,8 @@ def _subrows(
 
 
 def small_unique(keys: Int64s | Int32s) -> tuple[Rows, Int32s]:
-    """The distinct keys, sorted, and the index of each key among them; for small keys >= 0."""
+    """The distinct keys, sorted, and the index of each key among them; for small keys
+    >= 0."""
     present = np.flatnonzero(np.bincount(keys))
     place = np.empty(int(present[-1]) + 1 if len(present) else 0, dtype=np.int32)
     place[present] = np.arange(len(present), dtype=np.int32)
@@ -203,12 +244,17 @@ class Naming:
         self._processes: dict[Id, str] = {}
         for label in labels:
             if label.kind == "thread_name" and label.value:
-                # `thread 7 (pt_autograd_0)` says more than `thread 7 (python3)`, and that more than
-                # `thread 7`.
-                known, new = self._threads.get((label.pid, label.tid), ""), str(label.value)
+                # `thread 7 (pt_autograd_0)` says more than `thread 7 (python3)`, and
+                # that more than `thread 7`.
+                known, new = (
+                    self._threads.get((label.pid, label.tid), ""),
+                    str(label.value),
+                )
                 found = THREAD_NAME.match(known)
                 is_generic = found and found[2] in GENERIC and not known.startswith(new)
-                self._threads[label.pid, label.tid] = new if not known or is_generic else known
+                self._threads[label.pid, label.tid] = (
+                    new if not known or is_generic else known
+                )
             elif label.kind == "process_labels" and label.value:
                 self._processes.setdefault(label.pid, str(label.value))
 
@@ -222,4 +268,6 @@ class Naming:
         found = THREAD_NAME.match(name)
         if found:
             return f"{found[2]} {found[1]}"
-        return name or (f"thread {tid}" if isinstance(tid, int) else str(tid or "events"))
+        return name or (
+            f"thread {tid}" if isinstance(tid, int) else str(tid or "events")
+        )

@@ -1,5 +1,5 @@
-"""Names for the arrays that columns and answers are made of; work on large ones in several threads,
-as numpy releases the GIL while it works."""
+"""Names for the arrays that columns and answers are made of; work on large ones in
+several threads, as numpy releases the GIL while it works."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 def distinct(values: NDArray[Number]) -> NDArray[Number]:
-    """The different values of an array of one dimension, sorted. np.unique does the same, but its
-    first call imports numpy.ma, which takes longer than a small trace."""
+    """The different values of an array of one dimension, sorted. np.unique does the
+    same, but its first call imports numpy.ma, which takes longer than a small trace."""
     ordered = np.sort(values)
     keep = np.ones(len(ordered), dtype=np.bool_)
     keep[1:] = ordered[1:] != ordered[:-1]
@@ -36,8 +36,8 @@ def ordinals(keys: NDArray[np.integer]) -> Int64s:
 
 
 def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
-    """Columns of one length -> the first index of each distinct row, and the number of each row's.
-    Numbered in lexical order; much faster than np.unique along an axis."""
+    """Columns of one length -> the first index of each distinct row, and the number of
+    each row's. Numbered in lexical order; much faster than np.unique along an axis."""
     order = np.lexsort(columns[::-1])
     new = np.zeros(len(order), dtype=np.bool_)
     for column in columns:
@@ -49,7 +49,8 @@ def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
 
 
 def summed(places: Any, amounts: Int64s, shape: int | tuple[int, ...]) -> Int64s:
-    """The exact sum of the amounts of each place: np.bincount would go through floats."""
+    """The exact sum of the amounts of each place: np.bincount would go through
+    floats."""
     found = np.zeros(shape, dtype=np.int64)
     np.add.at(found, places, amounts)
     return found
@@ -71,7 +72,8 @@ THREADS = 4
 
 
 def in_threads(work: Callable[[int], Result], sizes: Sequence[int]) -> list[Result]:
-    """The results of `work` for each number, in order; `sizes` (in rows) estimate the effort."""
+    """The results of `work` for each number, in order; `sizes` (in rows) estimate the
+    effort."""
     if sum(size > LARGE for size in sizes) < 2:
         return [work(number) for number in range(len(sizes))]
     from concurrent.futures import ThreadPoolExecutor  # only for large traces
@@ -82,7 +84,9 @@ def in_threads(work: Callable[[int], Result], sizes: Sequence[int]) -> list[Resu
     return [done[number] for number in range(len(sizes))]
 
 
-def each(work: Mapping[str, Callable[[], NDArray[Any]]], rows: int) -> dict[str, NDArray[Any]]:
+def each(
+    work: Mapping[str, Callable[[], NDArray[Any]]], rows: int
+) -> dict[str, NDArray[Any]]:
     """Several columns of `rows` rows, each computed by its function."""
     makers = list(work.values())
     made = in_threads(lambda number: makers[number](), [rows] * len(makers))

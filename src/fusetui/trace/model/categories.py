@@ -20,7 +20,8 @@ class Role(IntEnum):
     SYNC = 9
     DEVICE = 10  # device work of other vendors
     PROFILER = 11  # the profiler's own slice around the trace
-    CAPTURED = 12  # where a node of a graph was captured, in another trace (see joined.py)
+    # where a node of a graph was captured, in another trace (see joined.py)
+    CAPTURED = 12
 
 
 class Layer(StrEnum):
@@ -40,9 +41,11 @@ class Layer(StrEnum):
 GPU_ROLES = (Role.KERNEL, Role.MEMCPY, Role.MEMSET)
 
 ROLES_ON_STREAMS = (*GPU_ROLES, Role.GPU_ANNOTATION)
-"""Roles of slices whose args may name another device or stream than their pid and tid do."""
+"""Roles of slices whose args may name another device or stream than their pid and tid
+do."""
 
-GRAPH_ANNOTATION = "graph_annotation"  # of rows that stand for annotations of graphs (joined.py)
+# of rows that stand for annotations of graphs (joined.py)
+GRAPH_ANNOTATION = "graph_annotation"
 
 ROLES = {
     "user_annotation": Role.ANNOTATION,
@@ -99,21 +102,21 @@ NO_OPS = (
     "##",
     *("gloo:", "mpi:", "ucc:"),
 )
-"""How the names of annotations begin that some files record as operators: what torch puts around
-steps, optimizers, loaders and replicas, `## forward ##` of its examples, and what lasts until a
-collective on the CPU or a transfer to another rank is done."""
+"""How the names of annotations begin that some files record as operators: what torch
+puts around steps, optimizers, loaders and replicas, `## forward ##` of its examples,
+and what lasts until a collective on the CPU or a transfer to another rank is done."""
 
 
 LEGACY_CPU, LEGACY_GPU = "CPU functions", "CUDA functions"
 """The processes of torch's older exporter (`EventList.export_chrome_trace` of
-`torch.autograd.profiler`), whose slices have no category. The second one has the time on the GPU
-between two CUDA events around an op, under the name of that op, or kernels by their own names if
-nvprof had recorded them."""
+`torch.autograd.profiler`), whose slices have no category. The second one has the time
+on the GPU between two CUDA events around an op, under the name of that op, or kernels
+by their own names if nvprof had recorded them."""
 
 
 def role(category: str) -> Role:
-    """The role of a category, in any case, as that has changed over the years. Every *_runtime and
-    *_driver is a call."""
+    """The role of a category, in any case, as that has changed over the years. Every
+    *_runtime and *_driver is a call."""
     lower = category.lower()
     if lower.endswith(("runtime", "driver")):
         return Role.CALL

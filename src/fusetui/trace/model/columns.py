@@ -24,7 +24,8 @@ class Track(msgspec.Struct, frozen=True):
     """Slices that nest perfectly: the rows [first_row, end_row) of the trace."""
 
     layer: Layer
-    pid: Id  # of GPU layers the number of the device: `args.device`, else the pid of the file
+    # of GPU layers the number of the device: `args.device`, else the pid of the file
+    pid: Id
     tid: Id
     label: str
     subrow: int  # more than 0: overlap others of the thread or stream without nesting
@@ -42,13 +43,14 @@ class Track(msgspec.Struct, frozen=True):
 class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Arrays of shape [slices], rows sorted by (track, start, -duration, file order).
 
-    Times are int64 nanoseconds as in the file; some writers count from an epoch, others from a time
-    of their own. Every track is a contiguous range of rows, a parent comes before its children, and
-    a subtree is a contiguous range. -1 means none.
+    Times are int64 nanoseconds as in the file; some writers count from an epoch, others
+    from a time of their own. Every track is a contiguous range of rows, a parent comes
+    before its children, and a subtree is a contiguous range. -1 means none.
     """
 
     report: Report
-    keys: dict[str, Any]  # top-level keys of the file: deviceProperties, distributedInfo, ...
+    # top-level keys of the file: deviceProperties, distributedInfo, ...
+    keys: dict[str, Any]
     names: tuple[str, ...]
     categories: tuple[str, ...]
     tracks: tuple[Track, ...]
@@ -82,7 +84,8 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def launch_rows(self) -> Int32s:
-        """For each of `gpu_rows`: the launch call, else the op that it belongs to, else -1."""
+        """For each of `gpu_rows`: the launch call, else the op that it belongs to, else
+        -1."""
         launch, op = self.launch[self.gpu_rows], self.op[self.gpu_rows]
         return np.where(launch >= 0, launch, op)
 
@@ -92,7 +95,9 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         order = np.argsort(self.launch_rows, kind="stable")
         rows = self.gpu_rows[order]
         before = np.append(0, np.cumsum(self.dur[rows]))
-        kernels = np.append(0, np.cumsum(self.role[rows] == Role.KERNEL)).astype(np.int32)
+        kernels = np.append(0, np.cumsum(self.role[rows] == Role.KERNEL)).astype(
+            np.int32
+        )
         return LaunchIndex(self.launch_rows[order], rows, before, kernels)
 
     @cached_property
@@ -107,9 +112,10 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def span_ns(self) -> int:
-        """From the first start to the last end of the slices of the file itself, without those
-        that the profiler wrote about itself: exporters of one profile place them differently. In a
-        file without other slices, the span of those; 0 in an empty trace."""
+        """From the first start to the last end of the slices of the file itself,
+        without those that the profiler wrote about itself: exporters of one profile
+        place them differently. In a file without other slices, the span of those; 0 in
+        an empty trace."""
         recorded = self.recorded()
         of_program = np.flatnonzero(self.role[:recorded] != Role.PROFILER)
         if not len(of_program):
@@ -125,7 +131,8 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def thread_of_track(self) -> Int32s:
-        """For each track the number of its thread or stream, whose layers and sub-rows share it."""
+        """For each track the number of its thread or stream, whose layers and sub-rows
+        share it."""
         numbers: dict[tuple[Id, Id], int] = {}
         found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in self.tracks]
         return np.array(found, dtype=np.int32)
@@ -136,14 +143,14 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def asked(self) -> Int32s:
-        """Of a GPU event: the call that asked for it. This is `launch`, except for nodes of graphs
-        that were joined with their capture (see joined.py)."""
+        """Of a GPU event: the call that asked for it. This is `launch`, except for
+        nodes of graphs that were joined with their capture (see joined.py)."""
         return self.launch
 
     @property
     def annotated(self) -> Int32s | None:
-        """Of a node of an annotated graph: the row that stands for its annotation, or for having
-        none; else -1. None: nothing is (see joined.py)."""
+        """Of a node of an annotated graph: the row that stands for its annotation, or
+        for having none; else -1. None: nothing is (see joined.py)."""
         return None
 
     @property
@@ -153,13 +160,14 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def reach_ns(self) -> tuple[int, int]:
-        """The first start and the last end of all rows, also of those taken from a capture."""
+        """The first start and the last end of all rows, also of those taken from a
+        capture."""
         return (int(self.start.min()), int(self.end.max())) if len(self) else (0, 0)
 
     @property
     def epoch_ns(self) -> int:
-        """The time at which the clock of the file began, in ns since 1970: baseTimeNanoseconds; 0
-        if it was not recorded."""
+        """The time at which the clock of the file began, in ns since 1970:
+        baseTimeNanoseconds; 0 if it was not recorded."""
         base = self.keys.get("baseTimeNanoseconds")
         return base if type(base) is int and 0 <= base < LARGEST_EPOCH else 0
 
@@ -173,14 +181,21 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return len(self)
 
     def rows_of(self, *roles: Role) -> Rows:
-        return np.flatnonzero(np.logical_or.reduce([self.role == role for role in roles]))
+        return np.flatnonzero(
+            np.logical_or.reduce([self.role == role for role in roles])
+        )
 
     def rows_named(self, test: Callable[[str], object], *roles: Role) -> Rows:
-        """The rows of these roles whose names pass a test; it is made once for each name."""
+        """The rows of these roles whose names pass a test; it is made once for each
+        name."""
         fits = np.zeros(len(self.names), dtype=np.bool_)
         for number in np.flatnonzero(self._names_of[list(roles)].any(axis=0)).tolist():
             fits[number] = bool(test(self.names[number][:LONGEST_NAME]))
-        rows = np.flatnonzero(fits[self.name]) if fits.any() else np.empty(0, dtype=np.intp)
+        rows = (
+            np.flatnonzero(fits[self.name])
+            if fits.any()
+            else np.empty(0, dtype=np.intp)
+        )
         return rows[np.isin(self.role[rows], roles)]
 
     @cached_property
@@ -190,8 +205,11 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         found.reshape(-1)[self.role * np.intp(len(self.names)) + self.name] = True
         return found
 
-    def matching(self, rows: NDArray[np.integer], test: Callable[[str], object]) -> Flags:
-        """Which of these rows have a name that passes a test; it is made once for each name."""
+    def matching(
+        self, rows: NDArray[np.integer], test: Callable[[str], object]
+    ) -> Flags:
+        """Which of these rows have a name that passes a test; it is made once for each
+        name."""
         fits = np.zeros(len(self.names), dtype=np.bool_)
         for number in np.flatnonzero(np.bincount(self.name[rows])).tolist():
             fits[number] = bool(test(self.names[number][:LONGEST_NAME]))

@@ -12,7 +12,8 @@ from fusetui.text.printable import without_credentials
 
 
 class TraceError(Error):
-    """One plain sentence for the user: which file, what is wrong with it, what to do."""
+    """One plain sentence for the user: which file, what is wrong with it, what to
+    do."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(without_credentials(sentence))

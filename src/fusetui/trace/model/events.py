@@ -24,22 +24,25 @@ BETWEEN = b"\0"  # Separates the texts of args; it cannot occur in JSON text
 ArgsQuestion = tuple[Int64s, tuple[str, ...]]
 """Of which events (indices in traceEvents) which args are asked for."""
 Numbered = tuple[Int32s, tuple[bytes, ...]]
-"""Of each wanted event of a stretch the index of its args in the texts, -1 for none; and these,
-distinct, each the texts of the args, joined by BETWEEN."""
+"""Of each wanted event of a stretch the index of its args in the texts, -1 for none;
+and these, distinct, each the texts of the args, joined by BETWEEN."""
 
 
 class Stretch(msgspec.Struct, frozen=True, eq=False):
-    """The bytes [start, end) of a document, which contain `events` elements of traceEvents."""
+    """The bytes [start, end) of a document, which contain `events` elements of
+    traceEvents."""
 
     start: int
     end: int
     events: int
     samples: int = 0  # how many of them may hold values: counters and instant events
     places: Int64s | None = None
-    """If the bytes do not decode as one list: number, start and end byte of each event."""
+    """If the bytes do not decode as one list: number, start and end byte of each
+    event."""
     reach: tuple[int, int] = EVERYWHERE
-    """Times (ns) before and after all elements that are no slices; EVERYWHERE if that is unknown,
-    they hold for all times, or there are pairs; NOWHERE if there are none."""
+    """Times (ns) before and after all elements that are no slices; EVERYWHERE if that
+    is unknown, they hold for all times, or there are pairs; NOWHERE if there are
+    none."""
 
 
 class Sample(NamedTuple):
@@ -75,7 +78,8 @@ class Keeper(Protocol):
         """What was kept by this name; None if nothing was."""
 
     def keep(self, name: str, found: msgspec.Struct) -> None:
-        """Keeps a record of columns and of what msgpack can hold, if there is a place for it."""
+        """Keeps a record of columns and of what msgpack can hold, if there is a place
+        for it."""
 
 
 class Events(Keeper, Protocol):
@@ -86,7 +90,8 @@ class Events(Keeper, Protocol):
 
     @property
     def own(self) -> Events:
-        """Those of the trace itself, without those of captures that it was joined with."""
+        """Those of the trace itself, without those of captures that it was joined
+        with."""
 
     @property
     def text(self) -> Text: ...
@@ -106,7 +111,9 @@ class Events(Keeper, Protocol):
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
         """The samples of stretch `number` in file order, each with its time in ns."""
 
-    def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> Numbered:
+    def args(
+        self, number: int, places: Sequence[int], names: tuple[str, ...]
+    ) -> Numbered:
         """The args with these names of some elements of stretch `number`.
 
         `places` count from the first element of the stretch and ascend.
@@ -114,10 +121,12 @@ class Events(Keeper, Protocol):
 
 
 class Arguments(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Some args of many slices at once. Each distinct value is kept once, as its text in the file:
-    so the args of a million calls with the same shapes are decoded only once.
+    """Some args of many slices at once. Each distinct value is kept once, as its text
+    in the file: so the args of a million calls with the same shapes are decoded only
+    once.
 
-    `number[n]` is the index in `distinct` of the args of slice n, -1 if it has none of them.
+    `number[n]` is the index in `distinct` of the args of slice n, -1 if it has none of
+    them.
     """
 
     number: Int32s
@@ -126,18 +135,20 @@ class Arguments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def distinct(self) -> tuple[tuple[bytes, ...], ...]:
-        """Each has the texts of the requested args in their order, b"" for a missing one."""
+        """Each has the texts of the requested args in their order, b"" for a missing
+        one."""
         return tuple(tuple(text.split(BETWEEN)) for text in self.texts)
 
 
 def arguments(
     events: Events, orders: Int64s, names: tuple[str, ...], keep_as: str = ""
 ) -> Arguments:
-    """The args with these names of the events at `orders` (indices in traceEvents), shape [n].
+    """The args with these names of the events at `orders` (indices in traceEvents),
+    shape [n].
 
-    An event that cannot be read any more has none. Takes as long as decoding the stretches of the
-    file that contain the events, at about 500 MB/s; with `keep_as`, a name for this question, only
-    the first time.
+    An event that cannot be read any more has none. Takes as long as decoding the
+    stretches of the file that contain the events, at about 500 MB/s; with `keep_as`, a
+    name for this question, only the first time.
     """
     asked = digest(orders, names) if keep_as else b""
     found = events.recall(keep_as, Arguments) if keep_as else None
@@ -145,7 +156,8 @@ def arguments(
         wanted = Wanted(events, orders, names)
         each = map(wanted.places, range(len(events.stretches)))
         parts = (
-            events.args(n, places, names) if places else NOTHING for n, places in enumerate(each)
+            events.args(n, places, names) if places else NOTHING
+            for n, places in enumerate(each)
         )
         found = wanted.together(parts, asked)
         if keep_as:
@@ -157,7 +169,9 @@ def digest(orders: Int64s, names: tuple[str, ...]) -> bytes:
     """Equal for equal questions only."""
     from hashlib import blake2b  # not needed by most commands
 
-    return blake2b("\0".join(names).encode() + orders.tobytes(), digest_size=16).digest()
+    return blake2b(
+        "\0".join(names).encode() + orders.tobytes(), digest_size=16
+    ).digest()
 
 
 NOTHING: Numbered = np.empty(0, dtype=np.int32), ()
@@ -213,7 +227,9 @@ def parted(every: Arguments, asked: Sequence[ArgsQuestion]) -> tuple[Arguments, 
     _, names = joined(asked)
     bounds = np.cumsum([0, *(len(orders) for orders, _ in asked)]).tolist()
     each = zip(asked, pairwise(bounds), strict=True)
-    return tuple(_only(every, slice(*rows), map(names.index, some)) for (_, some), rows in each)
+    return tuple(
+        _only(every, slice(*rows), map(names.index, some)) for (_, some), rows in each
+    )
 
 
 def joined(asked: Sequence[ArgsQuestion]) -> ArgsQuestion:
@@ -226,7 +242,10 @@ def _only(every: Arguments, which: slice, args: Iterable[int]) -> Arguments:
     """Some slices, and some of the args by their places in each of `distinct`."""
     places, asked = list(args), distinct(every.number[which])
     asked = asked[asked >= 0]
-    each = (BETWEEN.join(every.distinct[n][place] for place in places) for n in asked.tolist())
+    each = (
+        BETWEEN.join(every.distinct[n][place] for place in places)
+        for n in asked.tolist()
+    )
     table = np.full(len(every.texts) + 1, -1, dtype=np.int32)
     table[asked], texts = numbered(each, len(places))
     return Arguments(table[every.number[which]], texts)
@@ -234,7 +253,8 @@ def _only(every: Arguments, which: slice, args: Iterable[int]) -> Arguments:
 
 def parsed(text: bytes) -> Any:
     """The value of one arg; None if it is missing or cannot be read."""
-    for decode in (msgspec.json.decode, json.loads):  # the latter an integer beyond 64 bits
+    # the latter an integer beyond 64 bits
+    for decode in (msgspec.json.decode, json.loads):
         with suppress(msgspec.DecodeError, ValueError, RecursionError):
             return decode(text) if text else None
     return None

@@ -1,6 +1,6 @@
-"""Sets of intervals of time: unions, in which nothing counts twice, how much of one lies in
-another, and which of many intervals contains a time; and many small tracks at once: one numpy call
-for each of 100,000 tracks would take a minute."""
+"""Sets of intervals of time: unions, in which nothing counts twice, how much of one
+lies in another, and which of many intervals contains a time; and many small tracks at
+once: one numpy call for each of 100,000 tracks would take a minute."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MANY = 500  # small tracks that are worth being combined
 
 
 def overlapping(bounds: Int64s, start: Int64s, end: Int64s) -> Rows:
-    """The tracks in which a slice starts before the previous one has ended; in all others nothing
-    is nested. Track n has the rows [bounds[n], bounds[n + 1])."""
+    """The tracks in which a slice starts before the previous one has ended; in all
+    others nothing is nested. Track n has the rows [bounds[n], bounds[n + 1])."""
     early = np.flatnonzero(start[1:] < end[:-1]) + 1
     first = np.searchsorted(early, bounds[:-1], side="right")
     return np.flatnonzero(np.searchsorted(early, bounds[1:], side="left") > first)
@@ -30,20 +30,23 @@ def small_ones(bounds: Int64s, tracks: Rows) -> Rows:
 
 
 def rows_of(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
-    """The rows of these tracks, and where each track begins in that list, then its length."""
+    """The rows of these tracks, and where each track begins in that list, then its
+    length."""
     sizes = np.diff(bounds)[tracks]
     return ranges(bounds[tracks], sizes), np.concatenate(([0], np.cumsum(sizes)))
 
 
 def ranges(first: Rows, sizes: Rows) -> Rows:
     """The numbers from each `first` on, so many of each, one after the other."""
-    found: Rows = np.arange(sizes.sum()) + np.repeat(first - (np.cumsum(sizes) - sizes), sizes)
+    found: Rows = np.arange(sizes.sum()) + np.repeat(
+        first - (np.cumsum(sizes) - sizes), sizes
+    )
     return found
 
 
 def as_one(begins: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """Starts and ends as small integers that keep the order within each track, with each track
-    after the previous one: as if all slices were on one track."""
+    """Starts and ends as small integers that keep the order within each track, with
+    each track after the previous one: as if all slices were on one track."""
     own = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
     times, track = np.concatenate((start, end)), np.concatenate((own, own))
     order = np.lexsort((times, track))
@@ -66,7 +69,9 @@ class Cover(NamedTuple):
 
     def within(self, begin: Int64s, end: Int64s) -> Int64s:
         """How much of it lies in each [begin, end) (ns); shape of `begin`."""
-        before, until = covered_until(self.start, self.end, np.stack((begin, end)), self.number)
+        before, until = covered_until(
+            self.start, self.end, np.stack((begin, end)), self.number
+        )
         covered: Int64s = until - before
         return covered
 
@@ -118,9 +123,11 @@ def union_length_of_each(begins: Rows, start: Int64s, end: Int64s) -> int:
     return sum(union_length(start[a:b], end[a:b]) for a, b in pairwise(begins.tolist()))
 
 
-def covered_until(starts: Int64s, ends: Int64s, times: Int64s, number: Int64s | int = 1) -> Int64s:
-    """How much of a union (as returned by `union`) lies before each time; shape of `times`.
-    `number`: how often each interval counts."""
+def covered_until(
+    starts: Int64s, ends: Int64s, times: Int64s, number: Int64s | int = 1
+) -> Int64s:
+    """How much of a union (as returned by `union`) lies before each time; shape of
+    `times`. `number`: how often each interval counts."""
     if not len(starts):
         return np.zeros(times.shape, dtype=np.int64)
     before = np.concatenate(([0], np.cumsum((ends - starts) * number)))
@@ -135,7 +142,11 @@ def joined(*covers: Cover) -> Cover:
     """The time that any of them covers."""
     covers = tuple(cover for cover in covers if len(cover.start)) or (NOTHING,)
     starts, ends = ([cover[side] for cover in covers] for side in (0, 1))
-    return union(np.concatenate(starts), np.concatenate(ends)) if len(covers) > 1 else covers[0]
+    return (
+        union(np.concatenate(starts), np.concatenate(ends))
+        if len(covers) > 1
+        else covers[0]
+    )
 
 
 def outside(a: Cover) -> Cover:
@@ -144,7 +155,8 @@ def outside(a: Cover) -> Cover:
 
 
 def counted(start: Int64s, end: Int64s) -> Cover:
-    """Where any of these intervals lie, and how many of them; they may be in any order."""
+    """Where any of these intervals lie, and how many of them; they may be in any
+    order."""
     times = np.concatenate((start, end))
     order = np.argsort(times, kind="stable")
     times, number = times[order], np.cumsum(np.where(order < len(start), 1, -1))[:-1]
@@ -153,8 +165,8 @@ def counted(start: Int64s, end: Int64s) -> Cover:
 
 
 def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
-    """The pieces of some stretches inside a cover, and the stretch of each piece. The stretches may
-    be in any order, and overlap."""
+    """The pieces of some stretches inside a cover, and the stretch of each piece. The
+    stretches may be in any order, and overlap."""
     first = np.searchsorted(cover.end, stretches.start, side="right")
     last = np.searchsorted(cover.start, stretches.end, side="left")
     sizes = np.where(stretches.end > stretches.start, last - first, 0)
@@ -163,7 +175,9 @@ def pieces(stretches: Cover, cover: Cover) -> tuple[Cover, Rows]:
     start = np.maximum(stretches.start[stretch], cover.start[part])
     end = np.minimum(stretches.end[stretch], cover.end[part])
     number = stretches.number
-    return Cover(start, end, number if isinstance(number, int) else number[stretch]), stretch
+    return Cover(
+        start, end, number if isinstance(number, int) else number[stretch]
+    ), stretch
 
 
 def common(a: Cover, b: Cover) -> Cover:
@@ -176,10 +190,11 @@ def without(a: Cover, b: Cover) -> Cover:
 
 
 def innermost(start: Int64s, end: Int64s) -> tuple[Int64s, Rows]:
-    """Which interval is the innermost from each of the returned times to the next, -1 for none.
+    """Which interval is the innermost from each of the returned times to the next, -1
+    for none.
 
-    The intervals are sorted by (start, -duration). Innermost is the one that started last, the
-    shortest of several that started together.
+    The intervals are sorted by (start, -duration). Innermost is the one that started
+    last, the shortest of several that started together.
     """
     times = distinct(np.concatenate((start, end)))
     last = np.searchsorted(start, times, side="right") - 1
@@ -187,10 +202,11 @@ def innermost(start: Int64s, end: Int64s) -> tuple[Int64s, Rows]:
 
 
 class Reach:
-    """Finds the last of some intervals that contains a time; `end` is sorted by the starts.
+    """Finds the last of some intervals that contains a time; `end` is sorted by the
+    starts.
 
-    A tree of maxima: level n holds the latest end of each 2**n neighbors. So each answer takes
-    O(log n), even if the intervals do not nest.
+    A tree of maxima: level n holds the latest end of each 2**n neighbors. So each
+    answer takes O(log n), even if the intervals do not nest.
     """
 
     def __init__(self, end: Int64s) -> None:
@@ -202,8 +218,8 @@ class Reach:
             self._levels.append(np.concatenate((pairs, below[even:])))
 
     def last(self, until: Rows, times: Int64s) -> Rows:
-        """The last index that is not after `until` and whose interval ends after the time; -1 for
-        none. All three have the same shape; `until` may be -1."""
+        """The last index that is not after `until` and whose interval ends after the
+        time; -1 for none. All three have the same shape; `until` may be -1."""
         node, level = self._climbed(until, times)
         for number in range(int(level.max(initial=0)), 0, -1):
             here = np.flatnonzero(level >= number)
@@ -212,14 +228,19 @@ class Reach:
         return node
 
     def _climbed(self, until: Rows, times: Int64s) -> tuple[Rows, Rows]:
-        """The last node that contains no interval after `until` but one that ends after the time:
-        its index in its level, -1 for none, and that level."""
-        node, level = np.full(len(until), -1, dtype=np.intp), np.zeros(len(until), dtype=np.intp)
+        """The last node that contains no interval after `until` but one that ends after
+        the time: its index in its level, -1 for none, and that level."""
+        node, level = (
+            np.full(len(until), -1, dtype=np.intp),
+            np.zeros(len(until), dtype=np.intp),
+        )
         left = np.flatnonzero(until >= 0)
-        last, times = until[left].astype(np.intp), times[left]  # last: of the nodes of the level
+        # last: of the nodes of the level
+        last, times = until[left].astype(np.intp), times[left]
         for number, ends in enumerate(self._levels):
             found = ends[last] > times
             node[left[found]], level[left[found]] = last[found], number
-            going = ~found & (last > 0)  # to the last node above that contains none after `last`
+            # to the last node above that contains none after `last`
+            going = ~found & (last > 0)
             left, last, times = left[going], (last[going] + 1) // 2 - 1, times[going]
         return node, level

@@ -1,13 +1,14 @@
 """A trace whose graph replays were joined with the capture of their graphs.
 
-The rows of the capture that contain a captured call follow those of the trace itself, on tracks of
-their own: calls, ops, Python frames and annotations, with the times between them as they were
-recorded there, shifted to the beginning of the trace. Their role is CAPTURED, so that nothing
-counts them as work of this trace.
+The rows of the capture that contain a captured call follow those of the trace itself,
+on tracks of their own: calls, ops, Python frames and annotations, with the times
+between them as they were recorded there, shifted to the beginning of the trace. Their
+role is CAPTURED, so that nothing counts them as work of this trace.
 
-Where nodes of graphs are annotated instead, there is such a row for each path that an annotation
-names, and one of the role OTHER for nodes without an annotation. They tell the module of a node and
-nothing else: its call, op and frame are those of the launch of the graph.
+Where nodes of graphs are annotated instead, there is such a row for each path that an
+annotation names, and one of the role OTHER for nodes without an annotation. They tell
+the module of a node and nothing else: its call, op and frame are those of the launch of
+the graph.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Join(msgspec.Struct, frozen=True):
     kernels: int  # nodes that were joined, copies and sets too
     certainty: str  # certain or likely
     why_likely: str
-    refused: tuple[str, ...]  # a sentence for each way in which replays could not be joined
+    # a sentence for each way in which replays could not be joined
+    refused: tuple[str, ...]
     found: bool = False  # the capture was found, not named
     joined_by: str = CAPTURE  # or ANNOTATIONS: of `kernels` the module alone is known
     unnamed: int = 0  # nodes of these replays without an annotation
@@ -59,13 +61,16 @@ class Join(msgspec.Struct, frozen=True):
 class Joined(Trace, frozen=True, eq=False, dict=True):
     """The arrays have the shape [slices]."""
 
-    captured: Int32s  # of a node of a graph: the captured call, or its annotation; else -1
+    # of a node of a graph: the captured call, or its annotation; else -1
+    captured: Int32s
     roles: Kinds  # the roles, and those that rows of a capture have there
     joins: tuple[Join, ...]
 
     @cached_property
     def asked(self) -> Int32s:
-        return np.where((self.captured >= 0) & ~self._by_annotation, self.captured, self.launch)
+        return np.where(
+            (self.captured >= 0) & ~self._by_annotation, self.captured, self.launch
+        )
 
     @cached_property
     def annotated(self) -> Int32s:
@@ -95,7 +100,8 @@ def is_joined(trace: Trace, row: int) -> bool:
 
 
 def without_times(trace: Trace, rows: Integers) -> Flags:
-    """Which rows stand for annotations of graphs: no times and no number were recorded."""
+    """Which rows stand for annotations of graphs: no times and no number were
+    recorded."""
     category = [name == GRAPH_ANNOTATION for name in trace.categories]
     found: Flags = np.array([*category, False])[trace.cat[rows]]
     found &= trace.role[rows] == Role.CAPTURED

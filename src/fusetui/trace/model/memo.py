@@ -1,5 +1,5 @@
-"""Results that are kept on the object they were computed from, and freed with it: a cache beside it
-would keep a closed trace in memory."""
+"""Results that are kept on the object they were computed from, and freed with it: a
+cache beside it would keep a closed trace in memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ RESULTS, MADE = "_results", "_made"  # where an owner keeps them
 
 
 def memo(most: int = 1) -> Callable[[Function], Function]:
-    """Keeps what a function of an owner, which needs a `__dict__`, returned for its last `most`
-    other arguments: positional and hashable ones."""
+    """Keeps what a function of an owner, which needs a `__dict__`, returned for its
+    last `most` other arguments: positional and hashable ones."""
 
     def kept(make: Function) -> Function:
         @wraps(make)

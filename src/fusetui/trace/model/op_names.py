@@ -1,5 +1,5 @@
-"""What a CPU op does, by its name: compute, move data, describe tensors, or wrap other ops; and the
-names of all ATen ops."""
+"""What a CPU op does, by its name: compute, move data, describe tensors, or wrap other
+ops; and the names of all ATen ops."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ HELPERS: Final = words(
     """_to_copy arange clone constant_pad_nd copy fill full full_like new_full new_ones new_zeros
     ones ones_like pad scalar_tensor select_backward slice_backward zero zeros zeros_like"""
 )
-"""Ops that copy or fill, and those made of nothing else. Other ops call them too, for example for
-the bias of a product, or to clear a sum."""
+"""Ops that copy or fill, and those made of nothing else. Other ops call them too, for
+example for the bias of a product, or to clear a sum."""
 
 WHOLE: Final = words(
     """_index_put_impl _linalg_svd addmm addmv baddbmm bincount bmm histc index linalg_cholesky_ex
@@ -59,17 +59,19 @@ _AUTOGRAD = late(r"(?:detach_?|\w+Backward\d*|torch::autograd::\w+)\Z")
 
 @cache
 def aten_ops() -> frozenset[str]:
-    """The operator packets of the namespaces aten, prims, inductor, quantized_decomposed,
-    _c10d_functional, symm_mem, rngprims, mkldnn and higher_order of PyTorch 2.13, as
-    torch._C._dispatch_get_all_op_names() gives them. Of the in-place twins only copy_, which writes
-    a result back, reaches the name of a kernel."""
+    """The operator packets of the namespaces aten, prims, inductor,
+    quantized_decomposed, _c10d_functional, symm_mem, rngprims, mkldnn and higher_order
+    of PyTorch 2.13, as torch._C._dispatch_get_all_op_names() gives them. Of the
+    in-place twins only copy_, which writes a result back, reaches the name of a
+    kernel."""
     listed = Path(__file__).with_name("aten_ops.json").read_bytes()
     return frozenset(msgspec.json.decode(listed, type=list[str]))
 
 
 @cache
 def stem(op: str) -> str:
-    """The name of an op without namespace and in-place suffix: `aten::add_` -> `add`."""
+    """The name of an op without namespace and in-place suffix: `aten::add_` ->
+    `add`."""
     last = op.rpartition("::")[2]
     return last.rstrip("_") or last
 
@@ -86,5 +88,11 @@ def is_metadata(op: str) -> bool:
 
 
 def is_frame(name: str) -> bool:
-    """Whether it only wraps others: of autograd, torch.compile, a data loader (a space, a `#`)."""
-    return " " in name or "#" in name or is_compiler(name) or _AUTOGRAD.match(name) is not None
+    """Whether it only wraps others: of autograd, torch.compile, a data loader (a space,
+    a `#`)."""
+    return (
+        " " in name
+        or "#" in name
+        or is_compiler(name)
+        or _AUTOGRAD.match(name) is not None
+    )

@@ -1,7 +1,9 @@
-"""What a reader gives: the slices of a file in file order, before tracks, nesting and links.
+"""What a reader gives: the slices of a file in file order, before tracks, nesting and
+links.
 
-Copies and fills whose names say no more than `Memcpy` get the name that Kineto would give them: the
-CUPTI monitor of torch 2.14 writes directions and kinds of memory into args only.
+Copies and fills whose names say no more than `Memcpy` get the name that Kineto would
+give them: the CUPTI monitor of torch 2.14 writes directions and kinds of memory into
+args only.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from fusetui.trace.model.report import Report
 
 Thread = tuple[Id, Id]
 Lane = tuple[Id, Id, int | None]
-"""pid, tid and, of a GPU event, the number of its device (`args.device`), if it says so."""
+"""pid, tid and, of a GPU event, the number of its device (`args.device`), if it says
+so."""
 
 
 class Label(msgspec.Struct, frozen=True):
@@ -81,7 +84,8 @@ def converted_from(keys: Mapping[str, Any]) -> ConvertedFrom:
 
 
 def origin_of(raw: Raw) -> dict[str, Any]:
-    """The key that a converted trace gets; none for JSON, whose keys have it already."""
+    """The key that a converted trace gets; none for JSON, whose keys have it
+    already."""
     report = raw.report
     if report.format == "json":
         return {}
@@ -98,17 +102,23 @@ MEMORY = {1: "Pageable", 2: "Pinned", 3: "Device", 4: "Array", 5: "Managed"}
 
 
 def with_directions(raw: Raw) -> Raw:
-    """The same slices; `Memcpy` becomes `Memcpy HtoD (Pinned -> Device)` where args say that, and
-    `Memset` becomes `Memset (Device)`."""
+    """The same slices; `Memcpy` becomes `Memcpy HtoD (Pinned -> Device)` where args say
+    that, and `Memset` becomes `Memset (Device)`."""
     plain = [number for number, name in enumerate(raw.names) if name in PLAIN]
     rows = np.flatnonzero(np.isin(raw.name, plain)) if plain else ()
     if raw.copies_named or not len(rows):
         return raw
     found = arguments(raw.elements, raw.order[rows], ARGS)
     numbers = {name: number for number, name in enumerate(raw.names)}
-    full = np.repeat(np.array(plain, np.int32)[:, None], len(found.distinct) + 1, axis=1)
-    for (place, number), (texts_at, texts) in product(enumerate(plain), enumerate(found.distinct)):
-        full[place, texts_at] = numbers.setdefault(_full(raw.names[number], texts), len(numbers))
+    full = np.repeat(
+        np.array(plain, np.int32)[:, None], len(found.distinct) + 1, axis=1
+    )
+    for (place, number), (texts_at, texts) in product(
+        enumerate(plain), enumerate(found.distinct)
+    ):
+        full[place, texts_at] = numbers.setdefault(
+            _full(raw.names[number], texts), len(numbers)
+        )
     renamed = raw.name.copy()
     renamed[rows] = full[np.searchsorted(plain, raw.name[rows]), found.number]
     return replace(raw, name=renamed, names=tuple(numbers))
@@ -117,9 +127,19 @@ def with_directions(raw: Raw) -> Raw:
 def _full(name: str, texts: tuple[bytes, ...]) -> str:
     direction, source, target, kind = map(parsed, texts)
     if name == "Memset":
-        return f"{name} ({MEMORY[kind]})" if type(kind) is int and kind in MEMORY else name
-    if not isinstance(direction, str) or not (len(direction) == 4 and direction[1:3] == "to"):
+        return (
+            f"{name} ({MEMORY[kind]})" if type(kind) is int and kind in MEMORY else name
+        )
+    if not isinstance(direction, str) or not (
+        len(direction) == 4 and direction[1:3] == "to"
+    ):
         return name
-    ends = [end for end in (source, target) if isinstance(end, str) and 0 < len(end) <= LONGEST]
-    memory = f" ({ends[0].capitalize()} -> {ends[1].capitalize()})" if len(ends) == 2 else ""
+    ends = [
+        end
+        for end in (source, target)
+        if isinstance(end, str) and 0 < len(end) <= LONGEST
+    ]
+    memory = (
+        f" ({ends[0].capitalize()} -> {ends[1].capitalize()})" if len(ends) == 2 else ""
+    )
     return f"{name} {direction}{memory}"

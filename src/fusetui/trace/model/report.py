@@ -1,5 +1,5 @@
-"""What happened while a file was read: no loss is silent; and how to record what a trace lacks, in
-the words of what recorded it."""
+"""What happened while a file was read: no loss is silent; and how to record what a
+trace lacks, in the words of what recorded it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Prefix(msgspec.Struct, frozen=True):
 
     read: int
     total: int
-    exact: bool = True  # False: `total` is an estimate; a packed file was not fully unpacked
+    # False: `total` is an estimate; a packed file was not fully unpacked
+    exact: bool = True
 
     def __str__(self) -> str:
         """`the first 340 MB of 1.007 GB`."""
@@ -44,16 +45,23 @@ class Report(msgspec.Struct, frozen=True):
     complete: bool  # False if the file was truncated, or not read to its end
     cut: str | None  # how a compressed file ended too early
     negative_durations: int  # shown as zero
-    negative_delays: int = 0  # GPU events that start before their launch call: clocks differ
-    unfinished: int = 0  # begin events without an end: shown up to the trace's, or as instants
+    # GPU events that start before their launch call: clocks differ
+    negative_delays: int = 0
+    # begin events without an end: shown up to the trace's, or as instants
+    unfinished: int = 0
     unmatched_ends: int = 0  # end events without a begin
-    prefix: Prefix | None = None  # what was read, if reading was stopped or is still going on
-    too_damaged: int = -1  # the byte at which reading stopped because of too much damage
-    changed: bool = False  # the file changed while it was read: figures may mix two states
+    # what was read, if reading was stopped or is still going on
+    prefix: Prefix | None = None
+    # the byte at which reading stopped because of too much damage
+    too_damaged: int = -1
+    # the file changed while it was read: figures may mix two states
+    changed: bool = False
     format: str = "json"  # the name of its format, see formats.py
-    left_out: dict[str, int] = {}  # what has no place in a trace, and how much of it there is
+    # what has no place in a trace, and how much of it there is
+    left_out: dict[str, int] = {}
     remarks: tuple[str, ...] = ()  # sentences about what was read
-    cut_ends: int = 0  # GPU events that may have lasted longer: the writer ended them at the next
+    # GPU events that may have lasted longer: the writer ended them at the next
+    cut_ends: int = 0
     converted_from: str = ""  # the format that this JSON was converted from
     named: str = ""  # what the user called it where that is not its path: sample:NAME
     process_names: tuple[str, ...] = ()  # names and labels of processes, each once
@@ -62,7 +70,8 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def writer(self) -> str:
-        """The format in which the trace was recorded, whatever it was converted to since."""
+        """The format in which the trace was recorded, whatever it was converted to
+        since."""
         return self.converted_from or self.format
 
     @property
@@ -72,7 +81,8 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def missing(self) -> str:
-        """What of the file is missing from the trace, in a few words; "" if nothing is."""
+        """What of the file is missing from the trace, in a few words; "" if nothing
+        is."""
         if self.changed:
             return "the file changed while it was read"
         if self.prefix:
@@ -92,7 +102,8 @@ class Report(msgspec.Struct, frozen=True):
 Progress = Callable[[int, int], None]
 """Called repeatedly with (bytes read, bytes in total) of the file as stored."""
 
-Stop = Callable[[], bool]  # Polled; return True to stop. What was read until then is kept.
+# Polled; return True to stop. What was read until then is kept.
+Stop = Callable[[], bool]
 
 
 def silent(*_: int) -> None:
@@ -124,5 +135,6 @@ BY_FORM = {"nsys": OF_NSYS, "pftrace": OF_PFTRACE}
 
 
 def recorded_with(option: str, form: str) -> str:
-    """What records it: an option of torch.profiler, unless the format of the trace is another."""
+    """What records it: an option of torch.profiler, unless the format of the trace is
+    another."""
     return BY_FORM.get(form, {}).get(option, option)

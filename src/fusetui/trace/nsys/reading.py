@@ -1,5 +1,5 @@
-"""An export of Nsight Systems -> its columns, in the order of its stretches; the text behind them
-is written on demand (writing.py)."""
+"""An export of Nsight Systems -> its columns, in the order of its stretches; the text
+behind them is written on demand (writing.py)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,11 @@ from fusetui.trace.nsys.writing import writer
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.assemble import BYTES_A_SLICE, MANY, check_durations
 from fusetui.trace.read.document import OpenFile
-from fusetui.trace.read.document_text import Rendered, remarks_of_cut_names, stretches_of
+from fusetui.trace.read.document_text import (
+    Rendered,
+    remarks_of_cut_names,
+    stretches_of,
+)
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.memory import memory_left
@@ -53,14 +57,15 @@ TIMES = {"start", "timestamp", "rawTimestamp"}
 """A table with one of these columns holds events, whatever they are."""
 OWNERS = ("globalTid", "globalPid")  # the columns that say whose a row is
 WITH_LOG, WITHOUT = b"\2\2", b"\1\1"
-"""Bytes 18 and 19 of a database with a write-ahead log, which one in memory cannot have."""
+"""Bytes 18 and 19 of a database with a write-ahead log, which one in memory cannot
+have."""
 
 
 def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Raw:
     """Reads all tables of events, of all processes or of the one with this pid.
 
-    Raises CannotRead or NotATrace with one plain sentence, and NothingRead if it is stopped: some
-    of the tables would be launches without their kernels.
+    Raises CannotRead or NotATrace with one plain sentence, and NothingRead if it is
+    stopped: some of the tables would be launches without their kernels.
     """
     place, cut = _place(stored)
     place = with_owner(replace(place, process=process))
@@ -71,7 +76,9 @@ def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Ra
         if db.stopped:
             raise NothingRead
     whole, changed = raw.report.complete and cut is None, stored.has_changed()
-    return replace(raw, report=replace(raw.report, cut=cut, complete=whole, changed=changed))
+    return replace(
+        raw, report=replace(raw.report, cut=cut, complete=whole, changed=changed)
+    )
 
 
 def text(path: str, file: OpenFile, state: State) -> Text:
@@ -80,7 +87,8 @@ def text(path: str, file: OpenFile, state: State) -> Text:
 
 
 def processes(path: str) -> list[int]:
-    """The pids of the processes that have work of a GPU. Raises CannotRead or OSError."""
+    """The pids of the processes that have work of a GPU. Raises CannotRead or
+    OSError."""
     with closing(Export(with_owner(place_of(path, os.stat(path).st_size)))) as db:
         return Processes(db, present(db)).working
 
@@ -97,7 +105,9 @@ def _read(
     batches = plan(db, sources)
     rows = min(sum(one.rows * one.count for one in batches), place.size // SMALLEST_ROW)
     if rows > MANY and rows * BYTES_A_SLICE > memory_left():  # rather than being killed
-        raise CannotRead(f"{place.path} has about {rows:,} rows: there is not enough memory.")
+        raise CannotRead(
+            f"{place.path} has about {rows:,} rows: there is not enough memory."
+        )
     texts, parts = Interner(), list[TableEvents]()
     for number, one in enumerate(batches):
         progress(stored.size * number // len(batches), stored.size)
@@ -106,7 +116,9 @@ def _read(
             raise NothingRead
     words, who = words_of(db), Processes(db, sources)
     labels = tuple(who.labels(words.strings))
-    slices, negative, unfinished = slices_of(parts, len(labels), list(texts), words, who)
+    slices, negative, unfinished = slices_of(
+        parts, len(labels), list(texts), words, who
+    )
     start, dur = slices["start"], slices["dur"]
     check_durations(place.path, dur)
     counts, values = [len(labels)], [0]
@@ -136,16 +148,22 @@ def _read(
         remarks=(*db.damage, *remarks, *remarks_of_cut_names(from_table), *pending),
         pending=bool(pending),
     )
-    stretches = [one for one in stretches_of(counts, values) if one.events]  # rowids may be far off
+    # rowids may be far off
+    stretches = [one for one in stretches_of(counts, values) if one.events]
     elements = Elements(Rendered(writer(place), problem), stretches)
     return Raw(
-        **slices, report=report, elements=elements, labels=labels, keys=keys, copies_named=True
+        **slices,
+        report=report,
+        elements=elements,
+        labels=labels,
+        keys=keys,
+        copies_named=True,
     )
 
 
 def _place(stored: Stored) -> tuple[ExportFile, str | None]:
-    """Where the database is, and how it is cut: SQLite opens a plain file itself; the bytes of all
-    others are held in memory. Raises CannotRead."""
+    """Where the database is, and how it is cut: SQLite opens a plain file itself; the
+    bytes of all others are held in memory. Raises CannotRead."""
     if stored.packing is None and stored.arriving is None:
         with suppress(OSError):
             own, named = os.fstat(stored.file.fileno()), os.stat(stored.path)
@@ -179,8 +197,8 @@ def _problem(path: str, state: State) -> str:
 
 
 def _left_out(db: Export) -> dict[str, int]:
-    """The rows of events that have no place in a trace, by table; only those of the process that is
-    read, where a table says whose its rows are."""
+    """The rows of events that have no place in a trace, by table; only those of the
+    process that is read, where a table says whose its rows are."""
     read = {source.table for source in present(db)}
     counts: dict[str, int] = {}
     for table, columns in db.tables.items():
@@ -202,8 +220,11 @@ def _of_process(db: Export, table: str) -> str:
     return f"(({db.integer(table, owner)}) >> 24) & {PID} = {db.process}"
 
 
-def _remarks(parts: Sequence[TableEvents], words: Words, unreadable: int) -> Iterator[str]:
-    """What has to be known of what was read, in sentences without the name of the file."""
+def _remarks(
+    parts: Sequence[TableEvents], words: Words, unreadable: int
+) -> Iterator[str]:
+    """What has to be known of what was read, in sentences without the name of the
+    file."""
     if unreadable:
         rows = plural(unreadable, "row")
         yield f"{rows} without a start or an end, or with one that is out of range, left out."
@@ -213,7 +234,9 @@ def _remarks(parts: Sequence[TableEvents], words: Words, unreadable: int) -> Ite
         if lost.any():
             rows = plural(int(lost.sum()), "row")
             yield f"The names of {rows} of {part.source.table} are missing from StringIds."
-    if graphs := sum(len(part) for part in parts if part.source.categories == (GRAPHS,)):
+    if graphs := sum(
+        len(part) for part in parts if part.source.categories == (GRAPHS,)
+    ):
         yield (
             f"Launches of CUDA graphs were recorded as one event each ({graphs}), without their "
             "kernels: record with nsys profile --cuda-graph-trace=node to see those."
@@ -258,8 +281,8 @@ class TableEvents(msgspec.Struct, frozen=True, eq=False):
 def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
     """Reads the events of a table as far as that is possible.
 
-    They are read batch by batch, as they are when their args are asked for: in a damaged table a
-    row that one query finds may be hidden from another.
+    They are read batch by batch, as they are when their args are asked for: in a
+    damaged table a row that one query finds may be hidden from another.
     """
     source = batches.source
     damage_before = len(db.damage)
@@ -299,7 +322,9 @@ def _with_rows(db: Export, batches: Batches) -> Iterator[int]:
     while True:
         yield number
         _, last = batches.bounds(number)
-        next_row = db.rows(batches.source.table, ("min(rowid)",), "where rowid > ?", (last,))
+        next_row = db.rows(
+            batches.source.table, ("min(rowid)",), "where rowid > ?", (last,)
+        )
         (rowid,) = next(next_row, (None,))
         if rowid is None or rowid <= last:
             return
@@ -309,8 +334,8 @@ def _with_rows(db: Export, batches: Batches) -> Iterator[int]:
 def _batch_of(
     db: Export, batches: Batches, number: int, texts: Interner
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The columns of the events of one batch, shape [FIELDS, events], and their texts, up to the
-    first row that is out of order: nowhere in a sound table."""
+    """The columns of the events of one batch, shape [FIELDS, events], and their texts,
+    up to the first row that is out of order: nowhere in a sound table."""
     source = batches.source
     asked = fields(db, source)
     bounds = batches.bounds(number)
@@ -318,7 +343,8 @@ def _batch_of(
     found = db.integers(source.table, columns, batches.condition, bounds)[:-1]
     text = np.full(found.shape[1], NO_TEXT, np.int32)
     if source.is_nvtx and db.has(NVTX, "text"):
-        payload = db.typed(NVTX, "jsonText", "'text'", "NULL")  # its pages may be damaged
+        # its pages may be damaged
+        payload = db.typed(NVTX, "jsonText", "'text'", "NULL")
         rows = db.rows(NVTX, (BASE, f"length({payload})"), batches.condition, bounds)
         text = texts.ids(name for name, _ in rows)
         text[text == texts.get(None, NO_TEXT)] = NO_TEXT
@@ -337,12 +363,18 @@ def _ascending(rowids: NDArray[np.int64], least: int) -> int:
 
 
 def slices_of(
-    parts: Sequence[TableEvents], first: int, texts: Sequence[str], words: Words, who: Processes
+    parts: Sequence[TableEvents],
+    first: int,
+    texts: Sequence[str],
+    words: Words,
+    who: Processes,
 ) -> tuple[dict[str, Any], int, int]:
-    """The columns of Raw of the slices of all parts, and how many have a negative duration or no
-    end; `first` is the index of their first event in traceEvents."""
+    """The columns of Raw of the slices of all parts, and how many have a negative
+    duration or no end; `first` is the index of their first event in traceEvents."""
     begins = np.cumsum([first, *map(len, parts)]).tolist()
-    placed = [(p, b) for p, b in zip(parts, begins, strict=False) if not p.source.is_metrics]
+    placed = [
+        (p, b) for p, b in zip(parts, begins, strict=False) if not p.source.is_metrics
+    ]
     into = [Interner(), Interner(), Interner()]
     nothing = [np.empty(0, np.int64)] * 5 + [np.empty(0, np.int32)] * 3
     each = [
@@ -354,7 +386,16 @@ def slices_of(
         for part, begin in placed
     ]
     numbers = map(np.concatenate, zip(nothing, *each, strict=True))
-    names = ("start", "end", "order", "correlation", "external_id", "name", "category", "thread")
+    names = (
+        "start",
+        "end",
+        "order",
+        "correlation",
+        "external_id",
+        "name",
+        "category",
+        "thread",
+    )
     columns: dict[str, Any] = dict(zip(names, numbers, strict=True))
     start, end = columns["start"], columns.pop("end")
     is_open = end == NONE
@@ -366,24 +407,37 @@ def slices_of(
 
 
 def _tables(
-    part: TableEvents, texts: Sequence[str], words: Words, who: Processes, into: list[Interner]
+    part: TableEvents,
+    texts: Sequence[str],
+    words: Words,
+    who: Processes,
+    into: list[Interner],
 ) -> list[NDArray[np.int32]]:
     """The names, categories and lanes of the events of a part, each met once."""
     source, columns = part.source, part.columns
     kinds, kind = _met(part.text, columns["name"], columns["kind"])
     named = [
-        texts[text] if text != NO_TEXT else source.named(words, number) for text, number, _ in kinds
+        texts[text] if text != NO_TEXT else source.named(words, number)
+        for text, number, _ in kinds
     ]
     categories = [
         category(k, name) if source.is_nvtx else source.categories[k]
         for (_, _, k), name in zip(kinds, named, strict=True)
     ]
-    places, place = _met(*(columns[c] for c in ("owner", "device", "stream", "context")))
+    places, place = _met(
+        *(columns[c] for c in ("owner", "device", "stream", "context"))
+    )
     lanes = [who.lane(source, *where) for where in places]
-    return [into[0].ids(named)[kind], into[1].ids(categories)[kind], into[2].ids(lanes)[place]]
+    return [
+        into[0].ids(named)[kind],
+        into[1].ids(categories)[kind],
+        into[2].ids(lanes)[place],
+    ]
 
 
 def _met(*columns: NDArray[Any]) -> tuple[list[tuple[int, ...]], Rows]:
     """The distinct rows of some columns, and which of them each row is."""
     first, which = distinct_rows(columns)
-    return list(zip(*(column[first].tolist() for column in columns), strict=True)), which
+    return list(
+        zip(*(column[first].tolist() for column in columns), strict=True)
+    ), which

@@ -1,7 +1,9 @@
-"""The tables of an export that hold events: which of their columns say what, and what an event is
-called. Names are those that torch.profiler gives (libkineto, CuptiActivity.cpp).
+"""The tables of an export that hold events: which of their columns say what, and what
+an event is called. Names are those that torch.profiler gives (libkineto,
+CuptiActivity.cpp).
 
-Each is divided into batches by rowids, so that where a batch is follows from the file alone.
+Each is divided into batches by rowids, so that where a batch is follows from the file
+alone.
 
 Source: NVIDIA, Nsight Systems User Guide, "SQLite Schema Reference".
 """
@@ -27,21 +29,43 @@ FIELDS = (
     *("row", "start", "end", "owner", "device", "context", "stream", "correlation"),
     *("external", "name", "kind"),
 )
-"""What is read of every event, as integers. `end` is NONE if a range was not closed. `owner` is a
-globalPid of GPU work, else a globalTid; `kind` says which of its source's categories it has."""
+"""What is read of every event, as integers. `end` is NONE if a range was not closed.
+`owner` is a globalPid of GPU work, else a globalTid; `kind` says which of its source's
+categories it has."""
 
 PID = 0xFFFFFF
-"""A globalPid is the number of a machine above 48 bits, then that of the process above 24; in a
-globalTid the lowest bits are the number of the thread."""
+"""A globalPid is the number of a machine above 48 bits, then that of the process above
+24; in a globalTid the lowest bits are the number of the thread."""
 VERSION = re.compile(r"_v[0-9]{4,5}\Z")
-"""What CUPTI appends to the name of a runtime call; the reports of nsys leave it out too."""
+"""What CUPTI appends to the name of a runtime call; the reports of nsys leave it out
+too."""
 
 KINDS_OF_MEMORY = (
-    *("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"),
+    *(
+        "Pageable",
+        "Pinned",
+        "Device",
+        "Array",
+        "Managed",
+        "Device Static",
+        "Managed Static",
+    ),
     "Unknown",
 )
 KINDS_OF_COPY = (
-    *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
+    *(
+        "Unknown",
+        "HtoD",
+        "DtoH",
+        "HtoA",
+        "AtoH",
+        "AtoA",
+        "AtoD",
+        "DtoA",
+        "DtoD",
+        "HtoH",
+        "PtoP",
+    ),
     *("UVM_HtoD", "UVM_DtoH", "UVM_DtoD"),
 )
 KINDS_OF_SYNC = {
@@ -68,9 +92,13 @@ Named = Callable[[Words, int], str]
 def words_of(db: Export) -> Words:
     """By the tables StringIds and ENUM_*; without the latter, as nsys numbers them."""
 
-    def enum(known: Iterable[str], table: str, column: str, prefix: str = "") -> dict[int, str]:
+    def enum(
+        known: Iterable[str], table: str, column: str, prefix: str = ""
+    ) -> dict[int, str]:
         found = _texts(db, table, column).items()
-        return dict(enumerate(known)) | {n: text.removeprefix(prefix) for n, text in found}
+        return dict(enumerate(known)) | {
+            n: text.removeprefix(prefix) for n, text in found
+        }
 
     kinds = {kind.upper(): kind for kind in KINDS_OF_COPY}
     copies = enum(kinds, "ENUM_CUDA_MEMCPY_OPER", "name", "CUDA_MEMCPY_KIND_")
@@ -90,7 +118,8 @@ class EventTable(msgspec.Struct, frozen=True, eq=False):
     table: str
     categories: tuple[str, ...]
     named: Named
-    name_by: tuple[str, ...]  # the first that it has; or if `packed` all, 8 bits each, 255 for none
+    # the first that it has; or if `packed` all, 8 bits each, 255 for none
+    name_by: tuple[str, ...]
     owner_by: str = "globalPid"
     times_by: tuple[str, str] = ("start", "end")
     kind: str = "0"  # an expression
@@ -121,7 +150,9 @@ class EventTable(msgspec.Struct, frozen=True, eq=False):
 
 
 def string(words: Words, number: int) -> str:
-    return words.strings.get(number) or ("unnamed" if number == NONE else f"unnamed {number}")
+    return words.strings.get(number) or (
+        "unnamed" if number == NONE else f"unnamed {number}"
+    )
 
 
 def _call(words: Words, number: int) -> str:
@@ -155,7 +186,9 @@ def _gpu(
 def _host(
     table: str, categories: tuple[str, ...], named: Named, kind: str, *args: str
 ) -> EventTable:
-    return EventTable(table, categories, named, ("nameId",), "globalTid", kind=kind, args=args)
+    return EventTable(
+        table, categories, named, ("nameId",), "globalTid", kind=kind, args=args
+    )
 
 
 NO_STREAM = 0xFFFFFFFF  # CUPTI_SYNCHRONIZATION_INVALID_VALUE; torch writes -1
@@ -166,7 +199,14 @@ SOURCES = (
         *("KERNEL", "kernel", string, ("demangledName", "shortName", "mangledName")),
         *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
         *("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"),
-        *("clusterX", "clusterY", "clusterZ", "localMemoryPerThread", "graphNodeId", "graphId"),
+        *(
+            "clusterX",
+            "clusterY",
+            "clusterZ",
+            "localMemoryPerThread",
+            "graphNodeId",
+            "graphId",
+        ),
     ),
     _gpu("GRAPH_TRACE", GRAPHS, _graph, ("graphId",), "graphId"),
     EventTable(
@@ -175,7 +215,9 @@ SOURCES = (
         packed=True,
     ),
     _gpu("MEMSET", "gpu_memset", _set, ("memKind",), "bytes", "value", "graphNodeId"),
-    _gpu("SYNCHRONIZATION", "cuda_sync", _sync, ("syncType",), "eventId", "eventSyncId"),
+    _gpu(
+        "SYNCHRONIZATION", "cuda_sync", _sync, ("syncType",), "eventId", "eventSyncId"
+    ),
     EventTable(
         *(f"{CUPTI}CUDA_EVENT", ("cuda_event",), lambda *_: "CUDA event", ()),
         times_by=INSTANT,
@@ -186,7 +228,8 @@ SOURCES = (
     EventTable(NVTX, (), string, ("textId",), "globalTid"),
     _host(f"{CUPTI}OVERHEAD", ("overhead",), string, "0"),
     _host("PROFILER_OVERHEAD", ("overhead",), string, "0"),
-    EventTable(METRICS, (), _graph, ("metricId",), times_by=INSTANT),  # is named in writing.py
+    # is named in writing.py
+    EventTable(METRICS, (), _graph, ("metricId",), times_by=INSTANT),
 )
 
 
@@ -198,19 +241,30 @@ def fields(db: Export, source: EventTable) -> dict[str, str]:
         "row": "rowid",
         "start": integer(source.times_by[0]),
         "end": integer(source.times_by[1]),
-        "owner": db.typed(table, source.owner_by, "'integer'", db.owner if source.on_gpu else NONE),
-        **{name: integer(f"{name}Id") for name in ("device", "context", "stream", "correlation")},
+        "owner": db.typed(
+            table, source.owner_by, "'integer'", db.owner if source.on_gpu else NONE
+        ),
+        **{
+            name: integer(f"{name}Id")
+            for name in ("device", "context", "stream", "correlation")
+        },
         "external": str(NONE),
         "name": integer(next((c for c in source.name_by if c in known), "")),
         "kind": source.kind,
     }
     if source.packed:
-        parts = ((bits, integer(c)) for bits, c in zip((16, 8, 0), source.name_by, strict=True))
+        parts = (
+            (bits, integer(c))
+            for bits, c in zip((16, 8, 0), source.name_by, strict=True)
+        )
         found["name"] = " | ".join(
-            f"(iif(({part}) between 0 and 254, {part}, 255) << {bits})" for bits, part in parts
+            f"(iif(({part}) between 0 and 254, {part}, 255) << {bits})"
+            for bits, part in parts
         )
     if source.on_gpu and not source.works:
-        found["stream"] = f"iif(({found['stream']}) = {NO_STREAM}, -1, {found['stream']})"
+        found["stream"] = (
+            f"iif(({found['stream']}) = {NO_STREAM}, -1, {found['stream']})"
+        )
     if source.kind == "eventClass":
         found["kind"] = f"({integer('eventClass')}) = 1"
     if source.is_nvtx:
@@ -245,19 +299,23 @@ def shown(db: Export, source: EventTable) -> str:
 def present(db: Export) -> list[EventTable]:
     """The tables of events that this export has, with the columns that they need."""
     needs = {NVTX: (), METRICS: ("typeId", "metricId", "value")}
-    return [one for one in SOURCES if db.has(one.table, *one.times_by, *needs.get(one.table, ()))]
+    return [
+        one
+        for one in SOURCES
+        if db.has(one.table, *one.times_by, *needs.get(one.table, ()))
+    ]
 
 
 def with_owner(place: ExportFile) -> ExportFile:
-    """The same place, with the process of GPU events that name none: the only one of the file, if a
-    table of them has no globalPid. Raises CannotRead."""
+    """The same place, with the process of GPU events that name none: the only one of
+    the file, if a table of them has no globalPid. Raises CannotRead."""
     with closing(Export(place)) as db:
         return replace(place, owner=_only_process(db))
 
 
 def _only_process(db: Export) -> int:
-    """The globalPid of the process that called CUDA, if there is one only; NONE otherwise, and if
-    every table names the processes of its events."""
+    """The globalPid of the process that called CUDA, if there is one only; NONE
+    otherwise, and if every table names the processes of its events."""
     tables = [source for source in present(db) if not source.is_metrics]
     if all(db.has(source.table, source.owner_by) for source in tables if source.on_gpu):
         return NONE
@@ -271,23 +329,26 @@ def _only_process(db: Export) -> int:
 
 
 def _texts(db: Export, table: str, column: str) -> dict[int, str]:
-    """The texts of a table by their numbers, each decoded once. Of a very long one SQLite gives the
-    beginning only, see `shared_name`."""
+    """The texts of a table by their numbers, each decoded once. Of a very long one
+    SQLite gives the beginning only, see `shared_name`."""
     if not db.has(table, "id", column):
         return {}
     text = db.typed(table, column, "'text'", "NULL")
     columns = (db.integer(table, "id"), f"substr({text}, 1, {MAX_SHARED_NAME + 1})")
     rows = db.rows(table, columns)
-    return {n: shared_name(text, n) for n, text in rows if n != NONE and text is not None}
+    return {
+        n: shared_name(text, n) for n, text in rows if n != NONE and text is not None
+    }
 
 
-ROWS, MOST = 1 << 12, 1 << 16  # of a batch, where rowids have no gaps; batches of a table
+# of a batch, where rowids have no gaps; batches of a table
+ROWS, MOST = 1 << 12, 1 << 16
 LAST = 2**63 - 1
 
 
 class Batches(msgspec.Struct, frozen=True):
-    """The batches of one table: the rowids from `first` on, `rows` in each but the last, which has
-    all further ones."""
+    """The batches of one table: the rowids from `first` on, `rows` in each but the
+    last, which has all further ones."""
 
     source: EventTable
     first: int
@@ -311,7 +372,8 @@ class Batches(msgspec.Struct, frozen=True):
 
     @property
     def condition(self) -> str:
-        """What follows the columns of a query for one batch; its values are `bounds`."""
+        """What follows the columns of a query for one batch; its values are
+        `bounds`."""
         return f"where rowid between ? and ? and {self.readable} order by rowid"
 
 

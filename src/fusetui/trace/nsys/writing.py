@@ -1,5 +1,5 @@
-"""The events of an export as elements of traceEvents, written when somebody looks at them: args as
-torch.profiler writes them, times exact."""
+"""The events of an export as elements of traceEvents, written when somebody looks at
+them: args as torch.profiler writes them, times exact."""
 
 from __future__ import annotations
 
@@ -39,9 +39,13 @@ class BatchContext:
         self.place = place if place.owner != NONE else with_owner(place)
         with closing(Export(self.place)) as db:
             sources = present(db)
-            metrics = db.records("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
+            metrics = db.records(
+                "TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName"
+            )
             # Of each stretch but the first, which has the metadata events.
-            self.batches = [(one, n) for one in plan(db, sources) for n in range(one.count)]
+            self.batches = [
+                (one, n) for one in plan(db, sources) for n in range(one.count)
+            ]
             self.words, self.who = words_of(db), Processes(db, sources)
             self.labels = list(map(label_text, self.who.labels(self.words.strings)))
             self.domains = nvtx.domains_of(db)
@@ -52,21 +56,32 @@ class BatchContext:
             }
         self.lane, self.head = cache(self._lane), lru_cache(MOST_HEADS)(self._head)
 
-    def _lane(self, source: EventTable, owner: int, *where: int) -> tuple[bytes, int, int | None]:
-        """The text of a lane, what is added to numbers of its process, and its device."""
+    def _lane(
+        self, source: EventTable, owner: int, *where: int
+    ) -> tuple[bytes, int, int | None]:
+        """The text of a lane, what is added to numbers of its process, and its
+        device."""
         pid, tid, gpu = self.who.lane(source, owner, *where)
-        return encode({"pid": pid, "tid": tid})[1:-1], self.who.number(owner >> 24) * OWN, gpu
+        return (
+            encode({"pid": pid, "tid": tid})[1:-1],
+            self.who.number(owner >> 24) * OWN,
+            gpu,
+        )
 
-    def _head(self, source: EventTable, kind: int, number: int, title: str | None) -> bytes:
+    def _head(
+        self, source: EventTable, kind: int, number: int, title: str | None
+    ) -> bytes:
         """The text of a category and a name."""
         name = title or source.named(self.words, number)
-        category = nvtx.category(kind, name) if source.is_nvtx else source.categories[kind]
+        category = (
+            nvtx.category(kind, name) if source.is_nvtx else source.categories[kind]
+        )
         return encode({"cat": category, "name": name})[1:-1]
 
 
 def writer(place: ExportFile) -> Callable[[int], Iterable[bytes]]:
-    """Writes stretch after stretch, each from a connection of its own: in any process and thread.
-    Raises TraceError."""
+    """Writes stretch after stretch, each from a connection of its own: in any process
+    and thread. Raises TraceError."""
     once = cache(lambda: BatchContext(place))
 
     def write(number: int) -> Iterable[bytes]:
@@ -101,7 +116,20 @@ def _rows(db: Export, batches: Batches, number: int) -> Iterator[Row]:
 
 
 def _slice(row: Row, source: EventTable, known: BatchContext) -> bytes:
-    _, start, end, owner, device, context, stream, correlation, external, number, kind, *more = row
+    (
+        _,
+        start,
+        end,
+        owner,
+        device,
+        context,
+        stream,
+        correlation,
+        external,
+        number,
+        kind,
+        *more,
+    ) = row
     lane, offset, gpu = known.lane(source, owner, device, stream, context)
     args: dict[str, Any] = {}
     if 0 < external < OWN:
@@ -109,7 +137,9 @@ def _slice(row: Row, source: EventTable, known: BatchContext) -> bytes:
     if source.is_nvtx:
         title, *said = more
         head = known.head(source, kind, number, title)
-        args |= nvtx.args_of(said, external, owner >> 24, known.words.strings, known.domains)
+        args |= nvtx.args_of(
+            said, external, owner >> 24, known.words.strings, known.domains
+        )
     else:
         head = known.head(source, kind, number, None)
         if gpu is not None:
@@ -122,7 +152,9 @@ def _slice(row: Row, source: EventTable, known: BatchContext) -> bytes:
             args["correlation"] = correlation + offset
         values = {c: v for c, v in zip(source.args, more, strict=True) if v != NONE}
         args |= ARGS.get(source.table, _named)(values)
-    phase, dur = (b"X", b',"dur":%b' % micros(end - start)) if end != NONE else (b"B", b"")
+    phase, dur = (
+        (b"X", b',"dur":%b' % micros(end - start)) if end != NONE else (b"B", b"")
+    )
     return b'{"ph":"%b",%b,%b,"ts":%b%b,"args":%b}' % (
         *(phase, head, lane, micros(start), dur),
         encode(args),
@@ -133,7 +165,9 @@ def _kernel(values: dict[str, int]) -> dict[str, Any]:
     args: dict[str, Any] = {}
     if (registers := values.get("registersPerThread")) is not None:
         args["registers per thread"] = registers
-    shared = [values[c] for c in ("staticSharedMemory", "dynamicSharedMemory") if c in values]
+    shared = [
+        values[c] for c in ("staticSharedMemory", "dynamicSharedMemory") if c in values
+    ]
     if shared:
         args["shared memory"] = sum(shared)
     for key in ("grid", "block", "cluster"):
@@ -155,7 +189,9 @@ NOTHING = {"eventId": (0, NO_STREAM), "eventSyncId": (0, NO_STREAM)}
 
 def _named(values: dict[str, int]) -> dict[str, Any]:
     """Ids and results, without those that say nothing."""
-    known = {c: value for c, value in values.items() if value not in NOTHING.get(c, (0,))}
+    known = {
+        c: value for c, value in values.items() if value not in NOTHING.get(c, (0,))
+    }
     return {name: known[column] for column, name in NAMES.items() if column in known}
 
 
@@ -173,4 +209,8 @@ def _metric(row: Row, source: EventTable, known: BatchContext) -> bytes:
     kind, number, value = row[FIELDS.index("owner")], row[FIELDS.index("name")], row[-1]
     name, gpu = known.metrics.get((kind, number), f"metric {number}"), kind & 255
     head = {"ph": "C", "name": name, "pid": gpu, "tid": 0, "id": f"GPU {gpu}"}
-    return b'%b,"ts":%b,"args":%b}' % (encode(head)[:-1], micros(row[1]), encode({"value": value}))
+    return b'%b,"ts":%b,"args":%b}' % (
+        encode(head)[:-1],
+        micros(row[1]),
+        encode({"value": value}),
+    )

@@ -35,7 +35,8 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
     name: Int32s
     category: Int32s
     thread: Int32s  # of GPU work that of the stream it ran on
-    written: Int32s  # the thread that the file says: a lane for display may be none of the streams
+    # the thread that the file says: a lane for display may be none of the streams
+    written: Int32s
 
 
 def columns_of(index: PacketIndex) -> Columns:
@@ -44,13 +45,19 @@ def columns_of(index: PacketIndex) -> Columns:
     tracks = tables.threads()
 
     def lane_of(track: int) -> Lane:
-        return (*tracks[track][0], None) if track in tracks else (None, f"track {track}", None)
+        return (
+            (*tracks[track][0], None)
+            if track in tracks
+            else (None, f"track {track}", None)
+        )
 
     def name_of(key: int) -> str:
         return tables.names.get(key, "")
 
     named = numbered(begins.name, name_of, names)
-    kinds = numbered(begins.category, lambda key: tables.categories.get(key, ""), categories)
+    kinds = numbered(
+        begins.category, lambda key: tables.categories.get(key, ""), categories
+    )
     kinds[begins.is_sync] = categories["cuda_sync"]
     on = numbered(begins.track, lane_of, threads)
     overhead = np.array([pid == -1 for pid, _, _ in threads] or [False])[on]
@@ -73,7 +80,9 @@ def columns_of(index: PacketIndex) -> Columns:
     memory = np.clip(stages.memory, 0, MOST_KINDS - 1)
     by_kind = (stages.kind * MOST_KINDS + memory)[~own]
     stage_names[~own] = numbered(by_kind, named_by_kind, names)
-    is_work = np.array([role(name) in GPU_ROLES for name in categories] or [False])[stage_kinds]
+    is_work = np.array([role(name) in GPU_ROLES for name in categories] or [False])[
+        stage_kinds
+    ]
     written, lane, labels = _lanes(index, is_work, threads)
     return Columns(
         names=tuple(names),
@@ -90,8 +99,8 @@ def columns_of(index: PacketIndex) -> Columns:
 def _lanes(
     index: PacketIndex, is_work: Flags, threads: Interner
 ) -> tuple[Int64s, Int64s, list[Label]]:
-    """The lane of each event of a GPU as the file says it, and that of the stream it ran on, as
-    numbers in `threads`; and the names of all lanes."""
+    """The lane of each event of a GPU as the file says it, and that of the stream it
+    ran on, as numbers in `threads`; and the names of all lanes."""
     gpus, queues, streams = Interner(), Interner(), Interner()
     gpu = numbered(index.stages.gpu, lambda key: key, gpus)
     queue = numbered(index.stages.queue, lambda key: key, queues)

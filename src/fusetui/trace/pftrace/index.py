@@ -1,4 +1,5 @@
-"""The whole document: its pieces joined, begins and ends paired, and divided into stretches."""
+"""The whole document: its pieces joined, begins and ends paired, and divided into
+stretches."""
 
 from __future__ import annotations
 
@@ -11,19 +12,27 @@ from msgspec.structs import replace
 
 from fusetui.trace.model.arrays import Flags, Int64s, distinct
 from fusetui.trace.model.report import Skipped
-from fusetui.trace.pftrace.scan import Begins, Counters, SliceMarks, Stages, TracePiece, scan
+from fusetui.trace.pftrace.scan import (
+    Begins,
+    Counters,
+    SliceMarks,
+    Stages,
+    TracePiece,
+    scan,
+)
 from fusetui.trace.pftrace.tables import EXPORTER, Tables, key_and_text
 from fusetui.trace.pftrace.wire import NO_FIELDS, Repeated
 from fusetui.trace.read.batch import MOST_LISTED
 
 
 def paired(begins: Begins, ends: SliceMarks, cut: bool) -> tuple[Int64s, bool]:
-    """The number of the end of each begin, -1 if it has none, and whether they match by runs: the
-    ends carry no id. If the file may be `cut`, the last ends may be missing.
+    """The number of the end of each begin, -1 if it has none, and whether they match by
+    runs: the ends carry no id. If the file may be `cut`, the last ends may be missing.
 
-    torch writes n begins, then their n ends in the same order, in one group after the other: the
-    i-th begin of a run belongs to the i-th end of the next run, on the same track. Other writers
-    nest the slices of a track like brackets, which would be wrong here where slices overlap partly.
+    torch writes n begins, then their n ends in the same order, in one group after the
+    other: the i-th begin of a run belongs to the i-th end of the next run, on the same
+    track. Other writers nest the slices of a track like brackets, which would be wrong
+    here where slices overlap partly.
     """
     if _match(begins, ends, cut):
         number = np.arange(len(begins.at))
@@ -38,7 +47,8 @@ def _match(begins: Begins, ends: SliceMarks, cut: bool) -> bool:
     before_begin = np.searchsorted(ends.at, begins.at)  # ends that stand before it
     if before_begin[0] or not np.array_equal(begins.track[:count], ends.track):
         return False
-    started = distinct(np.searchsorted(begins.at, ends.at))  # begins when each run of ends starts
+    # begins when each run of ends starts
+    started = distinct(np.searchsorted(begins.at, ends.at))
     ended = distinct(before_begin)[1:]  # ends when each later run of begins starts
     if cut:
         return np.array_equal(started[: len(ended)], ended)
@@ -63,7 +73,8 @@ def _nested(begins: Begins, ends: SliceMarks) -> Int64s:
     return found
 
 
-PIECE = 1 << 20  # bytes that are scanned at once: what is made of them stays in the caches
+# bytes that are scanned at once: what is made of them stays in the caches
+PIECE = 1 << 20
 EACH = 1 << 10  # events of a stretch
 MOST_BYTES = 22  # bits: bytes of a stretch
 FAR = 1 << 16  # bytes between events, as there are where the ends of a group stand
@@ -72,8 +83,8 @@ Table = TypeVar("Table", bound=msgspec.Struct)
 
 
 class GraphFlows(msgspec.Struct, frozen=True, eq=False):
-    """Arrows between nodes of graphs: rows in Stages, and times in ns since the epoch; arrays of
-    shape [flows]."""
+    """Arrows between nodes of graphs: rows in Stages, and times in ns since the epoch;
+    arrays of shape [flows]."""
 
     source: Int64s
     target: Int64s
@@ -102,7 +113,8 @@ class PacketIndex(msgspec.Struct, frozen=True, eq=False):
     stages: Stages
     counters: Counters
     unmatched: int  # ends
-    order: tuple[Int64s, Int64s, Int64s]  # the number of each begin, stage, value among all events
+    # the number of each begin, stage, value among all events
+    order: tuple[Int64s, Int64s, Int64s]
     lost: tuple[Skipped, ...]  # the first packets that are no readable event
     lost_in_all: int
     read: int  # bytes
@@ -110,10 +122,11 @@ class PacketIndex(msgspec.Struct, frozen=True, eq=False):
 
 
 def index(
-    part: Callable[[int, int], Any], progress: Callable[[int], bool] = lambda read: False
+    part: Callable[[int, int], Any],
+    progress: Callable[[int], bool] = lambda read: False,
 ) -> PacketIndex:
-    """Scans a document, of which `part` gives some bytes, until `progress`, called with the bytes
-    read, returns True. Raises TraceError or OSError."""
+    """Scans a document, of which `part` gives some bytes, until `progress`, called with
+    the bytes read, returns True. Raises TraceError or OSError."""
     tables, pieces, at, most, damaged = Tables(), [_columns(scan(b""))], 0, PIECE, False
     lost: list[Skipped] = []
     lost_in_all = 0
@@ -128,18 +141,28 @@ def index(
         if not piece.rest and len(data) < most:  # the end is missing
             break
         at, most = at + piece.rest, max(PIECE, piece.next_end - piece.rest)
-    begins, ends = _joined(Begins, pieces, "begins"), _joined(SliceMarks, pieces, "ends")
-    stages, counters = _joined(Stages, pieces, "stages"), _joined(Counters, pieces, "counters")
+    begins, ends = (
+        _joined(Begins, pieces, "begins"),
+        _joined(SliceMarks, pieces, "ends"),
+    )
+    stages, counters = (
+        _joined(Stages, pieces, "stages"),
+        _joined(Counters, pieces, "counters"),
+    )
     end, by_runs = paired(begins, ends, cut=not lost_in_all)
     if lost and not by_runs:
         lost[0] = replace(lost[0], reason=f"{lost[0].reason}; {NESTED}")
     has_end = end >= 0
     dur = np.where(has_end, (ends.time[end] if len(ends.time) else 0) - begins.time, -1)
     order, bounds, places = _stretches((begins, stages, counters))
-    firsts = np.stack([np.searchsorted(numbers, bounds[:-1]) for numbers in order[:2]], 1)
+    firsts = np.stack(
+        [np.searchsorted(numbers, bounds[:-1]) for numbers in order[:2]], 1
+    )
     return PacketIndex(
         tables=tables,
-        layout=StretchLayout(len(begins.at), dur, has_end, _flows(stages), bounds, places, firsts),
+        layout=StretchLayout(
+            len(begins.at), dur, has_end, _flows(stages), bounds, places, firsts
+        ),
         begins=begins,
         stages=stages,
         counters=counters,
@@ -163,7 +186,10 @@ def _exporter(piece: TracePiece) -> dict[str, str]:
 
 def _columns(piece: TracePiece) -> TracePiece:
     """Without what only the text needs."""
-    begins, stages = replace(piece.begins, args=NO_FIELDS), replace(piece.stages, extra=NO_FIELDS)
+    begins, stages = (
+        replace(piece.begins, args=NO_FIELDS),
+        replace(piece.stages, extra=NO_FIELDS),
+    )
     return replace(piece, data=b"", tables=(), begins=begins, stages=stages)
 
 
@@ -184,14 +210,16 @@ def _joined(kind: type[Table], pieces: list[TracePiece], name: str) -> Table:
 
 
 def _flows(stages: Stages) -> GraphFlows:
-    """From the events that others wait for, where they are in the file, in the order of those that
-    wait."""
+    """From the events that others wait for, where they are in the file, in the order of
+    those that wait."""
     waits, by_id = stages.waits, np.argsort(stages.id, kind="stable")
     ids = np.append(stages.id[by_id], -1)
     place = np.searchsorted(ids[:-1], waits.value)
     known = ids[place] == waits.value
     source, target = by_id[place[known]], waits.message[known]
-    return GraphFlows(source, target, stages.time[source] + stages.dur[source], stages.time[target])
+    return GraphFlows(
+        source, target, stages.time[source] + stages.dur[source], stages.time[target]
+    )
 
 
 def _stretches(
@@ -204,10 +232,16 @@ def _stretches(
     number[sequence] = np.arange(len(at))
     at, end = at[sequence], np.concatenate([table.end for table in tables])[sequence]
     starts = np.arange(len(at)) % EACH == 0
-    starts[1:] |= (at[1:] >> MOST_BYTES != at[:-1] >> MOST_BYTES) | (at[1:] - end[:-1] > FAR)
+    starts[1:] |= (at[1:] >> MOST_BYTES != at[:-1] >> MOST_BYTES) | (
+        at[1:] - end[:-1] > FAR
+    )
     starts |= end - at > FAR
     starts[1:] &= at[1:] != at[:-1]  # values of one packet stay together
     firsts = np.flatnonzero(starts)
     bounds = np.append(firsts, len(at))
     parts = np.split(number, np.cumsum([len(table.at) for table in tables[:2]]))
-    return (parts[0], parts[1], parts[2]), bounds, np.stack((at[firsts], end[bounds[1:] - 1]), 1)
+    return (
+        (parts[0], parts[1], parts[2]),
+        bounds,
+        np.stack((at[firsts], end[bounds[1:] - 1]), 1),
+    )

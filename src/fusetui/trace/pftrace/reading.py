@@ -39,11 +39,14 @@ ANNOTATION = "gpu_user_annotation"  # is launched by no call
 
 
 def read(stored: Stored, callbacks: Callbacks) -> Raw:
-    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence, or OSError.
+    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence, or
+    OSError.
 
-    If it is stopped, the result has a `prefix`; raises NothingRead if that would be empty.
+    If it is stopped, the result has a `prefix`; raises NothingRead if that would be
+    empty.
     """
-    twice = 2 if stored.packing or stored.arriving else 1  # the bar also tells of unpacking
+    # the bar also tells of unpacking
+    twice = 2 if stored.packing or stored.arriving else 1
 
     def grown(length: int, taken: int) -> None:
         callbacks.progress(taken * (twice - 1) // 2, stored.size)
@@ -68,7 +71,8 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
 
 
 def text(path: str, file: OpenFile, state: State) -> Text:
-    """The text of a file that had this state when it was read: it is scanned again when needed."""
+    """The text of a file that had this state when it was read: it is scanned again when
+    needed."""
     document = Filed(path, file, state)
 
     def writer() -> PacketWriter:
@@ -100,7 +104,9 @@ class Scanned(Rendered):
         return bytes(self._writer.part(0, 0))  # scanned and at hand from now on
 
 
-def _raw(source: Source, found: PacketIndex, prefix: Prefix | None, changed: bool) -> Raw:
+def _raw(
+    source: Source, found: PacketIndex, prefix: Prefix | None, changed: bool
+) -> Raw:
     columns = columns_of(found)
     document = text_of(source)
     writer = PacketWriter(found, columns, document.part)
@@ -110,7 +116,8 @@ def _raw(source: Source, found: PacketIndex, prefix: Prefix | None, changed: boo
     dur = np.concatenate((found.layout.dur, stages.dur))[kept]
 
     check_durations(source.path, dur)
-    by_order = np.argsort(order, kind="stable")  # torch writes them in this order already
+    # torch writes them in this order already
+    by_order = np.argsort(order, kind="stable")
 
     def of_slices(*parts: NDArray[Any]) -> Any:
         return np.concatenate(parts)[kept][by_order]
@@ -143,7 +150,9 @@ def _raw(source: Source, found: PacketIndex, prefix: Prefix | None, changed: boo
     )
     return Raw(
         report=report,
-        elements=Elements(Scanned(document, lambda: writer), _stretches(found, columns)),
+        elements=Elements(
+            Scanned(document, lambda: writer), _stretches(found, columns)
+        ),
         names=columns.names,
         categories=columns.categories,
         threads=columns.threads,
@@ -153,7 +162,9 @@ def _raw(source: Source, found: PacketIndex, prefix: Prefix | None, changed: boo
         name=of_slices(columns.name),
         category=of_slices(columns.category),
         thread=of_slices(columns.thread),
-        correlation=of_slices(begins.correlation, np.where(is_note, -1, stages.correlation)),
+        correlation=of_slices(
+            begins.correlation, np.where(is_note, -1, stages.correlation)
+        ),
         external_id=of_slices(begins.external_id, np.full(len(stages.at), -1)),
         order=order[by_order],
         keys={"baseTimeNanoseconds": found.tables.base, **found.tables.exporter},
@@ -162,7 +173,8 @@ def _raw(source: Source, found: PacketIndex, prefix: Prefix | None, changed: boo
 
 
 def _remarks(endless: int, cut: int) -> Iterator[str]:
-    """What has to be known of what was read, in sentences without the name of the file."""
+    """What has to be known of what was read, in sentences without the name of the
+    file."""
     if endless:
         one = endless == 1
         yield f"{plural(endless, 'slice')} without {'its' if one else 'their'} end: not shown."
@@ -174,12 +186,17 @@ def _remarks(endless: int, cut: int) -> Iterator[str]:
 
 
 def _cut_ends(stages: Stages, is_note: Flags) -> int:
-    """Events that end where the next one of their lane begins, as torch cuts longer ones."""
+    """Events that end where the next one of their lane begins, as torch cuts longer
+    ones."""
     work = np.flatnonzero(~is_note)
     row = work[np.lexsort((stages.time[work], stages.queue[work], stages.gpu[work]))]
     here, after = row[:-1], row[1:]
-    same = (stages.gpu[here] == stages.gpu[after]) & (stages.queue[here] == stages.queue[after])
-    return int((same & (stages.time[here] + stages.dur[here] == stages.time[after])).sum())
+    same = (stages.gpu[here] == stages.gpu[after]) & (
+        stages.queue[here] == stages.queue[after]
+    )
+    return int(
+        (same & (stages.time[here] + stages.dur[here] == stages.time[after])).sum()
+    )
 
 
 def _stretches(found: PacketIndex, columns: Columns) -> tuple[Stretch, ...]:
@@ -189,4 +206,6 @@ def _stretches(found: PacketIndex, columns: Columns) -> tuple[Stretch, ...]:
     flows = len(found.layout.flows.source)
     arrows = [2 * min(EACH, flows - at) for at in range(0, flows, EACH)]
     events = np.diff(bounds).tolist()
-    return stretches_of([len(columns.labels), *events, *arrows], [0, *values, *(0 for _ in arrows)])
+    return stretches_of(
+        [len(columns.labels), *events, *arrows], [0, *values, *(0 for _ in arrows)]
+    )

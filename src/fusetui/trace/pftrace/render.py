@@ -23,23 +23,39 @@ from fusetui.trace.read.document_text import label_text, micros
 from fusetui.trace.read.elements import DEEPEST, TOO_DEEP
 
 Fields = list[tuple[int, int, bytes]]
-KEPT, LONGEST = 1 << 15, 1 << 10  # args that are kept decoded, and bytes of the longest of them
+# args that are kept decoded, and bytes of the longest of them
+KEPT, LONGEST = 1 << 15, 1 << 10
 OWN = {
-    **{key: key for key in ("correlation", "priority", "queued", "channel", "channel_type")},
-    **{key: key for key in ("graph id", "graph node id", "bytes", "value", "memory kind")},
+    **{
+        key: key
+        for key in ("correlation", "priority", "queued", "channel", "channel_type")
+    },
+    **{
+        key: key
+        for key in ("graph id", "graph node id", "bytes", "value", "memory kind")
+    },
     **{"device id": "device", "context id": "context", "stream id": "stream"},
 }
-"""What torch writes first of an event of a GPU, and what Kineto calls it: numbers, as text."""
+"""What torch writes first of an event of a GPU, and what Kineto calls it: numbers, as
+text."""
 ZEROS = {
     "kernel": ("correlation", "priority", "queued", "channel", "channel_type"),
     "gpu_memcpy": ("correlation", "bytes", "channel", "channel_type"),
-    "gpu_memset": ("correlation", "bytes", "value", "memory kind", "channel", "channel_type"),
+    "gpu_memset": (
+        "correlation",
+        "bytes",
+        "value",
+        "memory kind",
+        "channel",
+        "channel_type",
+    ),
     "graph_event_node": ("correlation",),
     "graph_host_node": ("correlation",),
 }
 """What torch leaves out where it is 0."""
 OF_NCCL = ("count", "root", "n_channels", "n_warps", "seq", "rank")
-"""Of a collective, these are numbers; torch writes all that it notes of an event as text."""
+"""Of a collective, these are numbers; torch writes all that it notes of an event as
+text."""
 NOTE = "gpu_user_annotation"
 LAUNCH = {
     "registers_per_thread": "registers per thread",
@@ -64,7 +80,10 @@ class SliceArgs(dict[bytes, bytes]):
 
     def texts(self, data: bytes, args: Repeated, count: int) -> Iterator[bytes]:
         """The args of `count` slices."""
-        return (b",".join([self[arg] for arg in some]) for some in grouped(data, args, count))
+        return (
+            b",".join([self[arg] for arg in some])
+            for some in grouped(data, args, count)
+        )
 
 
 def grouped(data: bytes, found: Repeated, count: int) -> Iterator[list[bytes]]:
@@ -76,12 +95,17 @@ def grouped(data: bytes, found: Repeated, count: int) -> Iterator[list[bytes]]:
 
 
 def gpu_args(
-    kind: str, lane: tuple[Id, Id], launch: bytes, extras: Sequence[bytes], tables: Tables
+    kind: str,
+    lane: tuple[Id, Id],
+    launch: bytes,
+    extras: Sequence[bytes],
+    tables: Tables,
 ) -> dict[str, Any]:
     """The args of an event of a GPU.
 
-    What torch writes itself ends with the name of the process; the keys of an annotation or of a
-    collective follow, which may be any, also one that torch has written before.
+    What torch writes itself ends with the name of the process; the keys of an
+    annotation or of a collective follow, which may be any, also one that torch has
+    written before.
     """
     own: dict[str, Any] = dict.fromkeys(ZEROS.get(kind, ()), 0)
     noted: dict[str, Any] = {}
@@ -99,7 +123,9 @@ def gpu_args(
     if stream != lane[1]:  # the lane has a name of its own
         own["original_stream"] = stream
     own |= _launch(launch, tables.arg_names)
-    return own | {f"{key} (annotation)" if key in own else key: noted[key] for key in noted}
+    return own | {
+        f"{key} (annotation)" if key in own else key: noted[key] for key in noted
+    }
 
 
 def _launch(launch: bytes, names: Mapping[int, str]) -> dict[str, Any]:
@@ -131,7 +157,9 @@ def _value(found: Fields, levels: int) -> bytes:
     for number, value, part in found:
         if number in SCALARS:
             return SCALARS[number](value, part)
-    inner = [(number, [*decoded(part)]) for number, _, part in found if number in (11, 12)]
+    inner = [
+        (number, [*decoded(part)]) for number, _, part in found if number in (11, 12)
+    ]
     if any(number == 11 for number, _ in inner):
         members = (_member(each, levels - 1) for number, each in inner if number == 11)
         return b"{%s}" % b",".join(members)
@@ -147,26 +175,35 @@ SCALARS: dict[int, Callable[[int, bytes], bytes]] = {
     2: lambda value, part: b"true" if value else b"false",
     3: lambda value, part: b"%d" % value,
     4: lambda value, part: b"%d" % (value - (1 << 64) if value >> 63 else value),
-    5: lambda value, part: json_float(*struct.unpack("<d", part)) if len(part) == 8 else b"null",
+    5: lambda value, part: (
+        json_float(*struct.unpack("<d", part)) if len(part) == 8 else b"null"
+    ),
     6: lambda value, part: orjson.dumps(_text(part)),
 }
-"""The value of a debug annotation, by the number of its field (debug_annotation.proto)."""
+"""The value of a debug annotation, by the number of its field
+(debug_annotation.proto)."""
 
 
 def _number(text: str) -> int | str:
     digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdecimal() and len(text) < 20 else text
+    return (
+        int(text)
+        if digits.isascii() and digits.isdecimal() and len(text) < 20
+        else text
+    )
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-FIRST_FLOW = 1 << 40  # the number of the first arrow between nodes of graphs, as torch has it
+# the number of the first arrow between nodes of graphs, as torch has it
+FIRST_FLOW = 1 << 40
 
 
 class PacketWriter:
-    """Writes stretches: first the labels, then the events, then the arrows between nodes."""
+    """Writes stretches: first the labels, then the events, then the arrows between
+    nodes."""
 
     def __init__(
         self, index: PacketIndex, columns: Columns, part: Callable[[int, int], bytes]
@@ -190,19 +227,30 @@ class PacketWriter:
         start, end = self._layout.places[number].tolist()
         piece = scan(bytes(self.part(start, end)), start)
         begin, stage = self._layout.firsts[number].tolist()
-        texts = [*self._slices(piece, begin), *self._stages(piece, stage), *self._values(piece)]
+        texts = [
+            *self._slices(piece, begin),
+            *self._stages(piece, stage),
+            *self._values(piece),
+        ]
         at = np.concatenate((piece.begins.at, piece.stages.at, piece.counters.at))
         return [texts[row] for row in np.argsort(at, kind="stable").tolist()]
 
     def _slices(self, piece: TracePiece, first: int) -> Iterator[bytes]:
         count = len(piece.begins.at)
         here = slice(first, first + count)
-        has_end, dur = self._layout.has_end[here].tolist(), self._layout.dur[here].tolist()
+        has_end, dur = (
+            self._layout.has_end[here].tolist(),
+            self._layout.dur[here].tolist(),
+        )
         heads = self._heads(here, piece.begins.time)
         args = self._args.texts(piece.data, piece.begins.args, count)
         for head, ended, ns, arg in zip(heads, has_end, dur, args, strict=True):
             if ended:
-                yield b'{"ph":"X",%s,"dur":%s,"args":{%s}}' % (head, micros(max(ns, 0)), arg)
+                yield b'{"ph":"X",%s,"dur":%s,"args":{%s}}' % (
+                    head,
+                    micros(max(ns, 0)),
+                    arg,
+                )
             else:
                 yield b'{"ph":"i",%s,"s":"t","args":{%s}}' % (head, arg)
 
@@ -230,7 +278,10 @@ class PacketWriter:
         for category, name, thread, start in rows:
             cat = columns.categories[category]
             named = b'"cat":%s,' % orjson.dumps(cat) if cat else b""
-            text, where = orjson.dumps(columns.names[name]), place(columns.threads[thread], start)
+            text, where = (
+                orjson.dumps(columns.names[name]),
+                place(columns.threads[thread], start),
+            )
             yield b'%s"name":%s,%s' % (named, text, where)
 
     def _values(self, piece: TracePiece) -> Iterator[bytes]:
@@ -240,11 +291,14 @@ class PacketWriter:
         rows = zip(*(array.tolist() for array in arrays), strict=True)
         for descriptor, number, time, whole, value, is_whole in rows:
             gpu, names = tables.counters.get(descriptor, ("?", {}))
-            yield b'{"ph":"C","name":%s,"pid":"GPU %s Counters","ts":%s,"args":{"":%s}}' % (
-                orjson.dumps(names.get(number, f"counter {number}")),
-                str(gpu).encode(),
-                micros(time),
-                b"%d" % whole if is_whole else json_float(value),
+            yield (
+                b'{"ph":"C","name":%s,"pid":"GPU %s Counters","ts":%s,"args":{"":%s}}'
+                % (
+                    orjson.dumps(names.get(number, f"counter {number}")),
+                    str(gpu).encode(),
+                    micros(time),
+                    b"%d" % whole if is_whole else json_float(value),
+                )
             )
 
     def _flows(self, first: int) -> Iterator[bytes]:
@@ -252,7 +306,9 @@ class PacketWriter:
         flows, here = self._layout.flows, slice(first, first + EACH)
         leaving = self._ends(flows.source[here], flows.leaves[here])
         arriving = self._ends(flows.target[here], flows.arrives[here])
-        for number, (one, other) in enumerate(zip(leaving, arriving, strict=True), first):
+        for number, (one, other) in enumerate(
+            zip(leaving, arriving, strict=True), first
+        ):
             for phase, end, more in (b"s", one, b""), (b"f", other, b',"bp":"e"'):
                 text = b'{"ph":"%s","id":%d,%s,"cat":"ac2g","name":"ac2g"%s}'
                 yield text % (phase, FIRST_FLOW + number, end, more)
@@ -267,4 +323,8 @@ class PacketWriter:
 def place(lane: Lane, ns: int) -> bytes:
     """Where something is, and when."""
     pid, tid, _ = lane
-    return b'"pid":%s,"tid":%s,"ts":%s' % (orjson.dumps(pid), orjson.dumps(tid), micros(ns))
+    return b'"pid":%s,"tid":%s,"ts":%s' % (
+        orjson.dumps(pid),
+        orjson.dumps(tid),
+        micros(ns),
+    )

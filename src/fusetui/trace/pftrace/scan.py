@@ -1,7 +1,8 @@
-"""The packets of a piece of the document -> tables of its begins, ends, GPU stages and counters.
+"""The packets of a piece of the document -> tables of its begins, ends, GPU stages and
+counters.
 
-What is no readable event is left out of the tables and counted, here and nowhere else: so the
-columns and the text that is written later agree on which events there are.
+What is no readable event is left out of the tables and counted, here and nowhere else:
+so the columns and the text that is written later agree on which events there are.
 """
 
 from __future__ import annotations
@@ -95,15 +96,18 @@ class TracePiece(msgspec.Struct, frozen=True, eq=False):
     ends: SliceMarks
     stages: Stages
     counters: Counters
-    tables: tuple[tuple[int, int, bytes], ...]  # packets that are few: byte, field and content
+    # packets that are few: byte, field and content
+    tables: tuple[tuple[int, int, bytes], ...]
     lost: tuple[Skipped, ...]  # the first packets that are no readable event
     lost_in_all: int
     rest: int  # the bytes that were used
-    next_end: int  # where the next packet ends, from the first byte on, -1 if there can be none
+    # where the next packet ends, from the first byte on, -1 if there can be none
+    next_end: int
 
 
 def scan(data: bytes, first: int = 0) -> TracePiece:
-    """The events in whole packets at the beginning of `data`, which is at byte `first`."""
+    """The events in whole packets at the beginning of `data`, which is at byte
+    `first`."""
     words = words_of(data)
     start, end, rest, next_end = packets(words, data)
     outer = np.concatenate(([0], end[:-1])) + first
@@ -113,7 +117,10 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
     for number in CONTENTS:
         rows[number] = np.flatnonzero(left & (packet.at[number] >= 0))
         left[rows[number]] = False
-    lost = [(outer[~packet.whole], "a damaged packet"), (outer[left], "a packet of another kind")]
+    lost = [
+        (outer[~packet.whole], "a damaged packet"),
+        (outer[left], "a packet of another kind"),
+    ]
     time = packet.value[TIME]
     in_time = (packet.at[TIME] >= 0) & (time >= 0) & (time <= LIMIT_NS)
 
@@ -124,7 +131,9 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
     tables = [
         (byte, number, data[at:until])
         for number in (CLOCK, TRACK, INTERNED)
-        for byte, at, until in np.stack((outer[rows[number]], *within(number)), 1).tolist()
+        for byte, at, until in np.stack(
+            (outer[rows[number]], *within(number)), 1
+        ).tolist()
     ]
 
     def readable(number: int, good: Flags) -> Rows:
@@ -142,10 +151,16 @@ def scan(data: bytes, first: int = 0) -> TracePiece:
     ends = time[rows[STAGE]] + np.clip(dur, -1, LIMIT_NS)
     staged = readable(STAGE, stage.whole & (dur >= 0) & (ends <= LIMIT_NS))
     counter = fields(words, *within(COUNTER), {4: VARINT}, {2: BYTES})
-    places = {n: (outer[rows[n]], end[rows[n]] + first, time[rows[n]]) for n in CONTENTS}
-    counters, damaged = _counters(words, counter, readable(COUNTER, counter.whole), places[COUNTER])
+    places = {
+        n: (outer[rows[n]], end[rows[n]] + first, time[rows[n]]) for n in CONTENTS
+    }
+    counters, damaged = _counters(
+        words, counter, readable(COUNTER, counter.whole), places[COUNTER]
+    )
     lost.append((damaged, "a damaged value"))
-    told = (Skipped(byte, what) for at, what in lost for byte in at[:MOST_LISTED].tolist())
+    told = (
+        Skipped(byte, what) for at, what in lost for byte in at[:MOST_LISTED].tolist()
+    )
     return TracePiece(
         data=data,
         begins=_begins(words, event, begun, places[EVENT]),
@@ -174,7 +189,9 @@ Places = tuple[Int64s, Int64s, Int64s]
 
 
 def _placed(places: Places, rows: Rows) -> dict[str, Any]:
-    return dict(zip(("at", "end", "time"), (place[rows] for place in places), strict=True))
+    return dict(
+        zip(("at", "end", "time"), (place[rows] for place in places), strict=True)
+    )
 
 
 def _begins(words: Words, event: Fields, rows: Rows, places: Places) -> Begins:
@@ -193,14 +210,22 @@ def _begins(words: Words, event: Fields, rows: Rows, places: Places) -> Begins:
     )
 
 
-def _stages(words: Words, stage: Fields, rows: Rows, places: Places, dur: Int64s) -> Stages:
+def _stages(
+    words: Words, stage: Fields, rows: Rows, places: Places, dur: Int64s
+) -> Stages:
     extra = _of(stage.repeated[6], rows, len(stage.whole))
     return Stages(
         **_placed(places, rows),
         dur=dur[rows],
         **{
             name: stage.value[number][rows]
-            for name, number in (("id", 1), ("gpu", 11), ("queue", 13), ("kind", 14), ("name", 20))
+            for name, number in (
+                ("id", 1),
+                ("gpu", 11),
+                ("queue", 13),
+                ("kind", 14),
+                ("name", 20),
+            )
         },
         correlation=_numbers(words, extra, len(rows), b"correlation"),
         memory=_numbers(words, extra, len(rows), b"memory kind"),
@@ -212,14 +237,20 @@ def _stages(words: Words, stage: Fields, rows: Rows, places: Places, dur: Int64s
     )
 
 
-def _counters(words: Words, counter: Fields, rows: Rows, places: Places) -> tuple[Counters, Int64s]:
+def _counters(
+    words: Words, counter: Fields, rows: Rows, places: Places
+) -> tuple[Counters, Int64s]:
     """The values, and the packets of those that are damaged."""
     values = _of(counter.repeated[2], rows, len(counter.whole))
     packet = rows[values.message]
-    inner = fields(words, values.at, values.at + values.value, {1: VARINT, 2: VARINT, 3: FIXED64})
+    inner = fields(
+        words, values.at, values.at + values.value, {1: VARINT, 2: VARINT, 3: FIXED64}
+    )
     is_whole = inner.at[2] >= 0
     good = np.flatnonzero(inner.whole & (is_whole | (inner.at[3] >= 0)))
-    bits = np.where(is_whole, inner.value[2], words[np.maximum(inner.at[3], 0)].view(np.int64))
+    bits = np.where(
+        is_whole, inner.value[2], words[np.maximum(inner.at[3], 0)].view(np.int64)
+    )
     here = packet[good]
     counters = Counters(
         **_placed(places, here),
@@ -232,7 +263,8 @@ def _counters(words: Words, counter: Fields, rows: Rows, places: Places) -> tupl
 
 
 def _keyed(words: Words, found: Repeated, tag: bytes, key: bytes, then: bytes) -> Flags:
-    """Which messages begin with this key, at most 22 bytes, and the tag of a value behind it."""
+    """Which messages begin with this key, at most 22 bytes, and the tag of a value
+    behind it."""
     text = tag + bytes([len(key)]) + key + then
     same = found.value > len(text)
     for at in range(0, len(text), 8):
@@ -256,10 +288,12 @@ def _integers(words: Words, args: Repeated, count: int, *keys: bytes) -> Int64s:
     return found
 
 
-def _numbers(words: Words, extra: Repeated, count: int, key: bytes, missing: int = 0) -> Int64s:
-    """The text of this extra as a number, -1 if it is none, `missing` where it is absent: torch
-    leaves out zeros of most. Behind `process_id` any key may follow, also this one, with another
-    meaning."""
+def _numbers(
+    words: Words, extra: Repeated, count: int, key: bytes, missing: int = 0
+) -> Int64s:
+    """The text of this extra as a number, -1 if it is none, `missing` where it is
+    absent: torch leaves out zeros of most. Behind `process_id` any key may follow, also
+    this one, with another meaning."""
     until = np.full(count, np.iinfo(np.int64).max)
     ends = np.flatnonzero(_keyed(words, extra, b"\x0a", b"process_id", b"\x12"))
     until[extra.message[ends[::-1]]] = extra.at[ends[::-1]]

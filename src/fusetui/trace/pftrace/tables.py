@@ -1,4 +1,5 @@
-"""What events name by number: names, categories, tracks, queues, kinds, counters; and the clock."""
+"""What events name by number: names, categories, tracks, queues, kinds, counters; and
+the clock."""
 
 from __future__ import annotations
 
@@ -21,19 +22,22 @@ CATEGORIES, NAMES, QUEUES, COUNTERS, ARGS = 1, 2, 24, 47, 1001
 """Fields of interned data (interned_data.proto, gpu_interned_data.proto)."""
 REALTIME = 1
 MASK = 0x7FFFFFFF  # of the ids of processes and threads in a file
-OWN_ID = re.compile(r"(?:(?:thread|stream|process) )?(-?[0-9]{1,18})(?: \(.*)?", re.DOTALL)
+OWN_ID = re.compile(
+    r"(?:(?:thread|stream|process) )?(-?[0-9]{1,18})(?: \(.*)?", re.DOTALL
+)
 QUEUE = re.compile(r"\[([0-9]{1,18})\] (.*)", re.DOTALL)
 OVERHEAD = "Overhead"
 EXPORTER = ("arch", "process_id", "process_name")
-"""What the extras of every event say of the process that exported; the keys of an annotation
-follow."""
+"""What the extras of every event say of the process that exported; the keys of an
+annotation follow."""
 NOTHING = 0, b""
 MAX_BYTES_A_CHARACTER = 4  # of UTF-8
 MOST, MOST_NAMES = 1 << 16, 1 << 20  # packets of tables, and names of one
 
 
 class Tables:
-    """Filled packet by packet, in the order of the file; the first of equal numbers counts."""
+    """Filled packet by packet, in the order of the file; the first of equal numbers
+    counts."""
 
     def __init__(self) -> None:
         self._room = MOST
@@ -53,9 +57,11 @@ class Tables:
         self._processes: dict[int, tuple[int, str]] = {}  # pid as written, and name
         self._threads: dict[int, tuple[int, int, str]] = {}  # pid and tid as written
 
-    def add(self, packets: Sequence[tuple[int, int, bytes]]) -> tuple[list[Skipped], int]:
-        """Adds what can be read of some packets, up to MOST of them in all; returns those that are
-        damaged, and how many were not read to their end."""
+    def add(
+        self, packets: Sequence[tuple[int, int, bytes]]
+    ) -> tuple[list[Skipped], int]:
+        """Adds what can be read of some packets, up to MOST of them in all; returns
+        those that are damaged, and how many were not read to their end."""
         wrong: list[Skipped] = []
         room, self._room = self._room, max(self._room - len(packets), 0)
         for byte, kind, content in packets[:room]:
@@ -91,7 +97,9 @@ class Tables:
             self._processes.setdefault(uuid, (_value(one, 1), _text(one, 6)))
         if thread := found.get(4):
             one = _message(thread[1])
-            self._threads.setdefault(uuid, (_value(one, 1), _value(one, 2), _text(one, 5)))
+            self._threads.setdefault(
+                uuid, (_value(one, 1), _value(one, 2), _text(one, 5))
+            )
 
     def _interned(self, number: int, entry: bytes) -> None:
         table = self._texts.get(number)
@@ -102,7 +110,11 @@ class Tables:
                 table[key] = _shared(found, key)
         elif number == COUNTERS:
             found = _message(entry)
-            parts = (part for field, _, part in decoded(found.get(2, NOTHING)[1]) if field == 1)
+            parts = (
+                part
+                for field, _, part in decoded(found.get(2, NOTHING)[1])
+                if field == 1
+            )
             specs = [_message(part) for part in parts]
             names = {_value(spec, 1): _shared(spec, _value(spec, 1)) for spec in specs}
             self.counters.setdefault(_value(found, 1), (_value(found, 3), names))
@@ -137,7 +149,8 @@ class Tables:
 
 
 def true_id(masked: int, name: str) -> Id:
-    """An id, of which a file keeps 31 bits; its name often has all of it. JSON has no sign."""
+    """An id, of which a file keeps 31 bits; its name often has all of it. JSON has no
+    sign."""
     found = OWN_ID.fullmatch(name)
     if found and int(found[1]) & MASK == masked:
         return abs(int(found[1]))
@@ -172,7 +185,8 @@ def _text(message: Message, number: int) -> str:
 
 
 def _shared(message: Message, key: int) -> str:
-    """The text of an entry, which many events may have; only what is kept of it is decoded."""
+    """The text of an entry, which many events may have; only what is kept of it is
+    decoded."""
     text = message.get(2, NOTHING)[1][: MAX_BYTES_A_CHARACTER * (MAX_SHARED_NAME + 1)]
     return shared_name(text.decode("utf-8", "replace"), key)
 

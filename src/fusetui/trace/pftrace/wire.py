@@ -1,8 +1,10 @@
-"""The wire format of protobuf, in bulk: the same field of many messages is read at once.
+"""The wire format of protobuf, in bulk: the same field of many messages is read at
+once.
 
-Nothing here loops over messages: a loop goes from one field to the next, in all messages that have
-one more. So time and memory depend on the bytes, and on the most fields that a message has, which
-is bounded. Source: protobuf.dev/programming-guides/encoding.
+Nothing here loops over messages: a loop goes from one field to the next, in all
+messages that have one more. So time and memory depend on the bytes, and on the most
+fields that a message has, which is bounded. Source:
+protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class Repeated(msgspec.Struct, frozen=True, eq=False):
 class Fields(msgspec.Struct, frozen=True, eq=False):
     """The fields of messages; arrays of shape [messages]."""
 
-    value: Mapping[int, Int64s]  # by number: of a varint its value, -1 if absent; of bytes the size
+    # by number: of a varint its value, -1 if absent; of bytes the size
+    value: Mapping[int, Int64s]
     at: Mapping[int, Int64s]  # the first byte of the value, -1 if absent
     repeated: Mapping[int, Repeated]
     whole: Flags  # read to its end
@@ -59,8 +62,8 @@ def words_of(data: bytes) -> Words:
 
 
 def varints(words: Words, at: Int64s) -> tuple[Int64s, Int64s]:
-    """The numbers that begin at these bytes, in two's complement, and how many bytes they have;
-    0 if more than ten."""
+    """The numbers that begin at these bytes, in two's complement, and how many bytes
+    they have; 0 if more than ten."""
     word = words[at]
     stop = ~word & STOPS
     stop &= -stop  # the highest bit of the last byte
@@ -81,7 +84,9 @@ def _long(words: Words, at: Int64s, low: Words) -> tuple[Words, Words]:
     is_nine, is_ten = ninth < 0x80, (ninth >= 0x80) & (tenth < 0x80)
     value = low | ((ninth & np.uint64(0x7F)) << LAST)
     value |= np.where(is_ten, tenth << np.uint64(63), np.uint64(0))
-    return value, np.where(is_nine, np.uint64(9), np.where(is_ten, np.uint64(10), np.uint64(0)))
+    return value, np.where(
+        is_nine, np.uint64(9), np.where(is_ten, np.uint64(10), np.uint64(0))
+    )
 
 
 def fields(
@@ -91,14 +96,16 @@ def fields(
     single: Mapping[int, int],
     repeated: Mapping[int, int] | None = None,
 ) -> Fields:
-    """Some fields of the messages [start, end), by number, each with its type. Of those in
-    `single` the last one counts; other fields are skipped, as protobuf says.
+    """Some fields of the messages [start, end), by number, each with its type. Of those
+    in `single` the last one counts; other fields are skipped, as protobuf says.
     """
     several = repeated or {}
     count = len(start)
     value = {number: np.full(count, -1, np.int64) for number in single}
     at = {number: np.full(count, -1, np.int64) for number in single}
-    found: dict[int, list[tuple[Rows, Int64s, Int64s]]] = {number: [] for number in several}
+    found: dict[int, list[tuple[Rows, Int64s, Int64s]]] = {
+        number: [] for number in several
+    }
     whole = np.ones(count, np.bool_)
     message, place, until = np.arange(count), start, end
     going = place < until
@@ -119,7 +126,9 @@ def fields(
         longer = np.where(bytes_, number, 0)
         after = np.where((longer >= 0) & (longer < LARGEST), after + longer, LARGEST)
         is_fixed = (kind == FIXED64) | (kind == FIXED32)
-        good = (width > 0) & (after <= until) & (is_fixed | (size > 0) & (kind <= BYTES))
+        good = (
+            (width > 0) & (after <= until) & (is_fixed | (size > 0) & (kind <= BYTES))
+        )
         if not good.all():
             whole[message[~good]] = False
         begin = np.where(bytes_, begin + size, begin)
@@ -144,17 +153,20 @@ NO_FIELDS = Repeated(np.empty(0, np.intp), np.empty(0, np.int64), np.empty(0, np
 def _in_order(parts: list[tuple[Rows, Int64s, Int64s]]) -> Repeated:
     if not parts:
         return NO_FIELDS
-    message, at, size = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    message, at, size = (
+        np.concatenate(columns) for columns in zip(*parts, strict=True)
+    )
     order = np.argsort(at, kind="stable")
     return Repeated(message[order], at[order], size[order])
 
 
 def packets(words: Words, data: bytes) -> tuple[Int64s, Int64s, int, int]:
-    """The whole packets in `data`, one behind the other: where the content of each begins, and
-    ends; where the next one begins, or what is none; and where that one ends, -1 if it is none.
+    """The whole packets in `data`, one behind the other: where the content of each
+    begins, and ends; where the next one begins, or what is none; and where that one
+    ends, -1 if it is none.
 
-    Any byte PACKET might begin one: where each would end, and which of them the chain from byte 0
-    reaches, is found by doubling the steps.
+    Any byte PACKET might begin one: where each would end, and which of them the chain
+    from byte 0 reaches, is found by doubling the steps.
     """
     size = len(data)
     (begin,), (after,) = _ends(words, np.zeros(1, np.int64))
@@ -183,7 +195,8 @@ def packets(words: Words, data: bytes) -> tuple[Int64s, Int64s, int, int]:
 
 
 def _ends(words: Words, places: Int64s) -> tuple[Int64s, Int64s]:
-    """The content of packets that begin at these bytes; the end of what is none is LARGEST."""
+    """The content of packets that begin at these bytes; the end of what is none is
+    LARGEST."""
     size, width = varints(words, places + 1)
     begin = places + 1 + width
     fits = (width > 0) & (size >= 0) & (size < LARGEST)
@@ -191,7 +204,8 @@ def _ends(words: Words, places: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """The fields of one message: number, value (of bytes 0), and bytes (of 8 or 4 as they stand).
+    """The fields of one message: number, value (of bytes 0), and bytes (of 8 or 4 as
+    they stand).
 
     Raises ValueError where it is damaged.
     """

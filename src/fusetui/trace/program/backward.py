@@ -1,10 +1,11 @@
 """Which forward op the work of a backward pass belongs to.
 
-Kineto's rule (torch/csrc/autograd/profiler_kineto.cpp): of all ops on the forward thread with the
-sequence number of a backward op, the one that started last created its node. Numbers are not
-unique: an op that creates no node has the number of the next one that does. Flows of the category
-fwdbwd follow the same rule, but only for the op that created the node; they are used if ops have no
-numbers. Other flows tell which nodes of a graph wait for which.
+Kineto's rule (torch/csrc/autograd/profiler_kineto.cpp): of all ops on the forward
+thread with the sequence number of a backward op, the one that started last created its
+node. Numbers are not unique: an op that creates no node has the number of the next one
+that does. Flows of the category fwdbwd follow the same rule, but only for the op that
+created the node; they are used if ops have no numbers. Other flows tell which nodes of
+a graph wait for which.
 """
 
 from __future__ import annotations
@@ -18,7 +19,15 @@ import numpy as np
 
 from fusetui.text.patterns import late
 from fusetui.trace.layout.links import last_before
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Integers, Rows, distinct, first_with
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int32s,
+    Int64s,
+    Integers,
+    Rows,
+    distinct,
+    first_with,
+)
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import arguments, parsed
@@ -28,7 +37,8 @@ from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd, read_f
 
 BACKWARD = late(r"backward|bwd|autograd", re.IGNORECASE)
 NODE = late(r"autograd::engine::evaluate_function: |\w+Backward\d*\Z")
-"""The engine's names for the ops it runs; before 2021 they are named after their node alone."""
+"""The engine's names for the ops it runs; before 2021 they are named after their node
+alone."""
 ENGINE = "autograd::engine::evaluate_function: "
 KEPT_AS = "autograd"
 MOST = 64  # thread numbers of torch, and threads, that are compared
@@ -41,8 +51,8 @@ class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
     end_row: Int32s
 
     def over(self, asked: Integers) -> Rows:
-        """For each row asked for, the index of the innermost of these rows that it is or lies in on
-        its track, else -1; -1 stays -1."""
+        """For each row asked for, the index of the innermost of these rows that it is
+        or lies in on its track, else -1; -1 stays -1."""
         last = np.searchsorted(self.rows, asked, side="right") - 1
         return self._reach.last(last, np.asarray(asked, dtype=np.int64))
 
@@ -71,9 +81,12 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
 
 
 def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
-    """The backward ops. Reads the file again if any op may belong to a backward pass."""
+    """The backward ops. Reads the file again if any op may belong to a backward
+    pass."""
     if not may_run_backward(trace):
-        return _collected(trace, np.full(len(trace), -1, dtype=np.int32), np.zeros(0, np.intp))
+        return _collected(
+            trace, np.full(len(trace), -1, dtype=np.int32), np.zeros(0, np.intp)
+        )
     events = trace.elements.own
     found = events.recall(KEPT_AS, Autograd)
     if found is None:
@@ -90,12 +103,14 @@ def may_run_backward(trace: Trace) -> bool:
 
 
 def linked_by(trace: Trace, autograd: Autograd) -> Backward:
-    """The backward ops according to the file, or by their names if the file says nothing."""
+    """The backward ops according to the file, or by their names if the file says
+    nothing."""
     ops = trace.rows_of(Role.OP)
     rows = first_with(trace.order[ops], ops, autograd.order)
     known = rows >= 0
     rows, number, thread = rows[known], autograd.number[known], autograd.thread[known]
-    if not (thread > 0).any() and not autograd.flows:  # ranges of NVTX do not say the thread
+    # ranges of NVTX do not say the thread
+    if not (thread > 0).any() and not autograd.flows:
         thread = _is_node(trace)[trace.name[rows]].astype(np.int64)
     forward = np.full(len(trace), -1, dtype=np.int32)
     back = thread > 0
@@ -114,7 +129,9 @@ def _collected(trace: Trace, forward: Int32s, told: Integers) -> Backward:
     rows = np.flatnonzero(flags).astype(np.int32)
     made = distinct(forward[rows].astype(np.int64)).astype(np.int32)
     made = made[made >= 0]
-    return Backward(rows, trace.end_row[rows], forward[rows], Subtrees(made, trace.end_row[made]))
+    return Backward(
+        rows, trace.end_row[rows], forward[rows], Subtrees(made, trace.end_row[made])
+    )
 
 
 def _is_node(trace: Trace) -> Flags:
@@ -125,8 +142,8 @@ def _is_node(trace: Trace) -> Flags:
 def _by_number(trace: Trace, rows: Int32s, number: Int64s, thread: Int64s) -> Int32s:
     """For each backward op, in order, its forward op, else -1.
 
-    Which thread torch's number means is not recorded: it is the one of the same process whose ops
-    explain most of them.
+    Which thread torch's number means is not recorded: it is the one of the same process
+    whose ops explain most of them.
     """
     threads = trace.thread_of_track[trace.track[rows]]
     process = trace.process_of_track[trace.track[rows]]
@@ -157,10 +174,13 @@ def _most(values: Integers) -> list[int]:
 def _last_with(
     trace: Trace, made: Int32s, numbers: Int64s, asked: Int32s, wanted: Int64s
 ) -> Int32s:
-    """For each of `asked` the last row of `made` with its number that started before it, or -1."""
+    """For each of `asked` the last row of `made` with its number that started before
+    it, or -1."""
     order = np.lexsort((made, trace.start[made], numbers))
     made, numbers = made[order], numbers[order]
-    first, end = (np.searchsorted(numbers, wanted, side=side) for side in ("left", "right"))
+    first, end = (
+        np.searchsorted(numbers, wanted, side=side) for side in ("left", "right")
+    )
     known = np.flatnonzero(first < end)
     times, until = trace.start[made], trace.start[asked[known]]
     place = last_before(times, first[known], end[known] - 1, until)
@@ -177,7 +197,8 @@ def _pairs(flows: Iterable[FlowEnd]) -> tuple[list[FlowEnd], list[FlowEnd]]:
 
 
 def _places(trace: Trace, ends: Sequence[FlowEnd]) -> tuple[Int64s, Int64s]:
-    """The thread of each, as `Trace.thread_of_track` numbers them, -1 for none; and its time."""
+    """The thread of each, as `Trace.thread_of_track` numbers them, -1 for none; and its
+    time."""
     lanes = ((track.pid, track.tid) for track in trace.tracks)
     numbers = dict(zip(lanes, trace.thread_of_track.tolist(), strict=True))
     thread = np.array([numbers.get(end.thread, -1) for end in ends], dtype=np.int64)
@@ -185,8 +206,8 @@ def _places(trace: Trace, ends: Sequence[FlowEnd]) -> tuple[Int64s, Int64s]:
 
 
 def _bound(trace: Trace, ends: Sequence[FlowEnd]) -> Int32s:
-    """The op at each end of a flow: the one that starts then on its thread, or of several, the last
-    one before the flow in the file; else -1."""
+    """The op at each end of a flow: the one that starts then on its thread, or of
+    several, the last one before the flow in the file; else -1."""
     thread, time = _places(trace, ends)
     order = np.array([end.order for end in ends], dtype=np.int64)
     ops = trace.rows_of(Role.OP)
@@ -198,7 +219,8 @@ def _bound(trace: Trace, ends: Sequence[FlowEnd]) -> Int32s:
     )
     by_place = np.lexsort(columns)
     is_op = by_place < len(ops)
-    last = np.maximum.accumulate(np.where(is_op, np.arange(len(by_place)), -1))  # op before each
+    # op before each
+    last = np.maximum.accumulate(np.where(is_op, np.arange(len(by_place)), -1))
     op = by_place[np.maximum(last, 0)]
     fits = (last >= 0) & (columns[1][op] == columns[1][by_place])
     fits &= columns[2][op] == columns[2][by_place]
@@ -208,7 +230,8 @@ def _bound(trace: Trace, ends: Sequence[FlowEnd]) -> Int32s:
 
 
 def _lift(trace: Trace, forward: Int32s) -> None:
-    """The engine's op around a linked op does the same work: flows name the inner one."""
+    """The engine's op around a linked op does the same work: flows name the inner
+    one."""
     engine = trace.named(lambda name: name.startswith(ENGINE))
     linked = np.flatnonzero(forward >= 0)
     over = trace.parent[linked]
@@ -222,12 +245,12 @@ WAITS = "dependencies"  # what they are kept as
 
 
 class Dependencies(msgspec.Struct, frozen=True, eq=False):
-    """Which nodes of a graph wait for which, as torch's CUPTI monitor records it: as flows from the
-    end of a node to the start of another, with ids of their own.
+    """Which nodes of a graph wait for which, as torch's CUPTI monitor records it: as
+    flows from the end of a node to the start of another, with ids of their own.
 
-    A flow names a stream and a time, not a node. An end at which several nodes end (or start) on
-    that stream tells none of them; such a flow is counted, and belongs to no pair. Arrays of shape
-    [pairs], rows of the trace, in the order of the file.
+    A flow names a stream and a time, not a node. An end at which several nodes end (or
+    start) on that stream tells none of them; such a flow is counted, and belongs to no
+    pair. Arrays of shape [pairs], rows of the trace, in the order of the file.
     """
 
     before: Int32s  # a node
@@ -241,7 +264,8 @@ def waits_for(found: Dependencies, row: int) -> tuple[Int32s, Int32s]:
 
 
 class Flows(msgspec.Struct, frozen=True, eq=False):
-    """The `_places` where a node ends and where another one starts; arrays of shape [flows]."""
+    """The `_places` where a node ends and where another one starts; arrays of shape
+    [flows]."""
 
     left: Int64s
     ended: Int64s
@@ -250,7 +274,8 @@ class Flows(msgspec.Struct, frozen=True, eq=False):
 
 
 def dependencies(trace: Trace) -> Dependencies:
-    """The dependencies of all replays. Reads the whole file, the first time; `once` keeps them."""
+    """The dependencies of all replays. Reads the whole file, the first time; `once`
+    keeps them."""
     events = trace.elements.own
     flows = events.recall(WAITS, Flows)
     if flows is None:
@@ -269,7 +294,8 @@ def dependencies(trace: Trace) -> Dependencies:
 
 
 def _places_of_nodes(trace: Trace, ends: Sequence[FlowEnd]) -> tuple[Int64s, Int64s]:
-    """As `_places`, but an end on a lane that no slice is on has the number of that lane."""
+    """As `_places`, but an end on a lane that no slice is on has the number of that
+    lane."""
     threads, times = _places(trace, ends)
     for place, end in enumerate(ends):
         lane = end.thread[1]
@@ -284,27 +310,34 @@ def _number_of_lane(lane: int) -> int:
 
 
 def _lanes_of_nodes(trace: Trace, rows: Int64s, flows: Flows) -> Int64s:
-    """The thread of each node; where flows name lanes without slices, the lane that the exporter
-    showed it on (`args.stream`), as the node itself is on the stream that ran it."""
+    """The thread of each node; where flows name lanes without slices, the lane that the
+    exporter showed it on (`args.stream`), as the node itself is on the stream that ran
+    it."""
     lanes = trace.thread_of_track[trace.track[rows]].astype(np.int64)
     if not ((flows.left < -1) | (flows.came < -1)).any():
         return lanes
     streams = arguments(trace.elements.own, trace.order[rows], ("stream",))
     numbers = [parsed(text) for (text,) in streams.distinct]
-    shown = [_number_of_lane(number) if isinstance(number, int) else -1 for number in numbers]
+    shown = [
+        _number_of_lane(number) if isinstance(number, int) else -1 for number in numbers
+    ]
     lane = np.array([*shown, -1], dtype=np.int64)[streams.number]
     is_asked_for = np.isin(lane, np.concatenate((flows.left, flows.came))) & (lane < -1)
     return np.where(is_asked_for, lane, lanes)
 
 
-def _only_one(rows: Int64s, lanes: Int64s, at: Int64s, threads: Int64s, times: Int64s) -> Int32s:
-    """For each thread and time the one row of `rows` on that thread (`lanes` has those of the rows)
-    whose time `at` it is; -1 if there is none, or several."""
+def _only_one(
+    rows: Int64s, lanes: Int64s, at: Int64s, threads: Int64s, times: Int64s
+) -> Int32s:
+    """For each thread and time the one row of `rows` on that thread (`lanes` has those
+    of the rows) whose time `at` it is; -1 if there is none, or several."""
     every = np.concatenate((at[rows], times))
     time = np.unique(every, return_inverse=True)[1].reshape(-1).astype(np.int64)
     own = lanes * len(every) + time[: len(rows)]
     asked = threads * len(every) + time[len(rows) :]
     order = np.argsort(own, kind="stable")
-    first, last = (np.searchsorted(own[order], asked, side=side) for side in ("left", "right"))
+    first, last = (
+        np.searchsorted(own[order], asked, side=side) for side in ("left", "right")
+    )
     found = np.append(rows[order], -1)[np.where(last - first == 1, first, len(rows))]
     return found.astype(np.int32)

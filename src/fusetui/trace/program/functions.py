@@ -1,4 +1,5 @@
-"""What each Python function of the user cost: CPU time, forward and backward GPU time, idle time.
+"""What each Python function of the user cost: CPU time, forward and backward GPU time,
+idle time.
 
 Time spent in library functions counts for the user's function that called them.
 """
@@ -21,14 +22,16 @@ from fusetui.trace.program.own_code import Function, function_of, is_in, is_own
 from fusetui.trace.program.regions import Spans, frames, python_rows
 
 Idle = tuple[Integers, Int64s]
-"""Rows of CPU threads, and how long (ns) a device was idle because of each; equal shapes."""
+"""Rows of CPU threads, and how long (ns) a device was idle because of each; equal
+shapes."""
 
 CALLED_FROM = "CallFrom"
 
 
 class FunctionTime(msgspec.Struct, frozen=True):
-    """All calls of one function, on all threads. Figures include the functions that it called,
-    except those with `self` in their names. A recursive call adds only to `self` and `count`."""
+    """All calls of one function, on all threads. Figures include the functions that it
+    called, except those with `self` in their names. A recursive call adds only to
+    `self` and `count`."""
 
     file: str
     line: int  # of the def; by line that of the call
@@ -39,7 +42,8 @@ class FunctionTime(msgspec.Struct, frozen=True):
     gpu_ns: int  # the durations of GPU events, including backward work
     gpu_self_ns: int
     gpu_backward_ns: int  # of gpu_ns
-    gpu_recompute_ns: int  # of gpu_ns: forward work that the backward pass did once more
+    # of gpu_ns: forward work that the backward pass did once more
+    gpu_recompute_ns: int
     kernels: int
     kernels_self: int
     idle_ns: int | None = None  # of the devices, because of it; None: not known
@@ -47,8 +51,8 @@ class FunctionTime(msgspec.Struct, frozen=True):
 
 
 class Functions(msgspec.Struct, frozen=True):
-    """Sorted by own GPU and idle time, then by CPU time, largest first. The `gpu_self_ns` of all
-    and the `gpu_ns` of `none` add up to `gpu_ns`."""
+    """Sorted by own GPU and idle time, then by CPU time, largest first. The
+    `gpu_self_ns` of all and the `gpu_ns` of `none` add up to `gpu_ns`."""
 
     functions: tuple[FunctionTime, ...]
     none: tuple[Unclaimed, ...]
@@ -56,23 +60,29 @@ class Functions(msgspec.Struct, frozen=True):
 
 
 class FunctionCalls:
-    """Some frames, and sums of amounts by function, or whatever else frames are numbered by."""
+    """Some frames, and sums of amounts by function, or whatever else frames are
+    numbered by."""
 
     def __init__(self, spans: Spans, numbers: Integers) -> None:
         """`numbers`: that of each span."""
         self.spans = spans
         self.names, self._function = np.unique(numbers, return_inverse=True)
-        self._outer = ~_inside_same(self._function, np.arange(len(spans)), spans.end_place)
+        self._outer = ~_inside_same(
+            self._function, np.arange(len(spans)), spans.end_place
+        )
 
     def own(self, places: Rows, amounts: Int64s) -> Int64s:
-        """Amounts by the function of the frame that each belongs to; shape [functions]."""
+        """Amounts by the function of the frame that each belongs to; shape
+        [functions]."""
         known = places >= 0
         return summed(self._function[places[known]], amounts[known], len(self.names))
 
     def total(self, places: Rows, amounts: Int64s) -> Int64s:
         """The same including called functions; each amount counts once per function."""
         known = places >= 0
-        before = np.cumsum(summed(places[known] + 1, amounts[known], len(self.spans) + 1))
+        before = np.cumsum(
+            summed(places[known] + 1, amounts[known], len(self.spans) + 1)
+        )
         return self.outermost(before[self.spans.end_place] - before[:-1])
 
     def outermost(self, amounts: Int64s) -> Int64s:
@@ -82,28 +92,42 @@ class FunctionCalls:
 
 
 def function_times(
-    found: Origins, file: str | None = None, idle: Idle | None = None, by_line: bool = False
+    found: Origins,
+    file: str | None = None,
+    idle: Idle | None = None,
+    by_line: bool = False,
 ) -> Functions:
-    """The functions of the user; with `file`, all functions in that file or folder; `by_line`:
-    their lines that call other functions (see _lines)."""
+    """The functions of the user; with `file`, all functions in that file or folder;
+    `by_line`: their lines that call other functions (see _lines)."""
     functions, calls = (_lines if by_line else _functions)(found, file)
     credit = found.credit(calls.spans, found.trace.gpu_rows)
     columns = _columns(found, calls, credit, idle)
-    rows = zip(calls.names.tolist(), *(column.tolist() for column in columns.values()), strict=True)
+    rows = zip(
+        calls.names.tolist(),
+        *(column.tolist() for column in columns.values()),
+        strict=True,
+    )
     times = [
         FunctionTime(*functions[name], **dict(zip(columns, figures, strict=True)))
         for name, *figures in rows
     ]
     times.sort(key=lambda t: (t.file, t.line, t.function))
-    times.sort(key=lambda t: (t.gpu_self_ns + (t.idle_self_ns or 0), t.cpu_self_ns), reverse=True)
+    times.sort(
+        key=lambda t: (t.gpu_self_ns + (t.idle_self_ns or 0), t.cpu_self_ns),
+        reverse=True,
+    )
     return Functions(tuple(times), *unclaimed(found.trace, credit))
 
 
-def _functions(found: Origins, file: str | None) -> tuple[Mapping[int, Function], FunctionCalls]:
+def _functions(
+    found: Origins, file: str | None
+) -> tuple[Mapping[int, Function], FunctionCalls]:
     """The requested functions, by the numbers of their names, and their frames."""
     trace = found.trace
     functions: dict[int, Function] = {}
-    for number in np.flatnonzero(np.bincount(trace.name[rows_there(trace, Role.PYTHON)])).tolist():
+    for number in np.flatnonzero(
+        np.bincount(trace.name[rows_there(trace, Role.PYTHON)])
+    ).tolist():
         function = function_of(trace.names[number])
         if function and _is_asked(function.file, file):
             functions[number] = function
@@ -113,9 +137,12 @@ def _functions(found: Origins, file: str | None) -> tuple[Mapping[int, Function]
     return functions, FunctionCalls(spans, trace.name[spans.rows])
 
 
-def _lines(found: Origins, file: str | None) -> tuple[Mapping[int, Function], FunctionCalls]:
-    """The lines of the requested functions from which others were called, and the frames that they
-    called. torch 2.14 and later record the line (`CallFrom`: `file.py:42`)."""
+def _lines(
+    found: Origins, file: str | None
+) -> tuple[Mapping[int, Function], FunctionCalls]:
+    """The lines of the requested functions from which others were called, and the
+    frames that they called. torch 2.14 and later record the line (`CallFrom`:
+    `file.py:42`)."""
     trace = found.trace
     rows = python_rows(trace)
     read = arguments(trace.elements, trace.order[rows], (CALLED_FROM,), "callers")
@@ -125,15 +152,20 @@ def _lines(found: Origins, file: str | None) -> tuple[Mapping[int, Function], Fu
     of_row = np.full(len(trace) or 1, -1, dtype=np.int64)
     callers = trace.name[trace.parent[rows]]  # the frame around it, on the same track
     width = len(trace.names) + 1
-    of_row[rows] = read.number * width + np.where(trace.parent[rows] >= 0, callers, width - 1)
+    of_row[rows] = read.number * width + np.where(
+        trace.parent[rows] >= 0, callers, width - 1
+    )
     spans = Spans(trace, found.line, rows[chosen])
     calls = FunctionCalls(spans, of_row[spans.rows])
     functions, names = {}, (*trace.names, "")
     for number in calls.names.tolist():
         line, caller = lines[number // width], names[number % width]
-        if line is not None:  # called in a function, or in a module, as `nn.Module: Linear_0`
+        # called in a function, or in a module, as `nn.Module: Linear_0`
+        if line is not None:
             within = function_of(caller)
-            functions[number] = Function(line[0], line[1], within.name if within else caller)
+            functions[number] = Function(
+                line[0], line[1], within.name if within else caller
+            )
     return functions, calls
 
 
@@ -158,7 +190,11 @@ def _columns(
     found: Origins, calls: FunctionCalls, credit: Credit, idle: Idle | None
 ) -> dict[str, Int64s]:
     """The figures of FunctionTime, each of shape [functions]."""
-    spans, places, cpu = calls.spans, np.arange(len(calls.spans)), cpu_ns(found.trace, calls.spans)
+    spans, places, cpu = (
+        calls.spans,
+        np.arange(len(calls.spans)),
+        cpu_ns(found.trace, calls.spans),
+    )
     columns = {
         "count": calls.own(places, np.ones(len(spans), dtype=np.int64)),
         "cpu_ns": calls.outermost(cpu),
@@ -173,7 +209,8 @@ def _columns(
 
 
 def _inside_same(function: Rows, places: Rows, end: Rows) -> Flags:
-    """For each frame, whether it lies, at any depth, inside another one of its function."""
+    """For each frame, whether it lies, at any depth, inside another one of its
+    function."""
     order = np.argsort(function, kind="stable")
     group = function[order].astype(np.int64) * (len(places) + 1)
     reached = np.maximum.accumulate(group + end[order]) if len(places) else group

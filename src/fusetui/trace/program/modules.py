@@ -19,8 +19,8 @@ MODULE, ANNOTATION = "module", "annotation"
 
 
 class ModuleTime(msgspec.Struct, frozen=True):
-    """All calls of one path. `gpu_ns`, `kernels` and `cpu_ns` include everything inside; `self` is
-    what belongs to no module further inside."""
+    """All calls of one path. `gpu_ns`, `kernels` and `cpu_ns` include everything
+    inside; `self` is what belongs to no module further inside."""
 
     module: str
     path: str
@@ -30,7 +30,8 @@ class ModuleTime(msgspec.Struct, frozen=True):
     gpu_ns: int  # the durations of GPU events, including backward work
     gpu_self_ns: int
     gpu_backward_ns: int  # of gpu_ns
-    gpu_recompute_ns: int  # of gpu_ns: forward work that the backward pass did once more
+    # of gpu_ns: forward work that the backward pass did once more
+    gpu_recompute_ns: int
     kernels: int
     kernels_self: int
     cpu_ns: int
@@ -46,8 +47,8 @@ class Unclaimed(msgspec.Struct, frozen=True):
 
 
 class Modules(msgspec.Struct, frozen=True):
-    """`modules`: each after its parent, largest GPU time first, then CPU time. The `gpu_self_ns` of
-    all and the `gpu_ns` of `none` add up to `gpu_ns`."""
+    """`modules`: each after its parent, largest GPU time first, then CPU time. The
+    `gpu_self_ns` of all and the `gpu_ns` of `none` add up to `gpu_ns`."""
 
     modules: tuple[ModuleTime, ...]
     none: tuple[Unclaimed, ...]
@@ -92,8 +93,11 @@ Sums = Callable[[Rows, Int64s], Int64s]
 """Amounts, which belong to some places, by what is listed; -1 belongs to none."""
 
 
-def gpu_figures(trace: Trace, credit: Credit, total: Sums, own: Sums) -> dict[str, Int64s]:
-    """Of what is listed: the GPU time and the kernels of it, with what is inside and without."""
+def gpu_figures(
+    trace: Trace, credit: Credit, total: Sums, own: Sums
+) -> dict[str, Int64s]:
+    """Of what is listed: the GPU time and the kernels of it, with what is inside and
+    without."""
     rows, place = trace.gpu_rows, credit.place
     dur, kernel = trace.dur[rows], (trace.role[rows] == Role.KERNEL).astype(np.int64)
     return {
@@ -124,7 +128,8 @@ def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
 
 
 def unclaimed(trace: Trace, credit: Credit) -> tuple[tuple[Unclaimed, ...], int]:
-    """The GPU events without a credit, by reason, and the durations of all GPU events."""
+    """The GPU events without a credit, by reason, and the durations of all GPU
+    events."""
     rows = trace.gpu_rows
     dur, kernel = trace.dur[rows], trace.role[rows] == Role.KERNEL
     missing, unlinked = credit.place < 0, hosts_of(trace, rows) < 0
@@ -143,7 +148,8 @@ def unclaimed(trace: Trace, credit: Credit) -> tuple[tuple[Unclaimed, ...], int]
 
 
 MOST_LEVELS = 64
-"""Regions nested more deeply than this count for the innermost region of these levels."""
+"""Regions nested more deeply than this count for the innermost region of these
+levels."""
 BETWEEN = " > "
 
 
@@ -172,7 +178,8 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
         return BETWEEN.join(reversed(parts))
 
     def own(self, places: Rows, amounts: Int64s) -> Int64s:
-        """Amounts by the path of the region that each belongs to; -1 belongs to none."""
+        """Amounts by the path of the region that each belongs to; -1 belongs to
+        none."""
         known = places >= 0
         return summed(self.of_place[places[known]], amounts[known], len(self))
 
@@ -202,19 +209,27 @@ def paths_of(trace: Trace, regions: Spans, expanded: bool = False) -> Paths:
         level.append(np.full(len(keys), depth))
     counted = regions.depth < MOST_LEVELS
     over = np.where(counted, np.arange(len(regions)), regions.parent)
-    while not counted[over].all():  # those beyond the last level count for the one around them
+    # those beyond the last level count for the one around them
+    while not counted[over].all():
         over = over[over]
-    whole = [np.concatenate((np.zeros(0, np.intp), *p)) for p in (label_of_path, parent, level)]
+    whole = [
+        np.concatenate((np.zeros(0, np.intp), *p))
+        for p in (label_of_path, parent, level)
+    ]
     return Paths(labels, whole[0], whole[1], whole[2], of_place[over], counted)
 
 
-def _labels(trace: Trace, regions: Spans, expanded: bool) -> tuple[tuple[str, ...], Rows]:
+def _labels(
+    trace: Trace, regions: Spans, expanded: bool
+) -> tuple[tuple[str, ...], Rows]:
     """The distinct labels, and the number of each region's label."""
     numbers: dict[str, int] = {}
     names = trace.name[regions.rows]
     of_name = np.zeros(len(trace.names) + 1, dtype=np.intp)
     for name in np.flatnonzero(np.bincount(names)).tolist():
-        of_name[name] = numbers.setdefault(label_of(trace.names[name], expanded), len(numbers))
+        of_name[name] = numbers.setdefault(
+            label_of(trace.names[name], expanded), len(numbers)
+        )
     return tuple(numbers), of_name[names]
 
 
@@ -223,5 +238,6 @@ def longest_calls(found: Origins) -> Mapping[str, int]:
     paths, regions = paths_of(found.trace, found.regions), found.regions
     by_length = np.argsort(found.trace.dur[regions.rows], kind="stable")
     row = np.full(len(paths), -1, dtype=np.intp)
-    row[paths.of_place[by_length]] = regions.rows[by_length]  # the last one assigned is kept
+    # the last one assigned is kept
+    row[paths.of_place[by_length]] = regions.rows[by_length]
     return {paths.text(number): int(row[number]) for number in range(len(paths))}

@@ -1,11 +1,13 @@
-"""Where GPU work comes from in the program: the module, the annotation and the Python frame around
-its launch, or for backward work, around the forward op that it belongs to; and the part of the
-work that it was: forward, backward, optimizer; or prefill and decode.
+"""Where GPU work comes from in the program: the module, the annotation and the Python
+frame around its launch, or for backward work, around the forward op that it belongs to;
+and the part of the work that it was: forward, backward, optimizer; or prefill and
+decode.
 
-Phases are known from annotations and from autograd: work under a backward op is backward, unless it
-belongs to a module that is recomputed there; work under an op that has a backward op is forward, as
-is work launched in a module. Serving engines annotate the contents of a batch: vLLM
-`execute_context_1(512)_generation_32(32)`, SGLang `step[DECODE bs=32]`.
+Phases are known from annotations and from autograd: work under a backward op is
+backward, unless it belongs to a module that is recomputed there; work under an op that
+has a backward op is forward, as is work launched in a module. Serving engines annotate
+the contents of a batch: vLLM `execute_context_1(512)_generation_32(32)`, SGLang
+`step[DECODE bs=32]`.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ class Nowhere(StrEnum):
 
 
 class Credit(msgspec.Struct, frozen=True, eq=False):
-    """For some rows, the index of the span that each belongs to, or -1; arrays of shape [rows]."""
+    """For some rows, the index of the span that each belongs to, or -1; arrays of shape
+    [rows]."""
 
     place: Rows
     backward: Flags  # it ran backward
@@ -69,7 +72,9 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
     def modules(self) -> Spans:
         """Only the calls of modules."""
         rows = self.regions.rows
-        return Spans(self.trace, self.line, rows[self.trace.source_role[rows] == Role.PYTHON])
+        return Spans(
+            self.trace, self.line, rows[self.trace.source_role[rows] == Role.PYTHON]
+        )
 
     @cached_property
     def frames(self) -> Spans:
@@ -79,10 +84,10 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
     def credit(self, spans: Spans, rows: Integers) -> Credit:
         """Which of the spans each row belongs to.
 
-        `rows`: GPU rows, which count where they were launched, or rows of CPU threads. Work inside
-        a backward op belongs to its forward op, or if that is in no span, to where it ran; what is
-        recomputed there belongs to where it ran. Of the nodes of an annotated graph, the annotation
-        alone tells the region.
+        `rows`: GPU rows, which count where they were launched, or rows of CPU threads.
+        Work inside a backward op belongs to its forward op, or if that is in no span,
+        to where it ran; what is recomputed there belongs to where it ran. Of the nodes
+        of an annotated graph, the annotation alone tells the region.
         """
         trace, hosts = self.trace, hosts_of(self.trace, rows)
         ops = ops_of(trace, hosts)
@@ -96,9 +101,10 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
         return Credit(place, (self.backward.over(ops) >= 0) & ~again, again, forward)
 
     def recomputes(self, hosts: Int32s) -> Flags:
-        """Whether each row of a CPU thread lies in the call of a module that began inside a
-        backward op: activation checkpointing runs the forward pass of that module once more.
-        Work of a backward op inside such a call is backward; -1 gives False."""
+        """Whether each row of a CPU thread lies in the call of a module that began
+        inside a backward op: activation checkpointing runs the forward pass of that
+        module once more. Work of a backward op inside such a call is backward; -1 gives
+        False."""
         trace, backward = self.trace, self.backward
         found = np.zeros(len(hosts), dtype=np.bool_)
         over = backward.over(ops_of(trace, hosts))
@@ -107,7 +113,9 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
             return found
         op, module = backward.rows[over[inside]], self.modules.around(hosts[inside])
         call = self.modules.rows_at(module)
-        within = (trace.start[call] >= trace.start[op]) & (trace.end[call] <= trace.end[op])
+        within = (trace.start[call] >= trace.start[op]) & (
+            trace.end[call] <= trace.end[op]
+        )
         found[inside] = (module >= 0) & within
         return found
 
@@ -117,7 +125,8 @@ def origins(trace: Trace) -> Origins:
 
 
 def hosts_of(trace: Trace, rows: Integers) -> Int32s:
-    """For GPU events the launch call, else the op; rows of CPU threads as they are; others -1."""
+    """For GPU events the launch call, else the op; rows of CPU threads as they are;
+    others -1."""
     launch, op = trace.asked[rows], trace.op[rows]
     gpu = np.isin(trace.role[rows], GPU_ROLES)
     own = np.where(cpu_rows(trace, rows), rows, -1)
@@ -130,14 +139,16 @@ def ops_of(trace: Trace, hosts: Int32s) -> Int32s:
 
 
 def module_of(found: Origins, rows: Integers | None = None) -> Int32s:
-    """For each of `rows` (default: all rows) the row of the innermost module or annotation that its
-    work belongs to, else -1. A region belongs to itself."""
+    """For each of `rows` (default: all rows) the row of the innermost module or
+    annotation that its work belongs to, else -1. A region belongs to itself."""
     return _span_of(found, found.regions, rows)
 
 
 def frame_of(found: Origins, rows: Integers | None = None) -> Int32s:
     """The same for the innermost Python frame, of a function or a module."""
-    return _span_of(found, Spans(found.trace, found.line, python_rows(found.trace)), rows)
+    return _span_of(
+        found, Spans(found.trace, found.line, python_rows(found.trace)), rows
+    )
 
 
 def _span_of(found: Origins, spans: Spans, rows: Integers | None) -> Int32s:
@@ -171,7 +182,8 @@ SGLANG = late(r"(?:step\[|capture_\d+_)([A-Z]+)")
 MODES = {word: Phase.PREFILL for word in ("EXTEND", "PREFILL")}
 MODES |= {"DECODE": Phase.DECODE, "MIXED": Phase.MIXED}
 PLAIN = late(r"\W*(prefill|decode)\W*(?:step|phase)?\W*\Z", re.IGNORECASE)
-"""Only the word alone: decoding images or latents is not a phase of a language model."""
+"""Only the word alone: decoding images or latents is not a phase of a language
+model."""
 
 
 TRAINING = {
@@ -239,13 +251,18 @@ def _told(found: Origins, hosts: Int32s) -> Rows:
         name = trace.names[number]
         if not is_module(name) and (phase := phase_of(name)):
             by_name[number] = ORDER.index(phase)
-    around = Spans(trace, found.line, regions.rows[by_name[trace.name[regions.rows]] >= 0])
-    told: Rows = by_name[np.append(trace.name, -1)[around.rows_at(around.around(hosts))]]
+    around = Spans(
+        trace, found.line, regions.rows[by_name[trace.name[regions.rows]] >= 0]
+    )
+    told: Rows = by_name[
+        np.append(trace.name, -1)[around.rows_at(around.around(hosts))]
+    ]
     return told
 
 
 def _on_autograd_thread(found: Origins, hosts: Int32s) -> Flags:
-    """For each row, whether every op that launches work on its thread lies in a backward op."""
+    """For each row, whether every op that launches work on its thread lies in a
+    backward op."""
     trace = found.trace
     threads = trace.thread_of_track
     launching = hosts_of(trace, trace.gpu_rows)
@@ -255,6 +272,8 @@ def _on_autograd_thread(found: Origins, hosts: Int32s) -> Flags:
     runs = np.zeros(len(threads) + 1, dtype=np.bool_)  # the last one for no thread
     runs[threads[trace.track[launching[back]]]] = True
     runs[threads[trace.track[launching[~back]]]] = False
-    thread = np.append(threads, len(threads))[np.append(trace.track, len(threads))[hosts]]
+    thread = np.append(threads, len(threads))[
+        np.append(trace.track, len(threads))[hosts]
+    ]
     own: Flags = runs[thread]
     return own

@@ -1,7 +1,8 @@
 """The slices that name a part of the program: module calls and annotations.
 
-If stacks are recorded, torch names a module call by its class and a number, `nn.Module: Qwen2MLP_3`
-(torch/csrc/autograd/profiler_python.cpp). Annotations come from record_function.
+If stacks are recorded, torch names a module call by its class and a number, `nn.Module:
+Qwen2MLP_3` (torch/csrc/autograd/profiler_python.cpp). Annotations come from
+record_function.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from fusetui.trace.model.joined import rows_there
 
 MODULE_PREFIX = "nn.Module: "
 COLLECTIVE = late(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|mccl|c10d):")
-"""Annotations of torch.distributed: they last as long as the collective, whatever their thread does
-meanwhile, so they are not parts of the program."""
+"""Annotations of torch.distributed: they last as long as the collective, whatever their
+thread does meanwhile, so they are not parts of the program."""
 
 NUMBER = late(r"_[0-9]+\Z")
 INDEX = late(r"(?<![A-Za-z0-9=])[0-9]+(?![A-Za-z0-9])")
@@ -31,7 +32,8 @@ def is_module(name: str) -> bool:
 
 
 def label_of(name: str, expanded: bool = False) -> str:
-    """The label of a region: without torch's prefix and, unless `expanded`, with `*` for indices.
+    """The label of a region: without torch's prefix and, unless `expanded`, with `*`
+    for indices.
 
     >>> label_of("nn.Module: Qwen2MLP_3"), label_of("layers.12.mlp"), label_of("Conv2d fp16")
     ('Qwen2MLP_*', 'layers.*.mlp', 'Conv2d fp16')
@@ -55,8 +57,8 @@ def regions(trace: Trace, line: ThreadLine) -> Spans:
 
 
 def frames(trace: Trace, line: ThreadLine, wanted: Flags | None = None) -> Spans:
-    """The Python frames of functions, without those of modules; `wanted`: only frames with these
-    names, shape [names]."""
+    """The Python frames of functions, without those of modules; `wanted`: only frames
+    with these names, shape [names]."""
     chosen = trace.named(lambda name: not is_module(name))
     if wanted is not None:
         chosen[:-1] &= wanted[: len(trace.names)]
@@ -75,7 +77,8 @@ ON_CPU = (*CPU_LAYERS, Layer.CAPTURED)
 
 
 class ThreadLine:
-    """All threads of a trace one after the other, so that a single search serves all of them."""
+    """All threads of a trace one after the other, so that a single search serves all of
+    them."""
 
     def __init__(self, trace: Trace) -> None:
         self._thread = trace.thread_of_track.astype(np.int64)
@@ -83,7 +86,8 @@ class ThreadLine:
         self._times: Int64s | None = None
         self._begin, end = trace.reach_ns
         self._length = end - self._begin + 1
-        if self._length * len(trace.tracks) > FARTHEST:  # centuries apart: count the times instead
+        # centuries apart: count the times instead
+        if self._length * len(trace.tracks) > FARTHEST:
             self._times = distinct(np.concatenate((trace.start, trace.end)))
             self._length = len(self._times)
 
@@ -91,13 +95,16 @@ class ThreadLine:
         """The positions on the line at which the slices begin and end."""
         trace, counted = self._trace, self._times
         times = np.stack((trace.start[rows], trace.end[rows]))
-        inside = times - self._begin if counted is None else np.searchsorted(counted, times)
+        inside = (
+            times - self._begin if counted is None else np.searchsorted(counted, times)
+        )
         start, end = self._thread[trace.track[rows]] * self._length + inside
         return start, end
 
 
 class Spans:
-    """The slices of `rows`, all of CPU threads, in the order (thread, start, -duration, row)."""
+    """The slices of `rows`, all of CPU threads, in the order (thread, start, -duration,
+    row)."""
 
     def __init__(self, trace: Trace, line: ThreadLine, rows: Integers) -> None:
         start, end = line.bounds(rows)
@@ -113,20 +120,24 @@ class Spans:
     @cached_property
     def parent(self) -> Rows:
         """For each span the index of the innermost other span around it, or -1."""
-        return self._reach.last(np.arange(len(self)) - 1, np.maximum(self._end - 1, self._start))
+        return self._reach.last(
+            np.arange(len(self)) - 1, np.maximum(self._end - 1, self._start)
+        )
 
     @cached_property
     def place_of(self) -> Int32s:
-        """For each row of the trace its index among the spans, or -1; shape [slices]."""
+        """For each row of the trace its index among the spans, or -1; shape
+        [slices]."""
         place = np.full(self._size, -1, dtype=np.int32)
         place[self.rows] = np.arange(len(self), dtype=np.int32)
         return place
 
     def around(self, rows: Integers) -> Rows:
-        """The index of the innermost span that is, or contains, each row; -1 for none, and for -1.
+        """The index of the innermost span that is, or contains, each row; -1 for none,
+        and for -1.
 
-        A slice that ends where a span begins or begins where it ends is not in it, unless they have
-        no length.
+        A slice that ends where a span begins or begins where it ends is not in it,
+        unless they have no length.
         """
         found = np.full(len(rows), -1, dtype=np.intp)
         known = np.flatnonzero(rows >= 0)
@@ -163,8 +174,8 @@ class Spans:
         return np.maximum(ends, np.arange(len(self)) + 1)
 
     def self_ns(self, amount: Int64s) -> Int64s:
-        """The amounts (shape [spans]) minus those of the spans directly inside each; at least 0, as
-        annotations may overlap each other."""
+        """The amounts (shape [spans]) minus those of the spans directly inside each; at
+        least 0, as annotations may overlap each other."""
         inner = np.flatnonzero(self.parent >= 0)
         own = amount.copy()
         np.subtract.at(own, self.parent[inner], amount[inner])

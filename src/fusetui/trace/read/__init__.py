@@ -1,4 +1,5 @@
-"""From the JSON of a trace to columns. `read` and `text` are the door (see formats.py)."""
+"""From the JSON of a trace to columns. `read` and `text` are the door (see
+formats.py)."""
 
 from fusetui.trace.read.document_text import Filed
 from fusetui.trace.read.reading import Callbacks, read

@@ -39,13 +39,22 @@ LOCAL = struct.Struct("<4s5H3I2H")
 """The header before the bytes of an entry (PKWARE's APPNOTE.TXT, 4.3.7)."""
 MARK = b"PK\3\4"  # of that header
 ENCRYPTED, MARKED_END = 1, 2  # flags; the second of LZMA
-LZMA = struct.Struct("<HHBI")  # a version, the length of what follows, lc/lp/pb, the window (5.8.8)
-NO_ZIP = (BadZipFile, LookupError, NotImplementedError, OSError, OverflowError, ValueError)
+# a version, the length of what follows, lc/lp/pb, the window (5.8.8)
+LZMA = struct.Struct("<HHBI")
+NO_ZIP = (
+    BadZipFile,
+    LookupError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    ValueError,
+)
 """What zipfile raises on wrong bytes in the list of files, beside struct.error."""
 
 
 class Archive:
-    """An open zip. Raises CannotRead if it is damaged, NotATrace unless it holds one trace."""
+    """An open zip. Raises CannotRead if it is damaged, NotATrace unless it holds one
+    trace."""
 
     def __init__(self, file: IO[bytes], path: str) -> None:
         self._path = path
@@ -64,7 +73,8 @@ class Archive:
 
     @property
     def size(self) -> int:
-        """Bytes of the trace as it is in the archive once unpacked, by what the archive says."""
+        """Bytes of the trace as it is in the archive once unpacked, by what the archive
+        says."""
         return self._trace.file_size
 
     def extract(self, room: IO[bytes]) -> str | None:
@@ -75,7 +85,9 @@ class Archive:
         limit = limit_for(self._trace.compress_size)
         wrong, checksum = self._wrong, 0
         try:
-            for piece, _ in member(Member(self._trace, self._file), self._packing, 0, limit):
+            for piece, _ in member(
+                Member(self._trace, self._file), self._packing, 0, limit
+            ):
                 checksum = zlib.crc32(piece, checksum)
                 room.write(piece)
         except Damaged as damage:
@@ -84,7 +96,9 @@ class Archive:
             raise too_large(self._path, limit) from None
         room.flush()
         if wrong and not room.tell():
-            raise CannotRead(f"{self._path} is a zip file that cannot be unpacked: {wrong}.")
+            raise CannotRead(
+                f"{self._path} is a zip file that cannot be unpacked: {wrong}."
+            )
         if self._wrong or checksum != self._trace.CRC:
             return wrong or "the zip file is damaged (its checksum does not fit)"
         return None
@@ -111,7 +125,9 @@ class Archive:
     def _only_trace(self, entries: list[ZipInfo]) -> ZipInfo:
         found = [one for one in entries if _is_trace(one.filename)]
         if len(found) > 1:
-            beside = [one for one in found if one.filename.rpartition("/")[2] not in SETTINGS]
+            beside = [
+                one for one in found if one.filename.rpartition("/")[2] not in SETTINGS
+            ]
             found = beside or found
         if len(found) == 1:
             return found[0]
@@ -127,7 +143,9 @@ class Archive:
                 f"{self._path} is a file of torch.save: record a trace with torch.profiler and "
                 "prof.export_chrome_trace."
             )
-        raise NotATrace(f"{self._path} is a zip file without a trace ({', '.join(FORMS)}).")
+        raise NotATrace(
+            f"{self._path} is a zip file without a trace ({', '.join(FORMS)})."
+        )
 
 
 def _is_trace(name: str) -> bool:
@@ -136,7 +154,8 @@ def _is_trace(name: str) -> bool:
 
 
 def _first_entry(file: IO[bytes]) -> ZipInfo:
-    """By the header before its bytes: the list of all entries, at the end of a zip, is missing."""
+    """By the header before its bytes: the list of all entries, at the end of a zip, is
+    missing."""
     file.seek(0)
     head = file.read(LOCAL.size)
     if len(head) < LOCAL.size:
@@ -160,7 +179,9 @@ class Member(Document):
             raise Damaged("there is no header before the trace")
         *_, length, extra = LOCAL.unpack(head)
         self._begin = at + LOCAL.size + length + extra
-        super().__init__(file.fileno(), max(min(entry.compress_size, end - self._begin), 0))
+        super().__init__(
+            file.fileno(), max(min(entry.compress_size, end - self._begin), 0)
+        )
 
     def __getitem__(self, place: slice) -> bytes:
         start, end, _ = place.indices(len(self))
@@ -211,7 +232,8 @@ class Bzip2:
 
 
 class Lzma(Bzip2):
-    """Begins with a header, and may have no end: then it ends after `size` unpacked bytes."""
+    """Begins with a header, and may have no end: then it ends after `size` unpacked
+    bytes."""
 
     def __init__(self, size: int) -> None:
         self._stream = None

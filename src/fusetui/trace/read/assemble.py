@@ -31,11 +31,14 @@ from fusetui.trace.read.source import Source
 BYTES_A_SLICE = 200  # bytes of memory, in addition to the chunks
 MANY = 1_000_000  # slices; fewer always fit
 LONGEST_SUM_NS = 2.0**62
-"""In ns (146 years). A larger sum of durations does not fit the figures, and no trace has it."""
+"""In ns (146 years). A larger sum of durations does not fit the figures, and no trace
+has it."""
 
 
-UNTRANSLATED = ("start", "dur", "correlation", "external_id", "order")  # columns of all chunks
-ENDS = {"E": "B", "e": "b", "F": "S"}  # Phases that end a slice, with those that begin one
+# columns of all chunks
+UNTRANSLATED = ("start", "dur", "correlation", "external_id", "order")
+# Phases that end a slice, with those that begin one
+ENDS = {"E": "B", "e": "b", "F": "S"}
 
 
 def assemble(
@@ -67,7 +70,8 @@ def assemble(
     dur, order = joined["dur"], joined["order"]
     firsts = np.cumsum([0, *(chunk.events for chunk in chunks[:-1])])  # in traceEvents
     order += np.repeat(firsts, [len(c.order) for c in columns])
-    whole = body.bare and not (last and (last.unreadable or last.too_damaged))  # or closed
+    # or closed
+    whole = body.bare and not (last and (last.unreadable or last.too_damaged))
     labels = tuple(label for c in columns for label in c.labels)
     keys = {**body.head.values, **after.values}
     report = Report(
@@ -77,7 +81,9 @@ def assemble(
         phases=phases,
         unreadable=sum(chunk.unreadable for chunk in chunks) + len(unread),
         skipped=skipped[:MOST_LISTED],
-        complete=(tail.closed if tail else whole) and source.cut is None and prefix is None,
+        complete=(tail.closed if tail else whole)
+        and source.cut is None
+        and prefix is None,
         cut=source.cut,
         negative_durations=int((dur < 0).sum()),
         prefix=prefix,
@@ -115,11 +121,14 @@ def assemble(
 def check_durations(path: str, dur: Int64s) -> None:
     """Raises NotATrace if their sum (ns) is larger than that of any trace."""
     if float(dur.sum(dtype=np.float64)) > LONGEST_SUM_NS:
-        raise NotATrace(f"{path} is not a trace of one run: its durations exceed 146 years.")
+        raise NotATrace(
+            f"{path} is not a trace of one run: its durations exceed 146 years."
+        )
 
 
 def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
-    """Raises CannotRead if memory does not suffice, rather than being killed by the system."""
+    """Raises CannotRead if memory does not suffice, rather than being killed by the
+    system."""
     rows = sum(len(part.start) for part in columns)
     needed = rows * BYTES_A_SLICE
     if rows > MANY and needed > (left := memory_left()):
@@ -130,11 +139,12 @@ def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
 
 
 def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
-    """The slices that are written as two events, after the others, in the order of their begins.
+    """The slices that are written as two events, after the others, in the order of
+    their begins.
 
-    B and E are paired per thread like brackets; the others by category and id. They are taken in
-    time order, so the order in the file does not matter. One without an end is shown up to the last
-    mark; its args are those of its begin.
+    B and E are paired per thread like brackets; the others by category and id. They are
+    taken in time order, so the order in the file does not matter. One without an end is
+    shown up to the last mark; its args are those of its begin.
     """
     stacks: dict[tuple[object, ...], list[Mark]] = {}
     pairs: list[tuple[Mark, int]] = []
@@ -168,7 +178,10 @@ def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
     }
     return msgspec.structs.replace(
         raw,
-        **{name: np.concatenate([getattr(raw, name), new]) for name, new in more.items()},
+        **{
+            name: np.concatenate([getattr(raw, name), new])
+            for name, new in more.items()
+        },
         names=tuple(names),
         categories=tuple(categories),
         threads=tuple(threads),
@@ -180,13 +193,24 @@ def _key(mark: Mark) -> tuple[object, ...]:
     kind = ENDS.get(mark.phase, mark.phase)
     if kind == "B":
         return kind, mark.thread
-    return kind, mark.category, mark.key, mark.thread[0], mark.name if kind == "S" else ""
+    return (
+        kind,
+        mark.category,
+        mark.key,
+        mark.thread[0],
+        mark.name if kind == "S" else "",
+    )
 
 
 def _thread(begin: Mark) -> Thread:
-    """Slices with an id may cross those of their thread, so they get a lane of their own."""
+    """Slices with an id may cross those of their thread, so they get a lane of their
+    own."""
     pid, tid = begin.thread
-    return (pid, tid) if begin.phase == "B" else (pid, f"{begin.category or begin.name} (async)")
+    return (
+        (pid, tid)
+        if begin.phase == "B"
+        else (pid, f"{begin.category or begin.name} (async)")
+    )
 
 
 def _stretch(chunk: Chunk) -> Stretch:
@@ -196,8 +220,12 @@ def _stretch(chunk: Chunk) -> Stretch:
     return Stretch(chunk.start, chunk.end, chunk.events, samples, chunk.places, reach)
 
 
-def _merge(columns: Sequence[ChunkColumns], table: str, column: str) -> tuple[Any, Int32s]:
+def _merge(
+    columns: Sequence[ChunkColumns], table: str, column: str
+) -> tuple[Any, Int32s]:
     """Merges the tables of all chunks: one table, and the ids into it."""
     merged = Interner()
-    parts = [merged.ids(getattr(part, table))[getattr(part, column)] for part in columns]
+    parts = [
+        merged.ids(getattr(part, table))[getattr(part, column)] for part in columns
+    ]
     return tuple(merged), np.concatenate(parts)

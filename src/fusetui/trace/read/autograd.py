@@ -1,11 +1,11 @@
-"""What a file says about autograd: the sequence numbers of ops, and the flows from forward to
-backward. Read on demand, from those stretches of the file that contain any.
+"""What a file says about autograd: the sequence numbers of ops, and the flows from
+forward to backward. Read on demand, from those stretches of the file that contain any.
 
-Ops that autograd records have `Sequence number` and `Fwd thread id`. In the forward pass the latter
-is 0. In the backward pass it is torch's own number of the forward thread, which is not a tid, and
-the sequence number is that of the op that created the node
-(torch/csrc/autograd/profiler_kineto.cpp). From these numbers Kineto creates flows of the category
-fwdbwd, since 2022-10.
+Ops that autograd records have `Sequence number` and `Fwd thread id`. In the forward
+pass the latter is 0. In the backward pass it is torch's own number of the forward
+thread, which is not a tid, and the sequence number is that of the op that created the
+node (torch/csrc/autograd/profiler_kineto.cpp). From these numbers Kineto creates flows
+of the category fwdbwd, since 2022-10.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class FlowEnd(NamedTuple):
 
 
 class Autograd(msgspec.Struct, frozen=True, eq=False):
-    """The numbered ops in file order, arrays of shape [ops]; flows only if no op is known by its
-    number to have run backward."""
+    """The numbered ops in file order, arrays of shape [ops]; flows only if no op is
+    known by its number to have run backward."""
 
     order: Int64s  # index in traceEvents
     number: Int64s
@@ -81,7 +81,8 @@ decode_flows = msgspec.json.Decoder(list[Flow]).decode
 
 
 def read_autograd(events: Events, stop: Stop = never) -> Autograd:
-    """Reads the relevant parts of the file again, leaving out what cannot be read any more.
+    """Reads the relevant parts of the file again, leaving out what cannot be read any
+    more.
 
     Ends early with what was found once `stop` returns True.
     """
@@ -90,9 +91,14 @@ def read_autograd(events: Events, stop: Stop = never) -> Autograd:
 
 
 def numbers_of(part: Iterable[tuple[int, Any]]) -> Int64s:
-    """The order, sequence number and thread of the Numbered that have one, shape [numbered, 3]."""
+    """The order, sequence number and thread of the Numbered that have one, shape
+    [numbered, 3]."""
     numbers = [
-        (order, integer(args.number), 0 if args.thread is None else integer(args.thread))
+        (
+            order,
+            integer(args.number),
+            0 if args.thread is None else integer(args.thread),
+        )
         for order, event in part
         if (args := event.args) is not None and args.number is not None
     ]
@@ -106,21 +112,28 @@ def numbers_in(events: Events, stretch: Stretch, first: int) -> Int64s:
     return numbers_of((first + number, event) for number, event in found)
 
 
-def autograd_of(events: Events, parts: Sequence[Int64s], stop: Stop = never) -> Autograd:
+def autograd_of(
+    events: Events, parts: Sequence[Int64s], stop: Stop = never
+) -> Autograd:
     """What `numbers_of` found in each stretch, with the flows if these are needed."""
     order, number, thread = np.concatenate([NO_NUMBERS, *parts]).T
     ran_backward = bool((thread > 0).any())
-    return Autograd(order, number, thread, () if ran_backward else read_flows(events, stop))
+    return Autograd(
+        order, number, thread, () if ran_backward else read_flows(events, stop)
+    )
 
 
 def read_flows(
     events: Events, stop: Stop = never, category: str = FLOW, least: int = 0
 ) -> tuple[FlowEnd, ...]:
-    """The ends of the flows of a category, by default from forward to backward, read as in
-    `read_autograd`. `least`: only flows whose ids are numbers, this one or larger."""
+    """The ends of the flows of a category, by default from forward to backward, read as
+    in `read_autograd`. `least`: only flows whose ids are numbers, this one or
+    larger."""
     found: list[FlowEnd] = []
     for stretch, first in _places(events, stop):
-        for number, event in decoded(events.text, stretch, decode_flows, _flow, category.encode()):
+        for number, event in decoded(
+            events.text, stretch, decode_flows, _flow, category.encode()
+        ):
             if least and not (type(event.id) is int and event.id >= least):
                 continue
             if isinstance(event.pid, NO_ID) or isinstance(event.tid, NO_ID):
@@ -128,15 +141,22 @@ def read_flows(
             if event.cat == category and event.ph in ("s", "f"):
                 with suppress(ValueError):
                     time = exact_nanoseconds(bytes(event.ts))
-                    key, thread = (str(event.pid), str(event.id)), (event.pid, event.tid)
-                    found.append(FlowEnd(event.ph == "s", key, thread, time, first + number))
+                    key, thread = (
+                        (str(event.pid), str(event.id)),
+                        (event.pid, event.tid),
+                    )
+                    found.append(
+                        FlowEnd(event.ph == "s", key, thread, time, first + number)
+                    )
     return tuple(found)
 
 
 def _places(events: Events, stop: Stop) -> Iterator[tuple[Stretch, int]]:
     """Each stretch, with the index of its first element in traceEvents."""
     counts = (stretch.events for stretch in events.stretches)
-    for stretch, first in zip(events.stretches, accumulate(counts, initial=0), strict=False):
+    for stretch, first in zip(
+        events.stretches, accumulate(counts, initial=0), strict=False
+    ):
         if stop():
             return
         yield stretch, first
@@ -146,7 +166,11 @@ def _numbered(text: bytes) -> Numbered | None:
     """One event, repaired where that is safe."""
     event = loads(text)
     args = event.get("args") if isinstance(event, dict) else None
-    return Numbered(Numbers(args.get(NUMBER), args.get(THREAD))) if isinstance(args, dict) else None
+    return (
+        Numbered(Numbers(args.get(NUMBER), args.get(THREAD)))
+        if isinstance(args, dict)
+        else None
+    )
 
 
 def _flow(text: bytes) -> Flow | None:

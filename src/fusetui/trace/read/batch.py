@@ -1,5 +1,6 @@
-"""Decodes neighboring elements that do not decode as a plain list of events: together what is JSON,
-whatever the types of its fields, else one by one, repaired where that is safe.
+"""Decodes neighboring elements that do not decode as a plain list of events: together
+what is JSON, whatever the types of its fields, else one by one, repaired where that is
+safe.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ from fusetui.trace.read.gather import gather
 from fusetui.trace.read.repair import loads, problem_of, repaired
 from fusetui.trace.read.structure import Places, first_bytes
 
-EMPTY, OBJECT, OTHER = 0, 1, 2  # kinds of elements; some writers end a list with an empty object
+# kinds of elements; some writers end a list with an empty object
+EMPTY, OBJECT, OTHER = 0, 1, 2
 NO_OBJECT = "not an object"
 MOST_LISTED = 10_000
 """Unreadable elements whose place and reason are kept; all of them are counted."""
 
 
 class ByteWindow(NamedTuple):
-    """Elements in the bytes [begins, ends) of a text that begins at byte `start` of the document.
+    """Elements in the bytes [begins, ends) of a text that begins at byte `start` of the
+    document.
 
     `after` is as in Chunk.
     """
@@ -48,8 +51,8 @@ class Batch:
     """The elements of a window. Blank ones do not count."""
 
     def __init__(self, window: ByteWindow, listed: int, others: bool = False) -> None:
-        """`listed`: how many unreadable elements may be listed. With `others` the chunk also
-        locates elements that are JSON, but not events."""
+        """`listed`: how many unreadable elements may be listed. With `others` the chunk
+        also locates elements that are JSON, but not events."""
         firsts = first_bytes(window.text, window.begins, window.ends)
         filled = firsts < window.ends
         self.begins, self.ends = firsts[filled], window.ends[filled]
@@ -66,11 +69,13 @@ class Batch:
         return len(self.begins)
 
     def damaged(self) -> Iterator[tuple[int, str]]:
-        """Decodes all elements; gives the number of each whose syntax is damaged, and what is wrong
-        with it: the caller settles it."""
+        """Decodes all elements; gives the number of each whose syntax is damaged, and
+        what is wrong with it: the caller settles it."""
         text = np.frombuffer(self._text, dtype=np.uint8)
         is_object = text[self.begins] == ord("{")
-        empty = is_object & (text[np.minimum(self.begins + 1, len(text) - 1)] == ord("}"))
+        empty = is_object & (
+            text[np.minimum(self.begins + 1, len(text) - 1)] == ord("}")
+        )
         kinds = np.where(empty, EMPTY, np.where(is_object, OBJECT, OTHER))
         cuts = np.flatnonzero(np.diff(kinds)) + 1
         for first, last in pairwise([0, *cuts.tolist(), len(self)]):
@@ -78,7 +83,9 @@ class Batch:
             if kind == EMPTY:
                 self._keep(range(first, last))
             else:
-                yield from (self._objects if kind == OBJECT else self._rest)(first, last)
+                yield from (self._objects if kind == OBJECT else self._rest)(
+                    first, last
+                )
 
     def settle(self, number: int, event: ExactEvent | None, reason: str) -> None:
         """Adds this event as element `number`, or marks that as unreadable."""
@@ -93,13 +100,21 @@ class Batch:
 
     def place_of(self, number: int) -> tuple[int, int]:
         """The bytes [begin, end) of the document that hold element `number`."""
-        return self._offset + int(self.begins[number]), self._offset + int(self.ends[number])
+        return self._offset + int(self.begins[number]), self._offset + int(
+            self.ends[number]
+        )
 
-    def chunk(self, end: int, count: int, after: int = -1, too_damaged: bool = False) -> Chunk:
-        """What was read, as the chunk of the first `count` elements, up to this byte."""
+    def chunk(
+        self, end: int, count: int, after: int = -1, too_damaged: bool = False
+    ) -> Chunk:
+        """What was read, as the chunk of the first `count` elements, up to this
+        byte."""
         events = np.array(self._numbers, dtype=np.int64)
         numbers = np.union1d(events, np.array(self._others, dtype=np.int64))
-        bounds = (self._offset + self.begins[numbers], self._offset + self.ends[numbers])
+        bounds = (
+            self._offset + self.begins[numbers],
+            self._offset + self.ends[numbers],
+        )
         return Chunk(
             self._offset,
             end,
@@ -121,12 +136,17 @@ class Batch:
     def _keep(self, numbers: Iterable[int]) -> None:
         """Elements that are no events, as places of the chunk."""
         if self._keeps_others:
-            self._others += [number for number in numbers if _is_json(self.text_of(number))]
+            self._others += [
+                number for number in numbers if _is_json(self.text_of(number))
+            ]
 
     def _rest(self, first: int, last: int) -> Iterator[tuple[int, str]]:
-        """What is no object; behind a quote too many, an event may be in what seems a string."""
+        """What is no object; behind a quote too many, an event may be in what seems a
+        string."""
         braces = np.flatnonzero(np.frombuffer(self._text, dtype=np.uint8) == ord("{"))
-        before = np.searchsorted(braces, (self.begins[first:last], self.ends[first:last]))
+        before = np.searchsorted(
+            braces, (self.begins[first:last], self.ends[first:last])
+        )
         holding = (first + np.flatnonzero(before[0] < before[1])).tolist()
         for number in (*holding, last):
             if number == last or not _is_loose_json(self.text_of(number)):
@@ -149,7 +169,8 @@ class Batch:
             except (ValueError, RecursionError) as error:
                 if self._keeps_others:
                     self._others.append(number)
-                if event.ph or b"".join(text.split()) != b"{}":  # some writers end a list with it
+                # some writers end a list with it
+                if event.ph or b"".join(text.split()) != b"{}":
                     self._skip(number, number + 1, str(error))
 
 
@@ -181,7 +202,8 @@ def _is_loose_json(text: bytes) -> bool:
 
 
 def _alone(text: bytes) -> LooseEvent | None:
-    """One element, by any decoder that can read it; None if none can, or if it is not an object."""
+    """One element, by any decoder that can read it; None if none can, or if it is not
+    an object."""
     if not text.startswith(b"{"):
         return None
     if found := _decoded([text]) or _decoded([repaired(text)]):

@@ -1,5 +1,5 @@
-"""Finds traceEvents in a document, and reads the keys before it; what stands behind it: other keys,
-or what is not read."""
+"""Finds traceEvents in a document, and reads the keys before it; what stands behind it:
+other keys, or what is not read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ SECOND_TRACE = "a second trace begins here"
 
 
 class Body(msgspec.Struct, frozen=True):
-    """Where the elements begin: the byte after the opening bracket, and the text before it."""
+    """Where the elements begin: the byte after the opening bracket, and the text before
+    it."""
 
     start: int
     bare: bool  # the document is the array itself
@@ -49,7 +50,8 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """The keys around the events that could be read, and the text of those that could not."""
+    """The keys around the events that could be read, and the text of those that could
+    not."""
 
     values: dict[str, Any] = {}
     damaged: str = ""  # the first MiB of what is not JSON, which may hold secrets
@@ -65,7 +67,9 @@ def find_body(source: Source) -> Body:
         return Body(first + 1, bare=True, head=Keys())
     if opening != b"{":
         begin = ascii(document[first : first + 12].decode("utf-8", "replace"))
-        raise NotATrace(f"{source.path} is not the JSON of a trace: it begins with {begin}.")
+        raise NotATrace(
+            f"{source.path} is not the JSON of a trace: it begins with {begin}."
+        )
     found = _events_key(document, first + 1)
     if found is None and source.cut:
         raise NotATrace(f"{source.path}: {source.cut}, before the first trace event.")
@@ -120,7 +124,11 @@ def pieces(text: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key in (b"deviceProperties", b"distributedInfo"):
         begin = re.search(rb'"%b"\s*:\s*' % key, text)
-        value = re.compile(rb"\[[^\]]*\]|\{[^}]*\}").match(text, begin.end()) if begin else None
+        value = (
+            re.compile(rb"\[[^\]]*\]|\{[^}]*\}").match(text, begin.end())
+            if begin
+            else None
+        )
         with suppress(orjson.JSONDecodeError):
             if value:
                 found[key.decode()] = orjson.loads(value[0])
@@ -128,7 +136,8 @@ def pieces(text: bytes) -> dict[str, Any]:
 
 
 def read_keys(text: bytes) -> Keys:
-    """The keys of one object, all but traceEvents; of a damaged one the few that matter most."""
+    """The keys of one object, all but traceEvents; of a damaged one the few that matter
+    most."""
     values = keys_of(text)
     if values is None:
         return Keys(pieces(text), text[:WINDOW].decode("utf-8", "replace"))
@@ -137,8 +146,8 @@ def read_keys(text: bytes) -> Keys:
 
 
 class Tail(msgspec.Struct, frozen=True):
-    """`closed`: the object of the document was. `unread`: the byte where something begins that is
-    not read though it may hold events, or -1; `what`: what that is."""
+    """`closed`: the object of the document was. `unread`: the byte where something
+    begins that is not read though it may hold events, or -1; `what`: what that is."""
 
     keys: Keys
     closed: bool
@@ -147,7 +156,8 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 def tail_of(document: Document, after: int, bare: bool) -> Tail:
-    """What begins at `after`, behind the bracket that closes the events; `bare`: as of Body."""
+    """What begins at `after`, behind the bracket that closes the events; `bare`: as of
+    Body."""
     text = document[after : after + MOST]
     if bare:
         return Tail(Keys(), True, _other_document(document, after))
@@ -160,11 +170,15 @@ def tail_of(document: Document, after: int, bare: bool) -> Tail:
         if not isinstance(keys.pop("traceEvents", None), list):
             return Tail(Keys(keys), closed)
         again = EVENTS_KEY.search(text)
-        return Tail(Keys(keys), closed, after + (again.start() if again else 0), SECOND_LIST)
+        return Tail(
+            Keys(keys), closed, after + (again.start() if again else 0), SECOND_LIST
+        )
     is_object, length = _object_in(text)  # what follows it is not JSON
     if not is_object:
         damaged = text[:WINDOW].decode("utf-8", "replace")
-        return Tail(Keys(pieces(text), damaged), closed, _other_document(document, after))
+        return Tail(
+            Keys(pieces(text), damaged), closed, _other_document(document, after)
+        )
     known = read_keys(b"{" + text[:length].strip(BLANKS).removeprefix(b","))
     behind = text[length:].lstrip(BLANKS)
     place = after + len(text) - len(behind) if OTHER_DOCUMENT.match(behind) else -1
@@ -172,8 +186,8 @@ def tail_of(document: Document, after: int, bare: bool) -> Tail:
 
 
 def is_end(document: Document, after: int) -> bool:
-    """Is the bracket before the byte `after` the end of the events: what follows is the rest of the
-    document, or another document, or holds no event."""
+    """Is the bracket before the byte `after` the end of the events: what follows is the
+    rest of the document, or another document, or holds no event."""
     near = document[after : after + NEAR]
     if not PHASE.search(near) and document.find(PHASE, after, after + MOST) is None:
         return True
@@ -182,13 +196,16 @@ def is_end(document: Document, after: int) -> bool:
         closed, end = _object_in(text)
         behind = text[end if closed else 0 :].strip(BLANKS)
         if len(text) < size or (behind if closed else end < size - MARGIN):
-            other = OTHER_DOCUMENT.match(behind) is not None and EVENT.match(behind) is None
+            other = (
+                OTHER_DOCUMENT.match(behind) is not None and EVENT.match(behind) is None
+            )
             return other or (closed and not behind)
     return True
 
 
 def _object_in(text: bytes) -> tuple[bool, int]:
-    """Whether the object that a text begins within ends in it, and where; else where it breaks."""
+    """Whether the object that a text begins within ends in it, and where; else where it
+    breaks."""
     plain = text.decode("latin-1")  # a character a byte: the structure is ASCII
     blanks = len(plain) - len(plain.lstrip())
     begin = blanks + plain.startswith(",", blanks)

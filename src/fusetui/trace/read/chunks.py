@@ -1,9 +1,9 @@
 """Cuts traceEvents into chunks at event boundaries and decodes each in one call.
 
-The document is divided into extents of 4 MB. The chunk of an extent runs from the first boundary
-between two events in it to the first boundary in a later extent, so any chunk can be found without
-knowing the others. A wrong cut (inside the args of an event, or beyond the end of the array) makes
-a chunk that does not parse.
+The document is divided into extents of 4 MB. The chunk of an extent runs from the first
+boundary between two events in it to the first boundary in a later extent, so any chunk
+can be found without knowing the others. A wrong cut (inside the args of an event, or
+beyond the end of the array) makes a chunk that does not parse.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from fusetui.trace.read.structure import split
 from fusetui.trace.read.times import InexactTimes
 
 EXTENT = 4 << 20
-PIECE = 1 << 18  # bytes that are decoded at once: their events fit into the caches of a processor
+# bytes that are decoded at once: their events fit into the caches of a processor
+PIECE = 1 << 18
 KEYS = rb"ph|name|cat|ts|dur|pid|tid|args|id|s|bp"
 BOUNDARY = late(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
 END = late(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
@@ -48,13 +49,15 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
     unreadable: int = 0  # elements
     skipped: tuple[Skipped, ...] = ()  # the first unreadable ones
     places: Int64s | None = None
-    """If the bytes do not decode as one list: number, start and end byte of each event."""
+    """If the bytes do not decode as one list: number, start and end byte of each
+    event."""
     after: int = -1  # the byte after the closing bracket, if it was found
     too_damaged: bool = False  # what follows is not read
 
 
 def decode_extent(file: int, extent: int, size: int = EXTENT) -> Chunk | None:
-    """The chunk that begins in this extent of an open file, None if it cannot be decoded."""
+    """The chunk that begins in this extent of an open file, None if it cannot be
+    decoded."""
     begin = extent * size
     buffer = read_at(file, begin, size + MARGIN)
     first = BOUNDARY.search(buffer, 0, size)
@@ -74,11 +77,13 @@ def decode_extent(file: int, extent: int, size: int = EXTENT) -> Chunk | None:
     return decode_list(events, begin + start, begin + last.end())
 
 
-def decode_list(text: bytes | memoryview, start: int, end: int, after: int = -1) -> Chunk | None:
+def decode_list(
+    text: bytes | memoryview, start: int, end: int, after: int = -1
+) -> Chunk | None:
     """The chunk of exactly these elements, without a trailing comma.
 
-    `start`, `end` and `after` are those of the chunk. None if this is not a list of events whose
-    fields have the usual types.
+    `start`, `end` and `after` are those of the chunk. None if this is not a list of
+    events whose fields have the usual types.
     """
     if (columns := scanned(text)) is not None:
         return Chunk(start, end, columns.phases.total(), columns, after=after)
@@ -91,7 +96,9 @@ def decode_list(text: bytes | memoryview, start: int, end: int, after: int = -1)
             continue
         if "" in gathered.phases:
             return None
-        return Chunk(start, end, gathered.phases.total(), gathered.columns(), after=after)
+        return Chunk(
+            start, end, gathered.phases.total(), gathered.columns(), after=after
+        )
     return None
 
 
@@ -106,16 +113,18 @@ def _pieces(text: bytes | memoryview, size: int) -> Iterator[bytes]:
 
 def _decode(listed: bytes, gathered: Gathering) -> None:
     """Raises one of UNDECODABLE."""
-    with suppress(msgspec.ValidationError, InexactTimes):  # a time may be a number in quotes
+    # a time may be a number in quotes
+    with suppress(msgspec.ValidationError, InexactTimes):
         return gathered.add(decode_events(listed), listed)
     gathered.add(decode_exact(listed))
 
 
 def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
-    """The elements from `start` to the bracket that closes the list, or else to the end.
+    """The elements from `start` to the bracket that closes the list, or else to the
+    end.
 
-    `buffer` holds the document from byte `offset` on. The place where the list seems to end is
-    tried first: a wrong guess does not parse.
+    `buffer` holds the document from byte `offset` on. The place where the list seems to
+    end is tried first: a wrong guess does not parse.
     """
 
     def up_to(close: int) -> Chunk | None:

@@ -1,7 +1,7 @@
 """The bytes of one document, read from its file piece by piece.
 
-The file is not memory-mapped: if a mapped file shrinks, the process ends with SIGBUS; if it shrinks
-while it is read, there are just fewer bytes.
+The file is not memory-mapped: if a mapped file shrinks, the process ends with SIGBUS;
+if it shrinks while it is read, there are just fewer bytes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Document:
         return self._size
 
     def __getitem__(self, place: slice) -> bytes:
-        """The bytes of a slice without a step; fewer if the file has shrunk. Raises OSError."""
+        """The bytes of a slice without a step; fewer if the file has shrunk. Raises
+        OSError."""
         start, end, _ = place.indices(self._size)
         return read_at(self.number, start, end - start)
 
@@ -61,7 +62,9 @@ class Document:
     def problem(self) -> str:
         return ""
 
-    def find(self, pattern: re.Pattern[bytes], start: int, end: int | None = None) -> Match | None:
+    def find(
+        self, pattern: re.Pattern[bytes], start: int, end: int | None = None
+    ) -> Match | None:
         """The first match in [start, end); a match longer than 1 kB may be missed."""
         end = self._size if end is None else min(end, self._size)
         size = NEAR

@@ -1,8 +1,8 @@
-"""The text of events, for access long after they were read: the bytes of a document, or what is
-written of a format that is not JSON.
+"""The text of events, for access long after they were read: the bytes of a document, or
+what is written of a format that is not JSON.
 
-The file of a document stays open, so that it may be renamed or removed meanwhile. It is not
-memory-mapped: if a mapped file is truncated, reading it ends the process.
+The file of a document stays open, so that it may be renamed or removed meanwhile. It is
+not memory-mapped: if a mapped file is truncated, reading it ends the process.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ SPACE = 1 << 22  # between the places of two stretches, whatever their texts are
 KEPT = 4  # texts of stretches
 MAX_KEPT_BYTES = 1 << 25  # of one of them
 MAX_SHARED_NAME = 1 << 15  # characters
-"""A name in a table of names is stored once and stands in every event that has it, as JSON has no
-such table: the text of a stretch is a name as many times as it has events."""
+"""A name in a table of names is stored once and stands in every event that has it, as
+JSON has no such table: the text of a stretch is a name as many times as it has
+events."""
 
 
 class Filed:
@@ -76,7 +77,9 @@ class Filed:
         """Unpacks the file once; concurrent callers wait."""
         with self._lock:
             if self._unpacked is None:
-                stored = stored_in(self._path, os.fdopen(os.dup(self._file.number), "rb"))
+                stored = stored_in(
+                    self._path, os.fdopen(os.dup(self._file.number), "rb")
+                )
                 with closing(stored.file), closing(stored.room()) as room:
                     size = len(unpacked(stored, room).document)
                     self._check()
@@ -85,26 +88,31 @@ class Filed:
 
 
 class Rendered:
-    """The text of events that a file does not hold as JSON, written where somebody looks at it: so
-    args, counters, memory and searches are read from every format in one way. `write(number)` gives
-    the elements of traceEvents in stretch `number` as JSON, one by one.
+    """The text of events that a file does not hold as JSON, written where somebody
+    looks at it: so args, counters, memory and searches are read from every format in
+    one way. `write(number)` gives the elements of traceEvents in stretch `number` as
+    JSON, one by one.
 
-    `problem` says why that is not possible any more, in one sentence, "" if it is. `write` raises
-    TraceError or OSError, and may be called in another process after a fork.
+    `problem` says why that is not possible any more, in one sentence, "" if it is.
+    `write` raises TraceError or OSError, and may be called in another process after a
+    fork.
     """
 
     at_hand = True
 
-    def __init__(self, write: Callable[[int], Iterable[bytes]], problem: Callable[[], str]) -> None:
+    def __init__(
+        self, write: Callable[[int], Iterable[bytes]], problem: Callable[[], str]
+    ) -> None:
         self._write = write
         self._kept: dict[tuple[int, int], bytes] = {}
         self.problem = problem
 
     def part(self, start: int, end: int) -> bytes:
-        """The text of the stretch that begins at `start` and has `end` - `start` elements.
+        """The text of the stretch that begins at `start` and has `end` - `start`
+        elements.
 
-        Damage may hide an event from the second look at it, or show one more: an empty element
-        stands for what is missing, so that each of the others keeps its index.
+        Damage may hide an event from the second look at it, or show one more: an empty
+        element stands for what is missing, so that each of the others keeps its index.
         """
         if problem := self.problem():
             raise CannotRead(f"{problem}.")
@@ -128,7 +136,8 @@ class Rendered:
 
 
 class Joint(NamedTuple):
-    """The texts of two documents; from `shift` on, positions are those of the second."""
+    """The texts of two documents; from `shift` on, positions are those of the
+    second."""
 
     first: Text
     second: Text
@@ -147,8 +156,13 @@ class Joint(NamedTuple):
 
 
 def text_of(source: Source) -> Text:
-    """The text of a document that was just read; small ones, and parts, are held unpacked."""
-    return source.document if source.file is None else Filed(source.path, source.file, source.state)
+    """The text of a document that was just read; small ones, and parts, are held
+    unpacked."""
+    return (
+        source.document
+        if source.file is None
+        else Filed(source.path, source.file, source.state)
+    )
 
 
 def list_text(text: Text, stretch: Stretch) -> bytearray:
@@ -168,8 +182,9 @@ def decoded(
     one: Callable[[bytes], T | None],
     word: bytes = b"",
 ) -> list[tuple[int, T]]:
-    """What `decode` makes of a list of all elements of a stretch, numbered. Where it fails, what
-    `one` makes of each that can be read. Nothing unless the stretch holds the `word`."""
+    """What `decode` makes of a list of all elements of a stretch, numbered. Where it
+    fails, what `one` makes of each that can be read. Nothing unless the stretch holds
+    the `word`."""
     try:
         listed = list_text(text, stretch)
         if word not in listed:
@@ -196,7 +211,8 @@ def decoded(
 
 
 def stretches_of(events: Sequence[int], samples: Sequence[int]) -> tuple[Stretch, ...]:
-    """Stretches of Rendered, with so many elements each, and so many of them that hold values."""
+    """Stretches of Rendered, with so many elements each, and so many of them that hold
+    values."""
     return tuple(
         Stretch(number * SPACE, number * SPACE + count, count, values)
         for number, (count, values) in enumerate(zip(events, samples, strict=True))
@@ -204,16 +220,19 @@ def stretches_of(events: Sequence[int], samples: Sequence[int]) -> tuple[Stretch
 
 
 def shared_name(name: str, number: int) -> str:
-    """A text of a table of names, of a very long one its beginning and its number there."""
+    """A text of a table of names, of a very long one its beginning and its number
+    there."""
     if len(name) <= MAX_SHARED_NAME:
         return name
     return f"{name[:MAX_SHARED_NAME]}... (name {number})"
 
 
 def remarks_of_cut_names(names: Iterable[str]) -> Iterator[str]:
-    """A sentence that counts the names that `shared_name` cut; nothing where it cut none.
+    """A sentence that counts the names that `shared_name` cut; nothing where it cut
+    none.
 
-    `names` are distinct ones that it returned: only those that it cut are longer than its bound.
+    `names` are distinct ones that it returned: only those that it cut are longer than
+    its bound.
     """
     cut = sum(len(name) > MAX_SHARED_NAME for name in names)
     if cut:

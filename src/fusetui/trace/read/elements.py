@@ -34,24 +34,30 @@ from fusetui.trace.read.repair import loads
 from fusetui.trace.read.samples import TOTALED, samples
 from fusetui.trace.read.scanned import scanned_args
 
-SEEN, SHORT = 256, 1 << 16  # how many elements are kept, and bytes of the longest of them
+# how many elements are kept, and bytes of the longest of them
+SEEN, SHORT = 256, 1 << 16
 DEEPEST = 64  # levels of args
 TOO_DEEP = "nested too deeply to be shown"
 T = TypeVar("T")
 
 
 class Elements:
-    """Finds elements by splitting their stretch again, which takes about 5 ms for 4 MB."""
+    """Finds elements by splitting their stretch again, which takes about 5 ms for 4
+    MB."""
 
     keeper: Keeper | None = None
 
-    def __init__(self, text: Text, stretches: Sequence[Stretch], own: Events | None = None) -> None:
+    def __init__(
+        self, text: Text, stretches: Sequence[Stretch], own: Events | None = None
+    ) -> None:
         self.text = text
         self.stretches = tuple(stretches)
         self.own: Events = own or self
         self._kept: dict[str, msgspec.Struct] = {}
         self._firsts = np.cumsum([0, *(s.events for s in stretches)])
-        self._texts = lru_cache(maxsize=4)(lambda n: decode_raw(list_text(text, stretches[n])))
+        self._texts = lru_cache(maxsize=4)(
+            lambda n: decode_raw(list_text(text, stretches[n]))
+        )
         self._seen: dict[int, bytes] = {}
 
     def element(self, order: int) -> dict[str, Any]:
@@ -76,7 +82,8 @@ class Elements:
         return None if self.keeper is None else self.keeper.recall(name, kind)
 
     def keep(self, name: str, found: msgspec.Struct) -> None:
-        """Nothing is kept if the text is not available: part of it may be missing in `found`."""
+        """Nothing is kept if the text is not available: part of it may be missing in
+        `found`."""
         if not self.text.at_hand or self.text.problem():
             return
         self._kept[name] = found
@@ -86,23 +93,32 @@ class Elements:
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
         return samples(self.text, self.stretches[number])
 
-    def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> Numbered:
+    def args(
+        self, number: int, places: Sequence[int], names: tuple[str, ...]
+    ) -> Numbered:
         found = args_in(self.text, self.stretches[number], places, names)
         if found is not None:
             return found[0]
-        each = (self.element(int(self._firsts[number]) + place).get("args") for place in places)
+        each = (
+            self.element(int(self._firsts[number]) + place).get("args")
+            for place in places
+        )
         known = (args if isinstance(args, dict) else {} for args in each)
-        texts = (BETWEEN.join(_json(args.get(name)) for name in names) for args in known)
+        texts = (
+            BETWEEN.join(_json(args.get(name)) for name in names) for args in known
+        )
         return numbered(texts, len(names))
 
     def warm(self) -> None:
-        """Makes the text available, which may take a second per GB, to speed up later calls."""
+        """Makes the text available, which may take a second per GB, to speed up later
+        calls."""
         with suppress(OSError, TraceError):
             for at in {0, *(stretch.start for stretch in self.stretches[-1:])}:
                 self.text.part(at, at)
 
     def _text_at(self, order: int) -> bytes:
-        """The last ones are kept. Raises IndexError, and what decode_raw and list_text do."""
+        """The last ones are kept. Raises IndexError, and what decode_raw and list_text
+        do."""
         if order in self._seen:
             return self._seen[order]
         number = int(np.searchsorted(self._firsts, order, side="right")) - 1
@@ -121,9 +137,10 @@ class Elements:
 
 
 def combined(first: Events, second: Events) -> Elements:
-    """Indices of the second document count on from the number of events of the first. Its counters
-    are not those of this trace: none of its stretches has samples. What is worked out of both is
-    kept in memory alone: what is kept beside a trace belongs to that file."""
+    """Indices of the second document count on from the number of events of the first.
+    Its counters are not those of this trace: none of its stretches has samples. What is
+    worked out of both is kept in memory alone: what is kept beside a trace belongs to
+    that file."""
     by = max((stretch.end for stretch in first.stretches), default=0)
     stretches = list(first.stretches)
     for own in second.stretches:
@@ -140,9 +157,9 @@ def args_in(
     names: tuple[str, ...],
     sequences: bool = False,
 ) -> tuple[Numbered, Int64s, Floats | None] | None:
-    """Some args of some elements, see `Events.args`; with `sequences` the place, sequence number
-    and thread of each element that has one (see autograd.py), shape [numbered, 3]; and what
-    `totals_in` gives, where it costs nothing.
+    """Some args of some elements, see `Events.args`; with `sequences` the place,
+    sequence number and thread of each element that has one (see autograd.py), shape
+    [numbered, 3]; and what `totals_in` gives, where it costs nothing.
 
     None if the stretch does not decode as a list of ordinary events.
     """
@@ -171,15 +188,23 @@ def args_in(
 
 
 @cache
-def _decoder(names: tuple[str, ...]) -> tuple[Callable[[bytearray], list[Any]], msgspec.Struct]:
-    """A decoder for a list of events that extracts only these args, as their texts, and the values
-    of sequence numbers; and what an event without args has."""
+def _decoder(
+    names: tuple[str, ...],
+) -> tuple[Callable[[bytearray], list[Any]], msgspec.Struct]:
+    """A decoder for a list of events that extracts only these args, as their texts, and
+    the values of sequence numbers; and what an event without args has."""
     fields = [
-        *((f"arg{n}", name, msgspec.Raw, msgspec.Raw(b"")) for n, name in enumerate(names)),
+        *(
+            (f"arg{n}", name, msgspec.Raw, msgspec.Raw(b""))
+            for n, name in enumerate(names)
+        ),
         ("number", NUMBER, Any, None),
         ("thread", THREAD, Any, None),
     ]
-    own = [(f, kind, msgspec.field(default=blank, name=key)) for f, key, kind, blank in fields]
+    own = [
+        (f, kind, msgspec.field(default=blank, name=key))
+        for f, key, kind, blank in fields
+    ]
     args = msgspec.defstruct("SomeArgs", own, gc=False)
     event = msgspec.defstruct("SomeEvent", [("args", args | None, None)], gc=False)
     return msgspec.json.Decoder(list[event]).decode, args()  # type: ignore[valid-type]

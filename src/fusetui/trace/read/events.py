@@ -1,4 +1,5 @@
-"""One element of traceEvents as a typed record with only the fields that the columns need.
+"""One element of traceEvents as a typed record with only the fields that the columns
+need.
 
 msgspec skips everything else without building it, which is what makes loading fast.
 """
@@ -29,7 +30,8 @@ class Args(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """An event with its times as numbers: exact except for absolute times with a fraction."""
+    """An event with its times as numbers: exact except for absolute times with a
+    fraction."""
 
     ph: str = ""
     cat: str = ""
@@ -94,10 +96,12 @@ PHASES_OF_PAIRS = frozenset("BEbeSF")
 """Phases of slices written as two events: by thread (BE), by id (be, of old SF)."""
 
 PHASES_OF_SAMPLES = frozenset("CiI")
-"""Phases of values at one time: counters, and instant events, which torch uses for memory."""
+"""Phases of values at one time: counters, and instant events, which torch uses for
+memory."""
 
 INSTANT = "cpu_instant_event"
-"""The category of instant events of a CPU. torch's Python exporter writes them as slices (ph X)."""
+"""The category of instant events of a CPU. torch's Python exporter writes them as
+slices (ph X)."""
 
 decode_events = msgspec.json.Decoder(list[Event]).decode
 decode_exact = msgspec.json.Decoder(list[ExactEvent]).decode
@@ -114,8 +118,8 @@ def phase_of(phase: str, category: object) -> str:
 def coerced(event: LooseEvent) -> ExactEvent:
     """The event behind fields of unusual types; unusable fields are left out.
 
-    Raises ValueError if it is not an event: without a phase, or a slice with a time that is not a
-    number within the range. A duration of null is 0.
+    Raises ValueError if it is not an event: without a phase, or a slice with a time
+    that is not a number within the range. A duration of null is 0.
     """
     phase = _text(event.ph)
     if not phase:
@@ -143,7 +147,9 @@ def coerced(event: LooseEvent) -> ExactEvent:
 
 def loose(element: dict[str, Any]) -> LooseEvent:
     """An element decoded by Python, whose numbers msgspec does not accept."""
-    fields = {key: element[key] for key in LooseEvent.__struct_fields__ if key in element}
+    fields = {
+        key: element[key] for key in LooseEvent.__struct_fields__ if key in element
+    }
     for key in fields.keys() & {"ts", "dur", "args"}:
         fields[key] = msgspec.Raw(json.dumps(fields[key], default=str).encode())
     return LooseEvent(**fields)
@@ -157,7 +163,9 @@ def _args(text: bytes) -> Args | None:
     if not text.startswith(b"{"):
         return None
     try:
-        args = decode_args(text if text.isascii() else text.decode("utf-8", "replace").encode())
+        args = decode_args(
+            text if text.isascii() else text.decode("utf-8", "replace").encode()
+        )
     except (msgspec.MsgspecError, RecursionError):  # a number out of range
         return None
     return Args(

@@ -1,9 +1,11 @@
-"""Names the files of other programs by their content, and says what to do instead of opening them.
+"""Names the files of other programs by their content, and says what to do instead of
+opening them.
 
-Sources of the signatures: sqlite.org/fileformat.html; Nsight Compute, extras/FileFormat; pickle
-protocols 2 to 5 (pickletools); perfetto trace.proto (packets are field 1); tsl xplane.proto (XSpace
-has its planes in field 1, XPlane its name in field 2); tensorflow record_writer.h and event.proto.
-The reports of Nsight Systems have no documented signature: they are known by their name.
+Sources of the signatures: sqlite.org/fileformat.html; Nsight Compute,
+extras/FileFormat; pickle protocols 2 to 5 (pickletools); perfetto trace.proto (packets
+are field 1); tsl xplane.proto (XSpace has its planes in field 1, XPlane its name in
+field 2); tensorflow record_writer.h and event.proto. The reports of Nsight Systems have
+no documented signature: they are known by their name.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ HEAD = 1 << 16  # bytes of a document that are looked at
 RECORD = "record with torch.profiler and prof.export_chrome_trace"
 ON_AMD = f"{RECORD}, which has the kernels of AMD GPUs too"
 CONVERT = "convert it with Perfetto's trace_processor (trace_processor convert json IN OUT.json)"
-COMPILE_LOG = late(rb"[VDIWEC][01][0-9][0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]+ ")
+COMPILE_LOG = late(
+    rb"[VDIWEC][01][0-9][0-3][0-9] [0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]+ "
+)
 """The first words of a line that TORCH_LOGS or TORCH_TRACE writes (torch/_logging)."""
 LOG_LEVELS = (b"V", b"D", b"I", b"W", b"E", b"C")  # the first letter of such a line
 BLANKS = b" \t\r\n\xef\xbb\xbf"
@@ -32,7 +36,9 @@ PLANE = late(
     rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?"
     rb"\x12[\x01-\x7f](?:/host:|/device:|Task Environment)"
 )
-TABLE = late(rb'\W{0,4}(?:Kind"?,"?Agent_Id|Name"?,"?Calls"?,"?TotalDuration|Index"?,"?KernelName)')
+TABLE = late(
+    rb'\W{0,4}(?:Kind"?,"?Agent_Id|Name"?,"?Calls"?,"?TotalDuration|Index"?,"?KernelName)'
+)
 ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")  # of a zip; the second is one without a file
 NSIGHT_SYSTEMS = (".nsys-rep", ".qdrep", ".qdstrm")
 
@@ -56,13 +62,18 @@ def foreign(path: str, head: bytes) -> str | None:
     """
     if path.endswith(NSIGHT_SYSTEMS) and not _is_json(head):
         return f"{path} is {SYSTEMS[0]}: {SYSTEMS[1]}."
-    known = (f"{path} is {what}: {instead}." for what, instead, is_one in FORMATS if is_one(head))
+    known = (
+        f"{path} is {what}: {instead}."
+        for what, instead, is_one in FORMATS
+        if is_one(head)
+    )
     return next(known, None)
 
 
 def is_of_jax(keys: Mapping[str, object], labels: Iterable[Label]) -> bool:
-    """Whether the profiler of JAX or TensorFlow wrote this JSON, by the keys around its events and
-    by the names of its processes (tsl trace_events_to_json.cc): `/host:CPU`, `/device:GPU:0`."""
+    """Whether the profiler of JAX or TensorFlow wrote this JSON, by the keys around its
+    events and by the names of its processes (tsl trace_events_to_json.cc): `/host:CPU`,
+    `/device:GPU:0`."""
     metadata = keys.get("metadata")
     if not isinstance(metadata, Mapping) or "highres-ticks" not in metadata:
         return False
@@ -85,7 +96,13 @@ def _database_with(*names: bytes) -> Callable[[bytes], bool]:
 
 
 is_export_of_nsys = _database_with(
-    *(b"StringIds", b"TARGET_INFO_", b"META_DATA_EXPORT", b"CUPTI_ACTIVITY", b"NVTX_EVENTS")
+    *(
+        b"StringIds",
+        b"TARGET_INFO_",
+        b"META_DATA_EXPORT",
+        b"CUPTI_ACTIVITY",
+        b"NVTX_EVENTS",
+    )
 )
 
 
@@ -94,7 +111,8 @@ def is_pickle(head: bytes) -> bool:
 
 
 def may_hold_events(head: bytes) -> bool:
-    """Whether it is of a format that holds events, or memory, in another form than text."""
+    """Whether it is of a format that holds events, or memory, in another form than
+    text."""
     return is_export_of_nsys(head) or is_pftrace_of_torch(head) or is_pickle(head)
 
 
@@ -103,21 +121,31 @@ def is_snapshot(head: bytes) -> bool:
 
 
 def _is_perfetto(head: bytes) -> bool:
-    """A sequence of packets: each is the tag of field 1, a length, and so many bytes."""
+    """A sequence of packets: each is the tag of field 1, a length, and so many
+    bytes."""
     at = packets = 0
     while at < len(head) and packets < 3:
         size, after = _varint(head, at + 1)
         if head[at] != 0x0A or not size:
             return False
         at, packets = after + size, packets + 1
-    return packets == 3 or (packets == 2 and at >= len(head)) or (packets == 1 and at == len(head))
+    return (
+        packets == 3
+        or (packets == 2 and at >= len(head))
+        or (packets == 1 and at == len(head))
+    )
 
 
 def is_pftrace_of_torch(head: bytes) -> bool:
-    """torch's monitor of CUPTI: the first packet has the time, the number of its sequence, and a
-    snapshot of two clocks that says the same time for both (torch/profiler/_cupti)."""
+    """torch's monitor of CUPTI: the first packet has the time, the number of its
+    sequence, and a snapshot of two clocks that says the same time for both
+    (torch/profiler/_cupti)."""
     size, at = _varint(head, 1)
-    if not head.startswith(b"\x0a") or head[at : at + 1] != b"\x40" or not 0 < size < FIRST_PACKET:
+    if (
+        not head.startswith(b"\x0a")
+        or head[at : at + 1] != b"\x40"
+        or not 0 < size < FIRST_PACKET
+    ):
         return False
     _, at = _varint(head, at + 1)
     if head[at : at + 3] != b"\x50\x01\x32":
@@ -144,8 +172,8 @@ def _varint(head: bytes, at: int) -> tuple[int, int]:
 
 
 def _is_json(head: bytes) -> bool:
-    """Whether a document begins as JSON does; cheaper than a pattern, which every trace would
-    be compared with."""
+    """Whether a document begins as JSON does; cheaper than a pattern, which every trace
+    would be compared with."""
     return head.lstrip(BLANKS)[:1] in (b"{", b"[")
 
 
@@ -205,7 +233,8 @@ FORMATS: tuple[ForeignFormat, ...] = (
     (
         "a TensorBoard event file",
         "the traces of torch.profiler are named .pt.trace.json; open one of those",
-        lambda head: b"brain.Event:" in head[:64],  # a record with the version of the format
+        # a record with the version of the format
+        lambda head: b"brain.Event:" in head[:64],
     ),
     (
         "an XPlane file of JAX or TensorFlow",
@@ -220,7 +249,9 @@ FORMATS: tuple[ForeignFormat, ...] = (
     (
         "the JSON of rocprofv3",
         ON_AMD,
-        lambda head: head.lstrip()[:1] == b"{" and b'"rocprofiler-sdk-tool"' in head[:256],
+        lambda head: (
+            head.lstrip()[:1] == b"{" and b'"rocprofiler-sdk-tool"' in head[:256]
+        ),
     ),
     (
         "a table of rocprof",

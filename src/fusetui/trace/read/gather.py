@@ -69,8 +69,8 @@ class Interner(dict[Any, int]):
 
 
 class Labels:
-    """What events say of threads (ph M). A label that says what the last of its kind said of its
-    thread is left out: some writers repeat them at each event."""
+    """What events say of threads (ph M). A label that says what the last of its kind
+    said of its thread is left out: some writers repeat them at each event."""
 
     def __init__(self) -> None:
         self.all: list[Label] = []
@@ -90,24 +90,29 @@ class Labels:
 
 
 class Gathering:
-    """Makes the columns of a chunk from its events, piece by piece: what a piece was decoded to is
-    still in the caches of the processor when its columns are made."""
+    """Makes the columns of a chunk from its events, piece by piece: what a piece was
+    decoded to is still in the caches of the processor when its columns are made."""
 
     def __init__(self) -> None:
         self.phases: Counter[str] = Counter()
-        self._kinds, self._names, self._categories, self._lanes = (Interner() for _ in range(4))
+        self._kinds, self._names, self._categories, self._lanes = (
+            Interner() for _ in range(4)
+        )
         self._parts: list[dict[str, NDArray[Any]]] = []
         self._on_gpu: list[bool] = []  # by category
         self._labels = Labels()
         self._marks: list[Mark] = []
         self._reach = NOWHERE
 
-    def add(self, events: Sequence[Any], text: bytes = b"", places: Int64s | None = None) -> None:
-        """Instances of AnyEvent, with these indices in the chunk (default: those after the last),
-        and their text.
+    def add(
+        self, events: Sequence[Any], text: bytes = b"", places: Int64s | None = None
+    ) -> None:
+        """Instances of AnyEvent, with these indices in the chunk (default: those after
+        the last), and their text.
 
-        Raises InexactTimes if an ExactEvent is needed, OverflowError if a time is out of range, and
-        ValueError if one is not a number (see times.py); then nothing was added.
+        Raises InexactTimes if an ExactEvent is needed, OverflowError if a time is out
+        of range, and ValueError if one is not a number (see times.py); then nothing was
+        added.
         """
         count, first = len(events), self.phases.total()
         kinds = self._kinds.ids([event.ph for event in events], count)
@@ -163,9 +168,14 @@ class Gathering:
             phases=+self.phases,
             names=tuple(self._names),
             categories=tuple(self._categories),
-            threads=tuple((plain_id(pid), plain_id(tid), on) for pid, tid, on in self._lanes),
+            threads=tuple(
+                (plain_id(pid), plain_id(tid), on) for pid, tid, on in self._lanes
+            ),
             labels=tuple(self._labels.all),
-            **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
+            **{
+                name: np.concatenate([part[name] for part in parts])
+                for name in parts[0]
+            },
             marks=tuple(self._marks),
             reach=self._reach,
         )
@@ -184,7 +194,9 @@ class Gathering:
                 if (stream := args[place].original_stream) >= 0:
                     tids[place] = stream
             said = zip([a.device for a in args], on_gpu.tolist(), strict=True)
-            devices = [_device(d) if is_gpu and d is not None else None for d, is_gpu in said]
+            devices = [
+                _device(d) if is_gpu and d is not None else None for d, is_gpu in said
+            ]
         lanes = zip([event.pid for event in slices], tids, devices, strict=False)
         return self._lanes.ids(lanes, len(slices))
 
@@ -204,7 +216,8 @@ def gather(events: Sequence[AnyEvent], places: Int64s | None = None) -> ChunkCol
 
 
 def _reach(events: Sequence[Any], counts: Mapping[str, int]) -> tuple[int, int]:
-    """Times (ns) before and after all of these events; EVERYWHERE also for labels and pairs."""
+    """Times (ns) before and after all of these events; EVERYWHERE also for labels and
+    pairs."""
     if any(map(counts.get, BESIDE_TIME)):
         return EVERYWHERE
     try:
@@ -244,7 +257,11 @@ def _marks(events: Sequence[Any], places: Int64s) -> Iterator[Mark]:
 
 def plain_id(value: Id) -> Id:
     """Integers of more than 64 bits as text: no output accepts them as numbers."""
-    return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
+    return (
+        str(value)
+        if isinstance(value, int) and not -(2**63) <= value < 2**63
+        else value
+    )
 
 
 def _exact(texts: Sequence[Any]) -> Int64s:
@@ -255,4 +272,6 @@ def _integers(values: list[int]) -> Int64s:
     try:
         return np.array(values, dtype=np.int64)
     except OverflowError:
-        return np.array([v if -(2**63) <= v < 2**63 else -1 for v in values], dtype=np.int64)
+        return np.array(
+            [v if -(2**63) <= v < 2**63 else -1 for v in values], dtype=np.int64
+        )

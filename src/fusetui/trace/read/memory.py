@@ -1,12 +1,12 @@
-"""How much memory is left for a document that is being unpacked, and the unnamed files, in memory
-or on disk, that hold it.
+"""How much memory is left for a document that is being unpacked, and the unnamed files,
+in memory or on disk, that hold it.
 
-The files are buffered: a write without a buffer may take a part and not say so. Whoever writes to
-them flushes before anybody reads by their number.
+The files are buffered: a write without a buffer may take a part and not say so. Whoever
+writes to them flushes before anybody reads by their number.
 
-Sources: malloc.h of glibc for mallopt(3); proc(5) for MemAvailable; the kernel's admin guide for
-memory.max, memory.current and memory.stat of a control group (version 2), memory.limit_in_bytes,
-memory.usage_in_bytes and memory.stat (version 1).
+Sources: malloc.h of glibc for mallopt(3); proc(5) for MemAvailable; the kernel's admin
+guide for memory.max, memory.current and memory.stat of a control group (version 2),
+memory.limit_in_bytes, memory.usage_in_bytes and memory.stat (version 1).
 """
 
 from __future__ import annotations
@@ -19,12 +19,17 @@ from typing import IO
 
 from fusetui.text.patterns import late
 
-SHARE = 4  # documents that would take more than this fraction of the memory are unpacked to disk
+# documents that would take more than this fraction of the memory are unpacked to disk
+SHARE = 4
 UNKNOWN = 6 << 30  # bytes, if the system does not say
 AVAILABLE = late(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 ARENA_MAX = -8  # of mallopt(3): threads share what one of them has freed
-GROUPS = (("", "max", "current", ""), ("memory/", "limit_in_bytes", "usage_in_bytes", "total_"))
-"""Of control groups: the files of the limit and of what is used, and how stat names pages."""
+GROUPS = (
+    ("", "max", "current", ""),
+    ("memory/", "limit_in_bytes", "usage_in_bytes", "total_"),
+)
+"""Of control groups: the files of the limit and of what is used, and how stat names
+pages."""
 
 
 def file_in_memory() -> IO[bytes]:
@@ -45,18 +50,22 @@ def memory_left(root: Path = Path("/")) -> int:
     found = AVAILABLE.search(_text(root / "proc/meminfo"))
     left = [int(found[1]) * 1024 if found else UNKNOWN]
     for folder, *names, prefix in GROUPS:
-        files = (root / f"sys/fs/cgroup/{folder}memory.{name}" for name in (*names, "stat"))
+        files = (
+            root / f"sys/fs/cgroup/{folder}memory.{name}" for name in (*names, "stat")
+        )
         most, now, of = (_text(file).strip() for file in files)
         if most.isdigit() and now.isdigit():  # "max" if there is no limit
             parts = dict(line.partition(" ")[::2] for line in of.splitlines())
             kept = (parts.get(f"{prefix}{kind}active_file", "0") for kind in ("", "in"))
-            left.append(max(0, int(most) - int(now) + sum(map(int, kept))))  # dropped when needed
+            # dropped when needed
+            left.append(max(0, int(most) - int(now) + sum(map(int, kept))))
     return min(left)
 
 
 def give_back() -> None:
-    """Returns what was freed to the system, where that can be asked for (glibc): a quarter of the
-    memory of a large trace would be what chunks and threads leave behind. Takes 0.2 s a GB."""
+    """Returns what was freed to the system, where that can be asked for (glibc): a
+    quarter of the memory of a large trace would be what chunks and threads leave
+    behind. Takes 0.2 s a GB."""
     import ctypes  # numpy has imported it
 
     with suppress(AttributeError, OSError, TypeError):

@@ -1,8 +1,8 @@
 """Reads what the fast way could not: the first and last chunk, wrong cuts, damage.
 
-The document is split at its brackets, window by window, and each window is decoded in as few calls
-as possible. So a wrong guess about the form of a file costs time, but never makes a number wrong;
-damage costs time too, and the events that it affects.
+The document is split at its brackets, window by window, and each window is decoded in
+as few calls as possible. So a wrong guess about the form of a file costs time, but
+never makes a number wrong; damage costs time too, and the events that it affects.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from fusetui.trace.read.gather import gather
 from fusetui.trace.read.structure import INSIDE, split
 
 WINDOW = 1 << 20  # bytes that are split at once
-AFTER_DAMAGE = 1 << 12  # the same after damage, where the positions of brackets are doubtful
+# the same after damage, where the positions of brackets are doubtful
+AFTER_DAMAGE = 1 << 12
 LONGEST = 64 << 20  # bytes of an element; a longer one is unreadable
 PHASE = b'"ph"'  # part of every event
 SEPARATORS = b" \t\r\n,"
@@ -40,19 +41,22 @@ SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user w
 HURRY = 1.0  # seconds after which no further gap is read the slow way
 FAR_AWAY = 1 << 62  # byte
 NO_END = late(rb"[^\s,\]}]")
-May = Callable[[int, int], bool]  # Whether the bytes [position, stop) may be read the slow way
+# Whether the bytes [position, stop) may be read the slow way
+May = Callable[[int, int], bool]
 
 
 def patience_for(size: int) -> tuple[int, int]:
-    """What damage may cost, in addition to reading a document once: elements that are read
-    separately, and bytes that are read ahead in vain. Linear in the size, so that reading takes
-    linear time; what a large document may waste is too much for a small one."""
+    """What damage may cost, in addition to reading a document once: elements that are
+    read separately, and bytes that are read ahead in vain. Linear in the size, so that
+    reading takes linear time; what a large document may waste is too much for a small
+    one."""
     damaged = min(5_000 + size // 2048, 1_000 + size // 128)
     return damaged, min((64 << 20) + size, (4 << 20) + 4 * size)
 
 
 class Mender:
-    """Reads stretches of one document, and remembers what it learned about its damage."""
+    """Reads stretches of one document, and remembers what it learned about its
+    damage."""
 
     def __init__(self, document: Document, others: bool = False) -> None:
         """`others` as in Batch."""
@@ -63,11 +67,12 @@ class Mender:
         self._damaged, self._ahead = patience_for(self.size)
         self._window_size = WINDOW
         self._listed = 0  # unreadable elements
-        self._closes = False  # whether the brackets of the last, unfollowed element are closed
+        # whether the brackets of the last, unfollowed element are closed
+        self._closes = False
 
     def read(self, start: int, stop: int) -> Iterator[Chunk]:
-        """Chunks from the element at `start` on. The last one may go beyond `stop`, or reach the
-        end of the list (see Chunk.after)."""
+        """Chunks from the element at `start` on. The last one may go beyond `stop`, or
+        reach the end of the list (see Chunk.after)."""
         stop = min(stop, len(self._document))
         while start < stop:
             window = self._window(start, stop)
@@ -79,7 +84,8 @@ class Mender:
             start = chunk.end
 
     def _window(self, start: int, stop: int) -> ByteWindow | None:
-        """The elements from `start` on that begin before `stop`; None if the first has no end."""
+        """The elements from `start` on that begin before `stop`; None if the first has
+        no end."""
         text = self._document[start : start + self._window_size]
         found = split(text)
         if not len(found.ends):
@@ -102,7 +108,9 @@ class Mender:
                 end = at + int(found.ends[0])
                 after = end + 1 if found.close == found.ends[0] else -1
                 text = self._document[start:end] if end - start <= LONGEST else b""
-                return ByteWindow(start, text, np.array([0]), np.array([end - start]), after)
+                return ByteWindow(
+                    start, text, np.array([0]), np.array([end - start]), after
+                )
             state, at = found.state, at + len(text)
         self._ahead -= at - start
         self._closes = state == INSIDE and at >= len(self._document)
@@ -112,15 +120,19 @@ class Mender:
         start, last = window.start, window.start + int(window.ends[-1])
         end = window.after - 1 if window.after != -1 else self._next(last)
         if not window.text:
-            return _unreadable(start, end, f"longer than {LONGEST >> 20} MB", window.after)
+            return _unreadable(
+                start, end, f"longer than {LONGEST >> 20} MB", window.after
+            )
         events = window.text[: int(window.ends[-1])].strip(SEPARATORS)
-        # Behind the last event may be a bracket too many: then the bytes of the chunk are no list.
+        # Behind the last event may be a bracket too many: then the bytes of the chunk
+        # are no list.
         is_list = PHASE in events and not self._document[last:end].strip(SEPARATORS)
         plain = decode_list(events, start, end, window.after) if is_list else None
         return plain or self._read_batch(window, end)
 
     def _read_batch(self, window: ByteWindow, end: int) -> Chunk:
-        """Reads what is no plain list up to `end`, or to where reading can go on after damage."""
+        """Reads what is no plain list up to `end`, or to where reading can go on after
+        damage."""
         batch = Batch(window, max(MOST_LISTED - self._listed, 0), self._others)
         for number, reason in batch.damaged():
             begin, stop = batch.place_of(number)
@@ -140,7 +152,8 @@ class Mender:
         return batch.chunk(end, len(batch), window.after)
 
     def _read_unclosed(self, start: int) -> Chunk:
-        """An element whose end the brackets do not show: it lacks a quote, or the file ends."""
+        """An element whose end the brackets do not show: it lacks a quote, or the file
+        ends."""
         if self._has_enough():
             return Chunk(start, start, 0, gather([]), too_damaged=True)
         self._window_size = AFTER_DAMAGE
@@ -156,7 +169,8 @@ class Mender:
         if following < FAR_AWAY:
             return _unreadable(start, following, "not closed")
         begin = max(start, last - NEAR_END)
-        if close := CLOSE.search(self._document[begin:]):  # it looks like that of the list
+        # it looks like that of the list
+        if close := CLOSE.search(self._document[begin:]):
             end = begin + close.start()
             return _unreadable(start, end, CUT_SHORT, end + 1)
         return _unreadable(start, last, CUT_SHORT)
@@ -171,7 +185,8 @@ class Mender:
         return found.start if found else len(self._document)
 
     def go_on(self) -> bool:
-        """A bracket closed the list, but more of it follows; False when that is too much damage."""
+        """A bracket closed the list, but more of it follows; False when that is too
+        much damage."""
         self._window_size = AFTER_DAMAGE
         return not self._has_enough()
 
@@ -188,11 +203,18 @@ def _first_event(text: bytes) -> ExactEvent | None:
 
 
 def _event(start: int, end: int, event: ExactEvent) -> Chunk:
-    return Chunk(start, end, 1, gather([event]), places=np.array([[0, start, end]], dtype=np.int64))
+    return Chunk(
+        start,
+        end,
+        1,
+        gather([event]),
+        places=np.array([[0, start, end]], dtype=np.int64),
+    )
 
 
 def _unreadable(start: int, end: int, reason: str, after: int = -1) -> Chunk:
-    """One element that is no event: there is no place whose text could be read as one."""
+    """One element that is no event: there is no place whose text could be read as
+    one."""
     return Chunk(
         start,
         end,
@@ -206,8 +228,8 @@ def _unreadable(start: int, end: int, reason: str, after: int = -1) -> Chunk:
 
 
 class Starts:
-    """Finds where events begin: objects whose first key is typical of events; or any objects, if no
-    event of the document begins with such a key."""
+    """Finds where events begin: objects whose first key is typical of events; or any
+    objects, if no event of the document begins with such a key."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -215,7 +237,8 @@ class Starts:
         self._asked, self._answer = -1, 0  # the answer is FAR_AWAY if there is none
 
     def after(self, place: int) -> int:
-        """The next start after a place, or FAR_AWAY. No byte is searched twice as places ascend."""
+        """The next start after a place, or FAR_AWAY. No byte is searched twice as
+        places ascend."""
         if self._pattern is None:
             known = self._search(EVENT_START, 0) < FAR_AWAY
             self._pattern = EVENT_START if known else ANY_START
@@ -226,14 +249,16 @@ class Starts:
     def _search(self, pattern: re.Pattern[bytes], place: int) -> int:
         while found := self._document.find(pattern, place):
             before = self._document[max(found.start - AROUND, 0) : found.start].rstrip()
-            if not before.endswith((b":", b"[")):  # no value of a key, nor first item of a list
+            # no value of a key, nor first item of a list
+            if not before.endswith((b":", b"[")):
                 return found.start
             place = found.start + 1
         return FAR_AWAY
 
 
 def first_object(text: bytes) -> int:
-    """The end of the object at the beginning of a text; -1 if it does not end in the text."""
+    """The end of the object at the beginning of a text; -1 if it does not end in the
+    text."""
     close = split(text[1:]).close if text[:1] == b"{" else -1
     return close + 2 if close >= 0 else -1
 
@@ -246,7 +271,8 @@ class Joiner:
         self._others = others
         self._known: dict[int, Chunk] = {}
         self._mender: Mender | None = None
-        self._beyond: dict[int, int] = {}  # brackets that do not end the events, and what is next
+        # brackets that do not end the events, and what is next
+        self._beyond: dict[int, int] = {}
 
     def add(self, chunks: Iterable[Chunk]) -> None:
         self._known.update((chunk.start, chunk) for chunk in chunks)
@@ -259,8 +285,8 @@ class Joiner:
     ) -> Iterator[Chunk]:
         """Chunks without a gap, from the byte after the opening bracket on.
 
-        Ends at the end of the array, at a gap that may not be read the slow way, or where the
-        document is too damaged to continue.
+        Ends at the end of the array, at a gap that may not be read the slow way, or
+        where the document is too damaged to continue.
         """
         begins = sorted(self._known)
         position = start
@@ -270,7 +296,9 @@ class Joiner:
             stop = begins[following] if following < len(begins) else len(document)
             if known is None and not may(position, stop):
                 return
-            for chunk in (known,) if known else self._mended(document).read(position, stop):
+            for chunk in (
+                (known,) if known else self._mended(document).read(position, stop)
+            ):
                 found = self._settled(document, chunk)
                 yield found
                 if found.after != -1 or found.too_damaged:
@@ -293,11 +321,14 @@ class Joiner:
         return self._mender
 
     def prefix(self, document: Document, start: int, tried: int) -> list[Chunk]:
-        """What is available so far, given that all extents before the byte `tried` were tried."""
+        """What is available so far, given that all extents before the byte `tried` were
+        tried."""
         late = time.monotonic() + HURRY
 
         def may(position: int, stop: int) -> bool:
-            return stop <= tried and stop - position <= SHORT and time.monotonic() < late
+            return (
+                stop <= tried and stop - position <= SHORT and time.monotonic() < late
+            )
 
         found = list(self.ordered(document, start, may))
         self.add(found)

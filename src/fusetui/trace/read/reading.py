@@ -1,4 +1,5 @@
-"""A file -> its columns, decoded in several processes; the caller may look meanwhile, or stop."""
+"""A file -> its columns, decoded in several processes; the caller may look meanwhile,
+or stop."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from fusetui.trace.read.source import LARGE, Source, Stored, present, unpacked
 from fusetui.trace.read.workers import Workers
 
 FIRST_LOOK = 16 << 20  # bytes of the document that are available at the first preview
-GROWTH = 4  # each later preview shows this many times more; together they cost less than the whole
+# each later preview shows this many times more; together they cost less than the whole
+GROWTH = 4
 WORTH_A_LOOK = 128 << 20  # bytes; smaller documents are read in half a second
 FAR = 64 << 20  # bytes read the slow way beyond which progress is reported
 
@@ -33,14 +35,17 @@ class Callbacks(msgspec.Struct, frozen=True):
 
     progress: Progress = silent
     stop: Stop = never
-    preview: Callable[[Raw], None] | None = None  # called with growing parts of a large file
+    # called with growing parts of a large file
+    preview: Callable[[Raw], None] | None = None
     alone: bool = False  # decode in this process, without workers
 
 
 def read(stored: Stored, callbacks: Callbacks) -> Raw:
-    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence, or OSError.
+    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence, or
+    OSError.
 
-    If it is stopped, the result has a `prefix`; raises NothingRead if that would be empty.
+    If it is stopped, the result has a `prefix`; raises NothingRead if that would be
+    empty.
     """
     size = 0 if callbacks.alone else stored.likely_size
     with without_collector(), _room(stored) as room:
@@ -51,7 +56,9 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
             if callbacks.stop():
                 raise NothingRead from None
             if stored.has_changed():
-                raise CannotRead(f"{stored.path} changed while it was read: try again.") from None
+                raise CannotRead(
+                    f"{stored.path} changed while it was read: try again."
+                ) from None
             raise
         report = replace(raw.report, changed=stored.has_changed())
         if report.prefix and not len(raw.start):
@@ -61,7 +68,8 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
 
 @contextmanager
 def _room(stored: Stored) -> Iterator[IO[bytes]]:
-    """The file for the document. Freeing unpacked data takes long, so a thread does that."""
+    """The file for the document. Freeing unpacked data takes long, so a thread does
+    that."""
     room = stored.room()
     try:
         yield room
@@ -74,8 +82,8 @@ def _room(stored: Stored) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Turns off the garbage collector: among millions of new objects without cycles, searching for
-    cycles would take half of the time."""
+    """Turns off the garbage collector: among millions of new objects without cycles,
+    searching for cycles would take half of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -138,11 +146,14 @@ class _Reading:
     def _turned(self, source: Source | None) -> None:
         """Called when a little more was decoded, or while waiting for that."""
         decoded = min(self._workers.done * EXTENT / self._likely, 1.0)
-        self._decoded = max(self._decoded, decoded)  # the likely size may vary; the bar only grows
+        # the likely size may vary; the bar only grows
+        self._decoded = max(self._decoded, decoded)
         self._report(self._taken / self._stored.size, self._decoded)
         if self._workers.reached >= self._again and self._is_due(self._workers.reached):
             file, here = self._stored, present(self._room)  # a part is unpacked
-            self._preview(source or Source(file.path, file.size, here, None, self._taken))
+            self._preview(
+                source or Source(file.path, file.size, here, None, self._taken)
+            )
 
     def _joined(self, source: Source, body: Body, tried: int) -> list[Chunk]:
         joiner, stop = self._joiner, self._callbacks.stop
@@ -166,8 +177,13 @@ class _Reading:
         return joiner.prefix(source.document, body.start, tried)
 
     def _is_due(self, reached: int) -> bool:
-        """Whether it is time for a preview: the next one is due, and the end is still far."""
-        if self._likely < WORTH_A_LOOK or not self._callbacks.preview or self._callbacks.stop():
+        """Whether it is time for a preview: the next one is due, and the end is still
+        far."""
+        if (
+            self._likely < WORTH_A_LOOK
+            or not self._callbacks.preview
+            or self._callbacks.stop()
+        ):
             return False
         return self._look <= reached <= self._likely // 2
 
@@ -199,13 +215,15 @@ class _Reading:
         return Prefix(read, self._likely, exact=self._taken == self._stored.size)
 
     def _report(self, unpacked: float, decoded: float) -> None:
-        """Reports progress; for a compressed file, unpacking counts as half of the work."""
+        """Reports progress; for a compressed file, unpacking counts as half of the
+        work."""
         share = (unpacked + decoded) / 2 if self._stored.packing else decoded
         self._callbacks.progress(int(self._stored.size * share), self._stored.size)
 
 
 def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:
-    """Whether the array was read to its end, or that of the file, or as far as damage allows."""
+    """Whether the array was read to its end, or that of the file, or as far as damage
+    allows."""
     if source.taken is not None:
         return False
     if not chunks:

@@ -1,8 +1,9 @@
-"""Traces behind URLs, by the drivers of fsspec: s3://, gs://, https://, ssh:// and others.
+"""Traces behind URLs, by the drivers of fsspec: s3://, gs://, https://, ssh:// and
+others.
 
-A file is read in order, once, and kept in memory. When a connection breaks, reading goes on where
-it broke, as long as the file is still the same; if it cannot, what arrived is a file that was cut
-short.
+A file is read in order, once, and kept in memory. When a connection breaks, reading
+goes on where it broke, as long as the file is still the same; if it cannot, what
+arrived is a file that was cut short.
 """
 
 from __future__ import annotations
@@ -23,17 +24,28 @@ from fusetui.trace.read.unpack import GIB, LIMIT
 
 URL = late(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
 PIECE = 4 << 20  # bytes that are asked for at once
-SHRINKING = 64  # how many times fewer are asked for after each failure, down to a single byte
+# how many times fewer are asked for after each failure, down to a single byte
+SHRINKING = 64
 PIECES_BEFORE_GROWTH = 100  # that arrive until as many times more are asked for again
 SPARE = 64 << 20  # bytes of memory that are left alone
 TRIES = 5  # in a row without a single byte
 PAUSE_S = 0.2  # after the first failure; longer after each
-STALL_S = 20.0  # without a byte of an HTTP server; other drivers have bounds of their own
+# without a byte of an HTTP server; other drivers have bounds of their own
+STALL_S = 20.0
 PATIENCE_S = 60.0  # after the last byte until nothing more is tried
 ENDLESS = 4 * GIB  # bytes of a file whose server does not say how long it is
 NUMBER = late(r"^\[Errno -?[0-9]+\] ")
 GONE = (404, 410)  # what an HTTP server answers where there is no such file
-STATE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "created", "md5", "version_id")
+STATE = (
+    "ETag",
+    "etag",
+    "LastModified",
+    "last_modified",
+    "mtime",
+    "created",
+    "md5",
+    "version_id",
+)
 """What drivers call that by which one state of a file can be told from another."""
 
 
@@ -61,8 +73,8 @@ def matching(pattern: str) -> list[str]:
 
 
 class Arriving(Document):
-    """The bytes of a file that are fetched when they are asked for, in order, and kept in `room`,
-    which is in memory; `size` is that of the file."""
+    """The bytes of a file that are fetched when they are asked for, in order, and kept
+    in `room`, which is in memory; `size` is that of the file."""
 
     def __init__(self, url: str, room: IO[bytes], size: int) -> None:
         super().__init__(room.fileno(), size)
@@ -76,8 +88,8 @@ class Arriving(Document):
         return super().__getitem__(place)
 
     def fetch(self, end: int) -> int:
-        """Fetches up to this byte at least, unless the connection breaks (`cut`); returns how many
-        bytes are there. Raises CannotRead."""
+        """Fetches up to this byte at least, unless the connection breaks (`cut`);
+        returns how many bytes are there. Raises CannotRead."""
         try:
             while self._here < end and not self.cut:
                 self._here += self._next()
@@ -89,13 +101,15 @@ class Arriving(Document):
         found = next(self._pieces, 0)
         last = not found or self._here + found >= len(self)
         if last and self._here + found + sum(self._pieces) != len(self):
-            raise CannotRead(f"{self._url} is not as long as its server says: try again.")
+            raise CannotRead(
+                f"{self._url} is not as long as its server says: try again."
+            )
         return found
 
 
 def copied_to(url: str, room: IO[bytes]) -> str | None:
-    """Appends the bytes of a file of unknown length to `room`, which is in memory; returns why
-    there are not more. Raises CannotRead."""
+    """Appends the bytes of a file of unknown length to `room`, which is in memory;
+    returns why there are not more. Raises CannotRead."""
     given = amount(os.environ.get(LIMIT, ""))
     limit = ENDLESS if given is None else int(given * GIB)
     here = 0
@@ -125,8 +139,8 @@ def size_of_url(url: str) -> int | None:
 
 
 def state_of_url(url: str) -> tuple[int, bytes]:
-    """The size of a file and what tells this state of it from others. Raises ValueError if the
-    server does not say, and CannotRead."""
+    """The size of a file and what tells this state of it from others. Raises ValueError
+    if the server does not say, and CannotRead."""
     system, path = _system(url)
     try:
         info = system.info(path)
@@ -177,7 +191,8 @@ def _pieces(url: str) -> Iterator[bytes]:
         except Exception as error:
             failed += 1
             size = max(size // SHRINKING, 1)
-            in_parts = in_parts and not (done and isinstance(error, ValueError))  # says the driver
+            # says the driver
+            in_parts = in_parts and not (done and isinstance(error, ValueError))
             refused = _is_missing(error) or isinstance(error, PermissionError)
             if refused or failed >= TRIES or time.monotonic() - heard > PATIENCE_S:
                 said = _unreadable(url, error, done)
@@ -188,10 +203,11 @@ def _pieces(url: str) -> Iterator[bytes]:
 def _from(
     system: Any, path: str, at: int, size: int, in_parts: bool
 ) -> Generator[bytes, None, None]:
-    """The rest of a file, asked for in pieces of this many bytes: a driver gives nothing of a
-    piece that breaks, so that smaller ones follow. A server that cannot begin in the middle sends
-    all in one answer, and what was read again."""
-    ahead = "readahead" if size == PIECE else "none"  # what is read ahead may break as well
+    """The rest of a file, asked for in pieces of this many bytes: a driver gives
+    nothing of a piece that breaks, so that smaller ones follow. A server that cannot
+    begin in the middle sends all in one answer, and what was read again."""
+    # what is read ahead may break as well
+    ahead = "readahead" if size == PIECE else "none"
     block = size if in_parts else 0
     with system.open(path, "rb", block_size=block, cache_type=ahead) as file:
         known = at  # bytes that the file gives once more
@@ -213,7 +229,8 @@ def _from(
 
 
 def _arriving(file: Any, size: int) -> Iterator[bytes]:
-    """Pieces of at most so many bytes, up to the end of the file or until the connection breaks."""
+    """Pieces of at most so many bytes, up to the end of the file or until the
+    connection breaks."""
     try:
         while piece := file.read(size):
             yield piece
@@ -224,8 +241,8 @@ def _arriving(file: Any, size: int) -> Iterator[bytes]:
 
 
 def _unread(file: Any) -> bytes:
-    """What had arrived of one answer before its connection broke, and was not read: aiohttp keeps
-    it behind the exception."""
+    """What had arrived of one answer before its connection broke, and was not read:
+    aiohttp keeps it behind the exception."""
     with suppress(Exception):
         content = file.r.content
         content.set_exception(None)
@@ -234,28 +251,36 @@ def _unread(file: Any) -> bytes:
 
 
 def _system(url: str) -> tuple[Any, str]:
-    """The driver of a URL, and the path as it has it. Raises CannotRead, naming what is missing."""
+    """The driver of a URL, and the path as it has it. Raises CannotRead, naming what is
+    missing."""
     kind = url.partition("://")[0].lower()
     try:
         import fsspec
         from fsspec.core import url_to_fs
         from fsspec.registry import known_implementations
     except ImportError:
-        raise CannotRead(f"{url} needs fsspec: pip install 'fusetui[remote]'.") from None
+        raise CannotRead(
+            f"{url} needs fsspec: pip install 'fusetui[remote]'."
+        ) from None
     try:
         system, path = url_to_fs(url, **_options(kind, fsspec.config.conf))
     except (ImportError, ValueError) as error:
         if kind in fsspec.available_protocols():
             driver = known_implementations.get(kind, {}).get("err") or str(error)
-            raise CannotRead(f"{url} needs a driver of fsspec for {kind}://: {driver}.") from None
-        raise CannotRead(f"{url} cannot be read: fsspec has no driver for {kind}://.") from None
+            raise CannotRead(
+                f"{url} needs a driver of fsspec for {kind}://: {driver}."
+            ) from None
+        raise CannotRead(
+            f"{url} cannot be read: fsspec has no driver for {kind}://."
+        ) from None
     except Exception as error:
         raise _unreadable(url, error) from None
     return system, path
 
 
 def _options(kind: str, conf: dict[str, Any]) -> dict[str, Any]:
-    """An HTTP server that says nothing is given up, unless the user's fsspec.json says when."""
+    """An HTTP server that says nothing is given up, unless the user's fsspec.json says
+    when."""
     with suppress(ImportError):  # the driver will name it
         if kind in ("http", "https"):
             from aiohttp import ClientTimeout
@@ -267,8 +292,9 @@ def _options(kind: str, conf: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_missing(error: Exception) -> bool:
-    """Whether there is no such file. The driver for https:// says so of all that goes wrong, and
-    names the cause: only an answer of the server tells that a file is not there."""
+    """Whether there is no such file. The driver for https:// says so of all that goes
+    wrong, and names the cause: only an answer of the server tells that a file is not
+    there."""
     if not isinstance(error, FileNotFoundError):
         return False
     return error.__cause__ is None or getattr(error.__cause__, "status", None) in GONE

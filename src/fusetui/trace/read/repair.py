@@ -1,7 +1,7 @@
 """Reads one element as real writers of traces write it: repaired where that is safe.
 
-Accepted deviations from JSON: NaN, inf, hex numbers, trailing commas, raw control characters,
-invalid UTF-8 and unescaped backslashes. Missing quotes are never guessed.
+Accepted deviations from JSON: NaN, inf, hex numbers, trailing commas, raw control
+characters, invalid UTF-8 and unescaped backslashes. Missing quotes are never guessed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def _loads(text: str) -> Any:
 
 
 def _repair(plain: str) -> str:
-    if re.search(BAD_ESCAPE, plain):  # a Windows path: then \t and \n in it are no escapes either
+    # a Windows path: then \t and \n in it are no escapes either
+    if re.search(BAD_ESCAPE, plain):
         plain = re.sub(PATH_ESCAPE, r"\\\\", plain)
     for sought, pattern, replace in REPAIRS:
         if re.search(sought, plain):
@@ -88,4 +89,5 @@ REPAIRS: tuple[tuple[str, str, Callable[[re.Match[str]], str]], ...] = (
     (COMMA, rf"({STRING})|{COMMA}", lambda found: found[1] or ""),
     (ODD, STRING, lambda found: _string(found[0])),
 )
-"""What is searched for first, and what is then replaced: outside strings, or in them."""
+"""What is searched for first, and what is then replaced: outside strings, or in
+them."""

@@ -1,8 +1,8 @@
-"""Some args of some events, and the sequence numbers of all, in one pass over the document, which
-several threads may share.
+"""Some args of some events, and the sequence numbers of all, in one pass over the
+document, which several threads may share.
 
-Decoding a list takes about as long for ten args as for one, so what several answers need is decoded
-together.
+Decoding a list takes about as long for ten args as for one, so what several answers
+need is decoded together.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ class Reread(Wanted):
     """The parts may be read in any order, and in several threads."""
 
     def __init__(
-        self, events: Events, orders: Int64s, names: tuple[str, ...], numbered: bool = True
+        self,
+        events: Events,
+        orders: Int64s,
+        names: tuple[str, ...],
+        numbered: bool = True,
     ) -> None:
         """As of Wanted. Without `numbered`, sequence numbers are not looked for."""
         super().__init__(events, orders, names)
@@ -41,7 +45,9 @@ class Reread(Wanted):
         if found is not None:
             return StretchArgs(found[0], found[1] + (first, 0, 0), found[2])
         args = self._events.args(stretch, places, self.names) if places else NOTHING
-        sequence = numbers_in(self._events, own, first) if self._numbered else NO_NUMBERS
+        sequence = (
+            numbers_in(self._events, own, first) if self._numbered else NO_NUMBERS
+        )
         return StretchArgs(args, sequence)
 
     def args(self, parts: Sequence[StretchArgs]) -> Arguments:
@@ -49,5 +55,6 @@ class Reread(Wanted):
         return self.together(part.args for part in parts)
 
     def autograd(self, parts: Sequence[StretchArgs]) -> Autograd:
-        """From the parts of all stretches, in order; the flows, if needed, are read now."""
+        """From the parts of all stretches, in order; the flows, if needed, are read
+        now."""
         return autograd_of(self._events, [part.sequence for part in parts])

@@ -1,5 +1,5 @@
-"""The events of one stretch that hold values: counters and torch's [memory], with their times and
-totals."""
+"""The events of one stretch that hold values: counters and torch's [memory], with their
+times and totals."""
 
 from __future__ import annotations
 
@@ -86,8 +86,9 @@ def samples(text: Text, stretch: Stretch) -> Iterator[tuple[Sample, int]]:
 
 
 def totals_in(text: Text, stretch: Stretch) -> Floats | None:
-    """A row per memory event: device type, device, and the bytes allocated and reserved in total;
-    nan for what is missing. None if the stretch does not decode in one call."""
+    """A row per memory event: device type, device, and the bytes allocated and reserved
+    in total; nan for what is missing. None if the stretch does not decode in one
+    call."""
     if stretch.places is not None:
         return None
     try:
@@ -96,7 +97,9 @@ def totals_in(text: Text, stretch: Stretch) -> Floats | None:
         return None
     nothing = MemoryArgs()
     known = (event.args or nothing for event in events if _is_memory(event))
-    return np.array([*map(msgspec.structs.astuple, known)], dtype=np.float64).reshape(-1, 4)
+    return np.array([*map(msgspec.structs.astuple, known)], dtype=np.float64).reshape(
+        -1, 4
+    )
 
 
 def _one(text: bytes) -> Sample | None:

@@ -24,7 +24,12 @@ def events(
     """The columns of elements; None for what Python has to look at."""
 
 def arguments(
-    text: bytes, places: Int64s, names: tuple[bytes, ...], totals: int, sequences: bool, /
+    text: bytes,
+    places: Int64s,
+    names: tuple[bytes, ...],
+    totals: int,
+    sequences: bool,
+    /,
 ) -> tuple[bytes, list[bytes], bytes, bytes] | None:
     """Of the elements at these places (ascending) the index of their args in the texts, int32, -1
     for none; these texts; place, sequence number and thread of each that has one, int64; and of

@@ -1,4 +1,5 @@
-"""The columns of a chunk by the compiled scanner (scan.c), where it is and knows the text."""
+"""The columns of a chunk by the compiled scanner (scan.c), where it is and knows the
+text."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def scanned(text: bytes | memoryview) -> ChunkColumns | None:
     if found is None:
         return None
     phases, wide, narrow, names, categories, ids, lanes, labels, said, times = found
-    start, dur, correlation, external_id, order = (np.frombuffer(part, np.int64) for part in wide)
+    start, dur, correlation, external_id, order = (
+        np.frombuffer(part, np.int64) for part in wide
+    )
     name, category, thread = (np.frombuffer(part, np.int32) for part in narrow)
     with suppress(msgspec.MsgspecError, ValueError):  # texts that are no UTF-8
         known = [plain_id(each) for each in decode_ids(_listed(ids))]
@@ -40,7 +43,9 @@ def scanned(text: bytes | memoryview) -> ChunkColumns | None:
             phases=Counter(phases),
             names=tuple(decode_texts(_listed(names, b'"'))),
             categories=tuple(decode_texts(_listed(categories, b'"'))),
-            threads=tuple((known[p], known[t], None if d < 0 else d) for p, t, d in lanes),
+            threads=tuple(
+                (known[p], known[t], None if d < 0 else d) for p, t, d in lanes
+            ),
             labels=_labels(labels, np.frombuffer(said, np.int32)),
             start=start,
             dur=dur,
@@ -63,7 +68,8 @@ def scanned_args(
     sequences: bool,
     totals: tuple[str, ...],
 ) -> tuple[Numbered, Int64s, Floats | None] | None:
-    """As `args_in`, of memory events the args `totals`; None if Python has to look at the text."""
+    """As `args_in`, of memory events the args `totals`; None if Python has to look at
+    the text."""
     most = 0 if scan is None else scan.MOST_ARGS - len(totals)
     if scan is None or not 0 < len(names) <= most:
         return None

@@ -41,15 +41,18 @@ PIECE = 1 << 20  # bytes that are copied at once
 PATIENCE = 64 << 20  # bytes of a pipe within which there must be an event
 EVENT = late(rb'"ph"\s{0,64}:')
 AROUND = 128  # the most bytes that an EVENT may have
-LARGE = 64 << 20  # bytes of an unpacked document above which it is unpacked again on demand
+# bytes of an unpacked document above which it is unpacked again on demand
+LARGE = 64 << 20
 PACKED = 15  # the usual compression ratio of traces
 
 Grown = Callable[[int, int], None]
-"""Called with the available bytes of the document, and the bytes of the file that they took."""
+"""Called with the available bytes of the document, and the bytes of the file that they
+took."""
 
 
 State = tuple[int, int]
-"""Size (bytes) and modification time (ns) of a file: if they are equal, the file is unchanged."""
+"""Size (bytes) and modification time (ns) of a file: if they are equal, the file is
+unchanged."""
 ENOUGH = 1 << 18  # bytes of the document
 KEY = b'"traceEvents"'
 
@@ -79,7 +82,8 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
         return self.arriving is None and state_of(self.file.fileno()) != self.state
 
     def room(self) -> IO[bytes]:
-        """The file that holds the document, or an unnamed one that it will be unpacked into."""
+        """The file that holds the document, or an unnamed one that it will be unpacked
+        into."""
         if self.packing is None:
             return self.file
         return file_in_memory() if is_remote(self.path) else _room(self.likely_size)
@@ -92,7 +96,8 @@ class Source(msgspec.Struct, frozen=True, eq=False):
     size: int  # of the file as stored, in bytes
     document: Document
     cut: str | None = None  # how a compressed file ended too early
-    taken: int | None = None  # bytes of the file that this part took; None: unpacked to the end
+    # bytes of the file that this part took; None: unpacked to the end
+    taken: int | None = None
     state: State = (0, 0)  # of the file when it was opened
     file: OpenFile | None = None  # where to read it again; None: the document is kept
 
@@ -105,7 +110,8 @@ def open_source(path: str) -> Source:
 
 
 def open_stored(path: str) -> Stored:
-    """Opens a file; `-` is standard input. Raises CannotRead with one plain sentence."""
+    """Opens a file; `-` is standard input. Raises CannotRead with one plain
+    sentence."""
     shown = "standard input" if path == "-" else path
     try:
         opened, cut = (sys.stdin.buffer, None) if path == "-" else _opened(path)
@@ -117,13 +123,15 @@ def open_stored(path: str) -> Stored:
         raise CannotRead(f"{path} cannot be opened: {reason(error)}.") from None
     if stored.size == 0:
         stored.file.close()
-        raise CannotRead(f"{shown} is empty: was the profiler stopped before it exported?")
+        raise CannotRead(
+            f"{shown} is empty: was the profiler stopped before it exported?"
+        )
     return stored
 
 
 def open_arriving(path: str) -> Stored:
-    """As `open_stored`, but a file behind a URL is fetched while it is read, unless it is an
-    archive or the server does not say how large it is. Raises CannotRead."""
+    """As `open_stored`, but a file behind a URL is fetched while it is read, unless it
+    is an archive or the server does not say how large it is. Raises CannotRead."""
     size = size_of_url(path) if is_remote(path) else None
     if not size:
         return open_stored(path)
@@ -132,7 +140,9 @@ def open_arriving(path: str) -> Stored:
         arriving = Arriving(path, room, size)
         begin = arriving[:4]
         if not is_archive(begin):
-            return Stored(path, size, room, packing_of(begin), (size, 0), arriving=arriving)
+            return Stored(
+                path, size, room, packing_of(begin), (size, 0), arriving=arriving
+            )
         arriving.fetch(size)
     return _extracted(room, path)
 
@@ -160,8 +170,8 @@ def unpacked(
     stop: Stop = never,
     is_meant: Callable[[bytes], bool] = lambda head: False,
 ) -> Source:
-    """Unpacks into `room` if necessary. Raises CannotRead or NotATrace, also for files of other
-    programs, except that which `is_meant` by its first HEAD bytes."""
+    """Unpacks into `room` if necessary. Raises CannotRead or NotATrace, also for files
+    of other programs, except that which `is_meant` by its first HEAD bytes."""
     fill = _fill if stored.packing else _fetched
     cut, taken = fill(stored, room, grown, stop)
     size = os.fstat(room.fileno()).st_size
@@ -220,14 +230,17 @@ def _fill(
     except Damaged as damage:
         return str(damage), None
     except OSError as error:
-        raise CannotRead(f"{stored.path} cannot be unpacked: {reason(error)}.") from None
+        raise CannotRead(
+            f"{stored.path} cannot be unpacked: {reason(error)}."
+        ) from None
     return None, None
 
 
 def _fetched(
     stored: Stored, room: IO[bytes], grown: Grown, stop: Stop
 ) -> tuple[str | None, int | None]:
-    """Of a plain file, waits until all of it is in `room`; returns what `_fill` does."""
+    """Of a plain file, waits until all of it is in `room`; returns what `_fill`
+    does."""
     here = 0
     while stored.arriving and here < stored.size and not stored.arriving.cut:
         here = stored.arriving.fetch(here + 1)
@@ -238,7 +251,8 @@ def _fetched(
 
 
 def _opened(path: str) -> tuple[IO[bytes], str | None]:
-    """A file, or what a URL gives, in memory, and how that was cut. Raises OSError, CannotRead."""
+    """A file, or what a URL gives, in memory, and how that was cut. Raises OSError,
+    CannotRead."""
     if not is_remote(path):
         return Path(path).open("rb"), None
     room = file_in_memory()
@@ -256,7 +270,8 @@ def _closed_on_error(file: IO[bytes]) -> Iterator[None]:
 
 
 def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
-    """The file itself, or a copy of a pipe, which can be read only once and in order."""
+    """The file itself, or a copy of a pipe, which can be read only once and in
+    order."""
     with suppress(UnsupportedOperation):  # a stream that is not a file of the system
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return file
@@ -279,7 +294,9 @@ def _copied(file: IO[bytes], path: str) -> IO[bytes]:
         before, size = size, size + len(piece)
         if before < PATIENCE <= size and not _has_event(Document(room.fileno(), size)):
             room.close()
-            raise CannotRead(f"{path} contains no trace event in its first {PATIENCE >> 20} MB.")
+            raise CannotRead(
+                f"{path} contains no trace event in its first {PATIENCE >> 20} MB."
+            )
         if before < in_memory <= size:
             with room:
                 room.seek(0)
@@ -290,7 +307,8 @@ def _copied(file: IO[bytes], path: str) -> IO[bytes]:
 
 
 def _has_event(begin: Document) -> bool:
-    """Whether the beginning has something like an event, or may hold events that are no text."""
+    """Whether the beginning has something like an event, or may hold events that are no
+    text."""
     if may_hold_events(b"".join(first_pieces(begin, packing_of(begin[:4]), HEAD))):
         return True
     last = b""
@@ -307,7 +325,8 @@ def reason(error: OSError) -> str:
 
 
 def beginning(path: str, most: int = ENOUGH) -> bytes:
-    """At least the first `most` bytes of the document, if it has them; b"" if it is unreadable."""
+    """At least the first `most` bytes of the document, if it has them; b"" if it is
+    unreadable."""
     try:
         stored = open_stored(path)
         with closing(stored.file):
@@ -317,8 +336,8 @@ def beginning(path: str, most: int = ENOUGH) -> bytes:
 
 
 def glimpse(path: str, most: int) -> bytes:
-    """As `beginning`, but at most `most` bytes and by one read, if the file is plain or gzip: for
-    looking at many files."""
+    """As `beginning`, but at most `most` bytes and by one read, if the file is plain or
+    gzip: for looking at many files."""
     try:
         with open(path, "rb", buffering=0) as file:
             stored = file.read(most) or b""
@@ -326,4 +345,6 @@ def glimpse(path: str, most: int) -> bytes:
             return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(stored, most)
     except (OSError, zlib.error):
         return b""
-    return stored if stored.lstrip()[:1] in (b"{", b"[") else beginning(path, most)[:most]
+    return (
+        stored if stored.lstrip()[:1] in (b"{", b"[") else beginning(path, most)[:most]
+    )

@@ -1,7 +1,9 @@
-"""Where the elements of a JSON list end: brackets and commas outside strings, found with numpy.
+"""Where the elements of a JSON list end: brackets and commas outside strings, found
+with numpy.
 
-The text need not be valid, and nothing is decoded. In valid text every element is found, whatever
-its content; in invalid text the places are guesses that the caller has to check.
+The text need not be valid, and nothing is decoded. In valid text every element is
+found, whatever its content; in invalid text the places are guesses that the caller has
+to check.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ INSIDE = Brackets()  # Between two elements of a list
 
 
 class SplitElements(NamedTuple):
-    """Element n is in the bytes [begins[n], ends[n]), with blanks around it; it may be blank."""
+    """Element n is in the bytes [begins[n], ends[n]), with blanks around it; it may be
+    blank."""
 
     begins: Places
     ends: Places
@@ -44,11 +47,12 @@ class SplitElements(NamedTuple):
 
 
 def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
-    """Splits a text that begins inside a list, at commas and where an object follows another.
+    """Splits a text that begins inside a list, at commas and where an object follows
+    another.
 
-    What follows the last such place is not an element yet. An unmatched closing brace splits as
-    well, and nothing after it is looked at. With a `state` other than INSIDE the text continues
-    what is open, and the first element is the rest of that.
+    What follows the last such place is not an element yet. An unmatched closing brace
+    splits as well, and nothing after it is looked at. With a `state` other than INSIDE
+    the text continues what is open, and the first element is the rest of that.
     """
     if state.escaped and text:
         text = b" " + text[1:]
@@ -70,7 +74,9 @@ def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
     follows[1:] = (kinds[1:] == OPENING) & (kinds[:-1] == CLOSING) & (depth[1:] == 1)
     bounds = commas | follows | (depth < 0)
     ends = places[bounds]
-    begins = np.concatenate(([0], ends[:-1] + ~follows[bounds][:-1])) if len(ends) else ends
+    begins = (
+        np.concatenate(([0], ends[:-1] + ~follows[bounds][:-1])) if len(ends) else ends
+    )
     closes = len(below) and text[int(places[until])] == ord("]")
     close = int(places[until]) if closes else -1
     escaped = (escaped or (state.escaped and not text)) and in_string
@@ -78,18 +84,25 @@ def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
 
 
 def first_bytes(text: bytes | memoryview, begins: Places, ends: Places) -> Places:
-    """The position of the first non-blank byte of each element, or its end if all are blank."""
-    bright = np.flatnonzero(np.frombuffer(bytes(text).translate(BLANKS), dtype=np.uint8) == 0)
-    places: Places = np.minimum(np.append(bright, len(text))[np.searchsorted(bright, begins)], ends)
+    """The position of the first non-blank byte of each element, or its end if all are
+    blank."""
+    bright = np.flatnonzero(
+        np.frombuffer(bytes(text).translate(BLANKS), dtype=np.uint8) == 0
+    )
+    places: Places = np.minimum(
+        np.append(bright, len(text))[np.searchsorted(bright, begins)], ends
+    )
     return places
 
 
 def _without_escaped(
     places: Places, kinds: NDArray[np.uint8], length: int
 ) -> tuple[Places, NDArray[np.uint8], bool]:
-    """Without backslashes and what they escape; and whether the byte after the text is escaped.
+    """Without backslashes and what they escape; and whether the byte after the text is
+    escaped.
 
-    In a run of backslashes every second one is escaped, so an odd run escapes the byte after it.
+    In a run of backslashes every second one is escaped, so an odd run escapes the byte
+    after it.
     """
     backslash = kinds == BACKSLASH
     found = places[backslash]

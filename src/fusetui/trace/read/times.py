@@ -1,9 +1,9 @@
 """Microseconds as written in a file -> exact integer nanoseconds.
 
-A float64 holds a decimal of three fraction digits exactly enough only below 2**42 microseconds:
-its error is then less than a quarter of a nanosecond. Absolute Unix times with a fraction are
-larger; they are parsed from their text, and so is a time with more digits that a float does not
-tell from one halfway between two nanoseconds.
+A float64 holds a decimal of three fraction digits exactly enough only below 2**42
+microseconds: its error is then less than a quarter of a nanosecond. Absolute Unix times
+with a fraction are larger; they are parsed from their text, and so is a time with more
+digits that a float does not tell from one halfway between two nanoseconds.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.read.structure import BLANKS
 
 EXACT_BELOW_US = float(2**42)
-"""Floats below this (in microseconds) are closer to the nanosecond that was written than to the
-middle between two."""
+"""Floats below this (in microseconds) are closer to the nanosecond that was written
+than to the middle between two."""
 
 LIMIT_NS = 2**61
-"""Times further from zero are unreadable: 73 years, which as Unix time ends in January 2043. So
-twice the span of a trace fits into 64 bits."""
+"""Times further from zero are unreadable: 73 years, which as Unix time ends in January
+2043. So twice the span of a trace fits into 64 bits."""
 
 PLAIN = late(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
 """Almost all times have this form, and are in range."""
@@ -40,12 +40,14 @@ def _unknown() -> Int64s:
     raise InexactTimes
 
 
-def nanoseconds(values: Sequence[int | float], digits: Callable[[], Int64s] = _unknown) -> Int64s:
+def nanoseconds(
+    values: Sequence[int | float], digits: Callable[[], Int64s] = _unknown
+) -> Int64s:
     """Integer or float microseconds, shape [n] -> int64 nanoseconds, shape [n].
 
-    Where a float is too large to be exact or close to the middle between two nanoseconds, `digits`
-    is asked, which gives all of them by their text or raises InexactTimes. Raises OverflowError
-    when a time is out of range.
+    Where a float is too large to be exact or close to the middle between two
+    nanoseconds, `digits` is asked, which gives all of them by their text or raises
+    InexactTimes. Raises OverflowError when a time is out of range.
     """
     numbers = np.asarray(values)
     if numbers.dtype == np.int64:
@@ -67,10 +69,11 @@ def nanoseconds(values: Sequence[int | float], digits: Callable[[], Int64s] = _u
 
 
 def exact_nanoseconds(text: bytes | str) -> int:
-    """The text of one JSON number (or a number in quotes), in microseconds -> nanoseconds.
+    """The text of one JSON number (or a number in quotes), in microseconds ->
+    nanoseconds.
 
-    Digits beyond the nanosecond are rounded half to even. Raises ValueError for anything that is
-    not a finite number within LIMIT_NS.
+    Digits beyond the nanosecond are rounded half to even. Raises ValueError for
+    anything that is not a finite number within LIMIT_NS.
     """
     plain = text.decode("ascii", "replace") if isinstance(text, bytes) else text
     if found := PLAIN.fullmatch(plain):
@@ -90,37 +93,46 @@ def exact_nanoseconds(text: bytes | str) -> int:
     return exact
 
 
-# Times whose floats lost digits: by their digits in the text that was decoded, all at once. The
-# key is looked for in the text. What stands behind it is used only if there is one place for each
-# number that was decoded, and a zero wherever a zero, or nothing, was decoded. If args hold the key
-# too, the places of the events behind them are one too late, and only an event without the key
-# could make up for it: but that was decoded as zero, so the number at its place is refused.
+# Times whose floats lost digits: by their digits in the text that was decoded, all at
+# once. The key is looked for in the text. What stands behind it is used only if there
+# is one place for each number that was decoded, and a zero wherever a zero, or nothing,
+# was decoded. If args hold the key too, the places of the events behind them are one
+# too late, and only an event without the key could make up for it: but that was decoded
+# as zero, so the number at its place is refused.
 NUMBER = late(rb"[-+.0-9eE]+")
 ESCAPED = b"\\u00"  # what a letter of a key may be written as
 WHOLE, DECIMALS = 16, 9  # the most digits before and behind the point of a usual number
-AROUND = np.arange(-WHOLE, DECIMALS + 2, dtype=np.int8)  # bytes around the point, and one behind
-HALVES = np.zeros((len(AROUND), 3))  # upper and lower eight digits, decimals: floats, as BLAS
+# bytes around the point, and one behind
+AROUND = np.arange(-WHOLE, DECIMALS + 2, dtype=np.int8)
+# upper and lower eight digits, decimals: floats, as BLAS
+HALVES = np.zeros((len(AROUND), 3))
 for _place in range(WHOLE):  # multiplies them, and no sum reaches 2**53
     HALVES[_place, _place // 8] = 10.0 ** (7 - _place % 8)
 HALVES[WHOLE + 1 : -1, 2] = 10.0 ** np.arange(DECIMALS - 1, -1, -1)
-TENS = 10.0 ** np.arange(WHOLE) * (np.arange(WHOLE) > 0)  # the least numbers of 1, 2... digits
+# the least numbers of 1, 2... digits
+TENS = 10.0 ** np.arange(WHOLE) * (np.arange(WHOLE) > 0)
 UNITS = 10**DECIMALS
 ENDS = np.isin(np.arange(256), list(b",}] \t\r\n"))
 
 
 def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
-    """What stands behind a key such as `"ts":` in the text (microseconds), in nanoseconds, half to
-    even. `values` are those that were decoded for this key, in order, 0 where there is none.
+    """What stands behind a key such as `"ts":` in the text (microseconds), in
+    nanoseconds, half to even. `values` are those that were decoded for this key, in
+    order, 0 where there is none.
 
-    Raises InexactTimes if the places of the numbers are uncertain, or one is out of range.
+    Raises InexactTimes if the places of the numbers are uncertain, or one is out of
+    range.
     """
     floats = np.asarray(values, dtype=np.float64)
     at = _behind(text, key)
     if len(at) != len(floats) or (ESCAPED[:1] in text and ESCAPED in text):
         raise InexactTimes
-    data = np.frombuffer(b"".join((bytes(WHOLE), text, bytes(len(AROUND)))), dtype=np.uint8)
+    data = np.frombuffer(
+        b"".join((bytes(WHOLE), text, bytes(len(AROUND)))), dtype=np.uint8
+    )
     at += data[at + WHOLE] == ord(" ")
-    length = np.searchsorted(TENS, floats, side="right").astype(np.int8)  # before the point
+    # before the point
+    length = np.searchsorted(TENS, floats, side="right").astype(np.int8)
     window = np.lib.stride_tricks.sliding_window_view(data, len(AROUND))[at + length]
     digits = window - np.uint8(ord("0"))
     has_point = window[:, WHOLE] == ord(".")
@@ -133,7 +145,10 @@ def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
         usual &= digits.max(axis=1) < 10
     digits[~usual] = 0
     parts = digits.astype(np.float64) @ HALVES
-    whole, fraction = (parts[:, :2] @ (1e8, 1)).astype(np.int64), parts[:, 2].astype(np.int64)
+    whole, fraction = (
+        (parts[:, :2] @ (1e8, 1)).astype(np.int64),
+        parts[:, 2].astype(np.int64),
+    )
     usual &= whole < LIMIT_NS // 1000
     ns, rest = np.divmod(fraction, UNITS // 1000)
     half = UNITS // 2000
@@ -153,11 +168,14 @@ def by_digits(text: bytes, key: bytes, values: Sequence[int | float]) -> Int64s:
 
 
 def _behind(text: bytes, key: bytes) -> Int64s:
-    """Where a key of four letters or more ends. Raises InexactTimes if it has another form too."""
+    """Where a key of four letters or more ends. Raises InexactTimes if it has another
+    form too."""
     data = np.frombuffer(text, dtype=np.uint8)
     word = np.frombuffer(key[:4], dtype=np.uint32)
     parts = [data[n : n + (len(data) - n) // 4 * 4].view(np.uint32) for n in range(4)]
-    at = np.sort(np.concatenate([np.flatnonzero(p == word) * 4 + n for n, p in enumerate(parts)]))
+    at = np.sort(
+        np.concatenate([np.flatnonzero(p == word) * 4 + n for n, p in enumerate(parts)])
+    )
     at = at[at < len(data) - len(key)]
     for place in range(4, len(key) - 1):
         at = at[data[at + place] == key[place]]

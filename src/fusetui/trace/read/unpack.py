@@ -1,7 +1,7 @@
 """gzip and zstd streams -> the bytes of the document, piece by piece.
 
-A truncated or damaged stream gives everything that can be unpacked before that place, and the
-reason.
+A truncated or damaged stream gives everything that can be unpacked before that place,
+and the reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ LIMIT = "FUSETUI_UNPACK_LIMIT"
 GIB = 1 << 30
 RATIO = 100  # traces compress 7 to 29 times
 LARGEST = 64  # GiB
-IsalError = cast(type[Exception], igzip_lib.IsalError)  # its stubs call the class an instance
+# its stubs call the class an instance
+IsalError = cast(type[Exception], igzip_lib.IsalError)
 DAMAGE: tuple[type[Exception], ...] = (IsalError, zstd.ZstdError, EOFError)
 
 
@@ -56,7 +57,8 @@ class Stream(Protocol):
 
 
 class Packing(msgspec.Struct, frozen=True):
-    """How a document is compressed; there may be several members (frames) in sequence."""
+    """How a document is compressed; there may be several members (frames) in
+    sequence."""
 
     name: str
     marks: tuple[bytes, ...]  # the first bytes of a member
@@ -71,7 +73,8 @@ class TooLarge(Exception):  # noqa: N818
 
 
 class Damaged(Exception):  # noqa: N818
-    """The stream ends early or contains wrong bytes; the message says which and where."""
+    """The stream ends early or contains wrong bytes; the message says which and
+    where."""
 
 
 def too_large(path: str, limit: int) -> CannotRead:
@@ -82,8 +85,8 @@ def too_large(path: str, limit: int) -> CannotRead:
 
 
 def gzip_header(stored: Any, at: int) -> int:
-    """The bytes of a header (RFC 1952, 2.3): ISA-L forgets what it still has to skip of a header
-    that goes in by pieces. At most LONGEST_HEADER."""
+    """The bytes of a header (RFC 1952, 2.3): ISA-L forgets what it still has to skip of
+    a header that goes in by pieces. At most LONGEST_HEADER."""
     for most in (FIRST, LONGEST_HEADER):
         head = stored[at : at + most]
         flags, end = head[3] if len(head) > 3 else 0, 10
@@ -118,13 +121,19 @@ def limit_for(stored: int) -> int:
     FUSETUI_UNPACK_LIMIT, in GiB.
     """
     given = amount(os.environ.get(LIMIT, ""))
-    return min(max(RATIO * stored, GIB), LARGEST * GIB) if given is None else int(given * GIB)
+    return (
+        min(max(RATIO * stored, GIB), LARGEST * GIB)
+        if given is None
+        else int(given * GIB)
+    )
 
 
 def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, int]]:
-    """Pieces of the document, each with the byte of the stored file up to which it was read.
+    """Pieces of the document, each with the byte of the stored file up to which it was
+    read.
 
-    Raises TooLarge beyond `limit` bytes, and Damaged after the last piece that could be unpacked.
+    Raises TooLarge beyond `limit` bytes, and Damaged after the last piece that could be
+    unpacked.
     """
     at = 0
     while stored[at : at + 4].startswith(packing.marks):
@@ -135,7 +144,8 @@ def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, i
 
 
 def first_pieces(document: Any, packing: Packing | None, most: int) -> Iterator[bytes]:
-    """The first bytes of a document in pieces, `most` or a few more: as far as it unpacks."""
+    """The first bytes of a document in pieces, `most` or a few more: as far as it
+    unpacks."""
     if packing is None:
         yield from (document[at : min(at + MOST, most)] for at in range(0, most, MOST))
         return
@@ -151,7 +161,8 @@ def first_pieces(document: Any, packing: Packing | None, most: int) -> Iterator[
 def member(
     stored: Any, packing: Packing, at: int, limit: int
 ) -> Generator[tuple[bytes, int], None, tuple[int, int]]:
-    """As `unpack`, of the member that begins at `at`; returns its end and the rest of the limit."""
+    """As `unpack`, of the member that begins at `at`; returns its end and the rest of
+    the limit."""
     stream = packing.stream()
     used, written = at, 0
     try:
@@ -178,7 +189,8 @@ def _behind_zeros(stored: Any, at: int) -> int:
 def _pieces(
     stream: Stream, stored: Any, at: int, size: int, largest: int
 ) -> Iterator[tuple[bytes, int]]:
-    """Growing pieces of the member that begins at `at`, each with how far the file was read."""
+    """Growing pieces of the member that begins at `at`, each with how far the file was
+    read."""
     while not stream.eof:
         fresh = stored[at : at + size] if stream.needs_input else b""
         if stream.needs_input and not fresh:
@@ -191,7 +203,8 @@ def _pieces(
 def _before_damage(
     stored: Any, packing: Packing, at: int, known: int
 ) -> Iterator[tuple[bytes, int]]:
-    """The rest of a member that can be unpacked after the `known` bytes; then raises Damaged."""
+    """The rest of a member that can be unpacked after the `known` bytes; then raises
+    Damaged."""
     wrong, first = at, max(FINE, packing.header(stored, at))
     try:
         for _, reached in _pieces(packing.stream(), stored, at, first, FINE):
@@ -200,7 +213,9 @@ def _before_damage(
         pass
     stream = packing.stream()
     try:
-        for begin, end in pairwise(chain((at,), range(at + first, len(stored) + FINE, FINE))):
+        for begin, end in pairwise(
+            chain((at,), range(at + first, len(stored) + FINE, FINE))
+        ):
             size = end - begin if begin < wrong else 1
             for piece, _ in _pieces(stream, stored[begin:end], 0, size, size):
                 if len(piece) > known:

@@ -1,13 +1,13 @@
 """Several processes that decode the extents of one document.
 
-Extents to decode go through a pipe that all workers read: each takes the next one when it is free,
-and if one dies, the others do the rest. The workers put their chunks into buffers, and report
-finished extents through another pipe. An extent that no worker could decode is missing from the
-result.
+Extents to decode go through a pipe that all workers read: each takes the next one when
+it is free, and if one dies, the others do the rest. The workers put their chunks into
+buffers, and report finished extents through another pipe. An extent that no worker
+could decode is missing from the result.
 
-Workers are forked if this is the only thread, which is cheap. Otherwise they are started as new
-processes, and the caller does not decode itself, so as not to disturb the other threads. On macOS
-and Windows there are no workers.
+Workers are forked if this is the only thread, which is cheap. Otherwise they are
+started as new processes, and the caller does not decode itself, so as not to disturb
+the other threads. On macOS and Windows there are no workers.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ PROCESS = (
 
 
 class Buffer:
-    """Where a worker puts its chunks: a file in memory, from which others read them as soon as they
-    are complete, while the worker writes and after it has died."""
+    """Where a worker puts its chunks: a file in memory, from which others read them as
+    soon as they are complete, while the worker writes and after it has died."""
 
     def __init__(self) -> None:
         """Raises OSError."""
@@ -77,17 +77,20 @@ def put(buffer: IO[bytes], extent: int, chunk: Chunk | None) -> None:
 
 
 class Workers(ExitStack):
-    """Release extents, take turns until none is left, and collect the chunks at any time.
+    """Release extents, take turns until none is left, and collect the chunks at any
+    time.
 
     Use as a context manager: workers that are still running at its end are stopped.
     """
 
     def __init__(self, file: int, size: int, extent: int = EXTENT) -> None:
-        """`file` holds the document, whose `size` may be an estimate; both sizes are in bytes."""
+        """`file` holds the document, whose `size` may be an estimate; both sizes are in
+        bytes."""
         super().__init__()
         self._file, self._extent = file, extent
         self._released = 0
-        self._own: list[int] = []  # extents that did not fit into the pipe, decoded here
+        # extents that did not fit into the pipe, decoded here
+        self._own: list[int] = []
         self._done: set[int] = set()
         self._first_open = 0  # the first extent that is not done
         self._chunks: dict[int, Chunk] = {}
@@ -97,10 +100,16 @@ class Workers(ExitStack):
         self._forks = may_fork()
         fewest = FEWEST_FORKED if self._forks else FEWEST_STARTED
         cores = min(core_count(), MOST, max(2, size // EACH))
-        # Only Linux has files in memory and pipes that can be waited for: others decode alone.
-        shares = hasattr(os, "memfd_create") and hasattr(os, "pread") and hasattr(select, "poll")
+        # Only Linux has files in memory and pipes that can be waited for: others decode
+        # alone.
+        shares = (
+            hasattr(os, "memfd_create")
+            and hasattr(os, "pread")
+            and hasattr(select, "poll")
+        )
         if shares and cores > 1 and size >= fewest:
-            with suppress(OSError):  # no more processes or files: go on with those that there are
+            # no more processes or files: go on with those that there are
+            with suppress(OSError):
                 self._start(cores - self._forks)
 
     @property
@@ -113,8 +122,8 @@ class Workers(ExitStack):
         return self._first_open * self._extent
 
     def release(self, length: int, whole: bool = False) -> None:
-        """Announces that `length` bytes of the document are available: extents that end before may
-        be decoded, and if it is `whole`, the last one too."""
+        """Announces that `length` bytes of the document are available: extents that end
+        before may be decoded, and if it is `whole`, the last one too."""
         extents = length // self._extent - 1
         if whole and extents > 0:
             extents = -(-length // self._extent)
@@ -124,7 +133,8 @@ class Workers(ExitStack):
         self._released = max(self._released, extents)
 
     def turn(self) -> None:
-        """Called while more extents may come: collects reports, or without workers decodes all."""
+        """Called while more extents may come: collects reports, or without workers
+        decodes all."""
         if self._buffers:
             self._hear(0)
             return
@@ -132,7 +142,8 @@ class Workers(ExitStack):
             self._decode(self._own.pop(0))
 
     def turns(self) -> Iterator[None]:
-        """Decodes, or waits a little, repeatedly until all extents are done; no others may follow.
+        """Decodes, or waits a little, repeatedly until all extents are done; no others
+        may follow.
 
         Also ends if the workers are stuck; their extents are then missing.
         """
@@ -182,7 +193,8 @@ class Workers(ExitStack):
             self._first_open += 1
 
     def _hear(self, seconds: float) -> bool:
-        """Marks finished extents, waiting at most this long; False if no worker is left."""
+        """Marks finished extents, waiting at most this long; False if no worker is
+        left."""
         while _is_ready(self._finished, seconds):
             number = os.read(self._finished, NUMBER_SIZE)
             if not number:
@@ -200,7 +212,9 @@ class Workers(ExitStack):
             os.set_blocking(end, False)
         for _ in range(workers):
             buffer = self.enter_context(closing(Buffer()))
-            self._workers.append(self._fork(buffer) if self._forks else self._spawn(buffer))
+            self._workers.append(
+                self._fork(buffer) if self._forks else self._spawn(buffer)
+            )
             self._buffers.append(buffer)
 
     def _end(self) -> None:
@@ -213,7 +227,14 @@ class Workers(ExitStack):
 
         def run() -> None:
             os.close(self._give)
-            work(self._file, self._given, self._finish, buffer.file.fileno(), self._extent, parent)
+            work(
+                self._file,
+                self._given,
+                self._finish,
+                buffer.file.fileno(),
+                self._extent,
+                parent,
+            )
 
         return forked(run)
 
@@ -225,13 +246,16 @@ class Workers(ExitStack):
 
 
 def started(code: str, *arguments: int, **streams: Any) -> subprocess.Popen[bytes]:
-    """A process of ours that was started anew and runs this code; its streams lead nowhere unless
-    they are given. Interrupting keys reach only this process. Raises OSError."""
+    """A process of ours that was started anew and runs this code; its streams lead
+    nowhere unless they are given. Interrupting keys reach only this process. Raises
+    OSError."""
     import subprocess  # rarely needed
 
     nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     command = [sys.executable, "-P", "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, process_group=0, bufsize=0, **{**nowhere, **streams})
+    return subprocess.Popen(
+        command, process_group=0, bufsize=0, **{**nowhere, **streams}
+    )
 
 
 def forked(run: Callable[[], None]) -> int:
@@ -247,8 +271,11 @@ def forked(run: Callable[[], None]) -> int:
     return child
 
 
-def work(file: int, given: int, finished: int, buffer: int, size: int, parent: int) -> None:
-    """The main loop of a worker, until there are no extents left, or its parent is gone."""
+def work(
+    file: int, given: int, finished: int, buffer: int, size: int, parent: int
+) -> None:
+    """The main loop of a worker, until there are no extents left, or its parent is
+    gone."""
     with open(buffer, "wb", closefd=False) as out:
         for extent in taken(given):
             if os.getppid() != parent:
@@ -281,7 +308,8 @@ def _is_ready(pipe: int, seconds: float | None) -> bool:
 
 
 def _sent(pipe: int, number: int) -> bool:
-    """Whether a number fits into a non-blocking pipe. Raises BrokenPipeError if nobody reads it."""
+    """Whether a number fits into a non-blocking pipe. Raises BrokenPipeError if nobody
+    reads it."""
     try:
         return os.write(pipe, number.to_bytes(NUMBER_SIZE, "little")) > 0
     except BlockingIOError:
@@ -295,8 +323,8 @@ def _close(end: int) -> int:
 
 
 def may_fork() -> bool:
-    """Whether a process may be forked now: a copy of one that has other threads may hang, and on
-    macOS libraries of the system do not survive it."""
+    """Whether a process may be forked now: a copy of one that has other threads may
+    hang, and on macOS libraries of the system do not survive it."""
     can = hasattr(os, "fork") and sys.platform != "darwin"
     return can and threading.active_count() == 1
 

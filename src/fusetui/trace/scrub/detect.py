@@ -1,9 +1,9 @@
-"""Secrets that a name stands before: `HF_TOKEN=...`, `--password ...`, `"api_key": "..."`; tokens
-of known forms, whatever stands before them; and the warning of what looks like a secret in a trace,
-without its value.
+"""Secrets that a name stands before: `HF_TOKEN=...`, `--password ...`, `"api_key":
+"..."`; tokens of known forms, whatever stands before them; and the warning of what
+looks like a secret in a trace, without its value.
 
-The warning examines only what occurs once per trace: the keys around the events, and the names of
-events and lanes. That takes no longer than searching them for a few words.
+The warning examines only what occurs once per trace: the keys around the events, and
+the names of events and lanes. That takes no longer than searching them for a few words.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ BEGIN = (
     r"(?:(?<![A-Za-z0-9])|(?<=\\[abfnrtv0])|(?<=\\u[0-9a-fA-F]{4})|(?<=\\x[0-9a-fA-F]{2})"
     r"|(?<=%[0-9a-fA-F]{2})|(?<=\[[0-9]m)|(?<=\[[0-9]{2}m))"
 )
-"""Where a token may begin: at a word, also after an escape of JSON, of a URL or of a terminal."""
+"""Where a token may begin: at a word, also after an escape of JSON, of a URL or of a
+terminal."""
 
 ISSUED, FORMS = "issued_tokens.txt", "token_forms.txt"
-"""A token a line. Those that begin in a way of their own: who issues it, how it begins, and what
-follows, an alphabet and the fewest characters of it, as the issuers document them and as scanners
-of repositories know them. Others have a form: what it is, what is part of every text of this form
-(in lower case), and a pattern whose last group, or all of it, is the secret; none if that is
-empty."""
+"""A token a line. Those that begin in a way of their own: who issues it, how it begins,
+and what follows, an alphabet and the fewest characters of it, as the issuers document
+them and as scanners of repositories know them. Others have a form: what it is, what is
+part of every text of this form (in lower case), and a pattern whose last group, or all
+of it, is the secret; none if that is empty."""
 
 
 def tokens_in(text: str) -> Iterator[tuple[int, int, str]]:
-    """Begin, end and kind of each token of a known form, from left to right; none overlaps another.
-    What has no form, such as a password, is known only by the name before it."""
+    """Begin, end and kind of each token of a known form, from left to right; none
+    overlaps another. What has no form, such as a password, is known only by the name
+    before it."""
     found = [
         (*match.span(match.lastindex or 0), kind)
         for kind, pattern in _patterns(text)
@@ -79,11 +81,14 @@ def _issued() -> list[tuple[str, str, str]]:
     for kind, prefixes, body in rows_of(ISSUED):
         alphabet = ALPHABETS[body[0]]
         following = rf"(?=[{alphabet}]{{0,60}}[\dA-Z])[{alphabet}]{{{body[1:]},}}+"
-        rows += [(kind, prefix, re.escape(prefix) + following) for prefix in prefixes.split()]
+        rows += [
+            (kind, prefix, re.escape(prefix) + following) for prefix in prefixes.split()
+        ]
     return rows
 
 
-Place = tuple[int, int, str]  # Begin and end of a secret in a text, and what it is called
+# Begin and end of a secret in a text, and what it is called
+Place = tuple[int, int, str]
 
 NAME = r"[A-Za-z_][\w.-]{1,80}+"
 SIGN = r"=(?<=[\w\\\"'\]\s:!=]=)|:(?<=[\w\\\"'\]\s]:)(?!:)|-(?=-[A-Za-z])"
@@ -131,8 +136,19 @@ PROBE = 1000  # characters of a value by which is known whether it is a secret
 VALUE = rf"{PLAIN}{{0,{PROBE}}}+(?:{ANGLE}{PLAIN}{{0,{PROBE}}}+){{0,9}}+"
 REST = rf"{PLAIN}*+(?:{ANGLE}{PLAIN}*+)*+"
 BETWEEN = "\n" * 5  # two texts: no secret goes on in the next
-OF_CODE = ("aten::", "void ", "_Z", "<built-in", "nn.Module", "torch/", "cuda", "hip", "triton_")
-"""How most names begin. Such names contain no tokens, and they make up most of the text."""
+OF_CODE = (
+    "aten::",
+    "void ",
+    "_Z",
+    "<built-in",
+    "nn.Module",
+    "torch/",
+    "cuda",
+    "hip",
+    "triton_",
+)
+"""How most names begin. Such names contain no tokens, and they make up most of the
+text."""
 
 
 def named_in(text: str) -> Iterator[Place]:
@@ -145,8 +161,8 @@ def named_in(text: str) -> Iterator[Place]:
 
 
 def end_of(text: str, found: re.Match[str], value: str) -> int:
-    """Where the value of a setting ends: before the quote that closes it, or behind the pattern
-    `value`."""
+    """Where the value of a setting ends: before the quote that closes it, or behind the
+    pattern `value`."""
     begin, quote = found.end(), found["quote"]
     close = text.find(quote, begin, begin + LONGEST) if quote else -1
     if close > begin:
@@ -193,11 +209,19 @@ def _is_hidden(name: str, value: str, certain: bool) -> bool:
         return True
     if certain:
         return not value.isdigit() or len(value) > 8
-    return len(value) >= 8 and any(char.isdigit() for char in value) and not value.isdigit()
+    return (
+        len(value) >= 8
+        and any(char.isdigit() for char in value)
+        and not value.isdigit()
+    )
 
 
 def _bare(text: str) -> Iterator[Place]:
-    lower = text.lower() if text.isascii() else re.sub("[A-Z]", lambda m: m[0].lower(), text)
+    lower = (
+        text.lower()
+        if text.isascii()
+        else re.sub("[A-Z]", lambda m: m[0].lower(), text)
+    )
     if not any(word in lower for word in WORDS):
         return
     for found in compiled(BARE).finditer(lower):
@@ -211,7 +235,9 @@ def _bare(text: str) -> Iterator[Place]:
             yield begin, end, found["name"]
     if "==" in text or "!=" in text:
         for found in compiled(COMPARED).finditer(text):
-            if secrecy(found["name"]) >= Secrecy.USUAL and not is_trivial(found["value"]):
+            if secrecy(found["name"]) >= Secrecy.USUAL and not is_trivial(
+                found["value"]
+            ):
                 yield *found.span("value"), found["name"]
 
 
@@ -225,19 +251,22 @@ def _command_options(text: str) -> Iterator[Place]:
 
 
 def _is_bare(name: str, value: str, quoted: bool) -> bool:
-    """Whether what follows a name after a blank is its value, not the rest of a sentence."""
+    """Whether what follows a name after a blank is its value, not the rest of a
+    sentence."""
     if is_trivial(value):
         return False
     if name in ("key", "token", "pass", "pwd", "secret", "credential", "credentials"):
         return is_random(value)
-    mixed = any(char.isdigit() for char in value) and any(char.isalpha() for char in value)
+    mixed = any(char.isdigit() for char in value) and any(
+        char.isalpha() for char in value
+    )
     strong = name.startswith("pass")
     return (quoted and strong) or (mixed and len(value) >= (6 if strong else 8))
 
 
 def secrets_of(trace: Trace) -> tuple[str, ...]:
-    """What looks like a secret in the keys and names of a trace: what it is called, not its
-    value."""
+    """What looks like a secret in the keys and names of a trace: what it is called, not
+    its value."""
     lanes = (track.label for track in trace.tracks)
     report = trace.report
     texts = (*trace.names, *lanes, *report.process_names, *report.damaged_keys)
@@ -245,7 +274,8 @@ def secrets_of(trace: Trace) -> tuple[str, ...]:
 
 
 def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]:
-    """Names of keys whose values look like secrets, and kinds of tokens found elsewhere.
+    """Names of keys whose values look like secrets, and kinds of tokens found
+    elsewhere.
 
     `keys` are those around the events, `names` any texts. Each is listed once.
     """
@@ -253,12 +283,15 @@ def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]
     found = [*_of_keys(keys, texts)]
     text = BETWEEN.join(texts)
     found += (kind for _, _, kind in tokens_in(text))
-    found += (name for begin, end, name in named_in(text) if is_secret(name, text[begin:end]))
+    found += (
+        name for begin, end, name in named_in(text) if is_secret(name, text[begin:end])
+    )
     return tuple(dict.fromkeys(found))
 
 
 def _of_keys(keys: Mapping[str, Any], texts: list[str]) -> Iterator[str]:
-    """Keys whose values look like secrets; adds all others that are texts to `texts`."""
+    """Keys whose values look like secrets; adds all others that are texts to
+    `texts`."""
     waiting = deque[tuple[str, Any]](keys.items())
     while waiting:
         key, value = waiting.popleft()

@@ -1,8 +1,8 @@
 """A whole document -> the same without private data, in a file of its own.
 
-The text is processed three times: to split it, to learn names, which may occur anywhere, and to
-remove them. A string is examined once, however often it occurs. Events are parsed one by one only
-if a key shows that its value is private.
+The text is processed three times: to split it, to learn names, which may occur
+anywhere, and to remove them. A string is examined once, however often it occurs. Events
+are parsed one by one only if a key shows that its value is private.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ from fusetui.trace.new_file import CannotWrite, check_new, new_file
 from fusetui.trace.read.body import BLANKS, find_body, read_keys
 from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import Source, open_source
-from fusetui.trace.scrub.events import UNWRITABLE, EventCutter, JsonPiece, ScrubbedEvents
+from fusetui.trace.scrub.events import (
+    UNWRITABLE,
+    EventCutter,
+    JsonPiece,
+    ScrubbedEvents,
+)
 from fusetui.trace.scrub.secrets import is_secret
 from fusetui.trace.scrub.texts import Known, Texts
 from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse, write
@@ -58,8 +63,8 @@ class ScrubbedDocument:
 
     @property
     def lost(self) -> list[tuple[int, str]]:
-        """Byte and reason of each event that is missing from the result, once all of it was
-        taken."""
+        """Byte and reason of each event that is missing from the result, once all of it
+        was taken."""
         return [*self._cut.lost, *self._events.lost]
 
     @property
@@ -100,7 +105,8 @@ class ScrubbedDocument:
         yield b"\n]\n" if self._body.bare else f"\n]{tail}\n}}\n".encode()
 
     def counts(self) -> dict[str, int]:
-        """How many distinct things of each kind were removed, once the whole text was taken."""
+        """How many distinct things of each kind were removed, once the whole text was
+        taken."""
         return {**self._texts.given.counts, "variable": len(self._values.variables)}
 
     def _divide(self, reached: Callable[[int], None]) -> None:
@@ -122,12 +128,14 @@ class ScrubbedDocument:
             self._tail = self._object(b"{" + tail.removeprefix(b","))
 
     def _reserve(self, text: bytes) -> None:
-        """Placeholders that already occur in the text are not used for anything else."""
+        """Placeholders that already occur in the text are not used for anything
+        else."""
         found = {*FOLDER.findall(text), *OTHERS.findall(text)}
         self._texts.given.reserved.update(map(bytes.decode, found))
 
     def _object(self, text: bytes) -> Pairs:
-        """An object, repaired where that is safe, or else the keys of it that matter most."""
+        """An object, repaired where that is safe, or else the keys of it that matter
+        most."""
         with suppress(*UNWRITABLE):
             if isinstance(found := parse(text), Pairs):
                 return found
@@ -138,7 +146,10 @@ class ScrubbedDocument:
     def _members(self, keys: Pairs) -> list[str]:
         """Keys and values as JSON, scrubbed."""
         try:
-            return [f"{dumps(key)}: {write(value)}" for key, value in self._values.metadata(keys)]
+            return [
+                f"{dumps(key)}: {write(value)}"
+                for key, value in self._values.metadata(keys)
+            ]
         except UNWRITABLE:  # nested too deeply
             self.keys_lost = True
             return []
@@ -163,8 +174,8 @@ def check_target(out: str) -> None:
 
 
 def save(out: str, texts: Iterator[bytes]) -> None:
-    """Writes the texts to a new file, compressed as its name says. Raises CannotWrite, leaving
-    nothing behind."""
+    """Writes the texts to a new file, compressed as its name says. Raises CannotWrite,
+    leaving nothing behind."""
     check_target(out)
     with new_file(out) as file:
         packed: Any = file  # not given by name, which it would contain
@@ -177,10 +188,11 @@ def save(out: str, texts: Iterator[bytes]) -> None:
 
 
 def scrub_file(path: str, out: str, progress: Progress = silent) -> ScrubbedDocument:
-    """Writes the trace at `path` (`-` is standard input) to `out`, which must not exist.
+    """Writes the trace at `path` (`-` is standard input) to `out`, which must not
+    exist.
 
-    Only what could be read is written, so that nothing gets through unchanged. Raises TraceError
-    with one plain sentence, leaving nothing behind.
+    Only what could be read is written, so that nothing gets through unchanged. Raises
+    TraceError with one plain sentence, leaving nothing behind.
     """
     check_target(out)
     source = open_source(path)
@@ -192,13 +204,16 @@ def scrub_file(path: str, out: str, progress: Progress = silent) -> ScrubbedDocu
     document.learn(progress)
     if not document.events:
         path = document.source.path
-        raise NotATrace(f"{path} contains no readable event, so there is nothing to write.")
+        raise NotATrace(
+            f"{path} contains no readable event, so there is nothing to write."
+        )
     save(out, document.text(progress))
     return document
 
 
 def this_machine() -> dict[str, list[str]]:
-    """Names of this machine: traces are often shared from the machine that recorded them."""
+    """Names of this machine: traces are often shared from the machine that recorded
+    them."""
     users = {os.path.basename(os.path.expanduser("~"))}
     with suppress(OSError, KeyError):  # an account without a name
         users.add(getpass.getuser())

@@ -1,4 +1,5 @@
-"""The pieces of traceEvents, scrubbed: as text, or event by event if a key says what follows."""
+"""The pieces of traceEvents, scrubbed: as text, or event by event if a key says what
+follows."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ UNWRITABLE = (ValueError, ArithmeticError, RecursionError)
 
 
 class JsonPiece(msgspec.Struct, frozen=True, eq=False):
-    """The bytes [start, end) of a document: a list without its brackets, or separate elements."""
+    """The bytes [start, end) of a document: a list without its brackets, or separate
+    elements."""
 
     start: int
     end: int
@@ -45,13 +47,14 @@ class EventCutter:
         self._document = document
         self.at = start
         self.after = -1  # the byte after the closing bracket, if it was found
-        self.lost: list[tuple[int, str]] = []  # byte and reason of what could not be read
+        # byte and reason of what could not be read
+        self.lost: list[tuple[int, str]] = []
         self.lost_in_all = 0  # their number; not all are listed
 
     def pieces(self) -> Iterator[JsonPiece]:
-        """The pieces up to the bracket that closes the list, or to where the document is too
-        damaged. They are split as in reading: everything that the reader can read, or that is JSON,
-        is in a piece."""
+        """The pieces up to the bracket that closes the list, or to where the document
+        is too damaged. They are split as in reading: everything that the reader can
+        read, or that is JSON, is in a piece."""
         for chunk in Joiner(others=True).ordered(self._document, self.at):
             self.at, self.after = chunk.end, chunk.after
             self._count_lost(chunk)
@@ -62,7 +65,9 @@ class EventCutter:
     def _piece(self, chunk: Chunk) -> JsonPiece:
         """Consecutive events as one text, if that is valid UTF-8."""
         if chunk.places is not None:
-            return JsonPiece(chunk.start, chunk.end, len(chunk.places), chunk.places[:, 1:])
+            return JsonPiece(
+                chunk.start, chunk.end, len(chunk.places), chunk.places[:, 1:]
+            )
         text = self._document[chunk.start : chunk.end]
         count = chunk.events - chunk.unreadable
         if is_utf8(text) and _is_list_of(text.strip(SEPARATORS), chunk.events):
@@ -75,7 +80,9 @@ class EventCutter:
 
     def _count_lost(self, chunk: Chunk) -> None:
         kept = set() if chunk.places is None else set(chunk.places[:, 1].tolist())
-        lost = [(skip.byte, skip.reason) for skip in chunk.skipped if skip.byte not in kept]
+        lost = [
+            (skip.byte, skip.reason) for skip in chunk.skipped if skip.byte not in kept
+        ]
         self.lost += lost
         self.lost_in_all += chunk.unreadable - (len(chunk.skipped) - len(lost))
         if chunk.too_damaged:
@@ -94,7 +101,9 @@ def _is_list_of(text: bytes, count: int) -> bool:
 def texts_of(document: Document, piece: JsonPiece) -> Iterator[bytes]:
     """The elements of a piece with separate elements."""
     text = document[piece.start : piece.end]
-    for start, end in () if piece.places is None else (piece.places - piece.start).tolist():
+    for start, end in (
+        () if piece.places is None else (piece.places - piece.start).tolist()
+    ):
         yield text[start:end].strip(SEPARATORS)
 
 
@@ -111,7 +120,9 @@ class Strings(dict[bytes, bytes]):
     `before` maps strings to what they were already changed to.
     """
 
-    def __init__(self, change: Callable[[str], str], before: Strings | None = None) -> None:
+    def __init__(
+        self, change: Callable[[str], str], before: Strings | None = None
+    ) -> None:
         super().__init__()
         self._change = change
         self._before = before
@@ -142,7 +153,8 @@ class Used:
         self._differing: dict[int, tuple[bytes, bytes]] | None = None
 
     def add(self, piece: int, strings: set[bytes]) -> None:
-        """Records the strings of the piece that begins at this byte, unless there are too many."""
+        """Records the strings of the piece that begins at this byte, unless there are
+        too many."""
         self._left -= len(strings)
         if self._left > 0:
             number = self._numbers
@@ -150,10 +162,13 @@ class Used:
             self._of_piece[piece] = found
 
     def differing(self, piece: int, final: Strings) -> list[tuple[bytes, bytes]] | None:
-        """The strings of a piece that change, and to what; None if that is not known."""
+        """The strings of a piece that change, and to what; None if that is not
+        known."""
         if self._differing is None:
             pairs = ((number, raw, final[raw]) for raw, number in self._numbers.items())
-            self._differing = {number: (raw, new) for number, raw, new in pairs if new != raw}
+            self._differing = {
+                number: (raw, new) for number, raw, new in pairs if new != raw
+            }
         used = self._of_piece.get(piece)
         if used is None:
             return None
@@ -183,14 +198,20 @@ def changed(text: bytes, strings: Strings) -> bytes:
 
 
 def _tells(text: str) -> bool:
-    """Whether the value of this key may be private; also for an item such as `HOME=/root`."""
+    """Whether the value of this key may be private; also for an item such as
+    `HOME=/root`."""
     if len(text) > LONGEST_KEY:
         return text.partition("=")[0] in TELLING
-    return kind_of(text) is not None or text in TELLING or text.partition("=")[0] in TELLING
+    return (
+        kind_of(text) is not None
+        or text in TELLING
+        or text.partition("=")[0] in TELLING
+    )
 
 
 class ScrubbedEvents:
-    """The events of one document: all pieces are learnt before the first is scrubbed."""
+    """The events of one document: all pieces are learnt before the first is
+    scrubbed."""
 
     def __init__(self, document: Document, texts: Texts, values: Values) -> None:
         self._document = document
@@ -231,8 +252,14 @@ class ScrubbedEvents:
         """The piece as JSON, a list without its brackets; blank if nothing is left."""
         text = self._document[piece.start : piece.end]
         if piece.places is not None or piece in self._told:
-            each = _elements(text) if piece.places is None else texts_of(self._document, piece)
-            return b",\n".join(filter(None, (self._event(event, piece) for event in each)))
+            each = (
+                _elements(text)
+                if piece.places is None
+                else texts_of(self._document, piece)
+            )
+            return b",\n".join(
+                filter(None, (self._event(event, piece) for event in each))
+            )
         differing = self._used.differing(piece.start, self._final)
         swap = None if differing is None else swapped(text, differing)
         return changed(text, self._final) if swap is None else swap

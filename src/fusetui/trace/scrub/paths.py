@@ -1,8 +1,9 @@
-"""Paths in a text: folders become placeholders; file names and paths in site-packages are kept. And
-URLs, e-mail addresses, hosts with a domain and IP addresses.
+"""Paths in a text: folders become placeholders; file names and paths in site-packages
+are kept. And URLs, e-mail addresses, hosts with a domain and IP addresses.
 
 `/home/ada/my work/train.py(12): main` -> `dir1/train.py(12): main`
-`/opt/venv/lib/python3.12/site-packages/torch/nn/init.py` -> `dir2/site-packages/torch/nn/init.py`
+`/opt/venv/lib/python3.12/site-packages/torch/nn/init.py` ->
+`dir2/site-packages/torch/nn/init.py`
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from fusetui.trace.scrub.secrets import (
 )
 
 PACKAGES = words_of("public_packages.txt")
-"""Publicly available packages, of whose files the profiler records what follows site-packages:
-`torch/nn/modules/linear.py`. Names that users also give to folders of their own (datasets, docker)
-are left out."""
+"""Publicly available packages, of whose files the profiler records what follows
+site-packages: `torch/nn/modules/linear.py`. Names that users also give to folders of
+their own (datasets, docker) are left out."""
 
 _STOP = r"\s/\\\"'`;:,<>|*?(){}\[\]\x00-\x1f"  # where a part of a path ends
 _PART = rf"[^{_STOP}]++"
@@ -43,11 +44,11 @@ FILE = re.compile(rf"[^/\\.][^/\\]*?{_ENDED}", re.IGNORECASE)
 CODE = re.compile(rf".*\.(?:{'|'.join(_ENDINGS['code'])})", re.IGNORECASE | re.DOTALL)
 HOMES = re.compile(r"(?:^|/)(?:home|users)$", re.IGNORECASE)
 HOME_INSIDE = re.compile(r"(?:^|/)(?:home|users)/.", re.IGNORECASE)
-LIBRARY = re.compile(r"(?:^|(?P<before>.*)/)(?P<kept>(?:site|dist)-packages(?:/.*)?)", re.DOTALL)
-
-_ROOTS = (
-    "home|users|root|tmp|mnt|data|opt|usr|var|srv|etc|scratch|workspace|private|volumes|nfs|lustre"
+LIBRARY = re.compile(
+    r"(?:^|(?P<before>.*)/)(?P<kept>(?:site|dist)-packages(?:/.*)?)", re.DOTALL
 )
+
+_ROOTS = "home|users|root|tmp|mnt|data|opt|usr|var|srv|etc|scratch|workspace|private|volumes|nfs|lustre"
 PATH = re.compile(
     rf"""
     (?P<absolute>
@@ -74,7 +75,8 @@ PATH = re.compile(
 )
 
 ENCODED = re.compile(
-    r"(?<![^\s\"'`<>()=;,])[^\s\"'`<>()=;,]{0,2000}?%2F[^\s\"'`<>()=;,]++", re.IGNORECASE
+    r"(?<![^\s\"'`<>()=;,])[^\s\"'`<>()=;,]{0,2000}?%2F[^\s\"'`<>()=;,]++",
+    re.IGNORECASE,
 )
 """A path as it appears in a URL: home%2Fada."""
 
@@ -95,7 +97,8 @@ def scrub_paths(text: str, given: Placeholders) -> str:
 
 
 def scrub_path(path: str, given: Placeholders) -> str:
-    """Treats the whole text as one path, including spaces; the last part may be a folder."""
+    """Treats the whole text as one path, including spaces; the last part may be a
+    folder."""
     plain = path.replace("\\", "/")
     return _public(plain, given) if plain.strip("/") else path
 
@@ -115,7 +118,8 @@ def _shorten(found: re.Match[str], given: Placeholders) -> str:
     folder, _, name = plain.rpartition("/")
     if found.lastgroup == "relative":
         if not FILE.fullmatch(name) and not HOME_INSIDE.search(plain):
-            return path  # words divided by a slash may be anything: 0/1, tokens/s, train/loss
+            # words divided by a slash may be anything: 0/1, tokens/s, train/loss
+            return path
         if plain.split("/", 1)[0] in PACKAGES and CODE.fullmatch(name):
             return path
     elif not folder.strip("/.") and (len(name) < 2 or FILE.fullmatch(name)):
@@ -124,7 +128,8 @@ def _shorten(found: re.Match[str], given: Placeholders) -> str:
 
 
 def _public(plain: str, given: Placeholders) -> str:
-    """A path with a placeholder for its folder, or for all of it if it ends in a folder."""
+    """A path with a placeholder for its folder, or for all of it if it ends in a
+    folder."""
     folder, _, name = plain.rpartition("/")
     if not FILE.fullmatch(name) or HOMES.search(folder):
         folder, name = plain.rstrip("/"), ""
@@ -190,7 +195,9 @@ def scrub_urls(text: str, given: Placeholders, names: Names) -> str:
         folder, _, name = path.partition("?")[0].partition("#")[0].rpartition("/")
         if not path:
             return ""
-        if is_placeholder(path) or (path == f"{folder}/{name}" and is_placeholder(folder)):
+        if is_placeholder(path) or (
+            path == f"{folder}/{name}" and is_placeholder(folder)
+        ):
             return f"/{path}"
         end = f"/{name}" if FILE.fullmatch(name) else ""
         return f"/{given.give(FOLDER, f'//{path}')}{end}"

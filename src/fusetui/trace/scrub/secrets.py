@@ -1,9 +1,11 @@
-"""What is the name of a secret, and what may be its value; tokens of known forms: detect.py. And
-what removed text is replaced by: `dir1`, `<user2>`, ... numbered in order of appearance.
+"""What is the name of a secret, and what may be its value; tokens of known forms:
+detect.py. And what removed text is replaced by: `dir1`, `<user2>`, ... numbered in
+order of appearance.
 
-Equal texts get equal placeholders, different texts different ones. A placeholder that already
-occurs in a file is kept, and its number is not reused, so scrubbing twice changes nothing more. A
-number does not reveal what it stands for; a hash could be inverted by trying names.
+Equal texts get equal placeholders, different texts different ones. A placeholder that
+already occurs in a file is kept, and its number is not reused, so scrubbing twice
+changes nothing more. A number does not reveal what it stands for; a hash could be
+inverted by trying names.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ UUID = late(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 OTHERS = late(r"[_.~+/=:%-]")
 SHORTEST = 4  # characters of a value that could be a secret
 LIKELY = 16  # the same if the key alone is not conclusive
-CHANGES = 0.3  # of the kind of character, for each character, in what is drawn at random
+# of the kind of character, for each character, in what is drawn at random
+CHANGES = 0.3
 MANY_CHANGES = 0.45  # more than in words joined like ThisOne2
 ALIKE = late(r"[a-z]+|[A-Z]+|\d+|[^a-zA-Z\d]+")
 TRIVIAL = (
@@ -104,7 +107,8 @@ def _secrecy(name: str) -> Secrecy:
         "pat": before in WORDS["OF_A_VAULT"] or of_variable,
         "auth": name.isupper(),
         "token": before not in WORDS["OF_A_TOKENIZER"],
-        "key": before in WORDS["OF_A_VAULT"] or (of_variable and before not in WORDS["OF_A_TABLE"]),
+        "key": before in WORDS["OF_A_VAULT"]
+        or (of_variable and before not in WORDS["OF_A_TABLE"]),
     }
     if usual.get(last):
         return Secrecy.USUAL
@@ -116,7 +120,9 @@ def _secrecy(name: str) -> Secrecy:
 
 def _is_strong(word: str) -> bool:
     """Also as the end of a longer word: PGPASSWORD."""
-    return word.removesuffix("s").endswith(tuple(WORDS["STRONG"])) and word != "secretary"
+    return (
+        word.removesuffix("s").endswith(tuple(WORDS["STRONG"])) and word != "secretary"
+    )
 
 
 def is_trivial(value: str) -> bool:
@@ -128,7 +134,8 @@ def is_trivial(value: str) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Whether this looks drawn at random, unlike words, numbers, paths and names of kernels."""
+    """Whether this looks drawn at random, unlike words, numbers, paths and names of
+    kernels."""
     changes = len(ALIKE.findall(value)) / max(len(value), 1)
     digits = len(re.findall(r"\d+", value))
     return (
@@ -141,7 +148,11 @@ def is_random(value: str) -> bool:
 
 def is_no_word(value: str) -> bool:
     """Whether this is one run of letters and digits, with few other characters."""
-    if not FEWEST <= len(value) <= MOST or value[0] in "/~." or not ONE_RUN.fullmatch(value):
+    if (
+        not FEWEST <= len(value) <= MOST
+        or value[0] in "/~."
+        or not ONE_RUN.fullmatch(value)
+    ):
         return False
     return len(OTHERS.findall(value)) <= max(len(value) // 10, min(len(value) // 8, 5))
 
@@ -157,8 +168,8 @@ def hides(name: str, value: str) -> bool:
 
 
 def is_secret(name: str, value: object) -> bool:
-    """Whether a key with this value reveals a secret; conservative, because the user is warned: all
-    of it `hides`."""
+    """Whether a key with this value reveals a secret; conservative, because the user is
+    warned: all of it `hides`."""
     if not isinstance(value, str):
         return False
     text = value.strip()
@@ -168,7 +179,9 @@ def is_secret(name: str, value: object) -> bool:
         return True
     if text.isdigit() or " " in text:
         return False
-    return name.isupper() or (len(text) >= LIKELY and any(char.isdigit() for char in text))
+    return name.isupper() or (
+        len(text) >= LIKELY and any(char.isdigit() for char in text)
+    )
 
 
 REMOVED = "scrubbed"  # For text that need not be distinguished from anything
@@ -198,8 +211,10 @@ class Placeholders:
     """The placeholders of one file."""
 
     def __init__(self) -> None:
-        self.reserved: set[str] = set()  # those of the file: they are not given to anything else
-        self.counts: Counter[str] = Counter()  # number of distinct texts that were removed, by kind
+        # those of the file: they are not given to anything else
+        self.reserved: set[str] = set()
+        # number of distinct texts that were removed, by kind
+        self.counts: Counter[str] = Counter()
         self._given: dict[tuple[str, str], str] = {}
         self._numbers: dict[str, Iterator[int]] = {}
 
@@ -211,6 +226,8 @@ class Placeholders:
             numbers = self._numbers.setdefault(kind, count(1))
             form = f"{kind}{{}}" if kind == FOLDER else f"<{kind}{{}}>"
             names = map(form.format, numbers)
-            self._given[kind, text] = next(name for name in names if name not in self.reserved)
+            self._given[kind, text] = next(
+                name for name in names if name not in self.reserved
+            )
             self.counts[kind] += 1
         return self._given[kind, text]

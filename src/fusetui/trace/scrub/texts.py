@@ -1,5 +1,6 @@
-"""One text of a trace -> the same without private data. A text is any string of the JSON, decoded;
-its context does not matter. What the value of a key is is judged by the name of the key.
+"""One text of a trace -> the same without private data. A text is any string of the
+JSON, decoded; its context does not matter. What the value of a key is is judged by the
+name of the key.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from fusetui.trace.scrub.detect import (
     tokens_in,
 )
 from fusetui.trace.scrub.names import Names
-from fusetui.trace.scrub.paths import scrub_hosts, scrub_mails, scrub_path, scrub_paths, scrub_urls
+from fusetui.trace.scrub.paths import (
+    scrub_hosts,
+    scrub_mails,
+    scrub_path,
+    scrub_paths,
+    scrub_urls,
+)
 from fusetui.trace.scrub.secrets import (
     Placeholders,
     Secrecy,
@@ -44,7 +51,8 @@ class KeyKind(Enum):
 
 
 def _by_word(where: str) -> dict[str, KeyKind]:
-    """Where a key stands, what it is of, and its words: `end` are those that keys end in."""
+    """Where a key stands, what it is of, and its words: `end` are those that keys end
+    in."""
     rows = (row for row in rows_of("key_words.txt") if row[0] == where)
     return {word: KeyKind[kind] for _, kind, words in rows for word in words.split()}
 
@@ -76,13 +84,15 @@ def kind_of(key: str) -> KeyKind | None:
     if kind is None and sure >= Secrecy.USUAL:
         return KeyKind.SECRET
     if kind is None and named:
-        kind = next((kind for end, kind in _ENDS.items() if key.lower().endswith(end)), None)
+        kind = next(
+            (kind for end, kind in _ENDS.items() if key.lower().endswith(end)), None
+        )
     return KeyKind.MAYBE if kind is None and sure else kind
 
 
 def kind_in_metadata(key: str, top: bool) -> KeyKind | None:
-    """The kind of a key outside traceEvents, where more words are unambiguous; `top`: a top-level
-    key."""
+    """The kind of a key outside traceEvents, where more words are unambiguous; `top`: a
+    top-level key."""
     if not NAME.fullmatch(key):
         return kind_of(key)
     kind = _OF_METADATA.get(_plain(key)) or kind_of(key)
@@ -121,7 +131,9 @@ ACCOUNT = late(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
 ROUNDS = 8  # more than three were never needed
 
 
-ENCODED = late(r"(?<![^\s\"'`<>])[^\s\"'`<>%]{0,2000}+%[0-9A-Fa-f]{2}[^\s\"'`<>]{0,8000}+")
+ENCODED = late(
+    r"(?<![^\s\"'`<>])[^\s\"'`<>%]{0,2000}+%[0-9A-Fa-f]{2}[^\s\"'`<>]{0,8000}+"
+)
 """A run of characters with an escape of a URL in it."""
 
 
@@ -129,8 +141,8 @@ MAX_DECODINGS = 4  # of a text that was encoded again and again
 
 
 def scrub_encoded(text: str, scrub: Callable[[str], str]) -> str:
-    """A text whose URL-encoded runs reveal no more than `scrub` leaves of them once they are
-    decoded. A run in which it changes something stays decoded."""
+    """A text whose URL-encoded runs reveal no more than `scrub` leaves of them once
+    they are decoded. A run in which it changes something stays decoded."""
 
     def shorten(match: re.Match[str]) -> str:
         decoded = match[0]
@@ -148,7 +160,9 @@ def scrub_commands(text: str, given: Placeholders) -> str:
     def cut(found: re.Match[str]) -> str:
         rest = found["rest"]
         script = found["program"].endswith((".py", ".sh"))
-        if is_placeholder(rest) or not (rest[0] == "-" if script else ARGUMENTS.search(rest)):
+        if is_placeholder(rest) or not (
+            rest[0] == "-" if script else ARGUMENTS.search(rest)
+        ):
             return found[0]
         return f"{found['program']}{found['blank']}{given.give('command', rest)}"
 
@@ -156,9 +170,13 @@ def scrub_commands(text: str, given: Placeholders) -> str:
 
 
 def scrub_secrets(text: str, names: Names) -> str:
-    """A text without tokens of known forms, and without the values that a name says are secret."""
+    """A text without tokens of known forms, and without the values that a name says are
+    secret."""
     for places in (tokens_in, named_in):
-        found = ((begin, end, names.secret(text[begin:end])) for begin, end, _ in places(text))
+        found = (
+            (begin, end, names.secret(text[begin:end]))
+            for begin, end, _ in places(text)
+        )
         text = replaced(text, found)
     return text
 
@@ -168,10 +186,13 @@ def scrub_settings(text: str, names: Names) -> str:
     if not may_hold_setting(text):
         return text
     text = replaced(text, _settings(text, names))
-    if "\n" in text and len(DUMP.findall(f"\n{text}")) >= LEAST:  # one variable per line
+    # one variable per line
+    if "\n" in text and len(DUMP.findall(f"\n{text}")) >= LEAST:
 
         def hide(line: re.Match[str]) -> str:
-            return line[0] if is_placeholder(line[2]) else line[1] + names.secret(line[2])
+            return (
+                line[0] if is_placeholder(line[2]) else line[1] + names.secret(line[2])
+            )
 
         text = DUMP.sub(hide, f"\n{text}")[1:]
     return text
@@ -180,7 +201,8 @@ def scrub_settings(text: str, names: Names) -> str:
 def _settings(text: str, names: Names) -> Iterator[tuple[int, int, str]]:
     """Begin and end of each value to be hidden, and what replaces it."""
     at = 0
-    everything = False  # whether two of the variables are in it that every environment has
+    # whether two of the variables are in it that every environment has
+    everything = False
     if "PATH" in text or "HOME" in text or "USER" in text:
         known = TELLING.intersection(map(name_of, compiled(SETTING).finditer(text)))
         everything = len(known) > 1
@@ -193,7 +215,9 @@ def _settings(text: str, names: Names) -> Iterator[tuple[int, int, str]]:
             at = end
 
 
-def _hiding(found: re.Match[str], everything: bool, names: Names) -> Callable[[str], str] | None:
+def _hiding(
+    found: re.Match[str], everything: bool, names: Names
+) -> Callable[[str], str] | None:
     """What the value of a setting is replaced by; None if it is kept."""
     name, sign = name_of(found), found["sign"]
     kind = kind_of(name)
@@ -206,11 +230,13 @@ def _hiding(found: re.Match[str], everything: bool, names: Names) -> Callable[[s
 
 
 Known = Mapping[str, Iterable[str]]
-"""Names that are known to be private before a text is read, by kind: user, host, secret."""
+"""Names that are known to be private before a text is read, by kind: user, host,
+secret."""
 
 
 class Texts:
-    """The texts of one file. Names are learnt from all of them before the first is scrubbed."""
+    """The texts of one file. Names are learnt from all of them before the first is
+    scrubbed."""
 
     def __init__(self) -> None:
         self.given = Placeholders()
@@ -238,7 +264,9 @@ class Texts:
         found = self.names.scrub(text)
         if "@" in found and ("<user" in found or "<host" in found):
             give = self.given.give
-            found = ACCOUNT.sub(lambda m: give("mail", m[0]) if "<" in m[0] else m[0], found)
+            found = ACCOUNT.sub(
+                lambda m: give("mail", m[0]) if "<" in m[0] else m[0], found
+            )
         return found if found == text else _settled(found, self._by_form)
 
     def _by_form(self, text: str) -> str:
@@ -270,8 +298,8 @@ class Texts:
 
 
 def _settled(text: str, change: Callable[[str], str]) -> str:
-    """The text, changed until nothing changes any more: a placeholder may delimit a word, so that
-    what is next to it is recognized."""
+    """The text, changed until nothing changes any more: a placeholder may delimit a
+    word, so that what is next to it is recognized."""
     for _ in range(ROUNDS):
         before, text = text, change(text)
         if text == before:

@@ -16,12 +16,21 @@ from typing import Any
 
 from fusetui.trace.read.repair import repaired
 from fusetui.trace.scrub.secrets import REMOVED, Secrecy, hides, secrecy
-from fusetui.trace.scrub.texts import TELLING, VARIABLE, KeyKind, Texts, kind_in_metadata, kind_of
+from fusetui.trace.scrub.texts import (
+    TELLING,
+    VARIABLE,
+    KeyKind,
+    Texts,
+    kind_in_metadata,
+    kind_of,
+)
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 TRACE_NAME = "trace.json"
 MOST = 50_000  # texts that are cached
-WRITTEN_BY_TORCH = re.compile(r"(?P<host>.+)_\d+\.\d+(?:\.pt)?\.trace(?:\.tmp)?(?:\.json)?.*")
+WRITTEN_BY_TORCH = re.compile(
+    r"(?P<host>.+)_\d+\.\d+(?:\.pt)?\.trace(?:\.tmp)?(?:\.json)?.*"
+)
 """`HOST_PID.NANOSECONDS.pt.trace.json`, the file names of
 torch.profiler.tensorboard_trace_handler."""
 
@@ -45,8 +54,8 @@ class Pairs(list[tuple[str, Any]]):
 
 
 def parse(text: bytes) -> Any:
-    """JSON, repaired where that is safe (see repair.py), whose numbers are Digits and whose objects
-    are Pairs. Raises ValueError and RecursionError."""
+    """JSON, repaired where that is safe (see repair.py), whose numbers are Digits and
+    whose objects are Pairs. Raises ValueError and RecursionError."""
     try:
         return _parse(text)
     except ValueError:
@@ -65,8 +74,8 @@ def _parse(text: bytes) -> Any:
 
 
 def write(value: Any) -> str:
-    """The JSON of a parsed value, however deep it is; without numbers that JSON has not, and only
-    ASCII, so that a lone surrogate is an escape."""
+    """The JSON of a parsed value, however deep it is; without numbers that JSON has
+    not, and only ASCII, so that a lone surrogate is an escape."""
     parts: list[str] = []
     todo: list[Any] = [value]
     while todo:
@@ -124,14 +133,22 @@ class Values:
 
     def metadata(self, keys: Pairs) -> Pairs:
         """The keys around traceEvents, with their values."""
-        return Pairs((self._text(key), self._member(key, value, True, True)) for key, value in keys)
+        return Pairs(
+            (self._text(key), self._member(key, value, True, True))
+            for key, value in keys
+        )
 
     def _member(self, key: str, value: Any, metadata: bool, top: bool = False) -> Any:
         kind = kind_in_metadata(key, top) if metadata else kind_of(key)
-        return self._of(kind, key, value, metadata) if kind else self.scrubbed(value, metadata)
+        return (
+            self._of(kind, key, value, metadata)
+            if kind
+            else self.scrubbed(value, metadata)
+        )
 
     def scrubbed(self, value: Any, metadata: bool = False) -> Any:
-        """An element of traceEvents, or another value whose key says nothing about it."""
+        """An element of traceEvents, or another value whose key says nothing about
+        it."""
         match value:
             case Digits():
                 return value
@@ -140,7 +157,9 @@ class Values:
             case Pairs():
                 if len(TELLING.intersection(key for key, _ in value)) > 1:
                     return self._without(value)
-                found = ((key, self._member(key, inner, metadata)) for key, inner in value)
+                found = (
+                    (key, self._member(key, inner, metadata)) for key, inner in value
+                )
                 return Pairs((self._text(key), new) for key, new in found)
             case list():
                 if _is_dump(value):
@@ -173,7 +192,11 @@ class Values:
             case KeyKind.HOST:
                 return self._names.host(value)
             case KeyKind.SECRET | KeyKind.MAYBE:
-                return self._names.secret(value) if hides(key, value) else self._text(value)
+                return (
+                    self._names.secret(value)
+                    if hides(key, value)
+                    else self._text(value)
+                )
             case KeyKind.FOLDER:
                 return self._texts.path(value)
         self._texts.learn(value)

@@ -1,5 +1,6 @@
-"""From a memory snapshot of torch.cuda, a pickle, to columns; nothing that a pickle names is ever
-imported or called. `read_snapshot` of `reading` is the door; the rest is private.
+"""From a memory snapshot of torch.cuda, a pickle, to columns; nothing that a pickle
+names is ever imported or called. `read_snapshot` of `reading` is the door; the rest is
+private.
 
 Snapshot
     segments     what the allocator held of the device when the snapshot was taken, in file order
@@ -13,5 +14,6 @@ Snapshot
     pools        `pool` is an index of its pairs; (0, 0) is the pool that all share
     settings     allocator_settings of the file, as it is there
 
-Sizes are bytes, times Unix time in us. Everywhere -1 means that the file does not say it.
+Sizes are bytes, times Unix time in us. Everywhere -1 means that the file does not say
+it.
 """

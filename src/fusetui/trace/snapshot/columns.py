@@ -1,4 +1,5 @@
-"""The columns of a memory snapshot; snapshot/__init__.py says what they mean together."""
+"""The columns of a memory snapshot; snapshot/__init__.py says what they mean
+together."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from fusetui.trace.model.arrays import Flags, Int32s, Int64s
 
 
 class MemoryAction(IntEnum):
-    """What an event is; `size` is what was asked for, of SEGMENT_* what the device gave."""
+    """What an event is; `size` is what was asked for, of SEGMENT_* what the device
+    gave."""
 
     OTHER = 0  # of a later torch
     ALLOC = 1
@@ -60,7 +62,8 @@ class Segments(RecordTable, frozen=True, eq=False):
 
 
 class Blocks(RecordTable, frozen=True, eq=False):
-    """Arrays of shape [blocks], in the order of the segments and in each of addresses."""
+    """Arrays of shape [blocks], in the order of the segments and in each of
+    addresses."""
 
     segment: Int32s  # its row in Segments
     address: Int64s
@@ -96,8 +99,8 @@ class Annotations(RecordTable, frozen=True, eq=False):
 
 
 class Frame(NamedTuple):
-    """A line of code that was running. `file` is `??`, empty or no .py where it is of C++; `line`
-    is 0 where it is not known."""
+    """A line of code that was running. `file` is `??`, empty or no .py where it is of
+    C++; `line` is 0 where it is not known."""
 
     name: str
     file: str
@@ -123,7 +126,8 @@ class Stacks(msgspec.Struct, frozen=True, eq=False):
 
 
 class Snapshot(msgspec.Struct, frozen=True, eq=False):
-    """A memory snapshot: what the allocator held at the end, and what happened before."""
+    """A memory snapshot: what the allocator held at the end, and what happened
+    before."""
 
     path: str
     bytes: int  # of the file as stored

@@ -1,6 +1,7 @@
 """The opcodes of a pickle, those that data alone needs: nothing is imported or called.
 
-Source: pickletools of Python, protocols 2 to 5. What an opcode does is one method of `Machine`.
+Source: pickletools of Python, protocols 2 to 5. What an opcode does is one method of
+`Machine`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from fusetui.trace.snapshot.tables import (
 )
 
 CONTAINER, TABLE, TEXT, PLACE = 120, 300, 60, 40
-"""Bytes of an empty container (a list has an array, too), of a dict's own table, of a text, and of
-an element."""
+"""Bytes of an empty container (a list has an array, too), of a dict's own table, of a
+text, and of an element."""
 OFTEN = 4096  # opcodes after which the stack is measured
 INT32, FLOAT = struct.Struct("<i"), struct.Struct(">d")
 UINT16, UINT32 = struct.Struct("<H"), struct.Struct("<I")
@@ -36,9 +37,12 @@ Step = Callable[[int], int]
 
 
 class Machine:
-    """Makes rows of a snapshot. `run` returns what is on top of the stack in the end."""
+    """Makes rows of a snapshot. `run` returns what is on top of the stack in the
+    end."""
 
-    def __init__(self, data: bytes, tables: SnapshotTables, progress: Progress = silent) -> None:
+    def __init__(
+        self, data: bytes, tables: SnapshotTables, progress: Progress = silent
+    ) -> None:
         self.data, self.tables, self.progress = data, tables, progress
         self.stack: list[Any] = []
         self.marks: list[int] = []
@@ -63,7 +67,9 @@ class Machine:
             b"\x8a": self._long,
             b"\x8c": lambda at: self._text(at + 1, self.data[at]),
             b"X": lambda at: self._text(at + 4, UINT32.unpack_from(self.data, at)[0]),
-            b"j": lambda at: self._push(self.memo[UINT32.unpack_from(self.data, at)[0]], at + 4),
+            b"j": lambda at: self._push(
+                self.memo[UINT32.unpack_from(self.data, at)[0]], at + 4
+            ),
             b"q": lambda at: self._put(self.data[at], at + 1),
             b"r": lambda at: self._put(UINT32.unpack_from(self.data, at)[0], at + 4),
             b"a": lambda at: self._append([self.stack.pop()], at),
@@ -110,7 +116,9 @@ class Machine:
 
     def _refuse(self, at: int) -> int:
         if self.data[at - 1] in ASKS:
-            raise Wrong("it asks Python to import or call something, which a snapshot never does")
+            raise Wrong(
+                "it asks Python to import or call something, which a snapshot never does"
+            )
         raise Wrong("it has opcodes that a snapshot never has")
 
     def _push(self, value: Any, at: int) -> int:
@@ -142,7 +150,11 @@ class Machine:
 
     def _empty_dict(self, at: int) -> int:
         mark = self.marks[-1] if self.marks else 0
-        if mark and type(self.stack[mark - 1]) is ListItems and (found := self.runs.read(at - 1)):
+        if (
+            mark
+            and type(self.stack[mark - 1]) is ListItems
+            and (found := self.runs.read(at - 1))
+        ):
             rows, end = found
             self.progress(end, len(self.data))  # up to a MB later
             return self._push(rows, end)
@@ -191,9 +203,14 @@ class Machine:
 
     def _set(self, found: list[Any], at: int) -> int:
         fields, keys = self.stack[-1], found[::2]
-        if type(fields) is not RowFields or len(found) % 2 or fields.kind is not Kind.PLAIN:
+        if (
+            type(fields) is not RowFields
+            or len(found) % 2
+            or fields.kind is not Kind.PLAIN
+        ):
             raise Wrong("its opcodes do not fit together")
-        if not set(map(type, keys)) <= {str}:  # hashing nested tuples may end the process
+        # hashing nested tuples may end the process
+        if not set(map(type, keys)) <= {str}:
             raise Wrong("a key is no text")
         fields.update(zip(keys, found[1::2], strict=True))
         kind = self.tables.settle(fields)

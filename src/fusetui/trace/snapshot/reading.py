@@ -24,16 +24,30 @@ from fusetui.trace.snapshot.columns import (
     Stacks,
 )
 from fusetui.trace.snapshot.opcodes import Machine
-from fusetui.trace.snapshot.tables import Kind, ListItems, RowFields, SnapshotTables, Wrong
+from fusetui.trace.snapshot.tables import (
+    Kind,
+    ListItems,
+    RowFields,
+    SnapshotTables,
+    Wrong,
+)
 
-FRAME, SMALLEST = b"\x95", 1 << 12  # the opcode; bytes of a frame that is not the last: 64 KB
-SIZES = {"size", "requested_size", "total_size", "allocated_size", "active_size", "device_free"}
+# the opcode; bytes of a frame that is not the last: 64 KB
+FRAME, SMALLEST = b"\x95", 1 << 12
+SIZES = {
+    "size",
+    "requested_size",
+    "total_size",
+    "allocated_size",
+    "active_size",
+    "device_free",
+}
 MOST = float(1 << 62)  # bytes that all events may have together: their sums are exact
 
 
 def read_snapshot(path: str, progress: Progress = silent) -> Snapshot:
-    """Reads a snapshot, compressed or not. Raises CannotRead or NotATrace with one plain
-    sentence."""
+    """Reads a snapshot, compressed or not. Raises CannotRead or NotATrace with one
+    plain sentence."""
     data, size = _document(path)
     tables = SnapshotTables()
     try:
@@ -60,8 +74,8 @@ def _document(path: str) -> tuple[bytes, int]:
 
 
 def _unframed(document: Document) -> bytes:
-    """What the frames of protocols 4 and 5 hold, which begin anywhere between two opcodes; those
-    that are smaller than Python makes them stay."""
+    """What the frames of protocols 4 and 5 hold, which begin anywhere between two
+    opcodes; those that are smaller than Python makes them stay."""
     pieces, at = [document[:2]], 2
     while (head := document[at : at + 9])[:1] == FRAME:
         size = int.from_bytes(head[1:], "little")
@@ -118,7 +132,9 @@ def _check_sizes(tables: dict[Kind, dict[str, array[int]]]) -> None:
 def _rows(items: object, kind: Kind) -> Int32s:
     """The rows that a list consists of. Raises Wrong if it holds anything else."""
     if type(items) is not ListItems or items or items.kind not in (Kind.PLAIN, kind):
-        raise Wrong(f"a list that should hold {kind.name.lower()}s holds something else")
+        raise Wrong(
+            f"a list that should hold {kind.name.lower()}s holds something else"
+        )
     return np.frombuffer(items.rows, np.int32)
 
 
@@ -131,26 +147,35 @@ def _taken(columns: dict[str, array[int]], rows: Int32s) -> dict[str, Any]:
     whole = len(rows) > 0 and bool(np.all(np.diff(rows) == 1))
     which = slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
     return {
-        name: _array(column)[which].astype(np.bool_ if name.startswith("is_") else column.typecode)
+        name: _array(column)[which].astype(
+            np.bool_ if name.startswith("is_") else column.typecode
+        )
         for name, column in columns.items()
     }
 
 
 def _blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
     """Those of segments of the file, which may have been written in any order."""
-    place = np.full(int(segments.max(initial=-1)) + 2, -1, np.int32)  # [-1] is of no segment
+    # [-1] is of no segment
+    place = np.full(int(segments.max(initial=-1)) + 2, -1, np.int32)
     place[segments] = np.arange(len(segments), dtype=np.int32)
     of = _array(columns["segment"])
     of = np.where(of < len(place) - 1, place[np.minimum(of, len(place) - 1)], -1)
     rows = np.flatnonzero(of >= 0)
-    order = rows[np.lexsort((_array(columns["address"])[rows], of[rows]))].astype(np.int32)
+    order = rows[np.lexsort((_array(columns["address"])[rows], of[rows]))].astype(
+        np.int32
+    )
     return Blocks(**(_taken(columns, order) | {"segment": of[order]}))
 
 
 def _stacks(tables: SnapshotTables) -> Stacks:
-    lengths = np.fromiter((len(one) // 4 for one in tables.stacks), np.int64, len(tables.stacks))
+    lengths = np.fromiter(
+        (len(one) // 4 for one in tables.stacks), np.int64, len(tables.stacks)
+    )
     start: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    return Stacks(tuple(tables.frames), np.frombuffer(b"".join(tables.stacks), np.int32), start)
+    return Stacks(
+        tuple(tables.frames), np.frombuffer(b"".join(tables.stacks), np.int32), start
+    )
 
 
 def _plain(value: Any, depth: int = 8) -> Any:

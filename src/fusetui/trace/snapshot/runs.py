@@ -1,5 +1,6 @@
-"""Many events at once: the first of a form is read by its opcodes; those that follow are divided at
-the bytes with which each begins, and numpy goes from value to value of all."""
+"""Many events at once: the first of a form is read by its opcodes; those that follow
+are divided at the bytes with which each begins, and numpy goes from value to value of
+all."""
 
 from __future__ import annotations
 
@@ -23,18 +24,25 @@ from fusetui.trace.snapshot.tables import (
 )
 from fusetui.trace.snapshot.walk import PUTS, Walk
 
-SMALL, LARGE = 1 << 15, 1 << 20  # bytes that are divided at once: more after each whole success
+# bytes that are divided at once: more after each whole success
+SMALL, LARGE = 1 << 15, 1 << 20
 LEAST = 16  # events; fewer are read one by one
 AFTER = 16  # bytes of the file that follow: Walk loads eight from any place
 FORMS = 8  # that are tried; torch writes about three
-DISTINCT = 300  # bytes in Python of a text or stack that is remembered, beside three times its own
+# bytes in Python of a text or stack that is remembered, beside three times its own
+DISTINCT = 300
 NO_STACK = -(1 << 31)  # the code of what is none
 TUPLE2 = 0x86
 PUT, GET = rb"(?:\x94|q.|r....)?+", rb"(?:h.|j....)"
 STACK = rb"(?:\((?:(?:h.)++|(?:j....)++)++e|%sa)" % GET
 INT = rb"(?:K.|M..|J....|\x8a(?:\x05.{5}|\x06.{6}|\x07.{7}|\x08.{8}))"
-TEXTS = b"|".join(rb"\x8c\x%02x.{%d}|X\x%02x\0\0\0.{%d}" % (n, n, n, n) for n in range(40))
-WHAT = {"": rb"%s|(?:%s)%s" % (GET, TEXTS, PUT), "frames": rb"%s|\]%s%s?+" % (GET, PUT, STACK)}
+TEXTS = b"|".join(
+    rb"\x8c\x%02x.{%d}|X\x%02x\0\0\0.{%d}" % (n, n, n, n) for n in range(40)
+)
+WHAT = {
+    "": rb"%s|(?:%s)%s" % (GET, TEXTS, PUT),
+    "frames": rb"%s|\]%s%s?+" % (GET, PUT, STACK),
+}
 """The values of a field by its name, else a text."""
 WHAT |= {"pool_id": rb"%s|%s%s\x86%s" % (GET, INT, INT, PUT)}
 START = re.compile(rb"\}(%s)\(" % PUT, re.DOTALL)
@@ -48,7 +56,8 @@ NAMES = {*NUMBERS, "action", "compile_context", "user_metadata", "pool_id", "fra
 
 
 class EventForm(msgspec.Struct, frozen=True, eq=False):
-    """Events with the same keys in the same order, of which `frames`, the last, may be missing."""
+    """Events with the same keys in the same order, of which `frames`, the last, may be
+    missing."""
 
     names: tuple[str, ...]
     keys: tuple[bytes, ...]  # how the file refers to each
@@ -78,11 +87,17 @@ class RunReader:
         self.forms: list[EventForm] = []
         self.slow_until = 0  # before this place, events are read one by one
         self.size = SMALL
-        self.frames, self.stacks = KnownCodes(self._frame, memo), KnownCodes(self._stack, memo)
-        self.texts = KnownCodes(lambda raw: memo.shared(str(raw, "utf-8", "replace")), memo)
+        self.frames, self.stacks = (
+            KnownCodes(self._frame, memo),
+            KnownCodes(self._stack, memo),
+        )
+        self.texts = KnownCodes(
+            lambda raw: memo.shared(str(raw, "utf-8", "replace")), memo
+        )
 
     def learn(self, start: int, names: tuple[str, ...]) -> None:
-        """Makes a form of the event that starts here, if it is one that runs may consist of."""
+        """Makes a form of the event that starts here, if it is one that runs may
+        consist of."""
         if any(names in (one.names, one.names[:-1]) for one in self.forms):
             return
         keys = list[bytes]()
@@ -92,11 +107,20 @@ class RunReader:
                 keys.append(found[1])
         if not begin or not found or begin[1][:1] == b"q" or "frames" in names[:-1]:
             return
-        if set(names) <= NAMES and names[0] == "action" and len(set(names)) == len(keys):
+        if (
+            set(names) <= NAMES
+            and names[0] == "action"
+            and len(set(names)) == len(keys)
+        ):
             others = [one for one in self.forms if one.names != names[:-1]]
             values = [WHAT.get(name, WHAT[""]) for name in names]
-            fields = [b"%s(?:%s)" % (re.escape(k), v) for k, v in zip(keys, values, strict=True)]
-            fields[-1] = b"(?:%s)?+" % fields[-1] if names[-1] == "frames" else fields[-1]
+            fields = [
+                b"%s(?:%s)" % (re.escape(k), v)
+                for k, v in zip(keys, values, strict=True)
+            ]
+            fields[-1] = (
+                b"(?:%s)?+" % fields[-1] if names[-1] == "frames" else fields[-1]
+            )
             pattern = re.compile(START.pattern + b"".join(fields) + b"u", re.DOTALL)
             self.forms = [
                 EventForm(names, tuple(keys), begin[1][:1], pattern),
@@ -153,13 +177,16 @@ class RunReader:
             there = numbers >= 0
             code[there] = self.memo.codes_of(numbers[there])
             columns[name] = self._meant(code, name)
-        rows = self.tables.add_events(count, {key: one[:count] for key, one in columns.items()})
+        rows = self.tables.add_events(
+            count, {key: one[:count] for key, one in columns.items()}
+        )
         return rows, int(last[count - 1]) + 1
 
     def _values(
         self, form: EventForm, walk: Walk, last: Int64s
     ) -> tuple[dict[str, Int64s], dict[str, tuple[Int64s, Int32s]]]:
-        """Numbers; and of other values the number that each is referred to, or -1 and its code."""
+        """Numbers; and of other values the number that each is referred to, or -1 and
+        its code."""
         columns, codes = dict[str, Int64s](), dict[str, tuple[Int64s, Int32s]]()
         for place, (name, key) in enumerate(zip(form.names, form.keys, strict=True)):
             if name == "frames":
@@ -182,7 +209,9 @@ class RunReader:
         inline = numbers < 0
         codes = np.zeros(len(numbers), np.int32)
         if name == "pool_id" and inline.any():
-            pairs = np.array([walk.number(inline), walk.number(inline)]).T[inline].tolist()
+            pairs = (
+                np.array([walk.number(inline), walk.number(inline)]).T[inline].tolist()
+            )
             shared = self.memo.shared
             codes[inline] = [shared((one, other)) for one, other in pairs]
             walk.ok &= ~inline | (walk.byte() == TUPLE2)
@@ -200,7 +229,9 @@ class RunReader:
         walk.pass_key(key, there)
         numbers = np.where(there, walk.reference(), -1)
         inline = there & (numbers < 0)
-        walk.ok &= np.where(inline, walk.byte() == ord("]"), walk.at == last[: len(walk.at)])
+        walk.ok &= np.where(
+            inline, walk.byte() == ord("]"), walk.at == last[: len(walk.at)]
+        )
         count = walk.cut()
         numbers, inline, last = numbers[:count], inline[:count], last[:count]
         codes = np.full(count, stack_code(-1), np.int32)
@@ -222,11 +253,14 @@ class RunReader:
         meanings: dict[str, Callable[[Any], int]] = {"action": self.tables.action}
         meanings |= {"frames": self.tables.stack, "pool_id": self.tables.pool}
         meaning, kinds = meanings.get(name, self.tables.text), distinct(codes)
-        found = np.array([meaning(self.memo.thing(code)) for code in kinds.tolist()], np.int64)
+        found = np.array(
+            [meaning(self.memo.thing(code)) for code in kinds.tolist()], np.int64
+        )
         return found[np.searchsorted(kinds, codes)]
 
     def _stack(self, raw: bytes) -> int:
-        """The code of the stack with these references to frames; NO_STACK of anything else."""
+        """The code of the stack with these references to frames; NO_STACK of anything
+        else."""
         if not LIST.fullmatch(raw):
             return NO_STACK
         rows = list(map(self.frames.__getitem__, FRAME.findall(raw)))
@@ -238,4 +272,8 @@ class RunReader:
     def _frame(self, raw: bytes) -> int:
         """The row of the frame that is referred to; NO_STACK of anything else."""
         found = self.memo.get(int.from_bytes(raw[1:], "little"))
-        return found.row if type(found) is RowFields and found.kind is Kind.FRAME else NO_STACK
+        return (
+            found.row
+            if type(found) is RowFields and found.kind is Kind.FRAME
+            else NO_STACK
+        )

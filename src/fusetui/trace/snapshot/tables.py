@@ -1,5 +1,6 @@
-"""The dicts of a snapshot -> rows of columns, each as soon as it is complete, so that no dict is
-kept; and what the pickle refers to by number, and how much its objects may take."""
+"""The dicts of a snapshot -> rows of columns, each as soon as it is complete, so that
+no dict is kept; and what the pickle refers to by number, and how much its objects may
+take."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ class Kind(IntEnum):
 
 
 class RowFields(dict[Any, Any]):
-    """A dict of the file; a row of the table of its kind, and empty, once that is known."""
+    """A dict of the file; a row of the table of its kind, and empty, once that is
+    known."""
 
     __slots__ = ("kind", "row")
 
@@ -91,7 +93,11 @@ class ListItems(list[Any]):
 
 CODES = {Int64s: "q", Int32s: "i", Flags: "B", NDArray[np.uint8]: "B"}
 COLUMNS = {
-    kind: {name: CODES[hint] for name, hint in get_type_hints(record).items() if hint in CODES}
+    kind: {
+        name: CODES[hint]
+        for name, hint in get_type_hints(record).items()
+        if hint in CODES
+    }
     for kind, record in (
         (Kind.EVENT, MemoryEvents),
         (Kind.SEGMENT, Segments),
@@ -100,7 +106,9 @@ COLUMNS = {
     )
 }
 """The types of arrays, by kind and column."""
-ACTIONS = {one.name.lower(): int(one) for one in MemoryAction if one is not MemoryAction.OTHER}
+ACTIONS = {
+    one.name.lower(): int(one) for one in MemoryAction if one is not MemoryAction.OTHER
+}
 STATES = {one.name.lower(): int(one) for one in BlockState}
 EVENT_KEYS = {"stack": "frames", "pool": "pool_id"}
 NOTHING: ListItems = ListItems()
@@ -147,13 +155,19 @@ class SnapshotTables:
         """The number of a stack; -1 of an empty one."""
         if type(frames) is StackNumber:
             return int(frames)
-        if type(frames) is not ListItems or frames or frames.kind not in (Kind.PLAIN, Kind.FRAME):
+        if (
+            type(frames) is not ListItems
+            or frames
+            or frames.kind not in (Kind.PLAIN, Kind.FRAME)
+        ):
             raise Wrong("frames are not a list of frames")
         return self.stack_of(frames.rows)
 
     def stack_of(self, frames: array[int]) -> int:
         """The number of the stack with these frames."""
-        return self.stacks.setdefault(frames.tobytes(), len(self.stacks)) if frames else -1
+        return (
+            self.stacks.setdefault(frames.tobytes(), len(self.stacks)) if frames else -1
+        )
 
     def action(self, name: object) -> int:
         """The Action with this name."""
@@ -163,7 +177,11 @@ class SnapshotTables:
 
     def text(self, text: object) -> int:
         """The number of a text; -1 of anything else."""
-        return self.strings.setdefault(text, len(self.strings)) if isinstance(text, str) else -1
+        return (
+            self.strings.setdefault(text, len(self.strings))
+            if isinstance(text, str)
+            else -1
+        )
 
     def pool(self, pair: object) -> int:
         """The number of a pair of numbers; -1 of anything else."""
@@ -183,7 +201,8 @@ class SnapshotTables:
     def _frame(self, fields: RowFields) -> int:
         name, file = _text(fields, "name"), _text(fields, "filename")
         line = _number(fields, "line", 0)
-        frame = Frame(name, file, line if 0 < line < 1 << 31 else 0)  # torch writes -1 as 2**64 - 1
+        # torch writes -1 as 2**64 - 1
+        frame = Frame(name, file, line if 0 < line < 1 << 31 else 0)
         return self.frames.setdefault(frame, len(self.frames))
 
     def _event(self, fields: RowFields) -> int:
@@ -220,13 +239,18 @@ class SnapshotTables:
             stack=self.stack(fields.get("frames", NOTHING)),
         )
         blocks = fields.get("blocks", NOTHING)
-        if type(blocks) is not ListItems or blocks or blocks.kind not in (Kind.PLAIN, Kind.BLOCK):
+        if (
+            type(blocks) is not ListItems
+            or blocks
+            or blocks.kind not in (Kind.PLAIN, Kind.BLOCK)
+        ):
             raise Wrong("blocks are not a list of blocks")
         self._place(blocks.rows, row, _number(fields, "address"))
         return row
 
     def _place(self, blocks: Iterable[int], segment: int, address: int) -> None:
-        """Says of blocks where they are; files before torch 2.1 leave it to their sizes."""
+        """Says of blocks where they are; files before torch 2.1 leave it to their
+        sizes."""
         columns = self.columns[Kind.BLOCK]
         for row in blocks:
             if columns["segment"][row] != -1:
@@ -237,7 +261,10 @@ class SnapshotTables:
             address = columns["address"][row] + columns["size"][row]
 
     def _annotation(self, fields: RowFields) -> int:
-        name, is_start = self.text(fields.get("name")), _text(fields, "stage") == "START"
+        name, is_start = (
+            self.text(fields.get("name")),
+            _text(fields, "stage") == "START",
+        )
         return self._row(Kind.ANNOTATION, fields, name=name, is_start=is_start)
 
     def _row(self, kind: Kind, fields: RowFields, **found: int) -> int:
@@ -271,7 +298,8 @@ LEAST, SHARE = 128 << 20, 4
 """All objects of a file may take LEAST bytes and SHARE times its size."""
 PLACE = 12  # bytes that a number takes, and a thing with it
 ROW = -1
-"""The code of a dict of which only a row is left; codes above are of things, below of stacks."""
+"""The code of a dict of which only a row is left; codes above are of things, below of
+stacks."""
 
 
 class Memo:
@@ -325,7 +353,8 @@ class Memo:
         return np.frombuffer(self.codes, np.int32)[numbers]
 
     def take(self, size: int) -> None:
-        """Counts bytes that objects take in Python. Raises Wrong if they are too many."""
+        """Counts bytes that objects take in Python. Raises Wrong if they are too
+        many."""
         self.left -= size
         if self.left < 0:
             raise Wrong("it holds more objects than a snapshot of its size")

@@ -1,4 +1,5 @@
-"""Goes from value to value of many events at once; see pickletools of Python for the opcodes."""
+"""Goes from value to value of many events at once; see pickletools of Python for the
+opcodes."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ def _by_opcode(values: dict[bytes, int]) -> NDArray[np.int64]:
     return found
 
 
-PUTS = _by_opcode({b"\x94": 1, b"q": 2, b"r": 5})  # bytes of MEMOIZE, BINPUT, LONG_BINPUT
+# bytes of MEMOIZE, BINPUT, LONG_BINPUT
+PUTS = _by_opcode({b"\x94": 1, b"q": 2, b"r": 5})
 GETS = _by_opcode({b"h": 2, b"j": 5})
 DIGITS = _by_opcode({b"K": 1, b"M": 2, b"J": 4})
 HEADS = _by_opcode({b"\x8c": 2, b"X": 5})  # bytes before those of a text
@@ -24,14 +26,15 @@ LONG1 = 0x8A
 
 
 class Walk:
-    """`at` is the place in the file where the next value of each event begins; `ok` says of which
-    all values so far are what was expected."""
+    """`at` is the place in the file where the next value of each event begins; `ok`
+    says of which all values so far are what was expected."""
 
     def __init__(self, data: bytes, at: Int64s) -> None:
         self.data, self.at = data, at
         self.ok: Flags = np.ones(len(at), np.bool_)
         self._bytes = np.frombuffer(data, np.uint8)
-        self._words = np.ndarray((len(data) - 7,), "<i8", data, strides=(1,))  # from any place
+        # from any place
+        self._words = np.ndarray((len(data) - 7,), "<i8", data, strides=(1,))
         self._puts: list[tuple[Int64s, Int32s]] = []
 
     def step(self, length: Int64s | int) -> None:
@@ -39,7 +42,8 @@ class Walk:
         self.at = np.minimum(self.at + length, len(self._words) - 3)
 
     def cut(self) -> int:
-        """Forgets all events from the first on that is not ok; returns how many are left."""
+        """Forgets all events from the first on that is not ok; returns how many are
+        left."""
         count = len(self.ok) if self.ok.all() else int(self.ok.argmin())
         self.at, self.ok = self.at[:count], self.ok[:count]
         return count
@@ -48,16 +52,20 @@ class Walk:
         return self._bytes[self.at]
 
     def ends(self, nexts: Int64s, put: int, opcode: bytes) -> Int64s:
-        """Where the last opcode of each is, before the next event or the next batch of the list.
+        """Where the last opcode of each is, before the next event or the next batch of
+        the list.
 
-        `nexts`: where the MARK of the next is, after an opcode that numbers it, of `put` bytes."""
+        `nexts`: where the MARK of the next is, after an opcode that numbers it, of
+        `put` bytes."""
         brace = nexts - put - 1
         self.ok &= self._bytes[brace] == ord("}")
         if put:
             self.ok &= self._bytes[brace + 1] == opcode[0]
         batch = self._bytes[brace - 1] == ord("(")
         last = brace - np.where(batch, 3, 1)
-        self.ok &= (self._bytes[last] == ord("u")) & (~batch | (self._bytes[brace - 2] == ord("e")))
+        self.ok &= (self._bytes[last] == ord("u")) & (
+            ~batch | (self._bytes[brace - 2] == ord("e"))
+        )
         return last
 
     def pass_key(self, raw: bytes, among: Flags | bool = True) -> None:
@@ -67,10 +75,13 @@ class Walk:
         self.step(np.where(among, len(raw), 0))
 
     def put(
-        self, codes: Int32s | int = ROW, among: Flags | bool = True, at: Int64s | None = None
+        self,
+        codes: Int32s | int = ROW,
+        among: Flags | bool = True,
+        at: Int64s | None = None,
     ) -> None:
-        """Passes what numbers the value before, if anything does; `codes` are those values, and may
-        still change. `at`: it stands elsewhere."""
+        """Passes what numbers the value before, if anything does; `codes` are those
+        values, and may still change. `at`: it stands elsewhere."""
         places = self.at if at is None else at
         length = np.where(among, PUTS[self._bytes[places]], 0)
         found = np.broadcast_to(np.asarray(codes, np.int32), places.shape)
@@ -115,7 +126,8 @@ class Walk:
         return [data[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def numbered(self, memo: Memo, count: int) -> None:
-        """Gives all values of the first events that were passed their numbers, as in the file."""
+        """Gives all values of the first events that were passed their numbers, as in
+        the file."""
         places = np.array([one[:count] for one, _ in self._puts]).T
         there = places >= 0
         codes = np.array([one[:count] for _, one in self._puts]).T[there]

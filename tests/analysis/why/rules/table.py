@@ -1,10 +1,12 @@
-"""The findings over all real traces as a table (docs/judgments.tsv), and what a person who held
-each against the events of its trace says of it.
+"""The findings over all real traces as a table (docs/judgments.tsv), and what a person
+who held each against the events of its trace says of it.
 
-    FUSETUI_UPDATE_FINDINGS=1 python -P -m pytest tests/analysis/why/rules/test_findings.py
+    FUSETUI_UPDATE_FINDINGS=1 python -P -m pytest
+    tests/analysis/why/rules/test_findings.py
 
-writes the lines anew. The judgment stays beside a finding that stays as it is; a new one, or one
-whose figure, worth or certainty is another, is `open` until somebody looks at it.
+writes the lines anew. The judgment stays beside a finding that stays as it is; a new
+one, or one whose figure, worth or certainty is another, is `open` until somebody looks
+at it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ NONE = "-"
 
 
 class Line(NamedTuple):
-    """A finding, and what is said of it: one of JUDGMENTS (or `open`), and how that was checked."""
+    """A finding, and what is said of it: one of JUDGMENTS (or `open`), and how that was
+    checked."""
 
     trace: str
     rule: str
@@ -65,7 +68,8 @@ def rewrite(trace: str, lines: Iterable[Line]) -> None:
     judged = {line.finding: line for line in before}
     checked = {line[:2]: line.checked for line in before}
     new = [
-        judged.get(line.finding, line._replace(checked=checked.get(line[:2], ""))) for line in lines
+        judged.get(line.finding, line._replace(checked=checked.get(line[:2], "")))
+        for line in lines
     ]
     kept = [line for line in before if line.trace != trace]
     rows = sorted([*kept, *new], key=lambda line: line.trace)

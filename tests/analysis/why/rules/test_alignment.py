@@ -20,9 +20,14 @@ SHAPES = {
 
 def test_it_speaks(found: Ask) -> None:
     """2 x 4096 x 4095 x 4096 FLOP at the measured 271.2 TFLOP/s take 506.657 us."""
-    (finding,) = found("alignment", work(("aten::mm", ALIGN1, 1_000), args=SHAPES), **A100)
+    (finding,) = found(
+        "alignment", work(("aten::mm", ALIGN1, 1_000), args=SHAPES), **A100
+    )
     assert finding.at_stake_ns == 1_000_000 - 506_657
-    assert "most of all 4,096 x 4,095 by 4,095 x 4,096; at the attainable rate" in finding.text
+    assert (
+        "most of all 4,096 x 4,095 by 4,095 x 4,096; at the attainable rate"
+        in finding.text
+    )
     assert finding.certainty == "likely"
 
 
@@ -33,7 +38,10 @@ def test_what_has_no_bound_does_not_count_as_time_to_save(found: Ask) -> None:
     (finding,) = found("alignment", events, **A100)
     assert finding.at_stake_ns == 1_000_000 - 506_657
     assert finding.text.startswith("2 matrix products take 2 ms")
-    assert "1 ms of it, whose work is known, would take an estimated 493.3 us" in finding.text
+    assert (
+        "1 ms of it, whose work is known, would take an estimated 493.3 us"
+        in finding.text
+    )
 
 
 def test_without_shapes_it_is_a_note(found: Ask) -> None:
@@ -46,10 +54,14 @@ def test_without_shapes_it_is_a_note(found: Ask) -> None:
 
 
 def test_aligned_tensors_are_silent(found: Ask) -> None:
-    assert found("alignment", work(("aten::mm", ALIGN8, 1_000), args=SHAPES), **A100) == []
+    assert (
+        found("alignment", work(("aten::mm", ALIGN8, 1_000), args=SHAPES), **A100) == []
+    )
 
 
-@pytest.mark.parametrize("kind", ["simt_sgemm_128x32_8x5_nn", "tensorop_d884gemm_64x64_16x3_nn"])
+@pytest.mark.parametrize(
+    "kind", ["simt_sgemm_128x32_8x5_nn", "tensorop_d884gemm_64x64_16x3_nn"]
+)
 def test_what_has_no_other_alignment_is_silent(found: Ask, kind: str) -> None:
     name = f"void cutlass::Kernel2<cutlass_80_{kind}_align1>(int)"
     assert found("alignment", work(("aten::mm", name, 1_000)), **A100) == []

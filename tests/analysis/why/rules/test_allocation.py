@@ -11,7 +11,10 @@ Make = Callable[..., Any]
 
 
 def steps(event: Make) -> list[dict[str, Any]]:
-    return [event(f"ProfilerStep#{n}", n * 100, 100, cat="user_annotation") for n in range(4)]
+    return [
+        event(f"ProfilerStep#{n}", n * 100, 100, cat="user_annotation")
+        for n in range(4)
+    ]
 
 
 def freeing(event: Make, ts: int) -> dict[str, Any]:
@@ -20,7 +23,8 @@ def freeing(event: Make, ts: int) -> dict[str, Any]:
 
 
 def frees(event: Make, launched: Make, *starts: int) -> list[dict[str, Any]]:
-    """Work in the second and the last step, and frees between it while the GPU waits."""
+    """Work in the second and the last step, and frees between it while the GPU
+    waits."""
     work = [*launched(1, 100, 105), *launched(2, 390, 395)]
     return [*work, *(freeing(event, ts) for ts in starts)]
 
@@ -41,7 +45,9 @@ def test_the_first_step_may_allocate(found: Ask, event: Make, launched: Make) ->
     assert found("allocation", [*steps(event), *work]) == []
 
 
-def test_each_call_must_recur_by_itself(found: Ask, event: Make, launched: Make) -> None:
+def test_each_call_must_recur_by_itself(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """Of two calls per step, one name is called in one step only."""
     once = {**freeing(event, 320), "name": "cudaHostAlloc"}
     events = [*steps(event), *frees(event, launched, 120, 220), once]
@@ -52,7 +58,8 @@ def test_each_call_must_recur_by_itself(found: Ask, event: Make, launched: Make)
 def test_many_calls_are_no_work_of_a_caching_allocator(
     found: Ask, event: Make, launched: Make
 ) -> None:
-    """Of thirty GPU events: four frees are too many for it, two are not, nor are allocations."""
+    """Of thirty GPU events: four frees are too many for it, two are not, nor are
+    allocations."""
     work = frees(event, launched)
     work += [one for n in range(28) for one in launched(10 + n, 0, 5 + n)]
     kept = "Let the caching allocator"
@@ -61,7 +68,9 @@ def test_many_calls_are_no_work_of_a_caching_allocator(
         ("cudaFree", 2, kept),
         ("cudaMalloc", 4, kept),
     ):
-        more = [{**freeing(event, 120 + 100 * (n % 2)), "name": name} for n in range(calls)]
+        more = [
+            {**freeing(event, 120 + 100 * (n % 2)), "name": name} for n in range(calls)
+        ]
         (finding,) = found("allocation", [*steps(event), *work, *more])
         assert finding.try_ is not None
         assert finding.try_.startswith(first)

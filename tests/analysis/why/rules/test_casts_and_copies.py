@@ -13,7 +13,9 @@ from .work import A100, ADD, COPY, ROWS, Event, module, work
 
 
 def test_it_speaks(found: Ask) -> None:
-    (finding,) = found("casts-and-copies", work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70)))
+    (finding,) = found(
+        "casts-and-copies", work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70))
+    )
     assert finding.at_stake_ns == 30_000
     assert finding.text == (
         "1 copy, cast or concatenation takes 30 us (30.0 % of the span), most of it in aten::copy_."
@@ -22,14 +24,22 @@ def test_it_speaks(found: Ask) -> None:
 
 def test_copies_in_a_run_of_pointwise_kernels(found: Ask) -> None:
     """Of three copies, one lies between two adds of a module."""
-    kernels = [("aten::add", ADD, 30), ("aten::copy_", COPY, 30), ("aten::add", ADD, 30)]
+    kernels = [
+        ("aten::add", ADD, 30),
+        ("aten::copy_", COPY, 30),
+        ("aten::add", ADD, 30),
+    ]
     apart = [("aten::copy_", COPY, 20)] * 2
     events = [module("Block_0", 0, 29), *work(*kernels, *apart, args=ROWS)]
     (finding,) = found("casts-and-copies", events, **A100)
-    assert finding.text.endswith("; 30 us of it is in runs that fusable-run counts too.")
+    assert finding.text.endswith(
+        "; 30 us of it is in runs that fusable-run counts too."
+    )
     assert finding.part_of is None
     (finding,) = found(
-        "casts-and-copies", [module("Block_0", 0, 29), *work(*kernels, args=ROWS)], **A100
+        "casts-and-copies",
+        [module("Block_0", 0, 29), *work(*kernels, args=ROWS)],
+        **A100,
     )
     assert finding.part_of == "fusable-run"
 
@@ -38,17 +48,26 @@ def test_runs_of_two_modules_next_to_each_other(found: Ask) -> None:
     """Both have a copy."""
     kernels = [("aten::add", ADD, 30), ("aten::copy_", COPY, 30)] * 2
     blocks = [module("Block_0", 0, 19), module("Block_1", 20, 19)]
-    (finding,) = found("casts-and-copies", [*blocks, *work(*kernels, args=ROWS)], **A100)
+    (finding,) = found(
+        "casts-and-copies", [*blocks, *work(*kernels, args=ROWS)], **A100
+    )
     assert finding.part_of == "fusable-run"
 
 
-def test_copies_within_the_device_count(found: Ask, event: Callable[..., Event]) -> None:
-    """A contiguous tensor is copied without a kernel: 40 us beside a copy kernel of 30."""
+def test_copies_within_the_device_count(
+    found: Ask, event: Callable[..., Event]
+) -> None:
+    """A contiguous tensor is copied without a kernel: 40 us beside a copy kernel of
+    30."""
     kernels = work(("aten::copy_", COPY, 30), ("aten::add", ADD, 100))
-    copy = event("Memcpy DtoD (Device -> Device)", 2_000, 40, cat="gpu_memcpy", pid=0, tid=7)
+    copy = event(
+        "Memcpy DtoD (Device -> Device)", 2_000, 40, cat="gpu_memcpy", pid=0, tid=7
+    )
     (finding,) = found("casts-and-copies", [*kernels, copy])
     assert finding.text.startswith("2 copies, casts and concatenations take 70 us")
-    host = event("Memcpy HtoD (Pinned -> Device)", 2_000, 40, cat="gpu_memcpy", pid=0, tid=7)
+    host = event(
+        "Memcpy HtoD (Pinned -> Device)", 2_000, 40, cat="gpu_memcpy", pid=0, tid=7
+    )
     (finding,) = found("casts-and-copies", [*kernels, host])
     assert finding.at_stake_ns == 30_000
 
@@ -79,23 +98,34 @@ HALF = COPY.replace("direct_copy_kernel_cuda", "bfloat16_copy_kernel_cuda")
 def test_the_remedy_is_for_what_there_is(
     found: Ask, kernels: list[tuple[str, int]], told: list[str]
 ) -> None:
-    (finding,) = found("casts-and-copies", work(*(("aten::copy_", *one) for one in kernels)))
+    (finding,) = found(
+        "casts-and-copies", work(*(("aten::copy_", *one) for one in kernels))
+    )
     assert finding.try_ is not None
     assert [one for one in (CASTS, COPIES, JOINS) if one in finding.try_] == told
 
 
 def test_pageable_copies(found: Ask) -> None:
     """Of the copy 20 us lie beside the kernel."""
-    copy: Event = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)"}
+    copy: Event = {
+        "ph": "X",
+        "cat": "gpu_memcpy",
+        "name": "Memcpy HtoD (Pageable -> Device)",
+    }
     copy |= {"pid": 0, "tid": 9, "ts": 1_080, "dur": 50, "args": {"correlation": 9}}
     (finding,) = found("casts-and-copies", [*work(("aten::add", ADD, 100)), copy])
     assert finding.at_stake_ns == 30_000
     assert "pageable memory" in finding.text
 
 
-def test_copies_that_set_the_program_up_are_silent(found: Ask, event: Callable[..., Event]) -> None:
-    """Weights are copied before the first kernel; with steps, each may begin with such a copy."""
-    copy = event("Memcpy HtoD (Pageable -> Device)", 900, 50, cat="gpu_memcpy", pid=0, tid=7)
+def test_copies_that_set_the_program_up_are_silent(
+    found: Ask, event: Callable[..., Event]
+) -> None:
+    """Weights are copied before the first kernel; with steps, each may begin with such
+    a copy."""
+    copy = event(
+        "Memcpy HtoD (Pageable -> Device)", 900, 50, cat="gpu_memcpy", pid=0, tid=7
+    )
     events = [copy, *work(("aten::add", ADD, 100))]
     assert found("casts-and-copies", events) == []
     step = event("ProfilerStep#1", 0, 2_000, cat="user_annotation")
@@ -106,7 +136,8 @@ def test_copies_that_set_the_program_up_are_silent(found: Ask, event: Callable[.
 def test_copies_within_the_device_that_set_the_program_up_are_silent(
     found: Ask, event: Callable[..., Event]
 ) -> None:
-    """Weights are laid out before the first kernel; a copy after it is one of the program."""
+    """Weights are laid out before the first kernel; a copy after it is one of the
+    program."""
     kernels = work(("aten::add", ADD, 100))
     name = "Memcpy DtoD (Device -> Device)"
     first = min(one["ts"] for one in kernels if one["cat"] == "kernel")

@@ -10,10 +10,18 @@ from .work import A100, ADD, ROWS, Event, work
 FAST, SLOW = 2000, 1000  # MHz
 
 
-def counted(name: str, values: list[int], pid: object = "GPU 0 Counters") -> list[Event]:
+def counted(
+    name: str, values: list[int], pid: object = "GPU 0 Counters"
+) -> list[Event]:
     """A value for each kernel of `ran`, from its start on."""
     return [
-        {"ph": "C", "name": name, "pid": pid, "ts": 1_000 + 100 * n, "args": {"": value}}
+        {
+            "ph": "C",
+            "name": name,
+            "pid": pid,
+            "ts": 1_000 + 100 * n,
+            "args": {"": value},
+        }
         for n, value in enumerate(values)
     ]
 
@@ -36,14 +44,18 @@ HALF = [FAST] * 20 + [SLOW] * 20
 
 def test_slower_runs_at_a_lower_clock(found: Ask) -> None:
     """20 runs took 8 us longer than 10 us; the clock explains half of 18 us each."""
-    (finding,) = found("clock-drop", [*ran(*[10] * 20, *[18] * 20), *clocks(HALF)], **A100)
+    (finding,) = found(
+        "clock-drop", [*ran(*[10] * 20, *[18] * 20), *clocks(HALF)], **A100
+    )
     assert finding.at_stake_ns == 20 * 8_000
     assert "20 runs of 1 kernel" in finding.text
     assert "1,000 instead of 2,000 MHz" in finding.text
 
 
 def test_no_more_than_the_clock_explains(found: Ask) -> None:
-    (finding,) = found("clock-drop", [*ran(*[10] * 20, *[50] * 20), *clocks(HALF)], **A100)
+    (finding,) = found(
+        "clock-drop", [*ran(*[10] * 20, *[50] * 20), *clocks(HALF)], **A100
+    )
     assert finding.at_stake_ns == 20 * 25_000
 
 
@@ -71,7 +83,11 @@ def power(values: list[int]) -> list[Event]:
 
 
 def test_a_device_at_its_limit(found: Ask) -> None:
-    events = [*ran(*[10] * 20, *[18] * 20), *clocks(HALF), *power([300] * 20 + [400] * 20)]
+    events = [
+        *ran(*[10] * 20, *[18] * 20),
+        *clocks(HALF),
+        *power([300] * 20 + [400] * 20),
+    ]
     (finding,) = found("power-capped", events, **A100)
     assert finding.at_stake_ns == 20 * 9_000
     assert finding.certainty == "likely"
@@ -90,7 +106,9 @@ def test_a_device_at_its_limit(found: Ask) -> None:
         ([FAST] * 35 + [SLOW] * 5, [300] * 35 + [400] * 5),  # seldom
     ],
 )
-def test_power_capped_is_silent(found: Ask, values: list[int], watts: list[int]) -> None:
+def test_power_capped_is_silent(
+    found: Ask, values: list[int], watts: list[int]
+) -> None:
     events = [*ran(*[10] * 40), *clocks(values), *power(watts)]
     assert found("power-capped", events, **A100) == []
 

@@ -1,4 +1,5 @@
-"""Rules about kernels leave a first step out that takes more than twice as long as the others."""
+"""Rules about kernels leave a first step out that takes more than twice as long as the
+others."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ Event = dict[str, Any]
 
 
 def steps(event: Callable[..., Event], *lengths: int) -> list[Event]:
-    """Steps of so many us; half of each is a product, which is launched as the step begins."""
+    """Steps of so many us; half of each is a product, which is launched as the step
+    begins."""
     found: list[Event] = []
     ts = 0
     for n, us in enumerate(lengths):
@@ -31,15 +33,19 @@ def steps(event: Callable[..., Event], *lengths: int) -> list[Event]:
 @pytest.mark.parametrize(
     ("first", "said"),
     [
-        (1_000, "2 float32 products take 100 us (57.1 % of the time after the first step)"),
+        (
+            1_000,
+            "2 float32 products take 100 us (57.1 % of the time after the first step)",
+        ),
         (150, "3 float32 products take 175 us (60.8 % of the span)"),
     ],
 )
 def test_a_cold_first_step_is_not_counted(
     found: Ask, event: Callable[..., Event], first: int, said: str
 ) -> None:
-    """After steps of 1,000 and 100 us the last product ends at 1,175, 175 us after the first step;
-    from 37 us on, when the first product of a step of 150 us starts, 288 us pass until 325."""
+    """After steps of 1,000 and 100 us the last product ends at 1,175, 175 us after the
+    first step; from 37 us on, when the first product of a step of 150 us starts, 288 us
+    pass until 325."""
     (finding,) = found("no-tensor-cores", steps(event, first, 100, 100), **A100)
     assert said in finding.text
 

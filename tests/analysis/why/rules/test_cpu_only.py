@@ -41,10 +41,14 @@ def test_the_data_loader(found: Ask, event: Make) -> None:
     assert finding.try_.startswith("DataLoader(num_workers=...")
 
 
-def test_a_function_that_waits_is_named_with_its_caller(found: Ask, event: Make) -> None:
+def test_a_function_that_waits_is_named_with_its_caller(
+    found: Ask, event: Make
+) -> None:
     events = [*loading(event), event(SLEEP, 16, 40, cat="python_function")]
     (finding,) = found("cpu-data-loading", events)
-    assert finding.text.endswith("data loader, 40 us of it in sleep in decode (data.py:7).")
+    assert finding.text.endswith(
+        "data loader, 40 us of it in sleep in decode (data.py:7)."
+    )
 
 
 def test_workers_of_the_loader(found: Ask, event: Make) -> None:
@@ -62,7 +66,8 @@ def test_a_loader_that_returns_at_once_is_silent(found: Ask, event: Make) -> Non
 
 
 def reading(event: Make, calls: int) -> list[Any]:
-    """Calls of 8 us, each 10 us after the one before, each with a read of 6 us in it."""
+    """Calls of 8 us, each 10 us after the one before, each with a read of 6 us in
+    it."""
     events = [event("aten::mm", 0, 100)]
     for n in range(calls):
         events.append(event("aten::item", 100 + 10 * n, 8))
@@ -124,7 +129,9 @@ def test_compiled_code_that_only_runs_is_silent(found: Ask, event: Make) -> None
     assert found("cpu-compilation", events) == []
 
 
-def test_the_op_and_the_function_with_the_longest_own_time(found: Ask, event: Make) -> None:
+def test_the_op_and_the_function_with_the_longest_own_time(
+    found: Ask, event: Make
+) -> None:
     """Of 200 us: `work` 60 without its op, aten::sort 30, aten::mm 100 in two calls."""
     events = [
         event("/a.py(3): work", 0, 90, cat="python_function"),
@@ -138,10 +145,14 @@ def test_the_op_and_the_function_with_the_longest_own_time(found: Ask, event: Ma
     assert op.text == (
         "aten::mm takes 100 us (50 % of the 200 us recorded) in 2 calls, without what it calls."
     )
-    assert function.text.startswith("work (a.py:3) takes 60 us (30 % of the 200 us recorded) in 1 ")
+    assert function.text.startswith(
+        "work (a.py:3) takes 60 us (30 % of the 200 us recorded) in 1 "
+    )
 
 
-def test_ops_of_several_threads_count_no_more_than_the_time(found: Ask, event: Make) -> None:
+def test_ops_of_several_threads_count_no_more_than_the_time(
+    found: Ask, event: Make
+) -> None:
     events = [event("aten::mm", 0, 80), event("aten::mm", 20, 80) | {"tid": 2}]
     (finding,) = found("cpu-hot", events)
     assert finding.at_stake_ns == 100_000
@@ -155,7 +166,10 @@ def test_many_short_ops_are_silent(found: Ask, event: Make) -> None:
 def test_what_other_findings_claim_is_no_longest_op(found: Ask, event: Make) -> None:
     assert found("cpu-hot", reading(event, 100)) == []
     batch = event(NEXT, 0, 90, cat="user_annotation")
-    assert found("cpu-hot", [batch, event("aten::stack", 0, 90), event("aten::mm", 90, 9)]) == []
+    assert (
+        found("cpu-hot", [batch, event("aten::stack", 0, 90), event("aten::mm", 90, 9)])
+        == []
+    )
 
 
 def test_time_without_a_record(found: Ask, event: Make) -> None:
@@ -165,18 +179,24 @@ def test_time_without_a_record(found: Ask, event: Make) -> None:
     assert "with_stack=True" in (finding.try_ or "")
 
 
-def test_an_annotation_with_most_of_the_unrecorded_time_is_named(found: Ask, event: Make) -> None:
+def test_an_annotation_with_most_of_the_unrecorded_time_is_named(
+    found: Ask, event: Make
+) -> None:
     step = event("ProfilerStep#1", 0, 100, cat="user_annotation")
     log = event("log metrics", 20, 50, cat="user_annotation")
     events = [step, event("aten::mm", 0, 20), log, event("aten::mm", 80, 20)]
     (finding,) = found("cpu-unrecorded", events)
     assert finding.at_stake_ns == 60_000
     assert "50 us of it lie in the annotation log metrics" in finding.text
-    assert finding.try_ == "Record stacks (with_stack=True) to see what log metrics does meanwhile."
+    assert (
+        finding.try_
+        == "Record stacks (with_stack=True) to see what log metrics does meanwhile."
+    )
 
 
 @pytest.mark.parametrize(
-    ("name", "category"), [("gloo:all_reduce", "user_annotation"), (NEXT, "user_annotation")]
+    ("name", "category"),
+    [("gloo:all_reduce", "user_annotation"), (NEXT, "user_annotation")],
 )
 def test_time_that_an_annotation_explains_is_recorded(
     found: Ask, event: Make, name: str, category: str
@@ -189,13 +209,19 @@ def test_time_that_an_annotation_explains_is_recorded(
     assert found("cpu-unrecorded", events) == []
 
 
-def test_a_thread_that_waits_for_work_is_not_unrecorded(found: Ask, event: Make) -> None:
+def test_a_thread_that_waits_for_work_is_not_unrecorded(
+    found: Ask, event: Make
+) -> None:
     """Each of two threads runs half of the ops."""
     events = [event("aten::mm", ts, 20) for ts in (0, 80)]
-    assert found("cpu-unrecorded", [*events, *({**one, "tid": 2} for one in events)]) == []
+    assert (
+        found("cpu-unrecorded", [*events, *({**one, "tid": 2} for one in events)]) == []
+    )
 
 
-@pytest.mark.parametrize("rule", [rule.id for rule in RULES if rule.id.startswith("cpu-")])
+@pytest.mark.parametrize(
+    "rule", [rule.id for rule in RULES if rule.id.startswith("cpu-")]
+)
 def test_with_a_gpu_the_rules_about_idle_time_answer(
     found: Ask, event: Make, launched: Make, rule: str
 ) -> None:
@@ -218,10 +244,14 @@ def test_a_first_call_that_sets_something_up(found: Ask, event: Make) -> None:
 
 
 @pytest.mark.parametrize("lengths", [[200] * 5, [20, 900, 20, 60], [1_000]])
-def test_calls_without_a_slow_first_one(found: Ask, event: Make, lengths: list[int]) -> None:
+def test_calls_without_a_slow_first_one(
+    found: Ask, event: Make, lengths: list[int]
+) -> None:
     """Alike, a later one that is slow, and a single one."""
     starts = [sum(lengths[:n]) for n in range(len(lengths))]
-    ops = [event("aten::conv2d", ts, dur) for ts, dur in zip(starts, lengths, strict=True)]
+    ops = [
+        event("aten::conv2d", ts, dur) for ts, dur in zip(starts, lengths, strict=True)
+    ]
     (finding,) = found("cpu-hot", ops)
     assert "first call" not in finding.text
     assert finding.try_ is not None
@@ -232,24 +262,33 @@ def filling(event: Make) -> list[Any]:
     return [event("aten::normal_", 0, 400), event("aten::normal_", 400, 400)]
 
 
-def test_a_tensor_that_is_filled_on_the_cpu_beside_a_gpu(found: Ask, event: Make) -> None:
-    """The launch proves that the program uses a GPU, although no event of it was recorded."""
+def test_a_tensor_that_is_filled_on_the_cpu_beside_a_gpu(
+    found: Ask, event: Make
+) -> None:
+    """The launch proves that the program uses a GPU, although no event of it was
+    recorded."""
     (finding,) = found("cpu-hot", [*filling(event), call("cudaLaunchKernel", 900, 10)])
     assert finding.try_ is not None
-    assert finding.try_.startswith("aten::normal_ computes on the CPU: create the tensor on the ")
+    assert finding.try_.startswith(
+        "aten::normal_ computes on the CPU: create the tensor on the "
+    )
     (without_gpu,) = found("cpu-hot", filling(event))
     assert without_gpu.try_ is not None
     assert without_gpu.try_.startswith("Look at where it is called")
 
 
-def test_calls_of_the_runtime_are_not_called_less_often(found: Ask, event: Make) -> None:
+def test_calls_of_the_runtime_are_not_called_less_often(
+    found: Ask, event: Make
+) -> None:
     events = [event("aten::mm", 0, 10), call("cudaMemcpyAsync", 10, 90)]
     (finding,) = found("cpu-hot", events)
     assert finding.try_ is not None
     assert finding.try_.startswith("Look at what it waits for: a call of the runtime")
 
 
-def test_calls_in_which_counters_are_measured_are_silent(found: Ask, event: Make) -> None:
+def test_calls_in_which_counters_are_measured_are_silent(
+    found: Ask, event: Make
+) -> None:
     """Their time is that of the profiler, not of the program."""
     launch = call("cudaLaunchKernel", 10, 90)
     counters = event("gemm", 10, 80, cat="cuda_profiler_range", tid=7)
@@ -266,7 +305,9 @@ def test_calls_in_which_counters_are_measured_are_silent(found: Ask, event: Make
         "torch/profiler/profiler.py(912): _transit_action",
     ],
 )
-def test_functions_of_the_profiler_are_no_hot_spot(found: Ask, event: Make, name: str) -> None:
+def test_functions_of_the_profiler_are_no_hot_spot(
+    found: Ask, event: Make, name: str
+) -> None:
     """They take longest, but the program does not pay for them without the profiler."""
     recording = event(name, 0, 100, cat="python_function")
     work = event("a.py(3): work", 100, 60, cat="python_function")

@@ -12,7 +12,9 @@ from .conftest import Ask, Lack
 Make = Callable[..., Any]
 
 
-def test_one_long_gap_is_not_for_want_of_graphs(found: Ask, event: Make, launched: Make) -> None:
+def test_one_long_gap_is_not_for_want_of_graphs(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """Of the gap from 15 to 217,000 us one op, which decodes a video, takes 216 ms."""
     events = [
         *launched(1, 0, 5),
@@ -21,14 +23,19 @@ def test_one_long_gap_is_not_for_want_of_graphs(found: Ask, event: Make, launche
     ]
     (finding,) = found("cpu-work", events)
     assert finding.at_stake_ns == 216_980_000
-    assert "in 1 gap of more than 5 ms while the CPU launches nothing for it" in finding.text
+    assert (
+        "in 1 gap of more than 5 ms while the CPU launches nothing for it"
+        in finding.text
+    )
     assert "216 ms in ops, mostly torchcodec::get_frames (1 x, 216 ms)" in finding.text
     assert finding.try_ is not None
     assert "Graphs do not help" in finding.try_
     assert found("host-bound", events) == []
 
 
-def test_many_ops_in_a_gap_are_the_way_to_a_launch(found: Ask, event: Make, launched: Make) -> None:
+def test_many_ops_in_a_gap_are_the_way_to_a_launch(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """100 ops of 100 us each: the CPU is slow, but does nothing else."""
     ops = [event("aten::view", 100 * n, 100) for n in range(100)]
     events = [*launched(1, 0, 5), *ops, *launched(2, 10_000, 10_005)]
@@ -41,7 +48,12 @@ def test_the_wait_after_a_synchronization_is_part_of_it(
     found: Ask, event: Make, launched: Make
 ) -> None:
     wait = event("cudaStreamSynchronize", 3, 400, cat="cuda_runtime")
-    events = [*launched(1, 0, 5), wait, event("work", 500, 9_000), *launched(2, 9_995, 10_000)]
+    events = [
+        *launched(1, 0, 5),
+        wait,
+        event("work", 500, 9_000),
+        *launched(2, 9_995, 10_000),
+    ]
     (finding,) = found("drained-by-sync", events)
     assert finding.part_of == "cpu-work"
 
@@ -51,7 +63,9 @@ def around(launched: Make, *between: dict[str, Any]) -> list[dict[str, Any]]:
     return [*launched(1, 0, 5), *between, *launched(2, 490, 500)]
 
 
-def test_a_tensor_that_is_filled_on_the_cpu(found: Ask, event: Make, launched: Make) -> None:
+def test_a_tensor_that_is_filled_on_the_cpu(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """Of 475 us aten::normal_ takes 400 us in aten::randn, and launches nothing."""
     ops = [event("aten::randn", 20, 420), event("aten::normal_", 30, 400)]
     events = around(launched, *ops)
@@ -65,7 +79,9 @@ def test_a_tensor_that_is_filled_on_the_cpu(found: Ask, event: Make, launched: M
     assert found("host-bound", events) == []
 
 
-def test_a_product_in_the_memory_of_the_host(found: Ask, event: Make, launched: Make) -> None:
+def test_a_product_in_the_memory_of_the_host(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """A quarter of the host part, and a bit more."""
     (finding,) = found("cpu-work", around(launched, event("aten::bmm", 100, 125)))
     assert finding.try_ is not None
@@ -82,7 +98,8 @@ def test_a_product_in_the_memory_of_the_host(found: Ask, event: Make, launched: 
         ("aten::empty_strided", 400),  # allocates
         ("aten::select", 400),  # describes
         ("aten::to", 400),
-        ("autograd::engine::evaluate_function: AddmmBackward0", 400),  # its launches come later
+        # its launches come later
+        ("autograd::engine::evaluate_function: AddmmBackward0", 400),
         ("triton_poi_fused_add_0", 400),  # launches of Triton are not in every trace
     ],
 )
@@ -106,7 +123,9 @@ def test_an_op_that_launches_does_not_compute_on_the_cpu(
 def test_an_op_whose_launch_has_no_event_does_not_compute_on_the_cpu(
     found: Ask, event: Make, launched: Make
 ) -> None:
-    lost = event("cudaLaunchKernel", 100, 5, cat="cuda_runtime", args={"correlation": 77})
+    lost = event(
+        "cudaLaunchKernel", 100, 5, cat="cuda_runtime", args={"correlation": 77}
+    )
     events = around(launched, event("aten::bmm", 20, 400), lost)
     assert found("cpu-work", events) == []
 
@@ -116,13 +135,16 @@ def test_an_op_that_only_calls_others_does_not_compute(
 ) -> None:
     """Ten views of 40 us in an op of 401 us: 1 us of its own."""
     views = [event("aten::view", 20 + 40 * n, 40) for n in range(10)]
-    assert found("cpu-work", around(launched, event("aten::stack", 20, 401), *views)) == []
+    assert (
+        found("cpu-work", around(launched, event("aten::stack", 20, 401), *views)) == []
+    )
 
 
 def test_an_op_inside_one_that_launches_is_on_the_way_to_it(
     found: Ask, event: Make, launched: Make
 ) -> None:
-    """As DTensor does: aten::mul of tensors without data in aten::mul, then the launch."""
+    """As DTensor does: aten::mul of tensors without data in aten::mul, then the
+    launch."""
     ops = [event("aten::mul", 20, 480), event("aten::mul", 50, 350)]
     events = [*launched(1, 0, 5), *ops, *launched(2, 490, 505)]
     assert found("cpu-work", events) == []
@@ -131,7 +153,8 @@ def test_an_op_inside_one_that_launches_is_on_the_way_to_it(
 def test_what_spends_most_of_its_time_in_other_ops_is_made_of_them(
     found: Ask, event: Make, launched: Make
 ) -> None:
-    """aten::unflatten_dense_tensors makes views, which take 250 of its 400 us; then 150."""
+    """aten::unflatten_dense_tensors makes views, which take 250 of its 400 us; then
+    150."""
     whole = event("aten::unflatten_dense_tensors", 20, 400)
     for views_us, findings in ((250, 0), (150, 1)):
         views = event("aten::narrow", 100, views_us)

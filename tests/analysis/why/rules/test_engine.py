@@ -14,7 +14,9 @@ def test_every_rule_is_in_the_list() -> None:
     written = set()
     for file in pkgutil.iter_modules(rules.__path__):
         module = import_module(f"{rules.__name__}.{file.name}")
-        written |= {value.id for value in vars(module).values() if isinstance(value, Rule)}
+        written |= {
+            value.id for value in vars(module).values() if isinstance(value, Rule)
+        }
     assert {rule.id for rule in RULES} == written
 
 

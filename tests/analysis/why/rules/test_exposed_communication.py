@@ -7,7 +7,11 @@ from .work import ADD, ALL_REDUCE, Event, work
 
 
 def reduce(ts: int, dur: int, elements: int | None = None, **of_group: str) -> Event:
-    args = {} if elements is None else {"In msg nelems": elements, "Collective name": "allreduce"}
+    args = (
+        {}
+        if elements is None
+        else {"In msg nelems": elements, "Collective name": "allreduce"}
+    )
     args |= {f"Process Group {key.title()}": value for key, value in of_group.items()}
     found = {"ph": "X", "cat": "kernel", "name": ALL_REDUCE, "pid": 0, "tid": 20}
     return found | {"ts": ts, "dur": dur, "args": args}
@@ -15,14 +19,19 @@ def reduce(ts: int, dur: int, elements: int | None = None, **of_group: str) -> E
 
 def test_it_speaks(found: Ask) -> None:
     """40 us, of which 10 lie beside the kernel that ends at 1,100 us."""
-    (finding,) = found("exposed-communication", [*work(("aten::add", ADD, 100)), reduce(1_090, 40)])
+    (finding,) = found(
+        "exposed-communication", [*work(("aten::add", ADD, 100)), reduce(1_090, 40)]
+    )
     assert finding.at_stake_ns == 30_000
     assert "(25 % of it is hidden): 1 all_reduce 30 us." in finding.text
 
 
 def test_where_nothing_computes_there_is_nothing_to_overlap(found: Ask) -> None:
     (finding,) = found("exposed-communication", [reduce(0, 50)])
-    assert finding.try_ == "Nothing was recorded that could run beside it; compare the ranks."
+    assert (
+        finding.try_
+        == "Nothing was recorded that could run beside it; compare the ranks."
+    )
 
 
 def test_equal_transfers_tell_waiting_apart(found: Ask) -> None:
@@ -39,7 +48,8 @@ def test_equal_transfers_tell_waiting_apart(found: Ask) -> None:
 def test_both_measures_of_waiting_are_named(found: Ask) -> None:
     """10, 12 and 15 us for the same wait 7 us; 900 us for twice the bytes, 880 us."""
     (finding,) = found(
-        "exposed-communication", of_sizes((10, 1_000), (12, 1_000), (15, 1_000), (900, 2_000))
+        "exposed-communication",
+        of_sizes((10, 1_000), (12, 1_000), (15, 1_000), (900, 2_000)),
     )
     assert (
         "; measured by the fastest of equal transfers and what the bytes of a transfer explain, "
@@ -48,8 +58,8 @@ def test_both_measures_of_waiting_are_named(found: Ask) -> None:
 
 
 def of_sizes(*transfers: tuple[int, int | None]) -> list[Event]:
-    """(dur, elements of 4 bytes) of one all_reduce after the other, beside a kernel that computes
-    before them."""
+    """(dur, elements of 4 bytes) of one all_reduce after the other, beside a kernel
+    that computes before them."""
     found: list[Event] = []
     ts = 2_000
     for dur, elements in transfers:
@@ -116,7 +126,9 @@ def test_a_long_transfer_among_few_or_slower_ones_is_not_told_apart(found: Ask) 
         assert finding.certainty == "certain"
 
 
-def test_a_long_transfer_that_is_not_most_of_the_time_is_not_told_apart(found: Ask) -> None:
+def test_a_long_transfer_that_is_not_most_of_the_time_is_not_told_apart(
+    found: Ask,
+) -> None:
     """100 of 210 us."""
     events = of_sizes(*[(10, None)] * 11, (100, None))
     (finding,) = found("exposed-communication", events)
@@ -124,8 +136,12 @@ def test_a_long_transfer_that_is_not_most_of_the_time_is_not_told_apart(found: A
 
 
 def test_where_most_is_waiting_overlap_is_no_advice(found: Ask) -> None:
-    """10, 15 and 40 us for the same, beside work: 35 of 65 us of waiting; then 4 of 34."""
-    for durations, first in (((10, 15, 40), "Compare the ranks"), ((10, 12, 12), "Overlap it")):
+    """10, 15 and 40 us for the same, beside work: 35 of 65 us of waiting; then 4 of
+    34."""
+    for durations, first in (
+        ((10, 15, 40), "Compare the ranks"),
+        ((10, 12, 12), "Overlap it"),
+    ):
         events = of_sizes(*((dur, 99) for dur in durations))
         (finding,) = found("exposed-communication", events)
         assert finding.try_ is not None
@@ -149,7 +165,9 @@ def test_a_single_process_group_is_not_named(found: Ask) -> None:
     assert ": 2 all_reduce 40 us." in finding.text
 
 
-def test_a_process_group_is_named_beside_transfers_whose_group_is_not_known(found: Ask) -> None:
+def test_a_process_group_is_named_beside_transfers_whose_group_is_not_known(
+    found: Ask,
+) -> None:
     known, unknown = reduce(0, 30, 99, description="dp"), reduce(100, 10, 50)
     (finding,) = found("exposed-communication", [known, unknown])
     assert ": 1 all_reduce (dp) 30 us, 1 all_reduce 10 us." in finding.text
@@ -161,10 +179,13 @@ def test_hidden_communication_is_silent(found: Ask) -> None:
 
 
 def test_bytes_and_bandwidth_are_bounded(found: Ask) -> None:
-    """8 MB between 4 ranks in 1, 2 and 5 ms, by nccl-tests' 2 (n - 1) / n: 24 MB * 1.5 in 8 ms, or
-    in 3 times 1 ms."""
+    """8 MB between 4 ranks in 1, 2 and 5 ms, by nccl-tests' 2 (n - 1) / n: 24 MB * 1.5
+    in 8 ms, or in 3 times 1 ms."""
     sizes = {"dtype": "Float", "Group size": 4}
-    transfers = [reduce(ts, dur, 2_000_000) for ts, dur in ((0, 1000), (2000, 2000), (5000, 5000))]
+    transfers = [
+        reduce(ts, dur, 2_000_000)
+        for ts, dur in ((0, 1000), (2000, 2000), (5000, 5000))
+    ]
     for one in transfers:
         one["args"] |= sizes
     (finding,) = found("exposed-communication", transfers)
@@ -190,10 +211,17 @@ def test_without_a_group_there_are_bytes_and_no_bandwidth(found: Ask) -> None:
 
 def by_annotation() -> list[Event]:
     """An all_gather of 1 MB, whose group no event names."""
-    kernel = reduce(100, 1000) | {"name": "ncclDevKernel_AllGather_RING_LL(ncclDevComm*)"}
+    kernel = reduce(100, 1000) | {
+        "name": "ncclDevKernel_AllGather_RING_LL(ncclDevComm*)"
+    }
     kernel["args"] = {"correlation": 1}
     cpu = {"ph": "X", "pid": 1, "tid": 1}
-    mark = cpu | {"cat": "user_annotation", "name": "nccl:_all_gather_base", "ts": 0, "dur": 20}
+    mark = cpu | {
+        "cat": "user_annotation",
+        "name": "nccl:_all_gather_base",
+        "ts": 0,
+        "dur": 20,
+    }
     mark["args"] = {"Input Dims": [[250_000]], "Input type": ["float"]}
     call = cpu | {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 5, "dur": 5}
     return [mark, call | {"args": {"correlation": 1}}, kernel]
@@ -202,14 +230,19 @@ def by_annotation() -> list[Event]:
 def test_that_a_group_is_of_all_ranks_is_told_as_a_guess(found: Ask) -> None:
     job = {"distributedInfo": {"world_size": 8}}
     (finding,) = found("exposed-communication", by_annotation(), **job)
-    assert "(8 MB of float in 1 ms, at least 7 GB/s of bus bandwidth). Process" in finding.text
+    assert (
+        "(8 MB of float in 1 ms, at least 7 GB/s of bus bandwidth). Process"
+        in finding.text
+    )
     assert "bytes and bandwidth hold for groups of all 8 ranks." in finding.text
 
 
 def test_two_ranks_have_one_group_only(found: Ask) -> None:
     job = {"distributedInfo": {"world_size": 2}}
     (finding,) = found("exposed-communication", by_annotation(), **job)
-    assert finding.text.endswith("(2 MB of float in 1 ms, at least 1 GB/s of bus bandwidth).")
+    assert finding.text.endswith(
+        "(2 MB of float in 1 ms, at least 1 GB/s of bus bandwidth)."
+    )
 
 
 def test_collectives_are_named_by_what_issued_them(found: Ask) -> None:
@@ -218,7 +251,12 @@ def test_collectives_are_named_by_what_issued_them(found: Ask) -> None:
     kernel["name"] = "ncclDevKernel_SendRecv(ncclDevComm*)"
     kernel["args"] = {"correlation": 1}
     cpu = {"ph": "X", "pid": 1, "tid": 1}
-    mark = cpu | {"cat": "user_annotation", "name": "nccl:all_to_all", "ts": 0, "dur": 20}
+    mark = cpu | {
+        "cat": "user_annotation",
+        "name": "nccl:all_to_all",
+        "ts": 0,
+        "dur": 20,
+    }
     call = cpu | {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 5, "dur": 5}
     events = [mark, call | {"args": {"correlation": 1}}, kernel]
     (finding,) = found("exposed-communication", events)
@@ -227,7 +265,11 @@ def test_collectives_are_named_by_what_issued_them(found: Ask) -> None:
 
 def test_a_share_of_what_runs_is_enough(found: Ask) -> None:
     """10 of 110 us that are busy, in a span of 10 ms."""
-    events = [*work(("aten::add", ADD, 90)), reduce(1_200, 10), *work(("aten::add", ADD, 10))]
+    events = [
+        *work(("aten::add", ADD, 90)),
+        reduce(1_200, 10),
+        *work(("aten::add", ADD, 10)),
+    ]
     events[-1] |= {"ts": 10_990}
     (finding,) = found("exposed-communication", events)
     assert finding.at_stake_ns == 10_000

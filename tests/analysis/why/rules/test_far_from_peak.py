@@ -29,7 +29,8 @@ def product(kernel: str, dur: int, args: Event) -> list[Event]:
 
 
 def test_it_speaks(found: Ask) -> None:
-    """2 x 4096 ** 3 FLOP at the measured 271.2 TFLOP/s take 506.781 us: 65 % of 780 us."""
+    """2 x 4096 ** 3 FLOP at the measured 271.2 TFLOP/s take 506.781 us: 65 % of 780
+    us."""
     (finding,) = found("far-from-peak", product(ALIGN8, 780, LARGE), **A100)
     assert finding.at_stake_ns == 780_000 - 506_781
     assert "reaches an estimated 65 % of what is attainable" in finding.text
@@ -41,7 +42,9 @@ def test_sizes_that_are_multiples_of_64_are_not_asked_for(found: Ask) -> None:
     assert str(finding.try_).startswith("A newer cuBLAS or cuDNN, or torch.compile(")
     odd = {"Input Dims": [[4000, 4000]] * 2, "Input type": ["c10::BFloat16"] * 2}
     (finding,) = found("far-from-peak", product(ALIGN8, 780, odd), **A100)
-    assert str(finding.try_).startswith("Sizes that are multiples of 64, a newer cuBLAS")
+    assert str(finding.try_).startswith(
+        "Sizes that are multiples of 64, a newer cuBLAS"
+    )
 
 
 def test_three_quarters_are_near_enough(found: Ask) -> None:
@@ -56,7 +59,8 @@ def test_unaligned_products_are_left_to_their_rule(found: Ask) -> None:
 
 
 def test_a_product_below_one_wave(found: Ask) -> None:
-    """2 x 1280 ** 3 FLOP take 15.466 us at that rate; 100 tiles on 108 multiprocessors."""
+    """2 x 1280 ** 3 FLOP take 15.466 us at that rate; 100 tiles on 108
+    multiprocessors."""
     middle = {"Input Dims": [[1280, 1280]] * 2, "Input type": ["c10::BFloat16"] * 2}
     (finding,) = found("far-from-peak", product(ALIGN8, 500, middle), **A100)
     assert finding.at_stake_ns == 500_000 - 15_466
@@ -74,7 +78,8 @@ def test_short_kernels_are_silent(found: Ask) -> None:
 
 
 def test_attention(found: Ask) -> None:
-    """4 x 16 heads, 4096 ** 2 scores of 2 x 256 FLOP, half of them masked: 1.0136 ms."""
+    """4 x 16 heads, 4096 ** 2 scores of 2 x 256 FLOP, half of them masked: 1.0136
+    ms."""
     args = {
         "Input Dims": [[4, 4096, 16, 128]] * 3,
         "Input type": ["c10::BFloat16"] * 3,
@@ -85,7 +90,9 @@ def test_attention(found: Ask) -> None:
     (finding,) = found("far-from-peak", events, **A100)
     assert finding.at_stake_ns == 1_500_000 - 1_013_562
     assert finding.try_ is not None
-    assert finding.try_.startswith("Another backend of attention (torch.nn.attention.sdpa_kernel).")
+    assert finding.try_.startswith(
+        "Another backend of attention (torch.nn.attention.sdpa_kernel)."
+    )
 
 
 def test_a_softmax_far_from_the_bandwidth(found: Ask) -> None:

@@ -45,14 +45,20 @@ def test_a_kernel_that_no_grammar_reads_is_named_too(found: Ask) -> None:
 
 def test_the_remedy_is_for_the_work(found: Ask) -> None:
     """Split-K is for products, channels_last for batch norms."""
-    for name, part in ((NORM, "channels_last"), (SGEMM, "split-K"), ("mine", "another")):
+    for name, part in (
+        (NORM, "channels_last"),
+        (SGEMM, "split-K"),
+        ("mine", "another"),
+    ):
         events = kernel(54, 100)
         events[-1]["name"] = name
         (finding,) = found("few-blocks", events, **A100)
         assert finding.try_ is not None
-        assert [one for one in ("channels_last", "split-K", "this op") if one in finding.try_] == [
-            part.replace("another", "this op")
-        ]
+        assert [
+            one
+            for one in ("channels_last", "split-K", "this op")
+            if one in finding.try_
+        ] == [part.replace("another", "this op")]
 
 
 def test_hip_may_record_the_grid_in_threads(found: Ask) -> None:
@@ -73,7 +79,15 @@ def test_a_short_kernel_is_silent(found: Ask) -> None:
 
 
 def test_a_kernel_beside_another_is_silent(found: Ask) -> None:
-    other = {"ph": "X", "cat": "kernel", "name": ADD, "pid": 0, "tid": 9, "ts": 1_000, "dur": 9}
+    other = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": ADD,
+        "pid": 0,
+        "tid": 9,
+        "ts": 1_000,
+        "dur": 9,
+    }
     assert found("few-blocks", kernel(54, 100, others=[other]), **A100) == []
 
 
@@ -86,12 +100,15 @@ def test_what_memory_bounds_is_silent(found: Ask) -> None:
 
 
 def test_no_kernel_beats_the_bandwidth(found: Ask) -> None:
-    """Adding tensors of 420 MB takes 617.1 us at 2,039 GB/s; a quarter of 1.4 ms is less."""
+    """Adding tensors of 420 MB takes 617.1 us at 2,039 GB/s; a quarter of 1.4 ms is
+    less."""
     large = ROWS | {"Input Dims": [[10_240, 10_240]] * 2}
     events = work(("aten::add", ADD, 1_400), args=large)
     events[-1]["args"] |= {"grid": [27, 1, 1], "block": [512, 1, 1]}
     (finding,) = found("few-blocks", events, **A100)
-    assert finding.at_stake_ns == pytest.approx(1_400_000 - 3 * 4 * 10_240**2 / 2_039, abs=1)
+    assert finding.at_stake_ns == pytest.approx(
+        1_400_000 - 3 * 4 * 10_240**2 / 2_039, abs=1
+    )
     assert "would save 782.9 us at most" in finding.text
 
 

@@ -1,5 +1,5 @@
-"""All rules over all real traces, also those that nothing was adjusted to: nothing fires but what
-was looked at (docs/judgments.tsv)."""
+"""All rules over all real traces, also those that nothing was adjusted to: nothing
+fires but what was looked at (docs/judgments.tsv)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ PREFIX = "fresh/"
 SNAPSHOT = ".pickle.gz"
 """How a file of that folder ends that is no trace, but a snapshot of memory."""
 
-pytestmark = pytest.mark.skipif(not INDEX.is_file(), reason=f"there are no traces in {TRACES}")
+pytestmark = pytest.mark.skipif(
+    not INDEX.is_file(), reason=f"there are no traces in {TRACES}"
+)
 needs_fresh = pytest.mark.skipif(
     not FRESH_INDEX.is_file(), reason=f"there are no traces in {FRESH}"
 )
@@ -37,7 +39,9 @@ def traces() -> list[str]:
 
 
 def fresh() -> list[str]:
-    return [PREFIX + name for name in _listed(FRESH_INDEX) if not name.endswith(SNAPSHOT)]
+    return [
+        PREFIX + name for name in _listed(FRESH_INDEX) if not name.endswith(SNAPSHOT)
+    ]
 
 
 def _listed(index: Path) -> list[str]:
@@ -70,7 +74,8 @@ def test_the_findings_are_those_that_were_looked_at(trace: str) -> None:
 
 
 def test_what_host_bound_would_change_is_no_warm_up() -> None:
-    """As of what it has at stake: its worth owes nothing to a first step that takes long."""
+    """As of what it has at stake: its worth owes nothing to a first step that takes
+    long."""
     why, facts = explained(
         asked(Accounts(open_trace(str(TRACES / "gp100_step_annotations.json.gz"))))
     )
@@ -82,7 +87,11 @@ def test_what_host_bound_would_change_is_no_warm_up() -> None:
 
 
 def test_each_line_was_looked_at() -> None:
-    lacking = [one for one in read() if one.judgment not in JUDGMENTS or not one.checked.strip()]
+    lacking = [
+        one
+        for one in read()
+        if one.judgment not in JUDGMENTS or not one.checked.strip()
+    ]
     assert lacking == []
 
 

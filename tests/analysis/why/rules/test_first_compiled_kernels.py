@@ -18,11 +18,15 @@ def two_kernels(launched: Make, name: str, idle_us: int) -> list[Any]:
     """A kernel at 5 us, and one so much later; nothing is recorded in between."""
     events = launched(1, 0, 5)
     later = launched(2, idle_us, idle_us + 5)
-    return [*events, *({**one, "name": name} if one["cat"] == "kernel" else one for one in later)]
+    return [
+        *events,
+        *({**one, "name": name} if one["cat"] == "kernel" else one for one in later),
+    ]
 
 
 def test_it_speaks(found: Ask, launched: Make) -> None:
-    """The first kernel ends at 15 us; the launch call of the second one begins at 200 ms."""
+    """The first kernel ends at 15 us; the launch call of the second one begins at 200
+    ms."""
     (finding,) = found(RULE, two_kernels(launched, GENERATED, 200_000))
     assert finding.at_stake_ns == 200_000_000 - 15_000
     assert finding.certainty == "likely"
@@ -30,12 +34,16 @@ def test_it_speaks(found: Ask, launched: Make) -> None:
     assert said in finding.text
 
 
-@pytest.mark.parametrize(("name", "fires"), [("ProfilerStep#1", True), ("log metrics", False)])
+@pytest.mark.parametrize(
+    ("name", "fires"), [("ProfilerStep#1", True), ("log metrics", False)]
+)
 def test_a_step_around_the_gap_does_not_say_what_the_cpu_did(
     found: Ask, event: Make, launched: Make, name: str, fires: bool
 ) -> None:
     around = event(name, 0, 200_050, cat="user_annotation")
-    assert bool(found(RULE, [around, *two_kernels(launched, GENERATED, 200_000)])) == fires
+    assert (
+        bool(found(RULE, [around, *two_kernels(launched, GENERATED, 200_000)])) == fires
+    )
 
 
 def test_no_other_rule_claims_that_gap(found: Ask, launched: Make) -> None:
@@ -58,12 +66,18 @@ def test_what_an_op_explains_is_silent(found: Ask, launched: Make, event: Make) 
     assert found(RULE, [*events, event("aten::randn", 20, 150_000)]) == []
 
 
-def test_a_kernel_with_such_a_gap_before_each_run_is_silent(found: Ask, launched: Make) -> None:
+def test_a_kernel_with_such_a_gap_before_each_run_is_silent(
+    found: Ask, launched: Make
+) -> None:
     """It was compiled once at most: the CPU does something else there."""
     events = two_kernels(launched, GENERATED, 200_000)
     again = launched(3, 400_000, 400_005)
-    again = [{**one, "name": GENERATED} if one["cat"] == "kernel" else one for one in again]
+    again = [
+        {**one, "name": GENERATED} if one["cat"] == "kernel" else one for one in again
+    ]
     assert found(RULE, [*events, *again]) == []
     quick = launched(3, 200_050, 200_055)
-    quick = [{**one, "name": GENERATED} if one["cat"] == "kernel" else one for one in quick]
+    quick = [
+        {**one, "name": GENERATED} if one["cat"] == "kernel" else one for one in quick
+    ]
     assert len(found(RULE, [*events, *quick])) == 1

@@ -39,7 +39,8 @@ def of(*shapes: list[int]) -> Event:
 
 
 def in_module(*args: Event, op: str = "aten::mul", kernel: str = ADD) -> list[Any]:
-    """An op with a kernel of 20 us for each of some args, one after another, in one module."""
+    """An op with a kernel of 20 us for each of some args, one after another, in one
+    module."""
     events = work(*((op, kernel, 20) for _ in args))
     for place, own in enumerate(args):
         events[3 * place] |= {"args": own}
@@ -61,8 +62,8 @@ def test_a_part_of_what_a_reduction_read_may_be_its_result(found: Ask) -> None:
 
 
 def test_a_concatenation_writes_all_that_it_reads(found: Ask) -> None:
-    """Half of each row turned around beside the other half, times the sine: as in a rotary
-    embedding."""
+    """Half of each row turned around beside the other half, times the sine: as in a
+    rotary embedding."""
     half, whole = [1024, 384], [1024, 768]
     halves = {"Input Dims": [[half, half], []], "Input type": ["TensorList", "Scalar"]}
     events = in_module(of(half), halves, of(whole, whole))
@@ -71,17 +72,25 @@ def test_a_concatenation_writes_all_that_it_reads(found: Ask) -> None:
 
 
 def test_one_op_on_several_tensors_is_no_run(found: Ask) -> None:
-    events = in_module(of([1024, 768]), of([1024, 768]), of([1024, 768]), op="aten::clamp")
+    events = in_module(
+        of([1024, 768]), of([1024, 768]), of([1024, 768]), op="aten::clamp"
+    )
     assert found("fusable-run", events, **A100) == []
 
 
 def test_copies_of_several_tensors_are_no_run(found: Ask) -> None:
     both = of([1024, 768], [1024, 768])
-    assert found("fusable-run", in_module(both, both, op="aten::copy_", kernel=COPY), **A100) == []
+    assert (
+        found(
+            "fusable-run", in_module(both, both, op="aten::copy_", kernel=COPY), **A100
+        )
+        == []
+    )
 
 
 def test_inputs_of_a_compiled_function_are_not_those_of_its_kernels(found: Ask) -> None:
-    """It launches two of them, and records a number among its inputs; another op has shapes."""
+    """It launches two of them, and records a number among its inputs; another op has
+    shapes."""
     events = in_module(of([]), of([]), of([64, 64], [64, 64]))
     for place in (0, 3):
         events[place]["name"] = "CompiledFunctionBackward"
@@ -89,8 +98,8 @@ def test_inputs_of_a_compiled_function_are_not_those_of_its_kernels(found: Ask) 
 
 
 def test_a_large_tensor_that_comes_in_later_is_read(found: Ask) -> None:
-    """8 kB at first; then 8.39 MB, which the last one writes: at 2,039 GB/s 8.228 us. The
-    small result is added to every row."""
+    """8 kB at first; then 8.39 MB, which the last one writes: at 2,039 GB/s 8.228 us.
+    The small result is added to every row."""
     small = {"Input Dims": [[1024], [1024]], "Input type": ["float", "float"]}
     large = {"Input Dims": [[2048, 1024], [1024]], "Input type": ["float", "float"]}
     events = work(("aten::add", ADD, 20), ("aten::mul", ADD, 30), args=small)
@@ -137,7 +146,9 @@ def test_without_modules_it_cannot_tell(lacking: Lack) -> None:
     )
 
 
-def test_stacks_that_name_no_modules_are_not_asked_for_again(lacking: Lack, event: Make) -> None:
+def test_stacks_that_name_no_modules_are_not_asked_for_again(
+    lacking: Lack, event: Make
+) -> None:
     frame = event("/a.py(1): f", 500, 4, cat="python_function")
     (lack,) = lacking("fusable-run", [*work(*THREE, args=ROWS), frame], **A100)
     assert lack.record_with == "record_function"

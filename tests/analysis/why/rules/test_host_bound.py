@@ -17,7 +17,8 @@ Make = Callable[..., Any]
 
 
 def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
-    """Of the gap 15-95 us the host part is 15-90 us: 60 us in an op, the rest in nothing."""
+    """Of the gap 15-95 us the host part is 15-90 us: 60 us in an op, the rest in
+    nothing."""
     events = [*launched(1, 0, 5), event("aten::add", 20, 60), *launched(2, 90, 95)]
     (finding,) = found("host-bound", events)
     assert finding.at_stake_ns == 75_000
@@ -28,8 +29,11 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
     )
 
 
-def test_it_names_what_holds_the_thread(found: Ask, event: Make, launched: Make) -> None:
-    """Each layer calls its module for 30 us, of which an op has 20, with a view of 5 us in it."""
+def test_it_names_what_holds_the_thread(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Each layer calls its module for 30 us, of which an op has 20, with a view of 5 us
+    in it."""
     events = [*launched(1, 0, 5), *launched(2, 200, 205)]
     for n in range(3):
         ts = 40 + 40 * n
@@ -58,7 +62,11 @@ def test_what_was_not_recorded_is_to_be_recorded_first(
 ) -> None:
     """Of 75 us the thread spends 20 us in an op, then 50 us."""
     for op_us, first in ((20, "Record with with_stack=True"), (50, "torch.compile")):
-        events = [*launched(1, 0, 5), event("aten::add", 20, op_us), *launched(2, 90, 95)]
+        events = [
+            *launched(1, 0, 5),
+            event("aten::add", 20, op_us),
+            *launched(2, 90, 95),
+        ]
         (finding,) = found("host-bound", events)
         assert finding.try_ is not None
         assert finding.try_.startswith(first)
@@ -70,8 +78,13 @@ def test_an_annotation_alone_does_not_tell_what_the_cpu_did(
     """Stacks, if they were recorded, are not asked for again."""
     step = event("ProfilerStep#1", 0, 100, cat="user_annotation")
     frame = event("/a.py(1): f", 0, 4, cat="python_function")
-    for more, first in (([], "Record with with_stack=True"), ([frame], "Put record_function()")):
-        (finding,) = found("host-bound", [*launched(1, 0, 5), step, *more, *launched(2, 90, 95)])
+    for more, first in (
+        ([], "Record with with_stack=True"),
+        ([frame], "Put record_function()"),
+    ):
+        (finding,) = found(
+            "host-bound", [*launched(1, 0, 5), step, *more, *launched(2, 90, 95)]
+        )
         assert finding.try_ is not None
         assert finding.try_.startswith(first)
 
@@ -81,11 +94,17 @@ def test_without_ops_an_annotation_may_have_had_some(
 ) -> None:
     step = event("ProfilerStep#1", 0, 100, cat="user_annotation")
     for more, words in (([], ""), ([event("aten::add", 0, 4)], ", outside of ops")):
-        (finding,) = found("host-bound", [*launched(1, 0, 5), step, *more, *launched(2, 90, 95)])
-        assert finding.text.endswith(f"in annotations{words}, mostly ProfilerStep (1 x, 75 us).")
+        (finding,) = found(
+            "host-bound", [*launched(1, 0, 5), step, *more, *launched(2, 90, 95)]
+        )
+        assert finding.text.endswith(
+            f"in annotations{words}, mostly ProfilerStep (1 x, 75 us)."
+        )
 
 
-def test_what_the_loader_claims_is_left_out(found: Ask, event: Make, launched: Make) -> None:
+def test_what_the_loader_claims_is_left_out(
+    found: Ask, event: Make, launched: Make
+) -> None:
     loader = event("enumerate(DataLoader)#1.__next__", 20, 60, cat="user_annotation")
     (finding,) = found("host-bound", [*launched(1, 0, 5), loader, *launched(2, 90, 95)])
     assert finding.at_stake_ns == 15_000
@@ -106,10 +125,18 @@ def test_without_launches_it_cannot_tell(lacking: Lack, event: Make) -> None:
 def test_replayed_work_needs_no_graph(found: Ask, event: Make, launched: Make) -> None:
     """Where most GPU events are nodes of graphs, the remedy is not to capture one."""
     op = event("aten::add", 20, 60)
-    for nodes, first in ((3, "Most of the GPU's work is replayed"), (0, "torch.compile")):
+    for nodes, first in (
+        (3, "Most of the GPU's work is replayed"),
+        (0, "torch.compile"),
+    ):
         call, node = launched(1, 0, 5)
-        replay = [{**call, "name": "cudaGraphLaunch"}, *[{**node, "ts": 5} for _ in range(nodes)]]
-        (finding,) = found("host-bound", [*launched(3, 0, 5), *replay, op, *launched(2, 90, 95)])
+        replay = [
+            {**call, "name": "cudaGraphLaunch"},
+            *[{**node, "ts": 5} for _ in range(nodes)],
+        ]
+        (finding,) = found(
+            "host-bound", [*launched(3, 0, 5), *replay, op, *launched(2, 90, 95)]
+        )
         assert finding.try_ is not None
         assert finding.try_.startswith(first)
 
@@ -117,7 +144,8 @@ def test_replayed_work_needs_no_graph(found: Ask, event: Make, launched: Make) -
 def test_what_runs_before_and_after_the_work_of_the_gpu_is_not_hurried(
     trace_of: Callable[..., Trace], event: Make, launched: Make
 ) -> None:
-    """It delays nothing of the span, from 1,005 to 1,105 us; with steps, it is part of them."""
+    """It delays nothing of the span, from 1,005 to 1,105 us; with steps, it is part of
+    them."""
     work = [
         event("aten::empty", 0, 900),
         *launched(1, 1_000, 1_005),
@@ -142,16 +170,20 @@ def hurried(trace: Trace) -> tuple[int, int]:
     return int(wanted.cover.start.min()), int(wanted.cover.end.max())
 
 
-def test_time_before_the_first_kernel_is_set_up(found: Ask, event: Make, launched: Make) -> None:
-    """Sets end at 15 and 1,015 us, kernels at 1,030 and 1,110 us: the host part of the last gap is
-    the 75 us from 1,030 us on."""
+def test_time_before_the_first_kernel_is_set_up(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Sets end at 15 and 1,015 us, kernels at 1,030 and 1,110 us: the host part of the
+    last gap is the 75 us from 1,030 us on."""
     sets = [*launched(1, 0, 5), *launched(2, 1_000, 1_005)]
     for one in sets[1::2]:
         one["cat"] = "gpu_memset"
     kernels = [*launched(3, 1_012, 1_020), *launched(4, 1_105, 1_110)]
     (finding,) = found("host-bound", [*sets, *kernels])
     assert finding.at_stake_ns == 75_000
-    assert "next kernel, the set-up before the first kernel not counted: " in finding.text
+    assert (
+        "next kernel, the set-up before the first kernel not counted: " in finding.text
+    )
     assert found("host-bound", [*sets, *launched(3, 1_012, 1_020)]) == []
 
 

@@ -7,7 +7,9 @@ import pytest
 from .conftest import Ask
 from .work import ADD, COPY, work
 
-CUDNN = "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (int)2>(int)"
+CUDNN = (
+    "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (int)2>(int)"
+)
 MIOPEN = "batched_transpose_32x32_half"
 
 
@@ -15,7 +17,9 @@ MIOPEN = "batched_transpose_32x32_half"
 def test_it_speaks(found: Ask, name: str, library: str) -> None:
     """Two transpositions of 30 and 20 us beside 150 us of other work."""
     kernels = [(name, 30), ("conv", 100), (name, 20), ("bn", 50)]
-    (finding,) = found("layout-changes", work(*(("aten::conv2d", *one) for one in kernels)))
+    (finding,) = found(
+        "layout-changes", work(*(("aten::conv2d", *one) for one in kernels))
+    )
     assert finding.at_stake_ns == 50_000
     assert finding.text == (
         f"2 kernels of {library} take 50 us (25.0 % of the span) to change the layout of tensors "
@@ -24,7 +28,10 @@ def test_it_speaks(found: Ask, name: str, library: str) -> None:
 
 
 def test_copies_of_pytorch_are_another_rule(found: Ask) -> None:
-    assert found("layout-changes", work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70))) == []
+    assert (
+        found("layout-changes", work(("aten::copy_", COPY, 30), ("aten::add", ADD, 70)))
+        == []
+    )
 
 
 def test_the_environment_of_rocm(found: Ask) -> None:
@@ -41,6 +48,14 @@ def test_the_environment_of_rocm(found: Ask) -> None:
         "void flip_filter<float, float>(float*, float const*, int, int, int, int)",
     ],
 )
-def test_the_steps_of_a_convolution_are_no_change_of_layout(found: Ask, name: str) -> None:
-    """Images and filters that are unfolded or flipped: another memory format changes nothing."""
-    assert found("layout-changes", work(("aten::conv2d", name, 50), ("aten::add", ADD, 50))) == []
+def test_the_steps_of_a_convolution_are_no_change_of_layout(
+    found: Ask, name: str
+) -> None:
+    """Images and filters that are unfolded or flipped: another memory format changes
+    nothing."""
+    assert (
+        found(
+            "layout-changes", work(("aten::conv2d", name, 50), ("aten::add", ADD, 50))
+        )
+        == []
+    )

@@ -8,11 +8,17 @@ from .conftest import Ask, Lack
 from .work import ADD, Event, work
 
 GB = 10**9
-DEVICE = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "numSms": 108, "totalGlobalMem": 80 * GB}
+DEVICE = {
+    "id": 0,
+    "name": "NVIDIA A100-SXM4-80GB",
+    "numSms": 108,
+    "totalGlobalMem": 80 * GB,
+}
 
 
 def used(*totals: tuple[int, int]) -> list[Event]:
-    """A kernel, and what was allocated and reserved (GB) at one time after the other."""
+    """A kernel, and what was allocated and reserved (GB) at one time after the
+    other."""
     events = [
         {"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "ts": 10 * n, "args": {
             "Device Type": 1, "Device Id": 0, "Bytes": 1,
@@ -58,7 +64,10 @@ def on_rocm(*pids: int) -> tuple[list[Event], dict[str, Any]]:
     memory = used((20, 40), (49, 60), (10, 70))
     events = memory[-3:]
     for pid in pids:
-        events += [{**one, "pid": pid} if one["cat"] == "kernel" else one for one in memory[:-3]]
+        events += [
+            {**one, "pid": pid} if one["cat"] == "kernel" else one
+            for one in memory[:-3]
+        ]
     return events, {"deviceProperties": [DEVICE], "roctracer_version": 400}
 
 
@@ -68,7 +77,9 @@ def test_one_gpu_of_rocm_whatever_its_number(found: Ask) -> None:
     assert "reserves 70 GB of the 80 GB of GPU 2" in finding.text
 
 
-def test_of_several_gpus_of_rocm_it_cannot_tell_which(found: Ask, lacking: Lack) -> None:
+def test_of_several_gpus_of_rocm_it_cannot_tell_which(
+    found: Ask, lacking: Lack
+) -> None:
     events, keys = on_rocm(2, 3)
     assert found("memory-headroom", events, **keys) == []
     (lack,) = lacking("memory-headroom", events, **keys)

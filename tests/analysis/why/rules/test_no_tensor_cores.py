@@ -11,7 +11,9 @@ from .work import A100, ADD, SGEMM, work
 
 V100 = {"deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-16GB", "numSms": 80}]}
 T4 = {"deviceProperties": [{"id": 0, "name": "Tesla T4", "numSms": 40}]}
-RTX = {"deviceProperties": [{"id": 0, "name": "NVIDIA GeForce RTX 2080 Ti", "numSms": 68}]}
+RTX = {
+    "deviceProperties": [{"id": 0, "name": "NVIDIA GeForce RTX 2080 Ti", "numSms": 68}]
+}
 GP100 = {"deviceProperties": [{"id": 0, "name": "Quadro GP100", "numSms": 56}]}
 
 
@@ -24,12 +26,19 @@ def test_it_speaks(found: Ask) -> None:
 
 def test_no_core_is_faster_than_the_memory(found: Ask) -> None:
     """67.63 MB at 2,039 GB/s take 33.170 us."""
-    shapes = {"Input Dims": [[16, 4096], [4096, 4096]], "Input type": ["float", "float"]}
-    (finding,) = found("no-tensor-cores", work(("aten::mm", SGEMM, 80), args=shapes), **A100)
+    shapes = {
+        "Input Dims": [[16, 4096], [4096, 4096]],
+        "Input type": ["float", "float"],
+    }
+    (finding,) = found(
+        "no-tensor-cores", work(("aten::mm", SGEMM, 80), args=shapes), **A100
+    )
     assert finding.at_stake_ns == 80_000 - 33_170
 
 
-@pytest.mark.parametrize(("device", "saved"), [(V100, 69_952), (T4, 70_030), (RTX, 60_035)])
+@pytest.mark.parametrize(
+    ("device", "saved"), [(V100, 69_952), (T4, 70_030), (RTX, 60_035)]
+)
 def test_devices_of_compute_capability_7_have_float16(
     found: Ask, device: dict[str, Any], saved: int
 ) -> None:
@@ -72,7 +81,9 @@ def test_engines_of_cudnn_are_products(found: Ask) -> None:
         "void cudnn::cnn::wgrad_alg0_engine<float, 128, 6, 7, 3, 3, 5, false, 512>(int)",
     ]
     half = "void cudnn::detail::dgrad_engine<__half, 512, 6, 5, 3, 3, 3, false>(int)"
-    events = work(*(("aten::convolution_backward", name, 80) for name in [*engines, half]))
+    events = work(
+        *(("aten::convolution_backward", name, 80) for name in [*engines, half])
+    )
     (finding,) = found("no-tensor-cores", events, **V100)
     assert finding.at_stake_ns == 2 * 69_952
     assert finding.text.startswith("2 float32 products take 160 us")
@@ -87,12 +98,20 @@ def test_a_convolution_beside_others_in_tf32_is_a_choice_of_cudnn(found: Ask) ->
     kernels = [("aten::conv2d", plain, 80), ("aten::mm", SGEMM, 80)]
     (finding,) = found("no-tensor-cores", work(*kernels), **A100)
     assert finding.text.startswith("2 float32 products take 160 us")
-    (finding,) = found("no-tensor-cores", work(*kernels, ("aten::conv2d", tf32, 80)), **A100)
+    (finding,) = found(
+        "no-tensor-cores", work(*kernels, ("aten::conv2d", tf32, 80)), **A100
+    )
     assert finding.text.startswith("1 float32 product takes 80 us")
 
 
 def unlisted(major: int, minor: int, name: str = "NVIDIA Foo") -> dict[str, Any]:
-    properties = {"id": 0, "name": name, "numSms": 10, "computeMajor": major, "computeMinor": minor}
+    properties = {
+        "id": 0,
+        "name": name,
+        "numSms": 10,
+        "computeMajor": major,
+        "computeMinor": minor,
+    }
     return {"deviceProperties": [properties]}
 
 

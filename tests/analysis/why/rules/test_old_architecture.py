@@ -27,7 +27,10 @@ def test_it_speaks(found: Ask) -> None:
 
 
 def test_without_a_newer_kernel_it_is_silent(found: Ask) -> None:
-    assert found("old-architecture", products((ALIGN8, 400)), deviceProperties=[H100]) == []
+    assert (
+        found("old-architecture", products((ALIGN8, 400)), deviceProperties=[H100])
+        == []
+    )
 
 
 def test_a_fast_one_is_silent(found: Ask) -> None:
@@ -41,6 +44,12 @@ def test_where_the_alignment_is_the_reason_it_is_silent(found: Ask) -> None:
 
 
 def test_an_ada_gpu_has_the_instructions_of_ampere(found: Ask) -> None:
-    ada = {"id": 0, "name": "NVIDIA L40S", "numSms": 142, "computeMajor": 8, "computeMinor": 9}
+    ada = {
+        "id": 0,
+        "name": "NVIDIA L40S",
+        "numSms": 142,
+        "computeMajor": 8,
+        "computeMinor": 9,
+    }
     events = products((ALIGN8, 2_000), (NEW, 500))
     assert found("old-architecture", events, deviceProperties=[ada]) == []

@@ -7,7 +7,8 @@ from .work import A100, ADD, ALL_REDUCE, ROWS, Event, work
 
 
 def kernels(alone: int, beside: int, each: int = 5) -> list[Event]:
-    """So many alone and then as many beside an all-reduce on another stream; durations in us."""
+    """So many alone and then as many beside an all-reduce on another stream; durations
+    in us."""
     durations = [alone] * each + [beside] * each
     events = work(*(("aten::add", ADD, dur) for dur in durations), args=ROWS)
     start = 1_000 + alone * each

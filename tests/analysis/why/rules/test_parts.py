@@ -19,7 +19,9 @@ def rule(name: str, at_stake_ns: int, part_of: str | None = None) -> Rule:
     return Rule(id=name, remedy="", find=find)
 
 
-@pytest.mark.parametrize(("whole", "told"), [(8_850, None), (10_460, "whole"), (20_000, "whole")])
+@pytest.mark.parametrize(
+    ("whole", "told"), [(8_850, None), (10_460, "whole"), (20_000, "whole")]
+)
 def test_a_part_is_no_more_than_the_whole(
     found: Ask, monkeypatch: pytest.MonkeyPatch, whole: int, told: str | None
 ) -> None:
@@ -29,7 +31,9 @@ def test_a_part_is_no_more_than_the_whole(
     assert finding.part_of == told
 
 
-def test_a_whole_that_is_not_told_has_no_part(found: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_that_is_not_told_has_no_part(
+    found: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its time is below the threshold."""
     both = (rule("part", 10_460, "whole"), rule("whole", 1))
     monkeypatch.setattr(engine, "RULES", both)

@@ -8,8 +8,18 @@ from .work import ADD, Event, module, work
 
 def checkpointed(*modules: Event) -> list[Event]:
     """Two kernels of 30 us inside one backward op, the first under an op of its own."""
-    around = {"ph": "X", "cat": "cpu_op", "name": "CheckpointFunctionBackward", "pid": 1, "tid": 1}
-    return [{**around, "ts": 0, "dur": 30}, *modules, *work(*[("aten::add", ADD, 30)] * 2)]
+    around = {
+        "ph": "X",
+        "cat": "cpu_op",
+        "name": "CheckpointFunctionBackward",
+        "pid": 1,
+        "tid": 1,
+    }
+    return [
+        {**around, "ts": 0, "dur": 30},
+        *modules,
+        *work(*[("aten::add", ADD, 30)] * 2),
+    ]
 
 
 def test_it_speaks(found: Ask) -> None:

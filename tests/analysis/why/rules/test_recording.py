@@ -30,9 +30,11 @@ def test_an_ordinary_first_step_is_silent(found: Ask, event: Make) -> None:
     assert found("recording", steps(event, 150, 110, 120)) == []
 
 
-def enqueued(event: Make, launched: Make, *works: int, first: int = 20) -> list[dict[str, Any]]:
-    """Steps that only enqueue work for the GPU: the first takes `first` us, all others 10. Their
-    kernels take `works` us and run one after the other from 100 us on."""
+def enqueued(
+    event: Make, launched: Make, *works: int, first: int = 20
+) -> list[dict[str, Any]]:
+    """Steps that only enqueue work for the GPU: the first takes `first` us, all others
+    10. Their kernels take `works` us and run one after the other from 100 us on."""
     events = steps(event, first, *[10] * (len(works) - 1))
     starts = [100 + sum(works[:n]) for n in range(len(works))]
     for n, (ts, dur) in enumerate(zip(starts, works, strict=True)):
@@ -50,7 +52,9 @@ def test_steps_that_only_enqueue_are_compared_by_their_work(
 
 def test_a_slow_first_step_by_its_work(found: Ask, event: Make, launched: Make) -> None:
     """900 us of work, then 300 us each."""
-    (finding,) = found("recording", enqueued(event, launched, 900, 300, 300, 300, first=10))
+    (finding,) = found(
+        "recording", enqueued(event, launched, 900, 300, 300, 300, first=10)
+    )
     assert finding.text == (
         "The first step, up to the end of the work that it launches, takes 900 us, 3 times as long "
         "as the median of the others (300 us)."
@@ -62,14 +66,18 @@ def test_what_is_not_linked_has_no_length_by_its_work(
 ) -> None:
     """The launch call of the first step is not known."""
     events = enqueued(event, launched, 220, 300, 300, 300)
-    lost = [one for one in events if not (one["cat"] == "cuda_runtime" and one["ts"] == 1)]
+    lost = [
+        one for one in events if not (one["cat"] == "cuda_runtime" and one["ts"] == 1)
+    ]
     assert not any("first step" in one.text for one in found("recording", lost))
 
 
 def test_a_slow_first_step_of_an_optimizer(found: Ask, event: Make) -> None:
     """The steps end with the optimizer: 300, 100 and 120 us."""
     ends = [300, 400, 520]
-    optimizer = [event("Optimizer.step#S.step", t - 10, 10, cat="user_annotation") for t in ends]
+    optimizer = [
+        event("Optimizer.step#S.step", t - 10, 10, cat="user_annotation") for t in ends
+    ]
     (finding,) = found("recording", [event("aten::mm", 0, 5), *optimizer])
     assert finding.text.startswith("The first step takes 300 us, 2.7 times as long")
 
@@ -84,7 +92,9 @@ def test_steps_of_a_server_differ(found: Ask, event: Make, launched: Make) -> No
 
 def test_few_steps(found: Ask, event: Make) -> None:
     (finding,) = found("recording", steps(event, 110, 120))
-    assert finding.text == ("Only 2 steps were recorded: whether others take as long is not known.")
+    assert finding.text == (
+        "Only 2 steps were recorded: whether others take as long is not known."
+    )
 
 
 def test_a_step_in_which_a_graph_is_captured(found: Ask, event: Make) -> None:
@@ -105,13 +115,19 @@ def test_a_short_capture_is_silent(found: Ask, event: Make) -> None:
 
 
 def test_few_steps_of_an_optimizer(found: Ask, event: Make) -> None:
-    ends = [event("Optimizer.step#S.step", t, 10, cat="user_annotation") for t in (100, 210)]
+    ends = [
+        event("Optimizer.step#S.step", t, 10, cat="user_annotation") for t in (100, 210)
+    ]
     (finding,) = found("recording", [event("aten::mm", 0, 5), *ends])
-    assert finding.text == ("Only 2 steps were recorded: whether others take as long is not known.")
+    assert finding.text == (
+        "Only 2 steps were recorded: whether others take as long is not known."
+    )
     assert (finding.try_, len(finding.evidence)) == ("Record 3 steps or more.", 2)
 
 
-def test_one_step_of_a_server_is_not_few(found: Ask, event: Make, launched: Make) -> None:
+def test_one_step_of_a_server_is_not_few(
+    found: Ask, event: Make, launched: Make
+) -> None:
     name = "execute_context_1(512)_generation_0(0)"
     batch = event(name, 0, 50, cat="user_annotation")
     assert found("recording", [batch, *launched(1, 5, 20)]) == []
@@ -123,15 +139,25 @@ def test_three_steps_are_not_few(found: Ask, event: Make) -> None:
 
 def launches_alone(event: Make, calls: int) -> list[dict[str, Any]]:
     return [
-        event("cudaLaunchKernel", 10 * n, 5, cat="cuda_runtime", args={"correlation": n + 1})
+        event(
+            "cudaLaunchKernel",
+            10 * n,
+            5,
+            cat="cuda_runtime",
+            args={"correlation": n + 1},
+        )
         for n in range(calls)
     ]
 
 
 def test_launches_without_any_gpu_event(found: Ask, event: Make) -> None:
     """The activity of CUDA was on: what is missing is what CUPTI delivers."""
-    (finding,) = found("recording", [*launches_alone(event, 3), event("aten::mm", 0, 30)])
-    assert finding.text.startswith("3 launch calls (cudaLaunchKernel) were recorded, but no GPU ")
+    (finding,) = found(
+        "recording", [*launches_alone(event, 3), event("aten::mm", 0, 30)]
+    )
+    assert finding.text.startswith(
+        "3 launch calls (cudaLaunchKernel) were recorded, but no GPU "
+    )
     assert finding.try_ is not None
     assert "hold CUPTI" in finding.try_
     assert "ProfilerActivity" not in finding.try_
@@ -141,44 +167,66 @@ def test_launches_without_any_gpu_event(found: Ask, event: Make) -> None:
 def test_ranges_of_counters_take_the_place_of_kernels(found: Ask, event: Make) -> None:
     ranges = event("gemm", 0, 5, cat="cuda_profiler_range", pid=0, tid=0)
     (finding,) = found("recording", [*launches_alone(event, 1), ranges])
-    assert finding.text.startswith("1 launch call (cudaLaunchKernel) was recorded, but no GPU ")
+    assert finding.text.startswith(
+        "1 launch call (cudaLaunchKernel) was recorded, but no GPU "
+    )
     assert "received only ranges of counters from the GPU." in finding.text
     assert finding.text.endswith("the times of the CPU mean little.")
     assert finding.try_ is not None
     assert finding.try_.startswith("Record without profiler_metrics")
 
 
-def test_launches_with_gpu_events_are_not_alone(found: Ask, event: Make, launched: Make) -> None:
+def test_launches_with_gpu_events_are_not_alone(
+    found: Ask, event: Make, launched: Make
+) -> None:
     assert found("recording", [*launches_alone(event, 3), *launched(9, 50, 60)]) == []
 
 
 def test_calls_that_launch_nothing_need_no_gpu_event(found: Ask, event: Make) -> None:
     """As in a run on the CPU of a program that looks for a GPU."""
-    assert found("recording", [event("cudaGetDeviceCount", 0, 5, cat="cuda_runtime")]) == []
+    assert (
+        found("recording", [event("cudaGetDeviceCount", 0, 5, cat="cuda_runtime")])
+        == []
+    )
 
 
-def test_what_is_launched_while_a_graph_is_captured_runs_later(found: Ask, event: Make) -> None:
+def test_what_is_launched_while_a_graph_is_captured_runs_later(
+    found: Ask, event: Make
+) -> None:
     begin = event("cudaStreamBeginCapture", 0, 5, cat="cuda_runtime")
     end = event("cudaStreamEndCapture", 90, 5, cat="cuda_runtime")
-    launch = event("cudaLaunchKernel", 20, 5, cat="cuda_runtime", args={"correlation": 1})
+    launch = event(
+        "cudaLaunchKernel", 20, 5, cat="cuda_runtime", args={"correlation": 1}
+    )
     assert found("recording", [begin, launch, end]) == []
 
 
-def test_stacks_beside_a_gpu_that_waits(found: Ask, event: Make, launched: Make) -> None:
+def test_stacks_beside_a_gpu_that_waits(
+    found: Ask, event: Make, launched: Make
+) -> None:
     frame = event("/a.py(1): f", 20, 60, cat="python_function")
     (finding,) = found("recording", [*launched(1, 0, 5), frame, *launched(2, 90, 95)])
     assert finding.text.startswith("Python stacks were recorded")
 
 
-def test_stacks_beside_a_busy_gpu_are_silent(found: Ask, event: Make, launched: Make) -> None:
+def test_stacks_beside_a_busy_gpu_are_silent(
+    found: Ask, event: Make, launched: Make
+) -> None:
     frame = event("/a.py(1): f", 20, 60, cat="python_function")
-    assert found("recording", [*launched(1, 0, 5, dur=85), frame, *launched(2, 10, 91)]) == []
+    assert (
+        found("recording", [*launched(1, 0, 5, dur=85), frame, *launched(2, 10, 91)])
+        == []
+    )
 
 
-def test_events_without_a_launch_beside_others(found: Ask, event: Make, launched: Make) -> None:
+def test_events_without_a_launch_beside_others(
+    found: Ask, event: Make, launched: Make
+) -> None:
     lost = event("k", 20, 10, cat="kernel", pid=0, tid=7, args={"correlation": 77})
     (finding,) = found("recording", [*launched(1, 0, 5), lost])
-    assert finding.text.startswith("The launch calls of 1 GPU event (50 % of the GPU time)")
+    assert finding.text.startswith(
+        "The launch calls of 1 GPU event (50 % of the GPU time)"
+    )
     assert finding.try_ is not None
     assert "torch.cuda.synchronize() right before" in finding.try_
 
@@ -186,17 +234,21 @@ def test_events_without_a_launch_beside_others(found: Ask, event: Make, launched
 def test_all_notes_are_one_finding(found: Ask, event: Make, launched: Make) -> None:
     frame = event("/a.py(1): f", 20, 60, cat="python_function")
     lost = event("k", 20, 10, cat="kernel", pid=0, tid=7, args={"correlation": 77})
-    (finding,) = found("recording", [*launched(1, 0, 5), frame, lost, *launched(2, 90, 95)])
+    (finding,) = found(
+        "recording", [*launched(1, 0, 5), frame, lost, *launched(2, 90, 95)]
+    )
     assert finding.text.startswith("The launch calls of 1 GPU event")
     assert "Python stacks were recorded" in finding.text
 
 
 def test_a_graph_launch_that_keeps_the_gpu_waiting(found: Ask, event: Make) -> None:
-    """The GPU is idle from 20 to 620 us, of which the launch of the graph takes 510; when it has
-    work until 600, it waits for 10 of 1,000 us."""
+    """The GPU is idle from 20 to 620 us, of which the launch of the graph takes 510;
+    when it has work until 600, it waits for 10 of 1,000 us."""
     link = {"args": {"correlation": 2}}
     graph = event("cudaGraphLaunch", 100, 510, cat="cuda_runtime", **link)
-    nodes = [event("k", ts, 190, cat="kernel", pid=0, tid=7, **link) for ts in (620, 820)]
+    nodes = [
+        event("k", ts, 190, cat="kernel", pid=0, tid=7, **link) for ts in (620, 820)
+    ]
     first = event("k", 10, 10, cat="kernel", pid=0, tid=7)
     (finding,) = found("recording", [first, graph, *nodes])
     assert finding.text.endswith(

@@ -10,7 +10,9 @@ from .conftest import Ask
 Make = Callable[..., Any]
 
 
-def launch(event: Make, name: str, ts: int, dur: int, kernel_ts: int) -> list[dict[str, Any]]:
+def launch(
+    event: Make, name: str, ts: int, dur: int, kernel_ts: int
+) -> list[dict[str, Any]]:
     args = {"correlation": ts}
     return [
         event(name, ts, dur, cat="cuda_runtime", args=args),
@@ -19,7 +21,8 @@ def launch(event: Make, name: str, ts: int, dur: int, kernel_ts: int) -> list[di
 
 
 def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
-    """The call of 400 us runs from 20 us on, its kernel starts at 415 us: 395 us of the gap."""
+    """The call of 400 us runs from 20 us on, its kernel starts at 415 us: 395 us of the
+    gap."""
     slow = launch(event, "cudaLaunchKernel", 20, 400, 415)
     (finding,) = found("slow-launches", [*launched(1, 0, 5), *slow])
     assert finding.at_stake_ns == 395_000

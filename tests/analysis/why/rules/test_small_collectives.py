@@ -10,9 +10,20 @@ from .work import ALL_REDUCE, Event
 
 def reduces(number: int, dur: int, elements: int) -> list[Event]:
     """One after the other, each 1 us after the one before."""
-    args = {"Collective name": "allreduce", "In msg nelems": elements, "dtype": "BFloat16"}
+    args = {
+        "Collective name": "allreduce",
+        "In msg nelems": elements,
+        "dtype": "BFloat16",
+    }
     args |= {"Group size": 8, "Process Group Description": "tp"}
-    plain = {"ph": "X", "cat": "kernel", "name": ALL_REDUCE, "pid": 0, "tid": 20, "args": args}
+    plain = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": ALL_REDUCE,
+        "pid": 0,
+        "tid": 20,
+        "args": args,
+    }
     return [plain | {"ts": n * (dur + 1), "dur": dur} for n in range(number)]
 
 
@@ -21,7 +32,10 @@ def test_it_speaks(found: Ask) -> None:
     (finding,) = found("small-collectives", reduces(2_020, 11, 8_192))
     assert finding.at_stake_ns == 2_020 * 11_000
     assert finding.part_of == "exposed-communication"
-    assert "2,020 all_reduce of bfloat16 of 11 us (the median), 16.38 kB each" in finding.text
+    assert (
+        "2,020 all_reduce of bfloat16 of 11 us (the median), 16.38 kB each"
+        in finding.text
+    )
 
 
 def test_without_sizes_it_is_likely(found: Ask) -> None:

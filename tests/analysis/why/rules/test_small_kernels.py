@@ -11,7 +11,11 @@ Make = Callable[..., Any]
 
 
 def kernels(launched: Make, dur: int, count: int = 30) -> list[dict[str, Any]]:
-    return [event for n in range(count) for event in launched(n, n * 20, n * 20 + 5, dur=dur)]
+    return [
+        event
+        for n in range(count)
+        for event in launched(n, n * 20, n * 20 + 5, dur=dur)
+    ]
 
 
 def test_it_speaks(found: Ask, launched: Make) -> None:
@@ -36,13 +40,17 @@ def test_a_few_kernels_are_silent(found: Ask, launched: Make) -> None:
 
 def test_gaps_of_slow_launch_calls_are_not_counted(found: Ask, launched: Make) -> None:
     """30 kernels of 4 us in 6,000 us; all but the gaps around them is slow calls."""
-    slow = [event for n in range(30) for event in launched(n, n * 200, n * 200 + 180, dur=4)]
+    slow = [
+        event for n in range(30) for event in launched(n, n * 200, n * 200 + 180, dur=4)
+    ]
     for call in slow[::2]:
         call["dur"] = 150
     assert found("small-kernels", slow) == []
 
 
-def test_nodes_of_a_graph_are_launched_together_already(found: Ask, launched: Make) -> None:
+def test_nodes_of_a_graph_are_launched_together_already(
+    found: Ask, launched: Make
+) -> None:
     call, node = launched(1, 0, 10, dur=4)
     nodes = [{**node, "ts": 10 + 5 * n} for n in range(30)]
     (finding,) = found("small-kernels", [call | {"name": "cudaGraphLaunch"}, *nodes])

@@ -14,7 +14,9 @@ ATTENTION = (
 
 
 def test_it_speaks(found: Ask) -> None:
-    (finding,) = found("unfused-attention", [*work(*ATTENTION), module("Attention_0", 0, 50)])
+    (finding,) = found(
+        "unfused-attention", [*work(*ATTENTION), module("Attention_0", 0, 50)]
+    )
     assert finding.at_stake_ns == 50_000
     assert "1 time in Attention" in finding.text
 

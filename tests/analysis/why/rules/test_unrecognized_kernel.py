@@ -60,7 +60,13 @@ def test_it_names_the_kernel_and_how_it_was_launched(found: Ask) -> None:
         (("aten::mm", SGEMM, 6000), ("own::matmul", OWN, 4000)),
         (("aten::add", "triton_poi_fused_add_0", 9000),),
         (("aten::mm", "void cutlass::Kernel2<own_tile>(own_tile::Params)", 9000),),
-        (("nccl:all_reduce", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclWork*)", 9000),),
+        (
+            (
+                "nccl:all_reduce",
+                "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclWork*)",
+                9000,
+            ),
+        ),
     ],
 )
 def test_it_is_silent_where_known_kernels_dominate(found: Ask, kernels: Any) -> None:

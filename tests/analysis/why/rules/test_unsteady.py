@@ -11,11 +11,20 @@ from .work import A100, ADD, ALL_REDUCE, ROWS, Event, work
 def steps(*durations: int, kernel: str = ADD) -> list[Event]:
     """A step for each duration (us) with one kernel; all do the same."""
     notes = [
-        {"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{n}", "pid": 1, "tid": 1}
+        {
+            "ph": "X",
+            "cat": "user_annotation",
+            "name": f"ProfilerStep#{n}",
+            "pid": 1,
+            "tid": 1,
+        }
         | {"ts": 10 * n, "dur": 9}
         for n in range(len(durations))
     ]
-    return [*notes, *work(*(("aten::add", kernel, dur) for dur in durations), args=ROWS)]
+    return [
+        *notes,
+        *work(*(("aten::add", kernel, dur) for dur in durations), args=ROWS),
+    ]
 
 
 def test_it_speaks(found: Ask) -> None:
@@ -44,5 +53,13 @@ def test_communication_is_not_compared(found: Ask) -> None:
 
 def test_a_kernel_beside_another_is_not_compared(found: Ask) -> None:
     """The long one has another stream's beside it."""
-    other = {"ph": "X", "cat": "kernel", "name": ADD, "pid": 0, "tid": 9, "ts": 1_045, "dur": 9}
+    other = {
+        "ph": "X",
+        "cat": "kernel",
+        "name": ADD,
+        "pid": 0,
+        "tid": 9,
+        "ts": 1_045,
+        "dur": 9,
+    }
     assert found("unsteady", [*steps(20, 20, 40, 20, 20), other], **A100) == []

@@ -26,7 +26,9 @@ def test_it_speaks(found: Ask, event: Make, launched: Make) -> None:
     assert "is not recorded" in finding.text
 
 
-def test_work_from_before_the_recording_is_likely(found: Ask, event: Make, launched: Make) -> None:
+def test_work_from_before_the_recording_is_likely(
+    found: Ask, event: Make, launched: Make
+) -> None:
     """The first event of stream 9 waits while the program waits for the device."""
     sync = event("cudaStreamSynchronize", 14, 80, cat="cuda_runtime")
     events = [*launched(1, 0, 5), *other(event, 2, 10, 95), sync]

@@ -35,11 +35,15 @@ def test_the_first_launch_of_a_kernel(found: Ask, event: Make) -> None:
 def test_what_is_not_named_is_told_as_a_sum(found: Ask, event: Make) -> None:
     """10 ms in a first launch, and 200 us, less than 5 %, in an allocation."""
     events = [*launch(event, 0, 5, "before"), *launch(event, 100, 10_000)]
-    events += [event("cudaMalloc", 10_200, 200, cat="cuda_runtime"), *launch(event, 10_450, 5)]
+    events += [
+        event("cudaMalloc", 10_200, 200, cat="cuda_runtime"),
+        *launch(event, 10_450, 5),
+    ]
     (finding,) = found("warm-up", [*events, *launch(event, 10_500, 5)])
     assert finding.at_stake_ns == 10_200_000
-    assert "10 ms in first launches of kernels (1 x cudaLaunchKernel), 200 us in the rest." in (
-        finding.text
+    assert (
+        "10 ms in first launches of kernels (1 x cudaLaunchKernel), 200 us in the rest."
+        in (finding.text)
     )
 
 
@@ -47,8 +51,13 @@ def test_what_is_not_named_is_told_as_a_sum(found: Ask, event: Make) -> None:
 def test_what_is_left_of_a_cold_start_is_likely_to_be_cold(
     found: Ask, event: Make, load: int, certainty: str
 ) -> None:
-    """The GPU waits for 3,000 or 300 us for a first launch, and for 980 before the next one."""
-    events = [*launch(event, 0, 5, "a"), *launch(event, 20, load), *launch(event, load + 1_010, 5)]
+    """The GPU waits for 3,000 or 300 us for a first launch, and for 980 before the next
+    one."""
+    events = [
+        *launch(event, 0, 5, "a"),
+        *launch(event, 20, load),
+        *launch(event, load + 1_010, 5),
+    ]
     (finding,) = found("host-bound", events)
     assert finding.certainty == certainty
 
@@ -59,7 +68,12 @@ def test_calls_of_other_names_are_told(found: Ask, event: Make) -> None:
         event("cudaMalloc", 20, 200, cat="cuda_runtime"),
         event("cudaFree", 220, 1000, cat="cuda_runtime"),
     ]
-    events = [*launch(event, 0, 5), *calls, *launch(event, 1300, 5), *launch(event, 1400, 5)]
+    events = [
+        *launch(event, 0, 5),
+        *calls,
+        *launch(event, 1300, 5),
+        *launch(event, 1400, 5),
+    ]
     (finding,) = found("warm-up", events)
     assert "1.2 ms in allocations (mostly 1 x cudaFree)" in finding.text
 
@@ -73,9 +87,14 @@ def test_a_launch_that_is_slow_again_is_no_warm_up(found: Ask, event: Make) -> N
 
 
 def test_the_first_call_of_an_op(found: Ask, event: Make) -> None:
-    """aten::conv2d searches for 2 ms, then takes 50 us; 80 us before the last launch remain."""
+    """aten::conv2d searches for 2 ms, then takes 50 us; 80 us before the last launch
+    remain."""
     ops = [event("aten::conv2d", 100, 2000), event("aten::conv2d", 2200, 50)]
-    launches = [*launch(event, 0, 5, "a"), *launch(event, 2090, 5), *launch(event, 2245, 5)]
+    launches = [
+        *launch(event, 0, 5, "a"),
+        *launch(event, 2090, 5),
+        *launch(event, 2245, 5),
+    ]
     (finding,) = found("warm-up", [*ops, *launches])
     assert finding.at_stake_ns == 1_990_000 + 5_000
     assert "first calls of ops (1 x aten::conv2d)" in finding.text
@@ -87,7 +106,11 @@ def test_an_op_that_is_slow_again_is_no_warm_up(
 ) -> None:
     """Of 2 ms: a tenth, or an eighth."""
     ops = [event("aten::conv2d", 100, 2000), event("aten::conv2d", 2200, later)]
-    launches = [*launch(event, 0, 5, "a"), *launch(event, 2090, 5), *launch(event, 2240, 5)]
+    launches = [
+        *launch(event, 0, 5, "a"),
+        *launch(event, 2090, 5),
+        *launch(event, 2240, 5),
+    ]
     assert bool(found("warm-up", [*ops, *launches])) is speaks
 
 
@@ -127,15 +150,20 @@ def test_what_earlier_steps_did_is_not_known(
     events = in_steps(event, 2, 0, 0, call="cudaFree")
     for one in events:
         if one["name"].startswith("ProfilerStep#"):
-            one["name"] = f"{name}{first + int(one['name'].removeprefix('ProfilerStep#'))}"
+            one["name"] = (
+                f"{name}{first + int(one['name'].removeprefix('ProfilerStep#'))}"
+            )
     (finding,) = found("warm-up", events)
     assert finding.certainty == certainty
     doubt = f"The recording begins with {name}{first}: earlier steps may have done the same."
     assert finding.why_likely == (doubt if certainty == "likely" else None)
 
 
-def test_a_first_step_that_only_enqueues_longer_is_no_warm_up(found: Ask, event: Make) -> None:
-    """Annotations of 300, 100, 100 and 100 us, whose work takes 5 ms each and never waits."""
+def test_a_first_step_that_only_enqueues_longer_is_no_warm_up(
+    found: Ask, event: Make
+) -> None:
+    """Annotations of 300, 100, 100 and 100 us, whose work takes 5 ms each and never
+    waits."""
     events, begin = [], 0
     for n, dur in enumerate((300, 100, 100, 100)):
         args = {"correlation": n + 1}
@@ -155,12 +183,14 @@ def test_calls_that_recur_are_no_warm_up(found: Ask, event: Make, call: str) -> 
 
 
 def test_a_first_step_of_more_than_twice_the_others(found: Ask, event: Make) -> None:
-    """Steps of 5, 1, 1 and 1 ms with one launch each in the middle: the first gap ends at 2.5 ms,
-    and the next one spends 2.5 ms in the first step."""
+    """Steps of 5, 1, 1 and 1 ms with one launch each in the middle: the first gap ends
+    at 2.5 ms, and the next one spends 2.5 ms in the first step."""
     begins, ends = [0, 5000, 6000, 7000], [5000, 6000, 7000, 8000]
     events = launch(event, 0, 5)
     for n, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        events.append(event(f"ProfilerStep#{n}", begin, end - begin, cat="user_annotation"))
+        events.append(
+            event(f"ProfilerStep#{n}", begin, end - begin, cat="user_annotation")
+        )
         events += launch(event, (begin + end) // 2, 5)
     (finding,) = found("warm-up", events)
     assert finding.at_stake_ns == 1000 * (2500 + 5 - 15 + 2500 - 15)
@@ -200,8 +230,11 @@ def test_a_steady_program_has_none(found: Ask, event: Make) -> None:
 TRIES = ("implicit_gemm", "winograd", "fft")
 
 
-def searched(event: Make, launched: Make, begin: int, names: Sequence[str]) -> list[Any]:
-    """A convolution that launches each of these kernels, and waits for an event after it."""
+def searched(
+    event: Make, launched: Make, begin: int, names: Sequence[str]
+) -> list[Any]:
+    """A convolution that launches each of these kernels, and waits for an event after
+    it."""
     events = [event("aten::cudnn_convolution", begin, 60 * len(names))]
     for number, name in enumerate(names):
         ts = begin + 60 * number
@@ -210,10 +243,16 @@ def searched(event: Make, launched: Make, begin: int, names: Sequence[str]) -> l
     return events
 
 
-def test_a_search_for_algorithms_is_warm_up(found: Ask, event: Make, launched: Make) -> None:
-    """The GPU runs 5 of each 60 us; the waits belong to the search, and drain no queue of the
-    program."""
-    events = [*launched(1, 0, 5), *searched(event, launched, 100, TRIES), *launched(2, 300, 305)]
+def test_a_search_for_algorithms_is_warm_up(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """The GPU runs 5 of each 60 us; the waits belong to the search, and drain no queue
+    of the program."""
+    events = [
+        *launched(1, 0, 5),
+        *searched(event, launched, 100, TRIES),
+        *launched(2, 300, 305),
+    ]
     (finding,) = found("warm-up", events)
     assert "the search for algorithms of convolutions" in finding.text
     assert found("drained-by-sync", events) == []
@@ -227,20 +266,31 @@ def test_waits_of_a_convolution_that_measures_nothing_are_no_search(
     found: Ask, event: Make, launched: Make, names: Sequence[str]
 ) -> None:
     """One algorithm several times, and fewer than three."""
-    events = [*launched(1, 0, 5), *searched(event, launched, 100, names), *launched(2, 300, 305)]
+    events = [
+        *launched(1, 0, 5),
+        *searched(event, launched, 100, names),
+        *launched(2, 300, 305),
+    ]
     assert not any("search for" in one.text for one in found("warm-up", events))
 
 
-def test_a_search_in_a_later_step_recurs(found: Ask, event: Make, launched: Make) -> None:
-    steps = [event(f"ProfilerStep#{n}", 500 * n, 500, cat="user_annotation") for n in range(2)]
+def test_a_search_in_a_later_step_recurs(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    steps = [
+        event(f"ProfilerStep#{n}", 500 * n, 500, cat="user_annotation")
+        for n in range(2)
+    ]
     again = searched(event, launched, 600, TRIES)
     events = [*steps, *launched(1, 0, 5), *again, *launched(2, 900, 905)]
     assert not any("search for" in one.text for one in found("warm-up", events))
 
 
-def test_a_first_op_is_named_for_what_its_launches_leave(found: Ask, event: Make) -> None:
-    """The first aten::mul takes 30 ms, of which 29 ms are a first launch; the first aten::add takes
-    5 ms, with an ordinary launch. Later ones take 20 us."""
+def test_a_first_op_is_named_for_what_its_launches_leave(
+    found: Ask, event: Make
+) -> None:
+    """The first aten::mul takes 30 ms, of which 29 ms are a first launch; the first
+    aten::add takes 5 ms, with an ordinary launch. Later ones take 20 us."""
     events = [*launch(event, 0, 5, "before")]
     events += [event("aten::mul", 100, 30_000), *launch(event, 200, 29_000, "mul")]
     events += [event("aten::add", 40_000, 5_000), *launch(event, 44_900, 5, "add")]
@@ -251,8 +301,13 @@ def test_a_first_op_is_named_for_what_its_launches_leave(found: Ask, event: Make
 
 
 def test_an_op_inside_a_first_op_is_named(found: Ask, event: Make) -> None:
-    """Of the 30 ms of aten::outer, aten::inner takes 28 ms; later both take less than 50 us."""
-    events = [*launch(event, 0, 5, "before"), *launch(event, 50_000, 5), *launch(event, 51_000, 5)]
+    """Of the 30 ms of aten::outer, aten::inner takes 28 ms; later both take less than
+    50 us."""
+    events = [
+        *launch(event, 0, 5, "before"),
+        *launch(event, 50_000, 5),
+        *launch(event, 51_000, 5),
+    ]
     for ts, outer, inner in ((20_005, 29_996, 28_000), (50_990, 40, 20)):
         events += [event("aten::outer", ts, outer), event("aten::inner", ts + 1, inner)]
     events += [launch_ for ts in (30_000, 51_000) for launch_ in launch(event, ts, 5)]

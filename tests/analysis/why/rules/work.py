@@ -24,7 +24,9 @@ SOFTMAX = (
     "float*, float const*, int, int, int, bool const*, int, bool)"
 )
 SGEMM = "ampere_sgemm_128x64_tn"
-ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+ALL_REDUCE = (
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
+)
 A100 = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB", "numSms": 108}]}
 ROWS = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": ["float", "float"]}
 """Two tensors of 4.19 MB."""
@@ -32,18 +34,42 @@ ROWS = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": ["float", "flo
 Event = dict[str, Any]
 
 
-def work(*kernels: tuple[str, str, int], gap: int = 0, args: Event | None = None) -> list[Event]:
+def work(
+    *kernels: tuple[str, str, int], gap: int = 0, args: Event | None = None
+) -> list[Event]:
     """(op, kernel, dur) of each kernel, all launched before the first one runs."""
     found: list[Event] = []
     ts = 1_000
     for n, (op, kernel, dur) in enumerate(kernels):
         link = {"correlation": n + 1}
         found += [
-            {"ph": "X", "cat": "cpu_op", "name": op, "pid": 1, "tid": 1, "ts": n * 10, "dur": 8}
+            {
+                "ph": "X",
+                "cat": "cpu_op",
+                "name": op,
+                "pid": 1,
+                "tid": 1,
+                "ts": n * 10,
+                "dur": 8,
+            }
             | ({"args": args} if args else {}),
-            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1}
+            {
+                "ph": "X",
+                "cat": "cuda_runtime",
+                "name": "cudaLaunchKernel",
+                "pid": 1,
+                "tid": 1,
+            }
             | {"ts": n * 10 + 2, "dur": 2, "args": link},
-            {"ph": "X", "cat": "kernel", "name": kernel, "pid": 0, "tid": 7, "ts": ts, "dur": dur}
+            {
+                "ph": "X",
+                "cat": "kernel",
+                "name": kernel,
+                "pid": 0,
+                "tid": 7,
+                "ts": ts,
+                "dur": dur,
+            }
             | {"args": link},
         ]
         ts += dur + gap

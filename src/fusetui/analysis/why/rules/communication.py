@@ -1,5 +1,5 @@
-"""Collectives and transfers of one rank: what they moved, at what bandwidth, what hides them, how
-small they are, what they slow down.
+"""Collectives and transfers of one rank: what they moved, at what bandwidth, what hides
+them, how small they are, what they slow down.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ MAY_WAIT = (
     "data; then send less, or overlap it."
 )
 """The remedy where one transfer of unknown size takes most of the time."""
-MAY_MOVE_MORE = "What the longest transfer does, moving data or waiting, was not recorded."
+MAY_MOVE_MORE = (
+    "What the longest transfer does, moving data or waiting, was not recorded."
+)
 
 
 @Rule(
@@ -70,7 +72,9 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     alone = kernels.end - kernels.start - kernels.during(kernels.computes)
     exposed_ns[rows] = alone[kernels.communicates]
     kinds = [kind for kind in transfers_of(facts) if exposed_ns[kind.rows].any()]
-    kinds.sort(key=lambda kind: (-int(exposed_ns[kind.rows].sum()), kind.name, kind.group))
+    kinds.sort(
+        key=lambda kind: (-int(exposed_ns[kind.rows].sum()), kind.name, kind.group)
+    )
     several, told = told_apart(kinds), kinds[:TOLD]
     named = [
         f"{kind_text(kind, several)} {duration(int(exposed_ns[kind.rows].sum()))}{moved(kind)}"
@@ -142,8 +146,8 @@ class LongTransfer(msgspec.Struct, frozen=True):
 
 
 def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
-    """The transfer with the most exposed time, if it takes FAR_LONGER than its bytes explain or,
-    where sizes are not known, than the median of at least FEWEST others."""
+    """The transfer with the most exposed time, if it takes FAR_LONGER than its bytes
+    explain or, where sizes are not known, than the median of at least FEWEST others."""
     trace = facts.trace
     kinds = [kind for kind in transfers_of(facts) if len(kind.rows) > FEWEST]
     if not kinds:
@@ -173,7 +177,8 @@ def _longest(facts: Facts, exposed_ns: Int64s) -> LongTransfer | None:
 
 
 def _apart(kernels: Kernels, which: Flags) -> tuple[int, int]:
-    """How long any of these runs on each device without compute beside it, and with it."""
+    """How long any of these runs on each device without compute beside it, and with
+    it."""
     whole = hidden = 0
     for device in kernels.devices:
         cover = kernels.cover(which, device)
@@ -215,7 +220,8 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
 
 
 def _is_small(kind: Transfers) -> bool:
-    """Also where the size is not known, which the kernels of some libraries do not record."""
+    """Also where the size is not known, which the kernels of some libraries do not
+    record."""
     number = len(kind.rows)
     few_bytes = kind.bytes is None or kind.bytes <= SMALL * number
     return number >= MANY and kind.median_ns <= SHORT_NS and few_bytes
@@ -223,7 +229,9 @@ def _is_small(kind: Transfers) -> bool:
 
 def _told(kind: Transfers, several: bool) -> str:
     dtype = f" of {kind.dtype}" if kind.dtype else ""
-    mean = f", {size(kind.bytes // len(kind.rows))} each on average" if kind.bytes else ""
+    mean = (
+        f", {size(kind.bytes // len(kind.rows))} each on average" if kind.bytes else ""
+    )
     return f"{kind_text(kind, several)}{dtype} of {duration(kind.median_ns)} (the median){mean}"
 
 
@@ -264,10 +272,13 @@ def overlap_tax(facts: Facts) -> Iterator[Claim]:
 
 
 def _usual(job: Int64s, alone: Flags, beside: Flags, ns: Int64s) -> Int64s:
-    """The median time alone of each job with enough kernels of both sorts, else 0; a last one for
-    no job."""
+    """The median time alone of each job with enough kernels of both sorts, else 0; a
+    last one for no job."""
     jobs = int(job.max(initial=-1)) + 1
-    often = [np.bincount(job[which & (job >= 0)], minlength=jobs) for which in (alone, beside)]
+    often = [
+        np.bincount(job[which & (job >= 0)], minlength=jobs)
+        for which in (alone, beside)
+    ]
     found = np.zeros(jobs + 1, dtype=np.int64)
     places = np.flatnonzero(alone & (job >= 0))
     order = places[np.lexsort((ns[places], job[places]))]
@@ -299,7 +310,11 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
     end = np.minimum(trace.end[rows], facts.end_ns)
     rows, start, end = rows[end > start], start[end > start], end[end > start]
     cover = union(start, end)
-    ran, whole, longest = cover.ns, facts.end_ns - facts.begin_ns, the_most(rows, trace.dur[rows])
+    ran, whole, longest = (
+        cover.ns,
+        facts.end_ns - facts.begin_ns,
+        the_most(rows, trace.dur[rows]),
+    )
     names = Counter(map(trace.name_of, rows.tolist())).most_common(TOLD_NAMES)
     named = ", ".join(f"{count(n)} {printable(name)}" for name, n in names)
     only_transfers = bool(trace.matching(rows, TRANSFER.search).all())

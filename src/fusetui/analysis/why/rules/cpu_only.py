@@ -34,11 +34,13 @@ from fusetui.trace.model.intervals import Cover, common, joined, union, without
 
 MOST_OF_IT = 0.5  # of the time of a cause; a name with at least this share is told
 MAIN = 0.8  # of the time of all ops; the thread that runs as much is the program
-LEAST_OWN = 0.10  # of what was recorded; an op or function with a shorter own time is no finding
+# of what was recorded; an op or function with a shorter own time is no finding
+LEAST_OWN = 0.10
 
 
 def _profiled(facts: Facts) -> str | None:
-    """Why times of the CPU are only likely; None where no Python stacks were recorded."""
+    """Why times of the CPU are only likely; None where no Python stacks were
+    recorded."""
     return STACKS if facts.has_stacks else None
 
 
@@ -50,7 +52,9 @@ def _cover(facts: Facts, rows: Rows) -> Cover:
 def _recorded(facts: Facts, ns: int) -> str:
     """`480 ms (60 % of the 800 ms recorded)`."""
     whole_ns = facts.span_ns
-    return f"{duration(ns)} ({percent(ns, whole_ns)} of the {duration(whole_ns)} recorded)"
+    return (
+        f"{duration(ns)} ({percent(ns, whole_ns)} of the {duration(whole_ns)} recorded)"
+    )
 
 
 def _longest_of(trace_times: ByKind, facts: Facts) -> list[NamedTime]:
@@ -83,7 +87,9 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
     text = f"for the data loader{mostly}."
     if has_workers and batches_were_ready(facts):
         remedy = FEWER_BATCHES
-        text = "while it takes batches that are ready from the workers of the data loader."
+        text = (
+            "while it takes batches that are ready from the workers of the data loader."
+        )
     yield Claim(
         text=f"The program waits {_recorded(facts, cover.ns)} {text}",
         at_stake_ns=cover.ns,
@@ -153,7 +159,8 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
 COMPILES = late(
     r"_compile\.compile_inner \(dynamo_timed\)\Z|torch/_dynamo/convert_frame\.py\(\d+\): _compile\Z"
 )
-"""One for each compilation of a region by Dynamo: an op, and with stacks also a frame."""
+"""One for each compilation of a region by Dynamo: an op, and with stacks also a
+frame."""
 
 
 @Rule(
@@ -182,7 +189,9 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
 def _compilations(facts: Facts) -> str:
     """`: 4 compilations, in 3 of 8 steps`; blank where they cannot be counted."""
     trace = facts.trace
-    rows = facts.inside(trace.rows_named(COMPILES.search, Role.OP, Role.ANNOTATION, Role.PYTHON))
+    rows = facts.inside(
+        trace.rows_named(COMPILES.search, Role.OP, Role.ANNOTATION, Role.PYTHON)
+    )
     covers = union(trace.start[rows], trace.end[rows])
     if not len(rows):
         return ""
@@ -212,7 +221,8 @@ def _explained(facts: Facts) -> Cover:
     thresholds={"least_own": LEAST_OWN, "main": MAIN},
 )
 def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
-    """Of the thread that runs nearly all ops: others, such as workers, wait for work."""
+    """Of the thread that runs nearly all ops: others, such as workers, wait for
+    work."""
     trace = facts.trace
     ops = facts.inside(trace.rows_of(Role.OP))
     if facts.devices or not len(ops):
@@ -224,7 +234,9 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
         return
     is_work = np.isin(trace.role, (Role.OP, Role.CALL, Role.PYTHON))
     rows = facts.inside(np.flatnonzero(is_work & (thread == busiest)))
-    span = Cover(trace.start[rows].min(keepdims=True), trace.end[rows].max(keepdims=True))
+    span = Cover(
+        trace.start[rows].min(keepdims=True), trace.end[rows].max(keepdims=True)
+    )
     collectives = trace.rows_named(ON_CPU.match, Role.ANNOTATION)
     known = joined(_cover(facts, rows), _explained(facts), _cover(facts, collectives))
     unrecorded = without(common(span, facts.whole), known)
@@ -245,9 +257,11 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _annotation_with_most(facts: Facts, time: Cover, thread: int) -> tuple[str, int] | None:
-    """The annotation of a thread, steps and the profiler's own aside, that has most of some time,
-    and how much of it (ns); None if none has at least MOST_OF_IT of it."""
+def _annotation_with_most(
+    facts: Facts, time: Cover, thread: int
+) -> tuple[str, int] | None:
+    """The annotation of a thread, steps and the profiler's own aside, that has most of
+    some time, and how much of it (ns); None if none has at least MOST_OF_IT of it."""
     trace = facts.trace
     rows = facts.inside(trace.rows_of(Role.ANNOTATION))
     rows = rows[trace.thread_of_track[trace.track[rows]] == thread]
@@ -262,7 +276,8 @@ def _annotation_with_most(facts: Facts, time: Cover, thread: int) -> tuple[str, 
     return trace.names[number], min(int(ns_of_name[number]), time.ns)
 
 
-SLOW_FIRST = 10  # times as long as the median of the others: a call that sets something up
+# times as long as the median of the others: a call that sets something up
+SLOW_FIRST = 10
 FIRST_CALL = (
     "Call it once before recording: the first call of an op initializes libraries, loads kernels "
     "and chooses algorithms, and says nothing about the later ones."
@@ -271,15 +286,17 @@ RUNTIME_CALL = (
     "Look at what it waits for: a call of the runtime launches work, copies, or waits until the "
     "device is done. What the device did meanwhile is not part of this account."
 )
-WAIT_REMEDY = "Let it run while other work does, or wait for less: look at what it waits for."
+WAIT_REMEDY = (
+    "Let it run while other work does, or wait for less: look at what it waits for."
+)
 
 
 OF_PROFILER = late(
     r"\b_record_function_(?:enter|exit)|torch/autograd/profiler(?:_util)?\.py\(|torch/profiler/"
     r"|\b_(?:enable|disable|prepare)_profiler\b|\b_ProfilerResult\b"
 )
-"""Functions of torch's profiler, and those of record_function: what they take is the cost of
-recording, which the program does not pay without the profiler."""
+"""Functions of torch's profiler, and those of record_function: what they take is the
+cost of recording, which the program does not pay without the profiler."""
 
 
 def of_profiler(trace: Trace, rows: Rows) -> Flags:
@@ -297,15 +314,18 @@ def of_profiler(trace: Trace, rows: Rows) -> Flags:
     thresholds={"least_own": LEAST_OWN, "slow_first": SLOW_FIRST},
 )
 def cpu_hot(facts: Facts) -> Iterator[Claim]:
-    """The op, the function and the wait with the longest own time, except what other findings are
-    about."""
+    """The op, the function and the wait with the longest own time, except what other
+    findings are about."""
     if facts.devices:
         return
     trace = facts.trace
     found = by_kind(facts.accounts, without(facts.whole, _explained(facts)))
     ops = found.ops
-    if len(trace.rows_of(Role.DEVICE)) and len(trace.rows_named(LAUNCHES.search, Role.CALL)):
-        ops = ops.only(trace.role[ops.rows] != Role.CALL)  # counters are measured inside of calls
+    if len(trace.rows_of(Role.DEVICE)) and len(
+        trace.rows_named(LAUNCHES.search, Role.CALL)
+    ):
+        # counters are measured inside of calls
+        ops = ops.only(trace.role[ops.rows] != Role.CALL)
     for one in longest(trace, ops)[:1]:
         first = _slow_first_call(one)
         remedy = FIRST_CALL if first else _remedy_of(facts, one)
@@ -313,15 +333,17 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
     functions = found.functions.only(~of_profiler(trace, found.functions.rows))
     for one in longest(trace, functions)[:1]:
         yield _hot(facts, one, "takes", ", without what it calls", None)
-    is_collective = trace.matching(found.waits.rows, ON_CPU.match)  # see cpu-collectives
+    # see cpu-collectives
+    is_collective = trace.matching(found.waits.rows, ON_CPU.match)
     is_left_out = is_collective | of_profiler(trace, found.waits.rows)
     for one in longest(trace, found.waits.only(~is_left_out), with_caller=True)[:1]:
         yield _hot(facts, one, "waits", "", WAIT_REMEDY)
 
 
 def _slow_first_call(one: NamedTime) -> str:
-    """`; the first call takes 2.3 s of that, and the others 1.6 ms (median)`, where the first call
-    takes most of the time of all and SLOW_FIRST times as long as the others; else blank."""
+    """`; the first call takes 2.3 s of that, and the others 1.6 ms (median)`, where the
+    first call takes most of the time of all and SLOW_FIRST times as long as the others;
+    else blank."""
     own_ns = one.own.ns  # rows are in the order of their starts
     others = own_ns[1:]
     if not len(others):
@@ -347,8 +369,11 @@ def _remedy_of(facts: Facts, one: NamedTime) -> str | None:
     return None
 
 
-def _hot(facts: Facts, one: NamedTime, verb: str, apart: str, remedy: str | None) -> Claim:
-    """Of several threads at once, with no more than the time in which any of them runs it."""
+def _hot(
+    facts: Facts, one: NamedTime, verb: str, apart: str, remedy: str | None
+) -> Claim:
+    """Of several threads at once, with no more than the time in which any of them runs
+    it."""
     ns = min(one.share.ns, _cover(facts, one.own.rows).ns)
     return Claim(
         text=f"{one.share.name} {verb} {_recorded(facts, ns)} in "

@@ -13,7 +13,12 @@ from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import LISTED_DEVICE, Shorter
 from fusetui.analysis.why.rule import Claim, Rule, claimed_by, of_work, subject
 from fusetui.analysis.why.rules.fusion import unfused_attention
-from fusetui.analysis.why.rules.products import alignment, few_blocks, is_unaligned, no_tensor_cores
+from fusetui.analysis.why.rules.products import (
+    alignment,
+    few_blocks,
+    is_unaligned,
+    no_tensor_cores,
+)
 from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, percent, plural, significant
@@ -74,17 +79,27 @@ def _most(facts: Facts, far: Flags) -> str:
 
 
 def _remedy(facts: Facts, far: Flags) -> str:
-    """What there is for the kinds of work of the claim: no sizes and layouts that it has."""
+    """What there is for the kinds of work of the claim: no sizes and layouts that it
+    has."""
     kernels, names = facts.kernels, facts.trace.names
     numbers = distinct(kernels.job_numbers[far]).tolist()
     amounts = [kernels.jobs.distinct[number].amount for number in numbers]
     kinds = {amount.kind for amount in amounts}
-    sides = [side for one in amounts if one.kind == "matmul" for side in (one.m, one.n, one.k)]
+    sides = [
+        side
+        for one in amounts
+        if one.kind == "matmul"
+        for side in (one.m, one.n, one.k)
+    ]
     is_conv = far & (kernels.of_jobs(lambda job: float(job.amount.kind == "conv")) == 1)
     layouts = distinct(facts.trace.name[kernels.rows[is_conv]]).tolist()
     ways = {
-        f"sizes that are multiples of {MULTIPLE}": any(side and side % MULTIPLE for side in sides),
-        "the memory format channels_last": any(not NHWC.search(names[name]) for name in layouts),
+        f"sizes that are multiples of {MULTIPLE}": any(
+            side and side % MULTIPLE for side in sides
+        ),
+        "the memory format channels_last": any(
+            not NHWC.search(names[name]) for name in layouts
+        ),
         "another backend of attention{torch2: (torch.nn.attention.sdpa_kernel)}": (
             "attention" in kinds
         ),
@@ -98,7 +113,8 @@ def _remedy(facts: Facts, far: Flags) -> str:
 OLD = " built for an earlier generation of GPUs"
 FAR = 2  # times the bound
 SM = late(r"sm(\d{1,3})\d\Z")
-NATIVE = {12: 8}  # compute capabilities that have the matrix instructions of an earlier one
+# compute capabilities that have the matrix instructions of an earlier one
+NATIVE = {12: 8}
 
 
 @Rule(
@@ -114,15 +130,23 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     if len(majors) != 1 or None in majors:
         return
     (major,) = majors
-    # Alone on the device, bound by arithmetic and far from that bound; but not where the alignment
-    # forbids other kernels.
-    by_arithmetic = kernels.of_jobs(lambda job: float(job.limits.bound == "compute")) == 1
+    # Alone on the device, bound by arithmetic and far from that bound; but not where
+    # the alignment forbids other kernels.
+    by_arithmetic = (
+        kernels.of_jobs(lambda job: float(job.limits.bound == "compute")) == 1
+    )
     slow = by_arithmetic & (kernels.effective_ns >= FAR * kernels.bounded.bound_ns)
-    slow &= (kernels.bounded.bound_ns >= 0) & kernels.alone & ~kernels.flags(is_unaligned)
+    slow &= (
+        (kernels.bounded.bound_ns >= 0) & kernels.alone & ~kernels.flags(is_unaligned)
+    )
     old = slow & kernels.flags(lambda kernel: _built_for(kernel) < (major or 0))
     newer = kernels.flags(lambda kernel: _built_for(kernel) == major)
     old &= np.isin(_dtypes(kernels), _dtypes(kernels)[newer])
-    taken, least, number = kernels.ns(old), int(kernels.bounded.bound_ns[old].sum()), int(old.sum())
+    taken, least, number = (
+        kernels.ns(old),
+        int(kernels.bounded.bound_ns[old].sum()),
+        int(old.sum()),
+    )
     if taken:
         yield Claim(
             text=f"{subject(number, 'kernel', 'take', OLD)} {of_work(facts, taken)} and "
@@ -132,14 +156,16 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
             at_stake_ns=taken - least,
             wanted=Shorter(kernels.rows[old], kernels.bounded.at_stake_ns[old]),
             kernels=old,
-            part_of="far-from-peak" if claimed_by(facts, far_from_peak)[old].all() else None,
+            part_of="far-from-peak"
+            if claimed_by(facts, far_from_peak)[old].all()
+            else None,
             why_likely="There may be no newer kernel for these shapes and layouts.",
         )
 
 
 def _native(properties: dict[str, Any]) -> int | None:
-    """The first number of the compute capability whose instructions a device has; None for a
-    device of another maker, or if it is not known."""
+    """The first number of the compute capability whose instructions a device has; None
+    for a device of another maker, or if it is not known."""
     major = properties.get("computeMajor")
     if type(major) is not int or "NVIDIA" not in str(properties.get("name")):
         return None
@@ -147,7 +173,8 @@ def _native(properties: dict[str, Any]) -> int | None:
 
 
 def _built_for(kernel: KernelName) -> int:
-    """Likewise what a kernel was built for; a large number if its name does not tell."""
+    """Likewise what a kernel was built for; a large number if its name does not
+    tell."""
     found = SM.match(kernel.arch or "")
     return NATIVE.get(int(found[1]), int(found[1])) if found else 1_000
 
@@ -193,13 +220,16 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
         at_stake_ns=saved,
         wanted=Shorter(kernels.rows[tailed], at_stake),
         kernels=tailed,
-        part_of="far-from-peak" if claimed_by(facts, far_from_peak)[tailed].all() else None,
+        part_of="far-from-peak"
+        if claimed_by(facts, far_from_peak)[tailed].all()
+        else None,
         why_likely="Blocks do not run in lockstep: the last wave overlaps the one before it.",
     )
 
 
 def _waves(job: KernelJob) -> float | None:
-    """Of a product bound by arithmetic, between one and MOST_WAVES, the last one mostly empty."""
+    """Of a product bound by arithmetic, between one and MOST_WAVES, the last one mostly
+    empty."""
     tiles = job.tiles
     if tiles is None or tiles.waves is None or tiles.last_wave_empty is None:
         return None

@@ -1,4 +1,5 @@
-"""Compiled kernels that run for the first time: the gap before them is likely compilation."""
+"""Compiled kernels that run for the first time: the gap before them is likely
+compilation."""
 
 from __future__ import annotations
 

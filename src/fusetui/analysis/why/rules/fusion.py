@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text, the_most
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth, most_module, of_work
+from fusetui.analysis.why.rule import (
+    CannotTell,
+    Claim,
+    Rule,
+    is_worth,
+    most_module,
+    of_work,
+)
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS
@@ -46,15 +53,18 @@ WIDTH = InputSize.GIVEN + 3
 
 
 class Runs(msgspec.Struct, frozen=True, eq=False):
-    """Runs of at least two kernels, as indices into Kernels.in_order; arrays of shape [runs]."""
+    """Runs of at least two kernels, as indices into Kernels.in_order; arrays of shape
+    [runs]."""
 
     begin: Rows
     end: Rows
     ns: Int64s  # effective
     module: Rows
     least_ns: Int64s  # that one kernel for each would take, or UNKNOWN
-    moved: Floats  # the share of their bytes that one kernel for each would move, or NaN
-    are_chains: bool  # by their shapes each kernel can work on the result of the one before
+    # the share of their bytes that one kernel for each would move, or NaN
+    moved: Floats
+    # by their shapes each kernel can work on the result of the one before
+    are_chains: bool
 
     @property
     def saved_ns(self) -> Int64s:
@@ -79,7 +89,9 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     if not (kernels.module >= 0).any():
         raise CannotTell(
             "modules or annotations",
-            "record_function" if facts.has_stacks else "with_stack=True, or record_function",
+            "record_function"
+            if facts.has_stacks
+            else "with_stack=True, or record_function",
         )
     runs = runs_of(kernels)
     number, inside = len(runs.ns), int((runs.end - runs.begin).sum())
@@ -109,35 +121,48 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
             "read and written too.",
         )
     elif is_worth(facts, taken, of_kernels=True):
-        yield Claim(text=f"{text}. {_without(kernels, runs)}", rows=the_most(first, runs.ns))
+        yield Claim(
+            text=f"{text}. {_without(kernels, runs)}", rows=the_most(first, runs.ns)
+        )
 
 
 def inside_of(begin: Rows, end: Rows, number: int) -> Flags:
     """Which of so many indices lie in any of these ranges."""
-    opened, closed = (np.bincount(edges, minlength=number + 1) for edges in (begin, end))
+    opened, closed = (
+        np.bincount(edges, minlength=number + 1) for edges in (begin, end)
+    )
     return np.cumsum(opened - closed)[:-1] > 0
 
 
 def is_pointwise(kernel: KernelName) -> bool:
-    """PyTorch's own kernels that make one pass over their tensors, without those fused already."""
+    """PyTorch's own kernels that make one pass over their tensors, without those fused
+    already."""
     return kernel.op in OPS and kernel.family.startswith("aten")
 
 
 @memo()
 def runs_of(kernels: Kernels) -> Runs:
-    """Neighbors on a stream under one module or annotation, at least two of which read something.
-    Where shapes are known, the size of an input of each is that of the result of the one before,
-    and none repeats what the one before does to a single tensor. Those of an optimizer work on many
-    tensors that have nothing to do with each other."""
+    """Neighbors on a stream under one module or annotation, at least two of which read
+    something. Where shapes are known, the size of an input of each is that of the
+    result of the one before, and none repeats what the one before does to a single
+    tensor. Those of an optimizer work on many tensors that have nothing to do with each
+    other."""
     order = kernels.in_order
     ns, module = kernels.effective_ns[order], kernels.module[order]
-    wanted = (kernels.flags(is_pointwise) & ~kernels.in_optimizer)[order] & (module >= 0)
+    wanted = (kernels.flags(is_pointwise) & ~kernels.in_optimizer)[order] & (
+        module >= 0
+    )
     stream = kernels.stream[order]
     copies = kernels.under(frozenset({INTO}))[order]  # write their first input
     reduces = kernels.flags(lambda kernel: kernel.op == "reduction")[order]
     sizes = _sizes(kernels, copies)
     are_chains = bool((wanted & (sizes[InputSize.RESULT] >= 0)).any())
-    joined = wanted[1:] & wanted[:-1] & (module[1:] == module[:-1]) & (stream[1:] == stream[:-1])
+    joined = (
+        wanted[1:]
+        & wanted[:-1]
+        & (module[1:] == module[:-1])
+        & (stream[1:] == stream[:-1])
+    )
     if are_chains:
         joined &= _follows(sizes, reduces) & ~_repeats(kernels, sizes, copies)
     begin = np.flatnonzero(np.concatenate((wanted[:1], wanted[1:] & ~joined)))
@@ -151,12 +176,14 @@ def runs_of(kernels: Kernels) -> Runs:
     )
     least = _least_ns(kernels, sizes, written, begin, end)
     moved = _moved(sizes, written, begin, end)
-    return Runs(begin, end, total[end] - total[begin], module[begin], least, moved, are_chains)
+    return Runs(
+        begin, end, total[end] - total[begin], module[begin], least, moved, are_chains
+    )
 
 
 def _follows(sizes: Int64s, reduces: Flags) -> Flags:
-    """Whether each kernel but the first can take what the one before it wrote: by the number of
-    elements, of which a reduction leaves a part."""
+    """Whether each kernel but the first can take what the one before it wrote: by the
+    number of elements, of which a reduction leaves a part."""
     before, given = sizes[InputSize.RESULT, :-1], sizes[InputSize.GIVEN :, 1:]
     part = (given > 1) & (given < before) & (before % np.maximum(given, 1) == 0)
     same = (given >= 0) & (given == before)
@@ -165,8 +192,8 @@ def _follows(sizes: Int64s, reduces: Flags) -> Flags:
 
 
 def _repeats(kernels: Kernels, sizes: Int64s, copies: Flags) -> Flags:
-    """Whether each kernel but the first does to one tensor what the one before it did, as to
-    several tensors one after another."""
+    """Whether each kernel but the first does to one tensor what the one before it did,
+    as to several tensors one after another."""
     op = kernels.trace.op[kernels.rows[kernels.in_order]]
     number, name = kernels.inputs.number[kernels.in_order], kernels.trace.name[op]
     one = (sizes[InputSize.GIVEN + 1] < 0) | copies
@@ -179,26 +206,36 @@ def _before(amounts: NDArray[np.generic]) -> Int64s:
     return np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
 
 
-def _least_ns(kernels: Kernels, sizes: Int64s, written: Int64s, begin: Rows, end: Rows) -> Int64s:
-    """How long one kernel for each run would take at least (ns), or UNKNOWN. It reads the inputs of
-    the first kernel, or the largest tensor of a later one if that is more; and it writes the output
-    of the last one, whose size is taken for that of its largest input."""
+def _least_ns(
+    kernels: Kernels, sizes: Int64s, written: Int64s, begin: Rows, end: Rows
+) -> Int64s:
+    """How long one kernel for each run would take at least (ns), or UNKNOWN. It reads
+    the inputs of the first kernel, or the largest tensor of a later one if that is
+    more; and it writes the output of the last one, whose size is taken for that of its
+    largest input."""
     rate = kernels.peak.bytes_per_s if kernels.peak else None
     if not rate or not len(begin):
         return np.full(len(begin), UNKNOWN, dtype=np.int64)
     edges = np.stack((begin, end), axis=1).reshape(-1)
-    largest = np.maximum.reduceat(np.append(sizes[InputSize.LARGEST], UNKNOWN), edges)[::2]
+    largest = np.maximum.reduceat(np.append(sizes[InputSize.LARGEST], UNKNOWN), edges)[
+        ::2
+    ]
     first, last = sizes[InputSize.ALL, begin], written[end - 1]
     least = np.maximum((np.maximum(first, largest) + last) / rate * NS, SHORTEST_NS)
-    return np.where((first >= 0) & (last >= 0), np.rint(least), UNKNOWN).astype(np.int64)
+    return np.where((first >= 0) & (last >= 0), np.rint(least), UNKNOWN).astype(
+        np.int64
+    )
 
 
 def _moved(sizes: Int64s, written: Int64s, begin: Rows, end: Rows) -> Floats:
-    """The share of the bytes of each run that stays if what a kernel hands to the next one is
-    neither written nor read; NaN where bytes are not known."""
+    """The share of the bytes of each run that stays if what a kernel hands to the next
+    one is neither written nor read; NaN where bytes are not known."""
     read = sizes[InputSize.ALL]
     known = _before((read >= 0) & (written >= 0))
-    every, handed = _before(np.maximum(read, 0) + np.maximum(written, 0)), _before(written)
+    every, handed = (
+        _before(np.maximum(read, 0) + np.maximum(written, 0)),
+        _before(written),
+    )
     whole = every[end] - every[begin]
     stays = whole - 2 * (handed[end - 1] - handed[begin])
     sure = (known[end] - known[begin] == end - begin) & (whole > 0) & (stays > 0)
@@ -206,10 +243,13 @@ def _moved(sizes: Int64s, written: Int64s, begin: Rows, end: Rows) -> Floats:
 
 
 def _sizes(kernels: Kernels, copies: Flags) -> Int64s:
-    """For each kernel in order, what its op reads and writes; shape [WIDTH, kernels]."""
+    """For each kernel in order, what its op reads and writes; shape [WIDTH,
+    kernels]."""
     trace, inputs = kernels.trace, kernels.inputs
     unknown = (UNKNOWN,) * WIDTH
-    table = np.array([*(_of_inputs(texts) for texts in inputs.distinct), unknown], dtype=np.int64)
+    table = np.array(
+        [*(_of_inputs(texts) for texts in inputs.distinct), unknown], dtype=np.int64
+    )
     found: Int64s = table[inputs.number[kernels.in_order]].T.copy()
     op = trace.op[kernels.rows[kernels.in_order]]
     own = np.array([name.startswith(OWN) for name in trace.names] or [False])
@@ -224,10 +264,17 @@ def _of_inputs(texts: tuple[bytes, ...]) -> tuple[int, ...]:
     """What an op reads and writes, see Size."""
     args = {name: parsed(text) for name, text in zip(INPUTS, texts, strict=True)}
     dims = args.get("Input Dims")
-    parts = inputs_of("", {"Input Dims": dims[0] if isinstance(dims, list) and dims else None})
-    if parts and None not in parts.dims:  # of a list of tensors, whose types are not recorded
+    parts = inputs_of(
+        "", {"Input Dims": dims[0] if isinstance(dims, list) and dims else None}
+    )
+    # of a list of tensors, whose types are not recorded
+    if parts and None not in parts.dims:
         elements = [math.prod(shape) for shape in parts.dims if shape is not None]
-        return (*(UNKNOWN,) * InputSize.RESULT, sum(elements), *[*elements, *(UNKNOWN,) * 3][:3])
+        return (
+            *(UNKNOWN,) * InputSize.RESULT,
+            sum(elements),
+            *[*elements, *(UNKNOWN,) * 3][:3],
+        )
     given = inputs_of("", args)
     tensors = [given.tensor(place) for place in range(len(given.dims))] if given else []
     shapes = [tensor.shape for tensor in tensors if tensor is not None]
@@ -279,7 +326,9 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
         "keeps on the chip.",
         at_stake_ns=at_stake,
         wanted=kernels.without(between),
-        rows=tuple(kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()),
+        rows=tuple(
+            kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()
+        ),
         kernels=np.isin(np.arange(len(kernels.rows)), between),
     )
 
@@ -305,11 +354,14 @@ def attention(kernels: Kernels) -> tuple[Rows, Rows]:
         if same and module[first] == module[last] == module[place]:
             between += range(first + 1, last)
             heads.append(place)
-    return order[distinct(np.array(between, dtype=np.intp))], order[np.array(heads, dtype=np.intp)]
+    return order[distinct(np.array(between, dtype=np.intp))], order[
+        np.array(heads, dtype=np.intp)
+    ]
 
 
 def _product(place: int, step: int, product: Flags, simple: Flags) -> int:
-    """The product before or after a softmax, with only simple kernels in between; -1 for none."""
+    """The product before or after a softmax, with only simple kernels in between; -1
+    for none."""
     for at in range(place + step, place + step * (FARTHEST + 2), step):
         if not 0 <= at < len(product) or not (product[at] or simple[at]):
             return -1

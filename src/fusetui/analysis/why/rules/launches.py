@@ -1,5 +1,5 @@
-"""The CPU does not launch fast enough, does something else, or is held by the launch calls; kernels
-so short or so many that starting them costs as much as running them."""
+"""The CPU does not launch fast enough, does something else, or is held by the launch
+calls; kernels so short or so many that starting them costs as much as running them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ import numpy as np
 
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.causes import held, holders, label, module_text
-from fusetui.analysis.why.cpu_compute import COMPUTES_NS, COMPUTES_SHARE, CREATES, cpu_compute_rows
+from fusetui.analysis.why.cpu_compute import (
+    COMPUTES_NS,
+    COMPUTES_SHARE,
+    CREATES,
+    cpu_compute_rows,
+)
 from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
 from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.kernels import the_most
@@ -67,31 +72,40 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         text=f"The GPU waits {of_span(facts, at_stake)} for the CPU to launch the next kernel"
         f"{without(facts, with_set_up=False)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
-        wanted=Hurried(without_cover(_told(facts), joined(facts.explained, _busy(facts)))),
+        wanted=Hurried(
+            without_cover(_told(facts), joined(facts.explained, _busy(facts)))
+        ),
         rows=the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0)),
-        remedy=unseen_remedy(facts, by_kind) or (REPLAYED if facts.is_replayed else None),
+        remedy=unseen_remedy(facts, by_kind)
+        or (REPLAYED if facts.is_replayed else None),
         why_likely=why_likely(facts),
     )
 
 
 def _told(facts: Facts) -> Cover:
-    """The time that the worth is about: all of it where there are steps; else from the first kernel
-    (the first GPU event where there is none) to the end of the GPUs' work, because what the program
-    does before and after that delays none of it."""
+    """The time that the worth is about: all of it where there are steps; else from the
+    first kernel (the first GPU event where there is none) to the end of the GPUs' work,
+    because what the program does before and after that delays none of it."""
     if len(facts.spans):
         return Cover(np.array([-FOREVER]), np.array([FOREVER]))
     trace, rows = facts.trace, facts.gpu_rows
     kernels = rows[trace.role[rows] == Role.KERNEL]
     first = kernels if len(kernels) else rows
-    return Cover(trace.start[first].min(keepdims=True), trace.end[rows].max(keepdims=True))
+    return Cover(
+        trace.start[first].min(keepdims=True), trace.end[rows].max(keepdims=True)
+    )
 
 
 def doing(facts: Facts, by_kind: Int64s, which: Flags) -> str:
-    """`60 us in ops, mostly aten::add (3 x, 40 us), 15 us with nothing recorded`, and modules."""
+    """`60 us in ops, mostly aten::add (3 x, 40 us), 15 us with nothing recorded`, and
+    modules."""
     has_ops = bool((facts.trace.role == Role.OP).any())
     words = WORDS if has_ops else {**WORDS, Host.ANNOTATION: "in annotations"}
-    kinds = sorted((kind for kind in words if by_kind[kind]), key=lambda kind: -by_kind[kind])
-    rows, ns = held(facts, which, facts.explained, LAYERS)  # without what other rules explain
+    kinds = sorted(
+        (kind for kind in words if by_kind[kind]), key=lambda kind: -by_kind[kind]
+    )
+    # without what other rules explain
+    rows, ns = held(facts, which, facts.explained, LAYERS)
     all_ns, parts = int(ns.sum()), []
     for kind in kinds[:SHOWN]:
         own, whole = facts.accounts.kinds[rows] == kind, int(by_kind[kind])
@@ -106,7 +120,9 @@ def doing(facts: Facts, by_kind: Int64s, which: Flags) -> str:
     inside = around >= 0
     found = holders(facts.trace, around[inside], ns[inside], module_text, all_ns)
     modules = " and ".join(text for text, _ in found)
-    return "; ".join(parts) + (f". Among modules, longest in {modules}" if modules else "")
+    return "; ".join(parts) + (
+        f". Among modules, longest in {modules}" if modules else ""
+    )
 
 
 def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
@@ -115,19 +131,26 @@ def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
     form = facts.trace.report.format
     marks = MARKS.format(recorded_with("record_function", form))
     stacks = recorded_with("with_stack=True", form)
-    return f"Put {marks}" if facts.has_stacks else f"Record with {stacks}, or put {marks}"
+    return (
+        f"Put {marks}" if facts.has_stacks else f"Record with {stacks}, or put {marks}"
+    )
 
 
 def without(facts: Facts, with_set_up: bool = True) -> str:
-    """What a finding does not count; `with_set_up`: it counts the time before the first kernel."""
+    """What a finding does not count; `with_set_up`: it counts the time before the first
+    kernel."""
     names = ("the data loader", "compilation", "the warm-up")
     covers = zip(names, (facts.loading, facts.compiling, facts.warming), strict=True)
-    claimed = [one for one, cover in covers if facts.late_under(cover) > TOLD * facts.span_ns]
+    claimed = [
+        one for one, cover in covers if facts.late_under(cover) > TOLD * facts.span_ns
+    ]
     set_up_ns = 0 if with_set_up else int(facts.late[:, facts.set_up].sum())
     if set_up_ns > TOLD * facts.span_ns:
         claimed.append("the set-up before the first kernel")
     *most, last = claimed or [""]
-    return f", {', '.join(most)}{' and ' * bool(most)}{last} not counted" if last else ""
+    return (
+        f", {', '.join(most)}{' and ' * bool(most)}{last} not counted" if last else ""
+    )
 
 
 def _busy(facts: Facts) -> Cover:
@@ -171,8 +194,8 @@ PLAIN_NAME = late(r"[A-Za-z0-9_:.]{1,100}")
 
 
 def _computing_remedy(facts: Facts, at_stake_ns: int) -> str | None:
-    """Where COMPUTES_SHARE of the time is computing on the CPU: what to do about the op with the
-    most."""
+    """Where COMPUTES_SHARE of the time is computing on the CPU: what to do about the op
+    with the most."""
     if int(facts.computing_ns[facts.busy_cpu].sum()) < COMPUTES_SHARE * at_stake_ns:
         return None
     rows, ns = held(facts, facts.busy_cpu, facts.explained, LAYERS)
@@ -215,7 +238,11 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
         longest = duration(int(trace.dur[launch[slow]].max()))
         calls, name = int(slow.sum()), printable(trace.name_of(rows[0]))
         which = f"{count(calls)} launch calls of more than {duration(SLOW_NS)}, up to {longest}, "
-        which = f"{which}mostly {name}" if calls > 1 else f"one launch call of {longest}, {name}"
+        which = (
+            f"{which}mostly {name}"
+            if calls > 1
+            else f"one launch call of {longest}, {name}"
+        )
         yield Claim(
             text=f"The GPU waits {of_span(facts, at_stake)} inside {which}.",
             at_stake_ns=at_stake,
@@ -249,7 +276,8 @@ REPLAYED_ALREADY = (
 )
 def small_kernels(facts: Facts) -> Iterator[Claim]:
     trace, kernels = facts.trace, facts.kernels.rows[facts.kernels.is_kernel]
-    is_short = np.zeros(len(trace) + 1, dtype=np.bool_)  # the last one for a gap without an event
+    # the last one for a gap without an event
+    is_short = np.zeros(len(trace) + 1, dtype=np.bool_)
     is_short[kernels] = trace.dur[kernels] < SHORTER_NS
     short = np.flatnonzero(is_short)
     if len(kernels) < FEWEST_KERNELS or len(short) < LEAST_COUNT * len(kernels):
@@ -280,7 +308,11 @@ LONGEST_NS = 10_000
 )
 def kernel_switches(facts: Facts) -> Iterator[Claim]:
     idle, waited = facts.idle, facts.idle.ns("queued", "graph")
-    short = (idle.end - idle.begin <= LONGEST_NS) & (idle.called <= idle.begin) & (waited > 0)
+    short = (
+        (idle.end - idle.begin <= LONGEST_NS)
+        & (idle.called <= idle.begin)
+        & (waited > 0)
+    )
     at_stake, gaps = int(waited[short].sum()), int(np.count_nonzero(short))
     if at_stake:
         yield Claim(
@@ -308,7 +340,8 @@ LEAST_SHARE = 0.02  # of the span: the kernels, and the gaps before them
 def optimizer_launches(facts: Facts) -> Iterator[Claim]:
     kernels, trace = facts.kernels, facts.trace
     inside = kernels.is_kernel & kernels.in_optimizer
-    many = kernels.flags(lambda one: one.op in ("foreach", "optimizer"))  # parameters at once
+    # parameters at once
+    many = kernels.flags(lambda one: one.op in ("foreach", "optimizer"))
     single = inside & ~many & ~kernels.flags(lambda one: "multi_tensor" in one.name)
     calls = len(distinct(kernels.module[single]))
     number, taken = int(single.sum()), kernels.ns(single)

@@ -1,5 +1,5 @@
-"""What memory costs: forward work done twice, memory that is reserved and never used, and tensors
-that are copied, cast or transposed for other kernels to use."""
+"""What memory costs: forward work done twice, memory that is reserved and never used,
+and tensors that are copied, cast or transposed for other kernels to use."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import without
 
 CHECKPOINT = "CheckpointFunctionBackward"
-"""The node of torch.utils.checkpoint with use_reentrant=True; without, nothing names it."""
+"""The node of torch.utils.checkpoint with use_reentrant=True; without, nothing names
+it."""
 
 
 @Rule(
@@ -87,7 +88,9 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
             recorded_with = "deviceProperties, torch 1.12 or later"
             raise CannotTell("the size of the GPU's memory", recorded_with)
         unused = peak.reserved - peak.allocated
-        is_wasted = peak.reserved >= NEARLY_FULL * size and unused >= UNUSED * peak.reserved
+        is_wasted = (
+            peak.reserved >= NEARLY_FULL * size and unused >= UNUSED * peak.reserved
+        )
         if pid in chosen and is_wasted:
             yield Claim(
                 text=f"torch reserves {quantity(peak.reserved, 'B')} of the {quantity(size, 'B')} "
@@ -98,8 +101,9 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
 
 
 def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak]:
-    """Whose memory each peak is. Memory events count the GPUs that a process sees; ROCm numbers
-    those that run kernels differently: there one GPU and one peak have to be the same."""
+    """Whose memory each peak is. Memory events count the GPUs that a process sees; ROCm
+    numbers those that run kernels differently: there one GPU and one peak have to be
+    the same."""
     every = device_ids(facts.trace)
     if not is_rocm(facts.trace) and {peak.device for peak in peaks} <= set(every):
         return {peak.device: peak for peak in peaks}
@@ -119,11 +123,17 @@ COPIES = (
 JOINS = "Write into slices of one buffer instead of torch.cat"
 
 
-@Rule(remedy=f"{CASTS}; {COPIES}; {JOINS}.", thresholds={"least_part": LEAST_PART}, of_kernels=True)
+@Rule(
+    remedy=f"{CASTS}; {COPIES}; {JOINS}.",
+    thresholds={"least_part": LEAST_PART},
+    of_kernels=True,
+)
 def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     # PyTorch's own; conversions inside a library are part of its op.
-    own = kernels.flags(lambda kernel: kernel.op == "copy" and kernel.family.startswith("aten"))
+    own = kernels.flags(
+        lambda kernel: kernel.op == "copy" and kernel.family.startswith("aten")
+    )
     within = _memcpy(kernels, DEVICE_TO_DEVICE)
     copies = own if _set_up(facts, within) else own | within
     at_stake = kernels.ns(copies)
@@ -148,8 +158,8 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
 
 
 def _remedy(kernels: Kernels, copies: Flags) -> str:
-    """What helps against those that take a tenth of the time. Some names do not tell whether they
-    convert."""
+    """What helps against those that take a tenth of the time. Some names do not tell
+    whether they convert."""
     joins = kernels.flags(lambda kernel: "CatArray" in kernel.name)
     casts = kernels.flags(
         lambda one: (
@@ -184,8 +194,8 @@ def _asked_by(facts: Facts, copies: Flags) -> str:
 
 
 def _set_up(facts: Facts, copies: Flags) -> bool:
-    """Where there are no steps, copies that all come before the first kernel set the program up:
-    weights, inputs."""
+    """Where there are no steps, copies that all come before the first kernel set the
+    program up: weights, inputs."""
     kernels = facts.kernels
     first_ns = kernels.start[kernels.is_kernel].min(initial=facts.end_ns)
     return not len(facts.spans) and bool((kernels.start[copies] < first_ns).all())
@@ -198,7 +208,9 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     if _set_up(facts, copies):
         return
     at_stake = sum(
-        without(kernels.cover(copies, device), kernels.cover(kernels.is_kernel, device)).ns
+        without(
+            kernels.cover(copies, device), kernels.cover(kernels.is_kernel, device)
+        ).ns
         for device in kernels.devices
     )
     if at_stake:
@@ -217,7 +229,8 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
 
 
 UNFOLDS = late(r"im2col|flip_filter")
-"""Steps of a convolution by matrix products or transforms: no memory format avoids them."""
+"""Steps of a convolution by matrix products or transforms: no memory format avoids
+them."""
 
 
 @Rule(
@@ -230,7 +243,10 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     libraries = {
         "cuDNN": kernels.flags(
-            lambda one: (one.op, one.family) == ("copy", "cudnn") and not UNFOLDS.search(one.name)
+            lambda one: (
+                (one.op, one.family) == ("copy", "cudnn")
+                and not UNFOLDS.search(one.name)
+            )
         ),
         "MIOpen": kernels.flags(lambda one: (one.op, one.family) == ("copy", "miopen")),
     }

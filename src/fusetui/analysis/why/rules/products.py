@@ -1,4 +1,5 @@
-"""Slow products and convolutions with a cause that the kernel names and launches tell."""
+"""Slow products and convolutions with a cause that the kernel names and launches
+tell."""
 
 from __future__ import annotations
 
@@ -12,7 +13,14 @@ from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import LISTED_DEVICE, Shorter
 from fusetui.analysis.why.needs import PROPERTIES, properties_asked
 from fusetui.analysis.why.remedies import tags_of
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth, of_work, subject
+from fusetui.analysis.why.rule import (
+    CannotTell,
+    Claim,
+    Rule,
+    is_worth,
+    of_work,
+    subject,
+)
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak, tensor_core_types
@@ -23,8 +31,8 @@ from fusetui.trace.model.arrays import Flags
 UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
 WIDE = ("fp64", "c64", "c128")
 PLAIN = "_simt_"
-"""CUTLASS builds products of wide types, and those on plain cores, for one element at a time only:
-their names say align1 however the tensors are aligned."""
+"""CUTLASS builds products of wide types, and those on plain cores, for one element at a
+time only: their names say align1 however the tensors are aligned."""
 
 
 @Rule(
@@ -36,7 +44,10 @@ their names say align1 however the tensors are aligned."""
 def alignment(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     unaligned = kernels.flags(is_unaligned)
-    taken, at_stake = kernels.ns(unaligned), int(kernels.bounded.at_stake_ns[unaligned].sum())
+    taken, at_stake = (
+        kernels.ns(unaligned),
+        int(kernels.bounded.at_stake_ns[unaligned].sum()),
+    )
     known = kernels.ns(unaligned & (kernels.bounded.bound_ns >= 0))
     if not taken:
         return
@@ -46,12 +57,18 @@ def alignment(facts: Facts) -> Iterator[Claim]:
     )
     if known:
         those = "it" if int(unaligned.sum()) == 1 else "they"
-        those = those if known == taken else f"{duration(known)} of it, whose work is known,"
+        those = (
+            those
+            if known == taken
+            else f"{duration(known)} of it, whose work is known,"
+        )
         yield Claim(
             text=f"{text}; at the attainable rate {those} would take an estimated "
             f"{duration(at_stake)} less.",
             at_stake_ns=at_stake,
-            wanted=Shorter(kernels.rows[unaligned], kernels.bounded.at_stake_ns[unaligned]),
+            wanted=Shorter(
+                kernels.rows[unaligned], kernels.bounded.at_stake_ns[unaligned]
+            ),
             kernels=unaligned,
             why_likely="The alignment may not be the only reason that they are slow.",
         )
@@ -60,7 +77,8 @@ def alignment(facts: Facts) -> Iterator[Claim]:
 
 
 def is_unaligned(kernel: KernelName) -> bool:
-    """Its name says how few elements it loads at a time, and kernels of its kind can load more."""
+    """Its name says how few elements it loads at a time, and kernels of its kind can
+    load more."""
     few = kernel.op == "gemm" and kernel.align is not None and kernel.align <= UNALIGNED
     return few and kernel.dtype_acc not in WIDE and PLAIN not in kernel.name
 
@@ -95,7 +113,10 @@ BFLOAT16 = "autocast to bfloat16: inputs are rounded to 7 bits of mantissa."
 )
 def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    plain, convolutions = kernels.flags(on_plain_cores), kernels.flags(lambda one: one.op == "conv")
+    plain, convolutions = (
+        kernels.flags(on_plain_cores),
+        kernels.flags(lambda one: one.op == "conv"),
+    )
     if (convolutions & kernels.flags(lambda one: "tf32" in one.name)).any():
         plain &= ~convolutions  # where TF32 is allowed, cuDNN has chosen these kernels
     if not plain.any():
@@ -105,7 +126,8 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
         return
     name, ratio = _faster(kernels.peak)
     if name:
-        # By the same work at the faster rate, but no faster than its bytes can be moved.
+        # By the same work at the faster rate, but no faster than its bytes can be
+        # moved.
         taken = kernels.effective_ns[plain]
         memory = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns)[plain])
         least = np.ceil(np.maximum(taken * ratio, memory)).astype(np.int64)
@@ -123,8 +145,8 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
 
 
 def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
-    """A note about a device that the table of peaks lacks. Raises CannotTell, except of a device
-    without tensor cores: how much faster they are is unknown."""
+    """A note about a device that the table of peaks lacks. Raises CannotTell, except of
+    a device without tensor cores: how much faster they are is unknown."""
     kernels, trace = facts.kernels, facts.trace
     devices = device_properties(trace)
     types = {tensor_core_types(properties) for properties in devices.values()}
@@ -149,8 +171,8 @@ def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:
 
 
 def _faster(peak: Peak) -> tuple[str, float]:
-    """TF32, else bfloat16, else float16 on tensor cores, and the plain rate as a share of its rate;
-    ("", 1.0) where none is faster."""
+    """TF32, else bfloat16, else float16 on tensor cores, and the plain rate as a share
+    of its rate; ("", 1.0) where none is faster."""
     plain = peak.flop_per_s("fp32")
     for kind, name in (("tf32", "TF32"), ("bf16", "bfloat16"), ("fp16", "float16")):
         rate = peak.flop_per_s(kind) or 0
@@ -197,7 +219,9 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
         return
     ns, least = kernels.effective_ns[few], kernels.bounded.least_ns[few]
     # No more than by the rates of the data sheet, where these are known.
-    each = np.minimum(ns * (1 - kernels.blocks[few] / kernels.sms[few]), ns - np.maximum(least, 0))
+    each = np.minimum(
+        ns * (1 - kernels.blocks[few] / kernels.sms[few]), ns - np.maximum(least, 0)
+    )
     at_stake = int(each.sum())
     yield Claim(
         text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter of the multiprocessors or "
@@ -214,8 +238,8 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
 
 
 def _widest(kernels: Kernels, few: Flags) -> str:
-    """`64 to 128 blocks on 304 in NAME`, of the name with the most time; `in 50 x NAME` if there
-    are others."""
+    """`64 to 128 blocks on 304 in NAME`, of the name with the most time; `in 50 x NAME`
+    if there are others."""
     name, own = kernels.mainly(few, kernels.effective_ns)
     least, most = int(kernels.blocks[own].min()), int(kernels.blocks[own].max())
     blocks = "" if least == most else f"{count(least)} to "
@@ -225,13 +249,17 @@ def _widest(kernels: Kernels, few: Flags) -> str:
 
 
 def _remedy(kernels: Kernels, few: Flags) -> str:
-    ns = {text: kernels.ns(few & kernels.flags(matches)) for text, matches in OF_WORK.items()}
+    ns = {
+        text: kernels.ns(few & kernels.flags(matches))
+        for text, matches in OF_WORK.items()
+    }
     most = max(ns, key=lambda text: ns[text])
     return most if 2 * ns[most] > kernels.ns(few) else LARGER
 
 
 def _candidates(kernels: Kernels) -> Flags:
-    """Without those that memory keeps busy: they move their bytes at half of its bandwidth."""
+    """Without those that memory keeps busy: they move their bytes at half of its
+    bandwidth."""
     least = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns))
     bound = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
     by_memory = bound & (BUSY_MEMORY * kernels.effective_ns <= least)

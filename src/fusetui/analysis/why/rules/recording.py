@@ -1,5 +1,5 @@
-"""What makes the trace itself misleading, and what is not in it: GPU work, and what the GPU waited
-for."""
+"""What makes the trace itself misleading, and what is not in it: GPU work, and what the
+GPU waited for."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def recording(facts: Facts) -> Iterator[Claim]:
     ]
     if notes:
         texts, remedies, rows = zip(*notes, strict=True)
-        yield Claim(" ".join(texts), rows=tuple(chain(*rows)), remedy=" ".join(remedies))
+        yield Claim(
+            " ".join(texts), rows=tuple(chain(*rows)), remedy=" ".join(remedies)
+        )
 
 
 WITHOUT_GPU_EVENTS = (
@@ -142,7 +144,11 @@ def _first_step(facts: Facts) -> Iterator[Note]:
     times = facts.step_intervals
     first, others = first_step(facts.spans, times) or (0, 0)
     if others and first >= SLOW_FIRST * others:
-        until = ", up to the end of the work that it launches," if times and times.by_work else ""
+        until = (
+            ", up to the end of the work that it launches,"
+            if times and times.by_work
+            else ""
+        )
         yield (
             f"The first step{until} takes {duration(first)}, "
             f"{quantity(first / others, digits=2)} times as long as the median of the others "
@@ -167,11 +173,15 @@ def _captures(facts: Facts) -> Iterator[Note]:
 
 
 def _few_steps(facts: Facts) -> Iterator[Note]:
-    """Of a whole trace: one step that was asked for is no recording of its own. Servers have no
-    schedule of the profiler."""
+    """Of a whole trace: one step that was asked for is no recording of its own. Servers
+    have no schedule of the profiler."""
     found = facts.spans
     profiled = found.by == PROFILED
-    if facts.window is None and 0 < len(found) < FEWEST and (profiled or found.are_iterations):
+    if (
+        facts.window is None
+        and 0 < len(found) < FEWEST
+        and (profiled or found.are_iterations)
+    ):
         schedule = f"Give the profiler a schedule with active={FEWEST} or more."
         yield (
             f"Only {plural(len(found), 'step')} {'was' if len(found) == 1 else 'were'} recorded: "
@@ -183,8 +193,9 @@ def _few_steps(facts: Facts) -> Iterator[Note]:
 
 LONG_NS = 1_000_000
 LAUNCHES = late(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch")
-"""cudaLaunchKernelExC, cuLaunchKernelEx, hipExtModuleLaunchKernel, urEnqueueKernelLaunch,
-hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do nothing where their length is 0."""
+"""cudaLaunchKernelExC, cuLaunchKernelEx, hipExtModuleLaunchKernel,
+urEnqueueKernelLaunch, hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do
+nothing where their length is 0."""
 
 
 @Rule(
@@ -207,7 +218,8 @@ def holes(facts: Facts) -> Iterator[Claim]:
             rows=the_most(events[long], ns[long]),
             why_likely="A graph may also wait for a function on the host or for another device.",
         )
-    if facts.trace.report.complete:  # else the events may be in what is missing of the file
+    # else the events may be in what is missing of the file
+    if facts.trace.report.complete:
         yield from _without_events(facts)
 
 
@@ -217,9 +229,12 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
     unlinked = int(np.count_nonzero(trace.launch[trace.gpu_rows] < 0))
     if len(calls) <= unlinked:  # the events that belong to no call may be theirs
         return
-    since = np.full(len(trace) + 1, FOREVER)  # by the call that launches next; the last for none
+    # by the call that launches next; the last for none
+    since = np.full(len(trace) + 1, FOREVER)
     np.minimum.at(since, following, trace.start[calls])
-    begin = np.maximum(idle.begin, np.where(idle.ns("graph") > 0, FOREVER, since[idle.launch]))
+    begin = np.maximum(
+        idle.begin, np.where(idle.ns("graph") > 0, FOREVER, since[idle.launch])
+    )
     at_stake = int((np.maximum(idle.end, begin) - begin).sum())
     if not at_stake:
         return
@@ -238,11 +253,12 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
 
 
 def _missing(trace: Trace, calls: Rows) -> tuple[Rows, Rows]:
-    """The calls without an event between two calls of the same thread that have one, and the next
-    call that has one."""
+    """The calls without an event between two calls of the same thread that have one,
+    and the next call that has one."""
     every = trace.rows_of(Role.CALL)
     linked, own = distinct(trace.correlation[trace.gpu_rows]), trace.correlation[every]
-    place = np.minimum(linked.searchsorted(own), len(linked) - 1)  # np.isin would sort both
+    # np.isin would sort both
+    place = np.minimum(linked.searchsorted(own), len(linked) - 1)
     with_event = every[linked[place] == own]
     inside = with_event.searchsorted((calls, trace.end_row[calls]))
     without = calls[inside[0] == inside[1]]  # nor a call inside of it
@@ -260,16 +276,21 @@ def _missing(trace: Trace, calls: Rows) -> tuple[Rows, Rows]:
 
 
 def _launches(facts: Facts) -> Rows:
-    """The calls in the window that launch kernels or graphs; of a call inside of a call, the outer
-    one."""
+    """The calls in the window that launch kernels or graphs; of a call inside of a
+    call, the outer one."""
     trace = facts.trace
     calls = facts.trace.rows_named(LAUNCHES.search, Role.CALL)
     outer = trace.parent[calls]
     calls = calls[(outer < 0) | (trace.role[outer] != Role.CALL)]
-    inside = (trace.start[calls] >= facts.begin_ns) & (trace.start[calls] < facts.end_ns)
+    inside = (trace.start[calls] >= facts.begin_ns) & (
+        trace.start[calls] < facts.end_ns
+    )
     calls = calls[inside & (trace.correlation[calls] > 0)]
-    captured = captures(trace)  # what is launched meanwhile, by whichever thread, runs later
-    found: Rows = calls[union(captured.start, captured.end).place_of(trace.start[calls]) < 0]
+    # what is launched meanwhile, by whichever thread, runs later
+    captured = captures(trace)
+    found: Rows = calls[
+        union(captured.start, captured.end).place_of(trace.start[calls]) < 0
+    ]
     return found
 
 
@@ -301,14 +322,18 @@ def waits_outside(facts: Facts) -> Iterator[Claim]:
     trace, idle, ns = facts.trace, facts.idle, facts.idle.ns("queued")
     slow = (idle.launch >= 0) & (trace.dur[idle.launch] > SLOW_NS)
     long = np.flatnonzero((ns > LEAST_NS) & ~slow)
-    # Before the first work of a stream, while a thread waits: for work before the recording.
+    # Before the first work of a stream, while a thread waits: for work before the
+    # recording.
     first = np.full(len(trace.tracks), FOREVER)
     np.minimum.at(first, trace.track[trace.gpu_rows], trace.start[trace.gpu_rows])
     events = idle.event[long]
     waiting = facts.while_launching(np.flatnonzero(facts.accounts.kinds == Host.SYNC))
     early = trace.start[events] <= first[trace.track[events]]
     early &= waiting.within(idle.begin[long], idle.end[long]) > 0
-    for own, (said, remedy, why_likely) in ((long[early], EARLY), (long[~early], OUTSIDE)):
+    for own, (said, remedy, why_likely) in (
+        (long[early], EARLY),
+        (long[~early], OUTSIDE),
+    ):
         waited, gaps = int(ns[own].sum()), plural(len(own), "gap")
         if waited:
             yield Claim(

@@ -1,5 +1,5 @@
-"""Steps that differ: kernels that vary, what a program does once, and the clocks and power at which
-kernels ran, where counters were recorded."""
+"""Steps that differ: kernels that vary, what a program does once, and the clocks and
+power at which kernels ran, where counters were recorded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ VARIES = 1.3  # p90 / p10
 FEWEST = 5  # steps
 SHORTEST_NS = 10_000
 KINDS = ("matmul", "conv", "elementwise")
-"""Work that shapes alone determine: not attention, whose lengths may vary within its tensors."""
+"""Work that shapes alone determine: not attention, whose lengths may vary within its
+tensors."""
 
 
 @Rule(
@@ -75,15 +76,20 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
 
 
 def _alike(facts: Facts) -> tuple[Rows, Int64s]:
-    """Launches of the same work at the same place of their steps, as places in the rows of Kernels,
-    one group after the other, sorted by their time in each; and the sizes of the groups."""
+    """Launches of the same work at the same place of their steps, as places in the rows
+    of Kernels, one group after the other, sorted by their time in each; and the sizes
+    of the groups."""
     kernels, spans = facts.kernels, facts.spans
     launch = kernels.trace.launch[kernels.rows]
     step = np.where(launch >= 0, spans.at(kernels.trace.start[launch]), -1)
     plain = kernels.of_jobs(lambda job: float(job.amount.kind in KINDS)) == 1
     places = np.flatnonzero((step >= 0) & plain & kernels.alone & ~kernels.communicates)
-    job, by_start = kernels.job_numbers[places], np.argsort(kernels.start[places], kind="stable")
-    within = np.empty(len(places), np.int64)  # how many of its job its step launched before it
+    job, by_start = (
+        kernels.job_numbers[places],
+        np.argsort(kernels.start[places], kind="stable"),
+    )
+    # how many of its job its step launched before it
+    within = np.empty(len(places), np.int64)
     within[by_start] = ordinals(distinct_rows((job, step[places]))[1][by_start])
     group = distinct_rows((job, within))[1]
     order = np.lexsort((kernels.effective_ns[places], group))
@@ -120,7 +126,9 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
         return
     longest = sorted(waited, key=lambda n: -waited[n])[:SHOWN]
     shown = [n for n in longest if waited[n] >= FEWEST_SHARE * whole]
-    parts = [f"{duration(waited[n])} in {_part(facts, n, len(shown) == 1)}" for n in shown]
+    parts = [
+        f"{duration(waited[n])} in {_part(facts, n, len(shown) == 1)}" for n in shown
+    ]
     if rest := whole - sum(waited[n] for n in shown):
         parts.append(f"{duration(rest)} in the rest")
     yield Claim(
@@ -134,7 +142,8 @@ def warm_up(facts: Facts) -> Iterator[Claim]:
 
 
 def _why_warm_up_is_likely(facts: Facts) -> str | None:
-    """None where the recording begins with the first step, or nothing numbers the steps."""
+    """None where the recording begins with the first step, or nothing numbers the
+    steps."""
     if not earlier_steps_are_missing(facts.spans):
         return None
     first = printable(facts.spans.names[0])
@@ -142,7 +151,8 @@ def _why_warm_up_is_likely(facts: Facts) -> str | None:
 
 
 def _part(facts: Facts, number: int, alone: bool) -> str:
-    """`first launches of kernels (mostly 19 x cudaLaunchKernel)`: the name that cost most."""
+    """`first launches of kernels (mostly 19 x cudaLaunchKernel)`: the name that cost
+    most."""
     part, cover = facts.warm_up[number]
     if not len(part.rows):
         return "the first step" if alone else "the rest of the first step"
@@ -203,11 +213,18 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     clock, power = (over_kernels(kernels, kind) for kind in (CLOCK, POWER))
     for device in kernels.devices:
-        own = (kernels.device == device) & kernels.computes & ~np.isnan(clock) & ~np.isnan(power)
+        own = (
+            (kernels.device == device)
+            & kernels.computes
+            & ~np.isnan(clock)
+            & ~np.isnan(power)
+        )
         if not own.any():
             continue
         highest, fastest = power[own].max(), clock[own].max()
-        capped = own & (power >= AT_THE_TOP * highest) & (clock <= (1 - DROPS) * fastest)
+        capped = (
+            own & (power >= AT_THE_TOP * highest) & (clock <= (1 - DROPS) * fastest)
+        )
         taken, every = (kernels.cover(which, device).ns for which in (capped, own))
         if taken < CAPPED * every or not (own & (power < AT_THE_TOP * highest)).any():
             continue
@@ -238,17 +255,21 @@ def over_kernels(kernels: Kernels, kind: str) -> Floats:
 
 
 def slower_runs(kernels: Kernels, clock: Floats) -> tuple[Rows, Int64s, Floats, int]:
-    """Of each kernel with the same name, shapes and blocks that ran often enough at clocks that
-    differ: by how much a run took longer (ns) than the median at the highest clock (MHz, the next
-    array), but no more than the clock explains; nothing unless the durations follow the clock by
-    rank. First come the places in Kernels of those that did, last the number of kernels."""
+    """Of each kernel with the same name, shapes and blocks that ran often enough at
+    clocks that differ: by how much a run took longer (ns) than the median at the
+    highest clock (MHz, the next array), but no more than the clock explains; nothing
+    unless the durations follow the clock by rank. First come the places in Kernels of
+    those that did, last the number of kernels."""
     places = np.flatnonzero(kernels.computes & kernels.alone & ~np.isnan(clock))
     ns, highest, found = np.zeros(len(places), dtype=np.int64), np.zeros(len(places)), 0
     if not len(places):
         return places, ns, highest, found
     work = (kernels.trace.name[kernels.rows[places]], kernels.job_numbers[places])
     group = distinct_rows((*work, kernels.blocks[places], kernels.device[places]))[1]
-    order, ends = np.argsort(group, kind="stable"), np.cumsum(np.bincount(group)).tolist()
+    order, ends = (
+        np.argsort(group, kind="stable"),
+        np.cumsum(np.bincount(group)).tolist(),
+    )
     for first, end in zip([0, *ends], ends, strict=False):
         own = order[first:end]
         took = (kernels.end - kernels.start)[places[own]]
@@ -273,8 +294,8 @@ def _lost(took: Int64s, clock: Floats) -> Int64s:
 
 
 def follows(took: Int64s, clock: Floats) -> bool:
-    """Whether runs take longer the lower the clock is: Spearman's rank correlation, by its t
-    statistic with n - 2 degrees of freedom."""
+    """Whether runs take longer the lower the clock is: Spearman's rank correlation, by
+    its t statistic with n - 2 degrees of freedom."""
     by_time, by_clock = ranks(took), ranks(clock)
     if not (by_time.std() and by_clock.std()):
         return False

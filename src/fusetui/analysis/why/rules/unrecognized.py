@@ -1,4 +1,5 @@
-"""A kernel that no library or compiler is known for, and that takes most of the time."""
+"""A kernel that no library or compiler is known for, and that takes most of the
+time."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags
 
 DOMINATES = 0.5
-"""Of the effective time of all kernels. From half of it on, no other kernel matters more, and all
-others together matter no more; below it, kernels that are known limit the time."""
+"""Of the effective time of all kernels. From half of it on, no other kernel matters
+more, and all others together matter no more; below it, kernels that are known limit the
+time."""
 LEAST_NS = 1_000_000  # of such a kernel in all; less is no work to look at by itself
 
 OF_LIBRARY = late(
@@ -31,10 +33,12 @@ OF_LIBRARY = late(
     r"|(?:volta|turing|ampere|hopper|blackwell|sm\d{2})_|oneapi|dnnl|\bMem(?:cpy|set)\b",
     re.IGNORECASE,
 )
-"""Words of libraries and compilers, whose kernels have names beyond those that are decoded."""
+"""Words of libraries and compilers, whose kernels have names beyond those that are
+decoded."""
 IDENTIFIER = late(r"[A-Za-z_]\w{0,99}")
 FEWEST_THREADS = 64
-"""In a block. With smaller blocks, a limit on blocks that no trace has decides the occupancy."""
+"""In a block. With smaller blocks, a limit on blocks that no trace has decides the
+occupancy."""
 
 
 @Rule(
@@ -94,8 +98,8 @@ def _remedy(name: str) -> str:
 
 
 def _launched(facts: Facts, which: Flags) -> str:
-    """` The longest launch has 3,969 blocks of 256 threads for 40 multiprocessors ...`; blank where
-    that was not recorded."""
+    """` The longest launch has 3,969 blocks of 256 threads for 40 multiprocessors ...`;
+    blank where that was not recorded."""
     kernels = facts.kernels
     row = kernels.heaviest(which)[0]
     place = int(np.searchsorted(kernels.rows, row))
@@ -117,14 +121,17 @@ def _launched(facts: Facts, which: Flags) -> str:
 def threads_of(launch: Mapping[str, Any]) -> int:
     """In a block; 0 if that is not known."""
     block = launch.get("block")
-    if not isinstance(block, list) or not all(type(side) is int and side > 0 for side in block):
+    if not isinstance(block, list) or not all(
+        type(side) is int and side > 0 for side in block
+    ):
         return 0
     return math.prod(block)
 
 
 def occupancy_of(launch: dict[str, Any], properties: dict[str, Any]) -> float | None:
-    """The share of the threads of a multiprocessor that can be resident at once, by threads,
-    registers and shared memory of a block; None where the trace does not have what it takes."""
+    """The share of the threads of a multiprocessor that can be resident at once, by
+    threads, registers and shared memory of a block; None where the trace does not have
+    what it takes."""
     resident = resident_blocks(launch, properties)
     most_threads = properties.get("maxThreadsPerMultiprocessor")
     if resident is None or type(most_threads) is not int or most_threads <= 0:

@@ -24,7 +24,14 @@ from fusetui.analysis.why.warming import OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, distinct_rows, summed
+from fusetui.trace.model.arrays import (
+    Flags,
+    Int64s,
+    Rows,
+    distinct,
+    distinct_rows,
+    summed,
+)
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import common, ranges, union
 
@@ -45,7 +52,8 @@ FEWER_BATCHES = (
 )
 """The remedy where the calls return as soon as they can."""
 
-MIN_CALLS = 3  # for batches; fewer do not show how long a call takes whose batch is ready
+# for batches; fewer do not show how long a call takes whose batch is ready
+MIN_CALLS = 3
 MOST_OF_IT = 0.5  # of the time; a frame with at least this share is named
 
 
@@ -77,8 +85,9 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
 
 
 def batches_were_ready(facts: Facts) -> bool:
-    """Whether MIN_CALLS or more calls for batches of workers mostly do what the shortest of them
-    does: taking over a batch that is ready (docs/whatif.md, data loaders with workers)."""
+    """Whether MIN_CALLS or more calls for batches of workers mostly do what the
+    shortest of them does: taking over a batch that is ready (docs/whatif.md, data
+    loaders with workers)."""
     trace = facts.trace
     calls = facts.inside(worker_rows(trace))
     if len(calls) < MIN_CALLS:
@@ -89,7 +98,8 @@ def batches_were_ready(facts: Facts) -> bool:
 
 
 def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
-    """What the loader does for most of that time: a frame, else an op, if one stands out."""
+    """What the loader does for most of that time: a frame, else an op, if one stands
+    out."""
     trace, idle = facts.trace, facts.idle
     for kind in (Host.PYTHON, Host.OP):
         found = np.zeros(len(trace.names), dtype=np.int64)
@@ -98,7 +108,9 @@ def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
             waiting = common(gaps, union(*line.bounds(line.own(rows))))
             inner, start, end = line.slices(kind).touching(*waiting[:2]).parts()
             np.add.at(found, trace.name[inner], waiting.within(start, end))
-        for number in np.argsort(-found, kind="stable")[: np.count_nonzero(found)].tolist():
+        for number in np.argsort(-found, kind="stable")[
+            : np.count_nonzero(found)
+        ].tolist():
             name, ns = trace.names[number], int(found[number])
             if ns >= MOST_OF_IT * waited and not ITSELF.search(name):
                 return f", {duration(ns)} of it in {frame_text(name)}"
@@ -106,11 +118,12 @@ def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
 
 
 REGION = late(r"Torch-Compiled Region: ([0-9]{1,9})/[0-9]{1,9}")
-"""A compiled function: the first number counts functions, the second one the times that it was
-compiled anew, for other inputs."""
+"""A compiled function: the first number counts functions, the second one the times that
+it was compiled anew, for other inputs."""
 RESUMES = late(r"torch_dynamo_resume_in_")
 """Dynamo's name for the function that continues after a graph break."""
-SEVERAL = 3  # compiled regions per step; two may be two functions, such as a model and its loss
+# compiled regions per step; two may be two functions, such as a model and its loss
+SEVERAL = 3
 SHOWN = 3
 LONGEST_FRAME = 100  # characters
 
@@ -137,8 +150,9 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
 
 
 def _graph_breaks(facts: Facts) -> Iterator[Claim]:
-    """Only the function that continues after a break proves one. Where stacks were recorded and
-    show none, several regions are functions that were compiled one by one."""
+    """Only the function that continues after a break proves one. Where stacks were
+    recorded and show none, several regions are functions that were compiled one by
+    one."""
     trace = facts.trace
     resumed = facts.inside(trace.rows_named(RESUMES.search, Role.PYTHON))
     if facts.has_stacks and not len(resumed):
@@ -167,16 +181,21 @@ def _graph_breaks(facts: Facts) -> Iterator[Claim]:
         rows=tuple(first.tolist()),
         remedy='TORCH_LOGS="graph_breaks" names each break and its cause; '
         "torch.compile(fullgraph=True) makes it an error.",
-        why_likely=None if len(resumed) else "Separately compiled functions look the same.",
+        why_likely=None
+        if len(resumed)
+        else "Separately compiled functions look the same.",
     )
 
 
 def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
-    """One row of each function in the first step with the usual number of them, and that number:
-    the median over the steps that run any. Without steps, the whole trace counts as one."""
+    """One row of each function in the first step with the usual number of them, and
+    that number: the median over the steps that run any. Without steps, the whole trace
+    counts as one."""
     step = np.searchsorted(facts.spans.start, facts.trace.start[rows], side="right")
     each = [rows[step == number] for number in distinct(step).tolist()]
-    regions = [own[np.unique(_function(facts, own), return_index=True)[1]] for own in each]
+    regions = [
+        own[np.unique(_function(facts, own), return_index=True)[1]] for own in each
+    ]
     if not regions:
         return rows, 0
     ordered = sorted(regions, key=len)
@@ -207,16 +226,23 @@ LEAD = 3  # launches in the queue; from this many on, the CPU is ahead again
 )
 def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     device, late = facts.idle.device, facts.late.sum(axis=0)
-    call = running(facts.trace, facts.accounts.threads, facts.idle.launch, facts.idle.begin)
+    call = running(
+        facts.trace, facts.accounts.threads, facts.idle.launch, facts.idle.begin
+    )
     starts = np.where(call >= 0, facts.trace.start[call], facts.begin_ns)
     is_warm_up = (call >= 0) & (facts.warming.place_of(starts) >= 0)
-    call = np.where(is_warm_up, -1, call)  # of the search for algorithms, or of a cold first step
+    # of the search for algorithms, or of a cold first step
+    call = np.where(is_warm_up, -1, call)
     marks = np.where(call >= 0, 2, np.where(_ahead_before(facts), 1, 0))
     last = np.maximum.accumulate(np.where(marks > 0, np.arange(len(marks)), -1))
-    behind = (last >= device.searchsorted(device)) & (marks[last] == 2)  # on the same device
-    # The times that the queue of any device ran dry after a wait; the host part of such a gap and
-    # of those after it until the CPU is ahead, and how long the CPU waited since its launch before.
-    begins = np.flatnonzero(behind & ~np.concatenate(([False], behind[:-1])) | (call >= 0))
+    # on the same device
+    behind = (last >= device.searchsorted(device)) & (marks[last] == 2)
+    # The times that the queue of any device ran dry after a wait; the host part of such
+    # a gap and of those after it until the CPU is ahead, and how long the CPU waited
+    # since its launch before.
+    begins = np.flatnonzero(
+        behind & ~np.concatenate(([False], behind[:-1])) | (call >= 0)
+    )
     time = np.searchsorted(begins, np.flatnonzero(behind), side="right") - 1
     each_lost = summed(time, late[behind], len(begins))
     waits = _waits_before(facts, begins)
@@ -248,17 +274,19 @@ class Waits(NamedTuple):
     """How the CPU waited at each time that a queue ran dry; arrays of shape [times]."""
 
     ns: Int64s  # for how long; no time counts twice
-    sequence: Int64s  # a number: of the same device and thread, with no other wait between them
+    # a number: of the same device and thread, with no other wait between them
+    sequence: Int64s
     launch_before: Rows  # the launch call before the wait, -1 for none
 
 
 def saved_by_lead(waits: Waits, lost_ns: Int64s) -> Int64s:
-    """How much less the GPU would wait for launches at each time if the CPU did not wait (ns, of
-    shape [times]), where it waited `lost_ns`.
+    """How much less the GPU would wait for launches at each time if the CPU did not
+    wait (ns, of shape [times]), where it waited `lost_ns`.
 
-    A CPU that does not wait is ahead by all the time for which it waited so far. The GPU waits less
-    by as much, and what is left of that is for the next times: if one wait is long, and the GPU
-    loses much after the next one, both together cost that. Another wait would end the lead.
+    A CPU that does not wait is ahead by all the time for which it waited so far. The
+    GPU waits less by as much, and what is left of that is for the next times: if one
+    wait is long, and the GPU loses much after the next one, both together cost that.
+    Another wait would end the lead.
     """
     saved_ns = np.zeros(len(lost_ns), dtype=np.int64)
     lead_ns = 0
@@ -278,13 +306,15 @@ def _saves_later(waits: Waits, saved_ns: Int64s) -> Flags:
     needs_more = saved_ns > waits.ns
     last = np.full(int(waits.sequence.max(initial=-1)) + 1, -1)
     np.maximum.at(last, waits.sequence[needs_more], np.flatnonzero(needs_more))
-    found: Flags = (np.arange(len(saved_ns)) < last[waits.sequence]) & (waits.ns > saved_ns)
+    found: Flags = (np.arange(len(saved_ns)) < last[waits.sequence]) & (
+        waits.ns > saved_ns
+    )
     return found
 
 
 def _calls(facts: Facts, calls: Rows, lost_ns: Int64s, saved_ns: Int64s) -> str:
-    """The call after which the GPU waits longest, and the one whose waiting costs most, if that is
-    another one."""
+    """The call after which the GPU waits longest, and the one whose waiting costs most,
+    if that is another one."""
     of_loss = _called(facts, calls, lost_ns)
     of_saving = _called(facts, calls, saved_ns)
     return of_loss if of_loss == of_saving else f"{of_loss} and {of_saving}"
@@ -300,9 +330,10 @@ def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
 
 
 def _waits_before(facts: Facts, gaps: Rows) -> Waits:
-    """For some gaps in order, the waits of the launching thread between its previous launch
-    (including that: a copy may block) and the launch that ends the gap, or the gap's begin if it
-    was launched before that; without what counts for an earlier one of these gaps."""
+    """For some gaps in order, the waits of the launching thread between its previous
+    launch (including that: a copy may block) and the launch that ends the gap, or the
+    gap's begin if it was launched before that; without what counts for an earlier one
+    of these gaps."""
     trace, idle = facts.trace, facts.idle
     ns = np.zeros(len(gaps), dtype=np.int64)
     others_ns = np.zeros(len(gaps), dtype=np.int64)
@@ -311,7 +342,9 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     calls = calls[calls >= 0]
     thread = trace.thread_of_track[trace.track[idle.launch[gaps]]]
     group = distinct_rows((idle.device[gaps], thread))[1]
-    of_launches = launching(trace, facts.accounts.threads, idle.launch, idle.launch >= 0)
+    of_launches = launching(
+        trace, facts.accounts.threads, idle.launch, idle.launch >= 0
+    )
     for line, places, placed in of_launches:
         own = line.own(calls)
         starts = line.bounds(own)[0]
@@ -324,9 +357,12 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
         mine = mine[np.argsort(group[mine], kind="stable")]
         until, since = until_of_gap[gaps[mine]], begin_of_gap[gaps[mine]]
         place = np.searchsorted(starts, until) - 1
-        since = np.where(place >= 0, np.maximum(np.append(starts, 0)[place], since), since)
+        since = np.where(
+            place >= 0, np.maximum(np.append(starts, 0)[place], since), since
+        )
         is_first = np.diff(group[mine], prepend=-1) != 0
-        before = np.where(is_first, since, np.roll(until, 1))  # the end of the wait before
+        # the end of the wait before
+        before = np.where(is_first, since, np.roll(until, 1))
         since = np.minimum(np.maximum(since, before), until)
         sync = line.covers[Host.SYNC]
         ns[mine] = sync.within(since, until)
@@ -340,9 +376,10 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
 
 
 def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
-    """All calls whose waits count for these gaps, and the launches before them: those of the
-    launching thread that wait for the device, from its previous launch to the one that ends the
-    gap. A copy that blocks often has a synchronization behind it, which would wait instead."""
+    """All calls whose waits count for these gaps, and the launches before them: those
+    of the launching thread that wait for the device, from its previous launch to the
+    one that ends the gap. A copy that blocks often has a synchronization behind it,
+    which would wait instead."""
     trace, idle = facts.trace, facts.idle
     waiting = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
     waiting = waiting[np.argsort(trace.start[waiting], kind="stable")]
@@ -360,22 +397,30 @@ def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
 
 
 def _ahead_before(facts: Facts) -> Flags:
-    """For each gap, whether any event since the previous gap started with enough others in the
-    queue."""
+    """For each gap, whether any event since the previous gap started with enough others
+    in the queue."""
     trace, idle, first = facts.trace, facts.idle, 0
-    before = np.concatenate(([facts.begin_ns], idle.end))[:-1]  # the end of the previous gap
+    # the end of the previous gap
+    before = np.concatenate(([facts.begin_ns], idle.end))[:-1]
     before[np.diff(idle.device, prepend=-1) > 0] = facts.begin_ns
     found = np.zeros(len(idle), dtype=np.bool_)
     for devices in facts.lines:
         own = slice(*idle.device.searchsorted((first, first + len(devices))).tolist())
-        # Of the launched events in order: how many later ones had been launched by their starts.
+        # Of the launched events in order: how many later ones had been launched by
+        # their starts.
         rows = devices.events[trace.launch[devices.events] >= 0]
         start = devices.bounds_on(rows)[0]
-        launched = np.sort(devices.on_line(devices.number(rows), trace.start[trace.launch[rows]]))
-        queued = np.searchsorted(launched, start, side="right") - np.arange(1, len(rows) + 1)
+        launched = np.sort(
+            devices.on_line(devices.number(rows), trace.start[trace.launch[rows]])
+        )
+        queued = np.searchsorted(launched, start, side="right") - np.arange(
+            1, len(rows) + 1
+        )
         ahead = np.concatenate(([0], np.cumsum(queued >= LEAD)))
         number = idle.device[own] - first
-        until = np.searchsorted(start, devices.on_line(number, idle.begin[own]), side="right")
+        until = np.searchsorted(
+            start, devices.on_line(number, idle.begin[own]), side="right"
+        )
         since = np.searchsorted(start, devices.on_line(number, before[own]))
         found[own] = ahead[until] > ahead[since]
         first += len(devices)
@@ -391,7 +436,8 @@ UNCACHED = (
 """The remedy where memory is freed all the time."""
 
 FREES = late(r"Free")
-OFTEN_STEPS = 0.5  # of the steps after the first one: calls of a name in fewer of them do not recur
+# of the steps after the first one: calls of a name in fewer of them do not recur
+OFTEN_STEPS = 0.5
 
 
 @Rule(
@@ -410,7 +456,9 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     heaviest = facts.heaviest(rows)
     frees = int(np.count_nonzero(facts.trace.matching(rows, FREES.search)))
     name = facts.trace.name_of(heaviest[0])
-    alike = int(np.count_nonzero(facts.trace.name[rows] == facts.trace.name[heaviest[0]]))
+    alike = int(
+        np.count_nonzero(facts.trace.name[rows] == facts.trace.name[heaviest[0]])
+    )
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake)} while memory "
         f"is allocated or freed, mostly in {count(alike)} x {printable(name)}.",
@@ -422,8 +470,8 @@ def allocation(facts: Facts) -> Iterator[Claim]:
 
 
 def _in_many_steps(facts: Facts, rows: Rows) -> Rows:
-    """The calls of names that are called in at least two of the steps after the first one, and in
-    half of them; all calls where there are fewer than three steps."""
+    """The calls of names that are called in at least two of the steps after the first
+    one, and in half of them; all calls where there are fewer than three steps."""
     later = len(facts.spans) - 1
     if later < 2:
         return rows
