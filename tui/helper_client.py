@@ -28,11 +28,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.groups import Keys
+from fusetui.own_process import started
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.report import Stop, never
-from fusetui.trace.read.workers import started
 from fusetui.tui.background_results import answers, opened
 
 Named = tuple[str, Trace]  # a path, and the trace that was read from it

@@ -35,15 +35,14 @@ COLUMNS = ("start", "dur", "name", "launch", "op", "parent", "role")
 
 @pytest.fixture(params=["darwin", "win32"])
 def laptop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """On it, every file is large enough for helpers, and none may be started."""
+    """On it, every file is large enough for several threads, and no process may be started."""
 
     def never(*arguments: object, **settings: object) -> None:
         raise AssertionError("a process was started")
 
     take_away(monkeypatch)
     monkeypatch.setattr(workers, "core_count", lambda: 4)
-    monkeypatch.setattr(workers, "FEWEST_FORKED", 0)
-    monkeypatch.setattr(workers, "FEWEST_STARTED", 0)
+    monkeypatch.setattr(workers, "FEWEST", 0)
     monkeypatch.setattr(subprocess, "Popen", never)
     monkeypatch.setattr(sys, "platform", request.param)
     if request.param == "darwin":

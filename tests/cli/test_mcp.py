@@ -24,10 +24,10 @@ from fusetui.commands.agents.answers import CHARACTERS, Answerer, text_of
 from fusetui.commands.agents.opened import NOT_JOINED, TRACES, Folders, Opener
 from fusetui.commands.agents.questions import WITH_TRACES
 from fusetui.commands.agents.tools import DATA, LEAST
+from fusetui.own_process import started
 from fusetui.tables import sql_process
 from fusetui.text.printable import is_printable
 from fusetui.trace.load import open_trace
-from fusetui.trace.read.workers import started
 
 LESSON, OTHER = "lesson:mlp-eager", "lesson:mlp-compiled"
 ONE = {"trace": LESSON}

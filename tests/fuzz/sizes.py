@@ -40,11 +40,11 @@ SIZES: dict[str, dict[str, Any]] = {
     "tiny": {**TINY, "read.workers.core_count": lambda: 1},
     "team": {
         **SMALL,
-        "read.workers.FEWEST_FORKED": 0,
+        "read.workers.FEWEST": 0,
         "read.workers.core_count": lambda: 2,
     },
 }
-"""By the name that a report has: `team` decodes in two processes, the others in one."""
+"""By the name that a report has: `team` decodes in two threads, the others in one."""
 
 
 @contextmanager

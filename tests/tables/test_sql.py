@@ -13,13 +13,13 @@ import pytest
 from tests.hostile import WORST
 
 from fusetui import sample_traces
+from fusetui.own_process import started
 from fusetui.tables import sql, sql_process
 from fusetui.tables.public import Table
 from fusetui.tables.sources import TABLES
 from fusetui.tables.sql import SqlTables, WrongSql, table_of_all
 from fusetui.tables.sql_process import ask_elsewhere
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.read.workers import started
 
 SECRET = "a file that no query reads"
 

@@ -11,7 +11,7 @@ from fusetui.trace.read import mend, workers
 
 @pytest.fixture
 def small_extents(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Treats a file of some hundred kB like one of some hundred MB; one process reads
+    """Treats a file of some hundred kB like one of some hundred MB; one thread reads
     it."""
     monkeypatch.setattr(workers, "core_count", lambda: 1)
     monkeypatch.setattr(mend, "SHORT", 1 << 15)

@@ -23,12 +23,12 @@ from typing import IO, Literal
 import msgspec
 import numpy as np
 
+from fusetui.own_process import started
 from fusetui.tables.public import Table
 from fusetui.tables.sources import TABLES
 from fusetui.tables.sql import THREADS, SqlDatabase, WrongSql
 from fusetui.tables.table import TableColumn
 from fusetui.trace.model.report import Stop, never
-from fusetui.trace.read.workers import started
 
 START = "from fusetui.tables.sql_process import main; main()"
 LENGTH = struct.Struct("<Q")

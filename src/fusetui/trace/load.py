@@ -45,7 +45,7 @@ def open_trace(
     `preview` is called with growing parts of a large trace while the rest is read. Once
     `stop` returns True, the result is the part that was read (see Report.prefix), which
     is not written to the cache. With `cached` False the cache is neither read nor
-    written; with `alone` this process decodes it all, as others are busy with other
+    written; with `alone` this thread decodes it all, as others are busy with other
     files. Raises TraceError with one plain sentence, or NothingRead when stopped too
     early.
     """

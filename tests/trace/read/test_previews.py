@@ -6,7 +6,6 @@ import gzip
 import json
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -100,20 +99,9 @@ def test_labels_that_follow_late(write: Callable[[bytes], Path]) -> None:
     assert check(write(text))
 
 
-@pytest.mark.parametrize(
-    "beside_a_thread", [False, True], ids=["forked", "started anew"]
-)
-def test_several_processes(
-    write: Callable[[bytes], Path],
-    monkeypatch: pytest.MonkeyPatch,
-    beside_a_thread: bool,
+def test_several_threads(
+    write: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "core_count", lambda: 2)
-    monkeypatch.setattr(workers, "FEWEST_FORKED", 0)
-    monkeypatch.setattr(workers, "FEWEST_STARTED", 0)
-    path = write(TEXT)
-    if beside_a_thread:
-        with ThreadPoolExecutor() as threads:
-            threads.submit(check, path).result()
-    else:
-        check(path)
+    monkeypatch.setattr(workers, "FEWEST", 0)
+    check(write(TEXT))

@@ -1,28 +1,27 @@
-"""Decoding in several processes gives what one process gives."""
+"""Decoding in several threads gives what one thread gives."""
 
 from __future__ import annotations
 
 import gzip
 import os
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import orjson
 import pytest
-from tests.starting import children
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.errors import NothingRead
 from fusetui.trace.read import workers
 from fusetui.trace.read.chunks import Chunk, decode_extent
 
-COUNT = 60_000  # 6 MB, which are two extents
+COUNT = 60_000  # 6 MB
+EXTENT = 1 << 19  # bytes: the file has more of them than there are threads
+SECONDS = 60  # after which a test that waits for another thread fails
 
 
 def event(n: int) -> dict[str, object]:
@@ -45,8 +44,8 @@ def file(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> Path:
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "core_count", lambda: 2)
-    monkeypatch.setattr(workers, "FEWEST_FORKED", 0)
-    monkeypatch.setattr(workers, "FEWEST_STARTED", 0)
+    monkeypatch.setattr(workers, "FEWEST", 0)
+    monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], "EXTENT", EXTENT)
     monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 1 << 60)
 
 
@@ -58,9 +57,10 @@ def whole(trace: Trace) -> None:
     assert trace.elements.element(55_555) == event(55_555)
 
 
+@pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("packed", [False, True])
-def test_forked(
-    file: Path, text: bytes, two_cores: None, tmp_path: Path, packed: bool
+def test_the_trace_is_whole(
+    file: Path, text: bytes, tmp_path: Path, packed: bool
 ) -> None:
     if packed:
         file = tmp_path / "trace.json.gz"
@@ -68,61 +68,135 @@ def test_forked(
     whole(open_trace(str(file)))
 
 
-@pytest.mark.skipif(
-    "not hasattr(os, 'memfd_create')", reason="no helpers are started here"
-)
 @pytest.mark.usefixtures("two_cores")
-def test_started_anew_beside_other_threads(file: Path, text: bytes) -> None:
+def test_progress_is_reported_up_to_the_end(file: Path, text: bytes) -> None:
     seen: list[tuple[int, int]] = []
-    traces: list[Trace] = []
-    thread = threading.Thread(
-        target=lambda: traces.append(open_trace(str(file), lambda *at: seen.append(at)))
-    )
-    thread.start()
-    thread.join()
-    whole(traces[0])
+    whole(open_trace(str(file), lambda *at: seen.append(at)))
     assert seen[-1] == (len(text), len(text))
     assert len(seen) > 2
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_a_helper_that_dies(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parent = os.getpid()
+def test_two_threads_decode_at_the_same_time(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits for the other in its first extent; the caller decodes none."""
+    both_began = threading.Barrier(2, timeout=SECONDS)
+    decoding: set[int] = set()
 
-    def deadly(*place: int) -> Chunk | None:
-        if os.getpid() != parent:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def meet(*place: int) -> Chunk | None:
+        if threading.get_ident() not in decoding:
+            decoding.add(threading.get_ident())
+            both_began.wait()
         return decode_extent(*place)
 
-    monkeypatch.setattr(workers, "decode_extent", deadly)
+    monkeypatch.setattr(workers, "decode_extent", meet)
+    whole(open_trace(str(file)))
+    assert len(decoding) == 2
+    assert threading.get_ident() not in decoding
+
+
+@pytest.mark.parametrize("lacking", ["a core", "pread", "size"])
+def test_the_caller_decodes_where_threads_are_of_no_use(
+    file: Path, two_cores: None, monkeypatch: pytest.MonkeyPatch, lacking: str
+) -> None:
+    if lacking == "a core":
+        monkeypatch.setattr(workers, "core_count", lambda: 1)
+    elif lacking == "pread":
+        monkeypatch.delattr(os, "pread")
+    else:
+        monkeypatch.setattr(workers, "FEWEST", 1 << 30)
+    decoding: set[int] = set()
+
+    def noted(*place: int) -> Chunk | None:
+        decoding.add(threading.get_ident())
+        return decode_extent(*place)
+
+    monkeypatch.setattr(workers, "decode_extent", noted)
+    whole(open_trace(str(file)))
+    assert decoding == {threading.get_ident()}
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_an_extent_that_fails_in_a_thread(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes the slow way."""
+
+    def fail(file: int, extent: int, size: int) -> Chunk | None:
+        if extent == 1:
+            raise MemoryError
+        return decode_extent(file, extent, size)
+
+    monkeypatch.setattr(workers, "decode_extent", fail)
     whole(open_trace(str(file)))
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_no_processes_to_be_had(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> int:
-        raise OSError("no more processes")
+@pytest.mark.parametrize("threads", [0, 1])
+def test_few_threads_to_be_had(
+    file: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    left = [None] * threads
+    start = threading.Thread.start
 
-    monkeypatch.setattr(workers.Workers, "_fork", fail)
+    def limited(thread: threading.Thread) -> None:
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
     whole(open_trace(str(file)))
+    assert not left
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_no_helper_outlives_a_failure(file: Path) -> None:
-    before = children()
+def test_no_thread_outlives_a_failure(file: Path) -> None:
+    before = threading.active_count()
 
     def fail(*_: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         open_trace(str(file), fail)
-    assert children() <= before
+    assert threading.active_count() == before
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_more_cells_than_a_pipe_holds(
-    write: Callable[[bytes], Path], text: bytes
+def test_no_thread_outlives_a_stop(file: Path) -> None:
+    before, had_enough = threading.active_count(), threading.Event()
+    with suppress(NothingRead):
+        open_trace(str(file), lambda *_: had_enough.set(), stop=had_enough.is_set)
+    assert had_enough.is_set()
+    assert threading.active_count() == before
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_after_a_halt_no_extent_is_begun(
+    file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    begun: list[int] = []
+    first_began, may_end = threading.Event(), threading.Event()
+
+    def slow(_: int, extent: int, __: int) -> Chunk | None:
+        begun.append(extent)
+        first_began.set()
+        may_end.wait(SECONDS)
+        return None
+
+    monkeypatch.setattr(workers, "decode_extent", slow)
+    with file.open("rb") as opened:
+        crew = workers.Workers(opened.fileno(), COUNT, extent=60)
+        crew.release(COUNT)
+        assert first_began.wait(SECONDS)
+        threading.Timer(0.05, may_end.set).start()
+        crew.halt()
+    assert len(begun) <= 2
+
+
+@pytest.mark.usefixtures("two_cores")
+def test_many_extents(write: Callable[[bytes], Path], text: bytes) -> None:
     size = 1_100_000
     path = write(text[:size])
     with (
@@ -138,47 +212,6 @@ def test_more_cells_than_a_pipe_holds(
 
 
 @pytest.mark.usefixtures("two_cores")
-@pytest.mark.parametrize(
-    "beside_a_thread", [False, True], ids=["forked", "started anew"]
-)
-def test_no_helper_outlives_a_stop(file: Path, beside_a_thread: bool) -> None:
-    before, had_enough = children(), threading.Event()
-
-    def stopped() -> Trace:
-        return open_trace(
-            str(file), lambda *_: had_enough.set(), stop=had_enough.is_set
-        )
-
-    if beside_a_thread:
-        with ThreadPoolExecutor() as threads, suppress(NothingRead):
-            threads.submit(stopped).result()
-    else:
-        with suppress(NothingRead):
-            stopped()
-    assert children() <= before
-
-
-@pytest.mark.usefixtures("two_cores")
-@pytest.mark.parametrize("where", ["in a cell", "before its first"])
-def test_a_helper_that_is_stopped(
-    file: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
-    parent, close = os.getpid(), os.close
-
-    def stop(*place: int) -> Chunk | None:
-        if os.getpid() != parent:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        return decode_extent(*place) if len(place) > 1 else close(*place)
-
-    monkeypatch.setattr(workers, "STUCK", 0.2)
-    if where == "in a cell":
-        monkeypatch.setattr(workers, "decode_extent", stop)
-    else:
-        monkeypatch.setattr(os, "close", stop)
-    whole(open_trace(str(file)))
-
-
-@pytest.mark.usefixtures("two_cores")
 @pytest.mark.parametrize("files", [4, 8, 12])
 def test_few_files_to_be_had(file: Path, files: int) -> None:
     """Reading ends with a trace or with a message."""
@@ -187,7 +220,7 @@ def test_few_files_to_be_had(file: Path, files: int) -> None:
         "from fusetui.trace import CannotRead, open_trace\n"
         "import fusetui.trace.read.workers\n"
         "fusetui.trace.read.workers.core_count = lambda: 2\n"
-        "fusetui.trace.read.workers.FEWEST_FORKED = 0\n"
+        "fusetui.trace.read.workers.FEWEST = 0\n"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))\n"
         "try:\n    print(len(open_trace(sys.argv[1], cached=False)))\n"
         "except CannotRead as error:\n    print(error)\n"

@@ -1,5 +1,5 @@
-"""A file -> its columns, decoded in several processes; the caller may look meanwhile,
-or stop."""
+"""A file -> its columns, decoded in several threads; the caller may look meanwhile, or
+stop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Callbacks(msgspec.Struct, frozen=True):
     stop: Stop = never
     # called with growing parts of a large file
     preview: Callable[[Raw], None] | None = None
-    alone: bool = False  # decode in this process, without workers
+    alone: bool = False  # decode in this thread, without workers
 
 
 def read(stored: Stored, callbacks: Callbacks) -> Raw:
@@ -108,7 +108,7 @@ class _Reading:
         self._decoded = 0.0  # share of the document
         self._look = FIRST_LOOK  # bytes; the next preview shows at least this many
         self._again = 0  # bytes that are decoded a second time
-        self._slowly = 0  # bytes that no process could decode as an extent
+        self._slowly = 0  # bytes that no thread could decode as an extent
 
     def run(self) -> Raw:
         callbacks = self._callbacks
@@ -188,7 +188,7 @@ class _Reading:
         return self._look <= reached <= self._likely // 2
 
     def _preview(self, source: Source) -> None:
-        """Shows what all processes decoded up to the first gap, if that is a trace."""
+        """Shows what all threads decoded up to the first gap, if that is a trace."""
         reached = self._workers.reached
         self._again = reached + reached // GROWTH
         try:
