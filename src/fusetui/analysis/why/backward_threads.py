@@ -31,8 +31,7 @@ class Work(NamedTuple):
 
 
 class Lent(NamedTuple):
-    """Ops and calls of the engine during which another thread waits for it; shape
-    [n]."""
+    """Ops and calls of a thread during which another one waits for it; shape [n]."""
 
     rows: Rows
     track: NDArray[np.integer]  # one of the waiting thread
@@ -81,20 +80,69 @@ def asking_threads(trace: Trace) -> dict[int, int]:
     return found
 
 
+class Pair(NamedTuple):
+    """A thread of the engine and the one that asks it for backward: while one of them
+    works, the other waits."""
+
+    engine: int
+    asking: int
+    lent_by_engine: Rows  # ops and calls, with all inside them; shape [n]
+    lent_by_asking: Rows  # likewise, before and after those of the engine
+
+
+def pairs_of(trace: Trace) -> tuple[Pair, ...]:
+    """None where a thread asks several engines, or works while its engine does; worked
+    out once for each trace."""
+    return once(trace, _pairs_of)
+
+
+def _pairs_of(trace: Trace) -> tuple[Pair, ...]:
+    every = asking_threads(trace)
+    threads = list(every.values())
+    found: list[Pair] = []
+    for engine, asking in every.items():
+        if threads.count(asking) == 1:
+            by_engine = _while_waiting(trace, engine, asking)
+            if len(by_engine):
+                by_asking = _while_not_asked(trace, engine, asking)
+                found.append(Pair(engine, asking, by_engine, by_asking))
+    return tuple(found)
+
+
 def lent_work(trace: Trace) -> Lent:
-    """What the engine does while the thread that asked for it does nothing but wait.
-    None where a thread asks several engines, or works while its engine does."""
-    pairs = asking_threads(trace)
-    asking = list(pairs.values())
+    """What each thread of a pair does while the other one does nothing but wait: the
+    engine for the thread that asked for backward, and that thread before it asks."""
     rows: list[Rows] = [np.empty(0, dtype=np.intp)]
     tracks: list[Int64s] = [np.empty(0, dtype=np.int64)]
-    for engine, waiting in pairs.items():
-        if asking.count(waiting) == 1:
-            own = _while_waiting(trace, engine, waiting)
-            track = int(np.flatnonzero(trace.thread_of_track == waiting)[0])
-            rows.append(own)
-            tracks.append(np.full(len(own), track, dtype=np.int64))
+    for pair in pairs_of(trace):
+        for thread, lent in (
+            (pair.asking, pair.lent_by_engine),
+            (pair.engine, pair.lent_by_asking),
+        ):
+            track = int(np.flatnonzero(trace.thread_of_track == thread)[0])
+            rows.append(lent)
+            tracks.append(np.full(len(lent), track, dtype=np.int64))
     return Lent(rows=np.concatenate(rows), track=np.concatenate(tracks))
+
+
+def partners_of(trace: Trace) -> Rows:
+    """The other thread of the pair of each thread, its own where it has none; shape
+    [threads]."""
+    found: Rows = np.arange(len(trace.tracks) + 1, dtype=np.intp)
+    for pair in pairs_of(trace):
+        found[pair.engine], found[pair.asking] = pair.asking, pair.engine
+    return found
+
+
+def _while_not_asked(trace: Trace, engine: int, asking: int) -> Rows:
+    """The ops and calls of the thread that asks, with all inside them, while the engine
+    has nothing to do."""
+    work = outermost_work(trace)
+    own, others = (work.rows[work.thread == thread] for thread in (asking, engine))
+    busy = union(trace.start[others], trace.end[others])
+    lent = own[_inside(trace, own, outside(busy))]
+    found: Rows = ranges(lent, trace.end_row[lent] - lent)
+    return found
 
 
 def _while_waiting(trace: Trace, engine: int, waiting: int) -> Rows:
