@@ -77,7 +77,7 @@ def _excess(one: Finding, steps: int) -> str:
     if one.rule == "drained-by-sync" and worth_in_all > at_stake:
         return (
             ", as launch latency and the time that these calls take to return would then be "
-            "hidden too"
+            "hidden too, and waits for other launches"
         )
     return ""
 

@@ -250,7 +250,8 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
         ),
         "MIOpen": kernels.flags(lambda one: (one.op, one.family) == ("copy", "miopen")),
     }
-    for library, found in libraries.items():
+    for library, every in libraries.items():
+        found = every & ~kernels.tried
         at_stake = kernels.ns(found)
         if at_stake:
             yield Claim(

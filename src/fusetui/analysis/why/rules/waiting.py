@@ -350,7 +350,7 @@ def _last_waits(facts: Facts) -> Rows:
     """For each gap that ends with a launch, the last call that waits for the device
     which its thread, or the other one of a pair, began since the launch that ended the
     gap before it, -1 for none."""
-    trace, idle = facts.trace, facts.idle
+    idle = facts.idle
     is_first = np.diff(idle.device, prepend=-1) > 0
     since = np.where(is_first, facts.begin_ns, np.roll(idle.called, 1))
     found = np.full(len(idle), -1, dtype=np.intp)
