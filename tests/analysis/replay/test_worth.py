@@ -273,6 +273,61 @@ def test_what_is_saved_in_some_steps_only(trace_of: TraceOf) -> None:
     )
 
 
+def work_into_the_next_step() -> list[Event]:
+    """Steps of 100. The work of the third one runs from 207 to 330, beyond its end; the
+    fourth one waits for that and its own, until 383."""
+    first, last = stepped(100, 100), stepped(100)
+    moved = [one | {"ts": one["ts"] + 400} for one in last]
+    moved[1]["args"] = {"correlation": 99}
+    moved[2]["args"] = {**moved[2]["args"], "correlation": 99}
+    return [
+        *first,
+        step(2, 200, 100),
+        *launched(202, 207, 123, 11, name="r"),
+        host("aten::add", 210, 90),
+        step(3, 300, 100),
+        *launched(302, 330, 50, 12),
+        call("cudaStreamSynchronize", 310, 73, 13),
+        host("aten::item", 383, 17),
+        {**moved[0], "name": "ProfilerStep#4"},
+        *moved[1:],
+    ]
+
+
+def test_a_step_that_becomes_longer_is_told(trace_of: TraceOf) -> None:
+    """Without 45 of 123, the work of the third step ends at 285, within it: it becomes
+    30 shorter. The fourth one ends at 377, but its own begins at 300: it takes 77
+    instead of 70."""
+    trace = trace_of(work_into_the_next_step())
+    found = said(trace, (finding(), shorter(45, "r")(trace)))
+    (one,) = found.findings
+    assert one.worth_steps == SomeSteps(
+        steps=1, of=4, saved_ns=30_000, longer=1, lost_ns=7_000
+    )
+    assert worth_text(found, one) == (
+        "At stake 1 us in all, worth 30 us in 1 of 4 steps, and nothing in most others; "
+        "1 step becomes 7 us longer, which leaves 23 us."
+    )
+
+
+def test_findings_that_make_steps_longer_rank_by_what_is_left(
+    trace_of: TraceOf,
+) -> None:
+    """23 of 30 us are left of the third step; the last one saves 25 us."""
+    events = work_into_the_next_step()
+    kernel_of_last = max(
+        (one for one in events if one["name"] == "k"), key=lambda one: one["ts"]
+    )
+    kernel_of_last["name"] = "s"
+    trace = trace_of(events)
+    found = said(
+        trace,
+        (finding("r"), shorter(45, "r")(trace)),
+        (finding("s"), shorter(25, "s")(trace)),
+    )
+    assert [one.rule for one in found.findings] == ["s", "r"]
+
+
 def test_a_phase_of_few_steps_is_no_gain_of_the_median_step(trace_of: TraceOf) -> None:
     """Five steps of 300, three of 100 (validation) and one of 200, after the first. A
     change of one step of 300 moves the median from 300 to 200, which is the gain of no

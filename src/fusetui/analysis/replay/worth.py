@@ -161,10 +161,13 @@ def _is_replayed(finding: Finding) -> bool:
 def _some_steps(before: Then, then: Then) -> SomeSteps:
     gains = before.lengths - then.lengths
     gaining = gains * NOTHING > before.lengths
+    losing = -gains * NOTHING > before.lengths
     return SomeSteps(
         steps=int(np.count_nonzero(gaining)),
         of=len(gains),
         saved_ns=int(gains[gaining].sum()),
+        longer=int(np.count_nonzero(losing)),
+        lost_ns=-int(gains[losing].sum()),
     )
 
 
@@ -210,7 +213,7 @@ def _rank(
     if finding.worth_steps is not None:
         return (
             RANK_OF_GAINS,
-            -(finding.worth_steps.saved_ns // finding.worth_steps.of),
+            -(finding.worth_steps.net_ns // finding.worth_steps.of),
             -finding.at_stake_ns,
         )
     if finding.worth_ns is None:
