@@ -128,7 +128,7 @@ def doing(facts: Facts, by_kind: Int64s, which: Flags) -> str:
 def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
     if 2 * int(by_kind[[*UNSEEN]].sum()) <= int(by_kind.sum()):
         return None
-    form = facts.trace.report.format
+    form = facts.trace.report.writer
     marks = MARKS.format(recorded_with("record_function", form))
     stacks = recorded_with("with_stack=True", form)
     return (

@@ -13,6 +13,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import PAGEABLE, Host
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Unawaited
+from fusetui.analysis.why.needs import PROPERTIES
 from fusetui.analysis.why.rule import (
     CannotTell,
     Claim,
@@ -85,8 +86,7 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
     for pid, peak in _devices(facts, found.peaks).items():
         size = known.get(pid, {}).get("totalGlobalMem")
         if type(size) is not int or not size:
-            recorded_with = "deviceProperties, torch 1.12 or later"
-            raise CannotTell("the size of the GPU's memory", recorded_with)
+            raise CannotTell("the size of the GPU's memory", PROPERTIES)
         unused = peak.reserved - peak.allocated
         is_wasted = (
             peak.reserved >= NEARLY_FULL * size and unused >= UNUSED * peak.reserved
