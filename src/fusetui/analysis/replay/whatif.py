@@ -29,6 +29,7 @@ from fusetui.analysis.replay.replay import (
     bounds_of,
     late_share,
     replay,
+    replay_late,
     route_to,
     step_ends,
 )
@@ -140,7 +141,7 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     times, ends = replay(made), step_ends(trace, graph)
     bounds = bounds_of(graph, graph.recorded, ends), bounds_of(made, times, ends)
     before, after = map(np.diff, bounds)
-    batches_late = np.diff(bounds_of(made, replay(made, late=True), ends))
+    batches_late = np.diff(bounds_of(made, replay_late(made, times), ends))
     tells = told_steps(trace)
     places = tells if place is None else np.array([place])
     latest = median(batches_late[places])
@@ -149,7 +150,7 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         other = changed(trace, graph, asked, latest=True)[0]
         other_times = replay(other)
         most = median(lengths_of(trace, other, other_times)[places])
-        batches_late = lengths_of(trace, other, replay(other, late=True))
+        batches_late = lengths_of(trace, other, replay_late(other, other_times))
         found = median(after[places]), most, latest, median(batches_late[places])
         nodes = [
             scalable(trace, graph, o.name).nodes

@@ -15,7 +15,7 @@ from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange, parse_change
 from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import late_share, replay, route_to
+from fusetui.analysis.replay.replay import late_share, replay, replay_late, route_to
 from fusetui.analysis.replay.select import covers
 from fusetui.analysis.replay.whatif import (
     LITTLE,
@@ -125,9 +125,10 @@ def _told(
 ) -> Then:
     """`late`: the times if batches come as late as the recording allows."""
     places, route = told_steps(trace, by), route_to(graph, times)
+    lengths = _lengths(trace, graph, times, by)[places]
     return Then(
-        lengths=_lengths(trace, graph, times, by)[places],
-        latest=_lengths(trace, graph, late, by)[places],
+        lengths=lengths,
+        latest=lengths if late is times else _lengths(trace, graph, late, by)[places],
         unknown=route.unknown_share,
         is_late=late_share(graph, route) > LITTLE,
     )
@@ -261,7 +262,8 @@ def _after(
         except WrongChange:
             return "not_found"
     made = draft.finished()
-    then = _told(trace, made, replay(made), replay(made, late=True), by)
+    early = replay(made)
+    then = _told(trace, made, early, replay_late(made, early), by)
     return then if then.unknown <= UNKNOWN else "unclear"
 
 
