@@ -77,8 +77,8 @@ def _excess(one: Finding, steps: int) -> str:
         return ", as what else it does would then run beside the GPU"
     if one.rule == "drained-by-sync" and worth_in_all > at_stake:
         return (
-            ", as launch latency and the time that these calls take to return would then be "
-            "hidden too, and waits for other launches"
+            ", as launch latency, waits for other launches and the time that these calls take to "
+            "return would then be hidden too"
         )
     return ""
 

@@ -195,7 +195,7 @@ def test_a_gain_of_more_than_is_at_stake_after_a_wait_has_a_reason(
     trace = trace_of(drained_by_a_copy())
     found = with_worth(trace, why(trace))
     one = drained(found)
-    reason = "as launch latency and the time that these calls take to return"
+    reason = "as launch latency, waits for other launches and the time that these calls"
     assert reason in worth_text(found, one)
     assert reason not in worth_text(found, replace(one, worth_ns=40_000))
 
