@@ -86,13 +86,13 @@ class Pair(NamedTuple):
 
     engine: int
     asking: int
-    lent_by_engine: Rows  # ops and calls, with all inside them; shape [n]
-    lent_by_asking: Rows  # likewise, before and after those of the engine
+    is_only: bool  # it asks no other engine
+    outermost: Rows  # the ops and calls of the engine during which the other one waits
 
 
 def pairs_of(trace: Trace) -> tuple[Pair, ...]:
-    """None where a thread asks several engines, or works while its engine does; worked
-    out once for each trace."""
+    """None where a thread works while its engine does; worked out once for each
+    trace."""
     return once(trace, _pairs_of)
 
 
@@ -101,36 +101,40 @@ def _pairs_of(trace: Trace) -> tuple[Pair, ...]:
     threads = list(every.values())
     found: list[Pair] = []
     for engine, asking in every.items():
-        if threads.count(asking) == 1:
-            by_engine = _while_waiting(trace, engine, asking)
-            if len(by_engine):
-                by_asking = _while_not_asked(trace, engine, asking)
-                found.append(Pair(engine, asking, by_engine, by_asking))
+        work = outermost_work(trace)
+        asked, own = (work.rows[work.thread == thread] for thread in (asking, engine))
+        free = outside(union(trace.start[asked], trace.end[asked]))
+        apart = own[_inside(trace, own, free)]
+        if int(trace.dur[apart].sum()) >= APART * int(trace.dur[own].sum()):
+            found.append(Pair(engine, asking, threads.count(asking) == 1, apart))
     return tuple(found)
 
 
 def lent_work(trace: Trace) -> Lent:
     """What each thread of a pair does while the other one does nothing but wait: the
-    engine for the thread that asked for backward, and that thread before it asks."""
+    engine for the thread that asked for backward, and that thread before it asks. None
+    where a thread asks several engines."""
     rows: list[Rows] = [np.empty(0, dtype=np.intp)]
     tracks: list[Int64s] = [np.empty(0, dtype=np.int64)]
     for pair in pairs_of(trace):
-        for thread, lent in (
-            (pair.asking, pair.lent_by_engine),
-            (pair.engine, pair.lent_by_asking),
-        ):
+        by_engine = _while_waiting(trace, pair)
+        if not pair.is_only or not len(by_engine):
+            continue
+        by_asking = _while_not_asked(trace, pair.engine, pair.asking)
+        for thread, lent in ((pair.asking, by_engine), (pair.engine, by_asking)):
             track = int(np.flatnonzero(trace.thread_of_track == thread)[0])
             rows.append(lent)
             tracks.append(np.full(len(lent), track, dtype=np.int64))
     return Lent(rows=np.concatenate(rows), track=np.concatenate(tracks))
 
 
-def partners_of(trace: Trace) -> Rows:
-    """The other thread of the pair of each thread, its own where it has none; shape
-    [threads]."""
+def with_one_lead(trace: Trace) -> Rows:
+    """A number for each thread, shape [threads]: those of the engine have that of the
+    thread that asks them. They are asked as much earlier as it is ahead, and it goes on
+    as much earlier as they have ended."""
     found: Rows = np.arange(len(trace.tracks) + 1, dtype=np.intp)
     for pair in pairs_of(trace):
-        found[pair.engine], found[pair.asking] = pair.asking, pair.engine
+        found[pair.engine] = pair.asking
     return found
 
 
@@ -145,21 +149,15 @@ def _while_not_asked(trace: Trace, engine: int, asking: int) -> Rows:
     return found
 
 
-def _while_waiting(trace: Trace, engine: int, waiting: int) -> Rows:
-    """The ops and calls of an engine's thread, with all inside them, while another
-    thread waits."""
-    work = outermost_work(trace)
-    asked, own = (work.rows[work.thread == thread] for thread in (waiting, engine))
-    free = outside(union(trace.start[asked], trace.end[asked]))
-    alone = _inside(trace, own, free)
-    engine_ns = int(trace.dur[own].sum())
-    if int(trace.dur[own[alone]].sum()) < APART * engine_ns:
-        return np.empty(0, dtype=np.intp)
+def _while_waiting(trace: Trace, pair: Pair) -> Rows:
+    """The ops and calls of an engine's thread, with all inside them, while the other
+    one waits, and runs `run_backward` where its frames were recorded."""
+    lent = pair.outermost
     frames = trace.rows_named(RUNS_BACKWARD.search, Role.PYTHON)
-    frames = frames[trace.thread_of_track[trace.track[frames]] == waiting]
+    frames = frames[trace.thread_of_track[trace.track[frames]] == pair.asking]
     if len(frames):
-        alone &= _inside(trace, own, union(trace.start[frames], trace.end[frames]))
-    lent = own[alone]
+        running = union(trace.start[frames], trace.end[frames])
+        lent = lent[_inside(trace, lent, running)]
     found: Rows = ranges(lent, trace.end_row[lent] - lent)
     return found
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from .conftest import Ask
 
 Make = Callable[..., Any]
@@ -157,21 +159,21 @@ def of_engine(work: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**work[0], "tid": ENGINE}, *work[1:]]
 
 
+@pytest.mark.parametrize("engines", [1, 2])
 def test_the_lead_of_a_thread_is_that_of_the_engine_that_it_asks(
-    found: Ask, event: Make, launched: Make
+    found: Ask, event: Make, launched: Make, engines: int
 ) -> None:
     """Thread 1 waits for 97 us and loses 20 us; the engine, asked at 240 us, waits for
     18 us and loses 96 us. Without both waits it is asked 77 us earlier, and so has 95 us
-    of lead."""
-    node = event("autograd::engine::evaluate_function: MulBackward0", 245, 155, tid=2)
-    wait = event("cudaStreamSynchronize", 246, 18, cat="cuda_runtime", tid=ENGINE)
+    of lead; whether there is another engine beside it or not."""
+    node = "autograd::engine::evaluate_function: MulBackward0"
     events = [
         event("aten::forward", 0, 230),
         *launched(1, 0, 5, dur=100),
         event("cudaStreamSynchronize", 10, 97, cat="cuda_runtime"),
         *launched(2, 127, 132, dur=130),
-        node,
-        wait,
+        *(event(node, 245, 155, tid=ENGINE + number) for number in range(engines)),
+        event("cudaStreamSynchronize", 246, 18, cat="cuda_runtime", tid=ENGINE),
         *of_engine(launched(3, 360, 365)),
     ]
     (finding,) = found("drained-by-sync", events)

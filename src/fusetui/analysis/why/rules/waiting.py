@@ -14,7 +14,7 @@ from fusetui.analysis.questions.loaders import (
     waits_for_batches,
     worker_rows,
 )
-from fusetui.analysis.why.backward_threads import partners_of
+from fusetui.analysis.why.backward_threads import with_one_lead
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host, running
@@ -281,7 +281,7 @@ class Waits(NamedTuple):
     """How the CPU waited at each time that a queue ran dry; arrays of shape [times]."""
 
     ns: Int64s  # for how long; no time counts twice
-    # a number: of the same device and thread (see _as_one), with no other wait between
+    # a number: of the same device and thread (see with_one_lead), with no other wait between
     # them
     sequence: Int64s
     launch_before: Rows  # the launch call before the wait, -1 for none
@@ -371,7 +371,7 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     one thread."""
     trace, idle = facts.trace, facts.idle
     tracks = trace.track[idle.launch[gaps]]
-    thread = _as_one(trace)[trace.thread_of_track[tracks]]
+    thread = with_one_lead(trace)[trace.thread_of_track[tracks]]
     group = distinct_rows((idle.device[gaps], thread))[1]
     order = np.argsort(group, kind="stable")
     until = idle.called[gaps]
@@ -398,22 +398,13 @@ def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     return Waits(ns=ns, sequence=sequence, launch_before=launch_before)
 
 
-def _as_one(trace: Trace) -> Rows:
-    """A number for each thread, shape [threads]: the same for a thread of autograd's
-    engine and the one that waits for it, because the lead of one is that of the
-    other."""
-    partner = partners_of(trace)
-    found: Rows = np.minimum(partner, np.arange(len(partner)))
-    return found
-
-
 def _launches_before(trace: Trace, thread: Rows, until: Int64s) -> Rows:
     """The last call before each time (ns of the file) that launches work on a thread,
-    by the numbers of _as_one; -1 for none."""
+    by the numbers of with_one_lead; -1 for none."""
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
     calls = calls[np.argsort(trace.start[calls], kind="stable")]
-    launching_thread = _as_one(trace)[trace.thread_of_track[trace.track[calls]]]
+    launching_thread = with_one_lead(trace)[trace.thread_of_track[trace.track[calls]]]
     found = np.full(len(until), -1, dtype=np.intp)
     for number in distinct(thread).tolist():
         mine = np.flatnonzero(thread == number)
@@ -429,7 +420,7 @@ def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     from the previous launch to the one that ends the gap. A copy that blocks often has
     a synchronization behind it, which would wait instead."""
     trace, idle = facts.trace, facts.idle
-    number = _as_one(trace)
+    number = with_one_lead(trace)
     waiting = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
     waiting = waiting[np.argsort(trace.start[waiting], kind="stable")]
     thread_of_wait = number[trace.thread_of_track[trace.track[waiting]]]
