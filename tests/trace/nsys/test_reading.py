@@ -571,7 +571,7 @@ def test_a_name_that_many_kernels_share_is_held_once(path: Path) -> None:
     )
 
 
-def diagnostic(severity: int, text: Any, **more: Any) -> dict[str, Any]:
+def diagnostic(severity: int | None, text: Any, **more: Any) -> dict[str, Any]:
     return {"timestamp": 5, "severity": severity, "text": text} | more
 
 
