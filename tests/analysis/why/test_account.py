@@ -442,3 +442,26 @@ def test_it_is_not_known_what_the_engine_waits_for(
     trace_of: Make, other: dict[str, Any]
 ) -> None:
     assert "host_alloc" not in idle(trace_of(before_backward(other)))
+
+
+def test_a_gap_before_backward_names_the_wait_that_drained_it(trace_of: Make) -> None:
+    """The loss is read from 6 to 90, before the engine is asked; without backward on
+    thread 2, nothing says that its launch waits for that."""
+    wait = call("cudaStreamSynchronize", 6, 84)
+    node = call(
+        "autograd::engine::evaluate_function: MulBackward0", 92, 9, tid=2, cat="cpu_op"
+    )
+    work = [
+        call("aten::forward", 0, 4, cat="cpu_op"),
+        call("cudaLaunchKernel", 0, 1, 1),
+        kernel(5, 5, 1),
+        wait,
+        {**call("cudaLaunchKernel", 98, 1, 2), "tid": 2},
+        kernel(100, 5, 2),
+    ]
+    for op, drained_by in (
+        (node, "cudaStreamSynchronize"),
+        ({**node, "name": "aten::other"}, None),
+    ):
+        (gap,) = longest_gaps(Accounts(trace_of([*work, op])).lines)[0]
+        assert gap.drained_by == drained_by
