@@ -623,3 +623,33 @@ def test_nothing_costs_time(path: Any) -> None:
         assert (one.worth_ns or 0) >= 0
         if one.worth_ns and one.worth_ns * len(steps) > 1.001 * (one.at_stake_ns or 0):
             assert one.rule in ("host-bound", "allocation", "drained-by-sync")
+
+
+@pytest.mark.parametrize(
+    ("name", "since", "saved_us"),
+    [
+        ("autograd::engine::evaluate_function: MulBackward0", 245, 95 + 16),
+        ("aten::other", 0, 16),
+    ],
+)
+def test_the_lead_of_a_thread_is_that_of_the_engine_alone(
+    trace_of: TraceOf, name: str, since: int, saved_us: int
+) -> None:
+    """Thread 1 waits from 10 to 107, and thread 2 from 246 to 264 before its launch at
+    360, whose kernel is the last. The calls keep the 2 that they take to return. An
+    engine is asked as much earlier as thread 1 is ahead; any other thread launches
+    earlier by its own wait alone."""
+    trace = trace_of(
+        [
+            host("aten::forward", 0, 230),
+            *launched(0, 5, 100, 1),
+            call("cudaStreamSynchronize", 10, 97, 8),
+            *launched(127, 132, 130, 2),
+            host(name, since, 400 - since, tid=2),
+            call("cudaStreamSynchronize", 246, 18, 9, tid=2),
+            call("cudaLaunchKernel", 360, 2, 3, tid=2),
+            kernel(365, 5, 3),
+        ]
+    )
+    one = drained(with_worth(trace, why(trace)))
+    assert one.worth_ns == saved_us * 1_000
