@@ -20,7 +20,7 @@ from fusetui.analysis.diff.items import (
     WorkItems,
     items,
 )
-from fusetui.analysis.diff.names import identity
+from fusetui.analysis.diff.names import helps, identity, part
 from fusetui.analysis.diff.streams import alternating, as_one, shared
 from fusetui.analysis.diff.work import Work, by_graph
 from fusetui.trace.model.arrays import Flags, Int64s
@@ -34,6 +34,9 @@ ALIKE = 0.5
 # of each side, the first with other work than the usual one, are looked at
 ODD_STEPS = 64
 MOSTLY = 0.6  # of the pieces under ops that are no evidence
+NOT_TELLING = ("main", "helper", "")
+"""Parts of ops whose kernels any op may launch that multiplies, convolves or attends;
+and what is unknown."""
 # nearly as many of a kernel on both sides: the fewer have this share of the others
 AS_MANY = 0.9
 
@@ -53,6 +56,8 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
     a: WorkItems
     b: WorkItems
     renamed: tuple[RenamedOp, ...]
+    swapped: frozenset[str]
+    """Words of ops that launch, on both sides, what other ones of them launch there."""
     streams_a: list[list[int]]  # lanes of A that are compared as one, in groups
     streams_b: list[list[int]]
 
@@ -66,7 +71,8 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
     names = {words.text_of(after): words.text_of(before) for before, after in renamed}
     if names:
         b = items(b.work, words, Known(names))
-    alone = _alone(a, b)
+    swapped = _swapped(a, b)
+    alone = np.union1d(_alone(a, b), swapped.kernels)
     known_a, known_b = Known(alone=alone), Known(names, alone)
     if len(alone):
         a, b = _steady(a.work, words, known_a), _steady(b.work, words, known_b)
@@ -81,6 +87,7 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
         a=a,
         b=b,
         renamed=told,
+        swapped=frozenset(words.text_of(op) for op in swapped.ops),
         streams_a=as_one(work_a, a.work),
         streams_b=as_one(work_b, b.work),
     )
@@ -127,6 +134,66 @@ def _renamed(a: WorkItems, b: WorkItems) -> dict[tuple[int, int], int]:
             taken |= {before, after}
             found[before, after] = common
     return found
+
+
+class _Swapped(msgspec.Struct, frozen=True, eq=False):
+    """Ops that have swapped names, and the kernels that they launch on both sides."""
+
+    ops: frozenset[int]
+    kernels: Int64s
+
+
+def _swapped(a: WorkItems, b: WorkItems) -> _Swapped:
+    """Ops that both sides have, but with no kernel in common, while most of what each
+    launches on either side is what others of them launch on the other side, as often:
+    there the names of ops tell nothing.
+
+    Products, convolutions, attention and their helpers do not count: which kernel does
+    these is a matter of shapes and devices, so that two ops may swap theirs. Nor do
+    copies and sets.
+    """
+    sides = _kernels_by_op(a), _kernels_by_op(b)
+    tells = _tell_their_op(a) | _tell_their_op(b)
+    ops = {
+        op
+        for op in sides[0]
+        if op and not sides[0][op] & sides[1].get(op, sides[0][op])
+    }
+    while ops:
+        launched = [
+            sum((side[op] for op in ops), start=Counter[int]()) for side in sides
+        ]
+        common = {
+            kernel
+            for kernel in launched[0].keys() & launched[1].keys() & tells
+            if _is_as_many(launched[0][kernel], launched[1][kernel])
+        }
+        kept = {
+            op
+            for op in ops
+            if all(
+                sum(times for kernel, times in side[op].items() if kernel in common)
+                >= MOSTLY * side[op].total()
+                for side in sides
+            )
+        }
+        if kept == ops:
+            return _Swapped(frozenset(ops), np.array(sorted(common), dtype=np.int64))
+        ops = kept
+    return _Swapped(frozenset(), np.zeros(0, dtype=np.int64))
+
+
+def _is_as_many(one: int, other: int) -> bool:
+    return min(one, other) >= AS_MANY * max(one, other)
+
+
+def _tell_their_op(of: WorkItems) -> set[int]:
+    """The kernels whose names tell what they compute, whichever op launches them."""
+    return {
+        of.kernel_word(item)
+        for item, name in enumerate(of.names)
+        if of.computes[item] and part(name) not in NOT_TELLING and not helps(name)
+    }
 
 
 def _kernels_by_op(of: WorkItems) -> dict[int, Counter[int]]:
