@@ -144,47 +144,44 @@ class _Swapped(msgspec.Struct, frozen=True, eq=False):
 
 
 def _swapped(a: WorkItems, b: WorkItems) -> _Swapped:
-    """Ops that both sides have, but with no kernel in common, while most of what each
-    launches on either side is what others of them launch on the other side, as often:
-    there the names of ops tell nothing.
+    """Kernels that the two sides launch equally often, but never under the same op,
+    although both sides have these ops: there the names of ops tell nothing. Only if
+    most of the kernels that tell their op, and that one side launches more often under
+    some op than the other, are such kernels: else another program does the work.
 
     Products, convolutions, attention and their helpers do not count: which kernel does
     these is a matter of shapes and devices, so that two ops may swap theirs. Nor do
     copies and sets.
     """
-    sides = _kernels_by_op(a), _kernels_by_op(b)
     tells = _tell_their_op(a) | _tell_their_op(b)
-    ops = {
-        op
-        for op in sides[0]
-        if op and not sides[0][op] & sides[1].get(op, sides[0][op])
+    sides = [
+        Counter({key: n for key, n in side.items() if (key & KERNEL_MASK) in tells})
+        for side in (Counter(a.exact.tolist()), Counter(b.exact.tolist()))
+    ]
+    ops_of = [_ops_by_kernel(side) for side in sides]
+    words = [{int(key) >> OP_SHIFT for key in side.exact.tolist()} for side in (a, b)]
+    known = (words[0] & words[1]) - {0}
+    kernels = {
+        kernel
+        for kernel in ops_of[0].keys() & ops_of[1].keys()
+        if not ops_of[0][kernel].keys() & ops_of[1][kernel].keys()
+        and ops_of[0][kernel].keys() | ops_of[1][kernel].keys() <= known
+        and ops_of[0][kernel].total() == ops_of[1][kernel].total()
     }
-    while ops:
-        launched = [
-            sum((side[op] for op in ops), start=Counter[int]()) for side in sides
-        ]
-        common = {
-            kernel
-            for kernel in launched[0].keys() & launched[1].keys() & tells
-            if _is_as_many(launched[0][kernel], launched[1][kernel])
-        }
-        kept = {
-            op
-            for op in ops
-            if all(
-                sum(times for kernel, times in side[op].items() if kernel in common)
-                >= MOSTLY * side[op].total()
-                for side in sides
-            )
-        }
-        if kept == ops:
-            return _Swapped(frozenset(ops), np.array(sorted(common), dtype=np.int64))
-        ops = kept
-    return _Swapped(frozenset(), np.zeros(0, dtype=np.int64))
+    more = (sides[0] - sides[1]) + (sides[1] - sides[0])
+    explained = sum(n for key, n in more.items() if (key & KERNEL_MASK) in kernels)
+    if explained < MOSTLY * more.total():
+        kernels = set()
+    ops = {op for side in ops_of for kernel in kernels for op in side[kernel]}
+    return _Swapped(frozenset(ops), np.array(sorted(kernels), dtype=np.int64))
 
 
-def _is_as_many(one: int, other: int) -> bool:
-    return min(one, other) >= AS_MANY * max(one, other)
+def _ops_by_kernel(side: Counter[int]) -> dict[int, Counter[int]]:
+    """Per kernel, how often each op launches it, by exact keys."""
+    found: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    for exact, times in side.items():
+        found[exact & KERNEL_MASK][exact >> OP_SHIFT] += times
+    return dict(found)
 
 
 def _tell_their_op(of: WorkItems) -> set[int]:
