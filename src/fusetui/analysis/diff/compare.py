@@ -97,7 +97,7 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     step = step_change(of_a, of_b, groups)
     once = outlier_steps.once(of_a, of_b, groups)
     of_a, of_b = settled(of_a, of_b, [step for _, step in once if step is not None])
-    renamed = renamed_at_places(of_a, of_b, groups, evidence.renamed)
+    renamed = renamed_at_places(of_a, of_b, groups, evidence.renamed, evidence.swapped)
     renamed_dispatch = renamed_labels(of_a, of_b, renamed)
     rows = (
         *explain.rows(of_a, of_b, groups, programs),

@@ -20,7 +20,7 @@ from fusetui.analysis.diff.items import (
     WorkItems,
     items,
 )
-from fusetui.analysis.diff.names import identity
+from fusetui.analysis.diff.names import helps, identity, part
 from fusetui.analysis.diff.streams import alternating, as_one, shared
 from fusetui.analysis.diff.work import Work, by_graph
 from fusetui.trace.model.arrays import Flags, Int64s
@@ -34,6 +34,9 @@ ALIKE = 0.5
 # of each side, the first with other work than the usual one, are looked at
 ODD_STEPS = 64
 MOSTLY = 0.6  # of the pieces under ops that are no evidence
+NOT_TELLING = ("main", "helper", "")
+"""Parts of ops whose kernels any op may launch that multiplies, convolves or attends;
+and what is unknown."""
 # nearly as many of a kernel on both sides: the fewer have this share of the others
 AS_MANY = 0.9
 
@@ -53,6 +56,8 @@ class Evidence(msgspec.Struct, frozen=True, eq=False):
     a: WorkItems
     b: WorkItems
     renamed: tuple[RenamedOp, ...]
+    swapped: frozenset[str]
+    """Words of ops that launch, on both sides, what other ones of them launch there."""
     streams_a: list[list[int]]  # lanes of A that are compared as one, in groups
     streams_b: list[list[int]]
 
@@ -66,7 +71,8 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
     names = {words.text_of(after): words.text_of(before) for before, after in renamed}
     if names:
         b = items(b.work, words, Known(names))
-    alone = _alone(a, b)
+    swapped = _swapped(a, b)
+    alone = np.union1d(_alone(a, b), swapped.kernels)
     known_a, known_b = Known(alone=alone), Known(names, alone)
     if len(alone):
         a, b = _steady(a.work, words, known_a), _steady(b.work, words, known_b)
@@ -81,6 +87,7 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
         a=a,
         b=b,
         renamed=told,
+        swapped=frozenset(words.text_of(op) for op in swapped.ops),
         streams_a=as_one(work_a, a.work),
         streams_b=as_one(work_b, b.work),
     )
@@ -127,6 +134,63 @@ def _renamed(a: WorkItems, b: WorkItems) -> dict[tuple[int, int], int]:
             taken |= {before, after}
             found[before, after] = common
     return found
+
+
+class _Swapped(msgspec.Struct, frozen=True, eq=False):
+    """Ops that have swapped names, and the kernels that they launch on both sides."""
+
+    ops: frozenset[int]
+    kernels: Int64s
+
+
+def _swapped(a: WorkItems, b: WorkItems) -> _Swapped:
+    """Kernels that the two sides launch equally often, but never under the same op,
+    although both sides have these ops: there the names of ops tell nothing. Only if
+    most of the kernels that tell their op, and that one side launches more often under
+    some op than the other, are such kernels: else another program does the work.
+
+    Products, convolutions, attention and their helpers do not count: which kernel does
+    these is a matter of shapes and devices, so that two ops may swap theirs. Nor do
+    copies and sets.
+    """
+    tells = _tell_their_op(a) | _tell_their_op(b)
+    sides = [
+        Counter({key: n for key, n in side.items() if (key & KERNEL_MASK) in tells})
+        for side in (Counter(a.exact.tolist()), Counter(b.exact.tolist()))
+    ]
+    ops_of = [_ops_by_kernel(side) for side in sides]
+    words = [{int(key) >> OP_SHIFT for key in side.exact.tolist()} for side in (a, b)]
+    known = (words[0] & words[1]) - {0}
+    kernels = {
+        kernel
+        for kernel in ops_of[0].keys() & ops_of[1].keys()
+        if not ops_of[0][kernel].keys() & ops_of[1][kernel].keys()
+        and ops_of[0][kernel].keys() | ops_of[1][kernel].keys() <= known
+        and ops_of[0][kernel].total() == ops_of[1][kernel].total()
+    }
+    more = (sides[0] - sides[1]) + (sides[1] - sides[0])
+    explained = sum(n for key, n in more.items() if (key & KERNEL_MASK) in kernels)
+    if explained < MOSTLY * more.total():
+        kernels = set()
+    ops = {op for side in ops_of for kernel in kernels for op in side[kernel]}
+    return _Swapped(frozenset(ops), np.array(sorted(kernels), dtype=np.int64))
+
+
+def _ops_by_kernel(side: Counter[int]) -> dict[int, Counter[int]]:
+    """Per kernel, how often each op launches it, by exact keys."""
+    found: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    for exact, times in side.items():
+        found[exact & KERNEL_MASK][exact >> OP_SHIFT] += times
+    return dict(found)
+
+
+def _tell_their_op(of: WorkItems) -> set[int]:
+    """The kernels whose names tell what they compute, whichever op launches them."""
+    return {
+        of.kernel_word(item)
+        for item, name in enumerate(of.names)
+        if of.computes[item] and part(name) not in NOT_TELLING and not helps(name)
+    }
 
 
 def _kernels_by_op(of: WorkItems) -> dict[int, Counter[int]]:

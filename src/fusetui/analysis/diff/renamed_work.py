@@ -31,13 +31,15 @@ def renamed_at_places(
     b: WorkItems,
     groups: Sequence[WorkGroup],
     by_kernels: Sequence[RenamedOp],
+    swapped: frozenset[str],
 ) -> tuple[RenamedOp, ...]:
     """All ops that were renamed: those of `by_kernels`, but for one that only launches
     its kernels elsewhere, then those that have another namespace, or another name at
-    some of their places.
+    some of their places. `swapped`: words of ops that swapped their names.
 
-    Of the latter, one name occurs on one side only, and launches at least half of its
-    kernels in the place of the other name, and in that of no third one.
+    Of the latter, one name occurs on one side only, or both are of ops that swapped
+    their names; and it launches at least half of its kernels in the place of the other
+    name, and in that of no third one.
     """
     in_place = _op_pairs(a, b, groups, moved=False)
     moved = _op_pairs(a, b, groups, moved=True)
@@ -55,7 +57,11 @@ def renamed_at_places(
         pair: times
         for pair, times in in_place.items()
         if pair.before != pair.after
-        and (pair.before not in ops_b or pair.after not in ops_a)
+        and (
+            pair.before not in ops_b
+            or pair.after not in ops_a
+            or swapped.issuperset((_stem(pair.before), _stem(pair.after)))
+        )
     }
     names_before = Counter(pair.before for pair in one_sided)
     names_after = Counter(pair.after for pair in one_sided)
