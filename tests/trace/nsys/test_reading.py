@@ -294,11 +294,11 @@ def test_names_that_are_missing_are_counted(path: Path) -> None:
 def test_times_that_cannot_be_are_counted(path: Path) -> None:
     work = [
         kernel(10, 5),
-        kernel(0, "late"),
-        kernel(None, 9),
+        kernel(0, "late"),  # type: ignore[arg-type]
+        kernel(None, 9),  # type: ignore[arg-type]
         kernel(2**62, 2**62),
         kernel(1, 2),
-    ]  # type: ignore[arg-type]
+    ]
     trace = opened(path, KERNEL=work)
     assert trace.dur.tolist() == [1, 0]
     assert (trace.report.negative_durations, trace.report.unreadable) == (1, 3)
