@@ -33,7 +33,7 @@ from .record import (
     gemm_label,
     op_by,
 )
-from .vocabulary import CUTLASS, GENERATION, cxx_type, layout_meaning, named
+from .vocabulary import CUTLASS, GENERATION, cxx_type, layout_meaning
 
 _TYPES: Final = {**CUTLASS, "i8": "int8", "i32": "int32"}
 _COMPLEX: Final = ("cbf16", "ctf32", "cf16", "cf32", "cf64")
@@ -185,21 +185,53 @@ _WORDS: Final = {
     "splitK": "the sum is split over blocks",
     "stridedB": "probably reads the second operand with strides",
 }
-_VARIANTS: Final = named("splitK stridedB small medium large interior xregs nhwc")
+_VARIANTS: Final = frozenset(
+    {
+        "splitK",
+        "stridedB",
+        "small",
+        "medium",
+        "large",
+        "interior",
+        "xregs",
+        "nhwc",
+    }
+)
 
 # What the base name of a C++ kernel says: a piece of it, op and pass.
-_OPERATIONS: Final = named(
-    """bn_fw=norm.fwd bn_bw=norm.bwd ToNhwcKernel=copy ToNchwKernel=copy wgrad_alg=conv.wgrad
-    wgrad2d_=conv.wgrad dgrad_alg=conv.dgrad dgrad_engine=conv.dgrad dgrad2d_=conv.dgrad
-    fft2d_=conv im2col4d_=copy flip_filter=copy scalePackedTensor_=elementwise
-    convolve_sgemm=conv conv2d_grouped_direct=conv.fprop pooling_fw=pool.fwd pooling_bw=pool.bwd
-    softmax_fw=softmax.fwd softmax_bw=softmax.bwd"""
-)
+_OPERATIONS: Final = {
+    "bn_fw": "norm.fwd",
+    "bn_bw": "norm.bwd",
+    "ToNhwcKernel": "copy",
+    "ToNchwKernel": "copy",
+    "wgrad_alg": "conv.wgrad",
+    "wgrad2d_": "conv.wgrad",
+    "dgrad_alg": "conv.dgrad",
+    "dgrad_engine": "conv.dgrad",
+    "dgrad2d_": "conv.dgrad",
+    "fft2d_": "conv",
+    "im2col4d_": "copy",
+    "flip_filter": "copy",
+    "scalePackedTensor_": "elementwise",
+    "convolve_sgemm": "conv",
+    "conv2d_grouped_direct": "conv.fprop",
+    "pooling_fw": "pool.fwd",
+    "pooling_bw": "pool.bwd",
+    "softmax_fw": "softmax.fwd",
+    "softmax_bw": "softmax.bwd",
+}
 _SCOPES: Final = ("cudnn::", "cask_", "cudnn_", "cutlass_cudnn", "cutlass__5x")
-_BASES: Final = tuple(
-    named(
-        "fft2d_ im2col4d_ flip_filter nchwTo nhwcTo wgrad_alg wgrad2d_ dgrad bn_fw bn_bw"
-    )
+_BASES: Final = (
+    "fft2d_",
+    "im2col4d_",
+    "flip_filter",
+    "nchwTo",
+    "nhwcTo",
+    "wgrad_alg",
+    "wgrad2d_",
+    "dgrad",
+    "bn_fw",
+    "bn_bw",
 )
 
 

@@ -27,12 +27,18 @@ from fusetui.text.patterns import late
 
 from .cxx import Span, signature, split_args
 from .record import KernelName, Part, build, explain, fields_of, gemm_label
-from .vocabulary import from_capability, named
+from .vocabulary import from_capability
 
-TRTLLM_TYPES: Final = named(
-    """Bfloat16=bf16 Fp16=fp16 Fp32=fp32 MxE4m3=mxfp8_e4m3 MxE2m1=mxfp4_e2m1 E4m3=fp8_e4m3
-    E5m2=fp8_e5m2 E2m1=fp4_e2m1"""
-)
+TRTLLM_TYPES: Final = {
+    "Bfloat16": "bf16",
+    "Fp16": "fp16",
+    "Fp32": "fp32",
+    "MxE4m3": "mxfp8_e4m3",
+    "MxE2m1": "mxfp4_e2m1",
+    "E4m3": "fp8_e4m3",
+    "E5m2": "fp8_e5m2",
+    "E2m1": "fp4_e2m1",
+}
 _TYPE = "|".join(TRTLLM_TYPES)
 _TRTLLM = late(
     rf"(?:bmm|gemm)_(?P<dtype_out>{_TYPE})_(?P<dtype_a>{_TYPE})(?P<dtype_b>{_TYPE})?"

@@ -26,7 +26,7 @@ from fusetui.text.patterns import late
 
 from .cxx import Signature, signature
 from .record import KernelName, Part, build, explain, fields_of, gemm_label
-from .vocabulary import from_gfx, layout_meaning, named
+from .vocabulary import from_gfx, layout_meaning
 
 _TENSILE = late(
     r"(?:Custom_)?Cijk_A(?P<a>ilk|lik)C?_B(?P<b>ljk|jlk)C?_(?P<types>[A-Z0-9]+)"
@@ -43,10 +43,20 @@ _SEARCHED: Final = {
     "bias": late(r"_(?P<bias>Bias)(?=_)"),
     "waves": late(r"_(?:MIWT|WG)(\d{1,6}_\d{1,6})"),
 }
-_LETTERS: Final = named(
-    """S=fp32 D=fp64 C=c64 Z=c128 H=fp16 B=bf16 I=int32 I8=int8 F8=fp8_e4m3 B8=fp8_e5m2
-    F8N=fp8_e4m3fnuz B8N=fp8_e5m2fnuz"""
-)
+_LETTERS: Final = {
+    "S": "fp32",
+    "D": "fp64",
+    "C": "c64",
+    "Z": "c128",
+    "H": "fp16",
+    "B": "bf16",
+    "I": "int32",
+    "I8": "int8",
+    "F8": "fp8_e4m3",
+    "B8": "fp8_e5m2",
+    "F8N": "fp8_e4m3fnuz",
+    "B8N": "fp8_e5m2fnuz",
+}
 _LETTER = late("F8N|B8N|F8|B8|I8|[SDCZHBI]")
 
 _IGEMM = late(
@@ -74,12 +84,25 @@ _MEANINGS: Final = {
 
 # Other kernels of MIOpen by how their names begin: op, pass and algorithm, none for a
 # helper.
-_MIOPEN: Final = named(
-    """MIOpenBatchNormFwd=norm.fwd MIOpenBatchNormBwd=norm.bwd miopenSp3AsmConv=conv..winograd
-    naive_conv_=conv batched_transpose_=copy transpose_NCHW=copy transpose_CNHW=copy
-    mloPoolingG=pool.fwd mloPooling=pool MIOpenConv=conv MIOpen=. miopen=. Im2d2Col=. Im3d2Col=.
-    Col2Im=. SubTensorOp=. OpTensor=."""
-)
+_MIOPEN: Final = {
+    "MIOpenBatchNormFwd": "norm.fwd",
+    "MIOpenBatchNormBwd": "norm.bwd",
+    "miopenSp3AsmConv": "conv..winograd",
+    "naive_conv_": "conv",
+    "batched_transpose_": "copy",
+    "transpose_NCHW": "copy",
+    "transpose_CNHW": "copy",
+    "mloPoolingG": "pool.fwd",
+    "mloPooling": "pool",
+    "MIOpenConv": "conv",
+    "MIOpen": ".",
+    "miopen": ".",
+    "Im2d2Col": ".",
+    "Im3d2Col": ".",
+    "Col2Im": ".",
+    "SubTensorOp": ".",
+    "OpTensor": ".",
+}
 
 _MANGLED_RUN = late(r"(?:L[ij]\d{1,6}E){10,40}")
 _PLAIN_RUN = late(r"(?:\b\d{1,6}u?, ){9,39}\d{1,6}\b")
@@ -194,7 +217,18 @@ def decode_miopen(name: str) -> KernelName | None:
 def _decode_igemm(name: str) -> KernelName | None:
     if (match := _IGEMM.fullmatch(name)) is None:
         return None
-    fields = {"op": "conv", **fields_of(match, named("fp32 fp16 bf16 int8").get)}
+    fields = {
+        "op": "conv",
+        **fields_of(
+            match,
+            {
+                "fp32": "fp32",
+                "fp16": "fp16",
+                "bf16": "bf16",
+                "int8": "int8",
+            }.get,
+        ),
+    }
     fields |= from_gfx(_IGEMM_TARGETS.get(match["target"]))
     fields["pass_"] = _IGEMM_PASSES[match["pass"]]
     more = (f"w{match['wave']}", "gkgs" if match["rest"].endswith("_gkgs") else None)

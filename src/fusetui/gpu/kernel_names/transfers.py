@@ -21,7 +21,6 @@ from typing import Final
 from fusetui.text.patterns import late
 
 from .record import KernelName, build, explain, spaced, tokens
-from .vocabulary import named
 
 _NAME = late(
     r"(?:void )?nccl(?P<sym>Symk)?(?:Dev)?Kernel_(?P<what>[A-Za-z]+)(?P<rest>(?:_[A-Za-z0-9]+)*)"
@@ -34,21 +33,70 @@ _OLD_NAME = late(
 _RCCL = late(
     r"(?:void )?(?:rccl_main_kernel|rcclGenericKernel|mscclKernel)(?:_\w+)?(?=[(<]|$)"
 )
-_COLLECTIVES: Final = named(
-    """AllReduce=all_reduce AllGather=all_gather ReduceScatter=reduce_scatter Reduce=reduce
-    Broadcast=broadcast SendRecv=send_recv AllToAll=all_to_all AlltoAll=all_to_all Gather=gather
-    Scatter=scatter"""
-)
+_COLLECTIVES: Final = {
+    "AllReduce": "all_reduce",
+    "AllGather": "all_gather",
+    "ReduceScatter": "reduce_scatter",
+    "Reduce": "reduce",
+    "Broadcast": "broadcast",
+    "SendRecv": "send_recv",
+    "AllToAll": "all_to_all",
+    "AlltoAll": "all_to_all",
+    "Gather": "gather",
+    "Scatter": "scatter",
+}
 _REDUCING: Final = ("all_reduce", "reduce_scatter", "reduce")
 _WORDS: Final = {
-    **dict.fromkeys(named("sum prod min max minmax avg premulsum sumpostdiv"), "redop"),
-    **dict.fromkeys(named("ll ll128 simple"), "proto"),
-    **dict.fromkeys(named("ring tree collnet nvls pat"), "algo"),
+    **dict.fromkeys(
+        (
+            "sum",
+            "prod",
+            "min",
+            "max",
+            "minmax",
+            "avg",
+            "premulsum",
+            "sumpostdiv",
+        ),
+        "redop",
+    ),
+    **dict.fromkeys(
+        (
+            "ll",
+            "ll128",
+            "simple",
+        ),
+        "proto",
+    ),
+    **dict.fromkeys(
+        (
+            "ring",
+            "tree",
+            "collnet",
+            "nvls",
+            "pat",
+        ),
+        "algo",
+    ),
 }
-_TYPES: Final = named(
-    """f16=fp16 half=fp16 f32=fp32 float=fp32 f64=fp64 double=fp64 bf16 b16=bf16 f8e4m3=fp8_e4m3
-    f8e5m2=fp8_e5m2 i8=int8 u8=uint8 i32=int32 u32=uint32 i64=int64 u64=uint64"""
-)
+_TYPES: Final = {
+    "f16": "fp16",
+    "half": "fp16",
+    "f32": "fp32",
+    "float": "fp32",
+    "f64": "fp64",
+    "double": "fp64",
+    "bf16": "bf16",
+    "b16": "bf16",
+    "f8e4m3": "fp8_e4m3",
+    "f8e5m2": "fp8_e5m2",
+    "i8": "int8",
+    "u8": "uint8",
+    "i32": "int32",
+    "u32": "uint32",
+    "i64": "int64",
+    "u64": "uint64",
+}
 _MEANINGS: Final = {
     "redop": "{}: how values are combined; one kernel may stand for several operators",
     "dtype": "type of the elements",

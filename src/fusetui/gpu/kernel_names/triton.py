@@ -41,7 +41,6 @@ from .record import (
     gemm_label,
     op_by,
 )
-from .vocabulary import named
 
 _TRITON = late(
     r"triton_(?P<category>[a-z]{3})_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
@@ -139,9 +138,26 @@ def _short(category: str, ops: tuple[str, ...] | None, number: str) -> str:
     return f"{shown} {tail}"
 
 
-_VIEWS: Final = named(
-    """_unsafe_view alias as_strided detach expand permute reshape select slice split
-    split_with_sizes squeeze t transpose unbind unsqueeze view"""
+_VIEWS: Final = frozenset(
+    {
+        "_unsafe_view",
+        "alias",
+        "as_strided",
+        "detach",
+        "expand",
+        "permute",
+        "reshape",
+        "select",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "squeeze",
+        "t",
+        "transpose",
+        "unbind",
+        "unsqueeze",
+        "view",
+    }
 )
 
 _MAX_CUSTOM: Final = 64
@@ -246,10 +262,16 @@ _OGS = late(
     rf"(?P<dtype_b>{_OGS_TYPE})_(?P<tile_m>\d{{1,4}})x(?P<tile_n>\d{{1,4}})x(?P<tile_k>\d{{1,4}})"
     r"x(?P<split>\d{1,4})(?:_(?P<epilogue>[a-z]\w*))?"
 )
-_OGS_TYPES: Final = named(
-    """fp32 fp16 bf16 fp8e4nv=fp8_e4m3 fp8e4b8=fp8_e4m3fnuz fp8e5=fp8_e5m2 fp8e5b16=fp8_e5m2fnuz
-    mxfp4=mxfp4_e2m1"""
-)
+_OGS_TYPES: Final = {
+    "fp32": "fp32",
+    "fp16": "fp16",
+    "bf16": "bf16",
+    "fp8e4nv": "fp8_e4m3",
+    "fp8e4b8": "fp8_e4m3fnuz",
+    "fp8e5": "fp8_e5m2",
+    "fp8e5b16": "fp8_e5m2fnuz",
+    "mxfp4": "mxfp4_e2m1",
+}
 _OGS_MEANINGS: Final = {
     "layouts": "layouts of the result, A and B",
     "dtype_out": "type of the result: {}",

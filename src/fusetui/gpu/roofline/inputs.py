@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from fusetui.gpu.dtypes import ELEMENT_BYTES
-from fusetui.gpu.kernel_names.vocabulary import CXX, named
+from fusetui.gpu.kernel_names.vocabulary import CXX
 
 NS = 1_000_000_000
 
@@ -51,9 +51,16 @@ _FLAGS: Final = {"True": True, "False": False, "1": True, "0": False}
 _MOST: Final = 2**63 - 1  # elements of a tensor, and any integer among the inputs
 
 # c10/core/ScalarType.h: the number that a dtype argument is recorded as.
-_NUMBERED: Final = named(
-    "5=fp16 6=fp32 7=fp64 15=bf16 23=fp8_e5m2 24=fp8_e4m3 25=fp8_e5m2fnuz 26=fp8_e4m3fnuz"
-)
+_NUMBERED: Final = {
+    "5": "fp16",
+    "6": "fp32",
+    "7": "fp64",
+    "15": "bf16",
+    "23": "fp8_e5m2",
+    "24": "fp8_e4m3",
+    "25": "fp8_e5m2fnuz",
+    "26": "fp8_e4m3fnuz",
+}
 
 
 class Tensor(msgspec.Struct, frozen=True):
