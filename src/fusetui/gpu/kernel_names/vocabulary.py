@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-
 # `f8` and `f4` fix only the width.
 CUTLASS: Final = {
     "f64": "fp64",
