@@ -205,7 +205,7 @@ class _Split(NamedTuple):
     custom: int  # custom operators
     misleading: int  # those of them that begin with a known operator
     custom_letters: int
-    count: int  # operators
+    length: int  # operators
     ops: tuple[str, ...]
 
 
@@ -271,7 +271,7 @@ def _cheapest(text: str) -> tuple[str, ...]:
     Works from the end: splits_at[start] has, for each operator that may begin there,
     the cheapest split of text[start:] that begins with it, the cheapest of them
     first."""
-    nothing = _Split(custom=0, misleading=0, custom_letters=0, count=0, ops=())
+    nothing = _Split(custom=0, misleading=0, custom_letters=0, length=0, ops=())
     splits_at: dict[int, list[_Split]] = {len(text) + 1: [nothing]}
     for start in range(len(text) - 1, -1, -1):
         if start and text[start - 1] != "_":
@@ -293,7 +293,7 @@ def _extend(op: str, rests: list[_Split]) -> _Split | None:
     for rest in rests:
         if rest.ops and op >= rest.ops[0]:
             continue
-        longer = rest._replace(count=rest.count + 1, ops=(op, *rest.ops))
+        longer = rest._replace(length=rest.length + 1, ops=(op, *rest.ops))
         if op in aten_ops():
             return longer
         # A custom operator begins with the name of its library, hardly with another
