@@ -16,7 +16,13 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.history import BEFORE, GIVEN, TAKEN, UNSPLIT, History
+from fusetui.analysis.memory.history import (
+    BEFORE,
+    SEGMENT_GIVEN,
+    SEGMENT_TAKEN,
+    UNSPLIT_BYTES,
+    History,
+)
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.memo import once
 from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
@@ -104,7 +110,10 @@ def layout(
     order = np.argsort(np.concatenate([begins, starts]), kind="stable")
     hole_start = np.concatenate([begins, starts + sizes])[order]
     of = np.concatenate([np.arange(len(segments)), place])[order]
-    slack = np.concatenate([np.zeros(len(segments), np.bool_), unsure])[order] * UNSPLIT
+    slack = (
+        np.concatenate([np.zeros(len(segments), np.bool_), unsure])[order]
+        * UNSPLIT_BYTES
+    )
     following = np.append(np.concatenate([begins, starts])[order][1:], 0)
     last = np.append(of[1:] != of[:-1], True)[: len(of)]
     hole_end = np.where(last, ends[of], following)
@@ -125,7 +134,7 @@ def _rests(
     first = lives.next_in_use(start, born, limit) - start - sizes
     last = lives.next_in_use(start, np.full(len(rows), event), limit) - start - sizes
     gap = np.where(born == BEFORE, np.minimum(first, last), first)
-    unsplit = gap <= UNSPLIT
+    unsplit = gap <= UNSPLIT_BYTES
     return np.where(unsplit, np.maximum(gap, 0), 0), ~unsplit & (born == BEFORE)
 
 
@@ -151,7 +160,7 @@ def segment_log(history: History) -> tuple[Rows, dict[int, tuple[Segment, ...]]]
     before."""
     segments, changes = (
         history.snapshot.segments,
-        np.isin(history.events.action, (*GIVEN, *TAKEN)),
+        np.isin(history.events.action, (*SEGMENT_GIVEN, *SEGMENT_TAKEN)),
     )
     columns = (segments.address, segments.total_size, segments.stream, segments.pool)
     flags = (segments.is_large, segments.is_expandable)
@@ -170,7 +179,7 @@ def _undo(history: History, row: int, found: Stretches) -> None:
     action, address, size = (
         int(of[row]) for of in (events.action, events.addr, events.size)
     )
-    if action in GIVEN:
+    if action in SEGMENT_GIVEN:
         found.cut(address, size)
         return
     is_page = action == MemoryAction.SEGMENT_UNMAP
