@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.categories import NUMBER, Category, Known
+from fusetui.analysis.memory.categories import CATEGORY_NUMBER, Category, Known
 from fusetui.analysis.memory.evidence import NO_STACK, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.layout import is_expandable, private_pools, torn
@@ -146,7 +146,7 @@ def _not_needed(known: Known) -> Iterator[MemoryFinding]:
     over = known.phases.next_end(lives.born)
     freed = np.append(history.events.stack, -1)[lives.died]
     used = known.evidence.has(FrameRole.BACKWARD)[freed] | (lives.died >= lives.events)
-    late = (known.kinds == NUMBER["gradients"]) & (over < lives.died) & ~used
+    late = (known.kinds == CATEGORY_NUMBER["gradients"]) & (over < lives.died) & ~used
     held = late & (over <= peak) & lives.at(peak)
     saved = _saved(history, late, over)
     if held.any() and saved >= NOT_NEEDED * history.allocated.max() > 0:
@@ -162,7 +162,7 @@ def _large(
     """A category that is much of the peak; without it the next highest moment is the
     peak."""
     history, lives = known.history, known.history.lives
-    peak, of_it = int(history.allocated.max()), known.kinds == NUMBER[category]
+    peak, of_it = int(history.allocated.max()), known.kinds == CATEGORY_NUMBER[category]
     size = int(lives.size[of_it & lives.at(history.peak_index)].sum())
     if size >= least * peak > 0:
         yield _of_peak(history, rule, size, _saved(history, of_it, lives.born))

@@ -13,7 +13,12 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.categories import CATEGORIES, NUMBER, UNKNOWN, Known
+from fusetui.analysis.memory.categories import (
+    CATEGORIES,
+    CATEGORY_NUMBER,
+    UNKNOWN,
+    Known,
+)
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK
 from fusetui.analysis.memory.history import BEFORE, History, Lives
 from fusetui.analysis.memory.layout import (
@@ -175,7 +180,10 @@ def worked_out(
     is_of_trace: bool,
 ) -> Moments:
     """All that is worked out once; the first of `keys` are stacks."""
-    lives, names = history.lives, {str(name): number for name, number in NUMBER.items()}
+    lives, names = (
+        history.lives,
+        {str(name): number for name, number in CATEGORY_NUMBER.items()},
+    )
     born: Rows = np.argsort(lives.born, kind="stable")
     holders, named = _holders(lives, keys, names), next(iter(keys.values()))[1]
     changes = tuple(_changes(lives, kinds == kind) for kind in range(len(CATEGORIES)))

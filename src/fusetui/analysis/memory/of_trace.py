@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.memory.answer import NoMoment, Totals, events_at, totals
-from fusetui.analysis.memory.categories import NUMBER, UNKNOWN
+from fusetui.analysis.memory.categories import CATEGORY_NUMBER, UNKNOWN
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, Holder, held_at
 from fusetui.analysis.memory.history import BEFORE, History, blank, lives_of
 from fusetui.analysis.memory.moments import Keys, Moments, worked_out
@@ -85,7 +85,7 @@ def _moments(
     early = lives.born == BEFORE
     around = np.append(history.events.user_metadata, -1)[lives.born]  # BEFORE: the last
     around = np.where(~early & (around < 0), len(trace.names) + 1, around)
-    kinds = np.where(early, NUMBER["before_recording"], UNKNOWN)
+    kinds = np.where(early, CATEGORY_NUMBER["before_recording"], UNKNOWN)
     title = f"{_kind(device)} {device[2]}" if device[2] >= 0 else _kind(device)
     title += f" of process {device[0]}" if several else ""
     times = np.array([trace.epoch_ns + one[0] for one in rows], np.int64)
