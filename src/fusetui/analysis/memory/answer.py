@@ -221,7 +221,8 @@ def _annotation(history: History, event: int) -> str | None:
     )
     if last_start is None:
         return None
-    return history.snapshot.strings[names[last_start]]
+    name: int = names[last_start]
+    return history.snapshot.strings[name]
 
 
 By = Literal["code", "module", "category"]
