@@ -1,4 +1,4 @@
-"""All that `fusetui memory` tells about a snapshot, a record for each device."""
+"""All that `fusetui memory` reports about a snapshot, a record for each device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fusetui.analysis.memory.categories import (
     Category,
     CategoryShare,
-    Known,
+    MemoryFacts,
     categories,
     phases,
     shares,
@@ -80,14 +80,14 @@ class MemoryAnswer(msgspec.Struct, frozen=True):
     devices: tuple[DeviceMemory, ...]
 
 
-def known(snapshot: Snapshot) -> tuple[Known, ...]:
+def memory_facts(snapshot: Snapshot) -> tuple[MemoryFacts, ...]:
     """What follows from the history of each device, in the order of their numbers."""
     of_stacks = evidence(snapshot.stacks)
     facts = []
     for history in histories(snapshot):
         phases_of_history = phases(history, of_stacks)
         facts.append(
-            Known(
+            MemoryFacts(
                 history=history,
                 evidence=of_stacks,
                 phases=phases_of_history,
@@ -99,7 +99,7 @@ def known(snapshot: Snapshot) -> tuple[Known, ...]:
 
 def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
     """`at`: one of AT, or a Unix time in us. Raises NoMoment."""
-    facts = known(snapshot)
+    facts = memory_facts(snapshot)
     events = events_at([device.history for device in facts], at)
     devices = [
         _device(device, event) for device, event in zip(facts, events, strict=True)
@@ -179,9 +179,9 @@ def totals(history: History, event: int) -> dict[str, Any]:
     }
 
 
-def _device(known: Known, event: int) -> DeviceMemory:
-    history = known.history
-    evidence_of_stacks = known.evidence
+def _device(facts: MemoryFacts, event: int) -> DeviceMemory:
+    history = facts.history
+    evidence_of_stacks = facts.evidence
     ooms = out_of_memory(history, evidence_of_stacks)
     stack = -1 if event == BEFORE else int(history.events.stack[event])
     return DeviceMemory(
@@ -190,13 +190,13 @@ def _device(known: Known, event: int) -> DeviceMemory:
         unrecorded=tuple(action.name.lower() for action in history.unrecorded),
         place=evidence_of_stacks.code(stack) if stack >= 0 else None,
         annotation=_annotation(history, event),
-        categories=shares(history, known.kinds, event),
+        categories=shares(history, facts.kinds, event),
         by_code=held_at(history, event, evidence_of_stacks.code),
         by_module=held_at(history, event, evidence_of_stacks.module),
         waste=waste(history, event, layout(history, event)),
         ooms_count=len(history.failures),
         ooms=ooms,
-        findings=findings(known, ooms) if history.is_known else (),
+        findings=findings(facts, ooms) if history.is_known else (),
     )
 
 
@@ -221,8 +221,8 @@ def _annotation(history: History, event: int) -> str | None:
     )
     if last_start is None:
         return None
-    name: int = names[last_start]
-    return history.snapshot.strings[name]
+    innermost: int = names[last_start]
+    return history.snapshot.strings[innermost]
 
 
 By = Literal["code", "module", "category"]

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.evidence import Evidence, FrameRole
-from fusetui.analysis.memory.history import BEFORE, History, Lives, private
+from fusetui.analysis.memory.history import BEFORE, Allocations, History, private
 from fusetui.trace.model.arrays import Flags, Int64s, summed
 
 # beginnings of the annotations that torch and its profiler write
@@ -50,8 +50,8 @@ class Phases(msgspec.Struct, frozen=True, eq=False):
         return np.append(self.end, never)[step]
 
 
-class Known(msgspec.Struct, frozen=True, eq=False):
-    """What follows from a history, once."""
+class MemoryFacts(msgspec.Struct, frozen=True, eq=False):
+    """What is worked out once from the history of a device, and asked for often."""
 
     history: History
     evidence: Evidence
@@ -237,7 +237,7 @@ def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
     return _gradients_by_stack(lives, kinds, phases)
 
 
-def _end_of_own_step(lives: Lives, phases: Phases) -> Int64s:
+def _end_of_own_step(lives: Allocations, phases: Phases) -> Int64s:
     """Where the step ends that began last before each allocation; 0 for those from
     before the first event, and before the first step."""
     step = np.searchsorted(phases.begin, lives.born, side="right") - 1
@@ -265,7 +265,7 @@ def _outlives_backward(history: History, evidence: Evidence, phases: Phases) -> 
     return np.where(lasts, backward_ended, cleared)
 
 
-def _gradients_by_stack(lives: Lives, kinds: Int64s, phases: Phases) -> Int64s:
+def _gradients_by_stack(lives: Allocations, kinds: Int64s, phases: Phases) -> Int64s:
     """What still lives, allocated after the last complete step, is a gradient if all
     others of its stack were. `kinds` with these."""
     gradients = CATEGORY_NUMBER["gradients"]

@@ -1,5 +1,5 @@
 """What stands out and is settled by the snapshot, as figures; report/memory_words.py
-says them."""
+has the words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.categories import CATEGORY_NUMBER, Category, Known
+from fusetui.analysis.memory.categories import CATEGORY_NUMBER, Category, MemoryFacts
 from fusetui.analysis.memory.evidence import NO_STACK, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.layout import is_expandable, private_pools, torn
@@ -57,32 +57,32 @@ class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def findings(
-    known: Known, failed: tuple[OutOfMemory, ...]
+    facts: MemoryFacts, failed: tuple[OutOfMemory, ...]
 ) -> tuple[MemoryFinding, ...]:
     """The largest first. `failed`: where memory ran out."""
     unsorted = [
-        *_leaks(known),
-        *_fragmentation(known.history, failed),
-        *_not_needed(known),
+        *_leaks(facts),
+        *_fragmentation(facts.history, failed),
+        *_not_needed(facts),
         *_large(
-            known,
+            facts,
             "optimizer_state",
             "optimizer-state-large",
             MIN_OPTIMIZER_STATE_SHARE,
         ),
-        *_large(known, "activations", "activations-large", MIN_ACTIVATIONS_SHARE),
-        *_pools(known.history),
+        *_large(facts, "activations", "activations-large", MIN_ACTIVATIONS_SHARE),
+        *_pools(facts.history),
     ]
     return tuple(sorted(unsorted, key=lambda finding: -finding.bytes))
 
 
-def _leaks(known: Known) -> Iterator[MemoryFinding]:
+def _leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     """Stacks of which more lives after each step; none where fewer than four steps
     ended. What was there before the first event does not grow."""
-    step_ends = known.phases.ends[-(LEAK_STEPS + 1) :]
+    step_ends = facts.phases.ends[-(LEAK_STEPS + 1) :]
     if len(step_ends) < LEAK_STEPS:
         return
-    history = known.history
+    history = facts.history
     lives = history.lives
     rows = np.flatnonzero(lives.born != BEFORE)
     groups = int(lives.stack.max(initial=-1)) + 2  # the last is that of no stack
@@ -102,7 +102,7 @@ def _leaks(known: Known) -> Iterator[MemoryFinding]:
             of_bytes=int(history.allocated.max()),
             at_stake_bytes=int(held[-1, stack]),
             index=int(step_ends[-1]) - 1,
-            places=(known.evidence.code(stack) if has_stack else NO_STACK,),
+            places=(facts.evidence.code(stack) if has_stack else NO_STACK,),
             count=int(grown_steps[stack]),
             of_count=steps,
             each_bytes=int(grown_bytes[stack]) // steps,
@@ -159,16 +159,16 @@ def _helps(oom: OutOfMemory) -> Helps:
     return "order" if available_bytes >= oom.asked_bytes else "whole_segments"
 
 
-def _not_needed(known: Known) -> Iterator[MemoryFinding]:
+def _not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     """Gradients of a step that is over, and that something else than a backward pass
     frees later: without them the next highest moment is the peak."""
-    history = known.history
+    history = facts.history
     lives = history.lives
-    step_end = known.phases.next_end(lives.born)
+    step_end = facts.phases.next_end(lives.born)
     freeing_stack = np.append(history.events.stack, -1)[lives.died]
-    freed_in_backward = known.evidence.has(FrameRole.BACKWARD)[freeing_stack]
+    freed_in_backward = facts.evidence.has(FrameRole.BACKWARD)[freeing_stack]
     is_used = freed_in_backward | (lives.died >= lives.events)
-    is_gradient = known.kinds == CATEGORY_NUMBER["gradients"]
+    is_gradient = facts.kinds == CATEGORY_NUMBER["gradients"]
     is_late = is_gradient & (step_end < lives.died) & ~is_used
     at_peak = is_late & (step_end <= history.peak_index) & lives.at(history.peak_index)
     if not at_peak.any():
@@ -182,13 +182,13 @@ def _not_needed(known: Known) -> Iterator[MemoryFinding]:
 
 
 def _large(
-    known: Known, category: Category, rule: Rule, min_share: float
+    facts: MemoryFacts, category: Category, rule: Rule, min_share: float
 ) -> Iterator[MemoryFinding]:
     """A category that is much of the peak; without it the next highest moment is the
     peak."""
-    history = known.history
+    history = facts.history
     lives = history.lives
-    is_of_category = known.kinds == CATEGORY_NUMBER[category]
+    is_of_category = facts.kinds == CATEGORY_NUMBER[category]
     at_peak = is_of_category & lives.at(history.peak_index)
     held_bytes = int(lives.size[at_peak].sum())
     if held_bytes >= min_share * int(history.allocated.max()) > 0:

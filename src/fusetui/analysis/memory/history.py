@@ -36,12 +36,13 @@ FREED = (MemoryAction.FREE_REQUESTED, MemoryAction.FREE_COMPLETED)
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class Lives(msgspec.Struct, frozen=True, eq=False, dict=True):
+class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Allocations, of shape [lives]: those from before the first event, then in order
-    of address.
+    of address. Each is a life, from the event that allocates it to the one that frees
+    it.
 
     `born` and `died` are numbers of events: BEFORE, and `events` where it lived at the
-    end.
+    end. Sizes are in bytes.
     """
 
     address: Int64s
@@ -127,8 +128,8 @@ class History(msgspec.Struct, frozen=True, eq=False, dict=True):
     device: int
     events: MemoryEvents
     segments: Rows  # those of the device
-    lives: Lives  # until they are to be freed
-    occupied: Lives  # until they are free, which may be later
+    lives: Allocations  # until they are to be freed
+    occupied: Allocations  # until they are free, which may be later
     allocated: Int64s
     active: Int64s
     reserved: Int64s
@@ -204,8 +205,8 @@ def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> Hi
     rows = np.flatnonzero(is_of_device[blocks.segment])
     kept = rows[blocks.state[rows] == BlockState.ACTIVE_ALLOCATED]
     in_use = rows[blocks.state[rows] != BlockState.INACTIVE]
-    lives = lives_of(events, blocks, kept, MemoryAction.FREE_REQUESTED)
-    occupied = lives_of(events, blocks, in_use, MemoryAction.FREE_COMPLETED)
+    lives = allocations_of(events, blocks, kept, MemoryAction.FREE_REQUESTED)
+    occupied = allocations_of(events, blocks, in_use, MemoryAction.FREE_COMPLETED)
     unrecorded = _unrecorded_end(events, occupied, blocks.address[in_use])
     if unrecorded == (MemoryAction.FREE_REQUESTED,):  # each counts until it is free
         lives = occupied
@@ -269,7 +270,7 @@ def _missing(
 
 
 def _unrecorded_end(
-    events: MemoryEvents, occupied: Lives, in_use: Int64s
+    events: MemoryEvents, occupied: Allocations, in_use: Int64s
 ) -> tuple[MemoryAction, ...]:
     """Which one of the two events that end a life torch was told to skip
     (`skip_actions` of _record_memory_history): of each there is none, although the
@@ -287,9 +288,9 @@ def _unrecorded_end(
     return ()
 
 
-def lives_of(
+def allocations_of(
     events: MemoryEvents, blocks: Blocks, kept: Rows, end: MemoryAction
-) -> Lives:
+) -> Allocations:
     """The allocations of a device. `kept`: the blocks that live at the end; `end`: the
     events that end a life."""
     count = len(events)
@@ -319,7 +320,7 @@ def lives_of(
     stack = np.full(len(address), -1, np.int32)
     stack[before:] = events.stack[born]
     stack[:before] = np.append(blocks.stack, -1)[block[:before]]
-    return Lives(
+    return Allocations(
         address=address,
         size=np.concatenate(
             [events.size[early], held(blocks, unnamed), events.size[born]]

@@ -17,10 +17,10 @@ from fusetui.analysis.memory.categories import (
     CATEGORIES,
     CATEGORY_NUMBER,
     UNKNOWN,
-    Known,
+    MemoryFacts,
 )
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK
-from fusetui.analysis.memory.history import BEFORE, History, Lives
+from fusetui.analysis.memory.history import BEFORE, Allocations, History
 from fusetui.analysis.memory.layout import (
     Segment,
     SegmentLayout,
@@ -190,22 +190,22 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
 
 
-def moments(known: Known) -> Moments:
+def moments(facts: MemoryFacts) -> Moments:
     """Of a device of a snapshot."""
-    history = known.history
+    history = facts.history
     stack = history.lives.stack
     times_us = history.events.time_us
     times = np.empty(0, np.int64)
     if len(times_us) and int(times_us.min()) >= 0:
         times = np.maximum.accumulate(times_us) * 1000
     keys: Keys = {
-        "code": (stack, known.evidence.code),
-        "module": (stack, known.evidence.module),
-        "category": (known.kinds, CATEGORIES.__getitem__),
+        "code": (stack, facts.evidence.code),
+        "module": (stack, facts.evidence.module),
+        "category": (facts.kinds, CATEGORIES.__getitem__),
     }
-    return worked_out(
+    return prepared_moments(
         history,
-        kinds=known.kinds,
+        kinds=facts.kinds,
         title=f"device {history.device}",
         times=times,
         keys=keys,
@@ -213,7 +213,7 @@ def moments(known: Known) -> Moments:
     )
 
 
-def worked_out(
+def prepared_moments(
     history: History,
     *,
     kinds: Int64s,
@@ -244,7 +244,9 @@ def worked_out(
     )
 
 
-def _holders(lives: Lives, keys: Keys) -> tuple[dict[str, Int64s], tuple[str, ...]]:
+def _holders(
+    lives: Allocations, keys: Keys
+) -> tuple[dict[str, Int64s], tuple[str, ...]]:
     """By each key, the number of who holds each life; and the names of these numbers,
     those of the categories first. Each key is looked at once."""
     number_of: dict[str, int] = {str(name): n for name, n in CATEGORY_NUMBER.items()}
@@ -265,7 +267,7 @@ def _holders(lives: Lives, keys: Keys) -> tuple[dict[str, Int64s], tuple[str, ..
     return holders, tuple(number_of)
 
 
-def _kept(lives: Lives, born: Rows) -> KeptMoments:
+def _kept(lives: Allocations, born: Rows) -> KeptMoments:
     """What lives at some moments, between which at least as many events lie as there
     are lives: together they are no more than all events. `born`: the lives in the order
     of their births."""
@@ -286,7 +288,7 @@ def _kept(lives: Lives, born: Rows) -> KeptMoments:
         kept.append(living)
 
 
-def _changes(lives: Lives, chosen: Flags) -> CategoryChanges:
+def _changes(lives: Allocations, chosen: Flags) -> CategoryChanges:
     """Of the `chosen` lives, shape [lives]."""
     has_died = chosen & (lives.died < lives.events)
     events = np.concatenate([lives.born[chosen], lives.died[has_died]])

@@ -1,6 +1,6 @@
-"""What the [memory] events of a trace tell (profile_memory=True): the history of each
-device, and by which op what lives was allocated. Sizes are those of blocks, as the
-allocator rounds them."""
+"""What follows from the [memory] events of a trace (profile_memory=True): the history
+of each device, and by which op what lives was allocated. Sizes are those of blocks, as
+the allocator rounds them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from fusetui.analysis.memory.answer import NoMoment, Totals, events_at, totals
 from fusetui.analysis.memory.categories import CATEGORY_NUMBER, UNKNOWN
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, Holder, held_at
-from fusetui.analysis.memory.history import BEFORE, History, blank, lives_of
-from fusetui.analysis.memory.moments import Moments, worked_out
+from fusetui.analysis.memory.history import BEFORE, History, allocations_of, blank
+from fusetui.analysis.memory.moments import Moments, prepared_moments
 from fusetui.trace.layout.counters import DEVICES
 from fusetui.trace.layout.links import enclosing_rows
 from fusetui.trace.model.arrays import Int32s, Int64s
@@ -138,7 +138,7 @@ def _moments(
     if has_several_processes:
         title += f" of process {device.process}"
     name_of = partial(_name, trace)
-    return worked_out(
+    return prepared_moments(
         history,
         kinds=np.where(is_early, CATEGORY_NUMBER["before_recording"], UNKNOWN),
         title=title,
@@ -253,10 +253,10 @@ def _history(
     )
     no_rows = np.arange(0)
     ends = MemoryAction.FREE_REQUESTED
-    freed = lives_of(events, blank(Blocks, 0), no_rows, ends).sums()[0]
+    freed = allocations_of(events, blank(Blocks, 0), no_rows, ends).sums()[0]
     rest = np.maximum(allocated[:1] - change[:1] - freed, 0)
     blocks = blank(Blocks, 1, size=rest, requested_size=rest)
-    lives = lives_of(events, blocks, np.flatnonzero(rest), ends)
+    lives = allocations_of(events, blocks, np.flatnonzero(rest), ends)
     allocated_after = lives.sums()
     snapshot = Snapshot(
         path=trace.report.file,
