@@ -299,7 +299,9 @@ def decode_ck(name: str) -> KernelName | None:
         for integer, meaning in zip(integers, _CK_MEANINGS, strict=False):
             parts.append((integer.start, integer.end, meaning.format(integer.value)))
         if integers:
-            _, m, n, k, _, _, m_xdl, n_xdl, _, _ = (one.value for one in integers)
+            _, m, n, k, _, _, m_xdl, n_xdl, _, _ = (
+                integer.value for integer in integers
+            )
             fields |= {"tile_m": m, "tile_n": n, "tile_k": k}
             fields["mma_mn"] = f"{m_xdl}x{n_xdl}"
     short = gemm_label(

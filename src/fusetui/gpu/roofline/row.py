@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.kernel_names.vocabulary import from_capability
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.bounds import Limits, Tiles, limits, tiles
 from fusetui.gpu.roofline.inputs import NS, Amount, Inputs, inputs_of
 from fusetui.gpu.roofline.peaks import BANDWIDTH, Peak, attainable, is_assumed, peak_of
@@ -128,9 +129,8 @@ def _tiles(
     kernel = decode(trace.name_of(row))
     if amount.kind != "matmul" or kernel is None:
         return None
-    for sibling in _kernels_of_op(trace, row):
-        if sibling is not None and sibling.role == "splitk_reduce":
-            return None
+    if any(role_of_kernel(name).adds_up_parts for name in _kernels_of_op(trace, row)):
+        return None
     launch = int(trace.launch[row])
     in_threads = launch >= 0 and trace.name_of(launch) in IN_THREADS
     return tiles(amount, kernel, own_args(), properties_of(trace, row), in_threads)
@@ -163,15 +163,14 @@ def _did_the_work(trace: Trace, row: int, kind: str) -> bool:
     return is_alone or _is_only_main(kernel, siblings, kind)
 
 
-def _is_only_main(
-    kernel: KernelName, siblings: list[KernelName | None], kind: str
-) -> bool:
+def _is_only_main(kernel: KernelName, siblings: list[str], kind: str) -> bool:
     """Whether of several kernels of an op, of which `kernel` is one, no other may have
-    done the same work."""
+    done the same work. `siblings`: the names of all of them."""
     if kind == "elementwise":
         return False
     mains = 0
-    for sibling in siblings:
+    for name in siblings:
+        sibling = decode(name)
         if sibling is None or not _is_main(sibling, kind):
             continue
         if kind != "conv" or sibling.pass_ in (None, kernel.pass_):
@@ -181,14 +180,16 @@ def _is_only_main(
 
 def _is_main(kernel: KernelName, kind: str) -> bool:
     """Whether a kernel does a kind of work itself, rather than to help with it."""
-    if kernel.op not in _OPS_OF_WORK[kind] or kernel.role is not None:
+    if kernel.op not in _OPS_OF_WORK[kind]:
+        return False
+    if role_of_kernel(kernel.name).adds_up_parts:
         return False
     return kind != "attention" or not _AROUND_ATTENTION.search(kernel.name)
 
 
-def _kernels_of_op(trace: Trace, row: int) -> list[KernelName | None]:
-    """The kernels that the op of a kernel launched itself, this one included; of an op
-    that was captured, in the same replay."""
+def _kernels_of_op(trace: Trace, row: int) -> list[str]:
+    """The names of the kernels that the op of a kernel launched itself, this one
+    included; of an op that was captured, in the same replay."""
     ops, rows = _kernels_by_op(trace)
     op = trace.op[row]
     first = np.searchsorted(ops, op)
@@ -196,7 +197,7 @@ def _kernels_of_op(trace: Trace, row: int) -> list[KernelName | None]:
     kernels = rows[first:last]
     if is_joined(trace, row):
         kernels = kernels[trace.launch[kernels] == trace.launch[row]]
-    return [decode(trace.name_of(kernel)) for kernel in kernels.tolist()]
+    return [trace.name_of(kernel) for kernel in kernels.tolist()]
 
 
 @memo()
