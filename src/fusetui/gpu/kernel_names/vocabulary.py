@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from fusetui.gpu.dtypes import C10_CLASSES, CXX_TYPES
+
 # `f8` and `f4` fix only the width.
 CUTLASS: Final = {
     "f64": "fp64",
@@ -58,16 +60,6 @@ ACCUMULATORS: Final = {
     "gz": "c128",
 }
 
-_C10_TYPES: Final = {
-    "Half": "fp16",
-    "BFloat16": "bf16",
-    "Float8_e4m3fn": "fp8_e4m3",
-    "Float8_e5m2": "fp8_e5m2",
-    "Float8_e4m3fnuz": "fp8_e4m3fnuz",
-    "Float8_e5m2fnuz": "fp8_e5m2fnuz",
-    "complex<float>": "c64",
-    "complex<double>": "c128",
-}
 _CUTLASS_CXX_TYPES: Final = {
     "half_t": "fp16",
     "bfloat16_t": "bf16",
@@ -76,9 +68,7 @@ _CUTLASS_CXX_TYPES: Final = {
     "float_e5m2_t": "fp8_e5m2",
 }
 CXX: Final = {
-    "double": "fp64",
-    "float": "fp32",
-    "bool": "bool",
+    **CXX_TYPES,
     "at::Half": "fp16",
     "__half": "fp16",
     "half": "fp16",
@@ -90,14 +80,11 @@ CXX: Final = {
     "std::bfloat16_t": "bf16",
     "__nv_fp8_e4m3": "fp8_e4m3",
     "__nv_fp8_e5m2": "fp8_e5m2",
-    **{f"c10::{name}": dtype for name, dtype in _C10_TYPES.items()},
+    **{f"c10::{name}": dtype for name, dtype in C10_CLASSES.items()},
+    "c10::complex<float>": "c64",
+    "c10::complex<double>": "c128",
     **{f"cutlass::{name}": dtype for name, dtype in _CUTLASS_CXX_TYPES.items()},
-    "short": "int16",
-    "int": "int32",
-    "long": "int64",
     "long long": "int64",
-    "signed char": "int8",
-    "unsigned char": "uint8",
     "unsigned short": "uint16",
     "unsigned int": "uint32",
     "unsigned long": "uint64",
