@@ -7,6 +7,7 @@ OCCUPANCY = (
     "to choose the launch. cuBLAS does so before a GEMM; pointwise kernels need none"
 )
 """What a query of the occupancy is for."""
+
 MEANINGS = {
     "OccupancyMaxActiveBlocksPerMultiprocessor": OCCUPANCY,
     "OccupancyMaxPotentialBlockSize": OCCUPANCY,
@@ -14,7 +15,6 @@ MEANINGS = {
 }
 """The meaning of a call, by what its name has after `cuda`, `cu` or `hip`; words for
 flags may follow."""
-
 
 _RUNTIME_PREFIXES = ("cuda", "cu", "hip")
 

@@ -112,8 +112,10 @@ _OTHER_NAMES_OF_KINDS: Final = {
     "persistent_reduction": "reduction",
 }
 """Kinds and Inductor's categories that are counted under a second word, too."""
+
 _FUSED_CPP: Final = r"(?:graph_\d+_)?cpp_fused_(\w*)"
 """A kernel of Inductor for the CPU, with the ops that are fused in it."""
+
 _REDUCING_OPS: Final = (
     r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|prod)(?:_|\b)"
 )

@@ -165,6 +165,7 @@ Category = Literal[
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 CATEGORY_NUMBER = {name: number for number, name in enumerate(CATEGORIES)}
 """The number of each category: its index in CATEGORIES."""
+
 UNKNOWN = CATEGORY_NUMBER["unknown"]
 
 

@@ -28,12 +28,13 @@ Rule = Literal[
 Helps = Literal["expandable", "order", "whole_segments"]
 LEAK_STEPS = 4
 """The last steps that are looked at."""
+
 MIN_GROWN_STEPS = 3
 """Of these, in how many what leaks has grown."""
 
-
 MIN_NOT_NEEDED_SHARE = 0.05
 """Of the peak, as the two below."""
+
 MIN_OPTIMIZER_STATE_SHARE = 0.4
 MIN_ACTIVATIONS_SHARE = 0.5
 

@@ -25,14 +25,19 @@ from fusetui.trace.snapshot.columns import (
 
 UNSPLIT_BYTES = 1 << 20
 """At most so much is left on a block of a large pool; more is split off."""
+
 BEFORE = -1
 """The number of an event: before the first."""
+
 SEGMENT_GIVEN = (MemoryAction.SEGMENT_ALLOC, MemoryAction.SEGMENT_MAP)
 """Events in which the device gives memory."""
+
 SEGMENT_TAKEN = (MemoryAction.SEGMENT_FREE, MemoryAction.SEGMENT_UNMAP)
 """Events in which the device takes memory back."""
+
 FREED = (MemoryAction.FREE_REQUESTED, MemoryAction.FREE_COMPLETED)
 """The two events that end the life of an allocation."""
+
 T = TypeVar("T", bound=msgspec.Struct)
 
 

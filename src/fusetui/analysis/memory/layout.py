@@ -30,12 +30,16 @@ from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 
 ALLOCATION_UNIT_BYTES = 512
 """The allocator rounds sizes up to multiples of it."""
+
 PAGE = 2 << 20
 """Bytes that an expandable segment maps at once, and the size of a small segment."""
+
 COMMON = (0, 0)
 """The pool that all share."""
+
 MIN_TORN_SHARE = 1 / 3
 """Of what is reserved, in pieces."""
+
 MAX_PIECE_SHARE = 1 / 4
 """Of the pieces, the largest one."""
 

@@ -37,6 +37,7 @@ Naming = Callable[[int], str]
 Keys = Mapping[str, tuple[Int64s | Int32s, Naming]]
 """By what lives are grouped: a number for each of them, negative for none, and its
 name."""
+
 MIN_EVENTS_BETWEEN_KEPT = 4096
 """Between two moments of which all that lives is kept."""
 

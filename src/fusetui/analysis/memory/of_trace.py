@@ -35,7 +35,6 @@ from fusetui.trace.snapshot.columns import (
 NO_OP = "no op"
 NO_ANNOTATION = "no annotation"
 
-
 ALLOCATORS = frozenset(
     {
         "aten::empty",
@@ -47,6 +46,7 @@ ALLOCATORS = frozenset(
     }
 )
 """Ops that do nothing but allocate."""
+
 ALLOCATORS |= {"aten::new_empty", "aten::new_empty_strided"}
 _ARGS_READ = (
     "Addr",

@@ -24,14 +24,16 @@ from fusetui.trace.model.arrays import summed
 Reason = Literal["live", "fragmented", "unknown"]
 MAX_SMALL_BYTES = 1 << 20
 """Allocations of at most so much go into small segments."""
+
 MIN_LARGE_SEGMENT_BYTES = 20 << 20
 """Of a large segment, unless at least FITTED_BYTES are asked for."""
+
 FITTED_BYTES = 10 << 20
 """Of at least so much a segment is only rounded up to whole pages."""
 
-
 MAX_EXPLAINED = 100
 """Of a program that tries again and again, the last events are explained."""
+
 MAX_NAMED = 5
 """Segments that are named, and holders of each."""
 

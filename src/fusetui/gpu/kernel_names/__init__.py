@@ -24,7 +24,6 @@ _MAX_NAME_CHARACTERS: Final = 65_536
 # each before it is asked for again.
 _MAX_NAMES_KEPT: Final = 1 << 20
 
-
 Decoder = Callable[[str], KernelName | None]
 """What decodes the names of one family: a name without ROCm's suffix to its record, or
 None if it is of another family."""

@@ -71,6 +71,7 @@ _BINARY_FUNCTORS: Final = {
     "BinaryFunctor": "two tensors",
 }
 """Wrappers of the functor of a binary operator, and what it is given."""
+
 _LOOPS: Final = {
     "vectorized_elementwise_kernel": "contiguous tensors, read in vectors",
     "vectorized_templated_elementwise_kernel": "contiguous tensors of mixed types, in vectors",
@@ -79,6 +80,7 @@ _LOOPS: Final = {
     "elementwise_kernel_manual_unroll": "strided tensors",
 }
 """What each elementwise loop is for."""
+
 _AFFIXES = late(
     r"^CUDAFunctor(?:OnSelf|OnOther)?_|_?(?:cuda_kernel|kernel_cuda|kernel_impl|CUDAKernelImpl"
     r"|KernelImplInternal|kernel|[fF]unctor|impl|cuda)$"
@@ -102,7 +104,6 @@ _REDUCE_OP_ARGUMENTS = (
     "type stored",
 )
 """The first template arguments of ReduceOp."""
-
 
 _MAX_FUNCTOR_CHARACTERS: Final = 1500
 """From a wrapped lambda to the function that it is in."""
@@ -288,6 +289,7 @@ _UNQUALIFIED_BASES = late(
     r"|indexing_backward_kernel\w*"
 )
 """Kernels of ATen that are in no namespace of it."""
+
 _OPERATIONS: Final = {
     "softmax": r"softmax|SoftMax",
     "loss": r"NLLCriterion|nll_loss|_loss_",
@@ -306,6 +308,7 @@ _OPERATIONS: Final = {
     "index": r"index(?:Select|Func|ing|_)|vectorized_gather|scatter_gather",
 }
 """Words of the base name by the op that they imply; the first that is found counts."""
+
 _OPS_WITHOUT_PASS: Final = ("rng", "copy", "sort", "scan", "index", None)
 _FORWARD = late(
     r"[Ff]orward|updateOutput|collect_statistics|transform_input|_out_frame|vectorized_layer_norm"

@@ -157,6 +157,7 @@ _NUMBERED_WORDS: Final = {
     "alignc": "probably stores of C are aligned to {} elements",
 }
 """Words that end in numbers, without these."""
+
 _XMMA_WORDS: Final = {
     "bias": "can add a bias when it stores",
     "relu": "can apply a ReLU when it stores",
@@ -246,6 +247,7 @@ _CXX_KERNELS: Final = {
 }
 """What the base name of a C++ kernel says, by a piece of it; the first that is found
 counts."""
+
 _SCOPES: Final = ("cudnn::", "cask_", "cudnn_", "cutlass_cudnn", "cutlass__5x")
 _BASES: Final = (
     "fft2d_",

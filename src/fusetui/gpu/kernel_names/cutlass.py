@@ -162,10 +162,12 @@ _SHAPED: Final = (
     ),
 )
 """C++ names of 3.x that have the shape of the tile; the first that is found counts."""
+
 _ATTENTION = late(r"[Ff]mha|FMHA|[Aa]ttention|Mla[A-Z]")
 _GEMM = late(r"machete::Machete|GemmUniversal|GemmKernel|gemm::kernel::|grouped_gemm")
 _MAX_TARGET_CHARACTERS: Final = 40
 """Of the name of the class that `device_kernel` runs, as it is shown."""
+
 _SHAPED_MEANINGS: Meanings = {
     **_OUTPUT,
     "dtype_a": "type of A and B",
@@ -309,9 +311,9 @@ _CXX2 = late(
 _MAX_CXX_CHARACTERS: Final = 3000
 """Of a C++ name, as far as it is searched."""
 
-
 _MAX_TILE_CHARACTERS = 200
 """From the kernel's name to its tile."""
+
 _THREADBLOCK = late(
     r"::threadblock::(?:ImplicitGemm|Mma)\w{0,40}<cutlass::gemm::GemmShape<"
     r"(?P<tile_m>\d{1,4}), ?(?P<tile_n>\d{1,4}), ?(?P<tile_k>\d{1,4})>"

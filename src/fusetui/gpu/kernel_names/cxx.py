@@ -35,11 +35,12 @@ _WORD = late(r"\w{1,40}")
 _IDENTIFIER = late(r"(\d{1,4})")
 _MAX_LIST_CHARACTERS = 20_000
 """Of a list of template arguments, as far as it is read."""
+
 _MAX_TEXT_CHARACTERS = 400
 """Of a name, as far as `base_text` looks at it."""
+
 _MAX_IDENTIFIERS = 16
 """Of a mangled name, as far as it is read."""
-
 
 _VECTOR_TYPES: Final = {
     "float2": "c64",
@@ -47,6 +48,7 @@ _VECTOR_TYPES: Final = {
     "__half2": "2xfp16",
 }
 """Types of two numbers, of which the first ones stand for complex numbers."""
+
 _FLAGS: Final = {
     "true": "y",
     "false": "n",
@@ -54,14 +56,14 @@ _FLAGS: Final = {
     "(bool)0": "n",
 }
 """How a flag among template arguments is shown."""
+
 _INDEX_TYPES: Final = ("int32", "uint32", "uint64")
 """Types of indices, which nearly every kernel has and which are not shown."""
+
 _MAX_ARGUMENTS: Final = 16
 """Template arguments that `callee_text` looks at."""
 
-
 _MAX_TYPES_SHOWN: Final = 4
-
 
 _MAX_NUMBER_CHARACTERS: Final = 7
 """Of a template argument that is shown as a number."""

@@ -132,6 +132,7 @@ _FORMS: Final = {
     "sm100_tf32_hc_prenorm_gemm_impl": _PRENORM,
 }
 """The known forms, by the base name of the kernel."""
+
 _SIZE_MEANINGS: Final = {
     "tile_m": "output tile: rows",
     "tile_n": "output tile: columns",

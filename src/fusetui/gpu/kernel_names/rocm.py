@@ -134,13 +134,10 @@ _IGEMM_TYPES: Final = {
     "int8": "int8",
 }
 
-
 _TILE_INTEGERS: Final = 10
-
 
 _XDL_SIZES: Final = (4, 16, 32, 64)
 """M or N of a matrix instruction."""
-
 
 _WAVE_THREADS: Final = 64
 

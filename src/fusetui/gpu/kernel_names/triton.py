@@ -53,6 +53,7 @@ _TEMPLATES: Final = (
 )
 """The operator that a template computes; whatever else is in its name is fused to
 it."""
+
 _UNNAMED = late(r"triton_(?:_\d[\dcde]*)?|triton_mm(?:_\d{1,9})?")
 _CPP = late(
     r"(?:graph_(?P<graph>\d{1,9})_)?(?P<category>cpp)_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
@@ -83,7 +84,6 @@ _CATEGORIES: Final = {
     "cpp": _Category("cpp", "compiled C++ for the CPU"),
 }
 """Inductor's categories, by the letters in the names."""
-
 
 _KIND_OF_CATEGORY: Final = {
     "pointwise": "elementwise",
@@ -181,6 +181,7 @@ _VIEWS: Final = frozenset(
 
 _MAX_CUSTOM_CHARACTERS: Final = 64
 """Of a custom operator's name."""
+
 _MAX_LIST_CHARACTERS: Final = 600
 """Of a list that contains custom operators; a longer one is not split."""
 

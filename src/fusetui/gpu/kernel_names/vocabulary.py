@@ -91,6 +91,7 @@ CXX: Final = {
     "unsigned long long": "uint64",
 }
 """C++ spellings of element types in demangled names."""
+
 CXX_TYPE: Final = "|".join(
     re.escape(name) for name in sorted(CXX, key=len, reverse=True)
 )
@@ -143,6 +144,7 @@ _NVIDIA_GENERATIONS: Final = {
     "121": "Blackwell",
 }
 """Generations by the digits of their compute capabilities."""
+
 _AMD_GENERATIONS: Final = {
     "908": "CDNA1",
     "90a": "CDNA2",

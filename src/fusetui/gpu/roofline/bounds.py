@@ -41,9 +41,11 @@ _PLAIN_CORES: Final = {
     "fp64": late(r"dgemm"),
 }
 """What cuBLAS, cuDNN and CUTLASS call kernels of the plain cores."""
+
 _PLAIN_HALF: Final = late(r"(?:^|_)hgemm_|_simt_")
 _CACHED_AMOUNT: Final = 2
 """Times the size of the cache: of at most so many bytes, a part may come from it."""
+
 _KIND_OF_MATH: Final = {
     "tf32": "tf32",
     "bf16": "bf16",
@@ -51,6 +53,7 @@ _KIND_OF_MATH: Final = {
     "f16": "fp16",
 }
 """Kinds of arithmetic, by the field `math` of a kernel's name."""
+
 _KIND_BY_SUMS_OF_FP16: Final = {
     "fp16": "fp16_acc16",
     "fp32": "fp16",
@@ -67,7 +70,6 @@ _NARROW_FORMAT_BITS: Final = {
     "fp8": 8,
     "mxfp8": 8,
 }
-
 
 # kinds of work of which only the bytes count
 BY_MEMORY: Final = ("elementwise", "softmax", "norm")
@@ -192,13 +194,15 @@ _MAX_BLOCKS_PER_SM: Final = {
     "12.0": 24,
 }
 """Resident blocks, by compute capability."""
-_WARP_THREADS: Final = 32
 
+_WARP_THREADS: Final = 32
 
 _REGISTER_UNIT: Final = 256
 """Registers are allocated to warps in units of this size."""
+
 _PARTITIONS: Final = 4
 """Of an SM, each with its share of the registers."""
+
 _RESERVED_BYTES_SINCE_8: Final = 1024
 """Shared memory that the system reserves for each block, from compute capability 8.0
 on."""

@@ -51,6 +51,7 @@ _PROFILER_TYPES: Final = {
 }
 """Our names of the types of c10::ScalarType as the profiler prints them; names of c10
 in lower case."""
+
 _FLAGS: Final = {"True": True, "False": False, "1": True, "0": False}
 _MAX_INTEGER: Final = 2**63 - 1
 """Elements of a tensor, and any integer among the inputs."""

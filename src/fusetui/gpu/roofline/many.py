@@ -39,8 +39,10 @@ Int64s = NDArray[np.int64]
 
 KEPT_AS: Final = "inputs"
 """The key under which what `jobs` reads of args is remembered with the events."""
+
 INPUTS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 """The args of an op that are its inputs."""
+
 LAUNCH: Final = ("grid", "block", "registers per thread", "shared memory")
 """The args of a kernel that are its launch configuration."""
 

@@ -54,6 +54,7 @@ KINDS: Final = (
     "int8",
 )
 """Kinds of arithmetic with separate peaks."""
+
 NO_PEAKS: Final[Mapping[str, float]] = MappingProxyType({})
 
 

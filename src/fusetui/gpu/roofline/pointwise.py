@@ -267,18 +267,22 @@ _WRITING_KERNELS: Final = late(
     re.IGNORECASE,
 )
 """Kernels that read everything and write the result."""
+
 _TWICE_READING_KERNELS: Final = late(
     r"batch_norm_backward_kernel|bn_(?:fw_tr|bw)_1C11_kernel|BatchNorm(?:FwdTrain|Bwd)Spatial\Z"
 )
 """Those that read everything once more before they write."""
+
 _SUMMING_KERNELS: Final = late(
     r"batch_norm_(?:collect_statistics|backward_reduce)|RowwiseMoments|SpatialMeanVariance"
     r"|ComputeInternalGradients"
 )
 """Kernels that read everything, for the sums over it."""
+
 _WEIGHT_GRADIENT_KERNELS: Final = late(r"PartGradGammaBeta|GammaBetaBackward")
 """Kernels that do so for the gradients of the weights of a layer norm; those of a group
 norm with such names read sums."""
+
 _LAYER_NORM_BACKWARD: Final = (
     "aten::native_layer_norm_backward",
     "aten::_fused_rms_norm_backward",

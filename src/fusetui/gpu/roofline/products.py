@@ -49,17 +49,15 @@ _OPERANDS: Final = {
 }
 _OUT_ARGUMENT: Final = {"aten::mm": 2, "aten::bmm": 2}
 """The position of a tensor or type for the result, where an op may have one."""
+
 _BETA: Final = 3
 """The position of the factor of the tensor that is added."""
-
 
 # of the arguments of aten::_scaled_mm: (A, B, scale_a, scale_b, bias, scale_result,
 # out_dtype)
 _SCALE_A: Final = 2
 
-
 _SCALE_B: Final = 3
-
 
 _OUT_DTYPE: Final = 6
 
@@ -203,7 +201,6 @@ _CONVS: Final = {
 # positions of arguments of aten::convolution_backward
 _TRANSPOSED: Final = 7
 
-
 _OUTPUT_MASK: Final = 10
 
 
@@ -320,7 +317,6 @@ def _conv_amount(
 _HEADS_FIRST: Final = 1
 """The axis of the heads in [B, H, S, D]."""
 
-
 _SEQUENCE_FIRST: Final = 2
 """The axis of the heads in [B, S, H, D]."""
 
@@ -384,7 +380,6 @@ _ATTENTIONS: Final = {
         is_mask_type=True,
     ),
 }
-
 
 _FIRST_WINDOW_ARGUMENT: Final = 11
 """Arguments of `absent` from this position on are plain values, such as the sizes of

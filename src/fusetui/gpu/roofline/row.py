@@ -41,6 +41,7 @@ _OPS_OF_WORK: Final = {
     "elementwise": ("elementwise", "copy", "fill"),
 }
 """Which kernels, by the field `op` of their names, can do a kind of work."""
+
 _AROUND_ATTENTION: Final = late(
     r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]ostprocess"
 )
@@ -210,8 +211,10 @@ def _kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
 
 _RATE_DIGITS: Final = 3
 """Of figures that are based on estimates."""
+
 _BETWEEN_SHAPES: Final = {"matmul": " x ", "conv": " * "}
 """Commas elsewhere."""
+
 _NOTABLE_SHARE: Final = 0.05
 """Of the device's time, lost to an unfilled last wave."""
 
