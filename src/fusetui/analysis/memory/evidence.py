@@ -40,7 +40,9 @@ LOADED = re.compile(
 NOWHERE = 1 << 62
 """In place of the place of a frame that a stack does not have: beyond all places."""
 
-BEFORE_RECORDING, NO_STACK = "before_recording", "no stack"
+# holders without code
+BEFORE_RECORDING = "before_recording"
+NO_STACK = "no stack"
 NO_PYTHON = "no Python frame"
 
 

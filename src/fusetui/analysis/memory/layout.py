@@ -339,17 +339,17 @@ class SegmentMap:
         place = bisect_right(self._addresses, address) - 1
         if place < 0:
             return
-        whole = self._by_address[self._addresses[place]]
+        segment = self._by_address[self._addresses[place]]
         end = address + size
-        bytes_before = address - whole.address
-        bytes_after = whole.address + whole.size - end
+        bytes_before = address - segment.address
+        bytes_after = segment.address + segment.size - end
         if bytes_after < 0:
             return
         del self._by_address[self._addresses.pop(place)]
         if bytes_before:
-            self.add(replace(whole, size=bytes_before))
+            self.add(replace(segment, size=bytes_before))
         if bytes_after:
-            self.add(replace(whole, address=end, size=bytes_after))
+            self.add(replace(segment, address=end, size=bytes_after))
 
 
 class Waste(msgspec.Struct, frozen=True):
@@ -365,13 +365,13 @@ class Waste(msgspec.Struct, frozen=True):
     is_exact: bool  # else rounding is at least so much, and split_bytes at most
 
 
-def waste(history: History, event: int, there: SegmentLayout) -> Waste:
-    """Of all segments of the device; `there`: what lies in them then."""
-    reserved = sum(segment.size for segment in there.segments)
+def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
+    """Of all segments of the device; `placement`: what lies in them then."""
+    reserved = sum(segment.size for segment in placement.segments)
     active = int(history.active[event + 1])
-    holes = int(there.size.sum())
+    holes = int(placement.size.sum())
     rounding = reserved - holes - active
-    is_outside = there.lives[history.occupied.at(event)] < 0
+    is_outside = placement.lives[history.occupied.at(event)] < 0
     if rounding < 0 or is_outside.any():
         return Waste(
             reserved_bytes=reserved,
@@ -382,16 +382,16 @@ def waste(history: History, event: int, there: SegmentLayout) -> Waste:
             largest_bytes=None,
             is_exact=False,
         )
-    holds_lives = np.zeros(len(there.segments), np.bool_)
-    holds_lives[there.lives[there.lives >= 0]] = True
-    split_holes = there.size[holds_lives[there.segment]]
+    holds_lives = np.zeros(len(placement.segments), np.bool_)
+    holds_lives[placement.lives[placement.lives >= 0]] = True
+    split_holes = placement.size[holds_lives[placement.segment]]
     split = int(split_holes.sum())
     max_split = history.snapshot.settings.get("max_split_size")
     # blocks are then split otherwise than by the rule
     has_split_limit = (
         isinstance(max_split, int) and 0 < max_split < NO_SPLIT_LIMIT_BYTES
     )
-    is_sure = not there.slack.any() and not rounds_up(history)
+    is_sure = not placement.slack.any() and not rounds_up(history)
     return Waste(
         reserved_bytes=reserved,
         active_bytes=active,
@@ -406,17 +406,17 @@ def waste(history: History, event: int, there: SegmentLayout) -> Waste:
 def torn(history: History, event: int) -> Waste | None:
     """Where much of what is reserved is in pieces before blocks that live, none of them
     large; `split_bytes` and `largest_bytes` are of those pieces. None elsewhere."""
-    there = layout(history, event)
+    placement = layout(history, event)
     is_growing = np.array(
-        [segment.is_expandable for segment in there.segments], np.bool_
+        [segment.is_expandable for segment in placement.segments], np.bool_
     )
     # of expandable segments, whole pages can be given back
-    given_back = np.where(is_growing[there.segment], there.returnable(), 0)
-    is_before_block = there.end < _ends(there.segments)[there.segment]
-    pieces = np.where(is_before_block, there.size - given_back, 0)
+    given_back = np.where(is_growing[placement.segment], placement.returnable(), 0)
+    is_before_block = placement.end < _ends(placement.segments)[placement.segment]
+    pieces = np.where(is_before_block, placement.size - given_back, 0)
     total = int(pieces.sum())
     largest = int(pieces.max(initial=0))
-    of_all = waste(history, event, there)
+    of_all = waste(history, event, placement)
     if of_all.rounding_bytes is None:
         return None
     is_much = total >= MIN_TORN_SHARE * of_all.reserved_bytes > 0

@@ -305,20 +305,20 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
     `used` and `holes`: bytes asked for and bytes in holes, of each segment."""
 
     history: History
-    there: SegmentLayout
+    placement: SegmentLayout
     rows: Rows
-    of: Int64s
+    segment: Int64s
     kinds: Int64s
     used: Int64s
     holes: Int64s
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        return self.there.segments
+        return self.placement.segments
 
     def inside(self, segment: int) -> tuple[Rows, Int64s]:
         """What lies in a segment, by address, and the category of each."""
-        first, last = np.searchsorted(self.of, [segment, segment + 1])
+        first, last = np.searchsorted(self.segment, [segment, segment + 1])
         return self.rows[first:last], self.kinds[first:last]
 
     def by_category(self, segment: int, borders: Int64s) -> Int64s:
@@ -326,13 +326,13 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
         1]."""
         lives = self.history.occupied
         rows, kinds = self.inside(segment)
-        asked = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
+        bytes_asked = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
         for kind in set(kinds.tolist()):
             of_kind = rows[kinds == kind]
             start = lives.address[of_kind]
             end = start + lives.size[of_kind]
-            asked[kind] = np.diff(covered_until(start, end, borders))
-        return asked
+            bytes_asked[kind] = np.diff(covered_until(start, end, borders))
+        return bytes_asked
 
 
 @memo(2)
@@ -342,21 +342,21 @@ def placed(moments: Moments, event: int) -> PlacedBlocks:
     changes = once(history, segment_log).events
     happened = int(np.searchsorted(changes, event, side="right"))
     last_change = int(changes[happened - 1]) if happened else BEFORE
-    there = layout(history, event, _segments(moments, last_change))
+    placement = layout(history, event, _segments(moments, last_change))
     occupied = history.occupied
-    count = len(there.segments)
-    rows = np.flatnonzero(there.lives >= 0)
+    count = len(placement.segments)
+    rows = np.flatnonzero(placement.lives >= 0)
     rows = rows[np.argsort(occupied.address[rows], kind="stable")]
-    segment = there.lives[rows]
+    segment = placement.lives[rows]
     kinds = np.append(moments.kinds, UNKNOWN)  # the last is that of row -1
     return PlacedBlocks(
         history=history,
-        there=there,
+        placement=placement,
         rows=rows,
-        of=segment,
+        segment=segment,
         kinds=kinds[_lives_of_occupied(history, rows)],
         used=summed(segment, occupied.size[rows], count),
-        holes=summed(there.segment, there.size, count),
+        holes=summed(placement.segment, placement.size, count),
     )
 
 

@@ -88,28 +88,28 @@ def out_of_memory(history: History, evidence: Evidence) -> tuple[OutOfMemory, ..
 
 def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
     events = history.events
-    asked = int(events.size[event])
+    asked_bytes = int(events.size[event])
     free = int(events.device_free[event])  # negative: not recorded
-    there = layout(history, event)
+    placement = layout(history, event)
     like = Segment(
         address=0,
         size=0,
         stream=int(events.stream[event]),
         pool=pool_of(history.snapshot, int(events.pool[event])),
-        is_large=asked > MAX_SMALL_BYTES,
+        is_large=asked_bytes > MAX_SMALL_BYTES,
         is_expandable=False,
     )
-    usable = there.usable(like)
-    most_returnable = int(there.returnable()[usable].sum())
-    least_returnable = int(there.returnable(least=True)[usable].sum())
-    largest = int(there.size[usable].max(initial=0))
-    inactive = int(there.size.sum())
-    surely_inactive = inactive - int(np.minimum(there.slack, there.size).sum())
+    usable = placement.usable(like)
+    most_returnable = int(placement.returnable()[usable].sum())
+    least_returnable = int(placement.returnable(least=True)[usable].sum())
+    largest = int(placement.size[usable].max(initial=0))
+    inactive = int(placement.size.sum())
+    surely_inactive = inactive - int(np.minimum(placement.slack, placement.size).sum())
     is_on = is_expandable(history)
 
     would_fit: bool | None = None
     if free >= 0 and not is_on and not rounds_up(history):
-        needed = _whole_pages(asked)
+        needed = _whole_pages(asked_bytes)
         fits_at_most = needed <= free + most_returnable
         fits_at_least = needed <= free + least_returnable
         if fits_at_most == fits_at_least:
@@ -117,22 +117,22 @@ def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
 
     reserved = int(history.reserved[event + 1])
     stack = int(events.stack[event])
-    pinned, pinned_count = _pinned(history, evidence, there)
+    pinned, pinned_count = _pinned(history, evidence, placement)
     return OutOfMemory(
         index=event,
         time_us=history.time_us(event),
         place=evidence.code(stack) if stack >= 0 else None,
-        asked_bytes=asked,
+        asked_bytes=asked_bytes,
         device_free_bytes=free if free >= 0 else None,
         allocated_bytes=int(history.allocated[event + 1]),
         reserved_bytes=reserved,
         inactive_bytes=inactive,
         largest_bytes=largest,
         usable_bytes=most_returnable,
-        inactive=_inactive(there, like),
+        inactive=_inactive(placement, like),
         is_expandable=is_on,
         reason=_reason(
-            asked=asked,
+            asked=asked_bytes,
             free=free,
             most_inactive=inactive,
             least_inactive=surely_inactive,
@@ -181,11 +181,13 @@ def _reason(
     return "unknown"
 
 
-def _inactive(there: SegmentLayout, like: Segment) -> Inactive:
+def _inactive(placement: SegmentLayout, like: Segment) -> Inactive:
     """Each hole in the first reason for which it cannot be used."""
     other_pools = other_size = other_streams = own = 0
-    for row, size in zip(there.segment.tolist(), there.size.tolist(), strict=True):
-        segment = there.segments[row]
+    for row, size in zip(
+        placement.segment.tolist(), placement.size.tolist(), strict=True
+    ):
+        segment = placement.segments[row]
         if segment.pool != like.pool:
             other_pools += size
         elif segment.is_large != like.is_large:
@@ -203,19 +205,19 @@ def _inactive(there: SegmentLayout, like: Segment) -> Inactive:
 
 
 def _pinned(
-    history: History, evidence: Evidence, there: SegmentLayout
+    history: History, evidence: Evidence, placement: SegmentLayout
 ) -> tuple[tuple[Pinned, ...], int]:
     """The segments with most bytes in holes, of those in which something lives, and how
     many such segments there are."""
-    hole_bytes = summed(there.segment, there.size, len(there.segments))
-    with_lives = there.lives[there.lives >= 0]
+    hole_bytes = summed(placement.segment, placement.size, len(placement.segments))
+    with_lives = placement.lives[placement.lives >= 0]
     hole_bytes[~np.isin(np.arange(len(hole_bytes)), with_lives)] = 0
     by_size = np.argsort(-hole_bytes, kind="stable")
     pinned = []
     for row in by_size[:MAX_NAMED].tolist():
         if hole_bytes[row]:
-            segment = there.segments[row]
-            lives = np.flatnonzero(there.lives == row).tolist()
+            segment = placement.segments[row]
+            lives = np.flatnonzero(placement.lives == row).tolist()
             pinned.append(
                 Pinned(
                     address=segment.address,
