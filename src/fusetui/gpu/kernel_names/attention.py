@@ -118,6 +118,8 @@ def _flash2(match: re.Match[str]) -> KernelName:
 
 
 class _FlagOrder(NamedTuple):
+    """The boolean template arguments of a kernel of FlashAttention 2."""
+
     names: tuple[str, ...]  # of the first flags after the traits
     count_with_local: int  # flags, at least, of a release that has `local`
 

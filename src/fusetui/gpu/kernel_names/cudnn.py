@@ -220,6 +220,8 @@ _SHOWN_VARIANTS: Final = (
 
 
 class _CxxKernel(NamedTuple):
+    """What a kernel with a C++ name does; `pass_` is None where it has none."""
+
     op: str
     pass_: str | None = None
 

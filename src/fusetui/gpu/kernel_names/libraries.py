@@ -269,7 +269,8 @@ def decode_cub(name: str) -> KernelName | None:
     if "cub::" not in sign.scope and not sign.scope.startswith("rocprim::"):
         return None
     word = sign.base
-    start, end = sign.start, sign.end
+    start = sign.start
+    end = sign.end
     if word == "trampoline_kernel":
         selector = _SELECTOR.search(name, end, end + 400)
         if selector:

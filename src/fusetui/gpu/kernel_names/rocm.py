@@ -84,6 +84,8 @@ _MEANINGS: Final = {
 
 
 class _MiopenKernel(NamedTuple):
+    """What a kernel of MIOpen does, as far as the beginning of its name says it."""
+
     op: str | None = None  # None: a helper
     pass_: str | None = None
     algo: str | None = None

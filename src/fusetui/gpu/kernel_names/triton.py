@@ -61,6 +61,8 @@ _CPP = late(
 
 
 class _Category(NamedTuple):
+    """A category of Inductor: our name of it, and its meaning in words."""
+
     name: str | None
     meaning: str
 

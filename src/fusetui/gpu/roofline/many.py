@@ -78,7 +78,7 @@ def jobs(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
         trace.elements, args_asked(trace, rows), KEPT_AS
     )
     inputs = _of_each(trace.op[rows], inputs_of_ops_read)
-    peaks = {known.device: known.peak for known in peaks_of_devices(trace, given)}
+    peaks = {device.device: device.peak for device in peaks_of_devices(trace, given)}
     with_inputs = np.flatnonzero(inputs.number >= 0)
     # a launch configuration matters only for tiles
     tiled_launch = np.where(_has_tiles(trace, rows), launches.number, -1)[with_inputs]
@@ -148,8 +148,8 @@ def share_known(trace: Trace, jobs: Jobs) -> NDArray[np.bool_]:
     least_ns = jobs.of_each(lambda job: job.limits.least_ns)
     is_by_memory = jobs.of_each(lambda job: float(job.limits.bound == "memory")) == 1
     has_limit = (ns > 0) & ~np.isnan(least_ns)
-    known: NDArray[np.bool_] = has_limit & (~is_by_memory | (least_ns <= ns))
-    return known
+    has_share: NDArray[np.bool_] = has_limit & (~is_by_memory | (least_ns <= ns))
+    return has_share
 
 
 def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:

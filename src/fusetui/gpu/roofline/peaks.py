@@ -79,6 +79,7 @@ class Peak(msgspec.Struct, frozen=True):
 
     @property
     def cache_bytes(self) -> float:
+        """Of the last-level cache."""
         return self.cache_mb * MEGA
 
     def flop_per_s(self, kind: str | None) -> float | None:
@@ -129,6 +130,8 @@ PEAKS: Final = tuple(_peaks())
 
 
 class _NamelessDevice(NamedTuple):
+    """A device whose name ROCm may leave empty."""
+
     name: str
     capability: tuple[int, int]
     sms: int  # compute units
@@ -164,7 +167,7 @@ def peak_of(
             pattern="",
             sms=0,
             gigabytes_per_s=0,
-            cache_mb=max(known.cache_mb for known in PEAKS),
+            cache_mb=max(listed.cache_mb for listed in PEAKS),
             teraflops={},
         )
     bandwidth = peak.gigabytes_per_s
@@ -260,6 +263,8 @@ MAF: Final = (
 
 
 class Measurement(NamedTuple):
+    """What matrix products attain on a device, as published."""
+
     device: str  # a pattern for its name
     teraflops: Mapping[str, float]  # TFLOP/s of matrix products
     source: str

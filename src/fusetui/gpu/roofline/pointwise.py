@@ -238,6 +238,8 @@ def _amount(operands: list[Tensor], written: Tensor | None) -> Amount | None:
 
 
 class _RowwiseOp(NamedTuple):
+    """An op of the softmax or of a normalization."""
+
     read: int  # how many of the first tensors are read
     kind: str  # of work
 

@@ -63,6 +63,8 @@ _OUT_DTYPE: Final = 6
 
 
 class _ProductSizes(NamedTuple):
+    """A is [batch, m, k], B [batch, k, n]."""
+
     batch: int
     m: int
     n: int
@@ -387,6 +389,8 @@ windows, those before it tensors."""
 
 
 class _AttentionSizes(NamedTuple):
+    """Q is [batch, heads, queries, qk_dim], V [batch, ..., keys, v_dim]."""
+
     batch: int
     heads: int  # of Q
     queries: int
@@ -437,7 +441,9 @@ def _attention_sizes(
     """The sizes of an attention by the shapes of its tensors; None if they do not
     fit."""
     if head_axis == _SEQUENCE_FIRST:
-        q, k, v = _heads_first(q), _heads_first(k), _heads_first(v)
+        q = _heads_first(q)
+        k = _heads_first(k)
+        v = _heads_first(v)
     batch, heads, queries, qk_dim = q
     kv_heads = k[1]
     same_batch = batch == k[0] == v[0]
