@@ -122,11 +122,11 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
 
 def opened(path: str) -> MemorySide:
     """A memory snapshot. Raises TraceError."""
-    from fusetui.analysis.memory.answer import known
+    from fusetui.analysis.memory.answer import memory_facts
     from fusetui.analysis.memory.moments import moments
     from fusetui.trace.snapshot.reading import read_snapshot
 
-    found = tuple(map(moments, known(read_snapshot(path))))
+    found = tuple(map(moments, memory_facts(read_snapshot(path))))
     if not found:
         raise CannotRead(f"{path} holds no memory of any device.")
     return MemorySide(path, short_label(path), found)
