@@ -481,7 +481,8 @@ def test_no_upper_bound_counts_with_more_than_the_step(trace_of: TraceOf) -> Non
     assert [one.rule for one in found.findings] == ["more", "much", "gained"]
     gained = replace(found.findings[2], worth_ns=whole, at_stake_ns=4 * whole)
     ranked = sorted(
-        [*found.findings[:2], gained], key=lambda one: worth._rank(one, 1, 1, whole)
+        [*found.findings[:2], gained],
+        key=lambda one: worth._rank(one, steps=1, devices=1, usual_ns=whole),
     )
     assert [one.rule for one in ranked] == ["gained", "more", "much"]
 
@@ -597,7 +598,7 @@ def test_a_part_has_none(trace_of: TraceOf) -> None:
 def test_a_large_trace_has_none_unless_it_is_asked_for(
     trace_of: TraceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worth, "MOST", 10)
+    monkeypatch.setattr(worth, "MAX_REPLAYED_NODES", 10)
     trace = trace_of(gpu_bound())
     one = finding(), shorter(1)(trace)
     assert said(trace, one).findings[0].worth_note == "large"

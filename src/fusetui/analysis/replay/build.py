@@ -311,7 +311,7 @@ def _settled(
         began=began,
         lasted=ended - began,
         gone=np.zeros(size, dtype=np.bool_),
-        paces=(AS_RECORDED,) * sum(not chain.is_stream for chain in chains),
+        time_scales=(AS_RECORDED,) * sum(not chain.is_stream for chain in chains),
         inferred_waits=inferred,
         batches=batches,
     )

@@ -200,9 +200,9 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
         found.append((of, np.full(len(of), -1), rest.start, rest.end))
     node, row, start, end = map(np.concatenate, zip(*found, strict=True))
     ns = np.zeros(len(node), dtype=np.int64)
-    for chain, pace in enumerate(graph.paces):
+    for chain, scale in enumerate(graph.time_scales):
         mine = graph.chain[node] == chain
-        ns[mine] = pace.until(end[mine]) - pace.until(start[mine])
+        ns[mine] = scale.until(end[mine]) - scale.until(start[mine])
     return HostTimes(node, row, ns)
 
 

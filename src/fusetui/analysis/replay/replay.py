@@ -107,9 +107,9 @@ def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s
     first = np.searchsorted(began, recorded)
     exact = np.append(began, -1)[first] == recorded
     place = np.where(exact, first, np.maximum(first - 1, 0))
-    node, pace = nodes[place], graph.paces[chain]
+    node, scale = nodes[place], graph.time_scales[chain]
     until = np.clip(recorded, began[place], graph.ended[node])
-    own = pace.until(until) - pace.until(began[place])
+    own = scale.until(until) - scale.until(began[place])
     share = graph.dur[node] / np.maximum(graph.lasted[node], 1)
     called = np.rint((until - began[place]) * share).astype(np.int64)
     inside = np.where(graph.kind[node] == Node.HOST, own, called)
@@ -132,7 +132,7 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
     start[graph.row[items]] = times.begin[items] + graph.origin_ns
     end[graph.row[items]] = times.end[items] + graph.origin_ns
     for number, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
-        for chain in range(len(graph.paces)):
+        for chain in range(len(graph.time_scales)):
             if graph.chains[chain].thread == number and track.layer in CPU_LAYERS:
                 for column in (start, end):
                     recorded = column[track.rows] - graph.origin_ns
@@ -156,7 +156,9 @@ def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
     if not len(steps):
         return StepEnds(-1, none.astype(np.int64), none, none)
     thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
-    chains = [n for n in range(len(graph.paces)) if graph.chains[n].thread == thread]
+    chains = [
+        n for n in range(len(graph.time_scales)) if graph.chains[n].thread == thread
+    ]
     rows, called = by_launch_time(trace)
     places = np.arange(len(rows))
     groups = [places[own] for own in steps.slices_of(called)]
