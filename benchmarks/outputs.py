@@ -20,6 +20,7 @@ import argparse
 import difflib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -87,7 +88,8 @@ for arguments in questions:
 sys.__stdout__.write(json.dumps(answers))
 """
 """The program that a checkout runs: command lines on stdin, answers on stdout."""
-LONGEST_S = 600
+CHANGED_LINE = re.compile(r"[+-](?![+-]{2} )")
+MAX_SECONDS = 600
 """Of all questions about one trace."""
 
 
@@ -172,12 +174,12 @@ def _answer(out: Path, asked: Asked, tree: Path) -> str:
                 capture_output=True,
                 text=True,
                 env=environment,
-                timeout=LONGEST_S,
+                timeout=MAX_SECONDS,
                 check=False,
             )
             failure = ran.stderr if ran.returncode else ""
         except subprocess.TimeoutExpired:
-            failure = f"took longer than {LONGEST_S} s"
+            failure = f"took longer than {MAX_SECONDS} s"
     if failure:
         (out / f"{asked.name}.txt").write_text(failure)
         last.touch()
@@ -199,23 +201,22 @@ def compare(before: Path, after: Path, lines: int) -> int:
     )
     differing = 0
     for name in names:
-        texts = []
-        for folder in (before, after):
-            path = folder / name
-            texts.append(path.read_text().splitlines() if path.exists() else [])
-        if texts[0] == texts[1]:
+        text_before = _lines_of(before / name)
+        text_after = _lines_of(after / name)
+        if text_before == text_after:
             continue
         differing += 1
         print(f"differs: {name}")
-        changed = (
-            line
-            for line in difflib.unified_diff(*texts, lineterm="", n=0)
-            if line[:1] in "+-" and line[:3] not in ("+++", "---")
-        )
+        diff = difflib.unified_diff(text_before, text_after, lineterm="", n=0)
+        changed = (line for line in diff if CHANGED_LINE.match(line))
         for line in islice(changed, lines):
             print(f"    {line[:200]}")
     print(f"{len(names)} files, {differing} differ")
     return differing
+
+
+def _lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def main() -> int:
