@@ -83,8 +83,9 @@ def _replayed(trace: Trace, asked: str) -> object:
     with it, and why its devices were idle then; a sentence where there is no such
     change."""
     from fusetui.analysis.replay.changes import WrongChange
+    from fusetui.analysis.replay.marks import marks_of
     from fusetui.analysis.replay.path import path
-    from fusetui.analysis.replay.predicted import marks_of, predicted
+    from fusetui.analysis.replay.predicted import predicted
     from fusetui.analysis.replay.whatif import whatif
     from fusetui.analysis.why.account import Accounts
 

@@ -21,7 +21,8 @@ from fusetui.analysis.replay.changes import WrongChange
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.path import path as critical_path
 from fusetui.analysis.replay.predicted import predicted
-from fusetui.analysis.replay.replay import replay, slices_of
+from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.times import slices_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 

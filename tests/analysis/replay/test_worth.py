@@ -529,7 +529,7 @@ def test_what_is_unknown_comes_before_what_gains_nothing(trace_of: TraceOf) -> N
 def test_where_calls_that_wait_were_left_out_nothing_has_a_worth(
     trace_of: TraceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whatif, "MANY", 3)
+    monkeypatch.setattr(whatif, "MANY_LAUNCHES", 3)
     for events, note in ((gpu_bound(), "no_waits"), (synced() + gpu_bound(), None)):
         trace = trace_of(events)
         assert (

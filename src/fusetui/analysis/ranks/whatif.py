@@ -31,7 +31,7 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.graph import Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import StepEnds, bounds_of, step_ends
+from fusetui.analysis.replay.times import StepEnds, bounds_of, step_ends
 from fusetui.analysis.replay.whatif import (
     UNKNOWN,
     StepEffect,

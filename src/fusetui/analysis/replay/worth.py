@@ -16,16 +16,17 @@ from fusetui.analysis.replay.changes import WrongChange, parse_change
 from fusetui.analysis.replay.draft import Draft
 from fusetui.analysis.replay.graph import ACROSS, NEVER, Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import late_share, replay, replay_late, route_to
+from fusetui.analysis.replay.replay import replay, replay_late
+from fusetui.analysis.replay.route import late_share, route_to
 from fusetui.analysis.replay.select import covers
+from fusetui.analysis.replay.times import lengths_of
 from fusetui.analysis.replay.whatif import (
-    LITTLE,
+    MAX_LATE_SHARE,
     UNKNOWN,
     differs,
     events_unknown,
     is_certain,
     leaves_waits_out,
-    lengths_of,
     median,
     told_steps,
 )
@@ -162,7 +163,7 @@ def _result(
         lengths=lengths,
         latest=latest,
         unknown_share=route.unknown_share,
-        may_wait_for_more=late_share(graph, route) > LITTLE,
+        may_wait_for_more=late_share(graph, route) > MAX_LATE_SHARE,
     )
 
 
