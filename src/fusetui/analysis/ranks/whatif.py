@@ -66,6 +66,10 @@ Why = Literal[
 ]
 
 
+OF_ONE_RANK = ("other_ranks_unchanged", "waits_scaled")
+"""Notes that do not hold where all ranks are replayed."""
+
+
 class RankThen(msgspec.Struct, frozen=True):
     """How a rank fares before and after. Waits are from each of its arrivals at a
     collective to the last one, all of them."""
@@ -344,7 +348,7 @@ def parts_of(
         )
     for text in missing.keys() - known:
         raise missing[text]
-    notes = [note for note in dict.fromkeys(notes) if note != "other_ranks_unchanged"]
+    notes = [note for note in dict.fromkeys(notes) if note not in OF_ONE_RANK]
     shift -= shift.min()
     return (
         parts,

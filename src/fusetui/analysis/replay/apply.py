@@ -70,6 +70,8 @@ def _scale(change: Scaled, draft: Draft) -> None:
         items = _communication(draft)
     else:
         items = select.items_like(draft.trace, draft.graph, change.what, change.pattern)
+    if communicates(draft.trace, draft.graph.row[items]).any():
+        draft.notes.append("waits_scaled")
     factor = change.factor
     fixed_ns = change.ns
     if factor is not None:
@@ -302,7 +304,6 @@ def _communication(draft: Draft) -> Rows:
     communication = items[communicates(draft.trace, draft.graph.row[items])]
     if not len(communication):
         raise NothingLikeIt("The trace has no communication between devices.")
-    draft.notes.append("other_ranks_unchanged")
     return communication
 
 
@@ -310,7 +311,7 @@ def _overlap(_: Overlapped, draft: Draft) -> None:
     """What follows communication on a stream follows what is before that instead."""
     graph = draft.graph
     communication = _communication(draft)
-    draft.notes.append("unrecorded_consumers")
+    draft.notes += ["other_ranks_unchanged", "unrecorded_consumers"]
     is_moved = np.zeros(len(graph), dtype=np.bool_)
     is_moved[communication] = True
     before_moved = _before_communication(draft, communication, is_moved)

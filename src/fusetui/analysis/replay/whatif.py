@@ -49,6 +49,7 @@ MAX_LATE_SHARE = 0.001
 
 Note = Literal[
     "other_ranks_unchanged",  # they wait for this rank as long as they did
+    "waits_scaled",  # communication that a change scales includes waiting
     "no_gpu",  # only what threads do is replayed
     # as no Python frames were recorded, but on threads of backward
     "python_is_all_but_ops",
@@ -184,6 +185,8 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     if depends_on_batches:
         notes.append("batches_unknown")
     notes.extend(replayed.notes)
+    if "waits_scaled" in notes and "other_ranks_unchanged" in notes:
+        notes.remove("other_ranks_unchanged")
 
     effects = _effects(trace, before, after if gives_number else None)
     return WhatIf(
