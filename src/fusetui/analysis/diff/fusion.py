@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from fusetui.analysis.diff.groups import REACH, Board
+from fusetui.analysis.diff.groups import MAX_GAPS_TO_FUSED_OP, Board
 from fusetui.analysis.diff.names import work_class
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.op_names import METADATA, is_metadata, words
@@ -59,7 +59,7 @@ def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]
         if other.computes[one]:
             kind = collector(other.names[one]) or collector(other.op_names[one])
             if kind is None and not is_library(other.names[one]):
-                near = board.gaps[max(0, gap - REACH) : gap + REACH + 1]
+                near = board.gaps_near(gap)
                 stems, items = (
                     board.items[side].stems,
                     (pair[side][:_WIDE] for pair in near),
@@ -154,10 +154,12 @@ def _reach(
     missing = (
         set() if kind.gemms and not kind.listed else set(kind.core).difference(*named)
     )
-    before = board.gaps[max(0, gap - REACH) : gap][::-1]
+    before = board.gaps[max(0, gap - MAX_GAPS_TO_FUSED_OP) : gap][::-1]
     items = [item for near in before for item in reversed(near[side])]
     items += [
-        item for near in board.gaps[gap + 1 : gap + REACH + 1] for item in near[side]
+        item
+        for near in board.gaps[gap + 1 : gap + MAX_GAPS_TO_FUSED_OP + 1]
+        for item in near[side]
     ]
     found: list[int] = []
     for item in items:
