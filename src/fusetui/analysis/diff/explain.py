@@ -10,7 +10,7 @@ from operator import itemgetter
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import WorkGroup, pairs_of, saved
+from fusetui.analysis.diff.groups import WorkGroup, avoided_tensors, pairs_of
 from fusetui.analysis.diff.items import KERNEL_MASK, WorkItems
 from fusetui.analysis.diff.model import (
     ELSEWHERE,
@@ -61,7 +61,7 @@ def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> dict[str, 
     pair = len(sorts) <= 2
     work = next((s for s in sorts if s != OTHER), OTHER) if pair else of_all(set(sorts))
     # a block has many places, and may be of the forward and of the backward pass
-    if group.named:
+    if group.title:
         same = len({program.phases[item] for item in members}) == 1
         where, phase, work = "", phase if same else "", REPEATED
     return {"where": where, "phase": phase, "work": work, "compiled": sides}
@@ -76,7 +76,7 @@ def _with_savings(a: WorkItems, groups: Sequence[WorkGroup]) -> Sequence[WorkGro
     ]
     found = list(groups)
     for n in np.flatnonzero(several).tolist() if sum(several) <= LOOKED_UP else ():
-        if spared := saved(a, groups[n].a):
+        if spared := avoided_tensors(a, groups[n].a):
             found[n] = msgspec.structs.replace(
                 groups[n], why=f"{groups[n].why}; {spared}"
             )
@@ -94,7 +94,7 @@ def _row(
         )
     else:
         op, why, together = (
-            group.named or _op(a, b, group),
+            group.title or _op(a, b, group),
             _why(a, b, group, kind),
             group.together,
         )

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from fusetui.analysis.diff.groups import MAX_GAPS_TO_FUSED_OP, Board
+from fusetui.analysis.diff.groups import MAX_GAPS_TO_FUSED_OP, Alignment
 from fusetui.analysis.diff.names import work_class
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.op_names import METADATA, is_metadata, words
@@ -24,44 +24,46 @@ APART = ("gemm", "conv", "conv backward", "attention", "comm")
 _WIDE = 64
 
 
-def by_name(board: Board, side: int) -> None:
+def by_name(alignment: Alignment, side: int) -> None:
     """Items of `side` that a kernel of the other side names, in its own gap and then
     near it."""
     found: dict[int, tuple[int, Collector]] = {}
     claims: Claims = {}
     taken: set[int] = set()
-    for gap in range(len(board.gaps)):
-        here = _collectors(board, side, gap)
+    for gap in range(len(alignment.gaps)):
+        here = _collectors(alignment, side, gap)
         found |= {one: (gap, kind) for one, kind in here}
-        divided = _divide(board, side, board.gaps[gap][side], here)
+        divided = _divide(alignment, side, alignment.gaps[gap][side], here)
         taken.update(item for items in divided.values() for item in items)
         claims |= divided
     for one, (gap, kind) in found.items():
-        near = _reach(board, side, gap, kind, claims[one], taken)
+        near = _reach(alignment, side, gap, kind, claims[one], taken)
         claims[one] += near
         taken.update(near)
     for one, (gap, kind) in found.items():
-        known = [board.known_as(side, item) & kind.ops for item in claims[one]]
+        known = [alignment.known_as(side, item) & kind.ops for item in claims[one]]
         if len(known) >= kind.least and any(names & kind.core for names in known):
             # of the aliases of each item the one that reads best
             best = {
                 min(names, key=lambda n: (n.startswith("_"), len(n), n))
                 for names in known
             }
-            board.claim(side, claims[one], one, gap, kind.says(best))
+            alignment.claim(side, claims[one], one, gap, kind.says(best))
 
 
-def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]]:
+def _collectors(
+    alignment: Alignment, side: int, gap: int
+) -> list[tuple[int, Collector]]:
     """The open items of the other side in a gap whose names say what they collect."""
-    other = board.items[1 - side]
+    other = alignment.items[1 - side]
     found = []
-    for one in board.gaps[gap][1 - side]:
+    for one in alignment.gaps[gap][1 - side]:
         if other.computes[one]:
             kind = collector(other.names[one]) or collector(other.op_names[one])
             if kind is None and not is_library(other.names[one]):
-                near = board.gaps_near(gap)
+                near = alignment.gaps_near(gap)
                 stems, items = (
-                    board.items[side].stems,
+                    alignment.items[side].stems,
                     (pair[side][:_WIDE] for pair in near),
                 )
                 kind = words_of(
@@ -73,11 +75,13 @@ def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]
 
 
 def _divide(
-    board: Board, side: int, many: list[int], ones: list[tuple[int, Collector]]
+    alignment: Alignment, side: int, many: list[int], ones: list[tuple[int, Collector]]
 ) -> Claims:
     """Divides the open items of a gap among its fused kernels, in order: each gets one
     stretch. Of all divisions, the one that explains the most."""
-    covers = [[_covers(board, side, item, kind) for item in many] for _, kind in ones]
+    covers = [
+        [_covers(alignment, side, item, kind) for item in many] for _, kind in ones
+    ]
     cuts = [0] * (len(ones) + 1)
     if many and ones:
         cuts = (
@@ -128,20 +132,22 @@ def _greedy(covers: list[list[frozenset[str]]]) -> list[int]:
     return cuts
 
 
-def _covers(board: Board, side: int, item: int, kind: Collector) -> frozenset[str]:
+def _covers(
+    alignment: Alignment, side: int, item: int, kind: Collector
+) -> frozenset[str]:
     """The ops on a collector's list that this item may be; none if it is no part of the
     fusion."""
-    items = board.items[side]
+    items = alignment.items[side]
     apart = (
         not kind.gemms and work_class(items.op_names[item], items.names[item]) in APART
     )
     if apart or not items.computes[item]:
         return frozenset()
-    return board.known_as(side, item) & kind.ops
+    return alignment.known_as(side, item) & kind.ops
 
 
 def _reach(
-    board: Board,
+    alignment: Alignment,
     side: int,
     gap: int,
     kind: Collector,
@@ -150,21 +156,21 @@ def _reach(
 ) -> list[int]:
     """For each missing op on the list, the nearest open item in the gaps before, then
     after."""
-    named = [_covers(board, side, item, kind) for item in claimed]
+    named = [_covers(alignment, side, item, kind) for item in claimed]
     missing = (
         set() if kind.gemms and not kind.listed else set(kind.core).difference(*named)
     )
-    before = board.gaps[max(0, gap - MAX_GAPS_TO_FUSED_OP) : gap][::-1]
+    before = alignment.gaps[max(0, gap - MAX_GAPS_TO_FUSED_OP) : gap][::-1]
     items = [item for near in before for item in reversed(near[side])]
     items += [
         item
-        for near in board.gaps[gap + 1 : gap + MAX_GAPS_TO_FUSED_OP + 1]
+        for near in alignment.gaps[gap + 1 : gap + MAX_GAPS_TO_FUSED_OP + 1]
         for item in near[side]
     ]
     found: list[int] = []
     for item in items:
         names = (
-            _covers(board, side, item, kind) & missing
+            _covers(alignment, side, item, kind) & missing
             if item not in taken
             else frozenset()
         )

@@ -44,10 +44,10 @@ class WorkGroup(msgspec.Struct, frozen=True):
     why: str = ""
     # matched as a whole: which item does the work of which is unknown
     together: bool = False
-    named: str = ""  # what to call it, where the names of its ops would say less
+    title: str = ""  # what to call it, where the names of its ops would say less
 
 
-class Board:
+class Alignment:
     """Two aligned lanes: pairs, what is open in the gaps between them, and the groups
     made so far. Rules turn open items and pairs into groups.
 
@@ -191,7 +191,9 @@ def pairs_of(groups: Iterable[WorkGroup]) -> Rows:
     return np.array(pairs, dtype=np.intp).reshape(-1, 2).T
 
 
-def joined(groups: Iterable[WorkGroup], more: Sequence[WorkGroup]) -> list[WorkGroup]:
+def with_matches(
+    groups: Iterable[WorkGroup], more: Sequence[WorkGroup]
+) -> list[WorkGroup]:
     """The groups with `more`, in place of the groups of one side that these match."""
     matched_a = {item for group in more for item in group.a}
     matched_b = {item for group in more for item in group.b}
@@ -269,7 +271,7 @@ class _Tensor(msgspec.Struct, frozen=True):
         return math.prod(self.shape) * scalar_bytes(self.dtype)
 
 
-def saved(items: WorkItems, members: Sequence[int]) -> str:
+def avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
     """`[8192, 3072] bfloat16 between them (50.33 MB) ...`; "" unless the results of all
     members but the last are known.
 

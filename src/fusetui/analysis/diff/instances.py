@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import groupby
 
-from fusetui.analysis.diff.groups import Board, oriented
+from fusetui.analysis.diff.groups import Alignment, oriented
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.names import adds_up_parts, work_class
 from fusetui.analysis.diff.sequences import Pair, closest, exact, is_feasible
@@ -26,41 +26,41 @@ WHOLE_RUN = "a long run of one kernel, compared as a whole"
 MANY = 8
 
 
-def repeated(board: Board) -> None:
+def repeated(alignment: Alignment) -> None:
     """Where one kernel repeats, pairs those repetitions whose times are the most
     alike."""
-    for key, first, last in _runs(board):
-        beside = board.gaps[first : last + 1]
+    for key, first, last in _runs(alignment):
+        beside = alignment.gaps[first : last + 1]
         of_a, of_b = (
             [item for gap in beside for item in gap[side] if items.exact[item] == key]
-            for side, items in enumerate(board.items)
+            for side, items in enumerate(alignment.items)
         )
         if bool(of_a) != bool(of_b):
-            _choose(board, 0 if of_a else 1, first, last, of_a or of_b)
+            _choose(alignment, 0 if of_a else 1, first, last, of_a or of_b)
 
 
-def in_parts(board: Board, side: int) -> None:
+def in_parts(alignment: Alignment, side: int) -> None:
     """One launch of a kernel on the other side that is several of the same kernel here,
     under one op: if the times of all of them add up to that of the one."""
-    mine, other = board.items[side], board.items[1 - side]
+    mine, other = alignment.items[side], alignment.items[1 - side]
     open_of: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    for gap in board.gaps:
+    for gap in alignment.gaps:
         for item in gap[side]:
             open_of[_call_of(mine, item)].append(item)
     pairs_of: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    for number, pair in enumerate(board.pairs if open_of else ()):
+    for number, pair in enumerate(alignment.pairs if open_of else ()):
         if pair is not None and mine.exact[pair[side]] == other.exact[pair[1 - side]]:
             pairs_of[_call_of(mine, pair[side])].append(number)
     for call, parts in open_of.items():
         numbers = pairs_of[call]
-        pair = board.pairs[numbers[0]] if len(numbers) == 1 else None
+        pair = alignment.pairs[numbers[0]] if len(numbers) == 1 else None
         if pair is None or len(parts) >= MANY:
             continue
         one, several = pair[1 - side], [pair[side], *parts]
         if adds_up_to([mine.times[part] for part in several], other.times[one]):
-            board.pairs[numbers[0]] = None
-            board.close(side, set(parts), board.gaps)
-            board.add(side, tuple(sorted(several)), one, IN_PARTS)
+            alignment.pairs[numbers[0]] = None
+            alignment.close(side, set(parts), alignment.gaps)
+            alignment.add(side, tuple(sorted(several)), one, IN_PARTS)
 
 
 def adds_up_to(parts: list[int], whole: int) -> bool:
@@ -83,7 +83,7 @@ def _call_of(items: WorkItems, item: int) -> tuple[int, int]:
     return -1 - first, kernel
 
 
-def rest_of_ops(board: Board, side: int) -> None:
+def rest_of_ops(alignment: Alignment, side: int) -> None:
     """Groups what is open of an op whose other kernels are paired, or that is the same
     op in a gap.
 
@@ -93,19 +93,19 @@ def rest_of_ops(board: Board, side: int) -> None:
     """
     if side:
         return
-    x, y = board.items
-    open_of = [_open_by_op(board, n) for n in (0, 1)]
+    x, y = alignment.items
+    open_of = [_open_by_op(alignment, n) for n in (0, 1)]
     if not any(open_of):
         return
-    for number, a, b in _linked(board):
+    for number, a, b in _linked(alignment):
         of_a, of_b = open_of[0].pop(a, []), open_of[1].pop(b, [])
         if not (of_a or of_b) or max(len(of_a), len(of_b)) > MANY:
             continue
         name = x.trace.name_of(a)
         if of_a and of_b:
-            board.claim_both(of_a, of_b, f"the rest of {name}")
+            alignment.claim_both(of_a, of_b, f"the rest of {name}")
             continue
-        pair = board.pairs[number] if number >= 0 else None
+        pair = alignment.pairs[number] if number >= 0 else None
         if pair is None:
             continue
         left = [(x.names, pair[0], of_a), (y.names, pair[1], of_b)]
@@ -114,24 +114,24 @@ def rest_of_ops(board: Board, side: int) -> None:
             for names, main, found in left
             for item in found
         ):
-            board.pairs[number] = None
-            board.claim_both([pair[0], *of_a], [pair[1], *of_b], f"all of {name}")
+            alignment.pairs[number] = None
+            alignment.claim_both([pair[0], *of_a], [pair[1], *of_b], f"all of {name}")
 
 
-def with_reduction(board: Board, side: int) -> None:
+def with_reduction(alignment: Alignment, side: int) -> None:
     """Where no op tells: the kernel that adds up the parts of a product or of
     attention, right after it, joins the pair that the main kernel is in."""
-    items = board.items[side]
-    for number, pair in enumerate(board.pairs):
-        following = board.gaps[number + 1][side]
+    items = alignment.items[side]
+    for number, pair in enumerate(alignment.pairs):
+        following = alignment.gaps[number + 1][side]
         if pair is None or not following or following[0] != pair[side] + 1:
             continue
         main, after = items.names[pair[side]], items.names[following[0]]
         if not items.op_word(following[0]) and _adds_up(main, after):
-            board.pairs[number] = None
+            alignment.pairs[number] = None
             of_a, of_b = [pair[0]], [pair[1]]
             (of_b if side else of_a).append(following[0])
-            board.claim_both(of_a, of_b, "with the kernel that adds up its parts")
+            alignment.claim_both(of_a, of_b, "with the kernel that adds up its parts")
 
 
 @cache
@@ -144,52 +144,54 @@ def _adds_up(main: str, after: str) -> bool:
     return kind == "attention" and _REDUCES.search(after) is not None
 
 
-def _runs(board: Board) -> Iterator[tuple[int, int, int]]:
+def _runs(alignment: Alignment) -> Iterator[tuple[int, int, int]]:
     """Ranges of pairs of one kernel under one op, after its key, with something open
     beside."""
-    a, b = board.items
+    a, b = alignment.items
     keys = [
         int(a.exact[pair[0]]) if pair and a.exact[pair[0]] == b.exact[pair[1]] else None
-        for pair in board.pairs
+        for pair in alignment.pairs
     ]
     first = 0
     for key, run in groupby(keys):
         last = first + len([*run])
-        if key is not None and any(map(any, board.gaps[first : last + 1])):
+        if key is not None and any(map(any, alignment.gaps[first : last + 1])):
             yield key, first, last
         first = last
 
 
-def _choose(board: Board, side: int, first: int, last: int, more: list[int]) -> None:
+def _choose(
+    alignment: Alignment, side: int, first: int, last: int, more: list[int]
+) -> None:
     """Pairs the shorter side of a run with the longer one again, in order, by the
     closest times; if that would take too long, the run is compared as a whole."""
-    pairs = [pair for pair in board.pairs[first:last] if pair is not None]
+    pairs = [pair for pair in alignment.pairs[first:last] if pair is not None]
     few = [pair[1 - side] for pair in pairs]
     many = sorted([pair[side] for pair in pairs] + more)
     if not is_feasible(len(few), len(many)):
-        board.pairs[first:last] = [None] * (last - first)
-        board.claim_both(*oriented(side, many, few), WHOLE_RUN, together=True)
+        alignment.pairs[first:last] = [None] * (last - first)
+        alignment.claim_both(*oriented(side, many, few), WHOLE_RUN, together=True)
         return
-    times = board.items[side].times, board.items[1 - side].times
+    times = alignment.items[side].times, alignment.items[1 - side].times
     chosen = closest([times[1][i] for i in few], [times[0][j] for j in many])
     partners = [many[n] for n in chosen]
     if partners == [pair[side] for pair in pairs]:
         return
     for number, one, other in zip(range(first, last), few, partners, strict=True):
-        board.pairs[number] = oriented(side, other, one)
-    board.close(side, set(more), board.gaps[first : last + 1])
+        alignment.pairs[number] = oriented(side, other, one)
+    alignment.close(side, set(more), alignment.gaps[first : last + 1])
     for item in sorted(set(many) - set(partners)):
-        here = board.gaps[first + bisect_left(partners, item)][side]
+        here = alignment.gaps[first + bisect_left(partners, item)][side]
         here.append(item)
         here.sort()
 
 
-def _open_by_op(board: Board, side: int) -> dict[int, list[int]]:
+def _open_by_op(alignment: Alignment, side: int) -> dict[int, list[int]]:
     """Open items by the row of their innermost op; what torch.compile inserts counts as
     no op."""
-    items = board.items[side]
+    items = alignment.items[side]
     found: defaultdict[int, list[int]] = defaultdict(list)
-    for gap in board.gaps:
+    for gap in alignment.gaps:
         for item in gap[side]:
             op = int(items.op[item])
             if op >= 0 and items.work.gpu and not is_compiler(items.op_names[item]):
@@ -197,24 +199,24 @@ def _open_by_op(board: Board, side: int) -> dict[int, list[int]]:
     return found
 
 
-def _linked(board: Board) -> Iterator[tuple[int, int, int]]:
+def _linked(alignment: Alignment) -> Iterator[tuple[int, int, int]]:
     """The rows of ops that are one: with a pair (its number) between them, or in a gap
     (-1)."""
-    a, b = board.items
-    for number, pair in enumerate(board.pairs):
-        if pair is not None and a.op_word(pair[0]) and _one_op(board, pair):
+    a, b = alignment.items
+    for number, pair in enumerate(alignment.pairs):
+        if pair is not None and a.op_word(pair[0]) and _one_op(alignment, pair):
             yield number, int(a.op[pair[0]]), int(b.op[pair[1]])
-    for gap in board.gaps:
+    for gap in alignment.gaps:
         if gap[0] and gap[1]:
             (ops_a, words_a), (ops_b, words_b) = _ops(a, gap[0]), _ops(b, gap[1])
             for i, j in exact(words_a, words_b):
                 yield -1, ops_a[i], ops_b[j]
 
 
-def _one_op(board: Board, pair: Pair) -> bool:
+def _one_op(alignment: Alignment, pair: Pair) -> bool:
     """Under one name, or those of two vendors (`cudnn_convolution`,
     `miopen_convolution`)."""
-    a, b = board.items
+    a, b = alignment.items
     if a.op_word(pair[0]) == b.op_word(pair[1]):
         return True
     kinds = work_class(a.op_names[pair[0]], ""), work_class(b.op_names[pair[1]], "")

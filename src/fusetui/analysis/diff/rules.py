@@ -11,12 +11,12 @@ from typing import Final
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.fusion import by_name
 from fusetui.analysis.diff.groups import (
-    Board,
+    Alignment,
     WorkGroup,
-    joined,
     numel,
     oriented,
     pairs_of,
+    with_matches,
 )
 from fusetui.analysis.diff.instances import (
     MANY,
@@ -33,7 +33,7 @@ from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
 
-Rule = Callable[[Board, int], None]
+Rule = Callable[[Alignment, int], None]
 
 SURE = 3  # from this many pieces of one op against one, no shapes are required
 # of the elements of several pieces: a tensor of so many is that of their work in one
@@ -45,31 +45,33 @@ FEW = 16  # position alone does not match one kernel with more open pieces than 
 
 def group(a: WorkItems, b: WorkItems, lanes: Lanes) -> list[WorkGroup]:
     """Every item of two lanes in exactly one group."""
-    board = Board(a, b, lanes)
-    repeated(board)
+    alignment = Alignment(a, b, lanes)
+    repeated(alignment)
     for rule in RULES:
-        rule(board, 0)
-        rule(board, 1)
-    return board.finish()
+        rule(alignment, 0)
+        rule(alignment, 1)
+    return alignment.finish()
 
 
-def by_epilogue(board: Board, side: int) -> None:
+def by_epilogue(alignment: Alignment, side: int) -> None:
     """A GEMM whose epilogue names the op that followed it on the other side."""
-    mine, other = board.items[side], board.items[1 - side]
-    for number, pair in enumerate(board.pairs):
-        following = board.gaps[number + 1][side]
+    mine, other = alignment.items[side], alignment.items[1 - side]
+    for number, pair in enumerate(alignment.pairs):
+        following = alignment.gaps[number + 1][side]
         if pair is None or not following:
             continue
         known = decode(mine.names[pair[side]]), decode(other.names[pair[1 - side]])
         own, others = (((of and of.epilogue) or "").lower().split("_") for of in known)
         found = stem(mine.op_names[following[0]])
         if found and found in {*others} - {*own} and mine.computes[following[0]]:
-            board.pairs[number] = None
+            alignment.pairs[number] = None
             many = (pair[side], following.pop(0))
-            board.add(side, many, pair[1 - side], f"the GEMM's epilogue names {found}")
+            alignment.add(
+                side, many, pair[1 - side], f"the GEMM's epilogue names {found}"
+            )
 
 
-def by_count(board: Board, side: int) -> None:
+def by_count(alignment: Alignment, side: int) -> None:
     """One op many times on this side, once on the other, between pieces that are as
     many on both.
 
@@ -77,12 +79,12 @@ def by_count(board: Board, side: int) -> None:
     not recorded, from three pieces on if it takes longer than each; and only where
     there is little other work.
     """
-    words = board.items[0].words, board.items[1].words
-    for first, last in _regions(board, words):
-        gaps = board.gaps[first:last]
+    words = alignment.items[0].words, alignment.items[1].words
+    for first, last in _regions(alignment, words):
+        gaps = alignment.gaps[first:last]
         if not any(gap[side] for gap in gaps):
             continue
-        inner = [pair for pair in board.pairs[first : last - 1] if pair is not None]
+        inner = [pair for pair in alignment.pairs[first : last - 1] if pair is not None]
         here = [
             [*(pair[n] for pair in inner), *(item for gap in gaps for item in gap[n])]
             for n in (0, 1)
@@ -91,44 +93,44 @@ def by_count(board: Board, side: int) -> None:
         least = len(here[side]) / CROWDED
         for word, many in mine.items():
             ones, several = others.get(word, []), len(many) > 1 and len(many) >= least
-            if len(ones) == 1 and several and _adds_up(board, side, many, ones[0]):
-                _take(board, side, sorted(many), ones[0], (first, last))
+            if len(ones) == 1 and several and _adds_up(alignment, side, many, ones[0]):
+                _take(alignment, side, sorted(many), ones[0], (first, last))
 
 
-def by_outer_op(board: Board, side: int) -> None:
+def by_outer_op(alignment: Alignment, side: int) -> None:
     """Open pieces of both sides under the same op of the program, one against one or
     several."""
-    for number, gap in enumerate(board.gaps):
+    for number, gap in enumerate(alignment.gaps):
         if not (gap[0] and gap[1]):
             continue
-        mine, others = (_by_outer(board, n, gap[n]) for n in (side, 1 - side))
+        mine, others = (_by_outer(alignment, n, gap[n]) for n in (side, 1 - side))
         for key, many in mine.items():
             ones = others.get(key, [])
             why = f"both under {key[0]}"
             if len(ones) == 1:
-                board.claim(side, many, ones[0], number, why)
+                alignment.claim(side, many, ones[0], number, why)
             elif ones and not side and max(len(ones), len(many)) <= MANY:
-                x, y = board.items  # one to one, else all of them together
+                x, y = alignment.items  # one to one, else all of them together
                 each = [part(x.names[i]) for i in many] == [
                     part(y.names[j]) for j in ones
                 ]
                 for of in zip(many, ones, strict=True) if each else ():
-                    board.claim_both(of[:1], of[1:], why)
+                    alignment.claim_both(of[:1], of[1:], why)
                 if not each:
-                    board.claim_both(many, ones, why)
+                    alignment.claim_both(many, ones, why)
 
 
-def by_position(board: Board, side: int) -> None:
+def by_position(alignment: Alignment, side: int) -> None:
     """One kernel in the place of open pieces, unless their ops are known and differ."""
-    for number, gap in enumerate(board.gaps):
-        many = [item for item in gap[side] if board.items[side].computes[item]]
-        ones = [one for one in gap[1 - side] if board.items[1 - side].computes[one]]
+    for number, gap in enumerate(alignment.gaps):
+        many = [item for item in gap[side] if alignment.items[side].computes[item]]
+        ones = [one for one in gap[1 - side] if alignment.items[1 - side].computes[one]]
         if (
             len(ones) == 1
             and 0 < len(many) <= FEW
-            and _may_be(board, side, many, ones[0])
+            and _may_be(alignment, side, many, ones[0])
         ):
-            board.claim(
+            alignment.claim(
                 side,
                 many,
                 ones[0],
@@ -170,28 +172,28 @@ def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup
             if is_like(b.times[nearest], time):
                 found.append(WorkGroup((i,), (nearest,), ELSEWHERE))
                 waiting.remove(nearest)
-    return joined(groups, found)
+    return with_matches(groups, found)
 
 
 def _regions(
-    board: Board, words: tuple[list[int], list[int]]
+    alignment: Alignment, words: tuple[list[int], list[int]]
 ) -> Iterator[tuple[int, int]]:
     """Ranges of gaps, divided at pairs whose ops occur equally often on both sides."""
-    counts = [Counter(words[n][item] for item in board.ranges[n]) for n in (0, 1)]
+    counts = [Counter(words[n][item] for item in alignment.ranges[n]) for n in (0, 1)]
     first = 0
-    for number, pair in enumerate(board.pairs):
+    for number, pair in enumerate(alignment.pairs):
         if pair is not None:
             a, b = words[0][pair[0]], words[1][pair[1]]
             if counts[0][a] == counts[1][a] and counts[0][b] == counts[1][b]:
                 yield first, number + 1
                 first = number + 1
-    yield first, len(board.gaps)
+    yield first, len(alignment.gaps)
 
 
-def _adds_up(board: Board, side: int, many: list[int], one: int) -> bool:
+def _adds_up(alignment: Alignment, side: int, many: list[int], one: int) -> bool:
     """Whether the one is more than any of the many: else it may be one, the others
     gone."""
-    mine, other = board.items[side], board.items[1 - side]
+    mine, other = alignment.items[side], alignment.items[1 - side]
     whole = numel(other, one)
     parts = [found for item in many[:FEW] if (found := numel(mine, item)) is not None]
     if whole is None or len(parts) < min(FEW, len(many)):
@@ -202,30 +204,30 @@ def _adds_up(board: Board, side: int, many: list[int], one: int) -> bool:
 
 
 def _take(
-    board: Board, side: int, many: list[int], one: int, gaps: tuple[int, int]
+    alignment: Alignment, side: int, many: list[int], one: int, gaps: tuple[int, int]
 ) -> None:
     """Frees the pairs of these items and groups them; a partner of another op becomes
     open."""
     wanted = oriented(side, set(many), {one})
     for number in range(gaps[0], gaps[1] - 1):
-        pair = board.pairs[number]
+        pair = alignment.pairs[number]
         if pair is not None and (pair[0] in wanted[0] or pair[1] in wanted[1]):
-            board.pairs[number] = None
+            alignment.pairs[number] = None
             for n in (0, 1):
                 if pair[n] not in wanted[n]:
-                    board.gaps[number][n].append(pair[n])
+                    alignment.gaps[number][n].append(pair[n])
     for n in (0, 1):
-        board.close(n, wanted[n], board.gaps[slice(*gaps)])
-    op = board.items[side].op_names[many[0]] or "the same kernel"
-    board.add(side, tuple(many), one, f"{op} {len(many)} times and once")
+        alignment.close(n, wanted[n], alignment.gaps[slice(*gaps)])
+    op = alignment.items[side].op_names[many[0]] or "the same kernel"
+    alignment.add(side, tuple(many), one, f"{op} {len(many)} times and once")
 
 
 def _by_outer(
-    board: Board, side: int, open_items: list[int]
+    alignment: Alignment, side: int, open_items: list[int]
 ) -> dict[tuple[str, int], list[int]]:
     """Open compute items by (name of the outermost op, its index among ops of that
     name)."""
-    items = board.items[side]
+    items = alignment.items[side]
     seen: Counter[str] = Counter()
     found: dict[tuple[str, int], list[int]] = {}
     compute = [n for n in open_items if items.outer[n] >= 0 and items.computes[n]]
@@ -236,14 +238,14 @@ def _by_outer(
     return found
 
 
-def _may_be(board: Board, side: int, many: list[int], one: int) -> bool:
+def _may_be(alignment: Alignment, side: int, many: list[int], one: int) -> bool:
     """Whether nothing contradicts a match.
 
     Several match one only if their ops are known and that of the one is not, as for a
     kernel launched by the user's own code. One matches one if an op is unknown or both
     are of the same kind.
     """
-    mine, other = board.items[side], board.items[1 - side]
+    mine, other = alignment.items[side], alignment.items[1 - side]
     op = other.op_names[one]
     ops = {mine.op_names[item] for item in many}
     kinds = {work_class(mine.op_names[item], mine.names[item]) for item in many}
