@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.sequences import Pair, in_order
+from fusetui.analysis.diff.sequences import Pair, in_order, occurrences
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
 MAX_BLOCKS = 8
@@ -276,7 +276,7 @@ def _block_sizes(keys: Int64s) -> list[int]:
 def _more_often(block: Int64s, a: Int64s, b: Int64s) -> Repeat | None:
     """How much more often A has a block, if most of its pieces agree on that."""
     kinds, times = np.unique(block, return_counts=True)
-    times_in_a, times_in_b = _counts(kinds, a), _counts(kinds, b)
+    times_in_a, times_in_b = occurrences(kinds, a), occurrences(kinds, b)
     more, remainder = np.divmod(times_in_a - times_in_b, times)
     is_multiple = (remainder == 0) & (more > 0)
     min_agreeing = MIN_AGREEING_SHARE * len(block)
@@ -298,9 +298,3 @@ def _more_often(block: Int64s, a: Int64s, b: Int64s) -> Repeat | None:
         many=np.flatnonzero(a == mark),
         few=np.flatnonzero(b == mark),
     )
-
-
-def _counts(kinds: Int64s, keys: Int64s) -> Int64s:
-    """How often each kind occurs among the keys; shape [kinds]."""
-    ordered = np.sort(keys)
-    return np.searchsorted(ordered, kinds, "right") - np.searchsorted(ordered, kinds)

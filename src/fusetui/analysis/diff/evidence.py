@@ -21,6 +21,7 @@ from fusetui.analysis.diff.items import (
     items,
 )
 from fusetui.analysis.diff.names import identity
+from fusetui.analysis.diff.sequences import occurrences
 from fusetui.analysis.diff.streams import alternating, as_one, shared
 from fusetui.analysis.diff.work import Work, by_graph
 from fusetui.gpu.kernel_roles import role_of_kernel
@@ -297,13 +298,6 @@ def _step_of(side: WorkItems, number: int) -> _Step:
     )
 
 
-def _occurrences(values: Int64s, searched: Int64s) -> Int64s:
-    """How often each of the values occurs in the other array; shape [values]."""
-    ordered = np.sort(searched)
-    after_last = np.searchsorted(ordered, values, "right")
-    return after_last - np.searchsorted(ordered, values)
-
-
 def _kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
     """The kernels whose op is no evidence: not between the two sides, or not between
     the usual step of a side and another one."""
@@ -329,8 +323,8 @@ def _without_evidence(one: _Step, other: _Step) -> Int64s:
         [one.kernel[surplus_one.doubtful], other.kernel[surplus_other.doubtful]]
     )
     kernels = np.intersect1d(np.unique(doubtful_work), in_both)
-    times_one = _occurrences(kernels, one.kernel)
-    times_other = _occurrences(kernels, other.kernel)
+    times_one = occurrences(kernels, one.kernel)
+    times_other = occurrences(kernels, other.kernel)
     fewer = np.minimum(times_one, times_other)
     more = np.maximum(times_one, times_other)
     kernels = kernels[fewer >= MIN_EQUAL_COUNTS * more]
@@ -353,7 +347,7 @@ def _surplus(one: _Step, other: _Step) -> _Surplus:
     keys, key_of_piece, times = np.unique(
         one.exact, return_inverse=True, return_counts=True
     )
-    is_more_often = times > _occurrences(keys, other.exact)
+    is_more_often = times > occurrences(keys, other.exact)
     more = is_more_often[key_of_piece]
     is_of_unknown_op = (one.op == 0) | ~np.isin(one.op, other.op) | one.by_graph
     return _Surplus(more=more, doubtful=more & is_of_unknown_op)
