@@ -20,10 +20,11 @@ from fusetui.analysis.diff.model import (
     RowShare,
     row_of,
 )
-from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
+from fusetui.analysis.diff.names import differences, identity
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.regions import OTHER, ProgramPlaces, of_all
 from fusetui.analysis.diff.statistics import mean, median, resolution
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -141,7 +142,7 @@ def _why(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
         or not _other_algorithm(a, b, group)
     ):
         return group.why
-    main = any(part(a.names[i]) == "main" for i in group.a)
+    main = any(role_of_kernel(a.names[i]).part == "main" for i in group.a)
     what = plural(len(group.a), "kernel" if main else "helper")
     return f"{'another algorithm: ' * main}{what} -> {len(group.b)}; {group.why}"
 
@@ -187,7 +188,9 @@ def _other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
     ops = {*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}
     stems = a.stems[group.a[0]], b.stems[group.b[0]]
     names = [a.names[i] for i in group.a], [b.names[j] for j in group.b]
-    main = [sum(not adds_up_parts(name) for name in side) for side in names]
+    main = [
+        sum(not role_of_kernel(name).adds_up_parts for name in side) for side in names
+    ]
     one_op = len(ops[0]) == len(ops[1]) == 1
     other = len({*map(identity, names[0]), *map(identity, names[1])}) > 1
     return one_op and other and main != [1, 1] and all(map(_CHOSEN.search, stems))

@@ -12,8 +12,9 @@ from itertools import groupby
 
 from fusetui.analysis.diff.groups import Alignment, oriented
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.names import adds_up_parts, work_class
+from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.sequences import Pair, closest, exact, is_feasible
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.op_names import is_compiler
 
 _REDUCES = re.compile(
@@ -140,7 +141,7 @@ def _adds_up(main: str, after: str) -> bool:
     attention."""
     kind = work_class("", main)
     if kind in ("gemm", "conv"):
-        return adds_up_parts(after)
+        return role_of_kernel(after).adds_up_parts
     return kind == "attention" and _REDUCES.search(after) is not None
 
 

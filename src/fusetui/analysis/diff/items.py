@@ -11,9 +11,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.diff.names import helps, identity, part, work_class
+from fusetui.analysis.diff.names import identity, work_class
 from fusetui.analysis.diff.statistics import mean, median, usual_steps
 from fusetui.analysis.diff.work import Work, behind_compute
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -251,9 +252,9 @@ def _by_op(
     """
     rows = work.row[chosen]
     names, roles = work.trace.name[rows], work.trace.role[rows].astype(np.int64)
-    role = _numbers(work.trace, names, words, lambda name: f"part {part(name)}") + (
-        roles << 24
-    )
+    role = _numbers(
+        work.trace, names, words, lambda name: f"part {role_of_kernel(name).part}"
+    ) + (roles << 24)
     _, group = distinct_rows((work.op[chosen], role))
     place = ordinals(group)
     known = (op > 0) & (np.bincount(group)[group] <= CROWD)
@@ -269,7 +270,11 @@ def _alone(work: Work, chosen: slice, op: Int64s) -> Int64s:
     trace, rows = work.trace, work.row[chosen]
     role = trace.role[rows].astype(np.int64)
     _, group = distinct_rows((work.op[chosen], role))
-    helpers = [n for n in np.unique(trace.name[rows]).tolist() if helps(trace.names[n])]
+    helpers = [
+        n
+        for n in np.unique(trace.name[rows]).tolist()
+        if role_of_kernel(trace.names[n]).is_helper
+    ]
     single = (np.bincount(group)[group] == 1) & ~np.isin(trace.name[rows], helpers)
     return np.where((op > 0) & single, (op << OP_SHIFT) + role, 0)
 

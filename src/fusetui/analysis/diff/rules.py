@@ -27,9 +27,10 @@ from fusetui.analysis.diff.instances import (
 )
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.model import ELSEWHERE
-from fusetui.analysis.diff.names import part, work_class
+from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.sequences import is_like
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
 
@@ -111,8 +112,8 @@ def by_outer_op(alignment: Alignment, side: int) -> None:
                 alignment.claim(side, many, ones[0], number, why)
             elif ones and not side and max(len(ones), len(many)) <= MANY:
                 x, y = alignment.items  # one to one, else all of them together
-                each = [part(x.names[i]) for i in many] == [
-                    part(y.names[j]) for j in ones
+                each = [role_of_kernel(x.names[i]).part for i in many] == [
+                    role_of_kernel(y.names[j]).part for j in ones
                 ]
                 for of in zip(many, ones, strict=True) if each else ():
                     alignment.claim_both(of[:1], of[1:], why)
