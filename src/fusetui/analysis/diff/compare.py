@@ -15,7 +15,7 @@ from fusetui.analysis.diff.align import align
 from fusetui.analysis.diff.dispatch import dispatched
 from fusetui.analysis.diff.evidence import comparable
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
-from fusetui.analysis.diff.items import WorkItems, settled
+from fusetui.analysis.diff.items import WorkItems, with_usual_steps
 from fusetui.analysis.diff.model import (
     Accounting,
     Answer,
@@ -109,7 +109,7 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     none.
     """
     evidence = comparable(*in_common(work_a, work_b))
-    a, b = settled(evidence.a, evidence.b)
+    a, b = with_usual_steps(evidence.a, evidence.b)
     places_a, places_b = ProgramPlaces(a), ProgramPlaces(b)
     aligned = align(a, b, (places_a.at, places_b.at))
     groups: list[WorkGroup] = []
@@ -122,7 +122,7 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     step = step_change(a, b, groups)
     outliers = outlier_steps.once(a, b, groups)
     unusual_steps = [number for _, number in outliers if number is not None]
-    a, b = settled(a, b, unusual_steps)
+    a, b = with_usual_steps(a, b, unusual_steps)
 
     renamed = renamed_at_places(a, b, groups, evidence.renamed, evidence.swapped)
     renamed_dispatch = renamed_labels(a, b, renamed)

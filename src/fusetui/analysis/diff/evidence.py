@@ -15,7 +15,7 @@ import numpy as np
 from fusetui.analysis.diff.items import (
     KERNEL_MASK,
     OP_SHIFT,
-    Known,
+    KnownNames,
     Vocabulary,
     WorkItems,
     items,
@@ -77,17 +77,17 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
     """The representative steps of both sides, with one key for what is the same work on
     both."""
     words = Vocabulary()
-    a = _steady(work_a, words, Known())
-    b = _steady(work_b, words, Known())
+    a = _steady(work_a, words, KnownNames())
+    b = _steady(work_b, words, KnownNames())
     renamed = _renamed(a, b)
     names_of_a = {words.text_of(op.after): words.text_of(op.before) for op in renamed}
     if names_of_a:
-        b = items(b.work, words, Known(names=names_of_a))
+        b = items(b.work, words, KnownNames(names_on_other_side=names_of_a))
     swapped = _swapped(a, b)
-    alone = np.union1d(_kernels_without_op(a, b), swapped.kernels)
-    known_a = Known(alone=alone)
-    known_b = Known(names=names_of_a, alone=alone)
-    if len(alone):
+    without_op = np.union1d(_kernels_without_op(a, b), swapped.kernels)
+    known_a = KnownNames(kernels_without_op=without_op)
+    known_b = KnownNames(names_on_other_side=names_of_a, kernels_without_op=without_op)
+    if len(without_op):
         a = _steady(a.work, words, known_a)
         b = _steady(b.work, words, known_b)
     merged_a, merged_b = shared(a, b)
@@ -113,7 +113,7 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
     )
 
 
-def _steady(work: Work, words: Vocabulary, known: Known) -> WorkItems:
+def _steady(work: Work, words: Vocabulary, known: KnownNames) -> WorkItems:
     """The step of one side; streams between which the steps alternate are one lane, if
     that makes more steps alike, or those that differ more so."""
     separate = items(work, words, known)

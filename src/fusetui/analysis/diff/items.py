@@ -166,29 +166,31 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [self.trace.names[number] if number >= 0 else "" for number in numbers]
 
 
-class Known(msgspec.Struct, frozen=True, eq=False):
+class KnownNames(msgspec.Struct, frozen=True, eq=False):
     """What is known of how the two sides compare before their items do."""
 
-    names: Mapping[str, str] = msgspec.field(default_factory=dict)
+    names_on_other_side: Mapping[str, str] = msgspec.field(default_factory=dict)
     """Of the words of ops that have another name on the other side, that name."""
-    alone: Int64s = msgspec.field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    kernels_without_op: Int64s = msgspec.field(
+        default_factory=lambda: np.zeros(0, dtype=np.int64)
+    )
     """The numbers of kernels that are compared without regard to their ops."""
 
 
-def items(work: Work, words: Vocabulary, known: Known | None = None) -> WorkItems:
+def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> WorkItems:
     """The representative step: the median (lower of two) of those with the most common
     work."""
-    known = known or Known()
+    known = known or KnownNames()
 
     def op_word(name: str) -> str:
         word = "" if is_compiler(name) else identity(stem(name))  # a wrapper is no op
-        return known.names.get(word, word)
+        return known.names_on_other_side.get(word, word)
 
     trace = work.trace
     op_name = np.where(work.op >= 0, trace.name[work.op], -1)
     kernel = _numbers(trace, trace.name[work.row], words, identity)
     op = _numbers(trace, op_name, words, op_word)
-    by_kernel = np.isin(kernel, known.alone)
+    by_kernel = np.isin(kernel, known.kernels_without_op)
     op[by_kernel] = 0
     exact = kernel + (op << OP_SHIFT)
     alike = _steps_alike(work, exact)
@@ -215,7 +217,7 @@ def items(work: Work, words: Vocabulary, known: Known | None = None) -> WorkItem
     )
 
 
-def settled(
+def with_usual_steps(
     a: WorkItems, b: WorkItems, without: Sequence[int] = ()
 ) -> tuple[WorkItems, WorkItems]:
     """Both sides with their usual steps chosen: with equally many steps, those that do
