@@ -23,8 +23,9 @@ _REDUCES = re.compile(
 
 IN_PARTS = "the same kernel in several launches that add up to the one"
 WHOLE_RUN = "a long run of one kernel, compared as a whole"
-# an op that launches more (a graph, a foreach) is not treated as one piece of work
-MANY = 8
+MAX_PIECES_OF_OP = 8
+"""An op that launches more pieces of work (a graph, a foreach) is not treated as one
+piece of work."""
 
 
 def repeated(alignment: Alignment) -> None:
@@ -55,7 +56,7 @@ def in_parts(alignment: Alignment, side: int) -> None:
     for call, parts in open_of.items():
         numbers = pairs_of[call]
         pair = alignment.pairs[numbers[0]] if len(numbers) == 1 else None
-        if pair is None or len(parts) >= MANY:
+        if pair is None or len(parts) >= MAX_PIECES_OF_OP:
             continue
         one, several = pair[1 - side], [pair[side], *parts]
         if adds_up_to([mine.times[part] for part in several], other.times[one]):
@@ -100,7 +101,7 @@ def rest_of_ops(alignment: Alignment, side: int) -> None:
         return
     for number, a, b in _linked(alignment):
         of_a, of_b = open_of[0].pop(a, []), open_of[1].pop(b, [])
-        if not (of_a or of_b) or max(len(of_a), len(of_b)) > MANY:
+        if not (of_a or of_b) or max(len(of_a), len(of_b)) > MAX_PIECES_OF_OP:
             continue
         name = x.trace.name_of(a)
         if of_a and of_b:

@@ -12,7 +12,7 @@ import numpy as np
 from fusetui.analysis.diff.blocks import runs
 from fusetui.analysis.diff.fusion import Collector, collector
 from fusetui.analysis.diff.groups import WorkGroup, known_names, oriented, pairs_of
-from fusetui.analysis.diff.instances import MANY
+from fusetui.analysis.diff.instances import MAX_PIECES_OF_OP
 from fusetui.analysis.diff.items import OP_SHIFT, WorkItems
 from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.sequences import closest, is_feasible, is_like, match
@@ -270,7 +270,7 @@ def _near(pieces: Sequence[OutlierPiece]) -> Iterator[tuple[int, list[OutlierPie
     ops = by_key(pieces, lambda piece: (piece.step, piece.word >> OP_SHIFT))
     for (_, op), members in ops.items():
         members.sort(key=lambda piece: piece.gap)
-        far = np.diff([piece.gap for piece in members]) > MANY
+        far = np.diff([piece.gap for piece in members]) > MAX_PIECES_OF_OP
         for first, last in pairwise(
             [0, *(np.flatnonzero(far) + 1).tolist(), len(members)]
         ):
