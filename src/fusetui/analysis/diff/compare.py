@@ -120,14 +120,16 @@ def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
     groups += surplus(a, b, aligned)
 
     step = step_change(a, b, groups)
-    outliers = outlier_steps.once(a, b, groups)
-    unusual_steps = [number for _, number in outliers if number is not None]
+    outliers = outlier_steps.single_step_outliers(a, b, groups)
+    unusual_steps = [
+        outlier.unusual_step for outlier in outliers if outlier.unusual_step is not None
+    ]
     a, b = with_usual_steps(a, b, unusual_steps)
 
     renamed = renamed_at_places(a, b, groups, evidence.renamed, evidence.swapped)
     renamed_dispatch = renamed_labels(a, b, renamed)
     outlier_rows = outlier_work.rows(a, b, groups)
-    outlier_rows += [row for row, _ in outliers]
+    outlier_rows += [outlier.row for outlier in outliers]
     rows = (
         *explain.rows(a, b, groups, (places_a, places_b)),
         *outlier_steps.in_parts(a, b, outlier_rows),
