@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.blocks import runs
-from fusetui.analysis.diff.fusion import Collector, collector
+from fusetui.analysis.diff.fusion import Collector, collector_of
 from fusetui.analysis.diff.groups import WorkGroup, known_names, oriented, pairs_of
 from fusetui.analysis.diff.instances import MAX_PIECES_OF_OP
 from fusetui.analysis.diff.items import OP_SHIFT, WorkItems
@@ -286,7 +286,7 @@ def _fused(items: WorkItems, pieces: Pieces, side: str) -> tuple[list[Row], Piec
     for members in by_key(pieces, lambda piece: piece.step).values():
         members.sort(key=lambda piece: piece.row)
         for one in members if len(members) <= MOST else ():
-            kind = collector(items.trace.name_of(one.row))
+            kind = collector_of(items.trace.name_of(one.row))
             others = [p for p in members if p.missing != one.missing and p not in taken]
             if kind is not None and (many := _run(items.trace, others, kind)):
                 more, lacking = (many, [one]) if one.missing else ([one], many)

@@ -288,7 +288,7 @@ class _OuterOp(NamedTuple):
     """An outermost op of the program in a gap."""
 
     name: str
-    index: int  # among the ops of that name in the gap
+    nth: int  # among the ops of that name in the gap
 
 
 def _by_outer(
@@ -301,7 +301,7 @@ def _by_outer(
     by_outer_op = {}
     for row, of_row in by_key(members, items.outer.__getitem__).items():
         name = items.trace.name_of(row)
-        by_outer_op[_OuterOp(name=name, index=ops_of_name[name])] = of_row
+        by_outer_op[_OuterOp(name=name, nth=ops_of_name[name])] = of_row
         ops_of_name[name] += 1
     return by_outer_op
 
