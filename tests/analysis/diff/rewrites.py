@@ -19,7 +19,7 @@ from fusetui.analysis.diff.dispatch import LAUNCH_CALLS
 from fusetui.analysis.diff.model import RowKind
 from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.statistics import FEW_STEPS
-from fusetui.analysis.diff.streams import LEAST
+from fusetui.analysis.diff.streams import MIN_COMMON_PIECES
 from fusetui.trace.model.arrays import Int32s, Rows
 from fusetui.trace.model.categories import Role
 
@@ -236,7 +236,7 @@ def alternating_steps(subject: Subject, place: str, nth: int) -> Planted | None:
 def _on_streams(editor: Editor, pieces: int) -> Planted:
     """The streams are one; where so little work changed that each piece may have moved,
     that it did is right too."""
-    few = pieces < LEAST
+    few = pieces < MIN_COMMON_PIECES
     note = "" if few else f"and {OTHER_STREAM} are compared"
     return Planted(editor.finished(), None, moved=few, same_work=True, note=note)
 
