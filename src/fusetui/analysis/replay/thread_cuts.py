@@ -333,9 +333,9 @@ def _between(idle: Cover, works: Cover) -> list[tuple[int, int, int]]:
     stretch = idle.place_of(works.start)
     is_inside = (stretch >= 0) & (works.end <= idle.end[stretch])
     inside_ns = (works.end - works.start)[is_inside].sum()
-    if inside_ns < APART * works.ns:
-        return []
     places = np.flatnonzero(is_inside)
+    if not len(places) or inside_ns < APART * works.ns:
+        return []
     first_of_stretch = np.flatnonzero(np.diff(stretch[places], prepend=-1))
     last_of_stretch = np.append(first_of_stretch[1:], len(places)) - 1
     firsts = places[first_of_stretch]
