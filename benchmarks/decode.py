@@ -46,8 +46,10 @@ def varied(names: Sequence[str]) -> Iterator[str]:
     for turn in count():
         for name in names:
             other = LAST_NUMBER.sub(
-                lambda m, add=turn: str(int(m[0]) + add), name, count=1
-            )  # type: ignore[misc]
+                lambda m, add=turn: str(int(m[0]) + add),  # type: ignore[misc]
+                name,
+                count=1,
+            )
             if other in seen:
                 other = f"{other}_{turn}"
             seen.add(other)

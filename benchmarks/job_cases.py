@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -231,6 +232,7 @@ class Culprit(NamedTuple):
     ordinary: float
     late_steps: Sequence[int]  # as in Truth
     longer: Sequence[float]
+    held_up: Sequence[float]
 
 
 class Truth(NamedTuple):
@@ -241,7 +243,8 @@ class Truth(NamedTuple):
     ranks. `waited` is by how much longer the others (their mean) stand still in
     collectives than without it: less, as their own noise makes them wait as well.
     `noise` is how long the others wait without it. `longer` is by how much each step is
-    longer. `step` and `ordinary` are how long a step takes, and would without the
+    longer; `held_up`, of a pause, how long the others (their mean) wait for it by the
+    step in which it is. `step` and `ordinary` are how long a step takes, and would without the
     fault. `culprits` are the ranks that have it. `waits` is by rank how long it stands
     still in collectives for one that has not arrived, at least and at most (with
     transfers that lateness has pushed there where gradients are overlapped); `bubble`
@@ -267,6 +270,7 @@ class Truth(NamedTuple):
     late_steps: Sequence[int] = ()
     noise: float = 0.0
     longer: Sequence[float] = ()
+    held_up: Sequence[float] = ()
     several: Sequence[Culprit] = ()  # where several are to be named
 
 
@@ -314,6 +318,11 @@ def make(case: Case, seed: int, folder: Path) -> Truth:
         )
         / shape.steps,
         _longer(whole, ordinary),
+        (
+            _held_up(job, shape, min(faults), case.fault, ordinary)
+            if is_pause and case.fault and len(faults) == 1
+            else ()
+        ),
         several,
     )
 
@@ -340,6 +349,11 @@ def _several(
             ordinary=_step(shape, without.slices),
             late_steps=[FIRST_STEP + step for step in fault.steps],
             longer=_longer(alone, ordinary),
+            held_up=(
+                _held_up(job, shape, rank, fault, ordinary)
+                if fault.kind == "gc"
+                else ()
+            ),
         )
         found.append(one)
     first, second = sorted(found, key=lambda one: one.planted)
@@ -362,6 +376,21 @@ def _longer(whole: Played, ordinary: Played) -> list[float]:
     ends, before = _ends_of_steps(whole), _ends_of_steps(ordinary)
     later = [1e3 * (end - was) for end, was in zip(ends, before, strict=True)]
     return [now - was for now, was in zip(later, [0.0, *later], strict=False)]
+
+
+def _held_up(
+    job: Job, shape: Shape, rank: int, fault: Fault, ordinary: Played
+) -> list[float]:
+    """ns that the mean of the others waits longer for what the fault does in each step,
+    in whichever step it waits: with the fault in the steps up to this one, beside with
+    it in those before."""
+    waited = [0.0]
+    for step in range(shape.steps):
+        steps = tuple(one for one in fault.steps or range(shape.steps) if one <= step)
+        faults = {rank: fault._replace(steps=steps)} if steps else {}
+        so_far = played(job._replace(programs=programs(shape, job.seed, faults)))
+        waited.append(shape.steps * _waited(shape, so_far, ordinary, {rank}))
+    return [now - before for before, now in pairwise(waited)]
 
 
 def _ends_of_steps(of: Played) -> list[float]:

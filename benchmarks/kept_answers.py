@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = ("src/fusetui", "tests/analysis/diff")
 """Folders of what the answers depend on, beside the trace and the benchmark: the
 program, and what plants."""
+LOOP = ROOT / "benchmarks" / "planted_table.py"
+"""What these benchmarks share."""
 SOURCES = (".py", ".c", ".json", ".txt")
 
 PAGE_COLUMNS = 116
@@ -118,7 +120,8 @@ def kept_answers(
     if folder is None:
         return None
     path = Path(script)
-    of_script = digest(path.read_text(encoding="utf-8"))
+    sources = [one.read_text(encoding="utf-8") for one in (path, LOOP)]
+    of_script = digest("".join(sources))
     made_by = f"{path.name} {of_script} {settings} with {_digest_of_program()}"
     return KeptAnswers(folder=Path(folder, path.stem), made_by=made_by)
 

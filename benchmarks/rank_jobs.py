@@ -38,9 +38,12 @@ from fusetui.report.ranks import ranks_document, ranks_text
 PAGE = Path(__file__).parents[1] / "docs" / "ranks.md"
 RIGHT, CANNOT, WRONG = "told right", "cannot tell", "wrong"
 NEAR = 0.05  # of the planted delay
-LATE_STEP, IN_TIME = 0.03, 0.01
-"""A step that a pause makes longer by this share of a step is to be named as late; one
-that it makes longer by less than the other share is not."""
+OF_STEP, OF_WORST = 0.02, 0.1
+"""The floors of docs/ranks.md (Stragglers): of a step, and of what a rank does in its
+worst step. Who holds up the others by less is not named, nor is such a step."""
+ABOVE, BELOW = 1.5, 0.5
+"""So many times a floor is surely above it, and surely below it: between these, noise
+decides whether a rank or a step is named, and either is right."""
 # of a step: how well waits must be known beside that; points
 WAIT, BUBBLE = 0.005, 0.02
 NAMED = re.compile(r"^Ranks? (\d+)\b", re.MULTILINE)
@@ -174,9 +177,11 @@ def _several_charged(truth: Truth, found: dict[str, Any]) -> Judged:
     hidden = max(0.0, total - truth.waited)  # by the noise of the others
     faults = []
     for one in truth.several:
-        if one.rank not in stragglers:
+        is_named = one.rank in stragglers
+        if not is_named and one.charged > ABOVE * OF_STEP * truth.step:
             faults.append(f"does not name {one.rank}")
-            continue
+        if is_named and one.charged < BELOW * OF_STEP * truth.step:
+            faults.append(f"names {one.rank}, for whom the others hardly wait")
         told = rows[one.rank]["caused_ns"] / truth.steps
         if abs(told - one.charged) > max(NEAR * total, truth.noise) + hidden:
             faults.append(
@@ -189,7 +194,10 @@ def _several_charged(truth: Truth, found: dict[str, Any]) -> Judged:
             ordinary=one.ordinary,
             late_steps=one.late_steps,
             longer=one.longer,
+            held_up=one.held_up,
         )
+        if not is_named:
+            continue
         faults += _reasons(own, stragglers[one.rank])
         faults += _other_steps(own, stragglers[one.rank])
     would = WOULD.search(" ".join(found.get("verdict", ())))
@@ -225,16 +233,16 @@ def _reasons(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
 
 
 def _other_steps(truth: Truth, straggler: dict[str, Any]) -> Iterator[str]:
-    """Where a fault is planted into some of the steps, or makes only some longer, these
-    are named, and no other."""
+    """Where a fault is planted into some of the steps, or a pause holds up the others
+    in only some, these are named, and no other."""
     if truth.cause == "gc":
         named_places = _steps_named(truth, straggler)
-        for step, longer in enumerate(truth.longer):
-            share = longer / truth.ordinary
-            if (share > LATE_STEP and step not in named_places) or (
-                share < IN_TIME and step in named_places
+        floor = max(OF_STEP * truth.step, OF_WORST * max(truth.held_up, default=0.0))
+        for step, held_up in enumerate(truth.held_up):
+            if (held_up > ABOVE * floor and step not in named_places) or (
+                held_up < BELOW * floor and step in named_places
             ):
-                yield f"step {step} is longer by {longer / 1e3:.0f} us; named: {named_places}"
+                yield f"others wait {held_up / 1e3:.0f} us in step {step}; named: {named_places}"
     if not truth.late_steps:
         return
     named = [int(step["name"].partition("#")[2]) for step in straggler["late_steps"]]

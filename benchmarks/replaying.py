@@ -23,7 +23,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import path as critical_path
-from fusetui.analysis.replay.replay import replay, slack_of, slices_of
+from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.route import slack_of
+from fusetui.analysis.replay.times import slices_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.memo import once

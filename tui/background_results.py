@@ -83,8 +83,9 @@ def _replayed(trace: Trace, asked: str) -> object:
     with it, and why its devices were idle then; a sentence where there is no such
     change."""
     from fusetui.analysis.replay.changes import WrongChange
+    from fusetui.analysis.replay.marks import marks_of
     from fusetui.analysis.replay.path import path
-    from fusetui.analysis.replay.predicted import marks_of, predicted
+    from fusetui.analysis.replay.predicted import predicted
     from fusetui.analysis.replay.whatif import whatif
     from fusetui.analysis.why.account import Accounts
 
@@ -122,11 +123,11 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
 
 def opened(path: str) -> MemorySide:
     """A memory snapshot. Raises TraceError."""
-    from fusetui.analysis.memory.answer import known
+    from fusetui.analysis.memory.answer import memory_facts
     from fusetui.analysis.memory.moments import moments
     from fusetui.trace.snapshot.reading import read_snapshot
 
-    found = tuple(map(moments, known(read_snapshot(path))))
+    found = tuple(map(moments, memory_facts(read_snapshot(path))))
     if not found:
         raise CannotRead(f"{path} holds no memory of any device.")
     return MemorySide(path, short_label(path), found)

@@ -245,3 +245,17 @@ def test_interrupt() -> None:
         run.send_signal(signal.SIGINT)
         _, err = run.communicate(timeout=30)
     assert (run.returncode, err) == (130, b"")
+
+
+def test_a_cut_event_with_what_looks_like_the_end_of_the_list_is_told_of(
+    fusetui: Run, tmp_path: Path
+) -> None:
+    whole = '{"ph":"X","name":"a","cat":"cpu_op","ts":0,"dur":5,"pid":1,"tid":1}'
+    place = tmp_path / "cut.json"
+    place.write_text(
+        f'[\n{whole},\n{{"ph":"X","pid":[{{"a":{{"b":[]}}}},1],"args":{{"c": 9'
+    )
+    found = fusetui("check", place, "--expect=kernels=1")
+    assert found.code == 2
+    assert "cut short" in found.sentence
+    assert "1 of 2 events could not be read" in found.sentence

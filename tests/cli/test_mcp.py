@@ -22,7 +22,7 @@ from fusetui.command_line.arguments import KERNELS_BY, OPS_BY
 from fusetui.commands.agents import opened
 from fusetui.commands.agents.answers import CHARACTERS, Answerer, text_of
 from fusetui.commands.agents.opened import NOT_JOINED, TRACES, Folders, Opener
-from fusetui.commands.agents.questions import WITH_TRACES
+from fusetui.commands.agents.questions import WITH_TRACES, PagedItems
 from fusetui.commands.agents.tools import DATA, LEAST
 from fusetui.own_process import started
 from fusetui.tables import sql_process
@@ -374,6 +374,80 @@ async def test_a_query_that_is_cancelled_frees_the_server(
         rows, _ = await whole(client, "sql", **ONE, query="select 42")
         assert rows == [[42]]
     assert all(process.poll() is not None for process in begun)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_long_answer_keeps_no_other_waiting(
+    client: Any, monkeypatch: pytest.MonkeyPatch, cancelled: bool
+) -> None:
+    """Neither about the same trace nor about another one, nor once it is cancelled."""
+    begun, goes_on = Event(), Event()
+
+    def long(*_: object) -> Any:
+        begun.set()
+        goes_on.wait(60)
+        raise ft.CannotRead("It was long.")
+
+    monkeypatch.setitem(WITH_TRACES, "why", long)
+    async with client:
+        why = asyncio.ensure_future(client.call_tool("why", ONE))
+        assert await asyncio.to_thread(begun.wait, 20)
+        if cancelled:
+            why.cancel()
+        try:
+            short = [page(client, "open", trace=one) for one in (LESSON, OTHER)]
+            short += [
+                page(client, "kernels", **ONE),
+                page(client, "decode", names=["gemm"]),
+            ]
+            await asyncio.wait_for(asyncio.gather(*short), 20)
+        finally:
+            goes_on.set()
+        if not cancelled:
+            assert (await why).content[0].text == "It was long."
+
+
+async def test_what_is_asked_twice_at_once_is_answered_once(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def slow(*given: Any) -> Any:
+        asked.append(given)
+        time.sleep(0.2)
+        return {"trace": LESSON}, PagedItems("findings", 0, lambda _: ())
+
+    monkeypatch.setitem(WITH_TRACES, "why", slow)
+    async with client:
+        both = [client.call_tool("why", ONE) for _ in range(2)]
+        found = await asyncio.gather(*both)
+    assert len(asked) == 1
+    assert not any(one.is_error for one in found)
+
+
+async def test_who_waits_for_the_answer_of_another_can_be_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, goes_on, gone = Event(), Event(), Event()
+
+    def long(*_: object) -> Any:
+        begun.set()
+        goes_on.wait(60)
+        raise ft.CannotRead("It was long.")
+
+    monkeypatch.setitem(WITH_TRACES, "why", long)
+    answerer = Answerer(["."])
+    first = asyncio.ensure_future(asyncio.to_thread(answerer.call, "why", ONE))
+    assert await asyncio.to_thread(begun.wait, 20)
+    second = asyncio.to_thread(answerer.call, "why", ONE, gone.is_set)
+    gone.set()
+    try:
+        with pytest.raises(ft.Error, match="cancelled"):
+            await asyncio.wait_for(second, 20)
+    finally:
+        goes_on.set()
+    with pytest.raises(ft.Error, match="It was long"):
+        await first
 
 
 async def test_groups_have_columns_of_their_own(client: Any) -> None:

@@ -3,6 +3,8 @@ likes."""
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from tests import starting
 from tests.fuzz import (
@@ -20,6 +22,7 @@ from tests.fuzz import zip as archives
 from tests.fuzz.case import case
 from tests.fuzz.examine import examine
 from tests.fuzz.large import FAMILIES, examine_family
+from tests.places import ROOT
 
 from fusetui.trace.read import scanned
 
@@ -101,10 +104,22 @@ def test_no_process_outlives_its_terminal(number: int) -> None:
         starting.end()
 
 
-def test_what_is_written_of_damaged_traces_is_json() -> None:
-    for number in range(40):
-        print(f"kind writing, seed {SEED}, first {number}")
-        writing.attempt(SEED, number)
+@pytest.mark.parametrize("number", range(0, 80, 40))
+def test_what_is_written_of_damaged_traces_has_its_form(number: int) -> None:
+    for each in range(number, number + 40):
+        print(f"kind writing, seed {SEED}, first {each}")
+        writing.attempt(SEED, each)
+
+
+@pytest.mark.parametrize("name", writing.WRITERS)
+def test_every_writer_writes_a_whole_trace_and_through_no_link(name: str) -> None:
+    data = (ROOT / "sample_traces/lessons/linear-eager.json.gz").read_bytes()
+    became = {
+        writing.examine_writer(name, data, Random(f"{name} {number}"))
+        for number in range(8)
+    }
+    assert f"{name} wrote" in became
+    assert "refused" in became
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -138,3 +138,13 @@ def test_of_an_event_with_a_bracket_too_many(written: Callable[[bytes], bytes]) 
     assert opened in content
     found = json.loads(written(content.replace(opened, '"aid": 20,').encode()))
     assert len(found["traceEvents"]) >= 28
+
+
+def test_of_a_lone_surrogate_in_the_time_of_what_is_no_slice(
+    written: Callable[[bytes], bytes],
+) -> None:
+    instant = {"ph": "i", "name": "a", "pid": 1, "tid": 1, "s": "t", "ts": "\ud800"}
+    found = written(
+        document(event(0, dur="7"), instant, event(1, args={"a": "\ud800"}))
+    )
+    assert b"aten::mm" in found

@@ -20,7 +20,8 @@ from textual.pilot import Pilot
 
 from fusetui.analysis.ranks.answer import explained as answered
 from fusetui.analysis.ranks.answer import strip_of
-from fusetui.analysis.replay.predicted import marks_of, predicted
+from fusetui.analysis.replay.marks import marks_of
+from fusetui.analysis.replay.predicted import predicted
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp

@@ -16,8 +16,8 @@ from tests.tui.prepared import after, at, do, drawn, explained, line, opened
 from fusetui.analysis.ranks.answer import explained as ranked
 from fusetui.analysis.ranks.answer import strip_of
 from fusetui.analysis.ranks.executors import summarize
+from fusetui.analysis.replay.marks import marks_of
 from fusetui.analysis.replay.path import path
-from fusetui.analysis.replay.predicted import marks_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.report.why_answer import account_lines
 from fusetui.sample_traces import lessons

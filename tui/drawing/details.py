@@ -43,7 +43,7 @@ from fusetui.tui.layout.kinds import label_of, narrow
 from fusetui.tui.layout.view import Side
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.predicted import Marks
+    from fusetui.analysis.replay.marks import Marks
     from fusetui.gpu.kernel_names.record import Annotated
 
 DEEPEST = 16  # levels of nested lists and objects

@@ -21,7 +21,7 @@ from fusetui.tui.layout.places import marks_selection, where_rows
 from fusetui.tui.layout.view import Place, Side, View
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.predicted import Marks
+    from fusetui.analysis.replay.marks import Marks
 
 PATH = "path"  # the token of what lies on the critical path
 PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")

@@ -210,7 +210,7 @@ def about_segment(
     first."""
     one, lives = found.segments[segment], moments.history.occupied
     rows, kinds = found.inside(segment)
-    sizes = found.there.size[found.there.segment == segment]
+    sizes = found.placement.size[found.placement.segment == segment]
     pool = "" if one.pool == COMMON else ", in a pool of its own"
     kind = "expandable" if one.is_expandable else "large" if one.is_large else "small"
     holes = (

@@ -27,7 +27,7 @@ from fusetui.tui.layout.places import marks_selection, places
 from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View, gap_times
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.predicted import Marks
+    from fusetui.analysis.replay.marks import Marks
 
 
 class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):

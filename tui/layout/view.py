@@ -27,7 +27,7 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.lanes import Arrangement, Lane, lanes_of, quiet
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.predicted import Marks
+    from fusetui.analysis.replay.marks import Marks
 
 MIN_SPAN_NS = 20
 HIDDEN = -1000  # instead of a depth

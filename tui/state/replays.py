@@ -31,7 +31,7 @@ from fusetui.tui.state.state import (
 )
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.predicted import Marks
+    from fusetui.analysis.replay.marks import Marks
 
 CALLED = "the critical path"
 MOST_NAMES = 500  # that are completed

@@ -91,7 +91,11 @@ def notices(report: Report) -> Iterator[str]:
     file, skipped, unreadable = report.file, list(report.skipped), report.unreadable
     read = report.events - unreadable
     readable = f"{read} event{'' if read == 1 else 's'} could be read"
-    is_cut = bool(skipped) and skipped[-1].reason == CUT_SHORT
+    # a list may seem to be closed by a bracket of the event in which the file ends
+    ends_early = (
+        report.prefix or report.cut or report.too_damaged >= 0 or not report.complete
+    )
+    is_cut = bool(ends_early and skipped) and skipped[-1].reason == CUT_SHORT
     if report.changed:
         yield f"{file} changed while it was read: the figures may mix two states of it."
     if report.prefix:

@@ -6,23 +6,28 @@ OCCUPANCY = (
     "an occupancy query: the library asks how many blocks of its kernel fit on one multiprocessor, "
     "to choose the launch. cuBLAS does so before a GEMM; pointwise kernels need none"
 )
+"""What a query of the occupancy is for."""
+
 MEANINGS = {
     "OccupancyMaxActiveBlocksPerMultiprocessor": OCCUPANCY,
     "OccupancyMaxPotentialBlockSize": OCCUPANCY,
     "OccupancyMaxActiveClusters": OCCUPANCY,
 }
-"""By what the name of a call has after `cuda`, `cu` or `hip`; flags may follow."""
+"""The meaning of a call, by what its name has after `cuda`, `cu` or `hip`; words for
+flags may follow."""
+
+_RUNTIME_PREFIXES = ("cuda", "cu", "hip")
 
 
 def meaning_of_call(name: str) -> str:
     """What a runtime or driver call is for, in a sentence without its end; "" if not
     known."""
-    bare = name
-    for prefix in ("cuda", "cu", "hip"):
+    function = name
+    for prefix in _RUNTIME_PREFIXES:
         if name.startswith(prefix):
-            bare = name.removeprefix(prefix)
+            function = name.removeprefix(prefix)
             break
-    for start, meaning in MEANINGS.items():
-        if bare.startswith((start, f"Module{start}")):
+    for beginning, meaning in MEANINGS.items():
+        if function.startswith((beginning, f"Module{beginning}")):
             return meaning
     return ""

@@ -31,33 +31,43 @@ ELEMENT_BYTES: Final = {
 }
 """Bytes of one element, by our name of its type."""
 
+C10_CLASSES: Final = {
+    "Half": "fp16",
+    "BFloat16": "bf16",
+    "Float8_e4m3fn": "fp8_e4m3",
+    "Float8_e5m2": "fp8_e5m2",
+    "Float8_e4m3fnuz": "fp8_e4m3fnuz",
+    "Float8_e5m2fnuz": "fp8_e5m2fnuz",
+}
+"""Our names of the classes of element types in the namespace c10."""
+
+CXX_TYPES: Final = {
+    "double": "fp64",
+    "float": "fp32",
+    "bool": "bool",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+}
+"""Our names of the types of C++ itself, as compilers spell them."""
+
 SCALAR_TYPES: Final = {
+    **CXX_TYPES,
+    **{name.lower(): dtype for name, dtype in C10_CLASSES.items()},
     "complexdouble": "c128",
     "complexfloat": "c64",
     "complexhalf": "c32",
-    "double": "fp64",
-    "float": "fp32",
-    "half": "fp16",
-    "bfloat16": "bf16",
-    "float8_e4m3fn": "fp8_e4m3",
-    "float8_e5m2": "fp8_e5m2",
-    "float8_e4m3fnuz": "fp8_e4m3fnuz",
-    "float8_e5m2fnuz": "fp8_e5m2fnuz",
     "float8_e8m0fnu": "e8m0",
-    "long": "int64",
     "long int": "int64",
     "int64": "int64",
     "uint64": "uint64",
-    "int": "int32",
     "uint32": "uint32",
-    "short": "int16",
     "short int": "int16",
     "uint16": "uint16",
     "char": "int8",
-    "signed char": "int8",
     "byte": "uint8",
-    "unsigned char": "uint8",
-    "bool": "bool",
 }
 """Our names of the types of c10/core/ScalarType.h, by its names or C++ spellings in
 lower case."""

@@ -15,22 +15,50 @@ from fusetui.trace.model.categories import Role
 if TYPE_CHECKING:
     from fusetui.gpu.kernel_names import KernelName
 
-_WORDS_COUNTED: Final = """
-    attention comm conv copy elementwise embedding fill foreach gemm gemv index kernels loss
-    memcpy memset moe norm optimizer pointwise pool quant reduction rng rope scan softmax sort
-    triton unknown upsample
-"""
 # what can be counted; `kernels` is all of them
-KINDS: Final = frozenset(_WORDS_COUNTED.split())
+KINDS: Final = frozenset(
+    {
+        "attention",
+        "comm",
+        "conv",
+        "copy",
+        "elementwise",
+        "embedding",
+        "fill",
+        "foreach",
+        "gemm",
+        "gemv",
+        "index",
+        "kernels",
+        "loss",
+        "memcpy",
+        "memset",
+        "moe",
+        "norm",
+        "optimizer",
+        "pointwise",
+        "pool",
+        "quant",
+        "reduction",
+        "rng",
+        "rope",
+        "scan",
+        "softmax",
+        "sort",
+        "triton",
+        "unknown",
+        "upsample",
+    }
+)
 
 MAX_NAMES_KEPT: Final = 1 << 16
 """Names whose kinds are remembered. A trace may have a million of them, and a server
 reads many traces; looking at a forgotten name again takes microseconds."""
 
-# no op has such a long name, and the patterns are not made for it
-LONGEST_OP: Final = 1000
+MAX_OP_CHARACTERS: Final = 1000
+"""No op has a longer name, and the patterns are not made for one."""
 
-_LIBRARIES: Final = (
+_COMMUNICATION_LIBRARIES: Final = (
     r"(?i)nccl|rccl|msccl|nvshmem|rocshmem|(?<![a-z])(?:one)?ccl(?:_|::)|multimem_|userbuffers"
     r"|cross_device_reduce|allreduce_fusion|deep_ep::|dpsk::ep::|quickreduce::|mori::|pplx::"
 )
@@ -38,7 +66,7 @@ _LIBRARIES: Final = (
 buffers of Transformer Engine, the custom all-reduce of vLLM, SGLang, AITER and
 TensorRT-LLM, DeepEP, QuickReduce, MORI and pplx."""
 
-_WORDS: Final = (
+_COLLECTIVE_WORDS: Final = (
     r"(?<![A-Za-z])(?i:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)(?![a-z])"
     r"|AllReduce|AllGather|ReduceScatter|All[Tt]oAll"
 )
@@ -53,14 +81,15 @@ sends its own result is still a product."""
 _BETWEEN_DEVICES: Final = r"(?i)PtoP|peer"
 """Copies from one device to another, which count as communication."""
 
-_HAND_WRITTEN: Final = {
+_WORDS_OF_KINDS: Final = {
     "norm": r"(?i)rms_?norm|layer_?norm",
     "rope": r"(?i)rope_|rotary",
     "attention": r"(?i)attention|attn|fmha|flash_(?:fwd|bwd)",
 }
-"""Words in names of kernels of whose work no decoder knows anything."""
+"""Words in the names of kernels that no decoder recognizes, by the kind that they
+imply."""
 
-_OPS: Final = {
+_OPS_OF_KINDS: Final = {
     "gemm": r"mm|addmm|bmm|baddbmm|addbmm|matmul|linear|_addmm_activation|\w*_linear\w*|\w*_mm"
     r"|einsum|dot",
     "gemv": r"mv|addmv",
@@ -78,19 +107,29 @@ _OPS: Final = {
 }
 """Ops of ATen by the kind of their work; any other is pointwise."""
 
-_ALSO: Final = {"elementwise": "pointwise", "persistent_reduction": "reduction"}
-_FUSED: Final = r"(?:graph_\d+_)?cpp_fused_(\w*)"
-_REDUCES: Final = (
+_OTHER_NAMES_OF_KINDS: Final = {
+    "elementwise": "pointwise",
+    "persistent_reduction": "reduction",
+}
+"""Kinds and Inductor's categories that are counted under a second word, too."""
+
+_FUSED_CPP: Final = r"(?:graph_\d+_)?cpp_fused_(\w*)"
+"""A kernel of Inductor for the CPU, with the ops that are fused in it."""
+
+_REDUCING_OPS: Final = (
     r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|prod)(?:_|\b)"
 )
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def is_collective(name: str) -> bool:
-    name = name[:LONGEST_NAME]
-    if re.search(_LIBRARIES, name) is None and re.search(_WORDS, name) is None:
-        return False
-    return re.search(_COMPUTES, name) is None
+    """Whether a kernel of this name communicates with other devices."""
+    head = name[:LONGEST_NAME]
+    communicates = (
+        re.search(_COMMUNICATION_LIBRARIES, head) is not None
+        or re.search(_COLLECTIVE_WORDS, head) is not None
+    )
+    return communicates and re.search(_COMPUTES, head) is None
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
@@ -101,28 +140,31 @@ def is_between_devices(name: str) -> bool:
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def kind_of_kernel(name: str) -> str | None:
-    """The kind of a kernel's work; None if its name does not say, or that it does
-    several."""
+    """The kind of a kernel's work; None if its name does not say it, or says that it
+    does several kinds at once."""
     if is_collective(name):
         return "comm"
-    known = _decoded(name)
-    if known is not None and (known.op or known.fused_ops):
-        return known.op
+    decoded = _decoded(name)
+    if decoded is not None and (decoded.op or decoded.fused_ops):
+        return decoded.op
     head = name[:LONGEST_NAME]
-    return next(
-        (kind for kind, words in _HAND_WRITTEN.items() if re.search(words, head)), None
-    )
+    for kind, words in _WORDS_OF_KINDS.items():
+        if re.search(words, head):
+            return kind
+    return None
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
 def kind_of_op(op: str) -> str | None:
     """The kind of work of an op by its name without namespace; None for a pointwise
     one."""
-    spelled = (op, op.rstrip("_"))  # an in-place twin is of the same kind
-    kinds = (
-        k for k, ops in _OPS.items() if any(re.fullmatch(ops, name) for name in spelled)
-    )
-    return next(kinds, None) if len(op) <= LONGEST_OP else None
+    if len(op) > MAX_OP_CHARACTERS:
+        return None
+    out_of_place = op.rstrip("_")  # an in-place twin is of the same kind
+    for kind, ops in _OPS_OF_KINDS.items():
+        if re.fullmatch(ops, op) or re.fullmatch(ops, out_of_place):
+            return kind
+    return None
 
 
 @lru_cache(maxsize=MAX_NAMES_KEPT)
@@ -131,23 +173,31 @@ def kinds_of(role: Role, name: str) -> frozenset[str]:
     `kernels`."""
     if role is Role.MEMCPY:
         return frozenset({"memcpy"})
-    return frozenset({"memset"}) if role is Role.MEMSET else kinds(name) | {"kernels"}
+    if role is Role.MEMSET:
+        return frozenset({"memset"})
+    return kinds(name) | {"kernels"}
 
 
 def kinds(name: str) -> frozenset[str]:
-    """Everything that a GPU kernel or a CPU op of this name counts as: kind and
-    maker."""
-    if fused := re.fullmatch(_FUSED, name):
-        return frozenset(
-            {"reduction" if re.search(_REDUCES, fused[1]) else "pointwise"}
-        )
+    """Everything that a GPU kernel or a CPU op of this name counts as: its kind, and
+    the library or compiler that the kernel comes from."""
+    fused = re.fullmatch(_FUSED_CPP, name)
+    if fused:
+        reduces = re.search(_REDUCING_OPS, fused[1]) is not None
+        return frozenset({"reduction" if reduces else "pointwise"})
     if name.startswith("aten::"):
-        long = len(name) > LONGEST_OP
-        return frozenset({"unknown" if long else kind_of_op(name[6:]) or "pointwise"})
-    known, kind = _decoded(name), kind_of_kernel(name)
-    found = {kind, *((known.kernel_category, known.family) if known else ())}
-    found |= {_ALSO[word] for word in found if word in _ALSO}
-    return frozenset(word for word in found if word) or frozenset({"unknown"})
+        if len(name) > MAX_OP_CHARACTERS:
+            return frozenset({"unknown"})
+        return frozenset({kind_of_op(name.removeprefix("aten::")) or "pointwise"})
+    words = {kind_of_kernel(name)}
+    decoded = _decoded(name)
+    if decoded is not None:
+        words |= {decoded.kernel_category, decoded.family}
+    counted = {word for word in words if word}
+    counted |= {
+        other for word, other in _OTHER_NAMES_OF_KINDS.items() if word in counted
+    }
+    return frozenset(counted) or frozenset({"unknown"})
 
 
 def _decoded(name: str) -> KernelName | None:

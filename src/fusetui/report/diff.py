@@ -19,7 +19,7 @@ from fusetui.analysis.diff.model import (
 )
 from fusetui.analysis.diff.statistics import CONFIDENCE
 from fusetui.report import printed
-from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
+from fusetui.report.diff_lines import DiffLine, closing, largest, lines
 from fusetui.text.cutting import clip
 from fusetui.text.figures import (
     change,
@@ -109,10 +109,10 @@ def document(found: Diff) -> DiffDocument:
 def to_text(diff: Diff, width: int = 118) -> str:
     """A table at most `width` columns wide; of many lines only the TEXT_LINES of
     largest effect, and none that has no time on either side."""
-    width, found = max(width, 60), by_effect(lines(diff))
-    some = [line for line in found if not line.is_nothing]
-    rest = [*some[TEXT_LINES:], *(line for line in found if line.is_nothing)]
-    shown = some[:TEXT_LINES]
+    width = max(width, 60)
+    changes = largest(lines(diff), TEXT_LINES)
+    shown = changes.shown
+    rest = changes.rest
     body = _wrapped(answer(diff), width, "")
     notes = (f"! {printable(note)}" for note in diff.notes)
     for said in (diff.story, totals(diff), *sums(diff), *notes):
@@ -136,8 +136,8 @@ def to_text(diff: Diff, width: int = 118) -> str:
 def to_markdown(diff: Diff) -> str:
     """The verdict, the largest changes as a table, and the notes; short enough to be
     read."""
-    found = by_effect(line for line in lines(diff) if line.mark != "~")
-    shown, rest = found[:MARKDOWN_LINES], found[MARKDOWN_LINES:]
+    beyond_noise = (line for line in lines(diff) if line.mark != "~")
+    changes = largest(beyond_noise, MARKDOWN_LINES)
     body = [
         f"**{markdown(diff.a)} -> {markdown(diff.b)}: {markdown(judgment(diff))}**",
         "",
@@ -148,7 +148,7 @@ def to_markdown(diff: Diff) -> str:
         else []
     )
     body += ["| | A us | B us | change us | what |", "|---|---:|---:|---:|---|"]
-    for line in (*shown, *closing(diff)):
+    for line in (*changes.shown, *closing(diff)):
         numbers = (
             f"{microseconds(line.a_ns)} | {microseconds(line.b_ns)} | {_change(line)}"
         )
@@ -158,8 +158,8 @@ def to_markdown(diff: Diff) -> str:
             else markdown(line.what)
         )
         body.append(f"| {line.mark} {line.kind} | {numbers} | {what} |")
-    if rest:
-        body += ["", f"{plural(len(rest), 'smaller line')} not shown."]
+    if changes.rest:
+        body += ["", f"{plural(len(changes.rest), 'smaller line')} not shown."]
     notes = [markdown(note) for note in diff.notes]
     body += ["", *(f"* {note}" for note in notes[:MARKDOWN_NOTES])]
     if len(notes) > MARKDOWN_NOTES:

@@ -78,14 +78,43 @@ class DiffLine(msgspec.Struct, frozen=True):
     @property
     def is_nothing(self) -> bool:
         """Whether all its figures would be zeros."""
-        told = {microseconds(ns) for ns in (self.a_ns, self.b_ns, self.change_ns)}
-        return told == {microseconds(0)}
+        figures = {microseconds(ns) for ns in (self.a_ns, self.b_ns, self.change_ns)}
+        return figures == {microseconds(0)}
+
+    @property
+    def is_change(self) -> bool:
+        """Whether its change would be more than zero."""
+        return microseconds(abs(self.change_ns)) != microseconds(0)
 
 
-def by_effect(found: Iterable[DiffLine]) -> list[DiffLine]:
+def by_effect(changes: Iterable[DiffLine]) -> list[DiffLine]:
     """The largest change first, whatever its direction; lines of the sum before the
-    others."""
-    return sorted(found, key=lambda line: (not line.counts, -abs(line.change_ns)))
+    others, and lines without a change last."""
+    return sorted(
+        changes,
+        key=lambda line: (not line.is_change, not line.counts, -abs(line.change_ns)),
+    )
+
+
+class LargestLines(msgspec.Struct, frozen=True):
+    """The lines of the largest changes, and the others; both in the order of
+    by_effect."""
+
+    shown: list[DiffLine]
+    rest: list[DiffLine]
+
+
+def largest(changes: Iterable[DiffLine], number: int) -> LargestLines:
+    """So many lines, whether they are part of the sum or not, and the others. Lines of
+    nothing but zeros are always among the others."""
+    ordered = by_effect(changes)
+    candidates = [n for n, line in enumerate(ordered) if not line.is_nothing]
+    by_change = sorted(candidates, key=lambda n: -abs(ordered[n].change_ns))
+    chosen = set(by_change[:number])
+    return LargestLines(
+        shown=[line for n, line in enumerate(ordered) if n in chosen],
+        rest=[line for n, line in enumerate(ordered) if n not in chosen],
+    )
 
 
 class Region(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from fusetui.analysis.why.model import (
     NOTHING,
     DeviceResidual,
     Finding,
+    SomeSteps,
     Why,
     median_step,
     steps_tell,
@@ -76,10 +77,22 @@ def _excess(one: Finding, steps: int) -> str:
         return ", as what else it does would then run beside the GPU"
     if one.rule == "drained-by-sync" and worth_in_all > at_stake:
         return (
-            ", as launch latency and the time that these calls take to return would then be "
-            "hidden too"
+            ", as launch latency, waits for other launches and the time that these calls take to "
+            "return would then be hidden too"
         )
     return ""
+
+
+def _longer(some: SomeSteps) -> str:
+    """`; 1 step becomes 6.8 ms longer, which leaves 4.3 ms`; blank where none does."""
+    if not some.longer:
+        return ""
+    steps, becomes = plural(some.longer, "step"), "becomes"
+    together = ""
+    if some.longer > 1:
+        becomes, together = "become", " together"
+    lost, left = duration(some.lost_ns), duration(some.net_ns)
+    return f"; {steps} {becomes} {lost} longer{together}, which leaves {left}"
 
 
 def worth_part(found: Why, one: Finding) -> str:
@@ -89,7 +102,7 @@ def worth_part(found: Why, one: Finding) -> str:
         others = "most others" if 2 * some.steps < some.of else "the median step"
         return (
             f"worth {duration(some.saved_ns)}{together} in {count(some.steps)} of "
-            f"{plural(some.of, 'step')}, and nothing in {others}"
+            f"{plural(some.of, 'step')}, and nothing in {others}{_longer(some)}"
         )
     if (figure := worth_figure(one)) == ZERO:
         return "worth nothing: other work limits the time"

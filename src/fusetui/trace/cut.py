@@ -239,9 +239,8 @@ def _others_one_by_one(
         if isinstance(phase, str):
             phase = phase_of(phase, element.get("cat"))
         is_other = isinstance(phase, str) and phase not in PAIRED | {"X", ""}
-        if is_other and (
-            phase == "M" or _is_inside(str(element.get("ts")).encode(), part)
-        ):
+        time = str(element.get("ts")).encode(errors="replace")
+        if is_other and (phase == "M" or _is_inside(time, part)):
             found[number] = write(element).encode()
     return found
 

@@ -15,7 +15,7 @@ import numpy as np
 from tests.analysis.diff.blocks import Cut
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.items import Vocabulary, WorkItems, items, settled
+from fusetui.analysis.diff.items import Vocabulary, WorkItems, items, with_usual_steps
 from fusetui.analysis.diff.model import REPEATED, Diff, Row, RowKind
 from fusetui.analysis.diff.noise import FEWEST
 from fusetui.analysis.diff.regions import ProgramPlaces
@@ -67,7 +67,7 @@ class Subject:
         depth = [int(trace.depth[op]) if op >= 0 else 0 for op in found.op.tolist()]
         places = ProgramPlaces(found).places
         depth = [d + bool(where) for d, where in zip(depth, places, strict=True)]
-        subject = cls(path, trace, document, settled(found, found)[0], depth)
+        subject = cls(path, trace, document, with_usual_steps(found, found)[0], depth)
         return subject if subject.candidates() else None
 
     def candidates(self) -> list[int]:

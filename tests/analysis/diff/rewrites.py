@@ -8,6 +8,7 @@ Each is made to the events of the file, as those of `plants.py`.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from decimal import Decimal
 
 import numpy as np
@@ -18,7 +19,7 @@ from fusetui.analysis.diff.dispatch import LAUNCH_CALLS
 from fusetui.analysis.diff.model import RowKind
 from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.statistics import FEW_STEPS
-from fusetui.analysis.diff.streams import LEAST
+from fusetui.analysis.diff.streams import MIN_COMMON_PIECES
 from fusetui.trace.model.arrays import Int32s, Rows
 from fusetui.trace.model.categories import Role
 
@@ -27,6 +28,8 @@ RENAMED = "_renamed"
 SLOW = 5  # times as long as usual is a kernel in the step in which it is slow
 OTHER_STREAM = 7777
 OPS = ("cpu_op", "Operator")
+POINTWISE = re.compile(r"elementwise_kernel|multi_tensor_apply_kernel")
+MOVES = re.compile("fill|copy", re.IGNORECASE)
 
 
 def whole_graph(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -172,6 +175,37 @@ def one_op_renamed(subject: Subject, place: str, nth: int) -> Planted | None:
     return Planted(events, None, same_work=True, note="an op was renamed")
 
 
+def swapped_names(subject: Subject, place: str, nth: int) -> Planted | None:
+    """Ops that launch pointwise kernels which no other op launches, no copies and no
+    sets, have each other's names: each that of the next one in their order."""
+    if place != PLACES[1] or nth:
+        return None
+    launched: defaultdict[str, set[str]] = defaultdict(set)
+    by: defaultdict[str, set[str]] = defaultdict(set)
+    found = subject.items
+    trace, work = subject.trace, found.work
+    for row, op in zip(work.row.tolist(), work.op.tolist(), strict=True):
+        name = trace.name_of(op) if op >= 0 else ""
+        launched[name].add(trace.name_of(row))
+        by[trace.name_of(row)].add(name)
+    names = sorted(
+        op
+        for op, kernels in launched.items()
+        if op.startswith("aten::")
+        and all(len(by[kernel]) == 1 for kernel in kernels)
+        and all(POINTWISE.search(kernel) for kernel in kernels)
+        and not any(MOVES.search(kernel) for kernel in kernels)
+    )
+    if len(names) < 2:
+        return None
+    other = dict(zip(names, [*names[1:], names[0]], strict=True))
+    editor = Editor(subject)
+    for op in np.unique(work.op[work.op >= 0]).tolist():
+        if trace.name_of(op) in other:
+            editor.edit(op)["name"] = other[trace.name_of(op)]
+    return Planted(editor.finished(), None, same_work=True, note="renamed")
+
+
 def alternating_kernels(subject: Subject, place: str, nth: int) -> Planted | None:
     """Every second kernel of the busiest stream runs on another one."""
     if place != PLACES[1] or nth:
@@ -202,7 +236,7 @@ def alternating_steps(subject: Subject, place: str, nth: int) -> Planted | None:
 def _on_streams(editor: Editor, pieces: int) -> Planted:
     """The streams are one; where so little work changed that each piece may have moved,
     that it did is right too."""
-    few = pieces < LEAST
+    few = pieces < MIN_COMMON_PIECES
     note = "" if few else f"and {OTHER_STREAM} are compared"
     return Planted(editor.finished(), None, moved=few, same_work=True, note=note)
 
@@ -263,6 +297,7 @@ REWRITES: dict[str, Plant] = {
     "40 launches as one graph": part_graph,
     "all ops renamed": renamed,
     "one op renamed": one_op_renamed,
+    "ops with swapped names": swapped_names,
     "every second kernel on another stream": alternating_kernels,
     "every second step on another stream": alternating_steps,
     "a kernel split under one name": split_alike,

@@ -4,6 +4,7 @@ goes on."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from fusetui.trace import Trace
 launches = benchmark("diff_launches")
 # which the script makes importable
 kept_answers = import_module("benchmarks.kept_answers")
+planted_table = import_module("benchmarks.planted_table")
 RESULTS = {("a copy", "nested"): [Answer(True, ""), Answer(False, "2 rows")]}
 
 
@@ -71,20 +73,49 @@ def test_a_table_says_which_traces_it_covers() -> None:
 def test_a_run_that_was_stopped_measures_only_the_other_traces(
     build: Callable[..., Trace],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     traces = [build([("aten::mul", f"kernel_{n}", 20.0)]).report.path for n in range(2)]
     measured: list[str] = []
 
-    def measure(path: Path, into: Path, results: Any) -> None:
-        measured.append(path.name)
-        results["all ops renamed", "in all steps"].append(Answer(True, ""))
+    def measure(trial: Any) -> None:
+        measured.append(trial.path.name)
+        trial.add("all ops renamed", "in all steps", Answer(True, ""))
 
-    monkeypatch.setattr(launches, "_try", measure)
+    table = replace(launches.TABLE, tries=measure)
     work = ["--work", str(tmp_path)]
     for words in ([traces[0]], traces, [*traces, "--kept-only"]):
-        monkeypatch.setattr("sys.argv", ["diff_launches.py", *words, *work])
-        assert launches.main() == 0
+        assert table.main([*words, *work]) == 0
     assert measured == [Path(trace).name for trace in traces]
     assert "| all ops renamed |  | 2 of 2 |  |" in capsys.readouterr().out
+
+
+def test_a_wrong_answer_is_said_and_counted(
+    build: Callable[..., Trace], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(trial: Any) -> None:
+        trial.add("one op renamed", "in all steps", Answer(True, ""))
+        trial.add("one op renamed", "in all steps", Answer(False, "2 rows"), "3")
+
+    path = build([("aten::mul", "kernel", 20.0)]).report.path
+    assert replace(launches.TABLE, tries=measure).main([path]) == 1
+    said = capsys.readouterr()
+    assert "| one op renamed |  | 1 of 2 |  |" in said.out
+    assert "one op renamed, in all steps, 3: 2 rows" in said.err
+
+
+def test_each_change_is_tried_at_each_place(
+    build: Callable[..., Trace], tmp_path: Path
+) -> None:
+    path = Path(build([("aten::mul", "kernel", 20.0)], (1.0, 1.0, 1.0)).report.path)
+    results: Any = {}
+    trial = planted_table.Trial(path, tmp_path / "planted.json", 2, results)
+    asked: list[tuple[str, int]] = []
+
+    def nothing(subject: Any, place: str, number: int) -> None:
+        asked.append((place, number))
+
+    trial.plant(trial.subject(), {"nothing": nothing})
+    places = ("in one step", "in all steps", "nested")
+    assert asked == [(place, number) for place in places for number in range(2)]
+    assert not results

@@ -30,4 +30,4 @@ def test_the_work_of_many_lanes_is_not_compared_with_that_of_each_other(
     monkeypatch.setattr(align, "_in_common", counted)
     found = diff(trace, trace)
     assert all(row.kind is RowKind.SAME for row in found.rows)
-    assert len(compared) <= 2 * (align.COMPARED**2 + LANES)
+    assert len(compared) <= 2 * (align.MAX_COMPARED_LANES**2 + LANES)

@@ -18,14 +18,15 @@ from fusetui.trace import Trace
 Build = Callable[..., Trace]
 Work = Callable[[Diff], list[Row]]
 
+ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::{}>(int)"
 LAYER = [
     (
         "aten::linear / aten::addmm",
         "ampere_bf16_s16816gemm_bf16_128x128_ldg8_stages_64x3_tn",
         192.0,
     ),
-    ("aten::gelu", "void gelu_kernel<float>(int)", 64.0),
-    ("aten::mul", "void mul_kernel<float>(int)", 32.0),
+    ("aten::gelu", ELEMENTWISE.format("GeluFunctor<float>"), 64.0),
+    ("aten::mul", ELEMENTWISE.format("MulFunctor<float>"), 32.0),
     ("aten::native_layer_norm", "void layer_norm_kernel<float>(int)", 48.0),
     ("aten::add", "void add_kernel<float>(int)", 16.0),
 ]
@@ -240,6 +241,81 @@ def test_an_op_that_works_in_place_is_not_renamed(build: Build) -> None:
     add = LAYER[-1]
     found = diff(build(LAYER), build([*LAYER[:-1], ("aten::add_", *add[1:])]))
     assert not renaming(found)
+
+
+MULTI = "void at::native::multi_tensor_apply_kernel<TensorListMetadata<1>, {}>(int)"
+OPTIMIZER = [
+    (f"aten::_foreach_{op}", MULTI.format(functor), us)
+    for op, functor, us in (
+        ("lerp_", "TernaryOpScalarFunctor<float, LerpFunctor>", 176.0),
+        ("mul_", "BinaryOpScalarFunctor<float, std::multiplies<float>>", 128.0),
+        ("sqrt", "UnaryOpFunctor<float, at::native::Sqrt<float>>", 134.0),
+        ("div_", "BinaryOpScalarListFunctor<float, std::divides<float>>", 131.0),
+    )
+]
+
+
+def with_ops_of(
+    pieces: list[tuple[Any, ...]], order: tuple[int, ...]
+) -> list[tuple[Any, ...]]:
+    """The kernels as they are, under each other's ops."""
+    ops = [pieces[place][0] for place in order]
+    return [(op, *piece[1:]) for op, piece in zip(ops, pieces, strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("order", "ops"),
+    [((1, 2, 3, 0), 4), ((3, 2, 1, 0), 4), ((0, 2, 1, 3), 2), ((2, 0, 1, 3), 3)],
+)
+def test_ops_that_swapped_their_names_are_compared_by_their_kernels(
+    build: Build, order: tuple[int, ...], ops: int
+) -> None:
+    a = build([*LAYER, *OPTIMIZER])
+    b = build([*LAYER, *with_ops_of(OPTIMIZER, order)])
+    for found in (diff(a, b), diff(b, a)):
+        assert not changed(found)
+        assert not dispatch_of(found)
+        (note,) = renaming(found)
+        assert note.startswith(
+            f"{ops} ops were renamed, which launch the same {ops} kernels"
+        )
+
+
+def test_ops_that_swapped_their_products_did_not_swap_their_names(build: Build) -> None:
+    """Which kernel multiplies is a matter of shapes and devices."""
+    gemm = "ampere_bf16_s16816gemm_bf16_{}_ldg8_f2f_stages_64x3_tn"
+    products = [
+        ("aten::mm", gemm.format("128x128"), 100.0),
+        ("aten::bmm", gemm.format("64x64"), 30.0),
+    ]
+    found = diff(
+        build([*products, *LAYER]), build([*with_ops_of(products, (1, 0)), *LAYER])
+    )
+    assert not renaming(found)
+    assert changed(found)
+
+
+def test_two_ops_of_another_program_did_not_swap_their_names(build: Build) -> None:
+    """Most of what each side does has nothing to do with the other side."""
+    own = [
+        (f"aten::{op}", ELEMENTWISE.format(op), 20.0) for op in ("sin", "cos", "tan")
+    ]
+    others = [
+        (f"aten::{op}", ELEMENTWISE.format(f"{op}h"), 20.0)
+        for op in ("sin", "cos", "tan")
+    ]
+    pair = OPTIMIZER[:2]
+    a, b = build([*own, *pair]), build([*others, *with_ops_of(pair, (1, 0))])
+    assert not renaming(diff(a, b))
+
+
+def test_an_op_that_has_its_kernel_elsewhere_did_not_swap_its_name(
+    build: Build,
+) -> None:
+    first, second = OPTIMIZER[:2]
+    a = build([*LAYER, first, second, second])
+    b = build([*LAYER, *with_ops_of([first, second], (1, 0)), second])
+    assert not renaming(diff(a, b))
 
 
 def test_a_kernel_on_another_stream_has_moved(build: Build) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff
 from fusetui.report.diff import document, to_markdown, to_text
-from fusetui.report.diff_lines import OVERLAP, by_effect, lines
+from fusetui.report.diff_lines import OVERLAP, DiffLine, by_effect, largest, lines
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]
@@ -53,6 +53,39 @@ def test_by_effect_puts_the_largest_change_first(build: Build) -> None:
         abs(row.change_ns) for row in by_effect(lines(changed(build))) if row.counts
     ]
     assert changes == sorted(changes, reverse=True)
+
+
+def unchanged_line(number: int) -> DiffLine:
+    return DiffLine("~", "same", 1_000, 1_000, 0, f"same {number}")
+
+
+BESIDE = DiffLine("+", "slower", 1, 9, 7_600_000, "only in step 7", counts=False)
+
+
+def test_a_change_beside_the_sum_comes_before_lines_without_a_change() -> None:
+    ordered = by_effect([unchanged_line(1), BESIDE, unchanged_line(2)])
+    assert ordered[0] is BESIDE
+
+
+def test_lines_of_the_sum_come_before_those_beside_it() -> None:
+    counted = DiffLine("-", "faster", 9_000, 1_000, -8_000, "matmul")
+    assert by_effect([BESIDE, counted]) == [counted, BESIDE]
+
+
+def test_the_largest_lines_leave_no_larger_change_out_for_a_line_of_the_sum() -> None:
+    small = [
+        DiffLine("+", "slower", 0, n, 100 * n, f"kernel {n}") for n in range(2, 50)
+    ]
+    changes = largest([*small, BESIDE], 40)
+    assert BESIDE in changes.shown
+    assert len(changes.shown) == 40
+    largest_left_out = max(abs(line.change_ns) for line in changes.rest)
+    assert largest_left_out <= min(abs(line.change_ns) for line in changes.shown)
+
+
+def test_lines_of_zeros_are_left_out_before_any_other() -> None:
+    zeros = DiffLine("~", "same", 0, 0, 0, "empty")
+    assert largest([zeros, BESIDE], 40).rest == [zeros]
 
 
 def test_the_first_line_is_the_answer(build: Build) -> None:

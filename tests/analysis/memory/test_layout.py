@@ -45,7 +45,7 @@ def test_any_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, expandable: bool
 ) -> None:
     """By moments that were looked at before, too, of which one in seven is kept."""
-    monkeypatch.setattr(layouts, "EVERY", 7)
+    monkeypatch.setattr(layouts, "CHANGES_BETWEEN_KEPT", 7)
     machine = Machine(total=200 * MB, expandable=expandable)
     seen = run(machine, seed)
     history = histories(read_snapshot(str(machine.write(tmp_path / "a.pickle"))))[0]

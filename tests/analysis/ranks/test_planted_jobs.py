@@ -14,6 +14,7 @@ from fusetui.analysis.ranks.model import RankSummary
 from fusetui.analysis.ranks.summary import summary_of
 
 jobs = benchmark("rank_jobs")
+cases = benchmark("job_cases")
 
 
 def collectives(path: Path) -> dict[tuple[str, int], list[float]]:
@@ -123,6 +124,89 @@ def test_what_is_right_and_what_is_wrong(
     found: dict[str, Any], text: str, verdict: str
 ) -> None:
     assert jobs.judged(truth(), found, text).verdict == verdict
+
+
+def paused(held_up_us: list[float], late: list[int]) -> Any:
+    """What is said where rank 3 holds up the others by so much in each of the steps,
+    and these steps, from 0, are named."""
+    planted = truth(
+        cause="gc",
+        planted=1e3 * sum(held_up_us) / len(held_up_us),
+        waited=1e3 * sum(held_up_us) / len(held_up_us),
+        steps=len(held_up_us),
+        held_up=[1e3 * us for us in held_up_us],
+    )
+    found = answer(3, sum(held_up_us))
+    found["ranks"][0]["steps"] = len(held_up_us)
+    names = [f"ProfilerStep#{jobs.FIRST_STEP + step}" for step in late]
+    found["stragglers"][0]["late_steps"] = [{"name": name} for name in names]
+    return jobs.judged(planted, found, SAID.replace("the others wait 1 ms a step", ""))
+
+
+@pytest.mark.parametrize(
+    ("held_up_us", "late", "verdict"),
+    [
+        ([1000, 350], [0, 1], jobs.RIGHT),
+        ([1000, 350], [0], jobs.WRONG),  # 3.5 % of a step, a third of the worst
+        ([1000, 250], [0], jobs.RIGHT),  # near 2 % of a step: either is right
+        ([1000, 250], [0, 1], jobs.RIGHT),
+        ([1000, 90], [0, 1], jobs.WRONG),  # 0.9 % of a step
+        ([1000, 90], [0], jobs.RIGHT),
+        ([9000, 400], [0], jobs.RIGHT),  # 4 % of a step, 4.4 % of the worst
+        ([9000, 400], [0, 1], jobs.WRONG),
+        ([9000, 1400], [0], jobs.WRONG),  # 16 % of the worst
+    ],
+)
+def test_steps_of_a_pause_are_judged_by_the_floors(
+    held_up_us: list[float], late: list[int], verdict: str
+) -> None:
+    assert paused(held_up_us, late).verdict == verdict
+
+
+def test_what_the_others_wait_for_a_pause_adds_up(tmp_path: Path) -> None:
+    """By the step of the pause. In the last one only a rank of another group waits."""
+    planted = jobs.make(jobs.case_of("fw-tp4dp2-pause"), 0, tmp_path)
+    assert sum(planted.held_up) == pytest.approx(planted.steps * planted.waited)
+    assert min(planted.held_up[:-1]) > 0.9 * min(planted.longer[:-1])
+    assert 0 < planted.held_up[-1] < planted.longer[-1] / 5
+
+
+@pytest.mark.parametrize(
+    ("share", "named", "verdict"),
+    [
+        (0.04, [3, 2], jobs.RIGHT),
+        (0.04, [3], jobs.WRONG),
+        (0.016, [3], jobs.RIGHT),  # near 2 % of a step: either is right
+        (0.016, [3, 2], jobs.RIGHT),
+        (0.005, [3, 2], jobs.WRONG),
+        (0.005, [3], jobs.RIGHT),
+    ],
+)
+def test_a_late_rank_below_the_floor_is_not_to_be_named(
+    share: float, named: list[int], verdict: str
+) -> None:
+    """Of two ranks that are late in the same steps; the others wait for the second one
+    by this share of a step."""
+    ns = {3: 1e6, 2: share * 10e6}
+    several = [
+        cases.Culprit(rank, "loading", one, one, 9e6, [], [], [])
+        for rank, one in ns.items()
+    ]
+    planted = truth(
+        expect="ranks",
+        culprits=[2, 3],
+        planted=sum(ns.values()),
+        waited=sum(ns.values()),
+        several=several,
+    )
+    rows = [
+        {"rank": rank, "caused_ns": 2 * one, "waited_ns": 0, "steps": 2, "step_ns": 1e7}
+        for rank, one in ns.items()
+    ]
+    stragglers = [{"rank": rank, "text": "", "late_steps": []} for rank in named]
+    text = "\n".join(f"Rank {rank} arrives last." for rank in named)
+    found = {"ranks": rows, "stragglers": stragglers}
+    assert jobs.judged(planted, found, text).verdict == verdict
 
 
 def test_nobody_is_to_be_named() -> None:

@@ -15,6 +15,7 @@ from tests.places import TRACES
 from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.ranks.executors import summarize
 from fusetui.analysis.ranks.model import (
+    MAX_NAMES_OF_A_KIND,
     JobAnswer,
     JointStepChange,
     KernelRuns,
@@ -84,6 +85,30 @@ def test_a_place_of_the_program_explains_it() -> None:
     )
     assert [(e.name, e.ns) for e in found.reason.excess] == [("load_batch", 100 * US)]
     assert "It spends 100 us more than the median rank in load_batch." in text
+
+
+PHASES = [(1, "annotation", f"phase {n}", 50) for n in range(MAX_NAMES_OF_A_KIND)]
+
+
+def phases_and_load_batch(load_batch_us: int) -> dict[str, Any]:
+    """Before the second collective; of annotations no more names are kept."""
+    kept = PHASES[: MAX_NAMES_OF_A_KIND - 1]
+    return {"places": [*kept, (1, "annotation", "load_batch", load_batch_us)]}
+
+
+def test_a_name_that_others_did_not_keep_took_them_at_most_the_least_that_they_kept() -> (
+    None
+):
+    """Others may have spent up to 50 us in load_batch: it explains 70 us for certain."""
+    found, text = only(late_by_100(phases_and_load_batch(120), {"places": PHASES}))
+    assert [(e.name, e.ns) for e in found.reason.excess] == [("load_batch", 70 * US)]
+    assert "It spends 70 us more than the median rank in load_batch." in text
+
+
+def test_a_name_that_others_would_have_kept_took_them_nothing() -> None:
+    fewer = {"places": PHASES[: MAX_NAMES_OF_A_KIND - 1]}
+    found, _ = only(late_by_100(phases_and_load_batch(100), fewer))
+    assert [(e.name, e.ns) for e in found.reason.excess] == [("load_batch", 100 * US)]
 
 
 def test_what_does_not_explain_half_of_it_is_not_told() -> None:

@@ -16,6 +16,7 @@ from tests.analysis.replay.invented import KINDS, invented
 from tests.analysis.replay.judge import by_command, judged
 from tests.analysis.replay.recording import span_of, write
 from tests.analysis.replay.simulator import simulate
+from tests.analysis.replay.test_changes import gpu_bound
 from tests.places import FRESH, TRACES
 
 from fusetui.analysis.ranks.meeting import Meetings, replayed
@@ -23,7 +24,7 @@ from fusetui.analysis.replay.apply import changed
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange, parse_change
 from fusetui.analysis.replay.path import path
-from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.replay import replay, replay_late
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
@@ -185,6 +186,18 @@ def test_the_end_lies_between_the_bounds(
     made, _ = changed(trace, graph_of(trace), [parse_change(text) for text in words])
     best, worst = (int(replay(made, late=late).end.max()) for late in (False, True))
     assert best <= span_of(then) <= worst
+
+
+def test_only_batches_are_late(trace_of: Make) -> None:
+    """Where workers load batches, the two bounds differ after a change; else they are
+    the same, and not worked out twice."""
+    for events, differ in ((trained((80, 20_000, 80)), True), (gpu_bound(), False)):
+        trace = trace_of(events)
+        made, _ = changed(trace, graph_of(trace), [parse_change("op:/./ x0.5")])
+        early = replay(made)
+        late = replay_late(made, early)
+        assert late.end.tolist() == replay(made, late=True).end.tolist()
+        assert (late is early) is not differ
 
 
 @pytest.mark.parametrize("late", [None, False, True])

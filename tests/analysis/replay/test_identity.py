@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.analysis.replay.events import call, host, kernel
 from tests.places import TRACES
@@ -21,7 +21,8 @@ from fusetui.analysis.replay.changes import WrongChange
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.path import path as critical_path
 from fusetui.analysis.replay.predicted import predicted
-from fusetui.analysis.replay.replay import replay, slices_of
+from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.times import slices_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 
@@ -95,7 +96,13 @@ def programs(draw: st.DrawFn) -> list[dict[str, Any]]:
     return events
 
 
+def an_engine_whose_op_takes_no_time() -> list[dict[str, Any]]:
+    backward = "autograd::engine::evaluate_function: MmBackward0"
+    return [host("aten::mm", 0, 1), host(backward, 0, 0, tid=2)]
+
+
 @given(programs())
+@example(an_engine_whose_op_takes_no_time())
 def test_any_events(events: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.graph import Node
+from fusetui.analysis.replay.marks import marks_of
 from fusetui.analysis.replay.path import path
-from fusetui.analysis.replay.predicted import marks_of
 from fusetui.analysis.replay.replay import replay
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace

@@ -21,13 +21,9 @@ from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import parse_change
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.path import Path, path
-from fusetui.analysis.replay.replay import (
-    bounds_of,
-    replay,
-    slack_of,
-    slices_of,
-    step_ends,
-)
+from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.route import slack_of
+from fusetui.analysis.replay.times import bounds_of, slices_of, step_ends
 from fusetui.trace import Trace
 
 Make = Callable[..., Trace]

@@ -28,7 +28,8 @@ from tests.analysis.replay.programs import (
 from tests.analysis.replay.recording import write
 from tests.analysis.replay.simulator import Residuals, simulate
 
-from fusetui.analysis.replay.whatif import whatif
+from fusetui.analysis.replay.whatif import WhatIf, whatif
+from fusetui.report.whatif import worth
 from fusetui.trace import open_trace
 
 CASES = (
@@ -204,3 +205,44 @@ def test_what_matches_nothing_is_refused(tmp_path: Path) -> None:
         repeated(kernel("k", 100)), ["kernel:other x0.5"], by_command, tmp_path
     )
     assert refused.prediction.refused == 2
+
+
+ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+WITH_COLLECTIVE = repeated(
+    kernel("k", 100), kernel(ALL_REDUCE, 50), Sync("device", 3000)
+)
+
+
+def answered(tested: Program, change: str, folder: Path) -> WhatIf:
+    path = write(simulate(tested), folder / "trace.json")
+    return whatif(open_trace(str(path), cached=False), [change])
+
+
+@pytest.mark.parametrize("change", ["comm x0.5", "kernel:nccl x0.5"])
+def test_a_change_of_collectives_says_that_it_scales_waiting(
+    change: str, tmp_path: Path
+) -> None:
+    notes = answered(WITH_COLLECTIVE, change, tmp_path).notes
+    assert "waits_scaled" in notes
+    assert "other_ranks_unchanged" not in notes
+
+
+def test_a_change_of_other_kernels_leaves_waiting_for_ranks_as_it_was(
+    tmp_path: Path,
+) -> None:
+    notes = answered(WITH_COLLECTIVE, "kernel:k x0.5", tmp_path).notes
+    assert "other_ranks_unchanged" in notes
+    assert "waits_scaled" not in notes
+
+
+@pytest.mark.parametrize(
+    ("after_ns", "said"),
+    [
+        (43_419_000_000, "714 us less, next to nothing"),
+        (43_419_715_000, "1 us more, next to nothing"),
+        (43_419_714_000, "no change"),
+        (21_709_857_000, "50.0 % less"),
+    ],
+)
+def test_a_saving_that_is_next_to_nothing_is_told(after_ns: int, said: str) -> None:
+    assert worth(43_419_714_000, after_ns) == said

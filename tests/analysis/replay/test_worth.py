@@ -195,7 +195,7 @@ def test_a_gain_of_more_than_is_at_stake_after_a_wait_has_a_reason(
     trace = trace_of(drained_by_a_copy())
     found = with_worth(trace, why(trace))
     one = drained(found)
-    reason = "as launch latency and the time that these calls take to return"
+    reason = "as launch latency, waits for other launches and the time that these calls"
     assert reason in worth_text(found, one)
     assert reason not in worth_text(found, replace(one, worth_ns=40_000))
 
@@ -271,6 +271,61 @@ def test_what_is_saved_in_some_steps_only(trace_of: TraceOf) -> None:
     assert worth_text(found, one) == (
         "At stake 1 us in all, worth 10 us in 1 of 3 steps, and nothing in most others."
     )
+
+
+def work_into_the_next_step() -> list[Event]:
+    """Steps of 100. The work of the third one runs from 207 to 330, beyond its end; the
+    fourth one waits for that and its own, until 383."""
+    first, last = stepped(100, 100), stepped(100)
+    moved = [one | {"ts": one["ts"] + 400} for one in last]
+    moved[1]["args"] = {"correlation": 99}
+    moved[2]["args"] = {**moved[2]["args"], "correlation": 99}
+    return [
+        *first,
+        step(2, 200, 100),
+        *launched(202, 207, 123, 11, name="r"),
+        host("aten::add", 210, 90),
+        step(3, 300, 100),
+        *launched(302, 330, 50, 12),
+        call("cudaStreamSynchronize", 310, 73, 13),
+        host("aten::item", 383, 17),
+        {**moved[0], "name": "ProfilerStep#4"},
+        *moved[1:],
+    ]
+
+
+def test_a_step_that_becomes_longer_is_told(trace_of: TraceOf) -> None:
+    """Without 45 of 123, the work of the third step ends at 285, within it: it becomes
+    30 shorter. The fourth one ends at 377, but its own begins at 300: it takes 77
+    instead of 70."""
+    trace = trace_of(work_into_the_next_step())
+    found = said(trace, (finding(), shorter(45, "r")(trace)))
+    (one,) = found.findings
+    assert one.worth_steps == SomeSteps(
+        steps=1, of=4, saved_ns=30_000, longer=1, lost_ns=7_000
+    )
+    assert worth_text(found, one) == (
+        "At stake 1 us in all, worth 30 us in 1 of 4 steps, and nothing in most others; "
+        "1 step becomes 7 us longer, which leaves 23 us."
+    )
+
+
+def test_findings_that_make_steps_longer_rank_by_what_is_left(
+    trace_of: TraceOf,
+) -> None:
+    """23 of 30 us are left of the third step; the last one saves 25 us."""
+    events = work_into_the_next_step()
+    kernel_of_last = max(
+        (one for one in events if one["name"] == "k"), key=lambda one: one["ts"]
+    )
+    kernel_of_last["name"] = "s"
+    trace = trace_of(events)
+    found = said(
+        trace,
+        (finding("r"), shorter(45, "r")(trace)),
+        (finding("s"), shorter(25, "s")(trace)),
+    )
+    assert [one.rule for one in found.findings] == ["s", "r"]
 
 
 def test_a_phase_of_few_steps_is_no_gain_of_the_median_step(trace_of: TraceOf) -> None:
@@ -426,7 +481,8 @@ def test_no_upper_bound_counts_with_more_than_the_step(trace_of: TraceOf) -> Non
     assert [one.rule for one in found.findings] == ["more", "much", "gained"]
     gained = replace(found.findings[2], worth_ns=whole, at_stake_ns=4 * whole)
     ranked = sorted(
-        [*found.findings[:2], gained], key=lambda one: worth._rank(one, 1, 1, whole)
+        [*found.findings[:2], gained],
+        key=lambda one: worth._rank(one, steps=1, devices=1, usual_ns=whole),
     )
     assert [one.rule for one in ranked] == ["gained", "more", "much"]
 
@@ -473,7 +529,7 @@ def test_what_is_unknown_comes_before_what_gains_nothing(trace_of: TraceOf) -> N
 def test_where_calls_that_wait_were_left_out_nothing_has_a_worth(
     trace_of: TraceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(whatif, "MANY", 3)
+    monkeypatch.setattr(whatif, "MANY_LAUNCHES", 3)
     for events, note in ((gpu_bound(), "no_waits"), (synced() + gpu_bound(), None)):
         trace = trace_of(events)
         assert (
@@ -542,7 +598,7 @@ def test_a_part_has_none(trace_of: TraceOf) -> None:
 def test_a_large_trace_has_none_unless_it_is_asked_for(
     trace_of: TraceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worth, "MOST", 10)
+    monkeypatch.setattr(worth, "MAX_REPLAYED_NODES", 10)
     trace = trace_of(gpu_bound())
     one = finding(), shorter(1)(trace)
     assert said(trace, one).findings[0].worth_note == "large"
@@ -568,3 +624,33 @@ def test_nothing_costs_time(path: Any) -> None:
         assert (one.worth_ns or 0) >= 0
         if one.worth_ns and one.worth_ns * len(steps) > 1.001 * (one.at_stake_ns or 0):
             assert one.rule in ("host-bound", "allocation", "drained-by-sync")
+
+
+@pytest.mark.parametrize(
+    ("name", "since", "saved_us"),
+    [
+        ("autograd::engine::evaluate_function: MulBackward0", 245, 95 + 16),
+        ("aten::other", 0, 16),
+    ],
+)
+def test_the_lead_of_a_thread_is_that_of_the_engine_alone(
+    trace_of: TraceOf, name: str, since: int, saved_us: int
+) -> None:
+    """Thread 1 waits from 10 to 107, and thread 2 from 246 to 264 before its launch at
+    360, whose kernel is the last. The calls keep the 2 that they take to return. An
+    engine is asked as much earlier as thread 1 is ahead; any other thread launches
+    earlier by its own wait alone."""
+    trace = trace_of(
+        [
+            host("aten::forward", 0, 230),
+            *launched(0, 5, 100, 1),
+            call("cudaStreamSynchronize", 10, 97, 8),
+            *launched(127, 132, 130, 2),
+            host(name, since, 400 - since, tid=2),
+            call("cudaStreamSynchronize", 246, 18, 9, tid=2),
+            call("cudaLaunchKernel", 360, 2, 3, tid=2),
+            kernel(365, 5, 3),
+        ]
+    )
+    one = drained(with_worth(trace, why(trace)))
+    assert one.worth_ns == saved_us * 1_000

@@ -390,3 +390,78 @@ def test_it_is_not_known_who_waits_for_whom(
 ) -> None:
     """Work at the same time, backward at another time, or two threads of the engine."""
     assert "host_alloc" not in idle(trace_of(in_backward(other)))
+
+
+def before_backward(*others: dict[str, Any]) -> list[dict[str, Any]]:
+    """Thread 1 launches at 0, computes for 40 us, of which it frees memory for 25 us,
+    and asks for backward; the engine launches at 98, 6 us after it has begun."""
+    op: dict[str, Any] = {"cat": "cpu_op"}
+    return [
+        call("aten::forward", 0, 4, **op),
+        call("cudaLaunchKernel", 0, 1, 1),
+        kernel(5, 5, 1),
+        call("aten::loss", 30, 40, **op),
+        call("hipFree", 32, 25),
+        *others,
+        call("autograd::engine::evaluate_function: MulBackward0", 92, 50, tid=2, **op),
+        {**call("cudaLaunchKernel", 98, 1, 2), "tid": 2},
+        kernel(100, 5, 2),
+    ]
+
+
+def test_an_engine_that_is_not_asked_does_what_the_other_thread_does(
+    trace_of: Make,
+) -> None:
+    """The host part is from 10 to 98: the engine waits for the loss, as the GPU
+    does."""
+    trace = trace_of(before_backward())
+    found = idle(trace)
+    assert found["host_alloc"] == 25_000
+    assert found["host_op"] == 40_000 - 25_000 + 6_000
+    assert found["host_nothing"] == 88_000 - 46_000
+    (gap,) = longest_gaps(Accounts(trace).lines)[0]
+    assert gap.op == "aten::loss"
+    waiting, engine = cpu_accounts(Accounts(trace))
+    assert (waiting.op_ns, engine.op_ns) == (44_000, 50_000)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        call("aten::sort", 75, 60, cat="cpu_op"),  # thread 1 goes on beside the engine
+        call(
+            "autograd::engine::evaluate_function: AddBackward0",
+            10,
+            15,
+            cat="cpu_op",
+            tid=3,
+        ),
+    ],
+)
+def test_it_is_not_known_what_the_engine_waits_for(
+    trace_of: Make, other: dict[str, Any]
+) -> None:
+    assert "host_alloc" not in idle(trace_of(before_backward(other)))
+
+
+def test_a_gap_before_backward_names_the_wait_that_drained_it(trace_of: Make) -> None:
+    """The loss is read from 6 to 90, before the engine is asked; without backward on
+    thread 2, nothing says that its launch waits for that."""
+    wait = call("cudaStreamSynchronize", 6, 84)
+    node = call(
+        "autograd::engine::evaluate_function: MulBackward0", 92, 9, tid=2, cat="cpu_op"
+    )
+    work = [
+        call("aten::forward", 0, 4, cat="cpu_op"),
+        call("cudaLaunchKernel", 0, 1, 1),
+        kernel(5, 5, 1),
+        wait,
+        {**call("cudaLaunchKernel", 98, 1, 2), "tid": 2},
+        kernel(100, 5, 2),
+    ]
+    for op, drained_by in (
+        (node, "cudaStreamSynchronize"),
+        ({**node, "name": "aten::other"}, None),
+    ):
+        (gap,) = longest_gaps(Accounts(trace_of([*work, op])).lines)[0]
+        assert gap.drained_by == drained_by

@@ -133,11 +133,11 @@ MEASURED = {
     "v100_resnet50_2021": {
         "idle": 392.919,
         "host_annotation": 192.442,
-        "host_op": 168.390,
+        "host_op": 168.396,
         "launch_call": 14.946,
         "queued": 11.451,
         "launch_latency": 3.469,
-        "host_nothing": 1.674,
+        "host_nothing": 1.668,
         "host_call": 0.493,
         "host_sync": 0.054,
     },
@@ -162,9 +162,9 @@ MEASURED = {
     },
     "nccl_collectives": {
         "idle": 503.051,
-        "host_op": 394.324,
+        "host_op": 394.452,
         "host_annotation": 44.756,
-        "host_nothing": 28.200,
+        "host_nothing": 28.072,
         "launch_call": 25.467,
         "host_call": 4.582,
         "queued": 2.948,
@@ -173,8 +173,9 @@ MEASURED = {
     },
     "h100_owlv2": {"idle": 511.529, "host_python": 493.762},
 }
-"""Milliseconds, as measured before there was this code; of nccl_collectives with what
-autograd's engine does while the thread that launches next waits for it."""
+"""Milliseconds, as measured before there was this code; of v100_resnet50_2021 and
+nccl_collectives with what each of the two threads does that wait for one another,
+autograd's engine and the one that asks it for backward, by a script of its own."""
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")

@@ -15,7 +15,7 @@ from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Ceiling
 from fusetui.gpu.roofline.many import jobs
 from fusetui.gpu.roofline.peaks import (
-    ASSUMED,
+    ASSUMED_SHARE,
     BANDWIDTH,
     KINDS,
     MEASURED,
@@ -151,7 +151,7 @@ def test_what_nobody_measured_is_assumed() -> None:
     peak = peak_of({"name": "NVIDIA L4", "numSms": 58})
     assert peak is not None
     assert is_assumed(peak, "bf16")
-    assert attainable(peak).flop_per_s("bf16") == pytest.approx(ASSUMED * 121e12)
+    assert attainable(peak).flop_per_s("bf16") == pytest.approx(ASSUMED_SHARE * 121e12)
     assert len(PEAKS) > len(MEASURED)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from fusetui.analysis.why.answer import why
 from fusetui.report.why_answer import answer, brief_answer, not_recorded
@@ -96,3 +99,63 @@ def test_a_device_that_the_table_of_peaks_lacks(
     assert "The table of peaks does not have this device." in unknown
     assert "deviceProperties" not in known + unknown
     assert "deviceProperties" in not_recorded(why(trace_of(launched(1, 0, 10))))
+
+
+NSYS = {"converted_from": {"format": "nsys"}}
+"""What Nsight Systems recorded."""
+OF_TORCH = re.compile(
+    r"ProfilerActivity|torch\.profiler\.schedule|record_function|Nsight, DCGM"
+)
+"""Advice that means nothing to somebody who records with nsys."""
+
+
+def test_where_there_are_gpu_events_no_activity_is_asked_for(
+    trace_of: Make, event: Make
+) -> None:
+    """Launch calls and configurations come with GPU events: the activity was on."""
+    kernel = event("k", 10, 5, cat="kernel", pid=0, tid=7)
+    for more in (GPU, NSYS):
+        found = why(trace_of([event("aten::mul"), kernel], **more))
+        missing = {one.missing: one.record_with for one in found.cannot_tell}
+        assert missing["launch calls"] == ""
+        assert found.lacks["launch configurations"] == ""
+        assert "ProfilerActivity" not in not_recorded(found)
+        assert "nsys profile -t cuda" not in not_recorded(found)
+    without = why(trace_of([event("aten::mul")], **GPU))
+    assert "GPU events (ProfilerActivity.CUDA)" in not_recorded(without)
+
+
+def of_nsys(event: Make, launched: Make) -> dict[str, list[Any]]:
+    """Programs with findings whose advice is about the recording."""
+    call = {"cat": "cuda_runtime"}
+    slow = launched(2, 400, 40_500)
+    slow[0]["dur"] = 40_000
+    slow[1]["name"] = "other"
+    lost = event("cudaLaunchKernel", 100, 130, args={"correlation": 9}, **call)
+    return {
+        "warm-up": [*launched(1, 0, 5), *slow],
+        "holes": [*launched(1, 0, 10), lost, *launched(2, 400, 470, 40)],
+        "cpu-waits-for-gpu": [
+            event("aten::mul"),
+            event("cudaDeviceSynchronize", 5, 90, **call),
+        ],
+        "cpu-unrecorded": [event("aten::mul", 0, 5), event("aten::mul", 95, 5)],
+        "recording": [event("cudaLaunchKernel", 0, 9, args={"correlation": 1}, **call)],
+    }
+
+
+@pytest.mark.parametrize(
+    "rule", ["warm-up", "holes", "cpu-waits-for-gpu", "cpu-unrecorded", "recording"]
+)
+def test_advice_fits_the_recorder(
+    trace_of: Make, event: Make, launched: Make, rule: str
+) -> None:
+    events = of_nsys(event, launched)[rule]
+    of_torch, of_nsight = (
+        [one.try_ for one in why(trace_of(events, **more)).findings if one.rule == rule]
+        for more in (GPU, NSYS | GPU)
+    )
+    assert of_torch
+    assert any(OF_TORCH.search(str(text)) or "Nsight" in str(text) for text in of_torch)
+    assert of_nsight
+    assert not any(OF_TORCH.search(str(text)) for text in of_nsight)

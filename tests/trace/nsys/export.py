@@ -39,6 +39,7 @@ COLUMNS = {
     "TARGET_INFO_GPU": "id name totalMemory smCount computeMajor computeMinor threadsPerWarp",
     "TARGET_INFO_CUDA_DEVICE": "gpuId cudaId pid",
     "TARGET_INFO_SESSION_START_TIME": "utcEpochNs",
+    "DIAGNOSTIC_EVENT": "timestamp timestampType source severity text globalPid",
     "ANALYSIS_DETAILS": "startTime stopTime",
     "ThreadNames": "nameId globalTid",
     "PROCESSES": "globalPid pid name",

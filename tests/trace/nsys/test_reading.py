@@ -294,11 +294,11 @@ def test_names_that_are_missing_are_counted(path: Path) -> None:
 def test_times_that_cannot_be_are_counted(path: Path) -> None:
     work = [
         kernel(10, 5),
-        kernel(0, "late"),
-        kernel(None, 9),
+        kernel(0, "late"),  # type: ignore[arg-type]
+        kernel(None, 9),  # type: ignore[arg-type]
         kernel(2**62, 2**62),
         kernel(1, 2),
-    ]  # type: ignore[arg-type]
+    ]
     trace = opened(path, KERNEL=work)
     assert trace.dur.tolist() == [1, 0]
     assert (trace.report.negative_durations, trace.report.unreadable) == (1, 3)
@@ -569,3 +569,60 @@ def test_a_name_that_many_kernels_share_is_held_once(path: Path) -> None:
         "2 names have more than 32,768 characters and are cut there."
         in trace.report.remarks
     )
+
+
+def diagnostic(severity: int | None, text: Any, **more: Any) -> dict[str, Any]:
+    return {"timestamp": 5, "severity": severity, "text": text} | more
+
+
+def test_warnings_of_the_profiler_are_told_errors_first(path: Path) -> None:
+    events = [
+        diagnostic(1, "Profiling has started."),
+        diagnostic(2, "CUDA trace data\nmight be lost."),
+        diagnostic(2, "CUDA trace data might be lost."),
+        diagnostic(3, "CUPTI could not be initialized."),
+        diagnostic(4, "Number of events: 7"),
+    ]
+    trace = opened(path, KERNEL=[kernel(0, 9)], DIAGNOSTIC_EVENT=events)
+    assert trace.report.remarks == (
+        "Nsight Systems recorded an error: CUPTI could not be initialized.",
+        "Nsight Systems recorded a warning (2 times): CUDA trace data might be lost.",
+    )
+    assert not trace.report.left_out
+
+
+def test_what_the_profiler_informs_of_is_not_told(path: Path) -> None:
+    events = [
+        diagnostic(1, "Profiling has started."),
+        diagnostic(2, None),
+        diagnostic(None, "a"),
+    ]
+    trace = opened(path, KERNEL=[kernel(0, 9)], DIAGNOSTIC_EVENT=events)
+    assert trace.report.remarks == ()
+    assert not trace.report.left_out
+
+
+def test_many_and_long_warnings_are_cut(path: Path) -> None:
+    events = [diagnostic(2, f"{n} " + "a" * 1_000) for n in range(8)]
+    trace = opened(path, KERNEL=[kernel(0, 9)], DIAGNOSTIC_EVENT=events)
+    assert len(trace.report.remarks) == 6
+    assert trace.report.remarks[-1] == "Nsight Systems recorded 3 more warnings."
+    assert max(map(len, trace.report.remarks)) < 500
+
+
+def test_of_one_process_its_warnings_and_those_of_none_are_told(path: Path) -> None:
+    events = [
+        diagnostic(2, "mine", globalPid=process(7)),
+        diagnostic(2, "another's", globalPid=process(8)),
+        diagnostic(2, "of the daemon", globalPid=0),
+        diagnostic(2, "of nobody"),
+    ]
+    work = [kernel(0, 9, pid=7), kernel(0, 9, pid=8)]
+    trace = opened(path, KERNEL=work, DIAGNOSTIC_EVENT=events)
+    assert len(trace.report.remarks) == 4
+    own = open_trace(f"{path}#7", cached=False)
+    assert [one.rpartition(": ")[2] for one in own.report.remarks] == [
+        "mine",
+        "of the daemon",
+        "of nobody",
+    ]

@@ -341,7 +341,7 @@ def test_hostile_names_do_no_harm(text: str, tmp_path: Path) -> None:
 def test_what_lives_is_found_without_a_look_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moments, "EVERY", 7)
+    monkeypatch.setattr(moments, "MIN_EVENTS_BETWEEN_KEPT", 7)
     machine = Machine()
     train(machine, 2, leaking=MB)
     (found,) = opened(str(machine.write(tmp_path / "a.pickle", lost=20))).moments

@@ -11,7 +11,7 @@ from tests.tui.driving import opened as app_opened
 from tests.tui.driving import screen, settled
 from tests.tui.prepared import after, at, do, explained, laid_over, opened
 
-from fusetui.analysis.replay.predicted import marks_of
+from fusetui.analysis.replay.marks import marks_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace

@@ -16,11 +16,17 @@ from fusetui.analysis.diff.periods import launched_on_other_lanes
 from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
 from fusetui.trace.model.arrays import Int64s
 
-FAR = 0x1E3779B97F4A7C15  # an odd number: its multiples, modulo 2 ** 64, lie far apart
-NONE = 0  # the key of items that cannot be paired by this key
-SMALL = 10_000  # gaps with fewer possible pairs than this are aligned without numpy
-# lanes of each side, the largest, whose work is compared to find partners
-COMPARED = 64
+PLACE_FACTOR = 0x1E3779B97F4A7C15
+"""An odd number: its multiples, modulo 2 ** 64, lie far apart."""
+
+NO_KEY = 0  # of items that cannot be paired by a key
+
+MAX_PAIRS_WITHOUT_NUMPY = 10_000
+"""Gaps with no more possible pairs than this are aligned without numpy, whose calls
+would cost more than the work on so few items."""
+
+MAX_COMPARED_LANES = 64
+"""Lanes of each side, the largest, whose work is compared to find partners."""
 
 
 class Lanes(msgspec.Struct, frozen=True, eq=False):
@@ -48,25 +54,33 @@ def align(
     first, so that no chance hit elsewhere tears a place apart. What is compared by its
     kernel alone has none.
     """
-    numbers: dict[object, int] = {}  # large numbers, far apart for two places
-    at = [
-        np.array(
-            [numbers.setdefault(place, len(numbers)) for place in side], dtype=np.int64
-        )
-        * FAR
-        for side in places
-    ]
-    at = [np.where(of.by_kernel, 0, own) for of, own in zip((a, b), at, strict=True)]
+    number_of_place: dict[object, int] = {}
+    place_keys_a = _place_keys(a, places[0], number_of_place)
+    place_keys_b = _place_keys(b, places[1], number_of_place)
     partners = _partners(a, b)
     blocks_of = _blocks_of_lanes((a, b), partners)
-    gone = [_gone(side, blocks_of) for side in (0, 1)]
+    in_blocks_a, in_blocks_b = _in_blocks(0, blocks_of), _in_blocks(1, blocks_of)
     aligned = []
-    for (of_a, of_b), own_blocks in zip(partners, blocks_of, strict=True):
-        kept_a = _without(of_a, gone[0])
-        kept_b = _without(of_b, gone[1])
-        pairs = _pairs(a, b, kept_a, kept_b, at)
+    for (lane_a, lane_b), own_blocks in zip(partners, blocks_of, strict=True):
+        kept_a = _without(lane_a, in_blocks_a)
+        kept_b = _without(lane_b, in_blocks_b)
+        keys_a = _keys(a, kept_a, place_keys_a)
+        keys_b = _keys(b, kept_b, place_keys_b)
+        pairs = _pairs(keys_a, keys_b)
         aligned.append(Lanes(a=kept_a, b=kept_b, places=pairs, blocks=own_blocks))
     return aligned
+
+
+def _place_keys(
+    items: WorkItems, places: Sequence[object], number_of_place: dict[object, int]
+) -> Int64s:
+    """For each item a large number of its place, far from that of any other place; 0
+    for what is compared by its kernel alone. New places get the next numbers."""
+    numbers = [
+        number_of_place.setdefault(place, len(number_of_place)) for place in places
+    ]
+    keys = np.array(numbers, dtype=np.int64) * PLACE_FACTOR
+    return np.where(items.by_kernel, 0, keys)
 
 
 def _blocks_of_lanes(
@@ -75,44 +89,47 @@ def _blocks_of_lanes(
     """For each pair of lanes the repeated blocks that only one side has, so that none
     is paired with parts of others. Those of the largest lanes come first: what they
     launched on other lanes is part of them, and of no block there."""
-    found: list[list[Block]] = [[] for _ in partners]
-    largest_first = sorted(
-        range(len(partners)), key=lambda n: -sum(map(len, partners[n]))
-    )
+    blocks_of: list[list[Block]] = [[] for _ in partners]
+    sizes = [len(lane_a) + len(lane_b) for lane_a, lane_b in partners]
+    largest_first = sorted(range(len(partners)), key=lambda number: -sizes[number])
     for number in largest_first:
-        gone = [_gone(side, found) for side in (0, 1)]
-        lanes = [_without(partners[number][side], gone[side]) for side in (0, 1)]
-        works = [_lane_work(sides[side], lanes[side]) for side in (0, 1)]
-        for block in blocks(*works):
-            gone = [_gone(side, found) for side in (0, 1)]
-            beside = _beside(sides, partners, block, gone)
-            found[number].append(msgspec.structs.replace(block, beside=beside))
-    return found
+        lane_a, lane_b = partners[number]
+        kept_a = _without(lane_a, _in_blocks(0, blocks_of))
+        kept_b = _without(lane_b, _in_blocks(1, blocks_of))
+        work_a, work_b = _lane_work(sides[0], kept_a), _lane_work(sides[1], kept_b)
+        for block in blocks(work_a, work_b):
+            in_blocks = (_in_blocks(0, blocks_of), _in_blocks(1, blocks_of))
+            beside = _beside(sides, partners, block, in_blocks)
+            blocks_of[number].append(msgspec.structs.replace(block, beside=beside))
+    return blocks_of
 
 
 def _beside(
     sides: tuple[WorkItems, WorkItems],
     partners: Sequence[tuple[range, range]],
     block: Block,
-    gone: Sequence[set[int]],
+    in_blocks: tuple[set[int], set[int]],
 ) -> tuple[int, ...]:
     """What was launched with a block on other lanes, if the other side has less of it
-    by as much; `gone` is what is part of other blocks, of A and of B."""
-    own, other = sides[block.side], sides[1 - block.side]
-    launched = {*launched_on_other_lanes(own, block.items)} - gone[block.side]
+    by as much; `in_blocks` is what is part of other blocks, of A and of B."""
+    side, other_side = block.side, 1 - block.side
+    own, other = sides[side], sides[other_side]
+    launched = {*launched_on_other_lanes(own, block.items)} - in_blocks[side]
     if not launched:
         return ()
-    found: list[int] = []
+    beside: list[int] = []
     for lanes in partners:
-        own_lane = _without(lanes[block.side], gone[block.side])
-        other_lane = _without(lanes[1 - block.side], gone[1 - block.side])
-        of_lane = [item for item in own_lane if item in launched]
+        own_lane = _without(lanes[side], in_blocks[side])
+        other_lane = _without(lanes[other_side], in_blocks[other_side])
+        launched_here = [item for item in own_lane if item in launched]
         more = Counter(own.by_op[[*own_lane]].tolist())
         more.subtract(other.by_op[[*other_lane]].tolist())
-        of_block = Counter(own.by_op[of_lane].tolist())
-        keys = {key for key, times in of_block.items() if times <= more[key]}
-        found += [item for item in of_lane if int(own.by_op[item]) in keys]
-    return tuple(sorted(found))
+        times_launched = Counter(own.by_op[launched_here].tolist())
+        for item in launched_here:
+            key = int(own.by_op[item])
+            if times_launched[key] <= more[key]:
+                beside.append(item)
+    return tuple(sorted(beside))
 
 
 def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
@@ -120,27 +137,48 @@ def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
     return LaneWork(keys=items.by_op[members], ns=items.ns[members], items=members)
 
 
-def _gone(side: int, blocks_of: Sequence[Sequence[Block]]) -> set[int]:
+def _in_blocks(side: int, blocks_of: Sequence[Sequence[Block]]) -> set[int]:
     """The items of a side that are part of blocks."""
-    found: set[int] = set()
-    for own_blocks in blocks_of:
-        for block in own_blocks:
+    members: set[int] = set()
+    for blocks_of_lane in blocks_of:
+        for block in blocks_of_lane:
             if block.side == side:
-                found.update(block.items, block.beside)
-    return found
+                members.update(block.items, block.beside)
+    return members
 
 
-def _without(lane: range, gone: set[int]) -> Sequence[int]:
-    return [item for item in lane if item not in gone] if gone else lane
+def _without(lane: range, items: set[int]) -> Sequence[int]:
+    if not items:
+        return lane
+    return [item for item in lane if item not in items]
 
 
-def _pairs(
-    a: WorkItems,
-    b: WorkItems,
-    of_a: Sequence[int],
-    of_b: Sequence[int],
-    at: Sequence[Int64s],
-) -> list[Pair]:
+class _Keys(msgspec.Struct, frozen=True, eq=False):
+    """The keys of the items of a lane by which they can be paired; arrays of shape
+    [items]. See WorkItems."""
+
+    exact: Int64s
+    by_op: Int64s
+    alone: Int64s
+    by_class: Int64s
+    place: Int64s  # to be added to a key so that it is equal within a place only
+
+    def __len__(self) -> int:
+        return len(self.exact)
+
+
+def _keys(items: WorkItems, lane: Sequence[int], place_keys: Int64s) -> _Keys:
+    members = np.array(lane, dtype=np.intp)
+    return _Keys(
+        exact=items.exact[members],
+        by_op=items.by_op[members],
+        alone=items.alone[members],
+        by_class=items.by_class[members],
+        place=place_keys[members],
+    )
+
+
+def _pairs(a: _Keys, b: _Keys) -> list[Pair]:
     """The pairs, as places in both lanes, found by one key after another, each within
     the gaps that the keys before it left: first within places, then anywhere.
 
@@ -148,28 +186,27 @@ def _pairs(
     aligned by op. Otherwise (other hardware, another library) the op comes first, so
     that names that agree by chance do not mislead.
     """
-    stretch = (0, len(of_a), 0, len(of_b))
-    rows_a, rows_b = np.array(of_a, dtype=np.intp), np.array(of_b, dtype=np.intp)
-    named = [
-        (a.exact, b.exact),
-        (a.by_op, b.by_op),
-        (a.alone, b.alone),
-        (a.by_class, b.by_class),
+    exact_keys, op_keys = (a.exact, b.exact), (a.by_op, b.by_op)
+    if 2 * _in_common(a.exact, b.exact) < _in_common(a.by_op, b.by_op):
+        best_first = [op_keys, exact_keys]
+    else:
+        best_first = [exact_keys, op_keys]
+    anywhere = [*best_first, (a.alone, b.alone), (a.by_class, b.by_class)]
+    within_places = [
+        (_with_place(key_a, a.place), _with_place(key_b, b.place))
+        for key_a, key_b in anywhere
     ]
-    keys = [(x[rows_a], y[rows_b]) for x, y in named]
-    by_exact, by_op = (_in_common(x, y) for x, y in keys[:2])
-    if 2 * by_exact < by_op:
-        keys[:2] = keys[1::-1]
-    at_a, at_b = at[0][rows_a], at[1][rows_b]
-    within = [
-        (np.where(x, x + at_a, NONE), np.where(y, y + at_b, NONE)) for x, y in keys
-    ]
+    whole = (0, len(a), 0, len(b))
     pairs: list[Pair] = []
-    for key_a, key_b in (*within, *keys):
-        for gap in list(gaps(pairs, stretch)):
+    for key_a, key_b in [*within_places, *anywhere]:
+        for gap in list(gaps(pairs, whole)):
             pairs += _match(key_a, key_b, gap)
         pairs.sort()
     return pairs
+
+
+def _with_place(key: Int64s, place: Int64s) -> Int64s:
+    return np.where(key, key + place, NO_KEY)
 
 
 def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
@@ -177,75 +214,84 @@ def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
     first_a, last_a, first_b, last_b = gap
     if first_a == last_a or first_b == last_b:
         return []
-    own, other = key_a[first_a:last_a], key_b[first_b:last_b]
-    if len(own) * len(other) > SMALL:
-        keyed_a, keyed_b = (
-            np.flatnonzero(part != NONE).tolist() for part in (own, other)
+    gap_a, gap_b = key_a[first_a:last_a], key_b[first_b:last_b]
+    if len(gap_a) * len(gap_b) > MAX_PAIRS_WITHOUT_NUMPY:
+        places_a = np.flatnonzero(gap_a != NO_KEY).tolist()
+        places_b = np.flatnonzero(gap_b != NO_KEY).tolist()
+        matches = match(gap_a[places_a], gap_b[places_b])
+    else:
+        keys_a, keys_b = gap_a.tolist(), gap_b.tolist()
+        common = set(keys_a).intersection(keys_b) - {NO_KEY}
+        if not common:
+            return []
+        places_a = [place for place, key in enumerate(keys_a) if key in common]
+        places_b = [place for place, key in enumerate(keys_b) if key in common]
+        matches = exact(
+            [keys_a[place] for place in places_a], [keys_b[place] for place in places_b]
         )
-        found = match(own[keyed_a], other[keyed_b])
-    else:  # on a few items, numpy's calls would cost more than the work
-        part_a, part_b = own.tolist(), other.tolist()
-        common = set(part_a).intersection(part_b) - {NONE}
-        keyed_a, keyed_b = (
-            [n for n, key in enumerate(part) if key in common]
-            for part in (part_a, part_b)
-        )
-        found = (
-            exact([part_a[i] for i in keyed_a], [part_b[j] for j in keyed_b])
-            if common
-            else []
-        )
-    return [(keyed_a[i] + first_a, keyed_b[j] + first_b) for i, j in found]
+    return [(places_a[i] + first_a, places_b[j] + first_b) for i, j in matches]
 
 
 def _partners(a: WorkItems, b: WorkItems) -> list[tuple[range, range]]:
-    """Pairs of lanes: those with the most work in common first, then the busiest
-    ones."""
-    of_a, of_b = _lanes(a), _lanes(b)
-    if len(of_a) == len(of_b) == 1:
-        return [(of_a[0], of_b[0])]
-    largest_a, largest_b = (
-        sorted(range(len(lanes)), key=lambda n: (-len(lanes[n]), n))
-        for lanes in (of_a, of_b)
-    )
-    common = {
-        (i, j): _in_common(a.by_op[_slice(of_a[i])], b.by_op[_slice(of_b[j])])
-        + _in_common(a.exact[_slice(of_a[i])], b.exact[_slice(of_b[j])])
-        for i in largest_a[:COMPARED]
-        for j in largest_b[:COMPARED]
-    }
-    sizes = {(i, j): min(len(of_a[i]), len(of_b[j])) for i, j in common}
+    """Pairs of lanes, in the order of A's: those with the most work in common are
+    partners, then the busiest ones. Lanes without a partner have an empty one."""
+    lanes_a, lanes_b = _lanes(a), _lanes(b)
+    if len(lanes_a) == len(lanes_b) == 1:
+        return [(lanes_a[0], lanes_b[0])]
+    largest_a, largest_b = _largest_first(lanes_a), _largest_first(lanes_b)
+    common: dict[Pair, int] = {}
+    for i in largest_a[:MAX_COMPARED_LANES]:
+        for j in largest_b[:MAX_COMPARED_LANES]:
+            span_a, span_b = _slice(lanes_a[i]), _slice(lanes_b[j])
+            same_ops = _in_common(a.by_op[span_a], b.by_op[span_b])
+            common[i, j] = same_ops + _in_common(a.exact[span_a], b.exact[span_b])
+
+    def most_in_common_first(pair: Pair) -> tuple[int, int, int, Pair]:
+        i, j = pair
+        smaller = min(len(lanes_a[i]), len(lanes_b[j]))
+        return -common[pair], -smaller, abs(i - j), pair
+
     partner: dict[int, int] = {}
-    for i, j in sorted(
-        common, key=lambda p: (-common[p], -sizes[p], abs(p[0] - p[1]), p)
-    ):
-        if i not in partner and j not in partner.values():
+    taken: set[int] = set()
+    for i, j in sorted(common, key=most_in_common_first):
+        if i not in partner and j not in taken:
             partner[i] = j
-    taken = {*partner.values()}
+            taken.add(j)
     left_a = [i for i in largest_a if i not in partner]
-    partner |= zip(left_a, (j for j in largest_b if j not in taken), strict=False)
-    found = [
-        (x, of_b[partner[i]] if i in partner else range(0)) for i, x in enumerate(of_a)
-    ]
+    left_b = [j for j in largest_b if j not in taken]
+    partner |= zip(left_a, left_b, strict=False)
+    nothing = range(0)
+    pairs = []
+    for i, lane_a in enumerate(lanes_a):
+        pairs.append((lane_a, lanes_b[partner[i]] if i in partner else nothing))
     taken = {*partner.values()}
-    return found + [(range(0), y) for j, y in enumerate(of_b) if j not in taken]
+    for j, lane_b in enumerate(lanes_b):
+        if j not in taken:
+            pairs.append((nothing, lane_b))
+    return pairs
+
+
+def _largest_first(lanes: Sequence[range]) -> list[int]:
+    """The numbers of the lanes."""
+    return sorted(range(len(lanes)), key=lambda number: (-len(lanes[number]), number))
 
 
 def _lanes(items: WorkItems) -> list[range]:
+    """The items of each lane."""
     cuts = (np.flatnonzero(np.diff(items.lane)) + 1).tolist()
     return [range(first, last) for first, last in pairwise([0, *cuts, len(items)])]
 
 
 def _in_common(a: Int64s, b: Int64s) -> int:
     """The size of the intersection of two multisets."""
-    if len(a) * len(b) <= SMALL:
+    if len(a) * len(b) <= MAX_PAIRS_WITHOUT_NUMPY:
         return (Counter(a.tolist()) & Counter(b.tolist())).total()
-    values_a, count_a = np.unique(a, return_counts=True)
-    values_b, count_b = np.unique(b, return_counts=True)
-    _, at_a, at_b = np.intersect1d(
+    values_a, times_a = np.unique(a, return_counts=True)
+    values_b, times_b = np.unique(b, return_counts=True)
+    _, common_a, common_b = np.intersect1d(
         values_a, values_b, assume_unique=True, return_indices=True
     )
-    return int(np.minimum(count_a[at_a], count_b[at_b]).sum())
+    return int(np.minimum(times_a[common_a], times_b[common_b]).sum())
 
 
 def _slice(items: range) -> slice:

@@ -2,31 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.sequences import Pair, in_order
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.analysis.diff.sequences import Pair, in_order, occurrences
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
-# so many different blocks are looked for: of the forward pass, the backward pass, ...
-KINDS = 8
-# of blocks with more pieces to compare than this, only some of them are compared
-CELLS = 1 << 24
+MAX_BLOCKS = 8
+"""So many different blocks are looked for: of the forward pass, the backward pass,
+..."""
+
+MAX_COMPARED_CELLS = 1 << 24
+"""Blocks are compared by all of their pieces if that takes no more comparisons; else by
+every second piece, every third, ..."""
+
+MIN_DISTINCT_PIECES = 4  # that a block consists of
+MIN_REPETITIONS = 3  # of a block, on the side that has it more often
+MAX_BLOCK_SIZES = 16
+"""So many sizes of a block are tried: the most frequent distances between equal
+pieces."""
+
+MIN_AGREEING_SHARE = 0.75
+"""So much of a block occurs as many times more often as the block itself."""
 
 
 class LaneWork(msgspec.Struct, frozen=True, eq=False):
-    """The work of a lane: its keys and times (ns), and the number of the item of
-    each."""
+    """The work of a lane, in order: arrays of shape [pieces]."""
 
-    keys: Int64s
+    keys: Int64s  # equal for what may be the same work
     ns: Int64s
-    items: Rows
+    items: Rows  # the number of the item of each piece
 
     def without(self, places: Rows) -> LaneWork:
+        """All pieces but those at these places."""
         return LaneWork(
-            *(np.delete(column, places) for column in (self.keys, self.ns, self.items))
+            keys=np.delete(self.keys, places),
+            ns=np.delete(self.ns, places),
+            items=np.delete(self.items, places),
         )
 
 
@@ -42,125 +56,12 @@ class Block(msgspec.Struct, frozen=True):
     beside: tuple[int, ...] = ()
 
 
-def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
-    """Blocks that repeat in a row and are not equally many on both sides."""
-    found: list[Block] = []
-    while len(found) < KINDS:
-        one = repeat(a.keys, b.keys)
-        side = int(one is None)
-        one = one or repeat(b.keys, a.keys)
-        if one is None:
-            break
-        many, few = (b, a) if side else (a, b)
-        gone = _surplus(many, few, one)
-        times = (len(one.few), len(one.many)) if side else (len(one.many), len(one.few))
-        found.append(Block(side, *times, items=tuple(many.items[gone].tolist())))
-        a, b = (a, b.without(gone)) if side else (a.without(gone), b)
-    return found
-
-
-def _surplus(many: LaneWork, few: LaneWork, found: Repeat) -> Rows:
-    """The places of the blocks without a counterpart: in order, those whose times fit
-    the least."""
-    chosen = in_order(_costs(many, few, found), found.more)
-    left = np.setdiff1d(np.arange(len(found.many)), chosen)
-    gone = [_slid(many, few, found, chosen, run) for run in runs(left)]
-    return np.unique(np.concatenate([np.arange(first, last) for first, last in gone]))
-
-
-def _costs(many: LaneWork, few: LaneWork, found: Repeat) -> Iterable[Int64s]:
-    """Per block of the few: how far the times of each block that may be its counterpart
-    are from its own (ns); a piece of other work costs the time of both."""
-    cells = len(found.few) * (found.more + 1) * found.size
-    within = np.arange(0, found.size, 1 + cells // CELLS)
-    keys_a, times_a = _windows(many, found.many, within)
-    keys_b, times_b = _windows(few, found.few, within)
-    for n in range(len(found.few)):
-        others = slice(n, n + found.more + 1)
-        same = keys_a[others] == keys_b[n]
-        apart = np.abs(times_a[others] - times_b[n])
-        yield np.where(same, apart, times_a[others] + times_b[n]).sum(axis=1)
-
-
-def _windows(of: LaneWork, starts: Rows, within: Rows) -> tuple[Int64s, Int64s]:
-    """Keys and times of shape [blocks, pieces]; what lies beyond the end takes no
-    time."""
-    places = starts[:, None] + within
-    inside = places < len(of.keys)
-    places = np.minimum(places, len(of.keys) - 1)
-    return np.where(inside, of.keys[places], 0), np.where(inside, of.ns[places], 0)
-
-
-def runs(numbers: Rows) -> list[tuple[int, int]]:
-    """The first and last of numbers that follow each other."""
-    parts = (
-        np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1)
-        if len(numbers)
-        else []
-    )
-    return [(int(part[0]), int(part[-1])) for part in parts]
-
-
-def _slid(
-    many: LaneWork, few: LaneWork, found: Repeat, chosen: list[int], run: Pair
-) -> Pair:
-    """The stretch of blocks in a row that have no counterpart, moved by part of a block
-    to where the times of what is left fit best: a mark need not be where a block
-    begins."""
-    first, last = run
-    # what follows the last block is other work: begin one before
-    if last + 1 == len(found.many):
-        first, last = first - 1, last - 1
-    begin, end = int(found.many[first]), int(found.many[last + 1])
-    place = int(found.few[chosen.index(last + 1) if last + 1 in chosen else -1])
-    backward, forward = (
-        _gain(many, few, begin, end, place, found.size, way) for way in (-1, 1)
-    )
-    # of those that fit alike
-    earliest = len(backward) - 1 - int(backward[::-1].argmin())
-    shift = int(forward.argmin()) if forward.min() < backward.min() else -earliest
-    return begin + shift, end + shift
-
-
-def _gain(
-    many: LaneWork, few: LaneWork, begin: int, end: int, place: int, size: int, way: int
-) -> Int64s:
-    """For a shift of 0, 1, ... pieces: how much less well the times fit (ns, negative:
-    better)."""
-    n = np.arange(size)
-    first = (begin, end, place) if way > 0 else (end - 1, begin - 1, place - 1)
-    leaves, enters, partner = (start + way * n for start in first)
-    low = np.minimum(np.minimum(leaves, enters), partner)
-    same = (
-        (low >= 0)
-        & (np.maximum(leaves, enters) < len(many.keys))
-        & (partner < len(few.keys))
-    )
-    leaves, enters, partner = (
-        np.where(same, places, 0) for places in (leaves, enters, partner)
-    )
-    same &= (many.keys[leaves] == many.keys[enters]) & (
-        many.keys[leaves] == few.keys[partner]
-    )
-    fits = np.logical_and.accumulate(same)
-    own = few.ns[partner[fits]]
-    more = np.abs(many.ns[leaves[fits]] - own) - np.abs(many.ns[enters[fits]] - own)
-    return np.concatenate([[0], np.cumsum(more)])
-
-
-DISTINCT = 4  # a block has at least so many different pieces of work
-TIMES = 3  # a block repeats so often on the side that has it more often
-# sizes of a block that are tried: the most frequent distances between equal pieces
-PERIODS = 16
-MOST = 0.75  # so much of a block occurs as many times more often as the block itself
-
-
 class Repeat(msgspec.Struct, frozen=True, eq=False):
     """A block of `size` pieces that one sequence has `more` times more often than
     another.
 
-    `mark` occurs once in each block: `many` are its places in the one, `few` in the
-    other.
+    `mark` is a piece that occurs once in each block: `many` are its places in the one
+    sequence, `few` in the other.
     """
 
     size: int
@@ -169,50 +70,231 @@ class Repeat(msgspec.Struct, frozen=True, eq=False):
     few: Rows
 
 
+def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
+    """Blocks that repeat in a row and are not equally many on both sides."""
+    unequal: list[Block] = []
+    while len(unequal) < MAX_BLOCKS:
+        repeat_of_a = repeat(a.keys, b.keys)
+        if repeat_of_a is not None:
+            surplus = _surplus(a, b, repeat_of_a)
+            unequal.append(
+                Block(
+                    side=0,
+                    a=len(repeat_of_a.many),
+                    b=len(repeat_of_a.few),
+                    items=tuple(a.items[surplus].tolist()),
+                )
+            )
+            a = a.without(surplus)
+            continue
+        repeat_of_b = repeat(b.keys, a.keys)
+        if repeat_of_b is None:
+            break
+        surplus = _surplus(b, a, repeat_of_b)
+        unequal.append(
+            Block(
+                side=1,
+                a=len(repeat_of_b.few),
+                b=len(repeat_of_b.many),
+                items=tuple(b.items[surplus].tolist()),
+            )
+        )
+        b = b.without(surplus)
+    return unequal
+
+
+def _surplus(many: LaneWork, few: LaneWork, repeated: Repeat) -> Rows:
+    """The places of the blocks without a counterpart: in order, those whose times fit
+    the least."""
+    with_counterpart = in_order(_costs(many, few, repeated), repeated.more)
+    surplus_blocks = np.setdiff1d(np.arange(len(repeated.many)), with_counterpart)
+    places = []
+    for run in runs(surplus_blocks):
+        begin, end = _best_fitting(many, few, repeated, with_counterpart, run)
+        places.append(np.arange(begin, end))
+    return np.unique(np.concatenate(places))
+
+
+def _costs(many: LaneWork, few: LaneWork, repeated: Repeat) -> Iterator[Int64s]:
+    """For each block of the few: how far the times of each block that may be its
+    counterpart are from its own (ns), shape [more + 1]; a piece of other work costs the
+    time of both."""
+    size, more = repeated.size, repeated.more
+    cells = len(repeated.few) * (more + 1) * size
+    compared_pieces = np.arange(0, size, 1 + cells // MAX_COMPARED_CELLS)
+    of_many = _windows(many, repeated.many, compared_pieces)
+    of_few = _windows(few, repeated.few, compared_pieces)
+    for block in range(len(repeated.few)):
+        candidates = slice(block, block + more + 1)
+        is_same_work = of_many.keys[candidates] == of_few.keys[block]
+        candidate_ns, own_ns = of_many.ns[candidates], of_few.ns[block]
+        difference_ns = np.abs(candidate_ns - own_ns)
+        cost_ns = np.where(is_same_work, difference_ns, candidate_ns + own_ns)
+        yield cost_ns.sum(axis=1)
+
+
+class _Windows(msgspec.Struct, frozen=True, eq=False):
+    """Pieces of blocks; arrays of shape [blocks, pieces]. What lies beyond the end of
+    the lane has no key and takes no time."""
+
+    keys: Int64s
+    ns: Int64s
+
+
+def _windows(lane: LaneWork, starts: Rows, pieces: Rows) -> _Windows:
+    """`pieces`: places within a block, counted from its start."""
+    places = starts[:, None] + pieces
+    is_inside = places < len(lane.keys)
+    places = np.minimum(places, len(lane.keys) - 1)
+    return _Windows(
+        keys=np.where(is_inside, lane.keys[places], 0),
+        ns=np.where(is_inside, lane.ns[places], 0),
+    )
+
+
+def runs(numbers: Rows) -> list[tuple[int, int]]:
+    """The first and last of numbers that follow each other; `numbers` ascend."""
+    if not len(numbers):
+        return []
+    cuts = np.flatnonzero(np.diff(numbers) > 1) + 1
+    return [(int(run[0]), int(run[-1])) for run in np.split(numbers, cuts)]
+
+
+def _best_fitting(
+    many: LaneWork,
+    few: LaneWork,
+    repeated: Repeat,
+    with_counterpart: list[int],
+    run: Pair,
+) -> Pair:
+    """The first place, and the one after the last, of a run of blocks that have no
+    counterpart, moved by part of a block to where the times of what is left fit best: a
+    mark need not be where a block begins."""
+    first, last = run
+    # what follows the last block is other work: begin one before
+    if last + 1 == len(repeated.many):
+        first, last = first - 1, last - 1
+    begin, end = int(repeated.many[first]), int(repeated.many[last + 1])
+    if last + 1 in with_counterpart:
+        counterpart = int(repeated.few[with_counterpart.index(last + 1)])
+    else:
+        counterpart = int(repeated.few[-1])
+    size = repeated.size
+    backward = _gain_backward(many, few, begin, end, counterpart, size)
+    forward = _gain_forward(many, few, begin, end, counterpart, size)
+    if forward.min() < backward.min():
+        shift = int(forward.argmin())
+    else:  # the earliest of those that fit alike
+        farthest_back = len(backward) - 1 - int(backward[::-1].argmin())
+        shift = -farthest_back
+    return begin + shift, end + shift
+
+
+def _gain_forward(
+    many: LaneWork, few: LaneWork, begin: int, end: int, counterpart: int, size: int
+) -> Int64s:
+    """For a shift of the run [begin, end) by 0, 1, ... pieces: how much less well the
+    times fit (ns, negative: better)."""
+    step = np.arange(size)
+    return _gain(many, few, begin + step, end + step, counterpart + step)
+
+
+def _gain_backward(
+    many: LaneWork, few: LaneWork, begin: int, end: int, counterpart: int, size: int
+) -> Int64s:
+    """The same for a shift towards the beginning of the lane."""
+    step = np.arange(size)
+    return _gain(many, few, end - 1 - step, begin - 1 - step, counterpart - 1 - step)
+
+
+def _gain(
+    many: LaneWork, few: LaneWork, leaves: Rows, enters: Rows, partner: Rows
+) -> Int64s:
+    """How much less well the times fit (ns) if so many of these pieces leave the run,
+    and as many enter it: shape [shifts + 1], up to the first piece of other work.
+    `partner` are the places of the few with which the pieces that leave are
+    compared."""
+    is_inside = (leaves >= 0) & (enters >= 0) & (partner >= 0)
+    is_inside &= (leaves < len(many.keys)) & (enters < len(many.keys))
+    is_inside &= partner < len(few.keys)
+    leaves = np.where(is_inside, leaves, 0)
+    enters = np.where(is_inside, enters, 0)
+    partner = np.where(is_inside, partner, 0)
+    is_same_work = is_inside & (many.keys[leaves] == many.keys[enters])
+    is_same_work &= many.keys[leaves] == few.keys[partner]
+    fits: Flags = np.logical_and.accumulate(is_same_work)
+    partner_ns = few.ns[partner[fits]]
+    apart_after = np.abs(many.ns[leaves[fits]] - partner_ns)
+    apart_before = np.abs(many.ns[enters[fits]] - partner_ns)
+    return np.concatenate([[0], np.cumsum(apart_after - apart_before)])
+
+
 def repeat(a: Int64s, b: Int64s) -> Repeat | None:
     """What A has more often than B: the block that explains most of A, the smallest of
-    equals."""
-    found = filter(None, (_more(block, a, b) for block in _blocks(a)))
-    return max(found, key=lambda one: one.size * one.more, default=None)
+    equals. `a` and `b`: keys of shape [pieces]."""
+    best: Repeat | None = None
+    for block in _blocks(a):
+        candidate = _more_often(block, a, b)
+        if candidate is None:
+            continue
+        explained = candidate.size * candidate.more
+        if best is None or explained > best.size * best.more:
+            best = candidate
+    return best
 
 
 def _blocks(keys: Int64s) -> Iterator[Int64s]:
     """One block of each stretch in which every piece is that `size` places later, the
     smallest first; each only once, whatever it begins with."""
-    seen: set[bytes] = set()
-    order = np.argsort(keys, kind="stable")
-    apart = np.diff(order)[np.diff(keys[order]) == 0]
-    sizes, counts = np.unique(apart[apart >= DISTINCT], return_counts=True)
-    for size in sorted(sizes[np.argsort(-counts, kind="stable")][:PERIODS].tolist()):
-        same = np.concatenate([[False], keys[:-size] == keys[size:], [False]])
-        first, last = np.flatnonzero(np.diff(same)).reshape(-1, 2).T
-        for start in first[last - first >= (TIMES - 1) * size].tolist():
+    known_blocks: set[bytes] = set()
+    for size in _block_sizes(keys):
+        repeats = np.concatenate([[False], keys[:-size] == keys[size:], [False]])
+        bounds = np.flatnonzero(np.diff(repeats)).reshape(-1, 2)
+        first, last = bounds.T
+        is_long_enough = last - first >= (MIN_REPETITIONS - 1) * size
+        for start in first[is_long_enough].tolist():
             block = keys[start : start + size]
-            known = np.sort(block).tobytes()
-            if known not in seen and len(np.unique(block)) >= DISTINCT:
-                seen.add(known)
+            whatever_is_first = np.sort(block).tobytes()
+            if whatever_is_first in known_blocks:
+                continue
+            if len(np.unique(block)) >= MIN_DISTINCT_PIECES:
+                known_blocks.add(whatever_is_first)
                 yield block
 
 
-def _more(block: Int64s, a: Int64s, b: Int64s) -> Repeat | None:
-    """How much more often A has a block, if most of it says the same."""
+def _block_sizes(keys: Int64s) -> list[int]:
+    """The most frequent distances between equal keys, ascending."""
+    by_key = np.argsort(keys, kind="stable")
+    is_same_key = np.diff(keys[by_key]) == 0
+    distances = np.diff(by_key)[is_same_key]
+    distances = distances[distances >= MIN_DISTINCT_PIECES]
+    sizes, times = np.unique(distances, return_counts=True)
+    most_frequent = sizes[np.argsort(-times, kind="stable")][:MAX_BLOCK_SIZES]
+    return sorted(most_frequent.tolist())
+
+
+def _more_often(block: Int64s, a: Int64s, b: Int64s) -> Repeat | None:
+    """How much more often A has a block, if most of its pieces agree on that."""
     kinds, times = np.unique(block, return_counts=True)
-    in_a, in_b = _counts(kinds, a), _counts(kinds, b)
-    more, rest = np.divmod(in_a - in_b, times)
-    sure = (rest == 0) & (more > 0)
-    if times[sure].sum() < MOST * len(block):
+    times_in_a, times_in_b = occurrences(kinds, a), occurrences(kinds, b)
+    more, remainder = np.divmod(times_in_a - times_in_b, times)
+    is_multiple = (remainder == 0) & (more > 0)
+    min_agreeing = MIN_AGREEING_SHARE * len(block)
+    if times[is_multiple].sum() < min_agreeing:
         return None
-    values, weight = np.unique(np.repeat(more[sure], times[sure]), return_counts=True)
-    agreed = int(values[weight.argmax()])
-    marks = np.flatnonzero(sure & (more == agreed) & (times == 1) & (in_b > 0))
-    if weight.max() < MOST * len(block) or not len(marks):
+    of_each_piece = np.repeat(more[is_multiple], times[is_multiple])
+    values, pieces = np.unique(of_each_piece, return_counts=True)
+    if pieces.max() < min_agreeing:
         return None
-    mark = kinds[marks[in_a[marks].argmin()]]
+    agreed = int(values[pieces.argmax()])
+    is_mark = is_multiple & (more == agreed) & (times == 1) & (times_in_b > 0)
+    marks = np.flatnonzero(is_mark)
+    if not len(marks):
+        return None
+    mark = kinds[marks[times_in_a[marks].argmin()]]
     return Repeat(
-        len(block), agreed, np.flatnonzero(a == mark), np.flatnonzero(b == mark)
+        size=len(block),
+        more=agreed,
+        many=np.flatnonzero(a == mark),
+        few=np.flatnonzero(b == mark),
     )
-
-
-def _counts(kinds: Int64s, keys: Int64s) -> Int64s:
-    ordered = np.sort(keys)
-    return np.searchsorted(ordered, kinds, "right") - np.searchsorted(ordered, kinds)

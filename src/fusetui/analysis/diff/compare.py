@@ -5,8 +5,9 @@ time, and of what is left."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
+import msgspec
 import numpy as np
 
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
@@ -14,7 +15,7 @@ from fusetui.analysis.diff.align import align
 from fusetui.analysis.diff.dispatch import dispatched
 from fusetui.analysis.diff.evidence import comparable
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
-from fusetui.analysis.diff.items import WorkItems, settled
+from fusetui.analysis.diff.items import WorkItems, with_usual_steps
 from fusetui.analysis.diff.model import (
     Accounting,
     Answer,
@@ -38,7 +39,7 @@ from fusetui.analysis.diff.statistics import (
     paired_interval,
     ratio_interval,
 )
-from fusetui.analysis.diff.story import told
+from fusetui.analysis.diff.story import with_summary
 from fusetui.analysis.diff.work import Work, in_common, lacks_gpu_events, work_of
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
@@ -50,8 +51,11 @@ from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.read.reading import without_collector
 
-LACKING = "launches GPU work, but its file has no GPU events: both sides are compared by their CPU ops"
-_ENDING = late(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
+NO_GPU_EVENTS = (
+    "launches GPU work, but its file has no GPU events: both sides are compared by"
+    " their CPU ops"
+)
+_ENDINGS = late(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
 
 def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
@@ -61,158 +65,214 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     faster. `step_by`: annotations that match this regular expression or plain text are
     the steps of both; raises NoStepsError if one has none.
     """
-    paths = [without_credentials(one.report.path) for one in (a, b)]
-    labels = [_ENDING.sub("", name) or name for name in map(os.path.basename, paths)]
-    longer = [os.path.join(*path.split(os.sep)[-2:]) for path in paths]
-    if labels[0] == labels[1] and longer[0] != longer[1]:  # with the folder
-        labels = [_ENDING.sub("", name) or name for name in longer]
+    label_a, label_b = _labels(a, b)
     with without_collector():  # nothing here is cyclic either
-        lacking = _lacking(a, b)
+        lacking = _side_without_gpu_events(a, b)
         by_ops = bool(lacking)
-        work_a, work_b = (
-            work_of(trace, label, step_by, by_ops=by_ops)
-            for trace, label in zip((a, b), labels, strict=True)
-        )
+        work_a = work_of(a, label_a, step_by, by_ops=by_ops)
+        work_b = work_of(b, label_b, step_by, by_ops=by_ops)
         return compared(work_a, work_b, lacking)
 
 
-def _lacking(a: Trace, b: Trace) -> str:
+def _labels(a: Trace, b: Trace) -> tuple[str, str]:
+    """The names of both files without their endings; with their folders where these are
+    all that tells the files apart."""
+    path_a = without_credentials(a.report.path)
+    path_b = without_credentials(b.report.path)
+    label_a = _without_endings(os.path.basename(path_a))
+    label_b = _without_endings(os.path.basename(path_b))
+    in_folder_a = os.path.join(*path_a.split(os.sep)[-2:])
+    in_folder_b = os.path.join(*path_b.split(os.sep)[-2:])
+    if label_a == label_b and in_folder_a != in_folder_b:
+        return _without_endings(in_folder_a), _without_endings(in_folder_b)
+    return label_a, label_b
+
+
+def _without_endings(name: str) -> str:
+    return _ENDINGS.sub("", name) or name
+
+
+def _side_without_gpu_events(a: Trace, b: Trace) -> str:
     """`A` or `B` if its file alone has no GPU events although its calls launch GPU
-    work, as one that was cut before them; else nothing."""
+    work, as a file does that was cut off before them; else ""."""
     if len(a.gpu_rows) and lacks_gpu_events(b):
         return "B"
-    return "A" if len(b.gpu_rows) and lacks_gpu_events(a) else ""
+    if len(b.gpu_rows) and lacks_gpu_events(a):
+        return "A"
+    return ""
 
 
 def compared(work_a: Work, work_b: Work, lacking: str = "") -> Diff:
-    """The same for the work of some steps of two traces, or of one; `lacking` is the
-    side, `A` or `B`, whose GPU events are not in its file."""
+    """The diff of the work of some steps of two traces, or of one.
+
+    `lacking` is the side, `A` or `B`, whose GPU events are not in its file; "" for
+    none.
+    """
     evidence = comparable(*in_common(work_a, work_b))
-    of_a, of_b = settled(evidence.a, evidence.b)
-    programs = ProgramPlaces(of_a), ProgramPlaces(of_b)
-    aligned = align(of_a, of_b, (programs[0].at, programs[1].at))
-    groups = [found for lanes in aligned for found in group(of_a, of_b, lanes)]
-    groups = moved(of_a, of_b, groups)
-    groups = by_region(*programs, groups) + surplus(of_a, of_b, aligned)
-    step = step_change(of_a, of_b, groups)
-    once = outlier_steps.once(of_a, of_b, groups)
-    of_a, of_b = settled(of_a, of_b, [step for _, step in once if step is not None])
-    renamed = renamed_at_places(of_a, of_b, groups, evidence.renamed)
-    renamed_dispatch = renamed_labels(of_a, of_b, renamed)
+    a, b = with_usual_steps(evidence.a, evidence.b)
+    places_a, places_b = ProgramPlaces(a), ProgramPlaces(b)
+    aligned = align(a, b, (places_a.at, places_b.at))
+    groups: list[WorkGroup] = []
+    for lanes in aligned:
+        groups += group(a, b, lanes)
+    groups = moved(a, b, groups)
+    groups = by_region(places_a, places_b, groups)
+    groups += surplus(a, b, aligned)
+
+    step = step_change(a, b, groups)
+    outliers = outlier_steps.single_step_outliers(a, b, groups)
+    unusual_steps = [
+        outlier.unusual_step for outlier in outliers if outlier.unusual_step is not None
+    ]
+    a, b = with_usual_steps(a, b, unusual_steps)
+
+    renamed = renamed_at_places(a, b, groups, evidence.renamed, evidence.swapped)
+    renamed_dispatch = renamed_labels(a, b, renamed)
+    outlier_rows = outlier_work.rows(a, b, groups)
+    outlier_rows += [outlier.row for outlier in outliers]
     rows = (
-        *explain.rows(of_a, of_b, groups, programs),
-        *outlier_steps.in_parts(
-            of_a,
-            of_b,
-            [*outlier_work.rows(of_a, of_b, groups), *(row for row, _ in once)],
-        ),
-        *dispatch.rows(of_a, of_b, around(of_a, of_b, aligned), renamed_dispatch),
+        *explain.rows(a, b, groups, (places_a, places_b)),
+        *outlier_steps.in_parts(a, b, outlier_rows),
+        *dispatch.rows(a, b, around(a, b, aligned), renamed_dispatch),
     )
+
     on_cpu = not (work_a.gpu or work_b.gpu)
-    side_a, side_b = side(of_a, on_cpu), side(of_b, on_cpu)
-    devices = other_devices(side_a, side_b)
+    side_a, side_b = side_figures(a, on_cpu), side_figures(b, on_cpu)
     sums = accounting(step, side_a, side_b, rows)
-    every_note = notes(
-        of_a, of_b, groups, devices, step, sums, evidence, renamed, renamed_dispatch
-    )
-    said = tuple(dict.fromkeys(every_note))
-    judged = verdict(step, side_a, side_b)
     if lacking:
-        judged = Verdict(Answer.CANNOT_TELL, f"{lacking} {LACKING}")
-    return told(
-        Diff(work_a.label, work_b.label, step, judged, rows, said, sums, side_a, side_b)
+        judged = Verdict(answer=Answer.CANNOT_TELL, reason=f"{lacking} {NO_GPU_EVENTS}")
+    else:
+        judged = verdict(step, side_a, side_b)
+    devices = other_devices(side_a, side_b)
+    every_note = notes(
+        a, b, groups, devices, step, sums, evidence, renamed, renamed_dispatch
     )
+    result = Diff(
+        a=work_a.label,
+        b=work_b.label,
+        step=step,
+        verdict=judged,
+        rows=rows,
+        notes=tuple(dict.fromkeys(every_note)),  # each once
+        accounting=sums,
+        side_a=side_a,
+        side_b=side_b,
+    )
+    return with_summary(result)
 
 
-def side(items: WorkItems, on_cpu: bool) -> DiffSide:
+def side_figures(items: WorkItems, on_cpu: bool) -> DiffSide:
     """The figures of one trace: means over its usual steps, which add up to these
     steps.
 
     `on_cpu`: neither trace has GPU events, so dispatch on the CPU is part of the sum.
     """
-    work, usual = items.work, items.usual
-    rows = (
-        work.trace.gpu_rows
-        if work.gpu
-        else _top_rows(work.trace)
-        if on_cpu
-        else work.row
-    )
-    spans = work.windows.start[usual], work.windows.end[usual]
-    busy = any_busy_ns(work.trace, rows, *spans)
-    dispatch = int(mean(dispatched(items)[usual])) if on_cpu else 0
-    later, earlier = _beyond(work, rows, usual)
-    work_ns, busy_ns, every = int(items.ns.sum()), int(mean(busy)), work.windows.dur
-    idle_ns = int(mean(every[usual])) - busy_ns
-    # how much the steps that differ from the usual ones move the median
-    odd = int(np.median(every) - middle(every, items.plain)) if len(every) else 0
+    work, trace, usual = items.work, items.trace, items.usual
+    begins, ends = work.windows.start[usual], work.windows.end[usual]
+    top_ops = _top_op_rows(trace)
+    if work.gpu:
+        rows = trace.gpu_rows
+        devices = tuple(dict.fromkeys(device_names(trace)))
+    else:
+        rows = top_ops if on_cpu else work.row
+        devices = ()
+    busy_ns = int(mean(any_busy_ns(trace, rows, begins, ends)))
+    step_ns = work.windows.dur
+    idle_ns = int(mean(step_ns[usual])) - busy_ns
+    work_ns = int(items.ns.sum())
+    dispatch_ns = int(mean(dispatched(items)[usual])) if on_cpu else 0
+    crossing = _crossing_work(work, rows, usual)
+    odd_ns = 0  # how much the steps that differ from the usual ones move the median
+    if len(step_ns):
+        odd_ns = int(np.median(step_ns) - middle(step_ns, items.plain))
+    spent_ns = work_ns + dispatch_ns + crossing.earlier_ns - crossing.later_ns
     return DiffSide(
         label=work.label,
         gpu=work.gpu,
-        devices=tuple(dict.fromkeys(device_names(work.trace))) if work.gpu else (),
+        devices=devices,
         steps=len(work.windows),
         items=len(items),
         work_ns=work_ns,
         busy_ns=busy_ns,
         idle_ns=idle_ns,
-        cpu_ns=int(mean(any_busy_ns(work.trace, _top_rows(work.trace), *spans))),
-        dispatch_ns=dispatch,
-        overlap_ns=work_ns + dispatch + earlier - later - busy_ns,
-        later_ns=later,
-        earlier_ns=earlier,
-        odd_ns=odd,
+        cpu_ns=int(mean(any_busy_ns(trace, top_ops, begins, ends))),
+        dispatch_ns=dispatch_ns,
+        overlap_ns=spent_ns - busy_ns,
+        later_ns=crossing.later_ns,
+        earlier_ns=crossing.earlier_ns,
+        odd_ns=odd_ns,
         usual=tuple(usual.tolist()),
-        idle=idle_by_cause(work.trace, *spans, idle_ns) if work.gpu else {},
+        idle=idle_by_cause(trace, begins, ends, idle_ns) if work.gpu else {},
     )
 
 
 def accounting(
     step: StepChange, a: DiffSide, b: DiffSide, rows: Iterable[Row]
 ) -> Accounting:
-    """Integers throughout, so that the sum closes exactly."""
-    of_rows = sum(row.change_ns for row in rows if row.counts)
-    idle = b.idle_ns - a.idle_ns
-    overlap = a.overlap_ns - b.overlap_ns
-    later, earlier = a.later_ns - b.later_ns, b.earlier_ns - a.earlier_ns
-    odd = b.odd_ns - a.odd_ns
-    rest = step.change_ns - of_rows - idle - overlap - later - earlier - odd
-    return Accounting(step.change_ns, of_rows, idle, rest, overlap, later, earlier, odd)
+    """The change of the step as a sum. Integers throughout, so that it closes
+    exactly."""
+    rows_ns = sum(row.change_ns for row in rows if row.counts)
+    idle_ns = b.idle_ns - a.idle_ns
+    # more overlap, and more work after the end of the step, make the step shorter
+    overlap_ns = a.overlap_ns - b.overlap_ns
+    later_ns = a.later_ns - b.later_ns
+    earlier_ns = b.earlier_ns - a.earlier_ns
+    odd_ns = b.odd_ns - a.odd_ns
+    explained_ns = rows_ns + idle_ns + overlap_ns + later_ns + earlier_ns + odd_ns
+    return Accounting(
+        step_ns=step.change_ns,
+        rows_ns=rows_ns,
+        idle_ns=idle_ns,
+        not_explained_ns=step.change_ns - explained_ns,
+        overlap_ns=overlap_ns,
+        later_ns=later_ns,
+        earlier_ns=earlier_ns,
+        odd_ns=odd_ns,
+    )
 
 
-def _beyond(work: Work, rows: Rows, usual: Rows) -> tuple[int, int]:
-    """Means over the usual steps: how long a step's own work ran after it, and other
-    work in it.
+class _CrossingWork(msgspec.Struct, frozen=True):
+    """Work that crosses the boundaries of a step: means over the usual steps, in ns."""
 
-    On a GPU, a step's own work is what its calls launched, unless steps are stretches
+    later_ns: int  # of the step's own work, after its end
+    earlier_ns: int  # of the work of other steps, in it
+
+
+def _crossing_work(work: Work, rows: Rows, usual: Rows) -> _CrossingWork:
+    """How much of the work in `rows` crosses the boundaries of the usual steps.
+
+    On a GPU, a step's own work is what its calls launched, unless steps are intervals
     of the GPU's time; there and on a CPU, what began in it. In a trace without steps,
     all work is its own.
     """
     trace, windows = work.trace, work.windows
     if windows.whole or not len(usual):
-        return 0, 0
+        return _CrossingWork(later_ns=0, earlier_ns=0)
     calls = trace.launch[rows] if work.gpu and not windows.of_gpu else rows
-    step_of = np.where(calls >= 0, windows.index_of(trace.start[calls]), -1)
+    step_of_row = np.where(calls >= 0, windows.index_of(trace.start[calls]), -1)
     later, earlier = [], []
-    for number in usual.tolist():
-        begin, end = windows.start[number], windows.end[number]
-        here = np.clip(trace.end[rows], begin, end) - np.clip(
-            trace.start[rows], begin, end
-        )
-        mine = step_of == number
-        later.append((trace.dur[rows] - here)[mine].sum())
-        earlier.append(here[~mine].sum())
-    return int(mean(np.array(later))), int(mean(np.array(earlier)))
+    for step in usual.tolist():
+        begin, end = windows.start[step], windows.end[step]
+        first_ns = np.clip(trace.start[rows], begin, end)
+        inside_ns = np.clip(trace.end[rows], begin, end) - first_ns
+        outside_ns = trace.dur[rows] - inside_ns
+        is_own = step_of_row == step
+        later.append(outside_ns[is_own].sum())
+        earlier.append(inside_ns[~is_own].sum())
+    return _CrossingWork(
+        later_ns=int(mean(np.array(later))), earlier_ns=int(mean(np.array(earlier)))
+    )
 
 
-def _top_rows(trace: Trace) -> Rows:
-    ops = np.array([t.layer is Layer.OPS for t in trace.tracks] or [False])
-    return np.flatnonzero(ops[trace.track] & (trace.parent < 0))
+def _top_op_rows(trace: Trace) -> Rows:
+    """The rows of the CPU ops that no other op is around."""
+    is_of_ops = [track.layer is Layer.OPS for track in trace.tracks]
+    on_ops_layer = np.array(is_of_ops or [False])[trace.track]
+    return np.flatnonzero(on_ops_layer & (trace.parent < 0))
 
 
-BASE = "baseTimeNanoseconds"
-LEAST = 8
-"""A piece was interrupted that lies farther above the median of that piece in all steps
-than the first quarter of its times lies below, and by more than one part in so many."""
+CLOCK_BASE_KEY = "baseTimeNanoseconds"
+"""The key of a trace that tells when the clock of its process began."""
 
 
 def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> StepChange:
@@ -222,90 +282,146 @@ def step_change(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> Step
     became slower or faster over time counts for nothing; else the drift of each run
     widens the interval.
     """
-    of_a, of_b = a.work.windows.dur, b.work.windows.dur
-    a_ns = int(median(of_a)) if len(of_a) else None
-    b_ns = int(median(of_b)) if len(of_b) else None
+    durations_a, durations_b = a.work.windows.dur, b.work.windows.dur
+    a_ns = int(median(durations_a)) if len(durations_a) else None
+    b_ns = int(median(durations_b)) if len(durations_b) else None
     if not a_ns or b_ns is None:
-        return StepChange(a_ns, b_ns, None, None, None)
-    (ns_a, share_a), (ns_b, share_b) = _undisturbed(a, b, groups)
+        return StepChange(a_ns=a_ns, b_ns=b_ns, ratio=None, low=None, high=None)
+    undisturbed_a, undisturbed_b = _undisturbed(a, b, groups)
     turns = _take_turns(a.work, b.work)
-    interval = (paired_interval if turns else ratio_interval)(ns_a, ns_b)
-    return StepChange(a_ns, b_ns, *interval, turns, share_a, share_b)
+    interval_of = paired_interval if turns else ratio_interval
+    interval = interval_of(undisturbed_a.durations_ns, undisturbed_b.durations_ns)
+    return StepChange(
+        a_ns=a_ns,
+        b_ns=b_ns,
+        ratio=interval.ratio,
+        low=interval.low,
+        high=interval.high,
+        drift_a=interval.drift_a,
+        drift_b=interval.drift_b,
+        turns=turns,
+        interrupted_a=undisturbed_a.interrupted_share,
+        interrupted_b=undisturbed_b.interrupted_share,
+    )
+
+
+MIN_EXCESS_DIVISOR = 8
+"""Something interrupted a piece of work that takes longer than the median of that piece
+in all steps by more than the first quarter of its times is shorter, and by more than
+one part in so many of the median."""
 
 
 def limits_of(ns: Int64s) -> Int64s:
-    """The most that each piece takes where nothing interrupts it; `ns` as in `_cut`."""
+    """The most that each piece of work takes where nothing interrupts it (ns); shape
+    [pieces]. `ns` has the shape [steps, pieces]."""
     if not len(ns):
         return np.zeros(ns.shape[1], dtype=np.int64)
-    quarter, middle = np.percentile(ns, [25, 50], axis=0, method="lower").astype(
-        np.int64
-    )
-    return np.asarray(middle + np.maximum(middle - quarter, middle // LEAST))
+    percentiles = np.percentile(ns, [25, 50], axis=0, method="lower").astype(np.int64)
+    quarter, middle = percentiles
+    margin = np.maximum(middle - quarter, middle // MIN_EXCESS_DIVISOR)
+    return np.asarray(middle + margin)
+
+
+class _Undisturbed(msgspec.Struct, frozen=True, eq=False):
+    """The steps of a side as if nothing had interrupted them."""
+
+    durations_ns: Int64s  # shape [steps]
+    interrupted_share: float  # of the time of all steps, that of interruptions
 
 
 def _undisturbed(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
-) -> Iterator[tuple[Int64s, float]]:
-    """Of each side the durations of its steps less interruptions (ns), and the share of
-    all time that these were: what a piece took is counted up to what is usual for it.
+) -> tuple[_Undisturbed, _Undisturbed]:
+    """Both sides without interruptions: what a piece of work took is counted up to what
+    is usual for it.
 
     The same kernel or op on both sides is cut at one limit, the higher one of the two:
     with a limit of its own, which is known no better than the noise allows, each side
     would be off in all of its steps alike. A step whose work is not the usual one
     counts as it is.
     """
-    cuts = _cut(a), _cut(b)
-    limits = [limits_of(ns) for ns, _ in cuts]
-    if all(len(ns) for ns, _ in cuts):
-        one, other = pairs = pairs_of(groups)
-        pairs = pairs[:, a.exact[one] == b.exact[other]]
-        # with what comes before all work
-        in_a, in_b = (
-            np.append(at[of], 0) for (_, at), of in zip(cuts, pairs, strict=True)
-        )
-        limits[0][in_a] = limits[1][in_b] = np.maximum(limits[0][in_a], limits[1][in_b])
-    for of, (ns, _), limit in zip((a, b), cuts, limits, strict=True):
-        durations, whole = of.work.windows.dur, int(of.work.windows.dur.sum())
-        excess = np.maximum(ns - limit, 0).sum(axis=1)
-        if len(ns):
-            durations[of.alike] -= excess
-        yield durations, int(excess.sum()) / whole if whole else 0.0
+    pieces_a, pieces_b = _pieces(a), _pieces(b)
+    limits_a, limits_b = limits_of(pieces_a.ns), limits_of(pieces_b.ns)
+    if len(pieces_a.ns) and len(pieces_b.ns):
+        items_a, items_b = pairs_of(groups)
+        is_same_work = a.exact[items_a] == b.exact[items_b]
+        # column 0 is what comes before all work
+        columns_a = np.append(pieces_a.column_of_item[items_a[is_same_work]], 0)
+        columns_b = np.append(pieces_b.column_of_item[items_b[is_same_work]], 0)
+        higher = np.maximum(limits_a[columns_a], limits_b[columns_b])
+        limits_a[columns_a] = higher
+        limits_b[columns_b] = higher
+    return (
+        _without_interruptions(a, pieces_a, limits_a),
+        _without_interruptions(b, pieces_b, limits_b),
+    )
 
 
-def _cut(items: WorkItems) -> tuple[Int64s, Rows]:
-    """The steps alike (ns), cut where their pieces of work begin, and the column of
-    each item: [steps, pieces + 1], the first column what comes before all work; rows
-    add up to steps. No steps where pieces come in another order in some step, or begin
-    outside of it."""
+def _without_interruptions(
+    items: WorkItems, pieces: _Pieces, limits: Int64s
+) -> _Undisturbed:
+    """`limits`: the most that counts of each piece (ns), shape [pieces + 1]."""
+    durations_ns = items.work.windows.dur
+    total_ns = int(durations_ns.sum())
+    excess_ns = np.maximum(pieces.ns - limits, 0).sum(axis=1)
+    if len(pieces.ns):
+        durations_ns[items.alike] -= excess_ns
+    interrupted_share = int(excess_ns.sum()) / total_ns if total_ns else 0.0
+    return _Undisturbed(durations_ns=durations_ns, interrupted_share=interrupted_share)
+
+
+class _Pieces(msgspec.Struct, frozen=True, eq=False):
+    """The steps alike, cut where their pieces of work begin."""
+
+    ns: Int64s
+    """Shape [steps, pieces + 1]: the first column is what comes before all work, and
+    each row adds up to its step."""
+    column_of_item: Rows
+
+
+def _pieces(items: WorkItems) -> _Pieces:
+    """No steps where pieces come in another order in some step, or begin outside of
+    it."""
     work, size = items.work, len(items)
-    nothing = np.zeros((0, size + 1), dtype=np.int64), np.arange(1, size + 1)
+    no_steps = _Pieces(
+        ns=np.zeros((0, size + 1), dtype=np.int64),
+        column_of_item=np.arange(1, size + 1),
+    )
     if not len(items.alike) or not size:
-        return nothing
+        return no_steps
     spans = [work.of_window(step) for step in items.alike.tolist()]
     begins = np.stack([work.trace.start[work.row[span]] for span in spans])
     orders = np.argsort(begins, axis=1, kind="stable")
-    if (orders != orders[0]).any():
-        return nothing
-    first, last = work.windows.start[items.alike], work.windows.end[items.alike]
-    ns: Int64s = np.diff(np.column_stack([first, begins[:, orders[0]], last]), axis=1)
-    return nothing if (ns < 0).any() else (ns, np.argsort(orders[0]) + 1)
+    order = orders[0]
+    if (orders != order).any():
+        return no_steps
+    step_begins = work.windows.start[items.alike]
+    step_ends = work.windows.end[items.alike]
+    cuts = np.column_stack([step_begins, begins[:, order], step_ends])
+    ns: Int64s = np.diff(cuts, axis=1)
+    if (ns < 0).any():
+        return no_steps
+    return _Pieces(ns=ns, column_of_item=np.argsort(order) + 1)
 
 
 def _take_turns(a: Work, b: Work) -> bool:
-    """Did the n-th step of both sides run next to each other, in either order, for
-    every n?
+    """Whether the n-th steps of both sides ran next to each other, in either order, for
+    every n.
 
     So it is when both were taken out of one profile; never when the traces are of two
     processes, whose steps would overlap, or of two clocks.
     """
-    one, other = a.windows, b.windows
-    if len(one) != len(other) or len(one) < 2 or one.whole or other.whole:
+    steps_a, steps_b = a.windows, b.windows
+    if steps_a.whole or steps_b.whole:
         return False
-    if a.trace.keys.get(BASE) != b.trace.keys.get(BASE):  # when their clocks began
+    if len(steps_a) != len(steps_b) or len(steps_a) < 2:
         return False
-    within = (one.end <= other.start) | (other.end <= one.start)
-    last, first = np.maximum(one.end, other.end), np.minimum(one.start, other.start)
-    return bool(within.all() and (last[:-1] <= first[1:]).all())
+    if a.trace.keys.get(CLOCK_BASE_KEY) != b.trace.keys.get(CLOCK_BASE_KEY):
+        return False
+    is_apart = (steps_a.end <= steps_b.start) | (steps_b.end <= steps_a.start)
+    round_begins = np.minimum(steps_a.start, steps_b.start)
+    round_ends = np.maximum(steps_a.end, steps_b.end)
+    return bool(is_apart.all() and (round_ends[:-1] <= round_begins[1:]).all())
 
 
 def verdict(step: StepChange, a: DiffSide, b: DiffSide) -> Verdict:
@@ -314,32 +430,44 @@ def verdict(step: StepChange, a: DiffSide, b: DiffSide) -> Verdict:
     There is no verdict between different devices, because that is no change of the
     program, nor with fewer than FEW_STEPS steps on a side.
     """
-    if reason := _reason(step, a, b):
-        return Verdict(Answer.CANNOT_TELL, reason)
+    reason = _reason_for_no_verdict(step, a, b)
+    if reason:
+        return Verdict(answer=Answer.CANNOT_TELL, reason=reason)
     if not step.shown:
-        return Verdict(Answer.NO_DIFFERENCE)
-    return Verdict(Answer.FASTER if (step.high or 0) < 1 else Answer.SLOWER)
+        return Verdict(answer=Answer.NO_DIFFERENCE)
+    is_faster = step.high is not None and step.high < 1
+    return Verdict(answer=Answer.FASTER if is_faster else Answer.SLOWER)
 
 
 def other_devices(a: DiffSide, b: DiffSide) -> str:
-    """`A100 -> H100`; "" where both ran on the same, or a file does not say."""
-    if not (a.items and b.items) or (a.gpu == b.gpu and not (a.devices and b.devices)):
+    """`A100 -> H100`; "" where both ran on the same, or a file does not name them."""
+    if not a.items or not b.items:
         return ""
-    before, after = (
-        (", ".join(side.devices) or "a GPU") if side.gpu else "CPU only"
-        for side in (a, b)
-    )
+    if a.gpu == b.gpu and not (a.devices and b.devices):
+        return ""
+    before, after = _device_text(a), _device_text(b)
     return f"{before} -> {after}" if before != after else ""
 
 
-def _reason(step: StepChange, a: DiffSide, b: DiffSide) -> str:
-    empty = [name for name, side in (("A", a), ("B", b)) if not side.items]
-    if empty:
-        return f"there is no work in the steps of {' and '.join(empty)}"
-    if devices := other_devices(a, b):
+def _device_text(side: DiffSide) -> str:
+    if not side.gpu:
+        return "CPU only"
+    return ", ".join(side.devices) or "a GPU"
+
+
+def _reason_for_no_verdict(step: StepChange, a: DiffSide, b: DiffSide) -> str:
+    """Why the step times cannot be judged; "" if they can."""
+    empty_sides = [name for name, side in (("A", a), ("B", b)) if not side.items]
+    if empty_sides:
+        return f"there is no work in the steps of {' and '.join(empty_sides)}"
+    devices = other_devices(a, b)
+    if devices:
         return f"the devices differ ({devices})"
-    least = FEW_ROUNDS if step.turns else FEW_STEPS
-    if min(a.steps, b.steps) < least:
-        turns = " that take turns" if step.turns else ""
-        return f"it takes at least {least} steps{turns} on each side (A has {a.steps}, B {b.steps})"
-    return "" if step.low is not None else "the steps of a side take no time"
+    min_steps = FEW_ROUNDS if step.turns else FEW_STEPS
+    if min(a.steps, b.steps) < min_steps:
+        steps = "steps that take turns" if step.turns else "steps"
+        counts = f"A has {a.steps}, B {b.steps}"
+        return f"it takes at least {min_steps} {steps} on each side ({counts})"
+    if step.low is None:
+        return "the steps of a side take no time"
+    return ""

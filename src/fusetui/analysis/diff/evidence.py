@@ -15,27 +15,41 @@ import numpy as np
 from fusetui.analysis.diff.items import (
     KERNEL_MASK,
     OP_SHIFT,
-    Known,
+    KnownNames,
     Vocabulary,
     WorkItems,
     items,
 )
 from fusetui.analysis.diff.names import identity
+from fusetui.analysis.diff.sequences import occurrences
 from fusetui.analysis.diff.streams import alternating, as_one, shared
 from fusetui.analysis.diff.work import Work, by_graph
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.op_names import stem
 
-# ops of each side, the first of a step, that are compared with those of the other
-COMPARED = 256
-# two ops are one under two names if they share this part of all kernels of either
-ALIKE = 0.5
+MAX_COMPARED_OPS = 256
+"""So many ops of each side, the first of a step, are compared with those of the
+other."""
 
-# of each side, the first with other work than the usual one, are looked at
-ODD_STEPS = 64
-MOSTLY = 0.6  # of the pieces under ops that are no evidence
-# nearly as many of a kernel on both sides: the fewer have this share of the others
-AS_MANY = 0.9
+MIN_SHARED_KERNELS = 0.5
+"""Two ops are one under two names if they share this part of all kernels of either."""
+
+MAX_UNUSUAL_STEPS = 64
+"""So many steps of each side, the first with other work than the usual one, are looked
+at."""
+
+MIN_EXPLAINED_WORK = 0.6
+"""Ops are no evidence if kernels that are found to be the same on both sides are at
+least this share of the pieces of work under ops that differ."""
+
+MIN_EQUAL_COUNTS = 0.9
+"""Nearly as many of a kernel on both sides: the fewer are at least this share of the
+others."""
+
+PARTS_UNDER_ANY_OP = ("main", "helper", "")
+"""Parts of ops whose kernels any op may launch that multiplies, convolves or attends;
+and "", what is unknown."""
 
 
 class RenamedOp(msgspec.Struct, frozen=True):
@@ -48,11 +62,13 @@ class RenamedOp(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, eq=False):
-    """Both sides with keys that compare, and what had to be settled for that."""
+    """Both sides with keys that compare, and what had to be decided for that."""
 
     a: WorkItems
     b: WorkItems
     renamed: tuple[RenamedOp, ...]
+    swapped: frozenset[str]
+    """Words of ops that launch, on both sides, what other ones of them launch there."""
     streams_a: list[list[int]]  # lanes of A that are compared as one, in groups
     streams_b: list[list[int]]
 
@@ -61,101 +77,210 @@ def comparable(work_a: Work, work_b: Work) -> Evidence:
     """The representative steps of both sides, with one key for what is the same work on
     both."""
     words = Vocabulary()
-    a, b = (_steady(work, words, Known()) for work in (work_a, work_b))
+    a = _steady(work_a, words, KnownNames())
+    b = _steady(work_b, words, KnownNames())
     renamed = _renamed(a, b)
-    names = {words.text_of(after): words.text_of(before) for before, after in renamed}
-    if names:
-        b = items(b.work, words, Known(names))
-    alone = _alone(a, b)
-    known_a, known_b = Known(alone=alone), Known(names, alone)
-    if len(alone):
-        a, b = _steady(a.work, words, known_a), _steady(b.work, words, known_b)
+    names_of_a = {words.text_of(op.after): words.text_of(op.before) for op in renamed}
+    if names_of_a:
+        b = items(b.work, words, KnownNames(names_on_other_side=names_of_a))
+    swapped = _swapped(a, b)
+    without_op = np.union1d(_kernels_without_op(a, b), swapped.kernels)
+    known_a = KnownNames(kernels_without_op=without_op)
+    known_b = KnownNames(names_on_other_side=names_of_a, kernels_without_op=without_op)
+    if len(without_op):
+        a = _steady(a.work, words, known_a)
+        b = _steady(b.work, words, known_b)
     merged_a, merged_b = shared(a, b)
-    a = a if merged_a is a.work else items(merged_a, words, known_a)
-    b = b if merged_b is b.work else items(merged_b, words, known_b)
-    told = tuple(
-        _told(a, b, words.text_of(before), words.text_of(after), kernels)
-        for (before, after), kernels in renamed.items()
+    if merged_a is not a.work:
+        a = items(merged_a, words, known_a)
+    if merged_b is not b.work:
+        b = items(merged_b, words, known_b)
+    renamed_ops = tuple(
+        RenamedOp(
+            before=_full_name(a, words.text_of(op.before)),
+            after=_full_name(b, words.text_of(op.after)),
+            kernels=op.kernels,
+        )
+        for op in renamed
     )
     return Evidence(
         a=a,
         b=b,
-        renamed=told,
+        renamed=renamed_ops,
+        swapped=frozenset(words.text_of(op) for op in swapped.ops),
         streams_a=as_one(work_a, a.work),
         streams_b=as_one(work_b, b.work),
     )
 
 
-def _steady(work: Work, words: Vocabulary, known: Known) -> WorkItems:
+def _steady(work: Work, words: Vocabulary, known: KnownNames) -> WorkItems:
     """The step of one side; streams between which the steps alternate are one lane, if
     that makes more steps alike, or those that differ more so."""
-    found = items(work, words, known)
-    merged = alternating(found)
-    if merged is None:
-        return found
-    other = items(merged, words, known)
-    return max(found, other, key=lambda of: (len(of.alike), _in_common(of)))
+    separate = items(work, words, known)
+    merged_work = alternating(separate)
+    if merged_work is None:
+        return separate
+    merged = items(merged_work, words, known)
+    return max(separate, merged, key=lambda side: (len(side.alike), _in_common(side)))
 
 
-def _in_common(of: WorkItems) -> int:
-    """How much of the usual work on its lanes other steps do too."""
-    usual = Counter(of.keys_of(of.work.of_window(of.window)).tolist())
-    odd = np.setdiff1d(np.arange(len(of.work.windows)), of.alike)[:ODD_STEPS].tolist()
-    spans = [of.work.of_window(number) for number in odd]
-    return sum((usual & Counter(of.keys_of(span).tolist())).total() for span in spans)
+def _in_common(side: WorkItems) -> int:
+    """How many pieces of the usual work the unusual steps do too, on the same lanes."""
+    usual = Counter(side.keys_of(side.work.of_window(side.window)).tolist())
+    common_pieces = 0
+    for step in _unusual_steps(side):
+        keys = side.keys_of(side.work.of_window(step)).tolist()
+        common_pieces += (usual & Counter(keys)).total()
+    return common_pieces
 
 
-def _renamed(a: WorkItems, b: WorkItems) -> dict[tuple[int, int], int]:
-    """The words of ops that only one side has, A's and B's, and how many kernels they
-    share: each op once, those that share most of their kernels first, and of equals
-    those that come at about the same place in the step."""
-    of_a, of_b = _kernels_by_op(a), _kernels_by_op(b)
-    only_a = [op for op in of_a if op and op not in of_b][:COMPARED]
-    only_b = [op for op in of_b if op and op not in of_a][:COMPARED]
-    candidates: list[tuple[float, int, int, int, int]] = []
-    for place_a, before in enumerate(only_a):
-        for place_b, after in enumerate(only_b):
-            common = (of_a[before] & of_b[after]).total()
-            either = (of_a[before] | of_b[after]).total()
-            if common >= ALIKE * either:
-                apart = abs(place_a - place_b)
-                candidates.append((-common / either, apart, before, after, common))
-    found: dict[tuple[int, int], int] = {}
+def _unusual_steps(side: WorkItems) -> list[int]:
+    """The first steps that do other work than the usual one."""
+    steps = np.setdiff1d(np.arange(len(side.work.windows)), side.alike)
+    return [*steps[:MAX_UNUSUAL_STEPS].tolist()]
+
+
+class _RenamedWord(msgspec.Struct, frozen=True):
+    """The numbers of two words that may be of one op."""
+
+    before: int
+    after: int
+    kernels: int  # of a step that both launch
+    shared: float  # the share that these are of all kernels of either
+    places_apart: int  # in the order of the ops that only one side has
+
+
+def _renamed(a: WorkItems, b: WorkItems) -> list[_RenamedWord]:
+    """Ops that only one side has, and that share their kernels: each op once, those
+    that share most of their kernels first, and of equals those that come at about the
+    same place in the step."""
+    kernels_a, kernels_b = _kernels_by_op(a), _kernels_by_op(b)
+    only_a = [op for op in kernels_a if op and op not in kernels_b]
+    only_b = [op for op in kernels_b if op and op not in kernels_a]
+    candidates = []
+    for place_a, before in enumerate(only_a[:MAX_COMPARED_OPS]):
+        for place_b, after in enumerate(only_b[:MAX_COMPARED_OPS]):
+            common = (kernels_a[before] & kernels_b[after]).total()
+            either = (kernels_a[before] | kernels_b[after]).total()
+            if common >= MIN_SHARED_KERNELS * either:
+                candidate = _RenamedWord(
+                    before=before,
+                    after=after,
+                    kernels=common,
+                    shared=common / either,
+                    places_apart=abs(place_a - place_b),
+                )
+                candidates.append(candidate)
+    candidates.sort(key=lambda op: (-op.shared, op.places_apart, op.before, op.after))
+    renamed = []
     taken: set[int] = set()
-    for *_, before, after, common in sorted(candidates):
-        if taken.isdisjoint((before, after)):
-            taken |= {before, after}
-            found[before, after] = common
-    return found
+    for candidate in candidates:
+        words = {candidate.before, candidate.after}
+        if taken.isdisjoint(words):
+            taken |= words
+            renamed.append(candidate)
+    return renamed
 
 
-def _kernels_by_op(of: WorkItems) -> dict[int, Counter[int]]:
-    """Per op, in the order of their first kernels: how often it launches each kernel in
-    a step."""
-    found: defaultdict[int, Counter[int]] = defaultdict(Counter)
-    order = np.argsort(of.trace.start[of.row], kind="stable")
-    for exact in of.exact[order].tolist():
-        found[exact >> OP_SHIFT][exact & KERNEL_MASK] += 1
-    return dict(found)
+class _Swapped(msgspec.Struct, frozen=True, eq=False):
+    """Ops that have swapped names, and the kernels that they launch on both sides."""
+
+    ops: frozenset[int]
+    kernels: Int64s
 
 
-def _told(
-    a: WorkItems, b: WorkItems, before: str, after: str, kernels: int
-) -> RenamedOp:
-    """By the full names of the ops, without their namespaces where none has that
-    word."""
-    return RenamedOp(_full_name(a, before), _full_name(b, after), kernels)
+def _swapped(a: WorkItems, b: WorkItems) -> _Swapped:
+    """Kernels that the two sides launch equally often, but never under the same op,
+    although both sides have these ops: there the names of ops tell nothing. Only if
+    most of the kernels that tell their op, and that one side launches more often under
+    some op than the other, are such kernels: else another program does the work.
+
+    Products, convolutions, attention and their helpers do not count: which kernel does
+    these is a matter of shapes and devices, so that two ops may swap theirs. Nor do
+    copies and sets.
+    """
+    telling_kernels = _kernels_that_tell_their_op(a) | _kernels_that_tell_their_op(b)
+    launches_a = _launches_of(a, telling_kernels)
+    launches_b = _launches_of(b, telling_kernels)
+    ops_a, ops_b = _ops_by_kernel(launches_a), _ops_by_kernel(launches_b)
+    ops_of_both = (_ops_of(a) & _ops_of(b)) - {0}
+    swapped_kernels: set[int] = set()
+    for kernel in ops_a.keys() & ops_b.keys():
+        own, other = ops_a[kernel], ops_b[kernel]
+        has_no_common_op = not own.keys() & other.keys()
+        is_of_known_ops = own.keys() | other.keys() <= ops_of_both
+        if has_no_common_op and is_of_known_ops and own.total() == other.total():
+            swapped_kernels.add(kernel)
+    differing = (launches_a - launches_b) + (launches_b - launches_a)
+    explained = sum(
+        times
+        for key, times in differing.items()
+        if key & KERNEL_MASK in swapped_kernels
+    )
+    if explained < MIN_EXPLAINED_WORK * differing.total():
+        swapped_kernels = set()
+    swapped_ops: set[int] = set()
+    for kernel in swapped_kernels:
+        swapped_ops.update(ops_a[kernel], ops_b[kernel])
+    return _Swapped(
+        ops=frozenset(swapped_ops),
+        kernels=np.array(sorted(swapped_kernels), dtype=np.int64),
+    )
 
 
-def _full_name(of: WorkItems, word: str) -> str:
-    return next((name for name in of.op_names if identity(stem(name)) == word), word)
+def _kernels_that_tell_their_op(side: WorkItems) -> set[int]:
+    """The kernels whose names tell what they compute, whichever op launches them."""
+    kernels = set()
+    for item, name in enumerate(side.names):
+        role = role_of_kernel(name)
+        tells_op = role.part not in PARTS_UNDER_ANY_OP and not role.is_helper
+        if tells_op and side.computes[item]:
+            kernels.add(side.kernel_word(item))
+    return kernels
+
+
+def _launches_of(side: WorkItems, kernels: set[int]) -> Counter[int]:
+    """How often the step launches each of these kernels under each op, by exact key."""
+    keys = side.exact.tolist()
+    return Counter(key for key in keys if key & KERNEL_MASK in kernels)
+
+
+def _ops_of(side: WorkItems) -> set[int]:
+    """The ops of the step that launch work; 0 for none."""
+    return {*(side.exact >> OP_SHIFT).tolist()}
+
+
+def _ops_by_kernel(launches: Counter[int]) -> dict[int, Counter[int]]:
+    """For each kernel, how often each op launches it; `launches` by exact key."""
+    ops_by_kernel: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    for key, times in launches.items():
+        ops_by_kernel[key & KERNEL_MASK][key >> OP_SHIFT] += times
+    return dict(ops_by_kernel)
+
+
+def _kernels_by_op(side: WorkItems) -> dict[int, Counter[int]]:
+    """For each op, in the order of their first kernels: how often it launches each
+    kernel in a step."""
+    kernels_by_op: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    order = np.argsort(side.trace.start[side.row], kind="stable")
+    for key in side.exact[order].tolist():
+        kernels_by_op[key >> OP_SHIFT][key & KERNEL_MASK] += 1
+    return dict(kernels_by_op)
+
+
+def _full_name(side: WorkItems, word: str) -> str:
+    """The name of an op with its namespace; the word itself where no op has it."""
+    for name in side.op_names:
+        if identity(stem(name)) == word:
+            return name
+    return word
 
 
 class _Step(msgspec.Struct, frozen=True, eq=False):
     """The pieces of work of a step."""
 
     exact: Int64s
-    graph: Flags  # a graph launched it
+    by_graph: Flags  # whether a graph launched it
 
     @property
     def op(self) -> Int64s:
@@ -165,29 +290,23 @@ class _Step(msgspec.Struct, frozen=True, eq=False):
     def kernel(self) -> Int64s:
         return self.exact & KERNEL_MASK
 
-    def count(self, kernels: Int64s) -> Int64s:
-        """How often it launches each of these kernels."""
-        found = np.sort(self.kernel)
-        return np.searchsorted(found, kernels, "right") - np.searchsorted(
-            found, kernels
-        )
+
+def _step_of(side: WorkItems, number: int) -> _Step:
+    span = side.work.of_window(number)
+    return _Step(
+        exact=side.every[span], by_graph=by_graph(side.work, side.work.row[span])
+    )
 
 
-def _alone(a: WorkItems, b: WorkItems) -> Int64s:
+def _kernels_without_op(a: WorkItems, b: WorkItems) -> Int64s:
     """The kernels whose op is no evidence: not between the two sides, or not between
     the usual step of a side and another one."""
-    usual = [_step_of(of, of.window) for of in (a, b)]
-    pairs = [(usual[0], usual[1])]
-    for of, step in zip((a, b), usual, strict=True):
-        odd = np.setdiff1d(np.arange(len(of.work.windows)), of.alike)
-        pairs += [(step, _step_of(of, number)) for number in odd[:ODD_STEPS].tolist()]
-    found = [_without_evidence(one, other) for one, other in pairs]
-    return np.unique(np.concatenate(found))
-
-
-def _step_of(of: WorkItems, number: int) -> _Step:
-    span = of.work.of_window(number)
-    return _Step(of.every[span], by_graph(of.work, of.work.row[span]))
+    usual_a, usual_b = _step_of(a, a.window), _step_of(b, b.window)
+    kernels = [_without_evidence(usual_a, usual_b)]
+    for side, usual in ((a, usual_a), (b, usual_b)):
+        for step in _unusual_steps(side):
+            kernels.append(_without_evidence(usual, _step_of(side, step)))
+    return np.unique(np.concatenate(kernels))
 
 
 def _without_evidence(one: _Step, other: _Step) -> Int64s:
@@ -196,31 +315,39 @@ def _without_evidence(one: _Step, other: _Step) -> Int64s:
     have. Only if both have nearly as many of the kernel: else regions tell how many
     each has. And only if most of what is under such ops are such kernels: else another
     program does the work, which runs some of the same small kernels."""
-    more, more_too = _more(one, other), _more(other, one)
-    in_both = np.intersect1d(one.kernel[more.more], other.kernel[more_too.more])
-    doubtful = np.union1d(one.kernel[more.doubtful], other.kernel[more_too.doubtful])
-    kernels = np.intersect1d(doubtful, in_both)
-    counts = np.stack([one.count(kernels), other.count(kernels)])
-    kernels = np.asarray(kernels[counts.min(axis=0) >= AS_MANY * counts.max(axis=0)])
-    doubtful_work = np.concatenate(
-        [one.kernel[more.doubtful], other.kernel[more_too.doubtful]]
+    surplus_one, surplus_other = _surplus(one, other), _surplus(other, one)
+    in_both = np.intersect1d(
+        one.kernel[surplus_one.more], other.kernel[surplus_other.more]
     )
+    doubtful_work = np.concatenate(
+        [one.kernel[surplus_one.doubtful], other.kernel[surplus_other.doubtful]]
+    )
+    kernels = np.intersect1d(np.unique(doubtful_work), in_both)
+    times_one = occurrences(kernels, one.kernel)
+    times_other = occurrences(kernels, other.kernel)
+    fewer = np.minimum(times_one, times_other)
+    more = np.maximum(times_one, times_other)
+    kernels = kernels[fewer >= MIN_EQUAL_COUNTS * more]
     explained = np.isin(doubtful_work, kernels).sum()
-    return kernels if explained >= MOSTLY * len(doubtful_work) else kernels[:0]
+    if explained < MIN_EXPLAINED_WORK * len(doubtful_work):
+        return kernels[:0]
+    return np.asarray(kernels)
 
 
 class _Surplus(msgspec.Struct, frozen=True, eq=False):
-    """Per piece of a step: whether the step has more of its kernel under its op than
-    the other step has, and whether that op is no evidence."""
+    """For each piece of a step: whether the step has more of its kernel under its op
+    than the other step has, and whether that op is no evidence."""
 
     more: Flags
     doubtful: Flags
 
 
-def _more(one: _Step, other: _Step) -> _Surplus:
-    doubtful = (one.op == 0) | ~np.isin(one.op, other.op) | one.graph
-    keys, place, times = np.unique(one.exact, return_inverse=True, return_counts=True)
-    others = np.sort(other.exact)
-    there = np.searchsorted(others, keys, "right") - np.searchsorted(others, keys)
-    more = (times > there)[place]
-    return _Surplus(more, more & doubtful)
+def _surplus(one: _Step, other: _Step) -> _Surplus:
+    """What the first of two steps has more often than the second."""
+    keys, key_of_piece, times = np.unique(
+        one.exact, return_inverse=True, return_counts=True
+    )
+    is_more_often = times > occurrences(keys, other.exact)
+    more = is_more_often[key_of_piece]
+    is_of_unknown_op = (one.op == 0) | ~np.isin(one.op, other.op) | one.by_graph
+    return _Surplus(more=more, doubtful=more & is_of_unknown_op)

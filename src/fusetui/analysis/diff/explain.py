@@ -10,7 +10,7 @@ from operator import itemgetter
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import WorkGroup, pairs_of, saved
+from fusetui.analysis.diff.groups import WorkGroup, avoided_tensors, pairs_of
 from fusetui.analysis.diff.items import KERNEL_MASK, WorkItems
 from fusetui.analysis.diff.model import (
     ELSEWHERE,
@@ -20,10 +20,11 @@ from fusetui.analysis.diff.model import (
     RowShare,
     row_of,
 )
-from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
+from fusetui.analysis.diff.names import differences, identity
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.regions import OTHER, ProgramPlaces, of_all
 from fusetui.analysis.diff.statistics import mean, median, resolution
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -31,9 +32,14 @@ from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.op_names import stem
 
 # a library chooses among several algorithms for these
-_CHOSEN = late(r"cudnn|miopen|convolution")
-# shapes are looked up for at most this many fusions, because each has to be parsed
-LOOKED_UP = 500
+_OPS_WITH_ALGORITHMS = late(r"cudnn|miopen|convolution")
+
+MAX_LOOKED_UP_FUSIONS = 500
+"""Shapes are looked up for no more fusions than this, because each has to be parsed."""
+
+MIN_SHOWN_NOISE = 0.25
+"""The times of a kernel whose change may be noise are shown if its time changed by at
+least this share of A's."""
 
 
 def rows(
@@ -42,134 +48,218 @@ def rows(
     groups: Sequence[WorkGroup],
     programs: tuple[ProgramPlaces, ProgramPlaces],
 ) -> list[Row]:
-    """One row for every group, in program order."""
+    """One row for every group, in program order. `programs`: where in the program the
+    items of A and of B are."""
+    program_a, program_b = programs
     groups = _with_savings(a, groups)
-    kinds, order = _kinds(a, b, groups), _program_order(a, b, groups)
-    return [
-        _row(a, b, groups[n], kinds[n], **_context(groups[n], *programs)) for n in order
-    ]
+    kinds = _kinds(a, b, groups)
+    group_rows = []
+    for number in _program_order(a, b, groups):
+        group = groups[number]
+        context = _context(group, program_a, program_b)
+        group_rows.append(_row(a, b, group, kinds[number], context))
+    return group_rows
 
 
-def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> dict[str, str]:
+class _Context(msgspec.Struct, frozen=True):
+    """Fields of a row about the program around it; see `model.Row`."""
+
+    where: str
+    phase: str
+    work: str
+    compiled: str
+
+
+def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> _Context:
     """Where the program does the work by A, or by B where only B has it; and its
     sort."""
     program, members = (a, group.a) if group.a else (b, group.b)
-    sides = "a" if any(map(a.compiled, group.a)) else ""
-    sides += "b" if any(map(b.compiled, group.b)) else ""
-    where, phase = program.places[members[0]], program.phases[members[0]]
-    sorts = [*(a.sorts[i] for i in group.a), *(b.sorts[j] for j in group.b)]
-    pair = len(sorts) <= 2
-    work = next((s for s in sorts if s != OTHER), OTHER) if pair else of_all(set(sorts))
+    compiled = ""
+    if any(a.compiled(item) for item in group.a):
+        compiled += "a"
+    if any(b.compiled(item) for item in group.b):
+        compiled += "b"
+    first = members[0]
+    if not group.title:
+        return _Context(
+            where=program.places[first],
+            phase=program.phases[first],
+            work=_sort_of_work(group, a, b),
+            compiled=compiled,
+        )
     # a block has many places, and may be of the forward and of the backward pass
-    if group.named:
-        same = len({program.phases[item] for item in members}) == 1
-        where, phase, work = "", phase if same else "", REPEATED
-    return {"where": where, "phase": phase, "work": work, "compiled": sides}
+    phases = {program.phases[item] for item in members}
+    return _Context(
+        where="",
+        phase=program.phases[first] if len(phases) == 1 else "",
+        work=REPEATED,
+        compiled=compiled,
+    )
+
+
+def _sort_of_work(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> str:
+    """Of a pair the first one known, of more pieces that of all of them."""
+    sorts = [a.sorts[item] for item in group.a] + [b.sorts[item] for item in group.b]
+    if len(sorts) > 2:
+        return of_all(set(sorts))
+    for sort in sorts:
+        if sort != OTHER:
+            return sort
+    return OTHER
 
 
 def _with_savings(a: WorkItems, groups: Sequence[WorkGroup]) -> Sequence[WorkGroup]:
     """Adds to each fusion the tensors that it avoids, unless there are too many to look
     up: where different ops became one kernel, each used the result of the one before
     it."""
-    several = [
-        len(of.b) == 1 and len({a.op_names[i] for i in of.a}) > 1 for of in groups
-    ]
-    found = list(groups)
-    for n in np.flatnonzero(several).tolist() if sum(several) <= LOOKED_UP else ():
-        if spared := saved(a, groups[n].a):
-            found[n] = msgspec.structs.replace(
-                groups[n], why=f"{groups[n].why}; {spared}"
-            )
-    return found
+    fusions = []
+    for number, group in enumerate(groups):
+        ops = {a.op_names[item] for item in group.a}
+        if len(group.b) == 1 and len(ops) > 1:
+            fusions.append(number)
+    if len(fusions) > MAX_LOOKED_UP_FUSIONS:
+        return groups
+    with_savings = list(groups)
+    for number in fusions:
+        group = groups[number]
+        avoided = avoided_tensors(a, group.a)
+        if avoided:
+            why = f"{group.why}; {avoided}"
+            with_savings[number] = msgspec.structs.replace(group, why=why)
+    return with_savings
 
 
 def _row(
-    a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind, **context: str
+    a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind, context: _Context
 ) -> Row:
-    if len(group.a) == len(group.b) == 1:
-        op, why, together = (
-            a.op_names[group.a[0]],
-            _why_of_pair(a, b, group, kind),
-            False,
-        )
+    if _is_pair(group):
+        op = a.op_names[group.a[0]]
+        why = _why_of_pair(a, b, group, kind)
+        together = False
     else:
-        op, why, together = (
-            group.named or _op(a, b, group),
-            _why(a, b, group, kind),
-            group.together,
-        )
-    kind = RowKind.MOVED if group.why == ELSEWHERE else kind
-    before, after = _share(a, group.a), _share(b, group.b)
-    return row_of(kind, op, before, after, why, together=together, **context)
+        op = group.title or _op(a, b, group)
+        why = _why(a, b, group, kind)
+        together = group.together
+    return row_of(
+        RowKind.MOVED if group.why == ELSEWHERE else kind,
+        op,
+        _share(a, group.a),
+        _share(b, group.b),
+        why,
+        together=together,
+        where=context.where,
+        phase=context.phase,
+        work=context.work,
+        compiled=context.compiled,
+    )
+
+
+def _is_pair(group: WorkGroup) -> bool:
+    return len(group.a) == 1 and len(group.b) == 1
 
 
 def _share(items: WorkItems, members: Sequence[int]) -> RowShare:
-    lists = items.times, items.medians, items.hidden
-    ns, median_ns, hidden_ns = (sum(values[i] for i in members) for values in lists)
-    rows = tuple(items.row[[*members]].tolist())
     return RowShare(
-        [items.names[i] for i in members], ns, len(members), median_ns, rows, hidden_ns
+        names=[items.names[item] for item in members],
+        ns=sum(items.times[item] for item in members),
+        count=len(members),
+        median_ns=sum(items.medians[item] for item in members),
+        rows=tuple(items.row[[*members]].tolist()),
+        hidden_ns=sum(items.hidden[item] for item in members),
     )
 
 
 def _why_of_pair(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
-    i, j = group.a[0], group.b[0]
-    a_ns, b_ns, names = a.times[i], b.times[j], (a.names[i], b.names[j])
-    ops = a.op_names[i], b.op_names[j]
-    other = len({identity(stem(op)) for op in ops}) == 2 and "" not in ops
-    # unless the op is all that is known of the work
-    said = [" -> ".join(map(printable, ops)) if other and ops != names else ""]
+    """`aten::gelu -> gelu; the same kernel, +12 % time`; then the evidence."""
+    item_a, item_b = group.a[0], group.b[0]
+    names = (a.names[item_a], b.names[item_b])
+    texts = [_renamed_op(a, b, group)]
     if kind is RowKind.REPLACED:
-        said.append(differences(*names) if any(names) else "")
+        texts.append(differences(*names) if any(names) else "")
     else:
-        thing = "kernel" if a.work.gpu and b.work.gpu else "op"
-        timed = "" if kind is RowKind.SAME else f", {change(a_ns, b_ns)} time"
-        if kind is RowKind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0:
-            ranges = (
-                f"{duration(int(times.min()))} to {duration(int(times.max()))}"
-                for times in (a.samples[:, i], b.samples[:, j])
-            )
-            timed = f", may be noise: {' -> '.join(ranges)}"
-        said.append(f"the same {thing}{timed}")
-    return "; ".join(text for text in (*said, group.why) if text)
+        what = "kernel" if a.work.gpu and b.work.gpu else "op"
+        texts.append(f"the same {what}{_change_of_time(a, b, group, kind)}")
+    texts.append(group.why)
+    return "; ".join(text for text in texts if text)
+
+
+def _renamed_op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
+    """Both names of the op of a pair where they differ; "" where the op is all that is
+    known of the work."""
+    item_a, item_b = group.a[0], group.b[0]
+    before, after = a.op_names[item_a], b.op_names[item_b]
+    if not before or not after or identity(stem(before)) == identity(stem(after)):
+        return ""
+    if (before, after) == (a.names[item_a], b.names[item_b]):
+        return ""
+    return f"{printable(before)} -> {printable(after)}"
+
+
+def _change_of_time(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
+    """By how much the time of a pair of one kernel changed, or between which times it
+    varies if that may be noise."""
+    item_a, item_b = group.a[0], group.b[0]
+    a_ns, b_ns = a.times[item_a], b.times[item_b]
+    if kind is not RowKind.SAME:
+        return f", {change(a_ns, b_ns)} time"
+    if a_ns <= 0 or abs(b_ns - a_ns) < MIN_SHOWN_NOISE * a_ns:
+        return ""
+    before, after = _range(a.samples[:, item_a]), _range(b.samples[:, item_b])
+    return f", may be noise: {before} -> {after}"
+
+
+def _range(times_ns: Int64s) -> str:
+    return f"{duration(int(times_ns.min()))} to {duration(int(times_ns.max()))}"
 
 
 def _why(a: WorkItems, b: WorkItems, group: WorkGroup, kind: RowKind) -> str:
-    if (
-        kind is not RowKind.REPLACED
-        or group.together
-        or not _other_algorithm(a, b, group)
-    ):
+    """The evidence for a group that is no pair, and whether a library chose other
+    kernels."""
+    if kind is not RowKind.REPLACED or group.together:
         return group.why
-    main = any(part(a.names[i]) == "main" for i in group.a)
-    what = plural(len(group.a), "kernel" if main else "helper")
-    return f"{'another algorithm: ' * main}{what} -> {len(group.b)}; {group.why}"
+    if not _other_algorithm(a, b, group):
+        return group.why
+    if any(role_of_kernel(a.names[item]).part == "main" for item in group.a):
+        kernels = f"another algorithm: {plural(len(group.a), 'kernel')}"
+    else:
+        kernels = plural(len(group.a), "helper")
+    return f"{kernels} -> {len(group.b)}; {group.why}"
 
 
 def _kinds(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[RowKind]:
-    one, other = pairs_of(groups)
-    same = (a.exact[one] & KERNEL_MASK) == (b.exact[other] & KERNEL_MASK)
-    samples = a.samples[:, one[same]], b.samples[:, other[same]]
-    noise = noise_of(*samples, same_steps=np.array_equal(a.alike, b.alike))
-    timed = _timed(a, b, a.samples[:, one], b.samples[:, other], noise)
-    kinds = iter(
-        k if s else RowKind.REPLACED for k, s in zip(timed, same.tolist(), strict=True)
+    """What happened to each group."""
+    items_a, items_b = pairs_of(groups)
+    is_same_kernel = (a.exact[items_a] & KERNEL_MASK) == (
+        b.exact[items_b] & KERNEL_MASK
     )
-    return [
-        next(kinds) if len(group.a) == len(group.b) == 1 else _shape(a, b, group, noise)
-        for group in groups
-    ]
+    noise = noise_of(
+        a.samples[:, items_a[is_same_kernel]],
+        b.samples[:, items_b[is_same_kernel]],
+        same_steps=np.array_equal(a.alike, b.alike),
+    )
+    timed = _timed(a, b, a.samples[:, items_a], b.samples[:, items_b], noise)
+    kinds = []
+    pair = 0
+    for group in groups:
+        if not _is_pair(group):
+            kinds.append(_kind_of_several(a, b, group, noise))
+            continue
+        kinds.append(timed[pair] if is_same_kernel[pair] else RowKind.REPLACED)
+        pair += 1
+    return kinds
 
 
-def _shape(a: WorkItems, b: WorkItems, group: WorkGroup, noise: Noise) -> RowKind:
+def _kind_of_several(
+    a: WorkItems, b: WorkItems, group: WorkGroup, noise: Noise
+) -> RowKind:
     """The kind of a group that is no pair."""
     if group.together:
-        if len({*map(a.kernel_word, group.a), *map(b.kernel_word, group.b)}) > 1:
+        kernels = {a.kernel_word(item) for item in group.a}
+        kernels |= {b.kernel_word(item) for item in group.b}
+        if len(kernels) > 1:
             return RowKind.REPLACED
-        before, after = (
-            items.samples[:, [*members]].sum(axis=1, keepdims=True)
-            for items, members in ((a, group.a), (b, group.b))
-        )
+        before = a.samples[:, [*group.a]].sum(axis=1, keepdims=True)
+        after = b.samples[:, [*group.b]].sum(axis=1, keepdims=True)
         return _timed(a, b, before, after, noise)[0]
     if not group.b:
         return RowKind.REMOVED
@@ -184,76 +274,106 @@ def _other_algorithm(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
     """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op:
     nothing of the program was fused. One kernel whose parts another adds up is
     split."""
-    ops = {*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}
-    stems = a.stems[group.a[0]], b.stems[group.b[0]]
-    names = [a.names[i] for i in group.a], [b.names[j] for j in group.b]
-    main = [sum(not adds_up_parts(name) for name in side) for side in names]
-    one_op = len(ops[0]) == len(ops[1]) == 1
-    other = len({*map(identity, names[0]), *map(identity, names[1])}) > 1
-    return one_op and other and main != [1, 1] and all(map(_CHOSEN.search, stems))
+    if not _is_of_one_op_with_algorithms(a, group.a):
+        return False
+    if not _is_of_one_op_with_algorithms(b, group.b):
+        return False
+    names_a = [a.names[item] for item in group.a]
+    names_b = [b.names[item] for item in group.b]
+    has_other_kernels = len({identity(name) for name in names_a + names_b}) > 1
+    is_one_product = _products(names_a) == 1 and _products(names_b) == 1
+    return has_other_kernels and not is_one_product
+
+
+def _is_of_one_op_with_algorithms(items: WorkItems, members: Sequence[int]) -> bool:
+    ops = {items.op_word(item) for item in members}
+    first_op = items.stems[members[0]]
+    return len(ops) == 1 and _OPS_WITH_ALGORITHMS.search(first_op) is not None
+
+
+def _products(names: Sequence[str]) -> int:
+    """How many of the kernels do not just add up the parts of another."""
+    return sum(not role_of_kernel(name).adds_up_parts for name in names)
 
 
 def _timed(
     a: WorkItems, b: WorkItems, before: Int64s, after: Int64s, noise: Noise
 ) -> list[RowKind]:
-    """Per column of samples of the same kernel: its time within noise or not. It is
-    where the means of the usual steps, which are the figures of a row, say the opposite
-    of the medians."""
-    changed = beyond_noise(before, after, resolution(a.samples, b.samples), noise)
-    faster = median(after) < median(before)
+    """For each column of samples of the same kernel: its time within noise or not. It
+    is where the means of the usual steps, which are the figures of a row, say the
+    opposite of the medians. `before` and `after`: ns, of shape [steps alike,
+    kernels]."""
+    is_changed = beyond_noise(before, after, resolution(a.samples, b.samples), noise)
+    is_faster = median(after) < median(before)
     usual_a, usual_b = np.isin(a.alike, a.usual), np.isin(b.alike, b.usual)
     if usual_a.any() and usual_b.any():
-        by_means = mean(after[usual_b]) - mean(before[usual_a])
-        changed &= np.where(faster, by_means < 0, by_means > 0)
-    return [
-        RowKind.SAME if not far else RowKind.FASTER if less else RowKind.SLOWER
-        for far, less in zip(changed.tolist(), faster.tolist(), strict=True)
-    ]
+        change_ns = mean(after[usual_b]) - mean(before[usual_a])
+        is_changed &= np.where(is_faster, change_ns < 0, change_ns > 0)
+    kinds = []
+    for changed, faster in zip(is_changed.tolist(), is_faster.tolist(), strict=True):
+        if not changed:
+            kinds.append(RowKind.SAME)
+        else:
+            kinds.append(RowKind.FASTER if faster else RowKind.SLOWER)
+    return kinds
 
 
 def _op(a: WorkItems, b: WorkItems, group: WorkGroup) -> str:
     """The ops of the side that has more of them, as `aten::gelu + aten::mul x2`."""
-    items, members = (a, group.a) if len(group.a) >= len(group.b) else (b, group.b)
+    has_more_a = len(group.a) >= len(group.b)
+    items, members = (a, group.a) if has_more_a else (b, group.b)
     if group.together and not any(items.op_word(item) for item in members):
-        items, members = (b, group.b) if items is a else (a, group.a)
+        items, members = (b, group.b) if has_more_a else (a, group.a)
     if len(members) == 1:
         return items.op_names[members[0]]
-    ops = {
-        int(items.op[m]) if items.op_word(m) else -m - 1: items.op_names[m]
-        for m in members
-    }
-    named = [
-        f"{op} x{n}" if n > 1 else op for op, n in Counter(ops.values()).items() if op
-    ]
-    return " + ".join(named)
+    op_names = {}  # of each call of an op once; by its row, or by the item without one
+    for item in members:
+        call = int(items.op[item]) if items.op_word(item) else -item - 1
+        op_names[call] = items.op_names[item]
+    texts = []
+    for name, calls in Counter(op_names.values()).items():
+        if name:
+            texts.append(f"{name} x{calls}" if calls > 1 else name)
+    return " + ".join(texts)
 
 
 def _program_order(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
 ) -> list[int]:
-    """In the order of A's launches; what only B has comes after what precedes it on its
-    lane."""
+    """The numbers of the groups in the order of A's launches; what only B has comes
+    after what precedes it on its lane."""
     rank_a, rank_b = _launch_ranks(a), _launch_ranks(b)
-    firsts = [min((rank_a[i] for i in group.a), default=-1) for group in groups]
-    known = sorted(
-        (min(of.b), n) for of, n in zip(groups, firsts, strict=True) if of.a and of.b
+    first_rank_a = [
+        min((rank_a[item] for item in group.a), default=-1) for group in groups
+    ]
+    # the groups that both sides have, by their first item of B
+    matched = sorted(
+        (min(group.b), first_rank_a[number])
+        for number, group in enumerate(groups)
+        if group.a and group.b
     )
     keys = []
-    for number, (group, first) in enumerate(zip(groups, firsts, strict=True)):
+    for number, group in enumerate(groups):
         if group.a:
-            keys.append((first, -1, number))
-        else:
-            place = bisect_right(known, group.b[0], key=itemgetter(0)) - 1
-            same_lane = place >= 0 and b.lane[known[place][0]] == b.lane[group.b[0]]
-            keys.append(
-                (known[place][1] if same_lane else -1, rank_b[group.b[0]], number)
-            )
+            keys.append((first_rank_a[number], -1, number))
+            continue
+        item = group.b[0]
+        rank_before = -1
+        place = bisect_right(matched, item, key=itemgetter(0)) - 1
+        if place >= 0:
+            matched_item, rank_of_match = matched[place]
+            if b.lane[matched_item] == b.lane[item]:
+                rank_before = rank_of_match
+        keys.append((rank_before, rank_b[item], number))
     return [number for _, _, number in sorted(keys)]
 
 
 def _launch_ranks(items: WorkItems) -> list[int]:
     """The place of each item in the order of the calls that launched them."""
-    trace = items.trace
-    launch = trace.launch[items.row] if items.work.gpu else np.full(len(items), -1)
-    called = np.where(launch >= 0, trace.start[launch], trace.start[items.row])
-    return [*np.argsort(np.lexsort((trace.start[items.row], called))).tolist()]
+    trace, rows = items.trace, items.row
+    called_ns = trace.start[rows]
+    if items.work.gpu:
+        launch = trace.launch[rows]
+        called_ns = np.where(launch >= 0, trace.start[launch], called_ns)
+    order = np.lexsort((trace.start[rows], called_ns))
+    return [*np.argsort(order).tolist()]

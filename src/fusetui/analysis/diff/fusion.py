@@ -4,172 +4,220 @@ it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from fusetui.analysis.diff.groups import REACH, Board
+from fusetui.analysis.diff.groups import MAX_GAPS_TO_FUSED_OP, Alignment
 from fusetui.analysis.diff.names import work_class
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.op_names import METADATA, is_metadata, words
 
-Claims = dict[int, list[int]]  # the fused item -> the items whose work it does
+Claims = dict[int, list[int]]
+"""By fused item, the items whose work it does."""
 
-APART = ("gemm", "conv", "conv backward", "attention", "comm")
+WORK_APART = ("gemm", "conv", "conv backward", "attention", "comm")
 """Work that a pointwise or reduction kernel never does, whatever its name lists."""
 
-# gaps with more open items than this are divided among fused kernels greedily
-_WIDE = 64
+MAX_DIVIDED_ITEMS = 64
+"""Gaps with more open items than this are divided among fused kernels greedily."""
+
+MAX_NAMED_ITEMS = 64
+"""So many open items of a gap may give a hand-written kernel its name by their ops."""
 
 
-def by_name(board: Board, side: int) -> None:
+class _FusedItem(msgspec.Struct, frozen=True):
+    """An open item whose name says what it collects."""
+
+    item: int
+    gap: int  # the number of its gap
+    collector: Collector
+
+
+def by_name(alignment: Alignment, side: int) -> None:
     """Items of `side` that a kernel of the other side names, in its own gap and then
     near it."""
-    found: dict[int, tuple[int, Collector]] = {}
+    all_fused: list[_FusedItem] = []
     claims: Claims = {}
     taken: set[int] = set()
-    for gap in range(len(board.gaps)):
-        here = _collectors(board, side, gap)
-        found |= {one: (gap, kind) for one, kind in here}
-        divided = _divide(board, side, board.gaps[gap][side], here)
-        taken.update(item for items in divided.values() for item in items)
+    for gap in range(len(alignment.gaps)):
+        fused_items = _fused_items(alignment, side, gap)
+        divided = _divide(alignment, side, alignment.gaps[gap][side], fused_items)
+        for items in divided.values():
+            taken.update(items)
         claims |= divided
-    for one, (gap, kind) in found.items():
-        near = _reach(board, side, gap, kind, claims[one], taken)
-        claims[one] += near
-        taken.update(near)
-    for one, (gap, kind) in found.items():
-        known = [board.known_as(side, item) & kind.ops for item in claims[one]]
-        if len(known) >= kind.least and any(names & kind.core for names in known):
-            # of the aliases of each item the one that reads best
-            best = {
-                min(names, key=lambda n: (n.startswith("_"), len(n), n))
-                for names in known
-            }
-            board.claim(side, claims[one], one, gap, kind.says(best))
+        all_fused += fused_items
+    for fused in all_fused:
+        nearby = _missing_nearby(alignment, side, fused, claims[fused.item], taken)
+        claims[fused.item] += nearby
+        taken.update(nearby)
+    for fused in all_fused:
+        collector = fused.collector
+        claimed = claims[fused.item]
+        names = [alignment.known_as(side, item) & collector.ops for item in claimed]
+        has_core = any(names_of_item & collector.core for names_of_item in names)
+        if len(claimed) >= collector.least and has_core:
+            why = collector.says({_most_readable(of_item) for of_item in names})
+            alignment.claim(side, claimed, fused.item, fused.gap, why)
 
 
-def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]]:
+def _most_readable(names: Iterable[str]) -> str:
+    """Of the aliases of an op the one without an underscore, then the shortest."""
+    return min(names, key=lambda name: (name.startswith("_"), len(name), name))
+
+
+def _fused_items(alignment: Alignment, side: int, gap: int) -> list[_FusedItem]:
     """The open items of the other side in a gap whose names say what they collect."""
-    other = board.items[1 - side]
-    found = []
-    for one in board.gaps[gap][1 - side]:
-        if other.computes[one]:
-            kind = collector(other.names[one]) or collector(other.op_names[one])
-            if kind is None and not is_library(other.names[one]):
-                near = board.gaps[max(0, gap - REACH) : gap + REACH + 1]
-                stems, items = (
-                    board.items[side].stems,
-                    (pair[side][:_WIDE] for pair in near),
-                )
-                kind = words_of(
-                    other.names[one], {stems[n] for some in items for n in some}
-                )
-            if kind is not None:
-                found.append((one, kind))
-    return found
+    other = alignment.items[1 - side]
+    fused_items = []
+    for item in alignment.gaps[gap][1 - side]:
+        if not other.computes[item]:
+            continue
+        name = other.names[item]
+        kind = collector_of(name) or collector_of(other.op_names[item])
+        if kind is None and not is_library(name):
+            kind = words_of(name, _stems_near(alignment, side, gap))
+        if kind is not None:
+            fused_items.append(_FusedItem(item=item, gap=gap, collector=kind))
+    return fused_items
+
+
+def _stems_near(alignment: Alignment, side: int, gap: int) -> set[str]:
+    """The names of the ops of open items in a gap and in those near it."""
+    stems = alignment.items[side].stems
+    names: set[str] = set()
+    for near in alignment.gaps_near(gap):
+        names.update(stems[item] for item in near[side][:MAX_NAMED_ITEMS])
+    return names
+
+
+Covers = list[list[frozenset[str]]]
+"""For each fused kernel and each open item: the ops on the kernel's list that the item
+may be."""
 
 
 def _divide(
-    board: Board, side: int, many: list[int], ones: list[tuple[int, Collector]]
+    alignment: Alignment, side: int, many: list[int], fused_items: list[_FusedItem]
 ) -> Claims:
     """Divides the open items of a gap among its fused kernels, in order: each gets one
     stretch. Of all divisions, the one that explains the most."""
-    covers = [[_covers(board, side, item, kind) for item in many] for _, kind in ones]
-    cuts = [0] * (len(ones) + 1)
-    if many and ones:
-        cuts = (
-            _cuts(covers) if len(many) <= _WIDE and len(ones) > 1 else _greedy(covers)
-        )
-    return {
-        one: [many[n] for n in range(first, last) if names[n]]
-        for (one, _), names, first, last in zip(
-            ones, covers, cuts, cuts[1:], strict=False
-        )
-    }
+    if not fused_items:
+        return {}
+    covers: Covers = []
+    for fused in fused_items:
+        collector = fused.collector
+        covers.append([_covers(alignment, side, item, collector) for item in many])
+    if len(many) <= MAX_DIVIDED_ITEMS and len(fused_items) > 1:
+        cuts = _best_cuts(covers)
+    else:
+        cuts = _greedy_cuts(covers)
+    claims: Claims = {}
+    for number, fused in enumerate(fused_items):
+        stretch = range(cuts[number], cuts[number + 1])
+        claims[fused.item] = [many[n] for n in stretch if covers[number][n]]
+    return claims
 
 
-def _cuts(covers: list[list[frozenset[str]]]) -> list[int]:
+class _Division(NamedTuple):
+    """A division of the first items among the first kernels."""
+
+    worth: int
+    cuts: list[int]  # where the stretch of each kernel begins; then the end of the last
+
+
+def _best_cuts(covers: Covers) -> list[int]:
     """The cuts that explain the most, by dynamic programming over the last cut."""
     size = len(covers[0])
-    best = [(_worth(covers[0][:end]), [0, end]) for end in range(size + 1)]
+    # for each number of items, their best division among the kernels so far
+    best = [
+        _Division(worth=_worth(covers[0][:end]), cuts=[0, end])
+        for end in range(size + 1)
+    ]
     for names in covers[1:]:
-        best = [
-            max(
-                (
-                    (worth + _worth(names[cut:end]), [*cuts, end])
-                    for cut, (worth, cuts) in choices
-                ),
-                key=lambda choice: choice[0],
-            )
-            for end in range(size + 1)
-            if (choices := list(enumerate(best[: end + 1])))
-        ]
-    return best[-1][1]
+        best = [_best_division(best, names, end) for end in range(size + 1)]
+    return best[-1].cuts
+
+
+def _best_division(
+    before: Sequence[_Division], names: list[frozenset[str]], end: int
+) -> _Division:
+    """The best division of the first `end` items with one kernel more; the earliest cut
+    of equals."""
+    divisions = []
+    for cut in range(end + 1):
+        worth = before[cut].worth + _worth(names[cut:end])
+        divisions.append(_Division(worth=worth, cuts=[*before[cut].cuts, end]))
+    return max(divisions, key=lambda division: division.worth)
 
 
 def _worth(names: list[frozenset[str]]) -> int:
     """One point for each item, and one for each op named."""
-    return sum(map(bool, names)) + len(frozenset().union(*names))
+    items = sum(1 for of_item in names if of_item)
+    return items + len(frozenset().union(*names))
 
 
-def _greedy(covers: list[list[frozenset[str]]]) -> list[int]:
+def _greedy_cuts(covers: Covers) -> list[int]:
     """Each fused kernel takes all items up to the first that only a later kernel
     names."""
     size = len(covers[0])
     cuts = [0]
     for number, names in enumerate(covers):
         later = covers[number + 1 :]
-        rest = range(cuts[-1], size)
-        ends = (n for n in rest if not names[n] and any(kernel[n] for kernel in later))
-        cuts.append(next(ends, size))
+        end = cuts[-1]
+        while end < size:
+            if not names[end] and any(of_kernel[end] for of_kernel in later):
+                break
+            end += 1
+        cuts.append(end)
     return cuts
 
 
-def _covers(board: Board, side: int, item: int, kind: Collector) -> frozenset[str]:
+def _covers(
+    alignment: Alignment, side: int, item: int, kind: Collector
+) -> frozenset[str]:
     """The ops on a collector's list that this item may be; none if it is no part of the
     fusion."""
-    items = board.items[side]
-    apart = (
-        not kind.gemms and work_class(items.op_names[item], items.names[item]) in APART
-    )
-    if apart or not items.computes[item]:
+    items = alignment.items[side]
+    if not items.computes[item]:
         return frozenset()
-    return board.known_as(side, item) & kind.ops
+    if not kind.gemms:
+        work = work_class(items.op_names[item], items.names[item])
+        if work in WORK_APART:
+            return frozenset()
+    return alignment.known_as(side, item) & kind.ops
 
 
-def _reach(
-    board: Board,
+def _missing_nearby(
+    alignment: Alignment,
     side: int,
-    gap: int,
-    kind: Collector,
+    fused: _FusedItem,
     claimed: list[int],
     taken: set[int],
 ) -> list[int]:
     """For each missing op on the list, the nearest open item in the gaps before, then
     after."""
-    named = [_covers(board, side, item, kind) for item in claimed]
-    missing = (
-        set() if kind.gemms and not kind.listed else set(kind.core).difference(*named)
-    )
-    before = board.gaps[max(0, gap - REACH) : gap][::-1]
-    items = [item for near in before for item in reversed(near[side])]
-    items += [
-        item for near in board.gaps[gap + 1 : gap + REACH + 1] for item in near[side]
-    ]
-    found: list[int] = []
-    for item in items:
-        names = (
-            _covers(board, side, item, kind) & missing
-            if item not in taken
-            else frozenset()
-        )
+    kind, gap = fused.collector, fused.gap
+    if kind.gemms and not kind.listed:
+        return []
+    missing = set(kind.core)
+    for item in claimed:
+        missing -= _covers(alignment, side, item, kind)
+    nearest_first: list[int] = []
+    for before in reversed(alignment.gaps[max(0, gap - MAX_GAPS_TO_FUSED_OP) : gap]):
+        nearest_first += reversed(before[side])
+    for after in alignment.gaps[gap + 1 : gap + MAX_GAPS_TO_FUSED_OP + 1]:
+        nearest_first += after[side]
+    nearby = []
+    for item in nearest_first:
+        if item in taken:
+            continue
+        names = _covers(alignment, side, item, kind) & missing
         if names:
-            found.append(item)
+            nearby.append(item)
             missing -= names
-    return found
+    return nearby
 
 
 _ATTENTION: Final = "mm addmm bmm baddbmm matmul softmax _softmax _safe_softmax"
@@ -184,41 +232,45 @@ class Collector(msgspec.Struct, frozen=True):
     gemms: bool  # whether it may do the work of matrix products
     listed: bool  # whether the name lists the ops, or its words imply them
 
-    def says(self, found: Iterable[str]) -> str:
+    def says(self, ops: Iterable[str]) -> str:
         """The evidence in words."""
-        words = sorted(found)
-        joined = " and ".join(
-            [", ".join(words[:-1]), words[-1]] if len(words) > 1 else words
-        )
-        return f"its name {'lists' if self.listed else 'stands for'} {joined}"
+        *first, last = sorted(ops)
+        names = f"{', '.join(first)} and {last}" if first else last
+        return f"its name {'lists' if self.listed else 'stands for'} {names}"
 
 
 _AROUND: Final = "mul div add sub where masked_fill copy native_dropout dropout tril"
 _LAYER_NORM: Final = "native_layer_norm layer_norm rsqrt var_mean"
+_OPS_BY_PATTERN: Final = (
+    (r"geglu|gelu_(and|tanh_and)_mul|gelu_mul", "gelu", "mul"),
+    (r"swiglu|silu_(and_)?mul", "silu", "mul"),
+    (r"flash|fmha|attention|attn|sdpa", _ATTENTION, _AROUND),
+    (r"rms_?norm", "rsqrt pow mean", "add mul copy _to_copy"),
+    (r"layer_?norm", _LAYER_NORM, "add sub mul native_dropout"),
+    (r"rope|rotary", "mul cat neg", "add sub stack copy cos sin"),
+    (r"cross_?entropy", "_log_softmax nll_loss_forward nll_loss", ""),
+    (
+        r"fused_?adam|multi_tensor",
+        "addcdiv addcmul lerp sqrt",
+        "mul add div sub maximum",
+    ),
+)
+"""Patterns of names of hand-written kernels, and the ops that such kernels are known to
+fuse: those of which one must be among them, and others."""
+
 _COMPOUNDS: Final = tuple(
     (
         re.compile(pattern, re.IGNORECASE),
         Collector(
-            words(f"{core} {others}"), words(core), 2, core == _ATTENTION, listed=False
+            ops=words(f"{core} {others}"),
+            core=words(core),
+            least=2,
+            gemms=core == _ATTENTION,
+            listed=False,
         ),
     )
-    for pattern, core, others in (
-        (r"geglu|gelu_(and|tanh_and)_mul|gelu_mul", "gelu", "mul"),
-        (r"swiglu|silu_(and_)?mul", "silu", "mul"),
-        (r"flash|fmha|attention|attn|sdpa", _ATTENTION, _AROUND),
-        (r"rms_?norm", "rsqrt pow mean", "add mul copy _to_copy"),
-        (r"layer_?norm", _LAYER_NORM, "add sub mul native_dropout"),
-        (r"rope|rotary", "mul cat neg", "add sub stack copy cos sin"),
-        (r"cross_?entropy", "_log_softmax nll_loss_forward nll_loss", ""),
-        (
-            r"fused_?adam|multi_tensor",
-            "addcdiv addcmul lerp sqrt",
-            "mul add div sub maximum",
-        ),
-    )
+    for pattern, core, others in _OPS_BY_PATTERN
 )
-"""Words in names of hand-written kernels, and the ops that such kernels are known to
-fuse."""
 
 _ATEN: Final = re.compile(
     r"at::native|at_cuda|at::cuda|^aten::|Cijk_|gemm", re.IGNORECASE
@@ -234,28 +286,37 @@ def is_library(kernel: str) -> bool:
 
 
 @cache
-def collector(kernel: str) -> Collector | None:
+def collector_of(kernel: str) -> Collector | None:
     """What a kernel (or a CPU op in its place) collects according to its name; None for
     most."""
-    known = decode(kernel)
-    if known is not None and known.fused_ops:
-        ops = frozenset(op.rstrip("_") or op for op in known.fused_ops)
-        template = known.kernel_category == "template"
-        return Collector(ops, ops - METADATA or ops, 1, template, listed=True)
+    decoded = decode(kernel)
+    if decoded is not None and decoded.fused_ops:
+        ops = frozenset(op.rstrip("_") or op for op in decoded.fused_ops)
+        return Collector(
+            ops=ops,
+            core=ops - METADATA or ops,
+            least=1,
+            gemms=decoded.kernel_category == "template",
+            listed=True,
+        )
     if is_library(kernel):
         return None
-    return next(
-        (found for pattern, found in _COMPOUNDS if pattern.search(kernel)), None
-    )
+    for pattern, compound in _COMPOUNDS:
+        if pattern.search(kernel):
+            return compound
+    return None
 
 
 def words_of(kernel: str, stems: Set[str]) -> Collector | None:
     """The collector of a hand-written kernel named after at least two of these ops,
     else None."""
-    words = _WORD.findall(kernel.lower().partition("<")[0].partition("(")[0])
-    text = f"_{'_'.join(words)}_"
-    named = (s for s in stems if f"_{s.strip('_').lower()}_" in text)
-    found = frozenset(s for s in named if not is_metadata(s))
-    return (
-        Collector(found, found, 2, gemms=False, listed=True) if len(found) > 1 else None
+    base_name = kernel.lower().partition("<")[0].partition("(")[0]
+    text = f"_{'_'.join(_WORD.findall(base_name))}_"
+    named = frozenset(
+        op
+        for op in stems
+        if f"_{op.strip('_').lower()}_" in text and not is_metadata(op)
     )
+    if len(named) < 2:
+        return None
+    return Collector(ops=named, core=named, least=2, gemms=False, listed=True)

@@ -14,9 +14,9 @@ import numpy as np
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.names import helps, part
 from fusetui.analysis.diff.sequences import Pair, gaps
 from fusetui.gpu.dtypes import scalar_bytes
+from fusetui.gpu.kernel_roles import KernelRole, role_of_kernel
 from fusetui.text.figures import size
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
@@ -24,9 +24,12 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem, words
 
 T = TypeVar("T")
-Gap = tuple[list[int], list[int]]  # the open items of A and of B between two pairs
-# a fused kernel looks for the ops in its name in so many gaps before and after its own
-REACH = 4
+Gap = tuple[list[int], list[int]]
+"""The open items of A and of B between two pairs."""
+
+MAX_GAPS_TO_FUSED_OP = 4
+"""A fused kernel does the work of ops in its own gap, and in so many gaps before and
+after that one."""
 
 
 class WorkGroup(msgspec.Struct, frozen=True):
@@ -41,15 +44,16 @@ class WorkGroup(msgspec.Struct, frozen=True):
     why: str = ""
     # matched as a whole: which item does the work of which is unknown
     together: bool = False
-    named: str = ""  # what to call it, where the names of its ops would say less
+    title: str = ""  # what to call it, where the names of its ops would say less
 
 
-class Board:
+class Alignment:
     """Two aligned lanes: pairs, what is open in the gaps between them, and the groups
-    found so far.
+    made so far. Rules turn open items and pairs into groups.
 
     Sides are 0 for A and 1 for B, so that a rule for fusions finds splits with the
-    sides swapped. Pair n lies between the gaps n and n + 1.
+    sides swapped. Pair n lies between the gaps n and n + 1; it is None once a rule has
+    taken it apart.
     """
 
     def __init__(self, a: WorkItems, b: WorkItems, lanes: Lanes) -> None:
@@ -58,10 +62,12 @@ class Board:
         self.pairs: list[Pair | None] = [
             (lanes.a[i], lanes.b[j]) for i, j in lanes.places
         ]
-        between = gaps(lanes.places, (0, len(lanes.a), 0, len(lanes.b)))
-        self.gaps = [
-            ([*lanes.a[i:end_a]], [*lanes.b[j:end_b]]) for i, end_a, j, end_b in between
-        ]
+        self.gaps: list[Gap] = []
+        whole = (0, len(lanes.a), 0, len(lanes.b))
+        for first_a, last_a, first_b, last_b in gaps(lanes.places, whole):
+            open_a = [*lanes.a[first_a:last_a]]
+            open_b = [*lanes.b[first_b:last_b]]
+            self.gaps.append((open_a, open_b))
         self.groups: list[WorkGroup] = []
         self.known_as = cache(self._known_as)
 
@@ -70,13 +76,13 @@ class Board:
     ) -> None:
         """Groups open items of `side` (in gaps near `gap`) with one open item of the
         other, unless one side has main work and the other only what helps such work."""
-        many = tuple(sorted(many))
-        if self._fit(oriented(side, many, (one,))):
-            self.add(side, many, one, why)
-            self.gaps[gap][1 - side].remove(one)
-            self.close(
-                side, set(many), self.gaps[max(0, gap - REACH) : gap + REACH + 1]
-            )
+        members = tuple(sorted(many))
+        of_a, of_b = oriented(side, members, (one,))
+        if not self._may_correspond(of_a, of_b):
+            return
+        self.add(side, members, one, why)
+        self.gaps[gap][1 - side].remove(one)
+        self.close(side, set(members), self.gaps_near(gap))
 
     def claim_both(
         self, of_a: Iterable[int], of_b: Iterable[int], why: str, together: bool = False
@@ -84,55 +90,84 @@ class Board:
         """Groups items of both sides, open ones or those of a pair that was taken
         apart. Where one side has main work and the other only what helps such work, the
         helpers are one group, and each main kernel stays alone."""
-        sides = tuple(sorted(of_a)), tuple(sorted(of_b))
-        for side in (0, 1):
-            self.close(side, set(sides[side]), self.gaps)
-        if not self._fit(sides):
-            both = zip(sides, self.items, strict=True)
-            helpers = [[n for n in own if helps(items.names[n])] for own, items in both]
-            for side in (0, 1):
-                self.groups += _alone(
-                    side, [n for n in sides[side] if n not in helpers[side]]
+        members_a, members_b = tuple(sorted(of_a)), tuple(sorted(of_b))
+        self.close(0, set(members_a), self.gaps)
+        self.close(1, set(members_b), self.gaps)
+        if not self._may_correspond(members_a, members_b):
+            members_a = self._only_helpers(0, members_a)
+            members_b = self._only_helpers(1, members_b)
+        if members_a or members_b:
+            is_matched = bool(members_a and members_b)
+            self.groups.append(
+                WorkGroup(
+                    a=members_a,
+                    b=members_b,
+                    why=why if is_matched else "",
+                    together=together,
                 )
-            sides = tuple(helpers[0]), tuple(helpers[1])
-        if any(sides):
-            self.groups.append(WorkGroup(*sides, why if all(sides) else "", together))
+            )
+
+    def gaps_near(self, gap: int) -> list[Gap]:
+        """The gap with this number, and those in which a fused kernel of it may do
+        work."""
+        first = max(0, gap - MAX_GAPS_TO_FUSED_OP)
+        return self.gaps[first : gap + MAX_GAPS_TO_FUSED_OP + 1]
 
     def close(self, side: int, items: set[int], gaps: Iterable[Gap]) -> None:
-        """They are open no more."""
+        """Removes items of a side from the open ones of these gaps."""
         for gap in gaps:
             if not items.isdisjoint(gap[side]):
                 gap[side][:] = [item for item in gap[side] if item not in items]
 
-    def _fit(self, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
-        names = [
-            {self.items[n].names[i] for i in members} for n, members in enumerate(sides)
-        ]
-        main = [any(part(name) == "main" for name in of_side) for of_side in names]
-        only = [
-            all(helps(name) or part(name) == "elementwise" for name in side)
-            for side in names
-        ]
-        return not ((main[0] and only[1]) or (main[1] and only[0]))
-
     def add(self, side: int, many: tuple[int, ...], one: int, why: str) -> None:
-        self.groups.append(WorkGroup(*oriented(side, many, (one,)), why))
+        """Groups items of `side` with one of the other, whatever they are."""
+        of_a, of_b = oriented(side, many, (one,))
+        self.groups.append(WorkGroup(a=of_a, b=of_b, why=why))
+
+    def finish(self) -> list[WorkGroup]:
+        """All groups: those made, the pairs left, and each open item by itself."""
+        for pair in self.pairs:
+            if pair is not None:
+                self.groups.append(WorkGroup(a=(pair[0],), b=(pair[1],)))
+        for side in (0, 1):
+            for gap in self.gaps:
+                self.groups += [_unmatched(side, item) for item in gap[side]]
+        return self.groups
+
+    def _only_helpers(self, side: int, members: tuple[int, ...]) -> tuple[int, ...]:
+        """Those that help other work; each of the others becomes a group of its own."""
+        names = self.items[side].names
+        helpers = []
+        for item in members:
+            if role_of_kernel(names[item]).is_helper:
+                helpers.append(item)
+            else:
+                self.groups.append(_unmatched(side, item))
+        return tuple(helpers)
+
+    def _may_correspond(self, of_a: Iterable[int], of_b: Iterable[int]) -> bool:
+        """Unless one side has main work and the other only what helps such work."""
+        roles_a, roles_b = self._roles(0, of_a), self._roles(1, of_b)
+        only_b_is_main = _has_main_work(roles_b) and _only_helps(roles_a)
+        only_a_is_main = _has_main_work(roles_a) and _only_helps(roles_b)
+        return not only_a_is_main and not only_b_is_main
+
+    def _roles(self, side: int, members: Iterable[int]) -> list[KernelRole]:
+        names = self.items[side].names
+        return [role_of_kernel(names[item]) for item in members]
 
     def _known_as(self, side: int, item: int) -> frozenset[str]:
         """Every name under which a compiler may list this work."""
         items = self.items[side]
         return known_names(items.trace, int(items.op[item]))
 
-    def finish(self) -> list[WorkGroup]:
-        """All groups: those found, the pairs left, and each open item by itself."""
-        self.groups += [
-            WorkGroup(pair[:1], pair[1:]) for pair in self.pairs if pair is not None
-        ]
-        for side in (0, 1):
-            self.groups += _alone(
-                side, [item for gap in self.gaps for item in gap[side]]
-            )
-        return self.groups
+
+def _has_main_work(roles: Sequence[KernelRole]) -> bool:
+    return any(role.part == "main" for role in roles)
+
+
+def _only_helps(roles: Sequence[KernelRole]) -> bool:
+    return all(role.is_helper or role.part == "elementwise" for role in roles)
 
 
 def oriented(side: int, own: T, other: T) -> tuple[T, T]:
@@ -140,43 +175,53 @@ def oriented(side: int, own: T, other: T) -> tuple[T, T]:
     return (own, other) if side == 0 else (other, own)
 
 
-def _alone(side: int, items: Iterable[int]) -> list[WorkGroup]:
-    return [WorkGroup(*oriented(side, (item,), ())) for item in items]
+def _unmatched(side: int, item: int) -> WorkGroup:
+    """An item of a side by itself."""
+    of_a, of_b = oriented(side, (item,), ())
+    return WorkGroup(a=of_a, b=of_b)
 
 
 def pairs_of(groups: Iterable[WorkGroup]) -> Rows:
     """The items of A and of B that are matched one to one; shape [2, pairs]."""
-    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
+    pairs = [
+        (group.a[0], group.b[0])
+        for group in groups
+        if len(group.a) == 1 and len(group.b) == 1
+    ]
     return np.array(pairs, dtype=np.intp).reshape(-1, 2).T
 
 
-def joined(groups: Iterable[WorkGroup], more: Sequence[WorkGroup]) -> list[WorkGroup]:
-    """With `more`, whose items had no partner before."""
-    of_a = {item for group in more for item in group.a}
-    of_b = {item for group in more for item in group.b}
-    left = [
-        g
-        for g in groups
-        if (g.a and g.b) or (of_a.isdisjoint(g.a) and of_b.isdisjoint(g.b))
-    ]
-    return [*left, *more]
+def with_matches(
+    groups: Iterable[WorkGroup], more: Sequence[WorkGroup]
+) -> list[WorkGroup]:
+    """The groups with `more`, in place of the groups of one side that these match."""
+    matched_a = {item for group in more for item in group.a}
+    matched_b = {item for group in more for item in group.b}
+    kept = []
+    for group in groups:
+        is_matched = bool(group.a) and bool(group.b)
+        is_open = matched_a.isdisjoint(group.a) and matched_b.isdisjoint(group.b)
+        if is_matched or is_open:
+            kept.append(group)
+    return [*kept, *more]
 
 
-_ALIKE: Final = {
-    word: frozenset(alike.split())
-    for alike in (
-        "copy _to_copy clone to contiguous convert_element_type",
-        "fill zero zeros ones full zeros_like ones_like full_like",
-        "batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit"
-        " _native_batch_norm_legit_functional _native_batch_norm_legit_no_training",
-        "softmax _softmax _safe_softmax prepare_softmax_online",
-        "dropout native_dropout bernoulli rand inductor_random",
-        "max_pool2d_with_indices _low_memory_max_pool_with_offsets",
-        "cat stack",
-    )
-    for word in alike.split()
-}
-"""Names under which the compiler knows the ops that run eagerly."""
+_SETS_OF_ALIASES: Final = (
+    words("copy _to_copy clone to contiguous convert_element_type"),
+    words("fill zero zeros ones full zeros_like ones_like full_like"),
+    words(
+        """batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm
+        _native_batch_norm_legit _native_batch_norm_legit_functional
+        _native_batch_norm_legit_no_training"""
+    ),
+    words("softmax _softmax _safe_softmax prepare_softmax_online"),
+    words("dropout native_dropout bernoulli rand inductor_random"),
+    words("max_pool2d_with_indices _low_memory_max_pool_with_offsets"),
+    words("cat stack"),
+)
+_ALIASES: Final = {word: aliases for aliases in _SETS_OF_ALIASES for word in aliases}
+"""By the name of an op that runs eagerly, the names under which the compiler knows
+it."""
 
 _POINTWISE: Final = words(
     """abs add clamp clamp_min cos div erf exp gelu hardtanh leaky_relu log mish mul neg pow
@@ -184,74 +229,96 @@ _POINTWISE: Final = words(
 )
 """Ops whose result has the shape of their inputs, broadcast."""
 
-_FLOATS: Final = words("double float c10::bfloat16 c10::half bfloat16 half")
+_FLOAT_TYPES: Final = words("double float c10::bfloat16 c10::half bfloat16 half")
 
 
 def known_names(trace: Trace, op: int) -> frozenset[str]:
-    """Every name under which a compiler may list this work: of its op, and of those
-    around."""
+    """Every name under which a compiler may list the work of an op: its own, and those
+    of the ops around it, with their aliases. `op` is a row of the trace, -1 for
+    none."""
     stems: set[str] = set()
-    while op >= 0:
-        if trace.source_role[op] == Role.OP and not is_compiler(trace.name_of(op)):
-            stems.add(stem(trace.name_of(op)))
-        op = int(trace.parent[op])
-    return frozenset(stems.union(*(_ALIKE.get(word, ()) for word in stems)))
+    row = op
+    while row >= 0:
+        name = trace.name_of(row)
+        if trace.source_role[row] == Role.OP and not is_compiler(name):
+            stems.add(stem(name))
+        row = int(trace.parent[row])
+    aliases = (_ALIASES.get(word, frozenset()) for word in stems)
+    return frozenset(stems.union(*aliases))
 
 
 def numel(items: WorkItems, item: int) -> int | None:
     """Elements of the op's first tensor, from its recorded shapes; None when there are
     none."""
     op = int(items.op[item])
-    dims = items.trace.args_of(op).get("Input Dims") if op >= 0 else None
-    shapes = filter(_is_shape, dims if isinstance(dims, list) else ())
-    return next((math.prod(shape) for shape in shapes), None)
+    if op < 0:
+        return None
+    shapes = items.trace.args_of(op).get("Input Dims")
+    if not isinstance(shapes, list):
+        return None
+    for shape in shapes:
+        if _is_shape(shape):
+            return math.prod(shape)
+    return None
 
 
-def saved(items: WorkItems, members: Sequence[int]) -> str:
-    """`[8192, 3072] bfloat16 between them (50.33 MB) ...`; "" unless all but the last
-    are known.
+class _Tensor(msgspec.Struct, frozen=True):
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * scalar_bytes(self.dtype)
+
+
+def avoided_tensors(items: WorkItems, members: Sequence[int]) -> str:
+    """`[8192, 3072] bfloat16 between them (50.33 MB) ...`; "" unless the results of all
+    members but the last are known.
 
     Of n pointwise pieces in a row, n - 1 results are passed on; a kernel that does them
     all need not write these and read them back, unless something else wants them.
     """
-    found = [_result(items, member) for member in sorted(members)[:-1]]
-    known = [result for result in found if result is not None]
-    if not found or len(known) < len(found):
+    passed_on: list[_Tensor] = []
+    for member in sorted(members)[:-1]:
+        result = _result(items, member)
+        if result is None:
+            return ""
+        passed_on.append(result)
+    if not passed_on:
         return ""
-    passed = sum(math.prod(shape) * scalar_bytes(dtype) for shape, dtype in known)
-    if len({(tuple(shape), dtype) for shape, dtype in known}) > 1:
-        return f"{size(passed)} between them may stay in registers"
-    shape, dtype = known[0]
-    times = f"{len(known)} x " if len(known) > 1 else ""
-    name = dtype.removeprefix("c10::")
-    return f"{times}{shape} {name} between them ({size(passed)}) may stay in registers"
+    passed_bytes = sum(tensor.bytes for tensor in passed_on)
+    if len(set(passed_on)) > 1:
+        return f"{size(passed_bytes)} between them may stay in registers"
+    times = f"{len(passed_on)} x " if len(passed_on) > 1 else ""
+    shape = [*passed_on[0].shape]
+    dtype = passed_on[0].dtype.removeprefix("c10::")
+    tensors = f"{times}{shape} {dtype} between them ({size(passed_bytes)})"
+    return f"{tensors} may stay in registers"
 
 
-def _result(items: WorkItems, member: int) -> tuple[list[int], str] | None:
-    """Shape and dtype of the result of a pointwise op, from its recorded inputs."""
+def _result(items: WorkItems, member: int) -> _Tensor | None:
+    """The result of a pointwise op, from its recorded inputs; None where these do not
+    determine it."""
     op = int(items.op[member])
     if op < 0 or stem(items.op_names[member]) not in _POINTWISE:
         return None
     args = items.trace.args_of(op)
-    dims, types = args.get("Input Dims"), args.get("Input type")
-    if (
-        not isinstance(dims, list)
-        or not isinstance(types, list)
-        or len(types) != len(dims)
-    ):
+    shapes, types = args.get("Input Dims"), args.get("Input type")
+    if not isinstance(shapes, list) or not isinstance(types, list):
         return None
-    tensors = [n for n, shape in enumerate(dims) if _is_shape(shape)]
+    if len(types) != len(shapes):
+        return None
+    tensors = [n for n, shape in enumerate(shapes) if _is_shape(shape)]
     dtypes = {str(types[n]).lower() for n in tensors}
-    if len(dtypes) != 1 or not dtypes <= _FLOATS:
+    if len(dtypes) != 1 or not dtypes <= _FLOAT_TYPES:
         return None
-    # the larger of the sizes of each dimension, counted from the last
-    sizes = zip_longest(*(reversed(dims[n]) for n in tensors), fillvalue=1)
-    return [max(of) for of in sizes][::-1], dtypes.pop()
+    # broadcast: the larger size of each dimension, counted from the last
+    from_last = (reversed(shapes[n]) for n in tensors)
+    sizes = [max(dimension) for dimension in zip_longest(*from_last, fillvalue=1)]
+    return _Tensor(shape=tuple(reversed(sizes)), dtype=dtypes.pop())
 
 
 def _is_shape(value: object) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(n, int) for n in value)
-    )
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(extent, int) for extent in value)

@@ -6,61 +6,75 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import groupby
+from typing import NamedTuple
 
-from fusetui.analysis.diff.groups import Board, oriented
+from fusetui.analysis.diff.groups import Alignment, oriented
 from fusetui.analysis.diff.items import WorkItems
-from fusetui.analysis.diff.names import adds_up_parts, work_class
+from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.sequences import Pair, closest, exact, is_feasible
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.op_names import is_compiler
 
-_REDUCES = re.compile(
+_ATTENTION_REDUCTION = re.compile(
     r"(?:attention|attn|fmha|mla)\w*(?:reduce|combine|merge)", re.IGNORECASE
 )
 
 IN_PARTS = "the same kernel in several launches that add up to the one"
 WHOLE_RUN = "a long run of one kernel, compared as a whole"
-# an op that launches more (a graph, a foreach) is not treated as one piece of work
-MANY = 8
+
+MAX_PIECES_OF_OP = 8
+"""An op that launches more pieces of work (a graph, a foreach) is not treated as one
+piece of work."""
 
 
-def repeated(board: Board) -> None:
+def repeated(alignment: Alignment) -> None:
     """Where one kernel repeats, pairs those repetitions whose times are the most
     alike."""
-    for key, first, last in _runs(board):
-        beside = board.gaps[first : last + 1]
-        of_a, of_b = (
-            [item for gap in beside for item in gap[side] if items.exact[item] == key]
-            for side, items in enumerate(board.items)
-        )
-        if bool(of_a) != bool(of_b):
-            _choose(board, 0 if of_a else 1, first, last, of_a or of_b)
+    for run in _runs(alignment):
+        open_a = _open_with_key(alignment, 0, run)
+        open_b = _open_with_key(alignment, 1, run)
+        if open_a and not open_b:
+            _pair_closest(alignment, 0, run, open_a)
+        elif open_b and not open_a:
+            _pair_closest(alignment, 1, run, open_b)
 
 
-def in_parts(board: Board, side: int) -> None:
+class _Call(NamedTuple):
+    """One kernel under one call of an op."""
+
+    op: int  # its row; without an op a number below 0 for kernels in a row
+    kernel: int  # its number
+
+
+def in_parts(alignment: Alignment, side: int) -> None:
     """One launch of a kernel on the other side that is several of the same kernel here,
     under one op: if the times of all of them add up to that of the one."""
-    mine, other = board.items[side], board.items[1 - side]
-    open_of: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    for gap in board.gaps:
+    mine, other = alignment.items[side], alignment.items[1 - side]
+    open_by_call: defaultdict[_Call, list[int]] = defaultdict(list)
+    for gap in alignment.gaps:
         for item in gap[side]:
-            open_of[_call_of(mine, item)].append(item)
-    pairs_of: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
-    for number, pair in enumerate(board.pairs if open_of else ()):
+            open_by_call[_call_of(mine, item)].append(item)
+    if not open_by_call:
+        return
+    pairs_by_call: defaultdict[_Call, list[int]] = defaultdict(list)
+    for number, pair in enumerate(alignment.pairs):
         if pair is not None and mine.exact[pair[side]] == other.exact[pair[1 - side]]:
-            pairs_of[_call_of(mine, pair[side])].append(number)
-    for call, parts in open_of.items():
-        numbers = pairs_of[call]
-        pair = board.pairs[numbers[0]] if len(numbers) == 1 else None
-        if pair is None or len(parts) >= MANY:
+            pairs_by_call[_call_of(mine, pair[side])].append(number)
+    for call, open_parts in open_by_call.items():
+        numbers = pairs_by_call[call]
+        if len(numbers) != 1 or len(open_parts) >= MAX_PIECES_OF_OP:
             continue
-        one, several = pair[1 - side], [pair[side], *parts]
-        if adds_up_to([mine.times[part] for part in several], other.times[one]):
-            board.pairs[numbers[0]] = None
-            board.close(side, set(parts), board.gaps)
-            board.add(side, tuple(sorted(several)), one, IN_PARTS)
+        pair = alignment.pairs[numbers[0]]
+        if pair is None:
+            continue
+        one, parts = pair[1 - side], [pair[side], *open_parts]
+        if adds_up_to([mine.times[part] for part in parts], other.times[one]):
+            alignment.pairs[numbers[0]] = None
+            alignment.close(side, set(open_parts), alignment.gaps)
+            alignment.add(side, tuple(sorted(parts)), one, IN_PARTS)
 
 
 def adds_up_to(parts: list[int], whole: int) -> bool:
@@ -69,69 +83,81 @@ def adds_up_to(parts: list[int], whole: int) -> bool:
     return 2 * abs(sum(parts) - whole) <= abs(max(parts) - whole)
 
 
-def _call_of(items: WorkItems, item: int) -> tuple[int, int]:
-    """The row of its op, and its kernel; without an op, kernels in a row are of one
-    call."""
+def _call_of(items: WorkItems, item: int) -> _Call:
+    """Without an op, kernels in a row are of one call."""
     kernel, op = items.kernel_word(item), int(items.op[item])
     if op >= 0:
-        return op, kernel
+        return _Call(op=op, kernel=kernel)
     first = item
-    while (
-        first > 0 and items.op[first - 1] < 0 and items.kernel_word(first - 1) == kernel
-    ):
-        first -= 1
-    return -1 - first, kernel
+    while first > 0:
+        before = first - 1
+        if items.op[before] >= 0 or items.kernel_word(before) != kernel:
+            break
+        first = before
+    return _Call(op=-1 - first, kernel=kernel)
 
 
-def rest_of_ops(board: Board, side: int) -> None:
+def rest_of_ops(alignment: Alignment, side: int) -> None:
     """Groups what is open of an op whose other kernels are paired, or that is the same
     op in a gap.
 
     Open kernels on both sides become one group. Otherwise they join the pair of the op
     if that has two different kernels (one became two) or if they add up its parts.
-    Covers both directions at once.
+    Covers both directions at once, with the first side.
     """
-    if side:
+    if side == 1:
         return
-    x, y = board.items
-    open_of = [_open_by_op(board, n) for n in (0, 1)]
-    if not any(open_of):
+    a, b = alignment.items
+    open_a, open_b = _open_by_op(alignment, 0), _open_by_op(alignment, 1)
+    if not open_a and not open_b:
         return
-    for number, a, b in _linked(board):
-        of_a, of_b = open_of[0].pop(a, []), open_of[1].pop(b, [])
-        if not (of_a or of_b) or max(len(of_a), len(of_b)) > MANY:
+    for link in _links(alignment):
+        rest_a, rest_b = open_a.pop(link.op_a, []), open_b.pop(link.op_b, [])
+        if not rest_a and not rest_b:
             continue
-        name = x.trace.name_of(a)
-        if of_a and of_b:
-            board.claim_both(of_a, of_b, f"the rest of {name}")
+        if max(len(rest_a), len(rest_b)) > MAX_PIECES_OF_OP:
             continue
-        pair = board.pairs[number] if number >= 0 else None
+        name = a.trace.name_of(link.op_a)
+        if rest_a and rest_b:
+            alignment.claim_both(rest_a, rest_b, f"the rest of {name}")
+            continue
+        if link.pair is None:
+            continue
+        pair = alignment.pairs[link.pair]
         if pair is None:
             continue
-        left = [(x.names, pair[0], of_a), (y.names, pair[1], of_b)]
-        if x.kernel_word(pair[0]) != y.kernel_word(pair[1]) or all(
-            _adds_up(names[main], names[item])
-            for names, main, found in left
-            for item in found
-        ):
-            board.pairs[number] = None
-            board.claim_both([pair[0], *of_a], [pair[1], *of_b], f"all of {name}")
+        is_other_kernel = a.kernel_word(pair[0]) != b.kernel_word(pair[1])
+        adds_up_parts = _all_add_up(a, pair[0], rest_a) and _all_add_up(
+            b, pair[1], rest_b
+        )
+        if is_other_kernel or adds_up_parts:
+            alignment.pairs[link.pair] = None
+            of_a, of_b = [pair[0], *rest_a], [pair[1], *rest_b]
+            alignment.claim_both(of_a, of_b, f"all of {name}")
 
 
-def with_reduction(board: Board, side: int) -> None:
+def with_reduction(alignment: Alignment, side: int) -> None:
     """Where no op tells: the kernel that adds up the parts of a product or of
     attention, right after it, joins the pair that the main kernel is in."""
-    items = board.items[side]
-    for number, pair in enumerate(board.pairs):
-        following = board.gaps[number + 1][side]
-        if pair is None or not following or following[0] != pair[side] + 1:
+    items = alignment.items[side]
+    for number, pair in enumerate(alignment.pairs):
+        following = alignment.gaps[number + 1][side]
+        if pair is None or not following:
             continue
-        main, after = items.names[pair[side]], items.names[following[0]]
-        if not items.op_word(following[0]) and _adds_up(main, after):
-            board.pairs[number] = None
-            of_a, of_b = [pair[0]], [pair[1]]
-            (of_b if side else of_a).append(following[0])
-            board.claim_both(of_a, of_b, "with the kernel that adds up its parts")
+        main, after = pair[side], following[0]
+        if after != main + 1 or items.op_word(after):
+            continue
+        if _adds_up(items.names[main], items.names[after]):
+            alignment.pairs[number] = None
+            of_side = ([pair[0]], [pair[1]])
+            of_side[side].append(after)
+            why = "with the kernel that adds up its parts"
+            alignment.claim_both(of_side[0], of_side[1], why)
+
+
+def _all_add_up(items: WorkItems, main: int, rest: Sequence[int]) -> bool:
+    """Whether each of the rest adds up the parts of the main kernel."""
+    return all(_adds_up(items.names[main], items.names[item]) for item in rest)
 
 
 @cache
@@ -140,91 +166,129 @@ def _adds_up(main: str, after: str) -> bool:
     attention."""
     kind = work_class("", main)
     if kind in ("gemm", "conv"):
-        return adds_up_parts(after)
-    return kind == "attention" and _REDUCES.search(after) is not None
+        return role_of_kernel(after).adds_up_parts
+    return kind == "attention" and _ATTENTION_REDUCTION.search(after) is not None
 
 
-def _runs(board: Board) -> Iterator[tuple[int, int, int]]:
-    """Ranges of pairs of one kernel under one op, after its key, with something open
-    beside."""
-    a, b = board.items
-    keys = [
-        int(a.exact[pair[0]]) if pair and a.exact[pair[0]] == b.exact[pair[1]] else None
-        for pair in board.pairs
-    ]
+class _Run(NamedTuple):
+    """Pairs [first, last) in a row of one kernel under one op."""
+
+    key: int  # its exact key
+    first: int
+    last: int
+
+
+def _runs(alignment: Alignment) -> Iterator[_Run]:
+    """Those with something open beside."""
+    a, b = alignment.items
+    keys: list[int | None] = []
+    for pair in alignment.pairs:
+        if pair is not None and a.exact[pair[0]] == b.exact[pair[1]]:
+            keys.append(int(a.exact[pair[0]]))
+        else:
+            keys.append(None)
     first = 0
     for key, run in groupby(keys):
         last = first + len([*run])
-        if key is not None and any(map(any, board.gaps[first : last + 1])):
-            yield key, first, last
+        gaps = alignment.gaps[first : last + 1]
+        if key is not None and any(gap[0] or gap[1] for gap in gaps):
+            yield _Run(key=key, first=first, last=last)
         first = last
 
 
-def _choose(board: Board, side: int, first: int, last: int, more: list[int]) -> None:
+def _open_with_key(alignment: Alignment, side: int, run: _Run) -> list[int]:
+    """The open items of a side in and around a run that are of the same kernel."""
+    exact = alignment.items[side].exact
+    open_items = []
+    for gap in alignment.gaps[run.first : run.last + 1]:
+        open_items += [item for item in gap[side] if exact[item] == run.key]
+    return open_items
+
+
+def _pair_closest(
+    alignment: Alignment, side: int, run: _Run, open_items: list[int]
+) -> None:
     """Pairs the shorter side of a run with the longer one again, in order, by the
-    closest times; if that would take too long, the run is compared as a whole."""
-    pairs = [pair for pair in board.pairs[first:last] if pair is not None]
+    closest times; if that would take too long, the run is compared as a whole. `side`
+    is the longer one, `open_items` what it has more."""
+    pairs = [pair for pair in alignment.pairs[run.first : run.last] if pair is not None]
     few = [pair[1 - side] for pair in pairs]
-    many = sorted([pair[side] for pair in pairs] + more)
+    partners_before = [pair[side] for pair in pairs]
+    many = sorted(partners_before + open_items)
     if not is_feasible(len(few), len(many)):
-        board.pairs[first:last] = [None] * (last - first)
-        board.claim_both(*oriented(side, many, few), WHOLE_RUN, together=True)
+        alignment.pairs[run.first : run.last] = [None] * (run.last - run.first)
+        of_a, of_b = oriented(side, many, few)
+        alignment.claim_both(of_a, of_b, WHOLE_RUN, together=True)
         return
-    times = board.items[side].times, board.items[1 - side].times
-    chosen = closest([times[1][i] for i in few], [times[0][j] for j in many])
-    partners = [many[n] for n in chosen]
-    if partners == [pair[side] for pair in pairs]:
+    times_few = [alignment.items[1 - side].times[item] for item in few]
+    times_many = [alignment.items[side].times[item] for item in many]
+    partners = [many[n] for n in closest(times_few, times_many)]
+    if partners == partners_before:
         return
-    for number, one, other in zip(range(first, last), few, partners, strict=True):
-        board.pairs[number] = oriented(side, other, one)
-    board.close(side, set(more), board.gaps[first : last + 1])
+    for n, number in enumerate(range(run.first, run.last)):
+        alignment.pairs[number] = oriented(side, partners[n], few[n])
+    gaps = alignment.gaps[run.first : run.last + 1]
+    alignment.close(side, set(open_items), gaps)
     for item in sorted(set(many) - set(partners)):
-        here = board.gaps[first + bisect_left(partners, item)][side]
-        here.append(item)
-        here.sort()
+        open_of_gap = gaps[bisect_left(partners, item)][side]
+        open_of_gap.append(item)
+        open_of_gap.sort()
 
 
-def _open_by_op(board: Board, side: int) -> dict[int, list[int]]:
+def _open_by_op(alignment: Alignment, side: int) -> dict[int, list[int]]:
     """Open items by the row of their innermost op; what torch.compile inserts counts as
-    no op."""
-    items = board.items[side]
-    found: defaultdict[int, list[int]] = defaultdict(list)
-    for gap in board.gaps:
+    no op. None without a GPU, where each item is an op."""
+    items = alignment.items[side]
+    open_by_op: defaultdict[int, list[int]] = defaultdict(list)
+    if not items.work.gpu:
+        return open_by_op
+    for gap in alignment.gaps:
         for item in gap[side]:
             op = int(items.op[item])
-            if op >= 0 and items.work.gpu and not is_compiler(items.op_names[item]):
-                found[op].append(item)
-    return found
+            if op >= 0 and not is_compiler(items.op_names[item]):
+                open_by_op[op].append(item)
+    return open_by_op
 
 
-def _linked(board: Board) -> Iterator[tuple[int, int, int]]:
-    """The rows of ops that are one: with a pair (its number) between them, or in a gap
-    (-1)."""
-    a, b = board.items
-    for number, pair in enumerate(board.pairs):
-        if pair is not None and a.op_word(pair[0]) and _one_op(board, pair):
-            yield number, int(a.op[pair[0]]), int(b.op[pair[1]])
-    for gap in board.gaps:
+class _Link(NamedTuple):
+    """Two calls of an op that are one: their rows."""
+
+    op_a: int
+    op_b: int
+    pair: int | None  # the number of a pair between them; None in a gap
+
+
+def _links(alignment: Alignment) -> Iterator[_Link]:
+    """Calls of ops with a pair between them, then those in the same gap."""
+    a, b = alignment.items
+    for number, pair in enumerate(alignment.pairs):
+        if pair is not None and a.op_word(pair[0]) and _is_of_one_op(alignment, pair):
+            op_a, op_b = int(a.op[pair[0]]), int(b.op[pair[1]])
+            yield _Link(op_a=op_a, op_b=op_b, pair=number)
+    for gap in alignment.gaps:
         if gap[0] and gap[1]:
-            (ops_a, words_a), (ops_b, words_b) = _ops(a, gap[0]), _ops(b, gap[1])
-            for i, j in exact(words_a, words_b):
-                yield -1, ops_a[i], ops_b[j]
+            words_a, words_b = _words_by_op(a, gap[0]), _words_by_op(b, gap[1])
+            ops_a, ops_b = list(words_a), list(words_b)
+            for i, j in exact(list(words_a.values()), list(words_b.values())):
+                yield _Link(op_a=ops_a[i], op_b=ops_b[j], pair=None)
 
 
-def _one_op(board: Board, pair: Pair) -> bool:
+def _is_of_one_op(alignment: Alignment, pair: Pair) -> bool:
     """Under one name, or those of two vendors (`cudnn_convolution`,
     `miopen_convolution`)."""
-    a, b = board.items
+    a, b = alignment.items
     if a.op_word(pair[0]) == b.op_word(pair[1]):
         return True
-    kinds = work_class(a.op_names[pair[0]], ""), work_class(b.op_names[pair[1]], "")
-    return kinds[0] == kinds[1] != "" and b.op_word(pair[1]) > 0
+    kind_a = work_class(a.op_names[pair[0]], "")
+    kind_b = work_class(b.op_names[pair[1]], "")
+    return kind_a != "" and kind_a == kind_b and b.op_word(pair[1]) > 0
 
 
-def _ops(items: WorkItems, members: list[int]) -> tuple[list[int], list[int]]:
-    """The rows of the ops that items come from, each once, and the numbers of their
-    names."""
-    words = {
-        int(items.op[item]): word for item in members if (word := items.op_word(item))
-    }
-    return list(words), list(words.values())
+def _words_by_op(items: WorkItems, members: list[int]) -> dict[int, int]:
+    """By the row of each op that items come from, the number of its name."""
+    words = {}
+    for item in members:
+        word = items.op_word(item)
+        if word:
+            words[int(items.op[item])] = word
+    return words

@@ -1,5 +1,5 @@
-"""What stays the same of a name, what an op or kernel does by its name, how two names
-differ."""
+"""What stays the same of a name, which kind of work two kernels can be paired by, and
+how two names differ."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName, tile_words
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.kinds import kind_of_kernel, kind_of_op
 from fusetui.text.cutting import clip
 from fusetui.text.printable import printable
@@ -17,21 +18,15 @@ from fusetui.trace.model.op_names import stem, words
 
 _COUNTER = re.compile(r"_\d+(?:_\d+d[\dcde]*)?\Z")
 _NUMBERED = re.compile(r"triton_|(?:graph_\d+_)?cpp_fused")
-_GRAPH = re.compile(r"\Agraph_\d+_")
-_REGION = re.compile(r"\A(Torch-Compiled Region).*", re.DOTALL)
-_CALL = re.compile(r"\A## Call CompiledFxGraph .*", re.DOTALL)
+_GRAPH_NUMBER = re.compile(r"\Agraph_\d+_")
+_COMPILED_REGION = re.compile(r"\A(Torch-Compiled Region).*", re.DOTALL)
+_COMPILED_GRAPH_CALL = re.compile(r"\A## Call CompiledFxGraph .*", re.DOTALL)
 
-_PAIRED: Final = words("gemm conv attention norm softmax comm moe rope quant embedding")
+_KINDS_TO_PAIR_BY: Final = words(
+    "gemm conv attention norm softmax comm moe rope quant embedding"
+)
 """Kinds of work of which two kernels can be paired; any other is of too many sorts."""
 
-_TRANSFORM = re.compile(r"winograd_nonfused::|generateWinogradTiles")
-"""Changes of basis before and after the products: Winograd's, and Fourier
-transforms."""
-
-# the product of two vectors, whose parts another adds up
-_DOT = re.compile(r"\bdot_kernel<")
-_MOVES: Final = ("memset", "memcpy", "copy", "fill")
-_MAIN: Final = ("gemm", "gemv", "conv", "attention")
 _ACTIVATION = re.compile(r"act_and_mul|silu_and_mul|gelu_and_mul", re.IGNORECASE)
 
 
@@ -44,135 +39,151 @@ def identity(name: str) -> str:
     'triton_poi_fused_gelu_mul'
     """
     name = name.removesuffix(".kd")
-    return _GRAPH.sub("", _COUNTER.sub("", name)) if _NUMBERED.match(name) else name
+    if not _NUMBERED.match(name):
+        return name
+    return _GRAPH_NUMBER.sub("", _COUNTER.sub("", name))
 
 
 @cache
 def dispatch_name(name: str) -> str:
     """A CPU slice's name without frame numbers and graph hashes."""
-    return _CALL.sub("## Call CompiledFxGraph ##", _REGION.sub(r"\1", name))
+    name = _COMPILED_REGION.sub(r"\1", name)
+    return _COMPILED_GRAPH_CALL.sub("## Call CompiledFxGraph ##", name)
 
 
 @cache
 def work_class(op: str, kernel: str) -> str:
-    """The kind of work, where that is enough to pair two kernels; else ""."""
-    known = decode(kernel)
-    if known is not None and (
-        (part(kernel) == "helper" and helps(kernel)) or known.fused_ops
-    ):
-        return ""
-    own = _paired(kind_of_kernel(kernel))
-    if known is not None and known.op is not None and not own:
-        return ""
-    of_op, backward = _paired(kind_of_op(stem(op))), "backward" in stem(op)
-    if of_op == "conv":
-        return "conv backward" if backward else of_op
-    if of_op == "gemm" or (of_op == "attention" and not backward):
-        return of_op
-    return own or ("act_and_mul" if _ACTIVATION.search(kernel) else "")
+    """The kind of work of a kernel that an op launched, where that is enough to pair
+    two kernels; else "". Either name may be ""."""
+    decoded = decode(kernel)
+    kind_by_kernel = _kind_to_pair_by(kind_of_kernel(kernel))
+    if decoded is not None:
+        role = role_of_kernel(kernel)
+        if role.part == "helper" and role.is_helper:
+            return ""
+        if decoded.fused_ops:
+            return ""
+        if decoded.op is not None and not kind_by_kernel:
+            return ""
+    op_stem = stem(op)
+    kind_by_op = _kind_to_pair_by(kind_of_op(op_stem))
+    is_backward = "backward" in op_stem
+    if kind_by_op == "conv":
+        return "conv backward" if is_backward else "conv"
+    if kind_by_op == "gemm":
+        return "gemm"
+    if kind_by_op == "attention" and not is_backward:
+        return "attention"
+    if kind_by_kernel:
+        return kind_by_kernel
+    return "act_and_mul" if _ACTIVATION.search(kernel) else ""
 
 
-def _paired(kind: str | None) -> str:
-    kind = "gemm" if kind == "gemv" else kind
-    return kind if kind in _PAIRED else ""
-
-
-@cache
-def part(kernel: str) -> str:
-    """What part of its op a kernel is: `main` for the product or convolution itself,
-    else the kind of helper (offsets, a change of layout, a reduction of split-K); ""
-    when its name is unknown."""
-    known = decode(kernel)
-    if known is None or known.family == "unknown":
-        return ""
-    is_transform = known.algo == "fft" or _TRANSFORM.search(kernel)
-    if adds_up_parts(kernel) or known.op is None or is_transform:
-        return "helper"
-    return "main" if known.op in _MAIN or _DOT.search(kernel) else known.op
-
-
-@cache
-def adds_up_parts(kernel: str) -> bool:
-    """Whether it is the reduction of split-K."""
-    known = decode(kernel)
-    return known is not None and known.role == "splitk_reduce"
-
-
-@cache
-def helps(kernel: str) -> bool:
-    """Whether it is no work by itself, but helps the main kernel of an op: a fill, a
-    copy, and whatever of a library of products or convolutions is neither."""
-    known = decode(kernel)
-    if known is None:
-        return False
-    library = known.family in ("cudnn", "miopen") or known.family.startswith("cublas")
-    own = part(kernel) not in ("main", "norm", "")
-    return adds_up_parts(kernel) or (library and own) or known.op in _MOVES
+def _kind_to_pair_by(kind: str | None) -> str:
+    """The kind if two kernels can be paired by it, else ""."""
+    if kind == "gemv":
+        return "gemm"
+    return kind if kind in _KINDS_TO_PAIR_BY else ""
 
 
 def shared_start(a: Sequence[str], b: Sequence[str]) -> int:
     """The length of the common prefix of two sequences."""
-    pairs = enumerate(zip(a, b, strict=False))
-    return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
+    for number, (word_a, word_b) in enumerate(zip(a, b, strict=False)):
+        if word_a != word_b:
+            return number
+    return min(len(a), len(b))
 
 
-_FIELDS: Final = """layout=layout, arch=, dtype_a=, dtype_b=B in, dtype_acc=sums in, dtype_out=out,
-    dtype=, math=math, stages=stages, mma=MMA, mma_mn=MMA, align=align, cluster=cluster,
-    split_k=split-K, stream_k=stream-K, role=role, epilogue=epilogue, pass_=pass, head_dim=head dim,
-    causal=causal, functor=, vec=vector, kernel_category=, collective=, redop=, algo=, proto=,
-    direction="""
+_LABEL_OF_FIELD: Final = {
+    "layout": "layout",
+    "arch": "",
+    "dtype_a": "",
+    "dtype_b": "B in",
+    "dtype_acc": "sums in",
+    "dtype_out": "out",
+    "dtype": "",
+    "math": "math",
+    "stages": "stages",
+    "mma": "MMA",
+    "mma_mn": "MMA",
+    "align": "align",
+    "cluster": "cluster",
+    "split_k": "split-K",
+    "stream_k": "stream-K",
+    "role": "role",
+    "epilogue": "epilogue",
+    "pass_": "pass",
+    "head_dim": "head dim",
+    "causal": "causal",
+    "functor": "",
+    "vec": "vector",
+    "kernel_category": "",
+    "collective": "",
+    "redop": "",
+    "algo": "",
+    "proto": "",
+    "direction": "",
+}
 """Fields of a decoded name and what to call them; "" where the values speak for
 themselves."""
 
-_LABELS: Final = dict(field.strip().split("=") for field in _FIELDS.split(","))
 _WORDS = re.compile(r"\w+|\W")
-_SHOWN = 5
-_MAX_NAME = 40
+_MAX_DIFFERENCES = 5  # that are shown
+_MAX_NAME_CELLS = 40  # of a name that is shown
 
 
 @cache
 def differences(a: str, b: str) -> str:
     """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding tells
     nothing."""
-    one, other = decode(a), decode(b)
-    before, after = (
-        printable(of.short if of else name) for of, name in ((one, a), (other, b))
-    )
-    if one is None or other is None:
-        before, after = clip(before, _MAX_NAME), clip(after, _MAX_NAME)
-    elif found := _decoded_differences(one, other):
-        return ", ".join(found[:_SHOWN])
-    return f"{before} -> {after}" if before != after else _where_names_differ(a, b)
+    decoded_a, decoded_b = decode(a), decode(b)
+    before = printable(decoded_a.short if decoded_a else a)
+    after = printable(decoded_b.short if decoded_b else b)
+    if decoded_a is None or decoded_b is None:
+        before = clip(before, _MAX_NAME_CELLS)
+        after = clip(after, _MAX_NAME_CELLS)
+    else:
+        texts = _decoded_differences(decoded_a, decoded_b)
+        if texts:
+            return ", ".join(texts[:_MAX_DIFFERENCES])
+    if before != after:
+        return f"{before} -> {after}"
+    return _where_names_differ(a, b)
 
 
-def _decoded_differences(one: KernelName, other: KernelName) -> list[str]:
+def _decoded_differences(a: KernelName, b: KernelName) -> list[str]:
     """Only what both names determine: an unknown field is no difference."""
     values = [
-        ("", one.family, other.family),
-        ("", one.op, other.op),
-        ("tile", *(tile_words(of.tile_m, of.tile_n, of.tile_k) for of in (one, other))),
-        *(
-            (label, getattr(one, field), getattr(other, field))
-            for field, label in _LABELS.items()
-        ),
+        ("", a.family, b.family),
+        ("", a.op, b.op),
+        ("tile", _tile(a), _tile(b)),
     ]
-    found = [
-        f"{label} {printable(str(before))} -> {printable(str(after))}".strip()
-        for label, before, after in values
-        if before != after and None not in (before, after)
-    ]
+    for field, label in _LABEL_OF_FIELD.items():
+        values.append((label, getattr(a, field), getattr(b, field)))
+    texts: list[str] = []
+    for label, before, after in values:
+        if before is None or after is None or before == after:
+            continue
+        change = f"{printable(str(before))} -> {printable(str(after))}"
+        texts.append(f"{label} {change}".strip())
     # the second operand's dtype adds nothing when it changes as the first one's does
-    echoes = {f"B in {text}" for text in found}
-    return [text for text in dict.fromkeys(found) if text not in echoes]
+    echoes = {f"B in {text}" for text in texts}
+    return [text for text in dict.fromkeys(texts) if text not in echoes]
+
+
+def _tile(name: KernelName) -> str | None:
+    return tile_words(name.tile_m, name.tile_n, name.tile_k)
 
 
 def _where_names_differ(a: str, b: str) -> str:
     """The stretch in which two names differ, in whole words."""
     words_a, words_b = _WORDS.findall(a), _WORDS.findall(b)
-    first = shared_start(words_a, words_b)
-    rest_a, rest_b = words_a[first:], words_b[first:]
-    last = shared_start(rest_a[::-1], rest_b[::-1])
-    before, after = ("".join(rest[: len(rest) - last]) for rest in (rest_a, rest_b))
-    if max(len(before), len(after)) > _MAX_NAME:
+    same_words_before = shared_start(words_a, words_b)
+    rest_a, rest_b = words_a[same_words_before:], words_b[same_words_before:]
+    same_words_after = shared_start(rest_a[::-1], rest_b[::-1])
+    before = "".join(rest_a[: len(rest_a) - same_words_after])
+    after = "".join(rest_b[: len(rest_b) - same_words_after])
+    if max(len(before), len(after)) > _MAX_NAME_CELLS:
         return "the decoded parts agree, the full names do not"
-    return f"in its name: {printable(before) or 'nothing'} -> {printable(after) or 'nothing'}"
+    before, after = printable(before) or "nothing", printable(after) or "nothing"
+    return f"in its name: {before} -> {after}"

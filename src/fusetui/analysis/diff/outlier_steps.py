@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
@@ -17,40 +18,55 @@ from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 
-# times as far from the others as they are from each other is a step that is odd
-SHARP = 4
-# and SHARP times as far as this percentile of the differences of all kernels elsewhere
-COMMON = 99
-# steps show what is usual; in all but one of them both sides do the same work
-LEAST = 3
+MIN_DISTANCE_RATIO = 4
+"""A step stands out where the two sides are more than so many times as far apart as in
+any other step."""
 
-IDLE, IDLE_BESIDE = 0.01, 0.03
-"""Idle time is told when it changed by this share of a step; the latter in a step that
-does other work too, whose launches take some: in a step of 0.5 ms, a copy costs 2 %."""
+COMMON_PERCENTILE = 99
+"""And where they are MIN_DISTANCE_RATIO times as far apart as this percentile of all
+kernels in the other steps."""
 
-MOST, TOGETHER = 0.75, 4
-"""Both sides vary alike where differences of so many kernels vary by so much less than
-times."""
+MIN_STEPS = 3
+"""Fewer steps do not show what is usual; in all but one of them both sides do the same
+work."""
 
-SHOWN = 5  # at most this many such kernels are reported
+MIN_IDLE_SHARE = 0.01
+MIN_IDLE_SHARE_BESIDE_WORK = 0.03
+"""Idle time is reported when it changed by this share of a step; the latter in a step
+that does other work too, whose launches take some: in a step of 0.5 ms, a copy costs
+2 %."""
+
+SHARE_OF_KERNELS, MIN_RATIO_OF_SPREADS = 0.75, 4
+"""Both sides vary alike where the differences of this share of the kernels vary by so
+many times less than their times do."""
+
+MAX_KERNELS = 5  # that are reported
 
 
-Odd = tuple[Row, int | None]
-"""What took a different time in one step than in all others; and that step, if in the
-others the two sides vary alike, as two copies of one recording do: then it is not a
-usual one."""
+class SingleStepOutlier(msgspec.Struct, frozen=True):
+    """What took a different time in one step than in all others."""
+
+    row: Row
+    unusual_step: int | None
+    """That step, if in the others the two sides vary alike, as two copies of one
+    recording do: then it is not a usual one."""
 
 
-def once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Odd]:
+def single_step_outliers(
+    a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
+) -> list[SingleStepOutlier]:
     """Kernels and idle time that changed in one step only, if both sides have equally
     many steps and vary alike: the n-th steps of two runs have nothing in common but
     chance."""
-    steps, common = len(a.work.windows), np.intersect1d(a.alike, b.alike)
-    if not LEAST <= steps == len(b.work.windows) or len(common) < LEAST - 1:
+    steps = len(a.work.windows)
+    if steps < MIN_STEPS or len(b.work.windows) != steps:
         return []
-    if not _vary_alike(a, b, groups, common):
+    usual_on_both = np.intersect1d(a.alike, b.alike)
+    if len(usual_on_both) < MIN_STEPS - 1:
         return []
-    return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
+    if not _vary_alike(a, b, groups, usual_on_both):
+        return []
+    return [*_outlying_kernels(a, b, groups), *_outlying_idle_time(a, b)]
 
 
 def in_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
@@ -58,126 +74,155 @@ def in_parts(a: WorkItems, b: WorkItems, rows: Sequence[Row]) -> list[Row]:
     is faster in that step, and the others are more work, under one op and as long
     together as the one before."""
     timed = [row for row in rows if row.kind in (RowKind.FASTER, RowKind.SLOWER)]
-    left = [row for row in rows if row not in timed]
-    for one in timed:
-        parts = next((row for row in left if _are_parts(a, b, one, row)), None)
+    joined = [row for row in rows if row not in timed]
+    for kernel in timed:
+        parts = next((row for row in joined if _are_parts(a, b, kernel, row)), None)
         if parts is None:
-            left.append(one)
+            joined.append(kernel)
             continue
-        before, after = _sum_of(one, parts, "a"), _sum_of(one, parts, "b")
+        before, after = _sum_of(kernel, parts, "a"), _sum_of(kernel, parts, "b")
         kind = RowKind.SPLIT if after.count > before.count else RowKind.FUSED
-        left.remove(parts)
+        joined.remove(parts)
         why = f"{parts.why}: {IN_PARTS}"
-        left.append(row_of(kind, one.op, before, after, why, counts=False))
-    return left
+        joined.append(row_of(kind, kernel.op, before, after, why, counts=False))
+    return joined
 
 
-def _are_parts(a: WorkItems, b: WorkItems, one: Row, others: Row) -> bool:
+def _are_parts(a: WorkItems, b: WorkItems, kernel: Row, others: Row) -> bool:
     """Whether the kernels that one step has more belong to this one, on the side that
     has them."""
     if bool(others.a) == bool(others.b):
         return False
     side = "b" if others.b else "a"
     trace = (b if others.b else a).trace
-    rows = [*getattr(one, f"{side}_rows"), *getattr(others, f"{side}_rows")]
+    rows = [*getattr(kernel, f"{side}_rows"), *getattr(others, f"{side}_rows")]
     if len(rows) != 1 + max(others.a_count, others.b_count):
         return False  # what is missing, and so not of this step
     if len({(trace.op[row], trace.name[row]) for row in rows}) != 1:
         return False
-    whole, part = (one.a_ns, one.b_ns) if side == "b" else (one.b_ns, one.a_ns)
-    return adds_up_to([part, *trace.dur[rows[1:]].tolist()], whole)
+    other_parts = trace.dur[rows[1:]].tolist()
+    if side == "b":
+        return adds_up_to([kernel.b_ns, *other_parts], kernel.a_ns)
+    return adds_up_to([kernel.a_ns, *other_parts], kernel.b_ns)
 
 
-def _sum_of(one: Row, others: Row, side: str) -> RowShare:
+def _sum_of(kernel: Row, others: Row, side: str) -> RowShare:
     def both(field: str) -> Any:
-        return getattr(one, f"{side}_{field}") + getattr(others, f"{side}_{field}")
+        return getattr(kernel, f"{side}_{field}") + getattr(others, f"{side}_{field}")
 
-    names = getattr(one, side) + getattr(others, side)
-    return RowShare(names, both("ns"), both("count"), both("median_ns"), both("rows"))
+    names = getattr(kernel, side) + getattr(others, side)
+    return RowShare(
+        names=names,
+        ns=both("ns"),
+        count=both("count"),
+        median_ns=both("median_ns"),
+        rows=both("rows"),
+    )
 
 
-def _kernels_once(a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]) -> list[Odd]:
+def _outlying_kernels(
+    a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
+) -> list[SingleStepOutlier]:
     """Kernels that took more or less time in one step of one side than in all
     others."""
-    one, other = pairs_of(groups)
-    if not len(one):
+    items_a, items_b = pairs_of(groups)
+    if not len(items_a):
         return []
-    rows_a, rows_b = (
-        rows_of(*sides)[:, of] for sides, of in (((a, b), one), ((b, a), other))
+    rows_a = rows_of(a, b)[:, items_a]
+    rows_b = rows_of(b, a)[:, items_b]
+    is_missing = (rows_a < 0) | (rows_b < 0)
+    before = np.where(is_missing, np.array(a.medians)[items_a], a.trace.dur[rows_a])
+    after = np.where(is_missing, np.array(b.medians)[items_b], b.trace.dur[rows_b])
+    outliers = _outliers(before, after, is_missing)
+    longest_ns = np.maximum(before, after).max(axis=0)
+    floor_ns = np.maximum(longest_ns * FLOOR_PERCENT // 100, FLOOR_NS)
+    in_other_steps = np.sort(_apart(before, after), axis=0)[:-1]
+    common_ns = int(np.percentile(in_other_steps, COMMON_PERCENTILE))
+    min_ns = max(resolution(a.samples, b.samples), MIN_DISTANCE_RATIO * common_ns)
+    is_far = outliers.apart_ns > np.maximum(floor_ns, min_ns)
+    farthest_first = np.argsort(-outliers.apart_ns, kind="stable")
+    reported = farthest_first[is_far[farthest_first]][:MAX_KERNELS]
+    kernels = []
+    for pair in reported.tolist():
+        step = int(outliers.step[pair])
+        item_a, item_b = int(items_a[pair]), int(items_b[pair])
+        in_a = _run_of(a, item_a, int(rows_a[step, pair]))
+        in_b = _run_of(b, item_b, int(rows_b[step, pair]))
+        kind = RowKind.FASTER if in_b.ns < in_a.ns else RowKind.SLOWER
+        where = f"{ONLY} {b.work.windows.labels[step]}"
+        why = f"{where}: {change(in_a.ns, in_b.ns)} time"
+        row = row_of(kind, a.op_names[item_a], in_a, in_b, why, counts=False)
+        unusual_step = step if outliers.vary_alike[pair] else None
+        kernels.append(SingleStepOutlier(row=row, unusual_step=unusual_step))
+    return kernels
+
+
+def _run_of(items: WorkItems, item: int, row: int) -> RowShare:
+    """An item as it ran in one step; `row` is that of its event there."""
+    return RowShare(
+        names=(items.names[item],),
+        ns=int(items.trace.dur[row]),
+        count=1,
+        median_ns=items.medians[item],
+        rows=(row,),
     )
-    lacking = (rows_a < 0) | (rows_b < 0)
-    before = np.where(lacking, np.array(a.medians)[one], a.trace.dur[rows_a])
-    after = np.where(lacking, np.array(b.medians)[other], b.trace.dur[rows_b])
-    apart, step, paired = _outliers(before, after, lacking)
-    floor = np.maximum(
-        np.maximum(before, after).max(axis=0) * FLOOR_PERCENT // 100, FLOOR_NS
-    )
-    away = np.sort(_apart(before, after), axis=0)[:-1]
-    least = max(
-        resolution(a.samples, b.samples), SHARP * int(np.percentile(away, COMMON))
-    )
-    far = np.flatnonzero(apart > np.maximum(floor, least))
-    far = far[np.argsort(-apart[far], kind="stable")][:SHOWN]
-    found = []
-    for n, number in zip(far.tolist(), step[far].tolist(), strict=True):
-        ends = (
-            (a, int(one[n]), int(rows_a[number, n])),
-            (b, int(other[n]), int(rows_b[number, n])),
-        )
-        mine, theirs = (
-            RowShare(
-                (of.names[item],), int(of.trace.dur[row]), 1, of.medians[item], (row,)
-            )
-            for of, item, row in ends
-        )
-        why = (
-            f"{ONLY} {b.work.windows.labels[number]}: {change(mine.ns, theirs.ns)} time"
-        )
-        kind = RowKind.FASTER if theirs.ns < mine.ns else RowKind.SLOWER
-        row = row_of(kind, a.op_names[ends[0][1]], mine, theirs, why, counts=False)
-        found.append((row, number if paired[n] else None))
-    return found
 
 
 def _vary_alike(
     a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup], steps: Rows
 ) -> bool:
-    """In the steps that do the usual work on both sides."""
-    pairs = zip((a, b), pairs_of(groups), strict=True)
-    before, after = (
-        of.samples[np.isin(of.alike, steps)][:, items] for of, items in pairs
-    )
+    """Whether the times of most kernels vary far more than their differences between
+    the two sides do. `steps` do the usual work on both sides."""
+    items_a, items_b = pairs_of(groups)
+    before = a.samples[np.isin(a.alike, steps)][:, items_a]
+    after = b.samples[np.isin(b.alike, steps)][:, items_b]
     if not before.size:
         return False
-    apart, times = (
-        np.quantile(np.ptp(of, axis=0), MOST, method="lower")
-        for of in (after - before, before)
+    differences_spread = _spread(after - before)
+    times_spread = _spread(before)
+    return bool(MIN_RATIO_OF_SPREADS * differences_spread <= times_spread)
+
+
+def _spread(samples: Int64s) -> float:
+    """The range within which SHARE_OF_KERNELS of the columns vary."""
+    ranges = np.ptp(samples, axis=0)
+    return float(np.quantile(ranges, SHARE_OF_KERNELS, method="lower"))
+
+
+class _Outliers(msgspec.Struct, frozen=True, eq=False):
+    """For each column of samples, the step in which the two sides are farthest
+    apart."""
+
+    apart_ns: Int64s  # beyond what they are in all steps; 0 where no step stands out
+    step: Rows
+    vary_alike: Flags  # whether the two sides do in the other steps
+
+
+def _outliers(before: Int64s, after: Int64s, is_unknown: Flags) -> _Outliers:
+    """The outliers of samples (ns), of shape [steps, columns]. None where other steps
+    are nearly as far apart, or vary as much on one side. No step stands out by a sample
+    that is unknown, in whose place the usual time is."""
+    apart_ns = np.where(is_unknown, 0, _apart(before, after))
+    step = apart_ns.argmax(axis=0)
+    ordered = np.sort(apart_ns, axis=0)
+    farthest, second = ordered[-1], ordered[-2]
+    is_other_step = np.arange(len(apart_ns))[:, None] != step
+    others_vary = np.maximum(
+        _range_in(before, is_other_step), _range_in(after, is_other_step)
     )
-    return bool(TOGETHER * apart <= times)
+    vary_alike = 100 * second <= others_vary  # one side varies with the other
+    stands_out = farthest > MIN_DISTANCE_RATIO * second
+    stands_out &= vary_alike | (farthest > others_vary)
+    return _Outliers(
+        apart_ns=np.where(stands_out, farthest, 0), step=step, vary_alike=vary_alike
+    )
 
 
-def _outliers(
-    before: Int64s, after: Int64s, unknown: Flags
-) -> tuple[Int64s, Rows, Flags]:
-    """Per column, of samples [steps, columns]: how far the two sides are apart, beyond
-    what they are in all steps, in the step in which they are farthest apart; 0 where
-    other steps are nearly as far apart, or vary as much on one side. Also that step,
-    and whether the two sides vary alike in the other steps. No step stands out by a
-    sample that is `unknown`, which is the usual time instead."""
-    away = _apart(before, after)
-    away = np.where(unknown, 0, away)
-    step = away.argmax(axis=0)
-    ordered = np.sort(away, axis=0)
-    others = np.arange(len(away))[:, None] != step
-    varies = [
-        np.ptp(np.where(others, side, np.median(side, axis=0)), axis=0)
-        for side in (before, after)
-    ]
-    # one side varies with the other
-    followed = 100 * ordered[-2] <= np.maximum(*varies)
-    sharp = ordered[-1] > SHARP * ordered[-2]
-    sharp &= followed | (ordered[-1] > np.maximum(*varies))
-    return np.where(sharp, ordered[-1], 0), step, followed
+def _range_in(samples: Int64s, steps: Flags) -> Int64s:
+    """By how much each column varies in some of its steps; both of shape [steps,
+    columns]."""
+    in_steps = np.where(steps, samples, np.median(samples, axis=0))
+    return np.asarray(np.ptp(in_steps, axis=0))
 
 
 def _apart(before: Int64s, after: Int64s) -> Int64s:
@@ -185,50 +230,62 @@ def _apart(before: Int64s, after: Int64s) -> Int64s:
     whichever it is closer to: what takes 1.3 times as long takes much longer in a step
     in which it is slow."""
     differences = after - before
-    away = np.abs(differences - np.median(differences, axis=0).astype(np.int64))
-    ratio = np.median(after / np.maximum(before, 1), axis=0)
-    changed = np.abs(ratio - 1) > FLOOR_PERCENT / 100
-    scaled = np.abs(after - np.rint(before * ratio).astype(np.int64))
-    return np.asarray(np.where(changed, np.minimum(away, scaled), away))
+    usual_difference = np.median(differences, axis=0).astype(np.int64)
+    by_difference = np.abs(differences - usual_difference)
+    usual_ratio = np.median(after / np.maximum(before, 1), axis=0)
+    expected_ns = np.rint(before * usual_ratio).astype(np.int64)
+    by_ratio = np.abs(after - expected_ns)
+    has_ratio = np.abs(usual_ratio - 1) > FLOOR_PERCENT / 100
+    closer = np.minimum(by_difference, by_ratio)
+    return np.asarray(np.where(has_ratio, closer, by_difference))
 
 
-def _idle_once(a: WorkItems, b: WorkItems) -> list[Odd]:
+def _outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutlier]:
     """Idle time that only one step has, of those that do the usual work on one side at
     least. Work that is gone or faster leaves a gap, and more work fills one: that is no
     change of its own."""
-    usual = [np.isin(np.arange(len(side.work.windows)), side.alike) for side in (a, b)]
-    steps = np.flatnonzero(usual[0] | usual[1])
+    all_steps = np.arange(len(a.work.windows))
+    is_usual_a, is_usual_b = np.isin(all_steps, a.alike), np.isin(all_steps, b.alike)
+    steps = np.flatnonzero(is_usual_a | is_usual_b)
     before, after = _idle(a)[steps], _idle(b)[steps]
     kinds = np.unique(np.concatenate([a.every, b.every]))
-    less = (_by_kind(a, kinds) - _by_kind(b, kinds))[steps]
-    gone, more = (np.clip(of, 0, None).sum(axis=1) for of in (less, -less))
-    filled = np.clip(after - before, -more, gone)
-    known = np.zeros((len(steps), 1), dtype=np.bool_)
-    apart, place, paired = _outliers(before[:, None], (after - filled)[:, None], known)
-    number = int(steps[place[0]])
-    share = IDLE if usual[0][number] and usual[1][number] else IDLE_BESIDE
-    least = int(share * np.median(a.work.windows.dur))
-    a_ns, b_ns, gap = (int(of[place[0]]) for of in (before, after, filled))
-    if apart[0] <= least or abs(b_ns - gap - a_ns) <= least:
+    less_ns = (_by_kind(a, kinds) - _by_kind(b, kinds))[steps]
+    gone_ns = np.clip(less_ns, 0, None).sum(axis=1)
+    added_ns = np.clip(-less_ns, 0, None).sum(axis=1)
+    by_work_ns = np.clip(after - before, -added_ns, gone_ns)
+    is_unknown = np.zeros((len(steps), 1), dtype=np.bool_)
+    outliers = _outliers(before[:, None], (after - by_work_ns)[:, None], is_unknown)
+    place = int(outliers.step[0])
+    step = int(steps[place])
+    does_usual_work = is_usual_a[step] and is_usual_b[step]
+    share = MIN_IDLE_SHARE if does_usual_work else MIN_IDLE_SHARE_BESIDE_WORK
+    min_ns = int(share * np.median(a.work.windows.dur))
+    a_ns, b_ns = int(before[place]), int(after[place])
+    change_ns = b_ns - int(by_work_ns[place]) - a_ns
+    if outliers.apart_ns[0] <= min_ns or abs(change_ns) <= min_ns:
         return []
-    why = f"{ONLY} {b.work.windows.labels[number]}"
-    kind = RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED
-    shares = RowShare(("idle",), a_ns), RowShare(("idle",), b_ns)
-    return [
-        (
-            row_of(kind, "idle", *shares, why, counts=False),
-            number if paired[0] else None,
-        )
-    ]
+    row = row_of(
+        RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED,
+        "idle",
+        RowShare(names=("idle",), ns=a_ns),
+        RowShare(names=("idle",), ns=b_ns),
+        f"{ONLY} {b.work.windows.labels[step]}",
+        counts=False,
+    )
+    unusual_step = step if outliers.vary_alike[0] else None
+    return [SingleStepOutlier(row=row, unusual_step=unusual_step)]
 
 
 def _by_kind(items: WorkItems, kinds: Int64s) -> Int64s:
-    """The time that each step spends on each kind of work; shape [steps, kinds]."""
-    where = items.work.window, np.searchsorted(kinds, items.every)
-    return summed(where, items.work.ns, (len(items.work.windows), len(kinds)))
+    """The time that each step spends on each kind of work (ns); shape [steps,
+    kinds]."""
+    kind_of_piece = np.searchsorted(kinds, items.every)
+    shape = (len(items.work.windows), len(kinds))
+    return summed((items.work.window, kind_of_piece), items.work.ns, shape)
 
 
 def _idle(items: WorkItems) -> Int64s:
+    """The idle time of each step (ns)."""
     work, windows = items.work, items.work.windows
     rows = work.trace.gpu_rows if work.gpu else work.row
     return windows.dur - any_busy_ns(work.trace, rows, windows.start, windows.end)

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.blocks import runs
-from fusetui.analysis.diff.fusion import Collector, collector
+from fusetui.analysis.diff.fusion import Collector, collector_of
 from fusetui.analysis.diff.groups import WorkGroup, known_names, oriented, pairs_of
-from fusetui.analysis.diff.instances import MANY
+from fusetui.analysis.diff.instances import MAX_PIECES_OF_OP
 from fusetui.analysis.diff.items import OP_SHIFT, WorkItems
 from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.sequences import closest, is_feasible, is_like, match
@@ -270,7 +270,7 @@ def _near(pieces: Sequence[OutlierPiece]) -> Iterator[tuple[int, list[OutlierPie
     ops = by_key(pieces, lambda piece: (piece.step, piece.word >> OP_SHIFT))
     for (_, op), members in ops.items():
         members.sort(key=lambda piece: piece.gap)
-        far = np.diff([piece.gap for piece in members]) > MANY
+        far = np.diff([piece.gap for piece in members]) > MAX_PIECES_OF_OP
         for first, last in pairwise(
             [0, *(np.flatnonzero(far) + 1).tolist(), len(members)]
         ):
@@ -286,7 +286,7 @@ def _fused(items: WorkItems, pieces: Pieces, side: str) -> tuple[list[Row], Piec
     for members in by_key(pieces, lambda piece: piece.step).values():
         members.sort(key=lambda piece: piece.row)
         for one in members if len(members) <= MOST else ():
-            kind = collector(items.trace.name_of(one.row))
+            kind = collector_of(items.trace.name_of(one.row))
             others = [p for p in members if p.missing != one.missing and p not in taken]
             if kind is not None and (many := _run(items.trace, others, kind)):
                 more, lacking = (many, [one]) if one.missing else ([one], many)

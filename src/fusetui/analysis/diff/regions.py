@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.blocks import Block
-from fusetui.analysis.diff.groups import WorkGroup, joined
+from fusetui.analysis.diff.groups import WorkGroup, with_matches
 from fusetui.analysis.diff.items import WorkItems, ancestors
 from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.periods import mark_periods
@@ -196,7 +196,7 @@ def by_region(
                 found += _of_one_sort(
                     a, b, both, sort, f"left in {place}" if place else "left"
                 )
-        groups = joined(groups, found)
+        groups = with_matches(groups, found)
     return groups
 
 
@@ -303,10 +303,10 @@ def _group(items: WorkItems, found: Sequence[Block]) -> WorkGroup:
     more = abs(first.a - first.b)
     layers = any(_attentions(items, block) == more for block in found)
     word = "layer" if layers else "repeated block"
-    named = f"{plural(first.a, word)} -> {count(first.b)}"
+    title = f"{plural(first.a, word)} -> {count(first.b)}"
     why = f"{plural(round(len(members) / more), 'piece')} of work in each"
     of_a, of_b = ((), members) if first.side else (members, ())
-    return WorkGroup(of_a, of_b, why, named=named)
+    return WorkGroup(a=of_a, b=of_b, why=why, title=title)
 
 
 def _attentions(items: WorkItems, block: Block) -> int:

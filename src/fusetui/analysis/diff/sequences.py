@@ -59,6 +59,13 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
     return sorted(pairs)
 
 
+def occurrences(values: Int64s, sequence: Int64s) -> Int64s:
+    """How often each of the values occurs in a sequence; shape [values]."""
+    ordered = np.sort(sequence)
+    after_last = np.searchsorted(ordered, values, "right")
+    return after_last - np.searchsorted(ordered, values)
+
+
 def _cells(stretch: Stretch) -> int:
     """The size of the table that solves a stretch; 0 when one side is empty."""
     first_a, last_a, first_b, last_b = stretch

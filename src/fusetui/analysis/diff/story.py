@@ -36,9 +36,10 @@ _PLURAL = {
 CPU_WORK = "dispatch on the CPU"
 
 
-def told(diff: Diff) -> Diff:
-    """With its story, and the rows of the sum by their sort of work, and by phase and
-    module or annotation, whose numbers are starred."""
+def with_summary(diff: Diff) -> Diff:
+    """The diff with its summary in one sentence, and with subtotals of the rows of the
+    sum: by their sort of work, and by phase and module or annotation, whose numbers are
+    starred."""
     by_work = _parts(diff, lambda row: (_work(row), ""))
     by_place = _parts(diff, lambda row: (_NUMBER.sub("*", row.where), row.phase))
     return replace(diff, story=_story(diff), by_work=by_work, by_place=by_place)

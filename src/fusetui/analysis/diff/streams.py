@@ -7,16 +7,22 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
+import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.items import WorkItems
 from fusetui.analysis.diff.work import Work
 from fusetui.trace.model.grouping import by_key
 
-# so much of a lane in common with one that has a partner: the partner shares its work
-SHARED = 0.5
-LEAST = 4  # so many pieces are more than a kernel or two that moved to another stream
-COMPARED = 8  # lanes of each side, the largest, that are looked at
+MIN_SHARE_OF_PARTNERS_WORK = 0.5
+"""A lane shares the work of a lane that has a partner already if so much of the smaller
+of the two is in common."""
+
+MIN_COMMON_PIECES = 4
+"""Lanes with fewer pieces of work in common in a step are no partners: a kernel or two
+may have moved to another stream."""
+
+MAX_COMPARED_LANES = 8  # of each side, the largest
 
 
 def alternating(items: WorkItems) -> Work | None:
@@ -25,44 +31,54 @@ def alternating(items: WorkItems) -> Work | None:
     work = items.work
     if len(items.alike) == len(work.windows):
         return None
-    lanes, place = np.unique(work.lane, return_inverse=True)
-    counts = np.zeros((len(lanes), len(work.windows)), dtype=np.int64)
-    np.add.at(counts, (place, work.window), 1)
-    turning = lanes[np.ptp(counts, axis=1) > 0].tolist()
-    return _as_one(work, [turning]) if len(turning) > 1 else None
+    lanes, lane_of_piece = np.unique(work.lane, return_inverse=True)
+    pieces = np.zeros((len(lanes), len(work.windows)), dtype=np.int64)
+    np.add.at(pieces, (lane_of_piece, work.window), 1)
+    uneven = lanes[np.ptp(pieces, axis=1) > 0].tolist()
+    return _with_merged_lanes(work, [uneven]) if len(uneven) > 1 else None
+
+
+class _Lane(msgspec.Struct, frozen=True, order=True):
+    """A lane of side 0, A, or 1, B."""
+
+    side: int
+    number: int
 
 
 def shared(a: WorkItems, b: WorkItems) -> tuple[Work, Work]:
     """The work of both sides; the lanes of a side that do what the other side does on
     one are one.
 
-    Lanes with the most work in common are partners. What they leave open tells the
-    rest: where half of a lane is in common with one that has a partner already, it
-    shares the work of that partner.
+    Lanes with the most work in common are partners. What they leave open decides on
+    the others: where half of a lane is in common with one that has a partner already,
+    it shares the work of that partner.
     """
-    left = _kernels_by_lane(a), _kernels_by_lane(b)
-    sizes = [{lane: kernels.total() for lane, kernels in side.items()} for side in left]
-    group = {(side, lane): {(side, lane)} for side in (0, 1) for lane in left[side]}
-    pairs = {(i, j) for i in left[0] for j in left[1]}
+    unmatched = _kernels_by_lane(0, a) | _kernels_by_lane(1, b)
+    sizes = {lane: kernels.total() for lane, kernels in unmatched.items()}
+    lanes_a = [lane for lane in unmatched if lane.side == 0]
+    lanes_b = [lane for lane in unmatched if lane.side == 1]
+    partners = {lane: {lane} for lane in unmatched}  # one set for all that are partners
+    pairs = [(lane_a, lane_b) for lane_a in lanes_a for lane_b in lanes_b]
+    pairs.sort()
     while pairs:
-        common = {(i, j): (left[0][i] & left[1][j]).total() for i, j in pairs}
-        i, j = max(sorted(common), key=common.__getitem__)
-        pairs.remove((i, j))
-        free = len(group[0, i]) == len(group[1, j]) == 1
-        enough = LEAST if free else max(LEAST, SHARED * min(sizes[0][i], sizes[1][j]))
-        if common[i, j] < enough:
+        pieces = [(unmatched[one] & unmatched[other]).total() for one, other in pairs]
+        largest = max(range(len(pairs)), key=pieces.__getitem__)
+        lane_a, lane_b = pairs.pop(largest)
+        min_pieces: float = MIN_COMMON_PIECES
+        if len(partners[lane_a]) > 1 or len(partners[lane_b]) > 1:
+            smaller = min(sizes[lane_a], sizes[lane_b])
+            min_pieces = max(min_pieces, MIN_SHARE_OF_PARTNERS_WORK * smaller)
+        if pieces[largest] < min_pieces:
             continue
-        both = left[0][i] & left[1][j]
-        left[0][i] -= both
-        left[1][j] -= both
-        joined = group[0, i] | group[1, j]
-        for member in joined:
-            group[member] = joined
-    merged = [
-        [sorted(lane for of, lane in lanes if of == side) for lanes in group.values()]
-        for side in (0, 1)
-    ]
-    return _as_one(a.work, merged[0]), _as_one(b.work, merged[1])
+        common = unmatched[lane_a] & unmatched[lane_b]
+        unmatched[lane_a] -= common
+        unmatched[lane_b] -= common
+        merged = partners[lane_a] | partners[lane_b]
+        for lane in merged:
+            partners[lane] = merged
+    merged_a = [_lanes_of(0, group) for group in partners.values()]
+    merged_b = [_lanes_of(1, group) for group in partners.values()]
+    return _with_merged_lanes(a.work, merged_a), _with_merged_lanes(b.work, merged_b)
 
 
 def as_one(before: Work, after: Work) -> list[list[int]]:
@@ -75,15 +91,26 @@ def as_one(before: Work, after: Work) -> list[list[int]]:
     return [sorted(lanes) for lanes in members.values() if len(lanes) > 1]
 
 
-def _kernels_by_lane(items: WorkItems) -> dict[int, Counter[int]]:
+def _kernels_by_lane(side: int, items: WorkItems) -> dict[_Lane, Counter[int]]:
     """How often each lane, of the largest ones, runs each kernel under the same op."""
-    found = by_key(range(len(items)), items.lane.tolist().__getitem__)
-    largest = sorted(found, key=lambda lane: (-len(found[lane]), lane))[:COMPARED]
-    return {lane: Counter(items.exact[found[lane]].tolist()) for lane in largest}
+    items_of_lane = by_key(range(len(items)), items.lane.tolist().__getitem__)
+    largest_first = sorted(
+        items_of_lane, key=lambda lane: (-len(items_of_lane[lane]), lane)
+    )
+    kernels = {}
+    for number in largest_first[:MAX_COMPARED_LANES]:
+        keys = items.exact[items_of_lane[number]].tolist()
+        kernels[_Lane(side=side, number=number)] = Counter(keys)
+    return kernels
 
 
-def _as_one(work: Work, groups: Iterable[list[int]]) -> Work:
-    """With the lanes of each group as the first one of them."""
+def _lanes_of(side: int, lanes: Iterable[_Lane]) -> list[int]:
+    return sorted(lane.number for lane in lanes if lane.side == side)
+
+
+def _with_merged_lanes(work: Work, groups: Iterable[list[int]]) -> Work:
+    """The same work with the lanes of each group as the first one of them; the very
+    same record if no group has two."""
     lane = work.lane
     for lanes in groups:
         if len(lanes) > 1:

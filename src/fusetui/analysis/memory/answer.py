@@ -1,4 +1,4 @@
-"""All that `fusetui memory` tells about a snapshot, a record for each device."""
+"""All that `fusetui memory` reports about a snapshot, a record for each device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from fusetui.analysis.memory.categories import (
     Category,
     CategoryShare,
-    Known,
+    MemoryFacts,
     categories,
     phases,
     shares,
@@ -26,6 +26,7 @@ from fusetui.analysis.memory.oom import OutOfMemory, out_of_memory
 from fusetui.trace.snapshot.columns import Snapshot
 
 AT = ("peak", "end", "oom")
+"""Moments with a name."""
 
 
 class NoMoment(Exception):  # noqa: N818
@@ -79,53 +80,86 @@ class MemoryAnswer(msgspec.Struct, frozen=True):
     devices: tuple[DeviceMemory, ...]
 
 
-def known(snapshot: Snapshot) -> tuple[Known, ...]:
-    """One for each device."""
-    found = evidence(snapshot.stacks)
-    each = ((one, phases(one, found)) for one in histories(snapshot))
-    return tuple(
-        Known(one, found, when, categories(one, found, when)) for one, when in each
-    )
+def memory_facts(snapshot: Snapshot) -> tuple[MemoryFacts, ...]:
+    """What follows from the history of each device, in the order of their numbers."""
+    of_stacks = evidence(snapshot.stacks)
+    facts = []
+    for history in histories(snapshot):
+        phases_of_history = phases(history, of_stacks)
+        facts.append(
+            MemoryFacts(
+                history=history,
+                evidence=of_stacks,
+                phases=phases_of_history,
+                kinds=categories(history, of_stacks, phases_of_history),
+            )
+        )
+    return tuple(facts)
 
 
 def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
     """`at`: one of AT, or a Unix time in us. Raises NoMoment."""
-    found = known(snapshot)
-    events = events_at([one.history for one in found], at)
-    return MemoryAnswer(snapshot.path, str(at), tuple(map(_device, found, events)))
+    facts = memory_facts(snapshot)
+    events = events_at([device.history for device in facts], at)
+    devices = [
+        _device(device, event) for device, event in zip(facts, events, strict=True)
+    ]
+    return MemoryAnswer(file=snapshot.path, at=str(at), devices=tuple(devices))
 
 
 def events_at(histories: Sequence[History], at: str | int) -> list[int]:
-    """The event of each device after which the state is meant. Raises NoMoment."""
+    """The event of each device after which the state is meant; `at` as of `memory`.
+    Raises NoMoment."""
     if at == "peak":
-        return [one.peak_index for one in histories]
-    ends = [len(one.events) - 1 for one in histories]
+        return [history.peak_index for history in histories]
     if at == "end":
-        return ends
-    failed, time = [list[int]() for _ in histories], 0 if at == "oom" else int(at)
-    # the last of each device; of the others the same time, if it is known
+        return [_last_event(history) for history in histories]
     if at == "oom":
-        failed = [one.failures[-1:].tolist() for one in histories]
-        pairs = zip(histories, failed, strict=True)
-        time = max(
-            (one.time_us(rows[0]) or -1 for one, rows in pairs if rows), default=0
-        )
-        if not any(failed):
-            raise NoMoment("it has no event of memory that ran out.")
-    elif all(one.time_us(BEFORE) is None for one in histories):
+        return _events_of_failure(histories)
+    if all(history.time_us(BEFORE) is None for history in histories):
         raise NoMoment("its events have no times.")
-    until = (
-        np.searchsorted(one.events.time_us, time, side="right") for one in histories
-    )
-    others = ends if at == "oom" and time < 0 else [int(place) - 1 for place in until]
-    return [
-        rows[0] if rows else other for rows, other in zip(failed, others, strict=True)
-    ]
+    return [_last_event_until(history, int(at)) for history in histories]
+
+
+def _events_of_failure(histories: Sequence[History]) -> list[int]:
+    """Where memory ran out on each device, for the last time; of a device with enough,
+    the last event until then, or its last one if the time is not known."""
+    failures: list[int | None] = []
+    for history in histories:
+        rows = history.failures
+        failures.append(int(rows[-1]) if len(rows) else None)
+    if all(failure is None for failure in failures):
+        raise NoMoment("it has no event of memory that ran out.")
+    last_time_us: int | None = None
+    for history, failure in zip(histories, failures, strict=True):
+        time_us = None if failure is None else history.time_us(failure)
+        if time_us is not None and (last_time_us is None or time_us > last_time_us):
+            last_time_us = time_us
+    events = []
+    for history, failure in zip(histories, failures, strict=True):
+        if failure is not None:
+            events.append(failure)
+        elif last_time_us is None:
+            events.append(_last_event(history))
+        else:
+            events.append(_last_event_until(history, last_time_us))
+    return events
+
+
+def _last_event(history: History) -> int:
+    """BEFORE if there is none."""
+    return len(history.events) - 1
+
+
+def _last_event_until(history: History, time_us: int) -> int:
+    """The last event that is not after a time; BEFORE if there is none."""
+    return int(np.searchsorted(history.events.time_us, time_us, side="right")) - 1
 
 
 def totals(history: History, event: int) -> dict[str, Any]:
-    """The fields of Totals that a history tells."""
-    allocated, reserved = history.allocated, history.reserved
+    """The fields of Totals that follow from a history, at the moment after `event`."""
+    allocated = history.allocated
+    reserved = history.reserved
     return {
         "device": history.device,
         "events": len(history.events),
@@ -145,44 +179,50 @@ def totals(history: History, event: int) -> dict[str, Any]:
     }
 
 
-def _device(known: Known, event: int) -> DeviceMemory:
-    history, found = known.history, known.evidence
-    failed = out_of_memory(history, found)
-    stack = int(history.events.stack[event]) if event != BEFORE else -1
+def _device(facts: MemoryFacts, event: int) -> DeviceMemory:
+    history = facts.history
+    evidence_of_stacks = facts.evidence
+    ooms = out_of_memory(history, evidence_of_stacks)
+    stack = -1 if event == BEFORE else int(history.events.stack[event])
     return DeviceMemory(
         **totals(history, event),
         active_end_bytes=int(history.active[-1]),
-        unrecorded=tuple(one.name.lower() for one in history.unrecorded),
-        place=found.code(stack) if stack >= 0 else None,
+        unrecorded=tuple(action.name.lower() for action in history.unrecorded),
+        place=evidence_of_stacks.code(stack) if stack >= 0 else None,
         annotation=_annotation(history, event),
-        categories=shares(history, known.kinds, event),
-        by_code=held_at(history, event, found.code),
-        by_module=held_at(history, event, found.module),
+        categories=shares(history, facts.kinds, event),
+        by_code=held_at(history, event, evidence_of_stacks.code),
+        by_module=held_at(history, event, evidence_of_stacks.module),
         waste=waste(history, event, layout(history, event)),
         ooms_count=len(history.failures),
-        ooms=failed,
-        findings=findings(known, failed) if history.is_known else (),
+        ooms=ooms,
+        findings=findings(facts, ooms) if history.is_known else (),
     )
 
 
 def _annotation(history: History, event: int) -> str | None:
     """The innermost range that is open at an event."""
-    time, rows = history.time_us(event), history.snapshot.annotations
-    if time is None or event == BEFORE:
+    time_us = history.time_us(event)
+    if time_us is None or event == BEFORE:
         return None
-    before = rows.time_us <= time
-    names, starts = rows.name[before].tolist(), rows.is_start[before].tolist()
-    open_: dict[int, list[int]] = {}
+    annotations = history.snapshot.annotations
+    is_before = annotations.time_us <= time_us
+    names = annotations.name[is_before].tolist()
+    starts = annotations.is_start[is_before].tolist()
+    open_starts: dict[int, list[int]] = {}  # by name
     for place, (name, is_start) in enumerate(zip(names, starts, strict=True)):
-        begun = open_.setdefault(name, [])
+        of_name = open_starts.setdefault(name, [])
         if is_start:
-            begun.append(place)
-        elif begun:
-            begun.pop()
-    last = max(
-        ((begun[-1], name) for name, begun in open_.items() if begun), default=(0, -1)
-    )[1]
-    return history.snapshot.strings[last] if last >= 0 else None
+            of_name.append(place)
+        elif of_name:
+            of_name.pop()
+    last_start = max(
+        (of_name[-1] for of_name in open_starts.values() if of_name), default=None
+    )
+    if last_start is None:
+        return None
+    innermost: int = names[last_start]
+    return history.snapshot.strings[innermost]
 
 
 By = Literal["code", "module", "category"]
@@ -237,60 +277,83 @@ class MemoryRank(msgspec.Struct, frozen=True):
 def held_by(
     device: Totals, by: By | Literal["op"]
 ) -> dict[str, CategoryShare | Holder]:
-    """What each holder holds."""
-    key, held = (
-        ("category", "categories") if by == "category" else ("place", f"by_{by}")
-    )
-    return {getattr(one, key): one for one in getattr(device, held)}
+    """What each holder holds, by its name."""
+    held = getattr(device, "categories" if by == "category" else f"by_{by}")
+    if by == "category":
+        return {share.category: share for share in held}
+    return {holder.place: holder for holder in held}
 
 
 def versus(a: MemoryAnswer, b: MemoryAnswer, by: By) -> MemoryChange:
-    """Rows of the same holder are compared, the largest difference first."""
-    sides = [{one.device: one for one in answer.devices} for answer in (a, b)]
-    devices = sorted({*sides[0], *sides[1]})
-    changes = (
-        _changed(one, sides[0].get(one), sides[1].get(one), by) for one in devices
-    )
-    return MemoryChange(a.file, b.file, a.at, by, tuple(changes))
+    """B beside A: rows of the same holder are compared, the largest difference
+    first."""
+    devices_a = {device.device: device for device in a.devices}
+    devices_b = {device.device: device for device in b.devices}
+    changes = []
+    for number in sorted({*devices_a, *devices_b}):
+        device_a = devices_a.get(number)
+        device_b = devices_b.get(number)
+        changes.append(_device_change(number, device_a, device_b, by))
+    return MemoryChange(a=a.file, b=b.file, at=a.at, by=by, devices=tuple(changes))
 
 
-def _changed(
+def _device_change(
     number: int, a: DeviceMemory | None, b: DeviceMemory | None, by: By
 ) -> DeviceChange:
-    sides = [held_by(one, by) if one else {} for one in (a, b)]
+    holders_a = held_by(a, by) if a else {}
+    holders_b = held_by(b, by) if b else {}
     rows = []
-    for name in {**sides[0], **sides[1]}:
-        before, after = (side[name].bytes if name in side else 0 for side in sides)
-        rows.append(HoldingChange(name, before, after, after - before))
-    rows.sort(key=lambda one: (-abs(one.difference_bytes), -one.b_bytes, one.holder))
-    whole = [one.at_allocated_bytes if one else 0 for one in (a, b)]
-    return DeviceChange(number, whole[0], whole[1], whole[1] - whole[0], tuple(rows))
+    for name in dict.fromkeys((*holders_a, *holders_b)):
+        a_bytes = holders_a[name].bytes if name in holders_a else 0
+        b_bytes = holders_b[name].bytes if name in holders_b else 0
+        rows.append(
+            HoldingChange(
+                holder=name,
+                a_bytes=a_bytes,
+                b_bytes=b_bytes,
+                difference_bytes=b_bytes - a_bytes,
+            )
+        )
+    rows.sort(key=lambda row: (-abs(row.difference_bytes), -row.b_bytes, row.holder))
+    a_total = a.at_allocated_bytes if a else 0
+    b_total = b.at_allocated_bytes if b else 0
+    return DeviceChange(
+        device=number,
+        a_bytes=a_total,
+        b_bytes=b_total,
+        difference_bytes=b_total - a_total,
+        rows=tuple(rows),
+    )
 
 
 def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
     """The one whose peak is farthest from the median first. Only figures are kept of
     each."""
-    found = []
-    for answer in answers:
-        for one in answer.devices:
-            figures = (
-                one.peak_allocated_bytes,
-                one.peak_reserved_bytes,
-                one.allocated_end_bytes,
-            )
-            first = [(share.category, share.bytes) for share in one.categories[:1]]
-            category, size = first[0] if first else (None, 0)
-            found.append(
-                MemoryRank(
-                    answer.file, one.device, *figures, category, size, one.ooms_count, 0
-                )
-            )
-    middle = median_low([one.peak_allocated_bytes for one in found]) if found else 0
-    placed = (
-        replace(one, from_median_bytes=one.peak_allocated_bytes - middle)
-        for one in found
+    ranks = [
+        _rank(answer.file, device) for answer in answers for device in answer.devices
+    ]
+    if not ranks:
+        return ()
+    median = median_low([rank.peak_allocated_bytes for rank in ranks])
+    ranks = [
+        replace(rank, from_median_bytes=rank.peak_allocated_bytes - median)
+        for rank in ranks
+    ]
+    ranks.sort(key=lambda rank: (-abs(rank.from_median_bytes), rank.file, rank.device))
+    return tuple(ranks)
+
+
+def _rank(file: str, device: DeviceMemory) -> MemoryRank:
+    """The figures of a device, before the median is known."""
+    largest = device.categories[0] if device.categories else None
+    return MemoryRank(
+        file=file,
+        device=device.device,
+        peak_allocated_bytes=device.peak_allocated_bytes,
+        peak_reserved_bytes=device.peak_reserved_bytes,
+        allocated_end_bytes=device.allocated_end_bytes,
+        category=largest.category if largest else None,
+        category_bytes=largest.bytes if largest else 0,
+        ooms=device.ooms_count,
+        from_median_bytes=0,
     )
-    odd = sorted(
-        placed, key=lambda one: (-abs(one.from_median_bytes), one.file, one.device)
-    )
-    return tuple(odd)

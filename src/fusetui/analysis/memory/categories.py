@@ -4,16 +4,17 @@ when."""
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.evidence import Evidence, FrameRole
-from fusetui.analysis.memory.history import BEFORE, History, Lives, private
+from fusetui.analysis.memory.history import BEFORE, Allocations, History, private
 from fusetui.trace.model.arrays import Flags, Int64s, summed
 
-OPTIMIZER, PROFILER = "Optimizer.step#", "ProfilerStep#"
+# beginnings of the annotations that torch and its profiler write
+OPTIMIZER_PREFIX = "Optimizer.step#"
 
 
 class TrainingPhase(IntEnum):
@@ -23,6 +24,9 @@ class TrainingPhase(IntEnum):
     OTHER = 1  # the forward pass, and all that is none of the others
     BACKWARD = 2
     STEP = 3
+
+
+PROFILER_PREFIX = "ProfilerStep#"
 
 
 class Phases(msgspec.Struct, frozen=True, eq=False):
@@ -41,12 +45,13 @@ class Phases(msgspec.Struct, frozen=True, eq=False):
     def next_end(self, events: Int64s) -> Int64s:
         """The end of the first step that begins after each event; never: more than any
         event."""
-        place = np.searchsorted(self.begin, events, side="right")
-        return np.append(self.end, len(self.phase) + 1)[place]
+        step = np.searchsorted(self.begin, events, side="right")
+        never = len(self.phase) + 1
+        return np.append(self.end, never)[step]
 
 
-class Known(msgspec.Struct, frozen=True, eq=False):
-    """What follows from a history, once."""
+class MemoryFacts(msgspec.Struct, frozen=True, eq=False):
+    """What is worked out once from the history of a device, and asked for often."""
 
     history: History
     evidence: Evidence
@@ -54,74 +59,96 @@ class Known(msgspec.Struct, frozen=True, eq=False):
     kinds: Int64s  # of each life, the number of its category
 
 
-def phases(history: History, found: Evidence) -> Phases:
+class _Step(NamedTuple):
+    """Events: the first of a step, and the first one after it."""
+
+    begin: int
+    end: int
+
+
+def phases(history: History, evidence: Evidence) -> Phases:
     """Where an optimizer runs the model itself (a closure), that is no part of its
     step."""
-    stack, count = history.events.stack, len(history.events)
-    annotated = _annotated(history, OPTIMIZER)
-    phase = np.where(stack >= 0, TrainingPhase.OTHER, TrainingPhase.UNKNOWN).astype(
-        np.int64
-    )
-    inside = np.zeros(count + 1, np.int64)
-    for begin, end in annotated:
-        inside[begin] += 1
-        inside[min(end, count)] -= 1
-    model = found.has(FrameRole.CALL) & ~found.in_step
-    phase[(np.cumsum(inside[:-1]) > 0) & ~model[stack]] = TrainingPhase.STEP
-    phase[found.in_step[stack]] = TrainingPhase.STEP
-    phase[found.has(FrameRole.BACKWARD)[stack]] = TrainingPhase.BACKWARD
-    change = np.append(True, phase[1:] != phase[:-1])[:count]
-    steps = annotated or _by_stacks(history, phase, model[stack])
-    begins, ends = np.array(steps, np.int64).reshape(-1, 2).T
-    profiled = [] if steps else _annotated(history, PROFILER)
-    of_program = ends if steps else np.array([end for _, end in profiled], np.int64)
+    stack = history.events.stack
+    count = len(history.events)
+    annotated_steps = _annotated_steps(history, OPTIMIZER_PREFIX)
+    opened = np.zeros(count + 1, np.int64)
+    for step in annotated_steps:
+        opened[step.begin] += 1
+        opened[min(step.end, count)] -= 1
+    is_annotated = np.cumsum(opened[:-1]) > 0
+    is_model = (evidence.has(FrameRole.CALL) & ~evidence.in_step)[stack]
+
+    phase = np.full(count, TrainingPhase.UNKNOWN, np.int64)
+    phase[stack >= 0] = TrainingPhase.OTHER
+    phase[is_annotated & ~is_model] = TrainingPhase.STEP
+    phase[evidence.in_step[stack]] = TrainingPhase.STEP
+    phase[evidence.has(FrameRole.BACKWARD)[stack]] = TrainingPhase.BACKWARD
+    begins_run = np.append(True, phase[1:] != phase[:-1])[:count]
+
+    steps = annotated_steps or _steps_by_stacks(history, phase, is_model)
+    program_steps = steps or _annotated_steps(history, PROFILER_PREFIX)
+    program_ends = [step.end for step in program_steps if step.end <= count]
     return Phases(
-        phase, np.cumsum(change), begins, ends, of_program[of_program <= count]
+        phase=phase,
+        run=np.cumsum(begins_run),
+        begin=np.array([step.begin for step in steps], np.int64),
+        end=np.array([step.end for step in steps], np.int64),
+        ends=np.array(program_ends, np.int64),
     )
 
 
-def _annotated(history: History, prefix: str) -> list[tuple[int, int]]:
+def _annotated_steps(history: History, prefix: str) -> list[_Step]:
     """The steps that annotations name, in the order of time. None where events have no
     times."""
-    snapshot, times, count = (
-        history.snapshot,
-        history.events.time_us,
-        len(history.events),
-    )
+    snapshot = history.snapshot
+    times = history.events.time_us
+    count = len(times)
     if not count or times[0] < 0 or bool((np.diff(times) < 0).any()):
         return []
-    names = [name.startswith(prefix) for name in snapshot.strings]
-    rows = snapshot.annotations
-    steps = np.array([*names, False], np.bool_)[rows.name]
-    if (own := steps & (rows.device == history.device)).any():
-        steps = own  # torch may note another device than that of the memory
-    found, open_ = list[tuple[int, int]](), list[int]()
-    each = zip(rows.is_start[steps].tolist(), rows.time_us[steps].tolist(), strict=True)
-    for is_start, time in each:
+    annotations = snapshot.annotations
+    has_prefix = [name.startswith(prefix) for name in snapshot.strings]
+    is_step = np.array([*has_prefix, False], np.bool_)[annotations.name]
+    is_of_device = is_step & (annotations.device == history.device)
+    # torch may note another device than that of the memory
+    chosen = is_of_device if is_of_device.any() else is_step
+    steps = []
+    open_begins: list[int] = []
+    for is_start, time_us in zip(
+        annotations.is_start[chosen].tolist(),
+        annotations.time_us[chosen].tolist(),
+        strict=True,
+    ):
         if is_start:
-            open_.append(int(np.searchsorted(times, time, side="left")))
+            open_begins.append(int(np.searchsorted(times, time_us, side="left")))
         else:
-            end = int(np.searchsorted(times, time, side="right"))
-            found.append((open_.pop() if open_ else 0, end))
-    found += [(begin, count + 1) for begin in open_]
-    return sorted(one for one in found if one[0] < min(one[1], count))
+            begin = open_begins.pop() if open_begins else 0
+            end = int(np.searchsorted(times, time_us, side="right"))
+            steps.append(_Step(begin, end))
+    steps += [_Step(begin, count + 1) for begin in open_begins]
+    return sorted(step for step in steps if step.begin < min(step.end, count))
 
 
-def _by_stacks(history: History, phase: Int64s, model: Flags) -> list[tuple[int, int]]:
+def _steps_by_stacks(history: History, phase: Int64s, is_model: Flags) -> list[_Step]:
     """Events of steps with no forward and no backward between them are of one."""
     count = len(phase)
     rows = np.flatnonzero(phase == TrainingPhase.STEP)
     if not len(rows):
         return []
-    others = np.cumsum((phase == TrainingPhase.BACKWARD) | model)[rows]
-    first = np.append(True, others[1:] != others[:-1])
-    begins = rows[first]
-    ends = rows[np.append(first[1:], True)] + 1
-    failed = history.failures.max(initial=BEFORE)
+    is_between = (phase == TrainingPhase.BACKWARD) | is_model
+    passed = np.cumsum(is_between)[rows]
+    is_first = np.append(True, passed[1:] != passed[:-1])
+    is_last = np.append(is_first[1:], True)
+    begins = rows[is_first]
+    ends = rows[is_last] + 1
+    last_failure = history.failures.max(initial=BEFORE)
     # the file was written from within it
-    if ends[-1] == count and failed >= begins[-1]:
+    if ends[-1] == count and last_failure >= begins[-1]:
         ends[-1] = count + 1
-    return list(zip(begins.tolist(), ends.tolist(), strict=True))
+    return [
+        _Step(begin, end)
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+    ]
 
 
 Category = Literal[
@@ -136,8 +163,10 @@ Category = Literal[
     "unknown",
 ]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
-NUMBER = {name: number for number, name in enumerate(CATEGORIES)}
-UNKNOWN = NUMBER["unknown"]
+CATEGORY_NUMBER = {name: number for number, name in enumerate(CATEGORIES)}
+"""The number of each category: its index in CATEGORIES."""
+
+UNKNOWN = CATEGORY_NUMBER["unknown"]
 
 
 class CategoryShare(msgspec.Struct, frozen=True):
@@ -149,88 +178,107 @@ class CategoryShare(msgspec.Struct, frozen=True):
 
 
 def shares(history: History, kinds: Int64s, event: int) -> tuple[CategoryShare, ...]:
-    """The largest first, without those of which nothing lives."""
-    living = history.lives.at(event)
-    sizes = summed(kinds[living], history.lives.size[living], len(CATEGORIES)).tolist()
-    blocks = np.bincount(kinds[living], minlength=len(CATEGORIES)).tolist()
-    found = (
-        CategoryShare(*one)
-        for one in zip(CATEGORIES, sizes, blocks, strict=True)
-        if one[2]
-    )
-    return tuple(sorted(found, key=lambda one: -one.bytes))
-
-
-def categories(history: History, found: Evidence, phases: Phases) -> Int64s:
-    """The number of the category of each life; the first rule that holds decides."""
+    """What of each category lives after an event: the largest first, without those of
+    which nothing lives. `kinds`: of each life, the number of its category."""
     lives = history.lives
-    stack, born, died, count = lives.stack, lives.born, lives.died, lives.events
-    lasts, recorded = died >= count, stack >= 0
-    freed = np.append(history.events.stack, -1)[died]
-    backward = found.has(FrameRole.BACKWARD)
-    in_step = (
-        np.append(phases.phase == TrainingPhase.STEP, False)[born]
-        | found.in_step[stack]
-    )
+    living = lives.at(event)
+    sizes = summed(kinds[living], lives.size[living], len(CATEGORIES)).tolist()
+    blocks = np.bincount(kinds[living], minlength=len(CATEGORIES)).tolist()
+    living_shares = [
+        CategoryShare(category=category, bytes=size, blocks=count)
+        for category, size, count in zip(CATEGORIES, sizes, blocks, strict=True)
+        if count
+    ]
+    return tuple(sorted(living_shares, key=lambda share: -share.bytes))
+
+
+def categories(history: History, evidence: Evidence, phases: Phases) -> Int64s:
+    """The number of the category of each life, shape [lives]; the first rule that holds
+    decides."""
+    lives = history.lives
+    stack = lives.stack
+    is_recorded = stack >= 0
+    lasts = lives.died >= lives.events
+    # the last entry is that of BEFORE and, of `died`, of what lives at the end
+    freeing_stack = np.append(history.events.stack, -1)[lives.died]
+    phase_at_birth = np.append(phases.phase, TrainingPhase.UNKNOWN)[lives.born]
     run = np.append(phases.run, -1)
-    same_run = (run[born] == run[died]) & recorded & (born != BEFORE) & ~lasts
-    same_run &= np.append(phases.phase, 0)[born] != TrainingPhase.UNKNOWN
-    # in which it was allocated
-    own_step = np.searchsorted(phases.begin, born, side="right") - 1
-    step_end = np.where(born == BEFORE, 0, np.append(phases.end, 0)[own_step])
-    accumulated = found.has(FrameRole.ACCUMULATES)[stack] & ~same_run
-    is_gradient = _outlives_backward(history, found, phases) | accumulated
+
+    in_backward = evidence.has(FrameRole.BACKWARD)[stack]
+    freed_in_backward = evidence.has(FrameRole.BACKWARD)[freeing_stack]
+    in_step = (phase_at_birth == TrainingPhase.STEP) | evidence.in_step[stack]
+    of_optimizer = in_step & ~in_backward
+    of_model = ~in_step & ~in_backward
+
+    same_run = (run[lives.born] == run[lives.died]) & is_recorded
+    same_run &= (lives.born != BEFORE) & ~lasts
+    same_run &= phase_at_birth != TrainingPhase.UNKNOWN
+
+    outlives_step = lives.died >= _end_of_own_step(lives, phases)
+    accumulated = evidence.has(FrameRole.ACCUMULATES)[stack] & ~same_run
+    is_gradient = _outlives_backward(history, evidence, phases) | accumulated
+    in_workspace = evidence.has(FrameRole.WORKSPACE)[stack] | evidence.in_triton[stack]
+    of_weights = evidence.has(FrameRole.WEIGHTS)[stack]
+
     rules: list[tuple[Category, Flags]] = [
         ("graph_pool", private(history)),
-        ("before_recording", ~recorded & (born == BEFORE)),
-        ("workspace", found.has(FrameRole.WORKSPACE)[stack] | found.in_triton[stack]),
-        ("optimizer_state", in_step & ~backward[stack] & (died >= step_end)),
-        ("temporary", in_step & ~backward[stack] & ~lasts),
-        ("gradients", backward[stack] & is_gradient),
-        ("temporary", backward[stack] & same_run),
-        (
-            "parameters",
-            found.has(FrameRole.WEIGHTS)[stack] & lasts & ~backward[stack] & ~in_step,
-        ),
-        ("activations", recorded & ~backward[stack] & ~in_step & backward[freed]),
+        ("before_recording", ~is_recorded & (lives.born == BEFORE)),
+        ("workspace", in_workspace),
+        ("optimizer_state", of_optimizer & outlives_step),
+        ("temporary", of_optimizer & ~lasts),
+        ("gradients", in_backward & is_gradient),
+        ("temporary", in_backward & same_run),
+        ("parameters", of_model & of_weights & lasts),
+        ("activations", of_model & is_recorded & freed_in_backward),
         ("temporary", same_run),
     ]
     kinds = np.full(len(lives), UNKNOWN)
-    for name, rule in reversed(rules):
-        kinds[rule] = NUMBER[name]
-    return _as_before(lives, kinds, phases)
+    for category, holds in reversed(rules):
+        kinds[holds] = CATEGORY_NUMBER[category]
+    return _gradients_by_stack(lives, kinds, phases)
 
 
-def _outlives_backward(history: History, found: Evidence, phases: Phases) -> Flags:
+def _end_of_own_step(lives: Allocations, phases: Phases) -> Int64s:
+    """Where the step ends that began last before each allocation; 0 for those from
+    before the first event, and before the first step."""
+    step = np.searchsorted(phases.begin, lives.born, side="right") - 1
+    # step -1: the last entry
+    end = np.append(phases.end, 0)[step]
+    return np.where(lives.born == BEFORE, 0, end)
+
+
+def _outlives_backward(history: History, evidence: Evidence, phases: Phases) -> Flags:
     """Which live until zero_grad, the end of the next step of an optimizer, or the end
     of the file if the backward pass ended before."""
-    lives, events = history.lives, history.events
-    freed = np.append(events.stack, -1)[lives.died]
-    forward = (phases.phase == TrainingPhase.OTHER) & found.has(FrameRole.CALL)[
-        events.stack
-    ]
-    rows = np.flatnonzero(forward | (phases.phase == TrainingPhase.STEP))
-    place = np.searchsorted(rows, lives.born, side="right")
-    # something else came later
-    after = np.append(rows, lives.events)[place] < lives.events
-    ended: Flags = after | (lives.born > history.failures.max(initial=BEFORE))
+    lives = history.lives
+    events = history.events
+    freeing_stack = np.append(events.stack, -1)[lives.died]
+    in_call = evidence.has(FrameRole.CALL)[events.stack]
+    is_forward = (phases.phase == TrainingPhase.OTHER) & in_call
+    rows = np.flatnonzero(is_forward | (phases.phase == TrainingPhase.STEP))
+    next_row = np.searchsorted(rows, lives.born, side="right")
+    something_came_later = np.append(rows, lives.events)[next_row] < lives.events
+    last_failure = history.failures.max(initial=BEFORE)
+    backward_ended: Flags = something_came_later | (lives.born > last_failure)
+    outlives_step = lives.died >= phases.next_end(lives.born)
+    cleared = outlives_step | evidence.has(FrameRole.ZERO_GRAD)[freeing_stack]
     lasts = lives.died >= lives.events
-    stepped = lives.died >= phases.next_end(lives.born)
-    cleared = stepped | found.has(FrameRole.ZERO_GRAD)[freed]
-    return np.where(lasts, ended, cleared)
+    return np.where(lasts, backward_ended, cleared)
 
 
-def _as_before(lives: Lives, kinds: Int64s, phases: Phases) -> Int64s:
+def _gradients_by_stack(lives: Allocations, kinds: Int64s, phases: Phases) -> Int64s:
     """What still lives, allocated after the last complete step, is a gradient if all
-    others of its stack were."""
+    others of its stack were. `kinds` with these."""
+    gradients = CATEGORY_NUMBER["gradients"]
+    has_ended = (lives.died < lives.events) & (lives.stack >= 0)
+    groups = int(lives.stack.max(initial=-1)) + 2  # the last is that of no stack
+    ended_count = np.bincount(lives.stack[has_ended], minlength=groups)
+    is_ended_gradient = has_ended & (kinds == gradients)
+    gradient_count = np.bincount(lives.stack[is_ended_gradient], minlength=groups)
+    only_gradients = (ended_count > 0) & (gradient_count == ended_count)
+
     complete = phases.end[phases.end <= lives.events]
-    since = complete.max(initial=0)
-    ended = (lives.died < lives.events) & (lives.stack >= 0)
-    groups = int(lives.stack.max(initial=-1)) + 2
-    low, high = np.full(groups, len(CATEGORIES)), np.full(groups, -1)
-    np.minimum.at(low, lives.stack[ended], kinds[ended])
-    np.maximum.at(high, lives.stack[ended], kinds[ended])
-    known = (low == high) & (low == NUMBER["gradients"])
-    open_ = (kinds == UNKNOWN) & (lives.died >= lives.events) & (lives.born >= since)
-    open_ &= (lives.stack >= 0) & known[lives.stack]
-    return np.where(open_, low[lives.stack], kinds)
+    last_step_end = complete.max(initial=0)
+    is_open = (kinds == UNKNOWN) & (lives.died >= lives.events)
+    is_open &= (lives.born >= last_step_end) & (lives.stack >= 0)
+    return np.where(is_open & only_gradients[lives.stack], gradients, kinds)

@@ -37,8 +37,12 @@ INITIALIZERS = frozenset({"__init__", "reset_parameters"})
 LOADED = re.compile(
     r"torch/nn/init\.py|packages/safetensors/|packages/transformers/(?:modeling|core_model)_"
 )
-NONE = 1 << 62
-BEFORE_RECORDING, NO_STACK = "before_recording", "no stack"
+NOWHERE = 1 << 62
+"""In place of the place of a frame that a stack does not have: beyond all places."""
+
+# holders without code
+BEFORE_RECORDING = "before_recording"
+NO_STACK = "no stack"
 NO_PYTHON = "no Python frame"
 
 
@@ -59,121 +63,160 @@ class FrameRole(IntFlag):
 
 
 class Evidence(msgspec.Struct, frozen=True, eq=False):
-    """Of each stack; the last row is that of -1, no stack. Flags of shape [stacks +
-    1]."""
+    """Of each stack; the last row is that of -1, no stack. Arrays of shape [stacks + 1];
+    frames are rows of Stacks.frames, -1 where there is none."""
 
     stacks: Stacks
     marks: Int64s  # of its frames together
-    # the number, in Stacks.frames, of the innermost frame of the person's own code
-    own: Int64s
-    # of the innermost frame that is a module's own, if possible not of torch.nn
+    own: Int64s  # the innermost frame of the person's own code
+    # the innermost frame that is a module's own, if possible not of torch.nn
     called: Int64s
-    python: Int64s  # of the innermost frame of Python; -1 in each: there is none
+    python: Int64s  # the innermost frame of Python
     in_step: Flags  # in an optimizer's step itself, not in a model that it calls
     in_triton: Flags
 
-    def has(self, mark: FrameRole) -> Flags:
+    def has(self, role: FrameRole) -> Flags:
         """Which stacks have such a frame."""
-        found: Flags = (self.marks & mark) != 0
-        return found
+        has_role: Flags = (self.marks & role) != 0
+        return has_role
 
     def code(self, stack: int) -> str:
         """The innermost line of the person's own code, else the part of the backward
         pass, else what library."""
         if self.own[stack] >= 0:
             return self._line(self.own[stack])
-        if self.marks[stack] & FrameRole.BACKWARD:  # `backward of BmmBackward0`
-            nodes = (NODE.search(frame.name) for frame in self.stacks[stack])
-            node = next((one[1] for one in nodes if one and one[1] != "Node"), None)
-            return f"backward of {node}" if node else "backward"
-        return self._line(self.python[stack]) if self.python[stack] >= 0 else NO_PYTHON
+        if self.marks[stack] & FrameRole.BACKWARD:
+            return self._backward_text(stack)
+        if self.python[stack] >= 0:
+            return self._line(self.python[stack])
+        return NO_PYTHON
+
+    def _backward_text(self, stack: int) -> str:
+        """`backward of BmmBackward0`."""
+        for frame in self.stacks[stack]:
+            node = NODE.search(frame.name)
+            if node and node[1] != "Node":  # the class of all nodes
+                return f"backward of {node[1]}"
+        return "backward"
 
     def module(self, stack: int) -> str:
         """The innermost line of a module's own forward, outside modules of torch.nn;
         what no module was called for is where the code is."""
-        return (
-            self._line(self.called[stack])
-            if self.called[stack] >= 0
-            else self.code(stack)
-        )
+        if self.called[stack] >= 0:
+            return self._line(self.called[stack])
+        return self.code(stack)
 
-    def _line(self, frame: int) -> str:
-        one = self.stacks.frames[frame]
-        return f"{one.file}:{one.line} {one.name}"
+    def _line(self, row: int) -> str:
+        frame = self.stacks.frames[row]
+        return f"{frame.file}:{frame.line} {frame.name}"
 
 
 def evidence(stacks: Stacks) -> Evidence:
     """Looks at each distinct frame once."""
-    marks = np.array([_marks(frame) for frame in stacks.frames], np.int64)[stacks.frame]
     if not len(stacks):
-        none, no = np.full(1, -1), np.zeros(1, np.bool_)
-        return Evidence(stacks, np.zeros(1, np.int64), none, none, none, no, no)
+        return _no_evidence(stacks)
+    marks_of_frames = np.array([_marks(frame) for frame in stacks.frames], np.int64)
+    marks = marks_of_frames[stacks.frame]  # of each frame of each stack
+
+    def first(role: int) -> Int64s:
+        return _first(marks & role != 0, stacks)
+
     callees = _callees(marks, stacks)
-    inner = _first(callees & (marks & FrameRole.LAYER == 0), stacks)
-    inner = np.where(inner < NONE, inner, _first(callees, stacks))
-    python = _first(marks & FrameRole.PYTHON != 0, stacks)
-    step = _first(marks & FrameRole.STEP != 0, stacks)
-    call = _first(marks & (FrameRole.CALL | FrameRole.BACKWARD) != 0, stacks)
-    found = np.bitwise_or.reduceat(marks, stacks.start[:-1])
-    in_triton = (
-        np.append(marks, 0)[np.minimum(python, len(marks))] & FrameRole.TRITON != 0
-    )
-    places = _first(marks & FrameRole.OWN != 0, stacks), inner, python
-    own, called, python = (_frame_at(one, stacks) for one in places)
-    in_step, in_triton = np.append(step < call, False), np.append(in_triton, False)
+    is_outside_torch = marks & FrameRole.LAYER == 0
+    called = _first(callees & is_outside_torch, stacks)
+    called = np.where(called < NOWHERE, called, _first(callees, stacks))
+    python = first(FrameRole.PYTHON)
+    python_marks = np.append(marks, 0)[np.minimum(python, len(marks))]
+    in_triton = python_marks & FrameRole.TRITON != 0
+    in_step = first(FrameRole.STEP) < first(FrameRole.CALL | FrameRole.BACKWARD)
     return Evidence(
-        stacks, np.append(found, 0), own, called, python, in_step, in_triton
+        stacks=stacks,
+        marks=np.append(np.bitwise_or.reduceat(marks, stacks.start[:-1]), 0),
+        own=_frame_at(first(FrameRole.OWN), stacks),
+        called=_frame_at(called, stacks),
+        python=_frame_at(python, stacks),
+        in_step=np.append(in_step, False),
+        in_triton=np.append(in_triton, False),
+    )
+
+
+def _no_evidence(stacks: Stacks) -> Evidence:
+    """That of a snapshot without stacks."""
+    no_frame = np.full(1, -1)
+    never = np.zeros(1, np.bool_)
+    return Evidence(
+        stacks=stacks,
+        marks=np.zeros(1, np.int64),
+        own=no_frame,
+        called=no_frame,
+        python=no_frame,
+        in_step=never,
+        in_triton=never,
     )
 
 
 def _marks(frame: Frame) -> int:
-    name, file = frame.name, frame.file.replace("\\", "/")
-    found: dict[FrameRole, object] = {}
-    if file.endswith(".py") or file.startswith("<"):
-        is_layer, is_module = LAYERS.search(file) is not None, file.endswith(MODULE)
-        loads = LOADED.search(file) or (is_layer and name in INITIALIZERS)
-        found = {
-            FrameRole.PYTHON: True,
-            FrameRole.OWN: is_own(file),
-            FrameRole.TRITON: TRITON.search(file),
-            FrameRole.STEP: name in STEPS and OPTIMIZER.search(file),
-            FrameRole.ZERO_GRAD: name == "zero_grad",
-            FrameRole.CALL: (is_module and name in CALLS) or HOOKS.search(file),
-            FrameRole.WEIGHTS: name in LOADERS if is_module else loads,
-            FrameRole.LAYER: is_layer,
-        }
+    """The roles of a frame."""
+    file = frame.file.replace("\\", "/")
+    is_python = file.endswith(".py") or file.startswith("<")
+    roles = _python_roles(frame.name, file) if is_python else _native_roles(frame.name)
+    return sum(role for role, holds in roles.items() if holds)
+
+
+def _python_roles(name: str, file: str) -> dict[FrameRole, object]:
+    """Whether each role holds for a frame of Python."""
+    is_layer = LAYERS.search(file) is not None
+    is_module = file.endswith(MODULE)
+    if is_module:
+        handles_weights = name in LOADERS
     else:
-        found = {
-            FrameRole.BACKWARD: BACKWARD.search(name),
-            FrameRole.ACCUMULATES: "AccumulateGrad" in name,
-            FrameRole.WORKSPACE: WORKSPACE.search(name),
-        }
-    return sum(mark for mark, holds in found.items() if holds)
+        initializes = is_layer and name in INITIALIZERS
+        handles_weights = LOADED.search(file) is not None or initializes
+    return {
+        FrameRole.PYTHON: True,
+        FrameRole.OWN: is_own(file),
+        FrameRole.TRITON: TRITON.search(file),
+        FrameRole.STEP: name in STEPS and OPTIMIZER.search(file),
+        FrameRole.ZERO_GRAD: name == "zero_grad",
+        FrameRole.CALL: (is_module and name in CALLS) or HOOKS.search(file),
+        FrameRole.WEIGHTS: handles_weights,
+        FrameRole.LAYER: is_layer,
+    }
+
+
+def _native_roles(name: str) -> dict[FrameRole, object]:
+    """Whether each role holds for a frame of C++."""
+    return {
+        FrameRole.BACKWARD: BACKWARD.search(name),
+        FrameRole.ACCUMULATES: "AccumulateGrad" in name,
+        FrameRole.WORKSPACE: WORKSPACE.search(name),
+    }
 
 
 def _callees(marks: Int64s, stacks: Stacks) -> Flags:
     """Which frames are those of a module's own forward: the next one of Python outwards
-    is the call of a module."""
+    is the call of a module. Shape of `marks`, [frames of all stacks]."""
     rows = np.flatnonzero(marks & FrameRole.PYTHON)
+    is_call = marks[rows] & FrameRole.CALL != 0
     stack = np.searchsorted(stacks.start, rows, side="right")
-    same = np.append(stack[1:] == stack[:-1], False)
-    outwards = np.append(marks[rows[1:]], 0) & FrameRole.CALL != 0
-    found = np.zeros(len(marks), np.bool_)
-    found[rows] = same & outwards & (marks[rows] & FrameRole.CALL == 0)
-    return found
+    next_is_of_stack = np.append(stack[1:] == stack[:-1], False)
+    next_is_call = np.append(is_call[1:], False)
+    callees = np.zeros(len(marks), np.bool_)
+    callees[rows] = next_is_of_stack & next_is_call & ~is_call
+    return callees
 
 
 def _first(wanted: Flags, stacks: Stacks) -> Int64s:
     """The place of the innermost wanted frame of each stack in Stacks.frame, or
-    NONE."""
-    places = np.where(wanted, np.arange(len(wanted)), NONE)
+    NOWHERE."""
+    places = np.where(wanted, np.arange(len(wanted)), NOWHERE)
     return np.minimum.reduceat(places, stacks.start[:-1])
 
 
 def _frame_at(places: Int64s, stacks: Stacks) -> Int64s:
     """The frames at these places, and one more for no stack."""
-    found = np.append(stacks.frame, -1)[np.minimum(places, len(stacks.frame))]
-    return np.append(found, -1).astype(np.int64)
+    frames = np.append(stacks.frame, -1)[np.minimum(places, len(stacks.frame))]
+    return np.append(frames, -1).astype(np.int64)
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -184,23 +227,37 @@ class Holder(msgspec.Struct, frozen=True):
     blocks: int
 
 
+# in place of a stack, of what was allocated before recording began
+_BEFORE_RECORDING_STACK = -2
+
+
 def held_at(
     history: History, event: int, place_of: Callable[[int], str]
 ) -> tuple[Holder, ...]:
-    """By what a stack means, the largest first."""
+    """Who holds what lives after an event, the largest first. `place_of`: what a stack
+    means."""
     lives = history.lives
     rows = np.flatnonzero(lives.at(event))
-    keys = np.where(
-        (lives.stack[rows] < 0) & (lives.born[rows] == BEFORE), -2, lives.stack[rows]
-    )
-    stacks = distinct(keys)
-    number = np.searchsorted(stacks, keys)
-    sizes, blocks = summed(number, lives.size[rows], len(stacks)), np.bincount(number)
-    found: dict[str, Holder] = {}
-    for stack, size, count in zip(
-        stacks.tolist(), sizes.tolist(), blocks.tolist(), strict=True
-    ):
-        place = {-2: BEFORE_RECORDING, -1: NO_STACK}.get(stack) or place_of(stack)
-        old = found.get(place, Holder(place, 0, 0))
-        found[place] = Holder(place, old.bytes + size, old.blocks + count)
-    return tuple(sorted(found.values(), key=lambda one: (-one.bytes, one.place)))
+    has_no_stack = lives.stack[rows] < 0
+    is_early = has_no_stack & (lives.born[rows] == BEFORE)
+    stack_of_row = np.where(is_early, _BEFORE_RECORDING_STACK, lives.stack[rows])
+    stacks = distinct(stack_of_row)
+    number = np.searchsorted(stacks, stack_of_row)
+    sizes = summed(number, lives.size[rows], len(stacks)).tolist()
+    blocks = np.bincount(number).tolist()
+    holders: dict[str, Holder] = {}
+    for stack, size, count in zip(stacks.tolist(), sizes, blocks, strict=True):
+        if stack == _BEFORE_RECORDING_STACK:
+            place = BEFORE_RECORDING
+        elif stack < 0:
+            place = NO_STACK
+        else:
+            place = place_of(stack)
+        same_place = holders.get(place)  # of another stack
+        holders[place] = Holder(
+            place=place,
+            bytes=size + (same_place.bytes if same_place else 0),
+            blocks=count + (same_place.blocks if same_place else 0),
+        )
+    by_size = sorted(holders.values(), key=lambda holder: (-holder.bytes, holder.place))
+    return tuple(by_size)

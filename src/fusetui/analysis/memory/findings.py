@@ -1,5 +1,5 @@
 """What stands out and is settled by the snapshot, as figures; report/memory_words.py
-says them."""
+has the words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.categories import NUMBER, Category, Known
+from fusetui.analysis.memory.categories import CATEGORY_NUMBER, Category, MemoryFacts
 from fusetui.analysis.memory.evidence import NO_STACK, FrameRole
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.layout import is_expandable, private_pools, torn
@@ -26,10 +26,17 @@ Rule = Literal[
     "pool-per-graph",
 ]
 Helps = Literal["expandable", "order", "whole_segments"]
-STEPS, GREW = 4, 3  # of the last steps, in how many what leaks has grown
-NOT_NEEDED = 0.05  # of the peak
-STATE = 0.4
-ACTIVATIONS = 0.5
+LEAK_STEPS = 4
+"""The last steps that are looked at."""
+
+MIN_GROWN_STEPS = 3
+"""Of these, in how many what leaks has grown."""
+
+MIN_NOT_NEEDED_SHARE = 0.05
+"""Of the peak, as the two below."""
+
+MIN_OPTIMIZER_STATE_SHARE = 0.4
+MIN_ACTIVATIONS_SHARE = 0.5
 
 
 class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,49 +58,55 @@ class MemoryFinding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def findings(
-    known: Known, failed: tuple[OutOfMemory, ...]
+    facts: MemoryFacts, failed: tuple[OutOfMemory, ...]
 ) -> tuple[MemoryFinding, ...]:
-    """The largest first."""
-    every = (
-        *_leaks(known),
-        *_fragmentation(known.history, failed),
-        *_not_needed(known),
-        *_large(known, "optimizer_state", "optimizer-state-large", STATE),
-        *_large(known, "activations", "activations-large", ACTIVATIONS),
-        *_pools(known.history),
-    )
-    return tuple(sorted(every, key=lambda one: -one.bytes))
+    """The largest first. `failed`: where memory ran out."""
+    unsorted = [
+        *_leaks(facts),
+        *_fragmentation(facts.history, failed),
+        *_not_needed(facts),
+        *_large(
+            facts,
+            "optimizer_state",
+            "optimizer-state-large",
+            MIN_OPTIMIZER_STATE_SHARE,
+        ),
+        *_large(facts, "activations", "activations-large", MIN_ACTIVATIONS_SHARE),
+        *_pools(facts.history),
+    ]
+    return tuple(sorted(unsorted, key=lambda finding: -finding.bytes))
 
 
-def _leaks(known: Known) -> Iterator[MemoryFinding]:
+def _leaks(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     """Stacks of which more lives after each step; none where fewer than four steps
     ended. What was there before the first event does not grow."""
-    ends, history, lives = (
-        known.phases.ends[-(STEPS + 1) :],
-        known.history,
-        known.history.lives,
-    )
-    if len(ends) < STEPS:
+    step_ends = facts.phases.ends[-(LEAK_STEPS + 1) :]
+    if len(step_ends) < LEAK_STEPS:
         return
+    history = facts.history
+    lives = history.lives
     rows = np.flatnonzero(lives.born != BEFORE)
     groups = int(lives.stack.max(initial=-1)) + 2  # the last is that of no stack
-    held = np.zeros((len(ends), groups), np.int64)
-    for number, end in enumerate(ends.tolist()):
+    held = np.zeros((len(step_ends), groups), np.int64)  # bytes after each step
+    for n, end in enumerate(step_ends.tolist()):
         living = rows[lives.at(end - 1)[rows]]
-        held[number] = summed(lives.stack[living], lives.size[living], groups)
-    grew = (np.diff(held, axis=0) > 0).sum(axis=0)
-    for stack in np.flatnonzero((grew >= GREW) & (held[-1] > held[0])).tolist():
-        place = known.evidence.code(stack) if stack < groups - 1 else NO_STACK
+        held[n] = summed(lives.stack[living], lives.size[living], groups)
+    steps = len(step_ends) - 1
+    grown_steps = (np.diff(held, axis=0) > 0).sum(axis=0)
+    grown_bytes = held[-1] - held[0]
+    is_leak = (grown_steps >= MIN_GROWN_STEPS) & (grown_bytes > 0)
+    for stack in np.flatnonzero(is_leak).tolist():
+        has_stack = stack < groups - 1
         yield MemoryFinding(
             rule="memory-leak",
             bytes=int(held[-1, stack]),
             of_bytes=int(history.allocated.max()),
             at_stake_bytes=int(held[-1, stack]),
-            index=int(ends[-1]) - 1,
-            places=(place,),
-            count=int(grew[stack]),
-            of_count=len(ends) - 1,
-            each_bytes=int(held[-1, stack] - held[0, stack]) // (len(ends) - 1),
+            index=int(step_ends[-1]) - 1,
+            places=(facts.evidence.code(stack) if has_stack else NO_STACK,),
+            count=int(grown_steps[stack]),
+            of_count=steps,
+            each_bytes=int(grown_bytes[stack]) // steps,
         )
 
 
@@ -102,102 +115,122 @@ def _fragmentation(
 ) -> Iterator[MemoryFinding]:
     """Where memory ran out for it; or holes, when the most was taken or at the end."""
     if failed:
-        for one in [one for one in failed if one.reason == "fragmented"][-1:]:
-            yield MemoryFinding(
-                rule="fragmentation",
-                bytes=one.inactive_bytes,
-                of_bytes=one.reserved_bytes,
-                at_stake_bytes=None,
-                index=one.index,
-                places=one.pinned[0].holders if one.pinned else (),
-                each_bytes=one.largest_bytes,
-                expandable_would_fit=one.expandable_would_fit,
-                inactive=one.inactive,
-                helps=_helps(one),
-            )
+        fragmented = [oom for oom in failed if oom.reason == "fragmented"]
+        if fragmented:
+            yield _fragmented_failure(fragmented[-1])
         return
-    taken, end = int(history.reserved.argmax()) - 1, len(history.events) - 1
-    for event in dict.fromkeys((end if taken == BEFORE else taken, end)):
-        if there := torn(history, event):
+    most_reserved = int(history.reserved.argmax()) - 1
+    end = len(history.events) - 1
+    moments = (end,) if most_reserved in (BEFORE, end) else (most_reserved, end)
+    for event in moments:
+        pieces = torn(history, event)
+        if pieces:
             yield MemoryFinding(
                 rule="fragmentation",
-                bytes=there.split_bytes or 0,
-                of_bytes=there.reserved_bytes,
+                bytes=pieces.split_bytes or 0,
+                of_bytes=pieces.reserved_bytes,
                 at_stake_bytes=None,
                 index=event,
-                each_bytes=there.largest_bytes,
+                each_bytes=pieces.largest_bytes,
                 helps="order" if is_expandable(history) else "expandable",
             )
             return
 
 
-def _helps(one: OutOfMemory) -> Helps:
+def _fragmented_failure(oom: OutOfMemory) -> MemoryFinding:
+    return MemoryFinding(
+        rule="fragmentation",
+        bytes=oom.inactive_bytes,
+        of_bytes=oom.reserved_bytes,
+        at_stake_bytes=None,
+        index=oom.index,
+        places=oom.pinned[0].holders if oom.pinned else (),
+        each_bytes=oom.largest_bytes,
+        expandable_would_fit=oom.expandable_would_fit,
+        inactive=oom.inactive,
+        helps=_helps(oom),
+    )
+
+
+def _helps(oom: OutOfMemory) -> Helps:
     """Another order makes room of the pieces of this pool and stream only."""
-    if one.expandable_would_fit is not False and not one.is_expandable:
+    if oom.expandable_would_fit is not False and not oom.is_expandable:
         return "expandable"
-    room = one.inactive.own_bytes + (one.device_free_bytes or 0)
-    return "order" if room >= one.asked_bytes else "whole_segments"
+    available_bytes = oom.inactive.own_bytes + (oom.device_free_bytes or 0)
+    return "order" if available_bytes >= oom.asked_bytes else "whole_segments"
 
 
-def _not_needed(known: Known) -> Iterator[MemoryFinding]:
+def _not_needed(facts: MemoryFacts) -> Iterator[MemoryFinding]:
     """Gradients of a step that is over, and that something else than a backward pass
     frees later: without them the next highest moment is the peak."""
-    history, lives, peak = known.history, known.history.lives, known.history.peak_index
-    over = known.phases.next_end(lives.born)
-    freed = np.append(history.events.stack, -1)[lives.died]
-    used = known.evidence.has(FrameRole.BACKWARD)[freed] | (lives.died >= lives.events)
-    late = (known.kinds == NUMBER["gradients"]) & (over < lives.died) & ~used
-    held = late & (over <= peak) & lives.at(peak)
-    saved = _saved(history, late, over)
-    if held.any() and saved >= NOT_NEEDED * history.allocated.max() > 0:
-        size = int(lives.size[held].sum())
-        yield replace(
-            _of_peak(history, "peak-not-needed", size, saved), count=int(held.sum())
-        )
+    history = facts.history
+    lives = history.lives
+    step_end = facts.phases.next_end(lives.born)
+    freeing_stack = np.append(history.events.stack, -1)[lives.died]
+    freed_in_backward = facts.evidence.has(FrameRole.BACKWARD)[freeing_stack]
+    is_used = freed_in_backward | (lives.died >= lives.events)
+    is_gradient = facts.kinds == CATEGORY_NUMBER["gradients"]
+    is_late = is_gradient & (step_end < lives.died) & ~is_used
+    at_peak = is_late & (step_end <= history.peak_index) & lives.at(history.peak_index)
+    if not at_peak.any():
+        return
+    peak_bytes = int(history.allocated.max())
+    saved_bytes = _saved(history, is_late, step_end)
+    if saved_bytes >= MIN_NOT_NEEDED_SHARE * peak_bytes > 0:
+        held_bytes = int(lives.size[at_peak].sum())
+        finding = _of_peak(history, "peak-not-needed", held_bytes, saved_bytes)
+        yield replace(finding, count=int(at_peak.sum()))
 
 
 def _large(
-    known: Known, category: Category, rule: Rule, least: float
+    facts: MemoryFacts, category: Category, rule: Rule, min_share: float
 ) -> Iterator[MemoryFinding]:
     """A category that is much of the peak; without it the next highest moment is the
     peak."""
-    history, lives = known.history, known.history.lives
-    peak, of_it = int(history.allocated.max()), known.kinds == NUMBER[category]
-    size = int(lives.size[of_it & lives.at(history.peak_index)].sum())
-    if size >= least * peak > 0:
-        yield _of_peak(history, rule, size, _saved(history, of_it, lives.born))
+    history = facts.history
+    lives = history.lives
+    is_of_category = facts.kinds == CATEGORY_NUMBER[category]
+    at_peak = is_of_category & lives.at(history.peak_index)
+    held_bytes = int(lives.size[at_peak].sum())
+    if held_bytes >= min_share * int(history.allocated.max()) > 0:
+        saved_bytes = _saved(history, is_of_category, lives.born)
+        yield _of_peak(history, rule, held_bytes, saved_bytes)
 
 
-def _of_peak(history: History, rule: Rule, size: int, saved: int) -> MemoryFinding:
+def _of_peak(
+    history: History, rule: Rule, held_bytes: int, saved_bytes: int
+) -> MemoryFinding:
     return MemoryFinding(
         rule=rule,
-        bytes=size,
+        bytes=held_bytes,
         of_bytes=int(history.allocated.max()),
-        at_stake_bytes=saved,
+        at_stake_bytes=saved_bytes,
         index=history.peak_index,
     )
 
 
 def _pools(history: History) -> Iterator[MemoryFinding]:
     """Several private pools: at best, one as large as the largest would do."""
-    pools = private_pools(history)
-    reserved = sum(pools)
-    if len(pools) > 1:
+    pool_bytes = private_pools(history)
+    if len(pool_bytes) > 1:
         yield MemoryFinding(
             rule="pool-per-graph",
-            bytes=reserved,
+            bytes=sum(pool_bytes),
             of_bytes=int(history.reserved[-1]),
-            at_stake_bytes=reserved - pools[0],
+            at_stake_bytes=sum(pool_bytes) - pool_bytes[0],
             index=len(history.events) - 1,
-            count=len(pools),
+            count=len(pool_bytes),
         )
 
 
-def _saved(history: History, lives: Flags, since: Int64s) -> int:
-    """How much lower the peak would be without these, each from an event on."""
-    change = np.zeros(len(history.events) + 2, np.int64)
-    sizes = history.lives.size[lives]
-    np.add.at(change, np.minimum(since[lives], len(history.events)) + 1, sizes)
-    np.subtract.at(change, history.lives.died[lives] + 1, sizes)
+def _saved(history: History, chosen: Flags, since: Int64s) -> int:
+    """How many bytes lower the peak would be without the `chosen` lives, each from an
+    event on; both of shape [lives]."""
+    events = len(history.events)
+    lives = history.lives
+    sizes = lives.size[chosen]
+    change = np.zeros(events + 2, np.int64)
+    np.add.at(change, np.minimum(since[chosen], events) + 1, sizes)
+    np.subtract.at(change, lives.died[chosen] + 1, sizes)
     without = history.allocated - np.cumsum(change)[:-1]
     return int(history.allocated.max() - without.max())

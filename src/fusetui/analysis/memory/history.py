@@ -9,7 +9,7 @@ without having been allocated.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,20 +23,31 @@ from fusetui.trace.snapshot.columns import (
     Snapshot,
 )
 
-UNSPLIT = 1 << 20  # at most, that is left on a block of a large pool
-BEFORE = -1  # the number of an event: before the first
-GIVEN = (MemoryAction.SEGMENT_ALLOC, MemoryAction.SEGMENT_MAP)
-TAKEN = (MemoryAction.SEGMENT_FREE, MemoryAction.SEGMENT_UNMAP)
+UNSPLIT_BYTES = 1 << 20
+"""At most so much is left on a block of a large pool; more is split off."""
+
+BEFORE = -1
+"""The number of an event: before the first."""
+
+SEGMENT_GIVEN = (MemoryAction.SEGMENT_ALLOC, MemoryAction.SEGMENT_MAP)
+"""Events in which the device gives memory."""
+
+SEGMENT_TAKEN = (MemoryAction.SEGMENT_FREE, MemoryAction.SEGMENT_UNMAP)
+"""Events in which the device takes memory back."""
+
 FREED = (MemoryAction.FREE_REQUESTED, MemoryAction.FREE_COMPLETED)
+"""The two events that end the life of an allocation."""
+
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-class Lives(msgspec.Struct, frozen=True, eq=False, dict=True):
+class Allocations(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Allocations, of shape [lives]: those from before the first event, then in order
-    of address.
+    of address. Each is a life, from the event that allocates it to the one that frees
+    it.
 
     `born` and `died` are numbers of events: BEFORE, and `events` where it lived at the
-    end.
+    end. Sizes are in bytes.
     """
 
     address: Int64s
@@ -55,59 +66,79 @@ class Lives(msgspec.Struct, frozen=True, eq=False, dict=True):
         return (self.born <= event) & (self.died > event)
 
     def sums(self) -> Int64s:
-        """What lives before the first event, then after each; shape [events + 1]."""
+        """Bytes that live before the first event, then after each; shape [events +
+        1]."""
         change = np.zeros(self.events + 1, np.int64)
         np.add.at(change, self.born + 1, self.size)
-        gone = self.died < self.events
-        np.subtract.at(change, self.died[gone] + 1, self.size[gone])
+        has_died = self.died < self.events
+        np.subtract.at(change, self.died[has_died] + 1, self.size[has_died])
         return np.cumsum(change)
 
     @cached_property
-    def _by_address(self) -> tuple[Int64s, Int64s, Int64s]:
-        """The distinct addresses; and by address and, of one address, by birth, the row
-        of the address and the birth of each life in one ascending number, and its
-        death."""
+    def _by_address(self) -> _ByAddress:
         order: Rows = np.lexsort((self.born, self.address))
-        addresses, row = np.unique(self.address[order], return_inverse=True)
-        key = row.astype(np.int64) * (self.events + 2) + self.born[order] + 1
-        return addresses, key, self.died[order]
+        addresses, address_row = np.unique(self.address[order], return_inverse=True)
+        births = address_row.astype(np.int64) * self._births_per_address
+        births += self.born[order] + 1
+        return _ByAddress(addresses=addresses, births=births, died=self.died[order])
+
+    @property
+    def _births_per_address(self) -> int:
+        """Births are from BEFORE to `events`."""
+        return self.events + 2
 
     def next_in_use(self, since: Int64s, born: Int64s, limit: Int64s) -> Int64s:
         """The first address after `since` that was in use after the event `born`, else
-        `limit`.
+        `limit`; all of the same shape.
 
         A free block reaches up to the next one that is in use, or to the end of its
         segment, since free neighbors become one. So what followed an allocation when it
         was made tells how large its block is: with what was not worth splitting off.
         """
-        (addresses, key, died), span = self._by_address, self.events + 2
-        found, place = limit.copy(), np.searchsorted(addresses, since, side="right")
-        addresses = np.append(addresses, np.iinfo(np.int64).max)
-        looking = np.flatnonzero(addresses[place] < limit)
-        while len(looking):
-            at = place[looking]
-            row = np.searchsorted(key, at * span + born[looking] + 1, side="right") - 1
-            lives = (row >= 0) & (key[row] >= at * span) & (died[row] > born[looking])
-            found[looking[lives]] = addresses[at[lives]]
-            looking = looking[~lives]
-            place[looking] += 1
-            looking = looking[addresses[place[looking]] < limit[looking]]
-        return found
+        index = self._by_address
+        span = self._births_per_address
+        next_address = limit.copy()
+        address_row = np.searchsorted(index.addresses, since, side="right")
+        # beyond the last address nothing is in use
+        addresses = np.append(index.addresses, np.iinfo(np.int64).max)
+        open_rows = np.flatnonzero(addresses[address_row] < limit)
+        while len(open_rows):
+            looked_at = address_row[open_rows]
+            # the last life at this address that had begun by then
+            birth = looked_at * span + born[open_rows] + 1
+            life = np.searchsorted(index.births, birth, side="right") - 1
+            is_of_address = (life >= 0) & (index.births[life] >= looked_at * span)
+            in_use = is_of_address & (index.died[life] > born[open_rows])
+            next_address[open_rows[in_use]] = addresses[looked_at[in_use]]
+            open_rows = open_rows[~in_use]
+            address_row[open_rows] += 1
+            is_below_limit = addresses[address_row[open_rows]] < limit[open_rows]
+            open_rows = open_rows[is_below_limit]
+        return next_address
+
+
+class _ByAddress(NamedTuple):
+    """The lives by address and, of one address, by birth."""
+
+    addresses: Int64s  # distinct, ascending
+    births: Int64s  # the row in `addresses` and the birth, in one ascending number
+    died: Int64s
 
 
 class History(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Of one device. Sums are of shape [events + 1]: before the first event, then after
-    each."""
+    """Of one device. Sums are in bytes, of shape [events + 1]: before the first event,
+    then after each."""
 
     snapshot: Snapshot
     device: int
     events: MemoryEvents
     segments: Rows  # those of the device
-    lives: Lives  # until they are to be freed
-    occupied: Lives  # until they are free, which may be later
+    lives: Allocations  # until they are to be freed
+    occupied: Allocations  # until they are free, which may be later
     allocated: Int64s
     active: Int64s
     reserved: Int64s
+    # what events add up to at the end, less what the blocks hold
     difference_end_bytes: int
     # actions of which there must have been events
     unrecorded: tuple[MemoryAction, ...] = ()
@@ -115,9 +146,9 @@ class History(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def is_known(self) -> bool:
         """Whether events tell when each allocation began and ended."""
-        return MemoryAction.ALLOC not in self.unrecorded and not {*FREED} <= {
-            *self.unrecorded
-        }
+        if MemoryAction.ALLOC in self.unrecorded:
+            return False
+        return not all(action in self.unrecorded for action in FREED)
 
     @property
     def peak_index(self) -> int:
@@ -133,20 +164,26 @@ class History(msgspec.Struct, frozen=True, eq=False, dict=True):
         """When it happened; that of the first for BEFORE. None if the file does not
         say."""
         times = self.events.time_us
-        found = int(times[max(event, 0)]) if len(times) else -1
-        return found if found >= 0 else None
+        if not len(times):
+            return None
+        time_us = int(times[max(event, 0)])
+        return time_us if time_us >= 0 else None
 
 
 def histories(snapshot: Snapshot) -> tuple[History, ...]:
-    """One for each device that has events or segments."""
-    traced = {one.device: one for one in snapshot.events}
-    devices = sorted({*traced, *map(int, distinct(snapshot.segments.device))})
-    return tuple(_history(snapshot, device, traced.get(device)) for device in devices)
+    """One for each device that has events or segments, in the order of their
+    numbers."""
+    events_of = {events.device: events for events in snapshot.events}
+    with_segments = [int(device) for device in distinct(snapshot.segments.device)]
+    devices = sorted({*events_of, *with_segments})
+    return tuple(
+        _history(snapshot, device, events_of.get(device)) for device in devices
+    )
 
 
 def held(blocks: Blocks, rows: Rows) -> Int64s:
-    """What was asked for of blocks; files before torch 2.1 say only how large they
-    are."""
+    """What was asked for of blocks, in bytes; files before torch 2.1 say only how large
+    they are."""
     asked = blocks.requested_size[rows]
     return np.where(asked < 0, blocks.size[rows], asked)
 
@@ -154,111 +191,165 @@ def held(blocks: Blocks, rows: Rows) -> Int64s:
 def private(history: History) -> Flags:
     """Which lives are in a pool of their own, as that of a CUDA graph is. Without pools
     in events, that is known of what lived at the end."""
-    lives, snapshot = history.lives, history.snapshot
-    is_private = np.array([*(any(pair) for pair in snapshot.pools), False], np.bool_)
-    # BEFORE: the last
-    of_events = np.append(is_private[history.events.pool], False)[lives.born]
-    of_blocks = np.append(
-        is_private[snapshot.segments.pool][snapshot.blocks.segment], False
-    )
-    return np.where(lives.block >= 0, of_blocks[lives.block], of_events)
+    snapshot = history.snapshot
+    lives = history.lives
+    # the last entry is that of row -1: no pool, no block, and BEFORE of events
+    is_private = np.array([any(pool) for pool in snapshot.pools] + [False], np.bool_)
+    of_events = np.append(is_private[history.events.pool], False)
+    of_segments = is_private[snapshot.segments.pool]
+    of_blocks = np.append(of_segments[snapshot.blocks.segment], False)
+    return np.where(lives.block >= 0, of_blocks[lives.block], of_events[lives.born])
 
 
 def _history(snapshot: Snapshot, device: int, traced: MemoryEvents | None) -> History:
+    """`traced`: the events of the device; None if it has none."""
     events = blank(MemoryEvents, 0, device=device) if traced is None else traced
-    of, blocks = snapshot.segments.device, snapshot.blocks
-    segments = np.flatnonzero(of == device)
-    rows = np.flatnonzero((of == device)[blocks.segment])
+    blocks = snapshot.blocks
+    is_of_device = snapshot.segments.device == device
+    segments = np.flatnonzero(is_of_device)
+    rows = np.flatnonzero(is_of_device[blocks.segment])
     kept = rows[blocks.state[rows] == BlockState.ACTIVE_ALLOCATED]
     in_use = rows[blocks.state[rows] != BlockState.INACTIVE]
-    lives = lives_of(events, blocks, kept, MemoryAction.FREE_REQUESTED)
-    occupied = lives_of(events, blocks, in_use, MemoryAction.FREE_COMPLETED)
+    lives = allocations_of(events, blocks, kept, MemoryAction.FREE_REQUESTED)
+    occupied = allocations_of(events, blocks, in_use, MemoryAction.FREE_COMPLETED)
     unrecorded = _unrecorded_end(events, occupied, blocks.address[in_use])
     if unrecorded == (MemoryAction.FREE_REQUESTED,):  # each counts until it is free
-        lives, kept = occupied, in_use
+        lives = occupied
+        kept = in_use
     elif unrecorded == (MemoryAction.FREE_COMPLETED,):
         occupied = lives
-    allocated, active = lives.sums(), occupied.sums()
+    allocated = lives.sums()
+    active = occupied.sums()
+    reserved = _reserved(snapshot, segments, events)
     difference = int(allocated[-1] - held(blocks, kept).sum())
-    given, taken = (np.isin(events.action, actions) for actions in (GIVEN, TAKEN))
-    change = np.append(
-        0, np.where(given, events.size, 0) - np.where(taken, events.size, 0)
-    )
-    change[0] = snapshot.segments.total_size[segments].sum() - change.sum()
-    reserved = np.cumsum(change)
     if difference:
-        unrecorded += _missing(events, MemoryAction.ALLOC)
-        unrecorded += _missing(events, *FREED) if not unrecorded else ()
+        unrecorded += _missing(events, (MemoryAction.ALLOC,))
+        if not unrecorded:
+            unrecorded += _missing(events, FREED)
     # the same of what the device gave and took
-    gone, left = events.addr[taken], snapshot.segments.address[segments]
-    again = len(distinct(gone)) < len(gone) or np.isin(gone, left).any()
-    unrecorded += _missing(events, *GIVEN)[:1] if again else ()
-    unrecorded += _missing(events, *TAKEN)[:1] if (active > reserved).any() else ()
-    known = lives, occupied, allocated, active, reserved, difference, unrecorded
-    return History(snapshot, device, events, segments, *known)
+    if _is_taken_twice(snapshot, segments, events):
+        unrecorded += _missing(events, SEGMENT_GIVEN)[:1]
+    if (active > reserved).any():
+        unrecorded += _missing(events, SEGMENT_TAKEN)[:1]
+    return History(
+        snapshot=snapshot,
+        device=device,
+        events=events,
+        segments=segments,
+        lives=lives,
+        occupied=occupied,
+        allocated=allocated,
+        active=active,
+        reserved=reserved,
+        difference_end_bytes=difference,
+        unrecorded=unrecorded,
+    )
 
 
-def _missing(events: MemoryEvents, *actions: MemoryAction) -> tuple[MemoryAction, ...]:
+def _reserved(snapshot: Snapshot, segments: Rows, events: MemoryEvents) -> Int64s:
+    """What the device gave, in bytes, of shape [events + 1]: worked out backwards from
+    the segments at the end."""
+    given = np.isin(events.action, SEGMENT_GIVEN)
+    taken = np.isin(events.action, SEGMENT_TAKEN)
+    change = np.zeros(len(events) + 1, np.int64)
+    change[1:] = np.where(given, events.size, 0) - np.where(taken, events.size, 0)
+    change[0] = snapshot.segments.total_size[segments].sum() - change.sum()
+    return np.cumsum(change)
+
+
+def _is_taken_twice(snapshot: Snapshot, segments: Rows, events: MemoryEvents) -> bool:
+    """Whether the device took an address back twice, or one that is there at the end:
+    it must have given it again."""
+    taken = events.addr[np.isin(events.action, SEGMENT_TAKEN)]
+    left = snapshot.segments.address[segments]
+    return len(distinct(taken)) < len(taken) or bool(np.isin(taken, left).any())
+
+
+def _missing(
+    events: MemoryEvents, actions: tuple[MemoryAction, ...]
+) -> tuple[MemoryAction, ...]:
     """These, if there are events but none of them."""
-    return actions if len(events) and not np.isin(events.action, actions).any() else ()
+    if not len(events) or np.isin(events.action, actions).any():
+        return ()
+    return actions
 
 
 def _unrecorded_end(
-    events: MemoryEvents, occupied: Lives, in_use: Int64s
+    events: MemoryEvents, occupied: Allocations, in_use: Int64s
 ) -> tuple[MemoryAction, ...]:
     """Which one of the two events that end a life torch was told to skip
     (`skip_actions` of _record_memory_history): of each there is none, although the
-    other one says that it happened."""
-    requested, completed = (np.flatnonzero(events.action == action) for action in FREED)
+    other one says that it happened. `in_use`: addresses of blocks at the end."""
+    requested = np.flatnonzero(events.action == MemoryAction.FREE_REQUESTED)
+    completed = np.flatnonzero(events.action == MemoryAction.FREE_COMPLETED)
     if len(completed) and not len(requested):
-        whole = np.isin(occupied.died[occupied.born != BEFORE], completed)
-        return (MemoryAction.FREE_REQUESTED,) if whole.any() else ()
-    over = ~np.isin(events.addr[requested], in_use)
-    return (MemoryAction.FREE_COMPLETED,) if over.any() and not len(completed) else ()
+        ends_of_recorded = occupied.died[occupied.born != BEFORE]
+        if np.isin(ends_of_recorded, completed).any():
+            return (MemoryAction.FREE_REQUESTED,)
+    elif len(requested) and not len(completed):
+        is_gone = ~np.isin(events.addr[requested], in_use)
+        if is_gone.any():
+            return (MemoryAction.FREE_COMPLETED,)
+    return ()
 
 
-def lives_of(
+def allocations_of(
     events: MemoryEvents, blocks: Blocks, kept: Rows, end: MemoryAction
-) -> Lives:
-    """`kept`: the blocks that live at the end; `end`: the events that end a life."""
+) -> Allocations:
+    """The allocations of a device. `kept`: the blocks that live at the end; `end`: the
+    events that end a life."""
     count = len(events)
-    rows = np.flatnonzero(
-        (events.action == MemoryAction.ALLOC) | (events.action == end)
-    )
+    is_birth_or_end = (events.action == MemoryAction.ALLOC) | (events.action == end)
+    rows = np.flatnonzero(is_birth_or_end)
     order = rows[np.argsort(events.addr[rows], kind="stable")]
-    address, begins = events.addr[order], events.action[order] == MemoryAction.ALLOC
-    first, last = np.ones((2, len(order)), np.bool_)
-    first[1:] = address[1:] != address[:-1]
-    last[:-1] = first[1:]
-    ends = np.append(order[1:], count)  # the next event of the address, whatever it is
-    ends[last] = count
-    early = order[first & ~begins]
-    unnamed = kept[~np.isin(blocks.address[kept], address)]
+    addresses = events.addr[order]
+    is_birth = events.action[order] == MemoryAction.ALLOC
+    is_first = np.ones(len(order), np.bool_)  # event of its address
+    is_first[1:] = addresses[1:] != addresses[:-1]
+    is_last = np.ones(len(order), np.bool_)
+    is_last[:-1] = is_first[1:]
+    next_event = np.append(order[1:], count)  # of the address, whatever it is
+    next_event[is_last] = count
+
+    # what is freed without having been allocated, and what no event names
+    early = order[is_first & ~is_birth]
+    unnamed = kept[~np.isin(blocks.address[kept], addresses)]
     before = len(early) + len(unnamed)
-    born = order[begins]
-    found = np.concatenate(
+    born = order[is_birth]
+    address = np.concatenate(
         [events.addr[early], blocks.address[unnamed], events.addr[born]]
     )
-    died = np.concatenate([early, np.full(len(unnamed), count), ends[begins]])
-    kept = kept[np.argsort(blocks.address[kept], kind="stable")]
-    known = np.append(blocks.address[kept], -1)
-    place = np.searchsorted(known[:-1], found)
-    is_there = (known[place] == found) & (died == count)
-    block = np.where(is_there, np.append(kept, -1)[place], -1).astype(np.int32)
-    stack = np.full(len(found), -1, np.int32)
+    died = np.concatenate([early, np.full(len(unnamed), count), next_event[is_birth]])
+    block = np.where(died == count, _rows_at(blocks, kept, address), -1)
+    block = block.astype(np.int32)
+    stack = np.full(len(address), -1, np.int32)
     stack[before:] = events.stack[born]
-    stack[:before] = np.where(
-        block[:before] < 0, -1, np.append(blocks.stack, -1)[block[:before]]
+    stack[:before] = np.append(blocks.stack, -1)[block[:before]]
+    return Allocations(
+        address=address,
+        size=np.concatenate(
+            [events.size[early], held(blocks, unnamed), events.size[born]]
+        ),
+        born=np.concatenate([np.full(before, BEFORE), born]),
+        died=died,
+        stack=stack,
+        block=block,
+        events=count,
     )
-    size = np.concatenate(
-        [events.size[early], held(blocks, unnamed), events.size[born]]
-    )
-    begun = np.concatenate([np.full(before, BEFORE), born])
-    return Lives(found, size, begun, died, stack, block, count)
+
+
+def _rows_at(blocks: Blocks, kept: Rows, address: Int64s) -> Rows:
+    """The one of the `kept` blocks at each address, -1 for none."""
+    by_address = kept[np.argsort(blocks.address[kept], kind="stable")]
+    addresses = blocks.address[by_address]
+    place = np.searchsorted(addresses, address)
+    is_there = np.append(addresses, -1)[place] == address
+    return np.where(is_there, np.append(by_address, -1)[place], -1)
 
 
 def blank(kind: type[T], rows: int, **given: Any) -> T:
-    """Columns in which nothing is known but what is given."""
+    """A table of this kind with so many rows, in which nothing is known but the columns
+    that are given: the others are -1."""
     columns: dict[str, Any] = {
         name: np.full(rows, -1) for name in kind.__struct_fields__
     }

@@ -11,21 +11,37 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.history import BEFORE, GIVEN, TAKEN, UNSPLIT, History
+from fusetui.analysis.memory.history import (
+    BEFORE,
+    SEGMENT_GIVEN,
+    SEGMENT_TAKEN,
+    UNSPLIT_BYTES,
+    History,
+)
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.memo import once
 from fusetui.trace.snapshot.columns import MemoryAction, Snapshot
 
-ROUND = 512
-PAGE = 2 << 20  # that an expandable segment maps, and the size of a small segment
-COMMON = (0, 0)  # the pool that all share
-TORN = 1 / 3  # of what is reserved, in pieces
-PIECE = 1 / 4  # of them, at most the largest
+ALLOCATION_UNIT_BYTES = 512
+"""The allocator rounds sizes up to multiples of it."""
+
+PAGE = 2 << 20
+"""Bytes that an expandable segment maps at once, and the size of a small segment."""
+
+COMMON = (0, 0)
+"""The pool that all share."""
+
+MIN_TORN_SHARE = 1 / 3
+"""Of what is reserved, in pieces."""
+
+MAX_PIECE_SHARE = 1 / 4
+"""Of the pieces, the largest one."""
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -39,10 +55,15 @@ class Segment(msgspec.Struct, frozen=True):
     is_expandable: bool
 
 
+NO_SPLIT_LIMIT_BYTES = 1 << 62
+"""A setting of max_split_size from which on it bounds nothing."""
+
+
 class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
     """Holes are of shape [holes], `segment` a row of `segments`; from `start` to `end`,
-    addresses. `lives` of shape [lives of History.occupied]: the segment that each is
-    in, else -1."""
+    addresses. `slack` of a hole is how many of its bytes may belong to the block before
+    it. `lives` of shape [lives of History.occupied]: the segment that each is in, else
+    -1."""
 
     segments: tuple[Segment, ...]
     segment: Int64s
@@ -53,21 +74,37 @@ class SegmentLayout(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def size(self) -> Int64s:
+        """Bytes of each hole."""
         return self.end - self.start
 
     def returnable(self, least: bool = False) -> Int64s:
         """The bytes of whole pages in each hole; `least`: without what may belong to a
         block."""
-        base = np.array([one.address for one in self.segments], np.int64)[self.segment]
-        first = self.start - base + (np.minimum(self.slack, self.size) if least else 0)
-        whole = (self.end - base) // PAGE - -(-first // PAGE)
-        return np.maximum(whole, 0) * PAGE
+        base = _addresses(self.segments)[self.segment]
+        start = self.start - base
+        if least:
+            start = start + np.minimum(self.slack, self.size)
+        first_page = -(-start // PAGE)
+        end_page = (self.end - base) // PAGE
+        return np.maximum(end_page - first_page, 0) * PAGE
 
     def usable(self, like: Segment) -> Flags:
         """Which holes are in the pool and on the stream of a segment."""
-        key = (like.stream, like.pool, like.is_large)
-        found = [(one.stream, one.pool, one.is_large) == key for one in self.segments]
-        return np.array([*found, False], np.bool_)[self.segment]
+        is_like = [
+            segment.stream == like.stream
+            and segment.pool == like.pool
+            and segment.is_large == like.is_large
+            for segment in self.segments
+        ]
+        return np.array([*is_like, False], np.bool_)[self.segment]
+
+
+def _addresses(segments: tuple[Segment, ...]) -> Int64s:
+    return np.array([segment.address for segment in segments], np.int64)
+
+
+def _ends(segments: tuple[Segment, ...]) -> Int64s:
+    return np.array([segment.address + segment.size for segment in segments], np.int64)
 
 
 def layout(
@@ -75,185 +112,244 @@ def layout(
 ) -> SegmentLayout:
     """What lies where after an event; `segments`: those of that moment, where they are
     known."""
-    segments = segments_at(history, event) if segments is None else segments
-    lives, blocks = history.occupied, history.snapshot.blocks
+    if segments is None:
+        segments = segments_at(history, event)
+    lives = history.occupied
     living = np.flatnonzero(lives.at(event))
     living = living[np.argsort(lives.address[living], kind="stable")]
-    known = lives.block[living]
-    rounded = -(-np.maximum(lives.size[living], 1) // ROUND) * ROUND
-    sizes = np.where(known >= 0, np.append(blocks.size, 0)[known], rounded)
-    begins = np.array([one.address for one in segments], np.int64)
-    ends = begins + np.array([one.size for one in segments], np.int64)
-    place = np.searchsorted(begins, lives.address[living], side="right") - 1
-    inside = (place >= 0) & (lives.address[living] < np.append(ends, 0)[place])
-    own = np.full(len(lives), -1)
-    own[living[inside]] = place[inside]
-    place, starts, sizes = place[inside], lives.address[living[inside]], sizes[inside]
-    growing = np.array(
-        [one.is_large and not one.is_expandable for one in segments], np.bool_
-    )
-    gone = np.flatnonzero((known[inside] < 0) & growing[place])
-    kept, may_be_more = _rests(
-        history, living[inside][gone], sizes[gone], ends[place[gone]], event
-    )
-    sizes[gone] += kept
-    unsure = np.zeros(len(place), np.bool_)
-    unsure[gone] = may_be_more
+    begins = _addresses(segments)
+    ends = _ends(segments)
+    segment = np.searchsorted(begins, lives.address[living], side="right") - 1
+    # the last entry is that of segment -1
+    inside = (segment >= 0) & (lives.address[living] < np.append(ends, 0)[segment])
+    living = living[inside]
+    segment = segment[inside]
+    segment_of_life = np.full(len(lives), -1)
+    segment_of_life[living] = segment
+
+    starts = lives.address[living]
+    sizes, may_be_larger = _block_sizes(history, event, living, segments, segment)
+
     # A hole begins where a segment or a block ends, and ends at the next block or the
     # segment.
-    order = np.argsort(np.concatenate([begins, starts]), kind="stable")
+    boundaries = np.concatenate([begins, starts])
+    order = np.argsort(boundaries, kind="stable")
     hole_start = np.concatenate([begins, starts + sizes])[order]
-    of = np.concatenate([np.arange(len(segments)), place])[order]
-    slack = np.concatenate([np.zeros(len(segments), np.bool_), unsure])[order] * UNSPLIT
-    following = np.append(np.concatenate([begins, starts])[order][1:], 0)
-    last = np.append(of[1:] != of[:-1], True)[: len(of)]
-    hole_end = np.where(last, ends[of], following)
-    real = hole_end > hole_start
+    hole_segment = np.concatenate([np.arange(len(segments)), segment])[order]
+    is_unsure = np.concatenate([np.zeros(len(segments), np.bool_), may_be_larger])
+    next_boundary = np.append(boundaries[order][1:], 0)
+    is_last = np.append(hole_segment[1:] != hole_segment[:-1], True)[: len(order)]
+    hole_end = np.where(is_last, ends[hole_segment], next_boundary)
+    is_hole = hole_end > hole_start
     return SegmentLayout(
-        segments, of[real], hole_start[real], hole_end[real], slack[real], own
+        segments=segments,
+        segment=hole_segment[is_hole],
+        start=hole_start[is_hole],
+        end=hole_end[is_hole],
+        slack=is_unsure[order][is_hole] * UNSPLIT_BYTES,
+        lives=segment_of_life,
     )
+
+
+def _block_sizes(
+    history: History,
+    event: int,
+    living: Rows,
+    segments: tuple[Segment, ...],
+    segment: Rows,
+) -> tuple[Int64s, Flags]:
+    """The bytes of the block of each of `living`, and whether it may be larger.
+    `segment`: the row in `segments` that each is in."""
+    lives = history.occupied
+    block = lives.block[living]
+    units = -(-np.maximum(lives.size[living], 1) // ALLOCATION_UNIT_BYTES)
+    sizes_at_end = np.append(history.snapshot.blocks.size, 0)
+    sizes = np.where(block >= 0, sizes_at_end[block], units * ALLOCATION_UNIT_BYTES)
+    keeps_rests = np.array(
+        [one.is_large and not one.is_expandable for one in segments], np.bool_
+    )
+    gone = np.flatnonzero((block < 0) & keeps_rests[segment])
+    rests, may_be_more = _rests(
+        history, living[gone], sizes[gone], _ends(segments)[segment[gone]], event
+    )
+    sizes[gone] += rests
+    may_be_larger = np.zeros(len(living), np.bool_)
+    may_be_larger[gone] = may_be_more
+    return sizes, may_be_larger
 
 
 def _rests(
     history: History, rows: Rows, sizes: Int64s, limit: Int64s, event: int
 ) -> tuple[Int64s, Flags]:
-    """What was not worth splitting off of blocks of a large pool, and where it may be
-    more: free blocks there are larger than that, so what is not is of the block
-    before."""
+    """What was not worth splitting off of blocks of a large pool, in bytes, and where
+    it may be more: free blocks there are larger than that, so what is not is of the
+    block before. `limit`: the ends of their segments."""
     lives = history.occupied
-    start, born = lives.address[rows], lives.born[rows]
-    first = lives.next_in_use(start, born, limit) - start - sizes
-    last = lives.next_in_use(start, np.full(len(rows), event), limit) - start - sizes
-    gap = np.where(born == BEFORE, np.minimum(first, last), first)
-    unsplit = gap <= UNSPLIT
-    return np.where(unsplit, np.maximum(gap, 0), 0), ~unsplit & (born == BEFORE)
+    start = lives.address[rows]
+    born = lives.born[rows]
+    is_early = born == BEFORE
+    now = np.full(len(rows), event)
+    gap_at_birth = lives.next_in_use(start, born, limit) - start - sizes
+    gap_now = lives.next_in_use(start, now, limit) - start - sizes
+    gap = np.where(is_early, np.minimum(gap_at_birth, gap_now), gap_at_birth)
+    is_rest = gap <= UNSPLIT_BYTES
+    return np.where(is_rest, np.maximum(gap, 0), 0), ~is_rest & is_early
 
 
 def segments_at(history: History, event: int) -> tuple[Segment, ...]:
     """Those of the end, with what events did to them undone, by address; or those of a
     later moment that was looked at before."""
-    changes, known = once(history, segment_log)
-    number = int(np.searchsorted(changes, event, side="right"))
-    last = min(one for one in [*known] if one >= number)
-    found = Stretches(known[last])
-    for at in range(last - 1, number - 1, -1):
-        _undo(history, int(changes[at]), found)
-        if at % EVERY == 0:
-            known[at] = found.segments
-    return found.segments
+    log = once(history, segment_log)
+    count = int(np.searchsorted(log.events, event, side="right"))
+    nearest = min(known for known in log.segments_after if known >= count)
+    segments = SegmentMap(log.segments_after[nearest])
+    for n in range(nearest - 1, count - 1, -1):
+        _undo(history, int(log.events[n]), segments)
+        if n % CHANGES_BETWEEN_KEPT == 0:
+            log.segments_after[n] = segments.segments
+    return segments.segments
 
 
-EVERY = 1000  # events that change segments; what there was before one of them is kept
+CHANGES_BETWEEN_KEPT = 1000
+"""Events that change segments, between two of which the segments before them are
+kept."""
 
 
-def segment_log(history: History) -> tuple[Rows, dict[int, tuple[Segment, ...]]]:
-    """The events that change segments, and the segments by how many of these were
-    before."""
-    segments, changes = (
-        history.snapshot.segments,
-        np.isin(history.events.action, (*GIVEN, *TAKEN)),
-    )
-    columns = (segments.address, segments.total_size, segments.stream, segments.pool)
-    flags = (segments.is_large, segments.is_expandable)
-    each = zip(
-        *(of[history.segments].tolist() for of in (*columns, *flags)), strict=True
-    )
-    found = Stretches()
-    for address, size, stream, pool, is_large, is_expandable in each:
-        kind = pool_of(history.snapshot, pool), bool(is_large), bool(is_expandable)
-        found.add(Segment(address, size, stream, *kind))
-    return np.flatnonzero(changes), {int(changes.sum()): found.segments}
+class SegmentLog(NamedTuple):
+    """The events that change segments; and, by how many of them have happened, the
+    segments then, at least those of the end."""
+
+    events: Rows
+    segments_after: dict[int, tuple[Segment, ...]]
 
 
-def _undo(history: History, row: int, found: Stretches) -> None:
+def segment_log(history: History) -> SegmentLog:
+    """The log of a device, with the segments of the end."""
+    columns = history.snapshot.segments
+    segments = SegmentMap()
+    for row in history.segments.tolist():
+        segments.add(
+            Segment(
+                address=int(columns.address[row]),
+                size=int(columns.total_size[row]),
+                stream=int(columns.stream[row]),
+                pool=pool_of(history.snapshot, int(columns.pool[row])),
+                is_large=bool(columns.is_large[row]),
+                is_expandable=bool(columns.is_expandable[row]),
+            )
+        )
+    is_change = np.isin(history.events.action, (*SEGMENT_GIVEN, *SEGMENT_TAKEN))
+    changes = np.flatnonzero(is_change)
+    return SegmentLog(events=changes, segments_after={len(changes): segments.segments})
+
+
+def _undo(history: History, event: int, segments: SegmentMap) -> None:
+    """Takes back what an event did to the segments."""
     events = history.events
-    action, address, size = (
-        int(of[row]) for of in (events.action, events.addr, events.size)
-    )
-    if action in GIVEN:
-        found.cut(address, size)
+    action = int(events.action[event])
+    address = int(events.addr[event])
+    size = int(events.size[event])
+    if action in SEGMENT_GIVEN:
+        segments.cut(address, size)
         return
     is_page = action == MemoryAction.SEGMENT_UNMAP
-    pool = pool_of(history.snapshot, int(events.pool[row]))
-    one = Segment(address, size, int(events.stream[row]), pool, size > PAGE, is_page)
-    found.join(one) if is_page else found.add(one)
+    taken = Segment(
+        address=address,
+        size=size,
+        stream=int(events.stream[event]),
+        pool=pool_of(history.snapshot, int(events.pool[event])),
+        is_large=size > PAGE,
+        is_expandable=is_page,
+    )
+    if is_page:
+        segments.join(taken)
+    else:
+        segments.add(taken)
 
 
 def is_expandable(history: History) -> bool:
     """Whether a segment is expandable, or the settings ask for it."""
     snapshot = history.snapshot
     settings = snapshot.settings
-    asked = str(settings.get("PYTORCH_CUDA_ALLOC_CONF", "")).replace(" ", "").lower()
-    on = (
-        settings.get("expandable_segments") is True
-        or "expandable_segments:true" in asked
-    )
-    maps = MemoryAction.SEGMENT_MAP, MemoryAction.SEGMENT_UNMAP
-    mapped = np.isin(history.events.action, maps).any()
-    return bool(on or mapped or snapshot.segments.is_expandable[history.segments].any())
+    variable = str(settings.get("PYTORCH_CUDA_ALLOC_CONF", ""))
+    is_in_variable = "expandable_segments:true" in variable.replace(" ", "").lower()
+    is_set = settings.get("expandable_segments") is True or is_in_variable
+    maps = (MemoryAction.SEGMENT_MAP, MemoryAction.SEGMENT_UNMAP)
+    was_mapped = np.isin(history.events.action, maps).any()
+    is_there = snapshot.segments.is_expandable[history.segments].any()
+    return bool(is_set or was_mapped or is_there)
 
 
 def rounds_up(history: History) -> bool:
     """Whether the allocator rounds to parts of powers of 2, so that only its own sizes
     count."""
     divisions = history.snapshot.settings.get("roundup_power2_divisions")
-    values = divisions.values() if isinstance(divisions, dict) else ()
-    return any(isinstance(one, int) and one > 0 for one in values)
+    if not isinstance(divisions, dict):
+        return False
+    return any(isinstance(parts, int) and parts > 0 for parts in divisions.values())
 
 
 def pool_of(snapshot: Snapshot, pool: int) -> tuple[int, int]:
+    """The name of a pool by its row, COMMON for -1."""
     return snapshot.pools[pool] if pool >= 0 else COMMON
 
 
-class Stretches:
+class SegmentMap:
     """Segments by address, in order."""
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
-        self.at = {one.address: one for one in segments}
-        self.order = sorted(self.at)
+        self._by_address = {segment.address: segment for segment in segments}
+        self._addresses = sorted(self._by_address)
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        return tuple(map(self.at.__getitem__, self.order))
+        """In the order of their addresses."""
+        return tuple(self._by_address[address] for address in self._addresses)
 
-    def add(self, one: Segment) -> None:
-        if one.address not in self.at:
-            insort(self.order, one.address)
-        self.at[one.address] = one
+    def add(self, segment: Segment) -> None:
+        """Adds a segment; it takes the place of one at the same address."""
+        if segment.address not in self._by_address:
+            insort(self._addresses, segment.address)
+        self._by_address[segment.address] = segment
 
     def join(self, pages: Segment) -> None:
         """Adds pages to the expandable segments of the stream that they touch."""
-        place = bisect_right(self.order, pages.address)
-        beside = [
-            self.at[address] for address in self.order[max(place - 1, 0) : place + 1]
-        ]
-        for one in beside:
-            is_like = one.is_expandable and one.stream == pages.stream
-            ends = one.address + one.size, pages.address + pages.size
-            if is_like and (pages.address == ends[0] or one.address == ends[1]):
-                del self.at[one.address]
-                self.order.remove(one.address)
-                first, size = min(one.address, pages.address), one.size + pages.size
-                pages = replace(one, address=first, size=size)
+        place = bisect_right(self._addresses, pages.address)
+        for address in self._addresses[max(place - 1, 0) : place + 1]:
+            neighbor = self._by_address[address]
+            if not neighbor.is_expandable or neighbor.stream != pages.stream:
+                continue
+            touches = (
+                pages.address == neighbor.address + neighbor.size
+                or neighbor.address == pages.address + pages.size
+            )
+            if touches:
+                del self._by_address[address]
+                self._addresses.remove(address)
+                pages = replace(
+                    pages,
+                    address=min(address, pages.address),
+                    size=neighbor.size + pages.size,
+                )
         self.add(pages)
 
     def cut(self, address: int, size: int) -> None:
-        """Takes a stretch out; the rest of its segment stays, on both sides."""
-        place = bisect_right(self.order, address) - 1
+        """Takes a range out; the rest of its segment stays, on both sides. Nothing
+        happens if no segment holds all of it."""
+        place = bisect_right(self._addresses, address) - 1
         if place < 0:
             return
-        whole = self.at[self.order[place]]
-        before, after = (
-            address - whole.address,
-            whole.address + whole.size - (address + size),
-        )
-        if after < 0:
+        segment = self._by_address[self._addresses[place]]
+        end = address + size
+        bytes_before = address - segment.address
+        bytes_after = segment.address + segment.size - end
+        if bytes_after < 0:
             return
-        del self.at[self.order.pop(place)]
-        if before:
-            self.add(replace(whole, size=before))
-        if after:
-            self.add(replace(whole, address=address + size, size=after))
+        del self._by_address[self._addresses.pop(place)]
+        if bytes_before:
+            self.add(replace(segment, size=bytes_before))
+        if bytes_after:
+            self.add(replace(segment, address=end, size=bytes_after))
 
 
 class Waste(msgspec.Struct, frozen=True):
@@ -269,57 +365,77 @@ class Waste(msgspec.Struct, frozen=True):
     is_exact: bool  # else rounding is at least so much, and split_bytes at most
 
 
-def waste(history: History, event: int, there: SegmentLayout) -> Waste:
-    """Of all segments of the device; `there`: what lies in them then."""
-    lives_in = np.zeros(len(there.segments) + 1, np.bool_)
-    lives_in[there.lives[there.lives >= 0]] = True
-    split = np.where(lives_in[there.segment], there.size, 0)
-    reserved = sum(one.size for one in there.segments)
-    held, active = int(there.size.sum()), int(history.active[event + 1])
-    rounding, inside = reserved - held - active, int(split.sum())
-    most = history.snapshot.settings.get("max_split_size")
-    # otherwise than by the rule
-    is_split = isinstance(most, int) and 0 < most < 1 << 62
-    is_exact = not there.slack.any() and not rounds_up(history) and not is_split
-    if rounding < 0 or (there.lives[history.occupied.at(event)] < 0).any():
-        return Waste(reserved, active, None, None, None, None, False)
-    largest = int(split.max(initial=0))
-    return Waste(reserved, active, rounding, inside, held - inside, largest, is_exact)
+def waste(history: History, event: int, placement: SegmentLayout) -> Waste:
+    """Of all segments of the device; `placement`: what lies in them then."""
+    reserved = sum(segment.size for segment in placement.segments)
+    active = int(history.active[event + 1])
+    holes = int(placement.size.sum())
+    rounding = reserved - holes - active
+    is_outside = placement.lives[history.occupied.at(event)] < 0
+    if rounding < 0 or is_outside.any():
+        return Waste(
+            reserved_bytes=reserved,
+            active_bytes=active,
+            rounding_bytes=None,
+            split_bytes=None,
+            cached_bytes=None,
+            largest_bytes=None,
+            is_exact=False,
+        )
+    holds_lives = np.zeros(len(placement.segments), np.bool_)
+    holds_lives[placement.lives[placement.lives >= 0]] = True
+    split_holes = placement.size[holds_lives[placement.segment]]
+    split = int(split_holes.sum())
+    max_split = history.snapshot.settings.get("max_split_size")
+    # blocks are then split otherwise than by the rule
+    has_split_limit = (
+        isinstance(max_split, int) and 0 < max_split < NO_SPLIT_LIMIT_BYTES
+    )
+    is_sure = not placement.slack.any() and not rounds_up(history)
+    return Waste(
+        reserved_bytes=reserved,
+        active_bytes=active,
+        rounding_bytes=rounding,
+        split_bytes=split,
+        cached_bytes=holes - split,
+        largest_bytes=int(split_holes.max(initial=0)),
+        is_exact=is_sure and not has_split_limit,
+    )
 
 
 def torn(history: History, event: int) -> Waste | None:
     """Where much of what is reserved is in pieces before blocks that live, none of them
-    large; `split_bytes` and `largest_bytes` are of those pieces."""
-    there = layout(history, event)
-    ends = np.array([one.address + one.size for one in there.segments], np.int64)
-    growing = np.array([one.is_expandable for one in there.segments], np.bool_)
+    large; `split_bytes` and `largest_bytes` are of those pieces. None elsewhere."""
+    placement = layout(history, event)
+    is_growing = np.array(
+        [segment.is_expandable for segment in placement.segments], np.bool_
+    )
     # of expandable segments, whole pages can be given back
-    kept = there.size - np.where(growing[there.segment], there.returnable(), 0)
-    pieces = np.where(there.end < ends[there.segment], kept, 0)
-    inside, largest = int(pieces.sum()), int(pieces.max(initial=0))
-    found = replace(
-        waste(history, event, there), split_bytes=inside, largest_bytes=largest
-    )
-    is_torn = (
-        found.rounding_bytes is not None
-        and inside >= TORN * found.reserved_bytes > 0
-        and largest <= PIECE * inside
-    )
-    return found if is_torn else None
+    given_back = np.where(is_growing[placement.segment], placement.returnable(), 0)
+    is_before_block = placement.end < _ends(placement.segments)[placement.segment]
+    pieces = np.where(is_before_block, placement.size - given_back, 0)
+    total = int(pieces.sum())
+    largest = int(pieces.max(initial=0))
+    of_all = waste(history, event, placement)
+    if of_all.rounding_bytes is None:
+        return None
+    is_much = total >= MIN_TORN_SHARE * of_all.reserved_bytes > 0
+    if not is_much or largest > MAX_PIECE_SHARE * total:
+        return None
+    return replace(of_all, split_bytes=total, largest_bytes=largest)
 
 
 def private_pools(history: History) -> list[int]:
-    """What each pool of its own reserves at the end, as that of a CUDA graph; the
-    largest first."""
-    segments, rows, pools = (
-        history.snapshot.segments,
-        history.segments,
-        history.snapshot.pools,
-    )
-    reserved = summed(
-        segments.pool[rows], segments.total_size[rows], len(pools) + 1
-    ).tolist()
-    each = zip(pools, reserved, strict=False)
-    return sorted(
-        (size for pool, size in each if pool != COMMON and size), reverse=True
-    )
+    """The bytes that each pool of its own reserves at the end, as that of a CUDA graph;
+    the largest first."""
+    pools = history.snapshot.pools
+    segments = history.snapshot.segments
+    rows = history.segments
+    # the last entry is that of row -1
+    reserved = summed(segments.pool[rows], segments.total_size[rows], len(pools) + 1)
+    sizes = [
+        size
+        for pool, size in zip(pools, reserved.tolist(), strict=False)
+        if pool != COMMON and size
+    ]
+    return sorted(sizes, reverse=True)

@@ -13,9 +13,14 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.categories import CATEGORIES, NUMBER, UNKNOWN, Known
+from fusetui.analysis.memory.categories import (
+    CATEGORIES,
+    CATEGORY_NUMBER,
+    UNKNOWN,
+    MemoryFacts,
+)
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK
-from fusetui.analysis.memory.history import BEFORE, History, Lives
+from fusetui.analysis.memory.history import BEFORE, Allocations, History
 from fusetui.analysis.memory.layout import (
     Segment,
     SegmentLayout,
@@ -32,7 +37,9 @@ Naming = Callable[[int], str]
 Keys = Mapping[str, tuple[Int64s | Int32s, Naming]]
 """By what lives are grouped: a number for each of them, negative for none, and its
 name."""
-EVERY = 4096  # events between two moments of which all that lives is kept, at least
+
+MIN_EVENTS_BETWEEN_KEPT = 4096
+"""Between two moments of which all that lives is kept."""
 
 
 class HeldGroups(NamedTuple):
@@ -41,6 +48,30 @@ class HeldGroups(NamedTuple):
     number: Int64s
     bytes: Int64s
     blocks: Int64s
+
+
+class KeptMoments(NamedTuple):
+    """Some moments, ascending, and what lives at each of them."""
+
+    events: Int64s
+    lives: tuple[Rows, ...]
+
+
+class CategoryChanges(NamedTuple):
+    """When the bytes of a category change: `events`, ascending, shape [changes], and
+    `bytes` before the first and after each, shape [changes + 1]."""
+
+    events: Int64s
+    bytes: Int64s
+
+
+class AllocatedBetween(NamedTuple):
+    """What some events allocated: how often, how many bytes, and of these the bytes
+    that lived after the events."""
+
+    allocations: int
+    bytes: int
+    kept_bytes: int
 
 
 class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -57,10 +88,8 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     names: tuple[str, ...]
     holders: Mapping[str, Int64s]
     born: Rows  # the lives in the order of their births
-    # some moments, and what lives at each of them
-    kept: tuple[Int64s, tuple[Rows, ...]]
-    # of each category: events, and bytes after them
-    changes: tuple[tuple[Int64s, Int64s], ...]
+    kept: KeptMoments
+    changes: tuple[CategoryChanges, ...]  # of each category
     is_of_trace: bool
 
     @cached_property
@@ -71,8 +100,10 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     def position(self, event: int) -> int:
         """That of a moment; of the first event for the time before it, 0 without any
         event."""
-        at = max(0, min(event, len(self.positions) - 1))
-        return int(self.positions[at]) if len(self.positions) else 0
+        if not len(self.positions):
+            return 0
+        last = len(self.positions) - 1
+        return int(self.positions[max(0, min(event, last))])
 
     def place_of(self, stack: int) -> str:
         """The code of a stack; "" where none was recorded."""
@@ -84,41 +115,45 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def living(self, event: int) -> Rows:
         """The lives at a moment: those of the last kept one, and those born since."""
-        lives, (moments, kept) = self.history.lives, self.kept
-        place = int(np.searchsorted(moments, event, side="right")) - 1
-        since = np.array([moments[place], event])
+        lives = self.history.lives
+        place = int(np.searchsorted(self.kept.events, event, side="right")) - 1
+        since = np.array([self.kept.events[place], event])
         first, last = np.searchsorted(
             lives.born, since, side="right", sorter=self.born
         ).tolist()
-        found = np.concatenate([kept[place], self.born[first:last]])
-        there: Rows = found[lives.died[found] > event]
-        return there
+        candidates = np.concatenate([self.kept.lives[place], self.born[first:last]])
+        living: Rows = candidates[lives.died[candidates] > event]
+        return living
 
-    def allocated_in(self, first: int, last: int) -> tuple[int, int, int]:
-        """Allocations by the events [first, last), their bytes, and those that lived
-        after them."""
+    def allocated_in(self, first: int, last: int) -> AllocatedBetween:
+        """What the events [first, last) allocated."""
         lives = self.history.lives
-        cuts = np.searchsorted(lives.born, [first, last], sorter=self.born)
-        rows = self.born[cuts[0] : cuts[1]]
-        kept = lives.size[rows[lives.died[rows] >= last]]
-        return len(rows), int(lives.size[rows].sum()), int(kept.sum())
+        begin, end = np.searchsorted(lives.born, [first, last], sorter=self.born)
+        rows = self.born[begin:end]
+        kept = rows[lives.died[rows] >= last]
+        return AllocatedBetween(
+            allocations=len(rows),
+            bytes=int(lives.size[rows].sum()),
+            kept_bytes=int(lives.size[kept].sum()),
+        )
 
     def by_category(self, events: Int64s) -> Int64s:
         """Bytes, of shape [CATEGORIES, events]."""
-        each = (
-            then[np.searchsorted(when, events, side="right")]
-            for when, then in self.changes
-        )
-        return np.stack([*each])
+        rows = []
+        for changes in self.changes:
+            happened = np.searchsorted(changes.events, events, side="right")
+            rows.append(changes.bytes[happened])
+        return np.stack(rows)
 
     def highest(self, first: Int64s, last: Int64s) -> Int64s:
         """The moment of each range [first, last] at which most is allocated, the first
         of them."""
-        most = self.history.allocated
-        pairs = zip((first + 1).tolist(), (last + 2).tolist(), strict=True)
-        return np.array(
-            [begin + int(most[begin:end].argmax()) - 1 for begin, end in pairs]
-        )
+        allocated = self.history.allocated  # before the first event, then after each
+        moments = []
+        for first_event, last_event in zip(first.tolist(), last.tolist(), strict=True):
+            after = allocated[first_event + 1 : last_event + 2]
+            moments.append(first_event + int(after.argmax()))
+        return np.array(moments)
 
     def held(self, by: str, event: int) -> HeldGroups:
         """Who holds what lives; `number` is a row of `names`."""
@@ -128,46 +163,60 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     def stacks(self, by: str, holder: int, event: int) -> HeldGroups:
         """The stacks in which what one of them holds was allocated; -1: none was
         recorded."""
-        rows = self._of(by, holder, event)
+        rows = self._held_by(by, holder, event)
         return self._grouped(self.history.lives.stack[rows].astype(np.int64), rows)
 
     def allocations(self, by: str, holder: int, stack: int, event: int) -> Rows:
         """The lives of one of these stacks, the largest first, then the oldest."""
-        lives, rows = self.history.lives, self._of(by, holder, event)
+        lives = self.history.lives
+        rows = self._held_by(by, holder, event)
         rows = rows[lives.stack[rows] == stack]
         ordered: Rows = rows[np.lexsort((lives.born[rows], -lives.size[rows]))]
         return ordered
 
-    def _of(self, by: str, holder: int, event: int) -> Rows:
+    def _held_by(self, by: str, holder: int, event: int) -> Rows:
         rows = self.living(event)
-        own: Rows = rows[self.holders[by][rows] == holder]
-        return own
+        held: Rows = rows[self.holders[by][rows] == holder]
+        return held
 
     def _grouped(self, numbers: Int64s, rows: Rows) -> HeldGroups:
-        found = distinct(numbers)
-        place = np.searchsorted(found, numbers)
-        size = summed(place, self.history.lives.size[rows], len(found))
-        order = np.argsort(-size, kind="stable")
-        blocks = np.bincount(place, minlength=len(found))
-        return HeldGroups(found[order], size[order], blocks[order])
+        """What lives, by the numbers of its groups; both of shape [rows]."""
+        groups = distinct(numbers)
+        place = np.searchsorted(groups, numbers)
+        sizes = summed(place, self.history.lives.size[rows], len(groups))
+        blocks = np.bincount(place, minlength=len(groups))
+        order = np.argsort(-sizes, kind="stable")
+        return HeldGroups(
+            number=groups[order], bytes=sizes[order], blocks=blocks[order]
+        )
 
 
-def moments(known: Known) -> Moments:
+def moments(facts: MemoryFacts) -> Moments:
     """Of a device of a snapshot."""
-    history, stack = known.history, known.history.lives.stack
-    times = history.events.time_us
-    dated = bool(len(times)) and int(times.min()) >= 0
-    times = np.maximum.accumulate(times) * 1000 if dated else np.empty(0, np.int64)
-    code, module = (stack, known.evidence.code), (stack, known.evidence.module)
-    kinds = known.kinds, CATEGORIES.__getitem__
-    keys: Keys = {"code": code, "module": module, "category": kinds}
-    return worked_out(
-        history, known.kinds, f"device {history.device}", times, keys, False
+    history = facts.history
+    stack = history.lives.stack
+    times_us = history.events.time_us
+    times = np.empty(0, np.int64)
+    if len(times_us) and int(times_us.min()) >= 0:
+        times = np.maximum.accumulate(times_us) * 1000
+    keys: Keys = {
+        "code": (stack, facts.evidence.code),
+        "module": (stack, facts.evidence.module),
+        "category": (facts.kinds, CATEGORIES.__getitem__),
+    }
+    return prepared_moments(
+        history,
+        kinds=facts.kinds,
+        title=f"device {history.device}",
+        times=times,
+        keys=keys,
+        is_of_trace=False,
     )
 
 
-def worked_out(
+def prepared_moments(
     history: History,
+    *,
     kinds: Int64s,
     title: str,
     times: Int64s,
@@ -175,55 +224,80 @@ def worked_out(
     is_of_trace: bool,
 ) -> Moments:
     """All that is worked out once; the first of `keys` are stacks."""
-    lives, names = history.lives, {str(name): number for name, number in NUMBER.items()}
+    lives = history.lives
+    holders, names = _holders(lives, keys)
+    _, name_of_stack = next(iter(keys.values()))
     born: Rows = np.argsort(lives.born, kind="stable")
-    holders, named = _holders(lives, keys, names), next(iter(keys.values()))[1]
-    changes = tuple(_changes(lives, kinds == kind) for kind in range(len(CATEGORIES)))
-    figures = tuple(names), holders, born, _kept(lives, born), changes
-    return Moments(history, kinds, title, times, named, *figures, is_of_trace)
+    return Moments(
+        history=history,
+        kinds=kinds,
+        title=title,
+        times=times,
+        named=name_of_stack,
+        names=names,
+        holders=holders,
+        born=born,
+        kept=_kept(lives, born),
+        changes=tuple(
+            _changes(lives, kinds == kind) for kind in range(len(CATEGORIES))
+        ),
+        is_of_trace=is_of_trace,
+    )
 
 
-def _holders(lives: Lives, keys: Keys, names: dict[str, int]) -> dict[str, Int64s]:
-    """Numbers the names as they are found; each key is looked at once."""
+def _holders(
+    lives: Allocations, keys: Keys
+) -> tuple[dict[str, Int64s], tuple[str, ...]]:
+    """By each key, the number of who holds each life; and the names of these numbers,
+    those of the categories first. Each key is looked at once."""
+    number_of: dict[str, int] = {str(name): n for name, n in CATEGORY_NUMBER.items()}
 
     def number(name: str) -> int:
-        return names.setdefault(name, len(names))
+        return number_of.setdefault(name, len(number_of))
 
-    nameless = number(NO_STACK), number(BEFORE_RECORDING)
-    without, numbers = (
-        np.where(lives.born == BEFORE, *nameless[::-1]),
-        dict[str, Int64s](),
-    )
-    for by, (each, named) in keys.items():
-        found = distinct(each[each >= 0])
-        own = [number(named(key)) for key in found.tolist()]
-        numbers[by] = np.where(
-            each < 0, without, np.array([*own, 0])[np.searchsorted(found, each)]
-        )
-    return numbers
+    no_stack = number(NO_STACK)
+    before_recording = number(BEFORE_RECORDING)
+    nameless = np.where(lives.born == BEFORE, before_recording, no_stack)
+    holders: dict[str, Int64s] = {}
+    for by, (key_of_life, name_of) in keys.items():
+        distinct_keys = distinct(key_of_life[key_of_life >= 0])
+        numbers = [number(name_of(key)) for key in distinct_keys.tolist()]
+        place = np.searchsorted(distinct_keys, key_of_life)
+        number_of_life = np.array([*numbers, 0])[place]
+        holders[by] = np.where(key_of_life < 0, nameless, number_of_life)
+    return holders, tuple(number_of)
 
 
-def _kept(lives: Lives, born: Rows) -> tuple[Int64s, tuple[Rows, ...]]:
+def _kept(lives: Allocations, born: Rows) -> KeptMoments:
     """What lives at some moments, between which at least as many events lie as there
-    are lives: together they are no more than all events."""
+    are lives: together they are no more than all events. `born`: the lives in the order
+    of their births."""
     births = lives.born[born]
-    at, kept = [BEFORE], [born[: np.searchsorted(births, BEFORE, side="right")]]
-    while (event := at[-1] + max(EVERY, len(kept[-1]))) < lives.events:
-        first, last = np.searchsorted(births, [at[-1], event], side="right").tolist()
-        rows = np.concatenate([kept[-1], born[first:last]])
-        kept.append(rows[lives.died[rows] > event])
-        at.append(event)
-    return np.array(at), tuple(kept)
+    event = BEFORE
+    living = born[: np.searchsorted(births, BEFORE, side="right")]
+    events = [event]
+    kept = [living]
+    while True:
+        next_event = event + max(MIN_EVENTS_BETWEEN_KEPT, len(living))
+        if next_event >= lives.events:
+            return KeptMoments(events=np.array(events), lives=tuple(kept))
+        first, last = np.searchsorted(births, [event, next_event], side="right")
+        candidates = np.concatenate([living, born[first:last]])
+        event = next_event
+        living = candidates[lives.died[candidates] > event]
+        events.append(event)
+        kept.append(living)
 
 
-def _changes(lives: Lives, chosen: Flags) -> tuple[Int64s, Int64s]:
-    """At which events the bytes of some lives change, and what they are before and
-    after each."""
-    gone = chosen & (lives.died < lives.events)
-    when = np.concatenate([lives.born[chosen], lives.died[gone]])
-    change = np.concatenate([lives.size[chosen], -lives.size[gone]])
-    order = np.argsort(when, kind="stable")
-    return when[order], np.append(0, np.cumsum(change[order]))
+def _changes(lives: Allocations, chosen: Flags) -> CategoryChanges:
+    """Of the `chosen` lives, shape [lives]."""
+    has_died = chosen & (lives.died < lives.events)
+    events = np.concatenate([lives.born[chosen], lives.died[has_died]])
+    change = np.concatenate([lives.size[chosen], -lives.size[has_died]])
+    order = np.argsort(events, kind="stable")
+    return CategoryChanges(
+        events=events[order], bytes=np.append(0, np.cumsum(change[order]))
+    )
 
 
 class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -231,51 +305,59 @@ class PlacedBlocks(msgspec.Struct, frozen=True, eq=False, dict=True):
     `used` and `holes`: bytes asked for and bytes in holes, of each segment."""
 
     history: History
-    there: SegmentLayout
+    placement: SegmentLayout
     rows: Rows
-    of: Int64s
+    segment: Int64s
     kinds: Int64s
     used: Int64s
     holes: Int64s
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        return self.there.segments
+        return self.placement.segments
 
     def inside(self, segment: int) -> tuple[Rows, Int64s]:
         """What lies in a segment, by address, and the category of each."""
-        first, last = np.searchsorted(self.of, [segment, segment + 1])
+        first, last = np.searchsorted(self.segment, [segment, segment + 1])
         return self.rows[first:last], self.kinds[first:last]
 
     def by_category(self, segment: int, borders: Int64s) -> Int64s:
         """Bytes asked for between each two addresses; shape [CATEGORIES, borders -
         1]."""
-        (rows, kinds), lives = self.inside(segment), self.history.occupied
-        found = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
+        lives = self.history.occupied
+        rows, kinds = self.inside(segment)
+        bytes_asked = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
         for kind in set(kinds.tolist()):
-            start = lives.address[rows[kinds == kind]]
-            end = start + lives.size[rows[kinds == kind]]
-            found[kind] = np.diff(covered_until(start, end, borders))
-        return found
+            of_kind = rows[kinds == kind]
+            start = lives.address[of_kind]
+            end = start + lives.size[of_kind]
+            bytes_asked[kind] = np.diff(covered_until(start, end, borders))
+        return bytes_asked
 
 
 @memo(2)
 def placed(moments: Moments, event: int) -> PlacedBlocks:
     """What lies where after an event."""
-    history, (events, _) = moments.history, once(moments.history, segment_log)
-    changed = int(np.searchsorted(events, event, side="right"))
-    since = int(events[changed - 1]) if changed else BEFORE
-    there = layout(history, event, _segments(moments, since))
-    lives, count = history.occupied, len(there.segments)
-    rows = np.flatnonzero(there.lives >= 0)
-    rows = rows[np.argsort(lives.address[rows], kind="stable")]
-    of = there.lives[rows]
-    used, holes = (
-        summed(of, lives.size[rows], count),
-        summed(there.segment, there.size, count),
+    history = moments.history
+    changes = once(history, segment_log).events
+    happened = int(np.searchsorted(changes, event, side="right"))
+    last_change = int(changes[happened - 1]) if happened else BEFORE
+    placement = layout(history, event, _segments(moments, last_change))
+    occupied = history.occupied
+    count = len(placement.segments)
+    rows = np.flatnonzero(placement.lives >= 0)
+    rows = rows[np.argsort(occupied.address[rows], kind="stable")]
+    segment = placement.lives[rows]
+    kinds = np.append(moments.kinds, UNKNOWN)  # the last is that of row -1
+    return PlacedBlocks(
+        history=history,
+        placement=placement,
+        rows=rows,
+        segment=segment,
+        kinds=kinds[_lives_of_occupied(history, rows)],
+        used=summed(segment, occupied.size[rows], count),
+        holes=summed(placement.segment, placement.size, count),
     )
-    kinds = np.append(moments.kinds, UNKNOWN)[_same(history.lives, lives, rows)]
-    return PlacedBlocks(history, there, rows, of, kinds, used, holes)
 
 
 @memo(2)
@@ -283,16 +365,19 @@ def _segments(moments: Moments, event: int) -> tuple[Segment, ...]:
     return segments_at(moments.history, event)
 
 
-def _same(lives: Lives, occupied: Lives, rows: Rows) -> Rows:
-    """The lives that these are, by birth or, from before the first event, by address;
-    -1: none."""
-    of_event = np.full(lives.events + 1, -1)
-    of_event[lives.born] = np.arange(len(lives))
+def _lives_of_occupied(history: History, rows: Rows) -> Rows:
+    """Which of History.lives some of History.occupied are, by birth or, from before the
+    first event, by address; -1: none."""
+    lives = history.lives
+    occupied = history.occupied
+    life_born_at = np.full(lives.events + 1, -1)
+    life_born_at[lives.born] = np.arange(len(lives))
     early = np.flatnonzero(lives.born == BEFORE)
     early = early[np.argsort(lives.address[early], kind="stable")]
-    known, wanted = np.append(lives.address[early], -1), occupied.address[rows]
-    place = np.searchsorted(known[:-1], wanted)
-    before = np.where(known[place] == wanted, np.append(early, -1)[place], -1)
-    return np.where(
-        occupied.born[rows] == BEFORE, before, of_event[occupied.born[rows]]
-    )
+    early_addresses = lives.address[early]
+    address = occupied.address[rows]
+    place = np.searchsorted(early_addresses, address)
+    is_there = np.append(early_addresses, -1)[place] == address
+    early_life = np.where(is_there, np.append(early, -1)[place], -1)
+    born = occupied.born[rows]
+    return np.where(born == BEFORE, early_life, life_born_at[born])

@@ -1,20 +1,20 @@
-"""What the [memory] events of a trace tell (profile_memory=True): the history of each
-device, and by which op what lives was allocated. Sizes are those of blocks, as the
-allocator rounds them."""
+"""What follows from the [memory] events of a trace (profile_memory=True): the history
+of each device, and by which op what lives was allocated. Sizes are those of blocks, as
+the allocator rounds them."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.memory.answer import NoMoment, Totals, events_at, totals
-from fusetui.analysis.memory.categories import NUMBER, UNKNOWN
+from fusetui.analysis.memory.categories import CATEGORY_NUMBER, UNKNOWN
 from fusetui.analysis.memory.evidence import BEFORE_RECORDING, Holder, held_at
-from fusetui.analysis.memory.history import BEFORE, History, blank, lives_of
-from fusetui.analysis.memory.moments import Keys, Moments, worked_out
+from fusetui.analysis.memory.history import BEFORE, History, allocations_of, blank
+from fusetui.analysis.memory.moments import Moments, prepared_moments
 from fusetui.trace.layout.counters import DEVICES
 from fusetui.trace.layout.links import enclosing_rows
 from fusetui.trace.model.arrays import Int32s, Int64s
@@ -32,15 +32,49 @@ from fusetui.trace.snapshot.columns import (
     Stacks,
 )
 
-NO_OP, NO_ANNOTATION = "no op", "no annotation"
+NO_OP = "no op"
+NO_ANNOTATION = "no annotation"
+
 ALLOCATORS = frozenset(
-    {"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::resize_"}
+    {
+        "aten::empty",
+        "aten::empty_like",
+        "aten::empty_strided",
+        "aten::new_empty",
+        "aten::new_empty_strided",
+        "aten::resize_",
+    }
 )
+"""Ops that do nothing but allocate."""
+
 ALLOCATORS |= {"aten::new_empty", "aten::new_empty_strided"}
-OF_DEVICE = ("Device Type", "Device Id")
-VALUES = ("Addr", "Bytes", "Total Allocated", "Total Reserved")
-Device = tuple[Id, int, int]  # the process, and the values of OF_DEVICE
-Sampled = tuple[int, Id, tuple[int, ...]]  # ns as in the file, the thread, and VALUES
+_ARGS_READ = (
+    "Addr",
+    "Bytes",
+    "Total Allocated",
+    "Total Reserved",
+    "Device Type",
+    "Device Id",
+)
+
+
+class TracedDevice(NamedTuple):
+    """A device as one process saw it."""
+
+    process: Id
+    kind: int  # the arg `Device Type`
+    number: int  # the arg `Device Id`
+
+
+class MemorySample(NamedTuple):
+    """A memory event of a device."""
+
+    time_ns: int  # as in the file
+    thread: Id
+    address: int
+    change: int  # bytes, negative where they are freed
+    allocated: int  # bytes, after it
+    reserved: int
 
 
 class TracedMemory(Totals, frozen=True):
@@ -63,154 +97,226 @@ def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory,
         raise NoMoment(
             "its memory events do not tell where memory ran out, as a snapshot does."
         )
-    found = _sampled(trace)
-    histories = [_history(trace, *one) for one in found.items()]
-    each = zip(found, histories, events_at(histories, at) if found else (), strict=True)
-    return tuple(_told(trace, *one) for one in each)
+    samples = _samples(trace)
+    if not samples:
+        return ()
+    histories = [_history(trace, device, rows) for device, rows in samples.items()]
+    events = events_at(histories, at)
+    return tuple(
+        _traced_memory(trace, device, history, event)
+        for device, history, event in zip(samples, histories, events, strict=True)
+    )
 
 
 def moments_of_trace(trace: Trace) -> tuple[Moments, ...]:
     """The same at any moment, by op and by annotation; times to the ns, as the timeline
     has them. Of what was there before, the number of blocks is not known."""
-    found = _sampled(trace)
-    several = len({device[0] for device in found}) > 1
-    return tuple(_moments(trace, *one, several) for one in found.items())
-
-
-def _moments(
-    trace: Trace, device: Device, rows: list[Sampled], several: bool
-) -> Moments:
-    history, named = _history(trace, device, rows), partial(_named, trace)
-    lives = history.lives
-    early = lives.born == BEFORE
-    around = np.append(history.events.user_metadata, -1)[lives.born]  # BEFORE: the last
-    around = np.where(~early & (around < 0), len(trace.names) + 1, around)
-    kinds = np.where(early, NUMBER["before_recording"], UNKNOWN)
-    title = f"{_kind(device)} {device[2]}" if device[2] >= 0 else _kind(device)
-    title += f" of process {device[0]}" if several else ""
-    times = np.array([trace.epoch_ns + one[0] for one in rows], np.int64)
-    keys: Keys = {"op": (lives.stack, named), "annotation": (around, named)}
-    return worked_out(history, kinds, title, times, keys, True)
-
-
-def _named(trace: Trace, number: int) -> str:
-    there = number < len(trace.names)
-    return (
-        trace.names[number]
-        if there
-        else (NO_OP, NO_ANNOTATION)[number - len(trace.names)]
+    samples = _samples(trace)
+    has_several_processes = len({device.process for device in samples}) > 1
+    return tuple(
+        _moments(trace, device, rows, has_several_processes)
+        for device, rows in samples.items()
     )
 
 
-def _kind(device: Device) -> str:
-    return DEVICES.get(device[1], f"device type {device[1]}")
+def _moments(
+    trace: Trace,
+    device: TracedDevice,
+    samples: list[MemorySample],
+    has_several_processes: bool,
+) -> Moments:
+    history = _history(trace, device, samples)
+    lives = history.lives
+    is_early = lives.born == BEFORE
+    # the last entry is that of BEFORE
+    annotation = np.append(history.events.user_metadata, -1)[lives.born]
+    no_annotation = len(trace.names) + 1
+    annotation = np.where(~is_early & (annotation < 0), no_annotation, annotation)
+    title = _kind(device)
+    if device.number >= 0:
+        title += f" {device.number}"
+    if has_several_processes:
+        title += f" of process {device.process}"
+    name_of = partial(_name, trace)
+    return prepared_moments(
+        history,
+        kinds=np.where(is_early, CATEGORY_NUMBER["before_recording"], UNKNOWN),
+        title=title,
+        times=np.array([trace.epoch_ns + one.time_ns for one in samples], np.int64),
+        keys={"op": (lives.stack, name_of), "annotation": (annotation, name_of)},
+        is_of_trace=True,
+    )
 
 
-def _told(trace: Trace, device: Device, history: History, event: int) -> TracedMemory:
-    names, events = (*trace.names, NO_OP), history.events
-    op, around = (int(column[event]) for column in (events.stack, events.user_metadata))
+def _name(trace: Trace, number: int) -> str:
+    """The name of an op or an annotation; the two numbers after those of all names are
+    no op and no annotation."""
+    if number < len(trace.names):
+        return trace.names[number]
+    return NO_OP if number == len(trace.names) else NO_ANNOTATION
+
+
+def _kind(device: TracedDevice) -> str:
+    """`GPU`, `CPU`, ..."""
+    return DEVICES.get(device.kind, f"device type {device.kind}")
+
+
+def _traced_memory(
+    trace: Trace, device: TracedDevice, history: History, event: int
+) -> TracedMemory:
+    events = history.events
+    place = annotation = None
+    if event != BEFORE:
+        op = int(events.stack[event])
+        place = trace.names[op] if op < len(trace.names) else None
+        number = int(events.user_metadata[event])
+        annotation = trace.names[number] if number >= 0 else None
+    by_op = [
+        # how many blocks there were before is not known
+        replace(holder, blocks=0) if holder.place == BEFORE_RECORDING else holder
+        for holder in held_at(history, event, partial(_name, trace))
+    ]
+    fields = totals(history, event)
+    fields["start_time_us"] = start_us(trace)
     return TracedMemory(
-        **totals(history, event) | {"start_time_us": start_us(trace)},
+        **fields,
         kind=_kind(device),
-        process=device[0],
-        place=names[op] if event != BEFORE and op < len(trace.names) else None,
-        annotation=names[around] if event != BEFORE and around >= 0 else None,
-        by_op=tuple(
-            replace(one, blocks=0) if one.place == BEFORE_RECORDING else one
-            for one in held_at(history, event, names.__getitem__)
-        ),
+        process=device.process,
+        place=place,
+        annotation=annotation,
+        by_op=tuple(by_op),
     )
 
 
 def start_us(trace: Trace) -> int:
+    """When the trace begins, in us since 1970, as far as the file says it."""
     return (trace.epoch_ns + trace.begin_ns) // 1000
 
 
-def _sampled(trace: Trace) -> dict[Device, list[Sampled]]:
+def _samples(trace: Trace) -> dict[TracedDevice, list[MemorySample]]:
     """The events of each device in the order of time, GPUs first."""
-    found: dict[Device, list[Sampled]] = {}
+    samples: dict[TracedDevice, list[MemorySample]] = {}
     for number, stretch in enumerate(trace.elements.stretches):
-        for sample, time in trace.elements.samples(number) if stretch.samples else ():
-            values: list[Any] = [
-                sample.args.get(name) for name in (*VALUES, *OF_DEVICE)
-            ]
-            if sample.is_memory and all(type(one) is int for one in values):
-                address, *sizes, kind, device = values
-                if max(map(abs, values[1:])) <= LARGEST:
-                    one = time, sample.tid, (address & LARGEST, *sizes)
-                    found.setdefault((sample.pid, kind, device), []).append(one)
-    order = sorted(found, key=lambda one: (one[1] == 0, one[1:], str(one[0])))
-    return {device: sorted(found[device], key=lambda one: one[0]) for device in order}
+        if not stretch.samples:
+            continue
+        for event, time_ns in trace.elements.samples(number):
+            values: list[Any] = [event.args.get(name) for name in _ARGS_READ]
+            if not event.is_memory or any(type(value) is not int for value in values):
+                continue
+            address, change, allocated, reserved, kind, device = values
+            if max(map(abs, values[1:])) > LARGEST:
+                continue
+            samples.setdefault(TracedDevice(event.pid, kind, device), []).append(
+                MemorySample(
+                    time_ns=time_ns,
+                    thread=event.tid,
+                    address=address & LARGEST,
+                    change=change,
+                    allocated=allocated,
+                    reserved=reserved,
+                )
+            )
+    return {
+        device: sorted(samples[device], key=lambda sample: sample.time_ns)
+        for device in sorted(samples, key=_device_order)
+    }
 
 
-def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
+def _device_order(device: TracedDevice) -> tuple[bool, int, int, str]:
+    is_cpu = device.kind == 0
+    return is_cpu, device.kind, device.number, str(device.process)
+
+
+def _history(
+    trace: Trace, device: TracedDevice, samples: list[MemorySample]
+) -> History:
     """What was there before, and is not freed, is one block of the rest of the first
     total."""
-    time = np.array([one[0] for one in rows], np.int64)
-    address, change, allocated, reserved = np.array(
-        [one[2] for one in rows], np.int64
-    ).T
-    threads = by_key(range(len(rows)), lambda place: rows[place][1])
-    op = _names_around(trace, device[0], threads, time, Layer.OPS)
+    time_ns = np.array([sample.time_ns for sample in samples], np.int64)
+    change = np.array([sample.change for sample in samples], np.int64)
+    allocated = np.array([sample.allocated for sample in samples], np.int64)
+    reserved = np.array([sample.reserved for sample in samples], np.int64)
+    threads = by_key(range(len(samples)), lambda row: samples[row].thread)
+    op = _names_around(trace, device.process, threads, time_ns, Layer.OPS)
     events = blank(
         MemoryEvents,
-        len(rows),
-        device=device[2],
+        len(samples),
+        device=device.number,
         action=np.where(change < 0, MemoryAction.FREE_REQUESTED, MemoryAction.ALLOC),
-        addr=address,
+        addr=np.array([sample.address for sample in samples], np.int64),
         size=np.abs(change),
-        time_us=(trace.epoch_ns + time) // 1000,
+        time_us=(trace.epoch_ns + time_ns) // 1000,
         stack=np.where(op < 0, len(trace.names), op),
-        user_metadata=_names_around(trace, device[0], threads, time, Layer.ANNOTATIONS),
+        user_metadata=_names_around(
+            trace, device.process, threads, time_ns, Layer.ANNOTATIONS
+        ),
     )
-    segments, annotations, no_rows = (
-        blank(Segments, 0),
-        blank(Annotations, 0),
-        np.arange(0),
-    )
-    freed = lives_of(
-        events, blank(Blocks, 0), no_rows, MemoryAction.FREE_REQUESTED
-    ).sums()[0]
+    no_rows = np.arange(0)
+    ends = MemoryAction.FREE_REQUESTED
+    freed = allocations_of(events, blank(Blocks, 0), no_rows, ends).sums()[0]
     rest = np.maximum(allocated[:1] - change[:1] - freed, 0)
     blocks = blank(Blocks, 1, size=rest, requested_size=rest)
-    lives = lives_of(events, blocks, np.flatnonzero(rest), MemoryAction.FREE_REQUESTED)
-    sums, stacks = (
-        lives.sums(),
-        Stacks((), no_rows.astype(np.int32), np.zeros(1, np.int64)),
-    )
-    tables = segments, blocks, (events,), annotations, stacks
+    lives = allocations_of(events, blocks, np.flatnonzero(rest), ends)
+    allocated_after = lives.sums()
     snapshot = Snapshot(
-        trace.report.file, 0, *tables, strings=trace.names, pools=(), settings={}
+        path=trace.report.file,
+        bytes=0,
+        segments=blank(Segments, 0),
+        blocks=blocks,
+        events=(events,),
+        annotations=blank(Annotations, 0),
+        stacks=Stacks((), no_rows.astype(np.int32), np.zeros(1, np.int64)),
+        strings=trace.names,
+        pools=(),
+        settings={},
     )
-    known = lives, lives, sums, sums, np.append(reserved[:1], reserved)
-    difference = int(sums[-1] - allocated[-1])
-    return History(snapshot, device[2], events, no_rows, *known, difference)
+    return History(
+        snapshot=snapshot,
+        device=device.number,
+        events=events,
+        segments=no_rows,
+        lives=lives,
+        occupied=lives,  # a trace does not tell freeing from being free
+        allocated=allocated_after,
+        active=allocated_after,
+        reserved=np.append(reserved[:1], reserved),
+        difference_end_bytes=int(allocated_after[-1] - allocated[-1]),
+    )
 
 
 def _names_around(
-    trace: Trace, process: Id, threads: dict[Id, list[int]], time: Int64s, layer: Layer
+    trace: Trace,
+    process: Id,
+    threads: dict[Id, list[int]],
+    time_ns: Int64s,
+    layer: Layer,
 ) -> Int32s:
-    """The name of the innermost slice of a layer around each time, by thread, -1 for
-    none; of ops, that of the innermost which does more than allocate, if any does."""
-    found = np.full(len(time), -1, np.int32)
+    """The name of the innermost slice of a layer around each time, -1 for none; of ops,
+    that of the innermost which does more than allocate, if any does. `threads`: the
+    rows of `time_ns` of each thread."""
+    names = np.full(len(time_ns), -1, np.int32)
     for track in trace.tracks:
-        if (track.layer, track.pid, track.subrow) == (layer, process, 0):
-            own = threads.get(track.tid, [])
-            ends = trace.start, trace.end, trace.parent, time[own], time[own]
-            rows = enclosing_rows(track, *ends)
-            rows = _working(trace, rows) if layer is Layer.OPS else rows
-            found[own] = np.where(rows >= 0, trace.name[rows], -1)
-    return found
+        if track.layer != layer or track.pid != process or track.subrow != 0:
+            continue
+        of_thread = threads.get(track.tid, [])
+        times = time_ns[of_thread]
+        slices = enclosing_rows(
+            track, trace.start, trace.end, trace.parent, times, times
+        )
+        if layer is Layer.OPS:
+            slices = _working(trace, slices)
+        names[of_thread] = np.where(slices >= 0, trace.name[slices], -1)
+    return names
 
 
 def _working(trace: Trace, rows: Int32s) -> Int32s:
     """The ops that rows are in, or what is around those that only allocate."""
-    allocates = trace.named(ALLOCATORS.__contains__)
+    is_allocator = trace.named(ALLOCATORS.__contains__)
     ops = np.where(rows >= 0, trace.op[rows], -1)
     while True:
-        above = np.where(ops >= 0, trace.parent[ops], -1)
-        above = np.where(above >= 0, trace.op[above], -1)
-        only = (above >= 0) & allocates[trace.name[ops]]
-        if not only.any():
+        parents = np.where(ops >= 0, trace.parent[ops], -1)
+        ops_around = np.where(parents >= 0, trace.op[parents], -1)
+        only_allocates = (ops_around >= 0) & is_allocator[trace.name[ops]]
+        if not only_allocates.any():
             return ops
-        ops = np.where(only, above, ops)
+        ops = np.where(only_allocates, ops_around, ops)

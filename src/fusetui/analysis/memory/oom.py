@@ -22,11 +22,20 @@ from fusetui.analysis.memory.layout import (
 from fusetui.trace.model.arrays import summed
 
 Reason = Literal["live", "fragmented", "unknown"]
-SMALL = 1 << 20  # at most, that goes into small segments
-# a large segment, unless at least FITTED is asked for
-LEAST_LARGE, FITTED = 20 << 20, 10 << 20
-EXPLAINED = 100  # of a program that tries again and again, the last ones
-MOST = 5  # segments that are named, and holders of each
+MAX_SMALL_BYTES = 1 << 20
+"""Allocations of at most so much go into small segments."""
+
+MIN_LARGE_SEGMENT_BYTES = 20 << 20
+"""Of a large segment, unless at least FITTED_BYTES are asked for."""
+
+FITTED_BYTES = 10 << 20
+"""Of at least so much a segment is only rounded up to whole pages."""
+
+MAX_EXPLAINED = 100
+"""Of a program that tries again and again, the last events are explained."""
+
+MAX_NAMED = 5
+"""Segments that are named, and holders of each."""
 
 
 class Pinned(msgspec.Struct, frozen=True):
@@ -71,101 +80,167 @@ class OutOfMemory(msgspec.Struct, frozen=True):
     pinned_count: int
 
 
-def out_of_memory(history: History, found: Evidence) -> tuple[OutOfMemory, ...]:
+def out_of_memory(history: History, evidence: Evidence) -> tuple[OutOfMemory, ...]:
     """The last ones, in their order."""
-    return tuple(
-        _explained(history, found, row)
-        for row in history.failures[-EXPLAINED:].tolist()
+    events = history.failures[-MAX_EXPLAINED:].tolist()
+    return tuple(_explained(history, evidence, event) for event in events)
+
+
+def _explained(history: History, evidence: Evidence, event: int) -> OutOfMemory:
+    events = history.events
+    asked_bytes = int(events.size[event])
+    free = int(events.device_free[event])  # negative: not recorded
+    placement = layout(history, event)
+    like = Segment(
+        address=0,
+        size=0,
+        stream=int(events.stream[event]),
+        pool=pool_of(history.snapshot, int(events.pool[event])),
+        is_large=asked_bytes > MAX_SMALL_BYTES,
+        is_expandable=False,
+    )
+    usable = placement.usable(like)
+    most_returnable = int(placement.returnable()[usable].sum())
+    least_returnable = int(placement.returnable(least=True)[usable].sum())
+    largest = int(placement.size[usable].max(initial=0))
+    inactive = int(placement.size.sum())
+    surely_inactive = inactive - int(np.minimum(placement.slack, placement.size).sum())
+    is_on = is_expandable(history)
+
+    would_fit: bool | None = None
+    if free >= 0 and not is_on and not rounds_up(history):
+        needed = _whole_pages(asked_bytes)
+        fits_at_most = needed <= free + most_returnable
+        fits_at_least = needed <= free + least_returnable
+        if fits_at_most == fits_at_least:
+            would_fit = fits_at_most
+
+    reserved = int(history.reserved[event + 1])
+    stack = int(events.stack[event])
+    pinned, pinned_count = _pinned(history, evidence, placement)
+    return OutOfMemory(
+        index=event,
+        time_us=history.time_us(event),
+        place=evidence.code(stack) if stack >= 0 else None,
+        asked_bytes=asked_bytes,
+        device_free_bytes=free if free >= 0 else None,
+        allocated_bytes=int(history.allocated[event + 1]),
+        reserved_bytes=reserved,
+        inactive_bytes=inactive,
+        largest_bytes=largest,
+        usable_bytes=most_returnable,
+        inactive=_inactive(placement, like),
+        is_expandable=is_on,
+        reason=_reason(
+            asked=asked_bytes,
+            free=free,
+            most_inactive=inactive,
+            least_inactive=surely_inactive,
+            largest_hole=largest,
+            reserved=reserved,
+            would_fit=would_fit,
+        ),
+        expandable_would_fit=would_fit,
+        pinned=pinned,
+        pinned_count=pinned_count,
     )
 
 
-def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
-    events, snapshot = history.events, history.snapshot
-    asked, free = int(events.size[event]), int(events.device_free[event])
-    there, pool = layout(history, event), pool_of(snapshot, int(events.pool[event]))
-    like = Segment(0, 0, int(events.stream[event]), pool, asked > SMALL, False)
-    usable = there.usable(like)
-    most, least = (int(there.returnable(one)[usable].sum()) for one in (False, True))
-    largest = int(there.size[usable].max(initial=0))
-    inactive = int(there.size.sum())
-    surely = inactive - int(np.minimum(there.slack, there.size).sum())
-    need, is_on = -(-asked // PAGE) * PAGE, is_expandable(history)
-    fits = {need <= free + most, need <= free + least}
-    told = free >= 0 and len(fits) == 1 and not is_on and not rounds_up(history)
-    would_fit = fits.pop() if told else None
-    reserved, stack = int(history.reserved[event + 1]), int(events.stack[event])
-    place = found.code(stack) if stack >= 0 else None
-    about = event, history.time_us(event), place, asked, free if free >= 0 else None
-    held = int(history.allocated[event + 1]), reserved, inactive, largest, most
-    why = (
-        _reason(asked, free, (inactive, surely), largest, reserved, would_fit),
-        would_fit,
-    )
-    pinned = _pinned(history, found, there)
-    return OutOfMemory(*about, *held, _inactive(there, like), is_on, *why, *pinned)
+def _whole_pages(size: int) -> int:
+    """Bytes rounded up to whole pages."""
+    return -(-size // PAGE) * PAGE
 
 
 def _reason(
+    *,
     asked: int,
     free: int,
-    inactive: tuple[int, int],
-    hole: int,
+    most_inactive: int,
+    least_inactive: int,
+    largest_hole: int,
     reserved: int,
-    fits: bool | None,
+    would_fit: bool | None,
 ) -> Reason:
-    """What other processes hold would need the size of the device, which a snapshot
+    """All in bytes; `free` is negative where it was not recorded.
+
+    What other processes hold would need the size of the device, which a snapshot
     does not have. Where even all that this process holds would not suffice, what lives
-    in it is not why. `inactive`: at most, and at least; `hole`: the largest."""
-    large = LEAST_LARGE if asked < FITTED else -(-asked // PAGE) * PAGE
-    segment = PAGE if asked <= SMALL else large  # that the allocator takes for it
-    if free < 0 or hole >= asked or free >= segment:
+    in it is not why."""
+    if asked <= MAX_SMALL_BYTES:
+        segment = PAGE  # that the allocator takes for it
+    elif asked < FITTED_BYTES:
+        segment = MIN_LARGE_SEGMENT_BYTES
+    else:
+        segment = _whole_pages(asked)
+    if free < 0 or largest_hole >= asked or free >= segment:
         return "unknown"
-    if fits or free + inactive[1] >= asked:
+    if would_fit or free + least_inactive >= asked:
         return "fragmented"
-    return "live" if free + inactive[0] < asked <= free + reserved else "unknown"
+    if free + most_inactive < asked <= free + reserved:
+        return "live"
+    return "unknown"
 
 
-def _inactive(there: SegmentLayout, like: Segment) -> Inactive:
-    """Each hole in one of them."""
-    found = [0, 0, 0, 0]
-    for segment, size in zip(there.segment.tolist(), there.size.tolist(), strict=True):
-        one = there.segments[segment]
-        differs = (
-            one.pool != like.pool,
-            one.is_large != like.is_large,
-            one.stream != like.stream,
-        )
-        found[[*differs, True].index(True)] += size
-    return Inactive(*found)
+def _inactive(placement: SegmentLayout, like: Segment) -> Inactive:
+    """Each hole in the first reason for which it cannot be used."""
+    other_pools = other_size = other_streams = own = 0
+    for row, size in zip(
+        placement.segment.tolist(), placement.size.tolist(), strict=True
+    ):
+        segment = placement.segments[row]
+        if segment.pool != like.pool:
+            other_pools += size
+        elif segment.is_large != like.is_large:
+            other_size += size
+        elif segment.stream != like.stream:
+            other_streams += size
+        else:
+            own += size
+    return Inactive(
+        other_pools_bytes=other_pools,
+        other_size_bytes=other_size,
+        other_streams_bytes=other_streams,
+        own_bytes=own,
+    )
 
 
 def _pinned(
-    history: History, found: Evidence, there: SegmentLayout
+    history: History, evidence: Evidence, placement: SegmentLayout
 ) -> tuple[tuple[Pinned, ...], int]:
     """The segments with most bytes in holes, of those in which something lives, and how
-    many."""
-    holes = summed(there.segment, there.size, len(there.segments))
-    rows = np.flatnonzero(there.lives >= 0)
-    holes[~np.isin(np.arange(len(holes)), there.lives[rows])] = 0
-    order = np.argsort(-holes, kind="stable")[:MOST]
-    named = tuple(
-        Pinned(
-            there.segments[one].address,
-            there.segments[one].size,
-            int(holes[one]),
-            _holders(history, found, np.flatnonzero(there.lives == one).tolist()),
-        )
-        for one in order.tolist()
-        if holes[one]
-    )
-    return named, int((holes > 0).sum())
+    many such segments there are."""
+    hole_bytes = summed(placement.segment, placement.size, len(placement.segments))
+    with_lives = placement.lives[placement.lives >= 0]
+    hole_bytes[~np.isin(np.arange(len(hole_bytes)), with_lives)] = 0
+    by_size = np.argsort(-hole_bytes, kind="stable")
+    pinned = []
+    for row in by_size[:MAX_NAMED].tolist():
+        if hole_bytes[row]:
+            segment = placement.segments[row]
+            lives = np.flatnonzero(placement.lives == row).tolist()
+            pinned.append(
+                Pinned(
+                    address=segment.address,
+                    total_size=segment.size,
+                    inactive_bytes=int(hole_bytes[row]),
+                    holders=_holders(history, evidence, lives),
+                )
+            )
+    return tuple(pinned), int((hole_bytes > 0).sum())
 
 
-def _holders(history: History, found: Evidence, rows: list[int]) -> tuple[str, ...]:
-    lives, bytes_of = history.occupied, dict[str, int]()
+def _holders(history: History, evidence: Evidence, rows: list[int]) -> tuple[str, ...]:
+    """The code that allocated some of History.occupied, the largest first."""
+    lives = history.occupied
+    bytes_of: dict[str, int] = {}
     for row in rows:
         stack = int(lives.stack[row])
-        before = BEFORE_RECORDING if lives.born[row] == BEFORE else NO_STACK
-        place = found.code(stack) if stack >= 0 else before
+        if stack >= 0:
+            place = evidence.code(stack)
+        elif lives.born[row] == BEFORE:
+            place = BEFORE_RECORDING
+        else:
+            place = NO_STACK
         bytes_of[place] = bytes_of.get(place, 0) + int(lives.size[row])
-    return tuple(sorted(bytes_of, key=lambda place: -bytes_of[place])[:MOST])
+    by_size = sorted(bytes_of, key=lambda place: -bytes_of[place])
+    return tuple(by_size[:MAX_NAMED])

@@ -25,7 +25,8 @@ from fusetui.analysis.replay.graph import (
     in_order,
     reordered,
 )
-from fusetui.analysis.replay.replay import replay, route_to
+from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.route import route_to
 from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 
 

@@ -17,7 +17,7 @@ from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Int64s
 
-VERSION = 11  # incremented with every change of what a summary holds or means
+VERSION = 12  # incremented with every change of what a summary holds or means
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
 """The classes of an account, in the order of the rows of `accounts` and `before`."""
@@ -27,6 +27,9 @@ MOST_KERNELS = 200
 MOST_PLACES = 256
 """A summary keeps at most so many collectives, names of kernels, and stretches before
 collectives whose places are known; what is left out is said."""
+MAX_NAMES_OF_A_KIND = 16
+"""Of annotations, of ops, and of Python frames before a collective: those with the most
+time are kept."""
 
 
 class KernelRuns(msgspec.Struct, frozen=True):

@@ -34,6 +34,7 @@ from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched, RankJob, StepsOfRows, step_keys
 from fusetui.analysis.ranks.model import (
     CLASSES,
+    MAX_NAMES_OF_A_KIND,
     Excess,
     JobVerdict,
     JointStepChange,
@@ -268,15 +269,15 @@ class _Meanwhile:
             for name, ns in zip(CLASSES[1:], more[1:].tolist(), strict=True):
                 if name != "idle":
                     yield ("class", name), ns
-        known = [self._places_before(row) for row in others]
-        if None in known:  # kept are those of the longest stretches alone
-            return
+        places_of_others = []
+        for row in others:
+            places = self._places_before(row)
+            if places is None:  # kept are those of the longest stretches alone
+                return
+            places_of_others.append(places)
         for key, ns in (self._places_before(own) or {}).items():
-            yield (
-                key,
-                ns
-                - int(np.median([one.get(key, 0) for one in known if one is not None])),
-            )
+            usual_ns = np.median([_at_most(key, each) for each in places_of_others])
+            yield key, ns - int(usual_ns)
 
     def _account(self, row: int) -> Int64s | None:
         """None without a GPU."""
@@ -302,6 +303,16 @@ class _Meanwhile:
             for place in self._matched.ranks[rank].places:
                 places.setdefault(place.number, {})[place.kind, place.name] = place.ns
         return self._places[rank].get(int(self._matched.row[row]))
+
+
+def _at_most(key: Key, places: dict[Key, int]) -> int:
+    """How long a rank was at most in a place (ns). Of each kind only those with the most
+    time are kept: if one is missing, it took no longer than the least of these."""
+    if key in places:
+        return places[key]
+    kind, _ = key
+    kept = [ns for (other_kind, _), ns in places.items() if other_kind == kind]
+    return min(kept) if len(kept) >= MAX_NAMES_OF_A_KIND else 0
 
 
 def slower_kernels(one: RankSummary, others: Sequence[RankSummary]) -> float | None:

@@ -3,6 +3,7 @@ Part of it is what the issuing thread was doing before each collective."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -301,7 +302,6 @@ def _kernels(trace: Trace) -> tuple[model.KernelRuns, ...]:
 
 
 KINDS = {Layer.ANNOTATIONS: "annotation", Layer.OPS: "op", Layer.PYTHON: "frame"}
-MOST_NAMES = 5  # of each kind, those with the most time
 
 
 def places_before(
@@ -313,18 +313,32 @@ def places_before(
     longest = np.argsort(-length, kind="stable")[: model.MOST_PLACES]
     wanted = np.sort(longest[length[longest] > 0])
     threads = _threads(trace, found)
-    by_thread: dict[int, list[Track]] = {}
+    tracks_of_thread: dict[int, list[Track]] = {}
     for number, track in enumerate(trace.tracks):
         if track.layer in KINDS:
-            by_thread.setdefault(int(trace.thread_of_track[number]), []).append(track)
-    return tuple(
-        place
-        for number in wanted.tolist()
-        for track in by_thread.get(int(threads[number]), ())
-        for place in _on_track(
-            trace, track, number, int(begin[number]), int(found.issued[number])
-        )
-    )
+            thread = int(trace.thread_of_track[number])
+            tracks_of_thread.setdefault(thread, []).append(track)
+    places: list[model.PlaceTime] = []
+    for number in wanted.tolist():
+        tracks = tracks_of_thread.get(int(threads[number]), [])
+        stretch = (int(begin[number]), int(found.issued[number]))
+        for kind, times in _times_by_kind(trace, tracks, *stretch).items():
+            for name, ns in times.most_common(model.MAX_NAMES_OF_A_KIND):
+                places.append(model.PlaceTime(number, kind, name, ns))
+    return tuple(places)
+
+
+def _times_by_kind(
+    trace: Trace, tracks: Sequence[Track], begin: int, end: int
+) -> dict[str, Counter[str]]:
+    """How long a thread was in each name (ns), without what is inside of that, by the
+    kind of slice."""
+    times: dict[str, Counter[str]] = {}
+    for track in tracks:
+        of_kind = times.setdefault(KINDS[track.layer], Counter())
+        for name, ns in _on_track(trace, track, begin, end):
+            of_kind[name] += ns
+    return times
 
 
 def _threads(trace: Trace, found: IssuedCollectives) -> NDArray[np.int32]:
@@ -341,8 +355,10 @@ def _threads(trace: Trace, found: IssuedCollectives) -> NDArray[np.int32]:
 
 
 def _on_track(
-    trace: Trace, track: Track, number: int, begin: int, end: int
-) -> Iterator[model.PlaceTime]:
+    trace: Trace, track: Track, begin: int, end: int
+) -> Iterator[tuple[str, int]]:
+    """The names on a track, the longest first, and the time in each that is in no slice
+    inside of it (ns)."""
     rows = _touching(trace, track, begin, end)
     if not len(rows):
         return
@@ -355,10 +371,10 @@ def _on_track(
     np.subtract.at(alone, place[nested], inside[nested])
     names, which = np.unique(trace.name[rows], return_inverse=True)
     ns = summed(which, alone, len(names))
-    for at in np.argsort(-ns, kind="stable")[:MOST_NAMES].tolist():
-        name = trace.names[int(names[at])][:200]
-        if ns[at] > 0 and not name.startswith(STEP_PREFIX):
-            yield model.PlaceTime(number, KINDS[track.layer], name, int(ns[at]))
+    for longest in np.argsort(-ns, kind="stable").tolist():
+        name = trace.names[int(names[longest])][:200]
+        if ns[longest] > 0 and not name.startswith(STEP_PREFIX):
+            yield name, int(ns[longest])
 
 
 def _touching(trace: Trace, track: Track, begin: int, end: int) -> Rows:

@@ -31,7 +31,7 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.graph import Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import StepEnds, bounds_of, step_ends
+from fusetui.analysis.replay.times import StepEnds, bounds_of, step_ends
 from fusetui.analysis.replay.whatif import (
     UNKNOWN,
     StepEffect,
@@ -64,6 +64,10 @@ Why = Literal[
     "not_understood",  # too much of the time of some rank
     "not_replayed",  # without a change, the replay is not the recording
 ]
+
+
+OF_ONE_RANK = ("other_ranks_unchanged", "waits_scaled")
+"""Notes that do not hold where all ranks are replayed."""
 
 
 class RankThen(msgspec.Struct, frozen=True):
@@ -344,7 +348,7 @@ def parts_of(
         )
     for text in missing.keys() - known:
         raise missing[text]
-    notes = [note for note in dict.fromkeys(notes) if note != "other_ranks_unchanged"]
+    notes = [note for note in dict.fromkeys(notes) if note not in OF_ONE_RANK]
     shift -= shift.min()
     return (
         parts,

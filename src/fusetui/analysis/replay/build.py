@@ -3,14 +3,16 @@ recorded."""
 
 from __future__ import annotations
 
-from itertools import pairwise, starmap
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.replay.graph import (
+    ACROSS,
     AS_RECORDED,
+    IN_CHAIN,
     NEVER,
     Batches,
     Chain,
@@ -19,9 +21,8 @@ from fusetui.analysis.replay.graph import (
     in_order,
     reordered,
 )
-from fusetui.analysis.replay.hosts import HANDING_NS, Hosts, hosts_of
 from fusetui.analysis.replay.items import (
-    SHORT_NS,
+    MAX_SWITCH_NS,
     SYNCHRONIZES,
     Items,
     WaitPairs,
@@ -34,6 +35,7 @@ from fusetui.analysis.replay.items import (
     items_of,
     syncs_of,
 )
+from fusetui.analysis.replay.thread_cuts import HANDING_NS, ThreadCuts, thread_cuts_of
 from fusetui.analysis.why.account import Accounts
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Layer
@@ -42,8 +44,9 @@ from fusetui.trace.model.columns import Trace
 LATE_NS = 5_000
 """An item that starts so much later than is understood may wait for what was not
 recorded."""
-LATENCY_NS = 100_000  # no launch usually takes longer than this to start its item
-RETURN_NS = 100_000
+MAX_LATENCY_NS = 100_000
+"""No launch usually takes longer than this to start its item."""
+MAX_RETURN_NS = 100_000
 """A synchronization that returns later than this after what it waited for waits for
 more."""
 
@@ -59,11 +62,17 @@ class NodeOrder(NamedTuple):
 
 
 class GraphDraft:
+    """Nodes in the order of NodeOrder, without lags; arrays of shape [nodes] or
+    [2, nodes], times in ns after the origin."""
+
     def __init__(self, size: int) -> None:
         self.kind = np.full(size, Node.JOIN, dtype=np.uint8)
         self.chain = np.full(size, -1, dtype=np.int32)
         self.row = np.full(size, -1, dtype=np.int32)
-        self.began, self.ended, self.unexplained = np.zeros((3, size), dtype=np.int64)
+        self.began = np.zeros(size, dtype=np.int64)
+        self.ended = np.zeros(size, dtype=np.int64)
+        self.unexplained = np.zeros(size, dtype=np.int64)
+        # among nodes that begin and end at the same time
         self.place = np.arange(size, dtype=np.float64)
         self.source = np.zeros((2, size), dtype=np.int32)
         self.explained = np.full((2, size), NEVER)  # lags, if not recorded less
@@ -71,154 +80,228 @@ class GraphDraft:
     def connect(
         self, slot: int, target: Rows, source: Rows, explained: Int64s | int = 0
     ) -> None:
+        """Has each target wait for its source by the edge `slot`, IN_CHAIN or ACROSS;
+        `explained`: the lag (ns)."""
         self.source[slot, target] = source
         self.explained[slot, target] = explained
 
-    def joined(self, slot: int, pairs: WaitPairs, explained: Int64s | int = 0) -> None:
+    def follow_origin(self, target: Rows) -> None:
+        """Has each target begin its thread or stream."""
+        self.connect(IN_CHAIN, target, np.zeros(len(target), dtype=np.intp))
+
+    def join(self, slot: int, pairs: WaitPairs, explained: Int64s | int = 0) -> None:
         """Has targets, in order, also wait for further sources, each with a lag, by
-        JOINs."""
-        explained = np.broadcast_to(explained, len(pairs.target))
-        number = ordinals(pairs.target)
-        empty = (number == 0) & (self.explained[slot, pairs.target] == NEVER)
-        self.connect(slot, pairs.target[empty], pairs.item[empty], explained[empty])
-        target, source, explained = (c[~empty] for c in (*pairs, explained))
+        JOINs: a row of them for each target, the last of which is its source."""
+        lags = np.broadcast_to(explained, len(pairs.target))
+        is_first = ordinals(pairs.target) == 0
+        is_free = is_first & (self.explained[slot, pairs.target] == NEVER)
+        self.connect(slot, pairs.target[is_free], pairs.item[is_free], lags[is_free])
+
+        target = pairs.target[~is_free]
         number = ordinals(target)
         join = len(self.kind) + np.arange(len(target))
-        more = GraphDraft(len(target))
-        for name, column in vars(self).items():
-            setattr(self, name, np.concatenate((column, getattr(more, name)), axis=-1))
-        first = number == 0
-        self.connect(1, join, source, explained)
-        self.connect(0, join[~first], join[~first] - 1)
-        own = self.source[slot, target[first]], self.explained[slot, target[first]]
-        self.connect(0, join[first], *own)
-        last = np.append(target[1:] != target[:-1], True)[: len(target)]
-        self.connect(slot, target[last], join[last])
-        self.began[join] = self.ended[join] = self.began[target]
+        self._append(len(target))
+        self.connect(ACROSS, join, pairs.item[~is_free], lags[~is_free])
+        begins_row = number == 0
+        self.connect(IN_CHAIN, join[~begins_row], join[~begins_row] - 1)
+        first_targets = target[begins_row]
+        self.connect(
+            IN_CHAIN,
+            join[begins_row],
+            self.source[slot, first_targets],
+            self.explained[slot, first_targets],
+        )
+        ends_row = np.append(target[1:] != target[:-1], True)[: len(target)]
+        self.connect(slot, target[ends_row], join[ends_row])
+        self.began[join] = self.began[target]
+        self.ended[join] = self.began[target]
         self.chain[join] = self.chain[target]
+        # just before their target, in the order of their numbers
         self.place[join] = target - 0.5 + number / (2 * number.max(initial=0) + 2)
 
+    def _append(self, size: int) -> None:
+        """JOINs at the end."""
+        joins = vars(GraphDraft(size))
+        for name, column in vars(self).items():
+            setattr(self, name, np.concatenate((column, joins[name]), axis=-1))
+
     def late(self, nodes: Rows) -> Int64s:
-        source, explained = self.source[:, nodes], self.explained[:, nodes]
-        lag = np.minimum(explained, self.began[nodes] - self.ended[source])
-        found: Int64s = self.began[nodes] - (self.ended[source] + lag).max(axis=0)
-        return found
+        """How much later than their edges explain nodes begin (ns)."""
+        source_ended = self.ended[self.source[:, nodes]]
+        recorded_lag = self.began[nodes] - source_ended
+        lag = np.minimum(self.explained[:, nodes], recorded_lag)
+        explained_begin = (source_ended + lag).max(axis=0)
+        late_ns: Int64s = self.began[nodes] - explained_begin
+        return late_ns
 
 
 def graph_of(trace: Trace) -> Graph:
     """The graph of all threads that launch work, of those that run backward for them,
     and of all GPU work; without a GPU, of the busiest thread."""
-    hosts = hosts_of(trace)
-    items = items_of(trace, hosts)
+    cuts = thread_cuts_of(trace)
+    items = items_of(trace, cuts)
     syncs = syncs_of(trace, items)
-    called, inferred = awaited_by_calls(trace, hosts, items, syncs)
-    called.append(behind_communication(trace, items, by_target(called))[0])
-    waits = by_target([*called, *freeing(hosts, items)])
-    origin = min(
-        [*hosts.first.tolist(), *items.start[items.bounds[:-1]].tolist()], default=0
-    )
-    layout = _layout(hosts, items)
+    awaited, inferred_by_calls = awaited_by_calls(trace, cuts, items, syncs)
+    behind_awaited, _ = behind_communication(trace, items, by_target(awaited))
+    waits_of_calls = by_target([*awaited, behind_awaited, *freeing(cuts, items)])
+    first_items = items.start[items.bounds[:-1]]
+    origin = min([*cuts.first.tolist(), *first_items.tolist()], default=0)
+
+    layout = _layout(cuts, items)
     draft = GraphDraft(layout.size)
-    latency = _latency(trace)[trace.process_of_track[trace.track[items.rows]]]
+    process_of_item = trace.process_of_track[trace.track[items.rows]]
+    latency = _latency(trace)[process_of_item]
     switch = _switches(items, latency)
-    _lay_hosts(draft, layout, hosts, waits, items, origin)
-    _lay_items(draft, layout, hosts, items, switch, latency, origin)
-    draft.joined(1, WaitPairs(layout.cut[waits.target], layout.item[waits.item]))
-    _hand_over(draft, layout, hosts)
-    told = by_target([*awaited_by_items(trace, items, syncs)])
+    _lay_threads(draft, layout, cuts, waits_of_calls, items, origin)
+    _lay_items(draft, layout, cuts, items, switch, latency, origin)
+    draft.join(
+        ACROSS,
+        WaitPairs(layout.cut[waits_of_calls.target], layout.item[waits_of_calls.item]),
+    )
+    _hand_over(draft, layout, cuts)
+
+    recorded = by_target([*awaited_by_items(trace, items, syncs)])
     late = np.flatnonzero(draft.late(layout.item) > LATE_NS)
-    late = np.setdiff1d(late, distinct(told.target), assume_unique=True)
-    untold = awaited_unrecorded(trace, items, late)
-    events = by_target([told, untold])
+    late = np.setdiff1d(late, distinct(recorded.target), assume_unique=True)
+    inferred = awaited_unrecorded(trace, items, late)
+    events = by_target([recorded, inferred])
     events = by_target([events, *behind_communication(trace, items, events)])
-    is_first = items.start[events.item] <= items.start[events.target]
-    is_first &= events.item != events.target
-    events = WaitPairs(*(column[is_first] for column in events))
-    stream = np.searchsorted(items.bounds, events.target, side="right") - 1
-    draft.joined(0, WaitPairs(*(layout.item[one] for one in events)), switch[stream])
-    waiting = np.flatnonzero(draft.kind == Node.WAIT)
-    waiting = waiting[
-        trace.matching(draft.row[waiting].astype(np.intp), SYNCHRONIZES.search)
-    ]
-    lasted = draft.ended[waiting] - draft.began[waiting]
-    draft.unexplained[waiting] = np.maximum(lasted - RETURN_NS, 0)
+    starts_first = items.start[events.item] <= items.start[events.target]
+    is_possible = starts_first & (events.item != events.target)
+    target = events.target[is_possible]
+    draft.join(
+        IN_CHAIN,
+        WaitPairs(layout.item[target], layout.item[events.item[is_possible]]),
+        switch[items.stream_of(target)],
+    )
+    _mark_unexplained_waits(trace, draft)
+    return _finished(
+        draft,
+        origin=origin,
+        chains=_chains(trace, cuts, items),
+        batches=_batches(draft, layout, cuts),
+        inferred=inferred_by_calls + len(inferred.target),
+    )
+
+
+def _mark_unexplained_waits(trace: Trace, draft: GraphDraft) -> None:
+    waits = np.flatnonzero(draft.kind == Node.WAIT)
+    rows = draft.row[waits].astype(np.intp)
+    synchronizations = waits[trace.matching(rows, SYNCHRONIZES.search)]
+    returned_after = draft.ended[synchronizations] - draft.began[synchronizations]
+    draft.unexplained[synchronizations] = np.maximum(returned_after - MAX_RETURN_NS, 0)
+
+
+def _chains(trace: Trace, cuts: ThreadCuts, items: Items) -> tuple[Chain, ...]:
+    """The threads, then the streams."""
     tracks = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
-    device_of = {number: one.pid for number, one in tracks if one.layer is Layer.STREAM}
-    chains = [Chain(thread) for thread in hosts.threads.tolist()]
-    chains += [
-        Chain(number, True, device_of[number]) for number in items.streams.tolist()
+    device_of_stream = {
+        number: track.pid for number, track in tracks if track.layer is Layer.STREAM
+    }
+    threads = [Chain(thread) for thread in cuts.threads.tolist()]
+    streams = [
+        Chain(number, is_stream=True, device=device_of_stream[number])
+        for number in items.streams.tolist()
     ]
-    waited = hosts.end[hosts.batches] - hosts.begin[hosts.batches]
-    batches = Batches(
-        node=layout.cut[hosts.batches],
+    return (*threads, *streams)
+
+
+def _batches(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> Batches:
+    node = layout.cut[cuts.batches]
+    waited = cuts.end[cuts.batches] - cuts.begin[cuts.batches]
+    return Batches(
+        node=node,
         waited=waited,
         unsure=np.minimum(waited, HANDING_NS),
-        loader=draft.chain[layout.cut[hosts.batches]],
-    )
-    return _settled(
-        draft, origin, tuple(chains), batches, inferred + len(untold.target)
+        loader=draft.chain[node],
     )
 
 
-def _layout(hosts: Hosts, items: Items) -> NodeOrder:
-    threads = len(hosts.threads)
-    cut = 2 + 2 * np.arange(len(hosts.kind))
-    cut += np.searchsorted(hosts.bounds, np.arange(len(cut)), side="right") - 1
-    tail = 1 + 2 * hosts.bounds[1:] + np.arange(threads)
-    begin = 1 + 2 * len(cut) + threads
+def _layout(cuts: ThreadCuts, items: Items) -> NodeOrder:
+    threads = len(cuts.threads)
+    # one for the origin, two for each cut before, one for the end of each thread before
+    threads_before = _thread_of_cut(cuts)
+    cut = 2 + 2 * np.arange(len(cuts.kind)) + threads_before
+    tail = 1 + 2 * cuts.bounds[1:] + np.arange(threads)
+    first_item = 1 + 2 * len(cut) + threads
     return NodeOrder(
-        cut, tail, begin + np.arange(len(items.rows)), begin + len(items.rows)
+        cut=cut,
+        tail=tail,
+        item=first_item + np.arange(len(items.rows)),
+        size=first_item + len(items.rows),
     )
 
 
-def _lay_hosts(
+def _thread_of_cut(cuts: ThreadCuts) -> Rows:
+    """Places among the threads."""
+    places = np.arange(len(cuts.kind))
+    return np.searchsorted(cuts.bounds, places, side="right") - 1
+
+
+def _lay_threads(
     draft: GraphDraft,
     layout: NodeOrder,
-    hosts: Hosts,
+    cuts: ThreadCuts,
     waits: WaitPairs,
     items: Items,
     origin: int,
 ) -> None:
     """Threads: what is recorded between two cuts is a thread's own time."""
     draft.kind[0] = Node.ORIGIN
-    threads, cut = len(hosts.threads), layout.cut
-    over = hosts.begin.copy()
-    np.maximum.at(over, waits.target, items.end[waits.item])
-    over = np.minimum(over, hosts.end)
-    over = np.where(hosts.kind == Node.HANDOFF, hosts.end, over)
-    number = np.searchsorted(hosts.bounds, np.arange(len(cut)), side="right") - 1
-    draft.kind[cut], draft.row[cut], draft.chain[cut] = hosts.kind, hosts.row, number
-    draft.began[cut], draft.ended[cut] = over - origin, hosts.end - origin
-    draft.kind[cut - 1], draft.chain[cut - 1] = Node.HOST, number
-    draft.ended[cut - 1] = hosts.begin - origin
-    draft.kind[layout.tail], draft.chain[layout.tail] = Node.HOST, np.arange(threads)
-    draft.ended[layout.tail] = hosts.last - origin
-    inside = np.concatenate((cut, cut - 1, layout.tail))
-    draft.connect(0, inside, inside - 1)
-    first = np.append(1, layout.tail[:-1] + 1)[:threads]
-    draft.connect(0, first, np.zeros(threads, dtype=np.intp))
-    segments = np.concatenate((cut - 1, layout.tail))
-    draft.began[segments] = draft.ended[segments - 1]
-    draft.began[first] = hosts.first - origin
+    threads = len(cuts.threads)
+    thread_of_cut = _thread_of_cut(cuts)
+
+    # of a call that waits, what is after the end of what it waits for
+    wait_is_over = cuts.begin.copy()
+    np.maximum.at(wait_is_over, waits.target, items.end[waits.item])
+    wait_is_over = np.minimum(wait_is_over, cuts.end)
+    is_handoff = cuts.kind == Node.HANDOFF
+    wait_is_over = np.where(is_handoff, cuts.end, wait_is_over)
+    cut = layout.cut
+    draft.kind[cut] = cuts.kind
+    draft.row[cut] = cuts.row
+    draft.chain[cut] = thread_of_cut
+    draft.began[cut] = wait_is_over - origin
+    draft.ended[cut] = cuts.end - origin
+
+    before_cut = cut - 1
+    draft.kind[before_cut] = Node.HOST
+    draft.chain[before_cut] = thread_of_cut
+    draft.ended[before_cut] = cuts.begin - origin
+    draft.kind[layout.tail] = Node.HOST
+    draft.chain[layout.tail] = np.arange(threads)
+    draft.ended[layout.tail] = cuts.last - origin
+
+    of_threads = np.concatenate((cut, before_cut, layout.tail))
+    draft.connect(IN_CHAIN, of_threads, of_threads - 1)
+    first_of_thread = np.append(1, layout.tail[:-1] + 1)[:threads]
+    draft.follow_origin(first_of_thread)
+    own_time = np.concatenate((before_cut, layout.tail))
+    draft.began[own_time] = draft.ended[own_time - 1]
+    draft.began[first_of_thread] = cuts.first - origin
 
 
-def _hand_over(draft: GraphDraft, layout: NodeOrder, hosts: Hosts) -> None:
+def _hand_over(draft: GraphDraft, layout: NodeOrder, cuts: ThreadCuts) -> None:
     """What a thread does for another one begins when that waits, and that goes on once
     it has ended. A thread that begins with it begins when it is asked."""
-    waiting, asked, done = layout.cut[hosts.handoffs]
-    draft.connect(1, asked, waiting - 1)
-    first = (draft.source[0, asked - 1] == 0) & (
-        draft.began[asked - 1] == draft.ended[asked]
+    waiting, asked, done = layout.cut[cuts.handoffs]
+    before_waiting = waiting - 1
+    before_asked = asked - 1
+    draft.connect(ACROSS, asked, before_waiting)
+    follows_nothing = draft.source[IN_CHAIN, before_asked] == 0
+    has_no_time = draft.began[before_asked] == draft.ended[asked]
+    begins_with_it = follows_nothing & has_no_time
+    draft.connect(
+        IN_CHAIN, before_asked[begins_with_it], before_waiting[begins_with_it]
     )
-    draft.connect(0, asked[first] - 1, waiting[first] - 1)
     order = np.argsort(waiting, kind="stable")
-    draft.joined(1, WaitPairs(waiting[order], done[order]))
+    draft.join(ACROSS, WaitPairs(waiting[order], done[order]))
 
 
 def _lay_items(
     draft: GraphDraft,
     layout: NodeOrder,
-    hosts: Hosts,
+    cuts: ThreadCuts,
     items: Items,
     switch: Int64s,
     latency: Int64s,
@@ -226,54 +309,64 @@ def _lay_items(
 ) -> None:
     """Streams: an item waits for the one before it, and for its launch."""
     node = layout.item
-    stream = np.searchsorted(items.bounds, np.arange(len(node)), side="right") - 1
-    draft.kind[node], draft.row[node] = Node.ITEM, items.rows
-    draft.chain[node] = len(hosts.threads) + stream
-    draft.began[node], draft.ended[node] = items.start - origin, items.end - origin
-    first = np.zeros(len(node), dtype=np.bool_)
-    first[items.bounds[:-1]] = True
-    draft.connect(0, node[~first], node[~first] - 1, switch[stream[~first]])
-    linked = np.flatnonzero(items.cut >= 0)
-    call = items.cut[linked]
-    since = items.given[linked] - hosts.begin[call]  # of a call inside another one
-    draft.connect(1, node[linked], layout.cut[call] - 1, latency[linked] + since)
-    alone = node[first & (items.cut < 0)]
-    draft.connect(0, alone, np.zeros(len(alone), dtype=np.intp))
+    stream = items.stream_of(np.arange(len(node)))
+    draft.kind[node] = Node.ITEM
+    draft.row[node] = items.rows
+    draft.chain[node] = len(cuts.threads) + stream
+    draft.began[node] = items.start - origin
+    draft.ended[node] = items.end - origin
+
+    is_first = np.zeros(len(node), dtype=np.bool_)
+    is_first[items.bounds[:-1]] = True
+    follows = node[~is_first]
+    draft.connect(IN_CHAIN, follows, follows - 1, switch[stream[~is_first]])
+    has_launch = items.cut >= 0
+    launch = items.cut[has_launch]
+    # of a call inside another one, which is the cut
+    since_cut = items.given[has_launch] - cuts.begin[launch]
+    draft.connect(
+        ACROSS,
+        node[has_launch],
+        layout.cut[launch] - 1,
+        latency[has_launch] + since_cut,
+    )
+    draft.follow_origin(node[is_first & ~has_launch])
 
 
 def _switches(items: Items, latency: Int64s) -> Int64s:
-    """The usual switch of each stream: the median from the end of an item to the start
-    of the next one, of those that had been launched long enough before and start
+    """The usual switch of each stream (ns): the median from the end of an item to the
+    start of the next one, of those that had been launched long enough before and start
     soon."""
-    found = np.zeros(len(items.streams), dtype=np.int64)
-    for k, own in enumerate(starmap(slice, pairwise(items.bounds.tolist()))):
-        start, end, ready = (
-            items.start[own],
-            items.end[own],
-            (items.given + latency)[own],
-        )
-        after = (start[1:] - end[:-1])[ready[1:] <= end[:-1]]
-        after = np.sort(after[after <= SHORT_NS])
-        found[k] = max(0, after[len(after) // 2]) if len(after) else 0
-    return found
+    switches = np.zeros(len(items.streams), dtype=np.int64)
+    ready = items.given + latency
+    for stream, (first, stop) in enumerate(pairwise(items.bounds.tolist())):
+        end_before = items.end[first:stop][:-1]
+        start = items.start[first:stop][1:]
+        was_ready = ready[first:stop][1:] <= end_before
+        gap_ns = (start - end_before)[was_ready]
+        gap_ns = np.sort(gap_ns[gap_ns <= MAX_SWITCH_NS])
+        if len(gap_ns):
+            switches[stream] = max(0, gap_ns[len(gap_ns) // 2])
+    return switches
 
 
 def _latency(trace: Trace) -> Int64s:
-    """The usual launch latency by the number of the device's process; where there are
-    too few gaps for one, that of those few, and of the first items, unless it is too
-    long for a latency."""
-    found = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
+    """The usual launch latency (ns) by the number of the device's process; where there
+    are too few gaps for one, that of those few, and of the first items, unless it is
+    too long for a latency."""
+    latency_of_process = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     for line in Accounts(trace).lines:
-        few = line.latency_of(line.with_lead(trace.begin_ns - 1), 1)
-        number = trace.process_of_track[trace.track[line.events]]
-        few = np.where(few <= LATENCY_NS, few, 0)
-        usual = np.where(line.latency_ns > 0, line.latency_ns, few)
-        found[number] = usual[line.number(line.events)]
-    return found
+        of_few_gaps = line.latency_of(line.with_lead(trace.begin_ns - 1), 1)
+        of_few_gaps = np.where(of_few_gaps <= MAX_LATENCY_NS, of_few_gaps, 0)
+        usual = np.where(line.latency_ns > 0, line.latency_ns, of_few_gaps)
+        process = trace.process_of_track[trace.track[line.events]]
+        latency_of_process[process] = usual[line.number(line.events)]
+    return latency_of_process
 
 
-def _settled(
+def _finished(
     draft: GraphDraft,
+    *,
     origin: int,
     chains: tuple[Chain, ...],
     batches: Batches,
@@ -281,22 +374,31 @@ def _settled(
 ) -> Graph:
     """In an order in which sources come first, with the lags and residuals of all
     edges."""
-    size, source, explained = len(draft.kind), draft.source, draft.explained
-    order = in_order(draft.began, draft.ended, draft.place, source)
+    size = len(draft.kind)
+    order = in_order(draft.began, draft.ended, draft.place, draft.source)
     rank = np.empty(size, dtype=np.int32)
     rank[order] = np.arange(size)
-    kind, began, ended = draft.kind[order], draft.began[order], draft.ended[order]
-    source, explained = rank[source[:, order]], explained[:, order]
-    wrong = source >= np.arange(size)  # the origin, and what is left of circles
-    source[wrong], explained[wrong] = 0, NEVER
+    kind = draft.kind[order]
+    began = draft.began[order]
+    ended = draft.ended[order]
+    source = rank[draft.source[:, order]]
+    explained = draft.explained[:, order]
+    # edges to the origin of itself, and what is left of circles
+    is_backward = source >= np.arange(size)
+    source[is_backward] = 0
+    explained[is_backward] = NEVER
     lag = np.minimum(explained, began - ended[source])
-    lag[0, (lag[0] == NEVER) & (lag[1] == NEVER)] = 0
+    has_no_source = (lag[IN_CHAIN] == NEVER) & (lag[ACROSS] == NEVER)
+    lag[IN_CHAIN, has_no_source] = 0
     # each may need the one before
     for join in np.flatnonzero(kind == Node.JOIN).tolist():
-        began[join] = ended[join] = (ended[source[:, join]] + lag[:, join]).max()
+        sources_done = (ended[source[:, join]] + lag[:, join]).max()
+        began[join] = sources_done
+        ended[join] = sources_done
     residual = _residuals(kind, began, ended, source, lag)
     batches = reordered(batches, rank)
     residual[:, batches.node] = 0
+    threads = sum(not chain.is_stream for chain in chains)
     return Graph(
         origin_ns=origin,
         chains=chains,
@@ -311,7 +413,7 @@ def _settled(
         began=began,
         lasted=ended - began,
         gone=np.zeros(size, dtype=np.bool_),
-        paces=(AS_RECORDED,) * sum(not chain.is_stream for chain in chains),
+        time_scales=(AS_RECORDED,) * threads,
         inferred_waits=inferred,
         batches=batches,
     )
@@ -325,15 +427,18 @@ def _residuals(
     residual = np.zeros_like(lag)
     nodes = np.flatnonzero((kind != Node.JOIN) & (kind != Node.ORIGIN))
     while len(nodes):
-        ends = ended[source[:, nodes]] + lag[:, nodes]
-        slot = np.argmax(ends, axis=0)
-        residual[slot, nodes] = began[nodes] - ends.max(axis=0)
-        behind = source[slot, nodes]
-        late = (residual[slot, nodes] > 0) & (kind[behind] == Node.JOIN)
-        slot, nodes, behind = slot[late], nodes[late], behind[late]
-        began[behind] += residual[slot, nodes]
-        ended[behind] = began[behind]
-        residual[slot, nodes] = 0
-        nodes = behind
+        edges_end = ended[source[:, nodes]] + lag[:, nodes]
+        last_edge = np.argmax(edges_end, axis=0)
+        residual[last_edge, nodes] = began[nodes] - edges_end.max(axis=0)
+        behind = source[last_edge, nodes]
+        is_late = residual[last_edge, nodes] > 0
+        passes_it_on = is_late & (kind[behind] == Node.JOIN)
+        late_nodes = nodes[passes_it_on]
+        late_edges = last_edge[passes_it_on]
+        joins = behind[passes_it_on]
+        began[joins] += residual[late_edges, late_nodes]
+        ended[joins] = began[joins]
+        residual[late_edges, late_nodes] = 0
+        nodes = joins
     residual[:, 0] = 0
     return residual

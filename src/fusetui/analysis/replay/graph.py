@@ -40,7 +40,7 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import Cover
 
 
-class Pace(NamedTuple):
+class TimeScale(NamedTuple):
     """From each of some times to the next one, how long a recorded ns takes; 1 before
     the first. Arrays of shape [n]; times as in Graph."""
 
@@ -59,19 +59,25 @@ class Pace(NamedTuple):
         inside = before[at] + (times - self.times[at]) * self.rate[at]
         return np.where(place < 0, times, np.rint(inside)).astype(np.int64)
 
-    def changed(self, cover: Cover, factor: float) -> Pace:
+    def changed(self, cover: Cover, factor: float) -> TimeScale:
         """As much slower or faster during a cover."""
         times = distinct(np.concatenate((self.times, cover.start, cover.end)))
         rate = np.append(self.rate, 1.0)[
             np.searchsorted(self.times, times, side="right") - 1
         ]
-        return Pace(times, np.where(cover.place_of(times) >= 0, rate * factor, rate))
+        return TimeScale(
+            times, np.where(cover.place_of(times) >= 0, rate * factor, rate)
+        )
 
 
-AS_RECORDED = Pace(np.empty(0, dtype=np.int64), np.empty(0))
+AS_RECORDED = TimeScale(np.empty(0, dtype=np.int64), np.empty(0))
 
 NEVER = -(1 << 61)  # the lag of an edge that is none
-MOST_TIES = 100  # nodes that wait for each other and begin at the same time
+MAX_TIED_NODES = 100
+"""That wait for each other and begin at the same time."""
+IN_CHAIN, ACROSS = 0, 1
+"""The two edges of a node: from the node before on its thread or stream, and from a node
+of another one; see above."""
 
 
 class Node(IntEnum):
@@ -139,7 +145,9 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     lag: Int64s
     residual: Int64s
     gone: Flags  # taken out by a change
-    paces: tuple[Pace, ...]  # of the threads, which come first among the chains
+    time_scales: tuple[
+        TimeScale, ...
+    ]  # of the threads, which come first among the chains
     inferred_waits: int  # of calls and streams for what the trace does not say
     batches: Batches = NO_BATCHES
 
@@ -188,7 +196,7 @@ def in_order(
     level = np.zeros(len(began), dtype=np.int64)
     slot, target = np.nonzero((source > 0) & (began[source] == began))
     before = source[slot, target]
-    for _ in range(MOST_TIES):
+    for _ in range(MAX_TIED_NODES):
         behind = level[before] >= level[target]
         if not behind.any():
             break

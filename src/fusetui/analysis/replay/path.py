@@ -8,26 +8,20 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.questions.loaders import loader_rows
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.replay.replay import (
-    LAG,
-    OWN,
-    Route,
-    last_of,
-    replay,
-    residual_share,
-    route_to,
-)
+from fusetui.analysis.replay.replay import last_of, replay
+from fusetui.analysis.replay.route import LAG, OWN, Route, residual_share, route_to
 from fusetui.analysis.why.account import line_of
 from fusetui.analysis.why.host import LAYERS, together
 from fusetui.analysis.why.kernels import by_text
 from fusetui.analysis.why.model import DeviceResidual
 from fusetui.gpu.kernel_names import decode
-from fusetui.trace.model.arrays import Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
@@ -35,10 +29,16 @@ from fusetui.trace.model.intervals import Cover, pieces, without
 from fusetui.trace.model.memo import memo, once
 
 Kind = Literal["host", "launch", "kernel", "copy", "communication", "wait", "residual"]
-MOST_ROWS = 12
-MOST_GROUPS = 8  # of kernels, and of ops, of which slack is told
-MOST_REPLAYED = 400_000  # nodes of a graph that is replayed dozens of times
-MOST_TRIES = 32
+MAX_ROWS = 12
+MAX_GROUPS = 8
+"""Of kernels, and of ops, of which slack is told."""
+MAX_REPLAYED_NODES = 400_000
+"""Of a graph that is replayed dozens of times."""
+MAX_TRIES = 32
+"""Replays to find the slack of one group."""
+
+
+NOTHING_RECORDED = -1
 
 
 class PathRow(msgspec.Struct, frozen=True):
@@ -78,191 +78,304 @@ class Path(msgspec.Struct, frozen=True):
 
 @memo()
 def path(trace: Trace) -> Path:
+    """The critical path of a trace as recorded."""
     graph = once(trace, graph_of)
     route = route_to(graph, graph.recorded)
     devices = residuals_of(trace)
-    large = len(graph) > MOST_REPLAYED
+    is_too_large = len(graph) > MAX_REPLAYED_NODES
     return Path(
-        span_ns=int(route.ns.sum()),
+        span_ns=route.span_ns,
         rows=rows_of(trace, graph, route),
-        slack=() if large else tuple(_slack(trace, graph, route)),
-        slack_left_out=large,
+        slack=() if is_too_large else _slack(trace, graph, route),
+        slack_left_out=is_too_large,
         devices=devices,
-        residual_share=max((one.residual_share for one in devices), default=0.0),
+        residual_share=max((device.residual_share for device in devices), default=0.0),
         inferred_waits=graph.inferred_waits,
     )
 
 
 @memo()
 def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
+    """What the replay does not understand of each device."""
     graph = once(trace, graph_of)
     devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
     return tuple(
-        DeviceResidual(exact_id(one), residual_share(graph, graph.recorded, one))
-        for one in devices
+        DeviceResidual(exact_id(device), residual_share(graph, graph.recorded, device))
+        for device in devices
     )
+
+
+class _Total(NamedTuple):
+    """Stretches of the critical path of one kind and name."""
+
+    kind: Kind
+    name: str
+    events: int
+    ns: int
 
 
 def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
-    """The stretches of a route by kind and name, at most MOST_ROWS; what is left of
+    """The stretches of a route by kind and name, at most MAX_ROWS; what is left of
     each kind is one row."""
-    total: dict[tuple[Kind, str], list[int]] = {}
-    for kind, name, count, ns in (
-        *_by_node(trace, graph, route),
-        *_by_host(trace, graph, route),
-    ):
-        one = total.setdefault((kind, name), [0, 0])
-        one[0] += count
-        one[1] += ns
-    ordered = sorted(total.items(), key=lambda one: (-one[1][1], one[0]))
-    ordered = [one for one in ordered if one[1][1]]
-    kept = len(ordered)
-    while kept and kept + len({key[0] for key, _ in ordered[kept:]}) > MOST_ROWS:
+    totals = _summed(
+        [*_of_nodes(trace, graph, route), *_of_threads(trace, graph, route)]
+    )
+    totals.sort(key=lambda total: (-total.ns, total.kind, total.name))
+    totals = [total for total in totals if total.ns]
+    kept = len(totals)
+    while kept and kept + len({total.kind for total in totals[kept:]}) > MAX_ROWS:
         kept -= 1
-    folded = dict(ordered[:kept])
-    for (kind, _), (count, ns) in ordered[kept:]:
-        before = folded.get((kind, ""), [0, 0])
-        folded[kind, ""] = [before[0] + count, before[1] + ns]
-    span = int(route.ns.sum())
-    rows = (PathRow(k, what, n, ns, ns / span) for (k, what), (n, ns) in folded.items())
+    remaining = [total._replace(name="") for total in totals[kept:]]
+    rows = [
+        PathRow(
+            kind=total.kind,
+            what=total.name,
+            count=total.events,
+            ns=total.ns,
+            share=total.ns / route.span_ns,
+        )
+        for total in _summed([*totals[:kept], *remaining])
+    ]
     return tuple(sorted(rows, key=lambda row: (-row.ns, row.kind, row.what)))
 
 
-Told = tuple[Kind, str, int, int]  # kind, name, count and ns
+def _summed(totals: list[_Total]) -> list[_Total]:
+    """One for each kind and name, in the order in which they come first."""
+    sums: dict[tuple[Kind, str], _Total] = {}
+    for total in totals:
+        key = (total.kind, total.name)
+        if key in sums:
+            before = sums[key]
+            total = total._replace(
+                events=before.events + total.events, ns=before.ns + total.ns
+            )
+        sums[key] = total
+    return list(sums.values())
 
 
-def _by_node(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
-    """What is no host's own time."""
-    node, ns = route.node, route.ns
-    kind, row = graph.kind[node], graph.row[node]
-    items, own = kind == Node.ITEM, route.part == OWN
-    moves = np.zeros(len(node), dtype=np.bool_)
-    moves[items] = communicates(trace, row[items])
-    kernel = trace.role[row] == Role.KERNEL
-    lag = route.part == LAG
-    # by the node before
-    launched = lag & items & (graph.kind[np.roll(node, 1)] == Node.HOST)
-    by_worker = np.isin(node, graph.batches.node)
-    loads = lag & (by_worker | (kind == Node.MARK)) & (ns > 0)
-    groups: tuple[tuple[Kind, bool, Rows], ...] = (
-        ("kernel", True, np.flatnonzero(own & items & kernel & ~moves)),
-        ("copy", True, np.flatnonzero(own & items & ~kernel & ~moves)),
-        ("communication", True, np.flatnonzero(own & items & moves)),
-        ("launch", True, np.flatnonzero(own & (kind == Node.LAUNCH))),
-        ("wait", True, np.flatnonzero(own & (kind == Node.WAIT))),
-        ("launch", False, np.flatnonzero(launched)),
-        ("wait", False, np.flatnonzero(lag & ~launched & ~loads)),
-        ("residual", False, np.flatnonzero(~lag & ~own)),
+def _of_nodes(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
+    """What is not the own time of threads."""
+    node = route.node
+    kind = graph.kind[node]
+    row = graph.row[node]
+    does_something = route.part == OWN
+    is_item = kind == Node.ITEM
+    is_communication = np.zeros(len(node), dtype=np.bool_)
+    is_communication[is_item] = communicates(trace, row[is_item])
+    is_kernel = trace.role[row] == Role.KERNEL
+    is_computing = does_something & is_item & ~is_communication
+    yield from _by_name(trace, graph, route, "kernel", is_computing & is_kernel)
+    yield from _by_name(trace, graph, route, "copy", is_computing & ~is_kernel)
+    yield from _by_name(
+        trace, graph, route, "communication", does_something & is_communication
     )
-    for name, named, which in groups:
-        which = which[ns[which] > 0]
-        if named:
-            told = by_text(trace, row[which].astype(np.intp), ns[which], str)
-            yield from ((name, what, *found) for what, found in told.items())
-        else:
-            yield name, "", len(which), int(ns[which].sum())
-    if loads.any():
+    is_launch = does_something & (kind == Node.LAUNCH)
+    yield from _by_name(trace, graph, route, "launch", is_launch)
+    is_wait = does_something & (kind == Node.WAIT)
+    yield from _by_name(trace, graph, route, "wait", is_wait)
+
+    is_lag = route.part == LAG
+    follows_thread = graph.kind[np.roll(node, 1)] == Node.HOST
+    is_latency = is_lag & is_item & follows_thread
+    is_batch = np.isin(node, graph.batches.node)
+    is_loading = is_lag & (is_batch | (kind == Node.MARK)) & (route.ns > 0)
+    yield _nameless(route, "launch", is_latency)
+    yield _nameless(route, "wait", is_lag & ~is_latency & ~is_loading)
+    yield _nameless(route, "residual", ~is_lag & ~does_something)
+    if is_loading.any():
         first = int(loader_rows(trace)[0])
-        yield "host", trace.name_of(first), int(loads.sum()), int(ns[loads].sum())
+        yield _nameless(route, "host", is_loading)._replace(name=trace.name_of(first))
+
+
+def _by_name(
+    trace: Trace, graph: Graph, route: Route, kind: Kind, stretches: Flags
+) -> Iterator[_Total]:
+    """Some stretches by the name of their calls or GPU events."""
+    places = np.flatnonzero(stretches & (route.ns > 0))
+    rows = graph.row[route.node[places]].astype(np.intp)
+    for name, (events, ns) in by_text(trace, rows, route.ns[places], str).items():
+        yield _Total(kind, name, events, ns)
+
+
+def _nameless(route: Route, kind: Kind, stretches: Flags) -> _Total:
+    ns = route.ns[stretches & (route.ns > 0)]
+    return _Total(kind, "", events=len(ns), ns=int(ns.sum()))
 
 
 class HostTimes(NamedTuple):
+    """The own time of threads in parts, each in the innermost slice; arrays of shape
+    [parts]."""
+
     node: Rows
     row: Rows  # the innermost slice, -1: nothing was recorded
-    ns: Int64s  # at the pace of the graph
+    ns: Int64s  # in the time of the graph, see TimeScale
 
 
 def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     """By the innermost op or Python frame, else the innermost annotation."""
-    found = [(nodes[:0], nodes[:0], graph.began[:0], graph.began[:0])]
-    nodes = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
-    for chain in distinct(graph.chain[nodes]).tolist():
-        own = np.sort(nodes[graph.chain[nodes] == chain])
-        rest = Cover(graph.began[own], graph.ended[own])
+    no_rows = nodes[:0]
+    no_times = graph.began[:0]
+    node_parts = [no_rows]
+    row_parts = [no_rows]
+    start_parts = [no_times]
+    end_parts = [no_times]
+
+    def add(node: Rows, row: Rows, start: Int64s, end: Int64s) -> None:
+        node_parts.append(node)
+        row_parts.append(row)
+        start_parts.append(start)
+        end_parts.append(end)
+
+    own_time = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
+    for chain in distinct(graph.chain[own_time]).tolist():
+        of_thread = np.sort(own_time[graph.chain[own_time] == chain])
+        began = graph.began[of_thread]
+        rest = Cover(began, graph.ended[of_thread])
         for line, offset in line_of(trace, graph.chains[chain].thread):
-            shift = -graph.origin_ns - offset
+            shift = -graph.origin_ns - offset  # from the line's time to the graph's
             for kinds in LAYERS[1:]:
                 placed = Cover(rest.start - shift, rest.end - shift)
-                slices = together(
-                    [line.slices(k).touching(*placed[:2]) for k in kinds]
-                ).parts()
-                (start, end, _), place = pieces(placed, Cover(slices.start, slices.end))
-                known = start < end
-                start, end, place = start[known], end[known], place[known]
-                row = slices.rows[slices.end.searchsorted(start, side="right")]
-                of = (
-                    np.searchsorted(graph.began[own], rest.start[place], side="right")
-                    - 1
+                touching = [
+                    line.slices(kind).touching(placed.start, placed.end)
+                    for kind in kinds
+                ]
+                innermost = together(touching).parts()
+                in_slices, place = pieces(placed, Cover(innermost.start, innermost.end))
+                has_length = in_slices.start < in_slices.end
+                start = in_slices.start[has_length]
+                end = in_slices.end[has_length]
+                place_of_slice = innermost.end.searchsorted(start, side="right")
+                rest_start = rest.start[place[has_length]]
+                node = np.searchsorted(began, rest_start, side="right") - 1
+                add(
+                    of_thread[node],
+                    innermost.rows[place_of_slice],
+                    start + shift,
+                    end + shift,
                 )
-                found.append((own[of], row, start + shift, end + shift))
-                rest = without(rest, Cover(slices.start + shift, slices.end + shift))
-        of = own[np.searchsorted(graph.began[own], rest.start, side="right") - 1]
-        found.append((of, np.full(len(of), -1), rest.start, rest.end))
-    node, row, start, end = map(np.concatenate, zip(*found, strict=True))
+                taken = Cover(innermost.start + shift, innermost.end + shift)
+                rest = without(rest, taken)
+        node = np.searchsorted(began, rest.start, side="right") - 1
+        add(of_thread[node], np.full(len(node), NOTHING_RECORDED), rest.start, rest.end)
+    node = np.concatenate(node_parts)
+    start = np.concatenate(start_parts)
+    end = np.concatenate(end_parts)
     ns = np.zeros(len(node), dtype=np.int64)
-    for chain, pace in enumerate(graph.paces):
-        mine = graph.chain[node] == chain
-        ns[mine] = pace.until(end[mine]) - pace.until(start[mine])
-    return HostTimes(node, row, ns)
+    for chain, scale in enumerate(graph.time_scales):
+        is_of_chain = graph.chain[node] == chain
+        until_end = scale.until(end[is_of_chain])
+        ns[is_of_chain] = until_end - scale.until(start[is_of_chain])
+    return HostTimes(node=node, row=np.concatenate(row_parts), ns=ns)
 
 
-def _by_host(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
+def _of_threads(trace: Trace, graph: Graph, route: Route) -> Iterator[_Total]:
     """The own time of threads, by what is innermost. A node of which only a part lies
     in the route counts with the last of its parts."""
-    own = np.flatnonzero((graph.kind[route.node] == Node.HOST) & (route.part == OWN))
-    own = own[route.ns[own] > 0]
-    if not len(own):
+    is_own_time = (graph.kind[route.node] == Node.HOST) & (route.part == OWN)
+    stretches = np.flatnonzero(is_own_time & (route.ns > 0))
+    if not len(stretches):
         return
-    parts = host_parts(trace, graph, route.node[own])
-    # of each node the last first
-    order = np.lexsort((-np.arange(len(parts.node)), parts.node))
-    node, row, ns = (column[order] for column in parts)
-    left = np.zeros(len(graph), dtype=np.int64)
-    left[route.node[own]] = route.ns[own]
-    until = np.cumsum(ns)
-    until -= (until - ns)[np.searchsorted(node, node)]
-    ns = np.minimum(until, left[node]) - np.minimum(until - ns, left[node])
-    row, ns = row[ns > 0], ns[ns > 0]
-    told = by_text(trace, row[row >= 0], ns[row >= 0], str)
-    yield from (("host", what, *found) for what, found in told.items())
-    yield "host", "", int((row < 0).sum()), int(ns[row < 0].sum())
+    parts = host_parts(trace, graph, route.node[stretches])
+    last_part_first = np.lexsort((-np.arange(len(parts.node)), parts.node))
+    node = parts.node[last_part_first]
+    row = parts.row[last_part_first]
+    part_ns = parts.ns[last_part_first]
+    on_route_ns = np.zeros(len(graph), dtype=np.int64)
+    on_route_ns[route.node[stretches]] = route.ns[stretches]
+
+    # from the end of each node back to the end of a part, and to its beginning
+    sums = np.cumsum(part_ns)
+    first_of_node = np.searchsorted(node, node)
+    back_to_begin = sums - (sums - part_ns)[first_of_node]
+    back_to_end = back_to_begin - part_ns
+    limit_ns = on_route_ns[node]
+    counted_ns = np.minimum(back_to_begin, limit_ns) - np.minimum(back_to_end, limit_ns)
+
+    counts = counted_ns > 0
+    row = row[counts]
+    counted_ns = counted_ns[counts]
+    has_name = row != NOTHING_RECORDED
+    names = by_text(trace, row[has_name], counted_ns[has_name], str)
+    for name, (events, ns) in names.items():
+        yield _Total("host", name, events, ns)
+    yield _Total(
+        "host",
+        "",
+        events=int(np.count_nonzero(~has_name)),
+        ns=int(counted_ns[~has_name].sum()),
+    )
 
 
-def _slack(trace: Trace, graph: Graph, route: Route) -> Iterator[Slack]:
+def _slack(trace: Trace, graph: Graph, route: Route) -> tuple[Slack, ...]:
     """Of the largest families of kernels and ops; the most first."""
     items = graph.nodes(Node.ITEM)
-    items = items[trace.role[graph.row[items]] == Role.KERNEL]
-    effective = np.zeros(len(trace), dtype=np.int64)
-    effective[trace.gpu_rows] = effective_ns(trace)
+    kernels = items[trace.role[graph.row[items]] == Role.KERNEL]
+    kernel_rows = graph.row[kernels].astype(np.intp)
+    effective_of_row = np.zeros(len(trace), dtype=np.int64)
+    effective_of_row[trace.gpu_rows] = effective_ns(trace)
+    families = [_family(name) for name in trace.names]
+
     parts = host_parts(trace, graph, graph.nodes(Node.HOST))
     in_op = (parts.row >= 0) & (trace.role[parts.row] == Role.OP)
-    found, end = list[Slack](), int(graph.ended.max())
-    kinds: tuple[tuple[Literal["kernel", "op"], Rows, Rows, Int64s], ...] = (
-        (
-            "kernel",
-            items,
-            graph.row[items].astype(np.intp),
-            effective[graph.row[items]],
+    op_names = list(trace.names)
+
+    slack = [
+        *_slack_by_name(
+            graph,
+            route,
+            kind="kernel",
+            nodes=kernels,
+            ns=effective_of_row[kernel_rows],
+            names=families,
+            name_of_node=trace.name[kernel_rows],
         ),
-        ("op", parts.node[in_op], parts.row[in_op], parts.ns[in_op]),
-    )
-    for kind, nodes, rows, ns in kinds:
-        decoded = (
-            map(decode, trace.names) if kind == "kernel" else [None] * len(trace.names)
-        )
-        families = ((one.op or one.family) if one else "" for one in decoded)
-        name = [own or name for own, name in zip(families, trace.names, strict=True)]
-        numbers = {text: n for n, text in enumerate(dict.fromkeys(name))}
-        of_name = np.array([numbers[text] for text in name] or [0])
-        group = of_name[trace.name[rows]]
-        sums = np.bincount(group, ns, minlength=len(numbers))
-        texts = [*numbers]
-        for number in np.argsort(-sums, kind="stable")[:MOST_GROUPS].tolist():
-            extra = summed(nodes[group == number], ns[group == number], len(graph))
-            if extra.any():
-                spare = 0 if extra[route.node].any() else _spare(graph, extra, end)
-                found.append(Slack(texts[number], kind, spare))
-    yield from sorted(found, key=lambda one: (-one.ns, one.kind, one.what))
+        *_slack_by_name(
+            graph,
+            route,
+            kind="op",
+            nodes=parts.node[in_op],
+            ns=parts.ns[in_op],
+            names=op_names,
+            name_of_node=trace.name[parts.row[in_op]],
+        ),
+    ]
+    return tuple(sorted(slack, key=lambda each: (-each.ns, each.kind, each.what)))
+
+
+def _family(name: str) -> str:
+    kernel = decode(name)
+    if kernel is None:
+        return name
+    return kernel.op or kernel.family or name
+
+
+def _slack_by_name(
+    graph: Graph,
+    route: Route,
+    *,
+    kind: Literal["kernel", "op"],
+    nodes: Rows,
+    ns: Int64s,
+    names: list[str],
+    name_of_node: NDArray[np.integer],
+) -> Iterator[Slack]:
+    """Of the names that take most. `ns`: how long each of the nodes takes under its
+    name, a place in `names`."""
+    groups = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    group_of_name = np.array([groups[name] for name in names] or [0])
+    group_of_node = group_of_name[name_of_node]
+    group_ns = np.bincount(group_of_node, ns, minlength=len(groups))
+    largest = np.argsort(-group_ns, kind="stable")[:MAX_GROUPS]
+    group_names = list(groups)
+    end = int(graph.ended.max())
+    for group in largest.tolist():
+        is_of_group = group_of_node == group
+        group_ns_of_node = summed(nodes[is_of_group], ns[is_of_group], len(graph))
+        if not group_ns_of_node.any():
+            continue
+        is_critical = group_ns_of_node[route.node].any()
+        spare_ns = 0 if is_critical else _spare(graph, group_ns_of_node, end)
+        yield Slack(what=group_names[group], kind=kind, ns=spare_ns)
 
 
 def _spare(graph: Graph, extra: Int64s, end: int) -> int:
@@ -270,14 +383,15 @@ def _spare(graph: Graph, extra: Int64s, end: int) -> int:
     (ns in all). The end is convex in the factor, so Newton's method comes down to the
     largest one."""
     factor = (end + 1) / int(extra.max())
-    for _ in range(MOST_TRIES):
-        longer = np.floor(extra * factor).astype(np.int64)
-        slower = msgspec.structs.replace(graph, dur=graph.dur + longer)
+    for _ in range(MAX_TRIES):
+        longer_ns = np.floor(extra * factor).astype(np.int64)
+        slower = msgspec.structs.replace(graph, dur=graph.dur + longer_ns)
         times = replay(slower)
         last = last_of(slower, times)
-        late = int(times.end[last]) - end
-        if late <= 0:
-            return int(longer.sum())
-        slope = int(extra[distinct(route_to(slower, times, last).node)].sum())
-        factor = max(0.0, factor - late / slope)
+        late_ns = int(times.end[last]) - end
+        if late_ns <= 0:
+            return int(longer_ns.sum())
+        on_path = distinct(route_to(slower, times, last).node)
+        late_ns_per_factor = int(extra[on_path].sum())
+        factor = max(0.0, factor - late_ns / late_ns_per_factor)
     return 0

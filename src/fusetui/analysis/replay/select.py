@@ -102,7 +102,7 @@ def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
     """For each track the number of its thread's chain, -1 for none."""
     chain = np.full(len(trace.tracks) + 1, -1)
     chain[[one.thread for one in graph.chains if not one.is_stream]] = np.arange(
-        len(graph.paces)
+        len(graph.time_scales)
     )
     return chain[trace.thread_of_track]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.replay.apply import changed, is_range, scalable
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import (
+    Change,
     NothingLikeIt,
     OnDevice,
     Unsynced,
@@ -23,15 +24,9 @@ from fusetui.analysis.replay.changes import (
 from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.items import WAITS_EVENT
 from fusetui.analysis.replay.path import PathRow, residuals_of, rows_of
-from fusetui.analysis.replay.replay import (
-    OWN,
-    Route,
-    bounds_of,
-    late_share,
-    replay,
-    route_to,
-    step_ends,
-)
+from fusetui.analysis.replay.replay import replay, replay_late
+from fusetui.analysis.replay.route import OWN, Route, late_share, route_to
+from fusetui.analysis.replay.times import StepEnds, bounds_of, step_ends
 from fusetui.analysis.why.model import DOUBTFUL, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
@@ -40,19 +35,21 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
 from fusetui.trace.model.memo import once
 
-# above this share that is not understood there is no answer; see DOUBTFUL
 UNKNOWN = 0.20
-MANY = 100  # launches
-SAME = 2000  # times that differ by a smaller part than 1 / SAME of them are the same
-LEAST_SCALED = 0.5
+"""Above this share that is not understood there is no answer; see DOUBTFUL."""
+MANY_LAUNCHES = 100
+SAME = 2000
+"""Times that differ by a smaller part than 1 / SAME of them are the same."""
+MIN_SCALED_SHARE = 0.5
 """Of the critical path: another device has to scale so much of it, or the rest decides,
 of which nothing is known there. docs/whatif.md has the recordings that this comes
 from."""
-# of the critical path: so much that begins late for no known reason is not told
-LITTLE = 0.001
+MAX_LATE_SHARE = 0.001
+"""Of the critical path: so much that begins late for no known reason is not told."""
 
 Note = Literal[
     "other_ranks_unchanged",  # they wait for this rank as long as they did
+    "waits_scaled",  # communication that a change scales includes waiting
     "no_gpu",  # only what threads do is replayed
     # as no Python frames were recorded, but on threads of backward
     "python_is_all_but_ops",
@@ -120,7 +117,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     @property
     def scales_little(self) -> bool:
         """Whether another device scales too little of the time for an answer."""
-        return self.scaled_share is not None and self.scaled_share < LEAST_SCALED
+        return self.scaled_share is not None and self.scaled_share < MIN_SCALED_SHARE
 
     @property
     def is_doubtful(self) -> bool:
@@ -131,102 +128,167 @@ class WhatIf(msgspec.Struct, frozen=True):
 def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> WhatIf:
     """What some changes together are worth; of one step only if it is given, by its
     number. Raises WrongChange."""
-    asked = [parse_change(text) for text in changes]
-    graph, steps = once(trace, graph_of), steps_of(trace)
-    place = None if step is None else steps.place(step)
-    if place is not None and place < 0:
-        raise NothingLikeIt(f"There is no step {step}, but {steps.known}.")
-    made, notes = changed(trace, graph, asked)
-    times, ends = replay(made), step_ends(trace, graph)
-    bounds = bounds_of(graph, graph.recorded, ends), bounds_of(made, times, ends)
-    before, after = map(np.diff, bounds)
-    batches_late = np.diff(bounds_of(made, replay(made, late=True), ends))
-    tells = told_steps(trace)
-    places = tells if place is None else np.array([place])
-    latest = median(batches_late[places])
-    between, scaled_share = None, None
-    if is_range(asked):
-        other = changed(trace, graph, asked, latest=True)[0]
-        other_times = replay(other)
-        most = median(lengths_of(trace, other, other_times)[places])
-        batches_late = lengths_of(trace, other, replay(other, late=True))
-        found = median(after[places]), most, latest, median(batches_late[places])
-        nodes = [
-            scalable(trace, graph, o.name).nodes
-            for o in asked
-            if isinstance(o, OnDevice)
-        ]
-        scaled_share = max(
-            share_of(np.concatenate(nodes), route_to(*replayed))
-            for replayed in (
-                (graph, graph.recorded),
-                (made, times),
-                (other, other_times),
-            )
-        )
-        if scaled_share >= LEAST_SCALED:
-            between = min(found), max(found)
+    parsed = [parse_change(text) for text in changes]
+    steps = steps_of(trace)
+    if step is None:
+        places = told_steps(trace)
+    else:
+        places = np.array([_place_of(trace, step)])
+    graph = once(trace, graph_of)
+    replayed = _replayed(trace, graph, parsed)
+    recorded_bounds = bounds_of(graph, graph.recorded, replayed.ends)
+    before = np.diff(recorded_bounds)
+    after = np.diff(replayed.bounds)
+    before_ns = median(before[places])
+    after_ns = median(after[places])
+    latest_ns = median(np.diff(replayed.late_bounds)[places])
+
     devices = residuals_of(trace)
-    was, route = route_to(graph, graph.recorded), route_to(made, times)
-    share = max([one.residual_share for one in devices] + [route.unknown_share])
-    told = not is_range(asked) and share <= UNKNOWN
-    is_bound = all(isinstance(one, Unsynced) for one in asked)
-    is_bound = is_bound and is_certain(trace, was.unknown_share, route.unknown_share)
-    never_waits = "loader_never_waits" in notes
-    is_open = not never_waits and differs(median(after[places]), latest)
-    late = ["late_unexplained"] * (
-        max(late_share(graph, was), late_share(made, route)) > LITTLE
+    recorded_route = route_to(graph, graph.recorded)
+    replayed_route = route_to(replayed.graph, replayed.times)
+    unknown_shares = [device.residual_share for device in devices]
+    residual_share = max([*unknown_shares, replayed_route.unknown_share])
+    is_understood = residual_share <= UNKNOWN
+    gives_number = is_understood and not is_range(parsed)
+
+    between_ns = None
+    scaled_share = None
+    if is_range(parsed):
+        other_end = _replayed(trace, graph, parsed, latest=True)
+        scaled_share = _scaled_share(trace, graph, parsed, replayed, other_end)
+        if is_understood and scaled_share >= MIN_SCALED_SHARE:
+            other_bounds = (other_end.bounds, other_end.late_bounds)
+            other_ns = [median(np.diff(bounds)[places]) for bounds in other_bounds]
+            between_ns = (
+                min(after_ns, latest_ns, *other_ns),
+                max(after_ns, latest_ns, *other_ns),
+            )
+
+    never_waits = "loader_never_waits" in replayed.notes
+    depends_on_batches = not never_waits and differs(after_ns, latest_ns)
+    only_removes_waits = all(isinstance(change, Unsynced) for change in parsed)
+    cannot_save_more = only_removes_waits and is_certain(
+        trace, recorded_route.unknown_share, replayed_route.unknown_share
     )
-    names = labels_of(steps.names)
-    counted = np.isin(np.arange(len(before)), tells).tolist()
-    each = (
-        zip(names, before.tolist(), after.tolist(), counted, strict=True)
-        if len(steps)
-        else ()
+    is_bound = cannot_save_more or never_waits or depends_on_batches
+
+    notes: list[str] = list(_notes(trace))
+    late = max(
+        late_share(graph, recorded_route), late_share(replayed.graph, replayed_route)
     )
-    every = [
-        StepEffect(name, old, new if told else None, own)
-        for name, old, new, own in each
-    ]
-    longer = median(after[places]) > median(before[places])
-    if longer and bounds[1][places[-1] + 1] <= bounds[0][places[-1] + 1]:
-        late.append("same_work_later")
-    if is_open:
-        late.append("batches_unknown")
-    before, after = before[places], after[places]
+    if late > MAX_LATE_SHARE:
+        notes.append("late_unexplained")
+    last_end = places[-1] + 1
+    ends_no_later = replayed.bounds[last_end] <= recorded_bounds[last_end]
+    if after_ns > before_ns and ends_no_later:
+        notes.append("same_work_later")
+    if depends_on_batches:
+        notes.append("batches_unknown")
+    notes.extend(replayed.notes)
+    if "waits_scaled" in notes and "other_ranks_unchanged" in notes:
+        notes.remove("other_ranks_unchanged")
+
+    effects = _effects(trace, before, after if gives_number else None)
     return WhatIf(
         changes=tuple(changes),
         of="step" if len(steps) else "span",
         devices=devices,
-        steps=tuple(every if place is None else every[place : place + 1]),
-        before_ns=median(before),
-        after_ns=median(after) if told else None,
-        saved_ns=median(before) - median(after) if told else None,
-        before_range_ns=(int(before.min()), int(before.max())),
-        after_range_ns=(int(after.min()), int(after.max())) if told else None,
-        between_ns=between if share <= UNKNOWN else None,
-        residual_share=share,
+        steps=effects if step is None else effects[places[0] : places[0] + 1],
+        before_ns=before_ns,
+        after_ns=after_ns if gives_number else None,
+        saved_ns=before_ns - after_ns if gives_number else None,
+        before_range_ns=_range(before[places]),
+        after_range_ns=_range(after[places]) if gives_number else None,
+        between_ns=between_ns,
+        residual_share=residual_share,
         inferred_waits=graph.inferred_waits,
-        certainty="bound" if is_bound or never_waits or is_open else "estimate",
-        limit=_limit(trace, made, times, places),
-        notes=tuple(dict.fromkeys((*_notes(trace), *late, *notes))),
-        latest_ns=latest if told and is_open else None,
+        certainty="bound" if is_bound else "estimate",
+        limit=_limit(trace, replayed, places),
+        notes=tuple(dict.fromkeys(notes)),
+        latest_ns=latest_ns if gives_number and depends_on_batches else None,
         scaled_share=scaled_share,
     )
 
 
-def lengths_of(
-    trace: Trace, graph: Graph, times: Times, by: str | None = None
-) -> Int64s:
-    """From the end of each step to the end of the next one; without steps, the length
-    of all."""
-    return np.diff(bounds_of(graph, times, step_ends(trace, graph, by)))
+class _Replayed(NamedTuple):
+    """A graph with changes, and its steps. Bounds: see bounds_of; shape [steps + 1]."""
+
+    graph: Graph
+    times: Times
+    ends: StepEnds
+    bounds: Int64s
+    late_bounds: Int64s  # if batches come as late as the recording allows
+    notes: tuple[str, ...]
+
+
+def _replayed(
+    trace: Trace, graph: Graph, changes: Sequence[Change], *, latest: bool = False
+) -> _Replayed:
+    """`latest`: see changed. Raises WrongChange."""
+    changed_graph, notes = changed(trace, graph, changes, latest=latest)
+    times = replay(changed_graph)
+    late_times = replay_late(changed_graph, times)
+    ends = step_ends(trace, graph)
+    return _Replayed(
+        graph=changed_graph,
+        times=times,
+        ends=ends,
+        bounds=bounds_of(changed_graph, times, ends),
+        late_bounds=bounds_of(changed_graph, late_times, ends),
+        notes=notes,
+    )
+
+
+def _place_of(trace: Trace, step: int) -> int:
+    """Among the steps. Raises NothingLikeIt."""
+    steps = steps_of(trace)
+    place = steps.place(step)
+    if place < 0:
+        raise NothingLikeIt(f"There is no step {step}, but {steps.known}.")
+    return place
+
+
+def _scaled_share(
+    trace: Trace, graph: Graph, changes: Sequence[Change], *replayed: _Replayed
+) -> float:
+    """See WhatIf."""
+    devices = [change.name for change in changes if isinstance(change, OnDevice)]
+    scaled = np.concatenate(
+        [scalable(trace, graph, device).nodes for device in devices]
+    )
+    routes = [route_to(graph, graph.recorded)]
+    routes += [route_to(each.graph, each.times) for each in replayed]
+    return max(share_of(scaled, route) for route in routes)
+
+
+def _effects(
+    trace: Trace, before: Int64s, after: Int64s | None
+) -> tuple[StepEffect, ...]:
+    """Of each step; () without steps."""
+    steps = steps_of(trace)
+    if not len(steps):
+        return ()
+    in_median = np.isin(np.arange(len(before)), told_steps(trace)).tolist()
+    before_ns = before.tolist()
+    after_ns = [None] * len(before) if after is None else after.tolist()
+    return tuple(
+        StepEffect(
+            name=name,
+            before_ns=before_ns[place],
+            after_ns=after_ns[place],
+            in_median=in_median[place],
+        )
+        for place, name in enumerate(labels_of(steps.names))
+    )
+
+
+def _range(lengths: Int64s) -> tuple[int, int]:
+    return int(lengths.min()), int(lengths.max())
 
 
 def share_of(nodes: Rows, route: Route) -> float:
     """How much of a critical path is what these nodes do."""
-    own = (route.part == OWN) & np.isin(route.node, nodes)
-    return float(route.ns[own].sum() / max(int(route.ns.sum()), 1))
+    return route.share_of((route.part == OWN) & np.isin(route.node, nodes))
 
 
 def differs(ns: int, other_ns: int) -> bool:
@@ -239,10 +301,15 @@ def told_steps(trace: Trace, by: str | None = None) -> Rows:
     """The places of the steps whose median is told: those in which a device ran (all if
     none did), without the first, before which none ended, unless it is the only one; 0
     without steps."""
-    steps, gpu = steps_of(trace, by), trace.gpu_rows
-    ran = union(trace.start[gpu], trace.end[gpu]).within(steps.start, steps.end) > 0
-    places = np.flatnonzero(ran if ran.any() else ~ran)
-    return places[places > 0] if (places > 0).any() else np.zeros(1, dtype=np.intp)
+    steps = steps_of(trace, by)
+    gpu_rows = trace.gpu_rows
+    gpu_work = union(trace.start[gpu_rows], trace.end[gpu_rows])
+    device_ran = gpu_work.within(steps.start, steps.end) > 0
+    places = np.flatnonzero(device_ran)
+    if not len(places):
+        places = np.arange(len(steps))
+    behind_first = places[places > 0]
+    return behind_first if len(behind_first) else np.zeros(1, dtype=np.intp)
 
 
 def median(lengths: Int64s) -> int:
@@ -250,17 +317,18 @@ def median(lengths: Int64s) -> int:
     return int(np.sort(lengths)[(len(lengths) - 1) // 2])
 
 
-def _limit(
-    trace: Trace, graph: Graph, times: Times, places: Rows
-) -> tuple[PathRow, ...]:
+def _limit(trace: Trace, replayed: _Replayed, places: Rows) -> tuple[PathRow, ...]:
     """The critical path from the first to the last of some steps, or of all without
     steps. Of one among several it may begin with what the step before left to do."""
+    graph = replayed.graph
+    times = replayed.times
     if not len(steps_of(trace)):
         return rows_of(trace, graph, route_to(graph, times))
-    bounds = bounds_of(graph, times, step_ends(trace, graph))
-    ends = np.where(graph.gone | (times.end > bounds[places[-1] + 1]), -1, times.end)
-    route = route_to(graph, times, int(np.argmax(ends)))
-    return rows_of(trace, graph, route.since(int(bounds[places[0]])))
+    end = replayed.bounds[places[-1] + 1]
+    does_not_count = graph.gone | (times.end > end)
+    last = int(np.argmax(np.where(does_not_count, -1, times.end)))
+    begin = int(replayed.bounds[places[0]])
+    return rows_of(trace, graph, route_to(graph, times, last).since(begin))
 
 
 def leaves_waits_out(trace: Trace) -> bool:
@@ -268,44 +336,50 @@ def leaves_waits_out(trace: Trace) -> bool:
     launch: the profiler itself makes others, and waits for the device, when it
     stops."""
     launching = distinct(trace.launch[trace.gpu_rows])
-    kinds = trace.name[launching[launching >= 0]]
-    return len(kinds) > MANY and bool(
-        np.isin(trace.name[trace.rows_of(Role.CALL)], kinds).all()
-    )
+    launching = launching[launching >= 0]
+    if len(launching) <= MANY_LAUNCHES:
+        return False
+    names_of_calls = trace.name[trace.rows_of(Role.CALL)]
+    return bool(np.isin(names_of_calls, trace.name[launching]).all())
 
 
-def is_certain(trace: Trace, *unknown: float) -> bool:
+def is_certain(trace: Trace, *unknown_shares: float) -> bool:
     """Whether nothing on the way from a recording to a replay was inferred or is not
     understood, so that a change that cannot save more than it does there is a bound.
-    `unknown`: the shares of their critical paths that are not."""
-    waits = leaves_waits_out(trace) or events_unknown(trace)
-    return not (waits or once(trace, graph_of).inferred_waits or any(unknown))
+    `unknown_shares`: of their critical paths, that are not."""
+    if leaves_waits_out(trace) or events_unknown(trace):
+        return False
+    return not once(trace, graph_of).inferred_waits and not any(unknown_shares)
 
 
 def events_unknown(trace: Trace) -> bool:
     """Whether one of several streams was told to wait for what no event of the device
     names."""
     streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
-    calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
-    known = trace.correlation[trace.rows_of(Role.SYNC)]
-    return len(streams) > 1 and not np.isin(trace.correlation[calls], known).all()
+    if len(streams) <= 1:
+        return False
+    waiting_calls = trace.rows_named(WAITS_EVENT.search, Role.CALL)
+    recorded = trace.correlation[trace.rows_of(Role.SYNC)]
+    return not np.isin(trace.correlation[waiting_calls], recorded).all()
 
 
 def _notes(trace: Trace) -> list[Note]:
-    every: dict[Note, bool] = {
+    """What has to be said about any change."""
+    holds: dict[Note, bool] = {
         "no_waits": leaves_waits_out(trace),
         "events_unknown": events_unknown(trace),
         "no_gpu": not len(trace.gpu_rows),
         "other_ranks_unchanged": bool(communicates(trace, trace.gpu_rows).any()),
     }
-    return [note for note, holds in every.items() if holds]
+    return [note for note in holds if holds[note]]
 
 
 RANGE = re.compile(
     r"(?P<head>.*\S)\s+x(?P<low>\d*\.?\d+)\.\.(?P<high>\d*\.?\d+)", re.DOTALL
 )
-POINTS = 10
-NEARLY = 0.01  # of all that the change gains: less is no help
+SWEEP_POINTS = 10
+NEARLY_ALL = 0.01
+"""Of all that the change gains: less is no help."""
 
 
 class SweepPoint(msgspec.Struct, frozen=True):
@@ -331,23 +405,25 @@ class Sweep(msgspec.Struct, frozen=True):
 
 def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
     """`kernel:attn x0.1..1` at ten factors. Raises WrongChange."""
-    found = RANGE.fullmatch(text.strip())
-    low, high = (float(found[key]) for key in ("low", "high")) if found else (0.0, 0.0)
-    if found is None or not low < high:
+    parts = RANGE.fullmatch(text.strip())
+    if parts is None or not float(parts["low"]) < float(parts["high"]):
         raise WrongChange(f"{text} is no sweep: kernel:PATTERN x0.1..1 is one.")
-    points = []
-    for number in range(POINTS):
-        factor = round(low + (high - low) * number / (POINTS - 1), 6)
-        one = whatif(trace, [f"{found['head']} x{factor:.6g}"], step)
-        if one.after_ns is None:
+    change = parts["head"]
+    low = float(parts["low"])
+    high = float(parts["high"])
+    points: list[SweepPoint] = []
+    for number in range(SWEEP_POINTS):
+        factor = round(low + (high - low) * number / (SWEEP_POINTS - 1), 6)
+        answer = whatif(trace, [f"{change} x{factor:.6g}"], step)
+        if answer.after_ns is None:
             break
-        points.append(SweepPoint(factor, one.after_ns))
+        points.append(SweepPoint(factor, answer.after_ns))
     return Sweep(
-        change=found["head"],
-        of=one.of,
-        devices=one.devices,
-        before_ns=one.before_ns,
-        residual_share=one.residual_share,
+        change=change,
+        of=answer.of,
+        devices=answer.devices,
+        before_ns=answer.before_ns,
+        residual_share=answer.residual_share,
         points=tuple(points),
         knee=knee_of(points),
     )
@@ -356,9 +432,9 @@ def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
 def knee_of(points: Sequence[SweepPoint]) -> float | None:
     """The largest factor that gains nearly all; None if that is the smallest, or none
     gains."""
-    times = [point.after_ns for point in points]
-    if not times or max(times) == min(times):
+    times_ns = [point.after_ns for point in points]
+    if not times_ns or max(times_ns) == min(times_ns):
         return None
-    enough = min(times) + NEARLY * (max(times) - min(times))
-    last = max(n for n, ns in enumerate(times) if ns <= enough)
+    nearly_all_ns = min(times_ns) + NEARLY_ALL * (max(times_ns) - min(times_ns))
+    last = max(place for place, ns in enumerate(times_ns) if ns <= nearly_all_ns)
     return points[last].factor if last else None

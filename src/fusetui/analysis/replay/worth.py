@@ -10,21 +10,23 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.loaders import worker_rows
-from fusetui.analysis.replay.apply import MAKERS, Draft
+from fusetui.analysis.replay.apply import EDITS
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange, parse_change
-from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times
+from fusetui.analysis.replay.draft import Draft
+from fusetui.analysis.replay.graph import ACROSS, NEVER, Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import late_share, replay, route_to
+from fusetui.analysis.replay.replay import replay, replay_late
+from fusetui.analysis.replay.route import late_share, route_to
 from fusetui.analysis.replay.select import covers
+from fusetui.analysis.replay.times import lengths_of
 from fusetui.analysis.replay.whatif import (
-    LITTLE,
+    MAX_LATE_SHARE,
     UNKNOWN,
     differs,
     events_unknown,
     is_certain,
     leaves_waits_out,
-    lengths_of,
     median,
     told_steps,
 )
@@ -49,88 +51,126 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common
 from fusetui.trace.model.memo import once
 
-MOST = 6_000_000
-"""Nodes that are replayed for all findings of a trace, unless that is asked for: about
-2 s."""
-NODES = 3  # of a GPU event and its launch
+MAX_REPLAYED_NODES = 6_000_000
+"""For all findings of a trace together, unless their gains are asked for: about 2 s."""
+NODES_OF_GPU_EVENT = 3
+"""With its launch."""
+RUNS_OF_GRAPH = 4
+"""To make a graph, and what is known of it, takes as long as so many replays."""
 HAPPEN_ONCE = ("warm-up", "recompilation", "first-compiled-kernels")
 """Rules about what happens once, however many steps were recorded."""
 RANK_OF_GAINS, RANK_OF_NO_GAIN, RANK_OF_NOTES, RANK_OF_NEGLIGIBLE = range(4)
 """In which order findings come: those that save time, those that save none, notes,
 negligible."""
-RUNS = 4  # of one change as long as to make the graph, and what is known of it, takes
 
 
 def with_worth(
     trace: Trace,
-    found: Why,
+    why: Why,
     together: int = 0,
     *,
     by: str | None = None,
     asked: bool = False,
 ) -> Why:
-    """The findings with their worth, by which they are sorted; and what the first
-    `together` are worth at once. `by`: see steps_of. `asked`: however long it takes."""
-    missing = _missing(trace, found, asked)
-    wanted, notes = found.wanted, [*map(_note, found.findings, found.wanted)]
-    if missing or not any(one is not None for one in wanted):
-        every = zip(found.findings, wanted, notes, strict=True)
-        findings = (
-            replace(f, worth_note=missing if w and missing else n) for f, w, n in every
-        )
-        return replace(found, findings=tuple(findings))
+    """The findings with their gains, by which they are sorted; and what the first
+    `together` gain at once. `by`: see steps_of. `asked`: however long it takes."""
+    reason = _why_not_replayed(trace, why, asked)
+    notes = list(map(_note, why.findings, why.wanted))
+    if reason or all(change is None for change in why.wanted):
+        return replace(why, findings=_unreplayed(why, notes, reason))
+
     graph = once(trace, graph_of)
+    before = _result(trace, graph, graph.recorded, graph.recorded, by)
     has_workers = len(worker_rows(trace)) > 0
-    before = _told(trace, graph, graph.recorded, graph.recorded, by)
-    told, unknown = list[Finding](), [one.residual_share for one in residuals_of(trace)]
-    for finding, change, note in zip(found.findings, wanted, notes, strict=True):
-        after = _after(trace, graph, [change], by) if change is not None else note
-        if isinstance(after, Then):
-            own_note = _loader_note(has_workers) if change == LOADED else note
-            told.append(_with(trace, finding, own_note, before, after))
-            unknown.append(after.unknown)
-        else:
-            told.append(replace(finding, worth_note=after))
+    findings: list[Finding] = []
+    unknown_shares = [residuals.residual_share for residuals in residuals_of(trace)]
+    for finding, change, note in zip(why.findings, why.wanted, notes, strict=True):
+        if change is None:
+            findings.append(replace(finding, worth_note=note))
+            continue
+        after = _replayed(trace, graph, [change], by)
+        if not isinstance(after, ReplayResult):
+            findings.append(replace(finding, worth_note=after))
+            continue
+        assumed = _loader_note(has_workers) if change == LOADER_CHANGE else note
+        findings.append(_with_gain(trace, finding, assumed, before, after))
+        unknown_shares.append(after.unknown_share)
+
     steps = len(steps_of(trace, by))
-    whole_ns = median(before.lengths)
-    counts = max(steps, 1), max(len(found.devices), 1)
-    order = sorted(range(len(told)), key=lambda n: _rank(told[n], *counts, whole_ns))
-    first = [wanted[n] for n in order if _is_replayed(told[n])][:together]
-    both, made = _after(trace, graph, first, by) if first else None, None
-    if isinstance(both, Then):
-        unknown.append(both.unknown)
-        each = median(before.lengths), median(both.lengths)
-        made = Together(len(first), *each, each[0] - each[1])
+    usual_ns = median(before.lengths)
+    ranks = [
+        _rank(
+            finding,
+            steps=max(steps, 1),
+            devices=max(len(why.devices), 1),
+            usual_ns=usual_ns,
+        )
+        for finding in findings
+    ]
+    order = sorted(range(len(findings)), key=ranks.__getitem__)
+    replayed = [why.wanted[n] for n in order if _is_replayed(findings[n])]
+    combined = None
+    if first := replayed[:together]:
+        after = _replayed(trace, graph, first, by)
+        if isinstance(after, ReplayResult):
+            unknown_shares.append(after.unknown_share)
+            combined = _combined(before, after, len(first))
     return replace(
-        found,
-        findings=tuple(told[n] for n in order),
-        wanted=tuple(wanted[n] for n in order),
+        why,
+        findings=tuple(findings[n] for n in order),
+        wanted=tuple(why.wanted[n] for n in order),
         worth_of="step" if steps else "span",
-        worth_before_ns=whole_ns,
+        worth_before_ns=usual_ns,
         residuals=residuals_of(trace),
-        residual_share=max(unknown),
-        together=made,
+        residual_share=max(unknown_shares),
+        together=combined,
     )
 
 
-class Then(NamedTuple):
+def _unreplayed(
+    why: Why, notes: Sequence[WorthNote | None], reason: WorthNote | None
+) -> tuple[Finding, ...]:
+    """The findings, each with its note; those whose change could be replayed with the
+    reason why none is."""
+    findings = []
+    for finding, change, note in zip(why.findings, why.wanted, notes, strict=True):
+        findings.append(
+            replace(finding, worth_note=reason if change and reason else note)
+        )
+    return tuple(findings)
+
+
+class ReplayResult(NamedTuple):
+    """How long steps take after a replay; arrays of shape [steps], in ns."""
+
     lengths: Int64s  # without steps, that of all
     latest: Int64s  # the same, if batches come as late as the recording allows
-    unknown: float  # the share of the critical path that is not understood
-    is_late: bool  # of that, where more may wait for other work than is known
+    unknown_share: float  # of the critical path, that is not understood
+    may_wait_for_more: bool  # on it, more may wait for other work than is known
 
 
-def _told(
-    trace: Trace, graph: Graph, times: Times, late: Times, by: str | None
-) -> Then:
-    """`late`: the times if batches come as late as the recording allows."""
-    places, route = told_steps(trace, by), route_to(graph, times)
-    return Then(
-        lengths=_lengths(trace, graph, times, by)[places],
-        latest=_lengths(trace, graph, late, by)[places],
-        unknown=route.unknown_share,
-        is_late=late_share(graph, route) > LITTLE,
+def _result(
+    trace: Trace, graph: Graph, times: Times, late_times: Times, by: str | None
+) -> ReplayResult:
+    """`late_times`: if batches come as late as the recording allows."""
+    steps_that_count = told_steps(trace, by)
+    lengths = _lengths(trace, graph, times, by)[steps_that_count]
+    latest = lengths
+    if late_times is not times:
+        latest = _lengths(trace, graph, late_times, by)[steps_that_count]
+    route = route_to(graph, times)
+    return ReplayResult(
+        lengths=lengths,
+        latest=latest,
+        unknown_share=route.unknown_share,
+        may_wait_for_more=late_share(graph, route) > MAX_LATE_SHARE,
     )
+
+
+def _combined(before: ReplayResult, after: ReplayResult, findings: int) -> Together:
+    before_ns = median(before.lengths)
+    after_ns = median(after.lengths)
+    return Together(findings, before_ns, after_ns, before_ns - after_ns)
 
 
 def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
@@ -145,8 +185,8 @@ def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s
     return np.array([times.end[items].max() - times.begin[items].min()])
 
 
-LOADED = "loader"
-"""The change of data-loading."""
+LOADER_CHANGE = "loader"
+"""That of the rule data-loading."""
 
 
 def _loader_note(has_workers: bool) -> WorthNote:
@@ -158,69 +198,100 @@ def _is_replayed(finding: Finding) -> bool:
     return finding.worth_ns is not None or finding.worth_steps is not None
 
 
-def _some_steps(before: Then, then: Then) -> SomeSteps:
-    gains = before.lengths - then.lengths
-    gaining = gains * NOTHING > before.lengths
+def _some_steps(before: ReplayResult, after: ReplayResult) -> SomeSteps:
+    gains = before.lengths - after.lengths
+    is_shorter = gains * NOTHING > before.lengths
+    is_longer = -gains * NOTHING > before.lengths
     return SomeSteps(
-        steps=int(np.count_nonzero(gaining)),
+        steps=int(np.count_nonzero(is_shorter)),
         of=len(gains),
-        saved_ns=int(gains[gaining].sum()),
+        saved_ns=int(gains[is_shorter].sum()),
+        longer=int(np.count_nonzero(is_longer)),
+        lost_ns=-int(gains[is_longer].sum()),
     )
 
 
-def _with(
-    trace: Trace, finding: Finding, note: WorthNote | None, before: Then, then: Then
+def _with_gain(
+    trace: Trace,
+    finding: Finding,
+    note: WorthNote | None,
+    before: ReplayResult,
+    after: ReplayResult,
 ) -> Finding:
-    whole, mean = median(before.lengths), int((before.lengths - then.lengths).mean())
-    saved = max(0, whole - median(then.lengths))
-    some = _some_steps(before, then)
-    saves_in_few = 0 < 2 * some.steps < some.of
-    if saved * NOTHING <= whole or saves_in_few:
-        unsaid = before.is_late or then.is_late or events_unknown(trace)
-        if unsaid or then.unknown > min(DOUBTFUL, before.unknown + 1 / NOTHING):
+    """The finding with what its change saves of the median step. `note`: what the
+    change assumes.
+
+    Where that is next to nothing, the answer may be that nothing is known, or that few
+    steps gain."""
+    usual_ns = median(before.lengths)
+    mean_gain_ns = int((before.lengths - after.lengths).mean())
+    gain_ns = max(0, usual_ns - median(after.lengths))
+    some_steps = _some_steps(before, after)
+    few_steps_gain = 0 < 2 * some_steps.steps < some_steps.of
+    if gain_ns * NOTHING <= usual_ns or few_steps_gain:
+        if _limit_is_unknown(trace, before, after):
             return replace(finding, worth_note="limit_unknown")
-        if some.steps and mean * NOTHING > whole:
-            return replace(finding, worth_note="some_steps", worth_steps=some)
-        saved = 0 if saves_in_few else saved  # else it is that of another phase
-    elif note == "at_most" and not is_certain(trace, before.unknown, then.unknown):
+        if some_steps.steps and mean_gain_ns * NOTHING > usual_ns:
+            return replace(finding, worth_note="some_steps", worth_steps=some_steps)
+        if few_steps_gain:
+            gain_ns = 0  # it is that of another phase
+    elif note == "at_most" and not is_certain(
+        trace, before.unknown_share, after.unknown_share
+    ):
         note = None
-    if note is None and differs(median(then.lengths), median(then.latest)):
+    if note is None and differs(median(after.lengths), median(after.latest)):
         note = "at_most"
     return replace(
-        finding, worth_ns=saved, worth_share=saved / max(whole, 1), worth_note=note
+        finding,
+        worth_ns=gain_ns,
+        worth_share=gain_ns / max(usual_ns, 1),
+        worth_note=note,
     )
+
+
+def _limit_is_unknown(trace: Trace, before: ReplayResult, after: ReplayResult) -> bool:
+    """Whether something that the trace does not tell may be why nothing is saved."""
+    if before.may_wait_for_more or after.may_wait_for_more or events_unknown(trace):
+        return True
+    tolerated_share = min(DOUBTFUL, before.unknown_share + 1 / NOTHING)
+    return after.unknown_share > tolerated_share
 
 
 def _rank(
-    finding: Finding, steps: int, devices: int, whole_ns: int
+    finding: Finding, *, steps: int, devices: int, usual_ns: int
 ) -> tuple[int, int, int]:
     """The key by which findings are sorted: the largest estimated gain first; where
     that is unknown, the upper bound counts in its place, as the part of one step and
-    one device, and no more than that step or span (`whole_ns`). Then come those that
+    one device, and no more than that step or span (`usual_ns`). Then come those that
     gain nothing, then notes, and negligible ones last.
 
     A CPU that takes no time at all also hides what other findings are about: such a
     gain counts with no more than its upper bound.
     """
-    bound_ns = min((finding.at_stake_ns or 0) // (steps * devices), whole_ns)
-    if finding.at_stake_ns is None:
+    bound_ns = finding.at_stake_ns
+    if bound_ns is None:
         return RANK_OF_NOTES, 0, 0
     if finding.negligible:
-        return RANK_OF_NEGLIGIBLE, 0, -finding.at_stake_ns
+        return RANK_OF_NEGLIGIBLE, 0, -bound_ns
     if finding.worth_steps is not None:
-        return (
-            RANK_OF_GAINS,
-            -(finding.worth_steps.saved_ns // finding.worth_steps.of),
-            -finding.at_stake_ns,
-        )
-    if finding.worth_ns is None:
-        return RANK_OF_GAINS, -bound_ns, -finding.at_stake_ns
-    if (finding.worth_share or 0.0) * NOTHING <= 1:
-        return RANK_OF_NO_GAIN, 0, -finding.at_stake_ns
+        gain_of_a_step_ns = finding.worth_steps.net_ns // finding.worth_steps.of
+        return RANK_OF_GAINS, -gain_of_a_step_ns, -bound_ns
     gain_ns = finding.worth_ns
+    if gain_ns is None:
+        bound_of_a_step_ns = min(bound_ns // (steps * devices), usual_ns)
+        return RANK_OF_GAINS, -bound_of_a_step_ns, -bound_ns
+    if (finding.worth_share or 0.0) * NOTHING <= 1:
+        return RANK_OF_NO_GAIN, 0, -bound_ns
     if finding.worth_note == "own_time":
-        gain_ns = min(gain_ns, finding.at_stake_ns // steps)
-    return RANK_OF_GAINS, -gain_ns, -finding.at_stake_ns
+        gain_ns = min(gain_ns, bound_ns // steps)
+    return RANK_OF_GAINS, -gain_ns, -bound_ns
+
+
+NOTES_OF_CHANGES: dict[type[Any], WorthNote] = {
+    Hurried: "own_time",
+    Unawaited: "at_most",
+}
+"""What such a change assumes."""
 
 
 def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
@@ -230,84 +301,96 @@ def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
         return "note"
     if wanted is None:
         return "warm_up" if finding.rule in HAPPEN_ONCE else "no_change"
-    told: dict[type[Any], WorthNote] = {Hurried: "own_time", Unawaited: "at_most"}
-    return told.get(type(wanted))
+    return NOTES_OF_CHANGES.get(type(wanted))
 
 
-def _missing(trace: Trace, found: Why, asked: bool) -> WorthNote | None:
-    if found.modules is None:
+def _why_not_replayed(trace: Trace, why: Why, asked: bool) -> WorthNote | None:
+    """Why no change is replayed; None if they are."""
+    if why.modules is None:
         return "part"
     if leaves_waits_out(trace):
         return "no_waits"
-    runs = RUNS + sum(one is not None for one in found.wanted)
-    if not asked and NODES * len(trace.gpu_rows) * runs > MOST:
+    changes = sum(change is not None for change in why.wanted)
+    nodes = NODES_OF_GPU_EVENT * len(trace.gpu_rows) * (RUNS_OF_GRAPH + changes)
+    if nodes > MAX_REPLAYED_NODES and not asked:
         return "large"
-    share = max((one.residual_share for one in residuals_of(trace)), default=0.0)
-    return "residual" if share > UNKNOWN else None
+    unknown_shares = [residuals.residual_share for residuals in residuals_of(trace)]
+    if max(unknown_shares, default=0.0) > UNKNOWN:
+        return "residual"
+    return None
 
 
-def _after(
-    trace: Trace, graph: Graph, wanted: Sequence[Wanted | None], by: str | None
-) -> Then | WorthNote:
+def _replayed(
+    trace: Trace, graph: Graph, changes: Sequence[Wanted | None], by: str | None
+) -> ReplayResult | WorthNote:
     """The steps with some changes, or why there are none."""
     draft = Draft(trace, graph, latest=False)
-    for one in wanted:
-        change: Any = parse_change(one) if isinstance(one, str) else one
+    for wanted in changes:
+        change: Any = parse_change(wanted) if isinstance(wanted, str) else wanted
         try:
-            _MAKERS[type(change)](change, draft)
+            _EDITS[type(change)](change, draft)
         except WrongChange:
             return "not_found"
-    made = draft.finished()
-    then = _told(trace, made, replay(made), replay(made, late=True), by)
-    return then if then.unknown <= UNKNOWN else "unclear"
+    changed = draft.finished()
+    times = replay(changed)
+    result = _result(trace, changed, times, replay_late(changed, times), by)
+    return result if result.unknown_share <= UNKNOWN else "unclear"
 
 
-def _shorter(wanted: Shorter, draft: Draft) -> None:
-    less = np.zeros(len(draft.trace), dtype=np.int64)
-    less[wanted.rows] = wanted.ns
+def _shorten(wanted: Shorter, draft: Draft) -> None:
+    saved_of_row = np.zeros(len(draft.trace), dtype=np.int64)
+    saved_of_row[wanted.rows] = wanted.ns
     items = draft.graph.nodes(Node.ITEM, rows=wanted.rows)
-    saved = less[draft.graph.row[items]]
-    draft.scale(items, lambda own: np.maximum(own - saved, 0))
     calls = draft.graph.nodes(Node.LAUNCH, rows=wanted.rows)
-    draft.dur[calls] = np.maximum(draft.dur[calls] - less[draft.graph.row[calls]], 0)
     if not len(items) and not len(calls):
         raise WrongChange("Nothing to shorten.")
+    saved_ns = saved_of_row[draft.graph.row[items]]
+    draft.scale_items(items, lambda current_ns: np.maximum(current_ns - saved_ns, 0))
+    saved_by_calls_ns = saved_of_row[draft.graph.row[calls]]
+    draft.dur[calls] = np.maximum(draft.dur[calls] - saved_by_calls_ns, 0)
 
 
-def _unmade(wanted: Unmade, draft: Draft) -> None:
-    draft.hurry(covers(draft.trace, draft.graph, wanted.rows), 0.0)
+def _leave_calls_out(wanted: Unmade, draft: Draft) -> None:
+    draft.scale_threads(covers(draft.trace, draft.graph, wanted.rows), 0.0)
     waits = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
-    draft.unlink(1, waits)
-    draft.dur[waits] = draft.unexplained[waits] = 0
+    draft.remove_edges(ACROSS, waits)
+    draft.dur[waits] = 0
+    draft.unexplained[waits] = 0
 
 
-def _unawaited(wanted: Unawaited, draft: Draft) -> None:
-    trace, row = draft.trace, draft.graph.row
-    calls = draft.graph.nodes(Node.WAIT, rows=wanted.rows)
-    does_wait = draft.graph.lag[1, calls] != NEVER
-    waits = calls[does_wait]
-    copies = draft.graph.nodes(
-        Node.ITEM, rows=wanted.rows[trace.role[wanted.rows] == Role.MEMCPY]
-    )
-    if not len(waits) and not len(copies):
+def _make_calls_asynchronous(wanted: Unawaited, draft: Draft) -> None:
+    """Calls that are known to wait do not; copies take no time, nor do calls that only
+    launch them."""
+    trace = draft.trace
+    graph = draft.graph
+    calls = graph.nodes(Node.WAIT, rows=wanted.rows)
+    does_wait = graph.lag[ACROSS, calls] != NEVER
+    copy_rows = wanted.rows[trace.role[wanted.rows] == Role.MEMCPY]
+    copies = graph.nodes(Node.ITEM, rows=copy_rows)
+    if not does_wait.any() and not len(copies):
         raise WrongChange("Nothing is known to wait.")
-    draft.scale(copies, np.zeros_like)
-    draft.dur[calls[~does_wait & np.isin(row[calls], trace.launch[trace.gpu_rows])]] = 0
-    draft.release(waits)
+    draft.scale_items(copies, np.zeros_like)
+    launching_rows = trace.launch[trace.gpu_rows]
+    does_launch = np.isin(graph.row[calls], launching_rows)
+    draft.dur[calls[~does_wait & does_launch]] = 0
+    draft.return_at_once(calls[does_wait])
 
 
-def _hurried(wanted: Hurried, draft: Draft) -> None:
-    trace, origin = draft.trace, draft.graph.origin_ns
-    whole = Cover(np.array([trace.begin_ns]), np.array([trace.end_ns]))
-    cover = common(whole, wanted.cover)
-    cover = Cover(cover.start - origin, cover.end - origin)
-    draft.hurry(dict.fromkeys(range(len(draft.paces)), cover), 0.0)
+def _free_threads(wanted: Hurried, draft: Draft) -> None:
+    """Threads take no time during the cover."""
+    trace = draft.trace
+    origin_ns = draft.graph.origin_ns
+    span = Cover(np.array([trace.begin_ns]), np.array([trace.end_ns]))
+    within_span = common(span, wanted.cover)
+    cover = Cover(within_span.start - origin_ns, within_span.end - origin_ns)
+    threads = range(len(draft.time_scales))
+    draft.scale_threads(dict.fromkeys(threads, cover), 0.0)
 
 
-_MAKERS: dict[type[Any], Callable[[Any, Draft], None]] = {
-    **MAKERS,
-    Shorter: _shorter,
-    Unmade: _unmade,
-    Unawaited: _unawaited,
-    Hurried: _hurried,
+_EDITS: dict[type[Any], Callable[[Any, Draft], None]] = {
+    **EDITS,
+    Shorter: _shorten,
+    Unmade: _leave_calls_out,
+    Unawaited: _make_calls_asynchronous,
+    Hurried: _free_threads,
 }

@@ -31,8 +31,7 @@ class Work(NamedTuple):
 
 
 class Lent(NamedTuple):
-    """Ops and calls of the engine during which another thread waits for it; shape
-    [n]."""
+    """Ops and calls of a thread during which another one waits for it; shape [n]."""
 
     rows: Rows
     track: NDArray[np.integer]  # one of the waiting thread
@@ -81,37 +80,84 @@ def asking_threads(trace: Trace) -> dict[int, int]:
     return found
 
 
+class Pair(NamedTuple):
+    """A thread of the engine and the one that asks it for backward: while one of them
+    works, the other waits."""
+
+    engine: int
+    asking: int
+    is_only: bool  # it asks no other engine
+    outermost: Rows  # the ops and calls of the engine during which the other one waits
+
+
+def pairs_of(trace: Trace) -> tuple[Pair, ...]:
+    """None where a thread works while its engine does; worked out once for each
+    trace."""
+    return once(trace, _pairs_of)
+
+
+def _pairs_of(trace: Trace) -> tuple[Pair, ...]:
+    every = asking_threads(trace)
+    threads = list(every.values())
+    found: list[Pair] = []
+    for engine, asking in every.items():
+        work = outermost_work(trace)
+        asked, own = (work.rows[work.thread == thread] for thread in (asking, engine))
+        free = outside(union(trace.start[asked], trace.end[asked]))
+        apart = own[_inside(trace, own, free)]
+        if int(trace.dur[apart].sum()) >= APART * int(trace.dur[own].sum()):
+            found.append(Pair(engine, asking, threads.count(asking) == 1, apart))
+    return tuple(found)
+
+
 def lent_work(trace: Trace) -> Lent:
-    """What the engine does while the thread that asked for it does nothing but wait.
-    None where a thread asks several engines, or works while its engine does."""
-    pairs = asking_threads(trace)
-    asking = list(pairs.values())
+    """What each thread of a pair does while the other one does nothing but wait: the
+    engine for the thread that asked for backward, and that thread before it asks. None
+    where a thread asks several engines."""
     rows: list[Rows] = [np.empty(0, dtype=np.intp)]
     tracks: list[Int64s] = [np.empty(0, dtype=np.int64)]
-    for engine, waiting in pairs.items():
-        if asking.count(waiting) == 1:
-            own = _while_waiting(trace, engine, waiting)
-            track = int(np.flatnonzero(trace.thread_of_track == waiting)[0])
-            rows.append(own)
-            tracks.append(np.full(len(own), track, dtype=np.int64))
+    for pair in pairs_of(trace):
+        by_engine = _while_waiting(trace, pair)
+        if not pair.is_only or not len(by_engine):
+            continue
+        by_asking = _while_not_asked(trace, pair.engine, pair.asking)
+        for thread, lent in ((pair.asking, by_engine), (pair.engine, by_asking)):
+            track = int(np.flatnonzero(trace.thread_of_track == thread)[0])
+            rows.append(lent)
+            tracks.append(np.full(len(lent), track, dtype=np.int64))
     return Lent(rows=np.concatenate(rows), track=np.concatenate(tracks))
 
 
-def _while_waiting(trace: Trace, engine: int, waiting: int) -> Rows:
-    """The ops and calls of an engine's thread, with all inside them, while another
-    thread waits."""
+def with_one_lead(trace: Trace) -> Rows:
+    """A number for each thread, shape [threads]: those of the engine have that of the
+    thread that asks them. They are asked as much earlier as it is ahead, and it goes on
+    as much earlier as they have ended."""
+    found: Rows = np.arange(len(trace.tracks) + 1, dtype=np.intp)
+    for pair in pairs_of(trace):
+        found[pair.engine] = pair.asking
+    return found
+
+
+def _while_not_asked(trace: Trace, engine: int, asking: int) -> Rows:
+    """The ops and calls of the thread that asks, with all inside them, while the engine
+    has nothing to do."""
     work = outermost_work(trace)
-    asked, own = (work.rows[work.thread == thread] for thread in (waiting, engine))
-    free = outside(union(trace.start[asked], trace.end[asked]))
-    alone = _inside(trace, own, free)
-    engine_ns = int(trace.dur[own].sum())
-    if int(trace.dur[own[alone]].sum()) < APART * engine_ns:
-        return np.empty(0, dtype=np.intp)
+    own, others = (work.rows[work.thread == thread] for thread in (asking, engine))
+    busy = union(trace.start[others], trace.end[others])
+    lent = own[_inside(trace, own, outside(busy))]
+    found: Rows = ranges(lent, trace.end_row[lent] - lent)
+    return found
+
+
+def _while_waiting(trace: Trace, pair: Pair) -> Rows:
+    """The ops and calls of an engine's thread, with all inside them, while the other
+    one waits, and runs `run_backward` where its frames were recorded."""
+    lent = pair.outermost
     frames = trace.rows_named(RUNS_BACKWARD.search, Role.PYTHON)
-    frames = frames[trace.thread_of_track[trace.track[frames]] == waiting]
+    frames = frames[trace.thread_of_track[trace.track[frames]] == pair.asking]
     if len(frames):
-        alone &= _inside(trace, own, union(trace.start[frames], trace.end[frames]))
-    lent = own[alone]
+        running = union(trace.start[frames], trace.end[frames])
+        lent = lent[_inside(trace, lent, running)]
     found: Rows = ranges(lent, trace.end_row[lent] - lent)
     return found
 

@@ -234,6 +234,8 @@ class Facts:
             trace.role[events] == Role.KERNEL
         )
         places = np.flatnonzero(is_compiled)
+        if not len(places):  # what was recorded in the gaps does not matter
+            return NO_ROWS
         unrecorded_ns = self.unclaimed_ns[Host.NOTHING] + self._in_steps_alone_ns
         all_runs = trace.rows_of(Role.KERNEL)
         all_runs = all_runs[np.isin(trace.name[all_runs], trace.name[events[places]])]
@@ -309,7 +311,7 @@ class Facts:
     def busy_cpu(self) -> Flags:
         """The gaps in which the launching thread did other work than to launch: it
         computed on the CPU, or their `late` part is longer than a sequence of ops
-        takes, and not made of many small slices."""
+        takes, and not made of many small slices; without the set-up."""
         idle, late_ns = self.idle, self.late.sum(axis=0)
         long, slices = (
             (late_ns > WORK_NS) & (idle.launch >= 0),
@@ -322,7 +324,7 @@ class Facts:
                     line.slices(kind).start.searchsorted(edges), axis=0
                 )[0]
         found: Flags = long & ((late_ns > SLICE_NS * slices) | (late_ns > LONG_WORK_NS))
-        return found | self.computing_gaps
+        return (found | self.computing_gaps) & ~self.set_up
 
     @cached_property
     def is_late(self) -> bool:

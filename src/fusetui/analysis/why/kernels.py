@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.model import Ceiling, Shorter
+from fusetui.analysis.why.warming import tried_launches
 from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.many import (
     Jobs,
@@ -38,6 +39,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Arguments
 from fusetui.trace.model.intervals import Cover, union
+from fusetui.trace.model.memo import once
 from fusetui.trace.program.origin import Credit, Origins, origins
 
 
@@ -270,6 +272,16 @@ class Kernels:
         peaks = [found.peak for found in peaks_of_devices(self.trace)]
         alike = bool(peaks) and all(peak == peaks[0] for peak in peaks)
         return peaks[0] if alike else None
+
+    @cached_property
+    def tried(self) -> Flags:
+        """Which a search for algorithms ran to measure them: the program runs, of all
+        these, the fastest one from then on."""
+        tries = once(self.trace, tried_launches)
+        if not len(tries):
+            return np.zeros(len(self.rows), dtype=np.bool_)
+        found: Flags = np.isin(self.trace.launch[self.rows], tries)
+        return found
 
     def cover(self, which: Flags, device: int) -> Cover:
         own = which & (self.device == device)

@@ -183,6 +183,14 @@ class SomeSteps(msgspec.Struct, frozen=True, kw_only=True):
     steps: int  # that become shorter
     of: int  # all that count
     saved_ns: int  # of these steps together
+    longer: int = 0  # steps that become longer: another one no longer waits for them
+    lost_ns: int = 0  # of those steps together
+
+    @property
+    def net_ns(self) -> int:
+        """What all steps together become shorter by, but for differences that are
+        nothing."""
+        return self.saved_ns - self.lost_ns
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,8 +7,9 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.model import (
     LISTED_DEVICE,
 )
+from fusetui.analysis.why.rule import NOTHING_RECORDS
 from fusetui.analysis.why.selection import activity_to_add
-from fusetui.trace.layout.devices import device_properties, gpu_activity
+from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.report import recorded_with
 
@@ -16,17 +17,17 @@ PROPERTIES = "deviceProperties, as torch 1.12 and later"
 
 
 def lacks_of(facts: Facts) -> dict[str, str]:
-    trace, kernels, activity = facts.trace, facts.kernels, gpu_activity(facts.trace)
+    trace, kernels = facts.trace, facts.kernels
     form = trace.report.writer
     if not len(facts.gpu_rows):
         return {"GPU events": recorded_with(activity_to_add(trace), form)}
     recorded = {
-        "launch calls": (facts.has_launches, activity),
+        "launch calls": (facts.has_launches, NOTHING_RECORDS),
         "CPU ops": ((trace.role == Role.OP).any(), "ProfilerActivity.CPU"),
         "annotations": ((trace.role == Role.ANNOTATION).any(), "record_function"),
         "Python frames and modules": (facts.has_stacks, "with_stack=True"),
         "input shapes": ((kernels.jobs.inputs.number >= 0).any(), "record_shapes=True"),
-        "launch configurations": ((kernels.blocks > 0).any(), activity),
+        "launch configurations": ((kernels.blocks > 0).any(), NOTHING_RECORDS),
         "the number of multiprocessors": ((kernels.sms > 0).any(), PROPERTIES),
         LISTED_DEVICE: (kernels.peak is not None, properties_asked(facts)),
     }

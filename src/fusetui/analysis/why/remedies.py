@@ -16,6 +16,7 @@ whose tag holds, C where none does, and nothing if there is no C.
 | training | if there is backward work or an optimizer, or no op was recorded |
 | scaler | in training, unless before torch 2.0: torch.amp.GradScaler |
 | serving | in steps of vLLM and SGLang |
+| nsys | for what Nsight Systems recorded, also where it was converted since |
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ def tags_of(facts: Facts) -> frozenset[str]:
         "training": is_training,
         "scaler": is_training and has_torch_2,
         "serving": facts.spans.are_of_server,
+        "nsys": trace.report.writer == "nsys",
     }
     return frozenset(tag for tag, holds in found.items() if holds and tag)
 

@@ -25,6 +25,8 @@ class CannotTell(Exception):  # noqa: N818
     """A rule lacks what it needs: what was not recorded, and what records it."""
 
 
+NOTHING_RECORDS = ""
+"""What records a thing that comes with GPU events, which are there: no option does."""
 MANY = 100  # rules
 LEAST_SHARE = 0.02  # of the span; less is not worth a look
 LEAST_OF_BUSY = 0.05
@@ -88,7 +90,7 @@ def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTell | None]
         if not (rule.without_gpu or len(facts.gpu_rows)):
             raise CannotTell("GPU events", "ProfilerActivity.CUDA")
         if rule.by_launches and not facts.has_launches:
-            raise CannotTell("launch calls", "ProfilerActivity.CUDA")
+            raise CannotTell("launch calls", NOTHING_RECORDS)
         for claim in rule.find(facts):
             found.append(claim)
     except CannotTell as lack:

@@ -189,7 +189,8 @@ def _unknown(trace: Trace) -> list[Unknown]:
     if not len(gpu):
         found.append(Unknown("account", "GPU events", ON_GPU))
     elif (trace.launch[gpu] < 0).all():
-        found.append(Unknown("gaps", "launch calls", ON_GPU))
+        # the activity was on, as it recorded the events
+        found.append(Unknown("gaps", "launch calls", ""))
     if ends := trace.report.cut_ends:
         found.append(
             Unknown("account", f"the ends of {plural(ends, 'GPU event')}", UNCUT)

@@ -18,6 +18,7 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NOTHING, Cover, joined, union, without
+from fusetui.trace.model.memo import once
 
 ONCE = late(
     r"(?:Stream|Event|Ctx|Context|Graph)Create|GraphInstantiate|PrimaryCtx|ModuleLoad|LibraryLoad"
@@ -175,7 +176,7 @@ def _parts(
     trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows
 ) -> Iterator[Once]:
     yield captures(trace)
-    searches = algorithm_searches(trace)
+    searches = once(trace, algorithm_searches)
     searches = searches[~_recurring_searches(trace, spans, searches)]
     yield msgspec.structs.replace(
         _part(trace, "the search for algorithms of convolutions", searches),
@@ -238,6 +239,31 @@ def algorithm_searches(trace: Trace) -> Rows:
             np.count_nonzero(before_each) >= MIN_TRIES and len(names) >= MIN_TRIES
         )
     return ops[found]
+
+
+def tried_launches(trace: Trace) -> Rows:
+    """The calls that launch what a search for algorithms measures: those of its op up
+    to the last wait for an event. What the op launches after that is its own work."""
+    searches = once(trace, algorithm_searches)
+    if not len(searches):
+        return searches
+    waits = trace.rows_named(EVENT_WAITS.search, Role.CALL)
+    calls = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
+    calls = calls[calls >= 0]
+    found = np.zeros(len(calls), dtype=np.bool_)
+    for search in searches.tolist():
+        thread = trace.thread_of_track[trace.track[search]]
+        own = waits[trace.thread_of_track[trace.track[waits]] == thread]
+        own = own[
+            (trace.start[own] >= trace.start[search])
+            & (trace.start[own] < trace.end[search])
+        ]
+        found |= (
+            (trace.thread_of_track[trace.track[calls]] == thread)
+            & (trace.start[calls] >= trace.start[search])
+            & (trace.start[calls] < trace.start[own].max())
+        )
+    return calls[found]
 
 
 def _recurring_searches(trace: Trace, spans: Steps, searches: Rows) -> Flags:

@@ -9,10 +9,9 @@ It is good for the same question, as long as the files of its traces have not ch
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from threading import BoundedSemaphore, Lock
+from threading import BoundedSemaphore
 from typing import Any
 
 import msgspec
@@ -21,7 +20,7 @@ from msgspec.structs import replace
 
 from fusetui import Error
 from fusetui.analysis.why.selection import Selection
-from fusetui.commands.agents.opened import CANCELLED, Folders, Opener, OpenTrace
+from fusetui.commands.agents.opened import Folders, Opener, OpenTrace, holding
 from fusetui.commands.agents.questions import (
     WITH_FILES,
     WITH_TRACES,
@@ -41,7 +40,6 @@ from fusetui.tables.sql_process import ask_elsewhere
 from fusetui.tables.table import ColumnTable
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
-from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.report import Stop, never
 
 CHARACTERS = 4  # of JSON that are estimated as one token
@@ -109,19 +107,20 @@ def text_of(value: object) -> str:
 
 MOST_ROWS, PATIENCE = 100_000, 30.0  # of a query in SQL; in seconds
 QUERIES_AT_ONCE = 2  # in SQL, each of which may take several cores
-LOOK_S = 0.05  # between two looks whether a call that waits is still wanted
+READINGS_AT_ONCE = 8  # calls that read or examine traces
+WITHOUT_TRACES = ("decode", "traces")
 NO_TEXT = re.compile("[\ud800-\udfff\ufdd0]")
 """A surrogate without its partner, or what stands for one that came by JSON (see
 input.py)."""
 
 
 class Answerer:
-    """Answers calls from any thread: queries in SQL beside others, all others one by
-    one."""
+    """Answers calls from any thread, some at once, so that a long one does not keep
+    others from their answers, even after nobody waits for it any more."""
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._opener = Opener(Folders(folders))
-        self._lock = Lock()
+        self._readings = BoundedSemaphore(READINGS_AT_ONCE)
         self._queries = BoundedSemaphore(QUERIES_AT_ONCE)
 
     def call(
@@ -142,8 +141,11 @@ class Answerer:
         try:
             if name == "sql":
                 head, items, states = self._sql(asked, stop)
+            elif name in WITHOUT_TRACES:
+                head, items = answer_without_traces(name, asked, self._opener)
+                states = ()
             else:
-                with holding(self._lock, stop):
+                with holding(self._readings, stop):
                     head, items, states = self._answer(name, asked, stop)
         except Error as error:
             raise CommandError(self._opener.told(str(error))) from None
@@ -162,7 +164,7 @@ class Answerer:
             of_files = self._opener.states_of(asked)
             key: tuple[object, ...] = (name, of_files, repr(question))
             answer = self._opener.answers.get(
-                key, lambda: WITH_FILES[name](asked, self._opener, stop)
+                key, lambda: WITH_FILES[name](asked, self._opener, stop), stop
             )
             return *answer, of_files
         files = [
@@ -171,21 +173,21 @@ class Answerer:
         traces = [self._opener.open(file, stop) for file in files]
         states = tuple((one.name, one.state) for one in traces)
         if "columns" in TOOLS[name].takes:
-            answer = self._table(getattr(asked, "table", name), traces[0], asked)
-        elif traces:
+            answer = self._table(getattr(asked, "table", name), traces[0], asked, stop)
+        else:
             key = (name, states, repr(question))
             answer = self._opener.answers.get(
-                key, lambda: WITH_TRACES[name](asked, *traces)
+                key, lambda: WITH_TRACES[name](asked, *traces), stop
             )
-        else:
-            answer = answer_without_traces(name, asked, self._opener)
         return *answer, states
 
-    def _table(self, name: str, opened: OpenTrace, asked: Any) -> Answer:
+    def _table(self, name: str, opened: OpenTrace, asked: Any, stop: Stop) -> Answer:
         by, step = getattr(asked, "by", "name"), getattr(asked, "step", None)
         options = TableRequest(by=by, part=Selection(step=step))
         key = name, by, step, opened.state
-        whole = self._opener.answers.get(key, lambda: made(name, opened.trace, options))
+        whole = self._opener.answers.get(
+            key, lambda: made(name, opened.trace, options), stop
+        )
         rows = rows_asked(whole, asked, "where")
         return _rows([opened], name, _columns_asked(rows, asked), asked.top)
 
@@ -193,7 +195,7 @@ class Answerer:
         """The rows of a query, as many and for as long as a server can afford. The
         query runs elsewhere, so that others are answered meanwhile; only tables are
         made here."""
-        with holding(self._lock, stop):
+        with holding(self._readings, stop):
             names = (asked.trace, *(asked.others or ()))
             traces = [self._opener.open(name, stop) for name in names]
             states = tuple((one.name, one.state) for one in traces)
@@ -203,7 +205,7 @@ class Answerer:
             named = [(one.name, one.trace) for one in traces]
 
             def make(name: str) -> Table:
-                with holding(self._lock, stop):
+                with holding(self._readings, stop):
                     return table_of_all(named, name)
 
             needed("duckdb", "SQL", "sql")
@@ -220,24 +222,8 @@ class Answerer:
                 raise CommandError(
                     f"The query has more than {MOST_ROWS:,} rows: add up, or set a LIMIT."
                 )
-            with holding(self._lock, stop):
-                self._opener.answers.get(key, lambda: table)
+            self._opener.answers.get(key, lambda: table)
         return *_rows(traces, "sql", table), states
-
-
-@contextmanager
-def holding(lock: Lock | BoundedSemaphore, stop: Stop) -> Iterator[None]:
-    """Within the block the lock is held. Raises CannotRead once `stop` says so
-    before."""
-    while not lock.acquire(timeout=LOOK_S):
-        if stop():
-            raise CannotRead(CANCELLED)
-    try:
-        if stop():
-            raise CannotRead(CANCELLED)
-        yield
-    finally:
-        lock.release()
 
 
 def is_text(value: object) -> bool:

@@ -9,7 +9,9 @@ import stat
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
+from threading import BoundedSemaphore, Lock, local
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -47,6 +49,7 @@ NOT_JOINED = (
 )
 
 CANCELLED = "The request was cancelled."
+LOOK_S = 0.05  # between two looks whether a call that waits is still wanted
 State = tuple[str, int, int, int]
 """The path of a file, its size in bytes, when it was modified in ns, and its inode."""
 
@@ -61,34 +64,81 @@ class OpenTrace(msgspec.Struct, frozen=True, eq=False):
     file: OpenFile  # stays open as long as the trace is kept
 
 
+@contextmanager
+def holding(lock: Lock | BoundedSemaphore, stop: Stop) -> Iterator[None]:
+    """Within the block the lock is held. Raises CannotRead once `stop` says so
+    before."""
+    while not lock.acquire(timeout=LOOK_S):
+        if stop():
+            raise CannotRead(CANCELLED)
+    try:
+        if stop():
+            raise CannotRead(CANCELLED)
+        yield
+    finally:
+        lock.release()
+
+
 class Recent:
-    """The values that were used last."""
+    """The values that were used last, for any thread. Who asks for one that another
+    thread is making waits for it, and makes it if that one fails."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._kept: dict[Hashable, Any] = {}
+        self._lock = Lock()  # held for a moment
+        # held while a value is made
+        self._turns = WeakValueDictionary[Hashable, Lock]()
 
     def kept(self, key: Hashable) -> Any:
         """The one of this key; None if there is none."""
-        return self._kept.get(key)
+        with self._lock:
+            if key not in self._kept:
+                return None
+            self._kept[key] = self._kept.pop(key)
+            return self._kept[key]
 
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The one of this key, made if it is not there."""
-        self._kept[key] = self._kept.pop(key) if key in self._kept else make()
-        while len(self._kept) > self._most:
-            del self._kept[next(iter(self._kept))]
-        return self._kept[key]
+    def get(self, key: Hashable, make: Callable[[], Any], stop: Stop = never) -> Any:
+        """The one of this key, made if it is not there. Raises what `make` does, and
+        CannotRead if `stop` says so while another thread makes it."""
+        found = self.kept(key)
+        if found is not None:
+            return found
+        with self._lock:
+            turn = self._turns.get(key)
+            if turn is None:
+                turn = self._turns[key] = Lock()
+        with holding(turn, stop):
+            found = self.kept(key)
+            if found is None:
+                found = make()
+                self._keep(key, found)
+        return found
+
+    def _keep(self, key: Hashable, value: Any) -> None:
+        with self._lock:
+            self._kept[key] = value
+            while len(self._kept) > self._most:
+                del self._kept[next(iter(self._kept))]
+
+
+class _Names(local):
+    """Of traces, by the places that the call of this thread read them at: another call
+    may read another file at the same place later."""
+
+    def __init__(self) -> None:
+        self.of = dict[str, str]()
 
 
 class Opener:
-    """Opens what lies in the folders. A file that has changed is read again."""
+    """Opens what lies in the folders, for any thread. A file that has changed is read
+    again."""
 
     def __init__(self, folders: Folders) -> None:
         self.folders = folders
         self._traces = Recent(TRACES)
         self.answers = Recent(ANSWERS)  # that are kept for their next pages
-        # of traces, by the places that they were read at last
-        self._names = dict[str, str]()
+        self._names = _Names()
 
     def open(self, name: str, stop: Stop = never) -> OpenTrace:
         """Raises Error with one plain sentence, also once `stop` has ended the
@@ -98,8 +148,9 @@ class Opener:
         found = os.fstat(file.number)
         state = path, found.st_size, found.st_mtime_ns, found.st_ino
         opened: OpenTrace = self._traces.get(
-            state, lambda: self._read(name, state, file, stop)
+            state, lambda: self._read(name, state, file, stop), stop
         )
+        self._names.of[_place(opened.file)] = name
         return opened if opened.name == name else replace(opened, name=name)
 
     @contextmanager
@@ -108,10 +159,10 @@ class Opener:
         read. Raises Error."""
         path = self.folders.file(name)
         file = self._opened(name, path)
-        place = f"/proc/self/fd/{file.number}"
+        place = _place(file)
         if not os.path.exists(place):
             place = path
-        self._names[place] = name
+        self._names.of[place] = name
         yield place
         if place == path and not _is_still(path, os.fstat(file.number)):
             raise CannotRead(f"{name} was replaced while it was read: ask again.")
@@ -125,13 +176,13 @@ class Opener:
         for path in paths:
             if not self.folders.has(path):  # it ships with fusetui
                 continue
-            self._names[path] = self.folders.called(path)
-            file = self._opened(self._names[path], path)
+            self._names.of[path] = self.folders.called(path)
+            file = self._opened(self._names.of[path], path)
             found[path] = os.fstat(file.number)
         yield paths
         for path, before in found.items():
             if not _is_still(path, before):
-                name = self._names[path]
+                name = self._names.of[path]
                 raise CannotRead(f"{name} was replaced while it was read: ask again.")
 
     def states_of(self, asked: Any) -> tuple[State, ...]:
@@ -182,7 +233,7 @@ class Opener:
     def told(self, sentence: str) -> str:
         """A sentence with the names of traces, where it has the places that they were
         read at."""
-        for place, name in sorted(self._names.items(), key=lambda one: -len(one[0])):
+        for place, name in sorted(self._names.of.items(), key=lambda one: -len(one[0])):
             sentence = sentence.replace(place, name)
         return sentence
 
@@ -200,10 +251,10 @@ class Opener:
         """What an open file holds. Where the system does not give the file by its
         number, or a database is opened by its name, that must still lead to it
         afterwards."""
-        place = f"/proc/self/fd/{file.number}"
+        place = _place(file)
         if not os.path.exists(place) or read_at(file.number, 0, len(SQLITE)) == SQLITE:
             place = path
-        self._names[place] = name
+        self._names.of[place] = name
         try:
             trace = open_trace(place, stop=stop)
             if trace.report.prefix is not None:
@@ -350,6 +401,11 @@ class Folders:
                             else path
                         )
                         yield Listed(name, os.path.getsize(path))
+
+
+def _place(file: OpenFile) -> str:
+    """The path of an open file, where the system gives files by their numbers."""
+    return f"/proc/self/fd/{file.number}"
 
 
 def _is_still(path: str, before: os.stat_result) -> bool:

@@ -30,7 +30,7 @@ from fusetui.commands.web.html import (
     text,
 )
 from fusetui.report.diff import judgment
-from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
+from fusetui.report.diff_lines import DiffLine, closing, largest, lines
 from fusetui.report.output import notes_of
 from fusetui.report.why_answer import (
     account_columns,
@@ -173,13 +173,12 @@ def _diff(diff: Diff, said: Collection[str], most: int) -> Iterator[str]:
         figure = _time if name.endswith("_ns") else _count
         rows.append([what, *(figure(getattr(side, name)) for side in (a, b))])
     yield table("Both sides", [TEXT("figure"), ColumnHead("A"), ColumnHead("B")], rows)
-    found = by_effect(lines(diff))
-    last, rest = closing(diff), found[most:]
-    if rest:
-        change = sum(line.change_ns for line in rest if line.counts)
-        last.insert(
-            0, DiffLine("", "", None, None, change, plural(len(rest), "smaller line"))
-        )
+    changes = largest(lines(diff), most)
+    last = closing(diff)
+    if changes.rest:
+        change = sum(line.change_ns for line in changes.rest if line.counts)
+        what = plural(len(changes.rest), "smaller line")
+        last.insert(0, DiffLine("", "", None, None, change, what))
     caption = (
         "Changes of a step, which add up; in parentheses what runs beside the rest"
     )
@@ -187,7 +186,7 @@ def _diff(diff: Diff, said: Collection[str], most: int) -> Iterator[str]:
         *map(ColumnHead, ("A", "B", "change")),
         *map(TEXT, ("kind", "what", "why")),
     ]
-    yield table(caption, heads, map(_changed, found[:most]), map(_changed, last))
+    yield table(caption, heads, map(_changed, changes.shown), map(_changed, last))
 
 
 def _changed(one: DiffLine) -> list[Cell]:

@@ -18,43 +18,50 @@ from .record import DecodedName, KernelName, Part
 __all__ = ["KernelName", "Part", "decode", "decoded", "short_name"]
 
 # Kernel names are ASCII; the longest seen in a trace has some 5,000 characters.
-_MAX_NAME: Final = 65_536
+_MAX_NAME_CHARACTERS: Final = 65_536
 
 # More than any trace was seen to have: with fewer, passes over all names would forget
 # each before it is asked for again.
-_MOST_NAMES: Final = 1 << 20
+_MAX_NAMES_KEPT: Final = 1 << 20
+
+Decoder = Callable[[str], KernelName | None]
+"""What decodes the names of one family: a name without ROCm's suffix to its record, or
+None if it is of another family."""
 
 
-@lru_cache(maxsize=_MOST_NAMES)
+@lru_cache(maxsize=_MAX_NAMES_KEPT)
 def decode(name: str) -> KernelName | None:
     """What the name determines, or None if no family recognizes it.
 
     >>> decode("ampere_sgemm_128x64_tn").tile_m
     128
     """
-    if not name.isascii() or len(name) > _MAX_NAME:
+    if not name.isascii() or len(name) > _MAX_NAME_CHARACTERS:
         return None
     # what ROCm's tools append
     body = name.removesuffix(" [clone .kd]").removesuffix(".kd")
-    asked = (
-        family
-        for begins, family in _families()
-        if not begins or body.startswith(begins)
-    )
-    found = next(filter(None, (family(body) for family in asked)), None)
-    if found is None or body is name:
-        return found
-    return msgspec.structs.replace(found, name=name)
+    kernel = _first_decoded(body)
+    if kernel is None or body is name:
+        return kernel
+    return msgspec.structs.replace(kernel, name=name)
+
+
+def _first_decoded(body: str) -> KernelName | None:
+    for beginnings, decoder in _families():
+        if beginnings and not body.startswith(beginnings):
+            continue
+        kernel = decoder(body)
+        if kernel is not None:
+            return kernel
+    return None
 
 
 @cache
-def _families() -> tuple[
-    tuple[tuple[str, ...], Callable[[str], KernelName | None]], ...
-]:
-    """The first family that knows a name decides. Those with a fixed beginning come
-    first, then those that read C++ scopes, last the ones that look at single words. A
-    family is asked only about names with one of its beginnings; none given means any
-    name."""
+def _families() -> tuple[tuple[tuple[str, ...], Decoder], ...]:
+    """The beginnings of the names of each family, and its decoder, in the order in
+    which they are asked: the first that knows a name decides. Those with a fixed
+    beginning come first, then those that read C++ scopes, last the ones that look at
+    single words. A family without beginnings is asked about every name."""
     from . import (
         aten,
         attention,
@@ -106,12 +113,13 @@ def _families() -> tuple[
 
 def decoded(name: str) -> DecodedName:
     """What `decode --json` has of any name, also of one of no known family."""
-    return decode(name) or DecodedName(
-        name=name, short=short_name(name), family=None, parts=()
-    )
+    kernel = decode(name)
+    if kernel is not None:
+        return kernel
+    return DecodedName(name=name, short=short_name(name), family=None, parts=())
 
 
-@lru_cache(maxsize=_MOST_NAMES)
+@lru_cache(maxsize=_MAX_NAMES_KEPT)
 def short_name(name: str) -> str:
     """A short readable text for any name: at most 48 characters, no control characters.
 
@@ -120,5 +128,7 @@ def short_name(name: str) -> str:
     """
     from .cxx import base_text
 
-    found = decode(name)
-    return found.short if found is not None and found.short else base_text(name)
+    kernel = decode(name)
+    if kernel is not None and kernel.short:
+        return kernel.short
+    return base_text(name)

@@ -65,18 +65,22 @@ _POINTER = late(rf"&\(?(?:void )?(?P<function>{SCOPE}(?P<word>\w+))")
 _LAUNCHERS = ("gpu_kernel", "opmath_", "launch_", "legacy_")
 """Functions of ATen that apply the functor, which is their first template argument."""
 
-_WITH_SCALAR: Final = {
+_BINARY_FUNCTORS: Final = {
     "AUnaryFunctor": "one operand is a scalar",
     "BUnaryFunctor": "one operand is a scalar",
     "BinaryFunctor": "two tensors",
 }
-_KINDS: Final = {
+"""Wrappers of the functor of a binary operator, and what it is given."""
+
+_LOOPS: Final = {
     "vectorized_elementwise_kernel": "contiguous tensors, read in vectors",
     "vectorized_templated_elementwise_kernel": "contiguous tensors of mixed types, in vectors",
     "unrolled_elementwise_kernel": "contiguous tensors, often with a cast of the type",
     "elementwise_kernel": "strided tensors",
     "elementwise_kernel_manual_unroll": "strided tensors",
 }
+"""What each elementwise loop is for."""
+
 _AFFIXES = late(
     r"^CUDAFunctor(?:OnSelf|OnOther)?_|_?(?:cuda_kernel|kernel_cuda|kernel_impl|CUDAKernelImpl"
     r"|KernelImplInternal|kernel|[fF]unctor|impl|cuda)$"
@@ -93,26 +97,35 @@ _REDUCTION_MEANINGS: Final = {
     "threads": "at most {} threads in a block",
     "vec": "{} outputs for each thread",
 }
-_ARGUMENTS = (
+_REDUCE_OP_ARGUMENTS = (
     "type of the input",
     "how values are combined",
     "type of an index",
     "type stored",
 )
+"""The first template arguments of ReduceOp."""
+
+_MAX_FUNCTOR_CHARACTERS: Final = 1500
+"""From a wrapped lambda to the function that it is in."""
 
 
 def decode_elementwise(name: str) -> KernelName | None:
-    match = _ELEMENTWISE.match(name) if "elementwise_" in name[:100] else None
+    """The record of an elementwise loop: `void
+    at::native::vectorized_elementwise_kernel<4, ...>(...)`."""
+    if "elementwise_" not in name[:100]:
+        return None
+    match = _ELEMENTWISE.match(name)
     if match is None:
         return None
     fields = _elementwise_fields(name, match)
     short = _elementwise_short(name, match, fields)
-    vectorized = match["kernel"].startswith("vectorized")
+    is_vectorized = match["kernel"].startswith("vectorized")
+    unit = "elements in one vector load" if is_vectorized else "threads"
     meanings: Meanings = {
-        "kernel": lambda text: _KINDS.get(text, "an elementwise loop of ATen"),
-        "first": f"{{}} {'elements in one vector load' if vectorized else 'threads'}",
+        "kernel": lambda text: _LOOPS.get(text, "an elementwise loop of ATen"),
+        "first": f"{{}} {unit}",
         "second": "{} elements for each thread",
-        "word": lambda text: _WITH_SCALAR.get(
+        "word": lambda text: _BINARY_FUNCTORS.get(
             text, "what is computed for each element"
         ),
     }
@@ -120,21 +133,24 @@ def decode_elementwise(name: str) -> KernelName | None:
 
 
 def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
-    kernel, end = match["kernel"], match.end()
-    word: str = match["word"]
-    functor: str | None = word
+    kernel = match["kernel"]
+    functor: str | None = match["word"]
+    functor_end = match.end()
     fields: dict[str, Any] = {}
-    if word.startswith("__nv_"):
-        functor, end = _applied(name, match.start("functor"))
-    if functor in _WITH_SCALAR:
-        operands = _OPERANDS.match(name, end)
-        # PyTorch 1.x wrote only the wrapped functor: BUnaryFunctor<AddFunctor<long> >.
-        functor, end = _applied(name, operands.end() if operands else end + 1)
-        fields = fields_of(operands, cxx_type) if operands else {}
-    one_type = _ONE_TYPE.match(name, end)
+    if match["word"].startswith("__nv_"):
+        functor, functor_end = _wrapped_functor(name, match.start("functor"))
+    if functor in _BINARY_FUNCTORS:
+        operands = _OPERANDS.match(name, functor_end)
+        if operands:
+            fields = fields_of(operands, cxx_type)
+            functor, functor_end = _wrapped_functor(name, operands.end())
+        else:
+            # PyTorch 1.x wrote only the wrapped functor: BUnaryFunctor<AddFunctor<long> >.
+            functor, functor_end = _wrapped_functor(name, functor_end + 1)
+    one_type = _ONE_TYPE.match(name, functor_end)
     if one_type and not fields:
         fields["dtype"] = cxx_type(one_type[1])
-    op = _operation(kernel, functor)
+    op = _elementwise_op(kernel, functor)
     if op in ("index", "rng"):
         return {"op": op}
     if kernel.startswith("vectorized") and match["first"]:
@@ -142,34 +158,40 @@ def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
     return {"op": op, "functor": functor, **fields}
 
 
-def _applied(name: str, start: int) -> tuple[str | None, int]:
-    """The functor at `start` and where its name ends; a wrapped lambda is named after
-    the function that it is in, and if that only launches a kernel, after the functor
-    that it was given."""
+def _wrapped_functor(name: str, start: int) -> tuple[str | None, int]:
+    """The functor at `start` and where its name ends; None and `start` if there is
+    none. A wrapped lambda is named after the function that it is in, and if that only
+    launches a kernel, after the functor that it was given."""
     if name.startswith("__nv_", start):
-        if (pointer := _POINTER.search(name, start, start + 1500)) is None:
+        pointer = _POINTER.search(name, start, start + _MAX_FUNCTOR_CHARACTERS)
+        if pointer is None:
             return None, start
-        start = pointer.start("function")
-        if pointer["word"].startswith(_LAUNCHERS) and name.startswith(
-            "<", pointer.end()
-        ):
+        is_launcher = pointer["word"].startswith(_LAUNCHERS)
+        if is_launcher and name.startswith("<", pointer.end()):
             start = pointer.end() + 1
+        else:
+            start = pointer.start("function")
     word = base_of(name, start)
-    return word, name.find(word, start) + len(word) if word else start
+    if not word:
+        return word, start
+    return word, name.find(word, start) + len(word)
 
 
-def _operation(kernel: str, functor: str | None) -> str | None:
+def _elementwise_op(kernel: str, functor: str | None) -> str | None:
     """What the loop does. Pieces of a normalization are left open: the name does not
     say which."""
     if "index" in kernel or "scatter" in kernel:
         return "index"
     if kernel.startswith("distribution"):
         return "rng"
-    low = (functor or "").lower().replace("_", "")
-    if low.startswith(("batchnorm", "groupnorm", "layernorm")):
+    letters = (functor or "").lower().replace("_", "")
+    if letters.startswith(("batchnorm", "groupnorm", "layernorm")):
         return None
-    copies = low.endswith("copykernelcuda") or functor == "copy_device_to_device"
-    return "fill" if functor == "FillFunctor" else "copy" if copies else "elementwise"
+    if functor == "FillFunctor":
+        return "fill"
+    if letters.endswith("copykernelcuda") or functor == "copy_device_to_device":
+        return "copy"
+    return "elementwise"
 
 
 @lru_cache(maxsize=1024)
@@ -186,77 +208,88 @@ def operation_word(functor: str) -> str:
 def _elementwise_short(name: str, match: re.Match[str], fields: dict[str, Any]) -> str:
     if fields.get("op") in ("index", "rng"):
         return _opaque_short(name, match, fields["op"])
-    word = operation_word(fields.get("functor") or match["word"])
+    outer_functor = match["word"]
+    word = operation_word(fields.get("functor") or outer_functor)
     dtype = fields.get("dtype") or dtype_words(
         fields.get("dtype_a"), fields.get("dtype_b"), fields.get("dtype_out")
     )
-    if dtype is None and not match["word"].startswith("__nv_"):
-        found = _LAMBDA_TYPES.search(name, match.end(), match.end() + 300)
-        dtype = cxx_type(found[1]) if found else None
-    if match["word"] == "AUnaryFunctor" or "FunctorOnOther" in match["word"]:
+    if dtype is None and not outer_functor.startswith("__nv_"):
+        parameter = _LAMBDA_TYPES.search(name, match.end(), match.end() + 300)
+        dtype = cxx_type(parameter[1]) if parameter else None
+    if outer_functor == "AUnaryFunctor" or "FunctorOnOther" in outer_functor:
         word = f"scalar {word}"
-    elif match["word"] == "BUnaryFunctor" or "FunctorOnSelf" in match["word"]:
+    elif outer_functor == "BUnaryFunctor" or "FunctorOnSelf" in outer_functor:
         word = f"{word} scalar"
-    return spaced(word, dtype, _access(name, match, fields))
+    return spaced(word, dtype, _access_text(name, match, fields))
 
 
 def _opaque_short(name: str, match: re.Match[str], op: str) -> str:
     """Copies of opaque bytes name only the size of the type: `index_put 4B`."""
-    if accessed := _ACCESSED.search(name, match.start("functor"), match.end() + 300):
+    accessed = _ACCESSED.search(name, match.start("functor"), match.end() + 300)
+    if accessed:
         return f"{operation_word(accessed[1]).lstrip('_')} {accessed[2]}B"
-    one_type = _FIRST_TYPE.match(name, match.end())
-    dtype = cxx_type(one_type[1]) if one_type else None
+    first_type = _FIRST_TYPE.match(name, match.end())
+    dtype = cxx_type(first_type[1]) if first_type else None
     return f"{op} {operation_word(match['word']).lstrip('_')} {dtype or ''}".rstrip()
 
 
-def _access(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | None:
+def _access_text(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | None:
+    """How the loop reads its tensors: `x4`, `cast`, `unrolled` or `strided 128x4`."""
     if "vec" in fields:
         return f"x{fields['vec']}"
     if match["kernel"].startswith("unrolled"):
-        return (
-            "cast"
-            if "LoadWithCast" in name[match.end() : match.end() + 600]
-            else "unrolled"
-        )
+        casts = "LoadWithCast" in name[match.end() : match.end() + 600]
+        return "cast" if casts else "unrolled"
     if not match["kernel"].startswith("elementwise_kernel") or not match["second"]:
         return None
-    more = " nocast" if "nocast" in match[0] else ""
-    return f"strided {match['first']}x{match['second']}{more}"
+    text = f"strided {match['first']}x{match['second']}"
+    return f"{text} nocast" if "nocast" in match[0] else text
 
 
 def decode_reduction(name: str) -> KernelName | None:
-    if (match := _REDUCTION.match(name)) is None:
+    """The record of a reduction: `void at::native::reduce_kernel<512, 1,
+    at::native::ReduceOp<...> >(...)`."""
+    match = _REDUCTION.match(name)
+    if match is None:
         return None
     spans, _ = split_args(name, match.end(), limit=8)
-    args = [name[slice(*span)] for span in spans]
+    arguments = [name[start:end] for start, end in spans]
     fields: dict[str, Any] = {"op": "reduction"}
-    if len(args) >= 4:
-        fields |= {"dtype_a": cxx_type(args[0]), "dtype_out": cxx_type(args[3])}
-        fields["functor"] = _combined(args[1])
+    if len(arguments) >= len(_REDUCE_OP_ARGUMENTS):
+        scalar, operator, _, stored = arguments[:4]
+        fields["dtype_a"] = cxx_type(scalar)
+        fields["dtype_out"] = cxx_type(stored)
+        fields["functor"] = _combining_operator(operator)
     word = operation_word((fields.get("functor") or "reduce").removesuffix("Ops"))
     dtype = dtype_words(fields.get("dtype_a"), None, fields.get("dtype_out"))
-    each = f".{args[4]}" if len(args) > 4 and args[4].isdigit() else ""
-    short = spaced("reduce", word, dtype, f"{match['threads']}x{match['vec']}{each}")
+    sizes = f"{match['threads']}x{match['vec']}"
+    if len(arguments) > 4 and arguments[4].isdigit():  # values that a thread reads
+        sizes += f".{arguments[4]}"
     parts = explain(match, _REDUCTION_MEANINGS)
-    parts += [(*span, text) for span, text in zip(spans, _ARGUMENTS, strict=False)]
-    return build(name, "aten-reduce", short, parts, **fields)
+    for (start, end), meaning in zip(spans, _REDUCE_OP_ARGUMENTS, strict=False):
+        parts.append((start, end, meaning))
+    return build(
+        name, "aten-reduce", spaced("reduce", word, dtype, sizes), parts, **fields
+    )
 
 
-def _combined(text: str) -> str | None:
+def _combining_operator(text: str) -> str | None:
     """The operator: a struct, or what func_wrapper_t wraps (a struct, a lambda, an
     address)."""
-    wrapped = _WRAPPED.match(text)
-    start = wrapped.end() if wrapped else 0
+    wrapper = _WRAPPED.match(text)
+    start = wrapper.end() if wrapper else 0
     if text.startswith("__nv_hdl_wrapper", start):
         pointer = _ADDRESS.search(text, start)
         return base_of(text, pointer.end()) if pointer else None
     return base_of(text, start)
 
 
-_FREE_BASES = late(
+_UNQUALIFIED_BASES = late(
     r"cunn_\w+|softmax_warp_(?:forward|backward)|elementwise_kernel_with_index"
     r"|indexing_backward_kernel\w*"
 )
+"""Kernels of ATen that are in no namespace of it."""
+
 _OPERATIONS: Final = {
     "softmax": r"softmax|SoftMax",
     "loss": r"NLLCriterion|nll_loss|_loss_",
@@ -274,12 +307,14 @@ _OPERATIONS: Final = {
     "scan": r"_scan_|scan_(?:inner|outer)most",
     "index": r"index(?:Select|Func|ing|_)|vectorized_gather|scatter_gather",
 }
-_NO_DIRECTION: Final = ("rng", "copy", "sort", "scan", "index", None)
+"""Words of the base name by the op that they imply; the first that is found counts."""
+
+_OPS_WITHOUT_PASS: Final = ("rng", "copy", "sort", "scan", "index", None)
 _FORWARD = late(
     r"[Ff]orward|updateOutput|collect_statistics|transform_input|_out_frame|vectorized_layer_norm"
 )
 _BACKWARD = late(r"[Bb]ackward|updateGradInput|grad_input|InternalGradients|gradinput")
-_SHORTER = late(r"_?(?:CUDA)?[kK]ernel$|_out_frame$")
+_DROPPED_SUFFIX = late(r"_?(?:CUDA)?[kK]ernel$|_out_frame$")
 _OPTIMIZERS = late(r"Adam|Sgd|SGD|Adagrad|Lamb|LAMB")
 # Functors whose struct name says nothing without the operator beside it stay out of the
 # field.
@@ -291,65 +326,87 @@ _XPU_FUNCTOR = late(r"at::native::xpu::(\w+Functor\w*)")
 
 
 def decode_other(name: str) -> KernelName | None:
-    if (sign := signature(name)) is None:
+    """The record of any other kernel of ATen for NVIDIA and AMD: softmax,
+    normalization, indexing, ..."""
+    sign = signature(name)
+    if sign is None:
         return None
-    free = sign.scope in ("", "(anonymous namespace)::") and _FREE_BASES.fullmatch(
-        sign.base
-    )
-    of_xpu = sign.scope.startswith("at::native::xpu::")
-    if not free and (of_xpu or not sign.scope.startswith("at::")):
-        return None
+    is_unqualified = sign.scope in ("", "(anonymous namespace)::")
+    if not (is_unqualified and _UNQUALIFIED_BASES.fullmatch(sign.base)):
+        is_aten = sign.scope.startswith("at::")
+        if not is_aten or sign.scope.startswith("at::native::xpu::"):
+            return None
     if sign.base == "multi_tensor_apply_kernel":
         return _decode_foreach(name, sign)
     op = op_by(_OPERATIONS, sign.base)
-    fields: dict[str, Any] = {"op": op, "pass_": _direction(op, sign.base)}
+    fields: dict[str, Any] = {"op": op, "pass_": _pass_of(op, sign.base)}
     if sign.base == "softmax_warp_forward":
-        types = map(cxx_type, argument_texts(name, sign, 3))
+        types = [cxx_type(text) for text in argument_texts(name, sign, 3)]
         fields |= zip(("dtype_a", "dtype_out", "dtype_acc"), types, strict=False)
     parts = [(sign.start, sign.end, f"a kernel of ATen: {op or 'a helper'}")]
-    short = callee_text(name, sign, _SHORTER.sub("", sign.base))
+    short = callee_text(name, sign, _DROPPED_SUFFIX.sub("", sign.base))
     return build(name, "aten-other", short, parts, **fields)
 
 
-def _direction(op: str | None, base: str) -> str | None:
-    if op in _NO_DIRECTION:
+def _pass_of(op: str | None, base: str) -> str | None:
+    """fwd or bwd; of a convolution fprop, dgrad or wgrad. None if the op has no passes
+    or the base name does not say which one it is."""
+    if op in _OPS_WITHOUT_PASS:
         return None
-    backward = _BACKWARD.search(base) is not None
+    is_backward = _BACKWARD.search(base) is not None
     if op == "conv":
-        return "wgrad" if "grad_weight" in base else "dgrad" if backward else "fprop"
-    return "bwd" if backward else "fwd" if _FORWARD.search(base) else None
+        if "grad_weight" in base:
+            return "wgrad"
+        return "dgrad" if is_backward else "fprop"
+    if is_backward:
+        return "bwd"
+    return "fwd" if _FORWARD.search(base) else None
 
 
 def _decode_foreach(name: str, sign: Signature) -> KernelName:
-    """Depth is the number of tensor lists; the functor says what is done to each
+    """`multi_tensor_apply_kernel<Metadata<depth>, Functor<type, ...>, Operator, ...>`:
+    depth is the number of tensor lists, the functor says what is done to each
     element."""
     if sign.args < 0:
         return build(name, "aten-other", "foreach", op="foreach")
     spans, _ = split_args(name, sign.args, limit=4)
-    _, given, *rest = [*(name[slice(*span)] for span in spans), "", ""]
-    functor, dtype = base_of(given) or "", _TYPE_ARGUMENT.search(given)
-    operators = (base_of(text) for text in rest if "::" in text or text[:1].isupper())
+    arguments = [name[start:end] for start, end in spans]
+    functor_text = arguments[1] if len(arguments) > 1 else ""
+    functor = base_of(functor_text) or ""
+    dtype = _TYPE_ARGUMENT.search(functor_text)
     op = "optimizer" if _OPTIMIZERS.search(functor) else "foreach"
     short = spaced(
         op,
         functor.removesuffix("Functor"),
-        next(filter(None, operators), None),
+        _foreach_operator(arguments[2:]),
         cxx_type(dtype[1]) if dtype else None,
     )
     parts = [(sign.start, sign.end, "one launch for many tensors")]
-    parts += [(*span, "what is done to each element") for span in spans[1:2]]
-    known = functor if _NAMED_FUNCTORS.fullmatch(functor) else None
-    return build(name, "aten-other", short, parts, op=op, functor=known)
+    if len(spans) > 1:
+        parts.append((*spans[1], "what is done to each element"))
+    is_telling = _NAMED_FUNCTORS.fullmatch(functor) is not None
+    return build(
+        name, "aten-other", short, parts, op=op, functor=functor if is_telling else None
+    )
+
+
+def _foreach_operator(arguments: list[str]) -> str | None:
+    """The operator that a general functor applies: `std::plus<float>` gives `plus`."""
+    for text in arguments:
+        if "::" in text or text[:1].isupper():
+            operator = base_of(text)
+            if operator:
+                return operator
+    return None
 
 
 def decode_xpu(name: str) -> KernelName | None:
+    """The record of a kernel for Intel GPUs, of ATen or of oneDNN."""
     if name == "gemm_kernel" or name.startswith("gen_conv"):
-        return build(
-            name, "xpu", f"onednn {name[:40]}", [(0, len(name), "a kernel of oneDNN")]
-        )
-    if (sign := signature(name)) is None or not sign.scope.startswith(
-        "at::native::xpu::"
-    ):
+        parts = [(0, len(name), "a kernel of oneDNN")]
+        return build(name, "xpu", f"onednn {name[:40]}", parts)
+    sign = signature(name)
+    if sign is None or not sign.scope.startswith("at::native::xpu::"):
         return None
     functor = _XPU_FUNCTOR.search(name, sign.end, sign.end + 200)
     op = "elementwise" if "ElementwiseKernel" in sign.base else None

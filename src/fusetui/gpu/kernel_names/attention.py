@@ -12,7 +12,7 @@ patterns.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fusetui.text.patterns import late
 
@@ -67,97 +67,138 @@ _MEANINGS: Final = {
 
 
 def decode(name: str) -> KernelName | None:
-    if match := _MEM_EFF.match(name):
-        return _mem_eff(match)
-    if "fmhaSm" in name[:120] and (match := _TRTLLM.match(name)):
-        return _trtllm(match)
+    """The record of a kernel of fused attention."""
+    memory_efficient = _MEM_EFF.match(name)
+    if memory_efficient:
+        return _mem_eff(memory_efficient)
+    if "fmhaSm" in name[:120]:
+        trtllm = _TRTLLM.match(name)
+        if trtllm:
+            return _trtllm(trtllm)
     if "flash" not in name[:60]:
         return None
-    match = _FLASH2.match(name)
-    return _flash2(match) if match else _decode_flash3(name)
+    flash2 = _FLASH2.match(name)
+    return _flash2(flash2) if flash2 else _decode_flash3(name)
 
 
 def _record(
     match: re.Match[str], types: Meaning, *words: str | None, **more: Any
 ) -> KernelName:
+    """The record of a match: its groups and `more` are the fields, `words` end the
+    short text."""
     fields = {**fields_of(match, types), **more}
-    head, tile = fields.get("head_dim"), tile_words(fields["tile_m"], fields["tile_n"])
-    known = (
+    head_dim = fields.get("head_dim")
+    short = spaced(
+        "attn",
         fields.get("pass_"),
         fields.get("dtype_a"),
-        tile,
-        f"d{head}" if head else None,
+        tile_words(fields["tile_m"], fields["tile_n"]),
+        f"d{head_dim}" if head_dim else None,
+        "causal" if fields.get("causal") else None,
+        *words,
     )
-    short = spaced("attn", *known, "causal" if fields.get("causal") else None, *words)
     parts = explain(match, _MEANINGS)
     return build(match.string, "flash-attn", short, parts, op="attention", **fields)
 
 
 def _flash2(match: re.Match[str]) -> KernelName:
-    flags, kernel = _flags(match), match["kernel"]
-    what = (
-        kernel.removeprefix(f"flash_{match['pass']}_").removesuffix("kernel").strip("_")
+    flags = _flags(match)
+    variant = match["kernel"].removeprefix(f"flash_{match['pass']}_")
+    variant = variant.removesuffix("kernel").strip("_")
+    return _record(
+        match,
+        cxx_type,
+        variant[:20],
+        "local" if flags.get("local") else None,
+        "dropout" if flags.get("dropout") else None,
+        pass_=match["pass"],
+        causal=flags.get("causal"),
+        local=flags.get("local") or None,
     )
-    words = (what[:20], *(word for word in ("local", "dropout") if flags.get(word)))
-    fields = {"causal": flags.get("causal"), "local": flags.get("local") or None}
-    return _record(match, cxx_type, *words, pass_=match["pass"], **fields)
 
 
-_FLAGS: Final = {
-    "flash_fwd_kernel": (("dropout", "causal", "local"), 6),
-    "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel": (("dropout", "causal", "local"), 5),
-    "flash_fwd_splitkv_kernel": (("causal", "local"), 6),
+class _FlagOrder(NamedTuple):
+    """The boolean template arguments of a kernel of FlashAttention 2."""
+
+    names: tuple[str, ...]  # of the first flags after the traits
+    count_with_local: int  # flags, at least, of a release that has `local`
+
+
+_FLAG_ORDERS: Final = {
+    "flash_fwd_kernel": _FlagOrder(
+        names=("dropout", "causal", "local"), count_with_local=6
+    ),
+    "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel": _FlagOrder(
+        names=("dropout", "causal", "local"), count_with_local=5
+    ),
+    "flash_fwd_splitkv_kernel": _FlagOrder(
+        names=("causal", "local"), count_with_local=6
+    ),
 }
-"""The first flags after the traits, and how many there are at least where `local` is
-one of them: FlashAttention has it from 2.3 on, and every release added some after
-it."""
+"""The flags of kernels of FlashAttention 2, which has `local` from 2.3 on, and every
+release added some after it."""
 
 
 def _flags(match: re.Match[str]) -> dict[str, bool]:
-    names, with_local = _FLAGS.get(match["kernel"], ((), 0))
-    given = match["flags"].replace("(bool)", "").split(", ")[1:]
-    found = {
-        name: flag in ("true", "1") for name, flag in zip(names, given, strict=False)
+    """The flags of a kernel whose order is known; {} for others."""
+    order = _FLAG_ORDERS.get(match["kernel"])
+    if order is None:
+        return {}
+    values = match["flags"].replace("(bool)", "").split(", ")[1:]
+    flags = {
+        name: value in ("true", "1")
+        for name, value in zip(order.names, values, strict=False)
     }
-    return found if len(given) >= with_local else {**found, "local": False}
+    if len(values) < order.count_with_local:
+        flags["local"] = False
+    return flags
 
 
 def _decode_flash3(name: str) -> KernelName | None:
     if "flash::" not in name[:120]:
         return None
-    if (match := _FLASH3.search(name, 0, 3000)) is None or match["pass"] == "Bwd":
-        other = _FLASH_CLASS.search(name, 0, 300)
-        return (
-            build(name, "flash-attn", f"attn {other[1]}", op="attention")
-            if other
-            else None
-        )
-    local = match["local"] == "true" or None
-    words = ("fa3", f"s{match['stages']}", "local" if local else None)
-    fields = {"pass_": "fwd", "causal": match["causal"] == "true", "local": local}
+    match = _FLASH3.search(name, 0, 3000)
+    if match is None or match["pass"] == "Bwd":
+        flash_class = _FLASH_CLASS.search(name, 0, 300)
+        if flash_class is None:
+            return None
+        return build(name, "flash-attn", f"attn {flash_class[1]}", op="attention")
+    is_local = match["local"] == "true"
     return _record(
-        match, cxx_type, *words, cluster="x".join(match.group("x", "y", "z")), **fields
+        match,
+        cxx_type,
+        "fa3",
+        f"s{match['stages']}",
+        "local" if is_local else None,
+        cluster="x".join(match.group("x", "y", "z")),
+        pass_="fwd",
+        causal=match["causal"] == "true",
+        local=is_local or None,
     )
 
 
 def _mem_eff(match: re.Match[str]) -> KernelName:
-    loads = None if match["aligned"] == "aligned" else "notaligned"
-    words = (*match["rest"].split("_"), loads, f"sm{match['cc']}")
+    is_aligned = match["aligned"] == "aligned"
     return _record(
-        match, CUTLASS.get, *words, pass_="fwd" if match["pass"] == "F" else "bwd"
+        match,
+        CUTLASS.get,
+        *match["rest"].split("_"),
+        None if is_aligned else "notaligned",
+        f"sm{match['cc']}",
+        pass_="fwd" if match["pass"] == "F" else "bwd",
     )
 
 
 def _trtllm(match: re.Match[str]) -> KernelName:
-    local, generates = match["window"] is not None, match["tail"].endswith("ForGen")
-    words = (
-        "local" if local else None,
-        "gen" if generates else None,
+    is_local = match["window"] is not None
+    is_generation = match["tail"].endswith("ForGen")
+    return _record(
+        match,
+        TRTLLM_TYPES.get,
+        "local" if is_local else None,
+        "gen" if is_generation else None,
         f"sm{match['cc']}",
+        head_dim=int(match["qk"] or match["head_dim"]),
+        causal=True if "Causal" in match["rest"] else None,
+        local=is_local or None,
     )
-    fields = {
-        "causal": True if "Causal" in match["rest"] else None,
-        "local": local or None,
-    }
-    head_dim = int(match["qk"] or match["head_dim"])
-    return _record(match, TRTLLM_TYPES.get, *words, head_dim=head_dim, **fields)

@@ -50,7 +50,7 @@ _TUNED_MEANINGS: Meanings = {
     "mma": vocabulary.mma_meaning,
     "layout": vocabulary.layout_meaning,
 }
-_VARIANTS: Final = ("lower", "upper", "sliced")
+_SHOWN_VARIANTS: Final = ("lower", "upper", "sliced")
 _TUNED_WORDS: Final = {
     "relu": "can apply a ReLU when it stores; plain matrix products run it too",
     "f2f": "probably converts the sums to the output type when it stores",
@@ -102,39 +102,42 @@ _SMALL_MEANINGS: Final = {
 def decode_tuned(name: str) -> KernelName | None:
     """The record of a hand-tuned kernel:
     `ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_..._tn`."""
-    if (match := _TUNED.fullmatch(name)) is None:
+    match = _TUNED.fullmatch(name)
+    if match is None:
         return None
-    stages = _STAGES.search(match["rest"])
+    rest = match["rest"]
     fields = {"op": "gemm", **fields_of(match), **_tuned_types(match)}
-    fields |= fields_of(stages) if stages else {}
-    fields["epilogue"] = "relu" if "_relu" in match["rest"] else None
+    stages = _STAGES.search(rest)
+    if stages:
+        fields |= fields_of(stages)
+    fields["epilogue"] = "relu" if "_relu" in rest else None
     parts = explain(match, _TUNED_MEANINGS, _tuned_word)
-    extra = [word for word in match["rest"].split("_") if word.startswith(_VARIANTS)]
-    word = "gemm3m" if match["acc"][0] == "g" else "gemm"
-    return build(
-        name, "cublas-legacy", gemm_label(word, fields, *extra), parts, **fields
-    )
+    variants = [word for word in rest.split("_") if word.startswith(_SHOWN_VARIANTS)]
+    word = "gemm3m" if match["acc"].startswith("g") else "gemm"
+    short = gemm_label(word, fields, *variants)
+    return build(name, "cublas-legacy", short, parts, **fields)
 
 
 def _tuned_types(match: re.Match[str]) -> dict[str, str | None]:
     """The name gives the input type, or the accumulator implies it; s with an MMA does
     not."""
     acc = vocabulary.ACCUMULATORS[match["acc"]]
-    given = vocabulary.CUBLAS_WORDS.get(match["a"] or "")
-    is_complex = acc[0] == "c"
-    implied = (
-        is_complex or acc in ("fp16", "fp64") or (acc == "fp32" and not match["mma"])
-    )
-    operand = (
-        (acc if implied else None) if given is None else None if is_complex else given
-    )
-    out = vocabulary.CUBLAS_WORDS.get(match["out"] or "") or (
-        None if acc == "int32" else acc
-    )
+    named_operand = vocabulary.CUBLAS_WORDS.get(match["a"] or "")
+    is_complex = acc.startswith("c")
+    operand: str | None = None
+    if named_operand is not None:
+        if not is_complex:
+            operand = named_operand
+    elif is_complex or acc in ("fp16", "fp64") or (acc == "fp32" and not match["mma"]):
+        operand = acc
+    out = vocabulary.CUBLAS_WORDS.get(match["out"] or "")
+    if out is None and acc != "int32":
+        out = acc
     return {"dtype_a": operand, "dtype_b": operand, "dtype_acc": acc, "dtype_out": out}
 
 
 def _tuned_word(word: str) -> str | None:
+    """What a word of the rest of the name means."""
     if word.startswith("ldg"):
         return f"probably loads {word[3:]} elements at a time from memory"
     if word.startswith("sliced"):
@@ -151,65 +154,104 @@ def decode_nvjet(name: str) -> KernelName | None:
     (`nvjet_sm121_tst_mma_128x128x64_3_...`) only the target is read."""
     match = _NVJET.fullmatch(name)
     if match is None:
-        target = vocabulary.from_capability(
-            name.removeprefix("nvjet_sm").partition("_")[0]
-        )
-        parts = [(0, 5, "a matrix product of cuBLAS")]
-        return build(
-            name, "nvjet", name.removeprefix("nvjet_"), parts, op="gemm", **target
-        )
-    words, types = match["rest"].split("_"), match["types"]
-    letters = (types[0], types[0 if len(types) == 3 else 1], types[-2], types[-1])
-    keys = ("dtype_a", "dtype_b", "dtype_acc", "dtype_out")
-    fields = {"op": "gemm", **fields_of(match), "layout": match["layout"][:2].lower()}
-    fields |= zip(keys, map(_NVJET_TYPES.get, letters), strict=True)
-    fields["split_k"] = True if "splitK" in words else None
-    fields["epilogue"] = epilogue_of(match["rest"])
+        return _later_nvjet(name)
+    rest = match["rest"]
+    words = rest.split("_")
+    fields = {
+        "op": "gemm",
+        **fields_of(match),
+        **_nvjet_types(match["types"]),
+        "layout": match["layout"][:2].lower(),
+        "split_k": True if "splitK" in words else None,
+        "epilogue": epilogue_of(rest),
+    }
     parts = explain(match, _NVJET_MEANINGS, _NVJET_WORDS.get)
-    words = [word for word in words if word in ("2cta", "splitK", "badd")]
-    short = gemm_label("gemm", fields, fields["cluster"], *words)
+    variants = [word for word in words if word in ("2cta", "splitK", "badd")]
+    short = gemm_label("gemm", fields, fields["cluster"], *variants)
     return build(name, "nvjet", short, parts, **fields)
+
+
+def _later_nvjet(name: str) -> KernelName:
+    capability = name.removeprefix("nvjet_sm").partition("_")[0]
+    return build(
+        name,
+        "nvjet",
+        name.removeprefix("nvjet_"),
+        [(0, len("nvjet"), "a matrix product of cuBLAS")],
+        op="gemm",
+        **vocabulary.from_capability(capability),
+    )
+
+
+def _nvjet_types(letters: str) -> dict[str, str | None]:
+    """Three letters are the types of A and B, the sums and D; five those of A, B, C,
+    the sums and D."""
+    a = letters[0]
+    b = letters[0 if len(letters) == 3 else 1]
+    return {
+        "dtype_a": _NVJET_TYPES.get(a),
+        "dtype_b": _NVJET_TYPES.get(b),
+        "dtype_acc": _NVJET_TYPES.get(letters[-2]),
+        "dtype_out": _NVJET_TYPES.get(letters[-1]),
+    }
 
 
 def decode_small(name: str) -> KernelName | None:
     """The record of a matrix-vector product, a dot product, the second pass of split-K,
     ..."""
     sign = signature(name)
-    if sign is None or (fields := _small_fields(name, sign)) is None:
+    if sign is None:
         return None
-    role = fields.get("role")
-    text = (
-        "adds up the partial sums of a split K"
-        if role
-        else _SMALL_MEANINGS[fields.get("op")]
-    )
-    parts = [(sign.start, sign.end, text)]
+    fields = _small_fields(name, sign)
+    if fields is None:
+        return None
+    adds_up_parts = "role" in fields
+    if adds_up_parts:
+        word = "splitk-reduce"
+        meaning = "adds up the partial sums of a split K"
+    else:
+        word = sign.base.replace("_kernel", "")
+        meaning = _SMALL_MEANINGS[fields.get("op")]
+    parts = [(sign.start, sign.end, meaning)]
     if "layout" in fields:
-        start = sign.start + sign.base.index(f"_{fields['layout'].upper()}") + 1
-        parts = [(start, start + 2, vocabulary.layout_meaning(fields["layout"]))]
-    word = "splitk-reduce" if role else sign.base.replace("_kernel", "")
+        layout = fields["layout"]
+        start = sign.start + sign.base.index(f"_{layout.upper()}") + 1
+        parts = [(start, start + 2, vocabulary.layout_meaning(layout))]
     short = callee_text(name, sign, "gemvx" if word == "kernel" else word)
     return build(name, "cublas-aux", short, parts, **fields)
 
 
 def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
+    """The fields of a small kernel of cuBLAS; None for a kernel of somebody else."""
     base = sign.base
     if base == "splitKreduce_kernel":
         return {"op": "reduction", "role": "splitk_reduce"}
     if _GEMV.fullmatch(base) or (base == "kernel" and sign.scope.endswith("gemvx::")):
         return {"op": "gemv"}
-    if match := _VECTOR_TILE.fullmatch(base):
-        dtype = vocabulary.ACCUMULATORS[match["acc"]]
-        types = dict.fromkeys(("dtype_a", "dtype_b", "dtype_acc", "dtype_out"), dtype)
-        tile = {key: int(match[key]) for key in ("tile_m", "tile_n", "tile_k")}
-        return {"op": "gemm", "layout": match["layout"].lower(), **types, **tile}
-    if match := _SMALL_N.fullmatch(base):
-        return {"op": "gemm", "layout": match["layout"].lower()}
+    vector_tile = _VECTOR_TILE.fullmatch(base)
+    if vector_tile:
+        dtype = vocabulary.ACCUMULATORS[vector_tile["acc"]]
+        return {
+            "op": "gemm",
+            "layout": vector_tile["layout"].lower(),
+            "dtype_a": dtype,
+            "dtype_b": dtype,
+            "dtype_acc": dtype,
+            "dtype_out": dtype,
+            "tile_m": int(vector_tile["tile_m"]),
+            "tile_n": int(vector_tile["tile_n"]),
+            "tile_k": int(vector_tile["tile_k"]),
+        }
+    small_n = _SMALL_N.fullmatch(base)
+    if small_n:
+        return {"op": "gemm", "layout": small_n["layout"].lower()}
     if _SMALL.fullmatch(base):
         return {"op": "gemm"}
     if base in ("dot_kernel", "reduce_1Block_kernel") and sign.args > 0:
         return {"op": "reduction"}
     # cuBLAS passes structures named after it to its kernels; wrappers of other
     # libraries do not.
-    own = sign.scope in ("", "cublasLt::", "epilogue::impl::") and not sign.mangled
-    return {} if own and re.search(r"[( <]cublas", name) else None
+    in_scope = sign.scope in ("", "cublasLt::", "epilogue::impl::")
+    if in_scope and not sign.mangled and re.search(r"[( <]cublas", name):
+        return {}
+    return None

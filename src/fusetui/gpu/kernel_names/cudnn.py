@@ -18,7 +18,7 @@ and says probably.
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fusetui.text.patterns import late
 
@@ -33,7 +33,7 @@ from .record import (
     gemm_label,
     op_by,
 )
-from .vocabulary import CUTLASS, GENERATION, cxx_type, layout_meaning, named
+from .vocabulary import CUTLASS, GENERATION, cxx_type, layout_meaning
 
 _TYPES: Final = {**CUTLASS, "i8": "int8", "i32": "int32"}
 _COMPLEX: Final = ("cbf16", "ctf32", "cf16", "cf32", "cf64")
@@ -48,11 +48,12 @@ _XMMA = late(
     r"(?P<rest>(?:_[A-Za-z0-9]+)*)"
 )
 _SPLIT_TYPES = late(_XMMA_TYPE)
-_SEARCHED: Final = (
+_OPTIONS: Final = (
     late(r"_stage(?P<stages>\d{1,3})(?=_|$)"),
     late(r"_tensor(?P<mma>\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
     late(r"_cgasize(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
 )
+"""What is searched for in the rest of an xmma name."""
 
 _XMMA_MEANINGS: Final = {
     "pass": "{}: fprop is forward, dgrad gives the gradient of the data, wgrad of the weight",
@@ -63,39 +64,53 @@ _XMMA_MEANINGS: Final = {
 
 
 def decode_xmma(name: str) -> KernelName | None:
+    """The record of an xmma kernel."""
     match = _XMMA.match(name)
-    if match is None and (head := _XMMA_HEAD.match(name)):
-        op = "conv" if head["pass"] else "gemm"
-        fields = {**fields_of(head), "pass_": head["pass"]}
-        return build(name, "xmma", f"{op} sm{head['cc']} xmma", op=op, **fields)
     if match is None:
-        return None
+        return _xmma_head(name)
     fields = _xmma_fields(match)
     parts = explain(match, _XMMA_MEANINGS, _rest_meaning)
     parts.append((*match.span("ab"), _layout_text(match)))
-    segment = "_segment_k_on" in name
-    words = (
-        "segment-k" if segment else None,
+    word = match["pass"] or "gemm"
+    if "role" in fields:
+        word = f"reduce {word}"
+    short = gemm_label(
+        word,
+        fields,
+        "segment-k" if "_segment_k_on" in name else None,
         *match["variant"].replace("wo_smem", "").split("_"),
     )
-    word = ("reduce " if fields.get("role") else "") + (match["pass"] or "gemm")
-    return build(name, "xmma", gemm_label(word, fields, *words), parts, **fields)
+    return build(name, "xmma", short, parts, **fields)
+
+
+def _xmma_head(name: str) -> KernelName | None:
+    """The record of a name of which only the beginning is understood."""
+    head = _XMMA_HEAD.match(name)
+    if head is None:
+        return None
+    op = "conv" if head["pass"] else "gemm"
+    short = f"{op} sm{head['cc']} xmma"
+    fields = {**fields_of(head), "pass_": head["pass"]}
+    return build(name, "xmma", short, op=op, **fields)
 
 
 def _xmma_fields(match: re.Match[str]) -> dict[str, Any]:
     rest = match["rest"]
-    second_pass = "_execute_split_k_kernel" in rest
+    is_conv = match["pass"] is not None
     fields = {
-        "op": "reduction" if second_pass else "conv" if match["pass"] else "gemm",
+        "op": "conv" if is_conv else "gemm",
         "pass_": match["pass"],
         **fields_of(match),
         **_xmma_types(match),
-        "layout": None if match["pass"] else match["ab"],
+        "layout": None if is_conv else match["ab"],
         "epilogue": epilogue_of(rest),
-        **({"split_k": True, "role": "splitk_reduce"} if second_pass else {}),
     }
-    for hit in filter(None, (pattern.search(rest) for pattern in _SEARCHED)):
-        fields |= fields_of(hit)
+    if "_execute_split_k_kernel" in rest:  # the second pass
+        fields |= {"op": "reduction", "split_k": True, "role": "splitk_reduce"}
+    for pattern in _OPTIONS:
+        option = pattern.search(rest)
+        if option:
+            fields |= fields_of(option)
     return fields
 
 
@@ -105,40 +120,44 @@ def _xmma_types(match: re.Match[str]) -> dict[str, str | None]:
     stored = _SPLIT_TYPES.findall(match["ad"])
     multiplied = _SPLIT_TYPES.findall(match["multiplied"])
     if any(word in _COMPLEX for word in (*stored, *multiplied)):
-        planar = "_planar_complex" in match["rest"]
-        return {"dtype_acc": _TYPES.get(multiplied[-1])} if planar else {}
+        if "_planar_complex" in match["rest"]:
+            return {"dtype_acc": _TYPES.get(multiplied[-1])}
+        return {}
     if len(stored) < 2 or len(multiplied) < 2:
         return {}
+    a = _TYPES[stored[0]]
     math = _TYPES[multiplied[0]]
     return {
-        "dtype_a": _TYPES[stored[0]],
+        "dtype_a": a,
         "dtype_b": _TYPES[stored[-2]],
         "dtype_out": _TYPES[stored[-1]],
         "dtype_acc": _TYPES[multiplied[-1]],
-        "math": math if math != _TYPES[stored[0]] else None,
+        "math": math if math != a else None,
     }
 
 
 def _layout_text(match: re.Match[str]) -> str:
+    letters = match["ab"]
     if match["pass"]:
-        return f"{match['ab']}, then {match['c']}: probably how filter and tensors are stored"
-    known = (
-        match["ab"]
-        if set(match["ab"]) <= set("ntch") and len(match["ab"]) > 1
-        else None
-    )
-    return layout_meaning(known) if known else "layout of A and B"
+        return (
+            f"{letters}, then {match['c']}: probably how filter and tensors are stored"
+        )
+    if len(letters) > 1 and set(letters) <= set("ntch"):
+        return layout_meaning(letters)
+    return "layout of A and B"
 
 
-_PREFIXES: Final = (
-    ("stage", "pipeline stages in flight: {}"),
-    ("tensor", "tensor-core instruction {}"),
-    ("cgasize", "cluster of {} blocks"),
-    ("warpgroupsize", "warp groups of a block: {}; Hopper's asynchronous tensor cores"),
-    ("warpsize", "warps of a block: {}"),
-    ("aligna", "probably loads of A are aligned to {} elements"),
-    ("alignc", "probably stores of C are aligned to {} elements"),
-)
+_NUMBERED_WORDS: Final = {
+    "stage": "pipeline stages in flight: {}",
+    "tensor": "tensor-core instruction {}",
+    "cgasize": "cluster of {} blocks",
+    "warpgroupsize": "warp groups of a block: {}; Hopper's asynchronous tensor cores",
+    "warpsize": "warps of a block: {}",
+    "aligna": "probably loads of A are aligned to {} elements",
+    "alignc": "probably stores of C are aligned to {} elements",
+}
+"""Words that end in numbers, without these."""
+
 _XMMA_WORDS: Final = {
     "bias": "can add a bias when it stores",
     "relu": "can apply a ReLU when it stores",
@@ -153,9 +172,11 @@ _XMMA_WORDS: Final = {
 
 
 def _rest_meaning(word: str) -> str | None:
-    for prefix, text in _PREFIXES:
-        if word.startswith(prefix) and word[len(prefix) :][:1].isdigit():
-            return text.format(word[len(prefix) :])
+    """What a word of the rest of an xmma name means."""
+    for prefix, meaning in _NUMBERED_WORDS.items():
+        number = word.removeprefix(prefix)
+        if word.startswith(prefix) and number[:1].isdigit():
+            return meaning.format(number)
     return _XMMA_WORDS.get(word)
 
 
@@ -185,76 +206,137 @@ _WORDS: Final = {
     "splitK": "the sum is split over blocks",
     "stridedB": "probably reads the second operand with strides",
 }
-_VARIANTS: Final = named("splitK stridedB small medium large interior xregs nhwc")
-
-# What the base name of a C++ kernel says: a piece of it, op and pass.
-_OPERATIONS: Final = named(
-    """bn_fw=norm.fwd bn_bw=norm.bwd ToNhwcKernel=copy ToNchwKernel=copy wgrad_alg=conv.wgrad
-    wgrad2d_=conv.wgrad dgrad_alg=conv.dgrad dgrad_engine=conv.dgrad dgrad2d_=conv.dgrad
-    fft2d_=conv im2col4d_=copy flip_filter=copy scalePackedTensor_=elementwise
-    convolve_sgemm=conv conv2d_grouped_direct=conv.fprop pooling_fw=pool.fwd pooling_bw=pool.bwd
-    softmax_fw=softmax.fwd softmax_bw=softmax.bwd"""
+_SHOWN_VARIANTS: Final = (
+    "splitK",
+    "stridedB",
+    "small",
+    "medium",
+    "large",
+    "interior",
+    "xregs",
+    "nhwc",
 )
+"""Words of a hand-tuned convolution's name that are shown."""
+
+
+class _CxxKernel(NamedTuple):
+    """What a kernel with a C++ name does; `pass_` is None where it has none."""
+
+    op: str
+    pass_: str | None = None
+
+
+_CXX_KERNELS: Final = {
+    "bn_fw": _CxxKernel("norm", "fwd"),
+    "bn_bw": _CxxKernel("norm", "bwd"),
+    "ToNhwcKernel": _CxxKernel("copy"),
+    "ToNchwKernel": _CxxKernel("copy"),
+    "wgrad_alg": _CxxKernel("conv", "wgrad"),
+    "wgrad2d_": _CxxKernel("conv", "wgrad"),
+    "dgrad_alg": _CxxKernel("conv", "dgrad"),
+    "dgrad_engine": _CxxKernel("conv", "dgrad"),
+    "dgrad2d_": _CxxKernel("conv", "dgrad"),
+    "fft2d_": _CxxKernel("conv"),
+    "im2col4d_": _CxxKernel("copy"),
+    "flip_filter": _CxxKernel("copy"),
+    "scalePackedTensor_": _CxxKernel("elementwise"),
+    "convolve_sgemm": _CxxKernel("conv"),
+    "conv2d_grouped_direct": _CxxKernel("conv", "fprop"),
+    "pooling_fw": _CxxKernel("pool", "fwd"),
+    "pooling_bw": _CxxKernel("pool", "bwd"),
+    "softmax_fw": _CxxKernel("softmax", "fwd"),
+    "softmax_bw": _CxxKernel("softmax", "bwd"),
+}
+"""What the base name of a C++ kernel says, by a piece of it; the first that is found
+counts."""
+
 _SCOPES: Final = ("cudnn::", "cask_", "cudnn_", "cutlass_cudnn", "cutlass__5x")
-_BASES: Final = tuple(
-    named(
-        "fft2d_ im2col4d_ flip_filter nchwTo nhwcTo wgrad_alg wgrad2d_ dgrad bn_fw bn_bw"
-    )
+_BASES: Final = (
+    "fft2d_",
+    "im2col4d_",
+    "flip_filter",
+    "nchwTo",
+    "nhwcTo",
+    "wgrad_alg",
+    "wgrad2d_",
+    "dgrad",
+    "bn_fw",
+    "bn_bw",
 )
 
 
 def decode(name: str) -> KernelName | None:
+    """The record of a kernel of cuDNN."""
     if "cudnn" in name[:40]:
-        if match := _TUNED.fullmatch(name):
-            return _tuned(name, match)
-        if match := _SDPA.fullmatch(name):
-            return _attention(name, match)
-        if match := _CUTLASS.match(name):
-            return _in_cutlass(name, match)
-    elif match := _IMPLICIT.fullmatch(name):
-        short, parts = (
-            name.replace("_implicit_gemm", ""),
-            explain(match, {**_MEANINGS, **_PASS}),
-        )
-        fields = {"op": "conv", "pass_": match["pass"], "arch_name": match["arch"]}
-        return build(name, "cudnn", short, parts, **fields)
+        tuned = _TUNED.fullmatch(name)
+        if tuned:
+            return _tuned(name, tuned)
+        sdpa = _SDPA.fullmatch(name)
+        if sdpa:
+            return _attention(name, sdpa)
+        in_cutlass = _CUTLASS.match(name)
+        if in_cutlass:
+            return _in_cutlass(name, in_cutlass)
+    else:
+        implicit = _IMPLICIT.fullmatch(name)
+        if implicit:
+            return _implicit(name, implicit)
     return _decode_cxx(name)
 
 
+def _implicit(name: str, match: re.Match[str]) -> KernelName:
+    return build(
+        name,
+        "cudnn",
+        name.replace("_implicit_gemm", ""),
+        explain(match, {**_MEANINGS, **_PASS}),
+        op="conv",
+        pass_=match["pass"],
+        arch_name=match["arch"],
+    )
+
+
 def _tuned(name: str, match: re.Match[str]) -> KernelName:
-    words = [*match["mid"].split("_"), *match["rest"].split("_")]
-    plain = match["acc"] == "s" and not (match["out"] or match["a"] or match["mma"])
+    rest_words = match["rest"].split("_")
+    words = [*match["mid"].split("_"), *rest_words]
     algo = "winograd" if "winograd" in words else None
     fields: dict[str, Any] = {
         "op": "conv",
         **fields_of(match),
-        **({"dtype_a": "fp32", "dtype_acc": "fp32"} if plain else {}),
         "algo": algo,
         "split_k": True if "splitK" in words else None,
         "epilogue": "relu" if "relu" in words else None,
     }
+    names_other_type = match["out"] or match["a"] or match["mma"]
+    if match["acc"] == "s" and not names_other_type:
+        fields |= {"dtype_a": "fp32", "dtype_acc": "fp32"}
+    variants = [word for word in rest_words if word in _SHOWN_VARIANTS]
+    short = gemm_label("conv", fields, algo, *variants)
     parts = explain(match, _MEANINGS, _WORDS.get)
-    shown = [word for word in match["rest"].split("_") if word in _VARIANTS]
-    return build(
-        name, "cudnn", gemm_label("conv", fields, algo, *shown), parts, **fields
-    )
+    return build(name, "cudnn", short, parts, **fields)
 
 
 def _attention(name: str, match: re.Match[str]) -> KernelName:
-    cluster = re.search(r"_cga(\d{1,6}x\d{1,6}x\d{1,6})", match["rest"])
-    way, tail = (
-        "fwd" if match["pass"] == "fprop" else "bwd",
-        match["rest"].rpartition("knob_")[2],
+    rest = match["rest"]
+    pass_ = "fwd" if match["pass"] == "fprop" else "bwd"
+    cluster = re.search(r"_cga(\d{1,6}x\d{1,6}x\d{1,6})", rest)
+    knobs = rest.rpartition("knob_")[2]
+    return build(
+        name,
+        "cudnn",
+        f"attention {pass_} cudnn sm{match['cc']} {knobs}",
+        explain(match, _PASS),
+        op="attention",
+        pass_=pass_,
+        cluster=cluster[1] if cluster else None,
+        **fields_of(match),
     )
-    fields = {"op": "attention", "pass_": way, **fields_of(match)}
-    fields["cluster"] = cluster[1] if cluster else None
-    short = f"attention {way} cudnn sm{match['cc']} {tail}"
-    return build(name, "cudnn", short, explain(match, _PASS), **fields)
 
 
 def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
-    if found := cutlass.decode2_at(name, match.end(), "cudnn"):
-        return found
+    procedural = cutlass.decode2_at(name, match.end(), "cudnn")
+    if procedural:
+        return procedural
     if "ReduceSplitK<" in name[match.end() : match.end() + 80]:
         return build(
             name, "cudnn", "splitk-reduce of conv", op="reduction", role="splitk_reduce"
@@ -264,15 +346,19 @@ def _in_cutlass(name: str, match: re.Match[str]) -> KernelName:
 
 
 def _decode_cxx(name: str) -> KernelName | None:
-    if (sign := signature(name)) is None:
+    """The record of a kernel with a C++ name."""
+    sign = signature(name)
+    if sign is None:
         return None
     base = sign.base
-    own = base.startswith(_BASES) or "convolve_sgemm" in base
-    if not own and not sign.scope.startswith(_SCOPES):
+    has_known_base = base.startswith(_BASES) or "convolve_sgemm" in base
+    if not has_known_base and not sign.scope.startswith(_SCOPES):
         return None
-    meaning = next((what for piece, what in _OPERATIONS.items() if piece in base), "")
-    op, _, direction = meaning.partition(".")
-    fields: dict[str, Any] = {"op": op or None, "pass_": direction or None}
+    fields: dict[str, Any] = {"op": None}
+    for piece, kernel in _CXX_KERNELS.items():
+        if piece in base:
+            fields = kernel._asdict()
+            break
     if sign.mangled and "ImplicitGemmConvolution" in name[:160]:
         fields["op"] = "conv"
     if "winograd" in (sign.scope + base).lower():
@@ -282,8 +368,8 @@ def _decode_cxx(name: str) -> KernelName | None:
         fields["algo"] = "fft"
     # what an engine multiplies: `dgrad_engine<float, 512, ...>`
     if fields["op"] == "conv":
-        fields["dtype_a"] = next(map(cxx_type, argument_texts(name, sign, 1)), None)
+        for text in argument_texts(name, sign, 1):
+            fields["dtype_a"] = cxx_type(text)
+    parts = [(sign.start, sign.end, "a kernel of cuDNN")]
     short = callee_text(name, sign, base.replace("_kernel", "").removesuffix("Kernel"))
-    return build(
-        name, "cudnn", short, [(sign.start, sign.end, "a kernel of cuDNN")], **fields
-    )
+    return build(name, "cudnn", short, parts, **fields)

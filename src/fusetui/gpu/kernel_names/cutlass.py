@@ -147,20 +147,27 @@ _WORDS3: Final = {
 
 _TILE = cute_tuple("tile_m", "tile_n", "tile_k")
 _CLUSTER = cute_tuple("x", "y", "z")
-_SHAPED: Final = tuple(
-    late(pattern)
-    for pattern in (
+_SHAPED: Final = (
+    late(
         rf"vllm::cutlass_3x_gemm\w*<(?P<dtype_a>{CXX_TYPE}), (?P<dtype_out>{CXX_TYPE}), [\w:]+, "
-        rf"{_TILE}, {_CLUSTER}",
+        rf"{_TILE}, {_CLUSTER}"
+    ),
+    late(
         rf"vllm::cutlass_3x_gemm\w*<(?P<dtype_out>{CXX_TYPE}), (?:\d{{1,6}}, ){{3}}{_TILE}, "
-        rf"{_CLUSTER}",
+        rf"{_CLUSTER}"
+    ),
+    late(
         rf"MainloopSm(?P<cc>\d{{2,3}})\w*<(?:\(int\))?(?P<stages>\d{{1,3}}), (?:\d{{1,6}}, )*"
-        rf"{_CLUSTER}[^>]*(?:>[^>]*)?>, {_TILE}",
-    )
+        rf"{_CLUSTER}[^>]*(?:>[^>]*)?>, {_TILE}"
+    ),
 )
+"""C++ names of 3.x that have the shape of the tile; the first that is found counts."""
+
 _ATTENTION = late(r"[Ff]mha|FMHA|[Aa]ttention|Mla[A-Z]")
 _GEMM = late(r"machete::Machete|GemmUniversal|GemmKernel|gemm::kernel::|grouped_gemm")
-_LONGEST_TARGET: Final = 40
+_MAX_TARGET_CHARACTERS: Final = 40
+"""Of the name of the class that `device_kernel` runs, as it is shown."""
+
 _SHAPED_MEANINGS: Meanings = {
     **_OUTPUT,
     "dtype_a": "type of A and B",
@@ -171,33 +178,38 @@ _SHAPED_MEANINGS: Meanings = {
 
 
 def decode2(name: str) -> KernelName | None:
+    """The record of a procedural 2.x name, alone or inside `cutlass::Kernel2<...>`."""
     wrapper = _WRAPPER.match(name) or _MANGLED_WRAPPER.match(name)
     if wrapper is None:
         return None
-    return decode2_at(
-        name, wrapper.end(), "cudnn" if "cudnn" in wrapper[0] else "cutlass2"
-    )
+    family = "cudnn" if "cudnn" in wrapper[0] else "cutlass2"
+    return decode2_at(name, wrapper.end(), family)
 
 
 def decode2_at(name: str, start: int, family: str) -> KernelName | None:
     """The record of the procedural name at `start`; cuDNN wraps such names in its
     namespaces."""
-    if (match := _BODY.match(name, start)) is None:
+    match = _BODY.match(name, start)
+    if match is None:
         return None
-    kind, middle = match["kind"], match["rest"].split("_")
-    fields: dict[str, Any] = (
-        {"op": "gemm"} if kind == "gemm" else {"op": "conv", "pass_": kind}
-    )
-    fields |= {
+    rest = match["rest"]
+    is_gemm = match["kind"] == "gemm"
+    fields: dict[str, Any] = {
+        "op": "gemm" if is_gemm else "conv",
+        "pass_": None if is_gemm else match["kind"],
         **_types2(match),
         **fields_of(match),
-        "epilogue": epilogue_of(match["rest"]),
+        "epilogue": epilogue_of(rest),
     }
-    words = [middle[1] if kind != "gemm" and match["rest"] else None]
-    words += [f"a{fields['align']}" if fields.get("align") else None]
+    words: list[str] = []
+    if not is_gemm and rest:
+        words.append(rest.split("_")[1])  # the variant of the convolution
+    if fields.get("align"):
+        words.append(f"a{fields['align']}")
     words += [word for word in ("wmma", "simt") if match["class"].startswith(word)]
-    words += ["planar" if "_planar" in match["rest"] else None]
-    short = gemm_label(fields.get("pass_") or "gemm", fields, *words)
+    if "_planar" in rest:
+        words.append("planar")
+    short = gemm_label(match["kind"], fields, *words)
     return build(name, family, short, explain(match, _MEANINGS, _WORDS.get), **fields)
 
 
@@ -208,24 +220,24 @@ def _types2(match: re.Match[str]) -> dict[str, str | None]:
     is certain."""
     if match["acc"] is None or "_planar" in match["rest"]:
         return {}
-    acc, mma, math = (
-        ACCUMULATORS[match["acc"]],
-        match["mma"],
-        CUTLASS.get(match["math"] or ""),
-    )
-    given = [CUTLASS[word] for word in match["rest"].split("_") if word in CUTLASS]
-    if not match["math"] and (match["acc"], mma, match["kind"]) == (
-        "s",
-        "1688",
-        "gemm",
+    acc = ACCUMULATORS[match["acc"]]
+    mma = match["mma"]
+    operands = [CUTLASS[word] for word in match["rest"].split("_") if word in CUTLASS]
+    math = CUTLASS.get(match["math"] or "")
+    is_tf32_form = (match["acc"], mma, match["kind"]) == ("s", "1688", "gemm")
+    if is_tf32_form and not match["math"] and not operands:
+        math = "tf32"
+    if operands:
+        a = operands[0]
+    elif acc == "int32" or (
+        acc == "fp32" and mma not in (None, "1688") and not match["math"]
     ):
-        math = None if given else "tf32"
-    fp32_data = mma in (None, "1688") or match["math"]
-    unknown = acc == "int32" or (acc == "fp32" and not fp32_data)
-    operand = given[0] if given else None if unknown else acc
+        a = None
+    else:
+        a = acc
     return {
-        "dtype_a": operand,
-        "dtype_b": given[1] if len(given) > 1 else operand,
+        "dtype_a": a,
+        "dtype_b": operands[1] if len(operands) > 1 else a,
         "dtype_acc": acc,
         "dtype_out": CUTLASS.get(match["c"] or "", acc),
         "math": math,
@@ -237,62 +249,86 @@ def decode3(name: str) -> KernelName | None:
     `cutlass3x_sm90_tensorop_s64x128x16gemm_bf16_bf16_f32_void_bf16_128x128x64_..._align8_...`."""
     match = _NAME3.fullmatch(name)
     if match is None:
-        if (head := _HEAD3.fullmatch(name)) is None or "gemm" not in head["after"]:
-            return None
-        short, parts = f"gemm sm{head['cc']} {head['after']}", explain(head, _MEANINGS3)
-        return build(name, "cutlass3", short, parts, op="gemm", **fields_of(head))
-    words = match["rest"].split("_")
+        return _decode3_head(name)
+    rest = match["rest"]
+    epilogue = epilogue_of(rest)
+    is_stream_k = "_stream_k" in rest
     fields = {
         "op": "gemm",
         "math": CUTLASS.get(match["math"] or ""),
-        # A scale type precedes its element type: ue8m0xe4m3. Complex types are left
-        # open.
-        **fields_of(match, lambda word: CUTLASS.get(word.rpartition("x")[2])),
+        **fields_of(match, _type3),
         "stages": int(match["stages"]) or None,
-        "epilogue": epilogue_of(match["rest"]),
-        "stream_k": True if "_stream_k" in match["rest"] else None,
+        "epilogue": epilogue,
+        "stream_k": True if is_stream_k else None,
     }
-    more = [word for word in words if word in ("1sm", "2sm", "pingpong")]
-    more += ["stream-k"] if fields["stream_k"] else []
-    short = gemm_label("gemm", {**fields, "epilogue": None}, *more, fields["epilogue"])
+    words = [word for word in rest.split("_") if word in ("1sm", "2sm", "pingpong")]
+    if is_stream_k:
+        words.append("stream-k")
+    # here the epilogue stands last
+    short = gemm_label("gemm", {**fields, "epilogue": None}, *words, epilogue)
     return build(
         name, "cutlass3", short, explain(match, _MEANINGS3, _WORDS3.get), **fields
     )
 
 
+def _type3(word: str) -> str | None:
+    """A scale type precedes its element type: ue8m0xe4m3. Complex types are left
+    open."""
+    return CUTLASS.get(word.rpartition("x")[2])
+
+
+def _decode3_head(name: str) -> KernelName | None:
+    """The record of a 3.x name of which only the beginning is understood."""
+    head = _HEAD3.fullmatch(name)
+    if head is None or "gemm" not in head["after"]:
+        return None
+    short = f"gemm sm{head['cc']} {head['after']}"
+    parts = explain(head, _MEANINGS3)
+    return build(name, "cutlass3", short, parts, op="gemm", **fields_of(head))
+
+
 def decode_cxx(name: str) -> KernelName:
-    head = name[:3000]
-    match = next(
-        (found for pattern in _SHAPED if (found := pattern.search(head))), None
-    )
-    if match is None:
-        op = (
-            "attention"
-            if _ATTENTION.search(head)
-            else "gemm"
-            if _GEMM.search(head)
-            else None
-        )
-        target = head.partition("<")[2].partition(">")[0].partition("<")[0]
-        return build(name, "cutlass3", f"{op or 'cutlass'} {_inner(target)}", op=op)
-    fields = {"op": "gemm", **fields_of(match, cxx_type)}
-    fields |= {
-        "dtype_b": fields.get("dtype_a"),
-        "cluster": "x".join(match.group("x", "y", "z")),
-    }
-    words = (fields["cluster"], "blockwise" if "blockwise" in head else None)
-    short = gemm_label("gemm", fields, *words)
-    return build(name, "cutlass3", short, explain(match, _SHAPED_MEANINGS), **fields)
+    """The record of a kernel of 3.x that was written as C++: `void
+    cutlass::device_kernel<...>(...)`."""
+    head = name[:_MAX_CXX_CHARACTERS]
+    for pattern in _SHAPED:
+        match = pattern.search(head)
+        if match is not None:
+            return _shaped_record(name, match)
+    op = None
+    if _ATTENTION.search(head):
+        op = "attention"
+    elif _GEMM.search(head):
+        op = "gemm"
+    target = head.partition("<")[2].partition(">")[0].partition("<")[0]
+    short = f"{op or 'cutlass'} {_innermost_names(target)}"
+    return build(name, "cutlass3", short, op=op)
 
 
 _CXX2 = late(
     r"(?:void )?cutlass::Kernel2?<(?:cutlass::)?(?P<scope>gemm|conv)::kernel::(?P<kernel>\w{1,80})<"
 )
-MAX_TILE_CHARACTERS = 200  # from the kernel's name to its tile
+_MAX_CXX_CHARACTERS: Final = 3000
+"""Of a C++ name, as far as it is searched."""
+
+_MAX_TILE_CHARACTERS = 200
+"""From the kernel's name to its tile."""
+
 _THREADBLOCK = late(
     r"::threadblock::(?:ImplicitGemm|Mma)\w{0,40}<cutlass::gemm::GemmShape<"
     r"(?P<tile_m>\d{1,4}), ?(?P<tile_n>\d{1,4}), ?(?P<tile_k>\d{1,4})>"
 )
+
+
+def _shaped_record(name: str, match: re.Match[str]) -> KernelName:
+    fields = {"op": "gemm", **fields_of(match, cxx_type)}
+    fields["dtype_b"] = fields.get("dtype_a")
+    fields["cluster"] = "x".join(match.group("x", "y", "z"))
+    is_blockwise = "blockwise" in name[:_MAX_CXX_CHARACTERS]
+    short = gemm_label(
+        "gemm", fields, fields["cluster"], "blockwise" if is_blockwise else None
+    )
+    return build(name, "cutlass3", short, explain(match, _SHAPED_MEANINGS), **fields)
 
 
 def decode_cxx2(name: str) -> KernelName | None:
@@ -304,29 +340,36 @@ def decode_cxx2(name: str) -> KernelName | None:
     if match is None:
         return None
     kernel = match["kernel"]
-    if match["scope"] == "conv":
-        op = "conv" if "Convolution" in kernel else None
-    else:
-        op = "gemm" if "Gemm" in kernel else "gemv" if "Gemv" in kernel else None
-    block = _THREADBLOCK.search(
-        name, match.end() - 1, match.end() + MAX_TILE_CHARACTERS
-    )
-    if op is None or block is None:
+    op = _op_of_class(match["scope"], kernel)
+    after_kernel = match.end() - 1
+    tile = _THREADBLOCK.search(name, after_kernel, match.end() + _MAX_TILE_CHARACTERS)
+    if op is None or tile is None:
         return build(name, "cutlass2", f"{op or 'cutlass'} {kernel}", op=op)
-    fields = {"op": op, **fields_of(block)}
+    fields = {"op": op, **fields_of(tile)}
     short = gemm_label(op, fields, kernel)
-    return build(name, "cutlass2", short, explain(block, _OUTPUT), **fields)
+    return build(name, "cutlass2", short, explain(tile, _OUTPUT), **fields)
 
 
-def _inner(target: str) -> str:
+def _op_of_class(scope: str, kernel: str) -> str | None:
+    """What a class of `cutlass::gemm` or `cutlass::conv` computes; None for a
+    helper."""
+    if scope == "conv":
+        return "conv" if "Convolution" in kernel else None
+    if "Gemm" in kernel:
+        return "gemm"
+    return "gemv" if "Gemv" in kernel else None
+
+
+def _innermost_names(target: str) -> str:
     """As many of the innermost names of a scope as 40 characters hold, at least one.
 
-    >>> _inner("a::some_long_namespace::another_namespace::Kernel")
+    >>> _innermost_names("a::some_long_namespace::another_namespace::Kernel")
     'another_namespace::Kernel'
     """
-    found, *outer = reversed(target.split("::"))
+    text, *outer = reversed(target.split("::"))
     for scope in outer:
-        if len(scope) + 2 + len(found) > _LONGEST_TARGET:
+        longer = f"{scope}::{text}"
+        if len(longer) > _MAX_TARGET_CHARACTERS:
             break
-        found = f"{scope}::{found}"
-    return found
+        text = longer
+    return text

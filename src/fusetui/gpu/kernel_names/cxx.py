@@ -21,10 +21,11 @@ from .record import cut, escaped, spaced
 from .vocabulary import cxx_type
 
 Span = tuple[int, int]
+"""(start, end) of some characters of a name."""
 
 _ANONYMOUS = r"\(anonymous namespace\)|<unnamed>|\{anonymous\}"
-# any number of namespaces, for use inside other patterns
 SCOPE = rf"(?:(?:\w+|{_ANONYMOUS})::)*"
+"""A pattern for any number of namespaces, for use inside other patterns."""
 
 _HEAD = late(rf"({SCOPE})(\w+)(<?)")
 _BASE = late(rf"{SCOPE}(\w+)")
@@ -32,16 +33,45 @@ _RETURN = late(r"(?:void|int|float|bool|auto) +")
 _PAIRS = late(r"[<>(),{}]|operator(?:\(\)|[<>=-]+)")
 _WORD = late(r"\w{1,40}")
 _IDENTIFIER = late(r"(\d{1,4})")
-_PREFIX_LIMIT = 20_000
-_LONGEST = 400
-_COMPLEX: Final = {"float2": "c64", "double2": "c128", "__half2": "2xfp16"}
-_FLAGS: Final = {"true": "y", "false": "n", "(bool)1": "y", "(bool)0": "n"}
-_INDICES: Final = ("int32", "uint32", "uint64")  # which nearly every kernel has
+_MAX_LIST_CHARACTERS = 20_000
+"""Of a list of template arguments, as far as it is read."""
+
+_MAX_TEXT_CHARACTERS = 400
+"""Of a name, as far as `base_text` looks at it."""
+
+_MAX_IDENTIFIERS = 16
+"""Of a mangled name, as far as it is read."""
+
+_VECTOR_TYPES: Final = {
+    "float2": "c64",
+    "double2": "c128",
+    "__half2": "2xfp16",
+}
+"""Types of two numbers, of which the first ones stand for complex numbers."""
+
+_FLAGS: Final = {
+    "true": "y",
+    "false": "n",
+    "(bool)1": "y",
+    "(bool)0": "n",
+}
+"""How a flag among template arguments is shown."""
+
+_INDEX_TYPES: Final = ("int32", "uint32", "uint64")
+"""Types of indices, which nearly every kernel has and which are not shown."""
+
 _MAX_ARGUMENTS: Final = 16
+"""Template arguments that `callee_text` looks at."""
+
+_MAX_TYPES_SHOWN: Final = 4
+
+_MAX_NUMBER_CHARACTERS: Final = 7
+"""Of a template argument that is shown as a number."""
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """Where the parts of a function name are; `args` is just after `<`, or -1 without
+    """The parts of a function's name: `scope` with its final `::`, and `base`, which is
+    name[start:end]. `args` is the index just after `<`, or -1 without template
     arguments."""
 
     scope: str
@@ -54,20 +84,28 @@ class Signature(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=256)
 def signature(name: str) -> Signature | None:
-    """The head of a C++ function name, after a return type.
+    """The head of a C++ function name, after a return type; None if it is no such name.
 
     >>> signature("void at::native::reduce_kernel<512, 1>(int)").base
     'reduce_kernel'
     """
     if name.startswith("_Z"):
         return _mangled(name)
-    if (match := _HEAD.match(name, _skip_return(name))) is None:
+    match = _HEAD.match(name, _skip_return(name))
+    if match is None:
         return None
-    args = match.end() if match[3] else -1
-    return Signature(match[1], match[2], *match.span(2), args)
+    start, end = match.span(2)
+    return Signature(
+        scope=match[1],
+        base=match[2],
+        start=start,
+        end=end,
+        args=match.end() if match[3] else -1,
+    )
 
 
 def _skip_return(name: str) -> int:
+    """Where the name begins after its return type."""
     if name.startswith("std::enable_if<"):
         _, end = split_args(name, len("std::enable_if<"))
         type_end = name.find("::type ", end, end + 20)
@@ -79,33 +117,41 @@ def _skip_return(name: str) -> int:
 def _mangled(name: str) -> Signature | None:
     """Identifiers are written as their length followed by their letters:
     `_ZN2at6native...`."""
-    at = 3 if name.startswith("_ZN") else 2
-    words: list[str] = []
-    start = at
-    while match := _IDENTIFIER.match(name, at):
-        start, at = match.end(), match.end() + int(match[1])
-        words.append(name[start:at])
-        if name[2] != "N" or len(words) == 16:
+    is_nested = name.startswith("_ZN")
+    start = end = len("_ZN") if is_nested else len("_Z")
+    identifiers: list[str] = []
+    while match := _IDENTIFIER.match(name, end):
+        start = match.end()
+        end = start + int(match[1])
+        identifiers.append(name[start:end])
+        if not is_nested or len(identifiers) == _MAX_IDENTIFIERS:
             break
-    if not words or at > len(name):
+    if not identifiers or end > len(name):
         return None
-    scopes = [
-        "(anonymous namespace)" if w.startswith("_GLOBAL__N_") else w
-        for w in words[:-1]
-    ]
-    args = at + 1 if name[at : at + 1] == "I" else -1
+    *namespaces, base = identifiers
+    scope = ""
+    for namespace in namespaces:
+        if namespace.startswith("_GLOBAL__N_"):
+            namespace = "(anonymous namespace)"
+        scope += f"{namespace}::"
+    has_arguments = name.startswith("I", end)
     return Signature(
-        "".join(f"{w}::" for w in scopes), words[-1], start, at, args, mangled=True
+        scope=scope,
+        base=base,
+        start=start,
+        end=end,
+        args=end + 1 if has_arguments else -1,
+        mangled=True,
     )
 
 
 def cute_tuple(*groups: str) -> str:
     """A pattern for a CuTe shape, one group for each size: `cute::tuple<cute::C<128>,
     ...>`."""
-    items = ", ".join(
+    sizes = ", ".join(
         rf"cute::(?:C<(?:\(int\))?|_)(?P<{group}>\d{{1,4}})>?" for group in groups
     )
-    return rf"cute::tuple<{items} ?>"
+    return rf"cute::tuple<{sizes} ?>"
 
 
 def base_of(text: str, start: int = 0) -> str | None:
@@ -126,34 +172,41 @@ def split_args(text: str, start: int, limit: int = 64) -> tuple[list[Span], int]
     ([(2, 3), (5, 12)], 14)
     """
     spans: list[Span] = []
-    angle = paren = 0
-    for match in _PAIRS.finditer(text, start, min(len(text), start + _PREFIX_LIMIT)):
+    open_brackets = open_parentheses = 0
+    end = min(len(text), start + _MAX_LIST_CHARACTERS)
+    for match in _PAIRS.finditer(text, start, end):
         char = match[0]
         if char in "({":
-            paren += 1
+            open_parentheses += 1
         elif char in ")}":
-            paren -= 1
-        elif paren:
+            open_parentheses -= 1
+        elif open_parentheses:
             continue
         elif char == "<":
-            angle += 1
-        elif (char == "," and not angle) or (char == ">" and not angle):
-            piece = text[start : match.start()]
-            first = match.start() - len(piece.lstrip(" "))
-            spans.append((first, first + len(piece.strip(" "))))
+            open_brackets += 1
+        elif char == ">" and open_brackets:
+            open_brackets -= 1
+        elif char in (",", ">") and not open_brackets:
+            spans.append(_without_blanks(text, start, match.start()))
             start = match.end()
             if char == ">" or len(spans) == limit:
                 return spans, start
-        elif char == ">":
-            angle -= 1
     return spans, start
+
+
+def _without_blanks(text: str, start: int, end: int) -> Span:
+    """The span of text[start:end] without the blanks around it."""
+    argument = text[start:end]
+    first = end - len(argument.lstrip(" "))
+    return first, first + len(argument.strip(" "))
 
 
 def argument_texts(name: str, sign: Signature, limit: int = 64) -> list[str]:
     """The template arguments of a function, at most `limit`; none of a mangled one."""
     if sign.args < 0 or sign.mangled:
         return []
-    return [name[slice(*span)] for span in split_args(name, sign.args, limit)[0]]
+    spans, _ = split_args(name, sign.args, limit)
+    return [name[start:end] for start, end in spans]
 
 
 def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
@@ -167,17 +220,23 @@ def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
     types: list[str] = []
     numbers: list[str] = []
     for text in argument_texts(name, sign, _MAX_ARGUMENTS):
-        bare = text.rstrip("ul").removeprefix("(int)")
+        number = text.rstrip("ul").removeprefix("(int)")
         if text in _FLAGS:
-            after_flag = bool(numbers) and numbers[-1][-1] in "yn"
-            numbers.append((numbers.pop() if after_flag else "") + _FLAGS[text])
-        elif bare.lstrip("-").isdigit() and len(bare) < 8:
-            numbers.append(bare)
-        elif "OpaqueType<" in text:
-            types.append(text.partition("OpaqueType<")[2].rstrip("> u")[:4] + "B")
-        elif (dtype := _COMPLEX.get(text) or cxx_type(text)) not in (None, *_INDICES):
-            types.append(str(dtype))
-    shown = types[0] if len(set(types)) == 1 else "*".join(types[:4])
+            if numbers and numbers[-1][-1] in "yn":  # adjacent flags run together
+                numbers[-1] += _FLAGS[text]
+            else:
+                numbers.append(_FLAGS[text])
+        elif number.lstrip("-").isdigit() and len(number) <= _MAX_NUMBER_CHARACTERS:
+            numbers.append(number)
+        elif "OpaqueType<" in text:  # ATen copies bytes whatever their type
+            size = text.partition("OpaqueType<")[2].rstrip("> u")[:4]
+            types.append(f"{size}B")
+        else:
+            dtype = _VECTOR_TYPES.get(text) or cxx_type(text)
+            if dtype is not None and dtype not in _INDEX_TYPES:
+                types.append(dtype)
+    is_one_type = len(set(types)) == 1
+    shown = types[0] if is_one_type else "*".join(types[:_MAX_TYPES_SHOWN])
     return spaced(sign.base if base is None else base, shown, ".".join(numbers))
 
 
@@ -189,20 +248,27 @@ def base_text(name: str) -> str:
     >>> base_text("gemm_<float, float>_nt_v1"), base_text("\\x1b[b")
     ('gemm_..._nt_v1', '\\\\x1b(b')
     """
-    sign, head = signature(name), name[:_LONGEST]
-    if sign is not None:
-        scope = sign.scope.replace("(anonymous namespace)::", "").replace(
-            "<unnamed>::", ""
-        )
-        text = scope + sign.base
-        # what some write after template arguments
-        if sign.args >= 0 and not sign.mangled:
-            after = _WORD.match(name, split_args(name, sign.args)[1])
-            text += f"...{after[0]}" if after else ""
+    sign = signature(name)
+    if sign is None:
+        head = name[:_MAX_TEXT_CHARACTERS]
+        before_arguments = re.split("[<(]", head, maxsplit=1)[0]
+        text = before_arguments.strip() or head.strip()
     else:
-        text = re.split("[<(]", head, maxsplit=1)[0].strip() or head.strip()
+        text = _qualified_text(name, sign)
     # Letters of any script stay; controls, direction marks and brackets do not.
-    plain = (
-        c if c.isprintable() and c not in "[]" else escaped(c) for c in text[:_LONGEST]
-    )
+    plain = [
+        char if char.isprintable() and char not in "[]" else escaped(char)
+        for char in text[:_MAX_TEXT_CHARACTERS]
+    ]
     return cut("".join(plain), "…") or "(no name)"
+
+
+def _qualified_text(name: str, sign: Signature) -> str:
+    """Scope and base name, and what some write after the template arguments."""
+    scope = sign.scope.replace("(anonymous namespace)::", "")
+    text = scope.replace("<unnamed>::", "") + sign.base
+    if sign.args < 0 or sign.mangled:
+        return text
+    _, end = split_args(name, sign.args)
+    suffix = _WORD.match(name, end)
+    return f"{text}...{suffix[0]}" if suffix else text

@@ -27,12 +27,18 @@ from fusetui.text.patterns import late
 
 from .cxx import Span, signature, split_args
 from .record import KernelName, Part, build, explain, fields_of, gemm_label
-from .vocabulary import from_capability, named
+from .vocabulary import from_capability
 
-TRTLLM_TYPES: Final = named(
-    """Bfloat16=bf16 Fp16=fp16 Fp32=fp32 MxE4m3=mxfp8_e4m3 MxE2m1=mxfp4_e2m1 E4m3=fp8_e4m3
-    E5m2=fp8_e5m2 E2m1=fp4_e2m1"""
-)
+TRTLLM_TYPES: Final = {
+    "Bfloat16": "bf16",
+    "Fp16": "fp16",
+    "Fp32": "fp32",
+    "MxE4m3": "mxfp8_e4m3",
+    "MxE2m1": "mxfp4_e2m1",
+    "E4m3": "fp8_e4m3",
+    "E5m2": "fp8_e5m2",
+    "E2m1": "fp4_e2m1",
+}
 _TYPE = "|".join(TRTLLM_TYPES)
 _TRTLLM = late(
     rf"(?:bmm|gemm)_(?P<dtype_out>{_TYPE})_(?P<dtype_a>{_TYPE})(?P<dtype_b>{_TYPE})?"
@@ -64,25 +70,70 @@ _WORDS: Final = {
 }
 
 
-class _Form(NamedTuple):
-    first: str  # the form of the first argument
-    places: tuple[int, ...]  # of tile and stages
-    least: int  # arguments
-    dtype: str | None = None
+class _ArgumentForm(NamedTuple):
+    """Where a kernel of DeepGEMM has its sizes among the template arguments."""
+
+    first_argument: str  # a pattern for it
+    tile_m: int  # positions
+    tile_n: int
+    tile_k: int
+    stages: int
+    min_arguments: int
+    dtype: str | None = None  # of A and B
 
 
 _MAJOR: Final = r"\(cute::UMMA::Major\)\d"
 _NUMBER: Final = r"\d{1,6}u?"
-_PRENORM: Final = _Form(_NUMBER, (2, 3, 4, 7), 10)
+_PRENORM: Final = _ArgumentForm(
+    first_argument=_NUMBER,
+    tile_m=2,
+    tile_n=3,
+    tile_k=4,
+    stages=7,
+    min_arguments=10,
+)
 _FORMS: Final = {
-    "sm90_fp8_gemm_1d2d_impl": _Form(_MAJOR, (5, 6, 7, 11), 18, "fp8_e4m3"),
-    "sm100_fp8_fp4_gemm_1d1d_impl": _Form(_MAJOR, (7, 8, 9, 14), 18),
-    "fp8_gemm_kernel": _Form(_NUMBER, (2, 3, 4, 8), 13, "fp8_e4m3"),
-    "sm90_bf16_gemm_impl": _Form(_MAJOR, (6, 7, 8, 12), 20, "bf16"),
+    "sm90_fp8_gemm_1d2d_impl": _ArgumentForm(
+        first_argument=_MAJOR,
+        tile_m=5,
+        tile_n=6,
+        tile_k=7,
+        stages=11,
+        min_arguments=18,
+        dtype="fp8_e4m3",
+    ),
+    "sm100_fp8_fp4_gemm_1d1d_impl": _ArgumentForm(
+        first_argument=_MAJOR,
+        tile_m=7,
+        tile_n=8,
+        tile_k=9,
+        stages=14,
+        min_arguments=18,
+    ),
+    "fp8_gemm_kernel": _ArgumentForm(
+        first_argument=_NUMBER,
+        tile_m=2,
+        tile_n=3,
+        tile_k=4,
+        stages=8,
+        min_arguments=13,
+        dtype="fp8_e4m3",
+    ),
+    "sm90_bf16_gemm_impl": _ArgumentForm(
+        first_argument=_MAJOR,
+        tile_m=6,
+        tile_n=7,
+        tile_k=8,
+        stages=12,
+        min_arguments=20,
+        dtype="bf16",
+    ),
     "sm90_tf32_hc_prenorm_gemm_impl": _PRENORM,
     "sm100_tf32_hc_prenorm_gemm_impl": _PRENORM,
 }
-_FORM_FIELDS: Final = {
+"""The known forms, by the base name of the kernel."""
+
+_SIZE_MEANINGS: Final = {
     "tile_m": "output tile: rows",
     "tile_n": "output tile: columns",
     "tile_k": "each step takes this much of K",
@@ -93,13 +144,15 @@ _FORM_FIELDS: Final = {
 def decode_trtllm(name: str) -> KernelName | None:
     """The record of a product of TensorRT-LLM:
     `bmm_Bfloat16_E2m1E2m1_Fp32_t128x16x512_...`."""
-    if (match := _TRTLLM.match(name)) is None:
+    match = _TRTLLM.match(name)
+    if match is None:
         return None
     fields = {"op": "gemm", **fields_of(match, TRTLLM_TYPES.get)}
     fields["dtype_b"] = fields["dtype_b"] or fields["dtype_a"]
     fields["epilogue"] = "swiglu" if "_swiGlu" in match["rest"] else None
-    words = [word for word in match["rest"].split("_") if word.startswith("sch")]
-    short = gemm_label(name.partition("_")[0], fields, match["unroll"], *words)
+    schedules = [word for word in match["rest"].split("_") if word.startswith("sch")]
+    op = name.partition("_")[0]  # gemm or bmm
+    short = gemm_label(op, fields, match["unroll"], *schedules)
     return build(
         name, "trtllm-gen", short, explain(match, _MEANINGS, _WORDS.get), **fields
     )
@@ -108,32 +161,38 @@ def decode_trtllm(name: str) -> KernelName | None:
 def decode_deep_gemm(name: str) -> KernelName | None:
     """The record of a DeepGEMM kernel: `void
     deep_gemm::sm90_fp8_gemm_1d2d_impl<...>(...)`."""
-    if (sign := signature(name)) is None or not sign.scope.startswith("deep_gemm::"):
+    sign = signature(name)
+    if sign is None or not sign.scope.startswith("deep_gemm::"):
         return None
-    spans: list[Span] = split_args(name, sign.args)[0] if sign.args > 0 else []
     target = re.match(r"sm(\d{2,3})_", sign.base)
-    op = "gemm" if "gemm" in sign.base else None
-    fields: dict[str, Any] = {
-        "op": op,
-        **from_capability(target[1] if target else None),
-    }
-    what = "a matrix product" if op else "a kernel"
+    is_product = "gemm" in sign.base
+    fields: dict[str, Any] = {"op": "gemm" if is_product else None}
+    if target:
+        fields |= from_capability(target[1])
+    what = "a matrix product" if is_product else "a kernel"
     parts: list[Part] = [(sign.start, sign.end, f"{what} of DeepGEMM")]
-    form, texts = _FORMS.get(sign.base), [name[slice(*span)] for span in spans]
-    fits = form and len(texts) >= form.least and re.fullmatch(form.first, texts[0])
-    if (
-        form
-        and fits
-        and all(re.fullmatch(_NUMBER, texts[place]) for place in form.places)
-    ):
-        for place, (key, meaning) in zip(
-            form.places, _FORM_FIELDS.items(), strict=True
-        ):
-            fields[key] = int(texts[place].rstrip("u")) or None
-            parts.append((*spans[place], meaning))
+    spans: list[Span] = split_args(name, sign.args)[0] if sign.args > 0 else []
+    arguments = [name[start:end] for start, end in spans]
+    form = _FORMS.get(sign.base)
+    if form and _has_form(arguments, form):
+        for field, meaning in _SIZE_MEANINGS.items():
+            position = getattr(form, field)
+            fields[field] = int(arguments[position].rstrip("u")) or None
+            parts.append((*spans[position], meaning))
         if form.dtype:
             fields |= {"dtype_a": form.dtype, "dtype_b": form.dtype}
-            fields |= {"dtype_acc": "fp32"} if target else {}
-    tail = sign.base.removesuffix("_impl").removesuffix("_kernel")
-    short = gemm_label("gemm", fields, tail) if op else f"deep_gemm {tail}"
+            fields["dtype_acc"] = "fp32" if target else None
+    variant = sign.base.removesuffix("_impl").removesuffix("_kernel")
+    label = gemm_label("gemm", fields, variant)
+    short = label if is_product else f"deep_gemm {variant}"
     return build(name, "deep-gemm", short, parts, **fields)
+
+
+def _has_form(arguments: list[str], form: _ArgumentForm) -> bool:
+    """Whether the template arguments are those of the known form."""
+    if len(arguments) < form.min_arguments:
+        return False
+    if not re.fullmatch(form.first_argument, arguments[0]):
+        return False
+    positions = (form.tile_m, form.tile_n, form.tile_k, form.stages)
+    return all(re.fullmatch(_NUMBER, arguments[position]) for position in positions)

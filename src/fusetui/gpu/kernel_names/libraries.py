@@ -28,13 +28,15 @@ from .vocabulary import CXX_TYPE, cxx_type
 
 
 class Library(NamedTuple):
+    """How the kernels of a library are recognized, and what their names say. All texts
+    are patterns, searched for in the scope and the base name."""
+
     family: str
-    begins: str  # how its names begin
-    ops: Mapping[str, str]  # which words of scope and base name say what op,
-    # and which that it is of a forward or backward pass
-    ways: Mapping[str, str] | None = None
+    beginning: str  # how its names begin
+    ops: Mapping[str, str]  # op to the words that imply it, the first that is found
+    passes: Mapping[str, str] | None = None  # fwd or bwd, likewise
     # whether the first template argument counts as part of the name
-    argument: bool = False
+    searches_argument: bool = False
 
 
 _LIBRARIES: Final = (
@@ -130,7 +132,7 @@ _LIBRARIES: Final = (
             "norm": r"layer_?norm|rms_?norm",
             "rope": r"rotary|rope",
         },
-        argument=True,
+        searches_argument=True,
     ),
     Library(
         "mojo",
@@ -188,27 +190,30 @@ _AITER_ATTENTION = late(
 
 
 def decode(name: str) -> KernelName | None:
-    if (sign := signature(name)) is None:
+    """The record of a kernel of one of the libraries, by the beginning of its name."""
+    sign = signature(name)
+    if sign is None:
         return None
     qualified = sign.scope + sign.base
-    library = next(
-        (one for one in _LIBRARIES if compiled(one.begins).match(qualified)), None
-    )
+    library = _library_of(qualified)
     if library is None:
         return _decode_apex(name, sign)
     family = library.family
     if family == "flash-attn-ln" and _LAYER_NORM_OF_APEX.match(name, sign.end):
         family = "apex"
-    argument = (
-        name[sign.end : sign.end + 100].partition("(")[0] if library.argument else ""
-    )
+    searched = qualified
+    if library.searches_argument:
+        searched += name[sign.end : sign.end + 100].partition("(")[0]
     fields: dict[str, Any] = {}
     if not sign.mangled or family == "aiter":
-        op = op_by(library.ops, qualified + argument)
-        way = op_by(library.ways or {}, qualified + argument) if op else None
-        fields = {"op": op, "pass_": way}
-    if family == "aiter" and (match := _AITER_ATTENTION.match(sign.base)):
-        fields |= {**fields_of(match, str), "causal": True if match[3] else None}
+        op = op_by(library.ops, searched)
+        fields["op"] = op
+        fields["pass_"] = op_by(library.passes or {}, searched) if op else None
+    if family == "aiter":
+        match = _AITER_ATTENTION.match(sign.base)
+        if match:
+            fields |= fields_of(match, str)
+            fields["causal"] = True if match[3] else None
     parts = [(sign.start, sign.end, f"the kernel's own name; library: {family}")]
     return build(name, family, _short(name, sign), parts, **fields)
 
@@ -226,23 +231,28 @@ def _decode_apex(name: str, sign: Signature) -> KernelName | None:
     return build(name, "apex", f"apex {functor[1]}", parts, functor=functor[1], op=op)
 
 
+def _library_of(qualified: str) -> Library | None:
+    for library in _LIBRARIES:
+        if compiled(library.beginning).match(qualified):
+            return library
+    return None
+
+
 def _short(name: str, sign: Signature) -> str:
     """The library's outer namespace, then the function."""
-    space = sign.scope.partition("::")[0]
     base = sign.base.removesuffix("_kernel").removesuffix("Kernel")
     base = base.replace("embedding_backward_codegen", "emb_bwd")
     base = base.replace("embedding_codegen_forward", "emb_fwd")
-    if tensors := _CUTE_DSL.match(base):
-        return f"cute {tensors['name']} {tensors['rest']}"
-    shown = (
-        space
-        if space.lower() not in base.lower() and space != "(anonymous namespace)"
-        else ""
-    )
-    return callee_text(name, sign, f"{shown} {base}".strip())
+    cute = _CUTE_DSL.match(base)
+    if cute:
+        return f"cute {cute['name']} {cute['rest']}"
+    namespace = sign.scope.partition("::")[0]
+    if namespace == "(anonymous namespace)" or namespace.lower() in base.lower():
+        return callee_text(name, sign, base)
+    return callee_text(name, sign, f"{namespace} {base}")
 
 
-_CUB_RULES: Final = {
+_CUB_ALGORITHMS: Final = {
     "sort": r"(?:Radix|Merge|Segmented)Sort|(?:radix|merge|segmented|block)_sort",
     "scan": r"[Ss]can",
     "reduction": r"[Rr]educe",
@@ -252,53 +262,61 @@ _CUB_TYPE = late(rf"\b(?:{CXX_TYPE})(?=[,>*])")
 
 
 def decode_cub(name: str) -> KernelName | None:
+    """The record of a kernel of CUB, hipCUB or rocPRIM."""
     sign = signature(name)
-    if sign is None or not (
-        "cub::" in sign.scope or sign.scope.startswith("rocprim::")
-    ):
+    if sign is None:
         return None
-    word, span = sign.base, (sign.start, sign.end)
-    if word == "trampoline_kernel" and (
-        match := _SELECTOR.search(name, span[1], span[1] + 400)
-    ):
-        word, span = match["what"], match.span("what")
-    op = op_by(_CUB_RULES, word)
-    types = map(cxx_type, _CUB_TYPE.findall(name[span[1] : span[1] + 160]))
-    shown = "*".join(
-        dict.fromkeys(dtype for dtype in types if dtype and dtype != "bool")
+    if "cub::" not in sign.scope and not sign.scope.startswith("rocprim::"):
+        return None
+    word = sign.base
+    start = sign.start
+    end = sign.end
+    if word == "trampoline_kernel":
+        selector = _SELECTOR.search(name, end, end + 400)
+        if selector:
+            word = selector["what"]
+            start, end = selector.span("what")
+    op = op_by(_CUB_ALGORITHMS, word)
+    types = [cxx_type(text) for text in _CUB_TYPE.findall(name[end : end + 160])]
+    shown = dict.fromkeys(dtype for dtype in types if dtype and dtype != "bool")
+    algorithm = word.removeprefix("Device").removesuffix("Kernel")
+    meaning = f"the algorithm: {op}" if op else "the algorithm"
+    return build(
+        name,
+        "cub",
+        spaced("cub", algorithm, "*".join(shown)),
+        [(start, end, meaning)],
+        op=op,
     )
-    short = spaced("cub", word.removeprefix("Device").removesuffix("Kernel"), shown)
-    text = f"the algorithm: {op}" if op else "the algorithm"
-    return build(name, "cub", short, [(*span, text)], op=op)
 
 
 _RUNTIME = late(r"__amd_rocclr_(fill|copy)Buffer\w*")
-_OTHER_RULES: Final = {
+_WORDS_OF_OPS: Final = {
     "comm": r"(?:^|_)all_?reduce(?:_|$)",
     "rope": r"rope_kernel|rotary_embedding_kernel",
     "norm": r"(?:^|_)(?:rms_?norm|layer_?norm|group_?norm|qk_?norm)(?:_|$)",
     "quant": r"_group_quant_|(?:^|_)(?:fp8|int8|8bit)_quant|(?:^|_)quant(?:ize)?_(?:fp8|int8|8bit)",
     "moe": r"^moe_sum_kernel$|(?:^|_)moe_(?:sorting|align_block_size)",
 }
+"""Whole words of a base name of no known library, by the op that they imply."""
 
 
 def decode_other(name: str) -> KernelName | None:
     """The record of a kernel whose words determine the operation, or of a copy or fill
     of ROCm."""
-    if match := _RUNTIME.fullmatch(name):
-        op = match[1]
-        parts = [(*match.span(1), f"{op}: a job of the runtime, done by a kernel")]
+    runtime = _RUNTIME.fullmatch(name)
+    if runtime:
+        op = runtime[1]
+        parts = [(*runtime.span(1), f"{op}: a job of the runtime, done by a kernel")]
         return build(name, "other", f"{op} buffer (rocclr)", parts, op=op)
     sign = signature(name)
-    if (
-        sign is None
-        or sign.mangled
-        or sign.scope not in ("", "(anonymous namespace)::")
-    ):
+    if sign is None or sign.mangled:
         return None
-    if (found := op_by(_OTHER_RULES, sign.base)) is None or not (
-        "(" in name or found == "moe"
-    ):
+    if sign.scope not in ("", "(anonymous namespace)::"):
         return None
-    parts = [(sign.start, sign.end, f"its name says {found}")]
-    return build(name, "other", sign.base, parts, op=found)
+    implied = op_by(_WORDS_OF_OPS, sign.base)
+    # the parameters of a C++ function follow its name; words of moe are telling enough
+    if implied is None or ("(" not in name and implied != "moe"):
+        return None
+    parts = [(sign.start, sign.end, f"its name says {implied}")]
+    return build(name, "other", sign.base, parts, op=implied)

@@ -31,11 +31,12 @@ MAX_SHORT: Final = 48
 _UNSAFE = late(r"[^ -Z\\^-~]")
 _BRACKETS: Final = {"[": "(", "]": ")"}  # which terminal markup uses
 
-_NUMBERS: Final = frozenset(
+# Names of groups of patterns, by what is made of their texts; see fields_of.
+_NUMBER_FIELDS: Final = frozenset(
     {"tile_m", "tile_n", "tile_k", "stages", "align", "head_dim"}
 )
-_TEXTS: Final = frozenset({"cluster", "layout"})
-_TARGETS: Final = {"cc": from_capability, "arch": from_word}
+_TEXT_FIELDS: Final = frozenset({"cluster", "layout"})
+_TARGET_FIELDS: Final = {"cc": from_capability, "arch": from_word}
 _EPILOGUES: Final = frozenset(
     {"bias", "relu", "gelu", "drelu", "dgelu", "aux", "scalemax", "bgrada", "bgradb"}
 )
@@ -114,40 +115,44 @@ def build(
     """A record whose parts are sorted and do not overlap, and whose short text is safe.
     Of two parts that overlap, the one that starts first is kept."""
     kept: list[Part] = []
-    last = 0
+    last_end = 0
     for part in sorted(parts):
         start, end, _ = part
-        if last <= start < end:
+        if last_end <= start < end:
             kept.append(part)
-            last = end
+            last_end = end
     return KernelName(
         name=name, short=safe(short), family=family, parts=tuple(kept), **fields
     )
 
 
 def fields_of(match: re.Match[str], types: Meaning | None = None) -> dict[str, Any]:
-    """The fields that groups are named after: numbers as such, element types as `types`
-    has them, the digits of a tensor-core instruction; those of a capability `cc` or a
-    generation `arch`."""
-    found: dict[str, Any] = {}
-    for key, text in match.groupdict(default="").items():
-        if key in _NUMBERS and text:
-            found[key] = int(text)
-        elif key in _TEXTS:
-            found[key] = text or None
-        elif key == "mma":
-            found[key] = text if "x" in text else MMA_SHAPES.get(text)
-        elif key in _TARGETS:
-            found |= _TARGETS[key](text)
-        elif types and key.startswith("dtype_"):
-            found[key] = types(text)
-    return found
+    """The fields of KernelName that groups of a pattern are named after.
+
+    Numbers become int. `types` maps the words of the groups `dtype_...` to our names of
+    element types. The digits of a tensor-core instruction (`mma`) become its shape. A
+    compute capability `cc` or a generation `arch` gives the fields `arch` and
+    `arch_name`."""
+    fields: dict[str, Any] = {}
+    for group, text in match.groupdict(default="").items():
+        if group in _NUMBER_FIELDS and text:
+            fields[group] = int(text)
+        elif group in _TEXT_FIELDS:
+            fields[group] = text or None
+        elif group == "mma":
+            fields[group] = text if "x" in text else MMA_SHAPES.get(text)
+        elif group in _TARGET_FIELDS:
+            fields |= _TARGET_FIELDS[group](text)
+        elif types and group.startswith("dtype_"):
+            fields[group] = types(text)
+    return fields
 
 
 def epilogue_of(rest: str) -> str | None:
     """What can be fused into the store, of the words between underscores:
-    `bias_relu`."""
-    return "_".join(word for word in rest.split("_") if word in _EPILOGUES) or None
+    `bias_relu`. None if there is nothing."""
+    fused = [word for word in rest.split("_") if word in _EPILOGUES]
+    return "_".join(fused) or None
 
 
 def explain(
@@ -161,27 +166,31 @@ def explain(
     [(0, 2, 'tile of 64 rows')]
     """
     parts: list[Part] = []
-    places, name = match.regs, match.string
+    spans = match.regs
+    name = match.string
     for group, index in match.re.groupindex.items():
-        start, end = places[index]
+        start, end = spans[index]
         meaning = meanings.get(group, _MEANINGS.get(group))
         if meaning and end > start:
             text = name[start:end]
-            found = meaning.format(text) if isinstance(meaning, str) else meaning(text)
-            parts.append((start, end, found))
+            if isinstance(meaning, str):
+                parts.append((start, end, meaning.format(text)))
+            else:
+                parts.append((start, end, meaning(text)))
         if words and group in ("mid", "rest"):
-            said = (
-                (at, end, words(word)) for at, end, word in tokens(name, start, end)
-            )
-            parts += [(at, end, text) for at, end, text in said if text is not None]
+            for word_start, word_end, word in tokens(name, start, end):
+                word_meaning = words(word)
+                if word_meaning is not None:
+                    parts.append((word_start, word_end, word_meaning))
     return parts
 
 
-def op_by(given: Mapping[str, str], text: str) -> str | None:
-    """The first of the keys whose pattern is found in the text."""
-    return next(
-        (op for op, pattern in given.items() if compiled(pattern).search(text)), None
-    )
+def op_by(patterns: Mapping[str, str], text: str) -> str | None:
+    """The first key whose pattern matches anywhere in the text; None if none does."""
+    for op, pattern in patterns.items():
+        if compiled(pattern).search(text):
+            return op
+    return None
 
 
 def tokens(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
@@ -193,9 +202,11 @@ def tokens(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
 
 
 def escaped(char: str) -> str:
-    return _BRACKETS.get(char) or char.encode("unicode_escape", "surrogatepass").decode(
-        "ascii"
-    )
+    """One character as printable ASCII: brackets become parentheses, any other is
+    written as an escape sequence."""
+    if char in _BRACKETS:
+        return _BRACKETS[char]
+    return char.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
 def cut(text: str, mark: str) -> str:
@@ -230,15 +241,17 @@ def gemm_label(op: str, fields: Mapping[str, Any], *more: str | None) -> str:
     'gemm bf16 128x64 tn'
     """
     get = fields.get
+    math = get("math")
+    stages = get("stages")
     return spaced(
         op,
         _types(get("dtype_a"), get("dtype_b"), get("dtype_acc"), get("dtype_out")),
-        f"({get('math')})" if get("math") else None,
+        f"({math})" if math else None,
         tile_words(get("tile_m"), get("tile_n"), get("tile_k")),
         get("layout"),
         get("arch") or (get("arch_name") or "").lower(),
         get("epilogue"),
-        f"s{get('stages')}" if get("stages") else None,
+        f"s{stages}" if stages else None,
         *more,
     )
 
@@ -258,20 +271,22 @@ def _types(
 
 def dtype_words(a: str | None, b: str | None, out: str | None) -> str | None:
     """`bf16`, `bf16*fp8` for different operands, `bf16->fp32` if the result has another
-    type."""
+    type. None if neither an operand nor the result is known."""
     if a is None:
         return out
     operands = a if b is None or b == a else f"{a}*{b}"
-    return operands if out is None or out == a else f"{operands}->{out}"
+    if out is None or out == a:
+        return operands
+    return f"{operands}->{out}"
 
 
 def tile_words(*sizes: int | None) -> str | None:
-    """`128x64x32` or `128x64`."""
+    """`128x64x32` or `128x64`; unknown sizes are left out, None if there is none."""
     return "x".join([str(size) for size in sizes if size]) or None
 
 
 UNDERLINE = ("└", "─", "┘")
-# one character each, so that the shortest part can be marked
+# What marks each part: one character each, so that the shortest part can be marked.
 SIGNS = digits[1:] + ascii_lowercase
 
 
@@ -286,27 +301,36 @@ class Annotated(msgspec.Struct, frozen=True):
 def annotate(
     name: str, parts: Sequence[Part], width: int, ends: Sequence[str]
 ) -> Annotated:
-    """Wraps a name at `width` and underlines its parts; `ends`: left, middle, right of
-    a line."""
+    """Wraps a name at `width` characters and underlines its parts; `ends`: the left
+    end, the middle and the right end of an underline, one character each."""
+    signs = _signs(len(parts))
     marks = [" "] * len(name)
-    signs = (
-        SIGNS if len(parts) <= len(SIGNS) else [str(n + 1) for n in range(len(parts))]
-    )
-    for sign, (start, end, _) in zip(signs, parts, strict=False):
+    for sign, (start, end, _) in zip(signs, parts, strict=True):
         marks[start:end] = _mark(sign, end - start, ends)
-    if not name.isprintable():  # the marks stay below what they mark
-        shown = [printable(character) for character in name]
+    shown = name
+    if not name.isprintable():
+        # an escaped character is wider: the marks stay below what they mark
+        texts = [printable(character) for character in name]
         marks = [
-            mark.ljust(len(text), mark) for text, mark in zip(shown, marks, strict=True)
+            mark.ljust(len(text), mark) for text, mark in zip(texts, marks, strict=True)
         ]
-        name = "".join(shown)
-    text, under = name, "".join(marks)
-    starts = range(0, max(1, len(text)), width)  # a name may be empty
-    lines = [(text[at : at + width], under[at : at + width]) for at in starts]
+        shown = "".join(texts)
+    underlines = "".join(marks)
+    lines = []
+    for start in range(0, max(1, len(shown)), width):  # a name may be empty
+        end = start + width
+        lines.append((shown[start:end], underlines[start:end].rstrip()))
     legend = [
-        f"{sign} {text}" for sign, (_, _, text) in zip(signs, parts, strict=False)
+        f"{sign} {meaning}" for sign, (_, _, meaning) in zip(signs, parts, strict=True)
     ]
-    return Annotated(tuple((a, b.rstrip()) for a, b in lines), tuple(legend))
+    return Annotated(lines=tuple(lines), legend=tuple(legend))
+
+
+def _signs(parts: int) -> Sequence[str]:
+    """A sign for each part: numbers if there are too many for one character each."""
+    if parts <= len(SIGNS):
+        return SIGNS[:parts]
+    return [str(number) for number in range(1, parts + 1)]
 
 
 def _mark(sign: str, width: int, ends: Sequence[str]) -> list[str]:

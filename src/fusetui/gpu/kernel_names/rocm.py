@@ -20,13 +20,13 @@ MXdlPerWave, NXdlPerWave in a row, with BlockSize = 64 * M / (MPerXdl * MXdlPerW
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fusetui.text.patterns import late
 
 from .cxx import Signature, signature
 from .record import KernelName, Part, build, explain, fields_of, gemm_label
-from .vocabulary import from_gfx, layout_meaning, named
+from .vocabulary import from_gfx, layout_meaning
 
 _TENSILE = late(
     r"(?:Custom_)?Cijk_A(?P<a>ilk|lik)C?_B(?P<b>ljk|jlk)C?_(?P<types>[A-Z0-9]+)"
@@ -43,10 +43,20 @@ _SEARCHED: Final = {
     "bias": late(r"_(?P<bias>Bias)(?=_)"),
     "waves": late(r"_(?:MIWT|WG)(\d{1,6}_\d{1,6})"),
 }
-_LETTERS: Final = named(
-    """S=fp32 D=fp64 C=c64 Z=c128 H=fp16 B=bf16 I=int32 I8=int8 F8=fp8_e4m3 B8=fp8_e5m2
-    F8N=fp8_e4m3fnuz B8N=fp8_e5m2fnuz"""
-)
+_LETTERS: Final = {
+    "S": "fp32",
+    "D": "fp64",
+    "C": "c64",
+    "Z": "c128",
+    "H": "fp16",
+    "B": "bf16",
+    "I": "int32",
+    "I8": "int8",
+    "F8": "fp8_e4m3",
+    "B8": "fp8_e5m2",
+    "F8N": "fp8_e4m3fnuz",
+    "B8N": "fp8_e5m2fnuz",
+}
 _LETTER = late("F8N|B8N|F8|B8|I8|[SDCZHBI]")
 
 _IGEMM = late(
@@ -72,17 +82,39 @@ _MEANINGS: Final = {
     "bias": "can add a bias when it stores; plain matrix products run it too",
 }
 
-# Other kernels of MIOpen by how their names begin: op, pass and algorithm, none for a
-# helper.
-_MIOPEN: Final = named(
-    """MIOpenBatchNormFwd=norm.fwd MIOpenBatchNormBwd=norm.bwd miopenSp3AsmConv=conv..winograd
-    naive_conv_=conv batched_transpose_=copy transpose_NCHW=copy transpose_CNHW=copy
-    mloPoolingG=pool.fwd mloPooling=pool MIOpenConv=conv MIOpen=. miopen=. Im2d2Col=. Im3d2Col=.
-    Col2Im=. SubTensorOp=. OpTensor=."""
-)
+
+class _MiopenKernel(NamedTuple):
+    """What a kernel of MIOpen does, as far as the beginning of its name says it."""
+
+    op: str | None = None  # None: a helper
+    pass_: str | None = None
+    algo: str | None = None
+
+
+_MIOPEN: Final = {
+    "MIOpenBatchNormFwd": _MiopenKernel("norm", pass_="fwd"),
+    "MIOpenBatchNormBwd": _MiopenKernel("norm", pass_="bwd"),
+    "miopenSp3AsmConv": _MiopenKernel("conv", algo="winograd"),
+    "naive_conv_": _MiopenKernel("conv"),
+    "batched_transpose_": _MiopenKernel("copy"),
+    "transpose_NCHW": _MiopenKernel("copy"),
+    "transpose_CNHW": _MiopenKernel("copy"),
+    "mloPoolingG": _MiopenKernel("pool", pass_="fwd"),
+    "mloPooling": _MiopenKernel("pool"),
+    "MIOpenConv": _MiopenKernel("conv"),
+    "MIOpen": _MiopenKernel(),
+    "miopen": _MiopenKernel(),
+    "Im2d2Col": _MiopenKernel(),
+    "Im3d2Col": _MiopenKernel(),
+    "Col2Im": _MiopenKernel(),
+    "SubTensorOp": _MiopenKernel(),
+    "OpTensor": _MiopenKernel(),
+}
+"""Other kernels of MIOpen by how their names begin; the first that fits counts."""
 
 _MANGLED_RUN = late(r"(?:L[ij]\d{1,6}E){10,40}")
 _PLAIN_RUN = late(r"(?:\b\d{1,6}u?, ){9,39}\d{1,6}\b")
+_DIGITS = late(r"\d{1,6}")
 _CLASS = late(r"NS_(\d{1,3})")
 _CK_PASSES: Final = (
     ("conv_fwd", "fprop"),
@@ -95,79 +127,130 @@ _CK_MEANINGS: Final = (
     "output tile: {} columns",
     "each step takes {} of K",
 )
+"""The first four of the ten integers of a tile."""
 
-Place = tuple[int, int, int]
+_IGEMM_TYPES: Final = {
+    "fp32": "fp32",
+    "fp16": "fp16",
+    "bf16": "bf16",
+    "int8": "int8",
+}
+
+_TILE_INTEGERS: Final = 10
+
+_XDL_SIZES: Final = (4, 16, 32, 64)
+"""M or N of a matrix instruction."""
+
+_WAVE_THREADS: Final = 64
+
+
+class _Integer(NamedTuple):
+    """An integer of a name: name[start:end]."""
+
+    start: int
+    end: int
+    value: int
 
 
 def decode_tensile(name: str) -> KernelName | None:
+    """The record of a kernel of Tensile or hipBLASLt."""
     match = _TENSILE.match(name)
-    if match is None and name.startswith("Cijk_"):  # a small kernel around a product
-        if "_PostGSU" not in name:
-            return build(name, "tensile", name[:48])
-        short = f"splitk-reduce {name[5:]}"  # adds up partial sums
-        return build(name, "tensile", short, op="reduction", role="splitk_reduce")
     if match is None:
-        return None
-    found = {
+        return _decode_tensile_helper(name)
+    options = {
         key: pattern.search(name, match.end("types"))
         for key, pattern in _SEARCHED.items()
     }
-    layout = ("n" if match["a"] == "ilk" else "t") + (
-        "n" if match["b"] == "ljk" else "t"
-    )
-    fields = {"op": "gemm", "layout": layout, **_tensile_fields(match, found)}
-    types = f"{match['types']}: types of A and B, of the result and of the sums"
-    parts = [(match.start("a") - 1, match.end("b"), layout_meaning(layout))]
-    parts.append((*match.span("types"), types))
-    for hit in filter(None, found.values()):
-        parts += explain(hit, _MEANINGS)
-    waves = found["waves"]
+    a = "n" if match["a"] == "ilk" else "t"
+    b = "n" if match["b"] == "ljk" else "t"
+    layout = a + b
+    fields = {"op": "gemm", "layout": layout, **_tensile_fields(match, options)}
+    types_meaning = f"{match['types']}: types of A and B, of the result and of the sums"
+    parts = [
+        (match.start("a") - 1, match.end("b"), layout_meaning(layout)),
+        (*match.span("types"), types_meaning),
+    ]
+    for option in options.values():
+        if option:
+            parts += explain(option, _MEANINGS)
+    waves = options["waves"]
     short = gemm_label(
-        "gemm", fields, waves and f"w{waves[1]}", fields["stream_k"] and "stream-k"
+        "gemm",
+        fields,
+        f"w{waves[1]}" if waves else None,
+        "stream-k" if fields["stream_k"] else None,
     )
     return build(name, "tensile", short, parts, **fields)
 
 
+def _decode_tensile_helper(name: str) -> KernelName | None:
+    """The record of a small kernel around a product."""
+    if not name.startswith("Cijk_"):
+        return None
+    if "_PostGSU" not in name:
+        return build(name, "tensile", name[:48])
+    # it adds up the partial sums of a split K
+    short = f"splitk-reduce {name.removeprefix('Cijk_')}"
+    return build(name, "tensile", short, op="reduction", role="splitk_reduce")
+
+
 def _tensile_fields(
-    match: re.Match[str], found: dict[str, re.Match[str] | None]
+    match: re.Match[str], options: dict[str, re.Match[str] | None]
 ) -> dict[str, Any]:
-    tile, mma, split, stream = (
-        found[key] for key in ("tile", "mma", "split", "stream")
-    )
-    target = found["target"]
-    whole = mma is not None and mma[4] is not None  # with K and the number of blocks
-    return {
+    """The fields of what follows the layouts; `options`: the matches of _SEARCHED."""
+    fields: dict[str, Any] = {
         **_tensile_types(match["types"], match["more"] or ""),
-        **(fields_of(tile) if tile else {}),
-        "mma": "x".join(mma.groups()[:3]) if mma and whole else None,
-        "mma_mn": "x".join(mma.groups()[:2]) if mma and not whole else None,
-        **from_gfx(target[1] if target else None),
-        "epilogue": "bias" if found["bias"] else None,
-        "split_k": int(split[1]) if split and int(split[1]) > 1 else None,
-        "stream_k": True if stream and int(stream[1]) > 0 else None,
+        "epilogue": "bias" if options["bias"] else None,
+        "split_k": None,
+        "stream_k": None,
     }
+    if options["tile"]:
+        fields |= fields_of(options["tile"])
+    if options["target"]:
+        fields |= from_gfx(options["target"]["gfx"])
+    mma = options["mma"]
+    if mma:
+        m, n, k, blocks = mma.groups()
+        if blocks is not None:  # the newer form: it has K, and the number of blocks
+            fields["mma"] = f"{m}x{n}x{k}"
+        else:
+            fields["mma_mn"] = f"{m}x{n}"
+    if options["split"] and int(options["split"]["split"]) > 1:
+        fields["split_k"] = int(options["split"]["split"])
+    if options["stream"] and int(options["stream"]["stream"]) > 0:
+        fields["stream_k"] = True
+    return fields
 
 
-def _tensile_types(first: str, second: str) -> dict[str, str]:
-    """`BBS` is A/B, result, compute; `SB` one type and the flag for beta. The newer
-    form: A/B (two letters if they differ), then result and compute (`B_BS`) or
-    flags."""
-    letters, rest = _LETTER.findall(first), _LETTER.findall(second)
-    if "".join(letters) != first:
+def _tensile_types(types: str, more: str) -> dict[str, str]:
+    """The types of A, B, the result and the sums; {} if the letters do not settle them.
+
+    `BBS` is A/B, result, compute; `SB` one type and the flag for beta. The newer form:
+    A/B (two letters if they differ), then result and compute (`B_BS`) or flags."""
+    letters = _LETTER.findall(types)
+    more_letters = _LETTER.findall(more)
+    if "".join(letters) != types:
         return {}
-    one = [letters[0]] * 4
-    if len(letters) == 2 and letters[1] == "B":
-        found = one
+    is_one_type = (len(letters) == 2 and letters[1] == "B") or (
+        len(letters) == 1 and more == "B"
+    )
+    if is_one_type:
+        a = b = out = acc = letters[0]
     elif len(letters) == 3:
-        found = [letters[0], *letters]
-    elif len(letters) > 2 or "".join(rest) != second:
-        return {}
-    elif len(letters) == 1 and second == "B":
-        found = one
+        a = b = letters[0]
+        out, acc = letters[1:]
+    elif len(letters) < 3 and "".join(more_letters) == more and len(more_letters) == 2:
+        a = letters[0]
+        b = letters[-1]
+        out, acc = more_letters
     else:
-        found = [letters[0], letters[-1], *rest] if len(rest) == 2 else []
-    keys = ("dtype_a", "dtype_b", "dtype_out", "dtype_acc")
-    return {key: _LETTERS[letter] for key, letter in zip(keys, found, strict=False)}
+        return {}
+    return {
+        "dtype_a": _LETTERS[a],
+        "dtype_b": _LETTERS[b],
+        "dtype_out": _LETTERS[out],
+        "dtype_acc": _LETTERS[acc],
+    }
 
 
 def decode_miopen(name: str) -> KernelName | None:
@@ -175,103 +258,119 @@ def decode_miopen(name: str) -> KernelName | None:
     `igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt...`."""
     if name.startswith("igemm_"):
         return _decode_igemm(name)
-    if (prefix := next(filter(name.startswith, _MIOPEN), None)) is None:
-        return None
-    fields = dict(
-        zip(("op", "pass_", "algo"), _MIOPEN[prefix].split("."), strict=False)
-    )
-    parts = [(0, len(prefix), f"MIOpen: {fields['op'] or 'a helper'}")]
-    word = name.partition("(")[0].removeprefix("MIOpen")
-    return build(
-        name,
-        "miopen",
-        word,
-        parts,
-        **{key: text for key, text in fields.items() if text},
-    )
+    for prefix, kernel in _MIOPEN.items():
+        if name.startswith(prefix):
+            parts = [(0, len(prefix), f"MIOpen: {kernel.op or 'a helper'}")]
+            short = name.partition("(")[0].removeprefix("MIOpen")
+            return build(name, "miopen", short, parts, **kernel._asdict())
+    return None
 
 
 def _decode_igemm(name: str) -> KernelName | None:
-    if (match := _IGEMM.fullmatch(name)) is None:
+    match = _IGEMM.fullmatch(name)
+    if match is None:
         return None
-    fields = {"op": "conv", **fields_of(match, named("fp32 fp16 bf16 int8").get)}
-    fields |= from_gfx(_IGEMM_TARGETS.get(match["target"]))
-    fields["pass_"] = _IGEMM_PASSES[match["pass"]]
-    more = (f"w{match['wave']}", "gkgs" if match["rest"].endswith("_gkgs") else None)
-    short = gemm_label(fields["pass_"], fields, *more)
+    pass_ = _IGEMM_PASSES[match["pass"]]
+    fields = {
+        "op": "conv",
+        "pass_": pass_,
+        **fields_of(match, _IGEMM_TYPES.get),
+        **from_gfx(_IGEMM_TARGETS.get(match["target"])),
+    }
+    short = gemm_label(
+        pass_,
+        fields,
+        f"w{match['wave']}",
+        "gkgs" if match["rest"].endswith("_gkgs") else None,
+    )
     return build(name, "miopen", short, explain(match, _MEANINGS), **fields)
 
 
 def decode_ck(name: str) -> KernelName | None:
-    if (sign := signature(name)) is None or not sign.scope.startswith(
-        ("ck::", "ck_tile::")
-    ):
+    """The record of a kernel of Composable Kernel."""
+    sign = signature(name)
+    if sign is None or not sign.scope.startswith(("ck::", "ck_tile::")):
         return None
     fields = _ck_operation(name, sign)
     parts: list[Part] = [(sign.start, sign.end, "a kernel of Composable Kernel")]
     if fields["op"] in ("gemm", "conv") and fields.get("pass_") != "wgrad":
-        sizes = _find_tile(name)
-        parts += [
-            (start, end, text.format(value))
-            for (start, end, value), text in zip(sizes, _CK_MEANINGS, strict=False)
-        ]
-        values = [value for _, _, value in sizes]
-        fields |= dict(zip(("tile_m", "tile_n", "tile_k"), values[1:], strict=False))
-        fields |= {"mma_mn": f"{values[6]}x{values[7]}"} if values else {}
-    word = fields.get("pass_") or fields["op"] or "ck"
-    mma = f"mi{fields['mma_mn']}" if "mma_mn" in fields else None
-    return build(
-        name, "ck", gemm_label(word, fields, mma, _tail(name, sign)), parts, **fields
+        integers = _find_tile(name)
+        for integer, meaning in zip(integers, _CK_MEANINGS, strict=False):
+            parts.append((integer.start, integer.end, meaning.format(integer.value)))
+        if integers:
+            _, m, n, k, _, _, m_xdl, n_xdl, _, _ = (
+                integer.value for integer in integers
+            )
+            fields |= {"tile_m": m, "tile_n": n, "tile_k": k}
+            fields["mma_mn"] = f"{m_xdl}x{n_xdl}"
+    short = gemm_label(
+        fields.get("pass_") or fields["op"] or "ck",
+        fields,
+        f"mi{fields['mma_mn']}" if "mma_mn" in fields else None,
+        _ck_kernel(name, sign),
     )
+    return build(name, "ck", short, parts, **fields)
 
 
-def _tail(name: str, sign: Signature) -> str:
+def _ck_kernel(name: str, sign: Signature) -> str:
     """The name of the kernel; ck_tile runs every class through one function, kentry."""
-    found = (
-        _CLASS.search(name, sign.end, sign.end + 30) if sign.base == "kentry" else None
-    )
-    if found is not None:
-        return name[found.end() : found.end() + min(int(found[1]), 40)]
+    if sign.base == "kentry":
+        length = _CLASS.search(name, sign.end, sign.end + 30)
+        if length is not None:
+            start = length.end()
+            return name[start : start + min(int(length[1]), 40)]
     return sign.base.removeprefix("kernel_").replace("grouped_conv_", "")
 
 
 def _ck_operation(name: str, sign: Signature) -> dict[str, Any]:
-    base, head = sign.base, name[sign.end : sign.end + 120]
+    """The fields `op` and `pass_`."""
+    base = sign.base
+    after_base = name[sign.end : sign.end + 120]
     if sign.scope.startswith("ck_tile::"):
-        if "MoeSorting" in head or "MoeSorting" in base:
+        if "MoeSorting" in after_base or "MoeSorting" in base:
             return {"op": "moe"}
-        norm = "norm" if re.search("norm2d(?:Fwd|Bwd)", head) else None
-        return {"op": "attention" if "Fmha" in head else norm}
-    direction = next((way for piece, way in _CK_PASSES if piece in base), None)
-    if "conv" in base or direction:
-        return {"op": "conv", "pass_": direction}
+        if "Fmha" in after_base:
+            return {"op": "attention"}
+        is_norm = re.search("norm2d(?:Fwd|Bwd)", after_base) is not None
+        return {"op": "norm" if is_norm else None}
+    for word, pass_ in _CK_PASSES:
+        if word in base:
+            return {"op": "conv", "pass_": pass_}
+    if "conv" in base:
+        return {"op": "conv", "pass_": None}
     return {"op": "gemm" if "gemm" in base else None}
 
 
-def _find_tile(name: str) -> list[Place]:
+def _find_tile(name: str) -> list[_Integer]:
     """The only ten consecutive integers that satisfy the arithmetic, or nothing."""
-    pattern = _MANGLED_RUN if name.startswith("_Z") else _PLAIN_RUN
-    hits: dict[tuple[int, ...], list[Place]] = {}
-    for run in pattern.finditer(name):
-        digits = re.compile(r"\d{1,6}").finditer(name, *run.span())
-        numbers = [(*found.span(), int(found[0])) for found in digits]
-        for at in range(len(numbers) - 9):
-            window = numbers[at : at + 10]
-            values = tuple(value for _, _, value in window)
-            if _is_tile(values):
-                hits.setdefault(values, window)
+    run_pattern = _MANGLED_RUN if name.startswith("_Z") else _PLAIN_RUN
     # A demangled name repeats its types in the parameters, so the same values may come
     # twice.
-    return next(iter(hits.values())) if len(hits) == 1 else []
+    tiles: dict[tuple[int, ...], list[_Integer]] = {}
+    for run in run_pattern.finditer(name):
+        integers = [
+            _Integer(*digits.span(), int(digits[0]))
+            for digits in _DIGITS.finditer(name, *run.span())
+        ]
+        for first in range(len(integers) - _TILE_INTEGERS + 1):
+            window = integers[first : first + _TILE_INTEGERS]
+            values = tuple(integer.value for integer in window)
+            if _is_tile(values):
+                tiles.setdefault(values, window)
+    if len(tiles) != 1:
+        return []
+    (tile,) = tiles.values()
+    return tile
 
 
 def _is_tile(values: tuple[int, ...]) -> bool:
-    block, m, n, _, _, _, m_xdl, n_xdl, m_wave, n_wave = values
-    rows, columns = m_xdl * m_wave, n_xdl * n_wave
-    if 0 in values or m_xdl not in (4, 16, 32, 64) or n_xdl not in (4, 16, 32, 64):
+    """Whether ten integers satisfy the arithmetic of a tile."""
+    block_size, m, n, _, _, _, m_xdl, n_xdl, m_per_wave, n_per_wave = values
+    if 0 in values or m_xdl not in _XDL_SIZES or n_xdl not in _XDL_SIZES:
         return False
-    return (
-        m % rows == 0
-        and n % columns == 0
-        and block == 64 * (m // rows) * (n // columns)
-    )
+    wave_rows = m_xdl * m_per_wave
+    wave_columns = n_xdl * n_per_wave
+    if m % wave_rows or n % wave_columns:
+        return False
+    waves = (m // wave_rows) * (n // wave_columns)
+    return block_size == _WAVE_THREADS * waves

@@ -16,12 +16,12 @@ of memory.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from fusetui.text.patterns import late
 
 from .record import KernelName, build, explain, spaced, tokens
-from .vocabulary import named
 
 _NAME = late(
     r"(?:void )?nccl(?P<sym>Symk)?(?:Dev)?Kernel_(?P<what>[A-Za-z]+)(?P<rest>(?:_[A-Za-z0-9]+)*)"
@@ -34,21 +34,55 @@ _OLD_NAME = late(
 _RCCL = late(
     r"(?:void )?(?:rccl_main_kernel|rcclGenericKernel|mscclKernel)(?:_\w+)?(?=[(<]|$)"
 )
-_COLLECTIVES: Final = named(
-    """AllReduce=all_reduce AllGather=all_gather ReduceScatter=reduce_scatter Reduce=reduce
-    Broadcast=broadcast SendRecv=send_recv AllToAll=all_to_all AlltoAll=all_to_all Gather=gather
-    Scatter=scatter"""
-)
-_REDUCING: Final = ("all_reduce", "reduce_scatter", "reduce")
-_WORDS: Final = {
-    **dict.fromkeys(named("sum prod min max minmax avg premulsum sumpostdiv"), "redop"),
-    **dict.fromkeys(named("ll ll128 simple"), "proto"),
-    **dict.fromkeys(named("ring tree collnet nvls pat"), "algo"),
+_COLLECTIVES: Final = {
+    "AllReduce": "all_reduce",
+    "AllGather": "all_gather",
+    "ReduceScatter": "reduce_scatter",
+    "Reduce": "reduce",
+    "Broadcast": "broadcast",
+    "SendRecv": "send_recv",
+    "AllToAll": "all_to_all",
+    "AlltoAll": "all_to_all",
+    "Gather": "gather",
+    "Scatter": "scatter",
 }
-_TYPES: Final = named(
-    """f16=fp16 half=fp16 f32=fp32 float=fp32 f64=fp64 double=fp64 bf16 b16=bf16 f8e4m3=fp8_e4m3
-    f8e5m2=fp8_e5m2 i8=int8 u8=uint8 i32=int32 u32=uint32 i64=int64 u64=uint64"""
-)
+_REDUCING_COLLECTIVES: Final = ("all_reduce", "reduce_scatter", "reduce")
+_FIELD_OF_WORD: Final = {
+    "sum": "redop",
+    "prod": "redop",
+    "min": "redop",
+    "max": "redop",
+    "minmax": "redop",
+    "avg": "redop",
+    "premulsum": "redop",
+    "sumpostdiv": "redop",
+    "ll": "proto",
+    "ll128": "proto",
+    "simple": "proto",
+    "ring": "algo",
+    "tree": "algo",
+    "collnet": "algo",
+    "nvls": "algo",
+    "pat": "algo",
+}
+_TYPES: Final = {
+    "f16": "fp16",
+    "half": "fp16",
+    "f32": "fp32",
+    "float": "fp32",
+    "f64": "fp64",
+    "double": "fp64",
+    "bf16": "bf16",
+    "b16": "bf16",
+    "f8e4m3": "fp8_e4m3",
+    "f8e5m2": "fp8_e5m2",
+    "i8": "int8",
+    "u8": "uint8",
+    "i32": "int32",
+    "u32": "uint32",
+    "i64": "int64",
+    "u64": "uint64",
+}
 _MEANINGS: Final = {
     "redop": "{}: how values are combined; one kernel may stand for several operators",
     "dtype": "type of the elements",
@@ -71,60 +105,85 @@ _MEMORY: Final = {
 
 
 def decode_nccl(name: str) -> KernelName | None:
-    if rccl := _RCCL.match(name):
-        parts = [(*rccl.span(), "can be any collective")]
+    """The record of a kernel of NCCL, RCCL or MSCCL."""
+    any_collective = _RCCL.match(name)
+    if any_collective:
+        parts = [(*any_collective.span(), "can be any collective")]
         return build(name, "nccl", "rccl any", parts, op="comm")
-    if (match := _NAME.match(name) or _OLD_NAME.match(name)) is None:
-        return None
-    collective = _COLLECTIVES.get(match["what"])
-    what = f"the collective: {collective}" if collective else "can be any collective"
-    parts = [(*match.span("what"), what)]
-    fields: dict[str, str] = {}
-    symmetric = match.re.pattern == _NAME.pattern and match["sym"] is not None
-    if match.re.pattern == _OLD_NAME.pattern:
+    match = _NAME.match(name)
+    if match is not None:
+        symmetric = match["sym"] is not None
+        words = list(tokens(name, *match.span("rest")))
+        fields: dict[str, str] = {}
+    else:
+        match = _OLD_NAME.match(name)
+        if match is None:
+            return None
+        symmetric = False
+        words = [(*match.span(group), match[group]) for group in ("redop", "type")]
         fields = {
             "algo": match["algo"].lower(),
             "proto": match["proto"].lower() or "simple",
         }
-        words = [(*match.span(group), match[group]) for group in ("redop", "type")]
-    else:
-        words = list(tokens(name, *match.span("rest")))
+    collective = _COLLECTIVES.get(match["what"])
+    meaning = f"the collective: {collective}" if collective else "can be any collective"
+    parts = [(*match.span("what"), meaning)]
     for start, end, word in words:
-        value, dtype = word.lower(), _TYPES.get(word.removesuffix("_t"))
-        key = _WORDS.get(value) or ("dtype" if dtype else None)
+        field, value = _field_of(word)
+        if field is None:
+            continue
         # Only a reduction has an operator and a type; symmetric kernels have schemes of
         # their own.
-        reduces = key in ("redop", "dtype")
-        if key and (collective in _REDUCING if reduces else not symmetric):
-            fields[key] = dtype if key == "dtype" and dtype else value
-            parts.append((start, end, _MEANINGS[key].format(fields[key])))
-    shown = (
+        is_of_reductions = field in ("redop", "dtype")
+        if collective in _REDUCING_COLLECTIVES if is_of_reductions else not symmetric:
+            fields[field] = value
+            parts.append((start, end, _MEANINGS[field].format(value)))
+    short = spaced(
+        "nccl",
+        collective or "any",
         fields.get("dtype"),
         fields.get("algo"),
         "symmetric" if symmetric else None,
     )
-    short = spaced("nccl", collective or "any", *shown)
     return build(name, "nccl", short, parts, op="comm", collective=collective, **fields)
 
 
+def _field_of(word: str) -> tuple[str | None, str]:
+    """The field that a word of the name belongs to, None for no field; and its
+    value."""
+    value = word.lower()
+    if value in _FIELD_OF_WORD:
+        return _FIELD_OF_WORD[value], value
+    dtype = _TYPES.get(word.removesuffix("_t"))
+    if dtype is not None:
+        return "dtype", dtype
+    return None, value
+
+
 def decode_copy(name: str) -> KernelName | None:
-    if fill := _SET.fullmatch(name):
-        kind = fill["kind"]
-        parts = (
-            [(*fill.span("kind"), f"fills {_MEMORY.get(kind, kind)}")] if kind else []
-        )
-        return build(name, "memset", spaced("memset", kind), parts, op="memset")
-    if (match := _COPY.fullmatch(name)) is None:
+    """The record of a copy or a fill by the copy engine: `Memcpy HtoD (Pageable ->
+    Device)`."""
+    fill = _SET.fullmatch(name)
+    if fill:
+        return _fill_record(name, fill)
+    copy = _COPY.fullmatch(name)
+    if copy is None:
         return None
-    source, target, direction = match["source"], match["target"], match["direction"]
-    parts = explain(match, {"direction": "{}: D is the GPU (device), H the host"})
-    for group, word in (("source", "from"), ("target", "to")):
-        if match[group]:
-            parts.append(
-                (
-                    *match.span(group),
-                    f"{word} {_MEMORY.get(match[group], match[group])}",
-                )
-            )
-    short = spaced("memcpy", direction, f"{source}->{target}" if source else None)
+    direction = copy["direction"]
+    parts = explain(copy, {"direction": "{}: D is the GPU (device), H the host"})
+    for group, preposition in (("source", "from"), ("target", "to")):
+        memory = copy[group]
+        if memory:
+            meaning = f"{preposition} {_MEMORY.get(memory, memory)}"
+            parts.append((*copy.span(group), meaning))
+    memories = f"{copy['source']}->{copy['target']}" if copy["source"] else None
+    short = spaced("memcpy", direction, memories)
     return build(name, "memcpy", short, parts, op="memcpy", direction=direction)
+
+
+def _fill_record(name: str, fill: re.Match[str]) -> KernelName:
+    memory = fill["kind"]
+    parts = []
+    if memory:
+        parts.append((*fill.span("kind"), f"fills {_MEMORY.get(memory, memory)}"))
+    return build(name, "memset", spaced("memset", memory), parts, op="memset")

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fusetui.text.patterns import late
 from fusetui.trace.model.grouping import by_key
@@ -41,7 +41,6 @@ from .record import (
     gemm_label,
     op_by,
 )
-from .vocabulary import named
 
 _TRITON = late(
     r"triton_(?P<category>[a-z]{3})_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
@@ -54,27 +53,39 @@ _TEMPLATES: Final = (
 )
 """The operator that a template computes; whatever else is in its name is fused to
 it."""
+
 _UNNAMED = late(r"triton_(?:_\d[\dcde]*)?|triton_mm(?:_\d{1,9})?")
 _CPP = late(
     r"(?:graph_(?P<graph>\d{1,9})_)?(?P<category>cpp)_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
 )
+
+
+class _Category(NamedTuple):
+    """A category of Inductor: our name of it, and its meaning in words."""
+
+    name: str | None
+    meaning: str
+
+
 _CATEGORIES: Final = {
-    "poi": ("pointwise", "pointwise: each output depends on one place of the inputs"),
-    "red": (
+    "poi": _Category(
+        "pointwise", "pointwise: each output depends on one place of the inputs"
+    ),
+    "red": _Category(
         "reduction",
         "a reduction that loops over its row; pointwise work may be fused in",
     ),
-    "per": ("persistent_reduction", "a reduction whose row fits one block"),
-    "tem": (
+    "per": _Category("persistent_reduction", "a reduction whose row fits one block"),
+    "tem": _Category(
         "template",
         "a template: matrix product or flex attention, with what is fused to it",
     ),
-    "for": ("foreach", "foreach: many small tensors in one launch"),
-    "spl": ("split_scan", "a scan that is split over blocks"),
-    "unk": (None, "of unknown category"),
-    "cpp": ("cpp", "compiled C++ for the CPU"),
+    "for": _Category("foreach", "foreach: many small tensors in one launch"),
+    "spl": _Category("split_scan", "a scan that is split over blocks"),
+    "unk": _Category(None, "of unknown category"),
+    "cpp": _Category("cpp", "compiled C++ for the CPU"),
 }
-
+"""Inductor's categories, by the letters in the names."""
 
 _KIND_OF_CATEGORY: Final = {
     "pointwise": "elementwise",
@@ -82,11 +93,12 @@ _KIND_OF_CATEGORY: Final = {
     "persistent_reduction": "reduction",
     "split_scan": "scan",
 }
-"""What a kernel of a category does, whatever is fused into it; a template, see
-above."""
+"""What a kernel of a category does, whatever is fused into it; for templates, see
+_TEMPLATES."""
 
 
 def decode_inductor(name: str) -> KernelName | None:
+    """The record of a kernel that Inductor generated."""
     if not name.startswith("triton_"):
         match = _CPP.fullmatch(name) if "cpp_fused" in name[:40] else None
         return _record(name, "inductor-cpp", match) if match else None
@@ -101,68 +113,103 @@ def decode_inductor(name: str) -> KernelName | None:
 
 
 def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
-    category, text = _CATEGORIES[match["category"]]
-    ops = (split_ops(match["ops"]) or None) if match["ops"] else None
-    parts: list[Part] = [(*match.span("category"), text)]
+    category = _CATEGORIES[match["category"]]
+    ops = split_ops(match["ops"]) if match["ops"] else ()
+    parts: list[Part] = [(*match.span("category"), category.meaning)]
     start = match.start("ops")
-    for op in ops or ():
-        parts.append(
-            (start, start + len(op), f"operator {op[:80]}; the list is alphabetical")
-        )
-        start += len(op) + 1
-    parts.append(
-        (*match.span("number"), "counts the kernels of one graph; differs between runs")
-    )
-    does = _KIND_OF_CATEGORY.get(category or "")
-    if category == "template":
-        fit = (
-            of for pattern, of in _TEMPLATES if any(map(pattern.fullmatch, ops or ()))
-        )
-        does = next(fit, None)
-    short = _short(match["category"], ops, match["number"])
+    for op in ops:
+        end = start + len(op)
+        parts.append((start, end, f"operator {op[:80]}; the list is alphabetical"))
+        start = end + 1
+    number_meaning = "counts the kernels of one graph; differs between runs"
+    parts.append((*match.span("number"), number_meaning))
+    if category.name == "template":
+        kind = _kind_of_template(ops)
+    else:
+        kind = _KIND_OF_CATEGORY.get(category.name or "")
     return build(
-        name, family, short, parts, op=does, kernel_category=category, fused_ops=ops
+        name,
+        family,
+        _short(match["category"], ops, match["number"]),
+        parts,
+        op=kind,
+        kernel_category=category.name,
+        fused_ops=ops or None,
     )
 
 
-def _short(category: str, ops: tuple[str, ...] | None, number: str) -> str:
+def _kind_of_template(ops: tuple[str, ...]) -> str | None:
+    for pattern, kind in _TEMPLATES:
+        if any(pattern.fullmatch(op) for op in ops):
+            return kind
+    return None
+
+
+def _short(category: str, ops: tuple[str, ...], number: str) -> str:
     """`gelu*mul (fused #4)`, where 4 is the number of the kernel in its graph.
     Operators that only rename a tensor are dropped first."""
-    tail = f"({category} {number})" if category != "poi" else f"(fused #{number})"
+    suffix = f"(fused #{number})" if category == "poi" else f"({category} {number})"
     if not ops:
-        return f"inductor {tail}"
-    words = [op for op in ops if op not in _VIEWS] or list(ops)
-    shown = "*".join(words)
-    room = MAX_SHORT - len(tail) - 1
-    if len(shown) > room:
-        shown = shown[: room - 2] + ".."
-    return f"{shown} {tail}"
+        return f"inductor {suffix}"
+    shown_ops = [op for op in ops if op not in _VIEWS] or list(ops)
+    shown = "*".join(shown_ops)
+    max_characters = MAX_SHORT - len(suffix) - 1
+    if len(shown) > max_characters:
+        shown = shown[: max_characters - 2] + ".."
+    return f"{shown} {suffix}"
 
 
-_VIEWS: Final = named(
-    """_unsafe_view alias as_strided detach expand permute reshape select slice split
-    split_with_sizes squeeze t transpose unbind unsqueeze view"""
+_VIEWS: Final = frozenset(
+    {
+        "_unsafe_view",
+        "alias",
+        "as_strided",
+        "detach",
+        "expand",
+        "permute",
+        "reshape",
+        "select",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "squeeze",
+        "t",
+        "transpose",
+        "unbind",
+        "unsqueeze",
+        "view",
+    }
 )
 
-_MAX_CUSTOM: Final = 64
-_MAX_TEXT: Final = 600
+_MAX_CUSTOM_CHARACTERS: Final = 64
+"""Of a custom operator's name."""
+
+_MAX_LIST_CHARACTERS: Final = 600
+"""Of a list that contains custom operators; a longer one is not split."""
 
 _FIRST_WORD = late("_*[a-z0-9]+")
 
 
 def _by_first_word() -> dict[str, tuple[str, ...]]:
     """Operators that begin with the same word, the longest first."""
-    found = by_key(aten_ops(), lambda op: (_FIRST_WORD.match(op) or [op])[0])
+    groups = by_key(aten_ops(), lambda op: (_FIRST_WORD.match(op) or [op])[0])
     return {
-        word: tuple(sorted(ops, key=len, reverse=True)) for word, ops in found.items()
+        word: tuple(sorted(ops, key=len, reverse=True)) for word, ops in groups.items()
     }
 
 
 _BY_FIRST_WORD: Final = _by_first_word()
 
-_Split = tuple[tuple[int, int, int, int], tuple[str, ...]]
-"""What a split costs (custom operators, those that begin with a known one, their
-letters, operators), and its operators."""
+
+class _Split(NamedTuple):
+    """A way to split a text into operators. Splits are compared: the cheapest is the
+    least one, so the order of the fields is that of their weights."""
+
+    custom: int  # custom operators
+    misleading: int  # those of them that begin with a known operator
+    custom_letters: int
+    length: int  # operators
+    ops: tuple[str, ...]
 
 
 @lru_cache(maxsize=4096)
@@ -174,68 +221,92 @@ def split_ops(text: str) -> tuple[str, ...]:
     >>> split_ops("_unsafe_view_gelu_mul")
     ('_unsafe_view', 'gelu', 'mul')
     """
-    return _greedy(text) or (_best(text) if len(text) <= _MAX_TEXT else ())
+    ops = _greedy(text)
+    if ops or len(text) > _MAX_LIST_CHARACTERS:
+        return ops
+    return _cheapest(text)
 
 
-def _ends(text: str, start: int) -> list[int]:
+def _operator_ends(text: str, start: int) -> list[int]:
     """Where an operator that begins at `start` may end: before an underscore or at the
     end."""
-    limit = min(len(text), start + _MAX_CUSTOM)
-    ends = [
-        at for at in range(start + 1, limit) if text[at] == "_" and at + 1 < len(text)
-    ]
-    return [*ends, len(text)] if limit == len(text) else ends
+    limit = min(len(text), start + _MAX_CUSTOM_CHARACTERS)
+    ends = []
+    for end in range(start + 1, limit):
+        is_last = end + 1 == len(text)  # a list does not end with an underscore
+        if text[end] == "_" and not is_last:
+            ends.append(end)
+    if limit == len(text):
+        ends.append(limit)
+    return ends
 
 
 def _greedy(text: str) -> tuple[str, ...]:
     """The split into longest known operators, or nothing if it fails or is not
     ascending."""
     ops: list[str] = []
-    at, size = 0, len(text)
-    while at < size:
-        if (op := _longest(text, at)) is None or (ops and op <= ops[-1]):
+    start = 0
+    while start < len(text):
+        op = _longest_operator(text, start)
+        if op is None or (ops and op <= ops[-1]):
             return ()
         ops.append(op)
-        at += len(op) + 1
+        start += len(op) + 1
     return tuple(ops)
 
 
-def _longest(text: str, start: int) -> str | None:
+def _longest_operator(text: str, start: int) -> str | None:
     """The longest operator in the text at `start`, up to an underscore or the end."""
     word = _FIRST_WORD.match(text, start)
-    for op in _BY_FIRST_WORD.get(word[0], ()) if word else ():
+    if word is None:
+        return None
+    for op in _BY_FIRST_WORD.get(word[0], ()):
         end = start + len(op)
         if text.startswith(op, start) and (end == len(text) or text[end] == "_"):
             return op
     return None
 
 
-def _best(text: str) -> tuple[str, ...]:
+def _cheapest(text: str) -> tuple[str, ...]:
     """The ascending split with the fewest custom operators and the fewest letters in
-    them. Works from the end: best[start][op] is the cheapest split of text[start:] that
-    begins with op."""
-    best: dict[int, list[_Split]] = {len(text) + 1: [((0, 0, 0, 0), ())]}
+    them.
+
+    Works from the end: splits_at[start] has, for each operator that may begin there,
+    the cheapest split of text[start:] that begins with it, the cheapest of them
+    first."""
+    nothing = _Split(custom=0, misleading=0, custom_letters=0, length=0, ops=())
+    splits_at: dict[int, list[_Split]] = {len(text) + 1: [nothing]}
     for start in range(len(text) - 1, -1, -1):
-        if not start or text[start - 1] == "_":
-            splits = (
-                _extend(text[start:end], best.get(end + 1, []))
-                for end in _ends(text, start)
-            )
-            best[start] = sorted(filter(None, splits))
-    return best[0][0][1] if best.get(0) else (text,)
+        if start and text[start - 1] != "_":
+            continue
+        splits = []
+        for end in _operator_ends(text, start):
+            split = _extend(text[start:end], splits_at.get(end + 1, []))
+            if split is not None:
+                splits.append(split)
+        splits_at[start] = sorted(splits)
+    if not splits_at.get(0):
+        return (text,)
+    return splits_at[0][0].ops
 
 
 def _extend(op: str, rests: list[_Split]) -> _Split | None:
-    """`op` before the cheapest rest that begins with a later name."""
-    for (custom, odd, letters, count), ops in rests:
-        if ops and op >= ops[0]:
+    """`op` before the cheapest rest that begins with a later name; None if there is
+    none."""
+    for rest in rests:
+        if rest.ops and op >= rest.ops[0]:
             continue
+        longer = rest._replace(length=rest.length + 1, ops=(op, *rest.ops))
         if op in aten_ops():
-            return (custom, odd, letters, count + 1), (op, *ops)
+            return longer
         # A custom operator begins with the name of its library, hardly with another
         # operator.
-        odd += op.partition("_")[0] in aten_ops()
-        return (custom + 1, odd, letters + len(op), count + 1), (op, *ops)
+        begins_with_operator = op.partition("_")[0] in aten_ops()
+        return longer._replace(
+            custom=rest.custom + 1,
+            misleading=rest.misleading + begins_with_operator,
+            custom_letters=rest.custom_letters + len(op),
+        )
     return None
 
 
@@ -246,10 +317,16 @@ _OGS = late(
     rf"(?P<dtype_b>{_OGS_TYPE})_(?P<tile_m>\d{{1,4}})x(?P<tile_n>\d{{1,4}})x(?P<tile_k>\d{{1,4}})"
     r"x(?P<split>\d{1,4})(?:_(?P<epilogue>[a-z]\w*))?"
 )
-_OGS_TYPES: Final = named(
-    """fp32 fp16 bf16 fp8e4nv=fp8_e4m3 fp8e4b8=fp8_e4m3fnuz fp8e5=fp8_e5m2 fp8e5b16=fp8_e5m2fnuz
-    mxfp4=mxfp4_e2m1"""
-)
+_OGS_TYPES: Final = {
+    "fp32": "fp32",
+    "fp16": "fp16",
+    "bf16": "bf16",
+    "fp8e4nv": "fp8_e4m3",
+    "fp8e4b8": "fp8_e4m3fnuz",
+    "fp8e5": "fp8_e5m2",
+    "fp8e5b16": "fp8_e5m2fnuz",
+    "mxfp4": "mxfp4_e2m1",
+}
 _OGS_MEANINGS: Final = {
     "layouts": "layouts of the result, A and B",
     "dtype_out": "type of the result: {}",
@@ -260,10 +337,14 @@ _OGS_MEANINGS: Final = {
     "split": "K is split {} ways (1: not split)",
     "epilogue": "{}: fused into the store",
 }
-_BLOCKS: Final = tuple(late(rf"BLOCK_SIZE_{axis}_(\d{{1,5}})(?=_|$)") for axis in "MNK")
+_BLOCK_SIZES: Final = {
+    "tile_m": late(r"BLOCK_SIZE_M_(\d{1,5})(?=_|$)"),
+    "tile_n": late(r"BLOCK_SIZE_N_(\d{1,5})(?=_|$)"),
+    "tile_k": late(r"BLOCK_SIZE_K_(\d{1,5})(?=_|$)"),
+}
 # Liger and others mark the direction; the rest are prefixes and suffixes of one library
 # each.
-_HABITS = late(
+_CONVENTIONS = late(
     r"_\w*(?:fwd|bwd|forward|backward)_kernel\w*"
     r"|liger_\w+|_jsd_kernel|_kldiv_\w+|_fused_\w+|sage_\w+|triton_\w+"
     r"|_attn_(?:fwd|bwd)\w*|attn_(?:fwd|bwd)\w*|kernel_unified_attention_\w+"
@@ -285,7 +366,7 @@ _OPERATIONS: Final = {
     "norm": r"layer_?norm|rms_?norm|group_norm",
     "quant": r"^_?(?:per_token_(?:group_)?|act_|weight_|sage_|awq_)(?:de)?quant",
 }
-_WAYS: Final = {"fwd": "fwd|forward", "bwd": "bwd|backward"}
+_PASSES: Final = {"fwd": "fwd|forward", "bwd": "bwd|backward"}
 
 
 def decode_written(name: str) -> KernelName | None:
@@ -293,14 +374,16 @@ def decode_written(name: str) -> KernelName | None:
     convention."""
     if _IDENTIFIER.fullmatch(name) is None:
         return None
-    if (match := _OGS.fullmatch(name)) is None:
-        return _decode_plain(name) if _HABITS.fullmatch(name) else None
+    match = _OGS.fullmatch(name)
+    if match is None:
+        return _decode_plain(name) if _CONVENTIONS.fullmatch(name) else None
+    split = int(match["split"])
     fields = {
         "op": "gemm",
         **fields_of(match, _OGS_TYPES.get),
         "epilogue": match["epilogue"],
+        "split_k": split if split > 1 else None,
     }
-    fields["split_k"] = int(match["split"]) if int(match["split"]) > 1 else None
     short = gemm_label("gemm", fields, "ogs", match["layouts"])
     return build(name, "triton", short, explain(match, _OGS_MEANINGS), **fields)
 
@@ -309,17 +392,19 @@ def _decode_plain(name: str) -> KernelName:
     stem = name.partition("_BLOCK_SIZE")[0].partition("_GROUP_")[0]
     op = op_by(_OPERATIONS, stem)
     fields: dict[str, Any] = {"op": op}
-    sizes = [size for pattern in _BLOCKS if (size := pattern.search(name))]
-    if op == "gemm" and len(sizes) == len(_BLOCKS):
-        fields |= zip(
-            ("tile_m", "tile_n", "tile_k"),
-            (int(size[1]) for size in sizes),
-            strict=True,
-        )
     if op in ("attention", "elementwise", "norm"):
-        fields["pass_"] = op_by(_WAYS, stem)
-    parts = [(*size.span(1), "tile size of one block") for size in sizes]
-    short = gemm_label("gemm", fields, stem.strip("_")) if parts else stem.strip("_")
-    return build(
-        name, "triton", short, parts or [(0, len(stem), "a Triton function")], **fields
-    )
+        fields["pass_"] = op_by(_PASSES, stem)
+    tile: dict[str, int] = {}
+    parts: list[Part] = []
+    for field, pattern in _BLOCK_SIZES.items():
+        size = pattern.search(name)
+        if size:
+            tile[field] = int(size[1])
+            parts.append((*size.span(1), "tile size of one block"))
+    if not parts:
+        parts = [(0, len(stem), "a Triton function")]
+        return build(name, "triton", stem.strip("_"), parts, **fields)
+    if op == "gemm" and len(tile) == len(_BLOCK_SIZES):
+        fields |= tile
+    short = gemm_label("gemm", fields, stem.strip("_"))
+    return build(name, "triton", short, parts, **fields)

@@ -11,77 +11,157 @@ from __future__ import annotations
 import re
 from typing import Final
 
-
-def named(text: str) -> dict[str, str]:
-    """`f32=fp32 f16=fp16` as a table; a word without `=` stands for itself."""
-    pairs = (word.partition("=") for word in text.split())
-    return {word: meaning or word for word, _, meaning in pairs}
-
+from fusetui.gpu.dtypes import C10_CLASSES, CXX_TYPES
 
 # `f8` and `f4` fix only the width.
-CUTLASS: Final = named(
-    """f64=fp64 f32=fp32 tf32 f16=fp16 bf16 e4m3=fp8_e4m3 e5m2=fp8_e5m2 f8=fp8 e3m2=fp6_e3m2
-    e2m3=fp6_e2m3 f6=fp6 e2m1=fp4_e2m1 f4=fp4 s4=int4 u4=uint4 s8=int8 u8=uint8 s16=int16
-    s32=int32 b1=bool"""
-)
+CUTLASS: Final = {
+    "f64": "fp64",
+    "f32": "fp32",
+    "tf32": "tf32",
+    "f16": "fp16",
+    "bf16": "bf16",
+    "e4m3": "fp8_e4m3",
+    "e5m2": "fp8_e5m2",
+    "f8": "fp8",
+    "e3m2": "fp6_e3m2",
+    "e2m3": "fp6_e2m3",
+    "f6": "fp6",
+    "e2m1": "fp4_e2m1",
+    "f4": "fp4",
+    "s4": "int4",
+    "u4": "uint4",
+    "s8": "int8",
+    "u8": "uint8",
+    "s16": "int16",
+    "s32": "int32",
+    "b1": "bool",
+}
 
 # cuBLAS and xmma write integers with i and the cuBLAS words fp16, int8.
-CUBLAS_WORDS: Final = named("fp64 fp32 tf32 fp16 bf16 int8 int32")
+CUBLAS_WORDS: Final = {
+    "fp64": "fp64",
+    "fp32": "fp32",
+    "tf32": "tf32",
+    "fp16": "fp16",
+    "bf16": "bf16",
+    "int8": "int8",
+    "int32": "int32",
+}
 
 # BLAS letters of the accumulator; g marks the three-multiply complex algorithms.
-ACCUMULATORS: Final = named("s=fp32 h=fp16 d=fp64 i=int32 c=c64 z=c128 gc=c64 gz=c128")
+ACCUMULATORS: Final = {
+    "s": "fp32",
+    "h": "fp16",
+    "d": "fp64",
+    "i": "int32",
+    "c": "c64",
+    "z": "c128",
+    "gc": "c64",
+    "gz": "c128",
+}
 
-_OF_C10: Final = named(
-    """Half=fp16 BFloat16=bf16 Float8_e4m3fn=fp8_e4m3 Float8_e5m2=fp8_e5m2
-    Float8_e4m3fnuz=fp8_e4m3fnuz Float8_e5m2fnuz=fp8_e5m2fnuz complex<float>=c64
-    complex<double>=c128"""
-)
-_OF_CUTLASS: Final = named(
-    """half_t=fp16 bfloat16_t=bf16 tfloat32_t=tf32 float_e4m3_t=fp8_e4m3 float_e5m2_t=fp8_e5m2"""
-)
-_INTEGERS: Final = {
-    **{"short": "int16", "int": "int32", "long": "int64", "long long": "int64"},
-    **{"signed char": "int8", "unsigned char": "uint8", "unsigned short": "uint16"},
-    **{
-        "unsigned int": "uint32",
-        "unsigned long": "uint64",
-        "unsigned long long": "uint64",
-    },
+_CUTLASS_CXX_TYPES: Final = {
+    "half_t": "fp16",
+    "bfloat16_t": "bf16",
+    "tfloat32_t": "tf32",
+    "float_e4m3_t": "fp8_e4m3",
+    "float_e5m2_t": "fp8_e5m2",
 }
 CXX: Final = {
-    **named(
-        """double=fp64 float=fp32 bool at::Half=fp16 __half=fp16 half=fp16 _Float16=fp16
-        at::BFloat16=bf16 __nv_bfloat16=bf16 __hip_bfloat16=bf16 hip_bfloat16=bf16
-        std::bfloat16_t=bf16 __nv_fp8_e4m3=fp8_e4m3 __nv_fp8_e5m2=fp8_e5m2"""
-    ),
-    **{f"c10::{word}": dtype for word, dtype in _OF_C10.items()},
-    **{f"cutlass::{word}": dtype for word, dtype in _OF_CUTLASS.items()},
-    **_INTEGERS,
+    **CXX_TYPES,
+    "at::Half": "fp16",
+    "__half": "fp16",
+    "half": "fp16",
+    "_Float16": "fp16",
+    "at::BFloat16": "bf16",
+    "__nv_bfloat16": "bf16",
+    "__hip_bfloat16": "bf16",
+    "hip_bfloat16": "bf16",
+    "std::bfloat16_t": "bf16",
+    "__nv_fp8_e4m3": "fp8_e4m3",
+    "__nv_fp8_e5m2": "fp8_e5m2",
+    **{f"c10::{name}": dtype for name, dtype in C10_CLASSES.items()},
+    "c10::complex<float>": "c64",
+    "c10::complex<double>": "c128",
+    **{f"cutlass::{name}": dtype for name, dtype in _CUTLASS_CXX_TYPES.items()},
+    "long long": "int64",
+    "unsigned short": "uint16",
+    "unsigned int": "uint32",
+    "unsigned long": "uint64",
+    "unsigned long long": "uint64",
 }
-"""C++ spellings in demangled names."""
+"""C++ spellings of element types in demangled names."""
+
 CXX_TYPE: Final = "|".join(
     re.escape(name) for name in sorted(CXX, key=len, reverse=True)
 )
+"""A pattern for any of them, the longest first."""
 
 # Digits of a tensor-core instruction written without separators. M, N, K run together.
-MMA_SHAPES: Final = named(
-    """884=8x8x4 8816=8x8x16 8832=8x8x32 1684=16x8x4 1688=16x8x8 16816=16x8x16 16832=16x8x32
-    16864=16x8x64 161616=16x16x16 32816=32x8x16 83216=8x32x16"""
-)
-
-_LAYOUTS: Final = {
-    **{"n": "as stored", "t": "transposed"},
-    **dict.fromkeys("ch", "conjugated and transposed"),
+MMA_SHAPES: Final = {
+    "884": "8x8x4",
+    "8816": "8x8x16",
+    "8832": "8x8x32",
+    "1684": "16x8x4",
+    "1688": "16x8x8",
+    "16816": "16x8x16",
+    "16832": "16x8x32",
+    "16864": "16x8x64",
+    "161616": "16x16x16",
+    "32816": "32x8x16",
+    "83216": "8x32x16",
 }
-_SM_NAMES: Final = named(
-    """30=Kepler 35=Kepler 37=Kepler 50=Maxwell 52=Maxwell 53=Maxwell 60=Pascal 61=Pascal 62=Pascal
-    70=Volta 72=Volta 75=Turing 80=Ampere 86=Ampere 87=Ampere 89=Ada 90=Hopper 100=Blackwell
-    101=Blackwell 103=Blackwell 110=Blackwell 120=Blackwell 121=Blackwell"""
-)
-_GFX_NAMES: Final = named(
-    """908=CDNA1 90a=CDNA2 940=CDNA3 941=CDNA3 942=CDNA3 950=CDNA4 1030=RDNA2 1031=RDNA2 1032=RDNA2
-    1100=RDNA3 1101=RDNA3 1102=RDNA3 1200=RDNA4 1201=RDNA4"""
-)
+
+_LAYOUT_LETTERS: Final = {
+    "n": "as stored",
+    "t": "transposed",
+    "c": "conjugated and transposed",
+    "h": "conjugated and transposed",
+}
+_NVIDIA_GENERATIONS: Final = {
+    "30": "Kepler",
+    "35": "Kepler",
+    "37": "Kepler",
+    "50": "Maxwell",
+    "52": "Maxwell",
+    "53": "Maxwell",
+    "60": "Pascal",
+    "61": "Pascal",
+    "62": "Pascal",
+    "70": "Volta",
+    "72": "Volta",
+    "75": "Turing",
+    "80": "Ampere",
+    "86": "Ampere",
+    "87": "Ampere",
+    "89": "Ada",
+    "90": "Hopper",
+    "100": "Blackwell",
+    "101": "Blackwell",
+    "103": "Blackwell",
+    "110": "Blackwell",
+    "120": "Blackwell",
+    "121": "Blackwell",
+}
+"""Generations by the digits of their compute capabilities."""
+
+_AMD_GENERATIONS: Final = {
+    "908": "CDNA1",
+    "90a": "CDNA2",
+    "940": "CDNA3",
+    "941": "CDNA3",
+    "942": "CDNA3",
+    "950": "CDNA4",
+    "1030": "RDNA2",
+    "1031": "RDNA2",
+    "1032": "RDNA2",
+    "1100": "RDNA3",
+    "1101": "RDNA3",
+    "1102": "RDNA3",
+    "1200": "RDNA4",
+    "1201": "RDNA4",
+}
+"""Generations by what follows `gfx` in their targets."""
 
 # The words of cuBLAS and cuDNN. Those of libcublasLt 12.8 hold code for one capability
 # only when the word is ampere or turing; volta covers sm_70 and sm_75, maxwell sm_50 to
@@ -91,23 +171,31 @@ _ONE_TARGET: Final = {"turing": "sm75", "ampere": "sm80"}
 
 
 def from_capability(capability: str | None) -> dict[str, str]:
-    """The fields of a compute capability; "100a" and "100f" lose their letter."""
+    """The fields `arch` and `arch_name` of a compute capability; "100a" and "100f" lose
+    their letter. {} for an unknown one."""
     digits = (capability or "").rstrip("af")
-    name = _SM_NAMES.get(digits)
-    return {"arch": f"sm{digits}", "arch_name": name} if name else {}
+    generation = _NVIDIA_GENERATIONS.get(digits)
+    if generation is None:
+        return {}
+    return {"arch": f"sm{digits}", "arch_name": generation}
 
 
 def from_word(word: str) -> dict[str, str]:
-    """The fields of a generation word such as `ampere`."""
-    target = {"arch": _ONE_TARGET[word]} if word in _ONE_TARGET else {}
-    return {**target, "arch_name": word.capitalize()}
+    """The fields of a generation word such as `ampere`: always `arch_name`, and `arch`
+    where the word stands for a single target."""
+    fields = {"arch_name": word.capitalize()}
+    if word in _ONE_TARGET:
+        fields["arch"] = _ONE_TARGET[word]
+    return fields
 
 
 def from_gfx(code: str | None) -> dict[str, str]:
     """The fields of an AMD target such as `90a`; `000` means any device and determines
     nothing."""
-    name = _GFX_NAMES.get(code or "")
-    return {"arch": f"gfx{code}", "arch_name": name} if name else {}
+    generation = _AMD_GENERATIONS.get(code or "")
+    if generation is None:
+        return {}
+    return {"arch": f"gfx{code}", "arch_name": generation}
 
 
 def cxx_type(text: str | None) -> str | None:
@@ -123,8 +211,9 @@ def layout_meaning(letters: str) -> str:
     """What the letters of A and B mean, with a hint about nn.Linear where it helps."""
     if letters == "tn":
         return "tn: A is read transposed, B as stored: the weight of nn.Linear needs no copy"
-    first, second = (_LAYOUTS[letter] for letter in letters[:2])
-    return f"{letters}: A is read {first}, B {second}"
+    of_a = _LAYOUT_LETTERS[letters[0]]
+    of_b = _LAYOUT_LETTERS[letters[1]]
+    return f"{letters}: A is read {of_a}, B {of_b}"
 
 
 def accumulator_meaning(letters: str) -> str:
@@ -133,8 +222,10 @@ def accumulator_meaning(letters: str) -> str:
     >>> accumulator_meaning("s")
     's: the sums are kept in fp32'
     """
-    trick = ", with three real products for a complex one" if letters[0] == "g" else ""
-    return f"{letters}: the sums are kept in {ACCUMULATORS[letters]}{trick}"
+    meaning = f"{letters}: the sums are kept in {ACCUMULATORS[letters]}"
+    if letters.startswith("g"):
+        meaning += ", with three real products for a complex one"
+    return meaning
 
 
 def mma_meaning(digits: str) -> str:

@@ -41,10 +41,27 @@ _PLAIN_CORES: Final = {
     "fp64": late(r"dgemm"),
 }
 """What cuBLAS, cuDNN and CUTLASS call kernels of the plain cores."""
+
 _PLAIN_HALF: Final = late(r"(?:^|_)hgemm_|_simt_")
-_IN_CACHE: Final = 2  # times the size of the cache
-_MATH: Final = {"tf32": "tf32", "bf16": "bf16", "fp16": "fp16", "f16": "fp16"}
-_BITS: Final = {
+_CACHED_AMOUNT: Final = 2
+"""Times the size of the cache: of at most so many bytes, a part may come from it."""
+
+_KIND_OF_MATH: Final = {
+    "tf32": "tf32",
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "f16": "fp16",
+}
+"""Kinds of arithmetic, by the field `math` of a kernel's name."""
+
+_KIND_BY_SUMS_OF_FP16: Final = {
+    "fp16": "fp16_acc16",
+    "fp32": "fp16",
+}
+"""The arithmetic of fp16 on devices that are faster with sums in fp16, by the type of
+the sums."""
+
+_NARROW_FORMAT_BITS: Final = {
     "fp4": 4,
     "mxfp4": 4,
     "nvfp4": 4,
@@ -53,7 +70,6 @@ _BITS: Final = {
     "fp8": 8,
     "mxfp8": 8,
 }
-
 
 # kinds of work of which only the bytes count
 BY_MEMORY: Final = ("elementwise", "softmax", "norm")
@@ -71,30 +87,42 @@ class Limits(msgspec.Struct, frozen=True):
 
     @property
     def least_ns(self) -> float | None:
-        if self.bound == "memory":
-            return None if self.cached else self.memory_ns
-        return self.compute_ns if self.bound == "compute" else None
+        """The time that the limit implies which bounds the work."""
+        if self.bound == "compute":
+            return self.compute_ns
+        if self.bound == "memory" and not self.cached:
+            return self.memory_ns
+        return None
 
     def share(self, ns: int) -> float | None:
         """How close work of `ns` nanoseconds came to what bounds it: 1.0 is the roof.
         None too for what came faster than memory can deliver: from the cache."""
-        least = self.least_ns
-        if ns <= 0 or least is None or (self.bound == "memory" and least > ns):
+        least_ns = self.least_ns
+        if ns <= 0 or least_ns is None:
             return None
-        return least / ns
+        if self.bound == "memory" and least_ns > ns:
+            return None
+        return least_ns / ns
 
 
 def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> Limits:
     """The limits of the device for this work; `name` is that of the kernel."""
-    compute = memory = None
     kind = arithmetic(amount.dtype, kernel, peak)
-    rate = peak.flop_per_s(kind)
-    if amount.flop and rate and not _FEWER_PRODUCTS.search(name):
-        compute = amount.flop / rate * NS
+    flop_per_s = peak.flop_per_s(kind)
+    compute_ns = None
+    if amount.flop and flop_per_s and not _FEWER_PRODUCTS.search(name):
+        compute_ns = amount.flop / flop_per_s * NS
+    memory_ns = None
     if amount.bytes and peak.bytes_per_s:
-        memory = amount.bytes / peak.bytes_per_s * NS
-    cached = amount.bytes is not None and amount.bytes <= _IN_CACHE * peak.cache_bytes
-    return Limits(compute, memory, cached, _bound(amount, compute, memory), kind)
+        memory_ns = amount.bytes / peak.bytes_per_s * NS
+    cached_bytes = _CACHED_AMOUNT * peak.cache_bytes
+    return Limits(
+        compute_ns=compute_ns,
+        memory_ns=memory_ns,
+        cached=amount.bytes is not None and amount.bytes <= cached_bytes,
+        bound=_bound(amount, compute_ns, memory_ns),
+        kind=kind,
+    )
 
 
 def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str | None:
@@ -105,36 +133,40 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
     if kernel is None or dtype is None:
         return None
     if kernel.math is not None:
-        return _MATH.get(kernel.math)
+        return _KIND_OF_MATH.get(kernel.math)
     if dtype == "fp32" and kernel.dtype_a == "tf32":  # how cuDNN's convolutions say it
         return "tf32"
     if dtype in ("fp32", "fp64"):
         if kernel.mma_mn is not None or kernel.mma is not None:
             return f"{dtype}_matrix"
         return dtype if _PLAIN_CORES[dtype].search(kernel.name) else None
-    if (
-        dtype in ("fp16", "bf16")
-        and kernel.mma is None
-        and _PLAIN_HALF.search(kernel.name)
-    ):
-        return f"{dtype}_plain" if kernel.dtype_acc == dtype else None
-    if dtype == "fp16" and "fp16_acc16" in peak.teraflops:
-        return {"fp16": "fp16_acc16", "fp32": "fp16"}.get(kernel.dtype_acc or "")
-    words = [(dtype or "").split("_")[0] for dtype in (kernel.dtype_a, kernel.dtype_b)]
-    if all(word in _BITS for word in words):  # mxfp4 x mxfp8 runs as fp8
-        return f"fp{max(_BITS[word] for word in words)}"
+    if dtype in ("fp16", "bf16"):
+        if kernel.mma is None and _PLAIN_HALF.search(kernel.name):
+            return f"{dtype}_plain" if kernel.dtype_acc == dtype else None
+        if dtype == "fp16" and "fp16_acc16" in peak.teraflops:
+            return _KIND_BY_SUMS_OF_FP16.get(kernel.dtype_acc or "")
+    bits_a = _narrow_bits(kernel.dtype_a)
+    bits_b = _narrow_bits(kernel.dtype_b)
+    if bits_a is not None and bits_b is not None:  # mxfp4 x mxfp8 runs as fp8
+        return f"fp{max(bits_a, bits_b)}"
     return "fp8" if dtype.startswith("fp8") else dtype
+
+
+def _narrow_bits(dtype: str | None) -> int | None:
+    """The bits of a format below 16 bits, with or without the bits of its exponent
+    (`fp8_e4m3`); None for any other type."""
+    return _NARROW_FORMAT_BITS.get((dtype or "").split("_")[0])
 
 
 def on_plain_cores(kernel: KernelName) -> bool:
     """A GEMM or convolution of float32 whose name says that it uses no tensor core."""
-    if kernel.op not in ("gemm", "conv") or "fp32" not in (
-        kernel.dtype_a,
-        kernel.dtype,
-    ):
+    if kernel.op not in ("gemm", "conv"):
         return False
-    no_cores = kernel.math is None and kernel.mma is None
-    return no_cores and _PLAIN_CORES["fp32"].search(kernel.name) is not None
+    if "fp32" not in (kernel.dtype_a, kernel.dtype):
+        return False
+    if kernel.math is not None or kernel.mma is not None:
+        return False
+    return _PLAIN_CORES["fp32"].search(kernel.name) is not None
 
 
 def _bound(amount: Amount, compute: float | None, memory: float | None) -> str | None:
@@ -149,21 +181,31 @@ def _bound(amount: Amount, compute: float | None, memory: float | None) -> str |
 
 _SWIZZLES: Final = (1, 2, 4, 8)
 
-# CUDA C++ programming guide, compute capabilities: resident blocks per SM.
-_MOST_BLOCKS: Final = {
-    **dict.fromkeys(("7.0", "8.0", "9.0", "10.0", "10.3"), 32),
-    **dict.fromkeys(("8.9", "12.0"), 24),
-    **dict.fromkeys(("7.5", "8.6"), 16),
+# CUDA C++ programming guide, compute capabilities
+_MAX_BLOCKS_PER_SM: Final = {
+    "7.0": 32,
+    "7.5": 16,
+    "8.0": 32,
+    "8.6": 16,
+    "8.9": 24,
+    "9.0": 32,
+    "10.0": 32,
+    "10.3": 32,
+    "12.0": 24,
 }
-_LIMITS: Final = (
-    "maxThreadsPerMultiprocessor",
-    "regsPerMultiprocessor",
-    "sharedMemPerMultiprocessor",
-)
-_REGISTER_UNIT: Final = 256  # registers are allocated to warps in units of this size
-_PARTITIONS: Final = 4  # of an SM, each with its share of the registers
-# bytes of shared memory that the system reserves for each block
-_RESERVED_SINCE_8: Final = 1024
+"""Resident blocks, by compute capability."""
+
+_WARP_THREADS: Final = 32
+
+_REGISTER_UNIT: Final = 256
+"""Registers are allocated to warps in units of this size."""
+
+_PARTITIONS: Final = 4
+"""Of an SM, each with its share of the registers."""
+
+_RESERVED_BYTES_SINCE_8: Final = 1024
+"""Shared memory that the system reserves for each block, from compute capability 8.0
+on."""
 
 
 class Tiles(msgspec.Struct, frozen=True):
@@ -184,37 +226,57 @@ def tiles(
     properties: dict[str, Any],
     in_threads: bool,
 ) -> Tiles | None:
-    """The tiles of a matmul; `in_threads`: the grid in `args` counts threads, not
-    blocks."""
+    """The tiles of a matmul; None unless the grid confirms their number.
+
+    `args` are those of the kernel, `properties` those of the device. `in_threads`: the
+    grid in `args` counts threads, not blocks."""
     if kernel is None or kernel.op != "gemm" or kernel.split_k or kernel.stream_k:
         return None
     if not (amount.m and amount.n and amount.batch and kernel.tile_m and kernel.tile_n):
         return None
-    along_n, along_m = -(-amount.n // kernel.tile_m), -(-amount.m // kernel.tile_n)
+    along_n = _ceil_div(amount.n, kernel.tile_m)
+    along_m = _ceil_div(amount.m, kernel.tile_n)
     count = along_n * along_m * amount.batch
-    other = -(-amount.m // kernel.tile_m) * -(-amount.n // kernel.tile_n) * amount.batch
     grid = blocks_of(args, in_threads)
-    if grid is None or not _confirms(
-        grid, along_n, along_m, amount.batch, kernel.family
-    ):
+    if grid is None:
         return None
-    if math.prod(grid) == other != count:
+    if not _confirms(grid, along_n, along_m, amount.batch, kernel.family):
+        return None
+    row_major_count = (
+        _ceil_div(amount.m, kernel.tile_m)
+        * _ceil_div(amount.n, kernel.tile_n)
+        * amount.batch
+    )
+    if math.prod(grid) == row_major_count != count:
         return None  # the other orientation fits better
     sms = _whole(properties.get("numSms")) or None
     resident = resident_blocks(args, properties)
     if sms is None or (resident is None and count > sms):
-        return Tiles(count, sms)
-    places = sms * (resident or 1)  # how many blocks the device holds at once
-    return Tiles(count, sms, count / places, (-count % places) / places)
+        return Tiles(tiles=count, sms=sms)
+    blocks_per_wave = sms * (resident or 1)
+    return Tiles(
+        tiles=count,
+        sms=sms,
+        waves=count / blocks_per_wave,
+        last_wave_empty=(-count % blocks_per_wave) / blocks_per_wave,
+    )
+
+
+def _ceil_div(number: int, divisor: int) -> int:
+    return -(-number // divisor)
 
 
 def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | None:
     """The launch grid in blocks; some HIP calls record it in threads."""
-    grid, block = _triple(args.get("grid")), _triple(args.get("block"))
+    grid = _triple(args.get("grid"))
     if grid is None or not in_threads:
         return grid
-    if block is None or any(g % b for g, b in zip(grid, block, strict=True)):
+    block = _triple(args.get("block"))
+    if block is None:
         return None
+    for threads, block_threads in zip(grid, block, strict=True):
+        if threads % block_threads:
+            return None
     return grid[0] // block[0], grid[1] // block[1], grid[2] // block[2]
 
 
@@ -222,28 +284,32 @@ def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | N
     """How many blocks of a kernel one NVIDIA SM holds at once; None if that is
     undetermined. The minimum that threads, registers and shared memory allow."""
     block = _triple(args.get("block"))
-    limits = [_whole(properties.get(key)) for key in _LIMITS]
-    needs = [_whole(args.get(key)) for key in ("registers per thread", "shared memory")]
-    major = _whole(properties.get("computeMajor"))
-    most = _MOST_BLOCKS.get(f"{major}.{properties.get('computeMinor')}")
-    if (
-        block is None
-        or most is None
-        or major is None
-        or None in limits
-        or None in needs
-    ):
+    registers_per_thread = _whole(args.get("registers per thread"))
+    shared_bytes = _whole(args.get("shared memory"))
+    if block is None or registers_per_thread is None or shared_bytes is None:
         return None
-    threads, registers, shared = (number or 0 for number in limits)
-    per_thread, memory = (number or 0 for number in needs)
-    warps = -(-math.prod(block) // 32)
-    per_warp = -(-per_thread * 32 // _REGISTER_UNIT) * _REGISTER_UNIT
-    memory += _RESERVED_SINCE_8 if major >= 8 else 0
-    fits = [most, threads // (warps * 32)]
-    if per_warp:
-        fits.append(registers // _PARTITIONS // per_warp * _PARTITIONS // warps)
-    fits += [shared // memory] if memory else []
-    return min(fits) or None
+    sm_threads = _whole(properties.get("maxThreadsPerMultiprocessor"))
+    sm_registers = _whole(properties.get("regsPerMultiprocessor"))
+    sm_shared_bytes = _whole(properties.get("sharedMemPerMultiprocessor"))
+    if sm_threads is None or sm_registers is None or sm_shared_bytes is None:
+        return None
+    major = _whole(properties.get("computeMajor"))
+    capability = f"{major}.{properties.get('computeMinor')}"
+    max_blocks = _MAX_BLOCKS_PER_SM.get(capability)
+    if major is None or max_blocks is None:
+        return None
+    warps = _ceil_div(math.prod(block), _WARP_THREADS)
+    fitting = [max_blocks, sm_threads // (warps * _WARP_THREADS)]
+    register_units = _ceil_div(registers_per_thread * _WARP_THREADS, _REGISTER_UNIT)
+    warp_registers = register_units * _REGISTER_UNIT
+    if warp_registers:
+        partition_warps = sm_registers // _PARTITIONS // warp_registers
+        fitting.append(partition_warps * _PARTITIONS // warps)
+    if major >= 8:
+        shared_bytes += _RESERVED_BYTES_SINCE_8
+    if shared_bytes:
+        fitting.append(sm_shared_bytes // shared_bytes)
+    return min(fitting) or None
 
 
 def _confirms(
@@ -258,15 +324,21 @@ def _confirms(
         return True
     if not family.startswith("cutlass"):
         return False
-    pairs = ((along_m, along_n), (along_n, along_m))
-    swizzled = {(a * s, -(-b // s), batch) for a, b in pairs for s in _SWIZZLES}
-    return grid in swizzled
+    for along_x, along_y in ((along_m, along_n), (along_n, along_m)):
+        for swizzle in _SWIZZLES:
+            if grid == (along_x * swizzle, _ceil_div(along_y, swizzle), batch):
+                return True
+    return False
 
 
 def _triple(value: object) -> tuple[int, int, int] | None:
-    whole = [n for n in value if _whole(n)] if isinstance(value, list) else []
-    return (whole[0], whole[1], whole[2]) if len(whole) == 3 else None
+    """Three positive numbers of a recorded list; None for anything else."""
+    if not isinstance(value, list):
+        return None
+    sizes = [size for size in value if _whole(size)]
+    return (sizes[0], sizes[1], sizes[2]) if len(sizes) == 3 else None
 
 
 def _whole(value: object) -> int | None:
+    """A recorded number that is not negative; None for anything else."""
     return value if isinstance(value, int) and value >= 0 else None

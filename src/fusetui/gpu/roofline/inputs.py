@@ -14,9 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from fusetui.gpu.dtypes import ELEMENT_BYTES
-from fusetui.gpu.kernel_names.vocabulary import CXX, named
+from fusetui.gpu.kernel_names.vocabulary import CXX
 
 NS = 1_000_000_000
+"""Nanoseconds in a second."""
 
 Shape = tuple[int, ...]
 
@@ -39,21 +40,33 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None = None
 
 
-_TYPES: Final = {
+_PROFILER_TYPES: Final = {
     **{
-        word.lower() if word.startswith("c10::") else word: dtype
-        for word, dtype in CXX.items()
+        spelling.lower() if spelling.startswith("c10::") else spelling: dtype
+        for spelling, dtype in CXX.items()
     },
-    **{"long int": "int64", "short int": "int16", "c10::float8_e8m0fnu": "e8m0"},
+    "long int": "int64",
+    "short int": "int16",
+    "c10::float8_e8m0fnu": "e8m0",
 }
-"""c10::ScalarType as the profiler prints it, in our vocabulary."""
+"""Our names of the types of c10::ScalarType as the profiler prints them; names of c10
+in lower case."""
+
 _FLAGS: Final = {"True": True, "False": False, "1": True, "0": False}
-_MOST: Final = 2**63 - 1  # elements of a tensor, and any integer among the inputs
+_MAX_INTEGER: Final = 2**63 - 1
+"""Elements of a tensor, and any integer among the inputs."""
 
 # c10/core/ScalarType.h: the number that a dtype argument is recorded as.
-_NUMBERED: Final = named(
-    "5=fp16 6=fp32 7=fp64 15=bf16 23=fp8_e5m2 24=fp8_e4m3 25=fp8_e5m2fnuz 26=fp8_e4m3fnuz"
-)
+_NUMBERED_TYPES: Final = {
+    "5": "fp16",
+    "6": "fp32",
+    "7": "fp64",
+    "15": "bf16",
+    "23": "fp8_e5m2",
+    "24": "fp8_e4m3",
+    "25": "fp8_e5m2fnuz",
+    "26": "fp8_e4m3fnuz",
+}
 
 
 class Tensor(msgspec.Struct, frozen=True):
@@ -68,15 +81,17 @@ class Tensor(msgspec.Struct, frozen=True):
     def elements(self) -> int:
         """The number of distinct elements: a dimension of stride 0 repeats the same
         ones. Without strides every element counts; see `Inputs.strided`."""
-        strides = self.strides or ()
-        if len(strides) != len(self.shape):
+        if self.strides is None or len(self.strides) != len(self.shape):
             return math.prod(self.shape)
-        return math.prod(
-            n for n, step in zip(self.shape, strides, strict=True) if step or not n
-        )
+        elements = 1
+        for size, stride in zip(self.shape, self.strides, strict=True):
+            if stride or size == 0:
+                elements *= size
+        return elements
 
     @property
     def bytes(self) -> int | None:
+        """Of its distinct elements; None for an unknown type."""
         return None if self.dtype is None else self.elements * ELEMENT_BYTES[self.dtype]
 
 
@@ -92,38 +107,44 @@ class Inputs(msgspec.Struct, frozen=True):
     def tensor(self, place: int) -> Tensor | None:
         """The tensor at a position, None for anything else."""
         shape = self.dims[place] if place < len(self.dims) else None
-        kind = self.types[place] if place < len(self.types) else ""
-        if shape is None or (not shape and type_of(kind) is None):
+        if shape is None:
+            return None
+        dtype = type_of(self.types[place]) if place < len(self.types) else None
+        if shape == () and dtype is None:  # a plain number
             return None
         strides = self.strides[place] if place < len(self.strides) else None
-        return Tensor(shape, type_of(kind), strides)
+        return Tensor(shape, dtype, strides)
 
     def strided(self, *places: int) -> bool:
         """Whether the strides of these tensors were recorded; if not, one may be
         expanded."""
-        return all(
-            place < len(self.strides) and self.strides[place] is not None
-            for place in places
-            if self.tensor(place) is not None
-        )
+        for place in places:
+            is_recorded = place < len(self.strides) and self.strides[place] is not None
+            if not is_recorded and self.tensor(place) is not None:
+                return False
+        return True
 
     def value(self, place: int) -> str | None:
         """A plain value as recorded; None if values were not recorded, "" for None."""
         return self.values[place] if place < len(self.values) else None
 
     def numbers(self, place: int, length: int) -> Shape | None:
-        """A list of integers such as `[1, 1]`; a single number stands for all of
-        them."""
+        """A list of `length` integers such as `[1, 1]`; a single number stands for all
+        of them. None for anything else."""
         text = self.value(place) or ""
         if not (text.startswith("[") and text.endswith("]")):
             return None
         try:
-            found = tuple(int(part) for part in text[1:-1].split(","))
+            numbers = tuple(int(part) for part in text[1:-1].split(","))
         except ValueError:
             return None
-        found = found * length if len(found) == 1 else found
-        fits = len(found) == length and all(abs(number) <= _MOST for number in found)
-        return found if fits else None
+        if len(numbers) == 1:
+            numbers *= length
+        if len(numbers) != length:
+            return None
+        if any(abs(number) > _MAX_INTEGER for number in numbers):
+            return None
+        return numbers
 
     def flag(self, place: int) -> bool | None:
         """A recorded True or False."""
@@ -132,18 +153,18 @@ class Inputs(msgspec.Struct, frozen=True):
     def flags(self, place: int) -> tuple[bool, ...] | None:
         """A recorded list of booleans, such as an output mask."""
         words = (self.value(place) or "").strip("[]").split(", ")
-        return (
-            tuple(_FLAGS[w] for w in words) if all(w in _FLAGS for w in words) else None
-        )
+        if not all(word in _FLAGS for word in words):
+            return None
+        return tuple(_FLAGS[word] for word in words)
 
     def numbered_type(self, place: int) -> str | None:
         """The element type that a dtype argument names."""
-        return _NUMBERED.get(self.value(place) or "")
+        return _NUMBERED_TYPES.get(self.value(place) or "")
 
 
 def type_of(text: str) -> str | None:
     """Our name of an element type; None for scalars (`Scalar`, `Int`, `Double`)."""
-    return _TYPES.get(text.lower() if text.startswith("c10::") else text)
+    return _PROFILER_TYPES.get(text.lower() if text.startswith("c10::") else text)
 
 
 def inputs_of(op: str, args: dict[str, Any]) -> Inputs | None:
@@ -151,30 +172,41 @@ def inputs_of(op: str, args: dict[str, Any]) -> Inputs | None:
     dims = args.get("Input Dims")
     if not isinstance(dims, list) or not dims:
         return None
-    types, values = _words(args.get("Input type")), _words(args.get("Concrete Inputs"))
-    strides = tuple(map(_shape, _list(args.get("Input Strides"))))
-    return Inputs(op, tuple(map(_shape, dims)), types, strides, values)
+    return Inputs(
+        op=op,
+        dims=tuple(_shape(entry) for entry in dims),
+        types=_words(args.get("Input type")),
+        strides=tuple(_shape(entry) for entry in _list(args.get("Input Strides"))),
+        values=_words(args.get("Concrete Inputs")),
+    )
 
 
 def total_bytes(*tensors: Tensor | None) -> int | None:
     """The bytes of all tensors together; None if one of them is unknown."""
-    sizes = [None if tensor is None else tensor.bytes for tensor in tensors]
-    return None if None in sizes else sum(size for size in sizes if size is not None)
+    total = 0
+    for tensor in tensors:
+        size = None if tensor is None else tensor.bytes
+        if size is None:
+            return None
+        total += size
+    return total
 
 
 def _shape(entry: object) -> Shape | None:
+    """A recorded list of sizes; None for anything else."""
     if not isinstance(entry, list):
         return None
-    whole = [
-        n for n in entry if isinstance(n, int) and not isinstance(n, bool) and n >= 0
-    ]
-    if len(whole) < len(entry) or math.prod(max(n, 1) for n in whole) > _MOST:
-        return None
-    return tuple(whole)
+    elements = 1
+    for size in entry:
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            return None
+        elements *= max(size, 1)
+    return tuple(entry) if elements <= _MAX_INTEGER else None
 
 
 def _words(entries: object) -> tuple[str, ...]:
-    return tuple(e if isinstance(e, str) else "" for e in _list(entries))
+    """A recorded list of texts; "" for what is none."""
+    return tuple(entry if isinstance(entry, str) else "" for entry in _list(entries))
 
 
 def _list(value: object) -> list[Any]:

@@ -38,8 +38,13 @@ Rows = NDArray[np.intp]
 Int64s = NDArray[np.int64]
 
 KEPT_AS: Final = "inputs"
+"""The key under which what `jobs` reads of args is remembered with the events."""
+
 INPUTS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+"""The args of an op that are its inputs."""
+
 LAUNCH: Final = ("grid", "block", "registers per thread", "shared memory")
+"""The args of a kernel that are its launch configuration."""
 
 
 class Jobs(msgspec.Struct, frozen=True, eq=False):
@@ -58,8 +63,9 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
         self, value: Callable[[KernelJob], float | None]
     ) -> NDArray[np.float64]:
         """A figure of each row, by its job; nan if it is not known. Shape [rows]."""
-        found = [value(job) for job in self.distinct]
-        table = np.array([*found, None], dtype=np.float64)  # None becomes nan
+        by_job = [value(job) for job in self.distinct]
+        # None becomes nan; the last entry is that of number -1
+        table = np.array([*by_job, None], dtype=np.float64)
         return table[self.number]
 
 
@@ -68,27 +74,43 @@ def jobs(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
     override those of the table, see `peaks.peak_of`. Reads the args of the kernels and
     of the ops that launched them."""
     rows = trace.rows_of(Role.KERNEL)
-    inputs, launches = arguments_of(trace.elements, args_asked(trace, rows), KEPT_AS)
-    inputs = _of_each(trace.op[rows], inputs)
-    number = np.full(len(rows), -1, dtype=np.int32)
-    places = np.flatnonzero(inputs.number >= 0)
-    tiled = np.where(_has_tiles(trace, rows), launches.number, -1)[places]
-    first, same = _alike(trace, rows[places], inputs.number[places], tiled)
-    peaks = {found.device: found.peak for found in peaks_of_devices(trace, given)}
-    distinct: list[KernelJob] = []
-    known = np.full(len(first), -1, dtype=np.int32)
+    inputs_of_ops_read, launches = arguments_of(
+        trace.elements, args_asked(trace, rows), KEPT_AS
+    )
+    inputs = _of_each(trace.op[rows], inputs_of_ops_read)
+    peaks = {device.device: device.peak for device in peaks_of_devices(trace, given)}
+    with_inputs = np.flatnonzero(inputs.number >= 0)
+    # a launch configuration matters only for tiles
+    tiled_launch = np.where(_has_tiles(trace, rows), launches.number, -1)[with_inputs]
+    first, alike = _alike(
+        trace, rows[with_inputs], inputs.number[with_inputs], tiled_launch
+    )
+    distinct_jobs: list[KernelJob] = []
+    number_of_alike = np.full(len(first), -1, dtype=np.int32)
     for n, place in enumerate(first.tolist()):
-        row = int(rows[places[place]])
-        op_args = _args(INPUTS, inputs, int(inputs.number[places[place]]))
-        launch = _args(LAUNCH, launches, int(tiled[place]))
+        row_place = with_inputs[place]
+        row = int(rows[row_place])
+        launch = _args(LAUNCH, launches, int(tiled_launch[place]))
         job = job_of(
-            trace, row, op_args, partial(dict, launch), peaks[trace.track_of(row).pid]
+            trace,
+            row,
+            op_args=_args(INPUTS, inputs, int(inputs.number[row_place])),
+            own_args=partial(dict, launch),
+            peak=peaks[trace.track_of(row).pid],
         )
         if job is not None:
-            known[n] = len(distinct)
-            distinct.append(job)
-    number[places] = known[same] if len(first) else -1
-    return Jobs(rows, number, tuple(distinct), inputs, launches)
+            number_of_alike[n] = len(distinct_jobs)
+            distinct_jobs.append(job)
+    number = np.full(len(rows), -1, dtype=np.int32)
+    if len(first):
+        number[with_inputs] = number_of_alike[alike]
+    return Jobs(
+        rows=rows,
+        number=number,
+        distinct=tuple(distinct_jobs),
+        inputs=inputs,
+        launches=launches,
+    )
 
 
 class DevicePeak(msgspec.Struct, frozen=True):
@@ -104,149 +126,178 @@ def peaks_of_devices(
 ) -> tuple[DevicePeak, ...]:
     """Every device that ran a kernel, in lane order."""
     tracks = distinct(trace.track[trace.rows_of(Role.KERNEL)]).tolist()
-    properties = device_properties(trace)
-    found = []
-    for pid in dict.fromkeys(trace.tracks[track].pid for track in tracks):
-        own = properties.get(pid, {})
-        name = own.get("name")
-        known = name if isinstance(name, str) and name else None
-        found.append(DevicePeak(pid, known, peak_of(own, given)))
-    return tuple(found)
+    properties_of_devices = device_properties(trace)
+    peaks = []
+    for device in dict.fromkeys(trace.tracks[track].pid for track in tracks):
+        properties = properties_of_devices.get(device, {})
+        name = properties.get("name")
+        peaks.append(
+            DevicePeak(
+                device=device,
+                name=name if isinstance(name, str) and name else None,
+                peak=peak_of(properties, given),
+            )
+        )
+    return tuple(peaks)
 
 
-def share_known(trace: Trace, found: Jobs) -> NDArray[np.bool_]:
+def share_known(trace: Trace, jobs: Jobs) -> NDArray[np.bool_]:
     """For which kernels the share of peak is known, shape [rows]; see
-    `Limits.reached`."""
-    least = found.of_each(lambda job: job.limits.least_ns)
-    by_memory = found.of_each(lambda job: float(job.limits.bound == "memory")) == 1
-    ns = trace.dur[found.rows]
-    near: NDArray[np.bool_] = (ns > 0) & ~np.isnan(least) & (~by_memory | (least <= ns))
-    return near
+    `Limits.share`."""
+    ns = trace.dur[jobs.rows]
+    least_ns = jobs.of_each(lambda job: job.limits.least_ns)
+    is_by_memory = jobs.of_each(lambda job: float(job.limits.bound == "memory")) == 1
+    has_limit = (ns > 0) & ~np.isnan(least_ns)
+    has_share: NDArray[np.bool_] = has_limit & (~is_by_memory | (least_ns <= ns))
+    return has_share
 
 
 def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
     """The recorded inputs (INPUTS) of each of these ops; `ops` are rows, -1 for
     none."""
-    return _of_each(
-        ops, arguments(trace.elements, trace.order[distinct(ops[ops >= 0])], INPUTS)
-    )
+    events = trace.order[distinct(ops[ops >= 0])]
+    return _of_each(ops, arguments(trace.elements, events, INPUTS))
 
 
-def _of_each(ops: NDArray[np.integer], found: Arguments) -> Arguments:
+def _of_each(ops: NDArray[np.integer], of_distinct: Arguments) -> Arguments:
     """From what was read of distinct ops, in their order, to that of each op; -1 has
     none."""
-    asked, place = np.unique(ops, return_inverse=True)
-    number = np.full(len(asked), -1, dtype=np.int32)
-    number[asked >= 0] = found.number
-    return Arguments(number[place], found.texts)
+    distinct_ops, place = np.unique(ops, return_inverse=True)
+    number = np.full(len(distinct_ops), -1, dtype=np.int32)
+    number[distinct_ops >= 0] = of_distinct.number
+    return Arguments(number[place], of_distinct.texts)
 
 
 def args_asked(trace: Trace, rows: Rows) -> tuple[ArgsQuestion, ArgsQuestion]:
-    """What is read of their args and of their ops': indices in traceEvents, and names
-    of args."""
+    """What is read of the args of the ops of some kernels, and of the kernels' own:
+    indices in traceEvents, and names of args."""
     ops = distinct(trace.op[rows])
     return (trace.order[ops[ops >= 0]], INPUTS), (trace.order[rows], LAUNCH)
 
 
 def _has_tiles(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
-    counted = np.zeros(len(trace.names), dtype=np.bool_)
+    """Which kernels have names that say the size of a product's tile, shape [rows]."""
+    of_name = np.zeros(len(trace.names), dtype=np.bool_)
     for name in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
         kernel = decode(trace.names[name])
-        counted[name] = (
-            kernel is not None and kernel.op == "gemm" and bool(kernel.tile_m)
-        )
-    return counted[trace.name[rows]]
+        if kernel is not None and kernel.op == "gemm" and kernel.tile_m:
+            of_name[name] = True
+    return of_name[trace.name[rows]]
 
 
 def _alike(
-    trace: Trace, rows: Rows, inputs: NDArray[np.int32], own: NDArray[np.int32]
+    trace: Trace,
+    rows: Rows,
+    inputs: NDArray[np.int32],
+    launch_configuration: NDArray[np.int32],
 ) -> tuple[Rows, Rows]:
-    """The first index of each job, and the number of each row's job."""
+    """The first index of each job, shape [jobs], and the number of each row's job,
+    shape [rows]."""
     if not len(rows):
         return rows, rows
     launch = trace.launch[rows]
-    call, op = np.where(launch >= 0, trace.name[launch], -1), trace.name[trace.op[rows]]
-    process = trace.process_of_track[trace.track[rows]]
+    call_name = np.where(launch >= 0, trace.name[launch], -1)
     return distinct_rows(
-        (trace.name[rows], op, inputs, own, process, call, _beside(trace, rows))
+        (
+            trace.name[rows],
+            trace.name[trace.op[rows]],
+            inputs,
+            launch_configuration,
+            trace.process_of_track[trace.track[rows]],
+            call_name,
+            _kernel_sets(trace, rows),
+        )
     )
 
 
-def _beside(trace: Trace, rows: Rows) -> Int64s:
+def _kernel_sets(trace: Trace, rows: Rows) -> Int64s:
     """A number per kernel, equal for those whose ops launched the same kernel names
-    equally often; an op that was captured did so once for each replay."""
+    equally often; an op that was captured did so once for each replay. Shape [rows]."""
     kernels = trace.rows_of(Role.KERNEL)
-    owner, name = _owner(trace, kernels), trace.name[kernels]
+    owner = _owner(trace, kernels)
+    name = trace.name[kernels]
     order = np.lexsort((name, owner))
-    owners, first, counts = np.unique(
+    sorted_names = name[order]
+    owners, first, kernel_counts = np.unique(
         owner[order], return_index=True, return_counts=True
     )
-    number = np.zeros(len(owners), dtype=np.int64)
-    names, used = name[order], 0
-    for count in distinct(counts).tolist():
-        which = np.flatnonzero(counts == count)
-        sets = [names[first[which] + n] for n in range(count)]
-        number[which] = used + distinct_rows(sets)[1]
-        used = int(number[which].max()) + 1
-    return number[np.searchsorted(owners, _owner(trace, rows))]
+    # owners with equally many kernels have equal sets if their sorted names are equal
+    set_number = np.zeros(len(owners), dtype=np.int64)
+    next_number = 0
+    for kernel_count in distinct(kernel_counts).tolist():
+        places = np.flatnonzero(kernel_counts == kernel_count)
+        names = [sorted_names[first[places] + n] for n in range(kernel_count)]
+        _, number_of_set = distinct_rows(names)
+        set_number[places] = next_number + number_of_set
+        next_number = int(set_number[places].max()) + 1
+    return set_number[np.searchsorted(owners, _owner(trace, rows))]
 
 
 def _owner(trace: Trace, rows: Rows) -> Int64s:
     """A number per kernel, equal for those of one op, and of one replay of it."""
-    replay = np.where(
-        trace.asked[rows] != trace.launch[rows], trace.launch[rows] + 1, 0
-    )
+    is_replayed = trace.asked[rows] != trace.launch[rows]
+    replay = np.where(is_replayed, trace.launch[rows] + 1, 0)
     return trace.op[rows].astype(np.int64) * (len(trace) + 1) + replay
 
 
-def blocks_of_each(trace: Trace, found: Jobs) -> Int64s:
+def blocks_of_each(trace: Trace, jobs: Jobs) -> Int64s:
     """How many blocks each kernel was launched with, 0 where that is not known; shape
     [rows]."""
-    args = [
-        _args(LAUNCH, found.launches, n) for n in range(len(found.launches.distinct))
-    ]
-    tables = [
-        np.array([math.prod(blocks_of(own, in_threads) or (0,)) for own in [*args, {}]])
-        for in_threads in (False, True)
-    ]
-    by_thread = np.array([name in IN_THREADS for name in trace.names] or [False])
-    launch = trace.launch[found.rows]
-    in_threads = (launch >= 0) & by_thread[trace.name[launch]]
+    launches = jobs.launches
+    configurations = [_args(LAUNCH, launches, n) for n in range(len(launches.distinct))]
+    configurations.append({})  # of number -1
+    blocks_by_grid = _block_counts(configurations, in_threads=False)
+    blocks_by_threads = _block_counts(configurations, in_threads=True)
+    # a trace may be without names
+    counts_threads = np.array([name in IN_THREADS for name in trace.names] or [False])
+    launch = trace.launch[jobs.rows]
+    in_threads = (launch >= 0) & counts_threads[trace.name[launch]]
     return np.where(
-        in_threads, *(table[found.launches.number] for table in tables[::-1])
+        in_threads,
+        blocks_by_threads[launches.number],
+        blocks_by_grid[launches.number],
     )
 
 
-def launch_of(found: Jobs, row: int) -> dict[str, Any]:
+def _block_counts(configurations: list[dict[str, Any]], in_threads: bool) -> Int64s:
+    """The blocks of each launch configuration, 0 where that is not known."""
+    counts = []
+    for configuration in configurations:
+        grid = blocks_of(configuration, in_threads)
+        counts.append(0 if grid is None else math.prod(grid))
+    return np.array(counts)
+
+
+def launch_of(jobs: Jobs, row: int) -> dict[str, Any]:
     """The launch configuration of a kernel by its keys, see LAUNCH; empty if it is not
     known."""
-    place = int(np.searchsorted(found.rows, row))
-    is_there = place < len(found.rows) and found.rows[place] == row
-    return _args(
-        LAUNCH, found.launches, int(found.launches.number[place]) if is_there else -1
-    )
+    place = int(np.searchsorted(jobs.rows, row))
+    if place == len(jobs.rows) or jobs.rows[place] != row:
+        return {}
+    return _args(LAUNCH, jobs.launches, int(jobs.launches.number[place]))
 
 
-def _args(names: tuple[str, ...], found: Arguments, number: int) -> dict[str, Any]:
+def _args(names: tuple[str, ...], recorded: Arguments, number: int) -> dict[str, Any]:
+    """The values of the distinct args of this number, by name; {} for -1."""
     if number < 0:
         return {}
-    return {
-        name: parsed(text)
-        for name, text in zip(names, found.distinct[number], strict=True)
-    }
+    texts = recorded.distinct[number]
+    return {name: parsed(text) for name, text in zip(names, texts, strict=True)}
 
 
 def inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:
     """The recorded inputs of each of these ops (rows) that has any."""
     if not len(ops):
         return {}
-    given = arguments(trace.elements, trace.order[ops], INPUTS)
-    args = [
-        dict(zip(INPUTS, map(parsed, texts), strict=True)) for texts in given.distinct
+    recorded = arguments(trace.elements, trace.order[ops], INPUTS)
+    distinct_args = [
+        _args(INPUTS, recorded, number) for number in range(len(recorded.distinct))
     ]
-    found = {}
-    for op, number in zip(ops.tolist(), given.number.tolist(), strict=True):
-        inputs = inputs_of(trace.name_of(op), args[number]) if number >= 0 else None
+    inputs_by_row = {}
+    for op, number in zip(ops.tolist(), recorded.number.tolist(), strict=True):
+        if number < 0:
+            continue
+        inputs = inputs_of(trace.name_of(op), distinct_args[number])
         if inputs is not None:
-            found[op] = inputs
-    return found
+            inputs_by_row[op] = inputs
+    return inputs_by_row

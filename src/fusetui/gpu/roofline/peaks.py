@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -38,19 +38,23 @@ GIGA: Final = 10**9
 MEGA: Final = 2**20
 BANDWIDTH: Final = "bandwidth"
 KINDS: Final = (
-    *(
-        "fp64",
-        "fp64_matrix",
-        "fp32",
-        "fp32_matrix",
-        "tf32",
-        "fp16",
-        "fp16_acc16",
-        "fp16_plain",
-    ),
-    *("bf16", "bf16_plain", "fp8", "fp6", "fp4", "int8"),
+    "fp64",
+    "fp64_matrix",
+    "fp32",
+    "fp32_matrix",
+    "tf32",
+    "fp16",
+    "fp16_acc16",
+    "fp16_plain",
+    "bf16",
+    "bf16_plain",
+    "fp8",
+    "fp6",
+    "fp4",
+    "int8",
 )
 """Kinds of arithmetic with separate peaks."""
+
 NO_PEAKS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
@@ -62,7 +66,7 @@ class Peak(msgspec.Struct, frozen=True):
     sms: int
     gigabytes_per_s: float
     cache_mb: float  # the last-level cache in front of memory
-    teraflops: dict[str, float]
+    teraflops: dict[str, float]  # TFLOP/s by kind of arithmetic
     # least and most, if two memory sizes share a name
     memory_gb: tuple[int, int] | None = None
     device: str = ""  # the name that was looked up
@@ -75,52 +79,71 @@ class Peak(msgspec.Struct, frozen=True):
 
     @property
     def cache_bytes(self) -> float:
+        """Of the last-level cache."""
         return self.cache_mb * MEGA
 
     def flop_per_s(self, kind: str | None) -> float | None:
         """The dense peak of one kind of arithmetic, None if the sheet has none."""
-        found = self.teraflops.get(kind or "")
-        return found * TERA if found else None
+        teraflops = self.teraflops.get(kind or "")
+        return teraflops * TERA if teraflops else None
 
 
 def _peaks() -> Iterator[Peak]:
     """The devices of peaks.txt, which says how it is written."""
+    text = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
     sets: dict[str, str] = {}
-    for line in (
-        Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
-    ):
-        name, colon, figures = line.partition(": ")
+    for line in text.splitlines():
         if line.startswith("#") or not line:
             continue
+        name, colon, figures = line.partition(": ")
         if colon:
             sets[name] = figures
         else:
-            pattern, sms, *memory, words = filter(
-                None, map(str.strip, line.split("  "))
-            )
-            bandwidth, cache = (
-                float(one) if "." in one else int(one) for one in memory
-            )
-            every = " ".join(sets.get(word, word) for word in words.split()).split()
-            rates = dict(word.split("=") for word in every)
-            least, _, most = rates.pop("memory", "").partition("-")
-            half = {kind: rates["half"] for kind in ("fp16", "bf16") if "half" in rates}
-            teraflops = {
-                k: float(v) for k, v in {**half, **rates}.items() if k != "half"
-            }
-            gb = (int(least), int(most)) if most else None
-            yield Peak(pattern, int(sms), bandwidth, cache, teraflops, gb)
+            yield _device(line, sets)
+
+
+def _device(line: str, sets: Mapping[str, str]) -> Peak:
+    """The device of a line of peaks.txt; `sets`: figures by the name of their set."""
+    columns = [column.strip() for column in line.split("  ") if column.strip()]
+    pattern, sms, bandwidth, cache, words = columns
+    figures = [sets.get(word, word) for word in words.split()]
+    rates = dict(figure.split("=") for figure in " ".join(figures).split())
+    least_gb, _, most_gb = rates.pop("memory", "").partition("-")
+    half = rates.pop("half", None)
+    if half is not None:
+        rates = {"fp16": half, "bf16": half, **rates}
+    return Peak(
+        pattern=pattern,
+        sms=int(sms),
+        gigabytes_per_s=_number(bandwidth),
+        cache_mb=_number(cache),
+        teraflops={kind: float(rate) for kind, rate in rates.items()},
+        memory_gb=(int(least_gb), int(most_gb)) if most_gb else None,
+    )
+
+
+def _number(text: str) -> float:
+    return float(text) if "." in text else int(text)
 
 
 PEAKS: Final = tuple(_peaks())
 
-NAMELESS: Final = (
-    ("AMD Instinct MI325X", (9, 4, 304), (230, 280)),
-    ("AMD Instinct MI300X", (9, 4, 304), (180, 215)),
-    ("AMD Instinct MI300A", (9, 4, 228), (100, 140)),
+
+class _NamelessDevice(NamedTuple):
+    """A device whose name ROCm may leave empty."""
+
+    name: str
+    capability: tuple[int, int]
+    sms: int  # compute units
+    memory_gb: tuple[int, int]  # least and most
+
+
+_NAMELESS_DEVICES: Final = (
+    _NamelessDevice("AMD Instinct MI325X", (9, 4), sms=304, memory_gb=(230, 280)),
+    _NamelessDevice("AMD Instinct MI300X", (9, 4), sms=304, memory_gb=(180, 215)),
+    _NamelessDevice("AMD Instinct MI300A", (9, 4), sms=228, memory_gb=(100, 140)),
 )
-"""Name, compute capability and compute units, and memory in GB: of gfx942, no two have
-the same."""
+"""Of gfx942, no two have the same compute units and memory."""
 
 
 def peak_of(
@@ -134,27 +157,27 @@ def peak_of(
     (bytes/s); with them an unknown device has those limits, and a cache as large as the
     largest in the table.
     """
-    found = _listed(properties)
-    if not properties.get("name"):  # as some versions of ROCm have it
-        chip = tuple(
-            properties.get(key) for key in ("computeMajor", "computeMinor", "numSms")
-        )
-        names = (
-            name
-            for name, own, gb in NAMELESS
-            if own == chip and _has_memory(properties, gb)
-        )
-        found = next((_listed({**properties, "name": name}) for name in names), None)
+    # some versions of ROCm leave the name empty
+    has_name = bool(properties.get("name"))
+    peak = _listed(properties) if has_name else _nameless(properties)
     if not given:
-        return found
-    found = found or Peak("", 0, 0, max(peak.cache_mb for peak in PEAKS), {})
+        return peak
+    if peak is None:
+        peak = Peak(
+            pattern="",
+            sms=0,
+            gigabytes_per_s=0,
+            cache_mb=max(listed.cache_mb for listed in PEAKS),
+            teraflops={},
+        )
+    bandwidth = peak.gigabytes_per_s
+    if BANDWIDTH in given:
+        bandwidth = given[BANDWIDTH] / GIGA
     rates = {kind: rate / TERA for kind, rate in given.items() if kind != BANDWIDTH}
     return msgspec.structs.replace(
-        found,
-        gigabytes_per_s=given[BANDWIDTH] / GIGA
-        if BANDWIDTH in given
-        else found.gigabytes_per_s,
-        teraflops={**found.teraflops, **rates},
+        peak,
+        gigabytes_per_s=bandwidth,
+        teraflops={**peak.teraflops, **rates},
         given=frozenset(given),
     )
 
@@ -173,7 +196,8 @@ def tensor_core_types(properties: Mapping[str, Any]) -> tuple[str, ...] | None:
     """What the tensor cores of an NVIDIA device multiply in place of float32, by its
     compute capability: CUDA C++ programming guide, "Tensor core data types". () for a
     device without tensor cores, None where its compute capability was not recorded."""
-    major, minor = properties.get("computeMajor"), properties.get("computeMinor")
+    major = properties.get("computeMajor")
+    minor = properties.get("computeMinor")
     if type(major) is not int or type(minor) is not int:
         return None
     capability = (major, minor)
@@ -188,23 +212,43 @@ def tensor_core_types(properties: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def _listed(properties: Mapping[str, Any]) -> Peak | None:
-    name, sms = properties.get("name"), properties.get("numSms")
+    """The limits of a device by its name: those of the first entry whose pattern fits,
+    if multiprocessors and memory agree."""
+    name = properties.get("name")
     if not isinstance(name, str):
         return None
-    peak = next((peak for peak in PEAKS if re.search(peak.pattern, name)), None)
-    if peak is None or sms != peak.sms or not _has_memory(properties, peak.memory_gb):
-        return None
-    return msgspec.structs.replace(peak, device=name)
+    for peak in PEAKS:
+        if re.search(peak.pattern, name):
+            is_whole = properties.get("numSms") == peak.sms
+            if is_whole and _has_memory(properties, peak.memory_gb):
+                return msgspec.structs.replace(peak, device=name)
+            return None
+    return None
+
+
+def _nameless(properties: Mapping[str, Any]) -> Peak | None:
+    """The limits of a device whose name is not recorded, by its other properties."""
+    capability = (properties.get("computeMajor"), properties.get("computeMinor"))
+    sms = properties.get("numSms")
+    for device in _NAMELESS_DEVICES:
+        is_chip = capability == device.capability and sms == device.sms
+        if is_chip and _has_memory(properties, device.memory_gb):
+            return _listed({**properties, "name": device.name})
+    return None
 
 
 def _has_memory(properties: Mapping[str, Any], bounds: tuple[int, int] | None) -> bool:
-    size = properties.get("totalGlobalMem")
+    """Whether the memory of a device lies within bounds, in GB; None bounds nothing."""
     if bounds is None:
         return True
-    return isinstance(size, int) and bounds[0] * GIGA <= size <= bounds[1] * GIGA
+    size = properties.get("totalGlobalMem")
+    least_gb, most_gb = bounds
+    return isinstance(size, int) and least_gb * GIGA <= size <= most_gb * GIGA
 
 
-ASSUMED: Final = 0.8  # as a share of the dense figure of the data sheet
+ASSUMED_SHARE: Final = 0.8
+"""What is attainable of the dense figure of a data sheet where no measurement is
+known."""
 
 # "Maximum Achievable Matmul FLOPS comparison table": means of 100 matmuls of the best
 # shape found.
@@ -217,27 +261,36 @@ MAF: Final = (
     "measuring-max-achievable-flops-part2/README.html"
 )
 
+
+class Measurement(NamedTuple):
+    """What matrix products attain on a device, as published."""
+
+    device: str  # a pattern for its name
+    teraflops: Mapping[str, float]  # TFLOP/s of matrix products
+    source: str
+
+
 MEASURED: Final = (
-    (r"\bA100-SXM4", {"bf16": 271.2}, MAMF),
-    (r"\bA100.*PCIe\b", {"bf16": 252.9}, MAMF),
-    (r"\bH100 (80GB HBM3|SXM)", {"bf16": 794.5, "fp8": 1402.6}, MAMF),
-    (r"\bH200$", {"bf16": 794.5, "fp8": 1453.4}, MAMF),
-    (r"\bB200\b", {"bf16": 1745.0, "fp8": 3432.5}, MAMF),
-    (r"\bB300\b", {"bf16": 1769.0, "fp8": 3353.3}, MAMF),
-    (r"\bMI300X\b", {"fp16": 654.0, "bf16": 708.0, "fp8": 1273.0}, MAF),
-    (r"\bMI325X\b", {"fp16": 794.0, "bf16": 843.0, "fp8": 1519.0}, MAF),
-    (r"\bMI355X\b", {"bf16": 1565.0}, MAMF),
+    Measurement(r"\bA100-SXM4", {"bf16": 271.2}, MAMF),
+    Measurement(r"\bA100.*PCIe\b", {"bf16": 252.9}, MAMF),
+    Measurement(r"\bH100 (80GB HBM3|SXM)", {"bf16": 794.5, "fp8": 1402.6}, MAMF),
+    Measurement(r"\bH200$", {"bf16": 794.5, "fp8": 1453.4}, MAMF),
+    Measurement(r"\bB200\b", {"bf16": 1745.0, "fp8": 3432.5}, MAMF),
+    Measurement(r"\bB300\b", {"bf16": 1769.0, "fp8": 3353.3}, MAMF),
+    Measurement(r"\bMI300X\b", {"fp16": 654.0, "bf16": 708.0, "fp8": 1273.0}, MAF),
+    Measurement(r"\bMI325X\b", {"fp16": 794.0, "bf16": 843.0, "fp8": 1519.0}, MAF),
+    Measurement(r"\bMI355X\b", {"bf16": 1565.0}, MAMF),
 )
-"""The name of a device, TFLOP/s of matrix products, and the source; the first pattern
-that fits is used."""
+"""The first whose pattern fits is used."""
 
 
 def attainable(peak: Peak) -> Peak:
     """The device with attainable figures in place of its peaks."""
-    rates = {kind: ASSUMED * rate for kind, rate in peak.teraflops.items()}
-    rates |= _measured(peak)
+    rates = {kind: ASSUMED_SHARE * rate for kind, rate in peak.teraflops.items()}
     return msgspec.structs.replace(
-        peak, teraflops=rates, gigabytes_per_s=ASSUMED * peak.gigabytes_per_s
+        peak,
+        teraflops={**rates, **_measured(peak)},
+        gigabytes_per_s=ASSUMED_SHARE * peak.gigabytes_per_s,
     )
 
 
@@ -247,13 +300,18 @@ def is_assumed(peak: Peak, kind: str | None) -> bool:
 
 
 def _measured(peak: Peak) -> dict[str, float]:
-    """The measured figures, except for kinds that the user gave, which they do not
+    """The measured TFLOP/s, except for kinds that the user gave, which they do not
     describe."""
-    return {k: v for k, v in _on_device(peak.device).items() if k not in peak.given}
+    return {
+        kind: teraflops
+        for kind, teraflops in _measured_on(peak.device).items()
+        if kind not in peak.given
+    }
 
 
 @lru_cache(maxsize=64)  # every job asks
-def _on_device(device: str) -> Mapping[str, float]:
-    return next(
-        (figures for name, figures, _ in MEASURED if re.search(name, device)), {}
-    )
+def _measured_on(device: str) -> Mapping[str, float]:
+    for measurement in MEASURED:
+        if re.search(measurement.device, device):
+            return measurement.teraflops
+    return {}

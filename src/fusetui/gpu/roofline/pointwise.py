@@ -18,7 +18,7 @@ of the input, or a wider one.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,44 +26,94 @@ from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.roofline.inputs import Amount, Inputs, Shape, Tensor, total_bytes
 from fusetui.text.patterns import late
 
-
-def _words(text: str, tensors: int) -> dict[str, int]:
-    return dict.fromkeys(text.split(), tensors)
-
-
-# Ops by how many leading arguments may be tensors that are read.
-_FLOAT_ONLY: Final = {  # whole numbers would give a float
-    **_words(
-        "acos asin atan cos cosh erf erfc exp exp2 expm1 gelu hardswish log log10 log1p",
-        1,
-    ),
-    **_words(
-        "log2 mish reciprocal rsqrt selu sigmoid silu sin sinh softplus sqrt tan tanh",
-        1,
-    ),
-    **_words("elu hardsigmoid hardtanh leaky_relu", 1),
-    **_words(
-        "div gelu_backward hardswish_backward leaky_relu_backward sigmoid_backward", 2
-    ),
-    **_words("silu_backward softplus_backward tanh_backward", 2),
-    **_words("addcdiv", 3),
+# Ops by how many leading arguments may be tensors that are read. The first ones give a
+# float for whole numbers, too.
+_FLOAT_ONLY: Final = {
+    "acos": 1,
+    "asin": 1,
+    "atan": 1,
+    "cos": 1,
+    "cosh": 1,
+    "elu": 1,
+    "erf": 1,
+    "erfc": 1,
+    "exp": 1,
+    "exp2": 1,
+    "expm1": 1,
+    "gelu": 1,
+    "hardsigmoid": 1,
+    "hardswish": 1,
+    "hardtanh": 1,
+    "leaky_relu": 1,
+    "log": 1,
+    "log10": 1,
+    "log1p": 1,
+    "log2": 1,
+    "mish": 1,
+    "reciprocal": 1,
+    "rsqrt": 1,
+    "selu": 1,
+    "sigmoid": 1,
+    "silu": 1,
+    "sin": 1,
+    "sinh": 1,
+    "softplus": 1,
+    "sqrt": 1,
+    "tan": 1,
+    "tanh": 1,
+    "div": 2,
+    "gelu_backward": 2,
+    "hardswish_backward": 2,
+    "leaky_relu_backward": 2,
+    "sigmoid_backward": 2,
+    "silu_backward": 2,
+    "softplus_backward": 2,
+    "tanh_backward": 2,
+    "addcdiv": 3,
 }
-_ANY: Final = {
-    **_words(
-        "abs ceil clamp clamp_max clamp_min floor nan_to_num neg relu round sign square",
-        1,
-    ),
-    **_words("add maximum minimum mul pow rsub sub threshold_backward", 2),
-    **_words("addcmul lerp", 3),
+_ANY_TYPE: Final = {
+    "abs": 1,
+    "ceil": 1,
+    "clamp": 1,
+    "clamp_max": 1,
+    "clamp_min": 1,
+    "floor": 1,
+    "nan_to_num": 1,
+    "neg": 1,
+    "relu": 1,
+    "round": 1,
+    "sign": 1,
+    "square": 1,
+    "add": 2,
+    "maximum": 2,
+    "minimum": 2,
+    "mul": 2,
+    "pow": 2,
+    "rsub": 2,
+    "sub": 2,
+    "threshold_backward": 2,
+    "addcmul": 3,
+    "lerp": 3,
 }
 _BOOLEAN: Final = {
-    **_words("isinf isnan logical_not", 1),
-    **_words("eq ge gt le logical_and logical_or logical_xor lt ne", 2),
+    "isinf": 1,
+    "isnan": 1,
+    "logical_not": 1,
+    "eq": 2,
+    "ge": 2,
+    "gt": 2,
+    "le": 2,
+    "logical_and": 2,
+    "logical_or": 2,
+    "logical_xor": 2,
+    "lt": 2,
+    "ne": 2,
 }
-_TENSORS: Final = {**_FLOAT_ONLY, **_ANY, **_BOOLEAN}
+_OPERAND_COUNTS: Final = {**_FLOAT_ONLY, **_ANY_TYPE, **_BOOLEAN}
 _WRITES_ONLY: Final = ("fill", "zero")
 
-_RANK: Final = (
+# by rank: of two types, the later is that of the result
+_PROMOTION_ORDER: Final = (
     "bool",
     "uint8",
     "int8",
@@ -82,35 +132,38 @@ def pointwise(inputs: Inputs, contiguous: bool) -> Amount | None:
     """What an elementwise op reads and writes; None for an unknown op or odd shapes.
     `contiguous`: the kernel reads only tensors without gaps or repeats. If neither that
     nor strides are known, an input may be expanded, and `bytes` is None."""
-    amount = _amount_of(inputs)
+    amount = _pointwise_amount(inputs)
     if amount is None or contiguous or inputs.strided(*range(len(inputs.dims))):
         return amount
     return msgspec.structs.replace(amount, bytes=None)
 
 
-def _amount_of(inputs: Inputs) -> Amount | None:
-    stem = inputs.op.removeprefix("aten::")
-    if stem == inputs.op:
+def _pointwise_amount(inputs: Inputs) -> Amount | None:
+    """As `pointwise`, of tensors that are not expanded."""
+    if not inputs.op.startswith("aten::"):
         return None
-    in_place = stem.endswith("_")
-    stem = stem.removesuffix("_")
-    if in_place and stem in _WRITES_ONLY:
+    name = inputs.op.removeprefix("aten::")
+    is_in_place = name.endswith("_")
+    stem = name.removesuffix("_")
+    if is_in_place and stem in _WRITES_ONLY:
         return _amount([], inputs.tensor(0))
-    if in_place and stem == "copy":
+    if is_in_place and stem == "copy":
         return _copy(inputs.tensor(0), inputs.tensor(1))
-    if stem not in _TENSORS:
+    if stem not in _OPERAND_COUNTS:
         return None
-    read = [
-        t
-        for n in range(_TENSORS[stem])
-        if (t := inputs.tensor(n)) is not None and t.shape
-    ]
-    if (shape := broadcast([tensor.shape for tensor in read])) is None:
+    operands = []
+    for place in range(_OPERAND_COUNTS[stem]):
+        tensor = inputs.tensor(place)
+        if tensor is not None and tensor.shape:
+            operands.append(tensor)
+    shape = broadcast([tensor.shape for tensor in operands])
+    if shape is None:
         return None
-    written = Tensor(
-        shape, read[0].dtype if in_place else _out_type(inputs, stem, read)
-    )
-    return _amount(read, written) if not in_place or read[0].shape == shape else None
+    if not is_in_place:
+        return _amount(operands, Tensor(shape, _out_type(inputs, stem, operands)))
+    if operands[0].shape != shape:
+        return None
+    return _amount(operands, Tensor(shape, operands[0].dtype))
 
 
 def broadcast(shapes: list[Shape]) -> Shape | None:
@@ -120,11 +173,16 @@ def broadcast(shapes: list[Shape]) -> Shape | None:
     (8, 5, 3)
     """
     rank = max(map(len, shapes), default=0)
-    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    sizes = [set(column) - {1} for column in zip(*padded, strict=True)]
-    if not rank or any(len(size) > 1 for size in sizes):
+    if rank == 0:
         return None
-    return tuple(size.pop() if size else 1 for size in sizes)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    common = []
+    for sizes in zip(*padded, strict=True):
+        above_one = set(sizes) - {1}
+        if len(above_one) > 1:
+            return None
+        common.append(above_one.pop() if above_one else 1)
+    return tuple(common)
 
 
 def promoted(types: list[str | None]) -> str | None:
@@ -133,102 +191,140 @@ def promoted(types: list[str | None]) -> str | None:
     >>> promoted(["bf16", "fp32"]), promoted(["int64", "fp16"]), promoted(["fp16", "bf16"])
     ('fp32', 'fp16', 'fp32')
     """
-    if not types or any(kind not in _RANK for kind in types):
+    known = {dtype for dtype in types if dtype in _PROMOTION_ORDER}
+    if not types or known != set(types):
         return None
-    kinds = {kind for kind in types if kind is not None}
-    if kinds >= {"fp16", "bf16"} and "fp64" not in kinds:
+    if known >= {"fp16", "bf16"} and "fp64" not in known:
         return "fp32"
-    if "uint8" in kinds and "int8" in kinds:
+    if "uint8" in known and "int8" in known:
         return None
-    return max(kinds, key=_RANK.index)
+    return max(known, key=_PROMOTION_ORDER.index)
 
 
-def _out_type(inputs: Inputs, stem: str, read: list[Tensor]) -> str | None:
+def _out_type(inputs: Inputs, stem: str, operands: list[Tensor]) -> str | None:
     """The type of a new result, or of the given tensor that it is written to."""
-    for place in range(_TENSORS[stem], len(inputs.dims)):
+    for place in range(_OPERAND_COUNTS[stem], len(inputs.dims)):
         out = inputs.tensor(place)
         if out is not None and out.shape:
             return out.dtype
     if stem in _BOOLEAN:
         return "bool"
-    found = promoted([tensor.dtype for tensor in read])
+    dtype = promoted([tensor.dtype for tensor in operands])
     # A plain number, which may be a float, might determine the type of a result of
     # whole numbers.
-    is_open = stem in _FLOAT_ONLY or len(inputs.dims) > len(read)
-    return None if found not in _FLOATS and is_open else found
+    has_number = len(inputs.dims) > len(operands)
+    if dtype not in _FLOATS and (stem in _FLOAT_ONLY or has_number):
+        return None
+    return dtype
 
 
 def _copy(target: Tensor | None, source: Tensor | None) -> Amount | None:
     if target is None or source is None or not target.shape:
         return None
-    same = broadcast([target.shape, source.shape]) == target.shape
-    return _amount([source], target) if same else None
+    if broadcast([target.shape, source.shape]) != target.shape:
+        return None
+    return _amount([source], target)
 
 
-def _amount(read: list[Tensor], written: Tensor | None) -> Amount | None:
+def _amount(operands: list[Tensor], written: Tensor | None) -> Amount | None:
     if written is None or not written.shape:
         return None
-    known = total_bytes(*read, written)
-    shapes = tuple(tensor.shape for tensor in read) or (written.shape,)
-    return Amount(kind="elementwise", shapes=shapes, dtype=written.dtype, bytes=known)
+    return Amount(
+        kind="elementwise",
+        shapes=tuple(tensor.shape for tensor in operands) or (written.shape,),
+        dtype=written.dtype,
+        bytes=total_bytes(*operands, written),
+    )
 
 
-_SOFTMAX: Final = ("aten::_softmax", "aten::_log_softmax")
-_NORMS: Final = (
-    *("aten::native_layer_norm", "aten::native_group_norm", "aten::_fused_rms_norm"),
-    *("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"),
-)
-_READ: Final = {  # how many of the first tensors are read, and the kind of work
-    **dict.fromkeys(_SOFTMAX, (1, "softmax")),
-    **{f"{op}_backward_data": (2, "softmax") for op in _SOFTMAX},
-    **dict.fromkeys(_NORMS, (1, "norm")),
-    **{f"{op}_backward": (2, "norm") for op in _NORMS},
+class _RowwiseOp(NamedTuple):
+    """An op of the softmax or of a normalization."""
+
+    read: int  # how many of the first tensors are read
+    kind: str  # of work
+
+
+_ROWWISE_OPS: Final = {
+    "aten::_softmax": _RowwiseOp(read=1, kind="softmax"),
+    "aten::_softmax_backward_data": _RowwiseOp(read=2, kind="softmax"),
+    "aten::_log_softmax": _RowwiseOp(read=1, kind="softmax"),
+    "aten::_log_softmax_backward_data": _RowwiseOp(read=2, kind="softmax"),
+    "aten::native_layer_norm": _RowwiseOp(read=1, kind="norm"),
+    "aten::native_layer_norm_backward": _RowwiseOp(read=2, kind="norm"),
+    "aten::native_group_norm": _RowwiseOp(read=1, kind="norm"),
+    "aten::native_group_norm_backward": _RowwiseOp(read=2, kind="norm"),
+    "aten::_fused_rms_norm": _RowwiseOp(read=1, kind="norm"),
+    "aten::_fused_rms_norm_backward": _RowwiseOp(read=2, kind="norm"),
+    "aten::native_batch_norm": _RowwiseOp(read=1, kind="norm"),
+    "aten::native_batch_norm_backward": _RowwiseOp(read=2, kind="norm"),
+    "aten::cudnn_batch_norm": _RowwiseOp(read=1, kind="norm"),
+    "aten::cudnn_batch_norm_backward": _RowwiseOp(read=2, kind="norm"),
+    "aten::miopen_batch_norm": _RowwiseOp(read=1, kind="norm"),
+    "aten::miopen_batch_norm_backward": _RowwiseOp(read=2, kind="norm"),
 }
-_WRITES: Final = late(
+_WRITING_KERNELS: Final = late(
     r"soft_?max|vectorized_layer_norm|LayerNormForward|layer_norm_grad_input|cuComputeGradInput"
     r"|batch_norm_(?:transform_input|backward_kernel|elementwise_backward)|cudnn\S*::bn_[bf]w"
     r"|BatchNorm(?:Fwd|Bwd)\w*Spatial(?:Norm|DX)?\Z",
     re.IGNORECASE,
 )
 """Kernels that read everything and write the result."""
-_TWICE: Final = late(
+
+_TWICE_READING_KERNELS: Final = late(
     r"batch_norm_backward_kernel|bn_(?:fw_tr|bw)_1C11_kernel|BatchNorm(?:FwdTrain|Bwd)Spatial\Z"
 )
 """Those that read everything once more before they write."""
-_READS: Final = late(
+
+_SUMMING_KERNELS: Final = late(
     r"batch_norm_(?:collect_statistics|backward_reduce)|RowwiseMoments|SpatialMeanVariance"
     r"|ComputeInternalGradients"
 )
 """Kernels that read everything, for the sums over it."""
-_WEIGHTS: Final = late(r"PartGradGammaBeta|GammaBetaBackward")
+
+_WEIGHT_GRADIENT_KERNELS: Final = late(r"PartGradGammaBeta|GammaBetaBackward")
 """Kernels that do so for the gradients of the weights of a layer norm; those of a group
 norm with such names read sums."""
-_LAYER: Final = ("aten::native_layer_norm_backward", "aten::_fused_rms_norm_backward")
+
+_LAYER_NORM_BACKWARD: Final = (
+    "aten::native_layer_norm_backward",
+    "aten::_fused_rms_norm_backward",
+)
 
 
 def rowwise(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
     """What one kernel of a softmax or a normalization moves; None for other ops and
     kernels."""
-    if inputs.op not in _READ or kernel is None:
+    op = _ROWWISE_OPS.get(inputs.op)
+    if op is None or kernel is None or kernel.op != op.kind:
         return None
-    number, kind = _READ[inputs.op]
-    tensors = [inputs.tensor(place) for place in range(number)]
-    known = [tensor for tensor in tensors if tensor is not None and tensor.shape]
-    if (
-        kernel.op != kind
-        or len(known) < number
-        or len({tensor.shape for tensor in known}) > 1
-    ):
+    tensors = []
+    for place in range(op.read):
+        tensor = inputs.tensor(place)
+        if tensor is None or not tensor.shape:
+            return None
+        tensors.append(tensor)
+    forward_input = tensors[-1]
+    if any(tensor.shape != forward_input.shape for tensor in tensors):
         return None
-    like = known[-1]  # the input of the forward op
-    if _WRITES.search(kernel.name):
-        passes = 2 if _TWICE.search(kernel.name) else 1
-        moved = total_bytes(*known * passes, Tensor(like.shape, like.dtype))
-    elif _READS.search(kernel.name) or (
-        inputs.op in _LAYER and _WEIGHTS.search(kernel.name) is not None
-    ):
-        moved = total_bytes(*known)
+    if _WRITING_KERNELS.search(kernel.name):
+        passes = 2 if _TWICE_READING_KERNELS.search(kernel.name) else 1
+        result = Tensor(forward_input.shape, forward_input.dtype)
+        moved = total_bytes(*tensors * passes, result)
+    elif _only_sums(inputs.op, kernel.name):
+        moved = total_bytes(*tensors)
     else:
         return None
-    shapes = tuple(tensor.shape for tensor in known)
-    return Amount(kind=kind, shapes=shapes, dtype=like.dtype, bytes=moved)
+    return Amount(
+        kind=op.kind,
+        shapes=tuple(tensor.shape for tensor in tensors),
+        dtype=forward_input.dtype,
+        bytes=moved,
+    )
+
+
+def _only_sums(op: str, kernel: str) -> bool:
+    """Whether a kernel of this name reads everything and writes only sums."""
+    if _SUMMING_KERNELS.search(kernel):
+        return True
+    is_layer_norm = op in _LAYER_NORM_BACKWARD
+    return is_layer_norm and _WEIGHT_GRADIENT_KERNELS.search(kernel) is not None

@@ -21,89 +21,134 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
+import msgspec
+
 from fusetui.gpu.roofline.inputs import Amount, Inputs, Shape, Tensor, total_bytes
 
-# Positions of A, B and of a tensor that is added (None: there is none).
-_OPERANDS: Final[dict[str, tuple[int, int, int | None]]] = {
-    **dict.fromkeys(
-        ("aten::mm", "aten::bmm", "aten::matmul", "aten::mv", "aten::_int_mm"),
-        (0, 1, None),
-    ),
-    **dict.fromkeys(
-        ("aten::addmm", "aten::_addmm_activation", "aten::addmv", "aten::baddbmm"),
-        (1, 2, 0),
-    ),
-    "aten::linear": (0, 1, 2),
-    "aten::_scaled_mm": (0, 1, 4),
+
+class _Operands(NamedTuple):
+    """Positions of the arguments of an op of the matmul family."""
+
+    a: int
+    b: int
+    added: int | None  # a tensor that is added; None: the op has none
+
+
+_OPERANDS: Final = {
+    "aten::mm": _Operands(a=0, b=1, added=None),
+    "aten::bmm": _Operands(a=0, b=1, added=None),
+    "aten::matmul": _Operands(a=0, b=1, added=None),
+    "aten::mv": _Operands(a=0, b=1, added=None),
+    "aten::_int_mm": _Operands(a=0, b=1, added=None),
+    "aten::addmm": _Operands(a=1, b=2, added=0),
+    "aten::_addmm_activation": _Operands(a=1, b=2, added=0),
+    "aten::addmv": _Operands(a=1, b=2, added=0),
+    "aten::baddbmm": _Operands(a=1, b=2, added=0),
+    "aten::linear": _Operands(a=0, b=1, added=2),
+    "aten::_scaled_mm": _Operands(a=0, b=1, added=4),
 }
 _OUT_ARGUMENT: Final = {"aten::mm": 2, "aten::bmm": 2}
+"""The position of a tensor or type for the result, where an op may have one."""
+
 _BETA: Final = 3
+"""The position of the factor of the tensor that is added."""
+
+# of the arguments of aten::_scaled_mm: (A, B, scale_a, scale_b, bias, scale_result,
+# out_dtype)
+_SCALE_A: Final = 2
+
+_SCALE_B: Final = 3
+
+_OUT_DTYPE: Final = 6
+
+
+class _ProductSizes(NamedTuple):
+    """A is [batch, m, k], B [batch, k, n]."""
+
+    batch: int
+    m: int
+    n: int
+    k: int
 
 
 def matmul(inputs: Inputs) -> Amount | None:
     """The product that an op of the matmul family computes; None for other ops or odd
     shapes."""
-    if (places := _OPERANDS.get(inputs.op)) is None:
+    operands = _OPERANDS.get(inputs.op)
+    if operands is None:
         return None
-    a, b = inputs.tensor(places[0]), inputs.tensor(places[1])
-    sizes = _sizes(inputs.op, a, b) if a and b else None
-    if a is None or b is None or sizes is None:
+    a = inputs.tensor(operands.a)
+    b = inputs.tensor(operands.b)
+    if a is None or b is None:
         return None
-    batch, m, n, k = sizes
-    counted = a.dtype not in ("c64", "c128") and "Float4" not in "".join(inputs.types)
-    return Amount(
+    sizes = _product_sizes(inputs.op, a.shape, b.shape)
+    if sizes is None:
+        return None
+    amount = Amount(
         kind="matmul",
         shapes=(a.shape, b.shape),
         dtype=a.dtype,
-        m=m,
-        n=n,
-        k=k,
-        batch=batch,
-        flop=2 * batch * m * n * k if counted else None,
-        bytes=_product_bytes(inputs, a, b, (batch, m, n)) if counted else None,
+        m=sizes.m,
+        n=sizes.n,
+        k=sizes.k,
+        batch=sizes.batch,
+    )
+    is_complex = a.dtype in ("c64", "c128")
+    is_packed = any("Float4" in dtype for dtype in inputs.types)  # two in one element
+    if is_complex or is_packed:
+        return amount
+    return msgspec.structs.replace(
+        amount,
+        flop=2 * sizes.batch * sizes.m * sizes.n * sizes.k,
+        bytes=_product_bytes(inputs, a, b, sizes),
     )
 
 
-def _sizes(op: str, a: Tensor, b: Tensor) -> tuple[int, int, int, int] | None:
-    """(batch, M, N, K), with the leading dimensions of A folded into M if B is one
-    matrix."""
-    left, right = a.shape, b.shape
+def _product_sizes(op: str, a: Shape, b: Shape) -> _ProductSizes | None:
+    """The sizes of a product, with the leading dimensions of A folded into M if B is
+    one matrix; None for shapes that do not fit."""
     if op == "aten::linear":
-        right = right[::-1]
+        b = b[::-1]
     if op in ("aten::mv", "aten::addmv"):
-        right = (*right, 1)
-    if len(left) < 2 or len(right) < 2 or left[-1] != right[-2]:
+        b = (*b, 1)
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
         return None
-    if len(right) == 2:
-        return 1, math.prod(left[:-1]), right[1], left[-1]
-    if left[:-2] != right[:-2]:
+    if len(b) == 2:
+        return _ProductSizes(batch=1, m=math.prod(a[:-1]), n=b[1], k=a[-1])
+    if a[:-2] != b[:-2]:
         return None
-    return math.prod(left[:-2]), left[-2], right[-1], left[-1]
+    return _ProductSizes(batch=math.prod(a[:-2]), m=a[-2], n=b[-1], k=a[-1])
 
 
-def _product_bytes(inputs: Inputs, a: Tensor, b: Tensor, out: Shape) -> int | None:
-    one, other, _ = _OPERANDS[inputs.op]
-    if out[0] > 1 and not inputs.strided(one, other):
+def _product_bytes(
+    inputs: Inputs, a: Tensor, b: Tensor, sizes: _ProductSizes
+) -> int | None:
+    operands = _OPERANDS[inputs.op]
+    if sizes.batch > 1 and not inputs.strided(operands.a, operands.b):
         return None  # one matrix may be repeated for the whole batch
-    added, found = (
-        _added_bytes(inputs),
-        total_bytes(a, b, Tensor(out, _out_type(inputs, a, b))),
-    )
-    return None if added is None or found is None else found + added
+    out = Tensor((sizes.batch, sizes.m, sizes.n), _out_type(inputs, a, b))
+    product = total_bytes(a, b, out)
+    added = _added_bytes(inputs)
+    if product is None or added is None:
+        return None
+    return product + added
 
 
 def _added_bytes(inputs: Inputs) -> int | None:
     """What is read beside A and B: a bias unless beta is 0, the scales of scaled
     products."""
-    if (place := _OPERANDS[inputs.op][2]) is None:
+    place = _OPERANDS[inputs.op].added
+    if place is None:
         return 0
     added = inputs.tensor(place)
-    optional = [added] if added else []
+    optional = [] if added is None else [added]
     if inputs.op == "aten::_scaled_mm":
-        return total_bytes(inputs.tensor(2), inputs.tensor(3), *optional)
+        return total_bytes(inputs.tensor(_SCALE_A), inputs.tensor(_SCALE_B), *optional)
     if inputs.op == "aten::linear":
         return total_bytes(*optional)
-    return 0 if inputs.value(_BETA) in ("0", "0.") else total_bytes(added)
+    if inputs.value(_BETA) in ("0", "0."):
+        return 0
+    return total_bytes(added)
 
 
 def _out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
@@ -111,18 +156,23 @@ def _out_type(inputs: Inputs, a: Tensor, b: Tensor) -> str | None:
     A."""
     if inputs.op == "aten::_int_mm":
         return "int32"
-    # (A, B, scale_a, scale_b, bias, scale_result, out_dtype)
     if inputs.op == "aten::_scaled_mm":
-        if inputs.tensor(2) is None or inputs.tensor(3) is None:
+        if inputs.tensor(_SCALE_A) is None or inputs.tensor(_SCALE_B) is None:
             return None  # releases before 2.5 have another order of arguments
-        return a.dtype if inputs.value(6) == "" else inputs.numbered_type(6)
-    if (place := _OUT_ARGUMENT.get(inputs.op)) is None or place >= len(inputs.dims):
+        if inputs.value(_OUT_DTYPE) == "":
+            return a.dtype
+        return inputs.numbered_type(_OUT_DTYPE)
+    place = _OUT_ARGUMENT.get(inputs.op)
+    if place is None or place >= len(inputs.dims):
         return a.dtype if a.dtype == b.dtype else None
     out = inputs.tensor(place)
     return out.dtype if out else inputs.numbered_type(place)
 
 
-class _ConvPlaces(NamedTuple):  # of the arguments of a forward convolution
+class _ConvArguments(NamedTuple):
+    """Positions of the arguments of a forward convolution after input and weight; None:
+    the op has no such argument."""
+
     stride: int
     padding: int
     dilation: int
@@ -131,20 +181,29 @@ class _ConvPlaces(NamedTuple):  # of the arguments of a forward convolution
 
 
 _CONVS: Final = {
-    **{f"aten::{op}": _ConvPlaces(3, 4, 5) for op in ("conv1d", "conv2d", "conv3d")},
-    **{
-        f"aten::{maker}_convolution_relu": _ConvPlaces(3, 4, 5)
-        for maker in ("cudnn", "miopen")
-    },
-    "aten::convolution": _ConvPlaces(3, 4, 5, transposed=6),
-    "aten::_convolution": _ConvPlaces(3, 4, 5, transposed=6),
-    "aten::convolution_overrideable": _ConvPlaces(3, 4, 5, transposed=6),
-    "aten::cudnn_convolution": _ConvPlaces(3, 2, 4, bias=None),
-    "aten::miopen_convolution": _ConvPlaces(4, 3, 5),
-    "aten::miopen_depthwise_convolution": _ConvPlaces(4, 3, 5),
-    "aten::_conv_depthwise2d": _ConvPlaces(4, 5, 6, bias=3),
+    "aten::conv1d": _ConvArguments(stride=3, padding=4, dilation=5),
+    "aten::conv2d": _ConvArguments(stride=3, padding=4, dilation=5),
+    "aten::conv3d": _ConvArguments(stride=3, padding=4, dilation=5),
+    "aten::cudnn_convolution_relu": _ConvArguments(stride=3, padding=4, dilation=5),
+    "aten::miopen_convolution_relu": _ConvArguments(stride=3, padding=4, dilation=5),
+    "aten::convolution": _ConvArguments(stride=3, padding=4, dilation=5, transposed=6),
+    "aten::_convolution": _ConvArguments(stride=3, padding=4, dilation=5, transposed=6),
+    "aten::convolution_overrideable": _ConvArguments(
+        stride=3, padding=4, dilation=5, transposed=6
+    ),
+    "aten::cudnn_convolution": _ConvArguments(
+        padding=2, stride=3, dilation=4, bias=None
+    ),
+    "aten::miopen_convolution": _ConvArguments(padding=3, stride=4, dilation=5),
+    "aten::miopen_depthwise_convolution": _ConvArguments(
+        padding=3, stride=4, dilation=5
+    ),
+    "aten::_conv_depthwise2d": _ConvArguments(bias=3, stride=4, padding=5, dilation=6),
 }
-_TRANSPOSED, _MASK = 7, 10  # positions of arguments of aten::convolution_backward
+# positions of arguments of aten::convolution_backward
+_TRANSPOSED: Final = 7
+
+_OUTPUT_MASK: Final = 10
 
 
 def conv(inputs: Inputs, pass_: str | None) -> Amount | None:
@@ -153,175 +212,307 @@ def conv(inputs: Inputs, pass_: str | None) -> Amount | None:
     known."""
     if inputs.op in _CONVS:
         return _conv_forward(inputs, _CONVS[inputs.op])
-    grad, x, weight = (inputs.tensor(place) for place in range(3))
+    grad = inputs.tensor(0)
+    x = inputs.tensor(1)
+    weight = inputs.tensor(2)
     if inputs.op == "aten::cudnn_convolution_backward_input" and x and weight:
-        return _conv_amount(weight, x, None, (x, weight))
+        return _conv_amount(weight, positions=x, moved=None, shown=(x, weight))
     if inputs.op != "aten::convolution_backward" or not (grad and x and weight):
         return None
-    mask = inputs.flags(_MASK) or ()
-    wanted = [
-        name for name, given in zip(("dgrad", "wgrad"), mask, strict=False) if given
-    ]
-    found = pass_ or (wanted[0] if len(wanted) == 1 else None)
-    if found not in ("dgrad", "wgrad") or not _is_plain(inputs, grad, x, weight):
+    gradient = pass_ or _only_gradient(inputs)
+    if gradient not in ("dgrad", "wgrad"):
+        return None
+    if not _is_plain(inputs, grad, x, weight):
         return None
     moved = total_bytes(grad, x, weight)  # two of them are read, the third is written
-    return _conv_amount(weight, grad, moved, (grad, x if found == "wgrad" else weight))
+    shown = (grad, x if gradient == "wgrad" else weight)
+    return _conv_amount(weight, positions=grad, moved=moved, shown=shown)
 
 
-def _conv_forward(inputs: Inputs, places: _ConvPlaces) -> Amount | None:
-    x, weight = inputs.tensor(0), inputs.tensor(1)
+def _only_gradient(inputs: Inputs) -> str | None:
+    """The gradient that a backward convolution was asked for; None if it was asked for
+    both or for that of the bias alone, or if that is unknown."""
+    mask = inputs.flags(_OUTPUT_MASK) or ()
+    gradients = [
+        name
+        for name, is_wanted in zip(("dgrad", "wgrad"), mask, strict=False)
+        if is_wanted
+    ]
+    return gradients[0] if len(gradients) == 1 else None
+
+
+def _conv_forward(inputs: Inputs, arguments: _ConvArguments) -> Amount | None:
+    x = inputs.tensor(0)
+    weight = inputs.tensor(1)
     if x is None or weight is None or len(x.shape) != len(weight.shape):
         return None
-    if places.transposed is not None and inputs.flag(places.transposed) is not False:
+    transposed = arguments.transposed
+    if transposed is not None and inputs.flag(transposed) is not False:
         return None
-    if (image := _image(inputs, x.shape, weight.shape, places)) is None:
+    image = _image(inputs, x.shape, weight.shape, arguments)
+    if image is None:
         return None
     out = Tensor((x.shape[0], weight.shape[0], *image), x.dtype)
-    bias = inputs.tensor(places.bias) if places.bias is not None else None
-    moved = total_bytes(x, weight, out, *([bias] if bias else []))
-    return _conv_amount(weight, out, moved, (x, weight))
+    tensors = [x, weight, out]
+    bias = None if arguments.bias is None else inputs.tensor(arguments.bias)
+    if bias is not None:
+        tensors.append(bias)
+    moved = total_bytes(*tensors)
+    return _conv_amount(weight, positions=out, moved=moved, shown=(x, weight))
 
 
 def _image(
-    inputs: Inputs, x: Shape, weight: Shape, places: _ConvPlaces
+    inputs: Inputs, x: Shape, weight: Shape, arguments: _ConvArguments
 ) -> Shape | None:
     """The output's image: floor((in + 2 padding - dilation (kernel - 1) - 1) / stride)
-    + 1."""
-    rank = len(x) - 2
-    found = [inputs.numbers(place, rank) for place in places[:3]]
-    known = [numbers for numbers in found if numbers is not None]
-    if rank < 1 or len(known) < 3 or 0 in known[0]:
+    + 1, for each dimension; None if that is not known or not positive."""
+    dimensions = len(x) - 2
+    strides = inputs.numbers(arguments.stride, dimensions)
+    paddings = inputs.numbers(arguments.padding, dimensions)
+    dilations = inputs.numbers(arguments.dilation, dimensions)
+    if dimensions < 1 or strides is None or paddings is None or dilations is None:
         return None
-    sizes = zip(x[2:], weight[2:], *known, strict=True)
-    image = tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes)
-    return image if min(image) > 0 else None
+    if 0 in strides:
+        return None
+    image = []
+    for size, kernel, stride, padding, dilation in zip(
+        x[2:], weight[2:], strides, paddings, dilations, strict=True
+    ):
+        reach = dilation * (kernel - 1) + 1
+        image.append((size + 2 * padding - reach) // stride + 1)
+    return tuple(image) if min(image) > 0 else None
 
 
 def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
     """Whether it is not transposed: as recorded, or as far as the channels determine
     it."""
-    ranks = {len(grad.shape), len(x.shape), len(weight.shape)}
-    if len(ranks) > 1 or max(ranks) < 3:
+    if not 3 <= len(x.shape) == len(grad.shape) == len(weight.shape):
         return False
-    if (recorded := inputs.flag(_TRANSPOSED)) is not None:
-        return not recorded
+    is_transposed = inputs.flag(_TRANSPOSED)
+    if is_transposed is not None:
+        return not is_transposed
     return grad.shape[1] == weight.shape[0] != x.shape[1]
 
 
 def _conv_amount(
-    weight: Tensor, positions: Tensor, moved: int | None, shown: tuple[Tensor, Tensor]
+    weight: Tensor,
+    *,
+    positions: Tensor,
+    moved: int | None,
+    shown: tuple[Tensor, Tensor],
 ) -> Amount | None:
-    """The work of a convolution whose positions are those of the image of one
-    tensor."""
+    """The work of a convolution whose positions are those of the image of one tensor;
+    `moved`: its bytes."""
     if len(positions.shape) < 3 or len(positions.shape) != len(weight.shape):
         return None
-    points = positions.shape[0] * math.prod(positions.shape[2:])
-    flop, shapes = (
-        2 * points * math.prod(weight.shape),
-        (shown[0].shape, shown[1].shape),
-    )
+    batch, _, *image = positions.shape
+    first, second = shown
     return Amount(
-        kind="conv", shapes=shapes, dtype=shown[0].dtype, flop=flop, bytes=moved
+        kind="conv",
+        shapes=(first.shape, second.shape),
+        dtype=first.dtype,
+        flop=2 * batch * math.prod(image) * math.prod(weight.shape),
+        bytes=moved,
     )
 
 
-class _Sdpa(NamedTuple):  # positions of an op's arguments
-    head_axis: int  # 1 in [B, H, S, D], 2 in [B, S, H, D]
+_HEADS_FIRST: Final = 1
+"""The axis of the heads in [B, H, S, D]."""
+
+_SEQUENCE_FIRST: Final = 2
+"""The axis of the heads in [B, S, H, D]."""
+
+
+class _AttentionArguments(NamedTuple):
+    """Positions of the arguments of an attention op. The first three tensors are Q, K
+    and V, after the gradient in a backward op."""
+
+    head_axis: int
     causal: int
-    backward: bool = False
-    none: tuple[int, ...] = ()  # arguments that would change the amount
+    is_backward: bool = False
+    # that would change the amount: lengths of sequences, masks and windows
+    absent: tuple[int, ...] = ()
     out: int = 4  # of a backward op
-    mask_type: bool = False  # the causal argument is a number: 0 none, 1 and 2 causal
+    is_mask_type: bool = False  # causal is a number: 0 none, 1 and 2 causal
 
 
 _ATTENTIONS: Final = {
-    "aten::_scaled_dot_product_flash_attention": _Sdpa(1, 4),
-    "aten::_scaled_dot_product_efficient_attention": _Sdpa(1, 6),
-    "aten::_scaled_dot_product_cudnn_attention": _Sdpa(1, 6),
-    "aten::_cudnn_attention_forward": _Sdpa(1, 10, none=(4, 5)),
-    "aten::_flash_attention_forward": _Sdpa(2, 8, none=(3, 4, 11, 12, 13, 15)),
-    "aten::_efficient_attention_forward": _Sdpa(
-        2, 9, none=(4, 5, 12, 13), mask_type=True
+    "aten::_scaled_dot_product_flash_attention": _AttentionArguments(
+        head_axis=_HEADS_FIRST, causal=4
     ),
-    "aten::_scaled_dot_product_flash_attention_backward": _Sdpa(
-        1, 11, True, none=(6, 7)
+    "aten::_scaled_dot_product_efficient_attention": _AttentionArguments(
+        head_axis=_HEADS_FIRST, causal=6
     ),
-    "aten::_scaled_dot_product_efficient_attention_backward": _Sdpa(1, 11, True, out=5),
-    "aten::_scaled_dot_product_cudnn_attention_backward": _Sdpa(
-        1, 14, True, none=(9, 10)
+    "aten::_scaled_dot_product_cudnn_attention": _AttentionArguments(
+        head_axis=_HEADS_FIRST, causal=6
     ),
-    "aten::_cudnn_attention_backward": _Sdpa(1, 14, True, none=(9, 10)),
-    "aten::_flash_attention_backward": _Sdpa(2, 11, True, none=(6, 7, 15, 16)),
-    "aten::_efficient_attention_backward": _Sdpa(
-        2, 14, True, none=(6, 7, 18), out=5, mask_type=True
+    "aten::_cudnn_attention_forward": _AttentionArguments(
+        head_axis=_HEADS_FIRST, causal=10, absent=(4, 5)
+    ),
+    "aten::_flash_attention_forward": _AttentionArguments(
+        head_axis=_SEQUENCE_FIRST, causal=8, absent=(3, 4, 11, 12, 13, 15)
+    ),
+    "aten::_efficient_attention_forward": _AttentionArguments(
+        head_axis=_SEQUENCE_FIRST, causal=9, absent=(4, 5, 12, 13), is_mask_type=True
+    ),
+    "aten::_scaled_dot_product_flash_attention_backward": _AttentionArguments(
+        head_axis=_HEADS_FIRST, causal=11, is_backward=True, absent=(6, 7)
+    ),
+    "aten::_scaled_dot_product_efficient_attention_backward": _AttentionArguments(
+        head_axis=_HEADS_FIRST, causal=11, is_backward=True, out=5
+    ),
+    "aten::_scaled_dot_product_cudnn_attention_backward": _AttentionArguments(
+        head_axis=_HEADS_FIRST, causal=14, is_backward=True, absent=(9, 10)
+    ),
+    "aten::_cudnn_attention_backward": _AttentionArguments(
+        head_axis=_HEADS_FIRST, causal=14, is_backward=True, absent=(9, 10)
+    ),
+    "aten::_flash_attention_backward": _AttentionArguments(
+        head_axis=_SEQUENCE_FIRST,
+        causal=11,
+        is_backward=True,
+        absent=(6, 7, 15, 16),
+    ),
+    "aten::_efficient_attention_backward": _AttentionArguments(
+        head_axis=_SEQUENCE_FIRST,
+        causal=14,
+        is_backward=True,
+        absent=(6, 7, 18),
+        out=5,
+        is_mask_type=True,
     ),
 }
+
+_FIRST_WINDOW_ARGUMENT: Final = 11
+"""Arguments of `absent` from this position on are plain values, such as the sizes of
+windows, those before it tensors."""
+
+
+class _AttentionSizes(NamedTuple):
+    """Q is [batch, heads, queries, qk_dim], V [batch, ..., keys, v_dim]."""
+
+    batch: int
+    heads: int  # of Q
+    queries: int
+    keys: int
+    qk_dim: int
+    v_dim: int
 
 
 def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
     """The attention that an op computes; `causal` is what the kernel's name says. None
     for other ops, and for batches of sequences of different lengths, which are not
     recorded."""
-    if (places := _ATTENTIONS.get(inputs.op)) is None:
+    arguments = _ATTENTIONS.get(inputs.op)
+    if arguments is None:
         return None
-    first = 1 if places.backward else 0
-    known = [
-        t
-        for t in (inputs.tensor(first + n) for n in range(3))
-        if t and len(t.shape) == 4
-    ]
-    given = (inputs.tensor(place) for place in places.none)
-    if len(known) < 3 or any(
-        tensor is not None and tensor.elements for tensor in given
-    ):
+    tensors = []
+    for place in _qkv_places(arguments):
+        tensor = inputs.tensor(place)
+        if tensor is None or len(tensor.shape) != 4:
+            return None
+        tensors.append(tensor)
+    for place in arguments.absent:
+        tensor = inputs.tensor(place)
+        if tensor is not None and tensor.elements:
+            return None
+    q, k, v = tensors
+    sizes = _attention_sizes(arguments.head_axis, q.shape, k.shape, v.shape)
+    if sizes is None:
         return None
-    q, k, v = (tensor.shape for tensor in known)
-    if places.head_axis == 2:
-        q, k, v = ((n, heads, rows, depth) for n, rows, heads, depth in (q, k, v))
-    same = q[0] == k[0] == v[0] and k[1:3] == v[1:3] and q[3] == k[3]
-    # several heads of Q may share one of K and V
-    if not same or k[1] == 0 or q[1] % k[1]:
-        return None
-    is_causal = _causal(inputs, places, causal)
-    products = 3 * q[3] + 2 * v[3] if places.backward else q[3] + v[3]
-    full = 2 * math.prod(q[:3]) * k[2] * products
-    flop = (
-        full
-        if is_causal is False
-        else full // 2
-        if is_causal and q[2] == k[2]
-        else None
-    )
-    moved, shapes = (
-        _attention_bytes(inputs, places, known),
-        tuple(t.shape for t in known),
-    )
+    is_causal = _is_causal(inputs, arguments, causal)
     return Amount(
-        kind="attention", shapes=shapes, dtype=known[0].dtype, flop=flop, bytes=moved
+        kind="attention",
+        shapes=(q.shape, k.shape, v.shape),
+        dtype=q.dtype,
+        flop=_attention_flop(sizes, arguments.is_backward, is_causal),
+        bytes=_attention_bytes(inputs, arguments, q, k, v),
     )
 
 
-def _causal(inputs: Inputs, places: _Sdpa, named: bool | None) -> bool | None:
+def _qkv_places(arguments: _AttentionArguments) -> range:
+    first = 1 if arguments.is_backward else 0
+    return range(first, first + 3)
+
+
+def _attention_sizes(
+    head_axis: int, q: Shape, k: Shape, v: Shape
+) -> _AttentionSizes | None:
+    """The sizes of an attention by the shapes of its tensors; None if they do not
+    fit."""
+    if head_axis == _SEQUENCE_FIRST:
+        q = _heads_first(q)
+        k = _heads_first(k)
+        v = _heads_first(v)
+    batch, heads, queries, qk_dim = q
+    kv_heads = k[1]
+    same_batch = batch == k[0] == v[0]
+    same_keys = k[1:3] == v[1:3]
+    if not same_batch or not same_keys or qk_dim != k[3]:
+        return None
+    # several heads of Q may share one of K and V
+    if kv_heads == 0 or heads % kv_heads:
+        return None
+    return _AttentionSizes(
+        batch=batch,
+        heads=heads,
+        queries=queries,
+        keys=k[2],
+        qk_dim=qk_dim,
+        v_dim=v[3],
+    )
+
+
+def _heads_first(shape: Shape) -> Shape:
+    """[B, S, H, D] as [B, H, S, D]."""
+    batch, rows, heads, depth = shape
+    return batch, heads, rows, depth
+
+
+def _attention_flop(
+    sizes: _AttentionSizes, is_backward: bool, is_causal: bool | None
+) -> int | None:
+    """See the head of this module; None if it is unknown whether the attention is
+    causal, and for a causal one that is not square."""
+    forward = sizes.qk_dim + sizes.v_dim
+    backward = 3 * sizes.qk_dim + 2 * sizes.v_dim
+    pairs = sizes.batch * sizes.heads * sizes.queries * sizes.keys
+    full = 2 * pairs * (backward if is_backward else forward)
+    if is_causal is False:
+        return full
+    if is_causal and sizes.queries == sizes.keys:
+        return full // 2
+    return None
+
+
+def _is_causal(
+    inputs: Inputs, arguments: _AttentionArguments, by_name: bool | None
+) -> bool | None:
     """Whether it is causal, as recorded or as the kernel is named. None also for a
     window."""
-    windows = [inputs.value(place) for place in places.none if place > 10]
-    if any(window not in (None, "", "-1") for window in windows):
-        return None
-    if places.mask_type:
-        number = inputs.value(places.causal)
-        return {"0": False, "1": True, "2": True}.get(number) if number else named
-    recorded = inputs.flag(places.causal)
-    return named if recorded is None else recorded
+    for place in arguments.absent:
+        is_window = place >= _FIRST_WINDOW_ARGUMENT
+        if is_window and inputs.value(place) not in (None, "", "-1"):
+            return None
+    if arguments.is_mask_type:
+        number = inputs.value(arguments.causal)
+        if not number:
+            return by_name
+        return {"0": False, "1": True, "2": True}.get(number)
+    recorded = inputs.flag(arguments.causal)
+    return by_name if recorded is None else recorded
 
 
-def _attention_bytes(inputs: Inputs, places: _Sdpa, known: list[Tensor]) -> int | None:
+def _attention_bytes(
+    inputs: Inputs, arguments: _AttentionArguments, q: Tensor, k: Tensor, v: Tensor
+) -> int | None:
     """Q, K and V read and the output written; backward also their gradients."""
-    q, _, v = known
-    first = 1 if places.backward else 0
-    if not inputs.strided(first, first + 1, first + 2):
+    if not inputs.strided(*_qkv_places(arguments)):
         return None  # heads of K and V may be repeated
-    if not places.backward:
-        return total_bytes(*known, Tensor((*q.shape[:3], v.shape[3]), q.dtype))
-    given = (inputs.tensor(0), inputs.tensor(places.out))
-    return total_bytes(*given, *known, *(Tensor(t.shape, t.dtype) for t in known))
+    if not arguments.is_backward:
+        out = Tensor((*q.shape[:3], v.shape[3]), q.dtype)
+        return total_bytes(q, k, v, out)
+    grad_out = inputs.tensor(0)
+    out_read = inputs.tensor(arguments.out)
+    gradients = [Tensor(tensor.shape, tensor.dtype) for tensor in (q, k, v)]
+    return total_bytes(grad_out, out_read, q, k, v, *gradients)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.kernel_names.vocabulary import from_capability
+from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.gpu.roofline.bounds import Limits, Tiles, limits, tiles
 from fusetui.gpu.roofline.inputs import NS, Amount, Inputs, inputs_of
 from fusetui.gpu.roofline.peaks import BANDWIDTH, Peak, attainable, is_assumed, peak_of
@@ -33,14 +34,18 @@ IN_THREADS: Final = ("hipExtModuleLaunchKernel", "hipExtLaunchKernel")
 """Calls whose kernels record their grid in threads instead of blocks."""
 
 _PRODUCTS: Final = ("gemm", "gemv", "conv")
-_MAIN: Final = {
+_OPS_OF_WORK: Final = {
     "matmul": _PRODUCTS,
     "conv": _PRODUCTS,
     "attention": ("attention",),
     "elementwise": ("elementwise", "copy", "fill"),
 }
-# Steps before and after the products of attention.
-_AROUND: Final = late(r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]ostprocess")
+"""Which kernels, by the field `op` of their names, can do a kind of work."""
+
+_AROUND_ATTENTION: Final = late(
+    r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]ostprocess"
+)
+"""Steps before and after the products of attention."""
 
 
 class KernelJob(msgspec.Struct, frozen=True):
@@ -75,32 +80,38 @@ def job_of(
 ) -> KernelJob | None:
     """What a kernel computed, from the args of its op and its own; None as in
     `work_of`."""
-    inputs, name = (
-        inputs_of(trace.name_of(int(trace.op[row])), op_args),
-        trace.name_of(row),
-    )
+    inputs = inputs_of(trace.name_of(int(trace.op[row])), op_args)
+    if inputs is None:
+        return None
+    name = trace.name_of(row)
     kernel = decode(name)
-    amount = amount_of(inputs, kernel) if inputs else None
+    amount = amount_of(inputs, kernel)
     if amount is None or not _did_the_work(trace, row, amount.kind):
         return None
-    known = amount, _tiles(trace, row, amount, own_args)
+    tiles_of_job = _tiles(trace, row, amount, own_args)
     if peak is None:
-        return KernelJob(*known)
-    near, reached = (
-        limits(amount, kernel, name, one) for one in (peak, attainable(peak))
+        return KernelJob(amount=amount, tiles=tiles_of_job)
+    limits_by_sheet = limits(amount, kernel, name, peak)
+    is_by_memory = limits_by_sheet.bound == "memory"
+    bounding_kind = BANDWIDTH if is_by_memory else limits_by_sheet.kind
+    return KernelJob(
+        amount=amount,
+        tiles=tiles_of_job,
+        limits=limits_by_sheet,
+        attainable=limits(amount, kernel, name, attainable(peak)),
+        assumed=is_assumed(peak, bounding_kind),
     )
-    assumed = is_assumed(peak, BANDWIDTH if near.bound == "memory" else near.kind)
-    return KernelJob(*known, near, reached, assumed)
 
 
 def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
     """What an op computes, from its inputs and what the kernel's name says about its
     part."""
+    reads_contiguous = kernel is not None and kernel.vec is not None
     # A window may be causal without the flag of a full mask.
     causal = None if kernel is None or kernel.local else kernel.causal
     return (
         matmul(inputs)
-        or pointwise(inputs, kernel is not None and kernel.vec is not None)
+        or pointwise(inputs, reads_contiguous)
         or conv(inputs, kernel.pass_ if kernel else None)
         or attention(inputs, causal)
         or rowwise(inputs, kernel)
@@ -119,10 +130,7 @@ def _tiles(
     kernel = decode(trace.name_of(row))
     if amount.kind != "matmul" or kernel is None:
         return None
-    if any(
-        name is not None and name.role == "splitk_reduce"
-        for name in _beside(trace, row)
-    ):
+    if any(role_of_kernel(name).adds_up_parts for name in _kernels_of_op(trace, row)):
         return None
     launch = int(trace.launch[row])
     in_threads = launch >= 0 and trace.name_of(launch) in IN_THREADS
@@ -137,38 +145,60 @@ def _did_the_work(trace: Trace, row: int, kind: str) -> bool:
     runs many kernels under one op, which says nothing about any of them. In the
     backward op of a convolution each gradient has a kernel of its own.
     """
-    launch, own = int(trace.asked[row]), decode(trace.name_of(row))
-    by_graph = launch >= 0 and "graph" in trace.name_of(launch).lower()
-    if trace.role[row] != Role.KERNEL or by_graph:
+    if trace.role[row] != Role.KERNEL:
         return False
-    op = own.op if own else None
+    launch = int(trace.asked[row])
+    if launch >= 0 and "graph" in trace.name_of(launch).lower():
+        return False
+    kernel = decode(trace.name_of(row))
     if kind in ("softmax", "norm"):
-        return op == kind  # each kernel is counted with its own pass
-    kernels, is_main = _beside(trace, row), own is not None and _is_main(own, kind)
-    if len(kernels) == 1:
-        return is_main or (op is None and kind != "elementwise")
-    if own is None or not is_main or kind == "elementwise":
+        # each kernel is counted with its own pass
+        return kernel is not None and kernel.op == kind
+    siblings = _kernels_of_op(trace, row)
+    is_alone = len(siblings) == 1
+    if kernel is None or kernel.op is None:
+        # a single kernel whose name is not understood did what its op does
+        return is_alone and kind != "elementwise"
+    if not _is_main(kernel, kind):
         return False
-    mains = [name for name in kernels if name is not None and _is_main(name, kind)]
-    same = [name for name in mains if kind != "conv" or name.pass_ in (None, own.pass_)]
-    return len(same) == 1
+    return is_alone or _is_only_main(kernel, siblings, kind)
+
+
+def _is_only_main(kernel: KernelName, siblings: list[str], kind: str) -> bool:
+    """Whether of several kernels of an op, of which `kernel` is one, no other may have
+    done the same work. `siblings`: the names of all of them."""
+    if kind == "elementwise":
+        return False
+    mains = 0
+    for name in siblings:
+        sibling = decode(name)
+        if sibling is None or not _is_main(sibling, kind):
+            continue
+        if kind != "conv" or sibling.pass_ in (None, kernel.pass_):
+            mains += 1
+    return mains == 1
 
 
 def _is_main(kernel: KernelName, kind: str) -> bool:
-    if kernel.op not in _MAIN[kind] or kernel.role is not None:
+    """Whether a kernel does a kind of work itself, rather than to help with it."""
+    if kernel.op not in _OPS_OF_WORK[kind]:
         return False
-    return kind != "attention" or not _AROUND.search(kernel.name)
+    if role_of_kernel(kernel.name).adds_up_parts:
+        return False
+    return kind != "attention" or not _AROUND_ATTENTION.search(kernel.name)
 
 
-def _beside(trace: Trace, row: int) -> list[KernelName | None]:
-    """The kernels that its op launched itself; of an op that was captured, in the same
-    replay."""
+def _kernels_of_op(trace: Trace, row: int) -> list[str]:
+    """The names of the kernels that the op of a kernel launched itself, this one
+    included; of an op that was captured, in the same replay."""
     ops, rows = _kernels_by_op(trace)
     op = trace.op[row]
-    kernels = rows[np.searchsorted(ops, op) : np.searchsorted(ops, op + 1)]
+    first = np.searchsorted(ops, op)
+    last = np.searchsorted(ops, op + 1)
+    kernels = rows[first:last]
     if is_joined(trace, row):
         kernels = kernels[trace.launch[kernels] == trace.launch[row]]
-    return [decode(trace.name_of(kernel)) for kernel in kernels.tolist()]
+    return [trace.name_of(kernel) for kernel in kernels.tolist()]
 
 
 @memo()
@@ -179,32 +209,38 @@ def _kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
     return trace.op[rows][order], rows[order]
 
 
-DIGITS: Final = 3  # of figures that are based on estimates
-_BETWEEN: Final = {"matmul": " x ", "conv": " * "}  # shapes; commas elsewhere
-# share of the device's time that is lost to an unfilled last wave
-_NOTABLE: Final = 0.05
+_RATE_DIGITS: Final = 3
+"""Of figures that are based on estimates."""
+
+_BETWEEN_SHAPES: Final = {"matmul": " x ", "conv": " * "}
+"""Commas elsewhere."""
+
+_NOTABLE_SHARE: Final = 0.05
+"""Of the device's time, lost to an unfilled last wave."""
 
 
 def describe(trace: Trace, row: int) -> str:
     """`[8192, 768] x [768, 3072] 38.7 GFLOP 204 TFLOP/s 65 % of peak 1,536 tiles, ...`.
     One line; unknown figures are left out, "" if nothing is known."""
-    job, ns = work_of(trace, row), int(trace.dur[row])
+    job = work_of(trace, row)
     if job is None:
         return ""
-    by_memory, share = job.limits.bound == "memory" and ns > 0, job.limits.share(ns)
-    of_peak = (
-        ""
-        if share is None
-        else f"{percent(share, 1)} of peak{' bandwidth' * by_memory}"
-    )
+    ns = int(trace.dur[row])
     amount = job.amount
-    shapes = _BETWEEN.get(amount.kind, ", ").join(
-        str(list(shape)) for shape in amount.shapes
-    )
-    rates = _rate(amount.flop, ns, "FLOP")
-    if by_memory or not rates:  # bytes if memory is the limit or all that is known
-        rates += _rate(amount.bytes, ns, "B")
-    return "   ".join(filter(None, (shapes, *rates, of_peak, tiles_text(job.tiles))))
+    is_by_memory = job.limits.bound == "memory" and ns > 0
+    separator = _BETWEEN_SHAPES.get(amount.kind, ", ")
+    texts = [separator.join(str(list(shape)) for shape in amount.shapes)]
+    flop_texts = _amount_and_rate(amount.flop, ns, "FLOP")
+    texts += flop_texts
+    # bytes if memory is the limit or all that is known
+    if is_by_memory or not flop_texts:
+        texts += _amount_and_rate(amount.bytes, ns, "B")
+    share = job.limits.share(ns)
+    if share is not None:
+        of_peak = "of peak bandwidth" if is_by_memory else "of peak"
+        texts.append(f"{percent(share, 1)} {of_peak}")
+    texts.append(tiles_text(job.tiles))
+    return "   ".join(text for text in texts if text)
 
 
 def remarks(trace: Trace, row: int) -> tuple[str, ...]:
@@ -212,23 +248,29 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
     if trace.role[row] != Role.KERNEL:
         return ()
     properties = properties_of(trace, row)
-    kernel, unit = decode(trace.name_of(row)), "CU" if _is_amd(properties) else "SM"
-    device, named = device_generation(properties), kernel.arch_name if kernel else None
-    job, found = work_of(trace, row), []
-    if named and device and named != device:
-        found.append(
-            f"{_article(named)} {named} kernel on {_article(device)} {device} GPU"
+    sentences = []
+    kernel = decode(trace.name_of(row))
+    built_for = kernel.arch_name if kernel else None
+    device = device_generation(properties)
+    if built_for and device and built_for != device:
+        sentences.append(
+            f"{_article(built_for)} {built_for} kernel"
+            f" on {_article(device)} {device} GPU"
         )
-    if job and job.tiles and (last := _last_wave(job.tiles, unit)):
-        found.append(last)
-    return tuple(found)
+    job = work_of(trace, row)
+    if job and job.tiles:
+        idle = _idle_text(job.tiles, unit="CU" if _is_amd(properties) else "SM")
+        if idle:
+            sentences.append(idle)
+    return tuple(sentences)
 
 
 def tiles_text(tiles: Tiles | None) -> str:
     """`1,536 tiles, 14.2 waves, the last 22 % full`."""
     if tiles is None:
         return ""
-    text, waves = plural(tiles.tiles, "tile"), tiles.waves
+    text = plural(tiles.tiles, "tile")
+    waves = tiles.waves
     if waves is None or tiles.last_wave_empty is None:
         return text
     if not tiles.last_wave_empty:
@@ -236,29 +278,33 @@ def tiles_text(tiles: Tiles | None) -> str:
     full = percent(1 - tiles.last_wave_empty, 1)
     if waves < 1:
         return f"{text}, one wave, {full} full"
-    number = count(round(waves)) if waves >= 999.5 else significant(waves, DIGITS)
+    is_large = waves >= 999.5  # three digits would hide some
+    number = count(round(waves)) if is_large else significant(waves, _RATE_DIGITS)
     return f"{text}, {number} waves, the last {full} full"
 
 
-def _rate(number: int | None, ns: int, unit: str) -> list[str]:
-    """An amount, and how much of it each second."""
-    rate = (
-        [quantity(number * NS / ns, f"{unit}/s", DIGITS)] if number and ns > 0 else []
-    )
-    return [quantity(number, unit, DIGITS), *rate] if number else []
+def _amount_and_rate(number: int | None, ns: int, unit: str) -> list[str]:
+    """An amount, and how much of it each second; [] if it is not known."""
+    if not number:
+        return []
+    texts = [quantity(number, unit, _RATE_DIGITS)]
+    if ns > 0:
+        texts.append(quantity(number * NS / ns, f"{unit}/s", _RATE_DIGITS))
+    return texts
 
 
-def _last_wave(tiles: Tiles, unit: str) -> str:
+def _idle_text(tiles: Tiles, unit: str) -> str:
     """Idle multiprocessors, or a last wave so empty that it costs a notable share of
-    time."""
+    time; "" for neither. `unit`: what the maker calls a multiprocessor."""
     if tiles.waves is None or not tiles.sms:
         return ""
     idle = tiles.sms - tiles.tiles
-    if idle > _NOTABLE * tiles.sms:
-        some, of = plural(tiles.tiles, "tile"), plural(tiles.sms, unit)
-        return f"{some} {'leaves' if tiles.tiles == 1 else 'leave'} {count(idle)} of {of} idle"
+    if idle > _NOTABLE_SHARE * tiles.sms:
+        leave = "leaves" if tiles.tiles == 1 else "leave"
+        some_tiles = plural(tiles.tiles, "tile")
+        return f"{some_tiles} {leave} {count(idle)} of {plural(tiles.sms, unit)} idle"
     unused = (tiles.last_wave_empty or 0.0) / math.ceil(tiles.waves)
-    if tiles.waves <= 1 or unused < _NOTABLE:
+    if tiles.waves <= 1 or unused < _NOTABLE_SHARE:
         return ""
     return f"the last wave leaves {percent(unused, 1)} of the {unit}s' time unused"
 
@@ -266,12 +312,12 @@ def _last_wave(tiles: Tiles, unit: str) -> str:
 def device_generation(properties: dict[str, Any]) -> str | None:
     """The generation of a device by its compute capability; None if that is ambiguous.
     AMD writes 9.0 for several generations, which is Hopper's number too."""
-    version = f"{properties.get('computeMajor')}{properties.get('computeMinor')}"
+    capability = f"{properties.get('computeMajor')}{properties.get('computeMinor')}"
     if _is_amd(properties):
-        return {"94": "CDNA3", "95": "CDNA4"}.get(version)
+        return {"94": "CDNA3", "95": "CDNA4"}.get(capability)
     if "sharedMemPerMultiprocessor" not in properties:
         return None
-    return from_capability(version).get("arch_name")
+    return from_capability(capability).get("arch_name")
 
 
 def _is_amd(properties: dict[str, Any]) -> bool:

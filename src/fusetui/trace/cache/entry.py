@@ -38,7 +38,7 @@ from fusetui.trace.read.foreign import is_archive
 from fusetui.trace.read.remote import is_remote, state_of_url
 from fusetui.trace.read.source import open_stored
 
-VERSION = 15
+VERSION = 16
 """Incremented with every change of what a Trace, what is beside it, or this format
 means."""
 

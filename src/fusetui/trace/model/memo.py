@@ -12,6 +12,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 T = TypeVar("T")
 
 RESULTS, MADE = "_results", "_made"  # where an owner keeps them
+MISSING = object()
 
 
 def memo(most: int = 1) -> Callable[[Function], Function]:
@@ -22,13 +23,14 @@ def memo(most: int = 1) -> Callable[[Function], Function]:
         @wraps(make)
         def found(owner: object, *asked: Hashable) -> Any:
             results = vars(owner).setdefault(RESULTS, {}).setdefault(make, {})
-            if asked not in results:
+            # looked up once: another thread may take it away
+            value = results.get(asked, MISSING)
+            if value is MISSING:
                 value = make(owner, *asked)
                 for oldest in list(results)[: max(0, len(results) + 1 - most)]:
                     results.pop(oldest, None)
                 results[asked] = value
-                return value
-            return results[asked]
+            return value
 
         return cast("Function", found)
 

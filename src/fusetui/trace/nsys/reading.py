@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.text.figures import plural
+from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Rows, distinct_rows
 from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead
 from fusetui.trace.model.events import Text
@@ -56,6 +57,12 @@ from fusetui.trace.read.unpack import Damaged, TooLarge, limit_for, too_large, u
 TIMES = {"start", "timestamp", "rawTimestamp"}
 """A table with one of these columns holds events, whatever they are."""
 OWNERS = ("globalTid", "globalPid")  # the columns that say whose a row is
+DIAGNOSTICS = "DIAGNOSTIC_EVENT"
+"""What the profiler has to say of its own work."""
+SEVERITIES = {2: "a warning", 3: "an error"}
+"""Those that matter, by the numbers of ENUM_DIAGNOSTIC_SEVERITY_LEVEL."""
+MOST_DIAGNOSTICS = 5  # texts
+LONGEST_DIAGNOSTIC = 300  # characters of a text
 WITH_LOG, WITHOUT = b"\2\2", b"\1\1"
 """Bytes 18 and 19 of a database with a write-ahead log, which one in memory cannot
 have."""
@@ -131,6 +138,7 @@ def _read(
     times = (int(start.min()), int((start + dur).max())) if len(start) else (0, 0)
     left_out, keys = _left_out(db), keys_of(db, *times)
     remarks, pending = _remarks(parts, words, unreadable), _pending(place)
+    diagnostics = tuple(_diagnostics(db))
     from_table = set(words.strings.values()) & set(slices["names"])
     report = Report(
         path=stored.path,
@@ -145,7 +153,13 @@ def _read(
         unfinished=unfinished,
         format="nsys",
         left_out=left_out,
-        remarks=(*db.damage, *remarks, *remarks_of_cut_names(from_table), *pending),
+        remarks=(
+            *db.damage,
+            *remarks,
+            *remarks_of_cut_names(from_table),
+            *diagnostics,
+            *pending,
+        ),
         pending=bool(pending),
     )
     # rowids may be far off
@@ -205,11 +219,42 @@ def _left_out(db: Export) -> dict[str, int]:
         conditions = [_of_process(db, table)]
         if table == NVTX and NVTX in read and db.has(NVTX, "eventType"):
             conditions.append(f"not {SHOWN} and not ifnull({DECLARED}, 0)")
-        elif table in read or not columns & TIMES:
+        elif table in read or table == DIAGNOSTICS or not columns & TIMES:
             continue
         asked = f"where {' and '.join(conditions)}"
         counts[table] = sum(n or 0 for (n,) in db.rows(table, ("sum(1)",), asked))
     return {table: count for table, count in counts.items() if count}
+
+
+def _diagnostics(db: Export) -> Iterator[str]:
+    """What Nsight Systems itself warned of, errors first, each text once: that it could
+    not trace the GPU, or lost events. What it merely informs of is left out."""
+    if not db.has(DIAGNOSTICS, "severity", "text"):
+        return
+    severity, text = (
+        db.integer(DIAGNOSTICS, "severity"),
+        db.typed(DIAGNOSTICS, "text", "'text'", "NULL"),
+    )
+    levels = ", ".join(map(str, SEVERITIES))
+    own = f"where {severity} in ({levels}) and ({_of_process(db, DIAGNOSTICS)}{_of_none(db)})"
+    rows = db.rows(
+        DIAGNOSTICS, (severity, f"substr({text}, 1, {LONGEST_DIAGNOSTIC})"), own
+    )
+    told = Counter((level, " ".join(text.split())) for level, text in rows if text)
+    ordered = sorted(told.items(), key=lambda one: -one[0][0])
+    for (level, said), times in ordered[:MOST_DIAGNOSTICS]:
+        often = f" ({times:,} times)" if times > 1 else ""
+        yield f"Nsight Systems recorded {SEVERITIES[level]}{often}: {printable(said)}"
+    more = len(ordered) - MOST_DIAGNOSTICS
+    if more > 0:
+        yield f"Nsight Systems recorded {plural(more, 'more warning')}."
+
+
+def _of_none(db: Export) -> str:
+    """The rest of a condition, for rows that are of no process."""
+    if not db.has(DIAGNOSTICS, "globalPid"):
+        return ""
+    return f" or ({db.integer(DIAGNOSTICS, 'globalPid')}) in ({NONE}, 0)"
 
 
 def _of_process(db: Export, table: str) -> str:

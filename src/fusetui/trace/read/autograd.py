@@ -177,4 +177,5 @@ def _flow(text: bytes) -> Flow | None:
     if not isinstance(event := loads(text), dict):
         return None
     fields = {name: event.get(name) for name in ("ph", "cat", "id", "pid", "tid")}
-    return Flow(**fields, ts=msgspec.Raw(str(event.get("ts", 0)).encode()))
+    time = str(event.get("ts", 0)).encode(errors="replace")
+    return Flow(**fields, ts=msgspec.Raw(time))

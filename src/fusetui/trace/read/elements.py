@@ -119,8 +119,9 @@ class Elements:
     def _text_at(self, order: int) -> bytes:
         """The last ones are kept. Raises IndexError, and what decode_raw and list_text
         do."""
-        if order in self._seen:
-            return self._seen[order]
+        seen = self._seen.get(order)  # another thread may take it away
+        if seen is not None:
+            return seen
         number = int(np.searchsorted(self._firsts, order, side="right")) - 1
         element = order - int(self._firsts[number])
         places = self.stretches[number].places

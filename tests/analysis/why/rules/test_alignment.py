@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .conftest import Ask
-from .work import A100, work
+from .work import A100, search, tried, work
 
 ALIGN1 = (
     "void cutlass::Kernel<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x128_32x3_tn_align1>"
@@ -65,3 +65,13 @@ def test_aligned_tensors_are_silent(found: Ask) -> None:
 def test_what_has_no_other_alignment_is_silent(found: Ask, kind: str) -> None:
     name = f"void cutlass::Kernel2<cutlass_80_{kind}_align1>(int)"
     assert found("alignment", work(("aten::mm", name, 1_000)), **A100) == []
+
+
+def test_what_a_search_for_algorithms_tries_is_no_choice_of_the_program(
+    found: Ask,
+) -> None:
+    names = tuple(ALIGN1.replace("128x128", f"128x{n}") for n in (32, 64, 128))
+    tries = tried(names, 80)
+    assert found("alignment", search(0, tries, []), **A100) == []
+    (finding,) = found("alignment", search(0, tries, tries[:1]), **A100)
+    assert finding.text.startswith("1 matrix product takes 80 us")

@@ -118,6 +118,46 @@ def test_pageable_copies(found: Ask) -> None:
     assert "pageable memory" in finding.text
 
 
+def read_back(event: Callable[..., Event], name: str, *behind: Event) -> list[Event]:
+    """A kernel, and at 1,100 us a copy that blocks, with some calls behind it."""
+    link = {"correlation": 9}
+    copy = event(name, 1_110, 50, cat="gpu_memcpy", pid=0, tid=7, args=link)
+    call = event("cudaMemcpyAsync", 1_100, 62, cat="cuda_runtime", args=link)
+    return [*work(("aten::add", ADD, 100)), call, copy, *behind]
+
+
+TO_HOST = "Memcpy DtoH (Device -> Pageable)"
+
+
+def test_a_wait_behind_a_copy_to_the_host_stays(
+    found: Ask, event: Callable[..., Event]
+) -> None:
+    wait = event("cudaStreamSynchronize", 1_163, 3, cat="cuda_runtime")
+    (finding,) = found("casts-and-copies", read_back(event, TO_HOST, wait))
+    assert finding.at_stake_ns == 50_000
+    assert finding.text.endswith(
+        "in which no kernel runs. A call that waits for the GPU is behind one of them, to "
+        "the CPU: it stays, and waits for the work before the copy."
+    )
+
+
+def test_no_wait_stays_where_none_is_behind_the_copy(
+    found: Ask, event: Callable[..., Event], launched: Callable[..., list[Event]]
+) -> None:
+    """None at all; one of another thread; one after another launch; and one behind a
+    copy to the device, which needs none."""
+    wait = event("cudaStreamSynchronize", 1_203, 3, cat="cuda_runtime")
+    others = (
+        read_back(event, TO_HOST),
+        read_back(event, TO_HOST, wait | {"tid": 2}),
+        read_back(event, TO_HOST, *launched(99, 1_180, 1_190), wait),
+        read_back(event, "Memcpy HtoD (Pageable -> Device)", wait),
+    )
+    for events in others:
+        (finding,) = found("casts-and-copies", events)
+        assert finding.text.endswith("in which no kernel runs.")
+
+
 def test_copies_that_set_the_program_up_are_silent(
     found: Ask, event: Callable[..., Event]
 ) -> None:

@@ -172,3 +172,22 @@ def test_without_launches_it_cannot_tell(lacking: Lack, event: Make) -> None:
     kernels = [event("k", ts, 10, cat="kernel", pid=0, tid=7) for ts in (0, 9_000)]
     (lack,) = lacking("cpu-work", kernels)
     assert "launch calls" in lack.missing
+
+
+def test_time_before_the_first_kernel_is_set_up(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Weights are read from a file between two copies, for 200 ms; what comes after the
+    first kernel counts, and with steps all of it."""
+    copy = launched(1, 0, 5)
+    copy[1] |= {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pinned -> Device)"}
+    reads = event("load_weights", 500, 200_000)
+    events = [*copy, reads, *launched(2, 200_995, 201_000)]
+    assert found("cpu-work", events) == []
+    step = event("ProfilerStep#1", 0, 300_000, cat="user_annotation")
+    (finding,) = found("cpu-work", [step, *events])
+    assert finding.at_stake_ns == 200_980_000
+    later = [event("decode", 201_100, 50_000), *launched(3, 251_995, 252_000)]
+    (finding,) = found("cpu-work", [*events, *later])
+    assert finding.at_stake_ns == 251_995_000 - 201_010_000
+    assert "the set-up before the first kernel not counted" in finding.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .conftest import Ask
 from .test_alignment import ALIGN1, ALIGN8
-from .work import A100, Event, work
+from .work import A100, Event, search, tried, work
 
 FLASH = (
     "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, "
@@ -108,3 +108,27 @@ def test_many_kernels_name_the_one_with_most_at_stake(found: Ask) -> None:
     (finding,) = found("far-from-peak", work(*kernels, args=LARGE), **A100)
     assert "most of all 2 x gemm bf16" in finding.text
     assert "2.3 ms at 44 %" in finding.text
+
+
+def test_what_a_search_for_algorithms_tries_is_no_choice_of_the_program(
+    found: Ask,
+) -> None:
+    """2 x 2048 ** 3 FLOP take 63.3 us at the measured 271.2 TFLOP/s, and each kernel takes
+    100 us: the one that runs after three were measured counts."""
+    names = tuple(ALIGN8.replace("32x3", f"32x{n}") for n in (3, 4, 5))
+    tries = tried(names, 100)
+    shapes = {"Input Dims": [[2048, 2048]] * 2, "Input type": ["c10::BFloat16"] * 2}
+
+    def measured(then: list[Event]) -> list[Event]:
+        events = search(0, tries, then)
+        products = [
+            {**events[0], "name": "aten::mm", "args": shapes}
+            | {"ts": one["ts"], "dur": one["dur"]}
+            for one in events
+            if one["name"] == "cudaLaunchKernel"
+        ]
+        return [events[0], *products, *events[1:]]
+
+    assert found("far-from-peak", measured([]), **A100) == []
+    (finding,) = found("far-from-peak", measured(tries[:1]), **A100)
+    assert finding.text.startswith("1 kernel takes 100 us")

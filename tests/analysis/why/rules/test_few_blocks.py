@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .conftest import Ask, Lack
-from .work import A100, ADD, ROWS, SGEMM, Event, work
+from .work import A100, ADD, ROWS, SGEMM, Event, search, tried, work
 
 NORM = "void at::native::batch_norm_backward_kernel<float, float, float, int>()"
 
@@ -116,3 +116,15 @@ def test_an_unknown_device_is_told(found: Ask, lacking: Lack) -> None:
     assert found("few-blocks", kernel(54, 100)) == []
     (lack,) = lacking("few-blocks", kernel(54, 100))
     assert lack.missing == "the number of multiprocessors"
+
+
+def test_what_a_search_for_algorithms_tries_is_no_choice_of_the_program(
+    found: Ask,
+) -> None:
+    """Three kernels on half of the multiprocessors are measured, and one of them then
+    runs: it alone counts."""
+    names = ("mine_a", "mine_b", "mine_c")
+    tries = tried(names, 80, grid=[54, 1, 1], block=[512, 1, 1])
+    (finding,) = found("few-blocks", search(0, tries, tries[:1]), **A100)
+    assert finding.at_stake_ns == 40_000
+    assert found("few-blocks", search(0, tries, []), **A100) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .conftest import Ask
-from .work import ADD, COPY, work
+from .work import ADD, COPY, search, tried, work
 
 CUDNN = (
     "void cudnn::ops::nchwToNhwcKernel<float, float, float, false, true, (int)2>(int)"
@@ -59,3 +59,10 @@ def test_the_steps_of_a_convolution_are_no_change_of_layout(
         )
         == []
     )
+
+
+def test_what_a_search_for_algorithms_tries_changes_no_layout(found: Ask) -> None:
+    tries = tried((CUDNN, "conv_a", "conv_b"), 30)
+    assert found("layout-changes", search(0, tries, tries[1:])) == []
+    (finding,) = found("layout-changes", search(0, tries, tries[:2]))
+    assert finding.at_stake_ns == 30_000

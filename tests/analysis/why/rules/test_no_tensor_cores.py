@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .conftest import Ask, Lack
-from .work import A100, ADD, SGEMM, work
+from .work import A100, ADD, SGEMM, search, tried, work
 
 V100 = {"deviceProperties": [{"id": 0, "name": "Tesla V100-SXM2-16GB", "numSms": 80}]}
 T4 = {"deviceProperties": [{"id": 0, "name": "Tesla T4", "numSms": 40}]}
@@ -171,3 +171,29 @@ def test_the_compute_capability_of_another_maker_is_not_that_of_cuda(
 def test_an_unknown_device_cannot_be_told(lacking: Lack) -> None:
     (lack,) = lacking("no-tensor-cores", work(("aten::mm", SGEMM, 80)))
     assert "device" in lack.missing
+
+
+CONVOLUTIONS = tuple(
+    f"ampere_scudnn_128x{n}_relu_interior_nn_v1" for n in (32, 64, 128)
+)
+
+
+def test_what_a_search_for_algorithms_tries_is_no_choice_of_the_program(
+    found: Ask,
+) -> None:
+    """Three kernels of 80 us are measured, and the fastest one then runs: it alone
+    counts."""
+    tries = tried(CONVOLUTIONS, 80)
+    run = tried(CONVOLUTIONS[:1], 80)
+    (finding,) = found("no-tensor-cores", search(0, tries, run), **A100)
+    assert finding.at_stake_ns == 70_000
+    assert found("no-tensor-cores", search(0, tries, []), **A100) == []
+    # two of them are no search, and without the waits nothing was measured
+    several = search(0, tries[:2], run)
+    (finding,) = found("no-tensor-cores", several, **A100)
+    assert finding.at_stake_ns == 3 * 70_000
+    unmeasured = [
+        one for one in search(0, tries, run) if one["name"] != "cudaEventSynchronize"
+    ]
+    (finding,) = found("no-tensor-cores", unmeasured, **A100)
+    assert finding.at_stake_ns == 4 * 70_000

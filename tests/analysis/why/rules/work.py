@@ -87,3 +87,33 @@ def module(name: str, ts: int, dur: int) -> Event:
         "ts": ts,
         "dur": dur,
     }
+
+
+def search(begin: int, kernels: list[Event], then: list[Event]) -> list[Event]:
+    """A convolution for which the library measures these kernels, each of which it
+    launches and waits for 100 us, and then runs another one. All run one after the
+    other, on a stream of their own."""
+    slice_ = {"ph": "X", "pid": 1, "tid": 1}
+    length = 120 * (len(kernels) + len(then))
+    found: list[Event] = [
+        {**slice_, "cat": "cpu_op", "name": "aten::cudnn_convolution"}
+        | {"ts": begin, "dur": length}
+    ]
+    for n, one in enumerate([*kernels, *then]):
+        ts, link = begin + 1 + 120 * n, {"correlation": 1_000 + begin + n}
+        runtime = {**slice_, "cat": "cuda_runtime"}
+        launch = {"name": "cudaLaunchKernel", "ts": ts, "dur": 2, "args": link}
+        found += [
+            runtime | launch,
+            {**one, "ts": ts + 3, "args": {**one.get("args", {}), **link}},
+        ]
+        if n < len(kernels):
+            wait = {"name": "cudaEventSynchronize", "ts": ts + 4, "dur": 110}
+            found.append(runtime | wait)
+    return found
+
+
+def tried(names: tuple[str, ...], dur: int, **args: object) -> list[Event]:
+    """Kernels for `search`."""
+    kernel = {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "dur": dur, "args": args}
+    return [{**kernel, "name": name} for name in names]

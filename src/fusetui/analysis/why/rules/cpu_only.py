@@ -31,6 +31,7 @@ from fusetui.trace.model.arrays import Flags, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
+from fusetui.trace.model.report import recorded_with
 
 MOST_OF_IT = 0.5  # of the time of a cause; a name with at least this share is told
 MAIN = 0.8  # of the time of all ops; the thread that runs as much is the program
@@ -139,8 +140,9 @@ def _names(facts: Facts, rows: Rows) -> str:
 @Rule(
     without_gpu=True,
     needs=("runtime calls",),
-    remedy="Record the GPU too (ProfilerActivity.{intel:XPU|:CUDA}) to see whether it works "
-    "meanwhile; keep .item(), copies to the CPU and synchronize() out of the loop.",
+    remedy="Record the GPU too "
+    "({nsys:nsys profile -t cuda,nvtx|intel:ProfilerActivity.XPU|:ProfilerActivity.CUDA}) to see "
+    "whether it works meanwhile; keep .item(), copies to the CPU and synchronize() out of the loop.",
 )
 def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     trace = facts.trace
@@ -216,8 +218,8 @@ def _explained(facts: Facts) -> Cover:
 @Rule(
     without_gpu=True,
     needs=("Python frames and modules",),
-    remedy="Record with with_stack=True, or put record_function() around parts of the program, to "
-    "see what the CPU did.",
+    remedy="{nsys:Put torch.cuda.nvtx.range()|:Record with with_stack=True, or put "
+    "record_function()} around parts of the program, to see what the CPU did.",
     thresholds={"least_own": LEAST_OWN, "main": MAIN},
 )
 def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
@@ -248,7 +250,10 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     if part := _annotation_with_most(facts, unrecorded, busiest):
         name, ns_in_it = part
         text += f" {duration(ns_in_it)} of it lie in the annotation {printable(name)}."
-        remedy = f"Record stacks (with_stack=True) to see what {printable(name)} does meanwhile."
+        stacks = recorded_with("with_stack=True", trace.report.writer)
+        remedy = (
+            f"Record stacks ({stacks}) to see what {printable(name)} does meanwhile."
+        )
     yield Claim(
         text=text,
         at_stake_ns=ns,

@@ -49,7 +49,7 @@ CAUSES = (alignment, few_blocks, no_tensor_cores, unfused_attention)
 )
 def far_from_peak(facts: Facts) -> Iterator[Claim]:
     kernels, bound = facts.kernels, facts.kernels.bounded.bound_ns
-    far = (bound >= 0) & (NEAR * kernels.effective_ns > bound)
+    far = (bound >= 0) & (NEAR * kernels.effective_ns > bound) & ~kernels.tried
     far &= (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
     far &= kernels.of_jobs(lambda job: float(job.amount.kind in KINDS)) == 1
     far = far & ~claimed_by(facts, *CAUSES) if far.any() else far
@@ -139,7 +139,11 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     slow &= (
         (kernels.bounded.bound_ns >= 0) & kernels.alone & ~kernels.flags(is_unaligned)
     )
-    old = slow & kernels.flags(lambda kernel: _built_for(kernel) < (major or 0))
+    old = (
+        slow
+        & ~kernels.tried
+        & kernels.flags(lambda kernel: _built_for(kernel) < (major or 0))
+    )
     newer = kernels.flags(lambda kernel: _built_for(kernel) == major)
     old &= np.isin(_dtypes(kernels), _dtypes(kernels)[newer])
     taken, least, number = (
@@ -205,6 +209,7 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     waves = kernels.of_jobs(_waves)
     tailed = ~np.isnan(waves) & (kernels.bounded.bound_ns >= 0) & kernels.alone
+    tailed &= ~kernels.tried
     if not tailed.any():
         return
     lost = kernels.effective_ns[tailed] * (1 - waves[tailed] / np.ceil(waves[tailed]))

@@ -23,6 +23,8 @@ from fusetui.text.printable import printable
 )
 def first_compiled_kernels(facts: Facts) -> Iterator[Claim]:
     gaps = facts.before_first_runs
+    if not len(gaps):
+        return
     ns = facts.unclaimed_ns[LATE][:, gaps].sum(axis=0)
     waited = int(ns.sum())
     if not waited:

@@ -70,7 +70,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         return
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake)} for the CPU to launch the next kernel"
-        f"{without(facts, with_set_up=False)}: {doing(facts, by_kind, which)}.",
+        f"{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
         wanted=Hurried(
             without_cover(_told(facts), joined(facts.explained, _busy(facts)))
@@ -128,7 +128,7 @@ def doing(facts: Facts, by_kind: Int64s, which: Flags) -> str:
 def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
     if 2 * int(by_kind[[*UNSEEN]].sum()) <= int(by_kind.sum()):
         return None
-    form = facts.trace.report.format
+    form = facts.trace.report.writer
     marks = MARKS.format(recorded_with("record_function", form))
     stacks = recorded_with("with_stack=True", form)
     return (
@@ -136,15 +136,14 @@ def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
     )
 
 
-def without(facts: Facts, with_set_up: bool = True) -> str:
-    """What a finding does not count; `with_set_up`: it counts the time before the first
-    kernel."""
+def without(facts: Facts) -> str:
+    """What host-bound and cpu-work do not count."""
     names = ("the data loader", "compilation", "the warm-up")
     covers = zip(names, (facts.loading, facts.compiling, facts.warming), strict=True)
     claimed = [
         one for one, cover in covers if facts.late_under(cover) > TOLD * facts.span_ns
     ]
-    set_up_ns = 0 if with_set_up else int(facts.late[:, facts.set_up].sum())
+    set_up_ns = int(facts.late[:, facts.set_up].sum())
     if set_up_ns > TOLD * facts.span_ns:
         claimed.append("the set-up before the first kernel")
     *most, last = claimed or [""]

@@ -10,9 +10,10 @@ import numpy as np
 
 from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import PAGEABLE
+from fusetui.analysis.why.host import PAGEABLE, Host
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Unawaited
+from fusetui.analysis.why.needs import PROPERTIES
 from fusetui.analysis.why.rule import (
     CannotTell,
     Claim,
@@ -28,7 +29,7 @@ from fusetui.text.figures import count, duration, percent, quantity
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
-from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.arrays import Flags, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import without
@@ -85,8 +86,7 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
     for pid, peak in _devices(facts, found.peaks).items():
         size = known.get(pid, {}).get("totalGlobalMem")
         if type(size) is not int or not size:
-            recorded_with = "deviceProperties, torch 1.12 or later"
-            raise CannotTell("the size of the GPU's memory", recorded_with)
+            raise CannotTell("the size of the GPU's memory", PROPERTIES)
         unused = peak.reserved - peak.allocated
         is_wasted = (
             peak.reserved >= NEARLY_FULL * size and unused >= UNUSED * peak.reserved
@@ -112,6 +112,7 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
     raise CannotTell("which GPU each memory event is about", "one GPU for each process")
 
 
+TO_HOST = late(r"DtoH|DeviceToHost|Device -> Pageable|Device -> Host")
 DEVICE_TO_DEVICE = late(r"DtoD|DeviceToDevice|Device -> Device")
 
 LEAST_PART = 0.1  # of the time of all of them
@@ -215,10 +216,13 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     )
     if at_stake:
         own = kernels.rows[copies]
-        called = facts.trace.launch[own]
+        to_host = facts.trace.matching(own, TO_HOST.search)
+        called = facts.trace.launch[own].astype(np.intp)
+        waits = _waits_behind(facts, called[to_host])
+        staying = int(np.count_nonzero(waits >= 0))
         yield Claim(
             text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and pageable "
-            f"memory: {of_work(facts, at_stake)} in which no kernel runs.",
+            f"memory: {of_work(facts, at_stake)} in which no kernel runs.{_staying(staying)}",
             at_stake_ns=at_stake,
             wanted=Unawaited(np.append(own, called[called >= 0])),
             kernels=copies,
@@ -226,6 +230,41 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
             "host that does not block needs an event before its data is read. Do not call "
             ".pin_memory() inline: it costs a copy of its own.",
         )
+
+
+def _waits_behind(facts: Facts, copying: Rows) -> Rows:
+    """For each call that copies, -1 for none, the call that waits for the device which
+    its thread makes next, before it launches anything; -1 for none."""
+    trace = facts.trace
+    launches = distinct(trace.launch[trace.gpu_rows]).astype(np.intp)
+    waits = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
+    calls = distinct(np.concatenate((launches[launches >= 0], waits)))
+    thread = trace.thread_of_track[trace.track[calls]]
+    order = np.lexsort((trace.start[calls], thread))
+    calls, thread = calls[order], thread[order]
+    place = np.full(len(trace) + 1, -1, dtype=np.intp)  # the last one for -1
+    place[calls] = np.arange(len(calls))
+    following = np.append(calls[1:], -1)
+    is_same = np.append(thread[1:] == thread[:-1], False)
+    is_wait = (following >= 0) & ~np.isin(following, launches)
+    next_wait = np.where(is_same & is_wait, following, -1)
+    found: Rows = np.append(next_wait, -1)[place[copying]]
+    return found
+
+
+def _staying(waits: int) -> str:
+    """What is said of copies to the host that a wait follows."""
+    if not waits:
+        return ""
+    if waits == 1:
+        return (
+            " A call that waits for the GPU is behind one of them, to the CPU: it stays, and "
+            "waits for the work before the copy."
+        )
+    return (
+        f" Calls that wait for the GPU are behind {count(waits)} of them, to the CPU: these stay, "
+        "and wait for the work before the copies."
+    )
 
 
 UNFOLDS = late(r"im2col|flip_filter")
@@ -250,7 +289,8 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
         ),
         "MIOpen": kernels.flags(lambda one: (one.op, one.family) == ("copy", "miopen")),
     }
-    for library, found in libraries.items():
+    for library, every in libraries.items():
+        found = every & ~kernels.tried
         at_stake = kernels.ns(found)
         if at_stake:
             yield Claim(

@@ -43,7 +43,7 @@ time only: their names say align1 however the tensors are aligned."""
 )
 def alignment(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    unaligned = kernels.flags(is_unaligned)
+    unaligned = kernels.flags(is_unaligned) & ~kernels.tried
     taken, at_stake = (
         kernels.ns(unaligned),
         int(kernels.bounded.at_stake_ns[unaligned].sum()),
@@ -119,6 +119,7 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
     )
     if (convolutions & kernels.flags(lambda one: "tf32" in one.name)).any():
         plain &= ~convolutions  # where TF32 is allowed, cuDNN has chosen these kernels
+    plain &= ~kernels.tried
     if not plain.any():
         return
     if kernels.peak is None:
@@ -265,5 +266,6 @@ def _candidates(kernels: Kernels) -> Flags:
     by_memory = bound & (BUSY_MEMORY * kernels.effective_ns <= least)
     fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
     long = kernels.effective_ns >= SHORTEST_NS
-    found: Flags = kernels.computes & ~by_memory & fits & long & kernels.alone
+    own = kernels.computes & ~kernels.tried
+    found: Flags = own & ~by_memory & fits & long & kernels.alone
     return found

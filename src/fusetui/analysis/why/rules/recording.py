@@ -66,6 +66,13 @@ WITHOUT_GPU_EVENTS = (
     "in WSL update the driver of Windows, or record on Linux."
 )
 """The remedy where launches were recorded, and nothing that they launched."""
+WITHOUT_GPU_EVENTS_OF_NSYS = (
+    "Read the warnings of nsys, of which the export keeps those that fusetui prints. Close other "
+    "profilers and debuggers, as only one can trace the GPU (torch.profiler, Nsight Compute, DCGM "
+    "and cuda-gdb hold CUPTI); allow tracing (NVreg_RestrictProfilingToAdminUsers=0, in a container "
+    "--cap-add=SYS_ADMIN)."
+)
+"""Likewise, where Nsight Systems recorded them."""
 WITHOUT_COUNTERS = (
     "Record without profiler_metrics: where torch.profiler records ranges of counters, it records "
     "no kernels."
@@ -91,12 +98,14 @@ def _nothing_but_launches(facts: Facts) -> Iterator[Note]:
         " Counters are measured inside the launch calls, which takes much longer than launching: "
         "the times of the CPU mean little."
     )
+    is_of_nsys = trace.report.writer == "nsys"
+    others = WITHOUT_GPU_EVENTS_OF_NSYS if is_of_nsys else WITHOUT_GPU_EVENTS
     yield (
         f"{plural(len(launches), 'launch call')} ({mostly}{name}) "
         f"{'was' if len(launches) == 1 else 'were'} recorded, but no GPU event: the profiler "
         f"traced the calls, and received {received} from the GPU."
         f"{lengthened if has_counters else ''}",
-        WITHOUT_COUNTERS if has_counters else WITHOUT_GPU_EVENTS,
+        WITHOUT_COUNTERS if has_counters else others,
         the_most(launches, trace.dur[launches]),
     )
 
@@ -201,7 +210,7 @@ nothing where their length is 0."""
 @Rule(
     remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
     "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
-    "{nvidia: (Nsight, DCGM)} runs.",
+    "{nsys: (torch.profiler, DCGM)|nvidia: (Nsight, DCGM)} runs.",
     thresholds={"long_ns": LONG_NS},
     by_launches=True,
 )

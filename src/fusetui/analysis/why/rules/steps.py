@@ -105,7 +105,8 @@ FEWEST_SHARE = 0.05  # of the warm-up; less is not named
 @Rule(
     needs=("launch calls",),
     remedy="Nothing, if this is about the steady state: record later steps, "
-    "torch.profiler.schedule(wait=..., warmup=..., active=...). If the start itself matters: "
+    "{nsys:nsys profile --capture-range=cudaProfilerApi and torch.cuda.profiler.start() before them|"
+    ":torch.profiler.schedule(wait=..., warmup=..., active=...)}. If the start itself matters: "
     "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
     "and one run of each shape beforehand.",
     thresholds={

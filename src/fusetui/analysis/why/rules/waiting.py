@@ -14,9 +14,10 @@ from fusetui.analysis.questions.loaders import (
     waits_for_batches,
     worker_rows,
 )
+from fusetui.analysis.why.backward_threads import with_one_lead
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import Host, launching, running
+from fusetui.analysis.why.host import Host, running
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Unawaited, Unmade
 from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
@@ -33,7 +34,8 @@ from fusetui.trace.model.arrays import (
     summed,
 )
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.intervals import common, ranges, union
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import FOREVER, common, ranges, union
 
 ITSELF = late(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
 """Frames and ops of the loader itself: naming them would not help."""
@@ -226,17 +228,22 @@ LEAD = 3  # launches in the queue; from this many on, the CPU is ahead again
 )
 def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     device, late = facts.idle.device, facts.late.sum(axis=0)
-    call = running(
-        facts.trace, facts.accounts.threads, facts.idle.launch, facts.idle.begin
+    call = _without_preparation(
+        facts,
+        running(
+            facts.trace, facts.accounts.launchers, facts.idle.launch, facts.idle.begin
+        ),
     )
-    starts = np.where(call >= 0, facts.trace.start[call], facts.begin_ns)
-    is_warm_up = (call >= 0) & (facts.warming.place_of(starts) >= 0)
-    # of the search for algorithms, or of a cold first step
-    call = np.where(is_warm_up, -1, call)
-    marks = np.where(call >= 0, 2, np.where(_ahead_before(facts), 1, 0))
+    last_wait = _last_waits(facts)
+    waits_within = (last_wait >= 0) & (facts.trace.end[last_wait] > facts.idle.begin)
+    ends_run = _ahead_before(facts) | ((last_wait >= 0) & ~waits_within)
+    marks = np.where(call >= 0, 2, np.where(ends_run, 1, 0))
     last = np.maximum.accumulate(np.where(marks > 0, np.arange(len(marks)), -1))
     # on the same device
     behind = (last >= device.searchsorted(device)) & (marks[last] == 2)
+    # another wait, while the queue is empty: what follows is lost after that one
+    within = _without_preparation(facts, np.where(waits_within, last_wait, -1))
+    call = np.where(behind & (call < 0), within, call)
     # The times that the queue of any device ran dry after a wait; the host part of such
     # a gap and of those after it until the CPU is ahead, and how long the CPU waited
     # since its launch before.
@@ -274,7 +281,8 @@ class Waits(NamedTuple):
     """How the CPU waited at each time that a queue ran dry; arrays of shape [times]."""
 
     ns: Int64s  # for how long; no time counts twice
-    # a number: of the same device and thread, with no other wait between them
+    # a number: of the same device and thread (see with_one_lead), with no other wait between
+    # them
     sequence: Int64s
     launch_before: Rows  # the launch call before the wait, -1 for none
 
@@ -329,61 +337,93 @@ def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
     return f"{called} ({frame_text(trace.name_of(op))})" if op >= 0 else called
 
 
+def _without_preparation(facts: Facts, calls: Rows) -> Rows:
+    """The call in which the queue ran dry at each gap, -1 for none; without those of
+    the search for algorithms, of a cold first step, and before the first kernel."""
+    starts = np.where(calls >= 0, facts.trace.start[calls], facts.begin_ns)
+    is_warm_up = (calls >= 0) & (facts.warming.place_of(starts) >= 0)
+    found: Rows = np.where(is_warm_up | facts.set_up, -1, calls)
+    return found
+
+
+def _last_waits(facts: Facts) -> Rows:
+    """For each gap that ends with a launch, the last call that waits for the device
+    which its thread, or the other one of a pair, began since the launch that ended the
+    gap before it, -1 for none."""
+    idle = facts.idle
+    is_first = np.diff(idle.device, prepend=-1) > 0
+    since = np.where(is_first, facts.begin_ns, np.roll(idle.called, 1))
+    found = np.full(len(idle), -1, dtype=np.intp)
+    for line, own, placed in facts.launched():
+        slices = line.slices(Host.SYNC)
+        place = slices.start.searchsorted(placed(idle.called)) - 1
+        is_after = np.append(slices.start, -FOREVER)[place] > placed(since)
+        found[own] = np.where(is_after, np.append(slices.rows, -1)[place], -1)
+    found[~idle.plain] = -1
+    return found
+
+
 def _waits_before(facts: Facts, gaps: Rows) -> Waits:
     """For some gaps in order, the waits of the launching thread between its previous
     launch (including that: a copy may block) and the launch that ends the gap, or the
     gap's begin if it was launched before that; without what counts for an earlier one
-    of these gaps."""
+    of these gaps. A thread of autograd's engine and the one that waits for it count as
+    one thread."""
     trace, idle = facts.trace, facts.idle
+    tracks = trace.track[idle.launch[gaps]]
+    thread = with_one_lead(trace)[trace.thread_of_track[tracks]]
+    group = distinct_rows((idle.device[gaps], thread))[1]
+    order = np.argsort(group, kind="stable")
+    until = idle.called[gaps]
+    launch_before = _launches_before(trace, thread, until)
+    since = np.where(launch_before >= 0, trace.start[launch_before], facts.begin_ns)
+    is_first = np.diff(group[order], prepend=-1) != 0
+    before = np.empty(len(gaps), dtype=np.int64)  # the end of the wait before
+    before[order] = np.where(is_first, since[order], np.roll(until[order], 1))
+    since = np.minimum(np.maximum(since, before), until)
     ns = np.zeros(len(gaps), dtype=np.int64)
     others_ns = np.zeros(len(gaps), dtype=np.int64)
-    launch_before = np.full(len(gaps), -1)
-    calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
-    calls = calls[calls >= 0]
-    thread = trace.thread_of_track[trace.track[idle.launch[gaps]]]
-    group = distinct_rows((idle.device[gaps], thread))[1]
-    of_launches = launching(
-        trace, facts.accounts.threads, idle.launch, idle.launch >= 0
-    )
-    for line, places, placed in of_launches:
-        own = line.own(calls)
-        starts = line.bounds(own)[0]
-        own, starts = own[np.argsort(starts, kind="stable")], np.sort(starts)
-        until_of_gap = np.zeros(len(idle), dtype=np.int64)
-        until_of_gap[places] = placed(idle.called)
-        begin_of_gap = np.zeros(len(idle), dtype=np.int64)
-        begin_of_gap[places] = placed(np.full(len(idle), facts.begin_ns))
-        mine = np.flatnonzero(np.isin(gaps, places))
-        mine = mine[np.argsort(group[mine], kind="stable")]
-        until, since = until_of_gap[gaps[mine]], begin_of_gap[gaps[mine]]
-        place = np.searchsorted(starts, until) - 1
-        since = np.where(
-            place >= 0, np.maximum(np.append(starts, 0)[place], since), since
-        )
-        is_first = np.diff(group[mine], prepend=-1) != 0
-        # the end of the wait before
-        before = np.where(is_first, since, np.roll(until, 1))
-        since = np.minimum(np.maximum(since, before), until)
+    for line in facts.accounts.launchers:
+        own = np.flatnonzero(line.tracks[tracks])
+        edges = [
+            line.on_line(tracks[own], times[own])
+            for times in (np.minimum(before, since), since, until)
+        ]
         sync = line.covers[Host.SYNC]
-        ns[mine] = sync.within(since, until)
-        others_ns[mine] = sync.within(np.minimum(before, since), since)
-        launch_before[mine] = np.append(own, -1)[place]
-    order = np.argsort(group, kind="stable")
+        others_ns[own] = sync.within(*edges[:2])
+        ns[own] = sync.within(*edges[1:])
     begins_anew = (np.diff(group[order], prepend=-1) != 0) | (others_ns[order] > 0)
     sequence = np.empty(len(gaps), dtype=np.int64)
     sequence[order] = np.cumsum(begins_anew) - 1
     return Waits(ns=ns, sequence=sequence, launch_before=launch_before)
 
 
+def _launches_before(trace: Trace, thread: Rows, until: Int64s) -> Rows:
+    """The last call before each time (ns of the file) that launches work on a thread,
+    by the numbers of with_one_lead; -1 for none."""
+    calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
+    calls = calls[calls >= 0]
+    calls = calls[np.argsort(trace.start[calls], kind="stable")]
+    launching_thread = with_one_lead(trace)[trace.thread_of_track[trace.track[calls]]]
+    found = np.full(len(until), -1, dtype=np.intp)
+    for number in distinct(thread).tolist():
+        mine = np.flatnonzero(thread == number)
+        own = calls[launching_thread == number]
+        place = np.searchsorted(trace.start[own], until[mine]) - 1
+        found[mine] = np.append(own, -1)[place]
+    return found
+
+
 def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     """All calls whose waits count for these gaps, and the launches before them: those
-    of the launching thread that wait for the device, from its previous launch to the
-    one that ends the gap. A copy that blocks often has a synchronization behind it,
-    which would wait instead."""
+    of the launching thread, or of the other one of its pair, that wait for the device,
+    from the previous launch to the one that ends the gap. A copy that blocks often has
+    a synchronization behind it, which would wait instead."""
     trace, idle = facts.trace, facts.idle
+    number = with_one_lead(trace)
     waiting = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
     waiting = waiting[np.argsort(trace.start[waiting], kind="stable")]
-    thread_of_wait = trace.thread_of_track[trace.track[waiting]]
+    thread_of_wait = number[trace.thread_of_track[trace.track[waiting]]]
     has_launch = launch_before >= 0
     since = np.where(has_launch, trace.start[launch_before], facts.begin_ns)
     until = np.maximum(idle.called[gaps], idle.begin[gaps])
@@ -391,7 +431,7 @@ def _calls_that_wait(facts: Facts, gaps: Rows, launch_before: Rows) -> Rows:
     last = np.searchsorted(trace.start[waiting], until)
     counts = np.maximum(last - first, 0)
     found = ranges(first, counts)
-    thread_of_gap = trace.thread_of_track[trace.track[idle.launch[gaps]]]
+    thread_of_gap = number[trace.thread_of_track[trace.track[idle.launch[gaps]]]]
     is_own = thread_of_wait[found] == np.repeat(thread_of_gap, counts)
     return distinct(np.append(waiting[found[is_own]], launch_before[has_launch]))
 

@@ -1,0 +1,244 @@
+"""Do two checkouts print the same? Every command that reads a trace, as text and as
+JSON, over every trace of some folders.
+
+    python -P benchmarks/outputs.py collect OUT TRACES... [--tree CHECKOUT]
+    python -P benchmarks/outputs.py compare OUT OUT [--lines 4]
+
+`collect` writes one file for each command line into the folder OUT: its exit code, and
+what it printed. CHECKOUT is another checkout with a .venv of its own; without it this
+one is asked. TRACES are files, or folders whose traces, exports, snapshots and folders
+of ranks are all taken, in the order of their names. One process reads all questions
+about one trace, so that the trace is in memory after the first; there is no cache.
+
+`compare` names the files that differ, with the first lines that do, and ends with exit
+code 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+TRACE_ENDINGS = (
+    ".json",
+    ".json.gz",
+    ".json.zst",
+    ".pftrace",
+    ".pftrace.gz",
+    ".sqlite",
+    ".sqlite.gz",
+    ".pickle",
+    ".zip",
+)
+QUESTIONS: tuple[tuple[str, ...], ...] = (
+    ("summary",),
+    ("kernels",),
+    ("kernels", "--by", "shape"),
+    ("ops",),
+    ("ops", "--by", "shape"),
+    ("modules",),
+    ("lines",),
+    ("launches",),
+    ("steps",),
+    ("slices",),
+    ("serving",),
+    ("gaps",),
+    ("why",),
+    ("why", "--all"),
+    ("memory",),
+    ("path",),
+    ("whatif", "op:/./ x0.5"),
+    ("whatif", "kernel:/./ x0.5"),
+    ("whatif", "loader"),
+    ("whatif", "graph"),
+    ("stacks",),
+)
+"""What is asked about each trace; all of them but `stacks` know --json."""
+WITHOUT_JSON = ("stacks",)
+
+ASKING = """
+import io, json, os, sys, contextlib
+from fusetui.cli import main
+questions = json.load(sys.stdin)
+answers = []
+for arguments in questions:
+    out, err = io.StringIO(), io.StringIO()
+    out_bytes = io.BytesIO()
+    out = io.TextIOWrapper(out_bytes, encoding="utf-8", write_through=True)
+    sys.argv = ["fusetui", *arguments]
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main()
+        except SystemExit as ended:
+            code = ended.code
+    answers.append([code, out_bytes.getvalue().decode("utf-8", "replace"), err.getvalue()])
+sys.__stdout__.write(json.dumps(answers))
+"""
+"""The program that a checkout runs: command lines on stdin, answers on stdout."""
+CHANGED_LINE = re.compile(r"[+-](?![+-]{2} )")
+MAX_SECONDS = 600
+"""Of all questions about one trace."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Command lines about one trace, or one pair; their answers go into files that
+    begin with `name`."""
+
+    name: str
+    command_lines: list[list[str]]
+
+
+def traces_in(places: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    """The name and the path of each file of a trace, and of each folder of ranks."""
+    for place in places:
+        if place.is_file():
+            yield place.name, place
+            continue
+        for path in sorted(place.rglob("*")):
+            name = str(path.relative_to(place)).replace("/", "__")
+            if _is_job(path) or _is_trace(path):
+                yield f"{place.name}__{name}", path
+
+
+def _is_job(path: Path) -> bool:
+    return path.is_dir() and len(list(path.glob("rank*"))) > 1
+
+
+def _is_trace(path: Path) -> bool:
+    return path.name.endswith(TRACE_ENDINGS) and path.name != "truth.json"
+
+
+def questions(places: Sequence[Path]) -> Iterator[Asked]:
+    """All command lines: about each trace, about each folder of ranks, and the diffs of
+    neighbours."""
+    found = list(traces_in(places))
+    for name, path in found:
+        if path.is_dir():
+            yield Asked(name, _both_forms(("ranks", str(path))))
+            continue
+        lines = []
+        for question in QUESTIONS:
+            command, *options = question
+            lines += _both_forms((command, str(path), *options))
+        yield Asked(name, lines)
+    files = [(name, path) for name, path in found if path.is_file()]
+    for (a_name, a), (b_name, b) in pairwise(files):
+        yield Asked(f"{a_name}--{b_name}", _both_forms(("diff", str(a), str(b))))
+
+
+def _both_forms(command_line: tuple[str, ...]) -> list[list[str]]:
+    text = list(command_line)
+    if command_line[0] in WITHOUT_JSON:
+        return [text]
+    return [text, [*text, "--json"]]
+
+
+def collect(out: Path, places: Sequence[Path], tree: Path, jobs: int) -> None:
+    """Asks everything that OUT does not hold yet."""
+    out.mkdir(parents=True, exist_ok=True)
+    asked = list(questions(places))
+    with ThreadPoolExecutor(jobs) as pool:
+        for done, name in enumerate(pool.map(lambda a: _answer(out, a, tree), asked)):
+            print(f"{done + 1} of {len(asked)}: {name}", flush=True)
+
+
+def _answer(out: Path, asked: Asked, tree: Path) -> str:
+    last = out / f"{asked.name}.done"
+    if last.exists():
+        return asked.name
+    with tempfile.TemporaryDirectory() as home:
+        environment = {
+            **os.environ,
+            "FUSETUI_CACHE": "off",
+            "COLUMNS": "120",
+            "HOME": home,
+        }
+        try:
+            ran = subprocess.run(
+                [str(tree / ".venv/bin/python"), "-P", "-c", ASKING],
+                input=json.dumps(asked.command_lines),
+                capture_output=True,
+                text=True,
+                env=environment,
+                timeout=MAX_SECONDS,
+                check=False,
+            )
+            failure = ran.stderr if ran.returncode else ""
+        except subprocess.TimeoutExpired:
+            failure = f"took longer than {MAX_SECONDS} s"
+    if failure:
+        (out / f"{asked.name}.txt").write_text(failure)
+        last.touch()
+        return f"{asked.name} FAILED"
+    for line, (code, printed, said) in zip(
+        asked.command_lines, json.loads(ran.stdout), strict=True
+    ):
+        options = "_".join(word for word in line if "/" not in word or ":" in word)
+        place = out / f"{asked.name}--{options.replace('/', '.')}.txt"
+        place.write_text(f"exit {code}\n{said}\n{printed}")
+    last.touch()
+    return asked.name
+
+
+def compare(before: Path, after: Path, lines: int) -> int:
+    """Prints what differs; returns the number of files."""
+    names = sorted(
+        {path.name for folder in (before, after) for path in folder.glob("*.txt")}
+    )
+    differing = 0
+    for name in names:
+        text_before = _lines_of(before / name)
+        text_after = _lines_of(after / name)
+        if text_before == text_after:
+            continue
+        differing += 1
+        print(f"differs: {name}")
+        diff = difflib.unified_diff(text_before, text_after, lineterm="", n=0)
+        changed = (line for line in diff if CHANGED_LINE.match(line))
+        for line in islice(changed, lines):
+            print(f"    {line[:200]}")
+    print(f"{len(names)} files, {differing} differ")
+    return differing
+
+
+def _lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    collecting = commands.add_parser("collect")
+    collecting.add_argument("out", type=Path)
+    collecting.add_argument("traces", type=Path, nargs="+")
+    collecting.add_argument("--tree", type=Path, default=ROOT)
+    collecting.add_argument("--jobs", type=int, default=2)
+    comparing = commands.add_parser("compare")
+    comparing.add_argument("before", type=Path)
+    comparing.add_argument("after", type=Path)
+    comparing.add_argument("--lines", type=int, default=4)
+    args = parser.parse_args()
+    if args.command == "collect":
+        collect(args.out, args.traces, args.tree, args.jobs)
+        return 0
+    return 1 if compare(args.before, args.after, args.lines) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""When slices and steps of a trace would begin and end."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fusetui.analysis.replay.graph import Graph, Node, Times
+from fusetui.analysis.replay.replay import last_of
+from fusetui.trace.layout.steps import by_launch_time, steps_of
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.categories import CPU_LAYERS
+from fusetui.trace.model.columns import Trace
+
+NO_CHAIN = -1
+
+
+def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s:
+    """When a thread gets where it was at some times as recorded (ns after the
+    origin)."""
+    nodes = np.flatnonzero((graph.chain == chain) & (graph.kind != Node.JOIN))
+    began = graph.began[nodes]
+    # of nodes that begin at the very time the first one, else the last before it
+    not_before = np.searchsorted(began, recorded)
+    begins_then = np.append(began, -1)[not_before] == recorded
+    place = np.where(begins_then, not_before, np.maximum(not_before - 1, 0))
+    node = nodes[place]
+
+    inside_until = np.clip(recorded, began[place], graph.ended[node])
+    scale = graph.time_scales[chain]
+    of_thread = scale.until(inside_until) - scale.until(began[place])
+    call_factor = graph.dur[node] / np.maximum(graph.lasted[node], 1)
+    of_call = np.rint((inside_until - began[place]) * call_factor).astype(np.int64)
+    inside_ns = np.where(graph.kind[node] == Node.HOST, of_thread, of_call)
+
+    # behind the node: inside a wait, or before the thread begins or after it has ended
+    following = nodes[np.minimum(place + 1, len(nodes) - 1)]
+    behind_ns = recorded - inside_until
+    recorded_wait = graph.began[following] - graph.ended[node]
+    wait = times.begin[following] - times.end[node]
+    is_in_wait = (behind_ns > 0) & (recorded_wait > 0)
+    wait_factor = np.where(is_in_wait, wait / np.maximum(recorded_wait, 1), 1.0)
+    inside_ns += np.rint(behind_ns * wait_factor).astype(np.int64)
+    return times.begin[node] + inside_ns
+
+
+def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]:
+    """When each slice of the trace would start and end (ns of the file), shape
+    [slices]; as recorded where it is on no thread or stream of the graph. What a change
+    takes out starts and ends where it was."""
+    start = trace.start.copy()
+    end = trace.end.copy()
+    items = graph.nodes(Node.ITEM)
+    start[graph.row[items]] = times.begin[items] + graph.origin_ns
+    end[graph.row[items]] = times.end[items] + graph.origin_ns
+    for thread, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
+        if track.layer not in CPU_LAYERS:
+            continue
+        for chain in _chains_of_thread(graph, thread):
+            for column in (start, end):
+                recorded = column[track.rows] - graph.origin_ns
+                replayed = times_at(graph, times, chain, recorded)
+                column[track.rows] = replayed + graph.origin_ns
+    return start, end
+
+
+def _chains_of_thread(graph: Graph, thread: int) -> list[int]:
+    threads = range(len(graph.time_scales))
+    return [chain for chain in threads if graph.chains[chain].thread == thread]
+
+
+class StepEnds(NamedTuple):
+    """What decides when steps end."""
+
+    chain: int  # their thread; NO_CHAIN: none of the graph
+    # as recorded, after the origin: when the first begins, and the thread ends each
+    edges: Int64s
+    item: Rows  # what they launched
+    number: Rows  # and the place among the edges of the step that launched it
+
+
+def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
+    """Of the steps of a trace; `by`: see steps_of."""
+    steps = steps_of(trace, by)
+    no_rows = np.empty(0, dtype=np.intp)
+    if not len(steps):
+        return StepEnds(
+            chain=NO_CHAIN,
+            edges=no_rows.astype(np.int64),
+            item=no_rows,
+            number=no_rows,
+        )
+    thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
+    chains = _chains_of_thread(graph, thread)
+    rows, launched_at = by_launch_time(trace)
+    launched = [rows[of_step] for of_step in steps.slices_of(launched_at)]
+    launches = [len(rows_of_step) for rows_of_step in launched]
+    item_of_row = graph.node_of(trace, Node.ITEM)
+    return StepEnds(
+        chain=chains[0] if chains else NO_CHAIN,
+        edges=np.append(steps.start[:1], steps.end) - graph.origin_ns,
+        item=item_of_row[np.concatenate([no_rows, *launched])],
+        number=np.repeat(np.arange(1, len(launched) + 1), launches),
+    )
+
+
+def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
+    """When the first step begins, then when each ends: the later of its thread and of
+    what it launched, and not before the one before it; without steps, the begin and the
+    end of all. Shape [steps + 1]."""
+    if not len(ends.edges):
+        return np.array([0, times.end[last_of(graph, times)]])
+    bounds = ends.edges.copy()
+    if ends.chain != NO_CHAIN:
+        bounds = times_at(graph, times, ends.chain, bounds)
+    is_left = ~graph.gone[ends.item]
+    np.maximum.at(bounds, ends.number[is_left], times.end[ends.item[is_left]])
+    return np.maximum.accumulate(bounds)
+
+
+def lengths_of(
+    trace: Trace, graph: Graph, times: Times, by: str | None = None
+) -> Int64s:
+    """From the end of each step to the end of the next one; without steps, the length
+    of all."""
+    return np.diff(bounds_of(graph, times, step_ends(trace, graph, by)))

@@ -1,0 +1,83 @@
+"""What a kernel does for the op that launched it, by its name: the work itself, or help
+with it. One record for each name, made once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.gpu.kinds import MAX_NAMES_KEPT, kind_of_kernel
+from fusetui.text.patterns import late
+
+_BASIS_CHANGES: Final = late(r"winograd_nonfused::|generateWinogradTiles")
+"""Changes of basis before and after the products of Winograd's algorithm."""
+
+# the product of two vectors, whose parts another adds up
+_DOT_PRODUCTS: Final = late(r"\bdot_kernel<")
+_MOVING_OPS: Final = ("memset", "memcpy", "copy", "fill")
+_MAIN_OPS: Final = ("gemm", "gemv", "conv", "attention")
+_HELPING_LIBRARIES: Final = ("cudnn", "miopen")
+_BLAS_PREFIX: Final = "cublas"
+"""Libraries of products and convolutions, whose other kernels help with these."""
+
+
+class KernelRole(msgspec.Struct, frozen=True):
+    """The part that a kernel has in the work of its op."""
+
+    kind: str | None
+    """The kind of its work as of `kinds.kind_of_kernel`; None if the name does not say
+    it."""
+    part: str
+    """`main` for the product, convolution or attention itself; `helper` for what is
+    around it (offsets, a change of basis, a reduction of split-K); the kind of any
+    other work; "" when the name is unknown."""
+    is_helper: bool
+    """It is no work by itself, but helps the main kernel of an op: a fill, a copy, and
+    whatever of a library of products or convolutions is neither."""
+    adds_up_parts: bool
+    """It is the reduction of split-K."""
+
+
+@lru_cache(maxsize=MAX_NAMES_KEPT)
+def role_of_kernel(name: str) -> KernelRole:
+    """The role of a kernel of this name.
+
+    >>> role_of_kernel("ampere_sgemm_128x64_tn").part
+    'main'
+    """
+    kernel = decode(name)
+    if kernel is None:
+        return KernelRole(
+            kind=kind_of_kernel(name), part="", is_helper=False, adds_up_parts=False
+        )
+    adds_up_parts = kernel.role == "splitk_reduce"
+    part = "helper" if adds_up_parts else _part(kernel)
+    return KernelRole(
+        kind=kind_of_kernel(name),
+        part=part,
+        is_helper=adds_up_parts or _is_helper(kernel, part),
+        adds_up_parts=adds_up_parts,
+    )
+
+
+def _part(kernel: KernelName) -> str:
+    """The part of a kernel that does not add up those of a split K."""
+    if kernel.op is None or kernel.algo == "fft":
+        return "helper"
+    if _BASIS_CHANGES.search(kernel.name):
+        return "helper"
+    if kernel.op in _MAIN_OPS or _DOT_PRODUCTS.search(kernel.name):
+        return "main"
+    return kernel.op
+
+
+def _is_helper(kernel: KernelName, part: str) -> bool:
+    if kernel.op in _MOVING_OPS:
+        return True
+    is_of_products = kernel.family in _HELPING_LIBRARIES or kernel.family.startswith(
+        _BLAS_PREFIX
+    )
+    return is_of_products and part not in ("main", "norm")
