@@ -7,11 +7,12 @@ JSON, over every trace of some folders.
 `collect` writes one file for each command line into the folder OUT: its exit code, and
 what it printed. CHECKOUT is another checkout with a .venv of its own; without it this
 one is asked. TRACES are files, or folders whose traces, exports, snapshots and folders
-of ranks are all taken, in the order of their names. One process reads all questions
-about one trace, so that the trace is in memory after the first; there is no cache.
+of ranks are all taken, in the order of their names. One process answers all questions
+about one trace, each without the cache. Answers that OUT has already are kept. It ends
+with exit code 1 if a process failed.
 
 `compare` names the files that differ, with the first lines that do, and ends with exit
-code 1 if there is one.
+code 1 if there is one, or if there are no files at all.
 """
 
 from __future__ import annotations
@@ -75,9 +76,9 @@ from fusetui.cli import main
 questions = json.load(sys.stdin)
 answers = []
 for arguments in questions:
-    out, err = io.StringIO(), io.StringIO()
     out_bytes = io.BytesIO()
     out = io.TextIOWrapper(out_bytes, encoding="utf-8", write_through=True)
+    err = io.StringIO()
     sys.argv = ["fusetui", *arguments]
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -125,17 +126,16 @@ def _is_trace(path: Path) -> bool:
 def questions(places: Sequence[Path]) -> Iterator[Asked]:
     """All command lines: about each trace, about each folder of ranks, and the diffs of
     neighbours."""
-    found = list(traces_in(places))
-    for name, path in found:
+    traces = list(traces_in(places))
+    for name, path in traces:
         if path.is_dir():
             yield Asked(name, _both_forms(("ranks", str(path))))
             continue
-        lines = []
-        for question in QUESTIONS:
-            command, *options = question
-            lines += _both_forms((command, str(path), *options))
-        yield Asked(name, lines)
-    files = [(name, path) for name, path in found if path.is_file()]
+        command_lines = []
+        for command, *options in QUESTIONS:
+            command_lines += _both_forms((command, str(path), *options))
+        yield Asked(name, command_lines)
+    files = [(name, path) for name, path in traces if path.is_file()]
     for (a_name, a), (b_name, b) in pairwise(files):
         yield Asked(f"{a_name}--{b_name}", _both_forms(("diff", str(a), str(b))))
 
@@ -147,19 +147,28 @@ def _both_forms(command_line: tuple[str, ...]) -> list[list[str]]:
     return [text, [*text, "--json"]]
 
 
-def collect(out: Path, places: Sequence[Path], tree: Path, jobs: int) -> None:
-    """Asks everything that OUT does not hold yet."""
+def collect(out: Path, places: Sequence[Path], tree: Path, jobs: int) -> int:
+    """Asks everything that `out` does not hold yet; returns how many processes
+    failed."""
     out.mkdir(parents=True, exist_ok=True)
-    asked = list(questions(places))
+    every = list(questions(places))
+    failures = 0
     with ThreadPoolExecutor(jobs) as pool:
-        for done, name in enumerate(pool.map(lambda a: _answer(out, a, tree), asked)):
-            print(f"{done + 1} of {len(asked)}: {name}", flush=True)
+        succeeded = pool.map(lambda asked: _answer(out, asked, tree), every)
+        for number, (asked, has_answers) in enumerate(
+            zip(every, succeeded, strict=True), start=1
+        ):
+            failures += not has_answers
+            failure = "" if has_answers else " FAILED"
+            print(f"{number} of {len(every)}: {asked.name}{failure}", flush=True)
+    return failures
 
 
-def _answer(out: Path, asked: Asked, tree: Path) -> str:
+def _answer(out: Path, asked: Asked, tree: Path) -> bool:
+    """Whether the process ended well; its answers are in `out` then."""
     last = out / f"{asked.name}.done"
     if last.exists():
-        return asked.name
+        return True
     with tempfile.TemporaryDirectory() as home:
         environment = {
             **os.environ,
@@ -182,16 +191,18 @@ def _answer(out: Path, asked: Asked, tree: Path) -> str:
             failure = f"took longer than {MAX_SECONDS} s"
     if failure:
         (out / f"{asked.name}.txt").write_text(failure)
-        last.touch()
-        return f"{asked.name} FAILED"
-    for line, (code, printed, said) in zip(
-        asked.command_lines, json.loads(ran.stdout), strict=True
+        return False
+    answers = json.loads(ran.stdout)
+    for command_line, (code, stdout, stderr) in zip(
+        asked.command_lines, answers, strict=True
     ):
-        options = "_".join(word for word in line if "/" not in word or ":" in word)
-        place = out / f"{asked.name}--{options.replace('/', '.')}.txt"
-        place.write_text(f"exit {code}\n{said}\n{printed}")
+        # without the paths of traces
+        words = [word for word in command_line if "/" not in word or ":" in word]
+        question = "_".join(words).replace("/", ".")
+        answer = out / f"{asked.name}--{question}.txt"
+        answer.write_text(f"exit {code}\n{stderr}\n{stdout}")
     last.touch()
-    return asked.name
+    return True
 
 
 def compare(before: Path, after: Path, lines: int) -> int:
@@ -235,8 +246,11 @@ def main() -> int:
     comparing.add_argument("--lines", type=int, default=4)
     args = parser.parse_args()
     if args.command == "collect":
-        collect(args.out, args.traces, args.tree, args.jobs)
-        return 0
+        failures = collect(args.out, args.traces, args.tree, args.jobs)
+        return 1 if failures else 0
+    if not any(args.before.glob("*.txt")):
+        print(f"{args.before} holds no answers: see collect.")
+        return 1
     return 1 if compare(args.before, args.after, args.lines) else 0
 
 

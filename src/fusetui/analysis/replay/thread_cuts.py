@@ -56,9 +56,9 @@ class ThreadCuts(msgspec.Struct, frozen=True, eq=False):
     row: Rows  # of the call, -1: none
     # of each call the cut that it is, or is part of, else -1; shape [slices]
     cut_of_row: Rows
-    # the cuts in which a thread waits for another one, in which that waits for
+    # the cuts in which a thread waits for another one, in which that waits for being
+    # asked, and with which it has ended; shape [3, handoffs]
     handoffs: Rows
-    # being asked, and with which it has ended; shape [3, handoffs]
     # the cuts in which a thread waits for workers that load batches, in order
     batches: Rows
 

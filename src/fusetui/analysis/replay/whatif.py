@@ -172,21 +172,20 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     )
     is_bound = cannot_save_more or never_waits or depends_on_batches
 
-    notes: list[str] = list(_notes(trace))
     late = max(
         late_share(graph, recorded_route), late_share(replayed.graph, replayed_route)
     )
-    if late > MAX_LATE_SHARE:
-        notes.append("late_unexplained")
     last_end = places[-1] + 1
     ends_no_later = replayed.bounds[last_end] <= recorded_bounds[last_end]
-    if after_ns > before_ns and ends_no_later:
-        notes.append("same_work_later")
-    if depends_on_batches:
-        notes.append("batches_unknown")
-    notes.extend(replayed.notes)
-    if "waits_scaled" in notes and "other_ranks_unchanged" in notes:
-        notes.remove("other_ranks_unchanged")
+    holds: dict[Note, bool] = {
+        **_notes_of_any_change(trace),
+        "late_unexplained": late > MAX_LATE_SHARE,
+        "same_work_later": after_ns > before_ns and bool(ends_no_later),
+        "batches_unknown": depends_on_batches,
+    }
+    if "waits_scaled" in replayed.notes:
+        holds["other_ranks_unchanged"] = False
+    notes = [note for note in holds if holds[note]]
 
     effects = _effects(trace, before, after if gives_number else None)
     return WhatIf(
@@ -204,7 +203,7 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         inferred_waits=graph.inferred_waits,
         certainty="bound" if is_bound else "estimate",
         limit=_limit(trace, replayed, places),
-        notes=tuple(dict.fromkeys(notes)),
+        notes=tuple(dict.fromkeys([*notes, *replayed.notes])),
         latest_ns=latest_ns if gives_number and depends_on_batches else None,
         scaled_share=scaled_share,
     )
@@ -363,15 +362,14 @@ def events_unknown(trace: Trace) -> bool:
     return not np.isin(trace.correlation[waiting_calls], recorded).all()
 
 
-def _notes(trace: Trace) -> list[Note]:
-    """What has to be said about any change."""
-    holds: dict[Note, bool] = {
+def _notes_of_any_change(trace: Trace) -> dict[Note, bool]:
+    """Whether each holds."""
+    return {
         "no_waits": leaves_waits_out(trace),
         "events_unknown": events_unknown(trace),
         "no_gpu": not len(trace.gpu_rows),
         "other_ranks_unchanged": bool(communicates(trace, trace.gpu_rows).any()),
     }
-    return [note for note in holds if holds[note]]
 
 
 RANGE = re.compile(

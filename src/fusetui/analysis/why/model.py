@@ -20,8 +20,8 @@ from fusetui.trace.program.modules import Modules, ModuleTime
 Certainty = Literal["certain", "likely"]
 WorthNote = Literal[
     # it cannot save more: the change is a bound, and nothing was inferred; or when
-    "at_most",
     # workers of a data loader have their batches ready after it is not known
+    "at_most",
     "own_time",  # if the threads that launch took no time between their calls
     # if one worker loads the batches ahead, each in the time that it takes now
     "one_worker",

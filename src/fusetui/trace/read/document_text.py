@@ -94,8 +94,7 @@ class Rendered:
     JSON, one by one.
 
     `problem` says why that is not possible any more, in one sentence, "" if it is.
-    `write` raises TraceError or OSError, and may be called in another process after a
-    fork.
+    `write` raises TraceError or OSError, and may be called in another thread.
     """
 
     at_hand = True
