@@ -410,9 +410,12 @@ class Facts:
 
 # of the span; from this share on, a GPU counts as waiting for launches
 CPU_BOUND = 0.10
-WORK_NS = 5_000_000  # a longer gap is not due to launching, unless it has many slices:
-SLICE_NS = 200_000  # of no more than this on average
-LONG_WORK_NS = 50_000_000  # whatever it is made of
+WORK_NS = 5_000_000
+"""A longer gap is not due to launching, unless many slices begin in it."""
+SLICE_NS = 200_000
+"""Of a gap that is due to launching: no more for each slice that begins in it."""
+LONG_WORK_NS = 50_000_000
+"""A longer gap is not due to launching, whatever begins in it."""
 LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
 """What a thread that launches too late is doing: neither waiting nor allocating."""
 
