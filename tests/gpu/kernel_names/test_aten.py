@@ -41,7 +41,7 @@ def test_lambda_is_named_by_its_function(says: Says) -> None:
         f"at::TensorIteratorBase&, at::native::GeluType)::{LAMBDA}, std::array<char*, 2ul> >(int)",
         functor="GeluCUDAKernelImpl",
         vec=8,
-        dtype=None,
+        dtype="bf16",
         short="gelu bf16 x8",
     )
     says(
@@ -122,6 +122,67 @@ def test_a_function_whose_address_is_in_parentheses(says: Says) -> None:
         "::sigmoid_kernel_cuda(at::TensorIteratorBase&)), 3u>, float (float)> >(int)::"
         "{lambda(int)#1}>(int, float)",
         functor="sigmoid_kernel_cuda",
+        dtype="fp32",
+    )
+
+
+NAN_TO_NUM = (
+    "at::native::nan_to_num_kernel_cuda(at::TensorIteratorBase&, c10::optional<double>)"
+    "::{lambda()#1}::operator()() const::{lambda()#2}::operator()() const"
+)
+
+
+def elementwise(functor: str) -> str:
+    return (
+        f"void at::native::vectorized_elementwise_kernel<4, {functor}, "
+        "at::detail::Array<char*, 2> >(int)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "dtype"),
+    [
+        ("float", "fp32"),
+        ("c10::BFloat16, c10::BFloat16", "bf16"),
+        ("bool, c10::Half, c10::Half", "fp16"),
+        ("c10::BFloat16, bool", "bf16"),
+        ("bool", "bool"),
+        ("c10::complex<double>", "c128"),
+        ("float, float, c10::BFloat16", None),
+        ("my::Vector", None),
+        ("", None),
+    ],
+)
+def test_the_parameters_of_a_lambda_say_the_type(
+    says: Says, parameters: str, dtype: str | None
+) -> None:
+    """If they have one; a mask beside them does not count, optional<double> is none."""
+    says(
+        elementwise(f"{NAN_TO_NUM}::{{lambda({parameters})#1}}"),
+        functor="nan_to_num_kernel_cuda",
+        dtype=dtype,
+    )
+
+
+def test_the_lambda_of_a_launcher_has_no_element(says: Says) -> None:
+    """Its parameter is the number of an element."""
+    says(
+        "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl<"
+        f"{NAN_TO_NUM}::{{lambda()#1}}>(at::TensorIteratorBase&)::{{lambda(int)#1}}>(int)",
+        functor="nan_to_num_kernel_cuda",
+        dtype=None,
+    )
+
+
+def test_a_wrapped_lambda_is_a_type_of_function(says: Says) -> None:
+    says(
+        elementwise(
+            "__nv_hdl_wrapper_t<false, false, false, __nv_dl_tag<void (*)(at::TensorIteratorBase&, "
+            "float), &(void at::native::pow_impl<float, float>(at::TensorIteratorBase&, float)), 1u>, "
+            "c10::BFloat16 (c10::BFloat16, c10::BFloat16), float>"
+        ),
+        functor="pow_impl",
+        dtype="bf16",
     )
 
 
@@ -160,3 +221,47 @@ def test_wrapped_address(says: Says) -> None:
         dtype_a="int16",
         dtype_out="bool",
     )
+
+
+def reduction(operator: str, scalar: str = "c10::Half") -> str:
+    return (
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<"
+        f"{scalar}, at::native::{operator}, unsigned int, float, 4, 4> >(int)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("operator", "sums"),
+    [
+        ("NormOps<c10::Half, float, c10::Half>", "fp32"),
+        ("NormTwoOps<c10::Half, double, float>", "fp64"),
+        ("NormOneOps<float>", "fp32"),
+        ("MeanOps<c10::Half, float, float, c10::Half>", "fp32"),
+        ("MeanOps<double, float>", "fp64"),
+        ("NanSumOps<float, c10::Half>", "fp32"),
+        ("WelfordOps<c10::Half, float, int, thrust::pair<double, double> >", "fp32"),
+        (
+            "func_wrapper_t<c10::Half, at::native::sum_functor<c10::Half, float, c10::Half>::"
+            "operator()(at::TensorIterator&)::{lambda(float, float)#1}>",
+            "fp32",
+        ),
+        ("func_wrapper_t<float, at::native::MaxNanFunctor<float> >", "fp32"),
+    ],
+)
+def test_type_of_the_sums(says: Says, operator: str, sums: str) -> None:
+    """By the place that a release gives it among the arguments of the operator."""
+    says(reduction(operator), family="aten-reduce", dtype_acc=sums)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        "ArgMaxOps<float>",
+        "MaxOps<float>",
+        "MeanOps<float, float, float>",
+        "func_wrapper_t<bool, at::native::and_kernel_cuda(at::TensorIterator&)::{lambda(bool)#1}>",
+        "NormOps",
+    ],
+)
+def test_what_adds_nothing_up_has_no_sums(says: Says, operator: str) -> None:
+    says(reduction(operator), family="aten-reduce", dtype_acc=None)

@@ -19,6 +19,82 @@ def test_softmax_types(says: Says) -> None:
     )
 
 
+def test_types_of_longer_rows(says: Says) -> None:
+    """The backward kernel writes what the forward one reads."""
+    scope = "at::native::(anonymous namespace)::"
+    says(
+        f"void {scope}cunn_SoftMaxBackward<4, c10::BFloat16, float, double, {scope}Epilogue>(int)",
+        dtype_a="fp64",
+        dtype_acc="fp32",
+        dtype_out="bf16",
+    )
+    says(
+        f"void {scope}cunn_SoftMaxForward<4, c10::BFloat16, float, double, {scope}Epilogue>(int)",
+        dtype_a="bf16",
+        dtype_acc="fp32",
+        dtype_out="fp64",
+    )
+
+
+def test_types_of_a_normalization(says: Says) -> None:
+    layer_norm = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel"
+    says(f"{layer_norm}<c10::Half, float>(int)", dtype_a="fp16", dtype_acc="fp32")
+    says(f"{layer_norm}<c10::Half>(int)", dtype_a=None, dtype_acc=None)
+
+
+ARANGE = (
+    "elementwise_kernel_with_index<int, at::native::arange_cuda_out(c10::Scalar const&, "
+    "at::Tensor&)::{lambda()#1}::operator()() const::{lambda(long)#1}>(int)"
+)
+
+
+@pytest.mark.parametrize(
+    "scope", ["(anonymous namespace)::", "<unnamed>::", "at::native::", ""]
+)
+def test_elements_of_their_index(says: Says, scope: str) -> None:
+    """The parameter of the lambda is the index, whatever the elements are."""
+    found = says(
+        f"void {scope}{ARANGE}",
+        family="aten-other",
+        op="elementwise",
+        functor="arange_cuda_out",
+        dtype=None,
+        short="arange of index",
+    )
+    texts = [found.name[start:end] for start, end, _ in found.parts]
+    assert texts == ["elementwise_kernel_with_index", "arange_cuda_out"]
+
+
+def test_elements_of_their_index_without_a_functor(says: Says) -> None:
+    says("elementwise_kernel_with_index", op="elementwise", functor=None)
+
+
+def test_anonymous_namespaces_of_nsys(says: Says) -> None:
+    says(
+        "void <unnamed>::softmax_warp_forward<float, float, float, (int)6, (bool)0>(T2 *)",
+        family="aten-other",
+        op="softmax",
+        dtype_a="fp32",
+    )
+
+
+def test_type_of_foreach(says: Says) -> None:
+    scope = "at::native::(anonymous namespace)::"
+    head = (
+        f"void {scope}multi_tensor_apply_kernel<{scope}TensorListMetadata<2>, {scope}"
+    )
+    says(
+        f"{head}UnaryOpFunctor<c10::Half, 2, 1, 1>, std::x<float> >(int)", dtype="fp16"
+    )
+    says(
+        f"{head}CopyFunctor<bool, float, 2, 1, 1>, at::native::Copy<bool, float> >(int)",
+        dtype=None,
+        dtype_a="fp32",
+        dtype_out="bool",
+        short="foreach Copy Copy fp32->bool",
+    )
+
+
 @pytest.mark.parametrize(
     ("base", "op", "direction"),
     [

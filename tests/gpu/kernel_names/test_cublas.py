@@ -92,6 +92,40 @@ def test_small_n(says: Says) -> None:
     says("void gemmSN_TN_kernel<float, 128, 16>(int)", op="gemm", layout="tn")
 
 
+GEMV_TENSOR = "cublasGemvTensorStridedBatched"
+
+
+def test_the_tensors_of_a_small_product_have_its_types(says: Says) -> None:
+    """Not the number before them, which is the type of the arithmetic."""
+    tensors = (
+        f"{GEMV_TENSOR}<__half const>, {GEMV_TENSOR}<float const>, {GEMV_TENSOR}<float>"
+    )
+    types = {"dtype_a": "fp16", "dtype_b": "fp32", "dtype_out": "fp32"}
+    says(f"void gemmk1_kernel<float, 256, 5, {tensors}, float>(int)", **types)
+    says(f"void gemmSN_NN_kernel<float, 128, {tensors}>(int)", layout="nn", **types)
+    says(f"void gemv2N_kernel<int, cublasGemvParams<{tensors}, float> >(int)", **types)
+    # as nsys writes them
+    says(
+        f"void gemv2N_kernel<int, cublasGemvParams<{GEMV_TENSOR}<const float2>, "
+        f"{GEMV_TENSOR}<float2>, float2>>(T1)",
+        dtype_a="c64",
+        dtype_b="c64",
+        dtype_out="c64",
+    )
+
+
+def test_tensors_among_the_parameters_are_none_of_the_template(says: Says) -> None:
+    says(f"void gemmk1_kernel<float, 256>({GEMV_TENSOR}<float const>)", dtype_a=None)
+
+
+def test_block_scaled_operands_are_explained(says: Says) -> None:
+    found = says(
+        "nvjet_qqtst_128x256_128x6_2x2_2cta_h_bz_Avec32UE8M0_Bvec32UE8M0_TNT",
+        dtype_a="fp8",
+    )
+    assert sum("mxfp8" in meaning for _, _, meaning in found.parts) == 2
+
+
 def test_split_k_second_pass(says: Says) -> None:
     says(
         "void cublasLt::splitKreduce_kernel<32, 16, int, float>(int)",

@@ -1,8 +1,10 @@
 """Kernels of CUTLASS, 2.x and 3.x."""
 
+import pytest
 from tests.gpu.kernel_names.conftest import Says
 
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_names.vocabulary import cxx_type
 
 
 def test_wmma_gemm(says: Says) -> None:
@@ -134,6 +136,33 @@ def test_block_scaled_types_and_epilogue(says: Says) -> None:
         stream_k=True,
         cluster=None,
     )
+
+
+def test_types_with_scales_are_explained(says: Says) -> None:
+    found = says(
+        "cutlass3x_sm100_bstensorop_s128x128x64gemm_block_scaled_ue8m0xe4m3_ue4m3xf4_f32_bf16_bf16"
+        "_128x128x256_0_tnn_align32_o_vs16_1sm",
+        dtype_a="fp8_e4m3",
+        dtype_b="fp4",
+    )
+    meanings = [meaning for _, _, meaning in found.parts]
+    assert "type of A: ue8m0xe4m3, which is e4m3 with ue8m0 scales (mxfp8)" in meanings
+    # f4 fixes the width only
+    assert "type of B: ue4m3xf4, which is f4 with ue4m3 scales" in meanings
+    assert "type of the result: bf16" in meanings
+
+
+@pytest.mark.parametrize(
+    ("word", "dtype"),
+    [
+        ("cutlass::mx_float8_t<cutlass::float_e4m3_t>", "mxfp8_e4m3"),
+        ("cutlass::mx_float4_t<cutlass::float_e2m1_t>", "mxfp4_e2m1"),
+        ("cutlass::nv_float4_t<cutlass::float_e2m1_t>", "nvfp4_e2m1"),
+        ("cutlass::mx_float8_t<my::type>", None),
+    ],
+)
+def test_block_scaled_types_of_cxx(word: str, dtype: str | None) -> None:
+    assert cxx_type(word) == dtype
 
 
 def test_width_without_format(says: Says) -> None:

@@ -99,6 +99,18 @@ def test_two_dialects(says: Says) -> None:
     )
 
 
+def test_operands_that_are_converted_on_the_way(says: Says) -> None:
+    says(
+        "bmm_Bfloat16_MxInt4Bfloat16_castBfloat16_Fp32_Ab32_t128x16x256_s3_et128x16_m256x16x16_"
+        "c2x1x1_rM_BN_transOut_schPd2x1x2x3_biasBfloat16Mn_bN_tma_dynB_sm100f",
+        dtype_a="mxint4",
+        dtype_b="bf16",
+        dtype_acc="fp32",
+        dtype_out="bf16",
+        math="bf16",
+    )
+
+
 def test_a_single_product_is_not_called_batched(says: Says) -> None:
     says(
         "gemm_Bfloat16_E4m3E4m3_Fp32_t128x64x128_s7_et128x64_m128x64x32_cga1x1x4_16dp256b_TN_"

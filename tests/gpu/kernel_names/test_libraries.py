@@ -44,7 +44,7 @@ from fusetui.gpu.kinds import is_collective, kinds
         ("aiter::topksoftmax_4x128x8_bf16", "aiter", "moe"),
         ("transformer_engine::fused_rope_forward_kernel", "transformer-engine", "rope"),
         ("void layer_norm::ln_bwd_kernel<float>(int)", "flash-attn-ln", "norm"),
-        ("gluon_mxfp4_moe_stage1_kernel.kd", "gluon", None),
+        ("gluon_mxfp4_moe_stage1_kernel.kd", "gluon", "moe"),
     ],
 )
 def test_family_and_operation(says: Says, name: str, family: str, op: str) -> None:
@@ -61,6 +61,63 @@ def test_direction(says: Says) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("base", "direction"),
+    [
+        ("swiglu_weight_backward_with_weight_impl", "bwd"),
+        ("swiglu_forward_with_weight_impl", "fwd"),
+        ("swiglu_forward_backward_with_weight_impl", None),  # it does both
+        ("swiglu_backwards_impl", None),
+    ],
+)
+def test_the_usual_words_say_the_direction(
+    says: Says, base: str, direction: str | None
+) -> None:
+    name = f"void cuda::{base}<__nv_bfloat16>(float*, __nv_bfloat16 const*, int)"
+    says(name, family="deepseek", pass_=direction, dtype="bf16")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "dtype"),
+    [
+        ("c10::Half, 8", "fp16"),
+        ("float, float, long, true", "fp32"),
+        ("(Pattern)1, __nv_bfloat16, 8", "bf16"),
+        ("moe::Params<cutlass::bfloat16_t, cutlass::bfloat16_t, 4>", "bf16"),
+        ("c10::Half, &(float vllm::gelu<float>(float const&)), true", "fp16"),
+        ("float, c10::Half", None),
+        ("__nv_bfloat16, unsigned char", None),  # of fp8, which is stored as bytes
+        ("float2, float", None),
+        ("int", None),
+        ("short", None),
+    ],
+)
+def test_the_only_type_of_elements(
+    says: Says, arguments: str, dtype: str | None
+) -> None:
+    """Types of the parameters of the function do not count, nor do indices."""
+    says(f"void vllm::any_kernel<{arguments}>(double*)", dtype=dtype)
+
+
+def test_the_only_type_of_elements_in_a_mangled_name(says: Says) -> None:
+    says("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256EEEvPT0_", dtype="bf16")
+    says("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bfLi256EEEvPT0_", dtype=None)
+    says("_ZN5aiter24add_rmsnorm_quant_kernelILi256EDF16bEEvPT0_", dtype=None)
+    says("_ZN7sgl_hip18act_and_mul_kernelI14__hip_bfloat16EEvi", dtype="bf16")
+
+
+def test_formats_that_share_a_scale(says: Says) -> None:
+    says("gluon_mxfp4_moe_stage1_kernel.kd", dtype="mxfp4_e2m1")
+    says("void transformer_engine::cast_mxfp8_kernel<__nv_fp8_e4m3>(i)", dtype="mxfp8")
+    says("void torchao::nvfp4_quant<float>(int)", dtype="nvfp4_e2m1")
+    says("void torchao::my_mxfp88_quant<float>(int)", dtype="fp32")
+
+
+def test_gated_activations(says: Says) -> None:
+    says("void vllm::masked_swigluoai_and_mul_kernel<float>(int)", op="elementwise")
+    says("void vllm::cat_and_multiply_kernel<float>(int)", op=None)
+
+
 def test_aiter_attention(says: Says) -> None:
     says("aiter::fmha_fwd_hd128_bf16_rtz", head_dim=128, dtype_a="bf16", pass_="fwd")
 
@@ -71,6 +128,13 @@ def test_apex(says: Says) -> None:
         family="apex",
         op="optimizer",
         functor="AdamFunctor",
+        dtype="fp32",
+    )
+    says(
+        "void multi_tensor_apply_kernel<TensorListMetadata<2>, ScaleFunctor<float, __half>, float>"
+        "(int)",
+        functor="ScaleFunctor",
+        dtype=None,
     )
 
 

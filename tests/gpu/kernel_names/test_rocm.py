@@ -2,6 +2,8 @@
 
 from tests.gpu.kernel_names.conftest import Says
 
+from fusetui.gpu.kernel_names import Part, decode
+
 HEAD = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs"
 
 
@@ -55,6 +57,49 @@ def test_type_groups(says: Says) -> None:
     says(f"Cijk_Ailk_Bljk_S_B_Bias_X{tail}", dtype_a="fp32", dtype_acc="fp32")
     says(f"Cijk_Ailk_Bljk_I8II_BH{tail}", dtype_a="int8", dtype_out="int32")
     says(f"Cijk_Ailk_Bljk_F8B8HS_BH{tail}", dtype_a=None)
+
+
+def words(name: str) -> dict[str, str]:
+    """What the parts of a name mean, by their text."""
+    found = decode(name)
+    assert found is not None
+    return {name[start:end]: meaning for start, end, meaning in found.parts}
+
+
+def test_both_groups_of_types_are_explained() -> None:
+    meanings = words("Cijk_Alik_Bljk_B_BS_BH_Bias_MT64x16x128_MI16x16x1_SN_ISA942")
+    assert meanings["B"] == "B: A and B are bf16"
+    assert meanings["BS"] == "BS: the result is bf16, the sums fp32"
+    assert meanings["BH"].startswith("B: uses beta")
+    mixed = words("Cijk_Alik_Bljk_F8B8_HS_BH_MT64x16x128_ISA942")
+    assert mixed["F8B8"] == "F8B8: A is fp8_e4m3, B fp8_e5m2"
+    assert mixed["HS"] == "HS: the result is fp16, the sums fp32"
+
+
+def test_types_that_are_not_settled_are_marked_as_types() -> None:
+    meanings = words("Custom_Cijk_Ailk_Bljk_F8NH_HHS_BH_Bias_AS_SAB_SAV_gfx942")
+    for group in ("F8NH", "HHS"):
+        assert meanings[group].endswith("of the result and of the sums")
+
+
+def test_flags_and_options_are_explained() -> None:
+    name = f"{HEAD}_MT16x16x64_MI16x16x1_SN_GSUAMBSK_ISA942_MIWT4_6_PGR2_PLR1_WG64_4_1"
+    assert [name[start:end] for start, end, _ in part_list(name)] == [
+        *("Alik_Bljk", "BBS", "BH", "Bias", "HA", "S", "SAV", "UserArgs"),
+        *("16", "16", "64", "16", "16", "1", "MBSK", "942", "4_6", "2", "1", "64_4_1"),
+    ]
+
+
+def test_what_looks_like_a_flag_behind_the_tile_is_none() -> None:
+    name = "Cijk_Alik_Bljk_BBS_MT16x16x64_SN_S_B_ISA942"
+    texts = [name[start:end] for start, end, _ in part_list(name)]
+    assert texts == ["Alik_Bljk", "BBS", "16", "16", "64", "942"]
+
+
+def part_list(name: str) -> tuple[Part, ...]:
+    found = decode(name)
+    assert found is not None
+    return found.parts
 
 
 def test_second_pass_of_a_split_k(says: Says) -> None:

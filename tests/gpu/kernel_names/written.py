@@ -216,7 +216,7 @@ def aten() -> Iterator[Written]:
         yield Written(
             f"void at::native::reduce_kernel<512, 1, {reduce} >({reduce})",
             {"family": "aten-reduce", "op": "reduction", "functor": "MeanOps"}
-            | {"dtype_a": dtype, "dtype_out": dtype},
+            | {"dtype_a": dtype, "dtype_acc": "fp32", "dtype_out": dtype},
         )
 
 

@@ -20,10 +20,11 @@ them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.text.patterns import late
+from fusetui.text.patterns import compiled, late
 
 from .cxx import (
     SCOPE,
@@ -31,6 +32,7 @@ from .cxx import (
     argument_texts,
     base_of,
     callee_text,
+    element_type,
     signature,
     split_args,
 )
@@ -59,7 +61,8 @@ _OPERANDS = late(
 )
 _ONE_TYPE = late(rf"<({CXX_TYPE}) ?>")
 _FIRST_TYPE = late(rf"<(?:(?:true|false), )?({CXX_TYPE})[,>]")
-_LAMBDA_TYPES = late(rf"[{{\[]lambda\((?:bool, )?({CXX_TYPE})[,)]")
+_LAMBDA = late(r"[{\[]lambda\(([\w:<>, ]+)\)")
+_FUNCTION_TYPE = late(r", [\w:<>]+ \(([\w:<>, ]+)\)(?=[,>])")
 _ACCESSED = late(r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d{1,6})>")
 _POINTER = late(rf"&\(?(?:void )?(?P<function>{SCOPE}(?P<word>\w+))")
 _LAUNCHERS = ("gpu_kernel", "opmath_", "launch_", "legacy_")
@@ -80,6 +83,8 @@ _LOOPS: Final = {
     "elementwise_kernel_manual_unroll": "strided tensors",
 }
 """What each elementwise loop is for."""
+
+_LOOP_OVER_INDICES: Final = "elementwise_kernel_with_index"
 
 _AFFIXES = late(
     r"^CUDAFunctor(?:OnSelf|OnOther)?_|_?(?:cuda_kernel|kernel_cuda|kernel_impl|CUDAKernelImpl"
@@ -115,7 +120,7 @@ def decode_elementwise(name: str) -> KernelName | None:
     if "elementwise_" not in name[:100]:
         return None
     match = _ELEMENTWISE.match(name)
-    if match is None:
+    if match is None or match["kernel"] == _LOOP_OVER_INDICES:
         return None
     fields = _elementwise_fields(name, match)
     short = _elementwise_short(name, match, fields)
@@ -150,6 +155,8 @@ def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
     one_type = _ONE_TYPE.match(name, functor_end)
     if one_type and not fields:
         fields["dtype"] = cxx_type(one_type[1])
+    elif not fields:
+        fields["dtype"] = _lambda_type(_functor_text(name, match))
     op = _elementwise_op(kernel, functor)
     if op in ("index", "rng"):
         return {"op": op}
@@ -175,6 +182,33 @@ def _wrapped_functor(name: str, start: int) -> tuple[str | None, int]:
     if not word:
         return word, start
     return word, name.find(word, start) + len(word)
+
+
+def _functor_text(name: str, match: re.Match[str]) -> str:
+    """The functor with its arguments, if it has some."""
+    spans, _ = split_args(name, match.start("functor"), limit=1)
+    if not spans:
+        return ""
+    start, end = spans[0]
+    return name[start:end]
+
+
+def _lambda_type(functor: str) -> str | None:
+    """The type of the parameters of a lambda, if it is one. A mask (`bool`) beside
+    others does not count. A lambda within others comes last; one that is wrapped
+    (`__nv_hdl_wrapper_t`) has the type of a function.
+
+    >>> _lambda_type("clamp(at::TensorIterator&)::{lambda()#1}::{lambda(float, float)#2}")
+    'fp32'
+    """
+    pattern = _FUNCTION_TYPE if functor.startswith("__nv_") else _LAMBDA
+    parameters = pattern.findall(functor)
+    if not parameters:
+        return None
+    types = set(parameters[-1].split(", "))
+    if len(types) > 1:
+        types.discard("bool")
+    return cxx_type(types.pop()) if len(types) == 1 else None
 
 
 def _elementwise_op(kernel: str, functor: str | None) -> str | None:
@@ -213,9 +247,6 @@ def _elementwise_short(name: str, match: re.Match[str], fields: dict[str, Any]) 
     dtype = fields.get("dtype") or dtype_words(
         fields.get("dtype_a"), fields.get("dtype_b"), fields.get("dtype_out")
     )
-    if dtype is None and not outer_functor.startswith("__nv_"):
-        parameter = _LAMBDA_TYPES.search(name, match.end(), match.end() + 300)
-        dtype = cxx_type(parameter[1]) if parameter else None
     if outer_functor == "AUnaryFunctor" or "FunctorOnOther" in outer_functor:
         word = f"scalar {word}"
     elif outer_functor == "BUnaryFunctor" or "FunctorOnSelf" in outer_functor:
@@ -260,6 +291,7 @@ def decode_reduction(name: str) -> KernelName | None:
         fields["dtype_a"] = cxx_type(scalar)
         fields["dtype_out"] = cxx_type(stored)
         fields["functor"] = _combining_operator(operator)
+        fields["dtype_acc"] = _accumulator(operator, fields["functor"])
     word = operation_word((fields.get("functor") or "reduce").removesuffix("Ops"))
     dtype = dtype_words(fields.get("dtype_a"), None, fields.get("dtype_out"))
     sizes = f"{match['threads']}x{match['vec']}"
@@ -284,9 +316,48 @@ def _combining_operator(text: str) -> str | None:
     return base_of(text, start)
 
 
+_SECOND_OF_SEVERAL: Final = {1: 0, 2: 1, 3: 1}
+_ACCUMULATOR_PLACES: Final[Mapping[str, Mapping[int, int]]] = {
+    "MeanOps": {2: 0, 4: 1},
+    "NormOps": _SECOND_OF_SEVERAL,
+    "NormZeroOps": _SECOND_OF_SEVERAL,
+    "NormOneOps": _SECOND_OF_SEVERAL,
+    "NormTwoOps": _SECOND_OF_SEVERAL,
+    "AbsMinOps": _SECOND_OF_SEVERAL,
+    "AbsMaxOps": _SECOND_OF_SEVERAL,
+    "NanSumOps": {1: 0, 2: 0},
+    "WelfordOps": {4: 1, 5: 1},
+    "sum_functor": {3: 1},
+    "nansum_functor": {3: 1},
+    "prod_functor": {3: 1},
+    "MaxNanFunctor": {1: 0},
+    "MinNanFunctor": {1: 0},
+    "ReductionAddOp": {1: 0},
+    "ReductionMulOp": {1: 0},
+}
+"""Where an operator has the type of what it adds up (`acc_t`) among its template
+arguments, by how many these are: older releases have fewer (SharedReduceOps.h,
+ReduceSumProdKernel.cu, ReduceMaxValuesKernel.cu, sparse/cuda/SparseCsrTensorMath.cu)."""
+
+
+def _accumulator(operator: str, functor: str | None) -> str | None:
+    """The type that an operator adds up in; None if its name does not say it."""
+    places = _ACCUMULATOR_PLACES.get(functor or "")
+    if functor is None or places is None:
+        return None
+    start = operator.find(f"{functor}<")
+    if start < 0:
+        return None
+    spans, _ = split_args(operator, start + len(functor) + 1)
+    place = places.get(len(spans))
+    if place is None:
+        return None
+    first, end = spans[place]
+    return cxx_type(operator[first:end])
+
+
 _UNQUALIFIED_BASES = late(
-    r"cunn_\w+|softmax_warp_(?:forward|backward)|elementwise_kernel_with_index"
-    r"|indexing_backward_kernel\w*"
+    r"cunn_\w+|softmax_warp_(?:forward|backward)|indexing_backward_kernel\w*"
 )
 """Kernels of ATen that are in no namespace of it."""
 
@@ -321,7 +392,7 @@ _OPTIMIZERS = late(r"Adam|Sgd|SGD|Adagrad|Lamb|LAMB")
 _NAMED_FUNCTORS = late(
     r"(?:Unary|Binary|Pointwise|Ternary)Op\w*Functor|Fused\w+Functor"
 )
-_TYPE_ARGUMENT = late(r"<([\w: ]+?(?:<\w+>)?)[,>]")
+_FUNCTOR_TYPES = late(rf"<(?P<dtype>{CXX_TYPE})(?:, (?P<source>{CXX_TYPE}))?(?=[, >])")
 _XPU_FUNCTOR = late(r"at::native::xpu::(\w+Functor\w*)")
 
 
@@ -331,6 +402,8 @@ def decode_other(name: str) -> KernelName | None:
     sign = signature(name)
     if sign is None:
         return None
+    if sign.base == _LOOP_OVER_INDICES:
+        return _decode_with_index(name, sign)
     is_unqualified = sign.scope in ("", "(anonymous namespace)::")
     if not (is_unqualified and _UNQUALIFIED_BASES.fullmatch(sign.base)):
         is_aten = sign.scope.startswith("at::")
@@ -339,13 +412,61 @@ def decode_other(name: str) -> KernelName | None:
     if sign.base == "multi_tensor_apply_kernel":
         return _decode_foreach(name, sign)
     op = op_by(_OPERATIONS, sign.base)
-    fields: dict[str, Any] = {"op": op, "pass_": _pass_of(op, sign.base)}
-    if sign.base == "softmax_warp_forward":
-        types = [cxx_type(text) for text in argument_texts(name, sign, 3)]
-        fields |= zip(("dtype_a", "dtype_out", "dtype_acc"), types, strict=False)
+    fields = {
+        "op": op,
+        "pass_": _pass_of(op, sign.base),
+        **_template_types(name, sign),
+    }
     parts = [(sign.start, sign.end, f"a kernel of ATen: {op or 'a helper'}")]
     short = callee_text(name, sign, _DROPPED_SUFFIX.sub("", sign.base))
     return build(name, "aten-other", short, parts, **fields)
+
+
+_OPERAND_AND_SUMS: Final = ("dtype_a", "dtype_acc")
+_TYPE_ARGUMENTS: Final = {
+    r"softmax_warp_(?:forward|backward)": ("dtype_a", "dtype_out", "dtype_acc"),
+    r"cunn_SoftMaxForward\w*": ("dtype_a", "dtype_acc", "dtype_out"),
+    r"cunn_SoftMaxBackward\w*": ("dtype_out", "dtype_acc", "dtype_a"),
+    r"vectorized_layer_norm_\w+|layer_norm_grad_input_\w+": _OPERAND_AND_SUMS,
+    r"LayerNormForwardCUDAKernel|RowwiseMomentsCUDAKernel": _OPERAND_AND_SUMS,
+    r"GammaBetaBackward\w+|cuCompute(?:Part)?GradGammaBeta": _OPERAND_AND_SUMS,
+}
+"""What the types among the template arguments of a kernel are, in their order, by its
+name (PersistentSoftmax.cuh, SoftMax.cu, layer_norm_kernel.cu)."""
+
+
+def _template_types(name: str, sign: Signature) -> dict[str, str | None]:
+    """The fields of the types among the template arguments; of other kernels `dtype`,
+    if there is one type."""
+    for pattern, fields in _TYPE_ARGUMENTS.items():
+        if compiled(pattern).fullmatch(sign.base):
+            types = [cxx_type(text) for text in argument_texts(name, sign)]
+            known = [dtype for dtype in types if dtype is not None]
+            if len(known) != len(fields):
+                return {}
+            return dict(zip(fields, known, strict=True))
+    return {"dtype": element_type(name, sign)}
+
+
+def _decode_with_index(name: str, sign: Signature) -> KernelName | None:
+    """`elementwise_kernel_with_index<index type, functor>` of RangeFactories.cu computes
+    each element from its index (arange, linspace, logspace): the functor is a lambda of
+    that operator, whose parameter is the index and not an element."""
+    arguments = argument_texts(name, sign, 2)
+    functor = base_of(arguments[1]) if len(arguments) > 1 else None
+    parts = [(sign.start, sign.end, "an elementwise loop of ATen over indices")]
+    if functor:
+        start = name.index(functor, sign.args)
+        parts.append((start, start + len(functor), "what is computed for each element"))
+    word = operation_word(functor.removesuffix("_out")) if functor else None
+    return build(
+        name,
+        "aten-other",
+        spaced(word or "elementwise", "of index"),
+        parts,
+        op="elementwise",
+        functor=functor,
+    )
 
 
 def _pass_of(op: str | None, base: str) -> str | None:
@@ -373,21 +494,42 @@ def _decode_foreach(name: str, sign: Signature) -> KernelName:
     arguments = [name[start:end] for start, end in spans]
     functor_text = arguments[1] if len(arguments) > 1 else ""
     functor = base_of(functor_text) or ""
-    dtype = _TYPE_ARGUMENT.search(functor_text)
+    types = _foreach_types(functor_text)
     op = "optimizer" if _OPTIMIZERS.search(functor) else "foreach"
     short = spaced(
         op,
         functor.removesuffix("Functor"),
         _foreach_operator(arguments[2:]),
-        cxx_type(dtype[1]) if dtype else None,
+        types.get("dtype")
+        or dtype_words(types.get("dtype_a"), None, types.get("dtype_out")),
     )
     parts = [(sign.start, sign.end, "one launch for many tensors")]
     if len(spans) > 1:
         parts.append((*spans[1], "what is done to each element"))
     is_telling = _NAMED_FUNCTORS.fullmatch(functor) is not None
     return build(
-        name, "aten-other", short, parts, op=op, functor=functor if is_telling else None
+        name,
+        "aten-other",
+        short,
+        parts,
+        op=op,
+        functor=functor if is_telling else None,
+        **types,
     )
+
+
+def _foreach_types(functor: str) -> dict[str, str | None]:
+    """The types of a functor of foreach: `dtype`, or of a copy (`CopyFunctor<target,
+    source, ...>`, ForeachBinaryOpList.cu) those of the operand and the result."""
+    types = _FUNCTOR_TYPES.search(functor)
+    if types is None:
+        return {}
+    if types["source"] is None:
+        return {"dtype": cxx_type(types["dtype"])}
+    return {
+        "dtype_a": cxx_type(types["source"]),
+        "dtype_out": cxx_type(types["dtype"]),
+    }
 
 
 def _foreach_operator(arguments: list[str]) -> str | None:

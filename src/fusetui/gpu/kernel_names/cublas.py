@@ -22,7 +22,7 @@ from typing import Any, Final
 from fusetui.text.patterns import late
 
 from . import vocabulary
-from .cxx import Signature, callee_text, signature
+from .cxx import Signature, callee_text, signature, split_args
 from .record import (
     KernelName,
     Meanings,
@@ -82,6 +82,10 @@ _NVJET_WORDS: Final = {
     "coopB": "probably two warp groups share a tile along B",
     "bias": "can add a bias when it stores",
     "splitK": "K is split over blocks; a splitKreduce_kernel follows",
+    "Avec32UE8M0": "probably A has a UE8M0 scale for 32 elements (mxfp8)",
+    "Bvec32UE8M0": "probably B has a UE8M0 scale for 32 elements (mxfp8)",
+    "Avec16UE4M3": "probably A has a UE4M3 scale for 16 elements (nvfp4)",
+    "Bvec16UE4M3": "probably B has a UE4M3 scale for 16 elements (nvfp4)",
 }
 
 _VECTOR_TILE = late(
@@ -91,6 +95,11 @@ _VECTOR_TILE = late(
 _GEMV = late(r"gemv(?:\d[TN]|NSP|[TN])\w*_kernel\w*")
 _SMALL_N = late(r"gemmSN_(?P<layout>[NT]{2})_kernel\w*")
 _SMALL = late(r"(?:magma_[sdchz]gemm|[sdchz]gemm_largek_|gemmk1_kernel|gemmSN_)\w*")
+_TENSOR = late(
+    rf"cublasGemvTensor(?:Strided)?Batched<"
+    rf"(?P<const>const )?(?P<dtype>{vocabulary.CXX_TYPE}|float2|double2)(?P<after> const)? ?>"
+)
+_COMPLEX: Final = {"float2": "c64", "double2": "c128"}
 _SMALL_MEANINGS: Final = {
     "gemv": "a matrix times a vector",
     "gemm": "a matrix product of a special shape",
@@ -221,13 +230,33 @@ def decode_small(name: str) -> KernelName | None:
     return build(name, "cublas-aux", short, parts, **fields)
 
 
+def _tensor_types(name: str, sign: Signature) -> dict[str, str | None]:
+    """The types of the operands and of the result of a small product. Its tensors are
+    classes among the template arguments: those that it reads are const, and the one
+    that it writes is not. {} if there are none."""
+    if sign.args < 0:
+        return {}
+    _, end = split_args(name, sign.args)
+    read: list[str | None] = []
+    written: list[str | None] = []
+    for tensor in _TENSOR.finditer(name, sign.args, end):
+        word = tensor["dtype"]
+        is_read = tensor["const"] or tensor["after"]
+        (read if is_read else written).append(
+            _COMPLEX.get(word) or vocabulary.cxx_type(word)
+        )
+    if not read or len(written) != 1:
+        return {}
+    return {"dtype_a": read[0], "dtype_b": read[-1], "dtype_out": written[0]}
+
+
 def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
     """The fields of a small kernel of cuBLAS; None for a kernel of somebody else."""
     base = sign.base
     if base == "splitKreduce_kernel":
         return {"op": "reduction", "role": "splitk_reduce"}
     if _GEMV.fullmatch(base) or (base == "kernel" and sign.scope.endswith("gemvx::")):
-        return {"op": "gemv"}
+        return {"op": "gemv", **_tensor_types(name, sign)}
     vector_tile = _VECTOR_TILE.fullmatch(base)
     if vector_tile:
         dtype = vocabulary.ACCUMULATORS[vector_tile["acc"]]
@@ -244,9 +273,10 @@ def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
         }
     small_n = _SMALL_N.fullmatch(base)
     if small_n:
-        return {"op": "gemm", "layout": small_n["layout"].lower()}
+        layout = small_n["layout"].lower()
+        return {"op": "gemm", "layout": layout, **_tensor_types(name, sign)}
     if _SMALL.fullmatch(base):
-        return {"op": "gemm"}
+        return {"op": "gemm", **_tensor_types(name, sign)}
     if base in ("dot_kernel", "reduce_1Block_kernel") and sign.args > 0:
         return {"op": "reduction"}
     # cuBLAS passes structures named after it to its kernels; wrappers of other

@@ -111,6 +111,30 @@ _NAME3 = late(
     r"(?:_(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6}))?"
     r"_(?P<stages>\d{1,3})_(?P<layout>[ntch]{2})[ntch]_align(?P<align>\d{1,3})(?P<rest>\w*)"
 )
+_BLOCK_SCALED_FORMATS: Final = {
+    ("ue8m0", "e4m3"): "mxfp8",
+    ("ue8m0", "e5m2"): "mxfp8",
+    ("ue8m0", "f8"): "mxfp8",
+    ("ue8m0", "e2m1"): "mxfp4",
+    ("ue4m3", "e2m1"): "nvfp4",
+}
+"""What elements that share scales of a type are called."""
+
+
+def _type_words(text: str) -> str:
+    """A type of a 3.x name, with the name of the format if its elements have scales.
+
+    >>> _type_words("ue8m0xe4m3")
+    'ue8m0xe4m3, which is e4m3 with ue8m0 scales (mxfp8)'
+    """
+    scale, _, element = text.rpartition("x")
+    if not scale:
+        return text
+    words = f"{text}, which is {element} with {scale} scales"
+    block_scaled = _BLOCK_SCALED_FORMATS.get((scale, element))
+    return f"{words} ({block_scaled})" if block_scaled else words
+
+
 _AUTOMATIC: Final = "the number of pipeline stages is chosen automatically"
 _OUTPUT: Final = {"tile_m": "output tile: {} rows", "tile_n": "output tile: {} columns"}
 _MEANINGS3: Meanings = {
@@ -118,14 +142,14 @@ _MEANINGS3: Meanings = {
     "cc": "needs compute capability {}",
     "class": "{}: which units multiply (tensorop: tensor cores, bs: block scaled, simt: ordinary)",
     "acc": "{}: the type of the sums (s fp32, h fp16, d fp64, i int32, c complex)",
-    "mma": "tensor-core instruction {}",
+    "mma": mma_meaning,
     "math": "{}: the arithmetic, when the operands are converted on the way in",
     "scaled": "each block of the operands has its own scale",
-    "dtype_a": "type of A: {}",
-    "dtype_b": "type of B: {}",
+    "dtype_a": lambda text: f"type of A: {_type_words(text)}",
+    "dtype_b": lambda text: f"type of B: {_type_words(text)}",
     "dtype_acc": "type of the sums: {}",
     "c": "type of the added C: {}",
-    "dtype_out": "type of the result: {}",
+    "dtype_out": lambda text: f"type of the result: {_type_words(text)}",
     "stages": lambda text: (
         _AUTOMATIC if text == "0" else f"pipeline stages in flight: {text}"
     ),

@@ -18,7 +18,7 @@ import msgspec
 from fusetui.text.patterns import late
 
 from .record import cut, escaped, spaced
-from .vocabulary import cxx_type
+from .vocabulary import CXX_TYPE, cxx_type
 
 Span = tuple[int, int]
 """(start, end) of some characters of a name."""
@@ -26,6 +26,9 @@ Span = tuple[int, int]
 _ANONYMOUS = r"\(anonymous namespace\)|<unnamed>|\{anonymous\}"
 SCOPE = rf"(?:(?:\w+|{_ANONYMOUS})::)*"
 """A pattern for any number of namespaces, for use inside other patterns."""
+
+_ANONYMOUS_SCOPE: Final = "(anonymous namespace)::"
+_ANONYMOUS_SCOPES = late(rf"(?:{_ANONYMOUS})::")
 
 _HEAD = late(rf"({SCOPE})(\w+)(<?)")
 _BASE = late(rf"{SCOPE}(\w+)")
@@ -41,6 +44,31 @@ _MAX_TEXT_CHARACTERS = 400
 
 _MAX_IDENTIFIERS = 16
 """Of a mangled name, as far as it is read."""
+
+_ELEMENT = late(rf"(?<![\w:])(?:{CXX_TYPE}|float2|double2|__half2)(?![\w:<])")
+_MANGLED_ELEMENTS = late(
+    r"(?:DF16b|DF16_|Dh|[df]|\d{1,2}(?:__nv_|__hip_|hip_)bfloat16)+"
+)
+_MANGLED_ELEMENT = late(r"DF16b|DF16_|Dh|[df]|bfloat16")
+_MANGLED_TYPES: Final = {
+    "DF16b": "bf16",
+    "bfloat16": "bf16",
+    "DF16_": "fp16",
+    "Dh": "fp16",
+    "f": "fp32",
+    "d": "fp64",
+}
+"""Codes of element types in mangled names (Itanium C++ ABI, builtin types)."""
+
+_COUNTING_TYPES: Final = ("bool", "int32", "uint32", "int64", "uint64")
+"""Types among template arguments that mostly count, index or mask. Narrower integers
+are stored elements, also in place of a type that the compiler lacks (fp8, bf16)."""
+
+_STORED_INTEGERS: Final = ("int8", "uint8", "int16", "uint16", None)
+
+_VALUES: Final = ("&", "(bool)", "(int)")
+"""How template arguments begin that are functions or numbers: their types are no
+element types."""
 
 _VECTOR_TYPES: Final = {
     "float2": "c64",
@@ -72,7 +100,8 @@ _MAX_NUMBER_CHARACTERS: Final = 7
 class Signature(msgspec.Struct, frozen=True):
     """The parts of a function's name: `scope` with its final `::`, and `base`, which is
     name[start:end]. `args` is the index just after `<`, or -1 without template
-    arguments."""
+    arguments. An anonymous namespace is written as Kineto writes it, whatever wrote the
+    name."""
 
     scope: str
     base: str
@@ -96,7 +125,7 @@ def signature(name: str) -> Signature | None:
         return None
     start, end = match.span(2)
     return Signature(
-        scope=match[1],
+        scope=_ANONYMOUS_SCOPES.sub(_ANONYMOUS_SCOPE, match[1]),
         base=match[2],
         start=start,
         end=end,
@@ -132,8 +161,9 @@ def _mangled(name: str) -> Signature | None:
     scope = ""
     for namespace in namespaces:
         if namespace.startswith("_GLOBAL__N_"):
-            namespace = "(anonymous namespace)"
-        scope += f"{namespace}::"
+            scope += _ANONYMOUS_SCOPE
+        else:
+            scope += f"{namespace}::"
     has_arguments = name.startswith("I", end)
     return Signature(
         scope=scope,
@@ -209,6 +239,43 @@ def argument_texts(name: str, sign: Signature, limit: int = 64) -> list[str]:
     return [name[start:end] for start, end in spans]
 
 
+def is_index_type(dtype: str) -> bool:
+    """Whether a type among template arguments mostly counts, indexes or masks: then it
+    is not known to be that of the elements."""
+    return dtype in _COUNTING_TYPES
+
+
+def element_type(name: str, sign: Signature) -> str | None:
+    """The floating-point type among the template arguments of a function, if it is the
+    only type of elements there. Integers that may be those of indices do not count, and
+    vectors (`float2`) may be complex numbers: they settle nothing.
+
+    >>> name = "void vllm::rms_norm_kernel<c10::BFloat16, long, 8>(int)"
+    >>> element_type(name, signature(name))
+    'bf16'
+    """
+    if sign.args < 0:
+        return None
+    types = set[str | None]()
+    if sign.mangled:
+        codes = _MANGLED_ELEMENTS.match(name, sign.args)
+        if codes is None:
+            return None
+        types |= {_MANGLED_TYPES[code] for code in _MANGLED_ELEMENT.findall(codes[0])}
+    else:
+        for argument in argument_texts(name, sign):
+            if argument.startswith(_VALUES):
+                continue
+            for text in _ELEMENT.findall(argument):
+                dtype = cxx_type(text)
+                if dtype is None or not is_index_type(dtype):
+                    types.add(dtype)
+    if len(types) != 1:
+        return None
+    (only_type,) = types
+    return only_type if only_type not in _STORED_INTEGERS else None
+
+
 def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
     """Base name, element types, then numbers and flags (y, n) of the template argument
     list.
@@ -265,8 +332,7 @@ def base_text(name: str) -> str:
 
 def _qualified_text(name: str, sign: Signature) -> str:
     """Scope and base name, and what some write after the template arguments."""
-    scope = sign.scope.replace("(anonymous namespace)::", "")
-    text = scope.replace("<unnamed>::", "") + sign.base
+    text = sign.scope.replace(_ANONYMOUS_SCOPE, "") + sign.base
     if sign.args < 0 or sign.mangled:
         return text
     _, end = split_args(name, sign.args)

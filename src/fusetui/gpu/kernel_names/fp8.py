@@ -8,7 +8,7 @@ deepseek-ai/DeepGEMM deep_gemm/include/deep_gemm/impls/. The places of its templ
 arguments change between releases: they are read only where the first argument has the
 type and the list the length of a known form, and otherwise left open.
 
-    bmm_{C}_{A}{B}_{acc}_[...]t{M}x{N}x{K}[u2][_s{stages}]_et{epilogue tile}_m{mma}
+    bmm_{C}_{A}{B}[_cast{type}]_{acc}_[...]t{M}x{N}x{K}[u2][_s{stages}]_et{epilogue tile}_m{mma}
         _{cga|c}{cluster}_..._sm{cc}
     sm90_fp8_gemm_1d2d_impl<major, M, N, K, groups, BM, BN, BK, swizzle x3, stages, ...>
     sm90_bf16_gemm_impl<majA, majB, M, N, K, groups, BM, BN, BK, swizzle x3, stages, ...>
@@ -35,6 +35,7 @@ TRTLLM_TYPES: Final = {
     "Fp32": "fp32",
     "MxE4m3": "mxfp8_e4m3",
     "MxE2m1": "mxfp4_e2m1",
+    "MxInt4": "mxint4",
     "E4m3": "fp8_e4m3",
     "E5m2": "fp8_e5m2",
     "E2m1": "fp4_e2m1",
@@ -42,7 +43,7 @@ TRTLLM_TYPES: Final = {
 _TYPE = "|".join(TRTLLM_TYPES)
 _TRTLLM = late(
     rf"(?:bmm|gemm)_(?P<dtype_out>{_TYPE})_(?P<dtype_a>{_TYPE})(?P<dtype_b>{_TYPE})?"
-    rf"_(?P<dtype_acc>{_TYPE})"
+    rf"(?:_cast(?P<cast>{_TYPE}))?_(?P<dtype_acc>{_TYPE})"
     r"(?P<between>(?:_[A-Za-z]\w*?)??)_t(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})"
     r"x(?P<tile_k>\d{1,4})(?P<unroll>u2)?(?:_s(?P<stages>\d{1,3}))?"
     r"_et(?P<store>\d{1,6}x\d{1,6})_m(?P<mma>\d{1,6}x\d{1,6}x\d{1,6})"
@@ -53,6 +54,7 @@ _MEANINGS: Final = {
     "dtype_out": "type of the result: {}",
     "dtype_a": "type of A: {}",
     "dtype_b": "type of B: {}",
+    "cast": "the operands are converted to {} on the way into the multiplication",
     "dtype_acc": "type of the sums: {}",
     "tile_m": "output tile: {} rows",
     "tile_n": "output tile: {} columns",
@@ -149,6 +151,7 @@ def decode_trtllm(name: str) -> KernelName | None:
         return None
     fields = {"op": "gemm", **fields_of(match, TRTLLM_TYPES.get)}
     fields["dtype_b"] = fields["dtype_b"] or fields["dtype_a"]
+    fields["math"] = TRTLLM_TYPES.get(match["cast"])
     fields["epilogue"] = "swiglu" if "_swiGlu" in match["rest"] else None
     schedules = [word for word in match["rest"].split("_") if word.startswith("sch")]
     op = name.partition("_")[0]  # gemm or bmm

@@ -22,7 +22,14 @@ from typing import Any, Final, NamedTuple
 
 from fusetui.text.patterns import compiled, late
 
-from .cxx import SCOPE, Signature, callee_text, signature
+from .cxx import (
+    SCOPE,
+    Signature,
+    callee_text,
+    element_type,
+    is_index_type,
+    signature,
+)
 from .record import KernelName, build, fields_of, op_by, spaced
 from .vocabulary import CXX_TYPE, cxx_type
 
@@ -51,7 +58,7 @@ _LIBRARIES: Final = (
             "attention": r"paged_attention_",
             "comm": r"cross_device_reduce_",
             "norm": r"rms_norm",
-            "elementwise": r"^vllm::(?:masked_)?act_and_mul_kernel",
+            "elementwise": r"^(?:vllm|sgl_hip)::(?:\w+::)?\w*_and_mul_kernel",
             "rope": r"rotary_embedding",
             "quant": r"^vllm::(?:gptq|awq)::(?:dequantize|reconstruct)_"
             r"|scaled_(?:fp8|int8)_quant|per_token_group_quant",
@@ -109,7 +116,7 @@ _LIBRARIES: Final = (
         {"norm": r"ln_"},
         {"fwd": r"ln_fwd_", "bwd": r"ln_bwd_"},
     ),
-    Library("gluon", r"gluon_", {}),
+    Library("gluon", r"gluon_", {"moe": r"_moe_"}),
     Library(
         "bitsandbytes",
         r"k(?:Quantize|Dequantize)(?:Blockwise)?$|kgemm_4bit_inference|kdequant_mm_int32"
@@ -178,7 +185,7 @@ _LIBRARIES: Final = (
 _LAYER_NORM_OF_APEX = late(
     r"<layer_norm::Kernel_traits(?:_finalize)?<(?:\d{1,7}u, )?(?:\w+, ){4}unsigned int,"
 )
-_APEX_FUNCTOR = late(r">, (\w+Functor)\b")
+_APEX_FUNCTOR = late(rf">, (?P<functor>\w+Functor)\b(?:<(?P<dtype>{CXX_TYPE}) ?>)?")
 _APEX_OPTIMIZER = late(r"Adam|SGD|LAMB|Lamb|Adagrad|NovoGrad")
 # CuTe's Python kernels run module path, class and tensor shapes together.
 _CUTE_DSL = late(
@@ -204,15 +211,16 @@ def decode(name: str) -> KernelName | None:
     searched = qualified
     if library.searches_argument:
         searched += name[sign.end : sign.end + 100].partition("(")[0]
-    fields: dict[str, Any] = {}
-    if not sign.mangled or family == "aiter":
-        op = op_by(library.ops, searched)
-        fields["op"] = op
-        fields["pass_"] = op_by(library.passes or {}, searched) if op else None
+    fields: dict[str, Any] = {
+        "op": op_by(library.ops, searched),
+        "pass_": _pass_of(library, searched),
+        "dtype": _dtype_of(name, sign),
+    }
     if family == "aiter":
         match = _AITER_ATTENTION.match(sign.base)
         if match:
             fields |= fields_of(match, str)
+            fields["dtype"] = None  # the type of an operand
             fields["causal"] = True if match[3] else None
     parts = [(sign.start, sign.end, f"the kernel's own name; library: {family}")]
     return build(name, family, _short(name, sign), parts, **fields)
@@ -226,9 +234,17 @@ def _decode_apex(name: str, sign: Signature) -> KernelName | None:
     parts = [(sign.start, sign.end, "one launch for many tensors")]
     if functor is None:
         return build(name, "apex", "apex multi-tensor", parts)
-    parts.append((*functor.span(1), "what is done to each element"))
-    op = "optimizer" if _APEX_OPTIMIZER.search(functor[1]) else None
-    return build(name, "apex", f"apex {functor[1]}", parts, functor=functor[1], op=op)
+    parts.append((*functor.span("functor"), "what is done to each element"))
+    word = functor["functor"]
+    return build(
+        name,
+        "apex",
+        f"apex {word}",
+        parts,
+        functor=word,
+        op="optimizer" if _APEX_OPTIMIZER.search(word) else None,
+        dtype=cxx_type(functor["dtype"]),
+    )
 
 
 def _library_of(qualified: str) -> Library | None:
@@ -236,6 +252,41 @@ def _library_of(qualified: str) -> Library | None:
         if compiled(library.beginning).match(qualified):
             return library
     return None
+
+
+_FORWARD = late(r"(?:^|_|::)(?:fwd|forward)(?=_|$)|Forward")
+_BACKWARD = late(r"(?:^|_|::)(?:bwd|backward)(?=_|$)|Backward")
+
+
+def _pass_of(library: Library, searched: str) -> str | None:
+    """fwd or bwd, by the words of the library or by the usual ones; None if the name
+    has neither or, as that of a kernel that does both, the words of both."""
+    if library.passes is not None:
+        return op_by(library.passes, searched)
+    is_forward = _FORWARD.search(searched) is not None
+    is_backward = _BACKWARD.search(searched) is not None
+    if is_forward == is_backward:
+        return None
+    return "fwd" if is_forward else "bwd"
+
+
+_BLOCK_SCALED = late(r"(?:^|_)(mxfp8|mxfp4|nvfp4)(?=_|$)")
+_BLOCK_SCALED_TYPES: Final = {
+    "mxfp8": "mxfp8",  # e4m3 or e5m2
+    "mxfp4": "mxfp4_e2m1",
+    "nvfp4": "nvfp4_e2m1",
+}
+"""Formats that a name may have as a word: those of OCP's microscaling formats
+specification, of which MXFP4 has one element type, and NVIDIA's."""
+
+
+def _dtype_of(name: str, sign: Signature) -> str | None:
+    """The element type: the block-scaled format that is a word of the name, or else the
+    only type among the template arguments."""
+    word = _BLOCK_SCALED.search(sign.base)
+    if word:
+        return _BLOCK_SCALED_TYPES[word[1]]
+    return element_type(name, sign)
 
 
 def _short(name: str, sign: Signature) -> str:
@@ -278,7 +329,7 @@ def decode_cub(name: str) -> KernelName | None:
             start, end = selector.span("what")
     op = op_by(_CUB_ALGORITHMS, word)
     types = [cxx_type(text) for text in _CUB_TYPE.findall(name[end : end + 160])]
-    shown = dict.fromkeys(dtype for dtype in types if dtype and dtype != "bool")
+    shown = list(dict.fromkeys(t for t in types if t and t != "bool"))
     algorithm = word.removeprefix("Device").removesuffix("Kernel")
     meaning = f"the algorithm: {op}" if op else "the algorithm"
     return build(
@@ -287,6 +338,7 @@ def decode_cub(name: str) -> KernelName | None:
         spaced("cub", algorithm, "*".join(shown)),
         [(start, end, meaning)],
         op=op,
+        dtype=shown[0] if len(shown) == 1 and not is_index_type(shown[0]) else None,
     )
 
 
@@ -319,4 +371,5 @@ def decode_other(name: str) -> KernelName | None:
     if implied is None or ("(" not in name and implied != "moe"):
         return None
     parts = [(sign.start, sign.end, f"its name says {implied}")]
-    return build(name, "other", sign.base, parts, op=implied)
+    dtype = element_type(name, sign)
+    return build(name, "other", sign.base, parts, op=implied, dtype=dtype)

@@ -25,7 +25,16 @@ from typing import Any, Final, NamedTuple
 from fusetui.text.patterns import late
 
 from .cxx import Signature, signature
-from .record import KernelName, Part, build, explain, fields_of, gemm_label
+from .record import (
+    KernelName,
+    Meanings,
+    Part,
+    build,
+    explain,
+    fields_of,
+    gemm_label,
+    tokens,
+)
 from .vocabulary import from_gfx, layout_meaning
 
 _TENSILE = late(
@@ -36,13 +45,34 @@ _SEARCHED: Final = {
     "tile": late(
         r"_MT(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})(?=_|$)"
     ),
-    "mma": late(r"_MI(?P<m>\d{1,6})x(?P<n>\d{1,6})x(\d{1,6})(?:x(\d{1,6}))?(?=_|$)"),
+    "mma": late(
+        r"_MI(?P<m>\d{1,6})x(?P<n>\d{1,6})x(?:(?P<k>\d{1,6})x)?(?P<blocks>\d{1,6})(?=_|$)"
+    ),
     "target": late(r"_(?:ISA|gfx)(?P<gfx>[0-9a-f]+)(?=_|$)"),
     "split": late(r"_GSU(?P<split>\d{1,4})(?=_|$)"),
     "stream": late(r"_SK(?P<stream>\d{1,6})(?=_|$)"),
     "bias": late(r"_(?P<bias>Bias)(?=_)"),
     "waves": late(r"_(?:MIWT|WG)(\d{1,6}_\d{1,6})"),
+    "wave_tile": late(r"_MIWT(?P<wave_tile>\d{1,6}_\d{1,6})(?=_|$)"),
+    "group": late(r"_WG(?P<group>\d{1,6}_\d{1,6}_\d{1,6})(?=_|$)"),
+    "reduction": late(r"_GSUA(?P<reduction>MBSK|MB|SB)(?=_|$)"),
+    "global_read": late(r"_PGR(?P<global_read>\d{1,6})(?=_|$)"),
+    "local_read": late(r"_PLR(?P<local_read>\d{1,6})(?=_|$)"),
 }
+_FLAGS = late(r"(?:_(?:BH?|Bias|HAS?|AS?|S|SAB|SAV|UserArgs)(?=_|$))*")
+_FLAG_WORDS: Final = {
+    "B": "B: uses beta, so C may be read",
+    "BH": "B: uses beta, so C may be read; H: adds up in high precision",
+    "A": "can apply an activation when it stores",
+    "HA": "can apply an activation when it stores",
+    "AS": "can apply an activation when it stores, in fp32 (S)",
+    "HAS": "can apply an activation when it stores, in fp32 (S)",
+    "S": "S: the type of the activation, fp32",
+    "SAB": "can scale A and B",
+    "SAV": "can scale by a vector in place of alpha",
+    "UserArgs": "the arguments are passed by pointer",
+}
+"""Words between the types and the tile."""
 _LETTERS: Final = {
     "S": "fp32",
     "D": "fp64",
@@ -76,10 +106,29 @@ _MEANINGS: Final = {
     "wave": "tile of one wave: {}",
     "m": "matrix instruction: M is {}",
     "n": "matrix instruction: N is {}",
+    "k": "matrix instruction: K is {}",
+    "blocks": "matrix instruction: number of blocks {}",
+    "wave_tile": "matrix instructions of a wave, along M and N: {}",
+    "group": "shape of a workgroup: {}",
+    "global_read": "reads from memory {} steps ahead",
+    "local_read": "reads from local memory {} steps ahead",
     "gfx": "built for gfx{}; 000 is any device",
     "split": "K is split {} ways (1: not split)",
     "stream": "stream-K mode {} (0: off)",
     "bias": "can add a bias when it stores; plain matrix products run it too",
+}
+
+
+_REDUCTIONS: Final = {
+    "MB": "through several buffers, by a kernel that follows",
+    "MBSK": "through several buffers, by the same kernel",
+    "SB": "in one buffer",
+}
+_TENSILE_MEANINGS: Meanings = {
+    **_MEANINGS,
+    "reduction": lambda text: (
+        f"how the parts of a split K are added up: {_REDUCTIONS[text]}"
+    ),
 }
 
 
@@ -165,14 +214,14 @@ def decode_tensile(name: str) -> KernelName | None:
     b = "n" if match["b"] == "ljk" else "t"
     layout = a + b
     fields = {"op": "gemm", "layout": layout, **_tensile_fields(match, options)}
-    types_meaning = f"{match['types']}: types of A and B, of the result and of the sums"
     parts = [
         (match.start("a") - 1, match.end("b"), layout_meaning(layout)),
-        (*match.span("types"), types_meaning),
+        *_type_parts(match),
+        *_flag_parts(match),
     ]
     for option in options.values():
         if option:
-            parts += explain(option, _MEANINGS)
+            parts += explain(option, _TENSILE_MEANINGS)
     waves = options["waves"]
     short = gemm_label(
         "gemm",
@@ -199,7 +248,7 @@ def _tensile_fields(
 ) -> dict[str, Any]:
     """The fields of what follows the layouts; `options`: the matches of _SEARCHED."""
     fields: dict[str, Any] = {
-        **_tensile_types(match["types"], match["more"] or ""),
+        **_type_fields(_tensile_types(match["types"], match["more"] or "")),
         "epilogue": "bias" if options["bias"] else None,
         "split_k": None,
         "stream_k": None,
@@ -210,8 +259,8 @@ def _tensile_fields(
         fields |= from_gfx(options["target"]["gfx"])
     mma = options["mma"]
     if mma:
-        m, n, k, blocks = mma.groups()
-        if blocks is not None:  # the newer form: it has K, and the number of blocks
+        m, n, k = mma.group("m", "n", "k")
+        if k is not None:  # Tensile's form has K, that of hipBLASLt does not
             fields["mma"] = f"{m}x{n}x{k}"
         else:
             fields["mma_mn"] = f"{m}x{n}"
@@ -222,35 +271,102 @@ def _tensile_fields(
     return fields
 
 
-def _tensile_types(types: str, more: str) -> dict[str, str]:
-    """The types of A, B, the result and the sums; {} if the letters do not settle them.
+_UNSETTLED_TYPES: Final = "types of A and B, of the result and of the sums"
+
+
+class _TensileTypes(NamedTuple):
+    """The letters of the types of a product."""
+
+    a: str
+    b: str
+    out: str
+    sums: str
+    is_in_two_groups: bool = False  # one of A and B, one of the result and the sums
+
+
+def _tensile_types(types: str, more: str) -> _TensileTypes | None:
+    """The letters of two groups of a name; None if they do not settle the types.
 
     `BBS` is A/B, result, compute; `SB` one type and the flag for beta. The newer form:
     A/B (two letters if they differ), then result and compute (`B_BS`) or flags."""
     letters = _LETTER.findall(types)
     more_letters = _LETTER.findall(more)
-    if "".join(letters) != types:
-        return {}
+    if not _is_letters(types):
+        return None
     is_one_type = (len(letters) == 2 and letters[1] == "B") or (
         len(letters) == 1 and more == "B"
     )
     if is_one_type:
-        a = b = out = acc = letters[0]
-    elif len(letters) == 3:
-        a = b = letters[0]
-        out, acc = letters[1:]
-    elif len(letters) < 3 and "".join(more_letters) == more and len(more_letters) == 2:
-        a = letters[0]
-        b = letters[-1]
-        out, acc = more_letters
-    else:
+        return _TensileTypes(*letters[:1] * 4)
+    if len(letters) == 3:
+        a, out, sums = letters
+        return _TensileTypes(a=a, b=a, out=out, sums=sums)
+    if len(letters) < 3 and _is_letters(more) and len(more_letters) == 2:
+        out, sums = more_letters
+        return _TensileTypes(
+            a=letters[0], b=letters[-1], out=out, sums=sums, is_in_two_groups=True
+        )
+    return None
+
+
+def _type_fields(types: _TensileTypes | None) -> dict[str, str]:
+    if types is None:
         return {}
     return {
-        "dtype_a": _LETTERS[a],
-        "dtype_b": _LETTERS[b],
-        "dtype_out": _LETTERS[out],
-        "dtype_acc": _LETTERS[acc],
+        "dtype_a": _LETTERS[types.a],
+        "dtype_b": _LETTERS[types.b],
+        "dtype_out": _LETTERS[types.out],
+        "dtype_acc": _LETTERS[types.sums],
     }
+
+
+def _type_parts(match: re.Match[str]) -> list[Part]:
+    """What the groups of letters mean that name types."""
+    types = _tensile_types(match["types"], match["more"] or "")
+    if types is None:
+        groups = ["types", "more"] if _has_second_group(match) else ["types"]
+        return [
+            (*match.span(group), f"{match[group]}: {_UNSETTLED_TYPES}")
+            for group in groups
+        ]
+    fields = _type_fields(types)
+    if types.a == types.b:
+        operands = f"A and B are {fields['dtype_a']}"
+    else:
+        operands = f"A is {fields['dtype_a']}, B {fields['dtype_b']}"
+    stored = f"the result is {fields['dtype_out']}, the sums {fields['dtype_acc']}"
+    if types.is_in_two_groups:
+        return [
+            (*match.span("types"), f"{match['types']}: {operands}"),
+            (*match.span("more"), f"{match['more']}: {stored}"),
+        ]
+    meaning = f"{match['types']}: {operands}, {stored}"
+    if len(_LETTER.findall(match["types"])) == 2:
+        meaning += "; B: uses beta, so C may be read"
+    return [(*match.span("types"), meaning)]
+
+
+def _has_second_group(match: re.Match[str]) -> bool:
+    """Whether the word after the first group names types, too, and no flags."""
+    more = match["more"]
+    return more is not None and more not in _FLAG_WORDS and _is_letters(more)
+
+
+def _is_letters(group: str) -> bool:
+    return "".join(_LETTER.findall(group)) == group
+
+
+def _flag_parts(match: re.Match[str]) -> list[Part]:
+    """What the words mean that follow the types."""
+    start = match.end("more" if _has_second_group(match) else "types")
+    flags = _FLAGS.match(match.string, start)
+    if flags is None:
+        return []
+    return [
+        (word_start, word_end, _FLAG_WORDS[word])
+        for word_start, word_end, word in tokens(match.string, *flags.span())
+        if word in _FLAG_WORDS
+    ]
 
 
 def decode_miopen(name: str) -> KernelName | None:

@@ -66,7 +66,17 @@ _CUTLASS_CXX_TYPES: Final = {
     "tfloat32_t": "tf32",
     "float_e4m3_t": "fp8_e4m3",
     "float_e5m2_t": "fp8_e5m2",
+    "float_e3m2_t": "fp6_e3m2",
+    "float_e2m3_t": "fp6_e2m3",
+    "float_e2m1_t": "fp4_e2m1",
+    "mx_float8_t<cutlass::float_e4m3_t>": "mxfp8_e4m3",
+    "mx_float8_t<cutlass::float_e5m2_t>": "mxfp8_e5m2",
+    "mx_float4_t<cutlass::float_e2m1_t>": "mxfp4_e2m1",
+    "nv_float4_t<cutlass::float_e2m1_t>": "nvfp4_e2m1",
 }
+"""Types of include/cutlass/numeric_types.h and float_subbyte.h; those of blocks that
+share a scale have the type of an element as their argument."""
+
 CXX: Final = {
     **CXX_TYPES,
     "at::Half": "fp16",
@@ -80,6 +90,10 @@ CXX: Final = {
     "std::bfloat16_t": "bf16",
     "__nv_fp8_e4m3": "fp8_e4m3",
     "__nv_fp8_e5m2": "fp8_e5m2",
+    "__nv_fp8_e8m0": "e8m0",
+    "__nv_fp4_e2m1": "fp4_e2m1",
+    "c10::Float8_e8m0fnu": "e8m0",
+    "c10::Float4_e2m1fn_x2": "fp4_e2m1",
     **{f"c10::{name}": dtype for name, dtype in C10_CLASSES.items()},
     "c10::complex<float>": "c64",
     "c10::complex<double>": "c128",
