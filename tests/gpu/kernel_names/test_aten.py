@@ -239,6 +239,7 @@ def reduction(operator: str, scalar: str = "c10::Half") -> str:
         ("MeanOps<c10::Half, float, float, c10::Half>", "fp32"),
         ("MeanOps<double, float>", "fp64"),
         ("NanSumOps<float, c10::Half>", "fp32"),
+        ("MinMaxOps<c10::Half, float, int>", "fp32"),
         ("WelfordOps<c10::Half, float, int, thrust::pair<double, double> >", "fp32"),
         (
             "func_wrapper_t<c10::Half, at::native::sum_functor<c10::Half, float, c10::Half>::"
@@ -265,3 +266,22 @@ def test_type_of_the_sums(says: Says, operator: str, sums: str) -> None:
 )
 def test_what_adds_nothing_up_has_no_sums(says: Says, operator: str) -> None:
     says(reduction(operator), family="aten-reduce", dtype_acc=None)
+
+
+def test_every_argument_of_a_reduction_is_explained(says: Says) -> None:
+    found = says(reduction("MaxOps<float>"), family="aten-reduce")
+    texts = [found.name[start:end] for start, end, _ in found.parts[3:]]
+    assert texts == [
+        "c10::Half",
+        "at::native::MaxOps<float>",
+        *("unsigned int", "float", "4", "4"),
+    ]
+
+
+def test_the_operator_of_a_scalar_and_the_types_are_explained(says: Says) -> None:
+    functor = "AUnaryFunctor<float, int, bool, at::native::x::CompareFunctor<float> >"
+    found = says(elementwise(f"at::native::{functor}"), functor="CompareFunctor")
+    texts = [found.name[start:end] for start, end, _ in found.parts[2:]]
+    assert texts == ["AUnaryFunctor", "float", "int", "bool", "CompareFunctor"]
+    plain = says(elementwise("at::native::CUDAFunctor_add<float>"), dtype="fp32")
+    assert plain.parts[-1][2] == "type of an element"

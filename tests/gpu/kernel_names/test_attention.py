@@ -160,3 +160,15 @@ def test_a_window_of_tensorrt_llm(says: Says) -> None:
         local=True,
         short="attn fp8_e4m3 128x128 d64 causal local sm100",
     )
+
+
+def test_words_of_memory_efficient_attention_are_explained(says: Says) -> None:
+    found = says(
+        "fmha_cutlassB_f16_aligned_64x64_k128_dropout_seqaligned_sm80", pass_="bwd"
+    )
+    texts = [found.name[start:end] for start, end, _ in found.parts]
+    assert texts[-4:] == ["k128", "dropout", "seqaligned", "80"]
+    forward = says("fmha_cutlassF_f16_aligned_32x128_rf_sm80", pass_="fwd")
+    assert "the output stays in registers until it is complete" in [
+        meaning for _, _, meaning in forward.parts
+    ]

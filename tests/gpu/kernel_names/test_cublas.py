@@ -126,6 +126,12 @@ def test_block_scaled_operands_are_explained(says: Says) -> None:
     assert sum("mxfp8" in meaning for _, _, meaning in found.parts) == 2
 
 
+def test_the_letter_of_a_product_with_a_large_k(says: Says) -> None:
+    name = "void sgemm_largek_lds64<true, true, 6, 3, 4, 5, 2, 66>(float*)"
+    says(name, op="gemm", dtype_a="fp32", dtype_acc="fp32", dtype_out="fp32")
+    says(name.replace("sgemm", "dgemm"), dtype_a="fp64")
+
+
 def test_split_k_second_pass(says: Says) -> None:
     says(
         "void cublasLt::splitKreduce_kernel<32, 16, int, float>(int)",

@@ -111,6 +111,32 @@ def test_operands_that_are_converted_on_the_way(says: Says) -> None:
     )
 
 
+def test_schedules_of_later_releases_are_explained(says: Says) -> None:
+    head = "bmm_Bfloat16_E4m3E4m3_Fp32_t128x16x256_s3_et128x16_m256x16x16_c2x1x1"
+    found = says(f"{head}_rM_TN_schPd2x1x2x3_dynB_sm100f", stages=3)
+    meanings = {found.name[start:end]: meaning for start, end, meaning in found.parts}
+    assert meanings["schPd2x1x2x3"] == "persistent blocks"
+    assert meanings["dynB"].startswith("the sizes of the batches")
+    assert meanings["TN"].startswith("tn: A is read transposed")
+    static = says(f"{head}_TN_schedS_sm100f", stages=3)
+    assert "one block for each tile" in [meaning for _, _, meaning in static.parts]
+
+
+def test_problem_sizes_of_deep_gemm_are_explained(says: Says) -> None:
+    found = says(
+        "void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, 0u, 4096u, 1024u, 1u, 256u, "
+        "128u, 64u, 128u, 128u, 128u, 3u, 128u, 256u, 2u, true, 132u, (deep_gemm::GemmType)0, x>"
+        "(float*)",
+        tile_m=256,
+    )
+    sizes = [
+        found.name[start:end]
+        for start, end, meaning in found.parts
+        if "0 is any" in meaning
+    ]
+    assert sizes == ["0u", "4096u", "1024u"]
+
+
 def test_a_single_product_is_not_called_batched(says: Says) -> None:
     says(
         "gemm_Bfloat16_E4m3E4m3_Fp32_t128x64x128_s7_et128x64_m128x64x32_cga1x1x4_16dp256b_TN_"

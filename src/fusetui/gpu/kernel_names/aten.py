@@ -39,6 +39,7 @@ from .cxx import (
 from .record import (
     KernelName,
     Meanings,
+    Part,
     build,
     dtype_words,
     explain,
@@ -67,6 +68,13 @@ _ACCESSED = late(r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d{1,
 _POINTER = late(rf"&\(?(?:void )?(?P<function>{SCOPE}(?P<word>\w+))")
 _LAUNCHERS = ("gpu_kernel", "opmath_", "launch_", "legacy_")
 """Functions of ATen that apply the functor, which is their first template argument."""
+
+_EACH_ELEMENT: Final = "what is computed for each element"
+_OPERAND_MEANINGS: Final = {
+    "dtype_a": "type of the first operand",
+    "dtype_b": "type of the second operand",
+    "dtype_out": "type of the result",
+}
 
 _BINARY_FUNCTORS: Final = {
     "AUnaryFunctor": "one operand is a scalar",
@@ -107,8 +115,12 @@ _REDUCE_OP_ARGUMENTS = (
     "how values are combined",
     "type of an index",
     "type stored",
+    "values that a thread reads before it combines them",
+    "elements in one vector load",
 )
-"""The first template arguments of ReduceOp."""
+"""The template arguments of ReduceOp; older releases lack the last ones."""
+
+_MIN_REDUCE_OP_ARGUMENTS: Final = 4
 
 _MAX_FUNCTOR_CHARACTERS: Final = 1500
 """From a wrapped lambda to the function that it is in."""
@@ -130,11 +142,27 @@ def decode_elementwise(name: str) -> KernelName | None:
         "kernel": lambda text: _LOOPS.get(text, "an elementwise loop of ATen"),
         "first": f"{{}} {unit}",
         "second": "{} elements for each thread",
-        "word": lambda text: _BINARY_FUNCTORS.get(
-            text, "what is computed for each element"
-        ),
+        "word": lambda text: _BINARY_FUNCTORS.get(text, _EACH_ELEMENT),
     }
-    return build(name, "aten-elementwise", short, explain(match, meanings), **fields)
+    parts = explain(match, meanings)
+    parts += _operand_parts(name, match, fields.get("functor"))
+    return build(name, "aten-elementwise", short, parts, **fields)
+
+
+def _operand_parts(name: str, match: re.Match[str], functor: str | None) -> list[Part]:
+    """What the arguments of the wrapper of a binary operator mean, or the one type of
+    another functor."""
+    if match["word"] not in _BINARY_FUNCTORS:
+        one_type = _ONE_TYPE.match(name, match.end())
+        return [(*one_type.span(1), "type of an element")] if one_type else []
+    operands = _OPERANDS.match(name, match.end())
+    if operands is None or functor is None:
+        return []
+    parts = explain(operands, _OPERAND_MEANINGS)
+    start = name.find(functor, operands.end())
+    if start >= 0:
+        parts.append((start, start + len(functor), _EACH_ELEMENT))
+    return parts
 
 
 def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
@@ -286,7 +314,7 @@ def decode_reduction(name: str) -> KernelName | None:
     spans, _ = split_args(name, match.end(), limit=8)
     arguments = [name[start:end] for start, end in spans]
     fields: dict[str, Any] = {"op": "reduction"}
-    if len(arguments) >= len(_REDUCE_OP_ARGUMENTS):
+    if len(arguments) >= _MIN_REDUCE_OP_ARGUMENTS:
         scalar, operator, _, stored = arguments[:4]
         fields["dtype_a"] = cxx_type(scalar)
         fields["dtype_out"] = cxx_type(stored)
@@ -326,6 +354,7 @@ _ACCUMULATOR_PLACES: Final[Mapping[str, Mapping[int, int]]] = {
     "AbsMinOps": _SECOND_OF_SEVERAL,
     "AbsMaxOps": _SECOND_OF_SEVERAL,
     "NanSumOps": {1: 0, 2: 0},
+    "MinMaxOps": {3: 1},
     "WelfordOps": {4: 1, 5: 1},
     "sum_functor": {3: 1},
     "nansum_functor": {3: 1},

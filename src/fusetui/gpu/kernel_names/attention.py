@@ -66,6 +66,25 @@ _MEANINGS: Final = {
 }
 
 
+_WORDS: Final = {
+    "rf": "the output stays in registers until it is complete",
+    "gmem": "parts of the output go through memory",
+    "dropout": "can apply dropout",
+    "seqaligned": "for lengths that are multiples of the tile",
+}
+"""Words behind the tile of memory-efficient attention."""
+
+_MAX_HEAD_DIM = late(r"k(\d{1,6})")
+
+
+def _word_meaning(word: str) -> str | None:
+    """What a word behind the tile of memory-efficient attention means."""
+    head_dim = _MAX_HEAD_DIM.fullmatch(word)
+    if head_dim:
+        return f"for head dimensions up to {head_dim[1]}"
+    return _WORDS.get(word)
+
+
 def decode(name: str) -> KernelName | None:
     """The record of a kernel of fused attention."""
     memory_efficient = _MEM_EFF.match(name)
@@ -97,7 +116,7 @@ def _record(
         "causal" if fields.get("causal") else None,
         *words,
     )
-    parts = explain(match, _MEANINGS)
+    parts = explain(match, _MEANINGS, _word_meaning)
     return build(match.string, "flash-attn", short, parts, op="attention", **fields)
 
 

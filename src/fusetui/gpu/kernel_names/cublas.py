@@ -94,7 +94,8 @@ _VECTOR_TILE = late(
 )
 _GEMV = late(r"gemv(?:\d[TN]|NSP|[TN])\w*_kernel\w*")
 _SMALL_N = late(r"gemmSN_(?P<layout>[NT]{2})_kernel\w*")
-_SMALL = late(r"(?:magma_[sdchz]gemm|[sdchz]gemm_largek_|gemmk1_kernel|gemmSN_)\w*")
+_LARGE_K = late(r"(?P<acc>[sdchz])gemm_largek_")
+_SMALL = late(r"(?:magma_[sdchz]gemm|gemmk1_kernel|gemmSN_)\w*")
 _TENSOR = late(
     rf"cublasGemvTensor(?:Strided)?Batched<"
     rf"(?P<const>const )?(?P<dtype>{vocabulary.CXX_TYPE}|float2|double2)(?P<after> const)? ?>"
@@ -230,6 +231,17 @@ def decode_small(name: str) -> KernelName | None:
     return build(name, "cublas-aux", short, parts, **fields)
 
 
+def _same_type(letter: str) -> dict[str, str]:
+    """The types of a product that the BLAS letter before `gemm` gives all of them."""
+    dtype = vocabulary.ACCUMULATORS[letter]
+    return {
+        "dtype_a": dtype,
+        "dtype_b": dtype,
+        "dtype_acc": dtype,
+        "dtype_out": dtype,
+    }
+
+
 def _tensor_types(name: str, sign: Signature) -> dict[str, str | None]:
     """The types of the operands and of the result of a small product. Its tensors are
     classes among the template arguments: those that it reads are const, and the one
@@ -259,14 +271,10 @@ def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
         return {"op": "gemv", **_tensor_types(name, sign)}
     vector_tile = _VECTOR_TILE.fullmatch(base)
     if vector_tile:
-        dtype = vocabulary.ACCUMULATORS[vector_tile["acc"]]
         return {
             "op": "gemm",
             "layout": vector_tile["layout"].lower(),
-            "dtype_a": dtype,
-            "dtype_b": dtype,
-            "dtype_acc": dtype,
-            "dtype_out": dtype,
+            **_same_type(vector_tile["acc"]),
             "tile_m": int(vector_tile["tile_m"]),
             "tile_n": int(vector_tile["tile_n"]),
             "tile_k": int(vector_tile["tile_k"]),
@@ -275,6 +283,9 @@ def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
     if small_n:
         layout = small_n["layout"].lower()
         return {"op": "gemm", "layout": layout, **_tensor_types(name, sign)}
+    large_k = _LARGE_K.match(base)
+    if large_k:
+        return {"op": "gemm", **_same_type(large_k["acc"])}
     if _SMALL.fullmatch(base):
         return {"op": "gemm", **_tensor_types(name, sign)}
     if base in ("dot_kernel", "reduce_1Block_kernel") and sign.args > 0:

@@ -27,7 +27,7 @@ from fusetui.text.patterns import late
 
 from .cxx import Span, signature, split_args
 from .record import KernelName, Part, build, explain, fields_of, gemm_label
-from .vocabulary import from_capability
+from .vocabulary import from_capability, layout_meaning
 
 TRTLLM_TYPES: Final = {
     "Bfloat16": "bf16",
@@ -50,6 +50,7 @@ _TRTLLM = late(
     r"_c(?:ga)?(?P<cluster>\d{1,6}x\d{1,6}x\d{1,6})(?P<rest>(?:_[A-Za-z0-9]+)*)"
     r"_sm(?P<cc>\d{2,3})[af]?"
 )
+_DYNAMIC_BATCH: Final = "the sizes of the batches are known at run time only"
 _MEANINGS: Final = {
     "dtype_out": "type of the result: {}",
     "dtype_a": "type of A: {}",
@@ -63,13 +64,27 @@ _MEANINGS: Final = {
     "mma": "tensor-core instruction {}",
 }
 _WORDS: Final = {
-    "schedP": "persistent blocks",
-    "schedS": "one block for each tile",
-    "dynBatch": "the sizes of the batches are known at run time only",
+    "dynBatch": _DYNAMIC_BATCH,
+    "dynB": _DYNAMIC_BATCH,
     "dsFp8": "block-scaled fp8",
     "swiGlu": "the activation SwiGLU is fused in",
     "transOut": "the result is stored transposed",
+    "TN": layout_meaning("tn"),
+    "NT": layout_meaning("nt"),
+    "NN": layout_meaning("nn"),
+    "TT": layout_meaning("tt"),
 }
+_SCHEDULE = late(r"sch(?:ed)?(?P<kind>[PS])")
+_SCHEDULES: Final = {"P": "persistent blocks", "S": "one block for each tile"}
+
+
+def _word_meaning(word: str) -> str | None:
+    """What a word behind the cluster means. Later releases write `schP` in place of
+    `schedP`, and numbers behind it."""
+    schedule = _SCHEDULE.match(word)
+    if schedule:
+        return _SCHEDULES[schedule["kind"]]
+    return _WORDS.get(word)
 
 
 class _ArgumentForm(NamedTuple):
@@ -82,6 +97,9 @@ class _ArgumentForm(NamedTuple):
     stages: int
     min_arguments: int
     dtype: str | None = None  # of A and B
+    m: int | None = None  # of the problem, where 0 is any size
+    n: int | None = None
+    k: int | None = None
 
 
 _MAJOR: Final = r"\(cute::UMMA::Major\)\d"
@@ -93,6 +111,8 @@ _PRENORM: Final = _ArgumentForm(
     tile_k=4,
     stages=7,
     min_arguments=10,
+    n=0,
+    k=1,
 )
 _FORMS: Final = {
     "sm90_fp8_gemm_1d2d_impl": _ArgumentForm(
@@ -103,6 +123,9 @@ _FORMS: Final = {
         stages=11,
         min_arguments=18,
         dtype="fp8_e4m3",
+        m=1,
+        n=2,
+        k=3,
     ),
     "sm100_fp8_fp4_gemm_1d1d_impl": _ArgumentForm(
         first_argument=_MAJOR,
@@ -111,6 +134,9 @@ _FORMS: Final = {
         tile_k=9,
         stages=14,
         min_arguments=18,
+        m=4,
+        n=5,
+        k=6,
     ),
     "fp8_gemm_kernel": _ArgumentForm(
         first_argument=_NUMBER,
@@ -120,6 +146,8 @@ _FORMS: Final = {
         stages=8,
         min_arguments=13,
         dtype="fp8_e4m3",
+        n=0,
+        k=1,
     ),
     "sm90_bf16_gemm_impl": _ArgumentForm(
         first_argument=_MAJOR,
@@ -129,6 +157,9 @@ _FORMS: Final = {
         stages=12,
         min_arguments=20,
         dtype="bf16",
+        m=2,
+        n=3,
+        k=4,
     ),
     "sm90_tf32_hc_prenorm_gemm_impl": _PRENORM,
     "sm100_tf32_hc_prenorm_gemm_impl": _PRENORM,
@@ -157,7 +188,7 @@ def decode_trtllm(name: str) -> KernelName | None:
     op = name.partition("_")[0]  # gemm or bmm
     short = gemm_label(op, fields, match["unroll"], *schedules)
     return build(
-        name, "trtllm-gen", short, explain(match, _MEANINGS, _WORDS.get), **fields
+        name, "trtllm-gen", short, explain(match, _MEANINGS, _word_meaning), **fields
     )
 
 
@@ -182,6 +213,13 @@ def decode_deep_gemm(name: str) -> KernelName | None:
             position = getattr(form, field)
             fields[field] = int(arguments[position].rstrip("u")) or None
             parts.append((*spans[position], meaning))
+        for size in ("m", "n", "k"):
+            position = getattr(form, size)
+            if position is not None:
+                meaning = (
+                    f"{size.upper()} of the products that it is built for; 0 is any"
+                )
+                parts.append((*spans[position], meaning))
         if form.dtype:
             fields |= {"dtype_a": form.dtype, "dtype_b": form.dtype}
             fields["dtype_acc"] = "fp32" if target else None

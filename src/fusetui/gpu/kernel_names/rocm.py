@@ -175,8 +175,14 @@ _CK_MEANINGS: Final = (
     "output tile: {} rows",
     "output tile: {} columns",
     "each step takes {} of K",
+    "elements of K that are loaded together from A: {}",
+    "elements of K that are loaded together from B: {}",
+    "matrix instruction: M is {}",
+    "matrix instruction: N is {}",
+    "matrix instructions of a wave along M: {}",
+    "matrix instructions of a wave along N: {}",
 )
-"""The first four of the ten integers of a tile."""
+"""The ten integers of a tile."""
 
 _IGEMM_TYPES: Final = {
     "fp32": "fp32",
@@ -411,9 +417,10 @@ def decode_ck(name: str) -> KernelName | None:
     parts: list[Part] = [(sign.start, sign.end, "a kernel of Composable Kernel")]
     if fields["op"] in ("gemm", "conv") and fields.get("pass_") != "wgrad":
         integers = _find_tile(name)
-        for integer, meaning in zip(integers, _CK_MEANINGS, strict=False):
-            parts.append((integer.start, integer.end, meaning.format(integer.value)))
         if integers:
+            for integer, meaning in zip(integers, _CK_MEANINGS, strict=True):
+                text = meaning.format(integer.value)
+                parts.append((integer.start, integer.end, text))
             _, m, n, k, _, _, m_xdl, n_xdl, _, _ = (
                 integer.value for integer in integers
             )
