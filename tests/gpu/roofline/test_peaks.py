@@ -10,7 +10,7 @@ import pytest
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.bounds import arithmetic, limits
 from fusetui.gpu.roofline.inputs import Amount
-from fusetui.gpu.roofline.peaks import BANDWIDTH, KINDS, PEAKS, peak_of
+from fusetui.gpu.roofline.peaks import BANDWIDTH, KINDS, PEAKS, Peak, peak_of
 
 
 def device(name: str, sms: int, **more: Any) -> dict[str, Any]:
@@ -84,6 +84,58 @@ def test_rates_of_geforce_tensor_cores_double_that_of_the_plain_ones() -> None:
             assert rates["tf32"] / rates["fp32"] == pytest.approx(
                 1 if is_geforce else 2, rel=0.01
             )
+
+
+FP32_CORES_OF_TURING = 64  # of a multiprocessor
+FP32_CORES = 128  # of Ampere for graphics, Ada and Blackwell
+BOOST_GHZ = {
+    r"\bRTX 5090$": 2.407,
+    r"\bRTX 4090$": 2.52,
+    r"\bRTX 4080$": 2.505,
+    r"\bRTX 4080 Laptop GPU$": 2.28,
+    r"\bRTX 6000 Ada\b": 2.505,
+    r"\bRTX 3090$": 1.695,
+    r"\bRTX 3080$": 1.71,
+    r"\bRTX 3070$": 1.725,
+    r"\bRTX 3060$": 1.777,
+    r"\bRTX A6000$": 1.8,
+    r"\bRTX A5000$": 1.695,
+    r"\bRTX A4000$": 1.56,
+    r"\bRTX 2080 Ti$": 1.635,
+    r"\bRTX 2080$": 1.8,
+    r"\bRTX 2070$": 1.71,
+    r"\bRTX 2070 SUPER$": 1.77,
+}
+"""The clocks of the makers' tables, of which their rates are made."""
+
+RTX_PEAKS = [peak for peak in PEAKS if peak.pattern.startswith(r"\bRTX")]
+
+
+@pytest.mark.parametrize("peak", RTX_PEAKS, ids=lambda peak: peak.pattern)
+def test_rates_of_rtx_follow_from_their_clocks(peak: Peak) -> None:
+    """Two operations for each core and clock, and the tensor cores in proportion: eight
+    times as fast with sums in fp16 on Turing, and four times later, all dense."""
+    is_turing = peak.pattern.startswith(r"\bRTX 20")
+    cores = peak.sms * (FP32_CORES_OF_TURING if is_turing else FP32_CORES)
+    rates = peak.teraflops
+    fp32 = cores * 2 * BOOST_GHZ[peak.pattern] / 1000
+    assert rates["fp32"] == pytest.approx(fp32, rel=0.01)
+    assert rates["fp16_plain"] == pytest.approx(
+        fp32 * (2 if is_turing else 1), rel=0.01
+    )
+    fastest = fp32 * (8 if is_turing else 4)
+    assert rates.get("fp16_acc16", rates["fp16"]) == pytest.approx(fastest, rel=0.01)
+    if "int8" in rates:
+        assert rates["int8"] == pytest.approx(2 * fastest, rel=0.01)
+
+
+def test_fp8_of_geforce_is_as_fast_as_fp16_with_sums_in_fp16() -> None:
+    with_fp8 = [peak for peak in RTX_PEAKS if "fp8" in peak.teraflops]
+    assert len(with_fp8) == 5
+    for peak in with_fp8:
+        rates = peak.teraflops
+        expected = rates.get("fp16_acc16", 2 * rates["fp16"])
+        assert rates["fp8"] == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +269,28 @@ def share(flop: int, size: int, ns: int) -> Any:
     amount = Amount(kind="matmul", shapes=(), dtype="fp32", flop=flop, bytes=size)
     found = limits(amount, decode(SGEMM), SGEMM, A100)
     return found.bound, found.share(ns)
+
+
+FP8_GEMM = (
+    "cutlass3x_sm90_tensorop_{sums}64x128x32gemm_e4m3_e4m3_{acc}_bf16_bf16_128x128x128_1x1x1_0_tnn"
+    "_align16"
+)
+
+
+@pytest.mark.parametrize(
+    ("sums", "acc", "on_geforce"), [("s", "f32", "fp8"), ("h", "f16", None)]
+)
+def test_fp8_of_geforce_needs_sums_in_fp32(
+    sums: str, acc: str, on_geforce: str | None
+) -> None:
+    """Those in fp16 are twice as fast there, and nowhere else."""
+    kernel = decode(FP8_GEMM.format(sums=sums, acc=acc))
+    geforce = peak_of(device("NVIDIA GeForce RTX 4090", 128))
+    workstation = peak_of(device("NVIDIA RTX 6000 Ada Generation", 142))
+    assert geforce is not None
+    assert workstation is not None
+    assert arithmetic("fp8_e4m3", kernel, geforce) == on_geforce
+    assert arithmetic("fp8_e4m3", kernel, workstation) == "fp8"
 
 
 def test_a_gemm_on_plain_cores_is_held_against_their_peak() -> None:

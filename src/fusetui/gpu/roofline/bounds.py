@@ -145,6 +145,16 @@ def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str 
             return f"{dtype}_plain" if kernel.dtype_acc == dtype else None
         if dtype == "fp16" and "fp16_acc16" in peak.teraflops:
             return _KIND_BY_SUMS_OF_FP16.get(kernel.dtype_acc or "")
+    narrow = _narrow_kind(dtype, kernel)
+    is_faster_in_fp16 = "fp16_acc16" in peak.teraflops
+    if narrow == "fp8" and is_faster_in_fp16 and kernel.dtype_acc != "fp32":
+        return None  # the sheet's figure is that of sums in fp32
+    return narrow
+
+
+def _narrow_kind(dtype: str, kernel: KernelName) -> str:
+    """The arithmetic of operands below 16 bits, which is that of the wider one; of
+    others the type itself."""
     bits_a = _narrow_bits(kernel.dtype_a)
     bits_b = _narrow_bits(kernel.dtype_b)
     if bits_a is not None and bits_b is not None:  # mxfp4 x mxfp8 runs as fp8

@@ -3,9 +3,10 @@ sheets; and what they attain in practice, according to published measurements.
 
 Everything is dense: where a sheet prints a figure with 2:4 sparsity, half of it stands
 here. `half` is fp16 and bf16 on tensor (matrix) cores with sums in fp32, `fp16_acc16`
-with sums in fp16 where that is faster; `fp32` and `fp64` are the plain cores,
-`fp32_matrix` and `fp64_matrix` the matrix ones. `fp16_plain` and `bf16_plain` are the
-plain cores too: a SIMT hgemm runs on them. One GCD of an MI250 is one device.
+with sums in fp16 where that is faster; there `fp8` is with sums in fp32 as well. `fp32`
+and `fp64` are the plain cores, `fp32_matrix` and `fp64_matrix` the matrix ones.
+`fp16_plain` and `bf16_plain` are the plain cores too: a SIMT hgemm runs on them. One
+GCD of an MI250 is one device.
 
 Sheets are named in peaks.txt. Pages that have the figures of many devices:
 
