@@ -151,6 +151,15 @@ def test_the_version_that_a_setting_needs_is_named_where_it_is_unknown(
     assert with_versions("torch.compile fuses.", trace) == expected
 
 
+def test_selective_checkpoints_came_with_torch_2_5(
+    trace_of: Callable[..., Trace], event: Callable[..., Any]
+) -> None:
+    """Those of torch 2.4 have another interface, for the compiler only."""
+    name = "torch.utils.checkpoint.create_selective_checkpoint_contexts"
+    trace = trace_of([event()], baseTimeNanoseconds=1)
+    assert with_versions(name, trace) == f"{name} Needs torch 2.5 for {name}."
+
+
 def test_settings_of_one_version_are_named_together(
     trace_of: Callable[..., Trace], event: Callable[..., Any]
 ) -> None:

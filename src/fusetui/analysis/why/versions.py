@@ -18,23 +18,19 @@ TORCH_2: Final[Version] = (2, 0)
 UNKNOWN: Final[Version] = (0, 0)
 
 SINCE: Final[dict[str, Version]] = {
-    # pytorch.org/docs/1.12 documents it; whether 1.11 lacks it could not be checked.
     "torch.set_float32_matmul_precision": (1, 12),
     "torch.compile": TORCH_2,
     "torch.nn.functional.scaled_dot_product_attention": TORCH_2,
-    "fused=True": TORCH_2,  # not verified
-    # The release notes of 2.2 call it new (beta); earlier pages call it a prototype, of
-    # an unknown version: not verified.
+    # of AdamW; Adam has it since 1.13, SGD since 2.3, Adagrad since 2.4
+    "fused=True": TORCH_2,
     "TORCH_LOGS": (2, 1),
-    "expandable_segments": (2, 1),  # not verified
-    "torch.nn.attention.sdpa_kernel": (2, 3),  # pytorch.org/docs/2.3 documents it
-    # github.com/meta-pytorch/tnt/issues/751 and
-    # github.com/ultralytics/ultralytics/issues/14677: torch 2.2.1 and 2.1.0 lack it.
+    "expandable_segments": (2, 1),
+    "torch.nn.attention.sdpa_kernel": (2, 3),
     "torch.amp.GradScaler": (2, 3),
-    # not verified
-    "torch.utils.checkpoint.create_selective_checkpoint_contexts": (2, 4),
+    "torch.utils.checkpoint.create_selective_checkpoint_contexts": (2, 5),
 }
-"""What remedies name, and the first version of torch that has it."""
+"""What remedies name, and the first version of torch that has it: the wheels of the
+version before, from 1.11 to 2.4, do not contain it."""
 
 PROFILER_CATEGORIES = ("Operator", "Kernel", "Memcpy", "Memset", "Runtime")
 OF_DYNAMO = late(r"Torch-Compiled Region|torch/_dynamo/|\(dynamo_timed\)")
