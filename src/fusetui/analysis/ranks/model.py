@@ -17,7 +17,7 @@ from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Int64s
 
-VERSION = 12  # incremented with every change of what a summary holds or means
+VERSION = 13  # incremented with every change of what a summary holds or means
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
 """The classes of an account, in the order of the rows of `accounts` and `before`."""
@@ -277,6 +277,9 @@ class ClockAnswer(msgspec.Struct, frozen=True):
     feasible: bool
     # the largest of all ranks; None if some rank is not bounded
     uncertainty_ns: int | None
+    # who arrives last of ranks of one host is decided where the difference is larger
+    # than this; None if every rank has a host of its own
+    on_one_host_ns: int | None
     refused: str  # why times of ranks are not compared; "" if they are
     guessed: str  # what hosts were guessed from; "" if they were recorded
     hosts: tuple[HostClock, ...]
