@@ -272,6 +272,11 @@ def clocks_text(answer: JobAnswer) -> str:
         text = "Nothing bounds the clocks of some ranks: who arrives last is not told of these."
     else:
         text = _aligned(answer, duration(clocks.uncertainty_ns)) + _drifts(answer)
+    if clocks.on_one_host_ns is not None:
+        text += (
+            " Which of the ranks of one host arrives last is decided where the difference is more "
+            f"than {duration(clocks.on_one_host_ns)}."
+        )
     if clocks.guessed:
         text += f" Hosts were not recorded, and are guessed: {clocks.guessed}."
     apart = [printable(one.host) for one in clocks.hosts if one.contradicted]

@@ -184,6 +184,11 @@ def write(run: Run, folder: Path, ahead: Sequence[int] = ()) -> Path:
     return folder
 
 
+def annotation(name: str, start: int, ns: int) -> Event:
+    """On the thread that launches."""
+    return _slice("user_annotation", name, start, ns)
+
+
 def _slice(cat: str, name: str, start: int, ns: int, link: int = 0) -> Event:
     place = {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1}
     return place | {"ts": start / 1000, "dur": ns / 1000, "args": {"correlation": link}}

@@ -18,9 +18,10 @@ from fusetui.analysis.ranks.model import (
     JobAnswer,
     KernelRuns,
     LeftOut,
-    PlaceTime,
+    PlacesBefore,
     RankSummary,
     packed,
+    places_of,
 )
 from fusetui.report.ranks_words import straggler_text, verdict_lines
 
@@ -51,6 +52,7 @@ def rank(
     steps: Times = (),
     before: Sequence[dict[str, float]] = (),
     places: Sequence[tuple[int, str, str, float]] = (),
+    left_out: Sequence[tuple[int, str, float]] = (),
     begin: float = 0,
     end: float | None = None,
     clock: float = 0,
@@ -88,15 +90,27 @@ def rank(
             times, [known.index(name) for name in named], before, clock
         ),
         "cut": (),
-        "places": tuple(
-            PlaceTime(n, kind, name, _ns(us)) for n, kind, name, us in places
-        ),
+        "places": places_of(_places_before(places, left_out)),
         "memory_peak": -1,
         "note": "",
         "inferred": (),
         "damage": (),
     }
     return RankSummary(**(fields | more))
+
+
+def _places_before(
+    places: Sequence[tuple[int, str, str, float]],
+    left_out: Sequence[tuple[int, str, float]],
+) -> dict[int, PlacesBefore]:
+    """`places`: number of the collective, kind, name and us; `left_out`: number, kind
+    and us."""
+    before = {number: PlacesBefore({}, {}) for number, *_ in places}
+    for number, kind, name, us in places:
+        before[number].ns[kind, name] = _ns(us)
+    for number, kind, us in left_out:
+        before[number].left_out_ns[kind] = _ns(us)
+    return before
 
 
 class Meet(NamedTuple):

@@ -302,3 +302,61 @@ def test_a_delay_that_clocks_do_not_tell_is_not_charged(late: float) -> None:
     assert answer.stragglers == ()
     assert answer.untold == 3
     assert ("cannot be told" in verdict_of(answer)[-1]) is (late > 0)
+
+
+DATA = [ProcessGroup("dp", (0, 2), 2), ProcessGroup("dp", (1, 3), 2)]
+PAUSED, PEER_OF_PAUSED = 3, 2
+
+
+def gradients_beside_compute(
+    reduction_ends: Sequence[float],
+    second_starts: Sequence[float],
+    reduction_starts: Sequence[float] = (150, 150, 150, 150),
+) -> list[RankSummary]:
+    """Four ranks in pairs of tensor parallelism: each pair meets at 100 us, reduces
+    gradients in the other pairs, and meets again. Rank 3 computes nothing from the
+    reduction on; the others compute until they meet again."""
+    ranks = []
+    for number in range(4):
+        pair = TP[number // 2]
+        second_end = max(second_starts[one] for one in pair.ranks) + 10
+        first, second = (100, 110), (second_starts[number], second_end)
+        reduction = (reduction_starts[number], reduction_ends[number])
+        one = rank(number, [first, reduction, second], size=4, host="h")
+        covered = 0 if number == PAUSED else reduction[1] - reduction[0]
+        columns = replace(
+            one.collectives,
+            group=np.array([0, 1, 0]),
+            size=np.array([1_000, 5_000, 1_000]),
+            covered=one.collectives.covered + np.array([0, covered * US, 0]),
+            stalled=one.collectives.stalled - np.array([0, covered * US, 0]),
+        )
+        groups = (pair, DATA[number % 2])
+        ranks.append(replace(one, groups=groups, collectives=columns))
+    return ranks
+
+
+def test_what_others_did_not_wait_for_did_not_hold_up_the_late_rank_either() -> None:
+    """The reduction of gradients ends at 400 us, when ranks 0, 1 and 2 have met at 300
+    already. Rank 3 computes nothing meanwhile and meets rank 2 at 900: all 600 us are
+    its own, although nothing ran beside its reduction."""
+    ranks = gradients_beside_compute([400] * 4, second_starts=(300, 300, 300, 900))
+    answer = answer_of(ranks)
+    (found,) = answer.stragglers
+    assert (found.rank, found.caused_ns) == (PAUSED, 600 * US)
+    assert found.reason.late_ns == 600 * US
+
+
+def test_what_the_others_may_have_waited_for_may_have_held_up_the_late_rank() -> None:
+    """The reduction of ranks 1 and 3 ends at 800 us because rank 1 comes to it 600 us
+    late; that of ranks 0 and 2 is over before they meet. Rank 3 meets rank 2 late, and
+    rank 1 is charged."""
+    ranks = gradients_beside_compute(
+        [200, 800, 200, 800],
+        second_starts=(300, 900, 300, 900),
+        reduction_starts=(150, 750, 150, 150),
+    )
+    facts = explained(ranks).facts
+    waiting_rank = facts.matched.rank[facts.charges.row]
+    charged = facts.charges.owner[waiting_rank == PEER_OF_PAUSED]
+    assert set(charged.tolist()) == {1}

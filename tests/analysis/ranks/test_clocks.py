@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tests.analysis.ranks.made import US, answer_of, rank, verdict_of
 
 from fusetui.analysis.questions.process_groups import ProcessGroup
+from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.clocks import clocks_of
 from fusetui.analysis.ranks.matching import match
 from fusetui.analysis.ranks.model import RankSummary
@@ -82,7 +83,43 @@ def test_ranks_of_one_host_share_a_clock() -> None:
     clocks = clocks_of(match([a, b]))
     assert clocks.shared == "all ranks ran on one host"
     assert clocks.used.tolist() == [0, 0]
-    assert clocks.resolution == 1 * US  # the ends are 1 us apart
+    assert clocks.resolution == 2 * US  # although the ends are 1 us apart
+
+
+@pytest.mark.parametrize(("later_us", "is_decided"), [(1.9, False), (2.1, True)])
+def test_who_is_last_on_one_host_is_decided_above_two_microseconds(
+    later_us: float, is_decided: bool
+) -> None:
+    """However closely the ends of collectives agree: here all end at once."""
+    ranks = [rank(n, [(10 + later_us * n, 30)], host="node1") for n in range(2)]
+    answer = answer_of(ranks)
+    assert answer.clocks.on_one_host_ns == 2 * US
+    assert answer.untold == (0 if is_decided else 1)
+    assert (
+        "of one host arrives last is decided where the difference is more than 2 us."
+        in clocks_text(answer)
+    )
+
+
+def test_times_that_contradict_each_other_a_little_decide_less() -> None:
+    """Rank 0 ends a collective 5 us before rank 1 starts it: only 6 us decide."""
+    contradiction = ((10, 30), (35, 40))
+    for later_us, is_decided in ((4, False), (6, True)):
+        ranks = [
+            rank(n, [contradiction[n], (100 + later_us * n, 130)], host="node1")
+            for n in range(2)
+        ]
+        answer = answer_of(ranks)
+        assert answer.clocks.on_one_host_ns == 5 * US
+        last_rank = explained(ranks).facts.waits.last[1]
+        assert (last_rank == 1) == is_decided
+
+
+def test_no_limit_of_one_host_where_each_rank_has_its_own() -> None:
+    ranks = [rank(n, [(10 + n, 30)], host=f"node{n}") for n in range(2)]
+    answer = answer_of(ranks)
+    assert answer.clocks.on_one_host_ns is None
+    assert "of one host" not in clocks_text(answer)
 
 
 def test_times_of_one_host_that_contradict_each_other_are_refused() -> None:

@@ -102,9 +102,9 @@ def test_it_is_reported() -> None:
         "2 collectives are cut by the beginning or the end of a recording: they prove nothing "
         "about clocks or lateness."
     ) in list(headline(both))
-    assert (
-        clocks_text(both)
-        == "Times are compared as recorded: all ranks ran on one host."
+    assert clocks_text(both) == (
+        "Times are compared as recorded: all ranks ran on one host. Which of the ranks of one "
+        "host arrives last is decided where the difference is more than 2 us."
     )
 
 

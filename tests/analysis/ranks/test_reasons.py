@@ -4,11 +4,13 @@ save."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from tests.analysis.ranks.invented_job import Work, annotation, simulated, write
 from tests.analysis.ranks.made import US, answer_of, rank, texts_of, verdict_of
 from tests.places import TRACES
 
@@ -32,6 +34,25 @@ def only(ranks: Sequence[RankSummary]) -> tuple[Straggler, str]:
     answer = answer_of(ranks)
     ((straggler, text),) = zip(answer.stragglers, texts_of(answer), strict=True)
     return straggler, text
+
+
+def summaries_of_phases(
+    phases_of_ranks: Sequence[Sequence[int]], folder: Path
+) -> list[RankSummary]:
+    """A job of two collectives; between them the thread of each rank is in annotated
+    phases of so many ns."""
+    meet = Work(2 * US, 10 * US, group=tuple(range(len(phases_of_ranks))))
+    programs = [[[meet, Work(sum(phases), US), meet]] for phases in phases_of_ranks]
+    run = simulated(programs, begin=[0 for _ in programs])
+    for events, phases in zip(run.events, phases_of_ranks, strict=True):
+        ops = [event for event in events if event["cat"] == "cpu_op"]
+        begin = round(ops[1]["ts"] * US)
+        for number, ns in enumerate(phases):
+            events.append(annotation(f"phase {number}", begin, ns))
+            begin += ns
+    files = sorted(map(str, write(run, folder).iterdir()))
+    found = summarize(files, cached=False)
+    return [one for one in found if isinstance(one, RankSummary)]
 
 
 def late_by_100(late: dict[str, Any], others: dict[str, Any]) -> list[RankSummary]:
@@ -87,28 +108,86 @@ def test_a_place_of_the_program_explains_it() -> None:
     assert "It spends 100 us more than the median rank in load_batch." in text
 
 
-PHASES = [(1, "annotation", f"phase {n}", 50) for n in range(MAX_NAMES_OF_A_KIND)]
+def load_batch(us: float) -> list[tuple[int, str, str, float]]:
+    """Before the second collective."""
+    return [(1, "annotation", "load_batch", us)]
 
 
-def phases_and_load_batch(load_batch_us: int) -> dict[str, Any]:
-    """Before the second collective; of annotations no more names are kept."""
-    kept = PHASES[: MAX_NAMES_OF_A_KIND - 1]
-    return {"places": [*kept, (1, "annotation", "load_batch", load_batch_us)]}
+PHASE = [(1, "annotation", "phase", 60)]
+LONGEST_LEFT_OUT = [(1, "annotation", 50)]
 
 
-def test_a_name_that_others_did_not_keep_took_them_at_most_the_least_that_they_kept() -> (
-    None
-):
-    """Others may have spent up to 50 us in load_batch: it explains 70 us for certain."""
-    found, text = only(late_by_100(phases_and_load_batch(120), {"places": PHASES}))
+def test_a_name_that_others_left_out_took_them_at_most_the_longest_left_out() -> None:
+    """Others may have spent up to 50 us in load_batch: it explains 70 us for
+    certain."""
+    late = {"places": [*PHASE, *load_batch(120)]}
+    others = {"places": PHASE, "left_out": LONGEST_LEFT_OUT}
+    found, text = only(late_by_100(late, others))
     assert [(e.name, e.ns) for e in found.reason.excess] == [("load_batch", 70 * US)]
     assert "It spends 70 us more than the median rank in load_batch." in text
 
 
-def test_a_name_that_others_would_have_kept_took_them_nothing() -> None:
-    fewer = {"places": PHASES[: MAX_NAMES_OF_A_KIND - 1]}
-    found, _ = only(late_by_100(phases_and_load_batch(100), fewer))
+def test_what_is_left_out_of_one_kind_is_no_bound_of_another() -> None:
+    late = {"places": [*PHASE, *load_batch(100)]}
+    others = {"places": PHASE, "left_out": [(1, "op", 50)]}
+    found, _ = only(late_by_100(late, others))
     assert [(e.name, e.ns) for e in found.reason.excess] == [("load_batch", 100 * US)]
+
+
+def test_a_name_that_others_did_not_have_took_them_nothing() -> None:
+    late = {"places": [*PHASE, *load_batch(100)]}
+    found, _ = only(late_by_100(late, {"places": PHASE}))
+    assert [(e.name, e.ns) for e in found.reason.excess] == [("load_batch", 100 * US)]
+
+
+def test_a_name_that_only_the_others_have_counts() -> None:
+    """Rank 2 is 50 us late for each of two collectives. It loads 90 us longer before
+    the first of them, and the others load 60 us before the second, where it does not:
+    30 us in all are no reason for a delay of 100."""
+
+    def one(number: int, late: float, first: float, second: float) -> RankSummary:
+        times = [(50, 100), (200 + late, 320), (400 + late, 520)]
+        places = [
+            (1, "annotation", "load_batch", first),
+            (2, "annotation", "load_batch", second),
+            (2, "annotation", "phase", 10),
+        ]
+        known = [place for place in places if place[-1] > 0]
+        return rank(number, times, size=3, host="h", places=known)
+
+    found, text = only([one(0, 0, 10, 60), one(1, 0, 10, 60), one(2, 50, 100, 0)])
+    assert found.reason.inside_ns == 100 * US
+    assert [(e.name, e.ns) for e in found.reason.excess] == []
+    assert "cannot tell" in text
+
+
+PHASES, PHASE_US = 40, 22
+
+
+@pytest.mark.parametrize("extra_us", [120, 500])
+def test_of_forty_phases_the_exact_extra_time_is_reported(
+    extra_us: int, tmp_path: Path
+) -> None:
+    """Before the second collective each of 40 phases has an annotation of its own. Rank
+    2 takes longer in one of them."""
+    in_time = [PHASE_US * US for _ in range(PHASES)]
+    late = in_time.copy()
+    late[33] += extra_us * US
+    found, text = only(summaries_of_phases([in_time, in_time, late], tmp_path))
+    by_place = {(one.kind, one.name): one.ns for one in found.reason.excess}
+    assert by_place["annotation", "phase 33"] == extra_us * US
+    assert f"It spends {extra_us} us more than the median rank in phase 33." in text
+
+
+def test_of_more_names_than_are_kept_the_longest_left_out_is(tmp_path: Path) -> None:
+    """Phase n takes 20 + n us: the first three are left out."""
+    phases = [(20 + phase) * US for phase in range(MAX_NAMES_OF_A_KIND + 3)]
+    (summary,) = summaries_of_phases([phases], tmp_path)
+    before = summary.places.before()[1]
+    kept = [name for kind, name in before.ns if kind == "annotation"]
+    assert len(kept) == MAX_NAMES_OF_A_KIND
+    assert "phase 2" not in kept
+    assert before.left_out_ns == {"annotation": 22 * US}
 
 
 def test_what_does_not_explain_half_of_it_is_not_told() -> None:

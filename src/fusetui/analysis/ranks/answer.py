@@ -203,11 +203,13 @@ def _clocks(job: RankJob, clocks: Clocks) -> model.ClockAnswer:
     bounded = len(clocks.half) and bool(np.isfinite(clocks.half).all())
     hosts = clocks.hosts
     own = [np.flatnonzero(hosts.of_rank == n) for n in range(len(hosts.names))]
+    share_a_host = any(len(ranks) > 1 for ranks in own)
     return model.ClockAnswer(
         reference_rank=job.ranks[clocks.reference].rank if job.ranks else None,
         shared=clocks.shared,
         feasible=not clocks.refused,
         uncertainty_ns=round(float(clocks.half.max())) if bounded else None,
+        on_one_host_ns=round(clocks.resolution) if share_a_host else None,
         refused=clocks.refused,
         guessed=hosts.why if hosts.guessed and len(hosts.names) > 1 else "",
         hosts=tuple(

@@ -45,6 +45,7 @@ TRANSFER, UNTOLD, OUTSIDE, BUBBLE, EARLIER, ITSELF = range(NOBODY)
 """What no rank is charged with: a longer transfer; what clocks do not tell, or chains
 that cannot be compared; a rank that is not given; a wait in a pipeline; waits of a rank
 that arrives early, beyond EARLY; a delay that goes back to the very rank that waits."""
+MAX_BESIDE = 64  # collectives that run beside one another on a rank
 NO_STEP = -1
 
 
@@ -288,7 +289,9 @@ class _Chains:
         self._released_by = _latest(
             matched.rank, ends, np.flatnonzero(binds), matched.rank, ready
         )
-        self._place = _places_of_kinds(matched, self._kind, waits.start)
+        self._ends_before = _previous_end(matched, waits, everything)
+        self._releases_before = _previous_end(matched, waits, np.flatnonzero(binds))
+        self._programs = _Programs(matched, self._kind[matched.of_row], waits.start)
         self._root = _roots(matched, waits, self._before)
         self._loose = _loose(matched, waits, clocks, self._before)
         self._told = np.zeros(len(matched.rank), dtype=np.bool_)
@@ -353,7 +356,7 @@ class _Chains:
         pairs, gap = pairs.some(~over & ~unlike), gap[~over & ~unlike]
         pairs, gap = self._after_loose(pairs, gap)
         pairs, gap, released = self._since_release(pairs, gap)
-        late, other = self._before[pairs.late], self._before[pairs.other]
+        late, other = self._not_refuted(pairs, self._before, self._ends_before)
         begins = (late < 0) | (other < 0)
         self._charge(pairs.some(begins), gap[begins])
         pairs, gap, late, other = (
@@ -392,12 +395,11 @@ class _Chains:
         ones at the same place of their programs, what took longer since its end is the
         late rank's own, whatever ran beside it. The pairs where that is not so, their
         gaps, and where the rest of the others goes on."""
-        late, other = self._released_by[pairs.late], self._released_by[pairs.other]
+        late, other = self._not_refuted(pairs, self._released_by, self._releases_before)
         known = (late >= 0) & (other >= 0)
         one, two = self._matched.of_row[late], self._matched.of_row[other]
-        alike = (self._kind[one] == self._kind[two]) & (
-            self._place[late] == self._place[other]
-        )
+        place = self._programs.place
+        alike = (self._kind[one] == self._kind[two]) & (place[late] == place[other])
         alike &= known & ~self._matched.point_to_point[one]
         some, late, other = pairs.some(alike), late[alike], other[alike]
         one, two = one[alike], two[alike]
@@ -408,6 +410,33 @@ class _Chains:
         before = _Pairs(some.chain, late, other, some.weight).some(~same)
         rest = self._across(before, one[~same], two[~same], left[~same])
         return pairs.some(~alike), gap[~alike], rest
+
+    def _not_refuted(
+        self, pairs: _Pairs, last_before: Rows, earlier: Rows
+    ) -> tuple[Rows, Rows]:
+        """For the late and the other row of each pair the last collective before it
+        that it can have waited for, -1 for none; `last_before` of each row, and of that
+        one the `earlier` one.
+
+        All ranks run the same program. What is not over on one rank when that one is
+        ready has not held up the other rank at the same place either, even if nothing
+        ran beside it there."""
+        late = self._skipped(pairs.late, pairs.other, last_before, earlier)
+        other = self._skipped(pairs.other, pairs.late, last_before, earlier)
+        return late, other
+
+    def _skipped(self, own: Rows, twin: Rows, last_before: Rows, earlier: Rows) -> Rows:
+        """The collectives before these rows `own` but those that were not over on the
+        ranks of their twins when these were ready."""
+        rank, ready = self._matched.rank[twin], self._waits.ready[twin]
+        before = last_before[own]
+        for _ in range(MAX_BESIDE):
+            there = self._programs.row_on(rank, before)
+            goes_on = (before >= 0) & (there >= 0) & (self._waits.end[there] > ready)
+            if not goes_on.any():
+                break
+            before = np.where(goes_on, earlier[before], before)
+        return before
 
     def _computed_through(self, before: Rows, row: Rows) -> Floats:
         """ns that a rank computed from when the collective before was ready to its end,
@@ -523,13 +552,38 @@ def _latest(own: Rows, ends: Int64s, among: Rows, rank: Rows, starts: Int64s) ->
     return np.where((at >= 0) & (own[found] == rank), found, -1)
 
 
-def _places_of_kinds(matched: Matched, kind: Rows, start: Int64s) -> Rows:
-    """For each row, how many collectives of its kind its rank started before."""
-    order = np.lexsort((start, kind[matched.of_row], matched.rank))
-    kinds = int(kind.max(initial=0)) + 1
-    places = np.empty(len(order), dtype=np.intp)
-    places[order] = ordinals((matched.rank * kinds + kind[matched.of_row])[order])
-    return places
+def _previous_end(matched: Matched, waits: Waits, among: Rows) -> Rows:
+    """For each of the rows `among` those given the one of the same rank that ended
+    before it; -1 for none, and for all other rows."""
+    order = among[np.lexsort((waits.end[among], matched.rank[among]))]
+    is_same_rank = matched.rank[order[1:]] == matched.rank[order[:-1]]
+    previous = np.full(len(matched.rank), -1, dtype=np.intp)
+    previous[order[1:][is_same_rank]] = order[:-1][is_same_rank]
+    return previous
+
+
+class _Programs:
+    """What ranks run, which is the same on all: the n-th collective of a kind."""
+
+    def __init__(self, matched: Matched, kind: Rows, start: Int64s) -> None:
+        """`kind`: of each row."""
+        self._kind = kind
+        self._kinds = int(kind.max(initial=0)) + 1
+        key = matched.rank * self._kinds + kind
+        self._order = np.lexsort((start, key))
+        numbers = np.arange(len(matched.ranks) * self._kinds + 1)
+        self._first = np.searchsorted(key[self._order], numbers)
+        self.place = np.empty(len(key), dtype=np.intp)
+        """Of each row: how many collectives of its kind its rank started before."""
+        self.place[self._order] = ordinals(key[self._order])
+
+    def row_on(self, rank: Rows, row: Rows) -> Rows:
+        """The rows of these ranks at the same place of the program as these; -1 for
+        none."""
+        key = rank * self._kinds + self._kind[row]
+        at = self._first[key] + self.place[row]
+        exists = at < self._first[key + 1]
+        return np.where(exists, self._order[np.where(exists, at, 0)], -1)
 
 
 def _roots(matched: Matched, waits: Waits, before: Rows) -> Rows:

@@ -29,6 +29,10 @@ from fusetui.analysis.ranks.model import ClockSource, RankSummary
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, ordinals
 
 NAMES = frozenset({"all_reduce", "reduce_scatter", "barrier"})
+ON_ONE_HOST_NS = 2_000.0
+"""On one host, times of GPUs are converted to its clock about this exactly: the ends of
+one collective lie as close together on eight V100. Moments that lie closer together are
+not told apart, and of no host is the offset known better."""
 SCALE = 1.4826  # a normal distribution's standard deviation is this many times its MAD
 FEWEST = 4  # collectives, for an offset, and at either end for a drift
 ROUNDS = 16  # how many groups the way to a host, or a bound, may pass through
@@ -100,7 +104,9 @@ def _extend(
     np.minimum.at(first, host, time)
     np.maximum.at(last, host, time)
     with np.errstate(invalid="ignore"):
-        flat = ~(np.abs(slope) * (last - first) > 2 * np.maximum(spread, CONVERTED_NS))
+        flat = ~(
+            np.abs(slope) * (last - first) > 2 * np.maximum(spread, ON_ONE_HOST_NS)
+        )
     flat |= np.abs(slope) * 1e9 > MAX_DRIFT_NS_PER_S
     flat |= not may_drift
     spread_flat, height_flat = _residuals(apart, host, hosts)
@@ -114,7 +120,7 @@ def _extend(
     )
     inherited = float(found.half[found.known].max())
     found.offset[enough] = height[enough]
-    found.half[enough] = np.maximum(spread[enough], CONVERTED_NS) + inherited
+    found.half[enough] = np.maximum(spread[enough], ON_ONE_HOST_NS) + inherited
     found.drift[enough] = slope[enough] * 1e9
 
 
@@ -242,10 +248,6 @@ def _contradiction(matched: Matched, rows: Rows) -> str:
 
 # a drift is measured between the first and the last quarter of the collectives
 QUARTERS = 4
-CONVERTED_NS = 2_000.0
-"""On one host, times of GPUs are converted to its clock about this exactly: the ends of
-one collective lie as close together on eight V100. Less is assumed where they lie
-closer still; of no host is the offset known better."""
 
 
 class Clocks(msgspec.Struct, frozen=True, eq=False):
@@ -259,7 +261,8 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
     half: Floats  # the uncertainty; inf if nothing bounds the offset
     drift: Floats  # ns per second, 0 where none was found or constant offsets suffice
     at_ns: int
-    # ns: on one host, earlier and later are not told apart below this
+    # ns: on one host, earlier and later are not told apart below this; ON_ONE_HOST_NS,
+    # or by how much times of the host contradict each other, if that is more
     resolution: float
     refused: str  # why times of ranks cannot be compared at all; "" if they can
     contradicted: tuple[str, ...]  # hosts whose ends lie outside their bounds
@@ -318,9 +321,7 @@ def clocks_of(matched: Matched) -> Clocks:
         half=half[hosts.of_rank],
         drift=drift[hosts.of_rank],
         at_ns=ends.at_ns,
-        resolution=max(
-            min(_spread_of_ends(matched, hosts.of_rank), CONVERTED_NS), hosts.apart_ns
-        ),
+        resolution=max(ON_ONE_HOST_NS, hosts.apart_ns),
         refused=refused,
         contradicted=tuple(hosts.names[n] for n in np.flatnonzero(outside).tolist()),
     )
@@ -405,14 +406,3 @@ def _drift(matched: Matched, rows: Rows, hosts: HostClocks, zero: int) -> Floats
     seconds = max((at[1] - at[0]) / 1e9, 1e-9)
     drift = np.where(found & np.isfinite(moved), moved / seconds, 0.0)
     return np.where(np.abs(drift) > MAX_DRIFT_NS_PER_S, 0.0, drift)
-
-
-def _spread_of_ends(matched: Matched, host: Rows) -> float:
-    """How far the ends of one collective are apart on the ranks of one host, the
-    median."""
-    key = matched.of_row * max(len(host), 1) + host[matched.rank]
-    order = np.lexsort((matched.end, key))
-    bounds = run_bounds(key[order])
-    first, last = bounds[:-1], bounds[1:] - 1
-    spread = (matched.end[order[last]] - matched.end[order[first]])[last > first]
-    return float(np.median(spread)) if len(spread) else 0.0

@@ -7,6 +7,7 @@ known.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -17,7 +18,7 @@ from fusetui.analysis.questions.process_groups import ProcessGroup
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Int64s
 
-VERSION = 12  # incremented with every change of what a summary holds or means
+VERSION = 13  # incremented with every change of what a summary holds or means
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
 """The classes of an account, in the order of the rows of `accounts` and `before`."""
@@ -27,9 +28,10 @@ MOST_KERNELS = 200
 MOST_PLACES = 256
 """A summary keeps at most so many collectives, names of kernels, and stretches before
 collectives whose places are known; what is left out is said."""
-MAX_NAMES_OF_A_KIND = 16
+MAX_NAMES_OF_A_KIND = 64
 """Of annotations, of ops, and of Python frames before a collective: those with the most
-time are kept."""
+time are kept, and the longest time of a name that is left out."""
+KINDS_OF_PLACES = ("annotation", "op", "frame")
 
 
 class KernelRuns(msgspec.Struct, frozen=True):
@@ -41,14 +43,70 @@ class KernelRuns(msgspec.Struct, frozen=True):
     communicates: bool
 
 
-class PlaceTime(msgspec.Struct, frozen=True):
-    """For how long slices of one name were innermost of their kind on the issuing
-    thread, before the collective `number` and since the one before it."""
+Place = tuple[str, str]
+"""Its kind and its name."""
 
-    number: int
-    kind: str  # annotation, op or frame
-    name: str
-    ns: int
+
+class PlacesBefore(msgspec.Struct, frozen=True):
+    """Where the issuing thread was before one collective, and since the one before it:
+    for how many ns slices of one name were innermost of their kind."""
+
+    ns: dict[Place, int]
+    # of each kind the longest time of a name that is not in `ns`, 0 if all are
+    left_out_ns: dict[str, int]
+
+    def at_least(self, place: Place) -> int:
+        """How long the thread was there for certain, in ns."""
+        return self.ns.get(place, 0)
+
+    def at_most(self, place: Place) -> int:
+        """How long the thread can have been there, in ns: a place that is left out took
+        no longer than the longest one of its kind that is."""
+        kind, _ = place
+        return self.ns.get(place, self.left_out_ns.get(kind, 0))
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where the issuing thread was before the collectives of a rank."""
+
+    names: tuple[str, ...]
+    # rows of number of the collective, index of the kind, index of the name, ns; see
+    # `packed`
+    times: bytes
+    # rows of number of the collective, index of the kind, ns: the longest time of a
+    # name that is left out, where any is
+    left_out: bytes
+
+    def before(self) -> dict[int, PlacesBefore]:
+        """By the number of the collective; those that are not known are missing."""
+        known: dict[int, PlacesBefore] = {}
+        for number, kind, name, ns in unpacked(self.times, PLACE_COLUMNS).tolist():
+            before = known.setdefault(number, PlacesBefore({}, {}))
+            before.ns[KINDS_OF_PLACES[kind], self.names[name]] = ns
+        for number, kind, ns in unpacked(self.left_out, LEFT_OUT_COLUMNS).tolist():
+            known[number].left_out_ns[KINDS_OF_PLACES[kind]] = ns
+        return known
+
+
+PLACE_COLUMNS, LEFT_OUT_COLUMNS = 4, 3
+
+
+def places_of(before: Mapping[int, PlacesBefore]) -> Places:
+    """The places before each collective, by its number; see `Places.before`."""
+    names: dict[str, int] = {}
+    times: list[tuple[int, int, int, int]] = []
+    left_out: list[tuple[int, int, int]] = []
+    for number, places in before.items():
+        for (kind, name), ns in places.ns.items():
+            index = names.setdefault(name, len(names))
+            times.append((number, KINDS_OF_PLACES.index(kind), index, ns))
+        for kind, ns in places.left_out_ns.items():
+            left_out.append((number, KINDS_OF_PLACES.index(kind), ns))
+    return Places(
+        names=tuple(names),
+        times=packed(np.array(times, dtype=np.int64)),
+        left_out=packed(np.array(left_out, dtype=np.int64)),
+    )
 
 
 class Collectives(msgspec.Struct, frozen=True, eq=False):
@@ -100,7 +158,7 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     collectives: Collectives
     # numbers of the collectives that the recording cuts, ascending
     cut: tuple[int, ...]
-    places: tuple[PlaceTime, ...]
+    places: Places
     memory_peak: int  # bytes allocated, -1 if it was not recorded
     note: str  # of a trace that was reconstructed and not recorded, else ""
     inferred: tuple[str, ...]  # what was not recorded and inferred instead; sentences
@@ -111,16 +169,16 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
         return self.names[int(self.collectives.name[number])]
 
 
-def packed(accounts: Int64s) -> bytes:
-    """Accounts [n, CLASSES], of which most figures are 0 and few are ever looked at."""
-    return isal_zlib.compress(accounts.astype("<i8").tobytes(), 1)
+def packed(table: Int64s) -> bytes:
+    """A table of which most figures are small and few are ever looked at, as accounts
+    [n, CLASSES]."""
+    return isal_zlib.compress(table.astype("<i8").tobytes(), 1)
 
 
-def unpacked(data: bytes) -> Int64s:
-    """What `packed` packed."""
-    return np.frombuffer(isal_zlib.decompress(data), dtype="<i8").reshape(
-        -1, len(CLASSES)
-    )
+def unpacked(data: bytes, columns: int) -> Int64s:
+    """What `packed` packed, of shape [n, columns]."""
+    table = np.frombuffer(isal_zlib.decompress(data), dtype="<i8")
+    return table.reshape(-1, columns)
 
 
 def encoded(summary: RankSummary) -> bytes:
@@ -277,6 +335,9 @@ class ClockAnswer(msgspec.Struct, frozen=True):
     feasible: bool
     # the largest of all ranks; None if some rank is not bounded
     uncertainty_ns: int | None
+    # who arrives last of ranks of one host is decided where the difference is larger
+    # than this; None if every rank has a host of its own
+    on_one_host_ns: int | None
     refused: str  # why times of ranks are not compared; "" if they are
     guessed: str  # what hosts were guessed from; "" if they were recorded
     hosts: tuple[HostClock, ...]

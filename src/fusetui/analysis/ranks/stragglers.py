@@ -34,12 +34,13 @@ from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched, RankJob, StepsOfRows, step_keys
 from fusetui.analysis.ranks.model import (
     CLASSES,
-    MAX_NAMES_OF_A_KIND,
     Excess,
     JobVerdict,
     JointStepChange,
     LateStep,
     MeanStepChange,
+    Place,
+    PlacesBefore,
     RankSummary,
     Reason,
     Straggler,
@@ -64,8 +65,6 @@ WHY = {
     OUTSIDE: "it goes back to ranks that are not given",
     BUBBLE: "it goes back to sends and receives of a pipeline",
 }
-
-Key = tuple[str, str]  # kind and name of an Excess
 
 
 class JobFacts(msgspec.Struct, frozen=True, eq=False):
@@ -173,8 +172,8 @@ def reason_of(facts: JobFacts, rank: int) -> Reason:
     own work, in the steps in which it holds up the others."""
     matched, charges, clocks = facts.matched, facts.charges, facts.clocks
     meanwhile = _Meanwhile(matched)
-    longer: Counter[Key] = Counter()
-    explains: Counter[Key] = Counter()
+    longer: Counter[Place] = Counter()
+    explains: Counter[Place] = Counter()
     inside = outside = 0
     begins: tuple[int | None, int | None, bool] = None, None, False
     earliest = matched.row[matched.rank == rank].min(initial=np.iinfo(np.intp).max)
@@ -252,14 +251,14 @@ class _Meanwhile:
     def __init__(self, matched: Matched) -> None:
         self._matched = matched
         self._accounts: dict[int, Int64s] = {}
-        self._places: dict[int, dict[int, dict[Key, int]]] = {}
+        self._places: dict[int, dict[int, PlacesBefore]] = {}
         order = np.lexsort((matched.row, matched.rank))
         same = np.diff(matched.rank[order]) == 0
         # row before it on the same rank
         self._previous = np.full(len(order), -1, dtype=np.intp)
         self._previous[order[1:][same]] = order[:-1][same]
 
-    def more(self, own: int, others: Sequence[int]) -> Iterator[tuple[Key, int]]:
+    def more(self, own: int, others: Sequence[int]) -> Iterator[tuple[Place, int]]:
         """What took longer before `own` than before the median of the others; or
         shorter."""
         mine, before = self._account(own), [self._account(row) for row in others]
@@ -275,16 +274,22 @@ class _Meanwhile:
             if places is None:  # kept are those of the longest stretches alone
                 return
             places_of_others.append(places)
-        for key, ns in (self._places_before(own) or {}).items():
-            usual_ns = np.median([_at_most(key, each) for each in places_of_others])
-            yield key, ns - int(usual_ns)
+        own_places = self._places_before(own)
+        if own_places is None:
+            return
+        in_any = dict.fromkeys(own_places.ns)
+        for places in places_of_others:
+            in_any |= dict.fromkeys(places.ns)
+        for place in in_any:
+            usual_ns = np.median([each.at_most(place) for each in places_of_others])
+            yield place, own_places.at_least(place) - int(usual_ns)
 
     def _account(self, row: int) -> Int64s | None:
         """None without a GPU."""
         rank = int(self._matched.rank[row])
         if rank not in self._accounts:
             self._accounts[rank] = unpacked(
-                self._matched.ranks[rank].collectives.before
+                self._matched.ranks[rank].collectives.before, len(CLASSES)
             )
         if not len(self._accounts[rank]):
             return None
@@ -296,23 +301,11 @@ class _Meanwhile:
             own[COMPUTE] -= self._matched.ahead[row]
         return own
 
-    def _places_before(self, row: int) -> dict[Key, int] | None:
+    def _places_before(self, row: int) -> PlacesBefore | None:
         rank = int(self._matched.rank[row])
         if rank not in self._places:
-            places = self._places[rank] = {}
-            for place in self._matched.ranks[rank].places:
-                places.setdefault(place.number, {})[place.kind, place.name] = place.ns
+            self._places[rank] = self._matched.ranks[rank].places.before()
         return self._places[rank].get(int(self._matched.row[row]))
-
-
-def _at_most(key: Key, places: dict[Key, int]) -> int:
-    """How long a rank was at most in a place (ns). Of each kind only those with the most
-    time are kept: if one is missing, it took no longer than the least of these."""
-    if key in places:
-        return places[key]
-    kind, _ = key
-    kept = [ns for (other_kind, _), ns in places.items() if other_kind == kind]
-    return min(kept) if len(kept) >= MAX_NAMES_OF_A_KIND else 0
 
 
 def slower_kernels(one: RankSummary, others: Sequence[RankSummary]) -> float | None:

@@ -4,7 +4,7 @@ Part of it is what the issuing thread was doing before each collective."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -306,7 +306,7 @@ KINDS = {Layer.ANNOTATIONS: "annotation", Layer.OPS: "op", Layer.PYTHON: "frame"
 
 def places_before(
     trace: Trace, found: IssuedCollectives, begin: Int64s
-) -> tuple[model.PlaceTime, ...]:
+) -> model.Places:
     """Where the issuing thread was longest from `begin` to the issue; of the longest
     stretches."""
     length = found.issued - begin
@@ -318,14 +318,27 @@ def places_before(
         if track.layer in KINDS:
             thread = int(trace.thread_of_track[number])
             tracks_of_thread.setdefault(thread, []).append(track)
-    places: list[model.PlaceTime] = []
+    before: dict[int, model.PlacesBefore] = {}
     for number in wanted.tolist():
         tracks = tracks_of_thread.get(int(threads[number]), [])
         stretch = (int(begin[number]), int(found.issued[number]))
-        for kind, times in _times_by_kind(trace, tracks, *stretch).items():
-            for name, ns in times.most_common(model.MAX_NAMES_OF_A_KIND):
-                places.append(model.PlaceTime(number, kind, name, ns))
-    return tuple(places)
+        times = _times_by_kind(trace, tracks, *stretch)
+        if any(times.values()):
+            before[number] = _longest(times)
+    return model.places_of(before)
+
+
+def _longest(times: Mapping[str, Counter[str]]) -> model.PlacesBefore:
+    """Of each kind the names with the most time, and the longest that is left out."""
+    ns: dict[model.Place, int] = {}
+    left_out_ns: dict[str, int] = {}
+    for kind, of_kind in times.items():
+        by_time = of_kind.most_common()
+        for name, name_ns in by_time[: model.MAX_NAMES_OF_A_KIND]:
+            ns[kind, name] = name_ns
+        for _, name_ns in by_time[model.MAX_NAMES_OF_A_KIND :][:1]:
+            left_out_ns[kind] = name_ns
+    return model.PlacesBefore(ns=ns, left_out_ns=left_out_ns)
 
 
 def _times_by_kind(
