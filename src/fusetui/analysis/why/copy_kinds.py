@@ -36,7 +36,8 @@ _WITHOUT_CASTS = "gpu_kernel_impl_nocast"
 _ONLY_COPIES = ("direct_copy_kernel_cuda", "copy_device_to_device")
 """Functors of any copy; the others are those of one conversion, such as
 bfloat16_copy_kernel_cuda."""
-_NARROW = ("fp16", "bf16", "int8", "uint8", "bool", "int16", "fp8")
+_WIDE_TYPES = frozenset({"fp32", "fp64", "int32", "int64", "c64", "c128"})
+"""Words of a decoded name for types of 4 bytes or more."""
 _COPY_OP = "aten::copy_"
 _TYPES = 1  # the place of `Input type` among the recorded inputs
 
@@ -74,7 +75,7 @@ def _kind_of(kernel: KernelName, *, casts_are_apart: bool) -> CopyKind:
         return CopyKind.EITHER
     if strided["unroll"] == "2":
         return CopyKind.COPY
-    if casts_are_apart or (kernel.dtype and kernel.dtype not in _NARROW):
+    if casts_are_apart or _WIDE_TYPES & set(kernel.short.split()):
         return CopyKind.CAST
     return CopyKind.EITHER
 
