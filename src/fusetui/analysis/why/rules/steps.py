@@ -16,6 +16,7 @@ from fusetui.analysis.why.host import Slices
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import Claim, Rule, of_span, of_work
 from fusetui.analysis.why.warming import (
+    GOES_ON,
     LONG_NS,
     LONG_OP_NS,
     OFTEN,
@@ -117,6 +118,7 @@ FEWEST_SHARE = 0.05  # of the warm-up; less is not named
         "times": TIMES,
         "slow_first": SLOW_FIRST,
         "often": OFTEN,
+        "goes_on": GOES_ON,
     },
     once=True,
 )

@@ -21,7 +21,7 @@ from fusetui.analysis.why.host import Host, running
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Unawaited, Unmade
 from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
-from fusetui.analysis.why.warming import OFTEN, recurring
+from fusetui.analysis.why.warming import GOES_ON, OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -493,7 +493,7 @@ OFTEN_STEPS = 0.5
     remedy="Let the caching allocator keep its memory: no torch.{intel:xpu|:cuda}.empty_cache() "
     "in the loop, {segments:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against "
     "fragmentation, }and room to spare.",
-    thresholds={"often": OFTEN, "often_steps": OFTEN_STEPS},
+    thresholds={"often": OFTEN, "goes_on": GOES_ON, "often_steps": OFTEN_STEPS},
     by_launches=True,
 )
 def allocation(facts: Facts) -> Iterator[Claim]:
