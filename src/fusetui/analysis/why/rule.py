@@ -171,4 +171,9 @@ def why_likely(facts: Facts) -> str | None:
     """Why CPU times are only likely; None if they are certain."""
     if facts.is_profiled:
         return STACKS
-    return COLD if 2 * facts.late_under(facts.warming) >= facts.span_ns else None
+    return COLD if is_mostly_warm_up(facts) else None
+
+
+def is_mostly_warm_up(facts: Facts) -> bool:
+    """Whether the devices wait for half of the span or longer for what happens once."""
+    return 2 * facts.late_under(facts.warming) >= facts.span_ns

@@ -56,10 +56,14 @@ def test_what_is_left_of_a_cold_start_is_likely_to_be_cold(
     events = [
         *launch(event, 0, 5, "a"),
         *launch(event, 20, load),
+        event("aten::add", load + 31, 985),
         *launch(event, load + 1_010, 5),
     ]
     (finding,) = found("host-bound", events)
     assert finding.certainty == certainty
+    assert finding.try_ is not None
+    is_cold = certainty == "likely"
+    assert finding.try_.startswith("Record later steps first") is is_cold
 
 
 def test_calls_of_other_names_are_told(found: Ask, event: Make) -> None:

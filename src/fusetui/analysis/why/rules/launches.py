@@ -21,7 +21,13 @@ from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Hurried, Shorter
 from fusetui.analysis.why.remedies import tags_of
-from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.rule import (
+    Claim,
+    Rule,
+    is_mostly_warm_up,
+    of_span,
+    why_likely,
+)
 from fusetui.analysis.why.warming import LONG_NS
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import late
@@ -57,6 +63,7 @@ AS_GRAPHS = (
     '{graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches'
     "|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses kernels}"
 )
+LATER_FIRST = "Record later steps first, to see whether it stays. If it does:"
 FEWER_LAUNCHES = "larger batches{training: and fused optimizers} need fewer launches."
 
 
@@ -83,10 +90,18 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
             without_cover(_told(facts), joined(facts.explained, _busy(facts)))
         ),
         rows=the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0)),
-        remedy=unseen_remedy(facts, by_kind)
-        or (REPLAYED if facts.is_replayed else _obstacle_first(facts)),
+        remedy=unseen_remedy(facts, by_kind) or _remedy(facts),
         why_likely=why_likely(facts),
     )
+
+
+def _remedy(facts: Facts) -> str | None:
+    """None for that of the rule. After a start that took most of the time, what is left
+    may be part of it."""
+    remedy = REPLAYED if facts.is_replayed else _obstacle_first(facts)
+    if is_mostly_warm_up(facts):
+        return f"{LATER_FIRST} {remedy or host_bound.remedy}"
+    return remedy
 
 
 def _obstacle_first(facts: Facts) -> str | None:
@@ -205,6 +220,12 @@ def _busy(facts: Facts) -> Cover:
     return union(facts.idle.begin[facts.busy_cpu], facts.idle.called[facts.busy_cpu])
 
 
+def _allocating(facts: Facts) -> Cover:
+    """When a thread that launches allocates or frees memory."""
+    calls = np.flatnonzero(facts.accounts.kinds == Host.ALLOC)
+    return facts.while_launching(calls)
+
+
 @Rule(
     remedy="Do this work ahead, in workers of the data loader or in a thread while the GPU runs, "
     "or do it on the GPU. Graphs do not help: nothing is launched meanwhile.",
@@ -230,7 +251,9 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
         text=f"The GPU waits {of_span(facts, at_stake)} in {gaps}{longer} "
         f"while the CPU launches nothing for it{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
-        wanted=Hurried(without_cover(_busy(facts), facts.explained)),
+        wanted=Hurried(
+            without_cover(_busy(facts), joined(facts.explained, _allocating(facts)))
+        ),
         rows=the_most(facts.idle.launch[which], late_ns),
         remedy=_computing_remedy(facts, at_stake) or unseen_remedy(facts, by_kind),
         why_likely=why_likely(facts),
