@@ -53,6 +53,14 @@ def _figure(value: float) -> str:
     return f"{int(value):,}" if value == int(value) else str(value)
 
 
+def _told_thresholds(section: str) -> list[str]:
+    """Each with a figure, and with what it bounds in parentheses."""
+    line = section.partition("* **Thresholds**: ")[2].partition("\n")[0]
+    parts = [part.partition(" (") for part in line.split("; `")] if line else []
+    assert all(len(meaning) > 1 for _, _, meaning in parts)
+    return [f"`{figure.removeprefix('`')}" for figure, _, _ in parts]
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_each_rule_has_a_section(rule: Rule) -> None:
     """With its figures and its remedy as they are."""
@@ -60,10 +68,9 @@ def test_each_rule_has_a_section(rule: Rule) -> None:
     assert all(
         f"* **{part}**: " in section for part in ("Question", "Needs", "At stake")
     )
-    figures = ", ".join(
+    assert _told_thresholds(section) == [
         f"`{name}` {_figure(value)}" for name, value in rule.thresholds.items()
-    )
-    assert not figures or f"* **Thresholds**: {figures}\n" in section
+    ]
     assert f"* **Try**: {remedy_for(rule.remedy, DEFAULT)}\n" in section
 
 

@@ -400,12 +400,18 @@ class Facts:
 
     def heaviest(self, rows: Rows) -> tuple[int, ...]:
         """The rows under which the devices waited longest, as evidence."""
+        waits = self.waited_for(rows)
+        return the_most(rows[waits > 0], waits[waits > 0])
+
+    def waited_for(self, rows: Rows) -> Int64s:
+        """How long the devices were idle under each of these rows of the threads that
+        launched next (ns)."""
         waits = np.zeros(len(rows), dtype=np.int64)
         for line, _, placed in self.launched():
             own = np.flatnonzero(line.tracks[self.trace.track[rows]])
             cover = union(placed(self.idle.begin), placed(self.idle.end))
             waits[own] = cover.within(*line.bounds(rows[own]))
-        return the_most(rows[waits > 0], waits[waits > 0])
+        return waits
 
 
 # of the span; from this share on, a GPU counts as waiting for launches

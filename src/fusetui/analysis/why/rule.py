@@ -125,6 +125,15 @@ def of_span(facts: Facts, ns: int) -> str:
     return f"{duration(ns)} ({percent(ns, facts.span_ns, fine=True)} of {whole}{of})"
 
 
+def of_recording(facts: Facts, ns: int) -> str:
+    """`480 ms (60 % of the 800 ms from first start to last end)`: where no GPU event
+    was recorded, of all that was; of a step or a window, `of the 800 ms asked
+    about`."""
+    until = "from first start to last end" if facts.window is None else "asked about"
+    whole = f"{duration(facts.span_ns)} {until}"
+    return f"{duration(ns)} ({percent(ns, facts.span_ns)} of the {whole})"
+
+
 def of_work(facts: Facts, ns: int) -> str:
     """The same for the time of kernels; where the GPU is mostly idle, their share of
     its busy time too: `12 ms (0.9 % of the span, 12 % of the busy time)`."""
@@ -162,4 +171,9 @@ def why_likely(facts: Facts) -> str | None:
     """Why CPU times are only likely; None if they are certain."""
     if facts.is_profiled:
         return STACKS
-    return COLD if 2 * facts.late_under(facts.warming) >= facts.span_ns else None
+    return COLD if is_mostly_warm_up(facts) else None
+
+
+def is_mostly_warm_up(facts: Facts) -> bool:
+    """Whether the devices wait for half of the span or longer for what happens once."""
+    return 2 * facts.late_under(facts.warming) >= facts.span_ns

@@ -14,16 +14,25 @@ from fusetui.analysis.why.devices import events_in_order
 from fusetui.analysis.why.host import Host
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import PROFILED, Steps, by_launch_time
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import NOTHING, Cover, joined, union, without
+from fusetui.trace.model.intervals import (
+    FOREVER,
+    NOTHING,
+    Cover,
+    joined,
+    union,
+    without,
+)
 from fusetui.trace.model.memo import once
 
 ONCE = late(
     r"(?:Stream|Event|Ctx|Context|Graph)Create|GraphInstantiate|PrimaryCtx|ModuleLoad|LibraryLoad"
     r"|LibraryGet|ModuleGet|KernelGet|FuncGet|FuncSet|GetDeviceProp|DeviceGet|StreamGetPriority"
     r"|Occupancy|SetDevice|DeviceEnablePeerAccess|\Acu(?:da)?Init\b|\AhipInit\b"
+    r"|GetSymbol(?:Address|Size)|FuncBySymbol|GetDeviceCount|DriverEntryPoint|GetProcAddress"
+    r"|ExportTable"
 )
 """Calls that create what is then kept, or that are slow because they are the first of a
 library."""
@@ -33,10 +42,11 @@ LONG_OP_NS = 1_000_000
 TIMES = 10  # as long as those after it: a first call that did more than its work
 SLOW_FIRST = 2  # times the median of the other steps
 FEWEST = 3  # steps needed for a median of the others
-OFTEN = 0.1  # calls per GPU event, from which on they recur where there are no steps
-
-
-MANY = 10  # calls; fewer recur in no way that could be seen
+OFTEN = 0.1
+"""Calls of a name per GPU event: without steps, what is called less often in the second
+half of the GPU events does not go on there."""
+GOES_ON = 0.25
+"""Of the time of the calls of a name: likewise, what takes less of it there."""
 
 
 class Once(msgspec.Struct, frozen=True, eq=False):
@@ -47,6 +57,9 @@ class Once(msgspec.Struct, frozen=True, eq=False):
     start: Int64s
     end: Int64s
     with_waits: bool = False  # whether waiting for the device is part of it
+    of_ops: bool = (
+        False  # whether the rows are ops, around others that may be the cause
+    )
 
 
 class StepIntervals(msgspec.Struct, frozen=True, eq=False):
@@ -119,24 +132,59 @@ def earlier_steps_are_missing(spans: Steps) -> bool:
 def recurring(trace: Trace, spans: Steps, calls: Rows) -> Flags:
     """Which calls belong to the steady state: those after the first step, and those in
     it if calls of their name are at least half as many in each later step. Where there
-    are fewer than two steps, all if in the second half of the GPU events there is still
-    one for each ten events, and a quarter of their time."""
+    are fewer than two steps, those whose name goes on; see _goes_on."""
     if len(spans) < 2:
-        launched = trace.launch[trace.gpu_rows]
-        launched = np.sort(trace.start[launched[launched >= 0]])
-        rest = launched[len(launched) // 2 :]
-        late = calls[trace.start[calls] >= rest[0]] if len(rest) else calls[:0]
-        often = len(late) >= max(MANY, OFTEN * len(rest))
-        goes_on = often and 4 * int(trace.dur[late].sum()) >= int(
-            trace.dur[calls].sum()
-        )
-        return np.full(len(calls), goes_on)
+        return _goes_on(trace, calls)[trace.name[calls]]
     after = trace.start[calls] >= spans.start[1]
     later = np.bincount(trace.name[calls[after]], minlength=len(trace.names))
     first = np.bincount(trace.name[calls[~after]], minlength=len(trace.names))
     recurs = 2 * later >= first * (len(spans) - 1)
-    found: Flags = after | recurs[trace.name[calls]]
-    return found
+    is_steady: Flags = after | recurs[trace.name[calls]]
+    return is_steady
+
+
+def only_once(trace: Trace, spans: Steps, calls: Rows) -> Flags:
+    """Which calls belong to the start of the program: none of those that recur. Where
+    there are fewer than two steps, neither do the later calls of a name that was called
+    before the second half of the GPU events."""
+    is_once = ~recurring(trace, spans, calls)
+    if len(spans) < 2:
+        is_late = trace.start[calls] >= _second_half_ns(trace)
+        is_early_name = np.zeros(len(trace.names), dtype=np.bool_)
+        is_early_name[trace.name[calls[~is_late]]] = True
+        is_once &= ~(is_late & is_early_name[trace.name[calls]])
+    return is_once
+
+
+def _second_half_ns(trace: Trace) -> int:
+    """When the second half of the GPU events begins to be launched (ns of the file); at
+    the end of the trace if no launch is known."""
+    launched_ns = _launch_times(trace)
+    return int(launched_ns[len(launched_ns) // 2]) if len(launched_ns) else FOREVER
+
+
+def _launch_times(trace: Trace) -> Int64s:
+    """When each GPU event with a known launch was launched, in order."""
+    calls = trace.launch[trace.gpu_rows]
+    return np.sort(trace.start[calls[calls >= 0]])
+
+
+def _goes_on(trace: Trace, calls: Rows) -> Flags:
+    """For each name, whether its calls begin before the second half of the GPU events
+    and go on there: OFTEN per GPU event, and with GOES_ON of their time; shape
+    [names]."""
+    names = len(trace.names)
+    launched_ns = _launch_times(trace)
+    late_events = len(launched_ns) - len(launched_ns) // 2
+    is_late = trace.start[calls] >= _second_half_ns(trace)
+    early = np.bincount(trace.name[calls[~is_late]], minlength=names)
+    late_calls = calls[is_late]
+    later = np.bincount(trace.name[late_calls], minlength=names)
+    later_ns = summed(trace.name[late_calls], trace.dur[late_calls], names)
+    all_ns = summed(trace.name[calls], trace.dur[calls], names)
+    goes_on: Flags = (early > 0) & (later > 0) & (later >= OFTEN * late_events)
+    goes_on &= later_ns >= GOES_ON * all_ns
+    return goes_on
 
 
 def warm_up(
@@ -187,14 +235,22 @@ def _parts(
             trace, "compilation", compiling[trace.start[compiling] < spans.start[1]]
         )
     yield _part(trace, "first launches of kernels", _first_launches(trace))
-    calls = np.flatnonzero((kinds == Host.ALLOC) & (trace.dur > LONG_NS))
-    yield _part(trace, "allocations", calls[~recurring(trace, spans, calls)])
-    calls = trace.rows_of(Role.CALL)
-    calls = calls[(trace.dur[calls] > LONG_NS) & trace.matching(calls, ONCE.search)]
-    yield _part(
-        trace, "calls that set something up", calls[~recurring(trace, spans, calls)]
+    allocations = np.flatnonzero(kinds == Host.ALLOC)
+    allocations = allocations[only_once(trace, spans, allocations)]
+    yield _part(trace, "allocations", allocations[_are_long(trace, allocations)])
+    set_up = trace.rows_of(Role.CALL)
+    set_up = set_up[_are_long(trace, set_up) & trace.matching(set_up, ONCE.search)]
+    set_up = set_up[only_once(trace, spans, set_up)]
+    yield _part(trace, "calls that set something up", set_up)
+    yield msgspec.structs.replace(
+        _part(trace, "first calls of ops", _first_ops(trace)), of_ops=True
     )
-    yield _part(trace, "first calls of ops", _first_ops(trace))
+
+
+def _are_long(trace: Trace, calls: Rows) -> Flags:
+    """Which runtime calls take longer than ordinary ones."""
+    are_long: Flags = trace.dur[calls] > LONG_NS
+    return are_long
 
 
 CONVOLUTIONS = late(

@@ -59,14 +59,14 @@ def test_many_calls_are_no_work_of_a_caching_allocator(
     found: Ask, event: Make, launched: Make
 ) -> None:
     """Of thirty GPU events: four frees are too many for it, two are not, nor are
-    allocations."""
+    allocations, which only let it grow."""
     work = frees(event, launched)
     work += [one for n in range(28) for one in launched(10 + n, 0, 5 + n)]
     kept = "Let the caching allocator"
     for name, calls, first in (
         ("cudaFree", 4, "So many frees mean"),
         ("cudaFree", 2, kept),
-        ("cudaMalloc", 4, kept),
+        ("cudaMalloc", 4, "Nothing is freed, so the caching allocator still grows"),
     ):
         more = [
             {**freeing(event, 120 + 100 * (n % 2)), "name": name} for n in range(calls)
@@ -74,3 +74,56 @@ def test_many_calls_are_no_work_of_a_caching_allocator(
         (finding,) = found("allocation", [*steps(event), *work, *more])
         assert finding.try_ is not None
         assert finding.try_.startswith(first)
+
+
+def evenly(
+    event: Make, launched: Make, names: list[str], kernels: int = 10
+) -> list[dict[str, Any]]:
+    """No steps: a kernel each 100 us, and calls of 60 us between them, so that the GPU
+    waits for each but the first one."""
+    work = [
+        one for n in range(kernels) for one in launched(1 + n, 100 * n, 100 * n + 5)
+    ]
+    apart = kernels // len(names)
+    return work + [
+        {**freeing(event, 100 * apart * n + 30), "name": name}
+        for n, name in enumerate(names)
+    ]
+
+
+def test_what_goes_on_in_the_second_half_of_the_gpu_events_is_no_warm_up(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Of two calls, one lies in the second half of ten GPU events, which have no
+    steps."""
+    events = evenly(event, launched, ["cudaMalloc", "cudaMalloc"])
+    (finding,) = found("allocation", events)
+    assert finding.at_stake_ns == 120_000
+    assert "mostly in 2 x cudaMalloc" in finding.text
+    assert finding.why_likely is not None
+    assert found("warm-up", events) == []
+
+
+def test_what_ends_with_the_first_half_does_not_go_on(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    events = evenly(event, launched, ["cudaMalloc", "cudaFree"])
+    assert found("allocation", events) == []
+
+
+def test_few_calls_among_many_gpu_events_do_not_go_on(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """One call for the twenty GPU events of the second half."""
+    events = evenly(event, launched, ["cudaMalloc", "cudaMalloc"], kernels=40)
+    assert found("allocation", events) == []
+
+
+def test_calls_that_no_gap_waits_for_are_not_counted(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """A third call, before the first GPU event."""
+    events = evenly(event, launched, ["cudaMalloc", "cudaMalloc"])
+    before = {**freeing(event, -100), "name": "cudaMalloc"}
+    (finding,) = found("allocation", [*events, before])
+    assert "mostly in 2 x cudaMalloc" in finding.text

@@ -50,7 +50,7 @@ def test_without_a_gpu_it_is_a_note(found: Ask, event: Make) -> None:
     (finding,) = found("cpu-collectives", events)
     assert finding.at_stake_ns is None
     assert (
-        "60 us (60 %) of the 100 us that were recorded: 2 gloo:all_reduce."
+        "60 us (60 % of the 100 us from first start to last end): 2 gloo:all_reduce."
         in finding.text
     )
 
@@ -71,8 +71,8 @@ def test_transfers_are_not_of_all_ranks(found: Ask, event: Make, category: str) 
     ]
     (finding,) = found("cpu-collectives", events)
     assert finding.text == (
-        "A transfer between ranks runs on the CPU for 60 us (60 %) of the 100 us that were "
-        "recorded: 1 gloo:send, 1 gloo:recv. It lasts until the other rank takes part and the data "
+        "A transfer between ranks runs on the CPU for 60 us (60 % of the 100 us from first "
+        "start to last end): 1 gloo:send, 1 gloo:recv. It lasts until the other rank takes part and the data "
         "has moved."
     )
     assert found("cpu-hot", events[:2]) == []

@@ -33,7 +33,8 @@ def test_the_data_loader(found: Ask, event: Make) -> None:
     assert finding.at_stake_ns == 60_000
     assert finding.share == 0.6
     assert finding.text == (
-        "The program waits 60 us (60 % of the 100 us recorded) for the data loader, 50 us of it in "
+        "The program waits 60 us (60 % of the 100 us from first start to last end) for the data "
+        "loader, 50 us of it in "
         "decode (data.py:7)."
     )
     assert finding.certainty == "likely"  # stacks were recorded
@@ -81,7 +82,7 @@ def test_values_that_are_read_one_by_one(found: Ask, event: Make) -> None:
     assert finding.at_stake_ns == 80_000
     assert finding.text.startswith(
         "10 calls that read one value of a tensor (aten::item) take 80 us (40 % of the 198 us "
-        "recorded)."
+        "from first start to last end)."
     )
 
 
@@ -96,7 +97,8 @@ def test_waits_for_a_gpu_that_was_not_recorded(found: Ask, event: Make) -> None:
     (finding,) = found("cpu-waits-for-gpu", events)
     assert finding.at_stake_ns is None
     assert finding.text.startswith(
-        "CPU threads wait 50 us (50 % of the 100 us recorded) in 1 call that waits for a GPU "
+        "CPU threads wait 50 us (50 % of the 100 us from first start to last end) in 1 call that "
+        "waits for a GPU "
         "(cudaStreamSynchronize)."
     )
     short = [event("aten::mm", 0, 990), call("cudaStreamSynchronize", 990, 10)]
@@ -119,7 +121,8 @@ def test_compilation(found: Ask, event: Make) -> None:
     (finding,) = found("cpu-compilation", compiling(event))
     assert finding.at_stake_ns == 120_000
     assert finding.text == (
-        "torch.compile or Triton compiles for 120 us (40 % of the 300 us recorded): 2 "
+        "torch.compile or Triton compiles for 120 us (40 % of the 300 us from first start to last "
+        "end): 2 "
         "compilations, in 2 of 3 steps."
     )
 
@@ -143,10 +146,11 @@ def test_the_op_and_the_function_with_the_longest_own_time(
     op, function = found("cpu-hot", events)
     assert (op.at_stake_ns, function.at_stake_ns) == (100_000, 60_000)
     assert op.text == (
-        "aten::mm takes 100 us (50 % of the 200 us recorded) in 2 calls, without what it calls."
+        "aten::mm takes 100 us (50 % of the 200 us from first start to last end) in 2 calls, without "
+        "what it calls."
     )
     assert function.text.startswith(
-        "work (a.py:3) takes 60 us (30 % of the 200 us recorded) in 1 "
+        "work (a.py:3) takes 60 us (30 % of the 200 us from first start to last end) in 1 "
     )
 
 
@@ -255,7 +259,7 @@ def test_calls_without_a_slow_first_one(
     (finding,) = found("cpu-hot", ops)
     assert "first call" not in finding.text
     assert finding.try_ is not None
-    assert finding.try_.startswith("Look at where it is called")
+    assert finding.try_.startswith("Fewer calls would hardly help")
 
 
 def filling(event: Make) -> list[Any]:
@@ -274,7 +278,7 @@ def test_a_tensor_that_is_filled_on_the_cpu_beside_a_gpu(
     )
     (without_gpu,) = found("cpu-hot", filling(event))
     assert without_gpu.try_ is not None
-    assert without_gpu.try_.startswith("Look at where it is called")
+    assert without_gpu.try_.startswith("Fewer calls would hardly help")
 
 
 def test_calls_of_the_runtime_are_not_called_less_often(
@@ -316,3 +320,38 @@ def test_functions_of_the_profiler_are_no_hot_spot(
     assert len(texts) == 2
     assert texts[0].startswith("work (a.py:3) takes 60 us")
     assert texts[1].startswith("aten::mm takes 40 us")
+
+
+def remedies(found: Ask, events: list[Any]) -> list[str]:
+    return [one.try_ or "" for one in found("cpu-hot", events)]
+
+
+def test_fewer_calls_are_advised_where_there_are_many_short_ones(
+    found: Ask, event: Make
+) -> None:
+    short = [event("aten::mm", 10 * n, 10) for n in range(20)]
+    (remedy,) = remedies(found, short)
+    assert "fewer calls on larger tensors" in remedy
+    few, long = short[:5], [event("aten::mm", 300 * n, 300) for n in range(20)]
+    for events in (few, long):
+        (remedy,) = remedies(found, events)
+        assert remedy.startswith("Fewer calls would hardly help: look at the sizes")
+
+
+def test_no_tensors_are_advised_to_a_function(found: Ask, event: Make) -> None:
+    for calls, dur, advice in ((20, 10, "call it less often"), (3, 300, "between its")):
+        events = [
+            event("/a.py(3): work", dur * n, dur, cat="python_function")
+            for n in range(calls)
+        ]
+        (remedy,) = remedies(found, events)
+        assert advice in remedy
+
+
+@pytest.mark.parametrize("name", ["aten::cat", "aten::stack"])
+def test_tensors_that_are_joined_again_and_again(
+    found: Ask, event: Make, name: str
+) -> None:
+    """Many calls of any length."""
+    (remedy,) = remedies(found, [event(name, 10 * n, 10) for n in range(20)])
+    assert remedy.startswith("Write into slices of one buffer instead of torch.cat")

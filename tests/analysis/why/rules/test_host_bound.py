@@ -195,3 +195,82 @@ def test_with_steps_the_time_before_the_first_kernel_counts(
     step = event("ProfilerStep#1", 0, 120, cat="user_annotation")
     (finding,) = found("host-bound", [step, *set_, *launched(2, 90, 95)])
     assert finding.at_stake_ns == 75_000
+
+
+def waiting_between(event: Make, launched: Make, **slice_: Any) -> list[dict[str, Any]]:
+    """Two ops with a launch each, and something between them."""
+    between = {**event("cudaStreamSynchronize", 30, 4, cat="cuda_runtime"), **slice_}
+    ops = [event("aten::add", 1, 80), event("aten::add", 85, 10)]
+    return [*launched(1, 2, 5), *ops, between, *launched(2, 90, 95)]
+
+
+def remedy_of(found: Ask, events: list[dict[str, Any]], **keys: Any) -> str:
+    (finding,) = found("host-bound", events, **keys)
+    assert finding.try_ is not None
+    return finding.try_
+
+
+def test_a_graph_is_advised_after_the_wait_between_its_launches_is_gone(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    remedy = remedy_of(found, waiting_between(event, launched))
+    assert remedy.startswith(
+        "A graph cannot wait for the GPU, as cudaStreamSynchronize (aten::add) does between the "
+        "launches: take that wait out first, then torch.compile"
+    )
+
+
+def test_waits_before_and_after_the_kernels_are_no_obstacle(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    for ts in (1.5, 93):
+        events = waiting_between(event, launched, ts=ts, dur=0.1)
+        assert remedy_of(found, events).startswith("torch.compile")
+
+
+def test_the_steps_with_a_wait_between_their_launches_are_counted(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """The first of two steps waits between its launches, the second one before them."""
+    steps = [
+        event(f"ProfilerStep#{n}", 200 * n, 200, cat="user_annotation")
+        for n in range(2)
+    ]
+    wait = event("cudaStreamSynchronize", 201, 4, cat="cuda_runtime")
+    later = [*launched(3, 210, 215), *launched(4, 290, 295)]
+    later += [event("aten::add", 206, 190)]
+    events = [*steps, *waiting_between(event, launched), wait, *later]
+    assert "does between the launches in 1 of 2 steps: take" in remedy_of(found, events)
+
+
+def test_a_graph_does_not_contain_the_data_loader(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    loader = {"name": "enumerate(DataLoader)#_SingleProcess.__next__"}
+    events = waiting_between(event, launched, **loader, cat="user_annotation")
+    remedy = remedy_of(found, events)
+    assert remedy.startswith(
+        "The data loader fetches a batch between the launches, which"
+    )
+    assert "from one batch to the next; larger batches" in remedy
+
+
+def test_names_of_a_trace_are_no_part_of_a_remedy_unless_they_are_plain(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    events = waiting_between(event, launched)
+    for one in events:
+        if one["name"] == "aten::add":
+            one["name"] = "{nvidia:a}"
+    assert "as cudaStreamSynchronize does" in remedy_of(found, events)
+
+
+def test_a_trace_without_cpu_ops_is_to_be_recorded_with_them(
+    found: Ask, event: Make, launched: Make
+) -> None:
+    """Stacks alone record nothing: they belong to the activity of the CPU."""
+    remedy = remedy_of(found, [*launched(1, 0, 5), *launched(2, 90, 95)])
+    assert remedy.startswith(
+        "Record the CPU too (activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], with_stack="
+        "True for Python frames)"
+    )

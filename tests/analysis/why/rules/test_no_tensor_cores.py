@@ -197,3 +197,42 @@ def test_what_a_search_for_algorithms_tries_is_no_choice_of_the_program(
     ]
     (finding,) = found("no-tensor-cores", unmeasured, **A100)
     assert finding.at_stake_ns == 4 * 70_000
+
+
+def attention(arch: int) -> str:
+    """The name of PyTorch's memory-efficient attention in float32."""
+    kernel = f"fmha_cutlassF_f32_aligned_64x64_rf_sm{arch}"
+    return f"{kernel}(PyTorchMemEffAttention::AttentionKernel<float>::Params)"
+
+
+def test_float32_attention_multiplies_in_three_parts(found: Ask) -> None:
+    """156 TFLOP/s in TF32 are 52 in float32; 312 in bfloat16 are six times as many."""
+    work_ = work(("aten::_efficient_attention_forward", attention(80), 60))
+    (finding,) = found("no-tensor-cores", work_, **A100)
+    assert finding.at_stake_ns == 50_000
+    assert finding.text == (
+        "1 float32 attention kernel takes 60 us (100 % of the span) in tensor cores, which multiply "
+        "float32 as 3 products of TF32; this device multiplies bfloat16 6 times as fast."
+    )
+    assert finding.try_ is not None
+    assert "scaled_dot_product_attention can also use FlashAttention" in finding.try_
+
+
+def test_float32_attention_on_the_plain_cores(found: Ask) -> None:
+    """15.7 of 125 TFLOP/s."""
+    work_ = work(("aten::_efficient_attention_forward", attention(70), 60))
+    (finding,) = found("no-tensor-cores", work_, **V100)
+    assert finding.at_stake_ns == 52_464
+    assert "on the plain cores; this device multiplies float16 8 times" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [(attention(80).replace("f32", "bf16"), A100), (attention(60), GP100)],
+)
+def test_other_attention_is_left_out(
+    found: Ask, name: str, device: dict[str, Any]
+) -> None:
+    """In 16 bits, and on a device without tensor cores."""
+    work_ = work(("aten::_efficient_attention_forward", name, 60))
+    assert found("no-tensor-cores", work_, **device) == []

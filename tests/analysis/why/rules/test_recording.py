@@ -26,6 +26,22 @@ def test_a_slow_first_step(found: Ask, event: Make) -> None:
     assert finding.at_stake_ns is None
 
 
+def test_a_slow_first_step_beside_a_slower_one(found: Ask, event: Make) -> None:
+    """Four times as long as the first one: that is what takes long here."""
+    (finding,) = found("recording", steps(event, 300, 100, 1_200, 110, 90, 100))
+    assert finding.text == (
+        "2 of 6 steps take at least 1.5 times the median of those after the first one (100 us): "
+        "ProfilerStep#2 1.2 ms, ProfilerStep#0, the first one, 300 us."
+    )
+    assert finding.evidence == (2, 0)
+
+
+def test_slow_steps_after_an_ordinary_first_one_are_no_matter_of_the_recording(
+    found: Ask, event: Make
+) -> None:
+    assert found("recording", steps(event, 100, 100, 1_200, 110)) == []
+
+
 def test_an_ordinary_first_step_is_silent(found: Ask, event: Make) -> None:
     assert found("recording", steps(event, 150, 110, 120)) == []
 

@@ -56,10 +56,14 @@ def test_what_is_left_of_a_cold_start_is_likely_to_be_cold(
     events = [
         *launch(event, 0, 5, "a"),
         *launch(event, 20, load),
+        event("aten::add", load + 31, 985),
         *launch(event, load + 1_010, 5),
     ]
     (finding,) = found("host-bound", events)
     assert finding.certainty == certainty
+    assert finding.try_ is not None
+    is_cold = certainty == "likely"
+    assert finding.try_.startswith("Record later steps first") is is_cold
 
 
 def test_calls_of_other_names_are_told(found: Ask, event: Make) -> None:
@@ -313,3 +317,51 @@ def test_an_op_inside_a_first_op_is_named(found: Ask, event: Make) -> None:
     events += [launch_ for ts in (30_000, 51_000) for launch_ in launch(event, ts, 5)]
     (finding,) = found("warm-up", events)
     assert "in first calls of ops (mostly 1 x aten::inner)" in finding.text
+
+
+def test_an_op_that_launches_nothing_is_named_with_the_first_op_around_it(
+    found: Ask, event: Make
+) -> None:
+    """Of the 30 ms of the first aten::repeat, aten::arange takes 28 ms."""
+    events = [
+        *launch(event, 0, 5, "before"),
+        *launch(event, 50_000, 5),
+        *launch(event, 51_000, 5),
+        event("aten::repeat", 20_005, 30_010),
+        event("aten::arange", 21_000, 28_000),
+        event("aten::repeat", 50_990, 40),
+    ]
+    (finding,) = found("warm-up", events)
+    assert (
+        "in first calls of ops (mostly 1 x aten::arange, in aten::repeat)"
+        in finding.text
+    )
+
+
+@pytest.mark.parametrize(
+    "call", ["cudaGetSymbolAddress", "cudaGetDeviceCount", "cudaGetFuncBySymbol"]
+)
+def test_the_first_use_of_a_symbol_or_device_is_warm_up(
+    found: Ask, event: Make, call: str
+) -> None:
+    """6 ms, once, after most of the GPU events."""
+    events = [one for n in range(10) for one in launch(event, 100 * n, 5)]
+    events += [event(call, 1_000, 6_000, cat="cuda_runtime"), *launch(event, 7_100, 5)]
+    (finding,) = found("warm-up", events)
+    assert f"6 ms in calls that set something up (1 x {call})" in finding.text
+
+
+def test_calls_of_the_second_half_of_the_gpu_events_are_no_warm_up(
+    found: Ask, event: Make
+) -> None:
+    """Without steps: of two cudaMalloc, one among the first and one among the last of
+    forty events; cudaHostAlloc is called there once."""
+    events = [one for n in range(40) for one in launch(event, 1_000 * n, 5)]
+    for name, ts in (
+        ("cudaMalloc", 1_100),
+        ("cudaMalloc", 30_100),
+        ("cudaHostAlloc", 31_100),
+    ):
+        events.append(event(name, ts, 800, cat="cuda_runtime"))
+    (finding,) = found("warm-up", events)
+    assert finding.at_stake_ns == 1_600_000

@@ -15,7 +15,7 @@ from fusetui.analysis.questions.collectives import (
 )
 from fusetui.analysis.why.facts import LATE, Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_span, of_work
+from fusetui.analysis.why.rule import Claim, Rule, of_recording, of_span, of_work
 from fusetui.analysis.why.transfers import (
     FAR_LONGER,
     FEWEST,
@@ -331,8 +331,7 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
         )
     elif not facts.devices and ran >= LEAST * whole:
         yield Claim(
-            text=f"{subject} runs on the CPU for {duration(ran)} ({percent(ran, whole)}) of the "
-            f"{duration(whole)} that were recorded: {named}. "
+            text=f"{subject} runs on the CPU for {of_recording(facts, ran)}: {named}. "
             f"{LASTS_UNTIL_PEER if only_transfers else LASTS_UNTIL_ALL}",
             rows=longest,
         )

@@ -14,7 +14,7 @@ from fusetui.analysis.why.cpu_work import ByKind, NamedTime, by_kind, longest
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import STACKS, Claim, Rule, is_worth
+from fusetui.analysis.why.rule import STACKS, Claim, Rule, is_worth, of_recording
 from fusetui.analysis.why.rules.launches import instead_of_computing
 from fusetui.analysis.why.rules.waiting import (
     FEWER_BATCHES,
@@ -23,7 +23,7 @@ from fusetui.analysis.why.rules.waiting import (
     batches_were_ready,
     recompilation,
 )
-from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
@@ -48,14 +48,6 @@ def _profiled(facts: Facts) -> str | None:
 def _cover(facts: Facts, rows: Rows) -> Cover:
     """When any of these rows runs, within the window (ns of the file)."""
     return common(union(facts.trace.start[rows], facts.trace.end[rows]), facts.whole)
-
-
-def _recorded(facts: Facts, ns: int) -> str:
-    """`480 ms (60 % of the 800 ms recorded)`."""
-    whole_ns = facts.span_ns
-    return (
-        f"{duration(ns)} ({percent(ns, whole_ns)} of the {duration(whole_ns)} recorded)"
-    )
 
 
 def _longest_of(trace_times: ByKind, facts: Facts) -> list[NamedTime]:
@@ -92,7 +84,7 @@ def cpu_data_loading(facts: Facts) -> Iterator[Claim]:
             "while it takes batches that are ready from the workers of the data loader."
         )
     yield Claim(
-        text=f"The program waits {_recorded(facts, cover.ns)} {text}",
+        text=f"The program waits {of_recording(facts, cover.ns)} {text}",
         at_stake_ns=cover.ns,
         rows=the_most(rows, facts.trace.dur[rows]),
         remedy=remedy,
@@ -123,7 +115,7 @@ def cpu_scalars(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{plural(len(outer), 'call')} that read{'s' if len(outer) == 1 else ''} one value of "
         f"a tensor ({_names(facts, outer)}) take{'s' if len(outer) == 1 else ''} "
-        f"{_recorded(facts, cover.ns)}. On a GPU, such a call also waits for all work before it.",
+        f"{of_recording(facts, cover.ns)}. On a GPU, such a call also waits for all work before it.",
         at_stake_ns=cover.ns,
         rows=the_most(outer, trace.dur[outer]),
         why_likely=_profiled(facts),
@@ -151,7 +143,7 @@ def cpu_waits_for_gpu(facts: Facts) -> Iterator[Claim]:
     if facts.devices or not is_worth(facts, cover.ns, of_kernels=False):
         return
     yield Claim(
-        text=f"CPU threads wait {_recorded(facts, cover.ns)} in {plural(len(rows), 'call')} that "
+        text=f"CPU threads wait {of_recording(facts, cover.ns)} in {plural(len(rows), 'call')} that "
         f"wait{'s' if len(rows) == 1 else ''} for a GPU ({_names(facts, rows)}). What it did "
         "meanwhile was not recorded.",
         rows=the_most(rows, trace.dur[rows]),
@@ -179,7 +171,7 @@ def cpu_compilation(facts: Facts) -> Iterator[Claim]:
     cover = _cover(facts, rows)
     if cover.ns:
         yield Claim(
-            text=f"torch.compile or Triton compiles for {_recorded(facts, cover.ns)}"
+            text=f"torch.compile or Triton compiles for {of_recording(facts, cover.ns)}"
             f"{_compilations(facts)}.",
             at_stake_ns=cover.ns,
             rows=the_most(rows, facts.trace.dur[rows]),
@@ -244,7 +236,7 @@ def cpu_unrecorded(facts: Facts) -> Iterator[Claim]:
     unrecorded = without(common(span, facts.whole), known)
     ns = unrecorded.ns
     label = printable(trace.track_of(int(rows[0])).label)
-    text = f"For {_recorded(facts, ns)}, nothing was recorded of {label} between its ops: it ran "
+    text = f"For {of_recording(facts, ns)}, nothing was recorded of {label} between its ops: it ran "
     text += "Python or other code, or waited."
     remedy = None
     if part := _annotation_with_most(facts, unrecorded, busiest):
@@ -291,6 +283,27 @@ RUNTIME_CALL = (
     "Look at what it waits for: a call of the runtime launches work, copies, or waits until the "
     "device is done. What the device did meanwhile is not part of this account."
 )
+LONG_CALLS_OF_OP = (
+    "Fewer calls would hardly help: look at the sizes that it gets (fusetui ops --by shape), "
+    "and for a cheaper way to compute the same."
+)
+LONG_CALLS_OF_FUNCTION = (
+    "Fewer calls would hardly help: look at what it does by itself between its calls "
+    "(fusetui lines), such as loops over elements, or work that could be done once."
+)
+MANY_CALLS_OF_FUNCTION = (
+    "Look at where it is called and how often (fusetui lines): call it less often, or make it "
+    "cheaper."
+)
+CONCATENATES = (
+    "Write into slices of one buffer instead of torch.cat: where a cache grows by a concatenation "
+    "(of keys and values, of results), each call copies all of it once more."
+)
+CAT = late(r"aten::(?:_?cat|concat(?:enate)?|hstack|vstack|stack)\Z")
+LONG_CALL_NS = (
+    100_000  # on average; a longer one is no matter of how often it is called
+)
+FEWEST_CALLS = 10  # fewer are not many
 WAIT_REMEDY = (
     "Let it run while other work does, or wait for less: look at what it waits for."
 )
@@ -316,7 +329,12 @@ def of_profiler(trace: Trace, rows: Rows) -> Flags:
     needs=("CPU ops", "Python frames and modules"),
     remedy="Look at where it is called and how often (fusetui ops, fusetui lines): fewer calls on "
     "larger tensors, or a cheaper way to compute the same.",
-    thresholds={"least_own": LEAST_OWN, "slow_first": SLOW_FIRST},
+    thresholds={
+        "least_own": LEAST_OWN,
+        "slow_first": SLOW_FIRST,
+        "long_call_ns": LONG_CALL_NS,
+        "fewest_calls": FEWEST_CALLS,
+    },
 )
 def cpu_hot(facts: Facts) -> Iterator[Claim]:
     """The op, the function and the wait with the longest own time, except what other
@@ -337,7 +355,9 @@ def cpu_hot(facts: Facts) -> Iterator[Claim]:
         yield _hot(facts, one, "takes", f", without what it calls{first}", remedy)
     functions = found.functions.only(~of_profiler(trace, found.functions.rows))
     for one in longest(trace, functions)[:1]:
-        yield _hot(facts, one, "takes", ", without what it calls", None)
+        has_many = _has_many_short_calls(one)
+        remedy = MANY_CALLS_OF_FUNCTION if has_many else LONG_CALLS_OF_FUNCTION
+        yield _hot(facts, one, "takes", ", without what it calls", remedy)
     # see cpu-collectives
     is_collective = trace.matching(found.waits.rows, ON_CPU.match)
     is_left_out = is_collective | of_profiler(trace, found.waits.rows)
@@ -371,7 +391,15 @@ def _remedy_of(facts: Facts, one: NamedTime) -> str | None:
     uses_gpu = len(trace.rows_named(LAUNCHES.search, Role.CALL)) > 0
     if uses_gpu and 2 * int(one.own.ns[computes].sum()) > one.share.ns:
         return instead_of_computing(trace.name_of(row))
-    return None
+    if CAT.match(trace.name_of(row)):
+        return CONCATENATES
+    return None if _has_many_short_calls(one) else LONG_CALLS_OF_OP
+
+
+def _has_many_short_calls(one: NamedTime) -> bool:
+    """Whether it matters how often something is called."""
+    calls = one.share.count
+    return calls >= FEWEST_CALLS and one.share.ns < LONG_CALL_NS * calls
 
 
 def _hot(
@@ -381,7 +409,7 @@ def _hot(
     it."""
     ns = min(one.share.ns, _cover(facts, one.own.rows).ns)
     return Claim(
-        text=f"{one.share.name} {verb} {_recorded(facts, ns)} in "
+        text=f"{one.share.name} {verb} {of_recording(facts, ns)} in "
         f"{plural(one.share.count, 'call')}{apart}.",
         at_stake_ns=ns,
         rows=the_most(one.own.rows, one.own.ns),

@@ -16,16 +16,26 @@ from fusetui.analysis.why.cpu_compute import (
     cpu_compute_rows,
 )
 from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
+from fusetui.analysis.why.graph_obstacles import graph_obstacle
 from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Hurried, Shorter
-from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.remedies import tags_of
+from fusetui.analysis.why.rule import (
+    Claim,
+    Rule,
+    is_mostly_warm_up,
+    of_span,
+    why_likely,
+)
 from fusetui.analysis.why.warming import LONG_NS
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
+from fusetui.trace.layout.devices import gpu_activity
 from fusetui.trace.model.arrays import Flags, Int64s, distinct
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import FOREVER, Cover, joined, union
 from fusetui.trace.model.intervals import without as without_cover
 from fusetui.trace.model.op_names import stem
@@ -49,13 +59,17 @@ REPLAYED = (
     "replays, such as sampling and copies."
 )
 """The remedy where graphs launch most of the GPU's work."""
+AS_GRAPHS = (
+    '{graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() replays the launches'
+    "|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses kernels}"
+)
+LATER_FIRST = "Record later steps first, to see whether it stays. If it does:"
+FEWER_LAUNCHES = "larger batches{training: and fused optimizers} need fewer launches."
 
 
 @Rule(
     remedy="{serving:vLLM without --enforce-eager and SGLang without --disable-cuda-graph replay "
-    'the launches as graphs|graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() '
-    "replays the launches|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses "
-    "kernels}; larger batches{training: and fused optimizers} need fewer launches.",
+    f"the launches as graphs|{AS_GRAPHS[1:]}; {FEWER_LAUNCHES}",
     thresholds={"least_share": CPU_BOUND},
     by_launches=True,
 )
@@ -76,9 +90,42 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
             without_cover(_told(facts), joined(facts.explained, _busy(facts)))
         ),
         rows=the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0)),
-        remedy=unseen_remedy(facts, by_kind)
-        or (REPLAYED if facts.is_replayed else None),
+        remedy=unseen_remedy(facts, by_kind) or _remedy(facts),
         why_likely=why_likely(facts),
+    )
+
+
+def _remedy(facts: Facts) -> str | None:
+    """None for that of the rule. After a start that took most of the time, what is left
+    may be part of it."""
+    remedy = REPLAYED if facts.is_replayed else _obstacle_first(facts)
+    if is_mostly_warm_up(facts):
+        return f"{LATER_FIRST} {remedy or host_bound.remedy}"
+    return remedy
+
+
+def _obstacle_first(facts: Facts) -> str | None:
+    """The remedy where what no graph can contain lies between the launches; None where
+    nothing does, or graphs are no remedy. A server captures the model alone."""
+    tags = tags_of(facts)
+    if "serving" in tags or not tags & {"graphs", "nvidia"}:
+        return None
+    obstacle = graph_obstacle(facts)
+    if obstacle is None:
+        return None
+    where = "between the launches"
+    if 0 < obstacle.steps < obstacle.of_steps:
+        where += f" in {count(obstacle.steps)} of {plural(obstacle.of_steps, 'step')}"
+    elif obstacle.steps > 1:
+        where += f" in each of {plural(obstacle.steps, 'step')}"
+    if not obstacle.name:
+        return (
+            f"The data loader fetches a batch {where}, which no graph can contain: {AS_GRAPHS} "
+            f"from one batch to the next; {FEWER_LAUNCHES}"
+        )
+    return (
+        f"A graph cannot wait for the GPU, as {obstacle.name} does {where}: take that wait out "
+        f"first, then {AS_GRAPHS}; {FEWER_LAUNCHES}"
     )
 
 
@@ -128,12 +175,29 @@ def doing(facts: Facts, by_kind: Int64s, which: Flags) -> str:
 def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
     if 2 * int(by_kind[[*UNSEEN]].sum()) <= int(by_kind.sum()):
         return None
-    form = facts.trace.report.writer
+    trace = facts.trace
+    form = trace.report.writer
     marks = MARKS.format(recorded_with("record_function", form))
-    stacks = recorded_with("with_stack=True", form)
-    return (
-        f"Put {marks}" if facts.has_stacks else f"Record with {stacks}, or put {marks}"
-    )
+    if facts.has_stacks:
+        return f"Put {marks}"
+    if form != "nsys" and not _has_cpu_activity(trace):
+        activities = f"[{CPU_ACTIVITY}, {gpu_activity(trace) or GPU_ACTIVITY}]"
+        return (
+            f"Record the CPU too (activities={activities}, with_stack=True for Python frames), to "
+            "see what it did."
+        )
+    return f"Record with {recorded_with('with_stack=True', form)}, or put {marks}"
+
+
+CPU_ACTIVITY = "ProfilerActivity.CPU"
+GPU_ACTIVITY = "ProfilerActivity.CUDA"
+
+
+def _has_cpu_activity(trace: Trace) -> bool:
+    """Whether anything was recorded that torch.profiler records of the CPU alone.
+    Without that activity with_stack=True records nothing either."""
+    roles = (Role.OP, Role.PYTHON, Role.ANNOTATION)
+    return bool(np.isin(trace.role, roles).any())
 
 
 def without(facts: Facts) -> str:
@@ -154,6 +218,12 @@ def without(facts: Facts) -> str:
 
 def _busy(facts: Facts) -> Cover:
     return union(facts.idle.begin[facts.busy_cpu], facts.idle.called[facts.busy_cpu])
+
+
+def _allocating(facts: Facts) -> Cover:
+    """When a thread that launches allocates or frees memory."""
+    calls = np.flatnonzero(facts.accounts.kinds == Host.ALLOC)
+    return facts.while_launching(calls)
 
 
 @Rule(
@@ -181,7 +251,9 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
         text=f"The GPU waits {of_span(facts, at_stake)} in {gaps}{longer} "
         f"while the CPU launches nothing for it{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
-        wanted=Hurried(without_cover(_busy(facts), facts.explained)),
+        wanted=Hurried(
+            without_cover(_busy(facts), joined(facts.explained, _allocating(facts)))
+        ),
         rows=the_most(facts.idle.launch[which], late_ns),
         remedy=_computing_remedy(facts, at_stake) or unseen_remedy(facts, by_kind),
         why_likely=why_likely(facts),

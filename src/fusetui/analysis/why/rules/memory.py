@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
+from fusetui.analysis.why.copy_kinds import CopyKind, copy_kinds
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import PAGEABLE, Host
 from fusetui.analysis.why.kernels import Kernels
@@ -142,36 +144,61 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
         in_runs = copies & claimed_by(facts, fusable_run)
         all_there = bool((in_runs == copies).all())
         shared = kernels.ns(in_runs)
-        number = int(copies.sum())
-        those = f"{count(number)} copies, casts and concatenations take"
-        those = those if number > 1 else "1 copy, cast or concatenation takes"
+        kinds = copy_kinds(kernels)
+        takes = "take" if int(copies.sum()) > 1 else "takes"
         there = f"; {duration(shared)} of it is in runs that fusable-run counts too"
         yield Claim(
-            text=f"{those} {of_work(facts, at_stake)}"
+            text=f"{_counted(kinds[copies])} {takes} {of_work(facts, at_stake)}"
             f"{_asked_by(facts, copies)}{there if shared and not all_there else ''}.",
             at_stake_ns=at_stake,
             wanted=kernels.without(copies),
             kernels=copies,
-            remedy=_remedy(kernels, copies),
+            remedy=_remedy(kernels, copies, kinds),
             part_of="fusable-run" if all_there else None,
         )
     yield from _pageable(facts)
 
 
-def _remedy(kernels: Kernels, copies: Flags) -> str:
-    """What helps against those that take a tenth of the time. Some names do not tell
-    whether they convert."""
-    joins = kernels.flags(lambda kernel: "CatArray" in kernel.name)
-    casts = kernels.flags(
-        lambda one: (
-            "cast" in one.short.split()
-            or (one.functor is not None and not one.functor.startswith("direct_copy"))
-        )
-    )
-    same = kernels.flags(lambda kernel: "nocast" in kernel.name) | ~kernels.is_kernel
-    parts = {CASTS: ~joins & ~same, COPIES: ~joins & ~casts, JOINS: joins}
-    least = LEAST_PART * kernels.ns(copies)
-    return f"{'; '.join(text for text, own in parts.items() if kernels.ns(copies & own) >= least)}."
+_KIND_NAMES = {
+    CopyKind.CAST: "cast",
+    CopyKind.COPY: "copy",
+    CopyKind.EITHER: "copy or cast",
+    CopyKind.JOIN: "concatenation",
+}
+_KIND_PLURALS = {
+    CopyKind.CAST: "casts",
+    CopyKind.COPY: "copies",
+    CopyKind.EITHER: "copies or casts",
+    CopyKind.JOIN: "concatenations",
+}
+
+
+def _counted(kinds: NDArray[np.int8]) -> str:
+    """`12 casts, 3 copies and 1 concatenation`."""
+    parts = []
+    for kind, name in _KIND_NAMES.items():
+        number = int(np.count_nonzero(kinds == kind))
+        if number:
+            parts.append(
+                f"{count(number)} {name if number == 1 else _KIND_PLURALS[kind]}"
+            )
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def _remedy(kernels: Kernels, copies: Flags, kinds: NDArray[np.int8]) -> str:
+    """What helps against those that take a tenth of the time. What is unclear gets the
+    advice for both."""
+    least_ns = LEAST_PART * kernels.ns(copies)
+    kinds_of_remedy = {
+        CASTS: (CopyKind.CAST, CopyKind.EITHER),
+        COPIES: (CopyKind.COPY, CopyKind.EITHER),
+        JOINS: (CopyKind.JOIN,),
+    }
+    remedies = []
+    for remedy, helped in kinds_of_remedy.items():
+        if kernels.ns(copies & np.isin(kinds, helped)) >= least_ns:
+            remedies.append(remedy)
+    return f"{'; '.join(remedies)}."
 
 
 def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:

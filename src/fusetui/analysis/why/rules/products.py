@@ -25,8 +25,9 @@ from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak, tensor_core_types
 from fusetui.text.figures import count, duration, plural
+from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.arrays import Flags, Int64s
 
 UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
 WIDE = ("fp64", "c64", "c128")
@@ -113,26 +114,17 @@ BFLOAT16 = "autocast to bfloat16: inputs are rounded to 7 bits of mantissa."
 )
 def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    plain, convolutions = (
-        kernels.flags(on_plain_cores),
-        kernels.flags(lambda one: one.op == "conv"),
-    )
-    if (convolutions & kernels.flags(lambda one: "tf32" in one.name)).any():
-        plain &= ~convolutions  # where TF32 is allowed, cuDNN has chosen these kernels
-    plain &= ~kernels.tried
-    if not plain.any():
-        return
+    plain = _products_on_plain_cores(kernels)
     if kernels.peak is None:
-        yield from _by_compute_capability(facts, plain)
+        if plain.any():
+            yield from _by_compute_capability(facts, plain)
+        return
+    yield from _float32_attention(facts, kernels.peak)
+    if not plain.any():
         return
     name, ratio = _faster(kernels.peak)
     if name:
-        # By the same work at the faster rate, but no faster than its bytes can be
-        # moved.
-        taken = kernels.effective_ns[plain]
-        memory = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns)[plain])
-        least = np.ceil(np.maximum(taken * ratio, memory)).astype(np.int64)
-        each = np.maximum(taken - least, 0)
+        each = _spared_ns(kernels, plain, ratio)
         yield Claim(
             text=f"{subject(int(plain.sum()), 'float32 product', 'take')} "
             f"{of_work(facts, kernels.ns(plain))} on the plain cores; this device multiplies "
@@ -143,6 +135,85 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
             remedy={"float16": HALF, "bfloat16": BFLOAT16}.get(name),
             why_likely="Small products gain less.",
         )
+
+
+def _products_on_plain_cores(kernels: Kernels) -> Flags:
+    plain = kernels.flags(on_plain_cores)
+    convolutions = kernels.flags(lambda one: one.op == "conv")
+    if (convolutions & kernels.flags(lambda one: "tf32" in one.name)).any():
+        plain &= ~convolutions  # where TF32 is allowed, cuDNN has chosen these kernels
+    return plain & ~kernels.tried
+
+
+def _spared_ns(kernels: Kernels, which: Flags, ratio: float) -> Int64s:
+    """What each of some kernels takes longer than the same work at a faster rate, of
+    which the rate that it has is `ratio`; but no faster than its bytes can be moved."""
+    taken_ns = kernels.effective_ns[which]
+    memory_ns = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns)[which])
+    least_ns = np.ceil(np.maximum(taken_ns * ratio, memory_ns)).astype(np.int64)
+    return np.maximum(taken_ns - least_ns, 0)
+
+
+FLOAT32_ATTENTION = late(r"fmha_cutlass[FB]_f32_\w*_sm(?P<arch>\d+)")
+"""Memory-efficient attention of PyTorch; FlashAttention and cuDNN have no float32."""
+SPLIT_FROM_ARCH = 80
+"""From this architecture on, these kernels multiply on tensor cores, each float32
+product as SPLIT_PRODUCTS of TF32 (OpMultiplyAddFastF32 of CUTLASS, in
+mem_eff_attention/gemm_kernel_utils.h); before it, on the plain cores."""
+SPLIT_PRODUCTS = 3
+
+
+def _float32_attention(facts: Facts, peak: Peak) -> Iterator[Claim]:
+    """Attention in float32, on the plain cores or on tensor cores, where these multiply
+    16-bit types faster."""
+    kernels = facts.kernels
+    for is_split in (False, True):
+        own_rate = peak.flop_per_s("tf32" if is_split else "fp32") or 0
+        if is_split:
+            own_rate /= SPLIT_PRODUCTS
+        name, rate = _of_16_bits(peak)
+        attention = kernels.flags(_is_float32_attention(is_split=is_split))
+        if not attention.any() or not 0 < own_rate < rate:
+            continue
+        ratio = own_rate / rate
+        each = _spared_ns(kernels, attention, ratio)
+        how = (
+            f"in tensor cores, which multiply float32 as {SPLIT_PRODUCTS} products of TF32"
+            if is_split
+            else "on the plain cores"
+        )
+        rounding = HALF if name == "float16" else BFLOAT16
+        flash = "{torch2: In 16 bits scaled_dot_product_attention can also use FlashAttention.}"
+        yield Claim(
+            text=f"{subject(int(attention.sum()), 'float32 attention kernel', 'take')} "
+            f"{of_work(facts, kernels.ns(attention))} {how}; this device multiplies {name} "
+            f"{1 / ratio:.0f} times as fast.",
+            at_stake_ns=int(each.sum()),
+            wanted=Shorter(kernels.rows[attention], each),
+            kernels=attention,
+            remedy=f"{rounding}{flash}",
+            why_likely="Attention also computes a softmax, which gains nothing.",
+        )
+
+
+def _is_float32_attention(*, is_split: bool) -> Callable[[KernelName], bool]:
+    def matches(kernel: KernelName) -> bool:
+        found = FLOAT32_ATTENTION.search(kernel.name)
+        if found is None:
+            return False
+        return (int(found["arch"]) >= SPLIT_FROM_ARCH) == is_split
+
+    return matches
+
+
+def _of_16_bits(peak: Peak) -> tuple[str, float]:
+    """bfloat16, else float16, and its rate on tensor cores (FLOP/s); ("", 0.0) for
+    none."""
+    for kind, name in (("bf16", "bfloat16"), ("fp16", "float16")):
+        rate = peak.flop_per_s(kind) or 0
+        if rate > (peak.flop_per_s(f"{kind}_plain") or 0):
+            return name, rate
+    return "", 0.0
 
 
 def _by_compute_capability(facts: Facts, plain: Flags) -> Iterator[Claim]:

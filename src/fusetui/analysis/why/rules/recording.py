@@ -20,7 +20,7 @@ from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import PROFILED
-from fusetui.trace.model.arrays import Rows, distinct
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import FOREVER, union
@@ -29,6 +29,7 @@ SLOW_FIRST = 1.5  # times the median of the other steps
 UNLINKED = 0.05  # of the GPU time
 REPLAYS = 0.05  # of the span
 CAPTURED = 0.5  # of the steps
+SHOWN_STEPS = 3  # slow ones that are named
 
 
 @Rule(
@@ -150,21 +151,43 @@ def _unlinked(facts: Facts) -> Iterator[Note]:
 
 
 def _first_step(facts: Facts) -> Iterator[Note]:
+    """Of a first step that takes long; with all that do, if it is not the only one."""
     times = facts.step_intervals
-    first, others = first_step(facts.spans, times) or (0, 0)
-    if others and first >= SLOW_FIRST * others:
-        until = (
-            ", up to the end of the work that it launches,"
-            if times and times.by_work
-            else ""
+    first_ns, usual_ns = first_step(facts.spans, times) or (0, 0)
+    if times is None or not usual_ns or first_ns < SLOW_FIRST * usual_ns:
+        return
+    lengths = times.end - times.start
+    slow = np.flatnonzero(lengths >= SLOW_FIRST * usual_ns)
+    if len(slow) > 1:
+        yield _slow_steps(facts, lengths, slow[np.argsort(-lengths[slow])], usual_ns)
+        return
+    until = ", up to the end of the work that it launches," if times.by_work else ""
+    yield (
+        f"The first step{until} takes {duration(first_ns)}, "
+        f"{quantity(first_ns / usual_ns, digits=2)} times as long as the median of the others "
+        f"({duration(round(usual_ns))}).",
+        "Look at the later steps (--step), or warm up for longer before recording.",
+        tuple(facts.spans.rows[:1].tolist()),
+    )
+
+
+def _slow_steps(facts: Facts, lengths: Int64s, slow: Rows, usual_ns: float) -> Note:
+    """About the first step and later ones, the longest first."""
+    spans = facts.spans
+    named = []
+    for place in slow[:SHOWN_STEPS].tolist():
+        first = ", the first one," if place == 0 else ""
+        named.append(
+            f"{printable(spans.names[place])}{first} {duration(int(lengths[place]))}"
         )
-        yield (
-            f"The first step{until} takes {duration(first)}, "
-            f"{quantity(first / others, digits=2)} times as long as the median of the others "
-            f"({duration(round(others))}).",
-            "Look at the later steps (--step), or warm up for longer before recording.",
-            tuple(facts.spans.rows[:1].tolist()),
-        )
+    more = ", ..." if len(slow) > SHOWN_STEPS else ""
+    return (
+        f"{count(len(slow))} of {plural(len(spans), 'step')} take at least {SLOW_FIRST} times the "
+        f"median of those after the first one ({duration(round(usual_ns))}): "
+        f"{', '.join(named)}{more}.",
+        "Compare the steps (fusetui steps), and look at an ordinary one (--step).",
+        tuple(spans.rows[slow[:SHOWN_STEPS]].tolist()),
+    )
 
 
 def _captures(facts: Facts) -> Iterator[Note]:

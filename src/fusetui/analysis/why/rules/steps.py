@@ -16,6 +16,7 @@ from fusetui.analysis.why.host import Slices
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import Claim, Rule, of_span, of_work
 from fusetui.analysis.why.warming import (
+    GOES_ON,
     LONG_NS,
     LONG_OP_NS,
     OFTEN,
@@ -34,6 +35,8 @@ from fusetui.trace.model.arrays import (
     distinct_rows,
     ordinals,
 )
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import counted
 
 VARIES = 1.3  # p90 / p10
@@ -115,6 +118,7 @@ FEWEST_SHARE = 0.05  # of the warm-up; less is not named
         "times": TIMES,
         "slow_first": SLOW_FIRST,
         "often": OFTEN,
+        "goes_on": GOES_ON,
     },
     once=True,
 )
@@ -153,20 +157,46 @@ def _why_warm_up_is_likely(facts: Facts) -> str | None:
 
 def _part(facts: Facts, number: int, alone: bool) -> str:
     """`first launches of kernels (mostly 19 x cudaLaunchKernel)`: the name that cost
-    most."""
+    most. Of ops, that of the innermost one, and the first call that it is in."""
     part, cover = facts.warm_up[number]
     if not len(part.rows):
         return "the first step" if alone else "the rest of the first step"
     trace = facts.trace
     waits = counted(facts.idle.begin, facts.idle.returned).only(cover)
-    order = np.lexsort((part.start - part.end, part.start))
-    innermost = Slices(part.rows[order], part.start[order], part.end[order]).parts()
+    slices = Slices(part.rows, part.start, part.end)
+    if part.of_ops:
+        ops = _ops_within(trace, part.rows)
+        slices = Slices(ops, trace.start[ops], trace.end[ops])
+    innermost = slices.only(
+        np.lexsort((slices.start - slices.end, slices.start))
+    ).parts()
     ns = waits.within(innermost.start, innermost.end)
     most = int(np.bincount(trace.name[innermost.rows], ns).argmax())
-    waited = trace.name[distinct(innermost.rows[ns > 0])]
-    calls = int(np.count_nonzero(waited == most))
-    mostly = "mostly " if calls < len(waited) else ""
-    return f"{part.what} ({mostly}{count(calls)} x {frame_text(trace.names[most])})"
+    waiting = distinct(innermost.rows[ns > 0])
+    calls = waiting[trace.name[waiting] == most]
+    mostly = "mostly " if len(calls) < len(waiting) else ""
+    calls = calls[~np.isin(trace.parent[calls], calls)]  # an op that calls itself
+    name = frame_text(trace.names[most])
+    outer = _outer_op(trace, calls, part.rows) if part.of_ops else ""
+    return f"{part.what} ({mostly}{count(len(calls))} x {name}{outer})"
+
+
+def _ops_within(trace: Trace, rows: Rows) -> Rows:
+    """Some ops, and the ops that they call."""
+    ops = trace.rows_of(Role.OP)
+    depth = np.zeros(len(trace) + 1, dtype=np.int64)
+    np.add.at(depth, rows, 1)
+    np.add.at(depth, trace.end_row[rows], -1)
+    return ops[np.cumsum(depth)[ops] > 0]
+
+
+def _outer_op(trace: Trace, calls: Rows, firsts: Rows) -> str:
+    """`, in aten::repeat`: the first call of an op around some calls that are no first
+    calls; blank where these are."""
+    if np.isin(calls, firsts).any():
+        return ""
+    around = (firsts <= calls[0]) & (trace.end_row[firsts] > calls[0])
+    return f", in {frame_text(trace.name_of(int(firsts[around][-1])))}"
 
 
 RUNS = 20  # runs of a kernel

@@ -21,7 +21,7 @@ from fusetui.analysis.why.host import Host, running
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Unawaited, Unmade
 from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
-from fusetui.analysis.why.warming import OFTEN, recurring
+from fusetui.analysis.why.warming import GOES_ON, OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -475,7 +475,16 @@ UNCACHED = (
 )
 """The remedy where memory is freed all the time."""
 
+GROWING = (
+    "Nothing is freed, so the caching allocator still grows: run each shape, and each stream, "
+    "which has a pool of its own, before the part that counts{segments:; "
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True needs fewer calls where sizes vary}."
+)
+"""The remedy where memory is allocated and never freed."""
+MAY_STILL_GROW = "Without steps, the pool of the allocator may only not be filled yet."
+
 FREES = late(r"Free")
+GIVES_BACK = late(r"Free|Release|Unmap|Unregister")
 # of the steps after the first one: calls of a name in fewer of them do not recur
 OFTEN_STEPS = 0.5
 
@@ -484,7 +493,7 @@ OFTEN_STEPS = 0.5
     remedy="Let the caching allocator keep its memory: no torch.{intel:xpu|:cuda}.empty_cache() "
     "in the loop, {segments:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against "
     "fragmentation, }and room to spare.",
-    thresholds={"often": OFTEN, "often_steps": OFTEN_STEPS},
+    thresholds={"often": OFTEN, "goes_on": GOES_ON, "often_steps": OFTEN_STEPS},
     by_launches=True,
 )
 def allocation(facts: Facts) -> Iterator[Claim]:
@@ -493,19 +502,27 @@ def allocation(facts: Facts) -> Iterator[Claim]:
     at_stake = int(facts.host_under(facts.while_launching(rows))[Host.ALLOC].sum())
     if not at_stake:
         return
-    heaviest = facts.heaviest(rows)
-    frees = int(np.count_nonzero(facts.trace.matching(rows, FREES.search)))
+    waited_for = facts.waited_for(rows)
+    heaviest = the_most(rows, waited_for)
+    names = facts.trace.name[rows]
     name = facts.trace.name_of(heaviest[0])
-    alike = int(
-        np.count_nonzero(facts.trace.name[rows] == facts.trace.name[heaviest[0]])
-    )
+    alike = (names == facts.trace.name[heaviest[0]]) & (waited_for > 0)
+    frees = int(np.count_nonzero(facts.trace.matching(rows, FREES.search)))
+    remedy = None
+    doubt = None
+    if not facts.trace.matching(rows, GIVES_BACK.search).any():
+        remedy = GROWING
+        doubt = None if len(facts.spans) > 1 else MAY_STILL_GROW
+    elif frees >= OFTEN * len(facts.gpu_rows):
+        remedy = UNCACHED
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake)} while memory "
-        f"is allocated or freed, mostly in {count(alike)} x {printable(name)}.",
+        f"is allocated or freed, mostly in {count(int(alike.sum()))} x {printable(name)}.",
         at_stake_ns=at_stake,
         wanted=Unmade(rows),
         rows=heaviest,
-        remedy=UNCACHED if frees >= OFTEN * len(facts.gpu_rows) else None,
+        remedy=remedy,
+        why_likely=doubt,
     )
 
 

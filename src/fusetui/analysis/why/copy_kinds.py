@@ -1,0 +1,97 @@
+"""What PyTorch's copies do: convert to another type, change the layout, or join tensors.
+By the names of their kernels, else by the recorded types of the op."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.why.kernels import Kernels
+from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.text.patterns import LONGEST_NAME, late
+from fusetui.trace.model.categories import Role
+
+
+class CopyKind(IntEnum):
+    """What a copy does."""
+
+    CAST = 0
+    COPY = 1
+    """The type stays: another layout, or another place."""
+    EITHER = 2
+    JOIN = 3
+
+
+_CASTS = late(r"LoadWithCast|elementwise_kernel_manual_unroll<.*gpu_kernel_impl<")
+"""aten/src/ATen/native/cuda/CUDALoops.cuh. ROCm unrolls by hand since casts have a
+function of their own."""
+_KEEPS_TYPE = late(r"nocast|LoadWithoutCast|vectorized_elementwise_kernel")
+_STRIDED = late(r"\belementwise_kernel<(?:\(int\))?128, (?:\(int\))?(?P<unroll>\d+),")
+"""The loop over strided tensors. Where types stay it handles two elements at once, four
+of types below 4 bytes; where they change always four."""
+_WITHOUT_CASTS = "gpu_kernel_impl_nocast"
+"""Versions of torch that name this function use the other one for casts alone."""
+_ONLY_COPIES = ("direct_copy_kernel_cuda", "copy_device_to_device")
+"""Functors of any copy; the others are those of one conversion, such as
+bfloat16_copy_kernel_cuda."""
+_WIDE_TYPES = frozenset({"fp32", "fp64", "int32", "int64", "c64", "c128"})
+"""Words of a decoded name for types of 4 bytes or more."""
+_COPY_OP = "aten::copy_"
+_TYPES = 1  # the place of `Input type` among the recorded inputs
+
+
+def copy_kinds(kernels: Kernels) -> NDArray[np.int8]:
+    """The CopyKind of each of the rows, which means something for copies alone; shape
+    [rows]."""
+    trace = kernels.trace
+    names = [name for name in trace.names if _WITHOUT_CASTS in name]
+    by_name = np.full(len(trace.names), CopyKind.EITHER, dtype=np.int8)
+    numbers = trace.name[kernels.rows]
+    for number in np.flatnonzero(np.bincount(numbers)).tolist():
+        kernel = decode(trace.names[number][:LONGEST_NAME])
+        if kernel is not None:
+            by_name[number] = _kind_of(kernel, casts_are_apart=bool(names))
+    kinds = by_name[numbers]
+    kinds[trace.role[kernels.rows] == Role.MEMCPY] = CopyKind.COPY
+    unclear = np.flatnonzero(kinds == CopyKind.EITHER)
+    if len(unclear):
+        kinds[unclear] = _kinds_by_types(kernels)[unclear]
+    return kinds
+
+
+def _kind_of(kernel: KernelName, *, casts_are_apart: bool) -> CopyKind:
+    name = kernel.name
+    if "CatArray" in name:
+        return CopyKind.JOIN
+    is_conversion = kernel.functor is not None and kernel.functor not in _ONLY_COPIES
+    if is_conversion or _CASTS.search(name):
+        return CopyKind.CAST
+    if _KEEPS_TYPE.search(name):
+        return CopyKind.COPY
+    strided = _STRIDED.search(name)
+    if strided is None:
+        return CopyKind.EITHER
+    if strided["unroll"] == "2":
+        return CopyKind.COPY
+    if casts_are_apart or _WIDE_TYPES & set(kernel.short.split()):
+        return CopyKind.CAST
+    return CopyKind.EITHER
+
+
+def _kinds_by_types(kernels: Kernels) -> NDArray[np.int8]:
+    """By the types of both tensors of aten::copy_, where they were recorded; shape
+    [rows]."""
+    trace = kernels.trace
+    inputs = kernels.inputs
+    of_inputs = np.full(len(inputs.distinct) + 1, CopyKind.EITHER, dtype=np.int8)
+    for number, texts in enumerate(inputs.distinct):
+        types = texts[_TYPES].replace(b" ", b"").strip(b"[]").split(b",")
+        if len(types) >= 2 and all(types[:2]):
+            is_same = types[0] == types[1]
+            of_inputs[number] = CopyKind.COPY if is_same else CopyKind.CAST
+    op = trace.op[kernels.rows]
+    is_copy = (op >= 0) & trace.named(_COPY_OP.__eq__)[trace.name[op]]
+    kinds = of_inputs[inputs.number]
+    return np.where(is_copy, kinds, CopyKind.EITHER).astype(np.int8)
