@@ -265,7 +265,9 @@ def _in_order(
     if not _alike(sides) or not is_feasible(few, many):
         return []
     times_a, times_b = (
-        np.array([max(1, program.items.times[n]) for n in items], dtype=np.float64)
+        np.array(
+            [max(1, program.items.compared_times[n]) for n in items], dtype=np.float64
+        )
         for program, items in zip((a, b), sides, strict=True)
     )
     scaled = times_a * (np.median(times_b) / np.median(times_a))

@@ -39,6 +39,12 @@ def middle_half(samples: Int64s) -> tuple[Int64s, Int64s]:
     return ordered[last // 4], ordered[last - last // 4]
 
 
+def midmean(samples: Int64s) -> Int64s:
+    """The mean of the middle half along the first axis; of all for fewer than four."""
+    last = len(samples) - 1
+    return mean(np.sort(samples, axis=0)[last // 4 : last - last // 4 + 1])
+
+
 def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Flags:
     """The medians differ by more than 5 %, 100 ns and a tick; the middle halves do not
     overlap."""
