@@ -45,14 +45,28 @@ def midmean(samples: Int64s) -> Int64s:
     return mean(np.sort(samples, axis=0)[last // 4 : last - last // 4 + 1])
 
 
-def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Flags:
+def far_apart(
+    a: Int64s, b: Int64s, resolution_ns: int, *, paired: bool = False
+) -> Flags:
     """The medians differ by more than 5 %, 100 ns and a tick; the middle halves do not
-    overlap."""
-    of_a, of_b = median(a), median(b)
-    floor = np.maximum(of_a, of_b) * FLOOR_PERCENT // 100
-    far = np.abs(of_b - of_a) > np.maximum(floor, max(FLOOR_NS, resolution_ns))
-    (low_a, high_a), (low_b, high_b) = middle_half(a), middle_half(b)
-    return np.asarray(far & ((low_a > high_b) | (low_b > high_a)))
+    overlap.
+
+    `paired`: the n-th steps of both sides vary together. Then the differences are
+    judged: their median, and whether their middle half is on one side of 0. A step that
+    is slow on both sides, for which the times overlap, does not count.
+    """
+    median_a, median_b = median(a), median(b)
+    if paired:
+        change_ns = median(b - a)
+        low, high = middle_half(b - a)
+        is_apart = (low > 0) | (high < 0)
+    else:
+        change_ns = median_b - median_a
+        (low_a, high_a), (low_b, high_b) = middle_half(a), middle_half(b)
+        is_apart = (low_a > high_b) | (low_b > high_a)
+    floor_ns = np.maximum(median_a, median_b) * FLOOR_PERCENT // 100
+    floor_ns = np.maximum(floor_ns, max(FLOOR_NS, resolution_ns))
+    return np.asarray((np.abs(change_ns) > floor_ns) & is_apart)
 
 
 def resolution(*samples: Int64s) -> int:
