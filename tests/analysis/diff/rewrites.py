@@ -286,9 +286,7 @@ def slow_in_one_step(subject: Subject, place: str, nth: int) -> Planted | None:
         times.append(scale_kernel(after, row))
     by_step = [3 * ns // 10 for ns in reversed(times)]
     op = subject.items.op_names[item]
-    return Planted(
-        after.finished(), RowKind.SLOWER, 0, op, base=base, by_step=by_step
-    )
+    return Planted(after.finished(), RowKind.SLOWER, 0, op, base=base, by_step=by_step)
 
 
 REWRITES: dict[str, Plant] = {

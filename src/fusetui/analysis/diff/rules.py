@@ -172,7 +172,7 @@ def by_position(alignment: Alignment, side: int) -> None:
             continue
         if _may_be(alignment, side, many, ones[0]):
             why = "by position only: between the same neighbors"
-            alignment.claim(side, many, ones[0], number, why)
+            alignment.claim(side, many, ones[0], number, why, by_sort_or_place=True)
 
 
 RULES: Final[Sequence[Rule]] = (
