@@ -51,22 +51,21 @@ def far_apart(
     """The medians differ by more than 5 %, 100 ns and a tick; the middle halves do not
     overlap.
 
-    `paired`: the n-th steps of both sides vary together. Then the differences are
-    judged: their median, and whether their middle half is on one side of 0. A step that
-    is slow on both sides, for which the times overlap, does not count.
+    `paired`: the n-th steps of both sides vary together. Then it is enough that every
+    step of B takes longer than that of A, or every one less long, by as much at the
+    median: a step that is slow on both sides makes the times of all steps overlap.
     """
     median_a, median_b = median(a), median(b)
-    if paired:
-        change_ns = median(b - a)
-        low, high = middle_half(b - a)
-        is_apart = (low > 0) | (high < 0)
-    else:
-        change_ns = median_b - median_a
-        (low_a, high_a), (low_b, high_b) = middle_half(a), middle_half(b)
-        is_apart = (low_a > high_b) | (low_b > high_a)
     floor_ns = np.maximum(median_a, median_b) * FLOOR_PERCENT // 100
     floor_ns = np.maximum(floor_ns, max(FLOOR_NS, resolution_ns))
-    return np.asarray((np.abs(change_ns) > floor_ns) & is_apart)
+    (low_a, high_a), (low_b, high_b) = middle_half(a), middle_half(b)
+    are_halves_apart = (low_a > high_b) | (low_b > high_a)
+    is_far = (np.abs(median_b - median_a) > floor_ns) & are_halves_apart
+    if paired:
+        changes_ns = b - a
+        is_in_every_step = (changes_ns > 0).all(axis=0) | (changes_ns < 0).all(axis=0)
+        is_far |= (np.abs(median(changes_ns)) > floor_ns) & is_in_every_step
+    return np.asarray(is_far)
 
 
 def resolution(*samples: Int64s) -> int:
