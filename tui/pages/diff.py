@@ -277,11 +277,20 @@ def _pinned(found: DiffLines | None, pinned: Sequence[DiffLine]) -> TextPicture:
 
 def verdict(diff: Diff, width: int) -> list[Said]:
     """The answer, the story, a line for each side, then what else to know."""
+    return [*_answer_and_story(diff, width), *_beside_the_answer(diff, width)]
+
+
+def _answer_and_story(diff: Diff, width: int) -> list[Said]:
+    """On as many lines as they need; of the story at most STORY_LINES."""
+    look = LOOKS.get(diff.verdict.answer, "title")
     return [
-        *folded(
-            [narrow(judgment(diff))], width, LOOKS.get(diff.verdict.answer, "title")
-        ),
-        *folded([narrow(diff.story)], width, "plain")[:STORY_LINES],
+        *folded([narrow(judgment(diff))], width, look),
+        *folded([narrow(diff.story)], width, "plain", most=STORY_LINES),
+    ]
+
+
+def _beside_the_answer(diff: Diff, width: int) -> list[Said]:
+    return [
         *(Said(narrow(line)) for line in side_lines(diff)),
         *folded(map(narrow, flow(diff.notes, width)), width),
     ]
@@ -289,10 +298,14 @@ def verdict(diff: Diff, width: int) -> list[Said]:
 
 @lru_cache(maxsize=4)
 def _verdict(found: DiffLines | None, width: int, most: int) -> Pane:
-    """On as many lines as it needs, `most` of them."""
+    """On as many lines as it needs, `most` of them. Answer and story are always there:
+    where these need more, all else is left out."""
     if found is None:
         return Pane(most, text([Said(WORKING)]))
-    lines = cut(verdict(found.diff, width), most)
+    lines = _answer_and_story(found.diff, width)
+    room = most - len(lines)
+    if room > 0:
+        lines += cut(_beside_the_answer(found.diff, width), room)
     return Pane(len(lines), text(lines))
 
 

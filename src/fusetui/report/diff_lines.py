@@ -181,15 +181,9 @@ def closing(diff: Diff) -> list[DiffLine]:
     sums, a, b = diff.accounting, diff.side_a, diff.side_b
     gpu = a.gpu and b.gpu
     idle = "no GPU event runs in the step" if gpu else "outside all ops"
-    # What the GPU waited for longer, or less long: the largest changes.
-    causes = changes(a.idle, b.idle) if gpu else {}
-    waits = [f"{signed_duration(ns)} {cause}" for cause, ns in causes.items()][
-        :MOST_WAITS
-    ]
+    waits = _waits(changes(a.idle, b.idle), sums.idle_ns) if gpu else ""
     found = [
-        DiffLine(
-            "", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, idle, ", ".join(waits)
-        ),
+        DiffLine("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, idle, waits),
         DiffLine("", "earlier", a.earlier_ns, b.earlier_ns, sums.earlier_ns, EARLIER),
         DiffLine("", "later", -a.later_ns, -b.later_ns, sums.later_ns, LATER),
         DiffLine("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
@@ -205,6 +199,22 @@ def closing(diff: Diff) -> list[DiffLine]:
         ),
     ]
     return [line for line in found if line.kind == STEP or not line.is_nothing]
+
+
+def _waits(causes: dict[str, int], idle_ns: int) -> str:
+    """What the GPU waited for longer, or less long (ns): the largest causes of the
+    change of idle time, then those that offset it."""
+    reasons, offsets = [], []
+    for cause, ns in [*causes.items()][:MOST_WAITS]:
+        text = f"{signed_duration(ns)} {cause}"
+        if ns * idle_ns < 0:
+            offsets.append(text)
+        else:
+            reasons.append(text)
+    parts = [", ".join(reasons)]
+    if offsets:
+        parts.append(f"offset by {', '.join(offsets)}")
+    return "; ".join(part for part in parts if part)
 
 
 def _alike(rows: Iterable[Row]) -> list[list[Row]]:

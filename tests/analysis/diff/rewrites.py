@@ -18,7 +18,6 @@ from tests.analysis.diff.plants import Plant, each, put_launch, scale_kernel, st
 from fusetui.analysis.diff.dispatch import LAUNCH_CALLS
 from fusetui.analysis.diff.model import RowKind
 from fusetui.analysis.diff.names import dispatch_name
-from fusetui.analysis.diff.statistics import FEW_STEPS
 from fusetui.analysis.diff.streams import MIN_COMMON_PIECES
 from fusetui.trace.model.arrays import Int32s, Rows
 from fusetui.trace.model.categories import Role
@@ -286,10 +285,8 @@ def slow_in_one_step(subject: Subject, place: str, nth: int) -> Planted | None:
         row = int(work.row[work.of_window(step)][item])
         times.append(scale_kernel(after, row))
     by_step = [3 * ns // 10 for ns in reversed(times)]
-    # and may be noise
-    kind = RowKind.SLOWER if len(steps) >= FEW_STEPS else RowKind.SAME
     op = subject.items.op_names[item]
-    return Planted(after.finished(), kind, 0, op, base=base, by_step=by_step)
+    return Planted(after.finished(), RowKind.SLOWER, 0, op, base=base, by_step=by_step)
 
 
 REWRITES: dict[str, Plant] = {

@@ -3,10 +3,12 @@ beside it."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from fusetui.analysis.diff.blocks import LaneWork, blocks
 from fusetui.analysis.diff.compare import diff
@@ -187,3 +189,48 @@ def test_a_collective_that_the_other_side_still_does_is_no_part_of_a_layer(
     ]
     (row,) = changed(work(diff(build(pieces), build(layer_gone))))
     assert (row.op, row.a_count) == ("6 layers -> 5", 6)
+
+
+LAYERS, STEPS = 6, 6
+
+
+def varied_model(step: int, gone: int | None = None) -> list[tuple[Any, ...]]:
+    """Layers that differ by chance, and by chance otherwise in each step."""
+    chance = random.Random(f"11 {step}")
+    pieces = [*HEAD]
+    for nth in range(LAYERS):
+        times = [round(piece[2] * chance.uniform(0.8, 1.2), 1) for piece in layer(0)]
+        if nth != gone:
+            for piece, us in zip(layer(0), times, strict=True):
+                pieces.append((*piece[:2], us))
+    return [*pieces, *TAIL]
+
+
+def in_steps(build: Build, gone: int | None = None) -> Trace:
+    steps = {step: varied_model(step, gone) for step in range(STEPS)}
+    return build([], (1.0,) * STEPS, odd=steps)
+
+
+@pytest.mark.parametrize("gone", range(LAYERS))
+def test_a_layer_is_found_by_its_times_in_the_same_steps(
+    build: Build, gone: int
+) -> None:
+    """Not by those in the usual steps of each side, which are others where the layer
+    is gone."""
+    a, b = in_steps(build), in_steps(build, gone)
+    found = diff(a, b)
+    (row,) = changed(list(found.rows))
+    usual = found.side_a.usual
+    times = [int(a.dur[row]) for step in usual for row in kernels_of(a, step, gone)]
+    pieces = len(layer(0))
+    assert abs(row.change_ns + sum(times) / len(usual)) <= pieces  # each is rounded
+
+
+def kernels_of(trace: Trace, step: int, layer_number: int) -> list[int]:
+    """The rows of the kernels of a layer in a step."""
+    kernels = trace.gpu_rows[np.argsort(trace.start[trace.gpu_rows])].tolist()
+    of_layer = len(layer(0))
+    of_step = len(HEAD) + of_layer * LAYERS + len(TAIL)
+    first = step * of_step + len(HEAD) + of_layer * layer_number
+    rows: list[int] = kernels[first : first + of_layer]
+    return rows

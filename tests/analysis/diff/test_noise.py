@@ -83,6 +83,29 @@ def test_steps_that_vary_together_are_compared_with_each_other() -> None:
     assert told(a, b, same_steps=True)[7]
 
 
+def slow_in_one_step() -> Samples:
+    """Four steps that vary, and a row whose last one takes longer than all others do
+    with a fifth more."""
+    times = runs(4, 100, 0.01)
+    times[3, 7] = times[3, 7] * 14 // 10
+    return times
+
+
+def test_a_row_that_is_slow_in_one_step_of_both_sides_is_told_of_all_steps() -> None:
+    a = slow_in_one_step()
+    b = a.copy()
+    b[:, 7] = b[:, 7] * 12 // 10
+    assert np.flatnonzero(told(a, b, same_steps=True)).tolist() == [7]
+    assert not told(a, b)[7]  # of two runs, whose n-th steps have nothing in common
+
+
+def test_a_row_that_is_slow_in_one_step_of_one_side_is_not_told() -> None:
+    a = slow_in_one_step()
+    b = a.copy()
+    b[3, 7] = b[3, 7] * 12 // 10
+    assert not told(a, b, same_steps=True).any()
+
+
 def test_rows_whose_slow_steps_come_in_a_row_need_more() -> None:
     """As where the clock falls for half a run: steps are then worth fewer than their
     number."""

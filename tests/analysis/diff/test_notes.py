@@ -95,3 +95,56 @@ def test_figures_of_few_of_many_steps_are_said(build: Build) -> None:
     assert not any(
         "its figures are of" in note for note in diff(build(usual), build(usual)).notes
     )
+
+
+CONV_KERNEL = "cudnn_infer_ampere_scudnn_128x64_relu_medium_nn_v1"
+
+
+def little_in_common(a: Trace, b: Trace) -> list[str]:
+    return [note for note in diff(a, b).notes if "in common" in note]
+
+
+def test_other_programs_are_told_by_the_time_that_they_have_in_common(
+    build: Build,
+) -> None:
+    common = ("aten::add", "add_kernel", 10.0)
+    a = build([("aten::mm", "gemm_kernel", 90.0), common])
+    b = build([("aten::cumsum", "scan_kernel", 30.0), common])
+    (note,) = little_in_common(a, b)
+    assert note == (
+        "only 10 % of the time of A's work and 25 % of B's have a kernel or an op in"
+        " common: the rest is paired by its sort or its place, or not at all"
+    )
+
+
+def test_a_small_part_of_a_large_program_is_told(build: Build) -> None:
+    """All of A is in B, but little of B in A."""
+    of_both = ("aten::add", "add_kernel", 10.0)
+    only_b = ("aten::cumsum", "scan_kernel", 90.0)
+    assert len(little_in_common(build([of_both]), build([of_both, only_b]))) == 1
+
+
+def test_kernels_of_other_libraries_under_the_same_ops_are_in_common(
+    build: Build,
+) -> None:
+    a = build(
+        [
+            ("aten::mm", "ampere_sgemm_128x64_tn", 90.0),
+            ("aten::cudnn_convolution", CONV_KERNEL, 90.0),
+        ]
+    )
+    b = build(
+        [
+            ("aten::mm", "Cijk_Alik_Bljk_SB_MT128x64x16", 60.0),
+            ("aten::miopen_convolution", "miopenSp3AsmConv_v30_2_3", 60.0),
+        ]
+    )
+    assert little_in_common(a, b) == []
+    assert little_in_common(a, a) == []
+
+
+def test_fused_kernels_that_name_their_ops_are_in_common(build: Build) -> None:
+    a = build([("aten::gelu", "gelu_kernel", 30.0), ("aten::mul", "mul_kernel", 30.0)])
+    fused = "triton_poi_fused_gelu_mul_0"
+    b = build([(f"Torch-Compiled Region: 0/0 / {fused}", fused, 35.0)])
+    assert little_in_common(a, b) == []

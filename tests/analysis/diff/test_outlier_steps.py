@@ -194,3 +194,60 @@ def test_two_runs_whose_steps_vary_each_for_itself_are_not_compared_step_by_step
         odd={3: [MM, (*ADD[:2], 90.0), USUAL[2]]},
     )
     assert changed(diff(a, b)) == []
+
+
+STEP_US, WAIT_US = 1000, 150
+
+
+def behind(
+    trace_of: Callable[..., Trace],
+    launched: Callable[..., list[Any]],
+    *,
+    gone: int = -1,
+    longer: int = -1,
+) -> Trace:
+    """Steps whose kernels run in the next step, as where the CPU is far ahead. In the
+    step `gone` no call launches the second kernel; the step `longer` waits at its
+    end."""
+    events: list[Any] = []
+    begin = 0
+    for step in range(6):
+        name, length = f"ProfilerStep#{step}", STEP_US
+        if step == longer:
+            length += WAIT_US
+        plain = {"ph": "X", "pid": 1, "tid": 1, "ts": begin, "dur": length}
+        events.append({**plain, "cat": "user_annotation", "name": name})
+        runs = begin + length
+        for n, us in enumerate((300 + step, 200 + step, 100 + step)):
+            if n != 1 or step != gone:
+                number = 10 * step + n + 1
+                events += launched(number, begin + 5 * n, runs, us, f"kernel_{n}")
+            runs += us
+        begin += length
+    return trace_of(events)
+
+
+def test_idle_time_in_the_step_that_runs_a_missing_kernel_is_no_change_of_its_own(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[Any]]
+) -> None:
+    a = behind(trace_of, launched)
+    b = behind(trace_of, launched, gone=3)
+    (row,) = changed(diff(a, b))
+    assert (row.kind, row.a, row.why) == (
+        RowKind.REMOVED,
+        ("kernel_1",),
+        "missing only in step 3 of B",
+    )
+
+
+def test_other_idle_time_in_such_a_step_is_told(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[Any]]
+) -> None:
+    a = behind(trace_of, launched)
+    b = behind(trace_of, launched, longer=3)
+    (row,) = changed(diff(a, b))
+    assert (row.op, row.change_ns, row.why) == (
+        "idle",
+        1000 * WAIT_US,
+        "only in step 3",
+    )

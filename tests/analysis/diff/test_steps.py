@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.work import NoStepsError, windows
+from fusetui.analysis.diff.dispatch import _by_label
+from fusetui.analysis.diff.items import Vocabulary, items
+from fusetui.analysis.diff.work import NoStepsError, windows, work_of
 from fusetui.trace import Trace, open_trace
 
 Build = Callable[..., Trace]
@@ -136,3 +138,76 @@ def test_a_trace_without_any_work(trace_of: Callable[..., Trace], build: Build) 
     found = diff(empty, build(ADD))
     assert (found.step.a_ns, found.step.ratio) == (None, None)
     assert [row.kind for row in found.rows][:1] == ["added"]
+
+
+CALLS_US, RUNS_US = 100, 400
+
+
+def enqueued(
+    trace_of: Callable[..., Trace],
+    launched: Callable[..., list[dict[str, Any]]],
+    *,
+    slower: float = 1.0,
+    steps: int = 6,
+    every_us: int = CALLS_US,
+) -> Trace:
+    """Steps that launch four kernels in 100 us, which take 400: all but the first step
+    end before the GPU begins what they launched. `every_us`: from step to step."""
+    events: list[dict[str, Any]] = []
+    runs = 0
+    for step in range(steps):
+        begin = step * every_us
+        plain = {"ph": "X", "pid": 1, "tid": 1, "ts": begin, "dur": every_us}
+        name = f"ProfilerStep#{step}"
+        events.append({**plain, "cat": "user_annotation", "name": name})
+        runs = max(runs, begin + 20)
+        for nth in range(4):
+            us = round(RUNS_US // 4 * slower)
+            number, called = 4 * step + nth + 1, begin + 4 * nth
+            events += launched(number, called, runs, us, f"kernel_{nth}")
+            runs += us
+    return trace_of(events)
+
+
+def test_steps_that_only_enqueue_are_those_of_the_gpu(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    a = enqueued(trace_of, launched)
+    b = enqueued(trace_of, launched, slower=1.5)
+    found = diff(a, b)
+    assert (found.step.a_ns, found.step.b_ns) == (400_000, 600_000)
+    assert (found.side_a.steps, found.side_b.steps) == (5, 5)
+    assert found.accounting.rows_ns == found.accounting.step_ns == 200_000
+    assert (found.side_a.later_ns, found.side_a.earlier_ns) == (0, 0)
+    assert any("after they have ended" in note for note in found.notes)
+
+
+def test_what_the_cpu_does_in_steps_that_only_enqueue_is_of_these(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    """Although it is over when the GPU begins them."""
+    trace = enqueued(trace_of, launched)
+    found = _by_label(items(work_of(trace, "A"), Vocabulary()))
+    assert found["launch calls"].count.tolist() == [4] * 5
+
+
+def test_a_single_step_that_only_enqueues_ends_with_its_work(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    plain = {"ph": "X", "pid": 1, "tid": 1, "ts": 0, "dur": 50}
+    step = {**plain, "cat": "user_annotation", "name": "ProfilerStep#1"}
+    trace = trace_of(
+        [step, *launched(1, 10, 100, 300, "k"), *launched(2, 20, 450, 50, "l")]
+    )
+    assert diff(trace, trace).step.a_ns == 400_000
+
+
+def test_steps_in_which_their_own_work_runs_are_those_of_the_cpu(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    """However much of it runs later."""
+    trace = enqueued(trace_of, launched, every_us=RUNS_US + 10)
+    found = diff(trace, trace)
+    assert found.step.a_ns == 1000 * (RUNS_US + 10)
+    assert found.side_a.later_ns > 0
+    assert not any("after they have ended" in note for note in found.notes)

@@ -158,7 +158,8 @@ def test_what_takes_longer_does_not_hide_what_takes_less(build: Build) -> None:
 
     found = diff(build(step(900.0, 100.0)), build(step(500.0, 520.0)))
     assert found.story == (
-        "a step takes 20 us more: +420 us GEMMs (mostly aten::bmm), -400 us GEMMs (mostly aten::mm)"
+        "a step takes 20 us more: +420 us GEMMs (mostly aten::bmm);"
+        " offset by -400 us GEMMs (mostly aten::mm)"
     )
 
 
@@ -168,3 +169,61 @@ def test_a_little_less_of_one_op_is_not_a_term_of_its_own(build: Build) -> None:
     assert diff(build(a), build(b)).story == (
         "a step takes 370 us less: -370 us GEMMs (mostly aten::mm)"
     )
+
+
+def test_what_makes_it_shorter_is_no_reason_why_it_takes_longer(build: Build) -> None:
+    """Although the attention changes more than anything that takes longer."""
+
+    def step(attention: float, others: float) -> list[tuple[object, ...]]:
+        flash = ("aten::_flash_attention_forward", "flash_fwd_kernel", attention)
+        mul = ("aten::mul", MUL, others)
+        return [
+            flash,
+            ("aten::mm", TF32, others),
+            mul,
+            ("aten::bmm", SIMT, 900.0),
+        ]
+
+    found = diff(build(step(90.0, 100.0)), build(step(50.0, 121.0)))
+    head, offset = found.story.split("; offset by ")
+    assert head.startswith("a step takes 2 us more: +21 us ")
+    assert ", +21 us " in head
+    assert "-" not in head
+    assert offset == "-40 us attention (mostly aten::_flash_attention_forward)"
+
+
+def test_nothing_offsets_what_all_terms_do(build: Build) -> None:
+    assert "offset" not in diff(build([MM, ADD]), build(slow())).story
+
+
+def test_the_largest_reason_is_named_though_many_terms_offset_it(
+    build: Build,
+) -> None:
+    """Five terms of -60 us are larger than each of those that take longer."""
+    norm = ("aten::layer_norm", "layer_norm_kernel")
+    shorter = [
+        ("aten::_flash_attention_forward", "flash_fwd_kernel"),
+        ("aten::mm", TF32),
+        ("aten::convolution", "conv_fprop_kernel"),
+        ("aten::softmax", "softmax_warp_forward"),
+        ("aten::mul", MUL),
+    ]
+    longer = [
+        norm,
+        ("aten::embedding", "embedding_kernel"),
+        ("aten::sum", "reduce_kernel"),
+        ("aten::copy_", "Memcpy DtoD (Device -> Device)"),
+        ("aten::fill_", "fill_kernel"),
+        ("aten::topk", "topk_kernel"),
+        ("nccl:all_reduce", REDUCE),
+    ]
+
+    def step(us_of_shorter: float, us_of_longer: float) -> list[tuple[object, ...]]:
+        pieces = [(*names, us_of_shorter) for names in shorter]
+        return [*pieces, *((*names, us_of_longer) for names in longer)]
+
+    found = diff(build(step(160.0, 100.0)), build(step(100.0, 150.0)))
+    head, offset = found.story.split("; offset by ")
+    assert head.startswith("a step takes 50 us more: +50 us ")
+    assert head.endswith(" all else")
+    assert offset.count("-60 us") == 5

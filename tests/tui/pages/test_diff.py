@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Verdict
 from fusetui.trace import Trace
-from fusetui.tui.pages.diff import columns_of, formatted, verdict
+from fusetui.tui.pages.diff import _verdict, columns_of, formatted, verdict
 from fusetui.tui.state.comparison import Comparison, lines_of
 
 
@@ -58,6 +58,34 @@ def test_the_story_stands_before_a_line_for_each_side(
     assert [word for word in a if word.isalpha()] == [
         "A" if word == "B" else word for word in b if word.isalpha()
     ]
+
+
+def above(both: Diff, width: int, height: int) -> list[str]:
+    """The lines above the timelines of the page."""
+    pane = _verdict(lines_of(both), width, height)
+    return [
+        "".join(text for text, _ in pane.picture.line(y, width, pane.height)).rstrip()
+        for y in range(pane.height)
+    ]
+
+
+def test_answer_and_story_are_whole_however_little_room_there_is(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    trace = trace_of(launched(1, 0, 10))
+    found = diff(trace, trace)
+    lines = above(found, 70, 2)
+    assert lines[0].startswith("cannot tell: it takes at least 5 steps on each side")
+    assert lines[-1] == "a step takes the same time"
+
+
+def test_a_story_that_is_too_long_says_that_there_is_more(
+    trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
+) -> None:
+    trace = trace_of(launched(1, 0, 10))
+    long = replace(diff(trace, trace), story="a step takes 5 us more: " + "+1 us, " * 99)
+    assert above(long, 70, 3)[-1].endswith("…")
+    assert len(above(long, 70, 3)) == 2 + 3
 
 
 def test_what_closes_the_sum_is_pinned(

@@ -134,7 +134,9 @@ def _beside(
 
 def _lane_work(items: WorkItems, lane: Sequence[int]) -> LaneWork:
     members = np.array(lane, dtype=np.intp)
-    return LaneWork(keys=items.by_op[members], ns=items.ns[members], items=members)
+    return LaneWork(
+        keys=items.by_op[members], ns=items.compared_ns[members], items=members
+    )
 
 
 def _in_blocks(side: int, blocks_of: Sequence[Sequence[Block]]) -> set[int]:

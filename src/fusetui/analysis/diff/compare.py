@@ -249,7 +249,8 @@ def _crossing_work(work: Work, rows: Rows, usual: Rows) -> _CrossingWork:
     if windows.whole or not len(usual):
         return _CrossingWork(later_ns=0, earlier_ns=0)
     calls = trace.launch[rows] if work.gpu and not windows.of_gpu else rows
-    step_of_row = np.where(calls >= 0, windows.index_of(trace.start[calls]), -1)
+    step_of_call = windows.step_of_calls(trace.start[calls])
+    step_of_row = np.where(calls >= 0, step_of_call, -1)
     later, earlier = [], []
     for step in usual.tolist():
         begin, end = windows.start[step], windows.end[step]

@@ -113,7 +113,7 @@ def _calls_of_ops(of: WorkItems, without: Flags) -> Calls:
         return {}
     rows = trace.rows_of(Role.OP)
     rows = rows[~without[rows]]
-    step = windows.index_of(trace.start[rows])
+    step = windows.step_of_calls(trace.start[rows])
     rows, step = rows[step >= 0], step[step >= 0]
     label_of_name = [dispatch_name(name) for name in trace.names]
     number_of = {label: n for n, label in enumerate(dict.fromkeys(label_of_name))}
@@ -217,7 +217,7 @@ def _by_label(items: WorkItems, without: Flags | None = None) -> dict[str, Dispa
     if not len(work.windows):
         return found
     for rows_, label_of, ns, adds_up in _populations(work):
-        window = work.windows.index_of(trace.start[rows_])
+        window = work.windows.step_of_calls(trace.start[rows_])
         kept = window >= 0 if without is None else (window >= 0) & ~without[rows_]
         rows_, window, ns = rows_[kept], window[kept], ns[kept]
         number: dict[str, int] = {}

@@ -44,6 +44,8 @@ class WorkGroup(msgspec.Struct, frozen=True):
     why: str = ""
     # matched as a whole: which item does the work of which is unknown
     together: bool = False
+    # no name of an op or a kernel says that it is the same work
+    by_sort_or_place: bool = False
     title: str = ""  # what to call it, where the names of its ops would say less
 
 
@@ -72,7 +74,13 @@ class Alignment:
         self.known_as = cache(self._known_as)
 
     def claim(
-        self, side: int, many: Iterable[int], one: int, gap: int, why: str
+        self,
+        side: int,
+        many: Iterable[int],
+        one: int,
+        gap: int,
+        why: str,
+        by_sort_or_place: bool = False,
     ) -> None:
         """Groups open items of `side` (in gaps near `gap`) with one open item of the
         other, unless one side has main work and the other only what helps such work."""
@@ -80,7 +88,7 @@ class Alignment:
         of_a, of_b = oriented(side, members, (one,))
         if not self._may_correspond(of_a, of_b):
             return
-        self.add(side, members, one, why)
+        self.add(side, members, one, why, by_sort_or_place)
         self.gaps[gap][1 - side].remove(one)
         self.close(side, set(members), self.gaps_near(gap))
 
@@ -119,10 +127,19 @@ class Alignment:
             if not items.isdisjoint(gap[side]):
                 gap[side][:] = [item for item in gap[side] if item not in items]
 
-    def add(self, side: int, many: tuple[int, ...], one: int, why: str) -> None:
+    def add(
+        self,
+        side: int,
+        many: tuple[int, ...],
+        one: int,
+        why: str,
+        by_sort_or_place: bool = False,
+    ) -> None:
         """Groups items of `side` with one of the other, whatever they are."""
         of_a, of_b = oriented(side, many, (one,))
-        self.groups.append(WorkGroup(a=of_a, b=of_b, why=why))
+        self.groups.append(
+            WorkGroup(a=of_a, b=of_b, why=why, by_sort_or_place=by_sort_or_place)
+        )
 
     def finish(self) -> list[WorkGroup]:
         """All groups: those made, the pairs left, and each open item by itself."""

@@ -71,7 +71,8 @@ def in_parts(alignment: Alignment, side: int) -> None:
         if pair is None:
             continue
         one, parts = pair[1 - side], [pair[side], *open_parts]
-        if adds_up_to([mine.times[part] for part in parts], other.times[one]):
+        parts_ns = [mine.compared_times[part] for part in parts]
+        if adds_up_to(parts_ns, other.compared_times[one]):
             alignment.pairs[numbers[0]] = None
             alignment.close(side, set(open_parts), alignment.gaps)
             alignment.add(side, tuple(sorted(parts)), one, IN_PARTS)
@@ -220,8 +221,8 @@ def _pair_closest(
         of_a, of_b = oriented(side, many, few)
         alignment.claim_both(of_a, of_b, WHOLE_RUN, together=True)
         return
-    times_few = [alignment.items[1 - side].times[item] for item in few]
-    times_many = [alignment.items[side].times[item] for item in many]
+    times_few = [alignment.items[1 - side].compared_times[item] for item in few]
+    times_many = [alignment.items[side].compared_times[item] for item in many]
     partners = [many[n] for n in closest(times_few, times_many)]
     if partners == partners_before:
         return

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import identity, work_class
-from fusetui.analysis.diff.statistics import mean, median, usual_steps
+from fusetui.analysis.diff.statistics import mean, median, midmean, usual_steps
 from fusetui.analysis.diff.work import Work, behind_compute
 from fusetui.gpu.kernel_roles import role_of_kernel
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct_rows, ordinals
@@ -62,6 +62,9 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
     alike: Rows  # the steps that do the same work as that one
     usual: Rows  # those of them that all figures are averaged over
     plain: Rows  # those of them without anything that the others lack
+    # those of them by whose times pieces of one kernel are told apart: the same ones on
+    # both sides, where these have equally many steps
+    compared: Rows
     row: Rows  # of its event
     op: Rows  # the row of the innermost CPU op around its launch, -1 for none
     lane: Rows
@@ -141,6 +144,20 @@ class WorkItems(msgspec.Struct, frozen=True, eq=False, dict=True):
         return [*self.ns.tolist()]
 
     @cached_property
+    def compared_ns(self) -> Int64s:
+        """The time of each (ns) by which pieces of one kernel are told apart: the mean
+        of the middle half of the steps compared. The usual steps may be others on the
+        other side, and what did not change takes another time in other steps."""
+        if not len(self.compared):
+            return median(self.samples)
+        return midmean(self.samples[np.isin(self.alike, self.compared)])
+
+    @cached_property
+    def compared_times(self) -> list[int]:
+        """`compared_ns` as a list."""
+        return [*self.compared_ns.tolist()]
+
+    @cached_property
     def medians(self) -> list[int]:
         """The median time over all steps alike (ns)."""
         return [*median(self.samples).tolist()]
@@ -204,6 +221,7 @@ def items(work: Work, words: Vocabulary, known: KnownNames | None = None) -> Wor
         alike=steps,
         usual=steps,
         plain=steps,
+        compared=steps,
         row=work.row[span],
         op=work.op[span],
         lane=work.lane[span],
@@ -237,8 +255,8 @@ def with_usual_steps(
         plain_b = b.alike
     usual_a, usual_b = usual_steps(durations_a, durations_b, plain_a, plain_b)
     return (
-        msgspec.structs.replace(a, usual=usual_a, plain=plain_a),
-        msgspec.structs.replace(b, usual=usual_b, plain=plain_b),
+        msgspec.structs.replace(a, usual=usual_a, plain=plain_a, compared=alike_a),
+        msgspec.structs.replace(b, usual=usual_b, plain=plain_b, compared=alike_b),
     )
 
 

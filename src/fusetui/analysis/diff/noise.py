@@ -104,7 +104,8 @@ def beyond_noise(
     (G. K. Smyth, Linear models and empirical Bayes methods, 2004), and that of rounding
     to the tick of the clock.
     """
-    found = far_apart(a, b, resolution_ns)
+    paired = noise is not None and noise.paired
+    found = far_apart(a, b, resolution_ns, paired=paired)
     if found.any():
         noise = noise_of(a, b) if noise is None else noise
         columns = np.flatnonzero(found)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fusetui.analysis.diff.common_work import CommonWork, common_work
 from fusetui.analysis.diff.evidence import Evidence, RenamedOp
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
 from fusetui.analysis.diff.items import WorkItems
@@ -25,6 +26,8 @@ MAX_CALLS = 2000  # of one op on one side, whose inputs are compared; each is pa
 # of so many of the longest pairs shapes and dtypes are compared: each is parsed
 LOOKED_AT = 6
 NAMED = 3  # so many renamed ops are named
+# with less of a side's time in common, that is told
+MIN_COMMON_SHARE = 0.5
 # an unexplained part gets a note when it is more than this share of a step
 VARIES = 0.02
 
@@ -50,6 +53,7 @@ def notes(
         f"devices differ: {printable(devices)}" if devices else "",
         _changed("PyTorch versions differ", _torch(a.trace), _torch(b.trace)),
         _changed("runtime versions differ", _runtime(a.trace), _runtime(b.trace)),
+        _little_in_common(common_work(a, b, groups)),
         _renamed(renamed),
         _renamed_dispatch(renamed_dispatch, renamed),
         *_streams(a, evidence.streams_a),
@@ -68,6 +72,18 @@ def notes(
         *map(_alike, (a, b)),
     ]
     return [note for note in found if note]
+
+
+def _little_in_common(common: CommonWork | None) -> str:
+    """Where much of a side is paired by its sort or its place, or not at all."""
+    if common is None:
+        return ""
+    if min(common.share_of_a, common.share_of_b) >= MIN_COMMON_SHARE:
+        return ""
+    of_a, of_b = percent(common.share_of_a, 1), percent(common.share_of_b, 1)
+    shares = f"{of_a} of the time of A's work and {of_b} of B's"
+    named = f"only {shares} have a kernel or an op in common"
+    return f"{named}: the rest is paired by its sort or its place, or not at all"
 
 
 def _renamed(renamed: Sequence[RenamedOp]) -> str:

@@ -17,6 +17,7 @@ from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.intervals import Cover, pieces
 
 MIN_DISTANCE_RATIO = 4
 """A step stands out where the two sides are more than so many times as far apart as in
@@ -277,11 +278,16 @@ def _outlying_idle_time(a: WorkItems, b: WorkItems) -> list[SingleStepOutlier]:
 
 
 def _by_kind(items: WorkItems, kinds: Int64s) -> Int64s:
-    """The time that each step spends on each kind of work (ns); shape [steps,
-    kinds]."""
-    kind_of_piece = np.searchsorted(kinds, items.every)
-    shape = (len(items.work.windows), len(kinds))
-    return summed((items.work.window, kind_of_piece), items.work.ns, shape)
+    """How long each kind of work runs within each step (ns), whichever step launched
+    it: so idle time is counted too. Shape [steps, kinds]."""
+    work, trace = items.work, items.work.trace
+    windows = work.windows
+    runs = Cover(trace.start[work.row], trace.end[work.row])
+    inside, piece = pieces(runs, Cover(windows.start, windows.end))
+    step = windows.index_of(inside.start)
+    kind = np.searchsorted(kinds, items.every[piece])
+    shape = (len(windows), len(kinds))
+    return summed((step, kind), inside.end - inside.start, shape)
 
 
 def _idle(items: WorkItems) -> Int64s:

@@ -247,7 +247,13 @@ def _of_one_sort(
 
 def _as_one(sides: Sides, why: str) -> list[WorkGroup]:
     of_a, of_b = map(tuple, sides)
-    group = WorkGroup(of_a, of_b, why, together=len(of_a) + len(of_b) > 2)
+    group = WorkGroup(
+        a=of_a,
+        b=of_b,
+        why=why,
+        together=len(of_a) + len(of_b) > 2,
+        by_sort_or_place=True,
+    )
     return [group] if of_a and of_b else []
 
 
@@ -265,7 +271,9 @@ def _in_order(
     if not _alike(sides) or not is_feasible(few, many):
         return []
     times_a, times_b = (
-        np.array([max(1, program.items.times[n]) for n in items], dtype=np.float64)
+        np.array(
+            [max(1, program.items.compared_times[n]) for n in items], dtype=np.float64
+        )
         for program, items in zip((a, b), sides, strict=True)
     )
     scaled = times_a * (np.median(times_b) / np.median(times_a))
@@ -276,7 +284,10 @@ def _in_order(
     if np.mean(apart <= math.log(FACTOR)) < MOST:
         return []
     pairs = zip(places_a, places_b, strict=True)
-    return [WorkGroup((sides[0][i],), (sides[1][j],), why) for i, j in pairs]
+    return [
+        WorkGroup(a=(sides[0][i],), b=(sides[1][j],), why=why, by_sort_or_place=True)
+        for i, j in pairs
+    ]
 
 
 def _without(sides: Sides, found: Sequence[WorkGroup]) -> Sides:

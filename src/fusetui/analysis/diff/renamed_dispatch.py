@@ -111,7 +111,7 @@ def _ops_of_step(side: WorkItems) -> Rows:
     """The rows of the ops that begin in the representative step."""
     trace = side.trace
     ops = trace.rows_of(Role.OP)
-    step_of_op = side.work.windows.index_of(trace.start[ops])
+    step_of_op = side.work.windows.step_of_calls(trace.start[ops])
     in_step: Rows = ops[step_of_op == side.window]
     return in_step
 

@@ -172,7 +172,7 @@ def by_position(alignment: Alignment, side: int) -> None:
             continue
         if _may_be(alignment, side, many, ones[0]):
             why = "by position only: between the same neighbors"
-            alignment.claim(side, many, ones[0], number, why)
+            alignment.claim(side, many, ones[0], number, why, by_sort_or_place=True)
 
 
 RULES: Final[Sequence[Rule]] = (
@@ -201,10 +201,12 @@ def moved(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> list[WorkGroup
         candidates = open_by_key.get(int(a.exact[item_a]))
         if not candidates:
             continue
-        expected_ns = a.times[item_a] * slowdown
-        distance_ns = {item: abs(b.times[item] - expected_ns) for item in candidates}
+        expected_ns = a.compared_times[item_a] * slowdown
+        distance_ns = {
+            item: abs(b.compared_times[item] - expected_ns) for item in candidates
+        }
         nearest = min(candidates, key=distance_ns.__getitem__)
-        if is_like(b.times[nearest], expected_ns):
+        if is_like(b.compared_times[nearest], expected_ns):
             pairs.append(WorkGroup(a=(item_a,), b=(nearest,), why=ELSEWHERE))
             candidates.remove(nearest)
     return with_matches(groups, pairs)
@@ -216,8 +218,8 @@ def _slowdown(a: WorkItems, b: WorkItems, groups: list[WorkGroup]) -> float:
     items_a, items_b = pairs_of(groups)
     ratios = []
     for item_a, item_b in zip(items_a.tolist(), items_b.tolist(), strict=True):
-        if a.exact[item_a] == b.exact[item_b] and a.times[item_a]:
-            ratios.append(b.times[item_b] / a.times[item_a])
+        if a.exact[item_a] == b.exact[item_b] and a.compared_times[item_a]:
+            ratios.append(b.compared_times[item_b] / a.compared_times[item_a])
     return median(ratios) if ratios else 1.0
 
 
@@ -251,8 +253,8 @@ def _adds_up(alignment: Alignment, side: int, many: list[int], one: int) -> bool
             elements_of_many.append(elements_of_item)
     looked_up = min(MAX_LOOKED_UP_SHAPES, len(many))
     if elements is None or len(elements_of_many) < looked_up:
-        time_ns = other.times[one]
-        longest_ns = max(mine.times[item] for item in many)
+        time_ns = other.compared_times[one]
+        longest_ns = max(mine.compared_times[item] for item in many)
         is_longer = time_ns > longest_ns and not is_like(time_ns, longest_ns)
         return len(many) >= MIN_PIECES_WITHOUT_SHAPES and is_longer
     total = sum(elements_of_many) * len(many) // len(elements_of_many)

@@ -39,14 +39,33 @@ def middle_half(samples: Int64s) -> tuple[Int64s, Int64s]:
     return ordered[last // 4], ordered[last - last // 4]
 
 
-def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Flags:
+def midmean(samples: Int64s) -> Int64s:
+    """The mean of the middle half along the first axis; of all for fewer than four."""
+    last = len(samples) - 1
+    return mean(np.sort(samples, axis=0)[last // 4 : last - last // 4 + 1])
+
+
+def far_apart(
+    a: Int64s, b: Int64s, resolution_ns: int, *, paired: bool = False
+) -> Flags:
     """The medians differ by more than 5 %, 100 ns and a tick; the middle halves do not
-    overlap."""
-    of_a, of_b = median(a), median(b)
-    floor = np.maximum(of_a, of_b) * FLOOR_PERCENT // 100
-    far = np.abs(of_b - of_a) > np.maximum(floor, max(FLOOR_NS, resolution_ns))
+    overlap.
+
+    `paired`: the n-th steps of both sides vary together. Then it is enough that every
+    step of B takes longer than that of A, or every one less long, by as much at the
+    median: a step that is slow on both sides makes the times of all steps overlap.
+    """
+    median_a, median_b = median(a), median(b)
+    floor_ns = np.maximum(median_a, median_b) * FLOOR_PERCENT // 100
+    floor_ns = np.maximum(floor_ns, max(FLOOR_NS, resolution_ns))
     (low_a, high_a), (low_b, high_b) = middle_half(a), middle_half(b)
-    return np.asarray(far & ((low_a > high_b) | (low_b > high_a)))
+    are_halves_apart = (low_a > high_b) | (low_b > high_a)
+    is_far = (np.abs(median_b - median_a) > floor_ns) & are_halves_apart
+    if paired:
+        changes_ns = b - a
+        is_in_every_step = (changes_ns > 0).all(axis=0) | (changes_ns < 0).all(axis=0)
+        is_far |= (np.abs(median(changes_ns)) > floor_ns) & is_in_every_step
+    return np.asarray(is_far)
 
 
 def resolution(*samples: Int64s) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Row, RowKind, Subtotal
@@ -45,30 +46,57 @@ def with_summary(diff: Diff) -> Diff:
     return replace(diff, story=_story(diff), by_work=by_work, by_place=by_place)
 
 
+class _Term(msgspec.Struct, frozen=True):
+    """A part of the change of a step."""
+
+    ns: int
+    what: str
+
+    @property
+    def text(self) -> str:
+        return f"{signed_duration(self.ns)} {printable(self.what)}"
+
+
 def _story(diff: Diff) -> str:
-    """`a step takes 37.86 ms more: +14.2 ms copies in the compiled backward, ...`; by
-    size."""
-    change, step = (
-        diff.accounting.step_ns,
-        max(diff.step.a_ns or 0, diff.step.b_ns or 0),
-    )
+    """`a step takes 37.86 ms more: +14.2 ms copies in the compiled backward, ...;
+    offset by -8.61 ms idle time ...`; by size."""
     if diff.step.a_ns is None or diff.step.b_ns is None:
         return ""
-    least = max(WORTH * abs(change), WORTH * WORTH * step)
-    terms = sorted(_terms(diff), key=lambda term: -abs(term[0]))
-    named = [
-        term for n, term in enumerate(terms[:TERMS]) if abs(term[0]) > least or not n
-    ]
-    rest = change - sum(ns for ns, _ in named)
-    said = [f"{signed_duration(ns)} {printable(what)}" for ns, what in named if ns]
-    if abs(rest) > least and said:
-        said.append(f"{signed_duration(rest)} all else")
-    more = "more" if change > 0 else "less"
-    which = "the median step" if diff.step.is_opposed else "a step"
-    head = f"{which} takes {f'{duration(abs(change))} {more}' if change else 'the same time'}"
-    return "; ".join(
-        filter(None, (f"{head}: {', '.join(said)}" if said else head, _moved(diff)))
-    )
+    change_ns = diff.accounting.step_ns
+    who = "the median step" if diff.step.is_opposed else "a step"
+    if not change_ns:
+        head = f"{who} takes the same time"
+    else:
+        more = "more" if change_ns > 0 else "less"
+        head = f"{who} takes {duration(abs(change_ns))} {more}"
+    terms = _named_terms(diff)
+    offsets = [term for term in terms if term.ns * change_ns < 0]
+    reasons = [term for term in terms if term not in offsets]
+    if reasons:
+        head = f"{head}: {', '.join(term.text for term in reasons)}"
+    parts = [head]
+    if offsets:
+        parts.append(f"offset by {', '.join(term.text for term in offsets)}")
+    parts.append(_moved(diff))
+    return "; ".join(part for part in parts if part)
+
+
+def _named_terms(diff: Diff) -> list[_Term]:
+    """The largest terms, and always the largest of those that have the sign of the
+    change; last what all others come to, where that is much."""
+    change_ns = diff.accounting.step_ns
+    step_ns = max(diff.step.a_ns or 0, diff.step.b_ns or 0)
+    min_ns = max(WORTH * abs(change_ns), WORTH * WORTH * step_ns)
+    terms = [term for term in _terms(diff) if term.ns]
+    terms.sort(key=lambda term: -abs(term.ns))
+    named = [term for term in terms[:TERMS] if abs(term.ns) > min_ns]
+    reasons = [term for term in terms if term.ns * change_ns > 0]
+    if reasons and reasons[0] not in named:
+        named.insert(0, reasons[0])
+    rest_ns = change_ns - sum(term.ns for term in named)
+    if abs(rest_ns) > min_ns and named:
+        named.append(_Term(ns=rest_ns, what="all else"))
+    return named
 
 
 def _moved(diff: Diff) -> str:
@@ -84,11 +112,11 @@ def _moved(diff: Diff) -> str:
     return f"{plural(ops.total(), 'kernel')} moved{named}"
 
 
-def _terms(diff: Diff) -> list[tuple[int, str]]:
+def _terms(diff: Diff) -> list[_Term]:
     counted = (row for row in diff.rows if row.counts)
     groups = by_key(counted, lambda row: (_work(row), row.phase, "b" in row.compiled))
     found = [
-        (_change(part), _term(*key, part))
+        _Term(ns=_change(part), what=_term(*key, part))
         for key, rows in groups.items()
         for part in _by_direction(key[0], rows)
     ]
@@ -99,11 +127,11 @@ def _terms(diff: Diff) -> list[tuple[int, str]]:
     return [
         *found,
         *_idle_terms(diff),
-        (overlap, f"by {'more' if overlap < 0 else 'less'} overlap"),
-        (sums.odd_ns, "by steps with other work"),
-        (
-            sums.earlier_ns + sums.later_ns,
-            "by work that crosses the borders of the step",
+        _Term(ns=overlap, what=f"by {'more' if overlap < 0 else 'less'} overlap"),
+        _Term(ns=sums.odd_ns, what="by steps with other work"),
+        _Term(
+            ns=sums.earlier_ns + sums.later_ns,
+            what="by work that crosses the borders of the step",
         ),
     ]
 
@@ -121,15 +149,17 @@ def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
     return sides if len(details) == 2 and all(details) else [rows]
 
 
-def _idle_terms(diff: Diff) -> list[tuple[int, str]]:
+def _idle_terms(diff: Diff) -> list[_Term]:
     """By what the GPU waited for, where both sides have one."""
     a, b, ns = diff.side_a, diff.side_b, diff.accounting.idle_ns
     if not a.gpu:
-        return [(ns, "outside all ops")]
-    found = [
-        (ns, f"idle time {cause}") for cause, ns in changes(a.idle, b.idle).items()
+        return [_Term(ns=ns, what="outside all ops")]
+    if not b.gpu:
+        return [_Term(ns=ns, what="idle time of the GPU")]
+    return [
+        _Term(ns=cause_ns, what=f"idle time {cause}")
+        for cause, cause_ns in changes(a.idle, b.idle).items()
     ]
-    return found if b.gpu else [(ns, "idle time of the GPU")]
 
 
 def _term(work: str, phase: str, compiled: bool, rows: Sequence[Row]) -> str:
@@ -147,7 +177,9 @@ def _detail(work: str, rows: Sequence[Row]) -> str:
     if all(row.kind is RowKind.SAME for row in rows):
         return "may be noise"
     whole = _change(rows)
-    largest = max(rows, key=lambda row: abs(row.change_ns))
+    # what changed the other way is no reason for the sum
+    of_its_sign = [row for row in rows if row.change_ns * whole > 0] or rows
+    largest = max(of_its_sign, key=lambda row: abs(row.change_ns))
     if (
         largest.kind in (RowKind.FUSED, RowKind.SPLIT)
         and _change([largest]) / (whole or 1) >= MOSTLY

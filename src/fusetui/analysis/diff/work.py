@@ -22,6 +22,11 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover
 
 NO_TIME = "since the others take no time at the median"
+MAX_SHARE_IN_ENQUEUING_STEPS = 0.01
+"""Steps only enqueue work of which no larger share of the time runs before they end."""
+
+LAST_NS = np.iinfo(np.int64).max
+
 COLD = 1.5  # a first step longer than this times the median of the others is a warm-up
 
 
@@ -35,6 +40,8 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     named: bool = False  # the file or the user says what a step is
     # stretches of a GPU's time: work belongs to that in which it ran
     of_gpu: bool = False
+    # when the CPU launched their work, where that is other time than that of the steps
+    launching: Cover | None = None
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()  # the number of each, `#k` where the trace prints none
 
@@ -47,15 +54,27 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
 
     def only(self, keep: NDArray[np.integer], note: str) -> Windows:
         """Those kept, and why the others were not."""
-        notes = (*self.notes, note) if note else self.notes
-        labels = tuple(self.labels[n] for n in keep.tolist())
+        launching = self.launching
+        if launching is not None:
+            launching = Cover(start=launching.start[keep], end=launching.end[keep])
         return replace(
-            self, start=self.start[keep], end=self.end[keep], notes=notes, labels=labels
+            self,
+            start=self.start[keep],
+            end=self.end[keep],
+            launching=launching,
+            notes=(*self.notes, note) if note else self.notes,
+            labels=tuple(self.labels[n] for n in keep.tolist()),
         )
 
     def index_of(self, times: Int64s) -> Rows:
         """The window that each time lies in, -1 for none."""
         return Cover(self.start, self.end).place_of(times)
+
+    def step_of_calls(self, times: Int64s) -> Rows:
+        """The step that what the CPU does at each time belongs to, -1 for none."""
+        if self.launching is not None:
+            return self.launching.place_of(times)
+        return self.index_of(times)
 
 
 class NoStepsError(Error):
@@ -115,6 +134,51 @@ def _served(trace: Trace, label: str) -> Windows | None:
     inside = found.index_of(trace.start[rows]) >= 0
     most = MOST * trace.dur[trace.gpu_rows].sum()
     return found if trace.dur[rows[inside]].sum() >= most else None
+
+
+def in_time_of_gpu(trace: Trace, label: str, found: Windows) -> Windows:
+    """The same steps in the time of the GPU where they only enqueue its work, so that
+    their lengths are those of launching it.
+
+    Each is then from the first start of what it launched to that of the next; the last
+    one, whose next is not there, only if it is the only one: then up to the end of all
+    that it launched. As they are where the GPU runs the steps in another order.
+    """
+    if found.whole or found.of_gpu:
+        return found
+    rows = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
+    step = found.index_of(trace.start[trace.launch[rows]])
+    rows, step = rows[step >= 0], step[step >= 0]
+    steps = np.unique(step)  # those that launch something
+    if not len(steps) or not _only_enqueue(trace, found, rows, step):
+        return found
+    begin = np.full(len(found), LAST_NS)
+    end = np.full(len(found), -LAST_NS)
+    np.minimum.at(begin, step, trace.start[rows])
+    np.maximum.at(end, step, trace.end[rows])
+    begin, end = begin[steps], end[steps]
+    if (np.diff(begin) <= 0).any():
+        return found
+    if len(steps) > 1:
+        steps, begin, end = steps[:-1], begin[:-1], begin[1:]
+    what = "the GPU runs what its steps launch after they have ended"
+    note = f"{label}: {what}; a step is from the first GPU event of one to that of the next"
+    kept = found.only(steps, note)
+    launching = Cover(start=kept.start, end=kept.end)
+    return replace(kept, start=begin, end=end, launching=launching)
+
+
+def _only_enqueue(trace: Trace, found: Windows, rows: Rows, step: Rows) -> bool:
+    """Whether hardly any work runs before the end of the step that launched it. Of
+    several steps the first one does not count, in which the GPU had nothing to do
+    yet. `rows` are GPU events, of the steps `step`."""
+    is_later = step > step.min()
+    if is_later.any():
+        rows, step = rows[is_later], step[is_later]
+    last_inside_ns = np.minimum(trace.end[rows], found.end[step])
+    inside_ns = np.maximum(last_inside_ns - trace.start[rows], 0).sum()
+    share = inside_ns / max(1, int(trace.dur[rows].sum()))
+    return bool(share <= MAX_SHARE_IN_ENQUEUING_STEPS)
 
 
 def without_odd(found: Windows, items: Int64s, label: str) -> Windows:
@@ -238,6 +302,8 @@ def work_of(
     """
     gpu = len(trace.gpu_rows) > 0 and not by_ops
     found = windows(trace, label, step_by)
+    if gpu:
+        found = in_time_of_gpu(trace, label, found)
     work = _in_windows(trace, label, found, gpu)
     if len(work.row) or found.named or found.whole or not gpu:
         return work
@@ -260,7 +326,7 @@ def _in_windows(trace: Trace, label: str, found: Windows, gpu: bool) -> Work:
         called = trace.launch[rows].astype(np.intp)
     inside = np.zeros(len(rows), dtype=np.intp)
     if not found.whole:
-        inside = found.index_of(trace.start[called])
+        inside = found.step_of_calls(trace.start[called])
         if gpu and (note := _left_out(trace, inside, found.of_gpu)):
             found = replace(found, notes=(*found.notes, f"{label}: {note}"))
     items = np.bincount(inside[inside >= 0], minlength=len(found))

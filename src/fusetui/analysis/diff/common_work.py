@@ -1,0 +1,57 @@
+"""How much of the work of both sides is the same by the name of a kernel or of an op:
+whether they run one program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from fusetui.analysis.diff.groups import WorkGroup
+from fusetui.analysis.diff.items import WorkItems
+from fusetui.analysis.diff.names import work_class
+
+
+class CommonWork(msgspec.Struct, frozen=True):
+    """Of each side, the share of the time of its work (0 to 1) that is in groups of
+    both sides with a kernel or an op in common, or with other evidence in names."""
+
+    share_of_a: float
+    share_of_b: float
+
+
+def common_work(
+    a: WorkItems, b: WorkItems, groups: Sequence[WorkGroup]
+) -> CommonWork | None:
+    """None where a side does no work that takes time."""
+    total_a_ns, total_b_ns = int(a.ns.sum()), int(b.ns.sum())
+    if not total_a_ns or not total_b_ns:
+        return None
+    common_a_ns = common_b_ns = 0
+    for group in groups:
+        if group.a and group.b and _have_a_name_in_common(a, b, group):
+            common_a_ns += sum(a.times[item] for item in group.a)
+            common_b_ns += sum(b.times[item] for item in group.b)
+    return CommonWork(
+        share_of_a=common_a_ns / total_a_ns, share_of_b=common_b_ns / total_b_ns
+    )
+
+
+def _have_a_name_in_common(a: WorkItems, b: WorkItems, group: WorkGroup) -> bool:
+    """A convolution is one op, whichever library's name it has."""
+    kernels_a = {a.kernel_word(item) for item in group.a}
+    if any(b.kernel_word(item) in kernels_a for item in group.b):
+        return True
+    ops_a = {a.op_word(item) for item in group.a} - {0}
+    if any(b.op_word(item) in ops_a for item in group.b):
+        return True
+    if group.why and not group.by_sort_or_place:
+        return True
+    convolutions_a = _convolutions(a.op_names[item] for item in group.a)
+    convolutions_b = _convolutions(b.op_names[item] for item in group.b)
+    return not convolutions_a.isdisjoint(convolutions_b)
+
+
+def _convolutions(op_names: Iterable[str]) -> set[str]:
+    kinds = {work_class(op, "") for op in op_names}
+    return {kind for kind in kinds if kind.startswith("conv")}
