@@ -120,5 +120,3 @@ def is_hang(names: Sequence[str]) -> bool:
         bool(dumps_in(name)) if os.path.isdir(name) else is_flight_dump(name)
         for name in names
     )
-
-

@@ -168,7 +168,9 @@ def doubt_sentence(doubt: Doubt) -> str:
         where = collective(doubt.group, doubt.sequence)
     who = ranks_named(doubt.ranks) if doubt.ranks else ""
     if doubt.kind == "no_dump":
-        return f"There is no readable dump of {who}: a rank that wrote none may be dead."
+        return (
+            f"There is no readable dump of {who}: a rank that wrote none may be dead."
+        )
     if doubt.kind == "stuck":
         return (
             f"{who.capitalize()} did not leave {where}, which all members issued in the "
@@ -264,9 +266,7 @@ def _undecided(answer: HangAnswer) -> Iterator[str]:
 def _nobody(answer: HangAnswer) -> str:
     if not answer.ranks:
         return "There is no readable dump."
-    return (
-        "No rank is missing: no collective that a rank waits in lacks one of its members."
-    )
+    return "No rank is missing: no collective that a rank waits in lacks one of its members."
 
 
 def _wait_for(answer: HangAnswer, culprit: Culprit) -> Wait:

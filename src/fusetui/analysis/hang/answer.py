@@ -214,16 +214,18 @@ class _Search:
             is_issued_by_all = not (wait.lacking or wait.without_dump or wait.unknown)
             is_over_somewhere = len(wait.waiting) < len(progress.members)
             is_mismatch = (progress.group, sequence) in self._mismatched
-            if is_issued_by_all and is_over_somewhere and not is_mismatch:
-                if max(progress.newest) > sequence:
-                    doubt = Doubt(
-                        kind="stuck",
-                        ranks=wait.waiting,
-                        group=progress.group,
-                        sequence=sequence,
-                        issued=wait.example,
-                    )
-                    stuck.append(doubt)
+            others_went_on = max(progress.newest) > sequence
+            if is_mismatch or not is_issued_by_all:
+                continue
+            if is_over_somewhere and others_went_on:
+                doubt = Doubt(
+                    kind="stuck",
+                    ranks=wait.waiting,
+                    group=progress.group,
+                    sequence=sequence,
+                    issued=wait.example,
+                )
+                stuck.append(doubt)
         return tuple(stuck)
 
     @cached_property

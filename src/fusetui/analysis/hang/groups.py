@@ -183,7 +183,7 @@ class Recorded:
             [name.partition(":")[2] in ALL_GATHERS for name in dumps.operations],
             np.bool_,
         )
-        rows = np.flatnonzero(is_gather[entries.operation]) if len(entries) else []
+        rows = np.flatnonzero(is_gather[entries.operation] if len(entries) else [])
         shapes = {
             (
                 int(entries.group[row]),

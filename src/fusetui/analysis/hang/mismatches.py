@@ -47,7 +47,8 @@ def kind_of(operation: str) -> str:
 
 
 def _suspicious(recorded: Recorded) -> Iterator[Int64s]:
-    """The rows of each collective whose entries are not all equal."""
+    """The rows of each collective whose entries are not all equal, or that has several
+    for a rank."""
     entries = recorded.entries
     rows = np.flatnonzero(~entries.is_p2p)
     if not len(rows):
@@ -64,6 +65,11 @@ def _suspicious(recorded: Recorded) -> Iterator[Int64s]:
         lowest = np.minimum.reduceat(values, starts)
         highest = np.maximum.reduceat(values, starts)
         differs |= lowest != highest
+    is_new_dump = np.ones(len(order), np.int64)
+    is_new_dump[1:] = np.diff(entries.dump[order]) != 0
+    is_new_dump[starts] = 1
+    dump_count = np.add.reduceat(is_new_dump, starts)
+    differs |= dump_count != ends - starts  # coalesced: one rank has several
     for place in np.flatnonzero(differs):
         yield order[starts[place] : ends[place]]
 
