@@ -91,12 +91,8 @@ def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> 
             "fusetui open needs a terminal: use fusetui summary or diff instead."
         )
     snapshots = [*filter(is_snapshot, names), *memory]
-    if len(snapshots) > SIDES:
-        raise CommandError(f"fusetui open shows {SIDES} snapshots at most.")
     if snapshots:
-        for path in snapshots:
-            if not Path(path).is_file():
-                raise CommandError(f"{path} cannot be opened: there is no such file.")
+        _check_snapshots(snapshots)
         options["memory"] = snapshots
     names = [name for name in names if name not in snapshots]
     if not names:
@@ -109,6 +105,15 @@ def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> 
             raise CommandError(f"{path} cannot be opened: there is no such file.")
     ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
     return show(paths, opened=0 if ranks or len(names) > SIDES else SIDES, **options)
+
+
+def _check_snapshots(paths: Sequence[str]) -> None:
+    """Raises CommandError for too many, and for what does not exist."""
+    if len(paths) > SIDES:
+        raise CommandError(f"fusetui open shows {SIDES} snapshots at most.")
+    for path in paths:
+        if not Path(path).is_file():
+            raise CommandError(f"{path} cannot be opened: there is no such file.")
 
 
 def are_dumps(names: Sequence[str]) -> bool:
