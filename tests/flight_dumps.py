@@ -120,3 +120,18 @@ class Job:
             path.write_text(json.dumps(self.dump(rank)))
             paths.append(str(path))
         return paths
+
+
+def hanging(folder: Path) -> Path:
+    """A folder with the dumps of a job in which a rank is missing, another has issued
+    something else, a message has no counterpart, and a dump is missing."""
+    folder.mkdir()
+    job = Job(5)
+    job.group("pair", 2, 3)
+    job.everywhere()
+    job.issue(0, "all_gather", over=False)
+    job.issue(2, "barrier", over=False)
+    job.issue(3, "recv 1<-0", "pair", over=False)
+    job.write(folder, without=(4,))
+    (folder / "nccl_trace_rank_4").write_bytes(b"")
+    return folder

@@ -36,7 +36,7 @@ class PlainMachine(Machine):
         self.steps[LONG_BINGET] = self._long_get
         self.steps[MEMOIZE] = lambda at: self._put(len(self._things), at)
 
-    def run(self) -> Any:  # noqa: C901: one branch for each opcode
+    def run(self) -> Any:  # noqa: C901
         """As that of Machine. The opcodes that are nearly all of a dump are carried out
         here, the others by their method: a job has thousands of dumps, and a call for
         each opcode takes three times as long."""
